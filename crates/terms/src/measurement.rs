@@ -1,0 +1,111 @@
+//! What a benchmark measured, in the words and units of nccl-tests.
+//!
+//! Sizes are bytes, time is microseconds, bandwidth is GB/s with GB = 10^9 bytes. These types are the document
+//! `burnin/parse/v1`: their field names are an interface.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Everything one log says.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Reading {
+    /// How the log as a whole ended: the worst of its tables, or `failed`/`empty` when there is none.
+    pub ended: Ended,
+    /// The earliest failure line of a run that went wrong.
+    pub first_error: Option<String>,
+    /// One entry for each run of a benchmark program found in the log, in file order.
+    pub tables: Vec<Table>,
+}
+
+/// How a log or a table ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Ended {
+    /// The summary is there, whatever it says.
+    Complete,
+    /// Neither a summary nor an error: the output stops.
+    Truncated,
+    /// An error and no summary.
+    Failed,
+    /// Nothing of a benchmark was found.
+    Empty,
+}
+
+/// One run of one benchmark program.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Table {
+    /// `all_reduce`, `all_gather`, ... when the log tells.
+    pub collective: Option<String>,
+    /// Number of ranks, when the Rank lines are 0..N-1 without a gap.
+    pub ranks: Option<u32>,
+    /// The Rank lines, in file order.
+    pub devices: Vec<Device>,
+    /// Version of the benchmark program, such as `2.19.6`.
+    pub nccl_tests_version: Option<String>,
+    /// NCCL loaded at run time, such as `2.28.9`.
+    pub nccl_version: Option<String>,
+    /// Measured rows, in file order.
+    pub rows: Vec<Row>,
+    /// The line `Out of bounds values`.
+    pub out_of_bounds: Option<OutOfBounds>,
+    /// The line `Avg bus bandwidth`, GB/s. For people; never judged on.
+    pub average_busbw: Option<f64>,
+    /// How this table ended.
+    pub ended: Ended,
+}
+
+/// A Rank line.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Device {
+    /// Rank in the communicator.
+    pub rank: u32,
+    /// Host the process ran on.
+    pub host: String,
+    /// Device index on its host.
+    pub device: Option<u32>,
+    /// PCI bus id as printed, such as `0000:1b:00`.
+    pub bus_id: Option<String>,
+    /// Device name, such as `NVIDIA H200`.
+    pub name: Option<String>,
+}
+
+/// One row of the table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Row {
+    /// Message size, bytes.
+    pub size_bytes: u64,
+    /// Elements.
+    pub count: u64,
+    /// Element type, such as `float`.
+    pub dtype: String,
+    /// Reduction, null where there is none.
+    pub redop: Option<String>,
+    /// Root rank as printed (-1 too), null without such a column.
+    pub root: Option<i64>,
+    /// Input and output in different buffers.
+    pub out_of_place: Option<Half>,
+    /// Input and output in the same buffer.
+    pub in_place: Option<Half>,
+}
+
+/// One placement of one row.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Half {
+    /// Time of one operation, microseconds.
+    pub time_us: f64,
+    /// Size over time, GB/s.
+    pub algbw: f64,
+    /// Bus bandwidth, GB/s: comparable with the hardware's peak, whatever the number of ranks.
+    pub busbw: f64,
+    /// Wrong elements over all ranks; null when nothing was checked.
+    pub wrong: Option<u64>,
+}
+
+/// The summary line `Out of bounds values`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OutOfBounds {
+    /// Halves in which a process saw wrong elements.
+    pub count: u64,
+    /// `OK` was printed. After unchecked rows this means nothing.
+    pub ok: bool,
+}
