@@ -1,3 +1,33 @@
 //! The words of the house. Everything else stands on this crate; it stands on nothing of ours.
+//!
+//! | word | meaning |
+//! |---|---|
+//! | [`Workflow`] | what to run: an image, a cluster, a benchmark, limits |
+//! | run, [`RunId`] | one execution of a workflow, from a trigger to a [`Conclusion`] |
+//! | [`Stage`], [`Attempt`] | a step of a run, and the how-manieth try of it |
+//! | [`Fact`] | what happened, past tense; published by whoever saw it |
+//! | [`Command`] | what should be done, imperative; sent by the conductor |
+//! | [`Record`] | a fact accepted, or a decision of the conductor, with its number in the ledger |
+//! | [`Verdict`] | what the measurements say of the cluster; not how the run ended |
 
+mod command;
+mod fact;
+mod ids;
 pub mod measurement;
+mod record;
+mod time;
+mod workflow;
+
+pub use command::{Body, Command, JobRef};
+pub use fact::{
+    CancelRequested, Class, Cluster, Deleted, Fact, Failure, FileDigest, Handle, Image, JobEnd, Logs,
+    Manifest, ManifestObject, Node, Reason, Results, RunClosed, RunRequested, Trigger, Verdict,
+    VerdictReached,
+};
+pub use ids::{Attempt, CommandId, EventKey, InvalidId, RunId, Stage, Verb};
+pub use record::{Conclusion, Entry, RECORD_FORMAT, Record};
+pub use time::{Span, Timestamp};
+pub use workflow::{
+    Benchmark, BuildSpec, ClusterSpec, Collective, Criteria, Floor, ImageSpec, Limits, Source, System,
+    Workflow, Workload,
+};

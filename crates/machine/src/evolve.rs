@@ -1,0 +1,216 @@
+//! What a record means.
+
+use terms::{Attempt, Entry, EventKey, Fact, Failure, Record, Stage, Timestamp, Verb};
+
+use crate::state::{EarlierAttempt, End, Lease, LeaseState, RunState, StageState};
+
+/// A ledger that does not begin as a ledger must.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unreadable {
+    /// There is no record.
+    #[error("the ledger is empty")]
+    Empty,
+    /// Record 1 is not a `run.requested`.
+    #[error("the ledger's first record is not run.requested but {0}")]
+    Beginning(String),
+    /// A number is missing or out of order.
+    #[error("the ledger's record {found} stands where record {expected} belongs")]
+    Gap {
+        /// The number that should be there.
+        expected: u64,
+        /// The number that is there.
+        found: u64,
+    },
+}
+
+/// The state that a ledger tells. Records come in the order of their numbers.
+///
+/// # Errors
+/// When the first record does not ask for a run, or a number is missing.
+pub fn fold<'a>(records: impl IntoIterator<Item = &'a Record>) -> Result<RunState, Unreadable> {
+    let mut records = records.into_iter();
+    let first = records.next().ok_or(Unreadable::Empty)?;
+    let mut state = begin(first)?;
+    for record in records {
+        if record.seq != state.seq + 1 {
+            return Err(Unreadable::Gap { expected: state.seq + 1, found: record.seq });
+        }
+        state = evolve(state, record);
+    }
+    Ok(state)
+}
+
+fn begin(record: &Record) -> Result<RunState, Unreadable> {
+    if record.seq != 1 {
+        return Err(Unreadable::Gap { expected: 1, found: record.seq });
+    }
+    let Entry::Accepted { event, fact, .. } = &record.entry else {
+        return Err(Unreadable::Beginning(format!("{:?}", record.entry)));
+    };
+    let Fact::RunRequested(requested) = &**fact else {
+        return Err(Unreadable::Beginning(fact.event_type().to_owned()));
+    };
+    let mut state = RunState {
+        run: record.run.clone(),
+        workflow: requested.workflow.clone(),
+        trigger: requested.trigger.clone(),
+        requested_at: record.recorded_at,
+        seq: 1,
+        recorded_at: record.recorded_at,
+        cancelled_by: None,
+        stages: Default::default(),
+        leases: Default::default(),
+        settled: None,
+        closed: None,
+        seen: [event.clone()].into(),
+    };
+    state.follow(record.recorded_at);
+    Ok(state)
+}
+
+/// The state after one more record. Total: a record that makes no sense here changes nothing but the position.
+#[must_use]
+pub fn evolve(mut state: RunState, record: &Record) -> RunState {
+    // Time never goes back within a run, whatever a record claims.
+    let at = record.recorded_at.max(state.recorded_at);
+    state.seq = record.seq;
+    state.recorded_at = at;
+    match &record.entry {
+        Entry::Accepted { event, attempt, fact } => state.accept(event, *attempt, fact, at),
+        Entry::AttemptOpened { stage, attempt, because } => state.open_attempt(*stage, *attempt, because, at),
+        Entry::Overdue { stage, attempt } => {
+            state.current(*stage, *attempt, |stage| stage.overdue = Some(at))
+        }
+        Entry::TimedOut { stage, attempt } => state.current(*stage, *attempt, |stage| {
+            stage.end.get_or_insert(End::TimedOut);
+        }),
+        Entry::Closed { .. } => state.closed = Some(at),
+    }
+    state.follow(at);
+    state
+}
+
+impl RunState {
+    fn accept(&mut self, event: &EventKey, attempt: Attempt, fact: &Fact, at: Timestamp) {
+        self.seen.insert(event.clone());
+        self.learn_lease(attempt, fact, at);
+        match fact {
+            // The first record asks for the run; a second request cannot change what was asked.
+            Fact::RunRequested(_) | Fact::RunClosed(_) | Fact::ClusterDeleted(_) => {}
+            Fact::CancelRequested(cancel) => {
+                self.cancelled_by.get_or_insert_with(|| cancel.by.clone());
+            }
+            _ => {
+                if let Some(stage) = fact.stage() {
+                    self.stages.entry(stage).or_insert_with(|| StageState::new(Attempt::FIRST));
+                    self.current(stage, attempt, |state| state.learn(fact, at));
+                }
+            }
+        }
+    }
+
+    /// Clusters cost money whoever waits for them: facts about them count for any attempt, at any time.
+    fn learn_lease(&mut self, attempt: Attempt, fact: &Fact, at: Timestamp) {
+        if !self.rents() {
+            return;
+        }
+        match fact {
+            Fact::ClusterAccepted(_) | Fact::ClusterReady(_) => {
+                let expires_at = at + self.workflow.limits.lease;
+                let held = Lease { asked_at: at, expires_at, state: LeaseState::Held };
+                self.leases.entry(attempt).or_insert(held).state = LeaseState::Held;
+            }
+            // A cluster that nobody asked for cannot be given back; the word must not settle a later lease.
+            Fact::ClusterDeleted(_) => {
+                if let Some(lease) = self.leases.get_mut(&attempt) {
+                    lease.state = LeaseState::Returned;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn open_attempt(&mut self, opened: Stage, attempt: Attempt, because: &Failure, at: Timestamp) {
+        self.stages.entry(opened).or_insert_with(|| StageState::new(Attempt::FIRST));
+        // What came after a broken cluster has to be done again as well, each stage under a new attempt.
+        for (stage, state) in self.stages.range_mut(opened..) {
+            let begun = state.handle.is_some() || state.end.is_some() || state.since.is_some();
+            if *stage != opened && !begun {
+                continue;
+            }
+            let next = if *stage == opened { attempt } else { state.attempt.next() };
+            let mut earlier = std::mem::take(&mut state.earlier);
+            earlier.push(EarlierAttempt {
+                attempt: state.attempt,
+                handle: state.handle.take(),
+                because: because.clone(),
+            });
+            *state = StageState { earlier, ..StageState::new(next) };
+            if *stage == opened {
+                state.since = Some(at);
+            }
+        }
+    }
+
+    fn current(&mut self, stage: Stage, attempt: Attempt, change: impl FnOnce(&mut StageState)) {
+        if let Some(state) = self.stages.get_mut(&stage).filter(|state| state.attempt == attempt) {
+            change(state);
+        }
+    }
+
+    /// What follows from the stages: the answer, whose turn it is, and the lease that this turn may open.
+    fn follow(&mut self, at: Timestamp) {
+        if self.settled.is_none() {
+            self.settled = self.conclusion().map(|conclusion| (conclusion, at));
+        }
+        let Some(stage) = self.frontier() else { return };
+        let state = self.stages.entry(stage).or_insert_with(|| StageState::new(Attempt::FIRST));
+        if state.end.is_some() {
+            return; // broken, and about to be opened again
+        }
+        state.since.get_or_insert(at);
+        let attempt = state.attempt;
+        if stage == Stage::Cluster && self.rents() && self.leases_returned() {
+            let expires_at = at + self.workflow.limits.lease;
+            self.leases.entry(attempt).or_insert(Lease {
+                asked_at: at,
+                expires_at,
+                state: LeaseState::Asked,
+            });
+        }
+    }
+
+    /// The id under which the cluster of an attempt is asked for.
+    pub fn lease_command(&self, attempt: Attempt, verb: Verb) -> terms::CommandId {
+        self.command_id_at(Stage::Cluster, attempt, verb)
+    }
+}
+
+impl StageState {
+    /// Progress is a join: the furthest that is known, in whatever order it came. The first ending counts.
+    fn learn(&mut self, fact: &Fact, at: Timestamp) {
+        if self.end.is_none() {
+            self.moved = Some(at);
+        }
+        match fact {
+            Fact::ImageAccepted(handle) | Fact::ClusterAccepted(handle) | Fact::JobAccepted(handle) => {
+                self.handle.get_or_insert_with(|| handle.handle.clone());
+            }
+            _ if fact.is_terminal() => {
+                self.stopped = true;
+                // Deadlines are over with it, whenever its turn came: the order of arrival leaves no trace.
+                (self.since, self.moved, self.overdue) = (None, None, None);
+                let end = match fact.failure() {
+                    Some(failure) => End::Failed(failure.clone()),
+                    None => End::Succeeded(Box::new(fact.clone())),
+                };
+                match &self.end {
+                    None => self.end = Some(end),
+                    Some(first) if *first != end => self.contested = true,
+                    Some(_) => {}
+                }
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What holds for every run, in whatever order and however often its facts arrive.
+
+mod support;
+
+use machine::{fold, wake};
+use proptest::prelude::*;
+use support::*;
+use terms::*;
+
+/// Facts in any order and number, each up to three times, of any of three attempts, with time passing between them.
+fn noise() -> impl Strategy<Value = Vec<(usize, u32, u64)>> {
+    let fact = 0..every_fact().len();
+    prop::collection::vec((fact, 1..=3u32, prop_oneof![Just(0u64), 1..4000u64]), 0..60)
+}
+
+fn drive(noise: &[(usize, u32, u64)]) -> Book {
+    let facts = every_fact();
+    let mut book = Book::open(workflow());
+    for (fact, attempt, seconds) in noise {
+        book.tick(*seconds);
+        let fact = match &facts[*fact] {
+            Fact::ClusterDeleted(_) => deleted(book.now),
+            fact => fact.clone(),
+        };
+        book.feed(*attempt, fact);
+    }
+    book
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_order_of_one_attempts_facts_folds_equal(
+        order in Just((0..happy().len() - 1).collect::<Vec<_>>()).prop_shuffle()
+    ) {
+        let facts = happy();
+        let (gone, work) = facts.split_last().unwrap();
+        let mut in_order = Book::open(workflow());
+        let mut shuffled = Book::open(workflow());
+        for fact in work {
+            in_order.feed(1, fact.clone());
+        }
+        for index in order {
+            shuffled.feed(1, work[index].clone());
+        }
+        // A cluster can only be confirmed gone after it was there.
+        in_order.feed(1, gone.clone());
+        shuffled.feed(1, gone.clone());
+        prop_assert_eq!(in_order.state, shuffled.state);
+    }
+
+    #[test]
+    fn any_duplication_folds_equal(copies in prop::collection::vec(1..4usize, happy().len())) {
+        let mut once = Book::open(workflow());
+        let mut often = Book::open(workflow());
+        for (fact, copies) in happy().into_iter().zip(copies) {
+            once.feed(1, fact.clone());
+            for _ in 0..copies {
+                often.feed(1, fact.clone());
+            }
+        }
+        prop_assert_eq!(&once.records, &often.records);
+        prop_assert_eq!(once.state, often.state);
+    }
+
+    #[test]
+    fn no_fact_panics_and_the_ledger_tells_the_same_story(noise in noise()) {
+        let book = drive(&noise);
+        let folded = fold(&book.records).unwrap();
+        prop_assert_eq!(&folded, &book.state);
+        let text = serde_json::to_string(&book.records).unwrap();
+        let read: Vec<Record> = serde_json::from_str(&text).unwrap();
+        prop_assert_eq!(fold(&read).unwrap(), book.state);
+    }
+
+    #[test]
+    fn nothing_is_ever_stuck(noise in noise()) {
+        let book = drive(&noise);
+        let idle = book.owes().is_empty();
+        let waits = wake(&book.state, book.now).is_some();
+        let done = book.state.closed.is_some() && book.state.leases_returned();
+        prop_assert!(!idle || waits || done, "{:#?}", book.state);
+        prop_assert!(!(done && (!idle || waits)) || book.state.abandoned().next().is_some());
+    }
+
+    #[test]
+    fn a_run_left_alone_always_closes(noise in noise()) {
+        let mut book = drive(&noise);
+        // The world does what teardown asks and is silent otherwise.
+        for _ in 0..200 {
+            for owed in book.owes() {
+                let attempt: u32 = owed.split('.').nth(1).unwrap().parse().unwrap();
+                match owed.split('.').next().unwrap() {
+                    "cluster" if owed.ends_with("delete") => book.feed(attempt, deleted(book.now)),
+                    "image" if owed.ends_with("cancel") => {
+                        book.feed(attempt, Fact::ImageFailed(failure(Class::Cancelled)))
+                    }
+                    "job" if owed.ends_with("cancel") => {
+                        book.feed(attempt, Fact::JobFailed(failure(Class::Cancelled)))
+                    }
+                    _ => None,
+                };
+            }
+            book.tick(3600);
+        }
+        prop_assert!(book.state.closed.is_some(), "owes {:?}", book.owes());
+        prop_assert!(book.state.leases_returned());
+        prop_assert_eq!(book.owes(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_lease_is_never_forgotten_and_never_doubled(noise in noise()) {
+        let book = drive(&noise);
+        // At most one cluster is wanted at a time, and a wanted one is the current one.
+        let wanted = book.state.leases.keys().filter(|attempt| book.state.needs_lease(**attempt)).count();
+        prop_assert!(wanted <= 1);
+        let start_owed = book.owes().iter().any(|owed| owed.starts_with("cluster") && owed.ends_with("start"));
+        if start_owed {
+            let others = book.state.leases.iter().filter(|(attempt, lease)| {
+                **attempt != book.state.attempt(Stage::Cluster) && lease.state != machine::LeaseState::Returned
+            });
+            prop_assert_eq!(others.count(), 0, "a second cluster would be asked for");
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Runs told from beginning to end.
+
+mod support;
+
+use support::*;
+use terms::*;
+
+#[test]
+fn a_good_run_takes_twelve_records_and_closes() {
+    let mut book = Book::open(workflow());
+    let mut owes = vec![book.owes().join(" ")];
+    for fact in happy() {
+        assert_eq!(book.feed(1, fact), None);
+        owes.push(book.owes().join(" "));
+    }
+    assert_eq!(
+        owes,
+        [
+            "image.1.start",
+            "",
+            "cluster.1.start",
+            "",
+            "job.1.start",
+            "",
+            "logs.1.start",
+            "cluster.1.delete results.1.start", // logs are safe: the cluster goes back while the answer is worked on
+            "cluster.1.delete verdict.1.start",
+            "cluster.1.delete",
+            "",
+        ]
+    );
+    assert_eq!(book.records.len(), 12);
+    assert_eq!(book.conclusion(), Some("completed"));
+    assert_eq!(book.state.verdict().unwrap().verdict, Verdict::Pass);
+}
+
+#[test]
+fn a_failed_benchmark_is_a_result_and_is_not_repeated() {
+    let mut book = Book::open(workflow());
+    book.until("dev.burnin.job.accepted.v1");
+    let end =
+        JobEnd { state: "FAILED".into(), exit_code: Some(7), signal: None, started_at: None, ended_at: None };
+    book.feed(1, Fact::JobDone(end));
+    assert_eq!(book.owes(), ["logs.1.start"]);
+}
+
+#[test]
+fn the_infrastructure_opens_another_attempt_within_the_budget() {
+    let mut book = Book::open(workflow());
+    book.feed(1, Fact::ImageFailed(failure(Class::Infrastructure)));
+    assert_eq!(book.owes(), ["image.2.start"]);
+    // Late news of the first attempt teaches nothing.
+    assert_eq!(book.feed(1, Fact::ImageBuilt(image())), Some(machine::Ignored::OlderAttempt));
+    book.feed(2, Fact::ImageFailed(failure(Class::Infrastructure)));
+    assert_eq!(book.conclusion(), Some("failed"), "the budget is two");
+}
+
+#[test]
+fn a_broken_cluster_is_gone_before_the_next_one_is_asked_for() {
+    let mut book = Book::open(workflow());
+    book.until("dev.burnin.cluster.accepted.v1");
+    book.feed(1, Fact::ClusterFailed(failure(Class::Infrastructure)));
+    assert_eq!(book.owes(), ["cluster.1.delete"], "never two clusters for one run");
+    book.feed(1, deleted(book.now));
+    assert_eq!(book.owes(), ["cluster.2.start"]);
+}
+
+#[test]
+fn a_job_that_lost_its_cluster_gets_another_one() {
+    let mut book = Book::open(workflow());
+    book.until("dev.burnin.job.accepted.v1");
+    book.feed(1, Fact::JobFailed(failure(Class::ClusterLost)));
+    assert_eq!(book.owes(), ["cluster.1.delete"]);
+    book.feed(1, deleted(book.now));
+    assert_eq!(book.owes(), ["cluster.2.start"]);
+    book.feed(2, Fact::ClusterReady(cluster()));
+    assert_eq!(book.owes(), ["job.2.start"]);
+}
+
+#[test]
+fn a_job_broken_for_good_still_has_its_logs_brought_in() {
+    let mut book = Book::open(workflow());
+    book.until("dev.burnin.job.accepted.v1");
+    book.feed(1, Fact::JobFailed(failure(Class::Infrastructure)));
+    book.feed(2, Fact::JobFailed(failure(Class::Infrastructure)));
+    assert_eq!(book.owes(), ["logs.1.start"]);
+    book.feed(1, logs());
+    assert_eq!(book.owes(), ["cluster.1.delete"], "nothing to judge, everything to give back");
+    book.feed(1, deleted(book.now));
+    assert_eq!(book.conclusion(), Some("failed"));
+}
+
+#[test]
+fn a_silent_stage_is_asked_before_it_is_given_up() {
+    let mut book = Book::open(workflow());
+    book.until("dev.burnin.job.accepted.v1");
+    book.tick(59);
+    assert_eq!(book.owes(), [""; 0]);
+    book.tick(1);
+    assert_eq!(book.owes(), ["job.1.observe"], "patience is over: ask");
+    book.tick(3600);
+    assert!(matches!(book.entries().last(), Some(Entry::Overdue { stage: Stage::Job, .. })));
+    assert_eq!(book.owes(), ["job.1.observe"], "the limit has passed: ask once more");
+    book.tick(119);
+    assert!(!book.state.failed(Stage::Job));
+    book.tick(1);
+    assert!(book.state.failed(Stage::Job), "asked and silent");
+    assert_eq!(book.owes(), ["job.1.cancel", "logs.1.start"]);
+}
+
+#[test]
+fn after_an_outage_an_answer_counts_although_the_limit_has_passed() {
+    let mut book = Book::open(workflow());
+    book.until("dev.burnin.job.accepted.v1");
+    book.tick(100_000);
+    assert_eq!(book.owes(), ["job.1.observe"]);
+    book.feed(1, job_done());
+    assert_eq!(book.owes(), ["logs.1.start"], "complete before you time out");
+}
+
+#[test]
+fn a_cluster_that_appears_after_closing_reopens_its_lease_alone() {
+    let mut book = Book::open(workflow());
+    book.until("dev.burnin.image.built.v1");
+    book.feed(1, Fact::CancelRequested(CancelRequested { by: "ann".into(), reason: String::new() }));
+    assert_eq!(book.owes(), ["cluster.1.delete"], "it may have been asked for already");
+    book.feed(1, deleted(book.now));
+    assert_eq!(book.conclusion(), Some("cancelled"));
+    assert_eq!(book.feed(1, Fact::ClusterReady(cluster())), None);
+    assert_eq!(book.owes(), ["cluster.1.delete"]);
+    book.now = book.now + Span::from_secs(5);
+    book.feed(1, deleted(book.now));
+    assert_eq!(book.owes(), [""; 0]);
+    assert_eq!(book.conclusion(), Some("cancelled"), "the answer stands");
+}
+
+#[test]
+fn cancel_at_every_moment_gives_everything_back() {
+    for moment in 0..happy().len() {
+        let mut book = Book::open(workflow());
+        for fact in happy().into_iter().take(moment) {
+            book.feed(1, fact);
+        }
+        book.feed(1, Fact::CancelRequested(CancelRequested { by: "ann".into(), reason: String::new() }));
+        for owed in book.owes() {
+            match owed.as_str() {
+                "image.1.cancel" => book.feed(1, Fact::ImageFailed(failure(Class::Cancelled))),
+                "job.1.cancel" => book.feed(1, Fact::JobFailed(failure(Class::Cancelled))),
+                "cluster.1.delete" => book.feed(1, deleted(book.now)),
+                other => panic!("after {moment} facts a cancelled run owes {other}"),
+            };
+        }
+        let settled = moment >= 9;
+        assert_eq!(book.conclusion(), Some(if settled { "completed" } else { "cancelled" }), "at {moment}");
+    }
+}
+
+#[test]
+fn a_workflow_may_do_without_image_or_benchmark() {
+    let mut bare = workflow();
+    bare.image = None;
+    bare.benchmark = None;
+    let mut book = Book::open(bare);
+    assert_eq!(book.owes(), ["cluster.1.start"]);
+    book.feed(1, Fact::ClusterReady(cluster()));
+    assert_eq!(book.owes(), ["cluster.1.delete"]);
+    book.feed(1, deleted(book.now));
+    assert_eq!(book.conclusion(), Some("completed"));
+}
+
+#[test]
+fn an_existing_cluster_is_used_and_left_alone() {
+    let mut shared = workflow();
+    shared.cluster =
+        Some(ClusterSpec::Existing { system: System::Processes { nodes: 2 }, name: "lab".into() });
+    let mut book = Book::open(shared);
+    for fact in happy() {
+        book.feed(1, fact);
+        assert!(!book.owes().iter().any(|owed| owed.contains("delete")), "{:?}", book.owes());
+    }
+    assert_eq!(book.conclusion(), Some("completed"));
+}
+
+#[test]
+fn a_warehouse_that_refuses_does_not_cost_the_verdict() {
+    let mut book = Book::open(workflow());
+    book.until("dev.burnin.logs.collected.v1");
+    book.feed(1, Fact::ResultsFailed(failure(Class::Workload)));
+    assert_eq!(book.owes(), ["cluster.1.delete", "verdict.1.start"]);
+    book.feed(1, verdict(Verdict::Fail));
+    book.feed(1, deleted(book.now));
+    assert_eq!(book.conclusion(), Some("failed"));
+    assert_eq!(book.state.verdict().unwrap().verdict, Verdict::Fail);
+}
+
+/// Every moment of a good run against every fact: the whole behaviour on one page, to be read when it changes.
+#[test]
+fn every_stage_meets_every_fact() {
+    let mut table = String::new();
+    for moment in 0..=happy().len() {
+        let mut book = Book::open(workflow());
+        for fact in happy().into_iter().take(moment) {
+            book.feed(1, fact);
+        }
+        let last = happy().get(moment.wrapping_sub(1)).map_or("run.requested", |fact| short(fact));
+        table += &format!("after {last}\n");
+        for fact in every_fact() {
+            let mut next = book.clone();
+            let outcome = match next.feed(1, fact.clone()) {
+                Some(why) => format!("ignored: {}", why.as_str()),
+                None => {
+                    let new = next.records.len() - book.records.len();
+                    let closed = next.conclusion().map(|how| format!(", closed {how}")).unwrap_or_default();
+                    format!("{new} recorded, owes [{}]{closed}", next.owes().join(" "))
+                }
+            };
+            let class = fact.failure().map(|failure| format!("({:?})", failure.class)).unwrap_or_default();
+            table += &format!("  {:<38} {outcome}\n", format!("{}{class}", short(&fact)));
+        }
+    }
+    insta::assert_snapshot!(table);
+}
+
+fn short(fact: &Fact) -> &'static str {
+    fact.event_type().trim_start_matches("dev.burnin.").trim_end_matches(".v1")
+}

@@ -1,0 +1,261 @@
+//! What to run, with every default filled in. This is what `run.requested` carries: a run never reads a file again.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Span;
+
+/// A resolved workflow. `image`, `cluster` and `benchmark` are each optional.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Workflow {
+    /// Short name: a letter, then letters, digits and `-`.
+    pub name: String,
+    /// For people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// What to build, or what was built already.
+    pub image: Option<ImageSpec>,
+    /// What to rent, or what to use.
+    pub cluster: Option<ClusterSpec>,
+    /// What to run on it and how to judge it. Needs a cluster.
+    pub benchmark: Option<Benchmark>,
+    /// How long anything may take, and how often it may be tried.
+    pub limits: Limits,
+}
+
+/// Where the image comes from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ImageSpec {
+    /// Built by the image stage.
+    Build(BuildSpec),
+    /// Built before; named by digest, never by a tag.
+    Prebuilt(crate::Image),
+}
+
+/// A Cloud Build config and what it works on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BuildSpec {
+    /// The config, as Cloud Build's JSON.
+    pub config: serde_json::Value,
+    /// The folder the steps find in their workspace.
+    pub source: Option<Source>,
+    /// Values for `_NAME` substitutions.
+    #[serde(default)]
+    pub substitutions: BTreeMap<String, String>,
+}
+
+/// A source archive in the bucket, named by its content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Source {
+    /// Object name of a tar archive in the artefact bucket.
+    pub object: String,
+    /// Its SHA-256, hex.
+    pub sha256: String,
+}
+
+/// Where the benchmark runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ClusterSpec {
+    /// Brought up for this run and given back.
+    Rent(System),
+    /// Somebody else's; used and left alone.
+    Existing {
+        /// What kind of cluster it is.
+        system: System,
+        /// Its name in its own world.
+        name: String,
+    },
+}
+
+impl ClusterSpec {
+    /// The kind of cluster, rented or not.
+    pub const fn system(&self) -> &System {
+        match self {
+            Self::Rent(system) | Self::Existing { system, .. } => system,
+        }
+    }
+}
+
+/// A kind of cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum System {
+    /// Processes of this machine, one a node.
+    Processes {
+        /// Number of nodes, 1 to 64. A machine with GPUs is one node with that many GPUs, whatever stands here.
+        #[schemars(range(min = 1, max = 64))]
+        nodes: u32,
+    },
+}
+
+/// What to run and how to judge it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Benchmark {
+    /// What is run.
+    pub workload: Workload,
+    /// How it is judged.
+    pub criteria: Criteria,
+}
+
+/// One nccl-tests program and its arguments, in nccl-tests' own words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    /// The collective; the program is `{collective}_perf`.
+    pub collective: Collective,
+    /// Smallest message, bytes (`-b`).
+    pub min_bytes: u64,
+    /// Largest message, bytes (`-e`).
+    pub max_bytes: u64,
+    /// Each size is the one before times this (`-f`).
+    #[schemars(range(min = 2, max = 1024))]
+    pub step_factor: u32,
+    /// Timed iterations a size (`-n`).
+    #[schemars(range(min = 1, max = 100_000))]
+    pub iterations: u32,
+    /// Untimed iterations before them (`-w`).
+    #[schemars(range(max = 100_000))]
+    pub warmup_iterations: u32,
+    /// Check the data (`-c`).
+    pub check: bool,
+}
+
+impl Workload {
+    /// Every size that must be in the result, bytes, ascending.
+    pub fn sizes(&self) -> Vec<u64> {
+        let factor = u64::from(self.step_factor.max(2));
+        std::iter::successors(Some(self.min_bytes), |size| size.checked_mul(factor))
+            .take_while(|size| *size <= self.max_bytes)
+            .collect()
+    }
+}
+
+/// A collective operation, spelt as nccl-tests spells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the names are nccl-tests' own and say all there is")]
+pub enum Collective {
+    AllReduce,
+    AllGather,
+    ReduceScatter,
+    Alltoall,
+    Broadcast,
+    Reduce,
+    Sendrecv,
+    Gather,
+    Scatter,
+}
+
+impl Collective {
+    /// The word, as in the program's name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AllReduce => "all_reduce",
+            Self::AllGather => "all_gather",
+            Self::ReduceScatter => "reduce_scatter",
+            Self::Alltoall => "alltoall",
+            Self::Broadcast => "broadcast",
+            Self::Reduce => "reduce",
+            Self::Sendrecv => "sendrecv",
+            Self::Gather => "gather",
+            Self::Scatter => "scatter",
+        }
+    }
+}
+
+/// How a result is judged. The version of a criteria is the digest of its content, taken where it is used.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Criteria {
+    /// Short name.
+    pub name: String,
+    /// Where the numbers come from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// Network transport that NCCL must say it uses, such as `NET/FasTrak`; null where none is expected.
+    #[serde(default)]
+    pub transport: Option<String>,
+    /// Every element must have been checked.
+    #[serde(default = "yes")]
+    pub require_check: bool,
+    /// Lower bounds on bus bandwidth.
+    #[serde(default)]
+    pub floors: Vec<Floor>,
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// A lower bound: both placements of this size must reach it.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Floor {
+    /// Message size, bytes.
+    pub size_bytes: u64,
+    /// Bus bandwidth, GB/s.
+    #[schemars(range(min = 0.0))]
+    pub busbw: f64,
+}
+
+/// How long anything may take, and how often it may be tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Longest image build.
+    pub image: Span,
+    /// Longest wait for a cluster.
+    pub cluster: Span,
+    /// Longest benchmark.
+    pub job: Span,
+    /// Longest collection of logs.
+    pub logs: Span,
+    /// Longest load into the warehouse.
+    pub results: Span,
+    /// Longest wait for a verdict.
+    pub verdict: Span,
+    /// Life of a rented cluster; afterwards it ends by itself.
+    pub lease: Span,
+    /// Silence after which a stage is asked how it is.
+    pub patience: Span,
+    /// Silence after the limit, and after having been asked, that counts as the end.
+    pub grace: Span,
+    /// Tries of a stage that the infrastructure broke. A failed benchmark is never tried again.
+    #[schemars(range(min = 1, max = 10))]
+    pub attempts: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            image: Span::from_secs(30 * 60),
+            cluster: Span::from_secs(60 * 60),
+            job: Span::from_secs(60 * 60),
+            logs: Span::from_secs(15 * 60),
+            results: Span::from_secs(15 * 60),
+            verdict: Span::from_secs(5 * 60),
+            lease: Span::from_secs(4 * 60 * 60),
+            patience: Span::from_secs(60),
+            grace: Span::from_secs(120),
+            attempts: 2,
+        }
+    }
+}
+
+impl Limits {
+    /// The longest a stage may take.
+    pub const fn of(&self, stage: crate::Stage) -> Span {
+        match stage {
+            crate::Stage::Image => self.image,
+            crate::Stage::Cluster => self.cluster,
+            crate::Stage::Job => self.job,
+            crate::Stage::Logs => self.logs,
+            crate::Stage::Results => self.results,
+            crate::Stage::Verdict => self.verdict,
+        }
+    }
+}
