@@ -26,6 +26,9 @@ macro_rules! facts {
                 match self { $(Self::$variant(_) => $stage,)* }
             }
 
+            /// Every type, in the order of a run.
+            pub const TYPES: &'static [&'static str] = &[$($type,)*];
+
             /// Every type with the JSON Schema of its payload.
             pub fn schemas() -> Vec<(&'static str, schemars::Schema)> {
                 vec![$(($type, schemars::schema_for!($payload)),)*]

@@ -70,7 +70,7 @@ pub struct Device {
 }
 
 /// One row of the table.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Row {
     /// Message size, bytes.
     pub size_bytes: u64,
@@ -86,10 +86,25 @@ pub struct Row {
     pub out_of_place: Option<Half>,
     /// Input and output in the same buffer.
     pub in_place: Option<Half>,
+    /// When the row was finished, local time as printed by `-S`, such as `2026-01-05 12:00:07`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timestamp: Option<String>,
+    /// What each process measured, from the JSON output of `-I` with MPI: it tells which process is slow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processes: Option<Box<ProcessTimes>>,
+}
+
+/// The longest time of each iteration in each process, microseconds: `[process][iteration]`, processes in rank order.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProcessTimes {
+    /// Of the out-of-place half; empty when it was not reported.
+    pub out_of_place_us: Vec<Vec<f64>>,
+    /// Of the in-place half; empty when it was not reported.
+    pub in_place_us: Vec<Vec<f64>>,
 }
 
 /// One placement of one row.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Half {
     /// Time of one operation, microseconds.
     pub time_us: f64,
@@ -99,6 +114,28 @@ pub struct Half {
     pub busbw: f64,
     /// Wrong elements over all ranks; null when nothing was checked.
     pub wrong: Option<u64>,
+    /// Largest relative error, printed in place of `#wrong` until 2022. Nonzero (5e-07) in a perfectly good run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<f64>,
+    /// Bandwidth of the side work's copies, GB/s (column `copybw`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copybw: Option<f64>,
+    /// Spread over the iterations (columns `i_*` of `-I`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iterations: Option<Iterations>,
+}
+
+/// Spread of one half over its iterations, from GPU events: another clock than the half's own time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Iterations {
+    /// Shortest iteration, microseconds.
+    pub min_us: f64,
+    /// Longest iteration, microseconds.
+    pub max_us: f64,
+    /// 99th percentile (nearest rank), microseconds.
+    pub p99_us: f64,
+    /// Standard deviation over mean, percent.
+    pub cv_pct: f64,
 }
 
 /// The summary line `Out of bounds values`.

@@ -1,0 +1,201 @@
+//! From our words to CloudEvents and back.
+
+use chrono::{DateTime, Utc};
+use cloudevents::{AttributesReader, Data, Event, EventBuilder, EventBuilderV10, event::ExtensionValue};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use terms::{Attempt, Body, Command, EventKey, Fact, RunId, Timestamp};
+
+/// A fact or a command with what its envelope says.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    /// CloudEvents `source` and `id`.
+    pub key: EventKey,
+    /// The run it is about.
+    pub run: RunId,
+    /// The attempt of its stage; 1 for what concerns the run as a whole.
+    pub attempt: Attempt,
+    /// When it was published, on the publisher's clock. For people; moves no deadline.
+    pub time: Option<Timestamp>,
+    /// W3C trace context.
+    pub traceparent: Option<String>,
+    /// What it says.
+    pub content: Content,
+}
+
+/// What a message says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Content {
+    /// What happened.
+    Fact(Fact),
+    /// What should be done.
+    Command(Box<Command>),
+}
+
+/// An event that is not one of ours. Sending it again cannot help: it is parked.
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    /// No such type is known here.
+    #[error("event type `{0}` is not known; it may be newer than this service")]
+    UnknownType(String),
+    /// An attribute is missing or malformed.
+    #[error("event attribute `{attribute}`: {message}")]
+    Attribute {
+        /// Its name.
+        attribute: &'static str,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// The payload is not what its type says.
+    #[error("payload of `{event_type}`: {message}")]
+    Payload {
+        /// The type.
+        event_type: String,
+        /// What is wrong with it.
+        message: String,
+    },
+}
+
+impl Message {
+    /// A fact as `publisher` says it. The id follows from the content.
+    pub fn fact(publisher: &str, run: RunId, attempt: Attempt, fact: Fact) -> Self {
+        let id = digest(&run, attempt, &fact);
+        let key = EventKey { source: format!("//burnin/{publisher}"), id };
+        Self { key, run, attempt, time: None, traceparent: None, content: Content::Fact(fact) }
+    }
+
+    /// A command. Its id is the event's id: a second sending is a duplicate.
+    pub fn command(publisher: &str, command: Command) -> Self {
+        let key = EventKey { source: format!("//burnin/{publisher}"), id: command.id.to_string() };
+        let (run, attempt) = (command.id.run.clone(), command.id.attempt);
+        Self {
+            key,
+            run,
+            attempt,
+            time: None,
+            traceparent: None,
+            content: Content::Command(Box::new(command)),
+        }
+    }
+
+    /// Stamps the publisher's clock and trace.
+    #[must_use]
+    pub fn stamped(mut self, time: Timestamp, traceparent: Option<String>) -> Self {
+        self.time = Some(time);
+        self.traceparent = traceparent;
+        self
+    }
+
+    /// CloudEvents `type`.
+    pub const fn event_type(&self) -> &'static str {
+        match &self.content {
+            Content::Fact(fact) => fact.event_type(),
+            Content::Command(command) => command.body.event_type(),
+        }
+    }
+
+    /// The CloudEvent.
+    ///
+    /// # Panics
+    /// Never: every attribute is set and legal by construction.
+    pub fn to_event(&self) -> Event {
+        let tagged = match &self.content {
+            Content::Fact(fact) => serde_json::to_value(fact),
+            Content::Command(command) => serde_json::to_value(&command.body),
+        };
+        let data =
+            tagged.ok().and_then(|mut tagged| Some(tagged.get_mut("data")?.take())).unwrap_or_default();
+        let mut builder = EventBuilderV10::new()
+            .id(self.key.id.as_str())
+            .source(self.key.source.as_str())
+            .ty(self.event_type())
+            .subject(format!("runs/{}", self.run))
+            .extension("attempt", i64::from(self.attempt.0))
+            .data("application/json", data);
+        if let Some(time) =
+            self.time.and_then(|time| DateTime::<Utc>::from_timestamp_millis(time.as_millis()))
+        {
+            builder = builder.time(time);
+        }
+        if let Some(traceparent) = &self.traceparent {
+            builder = builder.extension("traceparent", traceparent.as_str());
+        }
+        builder.build().expect("id, source and type are set and legal")
+    }
+
+    /// Reads a CloudEvent, in whatever mode it travelled.
+    ///
+    /// # Errors
+    /// When the type is unknown, an attribute is missing, or the payload does not fit its type.
+    pub fn from_event(event: &Event) -> Result<Self, Unreadable> {
+        let attribute = |attribute, message: String| Unreadable::Attribute { attribute, message };
+        if event.id().is_empty() || event.source().is_empty() {
+            return Err(attribute("id, source", "must not be empty".to_owned()));
+        }
+        let subject = event.subject().unwrap_or_default();
+        let run = subject
+            .strip_prefix("runs/")
+            .ok_or_else(|| attribute("subject", format!("`{subject}` is not `runs/<run id>`")))?
+            .parse::<RunId>()
+            .map_err(|error| attribute("subject", error.to_string()))?;
+        let attempt = attempt(event).map_err(|message| attribute("attempt", message))?;
+        Ok(Self {
+            key: EventKey { source: event.source().as_str().to_owned(), id: event.id().to_owned() },
+            content: content(event)?,
+            run,
+            attempt,
+            time: event.time().map(|time| Timestamp::from(*time)),
+            traceparent: event.extension("traceparent").map(ToString::to_string),
+        })
+    }
+}
+
+fn digest(run: &RunId, attempt: Attempt, fact: &Fact) -> String {
+    // serde_json writes struct fields in their order, so equal facts have equal bytes.
+    let content = serde_json::to_vec(fact).unwrap_or_default();
+    let mut hash = Sha256::new();
+    for part in [run.as_str().as_bytes(), attempt.to_string().as_bytes(), &content] {
+        hash.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+        hash.update(part);
+    }
+    hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Binary mode carries every extension as text, structured mode as a number.
+fn attempt(event: &Event) -> Result<Attempt, String> {
+    let number = match event.extension("attempt") {
+        None => return Ok(Attempt::FIRST),
+        Some(ExtensionValue::Integer(number)) => *number,
+        Some(other) => other.to_string().parse().map_err(|_| format!("`{other}` is not a number"))?,
+    };
+    match u32::try_from(number) {
+        Ok(number) if number > 0 => Ok(Attempt(number)),
+        _ => Err(format!("{number} is not an attempt; the first is 1")),
+    }
+}
+
+fn content(event: &Event) -> Result<Content, Unreadable> {
+    let event_type = event.ty();
+    let wrong = |message: String| Unreadable::Payload { event_type: event_type.to_owned(), message };
+    let data: Value = match event.data() {
+        None => Value::Null,
+        Some(Data::Json(value)) => value.clone(),
+        Some(Data::Binary(bytes)) => {
+            serde_json::from_slice(bytes).map_err(|error| wrong(error.to_string()))?
+        }
+        Some(Data::String(text)) => serde_json::from_str(text).map_err(|error| wrong(error.to_string()))?,
+    };
+    let tagged = json!({"type": event_type, "data": data});
+    if Body::TYPES.contains(&event_type) {
+        let body = serde_json::from_value(tagged).map_err(|error| wrong(error.to_string()))?;
+        let id = event.id().parse().map_err(|error: terms::InvalidId| Unreadable::Attribute {
+            attribute: "id",
+            message: error.to_string(),
+        })?;
+        Ok(Content::Command(Box::new(Command { id, body })))
+    } else if Fact::TYPES.contains(&event_type) {
+        serde_json::from_value(tagged).map(Content::Fact).map_err(|error| wrong(error.to_string()))
+    } else {
+        Err(Unreadable::UnknownType(event_type.to_owned()))
+    }
+}

@@ -1,0 +1,174 @@
+//! What every store must do, as one suite. An adapter's tests call [`store`] and [`ledger`] with stores of their own.
+
+use std::{
+    io::Cursor,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use terms::{Attempt, CancelRequested, Entry, EventKey, Fact, RunId, Timestamp};
+use tokio::io::AsyncReadExt;
+
+use crate::{AppendError, Creation, Digest, Ledger, LedgerError, Store, StoreError};
+
+/// The store keeps its promises. Needs an empty store.
+///
+/// # Panics
+/// Where it does not, naming the promise.
+pub async fn store(store: Arc<dyn Store>) {
+    create_happens_once(&*store).await;
+    streams_are_digested(&*store).await;
+    listing_and_removing(&*store).await;
+    bad_names_are_refused(&*store).await;
+    one_of_many_creators_wins(store).await;
+}
+
+/// A ledger on the store keeps its promises. Needs an empty store.
+///
+/// # Panics
+/// Where it does not, naming the promise.
+pub async fn ledger(store: Arc<dyn Store>) {
+    let counter = AtomicU64::new(0);
+    let ledger = Ledger::new(
+        Arc::clone(&store),
+        Arc::new(move || counter.fetch_add(1, Ordering::Relaxed).to_string()),
+    );
+    appended_records_are_read_back(&ledger).await;
+    the_slower_writer_loses(&ledger).await;
+    a_gap_is_damage(&ledger, &*store).await;
+    hints_come_and_go(&ledger).await;
+}
+
+async fn create_happens_once(store: &dyn Store) {
+    let name = "once/a b%20é.json";
+    assert_eq!(store.read(name).await.unwrap(), None, "nothing is there at first");
+    assert_eq!(store.create(name, Bytes::from_static(b"first")).await.unwrap(), Creation::Created);
+    assert_eq!(store.create(name, Bytes::from_static(b"second")).await.unwrap(), Creation::Exists);
+    assert_eq!(
+        store.read(name).await.unwrap().as_deref(),
+        Some(&b"first"[..]),
+        "the first writer's bytes stay"
+    );
+    assert_eq!(store.create("once/empty", Bytes::new()).await.unwrap(), Creation::Created);
+    assert_eq!(store.read("once/empty").await.unwrap().as_deref(), Some(&b""[..]), "an empty object is one");
+    assert_eq!(store.read("once").await.unwrap(), None, "a prefix is no object");
+}
+
+async fn streams_are_digested(store: &dyn Store) {
+    let body: Vec<u8> = (0..3_000_000u32).map(|n| n.to_le_bytes()[1]).collect();
+    let (creation, digest) = store.create_from("stream", Box::new(Cursor::new(body.clone()))).await.unwrap();
+    assert_eq!((creation, &digest), (Creation::Created, &Digest::of(&body)));
+    let mut read = Vec::new();
+    store.open("stream").await.unwrap().unwrap().read_to_end(&mut read).await.unwrap();
+    assert!(read == body, "a stream gives back what was put in");
+    let again = store.create_from("stream", Box::new(Cursor::new(b"other".to_vec()))).await.unwrap();
+    assert_eq!(again, (Creation::Exists, Digest::of(b"other")));
+    assert!(store.open("stream/none").await.unwrap().is_none());
+}
+
+async fn listing_and_removing(store: &dyn Store) {
+    for name in ["list/a/1", "list/a/2", "list/ab", "list/b"] {
+        store.create(name, Bytes::new()).await.unwrap();
+    }
+    let list = async |prefix| {
+        let mut names = store.list(prefix).await.unwrap();
+        names.sort();
+        names
+    };
+    assert_eq!(list("list/a").await, ["list/a/1", "list/a/2", "list/ab"], "a prefix is text, not a folder");
+    assert_eq!(list("list/a/").await, ["list/a/1", "list/a/2"]);
+    assert_eq!(list("nothing/").await, [""; 0]);
+    store.remove("list/a/1").await.unwrap();
+    store.remove("list/a/1").await.unwrap();
+    assert_eq!(list("list/a/").await, ["list/a/2"], "removing twice is removing once");
+}
+
+async fn bad_names_are_refused(store: &dyn Store) {
+    for name in ["", "/a", "a//b", "../a", "a/../b", "a/./b", "a/", "a\0b", "a\nb", "a\\b"] {
+        assert!(matches!(store.create(name, Bytes::new()).await, Err(StoreError::Name { .. })), "{name:?}");
+        assert!(store.read(name).await.is_err(), "{name:?}");
+    }
+    assert!(store.create(&"x".repeat(1025), Bytes::new()).await.is_err());
+}
+
+async fn one_of_many_creators_wins(store: Arc<dyn Store>) {
+    let mut creators = Vec::new();
+    for number in 0..32u8 {
+        let store = Arc::clone(&store);
+        creators.push(tokio::spawn(async move {
+            (number, store.create("race/one", Bytes::from(vec![number; 4096])).await.unwrap())
+        }));
+    }
+    let mut winners = Vec::new();
+    for creator in creators {
+        let (number, creation) = creator.await.unwrap();
+        winners.extend((creation == Creation::Created).then_some(number));
+    }
+    assert_eq!(winners.len(), 1, "exactly one creator wins");
+    assert_eq!(
+        store.read("race/one").await.unwrap().unwrap(),
+        vec![winners[0]; 4096],
+        "whole, and the winner's"
+    );
+}
+
+fn entry(by: &str) -> Entry {
+    let event = EventKey { source: "//test".into(), id: by.into() };
+    let fact = Fact::CancelRequested(CancelRequested { by: by.into(), reason: String::new() });
+    Entry::Accepted { event, attempt: Attempt::FIRST, fact: Box::new(fact) }
+}
+
+fn run(name: &str) -> RunId {
+    name.parse().unwrap()
+}
+
+async fn appended_records_are_read_back(ledger: &Ledger) {
+    let run = run("append");
+    let mut loaded = ledger.load(&run).await.unwrap();
+    assert_eq!(loaded.records().len(), 0, "a run nobody asked for is empty");
+    for (number, millis) in [(1, 5000), (2, 3000), (3, 9000)] {
+        loaded = ledger.append(loaded, entry("a"), Timestamp::from_millis(millis)).await.unwrap();
+        assert_eq!(loaded.next_seq(), number + 1);
+    }
+    let read = ledger.load(&run).await.unwrap();
+    assert_eq!(read.records(), loaded.records());
+    let times: Vec<_> = read.records().iter().map(|record| record.recorded_at.as_millis()).collect();
+    assert_eq!(times, [5000, 5000, 9000], "time never goes back");
+}
+
+async fn the_slower_writer_loses(ledger: &Ledger) {
+    let run = run("race");
+    let (fast, slow) = (ledger.load(&run).await.unwrap(), ledger.load(&run).await.unwrap());
+    let now = Timestamp::from_millis(0);
+    ledger.append(fast, entry("fast"), now).await.unwrap();
+    let lost = ledger.append(slow, entry("slow"), now).await;
+    assert!(matches!(lost, Err(AppendError::Conflict { seq: 1, .. })), "{lost:?}");
+    let reloaded = ledger.load(&run).await.unwrap();
+    ledger.append(reloaded, entry("slow"), now).await.unwrap();
+    assert_eq!(ledger.load(&run).await.unwrap().records().len(), 2);
+}
+
+async fn a_gap_is_damage(ledger: &Ledger, store: &dyn Store) {
+    let run = run("gap");
+    let mut loaded = ledger.load(&run).await.unwrap();
+    for _ in 0..3 {
+        loaded = ledger.append(loaded, entry("a"), Timestamp::from_millis(0)).await.unwrap();
+    }
+    store.remove("ledger/gap/0000000002.json").await.unwrap();
+    assert!(matches!(ledger.load(&run).await, Err(LedgerError::Damaged { seq: 2, .. })));
+    store.create("ledger/gap/0000000002.json", Bytes::from_static(b"{}")).await.unwrap();
+    assert!(matches!(ledger.load(&run).await, Err(LedgerError::Damaged { seq: 2, .. })));
+}
+
+async fn hints_come_and_go(ledger: &Ledger) {
+    let run = run("hint");
+    ledger.mark_open(&run).await.unwrap();
+    ledger.mark_open(&run).await.unwrap();
+    assert_eq!(ledger.open_runs().await.unwrap(), std::slice::from_ref(&run));
+    ledger.mark_closed(&run).await.unwrap();
+    assert!(ledger.open_runs().await.unwrap().is_empty());
+    assert!(ledger.runs().await.unwrap().contains(&"append".parse().unwrap()));
+}

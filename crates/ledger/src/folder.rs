@@ -1,0 +1,164 @@
+//! A bucket in a folder, for a laptop. `ls` tells the story.
+
+use std::{
+    fs::{self, File},
+    io::{self, ErrorKind},
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use bytes::Bytes;
+use tokio::io::AsyncWriteExt;
+
+use crate::{Creation, Digest, Digester, Reader, Store, StoreError, check_name};
+
+/// Drafts are written here and then linked to their name, which either succeeds whole or finds the name taken.
+const DRAFTS: &str = ".drafts";
+
+/// Objects as files under a folder.
+#[derive(Debug)]
+pub struct FolderStore {
+    root: PathBuf,
+    drafts: AtomicU64,
+}
+
+impl FolderStore {
+    /// Opens a folder, making it where it is missing.
+    ///
+    /// # Errors
+    /// When the folder cannot be made.
+    pub fn open(root: impl Into<PathBuf>) -> io::Result<Self> {
+        let root = root.into();
+        fs::create_dir_all(root.join(DRAFTS))?;
+        Ok(Self { root, drafts: AtomicU64::new(0) })
+    }
+
+    fn path(&self, name: &str) -> Result<PathBuf, StoreError> {
+        check_name(name)?;
+        if name.split('/').next() == Some(DRAFTS) {
+            return Err(StoreError::Name { name: name.to_owned(), why: "is reserved for drafts" });
+        }
+        Ok(self.root.join(name))
+    }
+
+    /// Two processes may share the folder, so the process is part of the name.
+    fn draft(&self) -> PathBuf {
+        let number = self.drafts.fetch_add(1, Ordering::Relaxed);
+        self.root.join(DRAFTS).join(format!("{}-{number}", std::process::id()))
+    }
+
+    async fn commit(&self, draft: PathBuf, name: &str) -> Result<Creation, StoreError> {
+        let path = self.path(name)?;
+        let linked = tokio::task::spawn_blocking(move || link(&draft, &path)).await;
+        linked
+            .unwrap_or_else(|stopped| Err(io::Error::other(stopped)))
+            .map_err(StoreError::io("create", name))
+    }
+}
+
+/// Gives the draft its name, durably, and removes the draft whatever happened.
+fn link(draft: &Path, path: &Path) -> io::Result<Creation> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let linked = fs::create_dir_all(folder).and_then(|()| match fs::hard_link(draft, path) {
+        Ok(()) => Ok(Creation::Created),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(Creation::Exists),
+        Err(error) => Err(error),
+    });
+    fs::remove_file(draft)?;
+    // The name is durable only once its folder is.
+    File::open(folder)?.sync_all()?;
+    linked
+}
+
+#[async_trait::async_trait]
+impl Store for FolderStore {
+    async fn create(&self, name: &str, body: Bytes) -> Result<Creation, StoreError> {
+        Ok(self.create_from(name, Box::new(io::Cursor::new(body))).await?.0)
+    }
+
+    async fn create_from(&self, name: &str, body: Reader) -> Result<(Creation, Digest), StoreError> {
+        self.path(name)?;
+        let draft = self.draft();
+        let mut digester = Digester::new(body);
+        let written = async {
+            let mut file = tokio::fs::File::create(&draft).await?;
+            tokio::io::copy(&mut digester, &mut file).await?;
+            file.flush().await?;
+            file.sync_all().await
+        };
+        if let Err(error) = written.await {
+            drop(tokio::fs::remove_file(&draft).await); // the write's own error is the one to tell
+            return Err(StoreError::io("write", name)(error));
+        }
+        Ok((self.commit(draft, name).await?, digester.finish()))
+    }
+
+    async fn read(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
+        match tokio::fs::read(self.path(name)?).await {
+            Ok(bytes) => Ok(Some(bytes.into())),
+            Err(error) if absent(&error) => Ok(None),
+            Err(error) => Err(StoreError::io("read", name)(error)),
+        }
+    }
+
+    async fn open(&self, name: &str) -> Result<Option<Reader>, StoreError> {
+        match tokio::fs::File::open(self.path(name)?).await {
+            Ok(file) => Ok(Some(Box::new(file))),
+            Err(error) if absent(&error) => Ok(None),
+            Err(error) => Err(StoreError::io("open", name)(error)),
+        }
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        let root = self.root.clone();
+        let wanted = prefix.to_owned();
+        let walked = tokio::task::spawn_blocking(move || {
+            let mut names = Vec::new();
+            // Only the folder part of the prefix can be walked to; the rest is compared.
+            let folder = wanted.rsplit_once('/').map_or("", |(folder, _)| folder);
+            walk(&root, &root.join(folder), &mut names)?;
+            names.retain(|name| name.starts_with(&wanted));
+            Ok(names)
+        });
+        walked
+            .await
+            .unwrap_or_else(|stopped| Err(io::Error::other(stopped)))
+            .map_err(StoreError::io("list", prefix))
+    }
+
+    async fn remove(&self, name: &str) -> Result<(), StoreError> {
+        match tokio::fs::remove_file(self.path(name)?).await {
+            Err(error) if !absent(&error) => Err(StoreError::io("remove", name)(error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn locate(&self, name: &str) -> String {
+        self.root.join(name).display().to_string()
+    }
+}
+
+/// A name below an object, or that of a folder, is no object either.
+fn absent(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory)
+}
+
+fn walk(root: &Path, folder: &Path, names: &mut Vec<String>) -> io::Result<()> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if absent(&error) => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let entry = entry?;
+        let path = entry.path();
+        if entry.file_name() == DRAFTS {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            walk(root, &path, names)?;
+        } else if let Some(name) = path.strip_prefix(root).ok().and_then(Path::to_str) {
+            names.push(name.to_owned());
+        }
+    }
+    Ok(())
+}

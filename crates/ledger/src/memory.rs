@@ -1,0 +1,69 @@
+//! A bucket in memory, for tests and simulation.
+
+use std::{
+    collections::BTreeMap,
+    io::Cursor,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use bytes::Bytes;
+use tokio::io::AsyncReadExt;
+
+use crate::{Creation, Digest, Digester, Reader, Store, StoreError, check_name};
+
+/// Objects in a map.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    objects: Mutex<BTreeMap<String, Bytes>>,
+}
+
+impl MemoryStore {
+    fn objects(&self) -> MutexGuard<'_, BTreeMap<String, Bytes>> {
+        // The map is consistent between any two calls, so a panic elsewhere does not spoil it.
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait::async_trait]
+impl Store for MemoryStore {
+    async fn create(&self, name: &str, body: Bytes) -> Result<Creation, StoreError> {
+        check_name(name)?;
+        let mut objects = self.objects();
+        if objects.contains_key(name) {
+            return Ok(Creation::Exists);
+        }
+        objects.insert(name.to_owned(), body);
+        Ok(Creation::Created)
+    }
+
+    async fn create_from(&self, name: &str, body: Reader) -> Result<(Creation, Digest), StoreError> {
+        check_name(name)?;
+        let mut digester = Digester::new(body);
+        let mut bytes = Vec::new();
+        digester.read_to_end(&mut bytes).await.map_err(StoreError::io("read the body of", name))?;
+        Ok((self.create(name, bytes.into()).await?, digester.finish()))
+    }
+
+    async fn read(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
+        check_name(name)?;
+        Ok(self.objects().get(name).cloned())
+    }
+
+    async fn open(&self, name: &str) -> Result<Option<Reader>, StoreError> {
+        Ok(self.read(name).await?.map(|bytes| Box::new(Cursor::new(bytes)) as Reader))
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        Ok(self.objects().keys().filter(|name| name.starts_with(prefix)).cloned().collect())
+    }
+
+    async fn remove(&self, name: &str) -> Result<(), StoreError> {
+        check_name(name)?;
+        self.objects().remove(name);
+        Ok(())
+    }
+
+    fn locate(&self, name: &str) -> String {
+        format!("memory:{name}")
+    }
+}

@@ -1,0 +1,89 @@
+//! The one suite, on every store; and the case a well-behaved store cannot show: a write whose answer is lost.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use ledger::{
+    AppendError, Creation, Digest, FolderStore, Ledger, MemoryStore, Reader, Store, StoreError, conformance,
+};
+use terms::*;
+
+#[tokio::test]
+async fn memory() {
+    conformance::store(Arc::new(MemoryStore::default())).await;
+    conformance::ledger(Arc::new(MemoryStore::default())).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn folder() {
+    let root = tempfile::tempdir().unwrap();
+    conformance::store(Arc::new(FolderStore::open(root.path().join("store")).unwrap())).await;
+    conformance::ledger(Arc::new(FolderStore::open(root.path().join("ledger")).unwrap())).await;
+    let drafts = std::fs::read_dir(root.path().join("store/.drafts")).unwrap();
+    assert_eq!(drafts.count(), 0, "no draft stays behind");
+}
+
+/// Writes land, answers are lost: as `Exists`, or as an error.
+struct Lossy {
+    inner: MemoryStore,
+    as_error: bool,
+    lose: AtomicBool,
+}
+
+#[async_trait::async_trait]
+impl Store for Lossy {
+    async fn create(&self, name: &str, body: Bytes) -> Result<Creation, StoreError> {
+        let created = self.inner.create(name, body).await?;
+        match (self.lose.load(Ordering::Relaxed), self.as_error) {
+            (false, _) => Ok(created),
+            (true, false) => Ok(Creation::Exists),
+            (true, true) => {
+                Err(StoreError::Io { doing: "create", name: name.into(), source: io::Error::other("reset") })
+            }
+        }
+    }
+    async fn create_from(&self, name: &str, body: Reader) -> Result<(Creation, Digest), StoreError> {
+        self.inner.create_from(name, body).await
+    }
+    async fn read(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
+        self.inner.read(name).await
+    }
+    async fn open(&self, name: &str) -> Result<Option<Reader>, StoreError> {
+        self.inner.open(name).await
+    }
+    async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        self.inner.list(prefix).await
+    }
+    async fn remove(&self, name: &str) -> Result<(), StoreError> {
+        self.inner.remove(name).await
+    }
+    fn locate(&self, name: &str) -> String {
+        self.inner.locate(name)
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_landed_is_ours_whatever_the_store_says() {
+    for as_error in [false, true] {
+        let store = Arc::new(Lossy { inner: MemoryStore::default(), as_error, lose: AtomicBool::new(false) });
+        let ours = Ledger::new(store.clone(), Arc::new(|| "ours".into()));
+        let theirs = Ledger::new(store.clone(), Arc::new(|| "theirs".into()));
+        let run: RunId = "lossy".parse().unwrap();
+        let now = Timestamp::from_millis(0);
+        let entry = || Entry::Closed { conclusion: Conclusion::Completed };
+
+        let (first, rival) = (ours.load(&run).await.unwrap(), theirs.load(&run).await.unwrap());
+        store.lose.store(true, Ordering::Relaxed);
+        let loaded = ours.append(first, entry(), now).await.unwrap();
+        assert_eq!(loaded.records().len(), 1, "our own write is recognised");
+        let lost = theirs.append(rival, entry(), now).await;
+        assert!(matches!(lost, Err(AppendError::Conflict { .. } | AppendError::Ledger(_))), "{lost:?}");
+        assert_eq!(ours.load(&run).await.unwrap().records()[0].nonce, "ours");
+    }
+}
