@@ -1,0 +1,128 @@
+//! How services speak: CloudEvents, at least once, in no order.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use cloudevents::{AttributesReader, Event};
+use tokio::task::JoinSet;
+use tracing::{Instrument, warn};
+
+use crate::{Clock, clock::backoff};
+
+/// An event that could not be handed over. Publish it again.
+#[derive(Debug, thiserror::Error)]
+#[error("event {id} could not be published: {why}")]
+pub struct BusError {
+    /// The event's id.
+    pub id: String,
+    /// Why.
+    pub why: String,
+}
+
+/// Where events are handed over. Returns once the event is safe with the bus.
+#[async_trait::async_trait]
+pub trait Bus: Send + Sync + 'static {
+    /// Publishes one event.
+    async fn publish(&self, event: Event) -> Result<(), BusError>;
+}
+
+/// What became of an event that was delivered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Disposition {
+    /// Dealt with, durably: acknowledge.
+    Done,
+    /// No repetition will help: put it aside for a person, and acknowledge.
+    Park(String),
+    /// It may work later: deliver again.
+    Retry(String),
+}
+
+/// Takes events, each at least once.
+#[async_trait::async_trait]
+pub trait Handler: Send + Sync + 'static {
+    /// Deals with one event.
+    async fn handle(&self, event: &Event) -> Disposition;
+}
+
+/// Where events go that nobody here can read.
+#[async_trait::async_trait]
+pub trait Parking: Send + Sync + 'static {
+    /// Keeps `raw` for a person, with the reason. The id names it; equal ids may be kept once.
+    ///
+    /// # Errors
+    /// When it could not be kept: the event must then not be acknowledged.
+    async fn park(&self, id: &str, why: &str, raw: &[u8]) -> Result<(), String>;
+}
+
+/// A bus within one process. Every subscriber gets every event of its types, each in a task of its own, and again
+/// after a [`Disposition::Retry`].
+pub struct MemoryBus {
+    clock: Arc<dyn Clock>,
+    parking: Arc<dyn Parking>,
+    subscribers: Mutex<BTreeMap<&'static str, Vec<Arc<dyn Handler>>>>,
+    deliveries: Mutex<JoinSet<()>>,
+}
+
+impl MemoryBus {
+    /// A bus without subscribers.
+    pub fn new(clock: Arc<dyn Clock>, parking: Arc<dyn Parking>) -> Self {
+        Self { clock, parking, subscribers: Mutex::default(), deliveries: Mutex::default() }
+    }
+
+    /// Delivers events of these types to `handler`.
+    pub fn subscribe(&self, types: &[&'static str], handler: &Arc<dyn Handler>) {
+        let mut subscribers = self.subscribers.lock().unwrap_or_else(PoisonError::into_inner);
+        for event_type in types {
+            subscribers.entry(event_type).or_default().push(Arc::clone(handler));
+        }
+    }
+
+    /// Ends every delivery under way. Whoever had not answered yet is delivered to again after a restart.
+    pub async fn stop(&self) {
+        let mut deliveries =
+            std::mem::take(&mut *self.deliveries.lock().unwrap_or_else(PoisonError::into_inner));
+        deliveries.shutdown().await;
+    }
+}
+
+#[async_trait::async_trait]
+impl Bus for MemoryBus {
+    async fn publish(&self, event: Event) -> Result<(), BusError> {
+        let handlers = {
+            let subscribers = self.subscribers.lock().unwrap_or_else(PoisonError::into_inner);
+            subscribers.get(event.ty()).cloned().unwrap_or_default()
+        };
+        let mut deliveries = self.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
+        while deliveries.try_join_next().is_some() {}
+        for handler in handlers {
+            let delivery =
+                deliver(Arc::clone(&self.clock), Arc::clone(&self.parking), handler, event.clone());
+            deliveries.spawn(delivery.in_current_span());
+        }
+        Ok(())
+    }
+}
+
+const FIRST_RETRY: Duration = Duration::from_millis(50);
+const SLOWEST_RETRY: Duration = Duration::from_secs(10);
+
+async fn deliver(clock: Arc<dyn Clock>, parking: Arc<dyn Parking>, handler: Arc<dyn Handler>, event: Event) {
+    for attempt in 0.. {
+        let again = match handler.handle(&event).await {
+            Disposition::Done => return,
+            Disposition::Retry(why) => why,
+            Disposition::Park(why) => {
+                let raw = serde_json::to_vec(&event).unwrap_or_default();
+                match parking.park(event.id(), &why, &raw).await {
+                    Ok(()) => return,
+                    Err(why) => why,
+                }
+            }
+        };
+        warn!(event.id = event.id(), event.r#type = event.ty(), attempt, "will be delivered again: {again}");
+        clock.sleep(backoff(FIRST_RETRY, SLOWEST_RETRY, attempt)).await;
+    }
+}

@@ -1,0 +1,84 @@
+//! The one door to time.
+
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use terms::{Span, Timestamp};
+use tokio::sync::Notify;
+
+/// A clock that can also be waited on.
+#[async_trait::async_trait]
+pub trait Clock: Send + Sync + 'static {
+    /// The time.
+    fn now(&self) -> Timestamp;
+
+    /// Returns after this span.
+    async fn sleep(&self, span: Span);
+}
+
+/// The machine's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+#[async_trait::async_trait]
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        chrono::Utc::now().into()
+    }
+
+    async fn sleep(&self, span: Span) {
+        tokio::time::sleep(span.0).await;
+    }
+}
+
+/// A clock that only moves when told to.
+#[derive(Debug)]
+pub struct ManualClock {
+    now: Mutex<Timestamp>,
+    moved: Notify,
+}
+
+impl ManualClock {
+    /// Starts at `now`.
+    pub fn new(now: Timestamp) -> Self {
+        Self { now: Mutex::new(now), moved: Notify::new() }
+    }
+
+    /// Moves on and wakes whoever slept long enough.
+    pub fn advance(&self, span: Span) {
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        *now = *now + span;
+        drop(now);
+        self.moved.notify_waiters();
+    }
+}
+
+#[async_trait::async_trait]
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        *self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn sleep(&self, span: Span) {
+        let until = self.now() + span;
+        loop {
+            let moved = self.moved.notified();
+            tokio::pin!(moved);
+            // Registered before the clock is read, so that no advance falls between the two.
+            moved.as_mut().enable();
+            if self.now() >= until {
+                return;
+            }
+            moved.await;
+        }
+    }
+}
+
+/// Waits that grow from attempt to attempt, up to a ceiling: 1, 2, 4, ... times `first`.
+#[must_use]
+pub fn backoff(first: Duration, ceiling: Duration, attempt: u32) -> Span {
+    let factor = 2u32.saturating_pow(attempt.min(16));
+    Span(first.saturating_mul(factor).min(ceiling))
+}

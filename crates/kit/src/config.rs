@@ -1,0 +1,100 @@
+//! Configuration from the environment, typed, with every problem told at once.
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+/// Reads variables and remembers what was wrong with them.
+///
+/// ```
+/// # use kit::config::Reader;
+/// struct Config { port: u16, bucket: String }
+/// let mut env = Reader::new([("PORT", "80000")]);
+/// let (port, bucket) = (env.or("PORT", 8080), env.required("LEDGER_BUCKET"));
+/// let problems = env.finish(|| Some(Config { port: port?, bucket: bucket? })).err().unwrap();
+/// assert_eq!(problems.0.len(), 2);
+/// ```
+#[derive(Debug)]
+pub struct Reader {
+    variables: BTreeMap<String, String>,
+    problems: Vec<Problem>,
+}
+
+/// One thing wrong with the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The variable.
+    pub variable: &'static str,
+    /// What is wrong and what was expected.
+    pub message: String,
+}
+
+/// Everything wrong with the configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problems(pub Vec<Problem>);
+
+impl std::error::Error for Problems {}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} problem(s) in the environment:", self.0.len())?;
+        self.0.iter().try_for_each(|problem| write!(f, "\n  {}: {}", problem.variable, problem.message))
+    }
+}
+
+impl Reader {
+    /// From any set of variables.
+    pub fn new<K: Into<String>, V: Into<String>>(variables: impl IntoIterator<Item = (K, V)>) -> Self {
+        let variables = variables.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+        Self { variables, problems: Vec::new() }
+    }
+
+    /// From the process's environment. Variables that are not text are as good as absent.
+    pub fn from_env() -> Self {
+        Self::new(
+            std::env::vars_os()
+                .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?))),
+        )
+    }
+
+    fn read<T: FromStr<Err: fmt::Display>>(&mut self, variable: &'static str) -> Option<Option<T>> {
+        match self.variables.get(variable).map(|text| (text, text.parse())) {
+            None => Some(None),
+            Some((_, Ok(value))) => Some(Some(value)),
+            Some((text, Err(error))) => {
+                let message = format!("`{text}` is not understood: {error}");
+                self.problems.push(Problem { variable, message });
+                None
+            }
+        }
+    }
+
+    /// A variable that must be set.
+    pub fn required<T: FromStr<Err: fmt::Display>>(&mut self, variable: &'static str) -> Option<T> {
+        let value = self.read(variable)?;
+        if value.is_none() {
+            self.problems
+                .push(Problem { variable, message: "is not set, and there is no default".to_owned() });
+        }
+        value
+    }
+
+    /// A variable with a default.
+    pub fn or<T: FromStr<Err: fmt::Display>>(&mut self, variable: &'static str, default: T) -> Option<T> {
+        self.read(variable).map(|value| value.unwrap_or(default))
+    }
+
+    /// A variable that may be absent.
+    pub fn optional<T: FromStr<Err: fmt::Display>>(&mut self, variable: &'static str) -> Option<Option<T>> {
+        self.read(variable)
+    }
+
+    /// The configuration, when nothing was wrong.
+    ///
+    /// # Errors
+    /// Every problem found.
+    pub fn finish<T>(self, build: impl FnOnce() -> Option<T>) -> Result<T, Problems> {
+        match build() {
+            Some(config) if self.problems.is_empty() => Ok(config),
+            _ => Err(Problems(self.problems)),
+        }
+    }
+}

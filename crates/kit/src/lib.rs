@@ -1,0 +1,17 @@
+//! What every service is born with.
+//!
+//! A service is a [`Worker`] (or a [`Handler`] of its own), a [`Bus`] to speak on and a [`Clock`] to look at. In the
+//! cloud its handler sits behind [`push::router`]; on a laptop behind a [`MemoryBus`]. The handler does not know.
+
+pub mod bus;
+pub mod clock;
+pub mod config;
+pub mod push;
+pub mod shutdown;
+pub mod telemetry;
+pub mod worker;
+
+pub use bus::{Bus, BusError, Disposition, Handler, MemoryBus, Parking};
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use cloudevents::Event;
+pub use worker::{Outbox, Trouble, Worker, WorkerHandler};

@@ -1,0 +1,232 @@
+//! The HTTP door: CloudEvents in binary and structured mode, and Pub/Sub's wrapped pushes of either.
+//!
+//! Pub/Sub repeats whatever is not answered with 200, 201 or 204, for a week. So what no repetition can mend is parked
+//! and acknowledged; only what may work later is refused.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    Router,
+    body::{Body, Bytes},
+    extract::{FromRequest, Request, State},
+    http::{HeaderMap, StatusCode, header::CONTENT_TYPE},
+    routing::{get, post},
+};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use cloudevents::{AttributesReader, Event, EventBuilder, EventBuilderV10};
+use percent_encoding::percent_decode_str;
+use serde::Deserialize;
+use tracing::{error, warn};
+
+use crate::{Disposition, Handler, Parking};
+
+/// Pub/Sub carries 10 MB, which is 13.4 MB in base64, plus attributes.
+pub const BODY_LIMIT: usize = 16 << 20;
+
+/// A router that hands pushed events to `handler`: `POST /` and `GET /healthz`.
+pub fn router(handler: Arc<dyn Handler>, parking: Arc<dyn Parking>) -> Router {
+    Router::new()
+        .route("/", post(receive))
+        .route("/healthz", get(|| async { "ok" }))
+        .with_state(Door { handler, parking })
+}
+
+#[derive(Clone)]
+struct Door {
+    handler: Arc<dyn Handler>,
+    parking: Arc<dyn Parking>,
+}
+
+async fn receive(State(door): State<Door>, pushed: Pushed) -> StatusCode {
+    let Pushed { event, raw } = pushed;
+    let (id, why) = match event {
+        Err(why) => (name_of(&raw), why),
+        Ok(event) => {
+            let id = event.id().to_owned();
+            // A task of its own, so that a panic is an answer and not a torn connection.
+            let handler = Arc::clone(&door.handler);
+            match tokio::spawn(async move { handler.handle(&event).await }).await {
+                Ok(Disposition::Done) => return StatusCode::NO_CONTENT,
+                Ok(Disposition::Park(why)) => (id, why),
+                Ok(Disposition::Retry(why)) => {
+                    warn!(event.id = id, "refused for now: {why}");
+                    return StatusCode::SERVICE_UNAVAILABLE;
+                }
+                Err(stopped) => {
+                    error!(event.id = id, "the handler broke: {stopped}");
+                    return StatusCode::INTERNAL_SERVER_ERROR;
+                }
+            }
+        }
+    };
+    match door.parking.park(&id, &why, &raw).await {
+        Ok(()) => StatusCode::NO_CONTENT,
+        Err(error) => {
+            error!(event.id = id, "cannot be parked: {error}");
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+    }
+}
+
+/// A name for bytes that name nothing themselves.
+fn name_of(raw: &[u8]) -> String {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    raw.hash(&mut hasher);
+    format!("unreadable-{:016x}", hasher.finish())
+}
+
+/// An event as it was pushed: read, or why it cannot be.
+#[derive(Debug)]
+pub struct Pushed {
+    /// The event, or what is wrong with the request.
+    pub event: Result<Event, String>,
+    /// The body as it came.
+    pub raw: Bytes,
+}
+
+impl<S: Send + Sync> FromRequest<S> for Pushed {
+    type Rejection = StatusCode;
+
+    async fn from_request(request: Request<Body>, _: &S) -> Result<Self, StatusCode> {
+        let (parts, body) = request.into_parts();
+        let raw = axum::body::to_bytes(body, BODY_LIMIT).await.map_err(|_| StatusCode::PAYLOAD_TOO_LARGE)?;
+        Ok(Self { event: decode(&parts.headers, &raw), raw })
+    }
+}
+
+/// Reads an event from headers and body.
+///
+/// # Errors
+/// What is wrong with it, for the person who will look at the parked bytes.
+pub fn decode(headers: &HeaderMap, body: &[u8]) -> Result<Event, String> {
+    let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let mut attributes = BTreeMap::new();
+    for (name, value) in headers {
+        if let Some(name) = name.as_str().strip_prefix("ce-") {
+            let value = value.to_str().map_err(|_| format!("header ce-{name} is not text"))?;
+            // The HTTP binding percent-encodes; the SDK does not know.
+            let decoded = percent_decode_str(value)
+                .decode_utf8()
+                .map_err(|_| format!("header ce-{name} is not UTF-8"))?;
+            attributes.insert(name.to_owned(), decoded.into_owned());
+        }
+    }
+    match media(media_type) {
+        Media::Structured => structured(body),
+        Media::Batch => Err("batches are not taken; publish one event a message".to_owned()),
+        _ if attributes.contains_key("specversion") => binary(attributes, Some(media_type), body),
+        Media::Other => wrapped(body),
+    }
+}
+
+enum Media {
+    Structured,
+    Batch,
+    Other,
+}
+
+/// Media types know no case and may carry parameters.
+fn media(content_type: &str) -> Media {
+    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    match essence.as_str() {
+        "application/cloudevents+json" => Media::Structured,
+        other if other.starts_with("application/cloudevents-batch") => Media::Batch,
+        _ => Media::Other,
+    }
+}
+
+fn structured(body: &[u8]) -> Result<Event, String> {
+    let event =
+        serde_json::from_slice(body).map_err(|error| format!("not a structured CloudEvent: {error}"))?;
+    checked(event)
+}
+
+fn binary(
+    mut attributes: BTreeMap<String, String>,
+    media_type: Option<&str>,
+    body: &[u8],
+) -> Result<Event, String> {
+    let mut take = |name: &str| attributes.remove(name);
+    let version = take("specversion").unwrap_or_default();
+    if version != "1.0" {
+        return Err(format!("specversion `{version}` is not 1.0"));
+    }
+    let mut builder = EventBuilderV10::new()
+        .id(take("id").ok_or("ce-id is missing")?)
+        .source(take("source").ok_or("ce-source is missing")?)
+        .ty(take("type").ok_or("ce-type is missing")?);
+    if let Some(subject) = take("subject") {
+        builder = builder.subject(subject);
+    }
+    if let Some(time) = take("time") {
+        builder = builder.time(time);
+    }
+    let data_type = take("datacontenttype");
+    for (name, value) in attributes {
+        builder = builder.extension(&name, value);
+    }
+    let mut event = builder.build().map_err(|error| format!("not a CloudEvent: {error}"))?;
+    if !body.is_empty() {
+        let media_type = data_type.as_deref().or(media_type).unwrap_or("application/json");
+        event.set_data(media_type, body.to_vec());
+    }
+    checked(event)
+}
+
+/// Pub/Sub's wrapped push. Keys are read in camelCase only: the body carries both spellings, and an alias would make
+/// every real push a duplicate field.
+#[derive(Deserialize)]
+struct Envelope {
+    message: PubsubMessage,
+}
+
+#[derive(Deserialize)]
+struct PubsubMessage {
+    #[serde(default)]
+    data: String,
+    #[serde(default)]
+    attributes: BTreeMap<String, String>,
+}
+
+fn wrapped(body: &[u8]) -> Result<Event, String> {
+    let Envelope { message } = serde_json::from_slice(body)
+        .map_err(|error| format!("neither a CloudEvent nor a Pub/Sub push: {error}"))?;
+    let data =
+        STANDARD.decode(&message.data).map_err(|error| format!("message.data is not base64: {error}"))?;
+    let mut attributes = BTreeMap::new();
+    let mut media_type = None;
+    for (name, value) in message.attributes {
+        // Producers disagree on `content-type`, `Content-Type` and `ce-datacontenttype`.
+        let name = name.to_ascii_lowercase();
+        match name.strip_prefix("ce-") {
+            Some("datacontenttype") => media_type = media_type.or(Some(value)),
+            Some(attribute) => _ = attributes.insert(attribute.to_owned(), value),
+            None if name == "content-type" => media_type = Some(value),
+            None => {}
+        }
+    }
+    if matches!(media(media_type.as_deref().unwrap_or_default()), Media::Structured) {
+        return structured(&data);
+    }
+    if attributes.contains_key("specversion") {
+        return binary(attributes, media_type.as_deref(), &data);
+    }
+    structured(&data)
+}
+
+/// What the SDK lets through and the specification does not.
+fn checked(event: Event) -> Result<Event, String> {
+    for (name, value) in [("id", event.id()), ("type", event.ty()), ("source", event.source().as_str())] {
+        if value.is_empty() {
+            return Err(format!("attribute `{name}` is empty"));
+        }
+    }
+    let illegal = event.iter_extensions().find(|(name, _)| {
+        name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+    });
+    match illegal {
+        Some((name, _)) => Err(format!("extension `{name}` is not lower-case letters and digits")),
+        None => Ok(event),
+    }
+}

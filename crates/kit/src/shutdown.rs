@@ -1,0 +1,23 @@
+//! Stopping gracefully.
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+/// A token that is cancelled by the first SIGTERM or SIGINT.
+///
+/// # Errors
+/// When the process cannot listen for signals.
+pub fn on_signal() -> std::io::Result<CancellationToken> {
+    let token = CancellationToken::new();
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let cancelled = token.clone();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        cancelled.cancel();
+    });
+    Ok(token)
+}

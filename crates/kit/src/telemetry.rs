@@ -1,0 +1,111 @@
+//! Logs and traces. Every span that concerns a run carries `run.id`, `stage` and `attempt`.
+
+use std::collections::BTreeMap;
+
+use opentelemetry::{
+    propagation::{Extractor, Injector, TextMapPropagator},
+    trace::TracerProvider,
+};
+use opentelemetry_sdk::{
+    propagation::TraceContextPropagator,
+    trace::{SdkTracerProvider, SpanExporter},
+};
+use tracing::{Span, Subscriber};
+use tracing_opentelemetry::OpenTelemetrySpanExt;
+use tracing_subscriber::{
+    EnvFilter, Layer, layer::SubscriberExt, registry::LookupSpan, util::SubscriberInitExt,
+};
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// One JSON object a line, for a log collector.
+    #[default]
+    Json,
+    /// One line a person can read.
+    Compact,
+}
+
+/// Keeps telemetry alive; flushes what is left when it goes.
+pub struct Telemetry {
+    provider: SdkTracerProvider,
+}
+
+impl Telemetry {
+    /// Sends out what is still held back.
+    pub fn flush(&self) {
+        if let Err(error) = self.provider.force_flush() {
+            tracing::warn!(%error, "spans could not be flushed");
+        }
+    }
+}
+
+impl Drop for Telemetry {
+    fn drop(&mut self) {
+        drop(self.provider.shutdown()); // nobody is left to be told
+    }
+}
+
+/// Starts logging to standard error and tracing. `filter` is in `RUST_LOG`'s language; spans go to `exporter` where
+/// there is one. Called twice, the first call stays.
+pub fn init(
+    service: &'static str,
+    format: Format,
+    filter: &str,
+    exporter: Option<impl SpanExporter + 'static>,
+) -> Telemetry {
+    let mut builder = SdkTracerProvider::builder();
+    if let Some(exporter) = exporter {
+        builder = builder.with_simple_exporter(exporter);
+    }
+    let provider = builder.build();
+    let traces = tracing_opentelemetry::layer().with_tracer(provider.tracer(service));
+    let started = tracing_subscriber::registry()
+        .with(EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info")))
+        .with(lines(format))
+        .with(traces)
+        .try_init();
+    drop(started); // tests start it more than once in a process
+    Telemetry { provider }
+}
+
+fn lines<S>(format: Format) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    match format {
+        Format::Json => layer.json().flatten_event(true).boxed(),
+        Format::Compact => layer.compact().with_target(false).boxed(),
+    }
+}
+
+/// W3C `traceparent` of the current span, to travel with an event.
+pub fn traceparent() -> Option<String> {
+    struct Into(BTreeMap<String, String>);
+    impl Injector for Into {
+        fn set(&mut self, key: &str, value: String) {
+            self.0.insert(key.to_owned(), value);
+        }
+    }
+    let mut carrier = Into(BTreeMap::new());
+    TraceContextPropagator::new().inject_context(&Span::current().context(), &mut carrier);
+    carrier.0.remove("traceparent")
+}
+
+/// Makes `span` part of the trace that an event travelled with.
+pub fn follow(span: &Span, traceparent: Option<&str>) {
+    struct From<'a>(&'a str);
+    impl Extractor for From<'_> {
+        fn get(&self, key: &str) -> Option<&str> {
+            (key == "traceparent").then_some(self.0)
+        }
+        fn keys(&self) -> Vec<&str> {
+            vec!["traceparent"]
+        }
+    }
+    if let Some(traceparent) = traceparent {
+        let context = TraceContextPropagator::new().extract(&From(traceparent));
+        drop(span.set_parent(context)); // a disabled span has no parent to set
+    }
+}

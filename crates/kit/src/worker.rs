@@ -1,0 +1,143 @@
+//! A worker knows one verb and one outside world: a command comes in, facts go out.
+
+use std::sync::Arc;
+
+use cloudevents::Event;
+use contract::{Content, Message};
+use terms::{Attempt, Command, CommandId, Fact, RunId};
+use tracing::{Instrument, info_span};
+
+use crate::{Bus, BusError, Clock, Disposition, Handler, telemetry};
+
+/// Why a command was not carried out.
+#[derive(Debug)]
+pub enum Trouble {
+    /// It may work later.
+    Retry(String),
+    /// It never will, and there is no fact that could say so.
+    Park(String),
+}
+
+impl Trouble {
+    /// Anything that may pass.
+    pub fn retry(error: impl std::error::Error) -> Self {
+        Self::Retry(chain(&error))
+    }
+}
+
+impl From<BusError> for Trouble {
+    fn from(error: BusError) -> Self {
+        Self::Retry(error.to_string())
+    }
+}
+
+/// An error with all its causes, on one line.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+/// Carries out commands. The same command may come any number of times and must then be answered with the same fact.
+#[async_trait::async_trait]
+pub trait Worker: Send + Sync + 'static {
+    /// Its name, as in the `source` of its events.
+    fn name(&self) -> &'static str;
+
+    /// Begins or answers `command`. What takes longer than a request may is watched elsewhere and told through `outbox`
+    /// when it is known.
+    ///
+    /// # Errors
+    /// [`Trouble`] when nothing could be said; a failure of the work itself is a fact, not an error.
+    async fn perform(&self, command: &Command, outbox: &Outbox) -> Result<(), Trouble>;
+}
+
+/// Where a worker says what happened.
+#[derive(Clone)]
+pub struct Outbox {
+    publisher: &'static str,
+    bus: Arc<dyn Bus>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Outbox {
+    /// Speaks on `bus` as `publisher`.
+    pub fn new(publisher: &'static str, bus: Arc<dyn Bus>, clock: Arc<dyn Clock>) -> Self {
+        Self { publisher, bus, clock }
+    }
+
+    /// The clock to stamp with.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// Publishes a fact about the attempt a command belongs to.
+    ///
+    /// # Errors
+    /// When the bus did not take it.
+    pub async fn tell(&self, command: &CommandId, fact: Fact) -> Result<(), BusError> {
+        self.tell_run(command.run.clone(), command.attempt, fact).await
+    }
+
+    /// Publishes a fact about a run.
+    ///
+    /// # Errors
+    /// When the bus did not take it.
+    pub async fn tell_run(&self, run: RunId, attempt: Attempt, fact: Fact) -> Result<(), BusError> {
+        self.send(Message::fact(self.publisher, run, attempt, fact)).await
+    }
+
+    /// Publishes a command.
+    ///
+    /// # Errors
+    /// When the bus did not take it.
+    pub async fn order(&self, command: Command) -> Result<(), BusError> {
+        self.send(Message::command(self.publisher, command)).await
+    }
+
+    async fn send(&self, message: Message) -> Result<(), BusError> {
+        let message = message.stamped(self.clock.now(), telemetry::traceparent());
+        tracing::debug!(run.id = %message.run, event.r#type = message.event_type(), event.id = message.key.id, "says");
+        self.bus.publish(message.to_event()).await
+    }
+}
+
+/// Puts a worker behind a [`Handler`].
+pub struct WorkerHandler<W> {
+    worker: W,
+    outbox: Outbox,
+}
+
+impl<W: Worker> WorkerHandler<W> {
+    /// A worker that speaks on `bus`.
+    pub fn new(worker: W, bus: Arc<dyn Bus>, clock: Arc<dyn Clock>) -> Self {
+        let outbox = Outbox::new(worker.name(), bus, clock);
+        Self { worker, outbox }
+    }
+}
+
+#[async_trait::async_trait]
+impl<W: Worker> Handler for WorkerHandler<W> {
+    async fn handle(&self, event: &Event) -> Disposition {
+        let message = match Message::from_event(event) {
+            Ok(message) => message,
+            Err(unreadable) => return Disposition::Park(unreadable.to_string()),
+        };
+        let Content::Command(command) = message.content else {
+            return Disposition::Park(format!("{} takes commands, not facts", self.worker.name()));
+        };
+        let span = info_span!(
+            "command",
+            service = self.worker.name(),
+            run.id = %command.id.run,
+            stage = %command.id.stage,
+            attempt = command.id.attempt.0,
+            event.id = %command.id,
+        );
+        telemetry::follow(&span, message.traceparent.as_deref());
+        match self.worker.perform(&command, &self.outbox).instrument(span).await {
+            Ok(()) => Disposition::Done,
+            Err(Trouble::Retry(why)) => Disposition::Retry(why),
+            Err(Trouble::Park(why)) => Disposition::Park(why),
+        }
+    }
+}

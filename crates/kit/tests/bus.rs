@@ -1,0 +1,109 @@
+//! The bus delivers until it is told that it is done, and the trace travels along.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU32, Ordering},
+};
+
+use cloudevents::AttributesReader;
+use contract::Message;
+use kit::{Bus, Clock, Disposition, Event, Handler, ManualClock, MemoryBus, Outbox, Parking, telemetry};
+use opentelemetry_sdk::trace::InMemorySpanExporter;
+use terms::*;
+use tokio::sync::mpsc;
+
+struct Counts {
+    deliveries: AtomicU32,
+    answers: Vec<Disposition>,
+    seen: mpsc::UnboundedSender<u32>,
+}
+
+#[async_trait::async_trait]
+impl Handler for Counts {
+    async fn handle(&self, _: &Event) -> Disposition {
+        let number = self.deliveries.fetch_add(1, Ordering::SeqCst);
+        self.seen.send(number).unwrap();
+        self.answers[number as usize].clone()
+    }
+}
+
+#[derive(Default)]
+struct Lot(Mutex<Vec<String>>);
+
+#[async_trait::async_trait]
+impl Parking for Lot {
+    async fn park(&self, id: &str, _: &str, _: &[u8]) -> Result<(), String> {
+        self.0.lock().unwrap().push(id.to_owned());
+        Ok(())
+    }
+}
+
+fn event() -> Event {
+    let fact = Fact::JobAccepted(Handle { handle: "h".into() });
+    Message::fact("agent", "a".parse().unwrap(), Attempt(1), fact).to_event()
+}
+
+#[tokio::test]
+async fn an_event_comes_again_until_it_is_dealt_with() {
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(0)));
+    let lot = Arc::new(Lot::default());
+    let bus = MemoryBus::new(clock.clone(), lot.clone());
+    let (seen, mut deliveries) = mpsc::unbounded_channel();
+    let retry = || Disposition::Retry("not yet".into());
+    let answers = vec![retry(), retry(), Disposition::Park("never".into())];
+    let handler: Arc<dyn Handler> = Arc::new(Counts { deliveries: AtomicU32::new(0), answers, seen });
+    bus.subscribe(&["dev.burnin.job.accepted.v1"], &handler);
+
+    let event = event();
+    bus.publish(event.clone()).await.unwrap();
+    for expected in 0..3 {
+        let delivery = loop {
+            tokio::select! {
+                delivery = deliveries.recv() => break delivery,
+                () = tokio::task::yield_now() => clock.advance(Span::from_millis(50)),
+            }
+        };
+        assert_eq!(delivery, Some(expected));
+    }
+    while lot.0.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(*lot.0.lock().unwrap(), [event.id()]);
+    bus.stop().await;
+}
+
+struct Catch(Mutex<Vec<Event>>);
+
+#[async_trait::async_trait]
+impl Bus for Catch {
+    async fn publish(&self, event: Event) -> Result<(), kit::BusError> {
+        self.0.lock().unwrap().push(event);
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn the_trace_travels_with_the_event() {
+    let spans = InMemorySpanExporter::default();
+    let telemetry = telemetry::init("test", telemetry::Format::Compact, "info", Some(spans.clone()));
+    let caught = Arc::new(Catch(Mutex::default()));
+    let clock: Arc<dyn Clock> = Arc::new(kit::SystemClock);
+    let outbox = Outbox::new("agent", caught.clone(), clock);
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    {
+        use tracing::Instrument;
+        let span = tracing::info_span!("command", run.id = "a");
+        telemetry::follow(&span, Some(parent));
+        let fact = Fact::JobAccepted(Handle { handle: "h".into() });
+        outbox.tell_run("a".parse().unwrap(), Attempt(1), fact).instrument(span).await.unwrap();
+    }
+    telemetry.flush();
+    let event = caught.0.lock().unwrap().pop().unwrap();
+    let message = Message::from_event(&event).unwrap();
+    let traceparent = message.traceparent.expect("an event says which trace it belongs to");
+    assert!(traceparent.starts_with("00-4bf92f3577b34da6a3ce929d0e0e4736-"), "{traceparent}");
+    assert_ne!(traceparent, parent, "the hop has a span of its own");
+    assert!(message.time.is_some());
+    let finished = spans.get_finished_spans().unwrap();
+    assert_eq!(finished.iter().map(|span| span.name.as_ref()).collect::<Vec<_>>(), ["command"]);
+}

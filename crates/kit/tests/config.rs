@@ -1,0 +1,27 @@
+//! A wrong environment is told whole.
+
+use kit::config::Reader;
+
+#[test]
+fn every_problem_is_told_at_once() {
+    let mut env = Reader::new([("PORT", "eighty"), ("LEDGER_BUCKET", "b")]);
+    let port = env.or("PORT", 8080u16);
+    let bucket = env.required::<String>("LEDGER_BUCKET");
+    let project = env.required::<String>("PROJECT");
+    let region = env.optional::<String>("REGION");
+    let problems = env.finish(|| Some((port?, bucket?, project?, region?))).unwrap_err();
+    assert_eq!(
+        problems.to_string(),
+        "2 problem(s) in the environment:\n  PORT: `eighty` is not understood: invalid digit found in string\n  \
+         PROJECT: is not set, and there is no default"
+    );
+}
+
+#[test]
+fn defaults_and_absences_are_no_problem() {
+    let mut env = Reader::new([("NAME", "x")]);
+    let (name, port, region) =
+        (env.required::<String>("NAME"), env.or("PORT", 8080u16), env.optional::<u8>("REGION"));
+    let read = env.finish(|| Some((name?, port?, region?))).unwrap();
+    assert_eq!(read, ("x".to_owned(), 8080, None));
+}

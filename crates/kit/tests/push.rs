@@ -1,0 +1,167 @@
+//! Every shape in which an event is pushed, and what is answered.
+
+use std::sync::{Arc, Mutex};
+
+use axum::{
+    body::Body,
+    http::{HeaderMap, HeaderName, Request, StatusCode},
+};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use cloudevents::AttributesReader;
+use kit::{Disposition, Event, Handler, Parking, push};
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+const TYPE: &str = "dev.burnin.job.accepted.v1";
+
+fn structured() -> Value {
+    json!({"specversion": "1.0", "id": "1", "source": "//test", "type": TYPE, "subject": "runs/a",
+           "datacontenttype": "application/json", "data": {"handle": "h"}})
+}
+
+fn headers(pairs: &[(&str, &str)]) -> HeaderMap {
+    pairs.iter().map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse().unwrap())).collect()
+}
+
+fn wrap(attributes: Value, data: &str) -> Value {
+    json!({"message": {"attributes": attributes, "data": STANDARD.encode(data), "messageId": "7", "message_id": "7",
+           "publishTime": "2026-11-19T21:10:03.601Z", "publish_time": "2026-11-19T21:10:03.601Z"},
+           "subscription": "projects/p/subscriptions/s", "deliveryAttempt": 2})
+}
+
+fn handle(event: &Event) -> String {
+    contract_handle(event).unwrap_or_else(|| format!("{:?}", event.data()))
+}
+
+fn contract_handle(event: &Event) -> Option<String> {
+    let data: Value = match event.data()? {
+        cloudevents::Data::Json(value) => value.clone(),
+        cloudevents::Data::Binary(bytes) => serde_json::from_slice(bytes).ok()?,
+        cloudevents::Data::String(text) => serde_json::from_str(text).ok()?,
+    };
+    Some(data["handle"].as_str()?.to_owned())
+}
+
+#[test]
+fn every_spelling_of_an_event_reads_the_same() {
+    let plain = json!({"handle": "h"}).to_string();
+    let binary = [
+        ("ce-specversion", "1.0"),
+        ("ce-id", "1"),
+        ("ce-source", "//test"),
+        ("ce-type", TYPE),
+        ("ce-subject", "runs%2Fa"),
+        ("content-type", "application/json"),
+    ];
+    let attributes = json!({"ce-specversion": "1.0", "ce-id": "1", "ce-source": "//test", "ce-type": TYPE,
+                            "ce-subject": "runs/a", "Content-Type": "application/json"});
+    let cases = [
+        (
+            "structured",
+            headers(&[("content-type", "Application/CloudEvents+JSON; charset=utf-8")]),
+            structured().to_string(),
+        ),
+        ("binary", headers(&binary), plain.clone()),
+        (
+            "wrapped binary",
+            headers(&[("content-type", "application/json")]),
+            wrap(attributes, &plain).to_string(),
+        ),
+        (
+            "wrapped structured",
+            headers(&[("content-type", "application/json")]),
+            wrap(json!({"content-type": "application/cloudevents+json"}), &structured().to_string())
+                .to_string(),
+        ),
+        ("wrapped, unlabelled", headers(&[]), wrap(json!({}), &structured().to_string()).to_string()),
+    ];
+    for (name, headers, body) in cases {
+        let event = push::decode(&headers, body.as_bytes()).unwrap_or_else(|why| panic!("{name}: {why}"));
+        assert_eq!((event.id(), event.ty(), event.subject()), ("1", TYPE, Some("runs/a")), "{name}");
+        assert_eq!(handle(&event), "h", "{name}");
+    }
+}
+
+#[test]
+fn what_is_no_event_is_said_to_be_none() {
+    let structured_as = |key: &str, value: Value| {
+        let mut event = structured();
+        event[key] = value;
+        (headers(&[("content-type", "application/cloudevents+json")]), event.to_string())
+    };
+    let cases = [
+        (headers(&[]), "not json".to_owned(), "neither"),
+        (headers(&[]), json!({"message": {"data": "%%%"}}).to_string(), "base64"),
+        (headers(&[("content-type", "application/cloudevents-batch+json")]), "[]".to_owned(), "batches"),
+        (headers(&[("ce-specversion", "0.1")]), String::new(), "specversion"),
+        (headers(&[("ce-specversion", "1.0"), ("ce-id", "1")]), String::new(), "ce-source"),
+    ];
+    for (headers, body, expected) in cases {
+        let why = push::decode(&headers, body.as_bytes()).unwrap_err();
+        assert!(why.contains(expected), "{why}");
+    }
+    for (key, value) in [("id", json!("")), ("type", json!("")), ("My_Ext", json!("x"))] {
+        let (headers, body) = structured_as(key, value);
+        assert!(push::decode(&headers, body.as_bytes()).is_err(), "{key}");
+    }
+}
+
+struct Answers(Disposition);
+
+#[async_trait::async_trait]
+impl Handler for Answers {
+    async fn handle(&self, event: &Event) -> Disposition {
+        assert_ne!(event.subject(), Some("panic"), "asked to panic");
+        self.0.clone()
+    }
+}
+
+#[derive(Default)]
+struct Lot(Mutex<Vec<String>>);
+
+#[async_trait::async_trait]
+impl Parking for Lot {
+    async fn park(&self, id: &str, why: &str, _: &[u8]) -> Result<(), String> {
+        self.0.lock().unwrap().push(format!("{id}: {why}"));
+        Ok(())
+    }
+}
+
+async fn post(answer: Disposition, body: impl Into<Body>) -> (StatusCode, Vec<String>) {
+    let lot = Arc::new(Lot::default());
+    let router = push::router(Arc::new(Answers(answer)), lot.clone());
+    let request = Request::post("/").header("content-type", "application/cloudevents+json").body(body.into());
+    let response = router.oneshot(request.unwrap()).await.unwrap();
+    let parked = lot.0.lock().unwrap().clone();
+    (response.status(), parked)
+}
+
+#[tokio::test]
+async fn only_what_may_work_later_is_refused() {
+    let event = || structured().to_string();
+    assert_eq!(post(Disposition::Done, event()).await, (StatusCode::NO_CONTENT, vec![]));
+    let retry = post(Disposition::Retry("later".into()), event()).await;
+    assert_eq!(retry, (StatusCode::SERVICE_UNAVAILABLE, vec![]));
+    let parked = post(Disposition::Park("never".into()), event()).await;
+    assert_eq!(parked, (StatusCode::NO_CONTENT, vec!["1: never".to_owned()]));
+    let (status, parked) = post(Disposition::Done, "{").await;
+    assert_eq!((status, parked.len()), (StatusCode::NO_CONTENT, 1), "nothing unreadable is lost or repeated");
+}
+
+#[tokio::test]
+async fn a_panic_is_an_answer() {
+    let mut event = structured();
+    event["subject"] = json!("panic");
+    assert_eq!(post(Disposition::Done, event.to_string()).await.0, StatusCode::INTERNAL_SERVER_ERROR);
+}
+
+#[tokio::test]
+async fn the_largest_pubsub_message_fits_and_no_larger_one() {
+    let mut event = structured();
+    event["data"] = json!({"handle": "x".repeat(13_400_000)});
+    assert_eq!(post(Disposition::Done, event.to_string()).await.0, StatusCode::NO_CONTENT);
+    assert_eq!(
+        post(Disposition::Done, vec![b' '; push::BODY_LIMIT + 1]).await.0,
+        StatusCode::PAYLOAD_TOO_LARGE
+    );
+}
