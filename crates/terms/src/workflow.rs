@@ -176,9 +176,6 @@ pub struct Criteria {
     /// Where the numbers come from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Network transport that NCCL must say it uses, such as `NET/FasTrak`; null where none is expected.
-    #[serde(default)]
-    pub transport: Option<String>,
     /// Every element must have been checked.
     #[serde(default = "yes")]
     pub require_check: bool,

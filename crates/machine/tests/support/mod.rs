@@ -29,7 +29,6 @@ pub fn workflow() -> Workflow {
             criteria: Criteria {
                 name: "any".into(),
                 source: None,
-                transport: None,
                 require_check: true,
                 floors: vec![],
             },

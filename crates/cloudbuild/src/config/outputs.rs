@@ -1,0 +1,71 @@
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What a build leaves behind.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Artifacts {
+    /// Container images, in place of the config's own `images`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<String>,
+    /// Files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub objects: Option<ArtifactObjects>,
+    /// Packages for Maven.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub maven_artifacts: Vec<Value>,
+    /// Packages for Python.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub python_packages: Vec<Value>,
+    /// Packages for npm.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub npm_packages: Vec<Value>,
+    /// Modules for Go.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub go_modules: Vec<Value>,
+}
+
+/// Files that are stored after all steps succeeded.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ArtifactObjects {
+    /// Bucket and folder, as `gs://bucket/folder/`.
+    pub location: String,
+    /// Globs in the workspace; files keep their last name only.
+    pub paths: Vec<String>,
+}
+
+/// Secrets that steps may ask for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AvailableSecrets {
+    /// Secrets kept by Secret Manager.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secret_manager: Vec<SecretManagerSecret>,
+    /// Secrets written in the config, encrypted with a key of Cloud KMS.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub inline: Vec<InlineSecret>,
+}
+
+/// One version of a secret, and the variable that carries it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SecretManagerSecret {
+    /// `projects/PROJECT/secrets/NAME/versions/VERSION`.
+    pub version_name: String,
+    /// The name that `secretEnv` uses, and the name of the variable.
+    pub env: String,
+}
+
+/// Encrypted values, and the variables that carry them.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct InlineSecret {
+    /// The key that decrypts them.
+    pub kms_key_name: String,
+    /// Variable to encrypted value.
+    pub env_map: BTreeMap<String, String>,
+}

@@ -1,0 +1,68 @@
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The one log of a build.
+///
+/// Writes go straight to the file, so that it can be read while the build runs. They block for as long as the page
+/// cache takes, which is why the steps need no task of their own for it.
+pub(super) struct Log {
+    inner: Mutex<Inner>,
+    limit: u64,
+}
+
+struct Inner {
+    file: File,
+    left: u64,
+    full: bool,
+    error: Option<io::Error>,
+}
+
+impl Log {
+    pub(super) fn create(path: &Path, limit: u64) -> io::Result<Self> {
+        let file = File::create(path)?;
+        Ok(Self { inner: Mutex::new(Inner { file, left: limit, full: false, error: None }), limit })
+    }
+
+    /// Writes a line of the runner itself, which no limit holds back.
+    pub(super) fn note(&self, text: &str) {
+        self.lock().write(format!("{text}\n").as_bytes());
+    }
+
+    /// Writes whole lines of a step's output, as many as the limit leaves room for.
+    pub(super) fn append(&self, lines: &[u8]) {
+        let mut inner = self.lock();
+        if inner.full {
+            return;
+        }
+        let room = usize::try_from(inner.left).unwrap_or(usize::MAX);
+        if lines.len() <= room {
+            inner.left -= lines.len() as u64;
+            inner.write(lines);
+            return;
+        }
+        let fits = lines[..room].iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+        inner.write(&lines[..fits]);
+        inner.full = true;
+        let limit = self.limit;
+        inner.write(format!("[log limit of {limit} bytes reached: further output is dropped]\n").as_bytes());
+    }
+
+    /// The first write that failed, if one did.
+    pub(super) fn error(&self) -> Option<String> {
+        self.lock().error.as_ref().map(ToString::to_string)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn write(&mut self, bytes: &[u8]) {
+        if let Err(error) = self.file.write_all(bytes) {
+            self.error.get_or_insert(error);
+        }
+    }
+}

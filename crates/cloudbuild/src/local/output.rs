@@ -1,0 +1,63 @@
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe::Receiver;
+
+use super::log::Log;
+use super::redact::Redactor;
+
+/// A line longer than this is written in parts, so that output without a line end cannot fill the memory.
+const LONGEST_LINE: usize = 256 << 10;
+
+/// The output of one step on its way to the log: secrets hidden, each line marked with the step.
+pub(super) struct Output<'a> {
+    log: &'a Log,
+    prefix: Vec<u8>,
+    redactor: Redactor,
+    clean: Vec<u8>,
+}
+
+impl<'a> Output<'a> {
+    pub(super) fn new(log: &'a Log, name: &str, redactor: Redactor) -> Self {
+        Self { log, prefix: format!("{name}: ").into_bytes(), redactor, clean: Vec::new() }
+    }
+
+    /// Reads until nobody holds the other end any more.
+    pub(super) async fn read(&mut self, pipe: &mut Receiver) {
+        let mut chunk = vec![0; 64 << 10];
+        loop {
+            match pipe.read(&mut chunk).await {
+                // A pipe fails only when it is misused; its end is as good as an error.
+                Ok(0) | Err(_) => return,
+                Ok(length) => self.push(&chunk[..length]),
+            }
+        }
+    }
+
+    /// Writes what is left, with a line end if it has none.
+    pub(super) fn finish(&mut self) {
+        self.redactor.finish(&mut self.clean);
+        if !self.clean.is_empty() && !self.clean.ends_with(b"\n") {
+            self.clean.push(b'\n');
+        }
+        self.write_lines();
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.redactor.push(bytes, &mut self.clean);
+        if self.clean.len() > LONGEST_LINE && !self.clean.contains(&b'\n') {
+            self.clean.push(b'\n');
+        }
+        self.write_lines();
+    }
+
+    fn write_lines(&mut self) {
+        let Some(end) = self.clean.iter().rposition(|&byte| byte == b'\n') else { return };
+        let lines: Vec<u8> = self.clean[..=end]
+            .split_inclusive(|&byte| byte == b'\n')
+            .flat_map(|line| [&self.prefix[..], line])
+            .flatten()
+            .copied()
+            .collect();
+        self.clean.drain(..=end);
+        self.log.append(&lines);
+    }
+}

@@ -1,0 +1,95 @@
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+use tokio::net::unix::pipe::Receiver;
+use tokio::task::JoinHandle;
+
+/// A process that leads a group of its own.
+///
+/// The leader is reaped only after the group has been killed: until then its id cannot be given to anybody else, so
+/// no signal can hit a stranger.
+pub(super) struct Group {
+    child: Child,
+    leader: Pid,
+    reaped: bool,
+}
+
+/// A process that has just been started.
+pub(super) struct Started {
+    pub(super) group: Group,
+    /// Both of its output streams, in the order in which it wrote to them.
+    pub(super) output: Receiver,
+    /// Ends when the leader has ended.
+    pub(super) exit: JoinHandle<()>,
+}
+
+pub(super) fn start(
+    program: &Path,
+    args: &[OsString],
+    environment: &[(OsString, OsString)],
+    dir: &Path,
+) -> io::Result<Started> {
+    let (reader, writer) = io::pipe()?;
+    let output = Receiver::from_owned_fd(reader.into())?;
+    // The command holds writing ends of the pipe until it is dropped, and the pipe ends only then.
+    let child = Command::new(program)
+        .args(args)
+        .env_clear()
+        .envs(environment.iter().map(|(key, value)| (key, value)))
+        .current_dir(dir)
+        .stdin(Stdio::null())
+        .stdout(writer.try_clone()?)
+        .stderr(writer)
+        .process_group(0)
+        .spawn()?;
+    let leader = Pid::from_child(&child);
+    let group = Group { child, leader, reaped: false };
+    let exit = tokio::task::spawn_blocking(move || wait_without_reaping(leader));
+    Ok(Started { group, output, exit })
+}
+
+impl Group {
+    pub(super) fn id(&self) -> i32 {
+        self.leader.as_raw_nonzero().get()
+    }
+
+    /// Asks the whole group to end.
+    pub(super) fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Ends the whole group, and takes the exit status of its leader, which must have ended or be about to.
+    pub(super) fn kill(&mut self) -> io::Result<ExitStatus> {
+        self.signal(Signal::KILL);
+        self.reaped = true;
+        self.child.wait()
+    }
+
+    fn signal(&self, signal: Signal) {
+        // An error means that the group is gone, which is what was wanted.
+        let _ = kill_process_group(self.leader, signal);
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if !self.reaped {
+            let _ = self.kill();
+        }
+    }
+}
+
+/// The exit code as a container reports it.
+pub(super) fn exit_code(status: ExitStatus) -> Option<i32> {
+    status.code().or_else(|| status.signal().map(|signal| 128 + signal))
+}
+
+fn wait_without_reaping(leader: Pid) {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+    while matches!(waitid(WaitId::Pid(leader), options), Err(Errno::INTR)) {}
+}

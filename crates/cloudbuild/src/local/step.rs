@@ -1,0 +1,179 @@
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::time::{sleep, timeout};
+use tokio_util::sync::CancellationToken;
+
+use crate::Status;
+use crate::plan::{Action, Step};
+
+use super::log::Log;
+use super::output::Output;
+use super::process::{self, Started};
+use super::redact::Redactor;
+use super::{Event, Request, environment, tools, workdir};
+
+/// How long the output of a dead group may stay open: somebody who left the group still holds it.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// What the steps of one build share.
+pub(super) struct Context<'a> {
+    pub(super) request: &'a Request,
+    pub(super) log: &'a Log,
+    /// Private folder for scripts.
+    pub(super) scratch: &'a Path,
+    /// Ends all steps that run.
+    pub(super) stop: &'a CancellationToken,
+}
+
+/// How a step came to its end.
+pub(super) enum End {
+    /// Its process ended by itself.
+    Exited(Option<i32>),
+    /// It took longer than its own time limit.
+    TimedOut(Duration),
+    /// The build no longer wanted it.
+    Stopped,
+    /// It could not be started.
+    NotStarted(io::Error),
+}
+
+impl End {
+    pub(super) fn exit_code(&self) -> Option<i32> {
+        if let Self::Exited(code) = self { *code } else { None }
+    }
+
+    /// The status of the step, where a stopped one takes the status that the stop implies.
+    pub(super) fn status(&self, stopped: Status) -> Status {
+        match self {
+            Self::Exited(Some(0)) => Status::Success,
+            Self::Exited(_) | Self::NotStarted(_) => Status::Failure,
+            Self::TimedOut(_) => Status::Timeout,
+            Self::Stopped => stopped,
+        }
+    }
+
+    /// What went wrong, to be put behind the name of the step.
+    pub(super) fn failure(&self) -> Option<String> {
+        match self {
+            Self::Exited(Some(0)) | Self::Stopped => None,
+            Self::Exited(Some(code @ 129..=192)) => Some(match Signal::from_named_raw(code - 128) {
+                Some(signal) => format!("ended with exit code {code} ({signal:?})"),
+                None => format!("ended with exit code {code}"),
+            }),
+            Self::Exited(Some(code)) => Some(format!("ended with exit code {code}")),
+            Self::Exited(None) => Some("ended without an exit code".to_owned()),
+            Self::TimedOut(limit) => {
+                Some(format!("took longer than its timeout of {}s", limit.as_secs_f64()))
+            }
+            Self::NotStarted(error) => Some(format!("could not be started: {error}")),
+        }
+    }
+}
+
+/// Runs one step to its end; afterwards its process group is gone.
+pub(super) async fn run(step: &Step, context: &Context<'_>) -> End {
+    if context.stop.is_cancelled() {
+        return End::Stopped;
+    }
+    let started = match start(step, context) {
+        Ok(started) => started,
+        Err(error) => return End::NotStarted(error),
+    };
+    context.request.emit(&Event::ProcessGroup { index: step.index, pgid: started.group.id() });
+    let secrets = step.secret_env.iter().map(|(_, secret)| secret);
+    let mut output = Output::new(context.log, &log_name(step), Redactor::new(secrets));
+    let end = supervise(step, started, &mut output, context).await;
+    output.finish();
+    end
+}
+
+/// The name of a step as Cloud Build's log has it.
+pub(super) fn log_name(step: &Step) -> String {
+    match &step.id {
+        Some(id) => format!("Step #{} - \"{id}\"", step.index),
+        None => format!("Step #{}", step.index),
+    }
+}
+
+async fn supervise(step: &Step, started: Started, output: &mut Output<'_>, context: &Context<'_>) -> End {
+    let Started { mut group, output: mut pipe, mut exit } = started;
+    let mut reading = std::pin::pin!(output.read(&mut pipe));
+    let mut read_all = false;
+    let mut limit = std::pin::pin!(sleep(step.timeout.unwrap_or(Duration::MAX)));
+    let forced = loop {
+        tokio::select! {
+            biased;
+            _ = &mut exit => break None,
+            () = &mut reading, if !read_all => read_all = true,
+            () = context.stop.cancelled() => break Some(End::Stopped),
+            () = &mut limit => break Some(End::TimedOut(step.timeout.unwrap_or(Duration::MAX))),
+        }
+    };
+    if forced.is_some() {
+        group.terminate();
+        // The whole group gets the grace, not only its leader: the output ends when the last of them has.
+        let all_gone = async {
+            let _ = (&mut exit).await;
+            if !read_all {
+                (&mut reading).await;
+                read_all = true;
+            }
+        };
+        let _ = timeout(context.request.grace, all_gone).await;
+    }
+    let status = group.kill();
+    if !read_all {
+        let _ = timeout(DRAIN, &mut reading).await;
+    }
+    forced.unwrap_or_else(|| match status {
+        Ok(status) => End::Exited(process::exit_code(status)),
+        Err(_) => End::Exited(None),
+    })
+}
+
+fn start(step: &Step, context: &Context<'_>) -> io::Result<Started> {
+    let environment = environment::of_step(&context.request.environment, step);
+    let dir = workdir::enter(&context.request.workspace, &step.dir)?;
+    let (program, args) = match &step.action {
+        Action::Command(command) => {
+            let args = command.args.iter().map(OsString::from).collect();
+            (program(&command.tool, &dir, &environment)?, args)
+        }
+        Action::Script(script) => script_command(step, script, context)?,
+    };
+    process::start(&program, &args, &environment, &dir)
+}
+
+fn program(tool: &str, dir: &Path, environment: &[(OsString, OsString)]) -> io::Result<PathBuf> {
+    if tool.contains('/') {
+        return Ok(dir.join(tool));
+    }
+    tools::find(tool, environment::lookup(environment, "PATH"))
+        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no tool `{tool}` on the PATH")))
+}
+
+/// Writes a script down and says how to run it.
+///
+/// The interpreter is started by us and not by the kernel: a file that was just written cannot be executed for as
+/// long as a process forked meanwhile by another thread still has it open.
+fn script_command(step: &Step, script: &str, context: &Context<'_>) -> io::Result<(PathBuf, Vec<OsString>)> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+
+    let file = context.scratch.join(format!("step-{}", step.index));
+    fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o700)
+        .open(&file)?
+        .write_all(script.as_bytes())?;
+    let shebang = tools::shebang(script);
+    let mut args: Vec<OsString> = shebang.argument.map(OsString::from).into_iter().collect();
+    args.push(file.into());
+    Ok((PathBuf::from(shebang.interpreter), args))
+}

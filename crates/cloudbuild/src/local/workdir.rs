@@ -1,0 +1,22 @@
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The working directory of a step, created where it is missing as Cloud Build does.
+///
+/// The plan has removed every `..`; what is left is a symbolic link in the workspace that leads out of it.
+pub(super) fn enter(workspace: &Path, dir: &Path) -> io::Result<PathBuf> {
+    let root = workspace.canonicalize()?;
+    let mut here = root.clone();
+    for part in dir {
+        here.push(part);
+        match fs::create_dir(&here) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => here = here.canonicalize()?,
+        }
+        if !here.starts_with(&root) {
+            return Err(io::Error::other(format!("{} leads out of the workspace", dir.display())));
+        }
+    }
+    Ok(here)
+}

@@ -1,0 +1,163 @@
+//! From a config to a plan: substitutions applied, order settled, everything checked.
+
+mod graph;
+mod outputs;
+mod secrets;
+mod shell;
+mod step;
+mod template;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::config::{self, Config};
+use crate::{Problem, Secret, image};
+
+use template::Templates;
+
+/// Time limit of a build that names none.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// Longest time limit that Cloud Build accepts.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
+
+/// Most steps that Cloud Build accepts.
+const MOST_STEPS: usize = 300;
+
+/// What a config needs from whoever runs it.
+#[derive(Clone, Debug, Default)]
+pub struct Inputs {
+    /// Overrides of the config's own substitutions. Always literal, also under `dynamicSubstitutions`.
+    pub substitutions: BTreeMap<String, String>,
+    /// Values of the built-in substitutions ([`crate::substitution::BUILT_INS`]); absent ones are empty.
+    pub built_ins: BTreeMap<String, String>,
+    /// Secrets of this host, by full `versionName` or by the name of the secret alone.
+    pub secrets: BTreeMap<String, Secret>,
+    /// Builder images (as written, or by short name) to tools of this host.
+    pub tools: BTreeMap<String, String>,
+}
+
+/// A build that is ready to run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The steps, in the order of the file.
+    pub steps: Vec<Step>,
+    /// Time limit of the whole build.
+    pub timeout: Duration,
+    /// Files to collect after success.
+    pub objects: Option<config::ArtifactObjects>,
+    /// Container images that the build would push.
+    pub images: Vec<String>,
+    /// The value of `BUILD_ID`, empty when it was not given.
+    pub build_id: String,
+}
+
+/// A step that is ready to run.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// Position in the file, from 0.
+    pub index: usize,
+    /// The step's own name, if it has one.
+    pub id: Option<String>,
+    /// The builder image as written, substitutions applied.
+    pub image: String,
+    /// What to execute.
+    pub action: Action,
+    /// Environment in the order in which it is set: a later entry wins.
+    pub env: Vec<(String, String)>,
+    /// Secret environment.
+    pub secret_env: Vec<(String, Secret)>,
+    /// Working directory relative to the workspace, without `..`.
+    pub dir: PathBuf,
+    /// Positions of the steps that must have ended well before.
+    pub wait_for: Vec<usize>,
+    /// Time limit of this step.
+    pub timeout: Option<Duration>,
+    /// Which failures the build survives.
+    pub tolerance: Tolerance,
+}
+
+impl Step {
+    /// `2` or `2 (deploy)`, as messages name a step.
+    pub fn label(&self) -> String {
+        label(self.index, self.id.as_deref())
+    }
+}
+
+/// What a step executes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// A tool with arguments.
+    Command(image::Command),
+    /// A script with its shebang, or for `/bin/sh`.
+    Script(String),
+}
+
+/// Which failures of a step the build survives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tolerance {
+    /// None.
+    Nothing,
+    /// All of them, a time limit included.
+    Everything,
+    /// Only those that end in one of these exit codes.
+    ExitCodes(Vec<i32>),
+}
+
+impl Tolerance {
+    /// Whether the build goes on after a failure that ended in this exit code, or in none at all.
+    pub fn covers(&self, exit_code: Option<i32>) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Everything => true,
+            Self::ExitCodes(codes) => exit_code.is_some_and(|code| codes.contains(&code)),
+        }
+    }
+}
+
+/// Checks a config and makes it ready to run here, or reports everything that is wrong with it.
+pub fn check(config: &Config, inputs: &Inputs) -> Result<Plan, Vec<Problem>> {
+    let mut problems = Vec::new();
+    let mut templates = Templates::new(config, inputs, &mut problems);
+
+    let timeout = config.timeout.map_or(DEFAULT_TIMEOUT, config::Duration::get);
+    check_timeout("timeout", timeout, &mut problems);
+    if config.steps.is_empty() || config.steps.len() > MOST_STEPS {
+        let found = config.steps.len();
+        problems.push(Problem::new("steps", format!("expected 1 to {MOST_STEPS} steps, found {found}")));
+    }
+
+    let order = graph::order(&config.steps, &mut problems);
+    let secrets = secrets::declared(config, &mut templates, &mut problems);
+    let shared = step::Shared { config, inputs, secrets: &secrets, build_timeout: timeout };
+    let steps = config
+        .steps
+        .iter()
+        .zip(order)
+        .enumerate()
+        .map(|(index, (step, wait_for))| shared.plan(index, step, wait_for, &mut templates, &mut problems))
+        .collect();
+
+    let (objects, images) = outputs::check(config, &mut templates, &mut problems);
+    if !config.secrets.is_empty() {
+        problems.push(Problem::new(
+            "secrets",
+            "the local runner cannot decrypt with Cloud KMS; declare the secrets under `availableSecrets.secretManager`",
+        ));
+    }
+    let build_id = inputs.built_ins.get("BUILD_ID").cloned().unwrap_or_default();
+    templates.finish(config, &mut problems);
+
+    if problems.is_empty() { Ok(Plan { steps, timeout, objects, images, build_id }) } else { Err(problems) }
+}
+
+fn check_timeout(path: &str, timeout: Duration, problems: &mut Vec<Problem>) {
+    if timeout.is_zero() || timeout > LONGEST_TIMEOUT {
+        problems.push(Problem::new(path, "expected a time limit above 0s and at most 86400s"));
+    }
+}
+
+fn label(index: usize, id: Option<&str>) -> String {
+    id.map_or_else(|| index.to_string(), |id| format!("{index} ({id})"))
+}

@@ -1,0 +1,65 @@
+use std::collections::BTreeMap;
+
+use crate::Problem;
+use crate::config::Step;
+
+/// For each step, the positions of the steps it waits for.
+///
+/// A step may only name steps above it, which is Cloud Build's rule and leaves no room for a cycle.
+pub(super) fn order(steps: &[Step], problems: &mut Vec<Problem>) -> Vec<Vec<usize>> {
+    let mut known: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut order = Vec::with_capacity(steps.len());
+    for (index, step) in steps.iter().enumerate() {
+        // An empty list and an absent one are the same to Cloud Build.
+        order.push(if step.wait_for.is_empty() {
+            (0..index).collect()
+        } else {
+            named(index, step, &known, steps, problems)
+        });
+        if let Some(id) = step.id.as_deref() {
+            let path = format!("steps[{index}].id");
+            if id.is_empty() || id == "-" || id.contains(char::is_control) {
+                problems.push(Problem::new(
+                    path,
+                    "expected a name on one line; `-` is taken, it stands for no step in `waitFor`",
+                ));
+            } else if let Some(first) = known.get(id) {
+                problems.push(Problem::new(
+                    path,
+                    format!("{id:?} is already the id of step {first}; give each step its own"),
+                ));
+            } else {
+                known.insert(id, index);
+            }
+        }
+    }
+    order
+}
+
+fn named(
+    index: usize,
+    step: &Step,
+    known: &BTreeMap<&str, usize>,
+    steps: &[Step],
+    problems: &mut Vec<Problem>,
+) -> Vec<usize> {
+    let mut waits = Vec::new();
+    for (position, name) in step.wait_for.iter().enumerate().filter(|(_, name)| *name != "-") {
+        match known.get(name.as_str()) {
+            Some(&earlier) => waits.push(earlier),
+            None => {
+                let exists = steps.iter().any(|other| other.id.as_ref() == Some(name));
+                let why = if exists {
+                    "is not the id of an earlier step; move it up"
+                } else {
+                    "is not the id of a step"
+                };
+                problems.push(Problem::new(
+                    format!("steps[{index}].waitFor[{position}]"),
+                    format!("{name:?} {why}; `-` starts a step at once"),
+                ));
+            }
+        }
+    }
+    waits
+}

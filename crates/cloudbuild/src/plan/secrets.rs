@@ -1,0 +1,71 @@
+use std::collections::BTreeMap;
+
+use crate::config::Config;
+use crate::{Inputs, Problem, Secret};
+
+use super::template::Templates;
+
+/// Where the value of a secret variable comes from.
+pub(super) enum Source {
+    /// A version in Secret Manager.
+    Version(String),
+    /// Encrypted in the config itself.
+    Inline,
+}
+
+/// Declared secrets, by the variable that carries them.
+pub(super) type Declared = BTreeMap<String, Source>;
+
+pub(super) fn declared(config: &Config, templates: &mut Templates, problems: &mut Vec<Problem>) -> Declared {
+    let mut declared = Declared::new();
+    let Some(available) = &config.available_secrets else { return declared };
+    for (index, secret) in available.secret_manager.iter().enumerate() {
+        let path = format!("availableSecrets.secretManager[{index}]");
+        let version = templates.expand(&format!("{path}.versionName"), &secret.version_name, problems);
+        if declared.insert(secret.env.clone(), Source::Version(version)).is_some() {
+            problems.push(Problem::new(format!("{path}.env"), format!("{} is declared twice", secret.env)));
+        }
+    }
+    for (index, inline) in available.inline.iter().enumerate() {
+        for env in inline.env_map.keys() {
+            if declared.insert(env.clone(), Source::Inline).is_some() {
+                let path = format!("availableSecrets.inline[{index}].envMap.{env}");
+                problems.push(Problem::new(path, format!("{env} is declared twice")));
+            }
+        }
+    }
+    declared
+}
+
+/// Why a secret variable has no value on this host.
+pub(super) fn find(variable: &str, declared: &Declared, inputs: &Inputs) -> Result<Secret, String> {
+    let version = match declared.get(variable) {
+        None => {
+            return Err(format!("the secret variable {variable} is not declared under `availableSecrets`"));
+        }
+        Some(Source::Inline) => {
+            return Err(format!(
+                "the secret variable {variable} is encrypted with Cloud KMS, which the local runner cannot decrypt; \
+                 declare it under `availableSecrets.secretManager`"
+            ));
+        }
+        Some(Source::Version(version)) => version,
+    };
+    let secret = inputs.secrets.get(version).or_else(|| inputs.secrets.get(secret_name(version)?));
+    match secret {
+        None => Err(format!(
+            "the secret variable {variable} needs {version}, which the local secret source does not hold; add it \
+             there under that name or as {:?}",
+            secret_name(version).unwrap_or(version)
+        )),
+        Some(secret) if secret.expose().contains('\0') => Err(format!(
+            "the secret variable {variable} holds a NUL character, which no program can be given"
+        )),
+        Some(secret) => Ok(secret.clone()),
+    }
+}
+
+/// `NAME` of `projects/PROJECT/secrets/NAME/versions/VERSION`.
+fn secret_name(version: &str) -> Option<&str> {
+    version.split('/').skip_while(|part| *part != "secrets").nth(1)
+}

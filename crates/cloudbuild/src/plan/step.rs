@@ -1,0 +1,218 @@
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+use crate::config::{self, Config};
+use crate::{Inputs, Problem, Secret, image};
+
+use super::secrets::{self, Declared};
+use super::template::Templates;
+use super::{Action, Step, Tolerance, check_timeout, label, shell};
+
+/// What all steps of a build have in common.
+pub(super) struct Shared<'a> {
+    pub(super) config: &'a Config,
+    pub(super) inputs: &'a Inputs,
+    pub(super) secrets: &'a Declared,
+    pub(super) build_timeout: Duration,
+}
+
+impl Shared<'_> {
+    pub(super) fn plan(
+        &self,
+        index: usize,
+        step: &config::Step,
+        wait_for: Vec<usize>,
+        templates: &mut Templates,
+        problems: &mut Vec<Problem>,
+    ) -> Step {
+        let at = format!("steps[{index}]");
+        if step.name.is_empty() {
+            problems.push(Problem::new(format!("{at}.name"), "expected the name of a builder image"));
+        }
+        if !step.volumes.is_empty() || self.options().is_some_and(|options| !options.volumes.is_empty()) {
+            problems.push(Problem::new(
+                format!("{at}.volumes"),
+                "the local runner cannot mount volumes; share files in the workspace",
+            ));
+        }
+        let timeout = step.timeout.map(config::Duration::get);
+        if let Some(timeout) = timeout {
+            let path = format!("{at}.timeout");
+            check_timeout(&path, timeout, problems);
+            if timeout > self.build_timeout {
+                let limit = self.build_timeout.as_secs();
+                problems
+                    .push(Problem::new(path, format!("expected at most {limit}s, the timeout of the build")));
+            }
+        }
+        let image = templates.expand(&format!("{at}.name"), &step.name, problems);
+        let action = self.action(&at, index, step, &image, templates, problems);
+        let env = self.env(&at, step, templates, problems);
+        let secret_env = self.secret_env(&at, index, step, &env, problems);
+        let dir = step.dir.as_deref().map_or_else(PathBuf::new, |dir| {
+            let path = format!("{at}.dir");
+            let dir = templates.expand(&path, dir, problems);
+            inside(&dir).unwrap_or_else(|| {
+                problems.push(Problem::new(
+                    path,
+                    format!("{dir:?} leaves the workspace; use a path relative to it"),
+                ));
+                PathBuf::new()
+            })
+        });
+        let tolerance = match (step.allow_exit_codes.as_slice(), step.allow_failure) {
+            ([], Some(true)) => Tolerance::Everything,
+            ([], _) => Tolerance::Nothing,
+            (codes, _) => Tolerance::ExitCodes(codes.to_vec()),
+        };
+        Step { index, id: step.id.clone(), image, action, env, secret_env, dir, wait_for, timeout, tolerance }
+    }
+
+    fn options(&self) -> Option<&config::Options> {
+        self.config.options.as_ref()
+    }
+
+    fn action(
+        &self,
+        at: &str,
+        index: usize,
+        step: &config::Step,
+        image: &str,
+        templates: &mut Templates,
+        problems: &mut Vec<Problem>,
+    ) -> Action {
+        if let Some(script) = &step.script {
+            if step.entrypoint.is_some() || !step.args.is_empty() {
+                problems.push(Problem::new(
+                    format!("{at}.script"),
+                    "expected either `script`, or `entrypoint` and `args`, not both",
+                ));
+            }
+            if script.contains('\0') {
+                problems.push(Problem::new(format!("{at}.script"), "holds a NUL character"));
+            }
+            return Action::Script(script.clone());
+        }
+        // The check is on the templates: after the substitutions nothing tells a value from the text around it.
+        let entrypoint = step.entrypoint.as_deref();
+        let template = image::command(image, entrypoint, &step.args, &self.inputs.tools);
+        let line = [vec![template.tool], template.args].concat();
+        if let Some(position) = shell::pasted_script(&line) {
+            // The tool is the first argument itself when the image has no entrypoint.
+            let arg = position + step.args.len() - line.len();
+            problems.push(Problem::new(
+                format!("{at}.args[{arg}]"),
+                format!(
+                    "step {} would paste the value of a substitution into the script of a shell, which would run it; \
+                     use `script`, and `env` or `automapSubstitutions` to hand over the value",
+                    label(index, step.id.as_deref())
+                ),
+            ));
+        }
+        let entrypoint = entrypoint.map(|text| templates.expand(&format!("{at}.entrypoint"), text, problems));
+        let args: Vec<String> = step
+            .args
+            .iter()
+            .enumerate()
+            .map(|(arg, text)| templates.expand(&format!("{at}.args[{arg}]"), text, problems))
+            .collect();
+        Action::Command(image::command(image, entrypoint.as_deref(), &args, &self.inputs.tools))
+    }
+
+    fn env(
+        &self,
+        at: &str,
+        step: &config::Step,
+        templates: &mut Templates,
+        problems: &mut Vec<Problem>,
+    ) -> Vec<(String, String)> {
+        let options = self.options();
+        let automap =
+            step.automap_substitutions.or(options.and_then(|options| options.automap_substitutions));
+        let mut env = if automap == Some(true) { templates.automap() } else { Vec::new() };
+        let shared = options.into_iter().flat_map(|options| options.env.iter().enumerate());
+        let shared = shared.map(|(entry, text)| (format!("options.env[{entry}]"), text));
+        let own = step.env.iter().enumerate().map(|(entry, text)| (format!("{at}.env[{entry}]"), text));
+        for (path, text) in shared.chain(own) {
+            let text = templates.expand(&path, text, problems);
+            match text.split_once('=') {
+                Some((key, value)) if !key.is_empty() => env.push((key.to_owned(), value.to_owned())),
+                _ => problems.push(Problem::new(path, format!("expected KEY=VALUE, found {text:?}"))),
+            }
+        }
+        env
+    }
+
+    fn secret_env(
+        &self,
+        at: &str,
+        index: usize,
+        step: &config::Step,
+        env: &[(String, String)],
+        problems: &mut Vec<Problem>,
+    ) -> Vec<(String, Secret)> {
+        let shared = self.options().map_or(&[][..], |options| &options.secret_env);
+        let mut found: Vec<(String, Secret)> = Vec::new();
+        for variable in shared.iter().chain(&step.secret_env) {
+            let result = if env.iter().any(|(key, _)| key == variable) {
+                Err(format!("{variable} is both an `env` and a `secretEnv`"))
+            } else if found.iter().any(|(key, _)| key == variable) {
+                Err(format!("{variable} is listed twice"))
+            } else {
+                secrets::find(variable, self.secrets, self.inputs)
+            };
+            match result {
+                Ok(secret) => found.push((variable.clone(), secret)),
+                Err(why) => problems.push(Problem::new(
+                    format!("{at}.secretEnv"),
+                    format!("step {}: {why}", label(index, step.id.as_deref())),
+                )),
+            }
+        }
+        found
+    }
+}
+
+/// A directory as a path below the workspace, or nothing if it leaves it.
+fn inside(dir: &str) -> Option<PathBuf> {
+    let path = Path::new(dir);
+    let relative = path.strip_prefix("/workspace").unwrap_or(path);
+    let mut result = PathBuf::new();
+    for component in relative.components() {
+        match component {
+            Component::Normal(part) => result.push(part),
+            Component::CurDir => {}
+            Component::ParentDir => {
+                if !result.pop() {
+                    return None;
+                }
+            }
+            Component::RootDir | Component::Prefix(_) => return None,
+        }
+    }
+    Some(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_stay_in_the_workspace() {
+        for (dir, expected) in [
+            ("", Some("")),
+            (".", Some("")),
+            ("a/b", Some("a/b")),
+            ("a/../b/.", Some("b")),
+            ("/workspace", Some("")),
+            ("/workspace/a", Some("a")),
+            ("..", None),
+            ("a/../..", None),
+            ("/tmp", None),
+            ("/workspace2", None),
+            ("/workspace/../etc", None),
+        ] {
+            assert_eq!(inside(dir), expected.map(PathBuf::from), "{dir:?}");
+        }
+    }
+}

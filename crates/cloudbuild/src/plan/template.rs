@@ -1,0 +1,187 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::config::{Config, SubstitutionOption};
+use crate::substitution::{self, BUILT_INS, Piece};
+use crate::{Inputs, Problem};
+
+const MOST_SUBSTITUTIONS: usize = 200;
+const LONGEST_NAME: usize = 100;
+const LONGEST_VALUE: usize = 4000;
+
+/// The values of a build's substitutions, and which of them were used.
+pub(super) struct Templates {
+    values: BTreeMap<String, String>,
+    used: BTreeSet<String>,
+    loose: bool,
+}
+
+impl Templates {
+    pub(super) fn new(config: &Config, inputs: &Inputs, problems: &mut Vec<Problem>) -> Self {
+        let options = config.options.clone().unwrap_or_default();
+        let mut values: BTreeMap<String, String> =
+            BUILT_INS.iter().map(|&name| (name.to_owned(), String::new())).collect();
+        for (name, value) in &inputs.built_ins {
+            check_value(&format!("built_ins.{name}"), value, problems);
+            if !substitution::is_built_in(name) && !substitution::is_user_name(name) {
+                problems.push(Problem::new(
+                    format!("built_ins.{name}"),
+                    "not a substitution that Cloud Build defines",
+                ));
+            }
+            values.insert(name.clone(), value.clone());
+        }
+        let given = config.substitutions.iter().chain(&inputs.substitutions);
+        for (name, value) in given {
+            let path = format!("substitutions.{name}");
+            check_name(&path, name, problems);
+            check_value(&path, value, problems);
+            values.insert(name.clone(), value.clone());
+        }
+        if config.substitutions.len() > MOST_SUBSTITUTIONS {
+            problems.push(Problem::new(
+                "substitutions",
+                format!("expected at most {MOST_SUBSTITUTIONS} substitutions"),
+            ));
+        }
+        let loose = options.substitution_option == Some(SubstitutionOption::AllowLoose);
+        let mut templates = Self { values, used: BTreeSet::new(), loose };
+        if options.dynamic_substitutions == Some(true) {
+            templates.resolve_defaults(config, inputs, problems);
+        }
+        templates
+    }
+
+    /// Applies the substitutions to one field.
+    pub(super) fn expand(&mut self, path: &str, template: &str, problems: &mut Vec<Problem>) -> String {
+        for piece in substitution::pieces(template) {
+            match piece {
+                Piece::Text(_) => {}
+                Piece::Reference(name) => {
+                    self.check_reference(path, name, problems);
+                    self.used.insert(name.to_owned());
+                }
+                Piece::Expansion(text) => problems.push(Problem::new(
+                    path,
+                    format!(
+                        "the shell expansion {text} of a substitution is not supported; give the substitution a \
+                         default under `substitutions`, or write ${text} if a shell is to see it"
+                    ),
+                )),
+            }
+        }
+        let expanded = substitution::expand(template, &self.values);
+        if expanded.contains('\0') {
+            problems.push(Problem::new(path, "holds a NUL character, which no program can be given"));
+        }
+        expanded
+    }
+
+    /// All substitutions, as environment variables of a step.
+    pub(super) fn automap(&mut self) -> Vec<(String, String)> {
+        self.used.extend(self.values.keys().cloned());
+        self.values.clone().into_iter().collect()
+    }
+
+    /// Reports what was given and never used.
+    pub(super) fn finish(self, config: &Config, problems: &mut Vec<Problem>) {
+        if self.loose {
+            return;
+        }
+        let unused =
+            self.values.keys().filter(|name| !substitution::is_built_in(name) && !self.used.contains(*name));
+        for name in unused {
+            let wherefrom = if config.substitutions.contains_key(name) { "declared" } else { "given" };
+            problems.push(Problem::new(
+                format!("substitutions.{name}"),
+                format!(
+                    "{wherefrom} but not used by any step; remove it, use it, or set options.substitutionOption \
+                     to ALLOW_LOOSE"
+                ),
+            ));
+        }
+    }
+
+    fn check_reference(&self, path: &str, name: &str, problems: &mut Vec<Problem>) {
+        if self.values.contains_key(name) {
+            return;
+        }
+        if substitution::is_user_name(name) {
+            if !self.loose {
+                problems.push(Problem::new(
+                    path,
+                    format!(
+                        "${name} has no value; add {name} under `substitutions` or give it with the request"
+                    ),
+                ));
+            }
+        } else {
+            problems.push(Problem::new(
+                path,
+                format!(
+                    "${name} is not a substitution that Cloud Build defines; a user's own begins with an underscore, \
+                     and a variable for the shell is written $${name}"
+                ),
+            ));
+        }
+    }
+
+    /// Resolves references between the defaults of a config, whatever their order.
+    fn resolve_defaults(&mut self, config: &Config, inputs: &Inputs, problems: &mut Vec<Problem>) {
+        let own: Vec<&String> =
+            config.substitutions.keys().filter(|name| !inputs.substitutions.contains_key(*name)).collect();
+        let mut open: BTreeSet<&String> = own.into_iter().collect();
+        while !open.is_empty() {
+            let ready: Vec<&String> = open
+                .iter()
+                .copied()
+                .filter(|name| {
+                    let pieces = substitution::pieces(&config.substitutions[*name]);
+                    !pieces.iter().any(|piece| matches!(piece, Piece::Reference(other) if open.contains(&(*other).to_owned())))
+                })
+                .collect();
+            if ready.is_empty() {
+                for name in &open {
+                    problems.push(Problem::new(
+                        format!("substitutions.{name}"),
+                        "refers to itself, directly or through others",
+                    ));
+                }
+                return;
+            }
+            for name in ready {
+                let value =
+                    self.expand(&format!("substitutions.{name}"), &config.substitutions[name], problems);
+                self.values.insert(name.clone(), value);
+                open.remove(name);
+            }
+        }
+    }
+}
+
+fn check_name(path: &str, name: &str, problems: &mut Vec<Problem>) {
+    // Cloud Build lets a request set the built-ins that a trigger would set, but not these.
+    let fixed = ["BUILD_ID", "LOCATION", "PROJECT_ID", "PROJECT_NUMBER"].contains(&name);
+    if fixed
+        || name.len() > LONGEST_NAME
+        || !(substitution::is_user_name(name) || substitution::is_built_in(name))
+    {
+        problems.push(Problem::new(
+            path,
+            format!(
+                "expected a name of an underscore, then capitals, digits and underscores, {LONGEST_NAME} in all at most"
+            ),
+        ));
+    }
+}
+
+fn check_value(path: &str, value: &str, problems: &mut Vec<Problem>) {
+    if value.len() > LONGEST_VALUE {
+        problems.push(Problem::new(
+            path,
+            format!("expected at most {LONGEST_VALUE} bytes, found {}", value.len()),
+        ));
+    }
+    if value.contains('\0') {
+        problems.push(Problem::new(path, "holds a NUL character, which no program can be given"));
+    }
+}

@@ -1,0 +1,233 @@
+//! The quickstart's own build: its real config, compiled and tried by the local runner, then run with four ranks.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use cloudbuild::{Artifact, Status};
+use saphyr_parser::{Event, Parser, ScalarStyle};
+use serde_json::{Map, Value};
+
+use crate::world::World;
+
+const SHELF: &str = env!("CARGO_TARGET_TMPDIR");
+
+/// The program. Tests may each be a process of their own, and so it is kept under a name made of its sources.
+fn built() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let mut hasher = DefaultHasher::new();
+        for name in ["all_reduce_perf.rs", "image.yaml"] {
+            std::fs::read(source(name)).unwrap().hash(&mut hasher);
+        }
+        let kept = Path::new(SHELF).join(format!("all_reduce_perf-{:016x}", hasher.finish()));
+        if !kept.exists() {
+            // Moved and not copied: a file that this process has just written may be too busy to be executed.
+            let (_world, artifact) = build();
+            std::fs::rename(artifact.path, &kept).unwrap();
+        }
+        kept
+    })
+}
+
+fn build() -> (World, Artifact) {
+    let mut world = World::within(Path::new(SHELF));
+    hide_gpus(&mut world);
+    std::fs::copy(source("all_reduce_perf.rs"), world.path("all_reduce_perf.rs")).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let outcome = runtime.block_on(world.run(config()));
+    assert_eq!(outcome.status, Status::Success, "{}", world.log());
+    let [artifact] = <[Artifact; 1]>::try_from(outcome.artifacts).unwrap();
+    (world, artifact)
+}
+
+fn source(name: &str) -> PathBuf {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../workflows/quickstart")).join(name)
+}
+
+/// Makes a machine with GPUs look like one without.
+fn hide_gpus(world: &mut World) {
+    let fakes = world.outside().join("fakes");
+    std::fs::create_dir(&fakes).unwrap();
+    std::os::unix::fs::symlink("/bin/false", fakes.join("nvidia-smi")).unwrap();
+    let mut path = fakes.into_os_string();
+    path.push(":");
+    path.push(std::env::var_os("PATH").unwrap());
+    world.request.environment.push(("PATH".into(), path));
+}
+
+fn config() -> Value {
+    yaml(&std::fs::read_to_string(source("image.yaml")).unwrap())
+}
+
+/// Just enough of YAML for a build config.
+fn yaml(text: &str) -> Value {
+    let mut events = Parser::new_from_str(text)
+        .map(|event| event.expect("YAML").0)
+        .filter(|event| !matches!(event, Event::StreamStart | Event::DocumentStart(_) | Event::Nothing));
+    node(&mut events)
+}
+
+fn node<'a>(events: &mut impl Iterator<Item = Event<'a>>) -> Value {
+    value(events.next().expect("a node"), events)
+}
+
+fn value<'a>(event: Event<'a>, events: &mut impl Iterator<Item = Event<'a>>) -> Value {
+    match event {
+        Event::Scalar(text, ScalarStyle::Plain, ..) if text == "true" => Value::Bool(true),
+        Event::Scalar(text, ..) => Value::String(text.into_owned()),
+        Event::SequenceStart(..) => {
+            let mut list = Vec::new();
+            while let Some(event) = events.next().filter(|event| *event != Event::SequenceEnd) {
+                list.push(value(event, events));
+            }
+            Value::Array(list)
+        }
+        Event::MappingStart(..) => {
+            let mut map = Map::new();
+            while let Some(Event::Scalar(key, ..)) = events.next() {
+                map.insert(key.into_owned(), node(events));
+            }
+            Value::Object(map)
+        }
+        other => panic!("not expected in a build config: {other:?}"),
+    }
+}
+
+/// A benchmark that runs.
+struct Run(Child);
+
+impl Run {
+    fn start(args: &str, environment: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(built());
+        command.args(args.split_whitespace()).envs(environment.iter().copied());
+        Self(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    fn finish(self) -> (i32, String) {
+        let Output { status, stdout, stderr } = self.0.wait_with_output().unwrap();
+        let text = String::from_utf8(stdout).unwrap() + &String::from_utf8(stderr).unwrap();
+        (status.code().expect("an exit code"), text)
+    }
+}
+
+fn run(args: &str, environment: &[(&str, &str)]) -> (i32, String) {
+    Run::start(args, environment).finish()
+}
+
+/// The rows of the table, as words.
+fn rows(text: &str) -> Vec<Vec<&str>> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| line.split_whitespace().collect::<Vec<_>>()).filter(|row| row.len() == 13).collect()
+}
+
+#[test]
+fn the_quickstart_builds_and_tries_its_image() {
+    let (world, artifact) = build();
+    assert_eq!(artifact.name, "all_reduce_perf");
+    assert!(artifact.size_bytes > 100_000 && artifact.sha256.len() == 64);
+    assert!(world.log().contains("Step #1 - \"smoke\": # Out of bounds values : 0 OK\n"), "{}", world.log());
+}
+
+#[test]
+fn four_ranks_print_the_whole_table() {
+    let (code, text) = run("-b 8 -e 4M -f 4 -n 5 -w 1 -g 4", &[]);
+    assert_eq!(code, 0, "{text}");
+    let rows = rows(&text);
+    let sizes: Vec<u64> = rows.iter().map(|row| row[0].parse().unwrap()).collect();
+    assert_eq!(sizes, (0..10).map(|power| 8 << (2 * power)).collect::<Vec<u64>>());
+    for row in &rows {
+        let number = |at: usize| row[at].parse::<f64>().unwrap();
+        assert_eq!((number(1), &row[2..5]), (number(0) / 4.0, &["float", "sum", "-1"][..]));
+        for half in [5, 9] {
+            assert_eq!(row[half + 3], "0", "{row:?}");
+            let algbw = number(0) / number(half) / 1e3;
+            assert!(
+                (algbw - number(half + 1)).abs() < 0.006 + algbw * 0.01,
+                "size, time and algbw agree: {row:?}"
+            );
+            assert!((number(half + 2) - 1.5 * algbw).abs() < 0.006 + algbw * 0.02, "2(n-1)/n: {row:?}");
+        }
+    }
+    for line in [
+        "# Collective test starting: all_reduce_perf",
+        "#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong ",
+        "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)         ",
+        "# Out of bounds values : 0 OK",
+        "# Collective test concluded: all_reduce_perf",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
+    assert_eq!(text.matches("#  Rank ").count(), 4);
+    assert!(text.contains("This is not NCCL") && !text.contains("nccl-library"), "{text}");
+}
+
+#[test]
+fn wrong_data_is_counted_and_fails() {
+    let (code, text) = run("-b 8 -e 512 -f 4 -n 2 -g 4", &[("BURNIN_FAULT", "corrupt:2")]);
+    assert_eq!(code, 7, "{text}");
+    assert!(rows(&text).iter().all(|row| row[8] == "1" && row[12] == "1"), "{text}");
+    assert!(
+        text.contains("# Out of bounds values : 8 FAILED\n") && text.contains(": Test failure "),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_rank_that_dies_takes_the_others_along() {
+    let started = Instant::now();
+    let (code, text) = run("-b 8 -e 512 -f 4 -n 2 -g 4", &[("BURNIN_FAULT", "exit:1:9")]);
+    assert_eq!(code, 9, "the code of the rank that died: {text}");
+    assert!(text.contains(": Test failure all_reduce_perf.rs:") && text.contains(" lost rank 1"), "{text}");
+    assert!(!text.contains("Out of bounds"), "{text}");
+    assert!(started.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn a_rank_that_hangs_is_not_waited_for() {
+    let (code, text) = run("-b 8 -e 512 -f 4 -n 2 -g 4 -T 1", &[("BURNIN_FAULT", "hang:3")]);
+    assert_eq!(code, 4, "{text}");
+    assert!(text.contains("timeout (1s): rank 0 waits for rank 3"), "{text}");
+}
+
+#[test]
+fn a_slow_rank_slows_all() {
+    let (code, text) = run("-b 8 -e 8 -n 5 -g 4", &[("BURNIN_FAULT", "slow:1:20000")]);
+    assert_eq!(code, 0, "{text}");
+    assert!(rows(&text)[0][5].parse::<f64>().unwrap() > 19_000.0, "{text}");
+}
+
+#[test]
+fn given_processes_meet_in_the_rendezvous() {
+    for (rank, count) in [("BURNIN_RANK", "BURNIN_RANKS"), ("SLURM_PROCID", "SLURM_NTASKS")] {
+        let folder = tempfile::tempdir().unwrap();
+        let start = |index: &str| {
+            let meet = folder.path().to_str().unwrap();
+            Run::start("-b 1K -e 1K -g 2", &[(rank, index), (count, "2"), ("BURNIN_RENDEZVOUS", meet)])
+        };
+        let (second, first) = (start("1"), start("0"));
+        let (code, text) = first.finish();
+        assert_eq!((code, rows(&text).len(), text.matches("#  Rank ").count()), (0, 1, 4), "{text}");
+        assert_eq!(second.finish(), (0, String::new()));
+    }
+}
+
+#[test]
+fn a_rank_that_never_comes_is_not_waited_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let meet = folder.path().to_str().unwrap();
+    let environment = [("BURNIN_RANK", "0"), ("BURNIN_RANKS", "2"), ("BURNIN_RENDEZVOUS", meet)];
+    let (code, text) = run("-b 8 -e 8 -T 1", &environment);
+    assert_eq!(code, 4, "{text}");
+    assert!(text.contains("rank 1 did not appear within 1s"), "{text}");
+}
+
+#[test]
+fn wrong_usage_is_told() {
+    for (args, code) in [("-x 1", 6), ("-d half", 6), ("-n", 6), ("-b 2K -e 1K", 255), ("-h", 0)] {
+        assert_eq!(run(args, &[]).0, code, "{args}");
+    }
+    assert_eq!(run("", &[("BURNIN_FAULT", "nonsense"), ("BURNIN_RANK", "0"), ("BURNIN_RANKS", "2")]).0, 6);
+}

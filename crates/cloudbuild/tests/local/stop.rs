@@ -1,0 +1,150 @@
+use std::time::{Duration, Instant};
+
+use cloudbuild::{Event, Status, local};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::world::{World, is_gone};
+
+/// A child of the step's process, and a process that ignores the polite signal.
+const FAMILY: &str = "sleep 100 & echo $! > child
+sh -c 'trap \"\" TERM; echo $$ > stubborn.part; mv stubborn.part stubborn; while :; do sleep 0.05; done' &
+wait";
+
+#[tokio::test]
+async fn a_steps_time_limit_ends_its_whole_group() {
+    let world = World::new();
+    let started = Instant::now();
+    let outcome = world
+        .run(json!({"steps": [
+            {"name": "bash", "id": "slow", "timeout": "1.5s", "script": FAMILY},
+            {"name": "bash", "id": "never", "script": "true"},
+        ]}))
+        .await;
+    assert_eq!(outcome.status, Status::Failure, "as in the cloud: the step timed out, the build failed");
+    assert_eq!(outcome.steps[0].status, Status::Timeout);
+    assert_eq!(outcome.steps[1].status, Status::Queued);
+    assert_eq!(outcome.failure.as_deref(), Some("step 0 (slow) took longer than its timeout of 1.5s"));
+    assert!(is_gone(world.pid("child").await) && is_gone(world.pid("stubborn").await));
+    assert!(started.elapsed() < Duration::from_secs(10));
+}
+
+#[tokio::test]
+async fn a_polite_group_gets_its_grace() {
+    let mut world = World::new();
+    world.request.grace = Duration::from_secs(20);
+    // The child of the step's process, not the process itself, has something to put in order.
+    let script =
+        "(trap 'sleep 0.2; touch tidy; exit' TERM; touch ready; while :; do sleep 0.02; done) & wait";
+    let outcome = world.run(json!({"steps": [{"name": "bash", "timeout": "1.5s", "script": script}]})).await;
+    assert_eq!(outcome.steps[0].status, Status::Timeout);
+    assert!(world.path("ready").exists() && world.path("tidy").exists(), "{}", world.log());
+}
+
+#[tokio::test]
+async fn the_builds_time_limit_ends_all_steps() {
+    let world = World::new();
+    let outcome = world
+        .run(json!({"timeout": "1.5s", "steps": [
+            {"name": "bash", "waitFor": ["-"], "script": FAMILY},
+            {"name": "bash", "waitFor": ["-"], "allowFailure": true, "script": "sleep 100"},
+            {"name": "bash", "script": "true"},
+        ]}))
+        .await;
+    assert_eq!(outcome.status, Status::Timeout);
+    let statuses: Vec<Status> = outcome.steps.iter().map(|step| step.status).collect();
+    assert_eq!(statuses, [Status::Timeout, Status::Timeout, Status::Queued]);
+    assert_eq!(outcome.failure.as_deref(), Some("the build took longer than its timeout of 1.5s"));
+    assert!(is_gone(world.pid("child").await) && is_gone(world.pid("stubborn").await));
+}
+
+#[tokio::test]
+async fn an_allowed_failure_covers_a_time_limit() {
+    let world = World::new();
+    let slow = json!({"name": "bash", "timeout": "0.2s", "allowFailure": true, "script": "sleep 100"});
+    let outcome = world.run(json!({"steps": [slow, {"name": "bash", "script": "true"}]})).await;
+    assert_eq!((outcome.status, outcome.steps[0].status), (Status::Success, Status::Timeout));
+}
+
+#[tokio::test]
+async fn a_cancel_ends_all_steps() {
+    let world = World::new();
+    let config = json!({"steps": [
+        {"name": "bash", "script": FAMILY},
+        {"name": "bash", "script": "true"},
+    ]});
+    let (outcome, (child, stubborn)) = tokio::join!(world.run(config), async {
+        let pids = (world.pid("child").await, world.pid("stubborn").await);
+        world.cancel.cancel();
+        pids
+    });
+    assert_eq!(outcome.status, Status::Cancelled);
+    assert_eq!(outcome.steps[0].status, Status::Cancelled);
+    assert_eq!(outcome.steps[1].status, Status::Queued);
+    assert!(is_gone(child) && is_gone(stubborn));
+    assert!(world.log().ends_with("ERROR: the build was cancelled\nCANCELLED\n"));
+}
+
+#[tokio::test]
+async fn a_build_that_was_cancelled_before_runs_nothing() {
+    let world = World::new();
+    world.cancel.cancel();
+    let outcome = world.run(json!({"steps": [{"name": "bash", "script": "touch ran"}]})).await;
+    assert_eq!((outcome.status, outcome.steps[0].status), (Status::Cancelled, Status::Queued));
+    assert!(!world.path("ran").exists());
+}
+
+#[tokio::test]
+async fn a_dropped_build_leaves_no_process() {
+    let world = World::new();
+    let plan = world.plan(json!({"steps": [{"name": "bash", "script": FAMILY}]}));
+    let (child, stubborn) = {
+        let build = std::pin::pin!(local::run(&plan, &world.request, CancellationToken::new()));
+        let pids = async { (world.pid("child").await, world.pid("stubborn").await) };
+        tokio::select! {
+            outcome = build => panic!("{outcome:?}"),
+            pids = pids => pids,
+        }
+    };
+    let started = Instant::now();
+    while !(is_gone(child) && is_gone(stubborn)) {
+        assert!(started.elapsed() < Duration::from_secs(10));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_step_leaves_behind_is_killed_when_it_ends() {
+    let world = World::new();
+    let started = Instant::now();
+    let outcome = world
+        .run(json!({"steps": [{"name": "bash", "script": "sleep 100 & echo $! > child; exit 0"}]}))
+        .await;
+    assert_eq!(outcome.status, Status::Success);
+    assert!(is_gone(world.pid("child").await));
+    assert!(started.elapsed() < Duration::from_secs(20), "the build does not wait for the child's output");
+}
+
+#[tokio::test]
+async fn a_process_that_left_its_group_does_not_hold_up_the_build() {
+    let world = World::new();
+    let outcome = world
+        .run(json!({"steps": [{"name": "bash", "script": "setsid sh -c 'echo $$ > far.part; mv far.part far; exec sleep 30' & \
+             until [ -f far ]; do sleep 0.01; done"}]}))
+        .await;
+    assert_eq!(outcome.status, Status::Success, "{}", world.log());
+    let far = world.pid("far").await;
+    rustix::process::kill_process(far, rustix::process::Signal::KILL).unwrap();
+}
+
+#[tokio::test]
+async fn a_signal_is_an_exit_code_as_a_container_reports_it() {
+    let world = World::new();
+    let outcome = world.run(json!({"steps": [{"name": "bash", "script": "kill -SEGV $$"}]})).await;
+    assert_eq!(outcome.steps[0].exit_code, Some(139));
+    let ended = world
+        .events()
+        .into_iter()
+        .any(|event| matches!(event, Event::StepEnded { status: Status::Failure, exit_code: Some(139), .. }));
+    assert!(ended && outcome.failure.unwrap().contains("exit code 139"));
+}

@@ -1,0 +1,238 @@
+//! Builds, each under a supervisor of its own: what Cloud Build is in the cloud.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsStr,
+    fs, io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use cloudbuild::{Artifact, Config, Event, Inputs, Request, Status};
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    Program,
+    process::{self, Group},
+    spool,
+};
+
+/// How often the supervisor looks for a cancel request.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A build to run.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct BuildRequest {
+    /// A Cloud Build config, as JSON.
+    pub config: serde_json::Value,
+    /// A tar archive to unpack into the workspace.
+    pub source: Option<PathBuf>,
+    /// Values for `_NAME` substitutions.
+    pub substitutions: BTreeMap<String, String>,
+    /// The build's id, for `$BUILD_ID`.
+    pub id: String,
+}
+
+/// How a build ended.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct BuildOutcome {
+    /// As Cloud Build spells it.
+    pub status: Status,
+    /// Why it did not succeed.
+    pub failure: Option<String>,
+    /// Files it left behind.
+    pub artifacts: Vec<Artifact>,
+}
+
+/// Where a build stands.
+#[derive(Clone, Debug)]
+pub enum BuildState {
+    /// Nobody asked for it.
+    Absent,
+    /// Its supervisor lives.
+    Working,
+    /// It ended.
+    Ended(BuildOutcome),
+    /// Its supervisor died before it ended.
+    Lost,
+}
+
+/// The builds of a folder.
+#[derive(Clone, Debug)]
+pub struct Builds {
+    root: PathBuf,
+    program: Program,
+}
+
+impl Builds {
+    /// Builds under `root`, supervised by `program`, which must call [`supervise`] with the last of its arguments.
+    pub fn new(root: impl Into<PathBuf>, program: Program) -> Self {
+        Self { root: root.into(), program }
+    }
+
+    /// The build's folder.
+    pub fn folder(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// The log, as far as it is written.
+    pub fn log(&self, name: &str) -> PathBuf {
+        self.folder(name).join("build.log")
+    }
+
+    /// Starts a build, once: a second start under the same name changes nothing.
+    ///
+    /// # Errors
+    /// When the folder cannot be written or the supervisor cannot be started.
+    pub fn start(&self, name: &str, request: &BuildRequest) -> io::Result<()> {
+        let folder = self.folder(name);
+        fs::create_dir_all(&folder)?;
+        let ours = spool::create_json(&folder.join("request.json"), request)?;
+        if ours || matches!(self.look(name)?, BuildState::Lost if !folder.join("started").exists()) {
+            self.program.spawn(
+                &[OsStr::new("build"), folder.as_os_str()],
+                &[],
+                &folder.join("supervisor.log"),
+            )?;
+            // Whoever asks next must not mistake a supervisor that is about to take its lock for a dead one.
+            wait_for(|| folder.join("started").exists(), Duration::from_secs(10))?;
+        }
+        Ok(())
+    }
+
+    /// Where a build stands.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn look(&self, name: &str) -> io::Result<BuildState> {
+        let folder = self.folder(name);
+        if !folder.join("request.json").exists() {
+            return Ok(BuildState::Absent);
+        }
+        // The lock is looked at first: a build that ends in between has left its outcome.
+        let alive = spool::is_locked(&folder.join("lock"))?;
+        match spool::read_json(&folder.join("outcome.json"))? {
+            Some(outcome) => Ok(BuildState::Ended(outcome)),
+            None if alive => Ok(BuildState::Working),
+            None => Ok(BuildState::Lost),
+        }
+    }
+
+    /// Asks a build to end. One that nobody asked for yet will never begin.
+    ///
+    /// # Errors
+    /// When the folder cannot be written.
+    pub fn cancel(&self, name: &str) -> io::Result<()> {
+        let folder = self.folder(name);
+        spool::create(&folder.join("cancel"), b"")?;
+        if matches!(self.look(name)?, BuildState::Absent | BuildState::Lost) {
+            self.bury(name, Status::Cancelled, "cancelled")?;
+        }
+        Ok(())
+    }
+
+    /// Ends what a dead supervisor left running and writes down that the build is over.
+    ///
+    /// # Errors
+    /// When the folder cannot be written.
+    pub fn bury(&self, name: &str, status: Status, why: &str) -> io::Result<()> {
+        let folder = self.folder(name);
+        let Some(_lock) = spool::lock(&folder.join("lock"))? else { return Ok(()) };
+        process::end_noted(&folder.join("groups"), Duration::from_secs(2))?;
+        let outcome = BuildOutcome { status, failure: Some(why.to_owned()), artifacts: Vec::new() };
+        spool::create_json(&folder.join("request.json"), &serde_json::Value::Null)?;
+        spool::create_json(&folder.join("outcome.json"), &outcome)?;
+        Ok(())
+    }
+}
+
+/// Runs the build of a folder to its end: the body of the supervisor process.
+///
+/// # Errors
+/// When the folder cannot be read or written.
+pub async fn supervise(folder: &Path) -> io::Result<()> {
+    let Some(_lock) = spool::lock(&folder.join("lock"))? else { return Ok(()) };
+    spool::create(&folder.join("started"), b"")?;
+    let outcome = folder.join("outcome.json");
+    if outcome.exists() {
+        return Ok(());
+    }
+    let Some(request) = spool::read_json::<BuildRequest>(&folder.join("request.json"))? else {
+        return Ok(());
+    };
+    let ended = match prepare(folder, &request) {
+        Ok(plan) => run(folder, &plan).await,
+        Err(why) => BuildOutcome { status: Status::Failure, failure: Some(why), artifacts: Vec::new() },
+    };
+    spool::create_json(&outcome, &ended)?;
+    Ok(())
+}
+
+fn prepare(folder: &Path, request: &BuildRequest) -> Result<cloudbuild::Plan, String> {
+    let workspace = folder.join("workspace");
+    fs::create_dir_all(&workspace).map_err(|error| format!("{}: {error}", workspace.display()))?;
+    if let Some(source) = &request.source {
+        let unpacked = std::process::Command::new("tar")
+            .args(["--extract", "--no-same-owner", "--file"])
+            .arg(source)
+            .arg("--directory")
+            .arg(&workspace)
+            .output()
+            .map_err(|error| format!("tar: {error}"))?;
+        if !unpacked.status.success() {
+            return Err(format!("tar: {}", String::from_utf8_lossy(&unpacked.stderr).trim()));
+        }
+    }
+    let config: Config = serde_json::from_value(request.config.clone()).map_err(|error| error.to_string())?;
+    let inputs = Inputs {
+        substitutions: request.substitutions.clone(),
+        built_ins: [("BUILD_ID".to_owned(), request.id.clone())].into(),
+        ..Inputs::default()
+    };
+    cloudbuild::plan::check(&config, &inputs)
+        .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+}
+
+async fn run(folder: &Path, plan: &cloudbuild::Plan) -> BuildOutcome {
+    let groups = folder.join("groups");
+    let mut request = Request::new(folder.join("workspace"), folder.join("build.log"));
+    request.scratch = folder.to_owned();
+    request.on_event = Some(std::sync::Arc::new(move |event: &Event| {
+        if let Event::ProcessGroup { index, pgid } = event {
+            let noted = spool::create_json(&groups.join(index.to_string()), &Group::led_by(*pgid));
+            if let Err(error) = noted {
+                eprintln!("step {index}'s process group could not be noted: {error}");
+            }
+        }
+    }));
+    let cancel = CancellationToken::new();
+    let asked = folder.join("cancel");
+    let watch = async {
+        while !asked.exists() {
+            tokio::time::sleep(LOOK).await;
+        }
+        cancel.cancel();
+        std::future::pending::<()>().await;
+    };
+    let outcome = tokio::select! {
+        outcome = cloudbuild::local::run(plan, &request, cancel.clone()) => outcome,
+        () = watch => unreachable!("the watch never ends"),
+    };
+    BuildOutcome { status: outcome.status, failure: outcome.failure, artifacts: outcome.artifacts }
+}
+
+/// Waits for a condition, for at most `longest`.
+pub(crate) fn wait_for(condition: impl Fn() -> bool, longest: Duration) -> io::Result<()> {
+    let until = std::time::Instant::now() + longest;
+    while !condition() {
+        if std::time::Instant::now() >= until {
+            return Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                "a process that was started does not report",
+            ));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
+}

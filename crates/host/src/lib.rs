@@ -1,0 +1,52 @@
+//! This machine as a small cloud.
+//!
+//! Builds, nodes and jobs are processes of their own, which outlive whoever asked for them: kill the program that
+//! started a run, and its build goes on, as it would on Cloud Build. Everybody meets in folders:
+//!
+//! ```text
+//! builds/{build}/      request.json  lock  groups/  build.log  workspace/  outcome.json   cancel
+//! clusters/{cluster}/  cluster.json  nodes/{node}/{lock, ready, leader}  jobs/{job}/...   deleted.json
+//!   jobs/{job}/        job.json  claims/{node}  groups/{node}  output/{node}.log  exits/{node}.json   cancel
+//! ```
+//!
+//! Files are created once, whole, and never rewritten. A process is alive as long as it holds its lock, which the
+//! kernel takes away when it dies, however it dies.
+
+mod build;
+mod cluster;
+mod job;
+mod node;
+mod process;
+mod spool;
+
+pub use build::{BuildOutcome, BuildRequest, BuildState, Builds, supervise};
+pub use cluster::{ClusterRequest, ClusterState, Clusters};
+pub use job::{JobRequest, JobState, Jobs};
+pub use node::serve;
+
+use std::{
+    ffi::{OsStr, OsString},
+    io,
+    path::Path,
+    process::Stdio,
+};
+
+/// How this program starts itself as somebody else: the program and the arguments before ours.
+#[derive(Clone, Debug)]
+pub struct Program(pub Vec<OsString>);
+
+impl Program {
+    /// Starts a process that does not end with us: in a group of its own, without our terminal, speaking to `log`.
+    fn spawn(&self, arguments: &[&OsStr], env: &[(&str, &OsStr)], log: &Path) -> io::Result<()> {
+        use std::os::unix::process::CommandExt;
+        let (program, before) =
+            self.0.split_first().ok_or_else(|| io::Error::other("no program is set to supervise with"))?;
+        let log = std::fs::OpenOptions::new().create(true).append(true).open(log)?;
+        let mut command = std::process::Command::new(program);
+        command.args(before).args(arguments).envs(env.iter().copied()).process_group(0);
+        let mut child = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
+        // Somebody has to take note of its end, or it stays a zombie as long as we live.
+        std::thread::spawn(move || child.wait());
+        Ok(())
+    }
+}

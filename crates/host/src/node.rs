@@ -1,0 +1,213 @@
+//! A node: a process that takes its share of every job of its cluster, until the cluster is given back or expires.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    io,
+    os::unix::process::{CommandExt, ExitStatusExt},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use terms::Timestamp;
+
+use crate::{
+    cluster,
+    job::{Exit, JobRequest, Jobs},
+    process::{self, Group},
+    spool,
+};
+
+/// How often a node looks around.
+const LOOK: Duration = Duration::from_millis(20);
+/// How long a job's other processes may go on after one of them failed.
+const KILL_WAIT: Duration = Duration::from_secs(15);
+/// How long a process may take to end when asked to.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Serves as node `name` of the cluster in `folder`: the body of the node process. Returns when the cluster is given
+/// back or has expired, after ending everything it started.
+///
+/// # Errors
+/// When the folder cannot be read or written.
+pub fn serve(folder: &Path, name: &str) -> io::Result<()> {
+    let place = folder.join("nodes").join(name);
+    let Some(_lock) = spool::lock(&place.join("lock"))? else { return Ok(()) };
+    let Some(cluster) = cluster::read(folder)? else { return Ok(()) };
+    let Some(rank) = cluster.nodes.iter().position(|node| node.name == name) else { return Ok(()) };
+    let leader = Group::led_by(i32::try_from(std::process::id()).unwrap_or(0));
+    spool::create_json(&place.join("leader"), &leader)?;
+    spool::create(&place.join("ready"), b"")?;
+
+    let mut node = Node {
+        folder: folder.to_owned(),
+        name: name.to_owned(),
+        rank,
+        nodes: cluster.nodes.len(),
+        running: BTreeMap::new(),
+    };
+    while !folder.join("deleted.json").exists() && now() < cluster.expires_at {
+        node.look_around()?;
+        thread::sleep(LOOK);
+    }
+    node.end_all();
+    Ok(())
+}
+
+struct Node {
+    folder: PathBuf,
+    name: String,
+    rank: usize,
+    nodes: usize,
+    running: BTreeMap<String, Process>,
+}
+
+struct Process {
+    child: Child,
+    group: Group,
+    started_at: Timestamp,
+    until: Instant,
+    /// Set when a neighbour failed.
+    doomed: Option<Instant>,
+}
+
+impl Node {
+    fn look_around(&mut self) -> io::Result<()> {
+        for job in Jobs::at(&self.folder).names()? {
+            let folder = self.folder.join("jobs").join(&job);
+            if let Some(process) = self.running.get_mut(&job) {
+                if let Some((state, status)) = process.verdict(&folder)? {
+                    let process = self.running.remove(&job);
+                    let started_at = process.map_or_else(now, |process| process.started_at);
+                    self.report(&folder, state, status, started_at)?;
+                }
+            } else if folder.join("job.json").exists()
+                && spool::create(&folder.join("claims").join(&self.name), b"")?
+            {
+                self.start(&job, &folder)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A claimed job either runs or has an exit: a job that cannot be started has failed.
+    fn start(&mut self, job: &str, folder: &Path) -> io::Result<()> {
+        let Some(request) = spool::read_json::<JobRequest>(&folder.join("job.json"))? else { return Ok(()) };
+        let started_at = now();
+        if folder.join("cancel").exists() {
+            return self.report(folder, "CANCELLED", None, started_at);
+        }
+        match self.spawn(&request, folder) {
+            Ok(child) => {
+                let group = Group::led_by(i32::try_from(child.id()).unwrap_or(0));
+                spool::create_json(&folder.join("groups").join(&self.name), &group)?;
+                let until = Instant::now() + request.limit.0;
+                self.running
+                    .insert(job.to_owned(), Process { child, group, started_at, until, doomed: None });
+                Ok(())
+            }
+            Err(error) => {
+                let program = request.argv.first().map_or("", String::as_str);
+                fs::create_dir_all(folder.join("output"))?;
+                fs::write(self.output(folder), format!("{}: cannot start {program}: {error}\n", self.name))?;
+                self.report(folder, "FAILED", None, started_at)
+            }
+        }
+    }
+
+    fn output(&self, folder: &Path) -> PathBuf {
+        folder.join("output").join(format!("{}.log", self.name))
+    }
+
+    fn spawn(&self, request: &JobRequest, folder: &Path) -> io::Result<Child> {
+        let rendezvous = Jobs::rendezvous(folder);
+        fs::create_dir_all(&rendezvous)?;
+        fs::create_dir_all(folder.join("output"))?;
+        let work = folder.join("work").join(&self.name);
+        fs::create_dir_all(&work)?;
+        let output = File::create(self.output(folder))?;
+        let (program, arguments) =
+            request.argv.split_first().ok_or_else(|| io::Error::other("no program is named"))?;
+        Command::new(program)
+            .args(arguments)
+            .env_clear()
+            .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
+            .envs(std::env::var_os("LD_LIBRARY_PATH").map(|path| ("LD_LIBRARY_PATH", path)))
+            .envs(&request.env)
+            .env(process::MARK, &self.folder)
+            .env("BURNIN_RANK", self.rank.to_string())
+            .env("BURNIN_RANKS", self.nodes.to_string())
+            .env("BURNIN_RENDEZVOUS", &rendezvous)
+            .current_dir(work)
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .spawn()
+    }
+
+    fn report(
+        &self,
+        folder: &Path,
+        state: &str,
+        status: Option<ExitStatus>,
+        started_at: Timestamp,
+    ) -> io::Result<()> {
+        let exit = Exit {
+            state: state.to_owned(),
+            exit_code: status.and_then(|status| status.code()),
+            signal: status.and_then(|status| status.signal()),
+            started_at,
+            ended_at: now(),
+        };
+        spool::create_json(&folder.join("exits").join(format!("{}.json", self.name)), &exit).map(drop)
+    }
+
+    fn end_all(&mut self) {
+        for process in self.running.values_mut() {
+            process.group.end(GRACE);
+            drop(process.child.wait()); // it has ended, or nothing can end it
+        }
+    }
+}
+
+impl Process {
+    /// How the process ended, if it did, or was made to.
+    fn verdict(&mut self, folder: &Path) -> io::Result<Option<(&'static str, Option<ExitStatus>)>> {
+        if let Some(status) = self.child.try_wait()? {
+            self.group.kill(); // what it left behind ends with it
+            return Ok(Some((if status.success() { "COMPLETED" } else { "FAILED" }, Some(status))));
+        }
+        if self.doomed.is_none() && neighbour_failed(folder)? {
+            self.doomed = Some(Instant::now() + KILL_WAIT);
+        }
+        let now = Instant::now();
+        let why = if folder.join("cancel").exists() {
+            "CANCELLED"
+        } else if now >= self.until {
+            "TIMEOUT"
+        } else if self.doomed.is_some_and(|doomed| now >= doomed) {
+            "FAILED"
+        } else {
+            return Ok(None);
+        };
+        self.group.end(GRACE);
+        Ok(Some((why, Some(self.child.wait()?))))
+    }
+}
+
+fn neighbour_failed(folder: &Path) -> io::Result<bool> {
+    let exits = folder.join("exits");
+    for name in spool::names(&exits)? {
+        if spool::read_json::<Exit>(&exits.join(name))?.is_some_and(|exit| exit.state != "COMPLETED") {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn now() -> Timestamp {
+    chrono::Utc::now().into()
+}

@@ -1,0 +1,54 @@
+//! Reasons gathered, and what they come to.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use terms::{Criteria, JobEnd, Reason, Verdict, Workload, measurement::Reading};
+
+use crate::{performance, sanity};
+
+/// Everything a verdict is reached from.
+#[derive(Clone, Copy, Debug)]
+pub struct Evidence<'a> {
+    /// What the logs say.
+    pub reading: &'a Reading,
+    /// How the job ended.
+    pub job: &'a JobEnd,
+    /// What was asked for.
+    pub workload: &'a Workload,
+    /// Ranks the cluster offered: one a slot.
+    pub ranks: u32,
+}
+
+/// A verdict with its reasons. This is the document `burnin/verdict/v1`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Judgement {
+    /// `burnin/verdict/v1`.
+    pub schema: String,
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Why, gravest first. A pass has a reason as well.
+    pub reasons: Vec<Reason>,
+}
+
+/// The verdict. The same evidence and criteria give the same verdict, always.
+#[must_use]
+pub fn judge(evidence: &Evidence<'_>, criteria: &Criteria) -> Judgement {
+    let mut reasons = sanity::reasons(evidence, criteria);
+    // A table that is not what it claims to be is not measured against anything.
+    let sane = reasons.iter().all(|reason| reason.weighs == Verdict::Pass);
+    if sane {
+        reasons.extend(performance::reasons(evidence, criteria));
+    }
+    reasons.sort_by_key(|reason| match reason.weighs {
+        Verdict::Fail => 0,
+        Verdict::Inconclusive => 1,
+        Verdict::Pass => 2,
+    });
+    // No reason at all is missing evidence too.
+    let verdict = reasons.first().map_or(Verdict::Inconclusive, |gravest| gravest.weighs);
+    Judgement { schema: "burnin/verdict/v1".to_owned(), verdict, reasons }
+}
+
+pub(crate) fn reason(weighs: Verdict, code: &str, text: impl Into<String>) -> Reason {
+    Reason { code: code.to_owned(), weighs, text: text.into() }
+}

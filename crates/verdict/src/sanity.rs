@@ -1,0 +1,147 @@
+//! Is everything there that was asked for, and is it what it claims to be?
+
+use terms::{
+    Criteria, Reason, Verdict,
+    measurement::{Ended, Half, Table},
+};
+
+use crate::judge::{Evidence, reason};
+
+/// Bandwidth and time are printed with few digits; more than this apart they do not describe the same measurement.
+const TOLERANCE: f64 = 0.05;
+
+pub fn reasons(evidence: &Evidence<'_>, criteria: &Criteria) -> Vec<Reason> {
+    let mut reasons = job(evidence);
+    let tables = &evidence.reading.tables;
+    match tables.as_slice() {
+        [] => reasons.push(reason(Verdict::Inconclusive, "NO_TABLE", no_table(evidence))),
+        [table] => reasons.extend(one(table, evidence, criteria)),
+        many => reasons.push(reason(
+            Verdict::Inconclusive,
+            "MANY_TABLES",
+            format!("{} tables where one was asked for: the ranks may have run on their own", many.len()),
+        )),
+    }
+    if reasons.is_empty() {
+        let sizes = evidence.workload.sizes().len();
+        let text = format!("all {sizes} sizes measured over {} ranks, both placements", evidence.ranks);
+        reasons.push(reason(Verdict::Pass, "SANE", text));
+    }
+    reasons
+}
+
+fn no_table(evidence: &Evidence<'_>) -> String {
+    match &evidence.reading.first_error {
+        Some(error) => format!("the benchmark printed no table; the first error is: {error}"),
+        None => "the benchmark printed no table".to_owned(),
+    }
+}
+
+fn job(evidence: &Evidence<'_>) -> Vec<Reason> {
+    let end = evidence.job;
+    let how = match (end.exit_code, end.signal) {
+        (Some(code), _) => format!("the job ended as {} with exit code {code}", end.state),
+        (None, Some(signal)) => format!("the job ended as {} by signal {signal}", end.state),
+        (None, None) => format!("the job ended as {}", end.state),
+    };
+    match (end.state.as_str(), end.exit_code) {
+        ("COMPLETED", Some(0) | None) => Vec::new(),
+        // Somebody or the limit stopped it: what it would have shown is not known.
+        ("CANCELLED" | "TIMEOUT", _) => vec![reason(Verdict::Inconclusive, "JOB_STOPPED", how)],
+        _ => vec![reason(Verdict::Fail, "JOB_FAILED", how)],
+    }
+}
+
+fn one(table: &Table, evidence: &Evidence<'_>, criteria: &Criteria) -> Vec<Reason> {
+    let mut reasons = Vec::new();
+    let mut add = |weighs, code, text: String| reasons.push(reason(weighs, code, text));
+    match table.ended {
+        Ended::Complete => {}
+        Ended::Failed => {
+            let error = evidence.reading.first_error.as_deref().unwrap_or("it does not say why");
+            add(Verdict::Fail, "BENCHMARK_FAILED", format!("the benchmark failed: {error}"));
+        }
+        Ended::Truncated | Ended::Empty => {
+            add(Verdict::Inconclusive, "TRUNCATED", "the log stops before the summary".to_owned());
+        }
+    }
+    let asked = evidence.workload.collective.as_str();
+    if let Some(found) = table.collective.as_deref().filter(|found| *found != asked) {
+        add(Verdict::Inconclusive, "WRONG_COLLECTIVE", format!("{asked} was asked for, {found} was run"));
+    }
+    if table.ranks != Some(evidence.ranks) {
+        let found = table.ranks.map_or_else(|| "an unknown number of".to_owned(), |ranks| ranks.to_string());
+        let text = format!("{} ranks were asked for, {found} took part", evidence.ranks);
+        add(Verdict::Inconclusive, "WRONG_RANKS", text);
+    }
+    sizes(table, evidence, &mut add);
+    values(table, evidence, criteria, &mut add);
+    plausible(table, &mut add);
+    reasons
+}
+
+fn sizes(table: &Table, evidence: &Evidence<'_>, add: &mut impl FnMut(Verdict, &'static str, String)) {
+    let measured = |size: u64| {
+        table
+            .rows
+            .iter()
+            .any(|row| row.size_bytes == size && row.out_of_place.is_some() && row.in_place.is_some())
+    };
+    let missing: Vec<_> = evidence.workload.sizes().into_iter().filter(|size| !measured(*size)).collect();
+    if let Some(first) = missing.first() {
+        let text = format!(
+            "{} of the sizes asked for are not in the table, the first is {first} bytes",
+            missing.len()
+        );
+        add(Verdict::Inconclusive, "MISSING_SIZE", text);
+    }
+}
+
+fn values(
+    table: &Table,
+    evidence: &Evidence<'_>,
+    criteria: &Criteria,
+    add: &mut impl FnMut(Verdict, &'static str, String),
+) {
+    let wrong = |(_, half): &(u64, &Half)| half.wrong.is_some_and(|wrong| wrong > 0);
+    if let Some((size, half)) = halves(table).find(wrong) {
+        let count = halves(table).filter(wrong).count();
+        let elements = half.wrong.unwrap_or(0);
+        let text = format!(
+            "wrong data in {count} measurements, the first at {size} bytes with {elements} wrong elements"
+        );
+        add(Verdict::Fail, "WRONG_DATA", text);
+    } else if table.out_of_bounds.is_some_and(|bounds| !bounds.ok || bounds.count > 0) {
+        add(Verdict::Fail, "WRONG_DATA", "the benchmark reports values out of bounds".to_owned());
+    }
+    let unchecked = halves(table).any(|(_, half)| half.wrong.is_none());
+    if criteria.require_check && (unchecked || !evidence.workload.check) {
+        add(Verdict::Inconclusive, "UNCHECKED", "the data was not checked".to_owned());
+    }
+}
+
+/// Size is time times bandwidth, in a table that was measured.
+fn plausible(table: &Table, add: &mut impl FnMut(Verdict, &'static str, String)) {
+    let odd = halves(table).find(|(size, half)| {
+        let numbers = [half.time_us, half.algbw, half.busbw];
+        if numbers.iter().any(|number| !number.is_finite() || *number < 0.0) || half.time_us <= 0.0 {
+            return true;
+        }
+        // Below 1 GB/s two decimals are too few to tell.
+        let bytes = half.time_us * half.algbw * 1e3;
+        half.algbw >= 1.0 && (bytes / *size as f64 - 1.0).abs() > TOLERANCE
+    });
+    if let Some((size, half)) = odd {
+        let text = format!(
+            "at {size} bytes the time of {} us and the bandwidth of {} GB/s contradict each other",
+            half.time_us, half.algbw
+        );
+        add(Verdict::Inconclusive, "IMPLAUSIBLE", text);
+    }
+}
+
+pub fn halves(table: &Table) -> impl Iterator<Item = (u64, &Half)> {
+    table.rows.iter().flat_map(|row| {
+        [&row.out_of_place, &row.in_place].into_iter().flatten().map(move |half| (row.size_bytes, half))
+    })
+}

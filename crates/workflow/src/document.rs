@@ -1,0 +1,287 @@
+//! YAML as JSON values that remember where they stood.
+
+use std::{collections::BTreeMap, fmt, path::Path};
+
+use saphyr_parser::{Event, Parser, ScalarStyle, Span};
+use serde_json::{Map, Number, Value};
+
+/// Larger files are somebody's mistake, or malice.
+const MAX_BYTES: usize = 1 << 20;
+const MAX_DEPTH: usize = 64;
+
+/// A place in a file, both from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position {
+    /// Line.
+    pub line: usize,
+    /// Column, in characters.
+    pub column: usize,
+}
+
+/// One thing wrong with a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The file as it was named, or `--set`.
+    pub file: String,
+    /// Where, when it is somewhere.
+    pub position: Option<Position>,
+    /// The field, such as `limits.job` or `steps[2].timeout`; empty for the file as a whole.
+    pub field: String,
+    /// What is wrong and what was expected.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        if let Some(Position { line, column }) = self.position {
+            write!(f, ":{line}:{column}")?;
+        }
+        if !self.field.is_empty() {
+            write!(f, ": {}", self.field)?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+/// Everything wrong with a file and those it names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Problems(pub Vec<Problem>);
+
+impl std::error::Error for Problems {}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut lines = self.0.iter();
+        lines.next().map_or(Ok(()), |first| first.fmt(f))?;
+        lines.try_for_each(|problem| write!(f, "\n{problem}"))
+    }
+}
+
+impl From<Problem> for Problems {
+    fn from(problem: Problem) -> Self {
+        Self(vec![problem])
+    }
+}
+
+/// A YAML (or JSON) file as a value.
+#[derive(Clone, Debug)]
+pub struct Document {
+    /// The file as it was named.
+    pub file: String,
+    /// Its content.
+    pub value: Value,
+    positions: BTreeMap<String, Position>,
+}
+
+impl Document {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// When it cannot be read, is not UTF-8, or is not YAML.
+    pub fn read(path: &Path) -> Result<Self, Problems> {
+        let file = path.display().to_string();
+        match std::fs::read_to_string(path) {
+            Ok(text) => Self::parse(&file, &text),
+            Err(error) => {
+                let message = format!("cannot be read: {error}");
+                Err(Problem { file, position: None, field: String::new(), message }.into())
+            }
+        }
+    }
+
+    /// Reads a text. One document, no anchors, aliases, tags or repeated keys: what a person cannot see is refused.
+    ///
+    /// # Errors
+    /// The first thing that is not such YAML, with its position.
+    pub fn parse(file: &str, text: &str) -> Result<Self, Problems> {
+        let mut document = Self { file: file.to_owned(), value: Value::Null, positions: BTreeMap::new() };
+        if text.len() > MAX_BYTES {
+            return Err(document
+                .problem("", format!("has {} bytes; at most {MAX_BYTES} are read", text.len()))
+                .into());
+        }
+        match Builder::new(text).document() {
+            Ok((value, positions)) => {
+                document.value = value;
+                document.positions = positions;
+                Ok(document)
+            }
+            Err(Broken { position, field, message }) => {
+                Err(Problem { file: document.file, position, field, message }.into())
+            }
+        }
+    }
+
+    /// A problem with a field, or with what is nearest to it.
+    pub fn problem(&self, field: &str, message: impl Into<String>) -> Problem {
+        Problem {
+            file: self.file.clone(),
+            position: self.position(field),
+            field: field.to_owned(),
+            message: message.into(),
+        }
+    }
+
+    /// Where a field stands, or the nearest one around it.
+    fn position(&self, field: &str) -> Option<Position> {
+        let mut field = field;
+        loop {
+            if let Some(position) = self.positions.get(field) {
+                return Some(*position);
+            }
+            if field.is_empty() {
+                return None;
+            }
+            field = &field[..field.rfind(['.', '[']).unwrap_or(0)];
+        }
+    }
+
+    /// Puts a value in place of a field's, making what leads there. Its position is that of the override: none.
+    pub(crate) fn set(&mut self, field: &str, value: Value) {
+        let mut place = &mut self.value;
+        for part in field.split('.') {
+            if !place.is_object() {
+                *place = Value::Object(Map::new());
+            }
+            let Value::Object(object) = place else { return };
+            place = object.entry(part).or_insert(Value::Null);
+        }
+        *place = value;
+    }
+}
+
+/// A YAML scalar on its own, as after `--set key=`.
+pub(crate) fn scalar(text: &str) -> Value {
+    plain(text)
+}
+
+struct Broken {
+    position: Option<Position>,
+    field: String,
+    message: String,
+}
+
+struct Builder<'a> {
+    events: Parser<'a, saphyr_parser::StrInput<'a>>,
+    positions: BTreeMap<String, Position>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(text: &'a str) -> Self {
+        Self { events: Parser::new_from_str(text), positions: BTreeMap::new() }
+    }
+
+    fn document(mut self) -> Result<(Value, BTreeMap<String, Position>), Broken> {
+        let value = loop {
+            let (event, span) = self.next()?;
+            match event {
+                Event::StreamStart | Event::DocumentStart(_) => {}
+                Event::StreamEnd => return Err(broken(&span, "", "is empty")),
+                event => break self.value(event, &span, "", 0)?,
+            }
+        };
+        loop {
+            match self.next()? {
+                (Event::StreamEnd, _) => return Ok((value, self.positions)),
+                (Event::DocumentEnd, _) => {}
+                (_, span) => {
+                    return Err(broken(&span, "", "a second document begins here; write one a file"));
+                }
+            }
+        }
+    }
+
+    fn next(&mut self) -> Result<(Event<'a>, Span), Broken> {
+        match self.events.next_event() {
+            Some(Ok(event)) => Ok(event),
+            Some(Err(error)) => {
+                let marker = error.marker();
+                let position = Some(Position { line: marker.line(), column: marker.col() + 1 });
+                let message = format!("is not YAML: {}", error.info());
+                Err(Broken { position, field: String::new(), message })
+            }
+            None => {
+                Err(Broken { position: None, field: String::new(), message: "ends in the middle".into() })
+            }
+        }
+    }
+
+    fn value(&mut self, event: Event<'a>, span: &Span, field: &str, depth: usize) -> Result<Value, Broken> {
+        self.positions.entry(field.to_owned()).or_insert(position(span));
+        if depth > MAX_DEPTH {
+            return Err(broken(span, field, "is nested too deeply"));
+        }
+        match event {
+            Event::Scalar(_, _, anchor, _)
+            | Event::SequenceStart(anchor, _)
+            | Event::MappingStart(anchor, _)
+                if anchor != 0 =>
+            {
+                Err(broken(span, field, "anchors are not taken; write the value out"))
+            }
+            Event::Alias(_) => Err(broken(span, field, "aliases are not taken; write the value out")),
+            Event::Scalar(_, _, _, Some(_))
+            | Event::SequenceStart(_, Some(_))
+            | Event::MappingStart(_, Some(_)) => Err(broken(span, field, "tags are not taken")),
+            Event::Scalar(text, ScalarStyle::Plain, ..) => Ok(plain(&text)),
+            Event::Scalar(text, ..) => Ok(Value::String(text.into_owned())),
+            Event::SequenceStart(..) => self.sequence(field, depth),
+            Event::MappingStart(..) => self.mapping(field, depth),
+            _ => Err(broken(span, field, "is not a value")),
+        }
+    }
+
+    fn sequence(&mut self, field: &str, depth: usize) -> Result<Value, Broken> {
+        let mut items = Vec::new();
+        loop {
+            match self.next()? {
+                (Event::SequenceEnd, _) => return Ok(Value::Array(items)),
+                (event, span) => {
+                    let item = format!("{field}[{}]", items.len());
+                    items.push(self.value(event, &span, &item, depth + 1)?);
+                }
+            }
+        }
+    }
+
+    fn mapping(&mut self, field: &str, depth: usize) -> Result<Value, Broken> {
+        let mut map = Map::new();
+        loop {
+            let (event, span) = self.next()?;
+            let key = match event {
+                Event::MappingEnd => return Ok(Value::Object(map)),
+                Event::Scalar(key, ..) => key.into_owned(),
+                _ => return Err(broken(&span, field, "a key must be a text")),
+            };
+            let child = if field.is_empty() { key.clone() } else { format!("{field}.{key}") };
+            // The key is where a person looks, not the value.
+            self.positions.entry(child.clone()).or_insert(position(&span));
+            let (event, value_span) = self.next()?;
+            let value = self.value(event, &value_span, &child, depth + 1)?;
+            if map.insert(key, value).is_some() {
+                return Err(broken(&span, &child, "is written twice"));
+            }
+        }
+    }
+}
+
+fn position(span: &Span) -> Position {
+    Position { line: span.start.line(), column: span.start.col() + 1 }
+}
+
+fn broken(span: &Span, field: &str, message: &str) -> Broken {
+    Broken { position: Some(position(span)), field: field.to_owned(), message: message.to_owned() }
+}
+
+/// YAML 1.2's core schema: `no` and `on` are texts, `010` is a number with a zero in front and stays a text here.
+fn plain(text: &str) -> Value {
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
+        "true" | "True" | "TRUE" => return Value::Bool(true),
+        "false" | "False" | "FALSE" => return Value::Bool(false),
+        _ => {}
+    }
+    // JSON's numbers are the ones that mean the same to everybody.
+    serde_json::from_str::<Number>(text).map_or_else(|_| Value::String(text.to_owned()), Value::Number)
+}

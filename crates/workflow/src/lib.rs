@@ -1,0 +1,14 @@
+//! Workflow files: read, checked, resolved.
+//!
+//! A file is checked against the JSON Schema of its own type and then for what a schema cannot say. Every problem is
+//! told at once, each with file, line, field and what was expected. A [`Resolved`] workflow carries the content of every
+//! file it names, so that a run never reads a file again.
+
+mod document;
+mod file;
+mod resolve;
+mod schema;
+
+pub use document::{Document, Position, Problem, Problems};
+pub use file::{BenchmarkFile, BuildFile, ByteSize, ClusterFile, ImageFile, WorkflowFile, WorkloadFile};
+pub use resolve::{Archive, Override, Resolved, resolve};
