@@ -48,7 +48,7 @@ pub struct BuildOutcome {
 /// Where a build stands.
 #[derive(Clone, Debug)]
 pub enum BuildState {
-    /// Nobody asked for it.
+    /// It never began.
     Absent,
     /// Its supervisor lives.
     Working,
@@ -88,8 +88,9 @@ impl Builds {
     pub fn start(&self, name: &str, request: &BuildRequest) -> io::Result<()> {
         let folder = self.folder(name);
         fs::create_dir_all(&folder)?;
-        let ours = spool::create_json(&folder.join("request.json"), request)?;
-        if ours || matches!(self.look(name)?, BuildState::Lost if !folder.join("started").exists()) {
+        spool::create_json(&folder.join("request.json"), request)?;
+        // A request without a supervisor is a start that was cut short. Two supervisors would fight for one lock.
+        if matches!(self.look(name)?, BuildState::Absent) {
             self.program.spawn(
                 &[OsStr::new("build"), folder.as_os_str()],
                 &[],
@@ -115,7 +116,8 @@ impl Builds {
         match spool::read_json(&folder.join("outcome.json"))? {
             Some(outcome) => Ok(BuildState::Ended(outcome)),
             None if alive => Ok(BuildState::Working),
-            None => Ok(BuildState::Lost),
+            None if folder.join("started").exists() => Ok(BuildState::Lost),
+            None => Ok(BuildState::Absent),
         }
     }
 

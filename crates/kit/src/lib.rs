@@ -9,9 +9,12 @@ pub mod config;
 pub mod push;
 pub mod shutdown;
 pub mod telemetry;
+mod watch;
 pub mod worker;
 
+pub use async_trait::async_trait;
 pub use bus::{Bus, BusError, Disposition, Handler, MemoryBus, Parking};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use cloudevents::Event;
-pub use worker::{Outbox, Trouble, Worker, WorkerHandler};
+pub use watch::{Look, Watches};
+pub use worker::{Outbox, PortError, Trouble, Worker, WorkerHandler};

@@ -21,3 +21,16 @@ pub fn on_signal() -> std::io::Result<CancellationToken> {
     });
     Ok(token)
 }
+
+/// Returns at the next SIGTERM or SIGINT.
+///
+/// # Errors
+/// When the process cannot listen for signals.
+pub async fn once() -> std::io::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => Ok(()),
+        _ = interrupt.recv() => Ok(()),
+    }
+}

@@ -46,19 +46,23 @@ impl Drop for Telemetry {
     }
 }
 
-/// Starts logging to standard error and tracing. `filter` is in `RUST_LOG`'s language; spans go to `exporter` where
-/// there is one. Called twice, the first call stays.
-pub fn init(
+/// Starts logging to standard error, and tracing without anybody to send spans to: events still say which trace they
+/// belong to. `filter` is in `RUST_LOG`'s language. Called twice, the first call stays.
+pub fn init(service: &'static str, format: Format, filter: &str) -> Telemetry {
+    start(service, format, filter, SdkTracerProvider::builder().build())
+}
+
+/// As [`init`], sending every span to `exporter` as it ends.
+pub fn init_exporting(
     service: &'static str,
     format: Format,
     filter: &str,
-    exporter: Option<impl SpanExporter + 'static>,
+    exporter: impl SpanExporter + 'static,
 ) -> Telemetry {
-    let mut builder = SdkTracerProvider::builder();
-    if let Some(exporter) = exporter {
-        builder = builder.with_simple_exporter(exporter);
-    }
-    let provider = builder.build();
+    start(service, format, filter, SdkTracerProvider::builder().with_simple_exporter(exporter).build())
+}
+
+fn start(service: &'static str, format: Format, filter: &str, provider: SdkTracerProvider) -> Telemetry {
     let traces = tracing_opentelemetry::layer().with_tracer(provider.tracer(service));
     let started = tracing_subscriber::registry()
         .with(EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info")))

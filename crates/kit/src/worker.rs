@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cloudevents::Event;
 use contract::{Content, Message};
-use terms::{Attempt, Command, CommandId, Fact, RunId};
+use terms::{Attempt, Command, CommandId, Fact, Failure, RunId};
 use tracing::{Instrument, info_span};
 
 use crate::{Bus, BusError, Clock, Disposition, Handler, telemetry};
@@ -28,6 +28,22 @@ impl Trouble {
 impl From<BusError> for Trouble {
     fn from(error: BusError) -> Self {
         Self::Retry(error.to_string())
+    }
+}
+
+/// Why an outside world did not do as asked.
+#[derive(Debug)]
+pub enum PortError {
+    /// It may do so later.
+    Passing(String),
+    /// It never will; this is the fact to tell.
+    Final(Failure),
+}
+
+impl PortError {
+    /// Anything that may pass.
+    pub fn passing(error: impl std::error::Error) -> Self {
+        Self::Passing(chain(&error))
     }
 }
 
@@ -76,6 +92,24 @@ impl Outbox {
     /// When the bus did not take it.
     pub async fn tell(&self, command: &CommandId, fact: Fact) -> Result<(), BusError> {
         self.tell_run(command.run.clone(), command.attempt, fact).await
+    }
+
+    /// Answers a command with what a port said: a fact, a failure of its stage, or trouble.
+    ///
+    /// # Errors
+    /// What may pass.
+    pub async fn answer(
+        &self,
+        command: &CommandId,
+        said: Result<Option<Fact>, PortError>,
+    ) -> Result<(), Trouble> {
+        let fact = match said {
+            Ok(None) => return Ok(()),
+            Ok(Some(fact)) => fact,
+            Err(PortError::Final(failure)) => Fact::failed(command.stage, failure),
+            Err(PortError::Passing(why)) => return Err(Trouble::Retry(why)),
+        };
+        Ok(self.tell(command, fact).await?)
     }
 
     /// Publishes a fact about a run.

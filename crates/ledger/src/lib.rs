@@ -10,6 +10,7 @@
 //! store may report a conflict, or an error, for a write that landed: every record carries a nonce, and reading it back
 //! tells our own write from a rival's. Listing order is never used.
 
+mod artefacts;
 pub mod conformance;
 mod digest;
 mod folder;
@@ -17,6 +18,7 @@ mod memory;
 mod records;
 mod store;
 
+pub use artefacts::{ArtefactError, Artefacts, Committed};
 pub use digest::{Digest, Digester};
 pub use folder::FolderStore;
 pub use memory::MemoryStore;

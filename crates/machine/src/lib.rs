@@ -20,5 +20,5 @@ mod state;
 
 pub use decide::{Decision, Ignored, Input, Occurrence, decide, decide_first};
 pub use evolve::{Unreadable, evolve, fold};
-pub use owed::{Obligation, owed, wake};
+pub use owed::{Obligation, checkup, owed, wake};
 pub use state::{EarlierAttempt, End, Lease, LeaseState, RunState, StageState};

@@ -23,6 +23,17 @@ pub fn owed(state: &RunState, now: Timestamp) -> Vec<Obligation> {
     owed
 }
 
+/// What to ask of the stage that is under way, patience or not: after a restart nobody here watches it any more.
+#[must_use]
+pub fn checkup(state: &RunState) -> Option<Command> {
+    let stage = state.frontier()?;
+    let known = state.stage(stage)?;
+    if known.end.is_some() || known.handle.is_none() {
+        return None;
+    }
+    Some(Command { id: state.command_id(stage, Verb::Observe), body: observe(state, stage)? })
+}
+
 /// When the state has to be looked at again although nothing happened; none when only news can change it.
 #[must_use]
 pub fn wake(state: &RunState, now: Timestamp) -> Option<Timestamp> {

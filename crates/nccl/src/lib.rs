@@ -1,1 +1,61 @@
-//! placeholder
+//! Reads what nccl-tests and rccl-tests print, and what became of it on its way through launchers and log
+//! collectors, into [measurements](terms::measurement).
+//!
+//! Every format of the programs is read, from 2017 on, text and JSON, plain or gzip. What the columns are is taken
+//! from the header line. Rules that hold for any input, however damaged:
+//!
+//! - A number is the printed one, or there is none.
+//! - A row was measured: halves that stand alone, cut rows and rows of unknown columns are left out. A row whose
+//!   second half never came has one half.
+//! - A table is [`Complete`](terms::measurement::Ended::Complete) only when its average was printed.
+//! - Memory does not grow with the input, except for what is kept: at most 100,000 rows, 4,096 tables, 65,536 Rank
+//!   lines and a million per-process times. When more was left out, `first_error` says so. A line counts up to
+//!   256 KiB.
+//!
+//! ```
+//! let log = b"#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong
+//!   1048576  262144  float  sum  -1  46.48  22.56  33.84  0  44.46  23.58  35.38  0
+//! # Out of bounds values : 0 OK
+//! # Avg bus bandwidth    : 34.61
+//! ";
+//! let reading = nccl::read_bytes(log);
+//! assert_eq!(reading.ended, terms::measurement::Ended::Complete);
+//! assert_eq!(reading.tables[0].rows[0].out_of_place.unwrap().busbw, 33.84);
+//! ```
+
+mod banner;
+mod clean;
+mod factor;
+mod glue;
+mod json;
+mod layout;
+mod notes;
+mod number;
+mod phrase;
+mod prefix;
+mod row;
+mod scan;
+mod source;
+mod tables;
+mod text;
+
+pub use factor::bus_factor;
+
+use std::io;
+use terms::measurement::{Ended, Reading};
+
+/// Reads a log to its end. Its kind (text, JSON, either of them in gzip) is told by its content.
+///
+/// # Errors
+///
+/// Only those of the reader itself. Whatever the bytes are, there is a [`Reading`]; damaged gzip data is its
+/// `first_error`.
+pub fn read(reader: impl io::Read) -> io::Result<Reading> {
+    source::read(reader)
+}
+
+/// Reads a log that is in memory.
+pub fn read_bytes(log: &[u8]) -> Reading {
+    // A slice cannot fail to be read.
+    source::read(log).unwrap_or(Reading { ended: Ended::Empty, first_error: None, tables: Vec::new() })
+}

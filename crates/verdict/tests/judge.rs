@@ -44,7 +44,7 @@ fn good() -> (Reading, JobEnd) {
         dtype: "float".into(),
         redop: Some("sum".into()),
         timestamp: None,
-        processes: vec![],
+        processes: None,
         root: Some(-1),
         out_of_place: Some(half(size)),
         in_place: Some(half(size)),

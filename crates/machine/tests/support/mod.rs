@@ -26,12 +26,7 @@ pub fn workflow() -> Workflow {
                 warmup_iterations: 5,
                 check: true,
             },
-            criteria: Criteria {
-                name: "any".into(),
-                source: None,
-                require_check: true,
-                floors: vec![],
-            },
+            criteria: Criteria { name: "any".into(), source: None, require_check: true, floors: vec![] },
         }),
         limits: Limits::default(),
     }

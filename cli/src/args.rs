@@ -1,0 +1,130 @@
+//! What the command understands.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use terms::RunId;
+use workflow::Override;
+
+/// Proves that a GPU cluster is good, and keeps proving it.
+#[derive(Debug, Parser)]
+#[command(name = "burnin", version, propagate_version = true, after_help = EXIT_CODES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+
+    /// Folder that holds ledger, artefacts, warehouse and reports.
+    #[arg(long, global = true, env = "BURNIN_DATA", default_value = ".burnin", value_name = "DIR")]
+    pub data: PathBuf,
+
+    /// What to log to standard error, in the language of RUST_LOG.
+    #[arg(long, global = true, env = "RUST_LOG", default_value = "error", value_name = "FILTER")]
+    pub log: String,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 pass or done, 1 fail, 2 inconclusive, 3 infrastructure failed, \
+                          4 cancelled, 64 wrong usage or input";
+
+/// One thing to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a workflow from beginning to end on this machine.
+    Run {
+        /// The workflow file.
+        #[arg(required_unless_present = "resume", conflicts_with = "resume", value_name = "WORKFLOW")]
+        workflow: Option<PathBuf>,
+        /// Replace a field of the file, such as limits.job=10m. May be given several times.
+        #[arg(long, value_name = "KEY=VALUE", conflicts_with = "resume")]
+        set: Vec<Override>,
+        /// Finish a run that was cut short: the one named, or the only one there is.
+        #[arg(long, value_name = "RUN", num_args = 0..=1)]
+        resume: Option<Option<RunId>>,
+        /// What to print at the end.
+        #[arg(long, value_enum, default_value_t = Output::Human)]
+        output: Output,
+    },
+    /// Check a workflow file and everything it names.
+    Check {
+        /// The workflow file.
+        workflow: PathBuf,
+        /// Replace a field of the file.
+        #[arg(long, value_name = "KEY=VALUE")]
+        set: Vec<Override>,
+    },
+    /// Say what a workflow would do, what would exist, and for how long at most.
+    Plan {
+        /// The workflow file.
+        workflow: PathBuf,
+        /// Replace a field of the file.
+        #[arg(long, value_name = "KEY=VALUE")]
+        set: Vec<Override>,
+    },
+    /// List the runs of this data folder, newest first.
+    Runs {
+        /// What to print.
+        #[arg(long, value_enum, default_value_t = Output::Human)]
+        output: Output,
+    },
+    /// Show one run.
+    Show {
+        /// The run.
+        run: RunId,
+        /// What to print.
+        #[arg(long, value_enum, default_value_t = Output::Human)]
+        output: Output,
+    },
+    /// Say why a run is where it is, and what is owed to it.
+    Explain {
+        /// The run.
+        run: RunId,
+    },
+    /// End a run and give back everything it holds.
+    Cancel {
+        /// The run.
+        run: RunId,
+        /// Why.
+        #[arg(long, default_value = "asked for on the command line")]
+        reason: String,
+    },
+    /// Fold a run's ledger record by record.
+    Replay {
+        /// The run.
+        run: RunId,
+    },
+    /// Print a completion script for a shell.
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Be a part of the local cloud: a build's supervisor or a node. Started by other commands.
+    #[command(hide = true, subcommand)]
+    Host(Host),
+}
+
+/// Processes that outlive the command that started them.
+#[derive(Debug, Subcommand)]
+pub enum Host {
+    /// Supervise the build of a folder.
+    Build {
+        /// The build's folder.
+        folder: PathBuf,
+    },
+    /// Serve as a node of the cluster of a folder.
+    Node {
+        /// The cluster's folder.
+        folder: PathBuf,
+        /// The node's name.
+        name: String,
+    },
+}
+
+/// For whom to print.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// A person.
+    Human,
+    /// A program.
+    Json,
+}

@@ -1,0 +1,132 @@
+//! `burnin explain` and `replay`: why a run is where it is.
+
+use std::fmt::Write;
+
+use kit::{Clock, SystemClock};
+use machine::{LeaseState, RunState, evolve, fold, owed, wake};
+use terms::{Entry, Record, RunId, Timestamp};
+
+use crate::{
+    commands::print,
+    exit::{Error, Exit},
+    local::Data,
+};
+
+/// Says where a run stands, why, and what is owed to it.
+pub async fn explain(data: Data, run: &RunId) -> Result<Exit, Error> {
+    let (records, state) = data.state(run).await?;
+    let now = SystemClock.now();
+    let driven = data.claim(run)?.is_none();
+    print(&explanation(&state, &records, now, driven));
+    Ok(Exit::Pass)
+}
+
+fn explanation(state: &RunState, records: &[Record], now: Timestamp, driven: bool) -> String {
+    let mut text =
+        format!("{}  asked for {} ago by {}\n", state.run, now.since(state.requested_at), state.trigger.by);
+    let mut line = |label: &str, what: String| {
+        _ = writeln!(text, "  {label:<8} {what}"); // writing to a String cannot fail
+    };
+    line("answer", answer(state, now));
+    if let Some(last) = records.last() {
+        line(
+            "because",
+            format!("record {}, {} ago: {}", last.seq, now.since(last.recorded_at), summary(&last.entry)),
+        );
+    }
+    for (attempt, lease) in &state.leases {
+        let what = match lease.state {
+            LeaseState::Returned => "returned".to_owned(),
+            LeaseState::Asked | LeaseState::Held if state.needs_lease(*attempt) => {
+                format!("{:?}, needed; ends by itself at {}", lease.state, lease.expires_at).to_lowercase()
+            }
+            _ => "not needed any more, to be given back".to_owned(),
+        };
+        line("lease", format!("{} {what}", state.cluster_name(*attempt)));
+    }
+    let obligations = owed(state, now);
+    for obligation in &obligations {
+        line("owed", format!("{} since {}", obligation.command.id, now.since(obligation.since)));
+    }
+    if obligations.is_empty() {
+        line("owed", "nothing".to_owned());
+    }
+    if let Some(wake) = wake(state, now) {
+        line("deadline", format!("looked at again by {wake}, whatever happens"));
+    }
+    let closed = state.closed.is_some() && state.leases_returned();
+    match (closed, driven) {
+        (true, _) => line("driven", "no more: it is closed".to_owned()),
+        (false, true) => line("driven", "by a process of this machine".to_owned()),
+        (false, false) => {
+            line("driven", format!("by nobody; `burnin run --resume {}` goes on with it", state.run))
+        }
+    }
+    text
+}
+
+fn answer(state: &RunState, now: Timestamp) -> String {
+    if let Some((conclusion, at)) = &state.settled {
+        let verdict =
+            state.verdict().map_or_else(String::new, |reached| format!(", verdict {}", reached.verdict));
+        return format!("{}{verdict}, settled {} ago", conclusion.as_str(), now.since(*at));
+    }
+    let Some(stage) = state.frontier() else { return "open".to_owned() };
+    let Some(known) = state.stage(stage) else { return format!("waits for {stage}") };
+    let whose = match &known.handle {
+        Some(handle) => format!("accepted as {handle}"),
+        None => "not yet accepted".to_owned(),
+    };
+    let since = known.since.map_or_else(String::new, |since| format!(" for {}", now.since(since)));
+    format!("waits for {stage}, attempt {}{since}: {whose}, limit {}", known.attempt, state.limit(stage))
+}
+
+/// Folds the ledger record by record and says what was owed after each.
+pub async fn replay(data: Data, run: &RunId) -> Result<Exit, Error> {
+    let (records, _) = data.state(run).await?;
+    let mut text = String::new();
+    let mut state: Option<RunState> = None;
+    for record in &records {
+        let next = match state.take() {
+            Some(state) => evolve(state, record),
+            None => fold([record]).map_err(Error::infrastructure)?,
+        };
+        let owes: Vec<_> = owed(&next, record.recorded_at)
+            .into_iter()
+            .map(|obligation| obligation.command.id.to_string().replacen(&format!("{run}."), "", 1))
+            .collect();
+        let owes = if owes.is_empty() { "nothing".to_owned() } else { owes.join(", ") };
+        _ = writeln!(
+            text,
+            "{:>4}  {}  {}\n      owed then: {owes}",
+            record.seq,
+            record.recorded_at,
+            summary(&record.entry)
+        );
+        state = Some(next);
+    }
+    print(&text);
+    Ok(Exit::Pass)
+}
+
+fn summary(entry: &Entry) -> String {
+    match entry {
+        Entry::Accepted { event, attempt, fact } => {
+            let name = fact.event_type().trim_start_matches("dev.burnin.").trim_end_matches(".v1");
+            let why = fact
+                .failure()
+                .map_or_else(String::new, |failure| format!(" ({}: {})", failure.code, failure.message));
+            format!("{name}, attempt {attempt}, from {}{why}", event.source)
+        }
+        Entry::AttemptOpened { stage, attempt, because } => {
+            format!("{stage} attempt {attempt} opened because of {}", because.code)
+        }
+        Entry::Overdue { stage, attempt } => {
+            format!("{stage} attempt {attempt} is past its limit and is asked how it is")
+        }
+        Entry::TimedOut { stage, attempt } => {
+            format!("{stage} attempt {attempt} was asked and stayed silent")
+        }
+        Entry::Closed { conclusion } => format!("closed: {}", conclusion.as_str()),
+    }
+}

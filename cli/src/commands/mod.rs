@@ -1,0 +1,75 @@
+//! One file a kind of command.
+
+mod explain;
+mod plan;
+mod run;
+mod show;
+mod told;
+
+use std::path::Path;
+
+use clap::CommandFactory;
+use kit::telemetry::{self, Format};
+
+use crate::{
+    args::{Cli, Command, Host},
+    exit::{Error, Exit},
+    local::Data,
+};
+
+/// Does what was asked for.
+pub fn dispatch(cli: Cli) -> Result<Exit, Error> {
+    let _telemetry = telemetry::init("burnin", Format::Compact, &cli.log);
+    let data = || Data::open(&cli.data);
+    match cli.command {
+        Command::Run { workflow: Some(workflow), set, output, .. } => {
+            let resolved = workflow::resolve(&workflow, &set).map_err(Error::usage)?;
+            block_on(run::begin(data()?, resolved, output))
+        }
+        Command::Run { resume, output, .. } => block_on(run::resume(data()?, resume.flatten(), output)),
+        Command::Check { workflow, set } => plan::check(&workflow, &set),
+        Command::Plan { workflow, set } => plan::plan(&workflow, &set),
+        Command::Runs { output } => block_on(show::runs(existing(&cli.data)?, output)),
+        Command::Show { run, output } => block_on(show::show(existing(&cli.data)?, &run, output)),
+        Command::Explain { run } => block_on(explain::explain(existing(&cli.data)?, &run)),
+        Command::Replay { run } => block_on(explain::replay(existing(&cli.data)?, &run)),
+        Command::Cancel { run, reason } => block_on(run::cancel(existing(&cli.data)?, run, reason)),
+        Command::Completions { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "burnin", &mut std::io::stdout());
+            Ok(Exit::Pass)
+        }
+        Command::Host(Host::Build { folder }) => block_on(async {
+            host::supervise(&folder).await.map(|()| Exit::Pass).map_err(Error::infrastructure)
+        }),
+        Command::Host(Host::Node { folder, name }) => {
+            host::serve(&folder, &name).map(|()| Exit::Pass).map_err(Error::infrastructure)
+        }
+    }
+}
+
+/// A data folder that is there: looking at runs must not make one.
+fn existing(root: &Path) -> Result<Data, Error> {
+    if !root.is_dir() {
+        return Err(Error::usage(format!(
+            "there is no data folder {}; name it with --data, or start a run with `burnin run`",
+            root.display()
+        )));
+    }
+    Data::open(root)
+}
+
+fn block_on(work: impl Future<Output = Result<Exit, Error>>) -> Result<Exit, Error> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.map_err(Error::infrastructure)?.block_on(work)
+}
+
+/// Prints to standard output. A reader that went away is no error of ours.
+fn print(text: &str) {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
+}
+
+fn print_json(value: &impl serde::Serialize) {
+    print(&format!("{}\n", serde_json::to_string(value).unwrap_or_default()));
+}

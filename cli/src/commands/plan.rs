@@ -1,0 +1,94 @@
+//! `burnin check` and `plan`: what a workflow would do, without doing it.
+
+use std::{fmt::Write, path::Path};
+
+use terms::{ClusterSpec, ImageSpec, Span, Stage, System, Workflow};
+use workflow::{Override, Resolved};
+
+use crate::{
+    commands::print,
+    exit::{Error, Exit},
+};
+
+/// Checks a workflow and everything it names.
+pub fn check(path: &Path, set: &[Override]) -> Result<Exit, Error> {
+    let Resolved { workflow, .. } = workflow::resolve(path, set).map_err(Error::usage)?;
+    print(&format!("{}: workflow {} is good\n", path.display(), workflow.name));
+    Ok(Exit::Pass)
+}
+
+/// Says what a workflow would do.
+pub fn plan(path: &Path, set: &[Override]) -> Result<Exit, Error> {
+    let Resolved { workflow, archive } = workflow::resolve(path, set).map_err(Error::usage)?;
+    let mut text = format!("{}\n", workflow.name);
+    if !workflow.description.is_empty() {
+        _ = writeln!(text, "{}", workflow.description.trim());
+    }
+    for (stage, what) in steps(&workflow, archive.map(|archive| archive.bytes.len())) {
+        let limit = workflow.limits.of(stage);
+        _ = writeln!(text, "  {stage:<8} at most {:<8} {what}", limit.to_string());
+    }
+    text += &exists(&workflow);
+    print(&text);
+    Ok(Exit::Pass)
+}
+
+fn steps(workflow: &Workflow, source_bytes: Option<usize>) -> Vec<(Stage, String)> {
+    let mut steps = Vec::new();
+    match &workflow.image {
+        Some(ImageSpec::Build(build)) => {
+            let count = build.config["steps"].as_array().map_or(0, Vec::len);
+            let source = source_bytes.map_or_else(String::new, |bytes| {
+                format!(", source archive of {}", report::size(bytes as u64))
+            });
+            steps.push((Stage::Image, format!("build config of {count} steps{source}")));
+        }
+        Some(ImageSpec::Prebuilt(image)) => {
+            steps.push((Stage::Image, format!("nothing to build: {}", image.digest)))
+        }
+        None => {}
+    }
+    match &workflow.cluster {
+        Some(ClusterSpec::Rent(System::Processes { nodes })) => {
+            steps.push((Stage::Cluster, format!("{nodes} processes of this machine, one a node, rented")));
+        }
+        Some(ClusterSpec::Existing { name, .. }) => {
+            steps.push((Stage::Cluster, format!("{name}, used and left alone")))
+        }
+        None => {}
+    }
+    if let Some(benchmark) = &workflow.benchmark {
+        let workload = &benchmark.workload;
+        let sizes = workload.sizes();
+        let range = |size: Option<&u64>| size.map_or_else(String::new, |size| report::size(*size));
+        steps.push((
+            Stage::Job,
+            format!(
+                "{}, {} sizes from {} to {}, {} iterations",
+                workload.collective.as_str(),
+                sizes.len(),
+                range(sizes.first()),
+                range(sizes.last()),
+                workload.iterations
+            ),
+        ));
+        steps.push((Stage::Logs, "output of every node into the bucket, manifest last".to_owned()));
+        steps.push((Stage::Results, format!("{} rows at most into the warehouse", sizes.len() * 2)));
+        steps.push((Stage::Verdict, format!("by the criteria {}", benchmark.criteria.name)));
+    }
+    steps
+}
+
+/// What will exist, for how long at most. A lease ends by itself even if everything else is dead.
+fn exists(workflow: &Workflow) -> String {
+    let limits = &workflow.limits;
+    let longest = limits.cluster.0 + limits.job.0 + limits.logs.0 + limits.grace.0 * 3;
+    match &workflow.cluster {
+        Some(ClusterSpec::Rent(_)) => format!(
+            "What will exist: one cluster at a time, at most {} of them, each for at most {}.\n",
+            limits.attempts,
+            Span(longest.min(limits.lease.0)),
+        ),
+        _ => "What will exist: nothing that has to be given back.\n".to_owned(),
+    }
+}

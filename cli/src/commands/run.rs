@@ -1,0 +1,229 @@
+//! `burnin run`, `run --resume` and `cancel`: driving a run to its end.
+
+use std::fs::File;
+
+use kit::shutdown;
+use ledger::Creation;
+use machine::RunState;
+use schemars::JsonSchema;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use terms::{CancelRequested, EventKey, Fact, RunId, RunRequested, Trigger, Verdict, Workflow};
+use workflow::Resolved;
+
+use crate::{
+    args::Output,
+    commands::{print, print_json, told::Told},
+    exit::{Error, Exit},
+    local::{Data, World},
+    progress::Progress,
+};
+
+/// What `burnin run --output json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RunDocument {
+    /// `burnin/run/v1`.
+    pub schema: &'static str,
+    /// The run.
+    pub run: RunId,
+    /// `completed`, `failed`, `timed_out` or `cancelled`.
+    pub conclusion: String,
+    /// What the measurements said; null when they were not judged.
+    pub verdict: Option<Verdict>,
+    /// Path of the HTML report.
+    pub report: String,
+}
+
+/// Asks for a run and drives it to its end.
+pub async fn begin(data: Data, resolved: Resolved, output: Output) -> Result<Exit, Error> {
+    let Resolved { workflow, archive } = resolved;
+    if let Some(archive) = archive {
+        let stored =
+            data.store.create(&archive.object, archive.bytes).await.map_err(Error::infrastructure)?;
+        tracing::debug!(object = archive.object, known = stored == Creation::Exists, "source archive");
+    }
+    let run = name(&workflow);
+    let claim = data.claim(&run)?.ok_or_else(|| Error::usage(format!("{run} is being driven already")))?;
+    eprintln!("run {run}  ({})", workflow.name);
+    let by = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
+    let trigger = Trigger { kind: "manual".to_owned(), by };
+    let requested = Fact::RunRequested(Box::new(RunRequested { workflow, trigger }));
+    drive(data, run, claim, Some(requested), output).await
+}
+
+/// A run asked for by hand is an occurrence of its own each time.
+fn name(workflow: &Workflow) -> RunId {
+    let event = EventKey { source: "//burnin/cli".to_owned(), id: uuid::Uuid::new_v4().to_string() };
+    let digest: String =
+        Sha256::digest(event.to_string()).iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{digest}", workflow.name.trim_end_matches('-'))
+        .parse()
+        .unwrap_or_else(|error| unreachable!("workflow names are checked when they are read: {error}"))
+}
+
+/// Finishes a run that was cut short.
+pub async fn resume(data: Data, run: Option<RunId>, output: Output) -> Result<Exit, Error> {
+    let run = match run {
+        Some(run) => {
+            data.state(&run).await?;
+            run
+        }
+        None => only_open(&data).await?,
+    };
+    let claim = data.claim(&run)?;
+    let claim = claim.ok_or_else(|| Error::usage(format!("{run} is being driven by another process")))?;
+    eprintln!("run {run}  (resumed)");
+    drive(data, run, claim, None, output).await
+}
+
+async fn only_open(data: &Data) -> Result<RunId, Error> {
+    let mut open = Vec::new();
+    for run in data.ledger.open_runs().await.map_err(Error::infrastructure)? {
+        if data.ledger.load(&run).await.map_err(Error::infrastructure)?.records().is_empty() {
+            // The process died between its hint and its first record: nothing was begun.
+            data.ledger.mark_closed(&run).await.map_err(Error::infrastructure)?;
+        } else {
+            open.push(run);
+        }
+    }
+    match open.as_slice() {
+        [run] => Ok(run.clone()),
+        [] => Err(Error::usage("there is no unfinished run; start one with `burnin run WORKFLOW`")),
+        many => {
+            let names: Vec<_> = many.iter().map(ToString::to_string).collect();
+            Err(Error::usage(format!("several runs are unfinished, name one: {}", names.join(", "))))
+        }
+    }
+}
+
+/// Ends a run: here, or in the process that drives it.
+pub async fn cancel(data: Data, run: RunId, reason: String) -> Result<Exit, Error> {
+    let (_, state) = data.state(&run).await?;
+    if let Some((conclusion, _)) = &state.settled {
+        eprintln!("{run} is settled already: {}", conclusion.as_str());
+        if state.closed.is_some() {
+            return Ok(Exit::Pass);
+        }
+    }
+    let by = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
+    let requested = Fact::CancelRequested(CancelRequested { by, reason });
+    if let Some(claim) = data.claim(&run)? {
+        let exit = drive(data, run, claim, Some(requested), Output::Human).await?;
+        return Ok(if exit == Exit::Cancelled { Exit::Pass } else { exit });
+    }
+    // Another process drives it. It reads the ledger on its next tick, so the ledger is where to tell it.
+    record_cancel(&data, &run, requested).await?;
+    eprintln!("{run} is being cancelled by the process that drives it");
+    Ok(Exit::Pass)
+}
+
+async fn record_cancel(data: &Data, run: &RunId, requested: Fact) -> Result<(), Error> {
+    use kit::{Clock, SystemClock};
+    use ledger::AppendError;
+    use machine::{Input, Occurrence, decide, fold};
+
+    let event = EventKey { source: "//burnin/cli".to_owned(), id: uuid::Uuid::new_v4().to_string() };
+    let occurrence = Occurrence { event, attempt: terms::Attempt::FIRST, fact: requested };
+    'again: loop {
+        let mut loaded = data.ledger.load(run).await.map_err(Error::infrastructure)?;
+        let state = fold(loaded.records()).map_err(Error::infrastructure)?;
+        let now = SystemClock.now();
+        for entry in decide(&state, Input::Fact(Box::new(occurrence.clone())), now).entries {
+            loaded = match data.ledger.append(loaded, entry, now).await {
+                Ok(loaded) => loaded,
+                Err(AppendError::Conflict { .. }) => continue 'again,
+                Err(error) => return Err(Error::infrastructure(error)),
+            };
+        }
+        return Ok(());
+    }
+}
+
+/// Drives a run to its end and reports it. The first signal cancels the run; the second leaves it for `--resume`.
+async fn drive(
+    data: Data,
+    run: RunId,
+    claim: File,
+    first: Option<Fact>,
+    output: Output,
+) -> Result<Exit, Error> {
+    let stop = shutdown::on_signal().map_err(Error::infrastructure)?;
+    let world = World::new(&data, run.clone(), claim)?;
+    if let Some(fact) = first {
+        world.tell(fact).await?;
+    }
+    let mut progress = Progress::new();
+    let closed = {
+        let ticking = world.tick();
+        let watching = watch(&data, &world, &run, &mut progress);
+        tokio::pin!(ticking, watching);
+        let interrupted = async {
+            stop.cancelled().await;
+            let by = "signal".to_owned();
+            let reason = "the process was asked to stop".to_owned();
+            world.tell(Fact::CancelRequested(CancelRequested { by, reason })).await
+        };
+        tokio::pin!(interrupted);
+        let mut cancelling = false;
+        loop {
+            tokio::select! {
+                () = &mut ticking => unreachable!("ticks do not end"),
+                closed = &mut watching => break closed?,
+                told = &mut interrupted, if !cancelling => {
+                    told?;
+                    cancelling = true;
+                    eprintln!("  cancelling: everything is being given back; once more to leave it for `burnin run --resume`");
+                }
+                again = shutdown::once(), if cancelling => {
+                    again.map_err(Error::infrastructure)?;
+                    return Err(Error {
+                        message: format!("{run} is left unfinished; `burnin run --resume {run}` gives everything back"),
+                        exit: Exit::Cancelled,
+                    });
+                }
+            }
+        }
+    };
+    progress.finish();
+    world.stop().await;
+    report(&data, &run, &closed, output).await
+}
+
+/// Follows the run until it is closed.
+async fn watch(data: &Data, world: &World, run: &RunId, progress: &mut Progress) -> Result<RunState, Error> {
+    let mut states = world.states();
+    loop {
+        let state = states.borrow_and_update().clone();
+        if let Some(state) = state {
+            let loaded = data.ledger.load(run).await.map_err(Error::infrastructure)?;
+            progress.show(&state, loaded.records());
+            if state.closed.is_some() && state.leases_returned() {
+                return Ok(state);
+            }
+        }
+        if states.changed().await.is_err() {
+            return Err(Error { message: "the conductor stopped".to_owned(), exit: Exit::Infrastructure });
+        }
+    }
+}
+
+async fn report(data: &Data, run: &RunId, state: &RunState, output: Output) -> Result<Exit, Error> {
+    let path = data.report(run);
+    let told = Told::gather(data, run).await?;
+    told.write_page(&path)?;
+    match output {
+        Output::Human => print(&told.terminal()),
+        Output::Json => print_json(&RunDocument {
+            schema: "burnin/run/v1",
+            run: run.clone(),
+            conclusion: state
+                .settled
+                .as_ref()
+                .map_or("open", |(conclusion, _)| conclusion.as_str())
+                .to_owned(),
+            verdict: state.verdict().map(|reached| reached.verdict),
+            report: path.display().to_string(),
+        }),
+    }
+    Ok(Exit::of(state))
+}

@@ -1,0 +1,84 @@
+//! `burnin runs` and `show`.
+
+use comfy_table::{Table, presets};
+use schemars::JsonSchema;
+use serde::Serialize;
+use terms::{RunId, Timestamp, Verdict};
+
+use crate::{
+    args::Output,
+    commands::{print, print_json, told::Told},
+    exit::{Error, Exit},
+    local::Data,
+};
+
+/// What `burnin runs --output json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RunsDocument {
+    /// `burnin/runs/v1`.
+    pub schema: &'static str,
+    /// Newest first.
+    pub runs: Vec<RunLine>,
+}
+
+/// One run.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RunLine {
+    /// The run.
+    pub run: RunId,
+    /// The workflow's name.
+    pub workflow: String,
+    /// When it was asked for.
+    pub requested_at: Timestamp,
+    /// `open`, or how it ended.
+    pub conclusion: String,
+    /// What the measurements said.
+    pub verdict: Option<Verdict>,
+    /// The stage whose turn it is.
+    pub stage: Option<terms::Stage>,
+}
+
+/// Lists the runs.
+pub async fn runs(data: Data, output: Output) -> Result<Exit, Error> {
+    let mut runs = Vec::new();
+    for run in data.ledger.runs().await.map_err(Error::infrastructure)? {
+        let (_, state) = data.state(&run).await?;
+        let settled = state.closed.and(state.settled.as_ref());
+        runs.push(RunLine {
+            workflow: state.workflow.name.clone(),
+            requested_at: state.requested_at,
+            conclusion: settled.map_or("open", |(conclusion, _)| conclusion.as_str()).to_owned(),
+            verdict: state.verdict().map(|reached| reached.verdict),
+            stage: state.frontier(),
+            run,
+        });
+    }
+    runs.sort_by_key(|run| std::cmp::Reverse(run.requested_at));
+    if output == Output::Json {
+        print_json(&RunsDocument { schema: "burnin/runs/v1", runs });
+        return Ok(Exit::Pass);
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_header(["run", "requested", "conclusion", "verdict", "stage"]);
+    for run in &runs {
+        table.add_row([
+            run.run.to_string(),
+            run.requested_at.to_string(),
+            run.conclusion.clone(),
+            run.verdict.map_or_else(|| "-".to_owned(), |verdict| verdict.to_string()),
+            run.stage.map_or_else(|| "-".to_owned(), |stage| stage.to_string()),
+        ]);
+    }
+    print(&format!("{}\n", table.trim_fmt()));
+    Ok(Exit::Pass)
+}
+
+/// Shows one run, as its report does.
+pub async fn show(data: Data, run: &RunId, output: Output) -> Result<Exit, Error> {
+    let told = Told::gather(&data, run).await?;
+    match output {
+        Output::Human => print(&told.terminal()),
+        Output::Json => print_json(&told.state),
+    }
+    Ok(Exit::Pass)
+}

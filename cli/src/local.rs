@@ -1,0 +1,209 @@
+//! The embedded default: every service in one process, over the same events and handlers as in the cloud. Only the
+//! adapters differ: folders for buckets, SQLite for the warehouse, processes for builds and clusters.
+
+use std::{
+    fs::{self, File, TryLockError},
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Weak},
+};
+
+use agent::{Agent, processes::Processes};
+use builder::{Builder, local::LocalBuilds};
+use conductor::{Conductor, Settings, StoreParking};
+use host::Program;
+use judge::Judge;
+use kit::{Bus, Clock, Handler, MemoryBus, SystemClock, Worker, WorkerHandler};
+use ledger::{Artefacts, FolderStore, Ledger, Store};
+use loader::{Loader, Warehouse, sqlite::Sqlite};
+use machine::{Input, RunState};
+use provisioner::{Provisioner, processes::ProcessClusters};
+use terms::{Fact, RunId, Span};
+use tokio::sync::watch;
+
+use crate::exit::Error;
+
+/// How often the local outside world is looked at. It does not notify.
+const LOOK: Span = Span::from_millis(25);
+/// How often a run is woken although nothing happened. Also how soon another process's cancel is noticed.
+const TICK: Span = Span::from_millis(250);
+/// How long a command that is still owed waits before it is sent again.
+const RESEND: Span = Span::from_secs(5);
+
+/// A data folder.
+#[derive(Clone)]
+pub struct Data {
+    root: PathBuf,
+    /// Ledger, hints and parked events.
+    pub ledger: Ledger,
+    /// Artefacts and sources.
+    pub store: Arc<dyn Store>,
+}
+
+impl Data {
+    /// Opens a data folder, making it where it is missing.
+    pub fn open(root: &Path) -> Result<Self, Error> {
+        let cannot = |error: io::Error| Error::usage(format!("data folder {}: {error}", root.display()));
+        fs::create_dir_all(root).map_err(cannot)?;
+        // Processes that outlive this one find the folder from wherever they are.
+        let root = root.canonicalize().map_err(cannot)?;
+        let store: Arc<dyn Store> = Arc::new(FolderStore::open(&root).map_err(cannot)?);
+        let ledger = Ledger::new(Arc::clone(&store), Arc::new(|| uuid::Uuid::new_v4().to_string()));
+        Ok(Self { root, ledger, store })
+    }
+
+    /// A path in the folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root.join(name)
+    }
+
+    /// Where the report of a run lies.
+    pub fn report(&self, run: &RunId) -> PathBuf {
+        self.path("reports").join(format!("{run}.html"))
+    }
+
+    /// The right to drive a run, for as long as the file lives; none while another process drives it.
+    pub fn claim(&self, run: &RunId) -> Result<Option<File>, Error> {
+        let folder = self.path("locks");
+        let locked = fs::create_dir_all(&folder)
+            .and_then(|()| {
+                File::options().create(true).truncate(false).write(true).open(folder.join(run.as_str()))
+            })
+            .map_err(Error::infrastructure)?;
+        match locked.try_lock() {
+            Ok(()) => Ok(Some(locked)),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            Err(TryLockError::Error(error)) => Err(Error::infrastructure(error)),
+        }
+    }
+
+    /// The run as its ledger tells it.
+    pub async fn state(&self, run: &RunId) -> Result<(Vec<terms::Record>, RunState), Error> {
+        let loaded = self.ledger.load(run).await.map_err(Error::infrastructure)?;
+        if loaded.records().is_empty() {
+            return Err(Error::usage(format!(
+                "there is no run {run} in {}; see `burnin runs`",
+                self.root.display()
+            )));
+        }
+        let state = machine::fold(loaded.records()).map_err(Error::infrastructure)?;
+        Ok((loaded.records().to_vec(), state))
+    }
+}
+
+/// The services, wired together, driving one run.
+pub struct World {
+    conductor: Arc<Conductor>,
+    bus: Arc<MemoryBus>,
+    outbox: kit::Outbox,
+    run: RunId,
+    states: watch::Receiver<Option<RunState>>,
+    _claim: File,
+}
+
+impl World {
+    /// Wires every service for a run that this process has claimed.
+    pub fn new(data: &Data, run: RunId, claim: File) -> Result<Self, Error> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let parking = Arc::new(StoreParking::new(Arc::clone(&data.store), Arc::clone(&clock)));
+        let memory = Arc::new(MemoryBus::new(Arc::clone(&clock), parking));
+        let bus: Arc<dyn Bus> = Arc::clone(&memory) as Arc<dyn Bus>;
+        let artefacts = Artefacts::new(Arc::clone(&data.store));
+        let this = std::env::current_exe().map_err(Error::infrastructure)?;
+        let program = Program(vec![this.into(), "host".into()]);
+        let hosted = |kind: &str| data.path("host").join(kind);
+
+        let builds = host::Builds::new(hosted("builds"), program.clone());
+        let builds = Arc::new(LocalBuilds::new(builds, Arc::clone(&data.store)));
+        let clusters = host::Clusters::new(hosted("clusters"), program);
+        let clusters =
+            Arc::new(ProcessClusters::new(clusters, Arc::clone(&clock), provisioner::processes::gpus()));
+        let scheduler = Arc::new(Processes::new(Arc::clone(&data.store)));
+        let warehouse = Arc::new(warehouse(data)?);
+
+        let serve = Serve { memory: &memory, clock: &clock };
+        serve.worker(Builder::new(builds, LOOK), &Builder::TAKES);
+        serve.worker(Provisioner::new(clusters, LOOK), &Provisioner::TAKES);
+        serve.worker(Agent::new(scheduler, artefacts.clone(), LOOK), &Agent::TAKES);
+        serve.worker(Loader::new(artefacts.clone(), warehouse), &Loader::TAKES);
+        serve.worker(Judge::new(artefacts), &Judge::TAKES);
+
+        let (told, states) = watch::channel(None);
+        let observer = Arc::new(move |state: &RunState| drop(told.send(Some(state.clone()))));
+        let settings = Settings { resend: RESEND };
+        let conductor = Conductor::new(
+            data.ledger.clone(),
+            Arc::clone(&bus),
+            Arc::clone(&clock),
+            settings,
+            Some(observer),
+        );
+        let conductor = Arc::new(conductor);
+        let handler: Arc<dyn Handler> = Arc::clone(&conductor) as Arc<dyn Handler>;
+        memory.subscribe(&conductor::takes(), &handler);
+        let outbox = kit::Outbox::new("cli", bus, clock);
+        Ok(Self { conductor, bus: memory, outbox, run, states, _claim: claim })
+    }
+
+    /// Publishes a fact about the run.
+    pub async fn tell(&self, fact: Fact) -> Result<(), Error> {
+        let told = self.outbox.tell_run(self.run.clone(), terms::Attempt::FIRST, fact).await;
+        told.map_err(Error::infrastructure)
+    }
+
+    /// States of the run as they come.
+    pub fn states(&self) -> watch::Receiver<Option<RunState>> {
+        self.states.clone()
+    }
+
+    /// Wakes the run every so often, for ever. A wake-up that fails is tried again: nothing is lost by it.
+    pub async fn tick(&self) {
+        loop {
+            if let Err(error) = self.conductor.wake(&self.run, Input::Tick).await {
+                tracing::warn!(run.id = %self.run, "{}", kit::worker::chain(&error));
+            }
+            self.outbox.clock().sleep(TICK).await;
+        }
+    }
+
+    /// Ends what this process does for the run. What it began elsewhere goes on.
+    pub async fn stop(self) {
+        self.bus.stop().await;
+    }
+}
+
+struct Serve<'a> {
+    memory: &'a Arc<MemoryBus>,
+    clock: &'a Arc<dyn Clock>,
+}
+
+impl Serve<'_> {
+    fn worker(&self, worker: impl Worker, takes: &[&'static str]) {
+        let bus = Arc::new(Upstream(Arc::downgrade(self.memory)));
+        let handler: Arc<dyn Handler> = Arc::new(WorkerHandler::new(worker, bus, Arc::clone(self.clock)));
+        self.memory.subscribe(takes, &handler);
+    }
+}
+
+/// The bus as its own subscribers see it, without keeping it alive.
+struct Upstream(Weak<MemoryBus>);
+
+#[kit::async_trait]
+impl Bus for Upstream {
+    async fn publish(&self, event: kit::Event) -> Result<(), kit::BusError> {
+        match self.0.upgrade() {
+            Some(bus) => bus.publish(event).await,
+            None => Ok(()), // the process is ending; the next one asks again
+        }
+    }
+}
+
+fn warehouse(data: &Data) -> Result<Sqlite, Error> {
+    let path = data.path("warehouse.sqlite");
+    Sqlite::open(&path).map_err(|error| Error::usage(format!("warehouse {}: {error}", path.display())))
+}
+
+/// Where the measurements of a data folder are kept.
+pub fn table(data: &Data) -> String {
+    warehouse(data).map_or_else(|error| error.message, |warehouse| warehouse.table())
+}

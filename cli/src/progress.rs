@@ -1,0 +1,111 @@
+//! Live progress on standard error: one line a stage, and what the run is waiting for.
+
+use std::{
+    collections::BTreeSet,
+    io::IsTerminal,
+    time::{Duration, Instant},
+};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use machine::{LeaseState, RunState};
+use report::StageLine;
+use terms::{Record, Stage};
+
+/// Progress of one run.
+pub struct Progress {
+    spinner: Option<ProgressBar>,
+    said: BTreeSet<String>,
+    waiting: Option<(String, Instant)>,
+}
+
+impl Progress {
+    /// On a terminal a moving line, otherwise plain lines.
+    pub fn new() -> Self {
+        let spinner = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new_spinner();
+            bar.set_style(
+                ProgressStyle::with_template("  {spinner} {msg}")
+                    .unwrap_or_else(|_| ProgressStyle::default_spinner()),
+            );
+            bar.enable_steady_tick(Duration::from_millis(100));
+            bar
+        });
+        Self { spinner, said: BTreeSet::new(), waiting: None }
+    }
+
+    /// Says a line.
+    pub fn say(&self, line: &str) {
+        match &self.spinner {
+            Some(bar) => bar.println(line),
+            None => eprintln!("{line}"),
+        }
+    }
+
+    /// Shows where the run stands.
+    pub fn show(&mut self, state: &RunState, records: &[Record]) {
+        for line in report::timeline(records).into_iter().filter(|line| line.ended.is_some()) {
+            let text = ended(&line);
+            if self.said.insert(text.clone()) {
+                self.say(&text);
+            }
+        }
+        let waiting = waiting(state);
+        let since = match &self.waiting {
+            Some((before, since)) if *before == waiting => *since,
+            _ => {
+                if self.spinner.is_none() && !waiting.is_empty() {
+                    eprintln!("  ... {waiting}");
+                }
+                let now = Instant::now();
+                self.waiting = Some((waiting.clone(), now));
+                now
+            }
+        };
+        if let Some(bar) = &self.spinner {
+            bar.set_message(format!("{waiting} {:.0?}", Duration::from_secs(since.elapsed().as_secs())));
+        }
+    }
+
+    /// Takes the moving line away.
+    pub fn finish(self) {
+        if let Some(bar) = self.spinner {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn ended(line: &StageLine) -> String {
+    let took = line.ended.map_or(Duration::ZERO, |ended| ended.since(line.began).0);
+    format!("  {:<8} {:>6.1}s  {}", line.stage, took.as_secs_f64(), line.outcome)
+}
+
+/// What the run is waiting for, in words.
+fn waiting(state: &RunState) -> String {
+    let returning = state
+        .leases
+        .iter()
+        .any(|(attempt, lease)| lease.state != LeaseState::Returned && !state.needs_lease(*attempt));
+    let Some(stage) = state.frontier() else {
+        return if returning {
+            "teardown: waits for the cluster to be gone".to_owned()
+        } else {
+            String::new()
+        };
+    };
+    let begun = state.stage(stage).is_some_and(|stage| stage.handle.is_some());
+    let for_what = match (stage, begun) {
+        (Stage::Image, false) => "the build to be accepted",
+        (Stage::Image, true) => "the build to end",
+        (Stage::Cluster, false) if returning => "the cluster before it to be gone",
+        (Stage::Cluster, false) => "the cluster to be accepted",
+        (Stage::Cluster, true) => "every node to come up",
+        (Stage::Job, false) => "the scheduler to take the job",
+        (Stage::Job, true) => "the benchmark to end",
+        (Stage::Logs, _) => "the logs to be in the bucket",
+        (Stage::Results, _) => "the rows to be in the warehouse",
+        (Stage::Verdict, _) => "the judge",
+    };
+    let attempt = state.attempt(stage);
+    let again = if attempt.0 > 1 { format!(" (attempt {attempt})") } else { String::new() };
+    format!("{stage}{again}: waits for {for_what}")
+}

@@ -1,0 +1,192 @@
+//! Artefacts: a stage's files, committed by a manifest that is written last.
+//!
+//! ```text
+//! artefacts/{run}/{stage}/{attempt}/...             names carry the attempt
+//! artefacts/{run}/{stage}/{attempt}/manifest.json   last, create-only: what it does not name does not exist
+//! ```
+
+use std::sync::Arc;
+
+use terms::{Attempt, CommandId, Logs, Manifest, ManifestObject};
+use tokio::io::AsyncReadExt;
+use tokio_util::io::SyncIoBridge;
+
+use crate::{Creation, Digest, Digester, Reader, Store, StoreError};
+
+/// Larger manifests would not be read back whole; tens of thousands of objects fit.
+const MAX_MANIFEST: u64 = 16 << 20;
+
+/// The artefacts of all runs in one bucket.
+#[derive(Clone)]
+pub struct Artefacts {
+    store: Arc<dyn Store>,
+}
+
+/// An artefact that is not what its manifest says.
+#[derive(Debug, thiserror::Error)]
+pub enum ArtefactError {
+    /// The store did not answer: try again.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The object is missing or changed: no repetition helps.
+    #[error("artefact {name}: {why}")]
+    Damaged {
+        /// The object.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+/// A committed stage.
+#[derive(Clone, Debug)]
+pub struct Committed {
+    /// Object name of the manifest.
+    pub name: String,
+    /// Digest of the manifest.
+    pub digest: Digest,
+    /// What it says.
+    pub manifest: Manifest,
+}
+
+impl Artefacts {
+    /// On a store.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self { store }
+    }
+
+    /// The folder of a stage's attempt, ending in `/`.
+    pub fn folder(id: &CommandId) -> String {
+        format!("artefacts/{}/{}/{}/", id.run, id.stage, id.attempt)
+    }
+
+    /// Where a person finds an object.
+    pub fn locate(&self, name: &str) -> String {
+        self.store.locate(name)
+    }
+
+    /// Stores one file of a stage. After a crash the same file may be there already; then it must be the same.
+    ///
+    /// # Errors
+    /// When the store does not answer, or another content lies under that name.
+    pub async fn put(
+        &self,
+        id: &CommandId,
+        name: &str,
+        body: Reader,
+    ) -> Result<ManifestObject, ArtefactError> {
+        let full = Self::folder(id) + name;
+        let (creation, digest) = self.store.create_from(&full, body).await?;
+        if creation == Creation::Exists && self.digest(&full).await? != Some(digest.clone()) {
+            let why = "another content was stored before".to_owned();
+            return Err(ArtefactError::Damaged { name: full, why });
+        }
+        let Digest { size_bytes, sha256, crc32c } = digest;
+        Ok(ManifestObject { name: name.to_owned(), size_bytes, sha256, crc32c })
+    }
+
+    async fn digest(&self, name: &str) -> Result<Option<Digest>, StoreError> {
+        let Some(body) = self.store.open(name).await? else { return Ok(None) };
+        let mut digester = Digester::new(body);
+        tokio::io::copy(&mut digester, &mut tokio::io::sink()).await.map_err(StoreError::io("read", name))?;
+        Ok(Some(digester.finish()))
+    }
+
+    /// Commits a stage. Whoever comes second finds what the first one committed.
+    ///
+    /// # Errors
+    /// When the store does not answer or an unreadable manifest is in the way.
+    pub async fn commit(
+        &self,
+        id: &CommandId,
+        mut objects: Vec<ManifestObject>,
+    ) -> Result<Committed, ArtefactError> {
+        objects.sort_by(|a, b| a.name.cmp(&b.name));
+        let manifest = Manifest { run: id.run.clone(), stage: id.stage, attempt: id.attempt, objects };
+        let name = Self::folder(id) + "manifest.json";
+        let body = serde_json::to_vec_pretty(&manifest)
+            .map_err(|error| ArtefactError::Damaged { name: name.clone(), why: error.to_string() })?;
+        self.store.create(&name, body.into()).await?;
+        let damaged =
+            || ArtefactError::Damaged { name: name.clone(), why: "vanished after it was written".into() };
+        self.committed(id).await?.ok_or_else(damaged)
+    }
+
+    /// What a stage committed, if it did.
+    ///
+    /// # Errors
+    /// When the store does not answer or the manifest cannot be read.
+    pub async fn committed(&self, id: &CommandId) -> Result<Option<Committed>, ArtefactError> {
+        self.manifest(&(Self::folder(id) + "manifest.json")).await
+    }
+
+    /// A manifest by its object name.
+    ///
+    /// # Errors
+    /// When the store does not answer or the manifest cannot be read.
+    pub async fn manifest(&self, name: &str) -> Result<Option<Committed>, ArtefactError> {
+        let Some(body) = self.store.open(name).await? else { return Ok(None) };
+        let mut bytes = Vec::new();
+        body.take(MAX_MANIFEST).read_to_end(&mut bytes).await.map_err(StoreError::io("read", name))?;
+        let manifest = serde_json::from_slice(&bytes)
+            .map_err(|error| ArtefactError::Damaged { name: name.to_owned(), why: error.to_string() })?;
+        Ok(Some(Committed { name: name.to_owned(), digest: Digest::of(&bytes), manifest }))
+    }
+
+    /// Reads every log of a job attempt, by object. A manifest that is named but missing is damage.
+    ///
+    /// # Errors
+    /// When the store does not answer, or the logs are not what was committed.
+    pub async fn logs<T: Send + 'static>(
+        &self,
+        logs: &Logs,
+        job: Attempt,
+        read: fn(&mut dyn std::io::Read) -> std::io::Result<T>,
+    ) -> Result<Vec<(ManifestObject, T)>, ArtefactError> {
+        let missing = || ArtefactError::Damaged {
+            name: logs.manifest.clone(),
+            why: "the manifest is missing".to_owned(),
+        };
+        let committed = self.manifest(&logs.manifest).await?.ok_or_else(missing)?;
+        let prefix = format!("{job}/");
+        let mut read_logs = Vec::new();
+        for object in committed.manifest.objects.into_iter().filter(|object| object.name.starts_with(&prefix))
+        {
+            let log = self.read(&logs.manifest, &object, read).await?;
+            read_logs.push((object, log));
+        }
+        Ok(read_logs)
+    }
+
+    /// Reads a committed object with a blocking reader, and checks afterwards that it was what the manifest says.
+    ///
+    /// # Errors
+    /// When the store does not answer, or the object is missing or was changed.
+    pub async fn read<T: Send + 'static>(
+        &self,
+        manifest: &str,
+        object: &ManifestObject,
+        read: impl FnOnce(&mut dyn std::io::Read) -> std::io::Result<T> + Send + 'static,
+    ) -> Result<T, ArtefactError> {
+        let folder = manifest.strip_suffix("manifest.json").unwrap_or(manifest);
+        let name = format!("{folder}{}", object.name);
+        let damaged = |why: &str| ArtefactError::Damaged { name: name.clone(), why: why.to_owned() };
+        let body = self.store.open(&name).await?.ok_or_else(|| damaged("is missing"))?;
+        let reading = tokio::task::spawn_blocking(move || {
+            let mut bridge = SyncIoBridge::new(Digester::new(body));
+            let value = read(&mut bridge)?;
+            // What the caller did not care to read counts as well.
+            std::io::copy(&mut bridge, &mut std::io::sink())?;
+            Ok((value, bridge.into_inner().finish()))
+        });
+        let (value, digest) = reading
+            .await
+            .unwrap_or_else(|stopped| Err(std::io::Error::other(stopped)))
+            .map_err(StoreError::io("read", &name))?;
+        if digest.sha256 == object.sha256 && digest.size_bytes == object.size_bytes {
+            Ok(value)
+        } else {
+            Err(damaged("is not what its manifest says"))
+        }
+    }
+}

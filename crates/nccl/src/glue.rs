@@ -1,0 +1,123 @@
+//! Rows are printed in pieces without a newline between them, so that whatever else the process prints meanwhile is
+//! glued to the last word of a piece: root reads `-138dcf168f605:1505:1505`, a count `0vm:2199:2199`.
+//!
+//! A host name may begin with digits. Then only the width of the column, or a host known from the Rank lines, says
+//! where the number ends; when neither does, there is no number.
+
+use crate::scan::Word;
+use memchr::memchr;
+
+/// Names of reductions, longest first.
+pub(crate) const OPERATIONS: [&[u8]; 7] = [b"mulsum", b"none", b"prod", b"sum", b"max", b"min", b"avg"];
+
+/// Names of element types, a name before those that it begins with.
+pub(crate) const TYPES: [&[u8]; 20] = [
+    b"float8_e4m3",
+    b"float8_e5m2",
+    b"fp8_e4m3",
+    b"fp8_e5m2",
+    b"bfloat16",
+    b"f8e4m3",
+    b"f8e5m2",
+    b"uint64",
+    b"uint32",
+    b"double",
+    b"uint8",
+    b"int64",
+    b"int32",
+    b"float",
+    b"char",
+    b"half",
+    b"int8",
+    b"fp32",
+    b"bf16",
+    b"int",
+];
+
+/// Width of the root column with its two blanks, in every version.
+const ROOT_PITCH: usize = 8;
+
+/// Where the root ends in a word that something was glued to.
+pub(crate) fn root<'h>(word: &Word<'_>, hosts: impl Iterator<Item = &'h str>) -> Option<usize> {
+    // -1 is the only negative root, so whatever follows it is not part of it.
+    if word.text.starts_with(b"-1") {
+        return Some(2);
+    }
+    count(word, Some(ROOT_PITCH), hosts)
+}
+
+/// Where a count ends in a word that something was glued to.
+pub(crate) fn count<'h>(
+    word: &Word<'_>,
+    pitch: Option<usize>,
+    mut hosts: impl Iterator<Item = &'h str>,
+) -> Option<usize> {
+    let digits = word.text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let rest = &word.text[digits..];
+    if digits == 0 || rest.is_empty() {
+        return None;
+    }
+    // Padding shows that the number is shorter than its column, and so where the column ends. The first blanks of a
+    // line are the launcher's as well as the program's.
+    if let Some(length) = pitch.and_then(|pitch| pitch.checked_sub(word.blanks))
+        && word.blanks > 2
+    {
+        return (1..=digits).contains(&length).then_some(length);
+    }
+    let name = memchr(b':', word.text).map_or(&[][..], |colon| &word.text[..colon]);
+    if let Some(host) = hosts.find(|host| name.len() > host.len() && name.ends_with(host.as_bytes())) {
+        let length = name.len() - host.len();
+        return (length <= digits).then_some(length);
+    }
+    let decimal = matches!(rest[0], b'.' | b',' | b'e' | b'E' | b'-' | b'+' | b'%');
+    (digits == 1 && !decimal).then_some(1)
+}
+
+/// Where a relative error such as `5e-07` ends: it is printed with one digit and a two-digit exponent.
+pub(crate) fn error(text: &[u8]) -> Option<usize> {
+    let shape =
+        text.len() > 5 && text[0].is_ascii_digit() && text[1] == b'e' && matches!(text[2], b'+' | b'-');
+    (shape && text[3..5].iter().all(u8::is_ascii_digit)).then_some(5)
+}
+
+/// Where a percentage such as `0.63` ends: after two decimals.
+pub(crate) fn percentage(text: &[u8]) -> Option<usize> {
+    let point =
+        memchr(b'.', text).filter(|&point| point > 0 && text[..point].iter().all(u8::is_ascii_digit))?;
+    let decimals = text.get(point + 1..point + 3)?;
+    (decimals.iter().all(u8::is_ascii_digit) && text.len() > point + 3).then_some(point + 3)
+}
+
+/// The first of the names that the text begins with.
+pub(crate) fn name<'n>(text: &[u8], names: &[&'n [u8]]) -> Option<&'n [u8]> {
+    names.iter().copied().find(|name| text.starts_with(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scan::Words;
+
+    fn word(line: &str) -> Word<'_> {
+        Words::new(line.as_bytes(), 0).next().unwrap()
+    }
+
+    #[test]
+    fn a_root_ends_where_its_column_does() {
+        let none = || std::iter::empty();
+        assert_eq!(root(&word("      -138dcf168f605:1505"), none()), Some(2));
+        assert_eq!(root(&word("       038dcf168f605:1505"), none()), Some(1));
+        assert_eq!(root(&word("      1238dcf168f605:1505"), none()), Some(2));
+        assert_eq!(root(&word(" 1238dcf168f605:1505"), none()), None);
+        assert_eq!(root(&word(" 1238dcf168f605:1505"), ["38dcf168f605"].into_iter()), Some(2));
+    }
+
+    #[test]
+    fn a_decimal_is_not_split() {
+        assert_eq!(count(&word("0.46"), None, std::iter::empty()), None);
+        assert_eq!(count(&word("1e+06"), None, std::iter::empty()), None);
+        assert_eq!(count(&word("0vm:2199:2199"), None, std::iter::empty()), Some(1));
+        assert_eq!(error(b"5e-07node-1:1"), Some(5));
+        assert_eq!(percentage(b"0.6338dcf:1"), Some(4));
+    }
+}

@@ -1,0 +1,275 @@
+//! What the values mean.
+
+use super::tokens::{Stop, Tokens};
+use crate::banner::library_version;
+use crate::phrase::collective;
+use crate::tables::{Step, Tables};
+use std::io::{self, Read};
+use terms::measurement::{Device, Ended, Half, Iterations, OutOfBounds, ProcessTimes, Reading, Row};
+
+/// Per-process times kept of one file: eight million bytes of them.
+const TIMES: usize = 1_000_000;
+
+/// A file of one or several objects, one after the other.
+#[derive(Default)]
+pub(crate) struct Document {
+    tables: Tables,
+    /// Objects begun.
+    objects: u64,
+    /// Per-process times kept.
+    times: usize,
+    problem: Option<&'static str>,
+}
+
+/// A half as far as it was read.
+#[derive(Default)]
+struct Draft {
+    half: Half,
+    /// Values that were there and finite: time, algbw, busbw.
+    seen: [bool; 3],
+    /// `nwrong` was no count.
+    spoilt: bool,
+}
+
+impl Document {
+    /// Reads to the end of the input, or as far as it is JSON.
+    pub(crate) fn read(&mut self, input: impl Read) -> io::Result<()> {
+        let mut tokens = Tokens::new(input);
+        let stop = loop {
+            match tokens.more() {
+                Ok(true) => {}
+                Ok(false) => return Ok(()),
+                Err(stop) => break stop,
+            }
+            if let Err(stop) = self.run(&mut tokens) {
+                break stop;
+            }
+        };
+        match stop {
+            Stop::Cut => Ok(()),
+            Stop::Input(error) => Err(error),
+            Stop::Malformed => {
+                self.problem = Some("the JSON output is malformed, and what follows there was not read");
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends the log. `damage` says what went wrong with the file itself.
+    pub(crate) fn finish(self, damage: Option<String>) -> Reading {
+        self.tables.finish(damage.or(self.problem.map(str::to_owned)))
+    }
+
+    /// Reads one object, which is one run.
+    fn run<R: Read>(&mut self, tokens: &mut Tokens<R>) -> Result<(), Stop> {
+        self.objects += 1;
+        let at = self.tables.at(Step::Version, self.objects);
+        tokens.members(|tokens, name| {
+            match name {
+                "args" => tokens.elements(|tokens| {
+                    let Some(argument) = tokens.string()? else { return Ok(()) };
+                    let program = argument.find("_perf").and_then(|end| collective(argument.as_bytes(), end));
+                    if let Some(program) = program {
+                        let table = &mut self.tables.runs[at].table;
+                        table.collective.get_or_insert_with(|| program.to_owned());
+                    }
+                    Ok(())
+                }),
+                "nccl_version" => {
+                    let version = tokens.number()?.and_then(|number| number.count());
+                    self.tables.runs[at].table.nccl_version = version.and_then(library_version);
+                    Ok(())
+                }
+                "config" => self.config(tokens, at),
+                "results" => tokens.elements(|tokens| self.row(tokens, at)),
+                "out_of_bounds" => {
+                    let (mut count, mut ok) = (None, None);
+                    tokens.members(|tokens, name| {
+                        match name {
+                            "count" => count = tokens.number()?.and_then(|number| number.count()),
+                            "okay" => ok = tokens.string()?.map(|okay| okay == "true"),
+                            _ => tokens.skip()?,
+                        }
+                        Ok(())
+                    })?;
+                    let run = &mut self.tables.runs[at];
+                    run.table.out_of_bounds = count.zip(ok).map(|(count, ok)| OutOfBounds { count, ok });
+                    run.notes.summary_failed |= ok == Some(false);
+                    Ok(())
+                }
+                // Misspelt until 2.17.9.
+                "average_bus_bandwidth" | "average_bus_bandwidith" => tokens.members(|tokens, name| {
+                    let run = &mut self.tables.runs[at];
+                    match name {
+                        "bandwidth" | "bandwidith" => {
+                            run.table.average_busbw = tokens.number()?.and_then(|number| number.measured(0));
+                            run.table.ended = Ended::Complete;
+                        }
+                        "okay" => run.notes.summary_failed |= tokens.string()?.as_deref() == Some("false"),
+                        _ => tokens.skip()?,
+                    }
+                    Ok(())
+                }),
+                "errors" => tokens.elements(|tokens| {
+                    let error = tokens.string()?.filter(|error| !error.is_empty());
+                    if let Some(error) = error {
+                        self.tables.runs[at].notes.fail(self.objects, || error);
+                    }
+                    Ok(())
+                }),
+                // The environment holds secrets: it is passed over unread.
+                _ => tokens.skip(),
+            }
+        })
+    }
+
+    fn config<R: Read>(&mut self, tokens: &mut Tokens<R>, at: usize) -> Result<(), Stop> {
+        let (mut threads, mut gpus) = (None, None);
+        tokens.members(|tokens, name| {
+            match name {
+                "nthreads" => threads = tokens.number()?.and_then(|number| number.count()),
+                "ngpus" => gpus = tokens.number()?.and_then(|number| number.count()),
+                "devices" => tokens.elements(|tokens| {
+                    let device = device(tokens)?;
+                    if let Some(device) = device.filter(|_| self.tables.may_keep_device()) {
+                        self.tables.runs[at].table.devices.push(device);
+                    }
+                    Ok(())
+                })?,
+                _ => tokens.skip()?,
+            }
+            Ok(())
+        })?;
+        // One device is listed for each process, whatever the number of its threads and GPUs.
+        let run = &mut self.tables.runs[at];
+        let processes = u64::try_from(run.table.devices.len()).ok().filter(|&count| count > 0);
+        let ranks = processes.zip(threads.zip(gpus)).and_then(|(processes, (threads, gpus))| {
+            u32::try_from(processes.checked_mul(threads)?.checked_mul(gpus)?).ok()
+        });
+        run.table.ranks = ranks.filter(|&ranks| ranks > 0);
+        // The list does not tell the number of ranks by itself.
+        run.ranks_missing = true;
+        Ok(())
+    }
+
+    fn row<R: Read>(&mut self, tokens: &mut Tokens<R>, at: usize) -> Result<(), Stop> {
+        let mut row = Row::default();
+        let (mut size, mut count, mut kind) = (None, None, None);
+        let (mut spread, mut times) = ([None; 2], ProcessTimes::default());
+        tokens.members(|tokens, name| {
+            match name {
+                "size" => size = tokens.number()?.and_then(|number| number.count()),
+                "count" => count = tokens.number()?.and_then(|number| number.count()),
+                "type" => kind = tokens.string()?.filter(|kind| !kind.is_empty()),
+                "redop" => row.redop = tokens.string()?.filter(|redop| !redop.is_empty()),
+                // A text, padded as in the table.
+                "root" => row.root = tokens.number()?.and_then(|number| number.integer()),
+                "out_of_place" => row.out_of_place = half(tokens)?,
+                "in_place" => row.in_place = half(tokens)?,
+                "out_of_place_per_iter" => spread[0] = self.iterations(tokens, &mut times.out_of_place_us)?,
+                "in_place_per_iter" => spread[1] = self.iterations(tokens, &mut times.in_place_us)?,
+                _ => tokens.skip()?,
+            }
+            Ok(())
+        })?;
+        let (Some(size), Some(count), Some(kind)) = (size, count, kind) else { return Ok(()) };
+        (row.size_bytes, row.count, row.dtype) = (size, count, kind);
+        for (half, spread) in [&mut row.out_of_place, &mut row.in_place].into_iter().zip(spread) {
+            if let Some(half) = half {
+                half.iterations = spread;
+            }
+        }
+        let some = !times.out_of_place_us.is_empty() || !times.in_place_us.is_empty();
+        row.processes = some.then(|| Box::new(times));
+        self.tables.push(at, row);
+        Ok(())
+    }
+
+    /// Reads the statistics over the iterations, and what each process measured.
+    fn iterations<R: Read>(
+        &mut self,
+        tokens: &mut Tokens<R>,
+        processes: &mut Vec<Vec<f64>>,
+    ) -> Result<Option<Iterations>, Stop> {
+        let mut values = [None; 4];
+        tokens.members(|tokens, name| {
+            let slot = match name {
+                "min_us" => 0,
+                "max_us" => 1,
+                "p99_us" => 2,
+                "cv_pct" => 3,
+                "per_process_max_times_us" => {
+                    return tokens.elements(|tokens| {
+                        let mut process = Vec::new();
+                        tokens.elements(|tokens| {
+                            let time = tokens.number()?.and_then(|number| number.measured(0));
+                            self.times += 1;
+                            process.extend(time.filter(|_| self.times <= TIMES));
+                            Ok(())
+                        })?;
+                        if self.times <= TIMES {
+                            processes.push(process);
+                        }
+                        Ok(())
+                    });
+                }
+                _ => return tokens.skip(),
+            };
+            values[slot] = tokens.number()?.and_then(|number| number.measured(0));
+            Ok(())
+        })?;
+        if self.times > TIMES {
+            // Some processes' times without the others' would point at the wrong one.
+            processes.clear();
+        }
+        let [Some(min_us), Some(max_us), Some(p99_us), Some(cv_pct)] = values else { return Ok(None) };
+        Ok(Some(Iterations { min_us, max_us, p99_us, cv_pct }))
+    }
+}
+
+fn device<R: Read>(tokens: &mut Tokens<R>) -> Result<Option<Device>, Stop> {
+    let mut rank = None;
+    let mut device = Device { rank: 0, host: String::new(), device: None, bus_id: None, name: None };
+    tokens.members(|tokens, name| {
+        match name {
+            "rank" => rank = integer(tokens)?,
+            "hostname" => device.host = tokens.string()?.unwrap_or_default(),
+            "device" => device.device = integer(tokens)?,
+            "device_hex" => device.bus_id = tokens.string()?,
+            "device_info" => device.name = tokens.string()?.filter(|name| !name.is_empty()),
+            _ => tokens.skip()?,
+        }
+        Ok(())
+    })?;
+    Ok(rank.map(|rank| Device { rank, ..device }))
+}
+
+fn integer<R: Read>(tokens: &mut Tokens<R>) -> Result<Option<u32>, Stop> {
+    Ok(tokens.number()?.and_then(|number| number.count()).and_then(|count| u32::try_from(count).ok()))
+}
+
+/// Reads a half; nothing when it is `null` or when a value of it is not finite.
+fn half<R: Read>(tokens: &mut Tokens<R>) -> Result<Option<Half>, Stop> {
+    let mut draft = Draft::default();
+    tokens.members(|tokens, name| {
+        let (at, slot) = match name {
+            "time" | "cpu_time" => (0, &mut draft.half.time_us),
+            "alg_bw" => (1, &mut draft.half.algbw),
+            "bus_bw" => (2, &mut draft.half.busbw),
+            "nwrong" => {
+                // null where nothing was checked.
+                if let Some(number) = tokens.number()? {
+                    draft.half.wrong = number.count();
+                    draft.spoilt = draft.half.wrong.is_none();
+                }
+                return Ok(());
+            }
+            _ => return tokens.skip(),
+        };
+        if let Some(value) = tokens.number()?.and_then(|number| number.measured(0)) {
+            (*slot, draft.seen[at]) = (value, true);
+        }
+        Ok(())
+    })?;
+    Ok((draft.seen == [true; 3] && !draft.spoilt).then_some(draft.half))
+}

@@ -1,0 +1,239 @@
+//! JSON in pieces, forgiving where the printing program is careless, and never more of it in memory than a text.
+
+use crate::number::Number;
+use crate::scan::text;
+use std::io::{self, ErrorKind, Read};
+
+/// Bytes of a text that are kept. nccl-tests cuts its own at about 2 KB.
+const TEXT: usize = 4096;
+/// Bytes read at once.
+const BUFFER: usize = 64 * 1024;
+/// Objects and arrays inside each other that are followed; nccl-tests needs seven.
+const DEPTH: u32 = 64;
+
+/// Why reading stops early.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The input ends inside the object.
+    Cut,
+    /// What stands here is no JSON.
+    Malformed,
+    /// The input failed.
+    Input(io::Error),
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Stop {
+        Stop::Input(error)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Token {
+    BeginObject,
+    EndObject,
+    BeginArray,
+    EndArray,
+    Colon,
+    Comma,
+    /// A text, kept in `text`.
+    Text,
+    Number(Number),
+    /// `null`, `true`, `nan`, `-inf` and other bare words.
+    Word,
+}
+
+/// Reads values.
+pub(crate) struct Tokens<R> {
+    input: R,
+    buffer: Vec<u8>,
+    at: usize,
+    filled: usize,
+    /// The last text or word, as far as it is kept.
+    text: Vec<u8>,
+    /// A token read too early.
+    ahead: Option<Token>,
+}
+
+impl<R: Read> Tokens<R> {
+    pub(crate) fn new(input: R) -> Tokens<R> {
+        Tokens { input, buffer: vec![0; BUFFER], at: 0, filled: 0, text: Vec::new(), ahead: None }
+    }
+
+    /// Reads a value that should be an object: `each` is given the name of each member and must read its value.
+    pub(crate) fn members(
+        &mut self,
+        mut each: impl FnMut(&mut Self, &str) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        match self.next()? {
+            Token::BeginObject => {}
+            other => return self.skip_from(other),
+        }
+        loop {
+            match self.next()? {
+                Token::EndObject => return Ok(()),
+                Token::Comma => {}
+                Token::Text => {
+                    let name = text(&self.text, 64);
+                    if self.next()? != Token::Colon {
+                        return Err(Stop::Malformed);
+                    }
+                    each(self, &name)?;
+                }
+                _ => return Err(Stop::Malformed),
+            }
+        }
+    }
+
+    /// Reads a value that should be an array: `each` must read one element.
+    pub(crate) fn elements(
+        &mut self,
+        mut each: impl FnMut(&mut Self) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        match self.next()? {
+            Token::BeginArray => {}
+            other => return self.skip_from(other),
+        }
+        loop {
+            match self.next()? {
+                Token::EndArray => return Ok(()),
+                Token::Comma => {}
+                token => {
+                    self.ahead = Some(token);
+                    each(self)?;
+                }
+            }
+        }
+    }
+
+    /// Reads a value; nothing when it is no number.
+    pub(crate) fn number(&mut self) -> Result<Option<Number>, Stop> {
+        match self.next()? {
+            Token::Number(number) => Ok(Some(number)),
+            Token::Text => Ok(Number::parse(self.text.trim_ascii())),
+            token => self.skip_from(token).map(|()| None),
+        }
+    }
+
+    /// Reads a value; nothing when it is no text.
+    pub(crate) fn string(&mut self) -> Result<Option<String>, Stop> {
+        match self.next()? {
+            Token::Text => Ok(Some(text(&self.text, TEXT))),
+            token => self.skip_from(token).map(|()| None),
+        }
+    }
+
+    /// Passes a value over.
+    pub(crate) fn skip(&mut self) -> Result<(), Stop> {
+        let token = self.next()?;
+        self.skip_from(token)
+    }
+
+    /// Whether another value follows, rather than the end of the input.
+    pub(crate) fn more(&mut self) -> Result<bool, Stop> {
+        loop {
+            match self.next() {
+                // Between objects that were put into one file, or into one array.
+                Ok(Token::Comma | Token::BeginArray | Token::EndArray) => {}
+                Ok(token) => {
+                    self.ahead = Some(token);
+                    return Ok(true);
+                }
+                Err(Stop::Cut) => return Ok(false),
+                Err(stop) => return Err(stop),
+            }
+        }
+    }
+
+    fn skip_from(&mut self, first: Token) -> Result<(), Stop> {
+        let mut depth = 0u32;
+        let mut token = first;
+        loop {
+            match token {
+                Token::BeginObject | Token::BeginArray => depth += 1,
+                Token::EndObject | Token::EndArray => depth = depth.checked_sub(1).ok_or(Stop::Malformed)?,
+                Token::Colon | Token::Comma if depth == 0 => return Err(Stop::Malformed),
+                _ => {}
+            }
+            match depth {
+                0 => return Ok(()),
+                ..=DEPTH => token = self.next()?,
+                _ => return Err(Stop::Malformed),
+            }
+        }
+    }
+
+    fn next(&mut self) -> Result<Token, Stop> {
+        if let Some(token) = self.ahead.take() {
+            return Ok(token);
+        }
+        loop {
+            let byte = self.byte()?;
+            return Ok(match byte {
+                b' ' | b'\t' | b'\r' | b'\n' | 0 | 0xef | 0xbb | 0xbf => continue,
+                b'{' => Token::BeginObject,
+                b'}' => Token::EndObject,
+                b'[' => Token::BeginArray,
+                b']' => Token::EndArray,
+                b':' => Token::Colon,
+                b',' => Token::Comma,
+                b'"' => self.quoted()?,
+                byte if is_bare(byte) => self.bare(byte)?,
+                _ => return Err(Stop::Malformed),
+            });
+        }
+    }
+
+    fn quoted(&mut self) -> Result<Token, Stop> {
+        self.text.clear();
+        loop {
+            match self.byte()? {
+                b'"' => return Ok(Token::Text),
+                b'\\' => match self.byte()? {
+                    b'n' | b't' | b'r' | b'b' | b'f' => self.keep(b' '),
+                    // Host names and programs are ASCII; the digits would not make them clearer.
+                    b'u' => self.keep(b'?'),
+                    plain => self.keep(plain),
+                },
+                byte => self.keep(byte),
+            }
+        }
+    }
+
+    /// A number or a word. At the end of the input it may be half of one, and then it is none.
+    fn bare(&mut self, first: u8) -> Result<Token, Stop> {
+        self.text.clear();
+        self.keep(first);
+        loop {
+            let byte = self.byte()?;
+            if !is_bare(byte) {
+                self.at -= 1;
+                return Ok(Number::parse(&self.text).map_or(Token::Word, Token::Number));
+            }
+            self.keep(byte);
+        }
+    }
+
+    fn keep(&mut self, byte: u8) {
+        if self.text.len() < TEXT {
+            self.text.push(byte);
+        }
+    }
+
+    fn byte(&mut self) -> Result<u8, Stop> {
+        while self.at == self.filled {
+            match self.input.read(&mut self.buffer) {
+                Ok(0) => return Err(Stop::Cut),
+                Ok(count) => (self.at, self.filled) = (0, count),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(Stop::Input(error)),
+            }
+        }
+        self.at += 1;
+        Ok(self.buffer[self.at - 1])
+    }
+}
+
+fn is_bare(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.')
+}

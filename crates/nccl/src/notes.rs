@@ -1,0 +1,51 @@
+//! What a run said about going wrong.
+
+/// The messages of one run. A message is kept with the number of its line, so that the earliest can be told.
+#[derive(Default)]
+pub(crate) struct Notes {
+    /// The first failure line.
+    pub(crate) failure: Option<(u64, String)>,
+    /// The first NCCL warning. Good runs have them too.
+    pub(crate) warning: Option<(u64, String)>,
+    /// The first message that may explain why there is nothing else.
+    pub(crate) hint: Option<(u64, String)>,
+    /// The summary says FAILED.
+    pub(crate) summary_failed: bool,
+    /// A warning came, and no row after it.
+    warned_last: bool,
+}
+
+impl Notes {
+    pub(crate) fn fail(&mut self, line: u64, text: impl FnOnce() -> String) {
+        self.failure.get_or_insert_with(|| (line, text()));
+    }
+
+    pub(crate) fn warn(&mut self, line: u64, text: impl FnOnce() -> String) {
+        self.warned_last = true;
+        self.warning.get_or_insert_with(|| (line, text()));
+    }
+
+    pub(crate) fn hint(&mut self, line: u64, text: impl FnOnce() -> String) {
+        self.hint.get_or_insert_with(|| (line, text()));
+    }
+
+    pub(crate) fn row(&mut self) {
+        self.warned_last = false;
+    }
+
+    /// Whether a run without a summary failed, rather than just stopped. Of a warning that rows followed it did not.
+    pub(crate) fn failed(&self) -> bool {
+        self.failure.is_some() || self.warned_last
+    }
+
+    /// Whether a run with a summary went wrong all the same.
+    pub(crate) fn went_wrong(&self) -> bool {
+        self.failure.is_some() || self.summary_failed
+    }
+
+    /// The earliest failure or warning.
+    pub(crate) fn earliest(&self) -> Option<(u64, String)> {
+        let notes = [&self.failure, &self.warning];
+        notes.into_iter().flatten().min_by_key(|note| note.0).cloned()
+    }
+}

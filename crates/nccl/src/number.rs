@@ -1,0 +1,175 @@
+//! Numbers as a C program prints them, without ever allocating or rounding twice.
+
+/// A decimal number: `digits` times ten to the `exponent`, exactly as printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Number {
+    negative: bool,
+    digits: u64,
+    exponent: i32,
+    /// Digits before the point.
+    whole_digits: u8,
+    /// A point was printed.
+    pub(crate) point: bool,
+    /// An exponent was printed.
+    pub(crate) scientific: bool,
+}
+
+/// Powers of ten that a double holds exactly.
+const EXACT: [f64; 23] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18,
+    1e19, 1e20, 1e21, 1e22,
+];
+
+impl Number {
+    /// The whole token must be a number of at most 19 digits; anything longer was printed by nobody.
+    pub(crate) fn parse(token: &[u8]) -> Option<Number> {
+        let (number, length) = Number::prefix(token)?;
+        (length == token.len()).then_some(number)
+    }
+
+    /// The longest number at the start of the token, and its length.
+    fn prefix(token: &[u8]) -> Option<(Number, usize)> {
+        let negative = token.first() == Some(&b'-');
+        let start = usize::from(negative);
+        let mut at = start;
+        let mut digits = 0u64;
+        let take = |at: &mut usize, digits: &mut u64| -> Option<usize> {
+            let from = *at;
+            while let Some(byte @ b'0'..=b'9') = token.get(*at) {
+                *digits = digits.checked_mul(10)?.checked_add(u64::from(byte - b'0'))?;
+                *at += 1;
+            }
+            Some(*at - from)
+        };
+        let whole_digits = u8::try_from(take(&mut at, &mut digits)?).ok().filter(|&count| count > 0)?;
+        let mut exponent = 0;
+        let point = token.get(at) == Some(&b'.');
+        if point {
+            at += 1;
+            exponent = -i32::try_from(take(&mut at, &mut digits)?).ok()?;
+        }
+        let mut scientific = false;
+        if let Some(b'e' | b'E') = token.get(at) {
+            let sign = token.get(at + 1);
+            let mut end = at + 1 + usize::from(matches!(sign, Some(b'+' | b'-')));
+            let mut power = 0u64;
+            if take(&mut end, &mut power)? > 0 {
+                let power = i32::try_from(power).ok().filter(|&power| power < 10_000)?;
+                exponent += if sign == Some(&b'-') { -power } else { power };
+                scientific = true;
+                at = end;
+            }
+        }
+        Some((Number { negative, digits, exponent, whole_digits, point, scientific }, at))
+    }
+
+    /// The value times ten to the `shift`, correctly rounded; may be infinite for hostile exponents.
+    pub(crate) fn scaled(self, shift: i32) -> f64 {
+        let exponent = self.exponent + shift;
+        let magnitude = if self.digits <= 1 << 53 && exponent.unsigned_abs() < 23 {
+            let power = EXACT[exponent.unsigned_abs() as usize];
+            // Both operands are exact, so the one operation rounds once.
+            if exponent < 0 { self.digits as f64 / power } else { self.digits as f64 * power }
+        } else {
+            format!("{}e{exponent}", self.digits).parse().unwrap_or(f64::NAN)
+        };
+        if self.negative { -magnitude } else { magnitude }
+    }
+
+    /// The value, when it is finite and not negative, as everything measured is.
+    pub(crate) fn measured(self, shift: i32) -> Option<f64> {
+        let value = self.scaled(shift);
+        (value.is_finite() && (!self.negative || self.digits == 0)).then_some(value.abs())
+    }
+
+    /// The value as a count of things: `0`, `0.000000` and `1.07374e+09` are; `0.5` and `-1` are not.
+    pub(crate) fn count(self) -> Option<u64> {
+        if self.negative && self.digits != 0 {
+            return None;
+        }
+        let power = 10u64.checked_pow(self.exponent.unsigned_abs());
+        match self.exponent {
+            _ if self.digits == 0 => Some(0),
+            0.. => self.digits.checked_mul(power?),
+            _ => power.filter(|power| self.digits.is_multiple_of(*power)).map(|power| self.digits / power),
+        }
+    }
+
+    /// Half a unit of the last printed digit, times ten to the `shift`: how far the true value may be off.
+    pub(crate) fn rounding(self, shift: i32) -> f64 {
+        0.5 * 10f64.powi((self.exponent + shift).clamp(-300, 300))
+    }
+
+    /// Printed with decimals, or so large that they no longer fitted: as times and bandwidths are, and counts are not.
+    pub(crate) fn looks_measured(self) -> bool {
+        self.point || self.scientific || self.whole_digits >= 4
+    }
+
+    /// Digits after the point.
+    pub(crate) fn decimals(self) -> i32 {
+        if self.scientific { 0 } else { -self.exponent }
+    }
+
+    /// Significant digits, leading zeros not counted.
+    pub(crate) fn significant(self) -> u32 {
+        self.digits.checked_ilog10().map_or(0, |log| log + 1)
+    }
+
+    /// A plain integer, such as a root.
+    pub(crate) fn integer(self) -> Option<i64> {
+        let magnitude = i64::try_from(self.digits).ok().filter(|_| !self.point && !self.scientific)?;
+        Some(if self.negative { -magnitude } else { magnitude })
+    }
+}
+
+/// A size or an element count: digits and nothing else.
+pub(crate) fn unsigned(token: &[u8]) -> Option<u64> {
+    if token.is_empty() {
+        return None;
+    }
+    token.iter().try_fold(0u64, |value, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return None;
+        }
+        value.checked_mul(10)?.checked_add(u64::from(digit))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_equal_what_the_standard_library_reads() {
+        for text in
+            ["0", "0.00", "46.48", "1e+06", "1.6e+07", "1.07374e+09", "5e-07", "175356", "187.866134", "-1"]
+        {
+            let number = Number::parse(text.as_bytes()).unwrap();
+            assert_eq!(number.scaled(0), text.parse::<f64>().unwrap(), "{text}");
+        }
+        // Milliseconds to microseconds must not pick up binary dust: 0.069 * 1000.0 would.
+        assert_eq!(Number::parse(b"0.069").unwrap().scaled(3), 69.0);
+    }
+
+    #[test]
+    fn what_is_not_a_number_is_refused() {
+        for text in ["", "-", ".5", "1e", "1.2.3", "0x10", "N/A", "inf", "nan", "46.48us", "1e99999", "+1"] {
+            assert_eq!(Number::parse(text.as_bytes()), None, "{text}");
+        }
+        assert_eq!(Number::parse(&[b'9'; 1000]), None);
+        assert_eq!(Number::parse(b"1e400").unwrap().measured(0), None);
+        assert_eq!(Number::parse(b"-1").unwrap().measured(0), None);
+    }
+
+    #[test]
+    fn counts_are_whole() {
+        let count = |text: &str| Number::parse(text.as_bytes()).unwrap().count();
+        assert_eq!(count("1.07374e+09"), Some(1_073_740_000));
+        assert_eq!(count("12.000000"), Some(12));
+        assert_eq!(count("0e+00"), Some(0));
+        assert_eq!(count("0.5"), None);
+        assert_eq!(count("-1"), None);
+        assert_eq!(count("1e400"), None);
+    }
+}

@@ -1,0 +1,387 @@
+//! Rows and their pieces: the left part (size to root) and the halves.
+
+use crate::glue;
+use crate::layout::{Column, Halves, Layout};
+use crate::number::{Number, unsigned};
+use crate::scan::{Word, Words, text};
+use terms::measurement::{Device, Half, Iterations, Row};
+
+/// A row of which something may still be missing.
+#[derive(Debug)]
+pub(crate) struct Partial {
+    pub(crate) row: Row,
+    /// Halves seen, measured or not.
+    pub(crate) filled: u8,
+    /// The line ended inside a half: nothing that follows belongs to this row.
+    pub(crate) cut: bool,
+}
+
+/// What a line did for a row.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Filled {
+    /// All halves are there; what was glued behind them starts here.
+    Whole(usize),
+    /// Some are missing; what was glued behind the last piece starts here.
+    Short(usize),
+    /// More numbers than the header has columns: this is another table's row.
+    TooMuch,
+}
+
+/// What is needed to read a row besides the row.
+pub(crate) struct Context<'a> {
+    pub(crate) layout: &'a Layout,
+    /// The Rank lines: they tell the hosts.
+    pub(crate) devices: &'a [Device],
+    /// The line ends in a newline: its last word is whole.
+    pub(crate) ended: bool,
+    /// The columns are guessed, so that every half must look and add up as printed ones do.
+    pub(crate) strict: bool,
+}
+
+/// No row has more words than this; what lies beyond is noise.
+const WORDS: usize = 64;
+
+impl Context<'_> {
+    fn hosts(&self) -> impl Iterator<Item = &str> {
+        self.devices.iter().map(|device| device.host.as_str()).filter(|host| !host.is_empty())
+    }
+
+    /// Reads the left part, whose first word starts at `at`, and says where it ends.
+    ///
+    /// With `anywhere` the words before it were not understood, so that the type must be one that is known.
+    pub(crate) fn left(&self, line: &[u8], at: usize, anywhere: bool) -> Option<(Partial, usize)> {
+        let mut words = Words::new(line, at);
+        let size = unsigned(words.next()?.text)?;
+        let count = unsigned(words.next()?.text)?;
+        let word = words.next()?;
+        let mut row = Row { size_bytes: size, count, ..Row::default() };
+        let done = |row, at| Some((Partial { row, filled: 0, cut: false }, at));
+
+        let known = glue::name(word.text, &glue::TYPES);
+        let plain = word.text.len() <= 16
+            && word.text[0].is_ascii_lowercase()
+            && word
+                .text
+                .iter()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'_');
+        if known == Some(word.text) || (plain && !anywhere) {
+            row.dtype = text(word.text, 16);
+        } else {
+            // Where neither reduction nor root is printed, the type is what other output is glued to.
+            let name = known.filter(|_| !self.layout.root && word.text.contains(&b':'))?;
+            row.dtype = text(name, 16);
+            return done(row, word.start + name.len());
+        }
+
+        // Where a collective has no reduction the column may be blank.
+        if self.layout.redop
+            && let Some(word) = words.peek()
+        {
+            let name = glue::name(word.text, &glue::OPERATIONS);
+            let plain = word.text.iter().all(u8::is_ascii_lowercase) && value(word.text).is_none();
+            if name == Some(word.text) || (plain && word.text.len() <= 16 && !anywhere) {
+                row.redop = Some(text(word.text, 16));
+                words.next();
+            } else if let Some(name) = name.filter(|_| !self.layout.root && word.text.contains(&b':')) {
+                row.redop = Some(text(name, 16));
+                return done(row, word.start + name.len());
+            }
+        }
+
+        if self.layout.root {
+            let word = words.next()?;
+            match Number::parse(word.text) {
+                Some(number) if word.end() < line.len() || self.ended => row.root = Some(number.integer()?),
+                Some(_) => return None,
+                None => {
+                    let length = glue::root(&word, self.hosts())?;
+                    row.root = Some(Number::parse(&word.text[..length])?.integer()?);
+                    return done(row, word.start + length);
+                }
+            }
+        }
+        done(row, words.at)
+    }
+
+    /// Reads halves from `at` on into the row.
+    ///
+    /// `doubtful` says that the values do not directly follow the left part: then they must look and add up as
+    /// printed ones do, because other programs print numbers too.
+    pub(crate) fn fill(&self, partial: &mut Partial, line: &[u8], at: usize, mut doubtful: bool) -> Filled {
+        let mut words = Words::new(line, at);
+        let mut noise = None;
+        for _ in 0..WORDS {
+            if partial.filled == self.layout.count() {
+                return self.tail(partial, words, noise);
+            }
+            let Some(word) = words.peek() else { break };
+            let run = if doubtful { self.run(words) } else { 0 };
+            let missing = usize::from(self.layout.count() - partial.filled) * self.layout.half.len();
+            let fits = !doubtful || run == self.layout.half.len() || run == missing;
+            if fits && let Some((half, after, glued)) = self.half(words, partial.row.size_bytes, doubtful) {
+                self.place(partial, half);
+                words.at = after;
+                if glued {
+                    let whole = partial.filled == self.layout.count();
+                    return if whole { Filled::Whole(after) } else { Filled::Short(after) };
+                }
+                // The second half directly behind the first is as good as the first.
+                doubtful &= run != missing;
+                noise = None;
+                continue;
+            }
+            if run == 0 && Number::parse(word.text).is_some() {
+                // A half that stops in the middle: cut, unless what follows shows that the columns are others.
+                partial.cut = true;
+                return Filled::Short(line.len());
+            }
+            for _ in 0..run.max(1) {
+                words.next();
+            }
+            noise.get_or_insert(word.start);
+            doubtful = true;
+        }
+        Filled::Short(noise.unwrap_or(line.len()))
+    }
+
+    /// Reads a half, or both, that stand alone at the start of a line, long after their left part.
+    pub(crate) fn resume(&self, partial: &mut Partial, line: &[u8], at: usize) -> Filled {
+        let missing = usize::from(self.layout.count() - partial.filled) * self.layout.half.len();
+        let run = self.run(Words::new(line, at));
+        if partial.cut || (run != missing && run != self.layout.half.len()) {
+            return Filled::Short(line.len());
+        }
+        self.fill(partial, line, at, true)
+    }
+
+    /// What stands behind the last half.
+    fn tail(&self, partial: &mut Partial, mut words: Words<'_>, noise: Option<usize>) -> Filled {
+        let end = words.at;
+        if self.layout.timestamp
+            && let (Some(date), Some(time)) = (words.next(), words.next())
+            && is_timestamp(date.text, time.text)
+        {
+            partial.row.timestamp = Some(text(&words.line[date.start..time.end()], 32));
+            return Filled::Whole(words.at);
+        }
+        match Words::new(words.line, end).next() {
+            Some(word) if Number::parse(word.text).is_some() => Filled::TooMuch,
+            Some(word) => Filled::Whole(noise.unwrap_or(word.start)),
+            None => Filled::Whole(end),
+        }
+    }
+
+    /// How many words in a row are values.
+    fn run(&self, words: Words<'_>) -> usize {
+        let last = self.layout.half.len().saturating_sub(1);
+        let mut length = 0;
+        for word in words.take(WORDS) {
+            if value(word.text).is_some() {
+                length += 1;
+            } else if length % self.layout.half.len() == last && self.glued(&word).is_some() {
+                return length + 1;
+            } else {
+                break;
+            }
+        }
+        length
+    }
+
+    /// One half: nothing measured in it when a value is not finite. Says where it ends and whether something is glued.
+    fn half(&self, mut words: Words<'_>, size: u64, doubtful: bool) -> Option<(Option<Half>, usize, bool)> {
+        let layout = self.layout;
+        let last = layout.half.len() - 1;
+        let mut half = Half::default();
+        let mut finite = true;
+        let mut printed = [None; 3];
+        let mut iterations = None::<Iterations>;
+        let mut glued = false;
+        let mut end = words.at;
+        for (index, column) in layout.half.iter().enumerate() {
+            let word = words.next()?;
+            end = word.end();
+            let value = match value(word.text) {
+                Some(value) => {
+                    // A log may stop in the middle of a number.
+                    if index == last && end == words.line.len() && !self.ended && !self.fills(&word) {
+                        return None;
+                    }
+                    value
+                }
+                None if index == last => {
+                    let length = self.glued(&word)?;
+                    (glued, end) = (true, word.start + length);
+                    value(&word.text[..length])?
+                }
+                None => return None,
+            };
+            let number = match value {
+                Value::Number(number) => number,
+                Value::NotAvailable if !matches!(column, Column::Time | Column::Algbw | Column::Busbw) => {
+                    continue;
+                }
+                Value::NotAvailable => return None,
+                Value::NotFinite => {
+                    finite = false;
+                    continue;
+                }
+            };
+            let shift = if *column == Column::Time { layout.to_us } else { 0 };
+            let spread = iterations.get_or_insert_default();
+            let slot = match column {
+                Column::Time => &mut half.time_us,
+                Column::Algbw => &mut half.algbw,
+                Column::Busbw => &mut half.busbw,
+                Column::CopyBw => half.copybw.get_or_insert_default(),
+                Column::Error => half.error.get_or_insert_default(),
+                Column::IterationMin => &mut spread.min_us,
+                Column::IterationMax => &mut spread.max_us,
+                Column::IterationP99 => &mut spread.p99_us,
+                Column::IterationCv => &mut spread.cv_pct,
+                Column::Wrong => {
+                    half.wrong = Some(number.count()?);
+                    continue;
+                }
+                Column::Unknown => continue,
+            };
+            *slot = number.measured(shift)?;
+            if index < 3 {
+                printed[index] = Some(number);
+            }
+        }
+        if layout.half.contains(&Column::IterationMin) {
+            half.iterations = iterations;
+        }
+        if (doubtful || self.strict) && !plausible(layout, size, printed) {
+            return None;
+        }
+        Some((finite.then_some(half), end, glued))
+    }
+
+    /// The word fills its column to the right, so that no digit of it is missing.
+    fn fills(&self, word: &Word<'_>) -> bool {
+        self.layout.last_pitch == Some(word.pitch())
+    }
+
+    /// Where the value ends in the last word of a half, when something is glued to it.
+    fn glued(&self, word: &Word<'_>) -> Option<usize> {
+        if word.text.len() > 3 && word.text.starts_with(b"N/A") {
+            return Some(3);
+        }
+        match self.layout.half.last()? {
+            Column::Wrong => glue::count(word, self.layout.last_pitch, self.hosts()),
+            Column::Error => glue::error(word.text),
+            Column::IterationCv => glue::percentage(word.text),
+            _ => None,
+        }
+    }
+
+    fn place(&self, partial: &mut Partial, half: Option<Half>) {
+        let out_of_place = self.layout.halves != Halves::InPlace && partial.filled == 0;
+        if out_of_place {
+            partial.row.out_of_place = half;
+        } else {
+            partial.row.in_place = half;
+        }
+        partial.filled += 1;
+    }
+}
+
+/// What stands in a column of a half.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Value {
+    Number(Number),
+    NotAvailable,
+    NotFinite,
+}
+
+/// Reads a word as a value of a half.
+pub(crate) fn value(word: &[u8]) -> Option<Value> {
+    if let Some(number) = Number::parse(word) {
+        return Some(Value::Number(number));
+    }
+    match word {
+        b"N/A" => Some(Value::NotAvailable),
+        b"inf" | b"-inf" | b"nan" | b"-nan" | b"nanf" | b"-nanf" => Some(Value::NotFinite),
+        // rccl-tests marks an error above its threshold.
+        [number @ .., b'*'] => Number::parse(number).map(Value::Number),
+        _ => None,
+    }
+}
+
+/// Whether the values look as printed ones do, and the bandwidth is the size over the time.
+pub(crate) fn plausible(layout: &Layout, size: u64, printed: [Option<Number>; 3]) -> bool {
+    let [Some(time), Some(algbw), Some(busbw)] = printed else { return false };
+    if !time.looks_measured() || !algbw.looks_measured() || !busbw.looks_measured() {
+        return false;
+    }
+    if layout.cpu_time {
+        return true;
+    }
+    // Bytes per microsecond are MB/s.
+    let at = |time_us: f64| if time_us > 0.0 { size as f64 / time_us / 1000.0 } else { f64::INFINITY };
+    let slack = time.rounding(layout.to_us) * 1.01;
+    let (slowest, fastest) =
+        (at(time.scaled(layout.to_us) + slack), at((time.scaled(layout.to_us) - slack).max(0.0)));
+    let rounding = algbw.rounding(0) * 1.01;
+    // Early versions multiplied by (n-1)/n, at least a half.
+    let printed = algbw.scaled(0);
+    slowest * 0.5 - rounding <= printed && printed <= fastest + rounding
+}
+
+/// Guesses the columns of a row without a header; its left part starts at `at`.
+pub(crate) fn guess(line: &[u8], at: usize) -> Option<Layout> {
+    let mut words = Words::new(line, at);
+    unsigned(words.next()?.text)?;
+    unsigned(words.next()?.text)?;
+    let known = words.next()?.text;
+    glue::name(known, &glue::TYPES).filter(|name| *name == known)?;
+    let first = words.peek()?.text;
+    if glue::OPERATIONS.contains(&first) {
+        words.next();
+    }
+    let mut values = [&[][..]; 18];
+    let mut count = 0;
+    for word in words.map(|word| word.text).take_while(|word| value(word).is_some()).take(values.len()) {
+        values[count] = word;
+        count += 1;
+    }
+    let time = Number::parse(values[usize::from(count % 2 == 1)])?;
+    // Times had three decimals only while they were milliseconds.
+    let milliseconds = time.decimals() == 3;
+    // An error is printed as 5e-07, always with an exponent; a count never has a negative or a zero one.
+    let error = |word: &[u8]| word.len() >= 5 && (word.starts_with(b"0e+00") || word.contains(&b'-'));
+    Layout::from_values(count, milliseconds, values[..count].iter().any(|word| error(word)))
+}
+
+fn is_timestamp(date: &[u8], time: &[u8]) -> bool {
+    let shaped = |text: &[u8], separator| {
+        text.iter().enumerate().all(|(at, byte)| {
+            let separates = matches!((text.len(), at), (10, 4 | 7) | (8, 2 | 5));
+            if separates { *byte == separator } else { byte.is_ascii_digit() }
+        })
+    };
+    date.len() == 10 && time.len() == 8 && shaped(date, b'-') && shaped(time, b':')
+}
+
+/// Where a left part may start in a line of which the beginning is not understood: two integers before a known type.
+pub(crate) fn anchor(line: &[u8]) -> Option<usize> {
+    let mut before: [Option<Word<'_>>; 2] = [None, None];
+    for word in Words::new(line, 0).take(WORDS) {
+        if let [Some(size), Some(count)] = before
+            && glue::name(word.text, &glue::TYPES).is_some()
+            && unsigned(count.text).is_some()
+        {
+            let digits = size.text.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+            let start = size.text.len() - digits;
+            let joined =
+                start > 0 && matches!(size.text[start - 1], b'.' | b'-' | b'_' | b'+' | b',' | b'/' | b'=');
+            let letter = start > 0 && size.text[start - 1].is_ascii_alphanumeric();
+            if digits > 0 && !joined && !letter {
+                return Some(size.start + start);
+            }
+        }
+        before = [before[1], Some(word)];
+    }
+    None
+}

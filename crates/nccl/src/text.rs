@@ -1,0 +1,358 @@
+//! Reads the lines of a log.
+
+use crate::banner;
+use crate::clean;
+use crate::layout::{Halves, Layout, placement};
+use crate::phrase::{Phrase, collective, phrases};
+use crate::prefix::{Stripped, strip};
+use crate::row::{self, Context, Filled, Partial};
+use crate::scan::{is_blank, text};
+use crate::tables::{Run, Step, Tables};
+use std::rc::Rc;
+use terms::measurement::{Device, Ended, Reading};
+
+/// A failure line is for people: more of it than this helps nobody.
+const SHOWN: usize = 1024;
+/// Rows begun at the same time, one a process.
+const BEGUN: usize = 256;
+
+/// Reads a log line by line.
+#[derive(Default)]
+pub(crate) struct Text {
+    tables: Tables,
+    /// Rows begun and not yet whole.
+    begun: Vec<Begun>,
+    /// What the last line above a header said, and where it was.
+    placement: Option<(u64, Halves)>,
+    number: u64,
+    scratch: Vec<u8>,
+}
+
+/// A row of which pieces are still to come, many lines later.
+struct Begun {
+    stream: u64,
+    run: usize,
+    partial: Partial,
+}
+
+/// A line taken apart, and whether it has an end.
+#[derive(Clone, Copy)]
+struct Line<'a> {
+    said: &'a [u8],
+    rest: &'a [u8],
+    stream: u64,
+    ended: bool,
+}
+
+impl Text {
+    /// Reads one line without its newline. `ended` says that it had one: the last line of a cut log has none.
+    pub(crate) fn line(&mut self, raw: &[u8], ended: bool) {
+        self.number += 1;
+        if let Some(said) = debug(raw)
+            && !ends_like_row(raw)
+        {
+            self.debug(said, 0);
+            return;
+        }
+        let raw = raw.strip_suffix(b"\r").unwrap_or(raw);
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let line = clean::clean(raw, &mut scratch);
+        match clean::threads(line) {
+            None => self.stripped(strip(line), ended),
+            Some(threads) => {
+                for thread in threads {
+                    self.stripped(strip(&thread), ended);
+                }
+            }
+        }
+        self.scratch = scratch;
+    }
+
+    /// Ends the log. `damage` says what went wrong with the file itself.
+    pub(crate) fn finish(mut self, damage: Option<String>) -> Reading {
+        for begun in std::mem::take(&mut self.begun) {
+            let run = &self.tables.runs[begun.run];
+            // Without a failure the log may have been cut where the second half was still to come.
+            if begun.partial.cut || run.notes.failure.is_some() {
+                self.give_up(begun);
+            }
+        }
+        self.tables.finish(damage)
+    }
+
+    fn stripped(&mut self, stripped: Stripped<'_>, ended: bool) {
+        let Stripped { said, rest, stream } = stripped;
+        let line = Line { said, rest, stream, ended };
+        if let Some(said) = debug(rest)
+            && !ends_like_row(rest)
+        {
+            return self.debug(said, stream);
+        }
+        let Some(start) = rest.iter().position(|&byte| !is_blank(byte) && byte != b'#') else { return };
+        let taken = if rest[start].is_ascii_digit() { self.numbers(line, start) } else { None };
+        let taken = taken.or_else(|| {
+            // Rows behind something that is not a known prefix.
+            let at = ends_like_row(rest).then(|| row::anchor(rest))??;
+            self.row(line, at, true)
+        });
+        match taken {
+            None => self.phrases(line),
+            Some(at) if at < rest.len() => {
+                // What was glued to the row is a line of its own, and it never has the row's beginning.
+                let glued = &rest[at..];
+                match debug(glued) {
+                    Some(said) => self.debug(said, stream),
+                    None => self.phrases(Line { said: glued, rest: glued, ..line }),
+                }
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// NCCL's own talk tells its version, and is otherwise passed over.
+    fn debug(&mut self, said: &[u8], stream: u64) {
+        if let Some(rest) =
+            said.strip_prefix(b"NCCL version ").or_else(|| said.strip_prefix(b"RCCL version "))
+            && let Some(version) = banner::printed_version(rest)
+        {
+            self.tables.library(stream, version);
+        }
+    }
+
+    /// A line of numbers: a row, or halves of a row begun before. Says where what is left of the line starts.
+    fn numbers(&mut self, line: Line<'_>, start: usize) -> Option<usize> {
+        self.row(line, start, false).or_else(|| self.halves(line, start))
+    }
+
+    fn row(&mut self, line: Line<'_>, start: usize, anywhere: bool) -> Option<usize> {
+        let Some(run) = self.tables.open(line.stream, |run| run.layout.is_some()) else {
+            return self.headless_row(line, start);
+        };
+        let table = &self.tables.runs[run];
+        let layout = Rc::clone(table.layout.as_ref()?);
+        let context =
+            Context { layout: &layout, devices: &table.table.devices, ended: line.ended, strict: false };
+        let (mut partial, at) = context.left(line.rest, start, anywhere)?;
+        // Directly glued to the left part, or nothing: then no halves are on this line.
+        let apart = line.rest.get(at).is_none_or(|&byte| is_blank(byte));
+        let filled = if apart { context.fill(&mut partial, line.rest, at, false) } else { Filled::Short(at) };
+        // A row begun earlier by the same process gets no more.
+        self.replace(line.stream);
+        match filled {
+            Filled::Whole(at) => {
+                self.tables.push(run, partial.row);
+                Some(at)
+            }
+            Filled::Short(at) => {
+                if line.ended && self.begun.len() < BEGUN {
+                    self.begun.push(Begun { stream: line.stream, run, partial });
+                }
+                Some(at)
+            }
+            Filled::TooMuch => Some(line.rest.len()),
+        }
+    }
+
+    /// A row without a header above it, taken only whole and only when it can be read in one way.
+    fn headless_row(&mut self, line: Line<'_>, start: usize) -> Option<usize> {
+        let layout = row::guess(line.rest, start)?;
+        let context = Context { layout: &layout, devices: &[], ended: line.ended, strict: true };
+        let (mut partial, at) = context.left(line.rest, start, true)?;
+        let Filled::Whole(at) = context.fill(&mut partial, line.rest, at, false) else { return None };
+        let run = self.tables.headless(line.stream);
+        self.tables.push(run, partial.row);
+        Some(at)
+    }
+
+    fn halves(&mut self, line: Line<'_>, start: usize) -> Option<usize> {
+        let of = |begun: &Begun| begun.stream == line.stream;
+        let at = self.begun.iter().rposition(of).or((self.begun.len() == 1).then_some(0))?;
+        let begun = &mut self.begun[at];
+        let run = &self.tables.runs[begun.run];
+        let layout = Rc::clone(run.layout.as_ref()?);
+        let context =
+            Context { layout: &layout, devices: &run.table.devices, ended: line.ended, strict: true };
+        let before = begun.partial.filled;
+        let filled = context.resume(&mut begun.partial, line.rest, start);
+        match filled {
+            Filled::Whole(end) => {
+                let begun = self.begun.swap_remove(at);
+                self.tables.push(begun.run, begun.partial.row);
+                Some(end)
+            }
+            Filled::Short(end) if begun.partial.filled > before => Some(end),
+            _ => None,
+        }
+    }
+
+    /// The process goes on: what its last row lacks will not come.
+    fn replace(&mut self, stream: u64) {
+        if let Some(at) = self.begun.iter().position(|begun| begun.stream == stream) {
+            let begun = self.begun.swap_remove(at);
+            self.give_up(begun);
+        }
+    }
+
+    /// Keeps what was measured of a row that will not be finished.
+    fn give_up(&mut self, begun: Begun) {
+        if begun.partial.filled > 0 {
+            self.tables.push(begun.run, begun.partial.row);
+        }
+    }
+
+    fn give_up_rows_of(&mut self, run: usize) {
+        while let Some(at) = self.begun.iter().position(|begun| begun.run == run) {
+            let begun = self.begun.swap_remove(at);
+            self.give_up(begun);
+        }
+    }
+
+    fn phrases(&mut self, line: Line<'_>) {
+        let mut named = None;
+        for (phrase, start, end) in phrases(line.said) {
+            let (from, rest) = (&line.said[start..], &line.said[end..]);
+            match phrase {
+                Phrase::Failure | Phrase::LastError | Phrase::Warning | Phrase::Hint => {
+                    self.note(phrase, line, rest);
+                    // What else a message says is its own.
+                    return;
+                }
+                Phrase::OutOfBounds => self.out_of_bounds(line, rest),
+                Phrase::Average => self.average(line, rest),
+                Phrase::Program => {
+                    let Some(name) = collective(line.said, start) else { continue };
+                    match named {
+                        Some(run) => {
+                            let run: &mut Run = &mut self.tables.runs[run];
+                            run.table.collective.get_or_insert_with(|| name.to_owned());
+                        }
+                        None => self.tables.program(name),
+                    }
+                }
+                // The rest is read only of whole lines: half a version is another version.
+                _ if !line.ended => {}
+                Phrase::Version => {
+                    let run = self.tables.at(Step::Version, line.stream);
+                    let table = &mut self.tables.runs[run].table;
+                    let (tests, library) = banner::versions(from);
+                    table.nccl_tests_version = tests;
+                    table.nccl_version = library.or(table.nccl_version.take());
+                }
+                Phrase::Starting => {
+                    let run = self.tables.at(Step::Starting, line.stream);
+                    self.tables.runs[run].table.collective = None;
+                    named = Some(run);
+                }
+                Phrase::Concluded => named = self.tables.youngest(line.stream),
+                Phrase::Banner if memchr::memmem::find(rest, b"minBytes").is_some() => {
+                    self.tables.at(Step::Banner, line.stream);
+                }
+                Phrase::Devices => {
+                    self.tables.at(Step::Devices, line.stream);
+                }
+                Phrase::Rank => self.rank(line.stream, banner::rank(from)),
+                Phrase::OldRank => self.rank(line.stream, banner::old_rank(from.trim_ascii_start())),
+                Phrase::Placement => {
+                    self.placement =
+                        placement(line.rest).map(|halves| (self.number, halves)).or(self.placement);
+                }
+                Phrase::Header => {
+                    self.header(line);
+                    return;
+                }
+                Phrase::Library => {
+                    if let Some(version) = banner::printed_version(rest) {
+                        self.tables.library(line.stream, version);
+                    }
+                }
+                Phrase::Banner => {}
+            }
+        }
+    }
+
+    fn note(&mut self, phrase: Phrase, line: Line<'_>, rest: &[u8]) {
+        let number = self.number;
+        let show = || text(line.said, SHOWN);
+        if phrase == Phrase::LastError && rest.iter().all(|&byte| is_blank(byte)) {
+            return;
+        }
+        let notes = self.tables.notes(line.stream);
+        match phrase {
+            Phrase::Warning => notes.warn(number, show),
+            Phrase::Hint => notes.hint(number, show),
+            _ => {
+                notes.fail(number, show);
+                if let Some(run) = self.tables.open(line.stream, |_| true) {
+                    self.give_up_rows_of(run);
+                }
+            }
+        }
+    }
+
+    fn header(&mut self, line: Line<'_>) {
+        let placement =
+            self.placement.filter(|(number, _)| number + 3 > self.number).map(|(_, halves)| halves);
+        let Some(layout) = Layout::from_header(line.rest, placement) else { return };
+        let run = self.tables.at(Step::Header, line.stream);
+        self.tables.runs[run].layout = Some(Rc::new(layout));
+    }
+
+    fn rank(&mut self, stream: u64, device: Option<Device>) {
+        let Some(device) = device else { return };
+        let run = self.tables.at(Step::Rank, stream);
+        let keep = self.tables.may_keep_device();
+        let run = &mut self.tables.runs[run];
+        // A process's Rank lines are cut at 2048 bytes: then they end in dots and the last ones are missing.
+        run.ranks_missing |= !keep || device.name.as_ref().is_some_and(|name| name.ends_with("..."));
+        if keep {
+            run.table.devices.push(device);
+        }
+    }
+
+    fn out_of_bounds(&mut self, line: Line<'_>, rest: &[u8]) {
+        let Some(found) = banner::out_of_bounds(rest) else { return };
+        let Some(run) = self.summarised(line.stream, |run| run.table.out_of_bounds.is_none()) else { return };
+        self.give_up_rows_of(run);
+        let run = &mut self.tables.runs[run];
+        run.table.out_of_bounds = Some(found);
+        run.notes.summary_failed |= !found.ok;
+    }
+
+    fn average(&mut self, line: Line<'_>, rest: &[u8]) {
+        let Some(found) = banner::average(rest, line.ended) else { return };
+        let Some(run) = self.summarised(line.stream, |_| true) else { return };
+        self.give_up_rows_of(run);
+        let run = &mut self.tables.runs[run];
+        run.table.average_busbw = found.value;
+        run.notes.summary_failed |= found.failed;
+        run.table.ended = Ended::Complete;
+    }
+
+    /// The run that a summary line belongs to. Said again after its run it is an echo; said in a log without any run
+    /// it is all that was kept of one.
+    fn summarised(&mut self, stream: u64, fits: impl Fn(&Run) -> bool) -> Option<usize> {
+        match self.tables.open(stream, fits) {
+            Some(run) => Some(run),
+            None => self.tables.runs.is_empty().then(|| self.tables.headless(stream)),
+        }
+    }
+}
+
+/// What NCCL says in `host:pid:tid [device] NCCL INFO ...`, the bulk of a log with debug output. Nothing can be glued
+/// before it: rows begin with blanks, and the first blank here is the one behind the thread.
+fn debug(line: &[u8]) -> Option<&[u8]> {
+    let blank = memchr::memchr(b' ', &line[..line.len().min(256)])?;
+    let rest = line.get(blank + 1..)?.strip_prefix(b"[")?;
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    rest[digits..].strip_prefix(b"] NCCL INFO ").filter(|_| digits > 0 && blank > 0)
+}
+
+/// Whether a line ends as rows do: in a padded count. Cheap, and true of few lines that are no rows.
+fn ends_like_row(line: &[u8]) -> bool {
+    let end = line.iter().rposition(|&byte| !is_blank(byte)).map_or(0, |at| at + 1);
+    let tail = &line[end.saturating_sub(24)..end];
+    let start = tail.iter().rposition(|&byte| is_blank(byte)).map_or(0, |at| at + 1);
+    start > 1
+        && is_blank(tail[start - 2])
+        && (tail[end.min(24) - 1].is_ascii_digit() || tail.ends_with(b"/A"))
+}

@@ -1,0 +1,248 @@
+//! Every version of the format, printed by its rules, alone and through everything that stands between a program
+//! and its log.
+
+mod printer;
+
+use printer::{FORMATS, Format, header, row, run, sizes};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use terms::measurement::{Ended, Reading, Row};
+
+fn read_lines(lines: &[String]) -> Reading {
+    nccl::read_bytes((lines.join("\n") + "\n").as_bytes())
+}
+
+fn assert_whole(reading: &Reading, rows: &[Row], what: &str) {
+    assert_eq!(reading.tables.len(), 1, "{what}");
+    let table = &reading.tables[0];
+    for (at, (got, want)) in table.rows.iter().zip(rows).enumerate() {
+        assert_eq!(got, want, "{what}, row {at}");
+    }
+    assert_eq!(table.rows.len(), rows.len(), "{what}");
+    assert_eq!((reading.ended, reading.first_error.as_deref()), (Ended::Complete, None), "{what}");
+    assert_eq!((table.ranks, table.average_busbw), (Some(8), Some(187.866)), "{what}");
+    assert_eq!(table.collective.as_deref(), Some("all_reduce"), "{what}");
+}
+
+#[test]
+fn every_version_is_read() {
+    for format in &FORMATS {
+        let (lines, rows) = run(format, sizes());
+        assert_whole(&read_lines(&lines), &rows, format.name);
+    }
+}
+
+#[test]
+fn sizes_go_by_steps_too_and_repeat() {
+    let stepped = (0..40).map(|step| 4 * (1_000_000 + step * 37_777)).chain((0..40).map(|step| step * 1008));
+    let (lines, rows) = run(&FORMATS[13], stepped);
+    assert_whole(&read_lines(&lines), &rows, "steps");
+}
+
+/// Puts a prefix before every line; `{}` in it is the number of the line, for timestamps.
+fn prefixed(lines: &[String], prefix: &str) -> Vec<String> {
+    let number = |at: usize| format!("{:02}", at % 60);
+    lines.iter().enumerate().map(|(at, line)| prefix.replace("{}", &number(at)) + line).collect()
+}
+
+const PREFIXES: [&str; 20] = [
+    "0: ",
+    " 0: ",
+    "[1,0]<stdout>:",
+    "[1,0]<stdout>: ",
+    "[prterun-node-1-4242@1,0]<stdout>: ",
+    "[0] ",
+    "2026-01-05T12:00:{}.123456789Z ",
+    "2026-01-05T12:00:{}.123456789Z stdout F ",
+    "2026-01-05T12:00:{}.123456789+01:00 stdout F ",
+    "2026-01-05T12:00:{}.1234567Z ",
+    "Jan  5 12:00:{} node-1 slurmd[812]: ",
+    "Jan 05 12:00:{} ",
+    "[2026-01-05 12:00:{}] ",
+    "nccl-1  | ",
+    "[pod/nccl-test-0/main] ",
+    "[pod/nccl-test-0/main] 2026-01-05T12:00:{}.12Z ",
+    "node-1: ",
+    "[STAT]:",
+    "\u{1b}[36mnccl-1  | \u{1b}[0m",
+    "    ",
+];
+
+#[test]
+fn prefixes_change_nothing() {
+    for format in &FORMATS {
+        let (lines, rows) = run(format, sizes());
+        for prefix in PREFIXES {
+            let what = format!("{} behind {prefix:?}", format.name);
+            assert_whole(&read_lines(&prefixed(&lines, prefix)), &rows, &what);
+        }
+    }
+}
+
+#[test]
+fn prefixes_nest() {
+    let (lines, rows) = run(&FORMATS[13], sizes());
+    for outer in PREFIXES {
+        for inner in ["0: ", "[1,0]<stdout>:", "node-1: "] {
+            let both = prefixed(&prefixed(&lines, inner), outer);
+            assert_whole(&read_lines(&both), &rows, &format!("{outer:?} {inner:?}"));
+        }
+    }
+}
+
+#[test]
+fn envelopes_change_nothing() {
+    let (lines, rows) = run(&FORMATS[13], sizes());
+    let text = lines.join("\n") + "\n";
+    let windows = lines.join("\r\n") + "\r\n";
+    assert_whole(&nccl::read_bytes(windows.as_bytes()), &rows, "CRLF");
+
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(text.as_bytes()).unwrap();
+    assert_whole(&nccl::read_bytes(&gzip.finish().unwrap()), &rows, "gzip");
+
+    let wide: Vec<u8> =
+        [0xff, 0xfe].into_iter().chain(text.encode_utf16().flat_map(u16::to_le_bytes)).collect();
+    assert_whole(&nccl::read_bytes(&wide), &rows, "UTF-16");
+
+    let docker = lines.iter().fold(String::new(), |mut out, line| {
+        let log = serde_json::to_string(&format!("{line}\n")).unwrap();
+        writeln!(out, r#"{{"log":{log},"stream":"stdout","time":"2026-01-05T12:00:07Z"}}"#).unwrap();
+        out
+    });
+    assert_whole(&nccl::read_bytes(docker.as_bytes()), &rows, "Docker");
+
+    let hashless: Vec<String> = lines.iter().map(|line| line.replace('#', "")).collect();
+    assert_whole(&read_lines(&hashless), &rows, "lost #");
+    let coloured: Vec<String> =
+        lines.iter().map(|line| line.replace("  ", "\u{1b}[0m  \u{1b}[1;32m")).collect();
+    assert_whole(&read_lines(&coloured), &rows, "colours");
+    let hashed: Vec<String> = lines.iter().map(|line| format!("#{line}")).collect();
+    assert_whole(&read_lines(&hashed), &rows, "more #");
+    let invalid: Vec<u8> =
+        lines.iter().flat_map(|line| [line.as_bytes(), b"\n\xff\xfe\x80 caf\xe9\n"].concat()).collect();
+    assert_whole(&nccl::read_bytes(&invalid), &rows, "invalid UTF-8");
+}
+
+/// Rows with debug output between their pieces, as one process prints both.
+fn glued(format: &Format, host: &str, call: &str, hosts_known: bool) -> (String, Vec<Row>) {
+    let mut log = format!(
+        "# Collective test starting: all_reduce_perf\n# nThread 1 nGpus 1 minBytes 8 maxBytes 64\n# Using devices\n"
+    );
+    if hosts_known {
+        writeln!(log, "#  Rank  0 Group  0 Pid   1505 on {host} device  0 [0000:06:00] NVIDIA H100").unwrap();
+    }
+    log += &header(format);
+    let mut rows = Vec::new();
+    for (at, size) in (10..20).map(|power| 1u64 << power).enumerate() {
+        let (pieces, row) = row(format, size, at as u64);
+        let debug = format!(
+            "{host}:1505:1505 {call}\n{host}:1505:1506 [0] NCCL INFO Channel 00/02 :    0   1   2   3\n"
+        );
+        writeln!(log, "{}{debug}{debug}{}{debug}{}", pieces[0], pieces[1], pieces[2]).unwrap();
+        rows.push(row);
+    }
+    log += "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 187.866 \n";
+    (log, rows)
+}
+
+#[test]
+fn halves_that_come_later_find_their_row() {
+    for format in FORMATS.iter().filter(|format| format.halves == 2 && !format.timestamp) {
+        for host in ["vm", "38dcf168f605", "node-1", "0vm"] {
+            for call in ["[0] NCCL INFO Launch mode Parallel", "NCCL CALL ncclAllReduce(7f, 8, 7, 0, 1)"] {
+                for known in [false, true] {
+                    let (log, rows) = glued(format, host, call, known);
+                    let reading = nccl::read_bytes(log.as_bytes());
+                    let what = format!("{} on {host}", format.name);
+                    // In an error column a count of digits cannot tell where a strange host begins.
+                    assert_eq!(reading.tables[0].rows, rows, "{what}");
+                    assert_eq!(reading.ended, Ended::Complete, "{what}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_half_alone_is_no_row() {
+    let (lines, _) = run(&FORMATS[13], sizes());
+    let mut log = lines[..15].join("\n") + "\n";
+    log += "   46.48   22.56   33.84       0\n   44.46   23.58   35.38       0\n";
+    log += "   46.48   22.56   33.84       0    44.46   23.58   35.38       0\n";
+    let reading = nccl::read_bytes(log.as_bytes());
+    assert_eq!((reading.tables.len(), reading.tables[0].rows.len()), (1, 0));
+    assert_eq!(reading.ended, Ended::Truncated);
+}
+
+#[test]
+fn several_processes_interleave() {
+    let (first, first_rows) = run(&FORMATS[13], sizes());
+    let (second, second_rows) = run(&FORMATS[15], sizes().map(|size| size + 4));
+    let mut log = String::new();
+    for (a, b) in first.iter().zip(&second) {
+        writeln!(log, "[1,0]<stdout>:{a}\n[2,0]<stdout>:{b}").unwrap();
+    }
+    log.extend(second[first.len()..].iter().map(|line| format!("[2,0]<stdout>:{line}\n")));
+    let reading = nccl::read_bytes(log.as_bytes());
+    assert_eq!(reading.tables.len(), 2);
+    assert_eq!(reading.tables[0].rows, first_rows);
+    assert_eq!(reading.tables[1].rows, second_rows);
+}
+
+#[test]
+fn tags_inside_rows_are_no_words() {
+    let format = &FORMATS[13];
+    let (lines, rows) = run(format, sizes());
+    let tagged: Vec<String> = lines
+        .iter()
+        .map(|line| match line.char_indices().nth(60) {
+            Some((at, _)) => {
+                format!("[1,0]<stdout>:{}[1,0]<stdout>:{}[1,3]<stderr>:noise 1 2", &line[..at], &line[at..])
+            }
+            None => format!("[1,0]<stdout>:{line}"),
+        })
+        .collect();
+    assert_whole(&read_lines(&tagged), &rows, "tags");
+}
+
+#[test]
+fn rows_without_a_header_are_read_when_they_can_be() {
+    for format in FORMATS.iter().filter(|format| format.halves == 2 && !format.cpu_time) {
+        let (pieces, row) = row(format, 1 << 24, 1);
+        let reading = nccl::read_bytes((pieces.concat() + "\n").as_bytes());
+        assert_eq!(reading.tables.len(), 1, "{}", format.name);
+        assert_eq!(reading.tables[0].rows, [row], "{}", format.name);
+        assert_eq!(reading.ended, Ended::Truncated);
+    }
+    for text in [
+        "1048576 262144 float 46.48 22.56 33.84 0",
+        "1048576 262144 float sum -1 46.48 99.56 33.84 0 44.46 23.58 35.38 0",
+        "1048576 262144 float sum -1 1 2 3 4 5 6 7 8",
+        "1048576 262144 cats 46.48 22.56 33.84 0 44.46 23.58 35.38 0",
+    ] {
+        assert_eq!(nccl::read_bytes(format!("{text}\n").as_bytes()).tables, [], "{text}");
+    }
+}
+
+#[test]
+fn a_row_cut_in_its_second_half_keeps_the_first() {
+    let format = &FORMATS[13];
+    let (mut lines, mut rows) = run(format, sizes());
+    let (pieces, mut cut) = row(format, 1 << 20, 3);
+    lines.insert(15, format!("{}{}    44.46 ...", pieces[0], pieces[1]));
+    cut.in_place = None;
+    rows.insert(0, cut);
+    assert_whole(&read_lines(&lines), &rows, "cut");
+}
+
+#[test]
+fn one_placement_alone_is_put_where_the_header_says() {
+    let log = "#                           in-place
+#       size         count      type   redop    root     time   algbw   busbw #wrong
+     1048576        262144     float     sum      -1    46.48   22.56   33.84      0
+";
+    let reading = nccl::read_bytes(log.as_bytes());
+    let row = &reading.tables[0].rows[0];
+    assert_eq!((row.out_of_place, row.in_place.unwrap().time_us), (None, 46.48));
+}

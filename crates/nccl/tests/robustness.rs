@@ -1,0 +1,278 @@
+//! Damaged, hostile and enormous input.
+
+mod printer;
+
+use printer::{FORMATS, run, sizes};
+use proptest::prelude::*;
+use std::fs;
+use std::io::{self, Read};
+use std::path::Path;
+use terms::measurement::{Ended, Reading, Row};
+
+fn rows(reading: &Reading) -> Vec<&Row> {
+    reading.tables.iter().flat_map(|table| &table.rows).collect()
+}
+
+/// Whatever prefix of a log is read: its rows are the first of the whole log's, and it is complete only when the
+/// summary is in it.
+fn truncations_are_honest(name: &str, log: &[u8]) {
+    let whole = nccl::read_bytes(log);
+    let whole_rows = rows(&whole);
+    let text = String::from_utf8_lossy(log);
+    let summary = ["Avg bus bandwidth", "average_bus_bandwidth"].iter().find_map(|mark| text.find(mark));
+    for length in 0..log.len() {
+        let cut = nccl::read_bytes(&log[..length]);
+        let cut_rows = rows(&cut);
+        assert!(cut_rows.len() <= whole_rows.len(), "{name}: a row was invented at byte {length}");
+        assert_eq!(cut_rows[..], whole_rows[..cut_rows.len()], "{name}: another row at byte {length}");
+        let early = summary.is_none_or(|summary| length <= summary);
+        assert!(!early || cut.ended != Ended::Complete, "{name}: complete at byte {length}");
+        for (table, whole) in cut.tables.iter().zip(&whole.tables) {
+            let average = table.average_busbw;
+            assert!(
+                average.is_none() || average == whole.average_busbw,
+                "{name}: {average:?} at byte {length}"
+            );
+            assert!(table.devices.len() <= whole.devices.len());
+            assert_eq!(table.devices[..], whole.devices[..table.devices.len()], "{name} at byte {length}");
+        }
+    }
+}
+
+#[test]
+fn truncated_logs_are_honest() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/nccl/ours");
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "log") {
+            truncations_are_honest(&path.display().to_string(), &fs::read(&path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn truncated_versions_are_honest() {
+    for format in &FORMATS {
+        let (lines, _) = run(format, sizes().step_by(9));
+        truncations_are_honest(format.name, (lines.join("\n") + "\n").as_bytes());
+        truncations_are_honest(format.name, ("0: ".to_owned() + &lines.join("\r\n0: ") + "\r\n").as_bytes());
+    }
+}
+
+/// A small generator of numbers: the same sequence in every run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as usize) % limit.max(1)
+    }
+}
+
+/// What is always true of a reading.
+fn sane(reading: &Reading) {
+    for table in &reading.tables {
+        assert!(table.average_busbw.is_none_or(f64::is_finite));
+        for row in &table.rows {
+            assert!(row.out_of_place.is_some() || row.in_place.is_some());
+            for half in [row.out_of_place, row.in_place].into_iter().flatten() {
+                assert!(
+                    [half.time_us, half.algbw, half.busbw]
+                        .iter()
+                        .all(|value| value.is_finite() && *value >= 0.0)
+                );
+            }
+        }
+    }
+    assert_eq!(reading.ended == Ended::Empty, reading.tables.is_empty() && reading.ended != Ended::Failed);
+}
+
+#[test]
+fn mutated_logs_never_break_the_reader() {
+    let mut numbers = Numbers(7);
+    let glue: [&[u8]; 12] = [
+        b"\n",
+        b"\0",
+        b"\x1b[",
+        b"-1",
+        b"1e400",
+        b"N/A",
+        b"nan",
+        b"[1,0]<stdout>:",
+        b"99999999999999999999999999",
+        b"host:1:2 [0] NCCL INFO ",
+        b"Rank 4294967295 on",
+        b"\r",
+    ];
+    let logs: Vec<Vec<u8>> = FORMATS
+        .iter()
+        .map(|format| (run(format, sizes().step_by(4)).0.join("\n") + "\n").into_bytes())
+        .chain([fs::read(
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/nccl/ours/232-own-json-v3.log"),
+        )
+        .unwrap()])
+        .collect();
+    for _ in 0..20_000 {
+        let mut log = logs[numbers.below(logs.len())].clone();
+        for _ in 0..=numbers.below(6) {
+            let at = numbers.below(log.len());
+            match numbers.below(5) {
+                0 => log[at] = numbers.below(256) as u8,
+                1 => drop(log.drain(at..(at + numbers.below(80)).min(log.len()))),
+                2 => drop(log.splice(at..at, glue[numbers.below(glue.len())].iter().copied())),
+                3 => {
+                    let end = (at + numbers.below(200)).min(log.len());
+                    let copy = log[at..end].to_vec();
+                    let to = numbers.below(log.len());
+                    log.splice(to..to, copy);
+                }
+                _ => log.truncate(at.max(1)),
+            }
+            if log.is_empty() {
+                break;
+            }
+        }
+        sane(&nccl::read_bytes(&log));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(512) })]
+
+    #[test]
+    fn any_bytes_are_read(bytes in proptest::collection::vec(any::<u8>(), 0..4096)) {
+        let reading = nccl::read_bytes(&bytes);
+        sane(&reading);
+        prop_assert!(reading.tables.is_empty());
+    }
+
+    #[test]
+    fn any_words_are_read(words in proptest::collection::vec(prop::sample::select(vec![
+        "#", "size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "\n", "\n", "8", "2", "float",
+        "sum", "-1", "46.48", "22.56", "0", "N/A", "Rank", "on", "device", "[0]", "NCCL INFO", "NCCL WARN x",
+        "Avg bus bandwidth", ":", "Out of bounds values", "OK", "{\"version\"", "[1,0]<stdout>:", "\u{1b}[", "\0",
+    ]), 0..200)) {
+        sane(&nccl::read_bytes(words.join(" ").as_bytes()));
+    }
+}
+
+#[test]
+fn hostile_numbers_are_not_measured() {
+    let header = "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n";
+    let huge = "9".repeat(10_000);
+    for hostile in ["1e400", "nan", "-nan", "inf", "-5", huge.as_str(), "0x10", "1,5", "1e-", "--1"] {
+        for column in 0..13 {
+            let mut row = [
+                "8", "2", "float", "sum", "-1", "46.48", "22.56", "33.84", "0", "44.46", "23.58", "35.38",
+                "0",
+            ];
+            row[column] = hostile;
+            let reading = nccl::read_bytes(format!("{header}{}\n", row.join(" ")).as_bytes());
+            sane(&reading);
+            for row in rows(&reading) {
+                assert!(
+                    row.out_of_place.is_none_or(|half| half.time_us == 46.48 && half.algbw == 22.56),
+                    "{hostile}"
+                );
+                assert!(
+                    row.in_place.is_none_or(|half| half.busbw == 35.38 && half.wrong == Some(0)),
+                    "{hostile}"
+                );
+                assert_eq!((row.size_bytes, row.count), (8, 2), "{hostile}");
+            }
+        }
+    }
+}
+
+#[test]
+fn bare_words_in_json_are_not_measured() {
+    let json = |time: &str, average: &str| {
+        let half = |time: &str| format!(r#"{{"time":{time},"alg_bw":1.5,"bus_bw":2.5,"nwrong":null}}"#);
+        format!(
+            r#"{{"version":4,"args":["all_reduce_perf"],"results":[{{"size":8,"count":2,"type":"float","redop":"sum",
+            "root":"     0","out_of_place":{},"in_place":{},"new":{{"x":[1,[2]]}}}}],
+            "average_bus_bandwidith":{{"bandwidith":{average},"okay":"unchecked"}}}}"#,
+            half(time),
+            half("3.5")
+        )
+    };
+    for word in ["inf", "-inf", "nan", "\"nan\"", "null", "true", "1e400", "-1.0", "[3]"] {
+        let reading = nccl::read_bytes(json(word, "\"nan\"").as_bytes());
+        let row = &reading.tables[0].rows[0];
+        assert_eq!(
+            (row.out_of_place, row.in_place.unwrap().time_us, row.root),
+            (None, 3.5, Some(0)),
+            "{word}"
+        );
+        assert_eq!((reading.ended, reading.tables[0].average_busbw), (Ended::Complete, None), "{word}");
+    }
+    let reading = nccl::read_bytes(json("1.0", "-").as_bytes());
+    assert_eq!(reading.tables[0].rows.len(), 1);
+}
+
+/// Input without an end to hold in memory: `unit` again and again.
+struct Endless {
+    unit: Vec<u8>,
+    at: usize,
+    left: u64,
+}
+
+impl Read for Endless {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count =
+            buffer.len().min(self.unit.len() - self.at).min(usize::try_from(self.left).unwrap_or(usize::MAX));
+        buffer[..count].copy_from_slice(&self.unit[self.at..self.at + count]);
+        self.at = (self.at + count) % self.unit.len();
+        self.left -= count as u64;
+        Ok(count)
+    }
+}
+
+fn endless(unit: &str, left: u64) -> Endless {
+    Endless { unit: unit.as_bytes().to_vec(), at: 0, left }
+}
+
+#[test]
+fn more_than_is_kept_says_so() {
+    let header = "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n";
+    let row = "8 2 float sum -1 46.48 22.56 33.84 0 44.46 23.58 35.38 0\n";
+    let log = header.as_bytes().chain(endless(row, 130_000 * row.len() as u64));
+    let reading = nccl::read(log).unwrap();
+    assert_eq!(reading.tables[0].rows.len(), 100_000);
+    assert!(reading.first_error.unwrap().contains("100000 rows"));
+}
+
+#[test]
+fn one_endless_line_is_no_table() {
+    for unit in ["x", "1048576 ", "\0", " ", "[", "\u{1b}[", "{\"version\":[", "\"", "{\"version\":\"x"] {
+        let reading = nccl::read(endless(unit, 8 << 20)).unwrap();
+        assert!(reading.tables.iter().all(|table| table.rows.is_empty()), "{unit:?}");
+        assert_ne!(reading.ended, Ended::Complete);
+    }
+}
+
+#[test]
+fn a_failing_reader_is_an_error() {
+    struct Broken;
+    impl Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::Error::other("the disk is gone"))
+        }
+    }
+    assert!(nccl::read(Broken).is_err());
+    assert!(nccl::read((&b"# Using devices\n"[..]).chain(Broken)).is_err());
+    assert!(nccl::read((&b"\x1f\x8b\x08\0\0\0\0\0\0\0"[..]).chain(Broken)).is_err());
+}
+
+#[test]
+fn damaged_gzip_keeps_what_was_read() {
+    use std::io::Write as _;
+    let (lines, _) = run(&FORMATS[13], sizes());
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all((lines.join("\n") + "\n").as_bytes()).unwrap();
+    let gzip = gzip.finish().unwrap();
+    let reading = nccl::read_bytes(&gzip[..gzip.len() * 2 / 3]);
+    assert!(!rows(&reading).is_empty());
+    assert_eq!(reading.ended, Ended::Truncated);
+    assert!(reading.first_error.unwrap().contains("gzip"));
+}

@@ -1,0 +1,27 @@
+//! Writes the page of every kind of run into a folder, to be looked at: `cargo run -p report --example pages -- DIR`.
+
+#[path = "../tests/support/mod.rs"]
+mod support;
+
+use std::{env, fs, io, path::PathBuf};
+
+use support::{Run, cancelled, good, long, slow, unbuilt, workflow};
+
+fn main() -> io::Result<()> {
+    let folder = PathBuf::from(env::args().nth(1).unwrap_or_else(|| ".".to_owned()));
+    fs::create_dir_all(&folder)?;
+    let mut running = Run::open(workflow());
+    running.built().up();
+    for (name, run) in [
+        ("good", good()),
+        ("slow", slow()),
+        ("long", long()),
+        ("unbuilt", unbuilt()),
+        ("cancelled", cancelled()),
+        ("running", running),
+    ] {
+        fs::write(folder.join(format!("{name}.html")), report::html(&run.story()))?;
+        println!("{}", report::terminal(&run.story(), report::Style::Colour));
+    }
+    Ok(())
+}

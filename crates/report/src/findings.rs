@@ -1,0 +1,168 @@
+//! What a run comes to: the headline, its reasons, and what else a reader must know. Both reports tell the same.
+
+use machine::{End, LeaseState, RunState};
+use serde::Serialize;
+use terms::{Conclusion, Entry, Fact, Reason, Stage, Verdict};
+
+use crate::{StageLine, Story, text, words};
+
+/// How a reader should feel about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tone {
+    Good,
+    Bad,
+    Unsure,
+    Busy,
+}
+
+impl From<Verdict> for Tone {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Pass => Self::Good,
+            Verdict::Fail => Self::Bad,
+            Verdict::Inconclusive => Self::Unsure,
+        }
+    }
+}
+
+/// What the run comes to, in a word.
+pub struct Headline {
+    pub word: &'static str,
+    pub tone: Tone,
+}
+
+/// Something that a reader must know besides the verdict.
+#[derive(Serialize)]
+pub struct Note {
+    pub tone: Tone,
+    pub head: String,
+    /// What to do about it, where that is known.
+    pub text: String,
+}
+
+/// The ledger's verdict counts; a judgement that was only fetched stands in until the ledger has it.
+pub fn verdict(story: &Story<'_>) -> Option<Verdict> {
+    let recorded = story.state.verdict().map(|reached| reached.verdict);
+    recorded.or_else(|| story.judgement.map(|judgement| judgement.verdict))
+}
+
+/// The reasons of that verdict, gravest first.
+pub fn reasons<'a>(story: &Story<'a>) -> &'a [Reason] {
+    let whole = story.judgement.filter(|judgement| Some(judgement.verdict) == verdict(story));
+    match (whole, story.state.verdict()) {
+        (Some(judgement), _) => &judgement.reasons,
+        (None, Some(reached)) => &reached.reasons,
+        (None, None) => &[],
+    }
+}
+
+pub fn headline(story: &Story<'_>) -> Headline {
+    let (word, tone) = match (verdict(story), story.state.settled.as_ref().map(|(how, _)| how)) {
+        (Some(Verdict::Pass), _) => ("PASS", Tone::Good),
+        (Some(Verdict::Fail), _) => ("FAIL", Tone::Bad),
+        (Some(Verdict::Inconclusive), _) => ("INCONCLUSIVE", Tone::Unsure),
+        // Nothing was asked to be judged.
+        (None, Some(Conclusion::Completed)) => ("DONE", Tone::Good),
+        (None, Some(Conclusion::Failed { .. })) => ("NO VERDICT", Tone::Bad),
+        (None, Some(Conclusion::TimedOut { .. })) => ("NO VERDICT", Tone::Bad),
+        (None, Some(Conclusion::Cancelled { .. })) => ("CANCELLED", Tone::Unsure),
+        (None, None) => ("RUNNING", Tone::Busy),
+    };
+    Headline { word, tone }
+}
+
+/// How it ended if it did not complete, what is still held, and what was reported twice.
+pub fn notes(story: &Story<'_>) -> Vec<Note> {
+    let state = story.state;
+    let mut notes: Vec<_> = state.settled.iter().filter_map(|(how, _)| ending(story, how)).collect();
+    if state.settled.is_none() {
+        notes.extend(state.frontier().map(|stage| now(state, stage)));
+    }
+    if state.settled.is_some() {
+        notes.extend(held(state));
+    }
+    for (stage, _) in state.stages.iter().filter(|(_, stage)| stage.contested) {
+        let head = format!("two different endings were reported for {stage}");
+        notes.push(Note { tone: Tone::Unsure, head, text: "The first one counts.".to_owned() });
+    }
+    notes
+}
+
+fn ending(story: &Story<'_>, how: &Conclusion) -> Option<Note> {
+    let (tone, head, text) = match how {
+        Conclusion::Completed => return None,
+        Conclusion::Failed { stage, failure } => {
+            (Tone::Bad, format!("failed at {stage}: {}", failure.code), failure.message.clone())
+        }
+        Conclusion::TimedOut { stage } => {
+            let limit = story.state.limit(*stage);
+            let handle = story.state.stage(*stage).and_then(|stage| stage.handle.as_deref());
+            let look = handle.map_or_else(
+                || "Nothing was ever heard of it: is its worker running?".to_owned(),
+                |handle| format!("Look for {handle} where it runs; its worker may be down."),
+            );
+            (Tone::Bad, format!("timed out at {stage}: silent past its limit of {limit}"), look)
+        }
+        Conclusion::Cancelled { by } => {
+            (Tone::Unsure, format!("cancelled by {by}"), cancel_reason(story).unwrap_or_default())
+        }
+    };
+    Some(Note { tone, head, text })
+}
+
+fn cancel_reason(story: &Story<'_>) -> Option<String> {
+    story.records.iter().find_map(|record| match &record.entry {
+        Entry::Accepted { fact, .. } => match &**fact {
+            Fact::CancelRequested(cancel) => Some(cancel.reason.clone()),
+            _ => None,
+        },
+        _ => None,
+    })
+}
+
+fn now(state: &RunState, stage: Stage) -> Note {
+    let since = state.stage(stage).and_then(|stage| stage.since);
+    let since = since.map_or_else(String::new, |at| format!(" since {}", text::moment(at)));
+    Note { tone: Tone::Busy, head: format!("now at {stage}{since}"), text: String::new() }
+}
+
+/// A cluster that nobody waits for any more costs money until the provider says that it is gone.
+fn held(state: &RunState) -> impl Iterator<Item = Note> + '_ {
+    let held = state.leases.iter().filter(|(_, lease)| lease.state != LeaseState::Returned);
+    held.map(|(attempt, lease)| Note {
+        tone: Tone::Unsure,
+        head: format!("cluster {} is not confirmed gone", state.cluster_name(*attempt)),
+        text: format!("It ends by itself at {}.", text::moment(lease.expires_at)),
+    })
+}
+
+pub fn tone_of(state: &RunState, line: &StageLine) -> Tone {
+    if line.teardown {
+        return if line.ended.is_some() { Tone::Good } else { Tone::Busy };
+    }
+    if line.attempt < state.attempt(line.stage) {
+        return Tone::Unsure;
+    }
+    match state.end(line.stage) {
+        Some(End::Succeeded(fact)) => match &**fact {
+            Fact::VerdictReached(reached) => reached.verdict.into(),
+            Fact::JobDone(end) if end.state != "COMPLETED" => Tone::Bad,
+            _ => Tone::Good,
+        },
+        Some(End::Failed(_) | End::TimedOut) => Tone::Bad,
+        None if line.ended.is_some() => Tone::Unsure,
+        None => Tone::Busy,
+    }
+}
+
+/// Stages that the workflow asks for and that never had their turn.
+pub fn unreached(state: &RunState, lines: &[StageLine]) -> Vec<Stage> {
+    let begun = |stage: &Stage| lines.iter().any(|line| !line.teardown && line.stage == *stage);
+    Stage::ALL.into_iter().filter(|stage| state.wants(*stage) && !begun(stage)).collect()
+}
+
+/// The image a run was given, where none had to be built.
+pub fn given_image(state: &RunState) -> Option<String> {
+    state.image().filter(|_| !state.wants(Stage::Image)).map(words::image)
+}

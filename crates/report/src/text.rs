@@ -1,0 +1,208 @@
+//! Text from outside, made harmless, and figures as people read them.
+
+use std::iter::Peekable;
+use std::str::Chars;
+
+use terms::{Span, Timestamp};
+
+/// Longest text that a report repeats, characters. The ledger has the rest.
+const LONGEST: usize = 2000;
+
+/// One line without anything that a terminal or a browser would act on.
+pub fn line(text: &str) -> String {
+    block(text).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// The same, with its line breaks.
+pub fn block(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len().min(LONGEST));
+    let mut chars = text.chars().peekable();
+    let mut length = 0;
+    while let Some(c) = chars.next() {
+        let kept = match c {
+            '\u{1b}' => {
+                skip_escape(&mut chars);
+                continue;
+            }
+            '\u{9b}' => {
+                skip_control_sequence(&mut chars);
+                continue;
+            }
+            '\t' => ' ',
+            '\n' => '\n',
+            c if acts(c) => continue,
+            c => c,
+        };
+        if length == LONGEST {
+            clean.push('…');
+            break;
+        }
+        length += 1;
+        clean.push(kept);
+    }
+    clean
+}
+
+/// At most `width` characters of one line.
+pub fn shortened(text: &str, width: usize) -> String {
+    let text = line(text);
+    if text.chars().count() <= width {
+        return text;
+    }
+    let mut short: String = text.chars().take(width.saturating_sub(1)).collect();
+    short.truncate(short.trim_end().len());
+    short + "…"
+}
+
+/// Characters that act instead of being shown: controls, and the marks that reorder or hide what stands around them.
+fn acts(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+/// After ESC. The rest of an escape sequence is printable; without this `ESC [31m` would leave `[31m` behind.
+fn skip_escape(chars: &mut Peekable<Chars<'_>>) {
+    match chars.peek() {
+        Some('[') => {
+            chars.next();
+            skip_control_sequence(chars);
+        }
+        Some(']' | 'P' | 'X' | '^' | '_') => skip_string(chars),
+        Some('@'..='~') => {
+            chars.next();
+        }
+        _ => {}
+    }
+}
+
+/// After `ESC [`: parameters, intermediates, one final.
+fn skip_control_sequence(chars: &mut Peekable<Chars<'_>>) {
+    while chars.next_if(|c| matches!(c, ' '..='?')).is_some() {}
+    chars.next_if(|c| matches!(c, '@'..='~'));
+}
+
+/// A string command runs to BEL or `ESC \`. One that never ends must not swallow the text behind it.
+fn skip_string(chars: &mut Peekable<Chars<'_>>) {
+    let mut ahead = chars.clone();
+    while let Some(c) = ahead.next() {
+        let ends = match c {
+            '\u{7}' | '\u{9c}' => true,
+            '\u{1b}' => ahead.next_if_eq(&'\\').is_some(),
+            _ => false,
+        };
+        if ends {
+            *chars = ahead;
+            return;
+        }
+    }
+}
+
+/// A message size as people say it: `8 B`, `64 KiB`, `16 MiB`.
+///
+/// A size that is no whole number of its unit shows one decimal, even a zero, so that it is not taken for the round one.
+#[must_use]
+pub fn size(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let Some(power) = bytes.checked_ilog2().map(|log| log / 10).filter(|power| *power > 0) else {
+        return format!("{bytes} B");
+    };
+    let unit = 1_u64 << (10 * power);
+    let name = UNITS[power as usize - 1];
+    match bytes % unit {
+        0 => format!("{} {name}", bytes / unit),
+        _ => format!("{:.1} {name}", bytes as f64 / unit as f64),
+    }
+}
+
+/// Two decimals, as nccl-tests prints bandwidth.
+pub fn figure(value: f64) -> String {
+    if value.is_finite() { format!("{value:.2}") } else { "n/a".to_owned() }
+}
+
+/// `1 node`, `2 nodes`.
+pub fn count(number: impl Into<u64>, noun: &str) -> String {
+    match number.into() {
+        1 => format!("1 {noun}"),
+        many => format!("{many} {noun}s"),
+    }
+}
+
+/// `420ms`, `12.3s`, `3m 05s`, `1h 02m`: two figures are enough to compare.
+pub fn took(span: Span) -> String {
+    let millis = span.0.as_millis();
+    let seconds = (millis + 500) / 1000;
+    match millis {
+        0..1000 => format!("{millis}ms"),
+        1000..59_950 => format!("{:.1}s", millis as f64 / 1e3),
+        59_950..3_599_500 => format!("{}m {:02}s", seconds / 60, seconds % 60),
+        _ => format!("{}h {:02}m", seconds / 3600, seconds % 3600 / 60),
+    }
+}
+
+/// `2026-11-20 02:00:00 UTC`.
+pub fn moment(at: Timestamp) -> String {
+    let exact = at.to_string();
+    match exact.get(..19) {
+        Some(start) if exact.ends_with('Z') => format!("{} UTC", start.replace('T', " ")),
+        _ => exact,
+    }
+}
+
+/// The first 12 digits of a digest, with its algorithm.
+pub fn short_digest(digest: &str) -> String {
+    let (algorithm, hex) = digest.split_once(':').unwrap_or(("", digest));
+    let hex: String = hex.chars().take(12).collect();
+    if algorithm.is_empty() { hex } else { format!("{algorithm}:{hex}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_as_people_say_them() {
+        let said =
+            [0, 8, 1000, 1024, 1536, 65_536, 1 << 20, (1 << 20) + 4, 16 << 20, 8 << 30, u64::MAX].map(size);
+        let expected = [
+            "0 B", "8 B", "1000 B", "1 KiB", "1.5 KiB", "64 KiB", "1 MiB", "1.0 MiB", "16 MiB", "8 GiB",
+            "16.0 EiB",
+        ];
+        assert_eq!(said, expected);
+    }
+
+    #[test]
+    fn spans_show_two_figures() {
+        let said = [0, 999, 1000, 12_340, 59_949, 59_950, 185_000, 3_599_499, 3_599_500, 360_000_000]
+            .map(|millis| took(Span::from_millis(millis)));
+        assert_eq!(
+            said,
+            ["0ms", "999ms", "1.0s", "12.3s", "59.9s", "1m 00s", "3m 05s", "59m 59s", "1h 00m", "100h 00m"]
+        );
+    }
+
+    #[test]
+    fn nothing_that_acts_survives() {
+        for (hostile, harmless) in [
+            ("\u{1b}[31mred\u{1b}[0m", "red"),
+            ("\u{1b}]0;title\u{7}after", "after"),
+            ("\u{1b}]8;;x\u{1b}\\link", "link"),
+            ("\u{1b}]never ends", "]never ends"),
+            ("\u{9b}2Jclear", "clear"),
+            ("a\0b\r\nc\td", "ab c d"),
+            ("\u{202e}gnp.exe\u{2066}\u{feff}", "gnp.exe"),
+            ("µs · 温度", "µs · 温度"),
+        ] {
+            assert_eq!(line(hostile), harmless, "{hostile:?}");
+        }
+        assert_eq!(block("one\n two"), "one\n two");
+    }
+
+    #[test]
+    fn nothing_is_endless() {
+        assert_eq!(block(&"x".repeat(1 << 20)).chars().count(), LONGEST + 1);
+        assert_eq!(shortened("a long word", 6), "a lon…");
+        assert_eq!(shortened("short", 6), "short");
+    }
+}

@@ -1,0 +1,153 @@
+//! When each attempt of each stage began and ended.
+
+use machine::{End, LeaseState, RunState, StageState, evolve, fold};
+use terms::{Attempt, Entry, Fact, Record, Stage, Timestamp};
+
+use crate::{text, words};
+
+/// One attempt of a stage, or the giving back of its cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StageLine {
+    /// The stage.
+    pub stage: Stage,
+    /// The attempt.
+    pub attempt: Attempt,
+    /// The cluster of this attempt is being given back; otherwise the line is about the attempt itself.
+    pub teardown: bool,
+    /// When its turn came.
+    pub began: Timestamp,
+    /// When it ended; none while it runs.
+    pub ended: Option<Timestamp>,
+    /// What came of it, for people: one harmless line.
+    pub outcome: String,
+}
+
+impl StageLine {
+    /// The stage's word, or `teardown`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        if self.teardown { "teardown" } else { self.stage.as_str() }
+    }
+
+    /// The name, and the attempt where it is not the first.
+    pub(crate) fn title(&self) -> String {
+        match self.attempt {
+            Attempt::FIRST => self.name().to_owned(),
+            later => format!("{} {later}", self.name()),
+        }
+    }
+
+    fn end(&mut self, at: Timestamp, outcome: &str) {
+        self.ended = Some(at);
+        self.outcome = text::line(outcome);
+    }
+}
+
+/// Every attempt of every stage that began, and the giving back of every cluster, in the order in which they began.
+///
+/// The only clock is the ledger's: an attempt begins with the record that made it its turn, and ends with the record
+/// that ended it.
+#[must_use]
+pub fn timeline(records: &[Record]) -> Vec<StageLine> {
+    let mut lines = Vec::new();
+    let Ok(mut state) = fold(records.first()) else { return lines };
+    for record in records {
+        if record.seq > state.seq {
+            state = evolve(state, record);
+        }
+        attempts(&mut lines, &state);
+        leases(&mut lines, &state, record);
+        if let Entry::AttemptOpened { because, .. } = &record.entry {
+            let replaced = |line: &&mut StageLine| line.attempt < state.attempt(line.stage);
+            open(&mut lines)
+                .filter(replaced)
+                .for_each(|line| line.end(state.recorded_at, &words::failure(because)));
+        }
+        if let Entry::Closed { .. } = &record.entry {
+            open(&mut lines)
+                .for_each(|line| line.end(state.recorded_at, "given up: nothing more was heard of it"));
+        }
+    }
+    lines
+}
+
+fn open(lines: &mut [StageLine]) -> impl Iterator<Item = &mut StageLine> {
+    lines.iter_mut().filter(|line| !line.teardown && line.ended.is_none())
+}
+
+fn attempts(lines: &mut Vec<StageLine>, state: &RunState) {
+    let at = state.recorded_at;
+    for (&stage, now) in &state.stages {
+        if now.since.is_none() && now.handle.is_none() && now.end.is_none() {
+            continue;
+        }
+        let known = |line: &StageLine| !line.teardown && line.stage == stage && line.attempt == now.attempt;
+        let index = lines.iter().position(known).unwrap_or_else(|| {
+            lines.push(StageLine {
+                stage,
+                attempt: now.attempt,
+                teardown: false,
+                began: now.since.unwrap_or(at),
+                ended: None,
+                outcome: String::new(),
+            });
+            lines.len() - 1
+        });
+        let line = &mut lines[index];
+        match &now.end {
+            _ if line.ended.is_some() => {}
+            Some(End::Succeeded(fact)) => line.end(at, &words::fact(fact)),
+            Some(End::Failed(failure)) => line.end(at, &words::failure(failure)),
+            Some(End::TimedOut) => {
+                line.end(at, &format!("silent past its limit of {}", state.limit(stage)));
+            }
+            None => line.outcome = underway(now),
+        }
+    }
+}
+
+fn underway(now: &StageState) -> String {
+    match (&now.handle, now.overdue) {
+        (_, Some(_)) => "past its limit; it is being asked how it is".to_owned(),
+        (Some(handle), None) => text::line(&format!("under way as {handle}")),
+        (None, None) => "asked for".to_owned(),
+    }
+}
+
+/// A teardown begins when nothing of the run needs the cluster any more, and ends with the provider's word.
+fn leases(lines: &mut Vec<StageLine>, state: &RunState, record: &Record) {
+    let at = state.recorded_at;
+    for (&attempt, lease) in &state.leases {
+        let returned = lease.state == LeaseState::Returned;
+        let last = lines.iter().rposition(|line| line.teardown && line.attempt == attempt);
+        let index = match last {
+            Some(index) if returned || lines[index].ended.is_none() => index,
+            // No teardown yet, or the cluster is back although it was said to be gone.
+            _ if returned || !state.needs_lease(attempt) => {
+                lines.push(StageLine {
+                    stage: Stage::Cluster,
+                    attempt,
+                    teardown: true,
+                    began: at,
+                    ended: None,
+                    outcome: "being given back".to_owned(),
+                });
+                lines.len() - 1
+            }
+            _ => continue,
+        };
+        if returned && lines[index].ended.is_none() {
+            lines[index].end(at, &evidence(record));
+        }
+    }
+}
+
+fn evidence(record: &Record) -> String {
+    match &record.entry {
+        Entry::Accepted { fact, .. } => match &**fact {
+            Fact::ClusterDeleted(deleted) => format!("gone: {}", deleted.evidence),
+            _ => "gone".to_owned(),
+        },
+        _ => "gone".to_owned(),
+    }
+}

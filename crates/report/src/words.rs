@@ -1,0 +1,136 @@
+//! Facts, endings and records, in words. The outside world keeps its own words.
+
+use terms::{Attempt, Cluster, Conclusion, Entry, Fact, Failure, Image, JobEnd, Workload};
+
+use crate::{Places, text};
+
+/// Node names that still fit a line.
+const NODES_NAMED: usize = 4;
+
+pub fn fact(fact: &Fact) -> String {
+    match fact {
+        Fact::RunRequested(asked) => {
+            format!("{}, {} by {}", asked.workflow.name, asked.trigger.kind, asked.trigger.by)
+        }
+        Fact::CancelRequested(cancel) => because(&cancel.by, &cancel.reason),
+        Fact::ImageAccepted(it) | Fact::ClusterAccepted(it) | Fact::JobAccepted(it) => it.handle.clone(),
+        Fact::ImageBuilt(it) => image(it),
+        Fact::ClusterReady(it) => cluster(it),
+        Fact::ClusterDeleted(it) => format!("{} is gone: {}", it.name, it.evidence),
+        Fact::JobDone(it) => job(it),
+        Fact::LogsCollected(it) => {
+            format!("{}, {}", text::count(it.objects, "object"), text::size(it.size_bytes))
+        }
+        Fact::ResultsLoaded(it) => format!("{} in {}", text::count(it.rows, "row"), it.table),
+        Fact::VerdictReached(it) => it.verdict.to_string(),
+        Fact::ImageFailed(it)
+        | Fact::ClusterFailed(it)
+        | Fact::JobFailed(it)
+        | Fact::LogsFailed(it)
+        | Fact::ResultsFailed(it)
+        | Fact::VerdictFailed(it) => failure(it),
+        Fact::RunClosed(it) => conclusion(&it.conclusion),
+    }
+}
+
+pub fn failure(failure: &Failure) -> String {
+    format!("{}: {}", failure.code, failure.message)
+}
+
+pub fn image(image: &Image) -> String {
+    let digest = text::short_digest(&image.digest);
+    match image.files.len() as u64 {
+        0 => digest,
+        files => format!("{digest}, {}", text::count(files, "file")),
+    }
+}
+
+pub fn cluster(cluster: &Cluster) -> String {
+    let nodes = cluster.nodes.len() as u64;
+    let mut words = text::count(nodes, "node");
+    if u64::from(cluster.slots()) != nodes {
+        words += &format!(", {}", text::count(cluster.slots(), "slot"));
+    }
+    let names: Vec<_> = cluster.nodes.iter().take(NODES_NAMED).map(|node| node.name.as_str()).collect();
+    if !names.is_empty() {
+        let more = if cluster.nodes.len() > NODES_NAMED { ", …" } else { "" };
+        words += &format!(": {}{more}", names.join(", "));
+    }
+    words
+}
+
+pub fn job(end: &JobEnd) -> String {
+    match (end.exit_code, end.signal) {
+        (Some(code), None) => format!("{}, exit code {code}", end.state),
+        (Some(code), Some(signal)) => format!("{}, exit code {code}, signal {signal}", end.state),
+        (None, Some(signal)) => format!("{}, signal {signal}", end.state),
+        (None, None) => end.state.clone(),
+    }
+}
+
+pub fn conclusion(conclusion: &Conclusion) -> String {
+    match conclusion {
+        Conclusion::Completed => "completed".to_owned(),
+        Conclusion::Failed { stage, failure } => format!("failed at {stage}: {}", failure.code),
+        Conclusion::TimedOut { stage } => format!("timed out at {stage}"),
+        Conclusion::Cancelled { by } => format!("cancelled by {by}"),
+    }
+}
+
+/// `who: why`, or who alone.
+pub fn because(who: &str, why: &str) -> String {
+    if why.trim().is_empty() { who.to_owned() } else { format!("{who}: {why}") }
+}
+
+/// A record as a heading and what it says.
+pub fn entry(entry: &Entry) -> (String, String) {
+    let of = |what: &str, attempt: &Attempt| match attempt {
+        &Attempt::FIRST => what.to_owned(),
+        later => format!("{what}, attempt {later}"),
+    };
+    match entry {
+        Entry::Accepted { attempt, fact: it, .. } => {
+            let kind = it.event_type();
+            let short = kind.strip_prefix("dev.burnin.").and_then(|kind| kind.strip_suffix(".v1"));
+            (of(short.unwrap_or(kind), attempt), fact(it))
+        }
+        Entry::AttemptOpened { stage, attempt, because } => {
+            (format!("{stage} tried again, attempt {attempt}"), failure(because))
+        }
+        Entry::Overdue { stage, attempt } => (
+            of(&format!("{stage} overdue"), attempt),
+            "its limit has passed; it is being asked how it is".to_owned(),
+        ),
+        Entry::TimedOut { stage, attempt } => {
+            (of(&format!("{stage} timed out"), attempt), "asked after its limit, it stayed silent".to_owned())
+        }
+        Entry::Closed { conclusion: how } => ("run closed".to_owned(), conclusion(how)),
+    }
+}
+
+/// The program and its arguments, as nccl-tests takes them.
+pub fn workload(workload: &Workload) -> String {
+    format!(
+        "{}_perf -b {} -e {} -f {} -n {} -w {} -c {}",
+        workload.collective.as_str(),
+        workload.min_bytes,
+        workload.max_bytes,
+        workload.step_factor,
+        workload.iterations,
+        workload.warmup_iterations,
+        u8::from(workload.check),
+    )
+}
+
+/// Where everything lies, the thing to open first at the end: it is what stands above the next prompt.
+pub fn places(places: &Places) -> Vec<(&'static str, &str)> {
+    let known = [
+        ("ledger", Some(&places.ledger)),
+        ("artefacts", Some(&places.artefacts)),
+        ("logs", places.logs.as_ref()),
+        ("warehouse", Some(&places.warehouse)),
+        ("report", places.report.as_ref()),
+    ];
+    let known = known.into_iter().filter_map(|(name, place)| Some((name, place?.as_str())));
+    known.filter(|(_, place)| !place.is_empty()).collect()
+}

@@ -1,0 +1,129 @@
+//! The page: complete, harmless, small, soon there.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use report::html;
+use support::{Run, cancelled, good, reading, slow, unbuilt, whole, workflow};
+use terms::*;
+
+/// Bytes and time that a page may cost. A page of a quickstart run is a tenth of either.
+const BYTES: usize = 300_000;
+const TIME: Duration = Duration::from_millis(50);
+
+#[test]
+fn a_good_run_is_told_whole() {
+    let page = html(&good().story());
+    for said in [
+        "<title>PASS · quickstart-1</title>",
+        "Content-Security-Policy",
+        "default-src &#x27;none&#x27;",
+        "role=\"img\"",
+        "all_reduce_perf -b 1024 -e 16777216 -f 4 -n 20 -w 5 -c 1",
+        "sha256:9f86d081884c7d65",
+        "no process of it is left",
+        "Not judged on",
+        "SANE",
+        "run.requested",
+        "<polyline",
+        "16 MiB",
+    ] {
+        // The policy is the template's own text and not escaped.
+        let said = said.replace("&#x27;", "'");
+        assert!(page.contains(&said), "{said}");
+    }
+    balanced(&page);
+}
+
+#[test]
+fn every_kind_of_run_has_a_page() {
+    let mut without = Run::open(Workflow { cluster: None, benchmark: None, ..workflow() });
+    without.built();
+    let mut running = Run::open(workflow());
+    running.built();
+    for (run, word) in [
+        (slow(), "FAIL"),
+        (unbuilt(), "NO VERDICT"),
+        (cancelled(), "CANCELLED"),
+        (without, "DONE"),
+        (running, "RUNNING"),
+        (Run::open(workflow()), "RUNNING"),
+    ] {
+        let page = html(&run.story());
+        assert!(page.contains(&format!("<title>{word} · ")), "{word}");
+        balanced(&page);
+    }
+}
+
+#[test]
+fn what_others_wrote_is_harmless() {
+    let hostile = "<script>alert(1)</script>\"'><img src=x onerror=y>\u{1b}[31m\0\u{202e}&\u{2066}";
+    let mut workflow = workflow();
+    workflow.name = hostile.into();
+    workflow.description = hostile.into();
+    let mut reading = reading(&workflow);
+    reading.tables[0].collective = Some(hostile.into());
+    reading.tables[0].nccl_version = Some(hostile.into());
+    reading.first_error = Some(hostile.into());
+    let mut run = whole(workflow, reading);
+    for place in [&mut run.places.ledger, &mut run.places.artefacts, &mut run.places.warehouse] {
+        *place = format!("javascript:{hostile}");
+    }
+    let failure = Failure::new(Class::Workload, hostile, hostile);
+    run.state.settled = Some((Conclusion::Failed { stage: Stage::Results, failure }, run.state.recorded_at));
+    let page = html(&run.story());
+
+    assert!(page.contains("&lt;script&gt;alert(1)"), "the text itself is still told");
+    let tags: Vec<_> = page.match_indices("<script").chain(page.match_indices("<img")).collect();
+    assert_eq!(tags, []);
+    let acts = |c: &char| {
+        (c.is_control() && *c != '\n') || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    assert_eq!(page.chars().find(acts), None);
+    for asks in ["http://", "https://", "src=\"", "href=", "url(", "@import"] {
+        assert!(!page.contains(asks), "{asks}");
+    }
+    balanced(&page);
+}
+
+#[test]
+fn a_page_is_small_and_soon_there() {
+    for (name, run) in [("quickstart", good()), ("8 B to 16 GiB", support::long())] {
+        html(&run.story());
+        let start = Instant::now();
+        let page = html(&run.story());
+        let took = start.elapsed();
+        println!("{name}: {} bytes in {took:?}", page.len());
+        assert!(page.len() < BYTES, "{name}: {} bytes", page.len());
+        // Not a benchmark: other tests share the machine.
+        assert!(took < TIME * 10, "{name}: {took:?}");
+    }
+}
+
+#[test]
+fn a_log_without_end_has_a_page_with_one() {
+    let workflow = workflow();
+    let mut reading = reading(&workflow);
+    let row = reading.tables[0].rows[0].clone();
+    reading.tables[0].rows.resize(20_000, row);
+    let table = reading.tables[0].clone();
+    reading.tables.resize(100, table);
+    let page = html(&whole(workflow, reading).story());
+    assert!(page.contains("19600 more rows") && page.contains("96 more tables"));
+}
+
+/// Every element that is opened is closed, in order.
+fn balanced(page: &str) {
+    const EMPTY: [&str; 5] = ["!doctype", "meta", "br", "rect", "line"];
+    let mut open = Vec::new();
+    for tag in page.split('<').skip(1).map(|rest| rest.split('>').next().unwrap_or_default()) {
+        let name = tag.split_whitespace().next().unwrap_or_default();
+        match name.strip_prefix('/') {
+            Some(closed) => assert_eq!(open.pop(), Some(closed)),
+            None if tag.ends_with('/') || EMPTY.contains(&name) => {}
+            None => open.push(name),
+        }
+    }
+    assert_eq!(open, Vec::<&str>::new());
+}

@@ -1,0 +1,109 @@
+//! What a person reads who has just waited for the run.
+
+mod support;
+
+use report::{Story, Style, terminal};
+use support::{Run, cancelled, good, job_end, reading, slow, unbuilt, workflow};
+use terms::*;
+
+fn plain(story: &Story<'_>) -> String {
+    let text = terminal(story, Style::Plain);
+    assert!(!text.contains('\u{1b}'), "plain text has no escapes");
+    assert!(text.lines().count() <= 40, "{} lines", text.lines().count());
+    text
+}
+
+#[test]
+fn a_good_run() {
+    insta::assert_snapshot!(plain(&good().story()));
+}
+
+#[test]
+fn a_failing_verdict() {
+    insta::assert_snapshot!(plain(&slow().story()));
+}
+
+#[test]
+fn a_failed_image() {
+    insta::assert_snapshot!(plain(&unbuilt().story()));
+}
+
+#[test]
+fn a_cancelled_run() {
+    insta::assert_snapshot!(plain(&cancelled().story()));
+}
+
+#[test]
+fn a_run_that_is_still_running() {
+    let mut run = Run::open(workflow());
+    run.built().up();
+    insta::assert_snapshot!(plain(&run.story()));
+}
+
+#[test]
+fn a_second_attempt_and_a_cluster_that_is_still_there() {
+    let mut run = Run::open(workflow());
+    run.built().up().fact(28, 1, Fact::JobAccepted(support::handle("job-4411")));
+    let lost = Failure::new(Class::ClusterLost, "NODE_FAIL", "node n1 stopped answering");
+    run.fact(2000, 1, Fact::JobFailed(lost)).tick(10);
+    run.fact(
+        500,
+        2,
+        Fact::ClusterFailed(Failure::new(Class::Input, "QUOTA", "no node is left; ask for more")),
+    );
+    insta::assert_snapshot!(plain(&run.story()));
+}
+
+#[test]
+fn a_run_without_a_benchmark() {
+    let mut run = Run::open(Workflow { cluster: None, benchmark: None, ..workflow() });
+    run.built();
+    let text = plain(&run.story());
+    assert!(text.contains("\nDONE\n"), "{text}");
+    assert!(!text.contains("not reached"), "{text}");
+}
+
+#[test]
+fn a_run_that_was_given_its_image() {
+    let prebuilt = ImageSpec::Prebuilt(support::image());
+    let mut run = Run::open(Workflow { image: Some(prebuilt), ..workflow() });
+    run.up().ran(job_end("FAILED", Some(3)));
+    let text = plain(&run.story());
+    assert!(text.contains("given  sha256:9f86d081884c, 1 file"), "{text}");
+    assert!(text.contains("✗ job"), "{text}");
+}
+
+#[test]
+fn a_log_without_a_table_says_so() {
+    let workflow = workflow();
+    let mut reading = reading(&workflow);
+    reading.tables.clear();
+    reading.first_error = Some("NCCL failure common.cu:1017 'unhandled cuda error'".into());
+    let text = plain(&support::whole(workflow, reading).story());
+    assert!(text.contains("the log holds no table; the first error is: NCCL failure"), "{text}");
+    assert!(text.contains("\nINCONCLUSIVE\n"), "{text}");
+}
+
+#[test]
+fn a_long_table_keeps_what_matters() {
+    let text = plain(&support::long().story());
+    for size in [" 8 B ", " 64 B ", " 1 MiB ", " 16 GiB "] {
+        assert!(text.contains(size), "{size} in {text}");
+    }
+    assert!(text.contains("12 of 32 sizes"), "{text}");
+    assert!(text.contains("\nFAIL\n"), "{text}");
+}
+
+#[test]
+fn colours_are_the_only_escapes() {
+    let mut run = slow();
+    run.state.workflow.name = "\u{1b}[2J\u{202e}evil\nPASS\u{9b}31m".into();
+    let text = terminal(&run.story(), Style::Colour);
+    assert!(text.contains("\u{1b}[1;31mFAIL\u{1b}[0m"), "{text}");
+    assert!(text.contains("  evil PASS, manual by ada"), "{text}");
+    let escapes: std::collections::BTreeSet<_> =
+        text.split('\u{1b}').skip(1).filter_map(|rest| rest.split_once('m')).map(|(code, _)| code).collect();
+    assert_eq!(escapes.into_iter().collect::<Vec<_>>(), ["[0", "[1", "[1;31", "[2", "[32"]);
+    let controls = |c: &char| c.is_control() && !matches!(c, '\n' | '\u{1b}');
+    assert_eq!(text.chars().find(controls), None);
+}

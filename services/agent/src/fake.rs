@@ -1,0 +1,80 @@
+//! A scheduler that only runs jobs on paper, for simulation and for running the agent alone.
+
+use std::{
+    collections::BTreeMap,
+    io::Cursor,
+    sync::{Mutex, PoisonError},
+};
+
+use kit::PortError;
+use ledger::Reader;
+use terms::{Cluster, JobEnd};
+
+use crate::port::{Job, Scheduler, Standing};
+
+/// Each job ends at the third look and leaves one file.
+pub struct FakeScheduler {
+    log: Vec<u8>,
+    jobs: Mutex<BTreeMap<String, Planned>>,
+}
+
+#[derive(Default)]
+struct Planned {
+    looks: u32,
+    submitted: bool,
+    cancelled: bool,
+}
+
+impl FakeScheduler {
+    /// Every job writes this.
+    pub fn new(log: impl Into<Vec<u8>>) -> Self {
+        Self { log: log.into(), jobs: Mutex::default() }
+    }
+
+    fn with<T>(&self, name: &str, work: impl FnOnce(&mut Planned) -> T) -> T {
+        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        work(jobs.entry(name.to_owned()).or_default())
+    }
+}
+
+fn ended(state: &str, exit_code: i32) -> Standing {
+    let exit_code = Some(exit_code);
+    Standing::Ended(JobEnd { state: state.into(), exit_code, signal: None, started_at: None, ended_at: None })
+}
+
+#[async_trait::async_trait]
+impl Scheduler for FakeScheduler {
+    async fn submit(&self, job: &Job) -> Result<String, PortError> {
+        self.with(&job.name, |planned| planned.submitted = true);
+        Ok(job.name.clone())
+    }
+
+    async fn look(&self, _: &Cluster, name: &str) -> Result<Standing, PortError> {
+        Ok(self.with(name, |planned| {
+            planned.looks += u32::from(planned.submitted);
+            match planned {
+                Planned { submitted: false, .. } => Standing::Absent,
+                Planned { cancelled: true, .. } => ended("CANCELLED", 0),
+                Planned { looks, .. } if *looks < 3 => Standing::Going,
+                _ => ended("COMPLETED", 0),
+            }
+        }))
+    }
+
+    async fn cancel(&self, _: &Cluster, name: &str) -> Result<(), PortError> {
+        self.with(name, |planned| planned.cancelled |= planned.looks < 3);
+        Ok(())
+    }
+
+    async fn outputs(&self, _: &Cluster, name: &str) -> Result<Vec<String>, PortError> {
+        Ok(self
+            .with(name, |planned| planned.submitted)
+            .then(|| "node-0.log".to_owned())
+            .into_iter()
+            .collect())
+    }
+
+    async fn output(&self, _: &Cluster, _: &str, _: &str) -> Result<Reader, PortError> {
+        Ok(Box::new(Cursor::new(self.log.clone())))
+    }
+}

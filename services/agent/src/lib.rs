@@ -1,0 +1,134 @@
+//! The agent: benchmarks run on a cluster, and their output is brought into the bucket.
+//!
+//! | command | fact |
+//! |---|---|
+//! | `job.submit` | `job.accepted`, then `job.done` or `job.failed` |
+//! | `job.observe` | the same, as far as it is true; nothing while the job goes on |
+//! | `job.cancel` | `job.done` or `job.failed`, once it has ended |
+//! | `logs.collect` | `logs.collected`, after the manifest is written |
+//!
+//! Idempotent by name: a job is called after its command; submitting looks before it leaps.
+
+pub mod collect;
+pub mod conformance;
+pub mod fake;
+pub mod port;
+pub mod processes;
+pub mod render;
+
+use std::sync::Arc;
+
+use kit::{Look, Outbox, PortError, Trouble, Watches, Worker};
+use ledger::Artefacts;
+use terms::{Body, Class, Cluster, Command, CommandId, Fact, Failure, Handle, Image, Span, Stage, Workload};
+
+pub use port::{Job, Scheduler, Standing};
+
+/// The agent's handler, over any [`Scheduler`].
+pub struct Agent {
+    scheduler: Arc<dyn Scheduler>,
+    artefacts: Artefacts,
+    watches: Watches,
+    every: Span,
+}
+
+impl Agent {
+    /// Event types it takes.
+    pub const TAKES: [&'static str; 4] = [
+        "dev.burnin.job.submit.v1",
+        "dev.burnin.job.observe.v1",
+        "dev.burnin.job.cancel.v1",
+        "dev.burnin.logs.collect.v1",
+    ];
+
+    /// Over this scheduler, bringing output into this bucket.
+    pub fn new(scheduler: Arc<dyn Scheduler>, artefacts: Artefacts, every: Span) -> Self {
+        Self { scheduler, artefacts, watches: Watches::default(), every }
+    }
+
+    async fn submit(
+        &self,
+        id: &CommandId,
+        cluster: &Cluster,
+        image: Option<&Image>,
+        workload: &Workload,
+        limit: Span,
+        outbox: &Outbox,
+    ) -> Result<(), Trouble> {
+        let job = Job {
+            name: id.resource_name(),
+            cluster: cluster.clone(),
+            image: image.cloned(),
+            workload: workload.clone(),
+            limit,
+        };
+        match self.scheduler.submit(&job).await {
+            Ok(handle) => outbox.tell(id, Fact::JobAccepted(Handle { handle })).await?,
+            Err(error) => return outbox.answer(id, Err(error)).await,
+        }
+        self.observe(id, cluster, outbox).await
+    }
+
+    async fn observe(&self, id: &CommandId, cluster: &Cluster, outbox: &Outbox) -> Result<(), Trouble> {
+        match self.scheduler.look(cluster, &id.resource_name()).await.map(told) {
+            Ok(Look::Ended(fact)) => Ok(outbox.tell(id, fact).await?),
+            Ok(Look::Going) => {
+                let (scheduler, cluster, name) =
+                    (Arc::clone(&self.scheduler), cluster.clone(), id.resource_name());
+                self.watches.follow(id, outbox, self.every, move || {
+                    let (scheduler, cluster, name) = (Arc::clone(&scheduler), cluster.clone(), name.clone());
+                    async move { scheduler.look(&cluster, &name).await.map(told) }
+                });
+                Ok(())
+            }
+            Err(error) => outbox.answer(id, Err(error)).await,
+        }
+    }
+}
+
+fn told(standing: Standing) -> Look {
+    let failed =
+        |class, code: &str, why: String| Look::Ended(Fact::JobFailed(Failure::new(class, code, why)));
+    match standing {
+        Standing::Going => Look::Going,
+        Standing::Ended(end) => Look::Ended(Fact::JobDone(end)),
+        Standing::Absent => {
+            failed(Class::Infrastructure, "ABSENT", "the scheduler does not know the job".to_owned())
+        }
+        Standing::Lost { code, why } => failed(Class::ClusterLost, &code, why),
+    }
+}
+
+#[async_trait::async_trait]
+impl Worker for Agent {
+    fn name(&self) -> &'static str {
+        "agent"
+    }
+
+    async fn perform(&self, command: &Command, outbox: &Outbox) -> Result<(), Trouble> {
+        let id = &command.id;
+        match &command.body {
+            Body::JobSubmit { cluster, image, workload, limit } => {
+                self.submit(id, cluster, image.as_ref(), workload, *limit, outbox).await
+            }
+            Body::JobObserve { cluster, .. } => self.observe(id, cluster, outbox).await,
+            Body::JobCancel { cluster, .. } => {
+                match self.scheduler.cancel(cluster, &id.resource_name()).await {
+                    Ok(()) => self.observe(id, cluster, outbox).await,
+                    Err(PortError::Passing(why)) => Err(Trouble::Retry(why)),
+                    Err(error) => outbox.answer(id, Err(error)).await,
+                }
+            }
+            Body::LogsCollect { cluster, jobs } => {
+                let collected = collect::collect(&*self.scheduler, &self.artefacts, id, cluster, jobs).await;
+                outbox.answer(id, collected.map(Some)).await
+            }
+            _ => Err(Trouble::Park(format!("the agent has nothing to do with the {} stage", id.stage))),
+        }
+    }
+}
+
+/// What a job of another attempt is called.
+pub(crate) fn job_name(id: &CommandId, attempt: terms::Attempt) -> String {
+    CommandId { stage: Stage::Job, attempt, ..id.clone() }.resource_name()
+}

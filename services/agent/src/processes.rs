@@ -1,0 +1,120 @@
+//! Jobs of a cluster of processes on this host.
+
+use std::{
+    io,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use host::{JobRequest, JobState, Jobs};
+use kit::PortError;
+use ledger::{Digester, Reader, Store};
+use terms::{Class, Cluster, Failure, Image};
+
+use crate::{
+    port::{Job, Scheduler, Standing},
+    render,
+};
+
+/// The scheduler of process clusters.
+pub struct Processes {
+    store: Arc<dyn Store>,
+}
+
+impl Processes {
+    /// Takes images from this bucket.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self { store }
+    }
+
+    /// Brings the image's files onto the cluster, once, and checks each against its digest.
+    async fn stage(&self, jobs: &Jobs, image: &Image) -> Result<PathBuf, PortError> {
+        let folder = jobs.image_folder(&image.digest);
+        std::fs::create_dir_all(&folder).map_err(PortError::passing)?;
+        for file in &image.files {
+            let place = folder.join(Path::new(&file.name).file_name().unwrap_or_default());
+            if place.exists() {
+                continue;
+            }
+            let object = format!("{}{}", image.reference, file.name);
+            let damaged = |why: &str| {
+                let message = format!("{object} {why}; the image has to be built again");
+                PortError::Final(Failure::new(Class::Infrastructure, "IMAGE_DAMAGED", message))
+            };
+            let body = self.store.open(&object).await.map_err(PortError::passing)?;
+            let mut body = Digester::new(body.ok_or_else(|| damaged("is missing"))?);
+            let draft = place.with_extension(format!("draft-{}", std::process::id()));
+            let written = async {
+                let mut out = tokio::fs::File::create(&draft).await?;
+                tokio::io::copy(&mut body, &mut out).await?;
+                tokio::io::AsyncWriteExt::flush(&mut out).await?;
+                out.set_permissions(std::fs::Permissions::from_mode(0o755)).await
+            };
+            written.await.map_err(PortError::passing)?;
+            if body.finish().sha256 != file.sha256 {
+                return Err(damaged("is not what its digest says"));
+            }
+            std::fs::rename(&draft, &place).map_err(PortError::passing)?;
+        }
+        Ok(folder)
+    }
+}
+
+#[async_trait::async_trait]
+impl Scheduler for Processes {
+    async fn submit(&self, job: &Job) -> Result<String, PortError> {
+        let jobs = Jobs::at(&job.cluster.endpoint);
+        let program = render::program(&job.workload);
+        let program = match &job.image {
+            Some(image) => self.stage(&jobs, image).await?.join(program).display().to_string(),
+            None => program,
+        };
+        let slots = job.cluster.nodes.first().map_or(1, |node| node.slots);
+        let mut argv = vec![program];
+        argv.extend(render::arguments(&job.workload, slots));
+        let request = JobRequest { argv, env: Default::default(), limit: job.limit };
+        match jobs.submit(&job.name, &request) {
+            Ok(()) => Ok(job.name.clone()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(PortError::Final(Failure::new(Class::ClusterLost, "CLUSTER_GONE", error.to_string())))
+            }
+            Err(error) => Err(PortError::passing(error)),
+        }
+    }
+
+    async fn look(&self, cluster: &Cluster, name: &str) -> Result<Standing, PortError> {
+        Ok(match Jobs::at(&cluster.endpoint).look(name).map_err(PortError::passing)? {
+            JobState::Absent => Standing::Absent,
+            JobState::Running => Standing::Going,
+            JobState::Ended(end) => Standing::Ended(end),
+            JobState::NodeFail { node } => Standing::Lost {
+                code: "NODE_FAIL".to_owned(),
+                why: format!("{node} went away under the job"),
+            },
+            JobState::ClusterGone => {
+                Standing::Lost { code: "CLUSTER_GONE".to_owned(), why: "the cluster is gone".to_owned() }
+            }
+        })
+    }
+
+    async fn cancel(&self, cluster: &Cluster, name: &str) -> Result<(), PortError> {
+        match Jobs::at(&cluster.endpoint).cancel(name) {
+            // Gone with its cluster: that is what is wanted.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(PortError::passing(error)),
+            _ => Ok(()),
+        }
+    }
+
+    async fn outputs(&self, cluster: &Cluster, name: &str) -> Result<Vec<String>, PortError> {
+        let outputs = Jobs::at(&cluster.endpoint).outputs(name).map_err(PortError::passing)?;
+        Ok(outputs.into_iter().map(|(name, _)| name).collect())
+    }
+
+    async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<Reader, PortError> {
+        let outputs = Jobs::at(&cluster.endpoint).outputs(name).map_err(PortError::passing)?;
+        let found = outputs.into_iter().find(|(name, _)| name == file);
+        let (_, path) = found.ok_or_else(|| PortError::Passing(format!("{name} wrote no file {file}")))?;
+        Ok(Box::new(tokio::fs::File::open(path).await.map_err(PortError::passing)?))
+    }
+}

@@ -1,0 +1,72 @@
+//! What every [`Builds`] must do, as one suite. An adapter's tests call [`builds`] with configs of their own.
+
+use std::time::Duration;
+
+use terms::{Attempt, BuildSpec, Class, CommandId, Span, Stage, Verb};
+
+use crate::port::{Build, Builds};
+
+/// Configs that make the adapter do what the suite needs.
+pub struct Configs {
+    /// Succeeds.
+    pub succeeds: BuildSpec,
+    /// Fails by its own fault.
+    pub fails: BuildSpec,
+    /// Takes longer than the suite has patience.
+    pub lasts: BuildSpec,
+}
+
+/// The adapter keeps the port's promises.
+///
+/// # Panics
+/// Where it does not.
+pub async fn builds(builds: &dyn Builds, configs: &Configs) {
+    let id = |attempt| CommandId {
+        run: "conformance".parse().expect("a legal run id"),
+        stage: Stage::Image,
+        attempt: Attempt(attempt),
+        verb: Verb::Start,
+    };
+    let limit = Span::from_secs(60);
+
+    assert_eq!(builds.look(&id(1)).await.expect("an answer"), None, "what nobody started is not known");
+
+    let handle = builds.start(&id(1), &configs.succeeds, limit).await.expect("a handle");
+    let again = builds.start(&id(1), &configs.succeeds, limit).await.expect("a handle");
+    assert_eq!(handle, again, "a second start finds the first");
+    let Build::Built(image) = end(builds, &id(1)).await else { panic!("the build succeeds") };
+    assert!(image.digest.starts_with("sha256:") && image.digest.len() == 71, "{image:?}");
+    assert_eq!(
+        end(builds, &id(1).with_verb(Verb::Observe)).await,
+        Build::Built(image.clone()),
+        "and says so again"
+    );
+    builds.cancel(&id(1)).await.expect("an answer");
+    assert_eq!(end(builds, &id(1)).await, Build::Built(image), "what is built stays built");
+
+    builds.start(&id(2), &configs.fails, limit).await.expect("a handle");
+    let Build::Failed(failure) = end(builds, &id(2)).await else { panic!("the build fails") };
+    assert_eq!((failure.class, failure.code.as_str()), (Class::Workload, "FAILURE"));
+
+    builds.start(&id(3), &configs.lasts, limit).await.expect("a handle");
+    assert_eq!(builds.look(&id(3)).await.expect("an answer"), Some(Build::Going));
+    builds.cancel(&id(3)).await.expect("an answer");
+    let Build::Failed(failure) = end(builds, &id(3)).await else { panic!("the build is cancelled") };
+    assert_eq!(failure.class, Class::Cancelled);
+
+    builds.cancel(&id(4)).await.expect("an answer");
+    builds.start(&id(4), &configs.succeeds, limit).await.expect("a handle");
+    let Build::Failed(failure) = end(builds, &id(4)).await else { panic!("cancelled before it began") };
+    assert_eq!(failure.class, Class::Cancelled);
+}
+
+async fn end(builds: &dyn Builds, id: &CommandId) -> Build {
+    for _ in 0..1500 {
+        match builds.look(id).await.expect("an answer") {
+            Some(Build::Going) => tokio::time::sleep(Duration::from_millis(20)).await,
+            Some(ended) => return ended,
+            None => panic!("{id} was started and is not known"),
+        }
+    }
+    panic!("{id} does not end");
+}

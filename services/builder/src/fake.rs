@@ -1,0 +1,67 @@
+//! Builds that only happen on paper, for simulation and for running the builder alone.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+};
+
+use kit::PortError;
+use terms::{BuildSpec, Class, CommandId, Failure, Image, Span};
+
+use crate::port::{Build, Builds};
+
+/// Each build ends at the second look, as its config says: `{"fails": "FAILURE"}` fails with that status.
+#[derive(Default)]
+pub struct FakeBuilds {
+    builds: Mutex<BTreeMap<String, Planned>>,
+}
+
+struct Planned {
+    looks: u32,
+    ends: Build,
+}
+
+fn cancelled() -> Build {
+    Build::Failed(Failure::new(Class::Cancelled, "CANCELLED", "the build was cancelled"))
+}
+
+fn planned(name: &str, build: &BuildSpec) -> Build {
+    match build.config["fails"].as_str() {
+        Some(status @ ("INTERNAL_ERROR" | "EXPIRED")) => {
+            Build::Failed(Failure::new(Class::Infrastructure, status, "as planned"))
+        }
+        Some(status) => Build::Failed(Failure::new(Class::Workload, status, "as planned")),
+        None => Build::Built(Image {
+            reference: format!("registry/{name}"),
+            digest: format!("sha256:{:0>64}", name.len()),
+            files: vec![],
+        }),
+    }
+}
+
+#[async_trait::async_trait]
+impl Builds for FakeBuilds {
+    async fn start(&self, id: &CommandId, build: &BuildSpec, _: Span) -> Result<String, PortError> {
+        let name = id.resource_name();
+        let mut builds = self.builds.lock().unwrap_or_else(PoisonError::into_inner);
+        builds.entry(name.clone()).or_insert_with(|| Planned { looks: 0, ends: planned(&name, build) });
+        Ok(name)
+    }
+
+    async fn look(&self, id: &CommandId) -> Result<Option<Build>, PortError> {
+        let mut builds = self.builds.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(builds.get_mut(&id.resource_name()).map(|build| {
+            build.looks += 1;
+            if build.looks > 1 { build.ends.clone() } else { Build::Going }
+        }))
+    }
+
+    async fn cancel(&self, id: &CommandId) -> Result<(), PortError> {
+        let mut builds = self.builds.lock().unwrap_or_else(PoisonError::into_inner);
+        let build = builds.entry(id.resource_name()).or_insert(Planned { looks: 1, ends: cancelled() });
+        if build.looks <= 1 {
+            build.ends = cancelled();
+        }
+        Ok(())
+    }
+}

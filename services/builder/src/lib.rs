@@ -1,0 +1,124 @@
+//! The builder: one verb, build; one outside world, where Cloud Build configs are executed.
+//!
+//! | command | fact |
+//! |---|---|
+//! | `image.build` | `image.accepted`, then `image.built` or `image.failed` |
+//! | `image.observe` | the same, as far as it is true; nothing while the build goes on |
+//! | `image.cancel` | `image.failed` with `CANCELLED`, or how it ended before |
+//!
+//! Idempotent by name: a build is called after its command, and a second start under that name finds the first.
+
+pub mod conformance;
+pub mod fake;
+pub mod local;
+pub mod port;
+
+use std::sync::Arc;
+
+use kit::{Look, Outbox, PortError, Trouble, Watches, Worker};
+use terms::{Body, BuildSpec, Class, Command, CommandId, Fact, Failure, Handle, Span};
+
+pub use port::{Build, Builds};
+
+/// The builder's handler, over any [`Builds`].
+pub struct Builder {
+    builds: Arc<dyn Builds>,
+    watches: Watches,
+    /// How often to look at a build; where builds notify, this is only the net below.
+    every: Span,
+}
+
+impl Builder {
+    /// Event types it takes.
+    pub const TAKES: [&'static str; 3] =
+        ["dev.burnin.image.build.v1", "dev.burnin.image.observe.v1", "dev.burnin.image.cancel.v1"];
+
+    /// Over this outside world.
+    pub fn new(builds: Arc<dyn Builds>, every: Span) -> Self {
+        Self { builds, watches: Watches::default(), every }
+    }
+
+    async fn build(
+        &self,
+        id: &CommandId,
+        build: &BuildSpec,
+        timeout: Span,
+        outbox: &Outbox,
+    ) -> Result<(), Trouble> {
+        if let Look::Ended(fact) = self.look(id, outbox).await? {
+            return Ok(outbox.tell(id, fact).await?);
+        }
+        match self.builds.start(id, build, timeout).await {
+            Ok(handle) => outbox.tell(id, Fact::ImageAccepted(Handle { handle })).await?,
+            Err(error) => return outbox.answer(id, Err(error)).await,
+        }
+        self.watch(id, outbox);
+        Ok(())
+    }
+
+    async fn observe(&self, id: &CommandId, outbox: &Outbox) -> Result<(), Trouble> {
+        match self.builds.look(id).await {
+            Ok(None) => {
+                let why = "the build is not known; it was never started or is long forgotten";
+                let failure = Failure::new(Class::Infrastructure, "ABSENT", why);
+                Ok(outbox.tell(id, Fact::ImageFailed(failure)).await?)
+            }
+            Ok(Some(build)) => match ended(build) {
+                Look::Ended(fact) => Ok(outbox.tell(id, fact).await?),
+                Look::Going => {
+                    self.watch(id, outbox);
+                    Ok(())
+                }
+            },
+            Err(error) => outbox.answer(id, Err(error)).await,
+        }
+    }
+
+    async fn look(&self, id: &CommandId, outbox: &Outbox) -> Result<Look, Trouble> {
+        match self.builds.look(id).await {
+            Ok(Some(build)) => Ok(ended(build)),
+            Ok(None) => Ok(Look::Going),
+            Err(PortError::Passing(why)) => Err(Trouble::Retry(why)),
+            Err(error) => outbox.answer(id, Err(error)).await.map(|()| Look::Going),
+        }
+    }
+
+    fn watch(&self, id: &CommandId, outbox: &Outbox) {
+        let (builds, name) = (Arc::clone(&self.builds), id.clone());
+        self.watches.follow(id, outbox, self.every, move || {
+            let (builds, name) = (Arc::clone(&builds), name.clone());
+            async move { Ok(builds.look(&name).await?.map_or(Look::Going, ended)) }
+        });
+    }
+}
+
+fn ended(build: Build) -> Look {
+    match build {
+        Build::Going => Look::Going,
+        Build::Built(image) => Look::Ended(Fact::ImageBuilt(image)),
+        Build::Failed(failure) => Look::Ended(Fact::ImageFailed(failure)),
+    }
+}
+
+#[async_trait::async_trait]
+impl Worker for Builder {
+    fn name(&self) -> &'static str {
+        "builder"
+    }
+
+    async fn perform(&self, command: &Command, outbox: &Outbox) -> Result<(), Trouble> {
+        let id = &command.id;
+        match &command.body {
+            Body::ImageBuild { build, timeout } => self.build(id, build, *timeout, outbox).await,
+            Body::ImageObserve { .. } => self.observe(id, outbox).await,
+            Body::ImageCancel { .. } => {
+                if let Err(error) = self.builds.cancel(id).await {
+                    return outbox.answer(id, Err(error)).await;
+                }
+                self.watch(id, outbox);
+                Ok(())
+            }
+            _ => Err(Trouble::Park("the builder only builds images".to_owned())),
+        }
+    }
+}

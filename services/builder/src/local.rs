@@ -1,0 +1,145 @@
+//! Builds on this host: the same configs, each under a supervisor process of its own.
+
+use std::path::PathBuf;
+
+use cloudbuild::Status;
+use host::{BuildOutcome, BuildRequest, BuildState};
+use kit::PortError;
+use ledger::{ArtefactError, Artefacts, Reader, Store};
+use terms::{BuildSpec, Class, CommandId, Failure, FileDigest, Image, Span};
+
+use crate::port::{Build, Builds};
+
+/// How much of a failed build's log is quoted.
+const QUOTED_LINES: usize = 5;
+
+/// Builds of this host; images are sets of files in the artefact bucket.
+pub struct LocalBuilds {
+    builds: host::Builds,
+    store: std::sync::Arc<dyn Store>,
+    artefacts: Artefacts,
+}
+
+impl LocalBuilds {
+    /// Builds under a folder, into a bucket.
+    pub fn new(builds: host::Builds, store: std::sync::Arc<dyn Store>) -> Self {
+        let artefacts = Artefacts::new(std::sync::Arc::clone(&store));
+        Self { builds, store, artefacts }
+    }
+
+    /// The source archive, brought from the bucket to a file the supervisor can read.
+    async fn fetch(&self, name: &str, build: &BuildSpec) -> Result<Option<PathBuf>, PortError> {
+        let Some(source) = &build.source else { return Ok(None) };
+        let folder = self.builds.folder(name);
+        let path = folder.join(format!("source-{}.tar", source.sha256));
+        let missing = || {
+            let why = format!("the source archive {} is not in the bucket", source.object);
+            PortError::Final(Failure::new(Class::Input, "SOURCE_MISSING", why))
+        };
+        let mut body =
+            self.store.open(&source.object).await.map_err(PortError::passing)?.ok_or_else(missing)?;
+        tokio::fs::create_dir_all(&folder).await.map_err(PortError::passing)?;
+        let mut file = tokio::fs::File::create(&path).await.map_err(PortError::passing)?;
+        tokio::io::copy(&mut body, &mut file).await.map_err(PortError::passing)?;
+        tokio::io::AsyncWriteExt::flush(&mut file).await.map_err(PortError::passing)?;
+        Ok(Some(path))
+    }
+
+    /// Brings what the build left into the bucket. Doing it again changes nothing.
+    async fn store(&self, id: &CommandId, name: &str, outcome: &BuildOutcome) -> Result<Image, PortError> {
+        let mut objects = vec![self.put(id, "build.log", self.builds.log(name)).await?];
+        for artifact in &outcome.artifacts {
+            objects.push(self.put(id, &artifact.name, artifact.path.clone()).await?);
+        }
+        let committed = self.artefacts.commit(id, objects).await.map_err(damaged)?;
+        let files = outcome.artifacts.iter().map(|artifact| FileDigest {
+            name: artifact.name.clone(),
+            size_bytes: artifact.size_bytes,
+            sha256: artifact.sha256.clone(),
+        });
+        Ok(Image {
+            reference: Artefacts::folder(id),
+            digest: format!("sha256:{}", committed.digest.sha256),
+            files: files.collect(),
+        })
+    }
+
+    async fn put(
+        &self,
+        id: &CommandId,
+        name: &str,
+        path: PathBuf,
+    ) -> Result<terms::ManifestObject, PortError> {
+        let file = tokio::fs::File::open(&path).await.map_err(PortError::passing)?;
+        let body: Reader = Box::new(file);
+        self.artefacts.put(id, name, body).await.map_err(damaged)
+    }
+
+    fn failed(&self, name: &str, outcome: &BuildOutcome) -> Failure {
+        let class = match outcome.status {
+            Status::InternalError | Status::Expired => Class::Infrastructure,
+            Status::Cancelled => Class::Cancelled,
+            _ => Class::Workload,
+        };
+        let log = std::fs::read(self.builds.log(name)).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        let lines: Vec<_> = log.lines().collect();
+        let last = lines[lines.len().saturating_sub(QUOTED_LINES)..].join("\n");
+        let why = outcome.failure.as_deref().unwrap_or("the build did not succeed");
+        let message = format!("{why}\n{last}\nthe whole log: {}", self.builds.log(name).display());
+        Failure::new(class, outcome.status.as_str(), message)
+    }
+}
+
+fn damaged(error: ArtefactError) -> PortError {
+    match error {
+        ArtefactError::Store(error) => PortError::passing(error),
+        ArtefactError::Damaged { .. } => {
+            PortError::Final(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", error.to_string()))
+        }
+    }
+}
+
+#[async_trait::async_trait]
+impl Builds for LocalBuilds {
+    async fn start(&self, id: &CommandId, build: &BuildSpec, timeout: Span) -> Result<String, PortError> {
+        let name = id.resource_name();
+        let source = self.fetch(&name, build).await?;
+        let mut config = build.config.clone();
+        // The config's own timeout may be shorter, never longer than the stage's.
+        let own = config["timeout"].as_str().and_then(|text| text.parse::<Span>().ok());
+        let seconds = own.map_or(timeout, |own| own.min(timeout)).0.as_secs().max(1);
+        config["timeout"] = format!("{seconds}s").into();
+        let request =
+            BuildRequest { config, source, substitutions: build.substitutions.clone(), id: name.clone() };
+        let builds = self.builds.clone();
+        let started = tokio::task::spawn_blocking(move || builds.start(&name, &request).map(|()| name));
+        started.await.map_err(PortError::passing)?.map_err(PortError::passing)
+    }
+
+    async fn look(&self, id: &CommandId) -> Result<Option<Build>, PortError> {
+        let name = id.resource_name();
+        match self.builds.look(&name).map_err(PortError::passing)? {
+            BuildState::Absent => Ok(None),
+            BuildState::Working => Ok(Some(Build::Going)),
+            BuildState::Ended(outcome) if outcome.status == Status::Success => {
+                self.store(id, &name, &outcome).await.map(|image| Some(Build::Built(image)))
+            }
+            BuildState::Ended(outcome) => Ok(Some(Build::Failed(self.failed(&name, &outcome)))),
+            BuildState::Lost => {
+                let builds = self.builds.clone();
+                let buried = tokio::task::spawn_blocking(move || {
+                    builds.bury(&name, Status::InternalError, "the build's supervisor died")
+                });
+                buried.await.map_err(PortError::passing)?.map_err(PortError::passing)?;
+                Ok(Some(Build::Going)) // the next look finds what was written down
+            }
+        }
+    }
+
+    async fn cancel(&self, id: &CommandId) -> Result<(), PortError> {
+        let (builds, name) = (self.builds.clone(), id.resource_name());
+        let cancelled = tokio::task::spawn_blocking(move || builds.cancel(&name));
+        cancelled.await.map_err(PortError::passing)?.map_err(PortError::passing)
+    }
+}

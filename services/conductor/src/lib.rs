@@ -1,0 +1,41 @@
+//! The conductor: facts come in, the ledger grows, commands go out.
+//!
+//! It alone writes the ledger, and it decides nothing itself: the rules are in `machine`. On every wake-up (a fact, a
+//! tick, a restart) it does the same five things: load, decide, append, compute what is owed, send. Any number of
+//! conductors may run at once; whoever appends second loads again.
+
+mod parking;
+mod wake;
+
+pub use parking::StoreParking;
+pub use wake::{Conductor, Observer, Settings, Woken};
+
+use contract::{Content, Message};
+use kit::{Disposition, Event, Handler};
+use machine::{Input, Occurrence};
+use terms::Fact;
+
+#[async_trait::async_trait]
+impl Handler for Conductor {
+    async fn handle(&self, event: &Event) -> Disposition {
+        let message = match Message::from_event(event) {
+            Ok(message) => message,
+            Err(unreadable) => return Disposition::Park(unreadable.to_string()),
+        };
+        let Content::Fact(fact) = message.content else {
+            return Disposition::Park("the conductor takes facts, not commands".to_owned());
+        };
+        let occurrence = Occurrence { event: message.key, attempt: message.attempt, fact };
+        match self.wake(&message.run, Input::Fact(Box::new(occurrence))).await {
+            Ok(Woken::Unknown) => Disposition::Park(format!("no run {} was ever asked for", message.run)),
+            Ok(_) => Disposition::Done,
+            Err(error) => Disposition::Retry(kit::worker::chain(&error)),
+        }
+    }
+}
+
+/// Event types the conductor takes: every fact but its own.
+pub fn takes() -> Vec<&'static str> {
+    let own = "dev.burnin.run.closed.v1";
+    Fact::TYPES.iter().copied().filter(|event_type| *event_type != own).collect()
+}

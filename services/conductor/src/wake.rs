@@ -1,0 +1,234 @@
+//! Load, decide, append, compute what is owed, send.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use kit::{Bus, Clock, Outbox};
+use ledger::{AppendError, Ledger, LedgerError, Loaded};
+use machine::{Decision, Ignored, Input, RunState, checkup, decide, decide_first, evolve, fold, owed};
+use terms::{Attempt, Command, CommandId, Fact, RunClosed, RunId, Span, Timestamp};
+use tracing::{debug, info, warn};
+
+/// How often an append is tried against rivals before the wake-up is left to the next delivery.
+const RACES: u32 = 20;
+
+/// What a user of the conductor may tune.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// How long a command that is still owed waits before it is sent again.
+    pub resend: Span,
+}
+
+/// Told of every state a wake-up arrives at.
+pub type Observer = Arc<dyn Fn(&RunState) + Send + Sync>;
+
+/// What a wake-up came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// Nobody ever asked for this run.
+    Unknown,
+    /// The fact changed nothing, for this reason.
+    Ignored(Ignored),
+    /// The run went on, or had nothing to do.
+    Went,
+}
+
+/// A wake-up that did not come to its end. Wake again.
+#[derive(Debug, thiserror::Error)]
+pub enum WakeError {
+    /// The ledger could not be read or written.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The hints could not be written.
+    #[error(transparent)]
+    Store(#[from] ledger::StoreError),
+    /// The ledger's records do not make a run.
+    #[error("the ledger of {run} tells no run")]
+    Unreadable {
+        /// The run.
+        run: RunId,
+        /// Why.
+        source: machine::Unreadable,
+    },
+    /// Rivals were faster every time.
+    #[error("{run} is being written by others; gave way {RACES} times")]
+    Crowded {
+        /// The run.
+        run: RunId,
+    },
+    /// A command or fact could not be sent.
+    #[error(transparent)]
+    Bus(#[from] kit::BusError),
+}
+
+/// The one writer of the ledger.
+pub struct Conductor {
+    ledger: Ledger,
+    outbox: Outbox,
+    clock: Arc<dyn Clock>,
+    settings: Settings,
+    observer: Option<Observer>,
+    /// When each command was last sent by this process. A hint: without it they are sent again, which is harmless.
+    sent: Mutex<BTreeMap<RunId, BTreeMap<CommandId, Timestamp>>>,
+    /// One wake-up of a run at a time in this process; between processes the ledger decides.
+    turns: Mutex<BTreeMap<RunId, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+impl Conductor {
+    /// A conductor over a ledger and a bus.
+    pub fn new(
+        ledger: Ledger,
+        bus: Arc<dyn Bus>,
+        clock: Arc<dyn Clock>,
+        settings: Settings,
+        observer: Option<Observer>,
+    ) -> Self {
+        let outbox = Outbox::new("conductor", bus, Arc::clone(&clock));
+        Self { ledger, outbox, clock, settings, observer, sent: Mutex::default(), turns: Mutex::default() }
+    }
+
+    /// Wakes every run that owes something.
+    ///
+    /// # Errors
+    /// The first error, after every run had its turn.
+    pub async fn tick(&self) -> Result<(), WakeError> {
+        let mut first = Ok(());
+        for run in self.ledger.open_runs().await? {
+            if let Err(error) = self.wake(&run, Input::Tick).await {
+                warn!(run.id = %run, "the tick did not get through: {}", kit::worker::chain(&error));
+                first = first.and(Err(error));
+            }
+        }
+        first
+    }
+
+    /// Wakes one run.
+    ///
+    /// # Errors
+    /// When it did not get through; whatever was appended stays, and the next wake-up goes on from there.
+    pub async fn wake(&self, run: &RunId, input: Input) -> Result<Woken, WakeError> {
+        let turn = {
+            let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(turns.entry(run.clone()).or_default())
+        };
+        let _turn = turn.lock().await;
+        for _ in 0..RACES {
+            match self.record(run, &input).await {
+                Err(AppendError::Conflict { seq, .. }) => {
+                    debug!(run.id = %run, seq, "a rival appended first")
+                }
+                Err(AppendError::Ledger(error)) => return Err(error.into()),
+                Ok(None) => return Ok(Woken::Unknown),
+                Ok(Some((loaded, ignored))) => {
+                    let state = fold(loaded.records())
+                        .map_err(|source| WakeError::Unreadable { run: run.clone(), source })?;
+                    self.settle(&state, matches!(input, Input::Tick)).await?;
+                    return Ok(ignored.map_or(Woken::Went, Woken::Ignored));
+                }
+            }
+        }
+        Err(WakeError::Crowded { run: run.clone() })
+    }
+
+    /// Appends what the input calls for. None when there is no such run.
+    async fn record(
+        &self,
+        run: &RunId,
+        input: &Input,
+    ) -> Result<Option<(Loaded, Option<Ignored>)>, AppendError> {
+        let mut loaded = self.ledger.load(run).await?;
+        let now = self.clock.now();
+        let mut first = false;
+        if loaded.records().is_empty() {
+            let Input::Fact(occurrence) = input else { return Ok(None) };
+            if !matches!(occurrence.fact, Fact::RunRequested(_)) {
+                return Ok(None);
+            }
+            // The hint goes first: a hint without a run is looked at and dropped, a run without a hint is forgotten.
+            let hinted = self.ledger.mark_open(run).await;
+            hinted.map_err(|source| LedgerError::Store { run: run.clone(), source })?;
+            loaded = self.ledger.append(loaded, decide_first((**occurrence).clone()), now).await?;
+            first = true;
+        }
+        let damaged = |source: machine::Unreadable| LedgerError::Damaged {
+            run: run.clone(),
+            seq: 1,
+            why: source.to_string(),
+        };
+        let mut state = fold(loaded.records()).map_err(damaged)?;
+        let input = if first { Input::Tick } else { input.clone() };
+        let Decision { entries, ignored } = decide(&state, input, now);
+        if let Some(why) = ignored {
+            debug!(run.id = %run, "a fact changes nothing: {}", why.as_str());
+        }
+        for entry in entries {
+            loaded = self.ledger.append(loaded, entry, now).await?;
+            if let Some(record) = loaded.records().last() {
+                info!(run.id = %run, seq = record.seq, "recorded");
+                state = evolve(state, record);
+            }
+        }
+        Ok(Some((loaded, ignored)))
+    }
+
+    /// Sends what is owed, and says so when the run is closed.
+    async fn settle(&self, state: &RunState, tick: bool) -> Result<(), WakeError> {
+        if let Some(observer) = &self.observer {
+            observer(state);
+        }
+        let now = self.clock.now();
+        let obligations = owed(state, now);
+        let fresh = !self.knows(&state.run);
+        if !obligations.is_empty() && state.closed.is_some() {
+            self.ledger.mark_open(&state.run).await?; // a cluster came back
+        }
+        let after_restart = checkup(state).filter(|_| fresh);
+        for command in obligations.into_iter().map(|obligation| obligation.command).chain(after_restart) {
+            self.send(command, now, tick).await?;
+        }
+        if let Some((run, conclusion)) = state.closing().filter(|_| state.leases_returned()) {
+            let closed = RunClosed {
+                conclusion: conclusion.clone(),
+                verdict: state.verdict().map(|verdict| verdict.verdict),
+            };
+            self.outbox.tell_run(run.clone(), Attempt::FIRST, Fact::RunClosed(closed)).await?;
+            self.ledger.mark_closed(run).await?;
+            self.forget(run);
+        }
+        Ok(())
+    }
+
+    /// Sends a command unless it was sent a moment ago.
+    async fn send(&self, command: Command, now: Timestamp, tick: bool) -> Result<(), WakeError> {
+        let id = command.id.clone();
+        let last = {
+            let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+            sent.get(&id.run).and_then(|sent| sent.get(&id).copied())
+        };
+        let due = match last {
+            None => true,
+            Some(last) => tick && now.since(last) >= self.settings.resend,
+        };
+        if due {
+            self.outbox.order(command).await?;
+            let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+            sent.entry(id.run.clone()).or_default().insert(id, now);
+        }
+        Ok(())
+    }
+
+    /// This process has seen the run before. From now on it has.
+    fn knows(&self, run: &RunId) -> bool {
+        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = sent.contains_key(run);
+        sent.entry(run.clone()).or_default();
+        known
+    }
+
+    fn forget(&self, run: &RunId) {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner).remove(run);
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner).remove(run);
+    }
+}

@@ -1,0 +1,55 @@
+//! What every [`Clusters`] must do, as one suite.
+
+use std::time::Duration;
+
+use kit::PortError;
+use terms::{Attempt, Class, Cluster, CommandId, Stage, System, Timestamp, Verb};
+
+use crate::port::{Clusters, Order, Standing};
+
+/// The adapter keeps the port's promises. Its clusters may live until `expires_at`.
+///
+/// # Panics
+/// Where it does not.
+pub async fn clusters(clusters: &dyn Clusters, expires_at: Timestamp) {
+    let order = |attempt| {
+        let run = "conformance".parse().expect("a legal run id");
+        let id = CommandId { run, stage: Stage::Cluster, attempt: Attempt(attempt), verb: Verb::Start };
+        let system = System::Processes { nodes: 2 };
+        Order { name: id.resource_name(), id, system, expires_at }
+    };
+    let name = order(1).name;
+    assert_eq!(clusters.look(&name).await.expect("an answer"), Standing::Absent);
+
+    let handle = clusters.create(&order(1)).await.expect("a handle");
+    assert_eq!(clusters.create(&order(1)).await.expect("a handle"), handle, "exists means adopt");
+    let cluster = ready(clusters, &name).await;
+    assert_eq!(cluster.name, name);
+    assert!(cluster.slots() >= 1);
+    clusters.create(&order(1)).await.expect("a handle");
+    assert_eq!(ready(clusters, &name).await, cluster, "a second create changes nothing");
+
+    let deleted = clusters.delete(&name).await.expect("a confirmation");
+    assert_eq!(deleted.name, name);
+    assert_eq!(clusters.look(&name).await.expect("an answer"), Standing::Absent);
+    clusters.delete(&name).await.expect("deleting twice is deleting once");
+    let refused = clusters.create(&order(1)).await;
+    assert!(
+        matches!(&refused, Err(PortError::Final(failure)) if failure.class == Class::Cancelled),
+        "a create that comes after its delete makes nothing: {refused:?}"
+    );
+
+    clusters.delete(&order(2).name).await.expect("absent is deleted");
+    assert!(clusters.create(&order(2)).await.is_err(), "and stays so");
+}
+
+async fn ready(clusters: &dyn Clusters, name: &str) -> Cluster {
+    for _ in 0..1000 {
+        match clusters.look(name).await.expect("an answer") {
+            Standing::Ready(cluster) => return cluster,
+            Standing::Coming => tokio::time::sleep(Duration::from_millis(10)).await,
+            other => panic!("{name} does not come up: {other:?}"),
+        }
+    }
+    panic!("{name} does not come up");
+}

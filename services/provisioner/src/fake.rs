@@ -1,0 +1,75 @@
+//! Clusters that only exist on paper, for simulation and for running the provisioner alone.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use kit::{Clock, PortError};
+use terms::{Class, Cluster, Deleted, Failure, Node, System};
+
+use crate::port::{Clusters, Order, Standing};
+
+/// A provider that brings every cluster up at the second look.
+pub struct FakeClusters {
+    clock: Arc<dyn Clock>,
+    clusters: Mutex<BTreeMap<String, Fake>>,
+}
+
+enum Fake {
+    Coming(u32, Cluster),
+    GivenBack,
+}
+
+impl FakeClusters {
+    /// A provider without clusters.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, clusters: Mutex::default() }
+    }
+
+    /// Clusters that cost money at this moment.
+    pub fn alive(&self) -> Vec<String> {
+        let clusters = self.clusters();
+        clusters
+            .iter()
+            .filter(|(_, fake)| !matches!(fake, Fake::GivenBack))
+            .map(|(name, _)| name.clone())
+            .collect()
+    }
+
+    fn clusters(&self) -> MutexGuard<'_, BTreeMap<String, Fake>> {
+        self.clusters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait::async_trait]
+impl Clusters for FakeClusters {
+    async fn create(&self, order: &Order) -> Result<String, PortError> {
+        let System::Processes { nodes } = order.system;
+        let nodes = (0..nodes).map(|number| Node { name: format!("node-{number}"), slots: 1 }).collect();
+        let cluster = Cluster { name: order.name.clone(), nodes, endpoint: format!("fake:{}", order.name) };
+        match self.clusters().entry(order.name.clone()).or_insert(Fake::Coming(0, cluster)) {
+            Fake::Coming(..) => Ok(order.name.clone()),
+            Fake::GivenBack => {
+                let why = format!("{} was given back", order.name);
+                Err(PortError::Final(Failure::new(Class::Cancelled, "GIVEN_BACK", why)))
+            }
+        }
+    }
+
+    async fn look(&self, name: &str) -> Result<Standing, PortError> {
+        Ok(match self.clusters().get_mut(name) {
+            None | Some(Fake::GivenBack) => Standing::Absent,
+            Some(Fake::Coming(looks, cluster)) => {
+                *looks += 1;
+                if *looks > 1 { Standing::Ready(cluster.clone()) } else { Standing::Coming }
+            }
+        })
+    }
+
+    async fn delete(&self, name: &str) -> Result<Deleted, PortError> {
+        self.clusters().insert(name.to_owned(), Fake::GivenBack);
+        let evidence = "the list is empty".to_owned();
+        Ok(Deleted { name: name.to_owned(), evidence, confirmed_at: self.clock.now() })
+    }
+}

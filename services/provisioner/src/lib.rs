@@ -1,0 +1,113 @@
+//! The provisioner: clusters up, clusters down. It alone may rent.
+//!
+//! | command | fact |
+//! |---|---|
+//! | `cluster.create` | `cluster.accepted`, then `cluster.ready` or `cluster.failed` |
+//! | `cluster.observe` | the same, as far as it is true; nothing while the cluster is coming up |
+//! | `cluster.delete` | `cluster.deleted`, once the provider confirms that nothing is left; absent is done |
+//!
+//! Idempotent by name: a cluster is called after its run and attempt, and exists means adopt.
+
+pub mod conformance;
+pub mod fake;
+pub mod port;
+pub mod processes;
+
+use std::sync::Arc;
+
+use kit::{Look, Outbox, PortError, Trouble, Watches, Worker};
+use terms::{Body, Class, ClusterSpec, Command, CommandId, Fact, Failure, Handle, Span, Timestamp};
+
+pub use port::{Clusters, Order, Standing};
+
+/// The provisioner's handler, over any [`Clusters`].
+pub struct Provisioner {
+    clusters: Arc<dyn Clusters>,
+    watches: Watches,
+    every: Span,
+}
+
+impl Provisioner {
+    /// Event types it takes.
+    pub const TAKES: [&'static str; 3] =
+        ["dev.burnin.cluster.create.v1", "dev.burnin.cluster.observe.v1", "dev.burnin.cluster.delete.v1"];
+
+    /// Over this outside world, looking every so often at what is coming up or going down.
+    pub fn new(clusters: Arc<dyn Clusters>, every: Span) -> Self {
+        Self { clusters, watches: Watches::default(), every }
+    }
+
+    async fn create(
+        &self,
+        id: &CommandId,
+        spec: &ClusterSpec,
+        name: &str,
+        expires_at: Option<Timestamp>,
+        outbox: &Outbox,
+    ) -> Result<(), Trouble> {
+        if let (ClusterSpec::Rent(system), Some(expires_at)) = (spec, expires_at) {
+            let order = Order { id: id.clone(), name: name.to_owned(), system: system.clone(), expires_at };
+            match self.clusters.create(&order).await {
+                Ok(handle) => outbox.tell(id, Fact::ClusterAccepted(Handle { handle })).await?,
+                Err(error) => return outbox.answer(id, Err(error)).await,
+            }
+        }
+        self.observe(id, name, outbox).await
+    }
+
+    async fn observe(&self, id: &CommandId, name: &str, outbox: &Outbox) -> Result<(), Trouble> {
+        match self.look(name).await {
+            Ok(Look::Ended(fact)) => Ok(outbox.tell(id, fact).await?),
+            Ok(Look::Going) => {
+                let (clusters, name) = (Arc::clone(&self.clusters), name.to_owned());
+                self.watches.follow(id, outbox, self.every, move || {
+                    let (clusters, name) = (Arc::clone(&clusters), name.clone());
+                    async move { clusters.look(&name).await.map(told) }
+                });
+                Ok(())
+            }
+            Err(error) => outbox.answer(id, Err(error)).await,
+        }
+    }
+
+    async fn look(&self, name: &str) -> Result<Look, PortError> {
+        self.clusters.look(name).await.map(told)
+    }
+}
+
+fn told(standing: Standing) -> Look {
+    let failed =
+        |code, why: String| Look::Ended(Fact::ClusterFailed(Failure::new(Class::Infrastructure, code, why)));
+    match standing {
+        Standing::Coming => Look::Going,
+        Standing::Ready(cluster) => Look::Ended(Fact::ClusterReady(cluster)),
+        Standing::Absent => failed("ABSENT", "no such cluster exists".to_owned()),
+        Standing::Broken(why) => failed("BROKEN", why),
+    }
+}
+
+#[async_trait::async_trait]
+impl Worker for Provisioner {
+    fn name(&self) -> &'static str {
+        "provisioner"
+    }
+
+    async fn perform(&self, command: &Command, outbox: &Outbox) -> Result<(), Trouble> {
+        let id = &command.id;
+        match &command.body {
+            Body::ClusterCreate { spec, name, expires_at } => {
+                self.create(id, spec, name, *expires_at, outbox).await
+            }
+            Body::ClusterObserve { name, .. } => self.observe(id, name, outbox).await,
+            Body::ClusterDelete { spec: ClusterSpec::Rent(_), name } => {
+                match self.clusters.delete(name).await {
+                    Ok(deleted) => Ok(outbox.tell(id, Fact::ClusterDeleted(deleted)).await?),
+                    // Giving back is owed until it is done: there is no failure to tell, only another try.
+                    Err(PortError::Passing(why)) => Err(Trouble::Retry(why)),
+                    Err(PortError::Final(failure)) => Err(Trouble::Retry(failure.message)),
+                }
+            }
+            _ => Err(Trouble::Park("the provisioner only rents clusters and gives them back".to_owned())),
+        }
+    }
+}

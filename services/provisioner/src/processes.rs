@@ -1,0 +1,89 @@
+//! Clusters of processes on this host.
+
+use std::{process::Command, sync::Arc};
+
+use host::{ClusterRequest, ClusterState};
+use kit::{Clock, PortError};
+use terms::{Class, Deleted, Failure, Node, System};
+
+use crate::port::{Clusters, Order, Standing};
+
+/// Clusters of this host.
+pub struct ProcessClusters {
+    clusters: host::Clusters,
+    clock: Arc<dyn Clock>,
+    gpus: u32,
+}
+
+impl ProcessClusters {
+    /// Clusters under a folder. `gpus` is what this machine has: see [`gpus`].
+    pub fn new(clusters: host::Clusters, clock: Arc<dyn Clock>, gpus: u32) -> Self {
+        Self { clusters, clock, gpus }
+    }
+
+    /// A machine with GPUs is one node with that many slots; otherwise each node is a process with one slot.
+    fn nodes(&self, asked: u32) -> Vec<Node> {
+        if self.gpus > 0 {
+            return vec![Node { name: "node-0".to_owned(), slots: self.gpus }];
+        }
+        (0..asked).map(|number| Node { name: format!("node-{number}"), slots: 1 }).collect()
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&host::Clusters) -> std::io::Result<T> + Send + 'static,
+    ) -> Result<T, PortError> {
+        let clusters = self.clusters.clone();
+        let done = tokio::task::spawn_blocking(move || work(&clusters)).await.map_err(PortError::passing)?;
+        done.map_err(PortError::passing)
+    }
+}
+
+/// GPUs of this machine, as its driver lists them; none where there is no driver.
+pub fn gpus() -> u32 {
+    let listed = Command::new("nvidia-smi").arg("-L").output();
+    let count = listed.ok().filter(|output| output.status.success()).map_or(0, |output| {
+        String::from_utf8_lossy(&output.stdout).lines().filter(|line| line.starts_with("GPU ")).count()
+    });
+    u32::try_from(count).unwrap_or(0)
+}
+
+#[async_trait::async_trait]
+impl Clusters for ProcessClusters {
+    async fn create(&self, order: &Order) -> Result<String, PortError> {
+        let System::Processes { nodes } = order.system;
+        let labels = [
+            ("burnin-run".to_owned(), order.id.run.to_string()),
+            ("burnin-attempt".to_owned(), order.id.attempt.to_string()),
+            ("burnin-expires".to_owned(), order.expires_at.to_string()),
+        ];
+        let request =
+            ClusterRequest { nodes: self.nodes(nodes), expires_at: order.expires_at, labels: labels.into() };
+        let name = order.name.clone();
+        let clusters = self.clusters.clone();
+        let created = tokio::task::spawn_blocking(move || clusters.create(&name, &request)).await;
+        match created.map_err(PortError::passing)? {
+            Ok(()) => Ok(order.name.clone()),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                Err(PortError::Final(Failure::new(Class::Cancelled, "GIVEN_BACK", error.to_string())))
+            }
+            Err(error) => Err(PortError::passing(error)),
+        }
+    }
+
+    async fn look(&self, name: &str) -> Result<Standing, PortError> {
+        let name = name.to_owned();
+        let state = self.blocking(move |clusters| clusters.look(&name)).await?;
+        Ok(match state {
+            ClusterState::Absent | ClusterState::Deleted(_) => Standing::Absent,
+            ClusterState::Coming => Standing::Coming,
+            ClusterState::Ready(cluster) => Standing::Ready(cluster),
+            ClusterState::Broken { why } => Standing::Broken(why),
+        })
+    }
+
+    async fn delete(&self, name: &str) -> Result<Deleted, PortError> {
+        let (name, clock) = (name.to_owned(), Arc::clone(&self.clock));
+        self.blocking(move |clusters| clusters.delete(&name, || clock.now())).await
+    }
+}
