@@ -76,7 +76,7 @@ impl Progress {
 
 fn ended(line: &StageLine) -> String {
     let took = line.ended.map_or(Duration::ZERO, |ended| ended.since(line.began).0);
-    format!("  {:<8} {:>6.1}s  {}", line.stage, took.as_secs_f64(), line.outcome)
+    format!("  {:<8} {:>6.1}s  {}", line.name(), took.as_secs_f64(), line.outcome)
 }
 
 /// What the run is waiting for, in words.

@@ -85,9 +85,11 @@ fn exists(workflow: &Workflow) -> String {
     let longest = limits.cluster.0 + limits.job.0 + limits.logs.0 + limits.grace.0 * 3;
     match &workflow.cluster {
         Some(ClusterSpec::Rent(_)) => format!(
-            "What will exist: one cluster at a time, at most {} of them, each for at most {}.\n",
+            "What will exist: one cluster at a time, at most {} of them, each for at most {}.\n\
+             Should everything else die, it ends by itself after {}.\n",
             limits.attempts,
             Span(longest.min(limits.lease.0)),
+            limits.lease,
         ),
         _ => "What will exist: nothing that has to be given back.\n".to_owned(),
     }

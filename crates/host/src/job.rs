@@ -104,16 +104,18 @@ impl Jobs {
             return Ok(JobState::Absent);
         }
         let mut exits = Vec::new();
+        let mut running = false;
         for node in &cluster.nodes {
             // The lock is looked at first: a node that ends in between has left its exit.
             let alive = spool::is_locked(&self.cluster.join("nodes").join(&node.name).join("lock"))?;
             match spool::read_json::<Exit>(&folder.join("exits").join(format!("{}.json", node.name)))? {
                 Some(exit) => exits.push(exit),
-                None if alive => return Ok(JobState::Running),
+                None if alive => running = true,
+                // Whatever the other nodes still do, this job cannot end well any more.
                 None => return Ok(JobState::NodeFail { node: node.name.clone() }),
             }
         }
-        Ok(worst(exits).map_or(JobState::Running, JobState::Ended))
+        Ok(worst(exits).filter(|_| !running).map_or(JobState::Running, JobState::Ended))
     }
 
     /// Asks a job to end. One that nobody submitted yet will never begin.

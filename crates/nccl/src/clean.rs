@@ -69,7 +69,8 @@ fn code_unit(bytes: &mut std::slice::Iter<'_, u8>) -> u8 {
 ///
 /// What one process wrote in pieces is one line again. `None` when there is at most one tag.
 pub(crate) fn threads(line: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let first = memmem::find(line, b"<std")?;
+    let open = memchr(b'<', line)?;
+    let first = open + memmem::find(&line[open..], b"<std")?;
     memmem::find(&line[first + 4..], b"<std")?;
     let mut threads: Vec<(&[u8], Vec<u8>)> = Vec::new();
     let mut tag: &[u8] = b"";

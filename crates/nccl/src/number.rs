@@ -9,9 +9,9 @@ pub(crate) struct Number {
     /// Digits before the point.
     whole_digits: u8,
     /// A point was printed.
-    pub(crate) point: bool,
+    point: bool,
     /// An exponent was printed.
-    pub(crate) scientific: bool,
+    scientific: bool,
 }
 
 /// Powers of ten that a double holds exactly.
@@ -22,45 +22,35 @@ const EXACT: [f64; 23] = [
 
 impl Number {
     /// The whole token must be a number of at most 19 digits; anything longer was printed by nobody.
+    #[inline]
     pub(crate) fn parse(token: &[u8]) -> Option<Number> {
-        let (number, length) = Number::prefix(token)?;
-        (length == token.len()).then_some(number)
-    }
-
-    /// The longest number at the start of the token, and its length.
-    fn prefix(token: &[u8]) -> Option<(Number, usize)> {
         let negative = token.first() == Some(&b'-');
-        let start = usize::from(negative);
-        let mut at = start;
-        let mut digits = 0u64;
-        let take = |at: &mut usize, digits: &mut u64| -> Option<usize> {
-            let from = *at;
-            while let Some(byte @ b'0'..=b'9') = token.get(*at) {
-                *digits = digits.checked_mul(10)?.checked_add(u64::from(byte - b'0'))?;
-                *at += 1;
-            }
-            Some(*at - from)
-        };
-        let whole_digits = u8::try_from(take(&mut at, &mut digits)?).ok().filter(|&count| count > 0)?;
-        let mut exponent = 0;
-        let point = token.get(at) == Some(&b'.');
+        let mut digits = 0;
+        let whole = run(token, usize::from(negative), &mut digits);
+        let whole_digits = whole - usize::from(negative);
+        let mut end = whole;
+        let point = token.get(end) == Some(&b'.');
         if point {
-            at += 1;
-            exponent = -i32::try_from(take(&mut at, &mut digits)?).ok()?;
+            end = run(token, whole + 1, &mut digits);
         }
-        let mut scientific = false;
-        if let Some(b'e' | b'E') = token.get(at) {
-            let sign = token.get(at + 1);
-            let mut end = at + 1 + usize::from(matches!(sign, Some(b'+' | b'-')));
-            let mut power = 0u64;
-            if take(&mut end, &mut power)? > 0 {
-                let power = i32::try_from(power).ok().filter(|&power| power < 10_000)?;
-                exponent += if sign == Some(&b'-') { -power } else { power };
-                scientific = true;
-                at = end;
-            }
+        let decimals = end - whole - usize::from(point);
+        // Nineteen digits cannot have overflowed.
+        if whole_digits == 0 || whole_digits + decimals > 19 {
+            return None;
         }
-        Some((Number { negative, digits, exponent, whole_digits, point, scientific }, at))
+        let mut number = Number {
+            negative,
+            digits,
+            exponent: -(decimals as i32),
+            whole_digits: whole_digits as u8,
+            point,
+            scientific: false,
+        };
+        if end < token.len() {
+            number.exponent += power(&token[end..])?;
+            number.scientific = true;
+        }
+        Some(number)
     }
 
     /// The value times ten to the `shift`, correctly rounded; may be infinite for hostile exponents.
@@ -71,7 +61,7 @@ impl Number {
             // Both operands are exact, so the one operation rounds once.
             if exponent < 0 { self.digits as f64 / power } else { self.digits as f64 * power }
         } else {
-            format!("{}e{exponent}", self.digits).parse().unwrap_or(f64::NAN)
+            far(self.digits, exponent)
         };
         if self.negative { -magnitude } else { magnitude }
     }
@@ -120,6 +110,34 @@ impl Number {
         let magnitude = i64::try_from(self.digits).ok().filter(|_| !self.point && !self.scientific)?;
         Some(if self.negative { -magnitude } else { magnitude })
     }
+}
+
+/// Reads digits from `at` on, and says where they end.
+#[inline]
+fn run(token: &[u8], mut at: usize, digits: &mut u64) -> usize {
+    while let Some(digit @ 0..=9) = token.get(at).map(|byte| byte.wrapping_sub(b'0')) {
+        *digits = digits.wrapping_mul(10).wrapping_add(u64::from(digit));
+        at += 1;
+    }
+    at
+}
+
+/// Reads an exponent such as `e+06`, which must be all there is.
+fn power(token: &[u8]) -> Option<i32> {
+    let [b'e' | b'E', unsigned @ ..] = token else { return None };
+    let (negative, digits) = match unsigned {
+        [b'-', digits @ ..] => (true, digits),
+        [b'+', digits @ ..] => (false, digits),
+        digits => (false, digits),
+    };
+    let power = i32::try_from(self::unsigned(digits)?).ok().filter(|&power| power < 10_000)?;
+    Some(if negative { -power } else { power })
+}
+
+/// Values beyond the exact powers: nobody prints them, so that nothing is lost by going through text.
+#[cold]
+fn far(digits: u64, exponent: i32) -> f64 {
+    format!("{digits}e{exponent}").parse().unwrap_or(f64::NAN)
 }
 
 /// A size or an element count: digits and nothing else.

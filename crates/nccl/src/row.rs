@@ -164,6 +164,9 @@ impl Context<'_> {
             partial.row.timestamp = Some(text(&words.line[date.start..time.end()], 32));
             return Filled::Whole(words.at);
         }
+        if self.layout.timestamp && !self.ended {
+            return Filled::Short(words.line.len());
+        }
         match Words::new(words.line, end).next() {
             Some(word) if Number::parse(word.text).is_some() => Filled::TooMuch,
             Some(word) => Filled::Whole(noise.unwrap_or(word.start)),
@@ -200,30 +203,31 @@ impl Context<'_> {
         for (index, column) in layout.half.iter().enumerate() {
             let word = words.next()?;
             end = word.end();
-            let value = match value(word.text) {
-                Some(value) => {
-                    // A log may stop in the middle of a number.
-                    if index == last && end == words.line.len() && !self.ended && !self.fills(&word) {
-                        return None;
+            // A log may stop in the middle of a number.
+            if index == last && end == words.line.len() && !self.ended && !self.fills(&word) {
+                return None;
+            }
+            let number = match Number::parse(word.text) {
+                Some(number) => number,
+                None => {
+                    let value = match value(word.text) {
+                        Some(value) => value,
+                        None if index == last => {
+                            let length = self.glued(&word)?;
+                            (glued, end) = (true, word.start + length);
+                            value(&word.text[..length])?
+                        }
+                        None => return None,
+                    };
+                    match value {
+                        Value::Number(number) => number,
+                        Value::NotAvailable if index > 2 => continue,
+                        Value::NotAvailable => return None,
+                        Value::NotFinite => {
+                            finite = false;
+                            continue;
+                        }
                     }
-                    value
-                }
-                None if index == last => {
-                    let length = self.glued(&word)?;
-                    (glued, end) = (true, word.start + length);
-                    value(&word.text[..length])?
-                }
-                None => return None,
-            };
-            let number = match value {
-                Value::Number(number) => number,
-                Value::NotAvailable if !matches!(column, Column::Time | Column::Algbw | Column::Busbw) => {
-                    continue;
-                }
-                Value::NotAvailable => return None,
-                Value::NotFinite => {
-                    finite = false;
-                    continue;
                 }
             };
             let shift = if *column == Column::Time { layout.to_us } else { 0 };

@@ -29,6 +29,7 @@ impl Word<'_> {
 }
 
 /// Blanks of all kinds. A NUL is what a hole in a log file reads as; a carriage return inside a line is a terminal's.
+#[inline]
 pub(crate) fn is_blank(byte: u8) -> bool {
     byte <= b' '
 }
@@ -43,17 +44,20 @@ impl<'a> Words<'a> {
         self.line.get(self.at..).unwrap_or_default()
     }
 
+    #[inline]
     pub(crate) fn peek(&self) -> Option<Word<'a>> {
         let rest = self.rest();
         let blanks = rest.iter().position(|&byte| !is_blank(byte))?;
-        let length = rest[blanks..].iter().position(|&byte| is_blank(byte)).unwrap_or(rest.len() - blanks);
-        Some(Word { text: &rest[blanks..blanks + length], start: self.at + blanks, blanks })
+        let word = &rest[blanks..];
+        let length = word.iter().position(|&byte| is_blank(byte)).unwrap_or(word.len());
+        Some(Word { text: &word[..length], start: self.at + blanks, blanks })
     }
 }
 
 impl<'a> Iterator for Words<'a> {
     type Item = Word<'a>;
 
+    #[inline]
     fn next(&mut self) -> Option<Word<'a>> {
         let word = self.peek()?;
         self.at = word.end();
@@ -63,6 +67,6 @@ impl<'a> Iterator for Words<'a> {
 
 /// At most `limit` bytes of text, for people.
 pub(crate) fn text(bytes: &[u8], limit: usize) -> String {
-    let cut = &bytes[..bytes.len().min(limit)];
+    let cut = bytes[..bytes.len().min(limit)].trim_ascii();
     String::from_utf8_lossy(cut).trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned()
 }

@@ -103,6 +103,8 @@ fn lines(mut input: impl Read) -> Result<Reading, (io::Error, Stopped)> {
     let mut text = Text::default();
     let mut buffer = vec![0; LINE];
     let mut filled = 0;
+    // Up to here the buffer is known to hold no newline.
+    let mut searched = 0;
     // The start of the line was read already, and this is more of it than anybody needs.
     let mut skipping = false;
     loop {
@@ -113,11 +115,13 @@ fn lines(mut input: impl Read) -> Result<Reading, (io::Error, Stopped)> {
             Err(error) => return Err((error, Stopped::Text(Box::new(text)))),
         }
         let mut from = 0;
-        while let Some(length) = memchr(b'\n', &buffer[from..filled]) {
+        while let Some(more) = memchr(b'\n', &buffer[searched..filled]) {
+            let end = searched + more;
             if !std::mem::take(&mut skipping) {
-                text.line(&buffer[from..from + length], true);
+                text.line(&buffer[from..end], true);
             }
-            from += length + 1;
+            from = end + 1;
+            searched = from;
         }
         if from == 0 && filled == buffer.len() {
             if !std::mem::replace(&mut skipping, true) {
@@ -125,8 +129,11 @@ fn lines(mut input: impl Read) -> Result<Reading, (io::Error, Stopped)> {
             }
             from = filled;
         }
-        buffer.copy_within(from..filled, 0);
-        filled -= from;
+        if from > 0 {
+            buffer.copy_within(from..filled, 0);
+            filled -= from;
+        }
+        searched = filled;
     }
     if filled > 0 && !skipping {
         text.line(&buffer[..filled], false);

@@ -49,7 +49,7 @@ impl Text {
     pub(crate) fn line(&mut self, raw: &[u8], ended: bool) {
         self.number += 1;
         if let Some(said) = debug(raw)
-            && !ends_like_row(raw)
+            && !ends_like_row(raw, 4)
         {
             self.debug(said, 0);
             return;
@@ -84,7 +84,7 @@ impl Text {
         let Stripped { said, rest, stream } = stripped;
         let line = Line { said, rest, stream, ended };
         if let Some(said) = debug(rest)
-            && !ends_like_row(rest)
+            && !ends_like_row(rest, 4)
         {
             return self.debug(said, stream);
         }
@@ -92,7 +92,7 @@ impl Text {
         let taken = if rest[start].is_ascii_digit() { self.numbers(line, start) } else { None };
         let taken = taken.or_else(|| {
             // Rows behind something that is not a known prefix.
-            let at = ends_like_row(rest).then(|| row::anchor(rest))??;
+            let at = ends_like_row(rest, 2).then(|| row::anchor(rest))??;
             self.row(line, at, true)
         });
         match taken {
@@ -347,12 +347,12 @@ fn debug(line: &[u8]) -> Option<&[u8]> {
     rest[digits..].strip_prefix(b"] NCCL INFO ").filter(|_| digits > 0 && blank > 0)
 }
 
-/// Whether a line ends as rows do: in a padded count. Cheap, and true of few lines that are no rows.
-fn ends_like_row(line: &[u8]) -> bool {
+/// Whether a line ends as rows do: in a value with `padding` blanks before it. Cheap, and true of few other lines.
+fn ends_like_row(line: &[u8], padding: usize) -> bool {
     let end = line.iter().rposition(|&byte| !is_blank(byte)).map_or(0, |at| at + 1);
-    let tail = &line[end.saturating_sub(24)..end];
-    let start = tail.iter().rposition(|&byte| is_blank(byte)).map_or(0, |at| at + 1);
-    start > 1
-        && is_blank(tail[start - 2])
-        && (tail[end.min(24) - 1].is_ascii_digit() || tail.ends_with(b"/A"))
+    let value = line[end.saturating_sub(12)..end].iter().rev().take_while(|byte| !is_blank(**byte)).count();
+    let before = &line[..end - value];
+    before.len() >= padding
+        && before[before.len() - padding..].iter().all(|&byte| is_blank(byte))
+        && (line[end - 1].is_ascii_digit() || line[..end].ends_with(b"/A"))
 }

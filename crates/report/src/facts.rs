@@ -1,7 +1,9 @@
 //! What a run was made of: the things one copies out of a report.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
-use terms::{ClusterSpec, ImageSpec};
+use terms::{ClusterSpec, ImageSpec, measurement::Device};
 
 use crate::{Story, text, words};
 
@@ -31,11 +33,8 @@ pub fn details(story: &Story<'_>) -> Vec<Detail> {
     add("settled", state.settled.as_ref().map(|(_, at)| text::moment(*at)), false);
     add("closed", state.closed.map(text::moment), false);
     if let Some(ImageSpec::Build(build)) = &workflow.image {
-        add(
-            "source",
-            build.source.as_ref().map(|source| format!("{} {}", source.object, source.sha256)),
-            true,
-        );
+        add("source", build.source.as_ref().map(|source| source.object.clone()), true);
+        add("source sha256", build.source.as_ref().map(|source| source.sha256.clone()), true);
     }
     if let Some(image) = state.image() {
         add("image", Some(image.reference.clone()), true);
@@ -57,15 +56,12 @@ pub fn details(story: &Story<'_>) -> Vec<Detail> {
         add("endpoint", Some(cluster.endpoint.clone()), true);
     }
     add("benchmark", workflow.benchmark.as_ref().map(|it| words::workload(&it.workload)), true);
-    add("job", state.job().map(words::job), false);
+    add("devices", story.reading.and_then(|reading| Some(devices(&reading.tables.first()?.devices))), false);
     if let Some(logs) = state.logs() {
         add("logs manifest", Some(logs.manifest.clone()), true);
         add("manifest sha256", Some(logs.sha256.clone()), true);
     }
-    if let Some(results) = state.results() {
-        add("results", Some(format!("{} in {}", text::count(results.rows, "row"), results.table)), false);
-        add("load", Some(results.load.clone()), true);
-    }
+    add("load", state.results().map(|results| results.load.clone()), true);
     if let Some(benchmark) = &workflow.benchmark {
         let criteria = &benchmark.criteria;
         add(
@@ -89,4 +85,13 @@ fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
         listed.push(format!("and {more} more"));
     }
     listed.join(", ")
+}
+
+/// `8 × NVIDIA H200`: the names that the ranks gave their devices.
+fn devices(devices: &[Device]) -> String {
+    let mut counts = BTreeMap::new();
+    for name in devices.iter().filter_map(|device| device.name.as_deref()) {
+        *counts.entry(name).or_insert(0_u32) += 1;
+    }
+    listed(counts.into_iter().map(|(name, count)| format!("{count} × {name}")))
 }

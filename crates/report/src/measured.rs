@@ -40,9 +40,11 @@ impl Row<'_> {
     }
 }
 
-pub fn measured<'a>(story: &Story<'a>) -> Vec<Measured<'a>> {
+/// The tables of the log, in its order. A log may hold many more than are shown.
+pub fn measured<'a>(story: &Story<'a>) -> impl ExactSizeIterator<Item = Measured<'a>> + use<'a> {
+    let floors = floors(story);
     let tables = story.reading.map_or(&[][..], |reading| &reading.tables);
-    tables.iter().map(|table| Measured { table, rows: rows(table, &floors(story)) }).collect()
+    tables.iter().map(move |table| Measured { table, rows: rows(table, &floors) })
 }
 
 /// The floors of the criteria: size and GB/s.

@@ -81,8 +81,11 @@ fn draw(
     for (size, busbw) in floors {
         floor(&mut chart, *size, *busbw)?;
     }
-    series(&mut chart, &in_place, ink::IN_PLACE, false)?;
-    series(&mut chart, &out_of_place, ink::OUT_OF_PLACE, true)?;
+    // Points that touch each other hide the line.
+    let crowded = rows.len() as u32 * 16 > canvas.width;
+    let (open, full) = if crowded { (3, 2) } else { (5, 3) };
+    series(&mut chart, &in_place, ink::IN_PLACE, Point { radius: open, filled: false })?;
+    series(&mut chart, &out_of_place, ink::OUT_OF_PLACE, Point { radius: full, filled: true })?;
     area.present().ok()
 }
 
@@ -109,8 +112,8 @@ fn mesh(chart: &mut Chart<'_, '_>, canvas: Canvas, top: f64) -> Option<()> {
         .bold_line_style(line)
         .axis_style(line)
         .set_all_tick_mark_size(4 * FINE)
-        .x_labels((canvas.width / 70) as usize)
-        .y_labels((canvas.height / 55) as usize)
+        .x_labels((canvas.width / 72) as usize)
+        .y_labels((canvas.height / 45) as usize)
         .y_label_formatter(&|busbw| format!("{busbw:.decimals$}"))
         .x_desc("message size")
         .y_desc("busbw, GB/s")
@@ -120,12 +123,18 @@ fn mesh(chart: &mut Chart<'_, '_>, canvas: Canvas, top: f64) -> Option<()> {
         .ok()
 }
 
-/// Filled points for one placement, open ones for the other: told apart without colour, and where they coincide.
-fn series(chart: &mut Chart<'_, '_>, points: &[(u64, f64)], colour: RGBColor, filled: bool) -> Option<()> {
+/// How a measurement is marked. One placement is filled and the other open, so that they are told apart without colour
+/// and where they coincide.
+struct Point {
+    radius: u32,
+    filled: bool,
+}
+
+fn series(chart: &mut Chart<'_, '_>, points: &[(u64, f64)], colour: RGBColor, point: Point) -> Option<()> {
     let line = colour.stroke_width(2 * FINE);
     chart.draw_series(LineSeries::new(points.iter().copied(), line)).ok()?;
-    let (radius, style) = if filled { (3 * FINE, colour.filled()) } else { (5 * FINE, line) };
-    chart.draw_series(points.iter().map(|point| Circle::new(*point, radius, style))).ok()?;
+    let style = if point.filled { colour.filled() } else { line };
+    chart.draw_series(points.iter().map(|at| Circle::new(*at, point.radius * FINE, style))).ok()?;
     Some(())
 }
 

@@ -93,8 +93,9 @@ fn measurements(paper: &mut Paper, story: &Story<'_>) {
         paper.gap();
         paper.paragraph((Paint::None, "  "), &nothing);
     }
-    let tables = measured::measured(story);
-    let Some(first) = tables.first() else { return };
+    let mut tables = measured::measured(story);
+    let many = tables.len();
+    let Some(first) = tables.next() else { return };
     paper.gap();
     paper.line(&[
         (Paint::None, "  "),
@@ -105,8 +106,8 @@ fn measurements(paper: &mut Paper, story: &Story<'_>) {
         let average = format!("  average bus bandwidth {} GB/s (not judged on)", text::figure(average));
         paper.line(&[(Paint::Dim, &average)]);
     }
-    if tables.len() > 1 {
-        let many = format!("  the first of {} tables in the log; the report shows more", tables.len());
+    if many > 1 {
+        let many = format!("  the first of {many} tables in the log; the report shows more");
         paper.line(&[(Tone::Unsure.into(), &many)]);
     }
 }

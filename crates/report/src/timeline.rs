@@ -61,7 +61,7 @@ pub fn timeline(records: &[Record]) -> Vec<StageLine> {
             let replaced = |line: &&mut StageLine| line.attempt < state.attempt(line.stage);
             open(&mut lines)
                 .filter(replaced)
-                .for_each(|line| line.end(state.recorded_at, &words::failure(because)));
+                .for_each(|line| line.end(state.recorded_at, &words::briefly(because)));
         }
         if let Entry::Closed { .. } = &record.entry {
             open(&mut lines)
@@ -97,7 +97,7 @@ fn attempts(lines: &mut Vec<StageLine>, state: &RunState) {
         match &now.end {
             _ if line.ended.is_some() => {}
             Some(End::Succeeded(fact)) => line.end(at, &words::fact(fact)),
-            Some(End::Failed(failure)) => line.end(at, &words::failure(failure)),
+            Some(End::Failed(failure)) => line.end(at, &words::briefly(failure)),
             Some(End::TimedOut) => {
                 line.end(at, &format!("silent past its limit of {}", state.limit(stage)));
             }

@@ -37,6 +37,11 @@ pub fn failure(failure: &Failure) -> String {
     format!("{}: {}", failure.code, failure.message)
 }
 
+/// The code and the first line; the whole message stands where the run's ending is told.
+pub fn briefly(failure: &Failure) -> String {
+    format!("{}: {}", failure.code, failure.message.lines().next().unwrap_or_default())
+}
+
 pub fn image(image: &Image) -> String {
     let digest = text::short_digest(&image.digest);
     match image.files.len() as u64 {

@@ -46,10 +46,15 @@ fn job(evidence: &Evidence<'_>) -> Vec<Reason> {
     };
     match (end.state.as_str(), end.exit_code) {
         ("COMPLETED", Some(0) | None) => Vec::new(),
-        // Somebody or the limit stopped it: what it would have shown is not known.
-        ("CANCELLED" | "TIMEOUT", _) => vec![reason(Verdict::Inconclusive, "JOB_STOPPED", how)],
+        // What it would have shown is not known.
+        _ if stopped(evidence) => vec![reason(Verdict::Inconclusive, "JOB_STOPPED", how)],
         _ => vec![reason(Verdict::Fail, "JOB_FAILED", how)],
     }
+}
+
+/// Somebody, or its time limit, ended the job.
+fn stopped(evidence: &Evidence<'_>) -> bool {
+    matches!(evidence.job.state.as_str(), "CANCELLED" | "TIMEOUT")
 }
 
 fn one(table: &Table, evidence: &Evidence<'_>, criteria: &Criteria) -> Vec<Reason> {
@@ -59,7 +64,9 @@ fn one(table: &Table, evidence: &Evidence<'_>, criteria: &Criteria) -> Vec<Reaso
         Ended::Complete => {}
         Ended::Failed => {
             let error = evidence.reading.first_error.as_deref().unwrap_or("it does not say why");
-            add(Verdict::Fail, "BENCHMARK_FAILED", format!("the benchmark failed: {error}"));
+            // What a job says while it is being stopped is not its own failure.
+            let weighs = if stopped(evidence) { Verdict::Inconclusive } else { Verdict::Fail };
+            add(weighs, "BENCHMARK_FAILED", format!("the benchmark failed: {error}"));
         }
         Ended::Truncated | Ended::Empty => {
             add(Verdict::Inconclusive, "TRUNCATED", "the log stops before the summary".to_owned());

@@ -72,6 +72,7 @@ pub struct Document {
     /// Its content.
     pub value: Value,
     positions: BTreeMap<String, Position>,
+    overridden: Vec<String>,
 }
 
 impl Document {
@@ -95,7 +96,12 @@ impl Document {
     /// # Errors
     /// The first thing that is not such YAML, with its position.
     pub fn parse(file: &str, text: &str) -> Result<Self, Problems> {
-        let mut document = Self { file: file.to_owned(), value: Value::Null, positions: BTreeMap::new() };
+        let mut document = Self {
+            file: file.to_owned(),
+            value: Value::Null,
+            positions: BTreeMap::new(),
+            overridden: vec![],
+        };
         if text.len() > MAX_BYTES {
             return Err(document
                 .problem("", format!("has {} bytes; at most {MAX_BYTES} are read", text.len()))
@@ -115,12 +121,23 @@ impl Document {
 
     /// A problem with a field, or with what is nearest to it.
     pub fn problem(&self, field: &str, message: impl Into<String>) -> Problem {
-        Problem {
-            file: self.file.clone(),
-            position: self.position(field),
-            field: field.to_owned(),
-            message: message.into(),
-        }
+        let (file, position) = if self.is_overridden(field) {
+            ("--set".to_owned(), None)
+        } else {
+            (self.file.clone(), self.position(field))
+        };
+        Problem { file, position, field: field.to_owned(), message: message.into() }
+    }
+
+    /// The field, something in it or something around it came from an override and not from the file.
+    fn is_overridden(&self, field: &str) -> bool {
+        let within = |inner: &str, outer: &str| {
+            inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        self.overridden.iter().any(|set| {
+            within(field, set)
+                || (!field.is_empty() && within(set, field) && !self.positions.contains_key(field))
+        })
     }
 
     /// Where a field stands, or the nearest one around it.
@@ -139,6 +156,7 @@ impl Document {
 
     /// Puts a value in place of a field's, making what leads there. Its position is that of the override: none.
     pub(crate) fn set(&mut self, field: &str, value: Value) {
+        self.overridden.push(field.to_owned());
         let mut place = &mut self.value;
         for part in field.split('.') {
             if !place.is_object() {

@@ -85,7 +85,7 @@ pub fn resolve(path: &Path, overrides: &[Override]) -> Result<Resolved, Problems
     if file.benchmark.is_some() && file.cluster.is_none() {
         reading.complain("benchmark", "needs a `cluster` to run on");
     }
-    if file.image.is_none() && file.cluster.is_none() {
+    if file.image.is_none() && file.cluster.is_none() && file.benchmark.is_none() {
         reading.complain("", "asks for nothing: give it an `image`, a `cluster` or both");
     }
     if file.limits.attempts == 0 {

@@ -19,7 +19,7 @@ impl Document {
         })?;
         let mut problems = Vec::new();
         for error in validator.iter_errors(&self.value) {
-            explain(self, &error.to_owned(), &mut problems);
+            Explain { document: self, schema: &schema, problems: &mut problems }.error(&error.to_owned());
         }
         if problems.is_empty() {
             // The schema is generated from the type; what it lets through can still be out of a newtype's range.
@@ -32,77 +32,99 @@ impl Document {
     }
 }
 
-fn explain(document: &Document, error: &ValidationError<'static>, problems: &mut Vec<Problem>) {
-    let field = dotted(error.instance_path().as_str());
-    let within = |name: &str| if field.is_empty() { name.to_owned() } else { format!("{field}.{name}") };
-    match error.kind() {
-        ValidationErrorKind::AdditionalProperties { unexpected } => {
-            problems.extend(
-                unexpected.iter().map(|name| document.problem(&within(name), "is not a known field")),
-            );
+struct Explain<'a> {
+    document: &'a Document,
+    schema: &'a Value,
+    problems: &'a mut Vec<Problem>,
+}
+
+impl Explain<'_> {
+    fn error(&mut self, error: &ValidationError<'static>) {
+        let field = dotted(error.instance_path().as_str());
+        match error.kind() {
+            ValidationErrorKind::AdditionalProperties { unexpected } => {
+                for name in unexpected {
+                    let field = if field.is_empty() { name.clone() } else { format!("{field}.{name}") };
+                    self.add(&field, "is not a known field");
+                }
+            }
+            ValidationErrorKind::Required { property } => {
+                self.add(&field, format!("lacks the field `{}`", property.as_str().unwrap_or_default()));
+            }
+            ValidationErrorKind::Type { .. } if error.instance().is_null() => {
+                self.add(&field, format!("has no value; expected {}", expected(error)));
+            }
+            ValidationErrorKind::Type { .. } => {
+                self.add(&field, format!("expected {}, found {}", expected(error), shown(error)));
+            }
+            ValidationErrorKind::Enum { options } => {
+                self.add(&field, format!("expected one of {}, found {}", list(options), shown(error)));
+            }
+            ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => {
+                self.choose(&field, context, error);
+            }
+            ValidationErrorKind::Pattern { pattern } => {
+                let wanted = self.description(error).unwrap_or_else(|| format!("the form {pattern}"));
+                self.add(&field, format!("expected {wanted}, found {}", shown(error)));
+            }
+            _ => self.add(&field, error.to_string()),
         }
-        ValidationErrorKind::Required { property } => {
-            let name = property.as_str().unwrap_or_default();
-            problems.push(document.problem(&field, format!("lacks the field `{name}`")));
+    }
+
+    fn add(&mut self, field: &str, message: impl Into<String>) {
+        self.problems.push(self.document.problem(field, message));
+    }
+
+    /// What the schema says of the place whose rule was broken, without the full stop.
+    fn description(&self, error: &ValidationError<'static>) -> Option<String> {
+        let path = error.schema_path().as_str();
+        let (place, _) = path.rsplit_once('/')?;
+        let text = self.schema.pointer(place)?["description"].as_str()?;
+        Some(text.trim_end_matches('.').to_owned())
+    }
+
+    /// Of several alternatives the one that was meant is the one that got furthest.
+    fn choose(
+        &mut self,
+        field: &str,
+        context: &[Vec<ValidationError<'static>>],
+        error: &ValidationError<'static>,
+    ) {
+        let here = error.instance_path().as_str().len();
+        let depth = |branch: &&Vec<ValidationError<'static>>| {
+            branch.iter().map(|error| error.instance_path().as_str().len()).max().unwrap_or(0)
+        };
+        let furthest = context.iter().max_by_key(depth);
+        if let Some(branch) = furthest.filter(|branch| depth(branch) > here) {
+            return branch.iter().for_each(|error| self.error(error));
         }
-        ValidationErrorKind::Type { .. } if error.instance().is_null() => {
-            problems.push(document.problem(&field, format!("has no value; expected {}", expected(error))));
+        let tags: Vec<_> = context
+            .iter()
+            .flatten()
+            .filter_map(|error| match error.kind() {
+                ValidationErrorKind::Required { property } => Some(format!("`{}`", property.as_str()?)),
+                ValidationErrorKind::Constant { expected_value } => {
+                    Some(format!("`{}`", expected_value.as_str()?))
+                }
+                ValidationErrorKind::Enum { options } => Some(list(options)),
+                _ => None,
+            })
+            .collect();
+        // `Option<T>` is T or null: what is wrong with T is the answer.
+        let meant = context.iter().find(|branch| !branch.iter().all(is_null_type));
+        match (tags.is_empty(), meant) {
+            (false, _) => {
+                self.add(field, format!("expected one of {}, found {}", tags.join(", "), shown(error)))
+            }
+            (true, Some(branch)) => branch.iter().for_each(|error| self.error(error)),
+            (true, None) => self.add(field, error.to_string()),
         }
-        ValidationErrorKind::Type { .. } => {
-            problems.push(
-                document.problem(&field, format!("expected {}, found {}", expected(error), shown(error))),
-            );
-        }
-        ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => {
-            choose(document, &field, context, error, problems);
-        }
-        ValidationErrorKind::Pattern { .. } => {
-            problems.push(
-                document.problem(&field, format!("{} has not the form that is expected here", shown(error))),
-            );
-        }
-        _ => problems.push(document.problem(&field, error.to_string())),
     }
 }
 
-/// Of several alternatives the one that was meant is the one that got furthest.
-fn choose(
-    document: &Document,
-    field: &str,
-    context: &[Vec<ValidationError<'static>>],
-    error: &ValidationError<'static>,
-    problems: &mut Vec<Problem>,
-) {
-    let here = error.instance_path().as_str().len();
-    let depth = |branch: &&Vec<ValidationError<'static>>| {
-        branch.iter().map(|error| error.instance_path().as_str().len()).max().unwrap_or(0)
-    };
-    let furthest = context.iter().max_by_key(depth);
-    if let Some(branch) = furthest.filter(|branch| depth(branch) > here) {
-        return branch.iter().for_each(|error| explain(document, error, problems));
-    }
-    let tags: Vec<_> = context
-        .iter()
-        .flatten()
-        .filter_map(|error| match error.kind() {
-            ValidationErrorKind::Required { property } => Some(format!("`{}`", property.as_str()?)),
-            ValidationErrorKind::Constant { expected_value } => {
-                Some(format!("`{}`", expected_value.as_str()?))
-            }
-            ValidationErrorKind::Enum { options } => Some(options.to_string()),
-            _ => None,
-        })
-        .collect();
-    // `Option<T>` is T or null: what is wrong with T is the answer.
-    let meant = context.iter().find(|branch| !branch.iter().all(is_null_type));
-    match (tags.is_empty(), meant) {
-        (false, _) => {
-            let message = format!("expected one of {}, found {}", tags.join(", "), shown(error));
-            problems.push(document.problem(field, message));
-        }
-        (true, Some(branch)) => branch.iter().for_each(|error| explain(document, error, problems)),
-        (true, None) => problems.push(document.problem(field, error.to_string())),
-    }
+fn list(options: &Value) -> String {
+    let options = options.as_array().into_iter().flatten();
+    options.map(|option| format!("`{}`", option.as_str().unwrap_or_default())).collect::<Vec<_>>().join(", ")
 }
 
 fn is_null_type(error: &ValidationError<'static>) -> bool {

@@ -15,9 +15,13 @@ use crate::{
 };
 
 /// A log with more tables than this shows the first ones.
-const TABLES: usize = 4;
-/// A table or ledger with more rows than this shows the first ones.
-const ROWS: usize = 400;
+const TABLES: usize = 3;
+/// So does a table with more rows,
+const ROWS: usize = 100;
+/// and a ledger with more records.
+const RECORDS: usize = 400;
+/// Longest text of a record. The ledger itself has the rest.
+const SAID: usize = 300;
 
 /// Everything on the page. All text is raw: the page cleans and escapes it.
 #[derive(Serialize)]
@@ -26,6 +30,7 @@ pub struct View<'a> {
     workflow: &'a str,
     asked: String,
     took: String,
+    requested: String,
     tone: Tone,
     word: &'static str,
     reasons: Vec<Because<'a>>,
@@ -78,11 +83,19 @@ struct Cells {
     size: String,
     bytes: u64,
     /// Time, algbw and busbw of out-of-place, then of in-place.
-    figures: Vec<String>,
+    figures: Vec<Figure>,
     wrong: String,
     has_wrong: bool,
     floor: Option<String>,
     below: bool,
+}
+
+#[derive(Serialize)]
+struct Figure {
+    text: String,
+    /// Of its placement: `time`, `algbw` or `busbw`.
+    kind: &'static str,
+    bad: bool,
 }
 
 #[derive(Serialize)]
@@ -107,6 +120,7 @@ impl<'a> View<'a> {
             workflow: &state.workflow.name,
             asked: format!("{} by {}", state.trigger.kind, state.trigger.by),
             took: text::took(state.recorded_at.since(state.requested_at)),
+            requested: text::moment(state.requested_at),
             tone: headline.tone,
             word: headline.word,
             reasons: findings::reasons(story).iter().take(ROWS).map(because).collect(),
@@ -115,10 +129,10 @@ impl<'a> View<'a> {
             unreached: (!unreached.is_empty()).then(|| format!("{head}: {}", unreached.join(", "))),
             nothing: story.reading.and_then(measured::nothing),
             more_tables: tables.len().saturating_sub(TABLES),
-            tables: tables.iter().take(TABLES).map(|table| figures(story, table)).collect(),
+            tables: tables.take(TABLES).map(|table| figures(story, &table)).collect(),
             details: facts::details(story),
             places: words::places(story.places),
-            ledger: story.records.iter().take(ROWS).map(line).collect(),
+            ledger: story.records.iter().take(RECORDS).map(line).collect(),
             records: story.records.len(),
             css: include_str!("../../templates/run.css"),
         }
@@ -149,7 +163,7 @@ fn bars(story: &Story<'_>, lines: &[crate::StageLine]) -> Vec<Bar> {
             name: line.title(),
             tone,
             mark: tone.mark(),
-            took: line.ended.map_or_else(|| "…".to_owned(), |ended| text::took(ended.since(line.began))),
+            took: line.ended.map_or_else(String::new, |ended| text::took(ended.since(line.began))),
             outcome: line.outcome.clone(),
             from: format!("{from:.2}"),
             wide: format!("{:.2}", to - from),
@@ -159,7 +173,8 @@ fn bars(story: &Story<'_>, lines: &[crate::StageLine]) -> Vec<Bar> {
 }
 
 fn figures(story: &Story<'_>, measured: &Measured<'_>) -> Figures {
-    let rows = &measured.rows;
+    let all = &measured.rows;
+    let rows = &all[..all.len().min(ROWS)];
     let floors = measured::floors(story);
     let draw = |width, height| plot::plot(rows, &floors, Canvas { width, height });
     Figures {
@@ -169,8 +184,8 @@ fn figures(story: &Story<'_>, measured: &Measured<'_>) -> Figures {
         wide: draw(1000, 420),
         narrow: draw(360, 300),
         floors: rows.iter().any(|row| row.floor.is_some()),
-        rows: rows.iter().take(ROWS).map(cells).collect(),
-        more_rows: rows.len().saturating_sub(ROWS),
+        rows: rows.iter().map(cells).collect(),
+        more_rows: all.len() - rows.len(),
     }
 }
 
@@ -193,14 +208,17 @@ fn described(rows: &[Row<'_>], floors: usize) -> String {
 }
 
 fn cells(row: &Row<'_>) -> Cells {
-    let half = |half: Option<&Half>| match half {
-        Some(half) => [half.time_us, half.algbw, half.busbw].map(figure),
-        None => ["-", "-", "-"].map(str::to_owned),
+    let half = |half: Option<&Half>| {
+        let figures = half.map(|half| [half.time_us, half.algbw, half.busbw].map(figure));
+        let bad = half.zip(row.floor).is_some_and(|(half, floor)| half.busbw < floor);
+        let texts = figures.unwrap_or_else(|| ["-", "-", "-"].map(str::to_owned));
+        let kinds = ["time", "algbw", "busbw"].into_iter();
+        kinds.zip(texts).map(move |(kind, text)| Figure { text, kind, bad: bad && kind == "busbw" })
     };
     Cells {
         size: text::size(row.size_bytes),
         bytes: row.size_bytes,
-        figures: [half(row.out_of_place), half(row.in_place)].concat(),
+        figures: half(row.out_of_place).chain(half(row.in_place)).collect(),
         wrong: row.wrong_words(),
         has_wrong: row.has_wrong(),
         floor: row.floor.map(figure),
@@ -210,5 +228,5 @@ fn cells(row: &Row<'_>) -> Cells {
 
 fn line(record: &terms::Record) -> Line {
     let (what, said) = words::entry(&record.entry);
-    Line { seq: record.seq, at: record.recorded_at.to_string(), what, said }
+    Line { seq: record.seq, at: record.recorded_at.to_string(), what, said: text::shortened(&said, SAID) }
 }

@@ -11,11 +11,11 @@ use crate::{
 };
 
 /// A longer table is shown in part,
-const LONG: usize = 16;
+const LONG: usize = 14;
 /// in so many rows.
-const ROWS: usize = 12;
+const ROWS: usize = 10;
 /// Remarkable rows that are shown above the others; a table that is wrong everywhere says so with fewer.
-const REMARKABLE: usize = 5;
+const REMARKABLE: usize = 4;
 
 pub fn write(paper: &mut Paper, rows: &[Row<'_>]) {
     let floors = rows.iter().any(|row| row.floor.is_some());
@@ -27,7 +27,6 @@ pub fn write(paper: &mut Paper, rows: &[Row<'_>]) {
     let mut header = heads.map(str::to_owned).to_vec();
     header[0].insert(0, '\n');
     header.extend(floors.then(|| "\nfloor GB/s".to_owned()));
-    let columns = header.len();
     table.set_header(header);
 
     let shown = shown(rows);
@@ -35,7 +34,7 @@ pub fn write(paper: &mut Paper, rows: &[Row<'_>]) {
     let mut last = None;
     for index in &shown {
         if last.map_or(*index, |last| index - last - 1) > 0 {
-            table.add_row(vec!["…"; columns]);
+            table.add_row(vec!["…"]);
             paints.push(Paint::Dim);
         }
         let row = &rows[*index];
@@ -48,7 +47,7 @@ pub fn write(paper: &mut Paper, rows: &[Row<'_>]) {
     // Two lines of header and the rule; then every row is one line.
     let paints = [Paint::Dim; 3].into_iter().chain(paints).chain(std::iter::repeat(Paint::None));
     for (line, paint) in table.lines().zip(paints) {
-        paper.line(&[(Paint::None, " "), (paint, &line)]);
+        paper.line(&[(Paint::None, " "), (paint, line.trim_end())]);
     }
     if shown.len() < rows.len() {
         let more = format!("  {} of {} sizes; the report shows all", shown.len(), rows.len());

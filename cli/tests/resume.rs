@@ -1,0 +1,124 @@
+//! Killed at any moment, finished by `--resume`: no second build, cluster or job, no lost log, nothing left running.
+
+mod support;
+
+use support::{Lab, json, signal, wait_for};
+
+/// Kills the run once it has this many records, or once this is true; then finishes it.
+fn killed(what: &str, until: impl Fn(&Lab) -> bool) {
+    let lab = Lab::new("sleep 0.3", "");
+    let mut run = lab.start();
+    wait_for(what, || until(&lab) || run.try_wait().unwrap().is_some());
+    if run.try_wait().unwrap().is_none() {
+        signal("-KILL", run.id());
+    }
+    run.wait().unwrap();
+    let before = lab.records();
+    let output = lab.burnin(&["run", "--resume", "--output", "json"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if before == 0 {
+        assert_eq!(output.status.code(), Some(64), "nothing was begun: {said}");
+        return;
+    }
+    if output.status.code() == Some(64) && said.contains("no unfinished run") {
+        // It came to its end before the signal did.
+        assert_eq!(lab.story().last().map(String::as_str), Some("closed"), "{what}: {said}");
+    } else {
+        let document = json(&output);
+        assert_eq!(
+            (output.status.code(), &document["verdict"]),
+            (Some(0), &"pass".into()),
+            "{what}: {document} {said}"
+        );
+    }
+    let story = lab.story();
+    assert_eq!(story.len(), 12, "{what}: nothing was done twice: {story:?}");
+    for (name, count) in lab.counts() {
+        assert_eq!(count, 1, "{what}: {name} was begun {count} times");
+    }
+    assert_eq!(lab.counts().len(), 4);
+    lab.assert_nothing_left();
+}
+
+macro_rules! killed_after {
+    ($($name:ident: $records:literal;)*) => {
+        $(#[test]
+        fn $name() {
+            killed(stringify!($name), |lab| lab.records() >= $records);
+        })*
+    };
+}
+
+killed_after! {
+    the_request: 1;
+    the_image_was_accepted: 2;
+    the_image_was_built: 3;
+    the_cluster_was_accepted: 4;
+    the_cluster_was_ready: 5;
+    the_job_was_accepted: 6;
+    the_job_was_done: 7;
+    the_logs_were_collected: 8;
+    the_results_were_loaded: 9;
+    the_verdict_was_reached: 10;
+    the_cluster_was_gone: 11;
+}
+
+#[test]
+fn before_anything_was_recorded() {
+    killed("the data folder", |lab| lab.data().join("locks").exists());
+}
+
+#[test]
+fn while_the_build_was_at_work() {
+    killed("the build", |lab| lab.path("counts/builds").exists());
+}
+
+#[test]
+fn while_the_ranks_were_at_work() {
+    killed("a rank", |lab| lab.path("counts/rank-2").exists());
+}
+
+#[test]
+fn while_logs_were_being_stored() {
+    killed("a stored log", |lab| {
+        lab.records() >= 7 && lab.data().join("artefacts").join(lab.run()).join("logs").exists()
+    });
+}
+
+/// Killed again and again, at moments that fall where they fall.
+#[test]
+fn again_and_again() {
+    let lab = Lab::new("sleep 0.3", "");
+    let mut run = lab.start();
+    let mut pause = 40;
+    for round in 0..200 {
+        std::thread::sleep(std::time::Duration::from_millis(pause));
+        if let Some(ended) = run.try_wait().unwrap() {
+            let output = run.wait_with_output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr);
+            let done = ended.success() || (ended.code() == Some(64) && said.contains("no unfinished run"));
+            assert!(done, "round {round}: {ended} {said}");
+            if lab.records() == 0 {
+                run = lab.start(); // killed before it was asked for
+                continue;
+            }
+            assert_eq!(lab.story().last().map(String::as_str), Some("closed"));
+            let story = lab.story();
+            assert_eq!(story.len(), 12, "{story:?}");
+            assert!(lab.counts().iter().all(|(_, count)| *count == 1), "{:?}", lab.counts());
+            lab.assert_nothing_left();
+            return;
+        }
+        signal("-KILL", run.id());
+        run.wait().unwrap();
+        pause = 40 + (round * 37) % 400;
+        let arguments = ["run", "--resume", "--output", "json"];
+        run = lab
+            .command(&arguments)
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+    }
+    panic!("200 rounds were not enough: {:?}", lab.story());
+}

@@ -1,0 +1,173 @@
+//! Whole runs, as their users see them.
+
+mod support;
+
+use std::{fs, process::Command};
+
+use support::{Lab, json, signal, wait_for};
+
+#[test]
+fn a_good_run_passes_and_leaves_everything_where_it_says() {
+    let lab = Lab::new("", "");
+    let output = lab.burnin(&["run", "w.yaml", "--output", "json"]);
+    let document = json(&output);
+    assert_eq!(output.status.code(), Some(0), "{document}");
+    assert_eq!(document["schema"], "burnin/run/v1");
+    assert_eq!((&document["conclusion"], &document["verdict"]), (&"completed".into(), &"pass".into()));
+    let run = document["run"].as_str().unwrap();
+
+    let page = fs::read_to_string(document["report"].as_str().unwrap()).unwrap();
+    assert!(page.contains("<svg") && page.contains(run));
+    let story = lab.story();
+    assert_eq!(story.len(), 12, "{story:?}");
+    assert_eq!(
+        lab.counts(),
+        [("builds", 1), ("rank-0", 1), ("rank-1", 1), ("rank-2", 1)]
+            .map(|(name, count)| (name.to_owned(), count))
+    );
+
+    // Every byte in the bucket is what its manifest says.
+    let logs = lab.data().join("artefacts").join(run).join("logs/1");
+    let manifest: serde_json::Value =
+        serde_json::from_slice(&fs::read(logs.join("manifest.json")).unwrap()).unwrap();
+    let objects = manifest["objects"].as_array().unwrap();
+    assert_eq!(objects.len(), 3);
+    for object in objects {
+        let path = logs.join(object["name"].as_str().unwrap());
+        let sum = Command::new("sha256sum").arg(&path).output().unwrap();
+        assert!(String::from_utf8(sum.stdout).unwrap().starts_with(object["sha256"].as_str().unwrap()));
+    }
+    let warehouse = rusqlite::Connection::open(lab.data().join("warehouse.sqlite")).unwrap();
+    let rows: i64 = warehouse
+        .query_row(
+            "SELECT count(*) FROM measurements WHERE run = ?1 AND busbw >= 0 AND wrong = 0",
+            [run],
+            |row| row.get(0),
+        )
+        .unwrap();
+    assert_eq!(rows, 4 * 2, "one row a size and placement");
+    lab.assert_nothing_left();
+
+    let shown = lab.burnin(&["show", run]);
+    assert!(String::from_utf8(shown.stdout).unwrap().contains("PASS"));
+    let replayed = String::from_utf8(lab.burnin(&["replay", run]).stdout).unwrap();
+    assert!(replayed.contains("run.requested") && replayed.contains("closed: completed"), "{replayed}");
+    let explained = String::from_utf8(lab.burnin(&["explain", run]).stdout).unwrap();
+    assert!(
+        explained.contains("completed, verdict pass") && explained.contains("owed     nothing"),
+        "{explained}"
+    );
+    let listed = json(&lab.burnin(&["runs", "--output", "json"]));
+    assert_eq!(listed["runs"][0]["verdict"], "pass");
+}
+
+#[test]
+fn wrong_data_fails() {
+    let lab = Lab::new("export BURNIN_FAULT=corrupt:1", "");
+    let output = lab.burnin(&["run", "w.yaml", "--output", "json"]);
+    let document = json(&output);
+    assert_eq!((output.status.code(), &document["verdict"]), (Some(1), &"fail".into()));
+    let shown = String::from_utf8(lab.burnin(&["show", &lab.run()]).stdout).unwrap();
+    assert!(shown.contains("WRONG_DATA"), "{shown}");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_hang_is_inconclusive_and_given_back() {
+    let lab = Lab::new("export BURNIN_FAULT=hang:2", "");
+    let output = lab.burnin(&[
+        "run",
+        "w.yaml",
+        "--set",
+        "limits.job=4s",
+        "--set",
+        "limits.grace=2s",
+        "--output",
+        "json",
+    ]);
+    let document = json(&output);
+    assert_eq!((output.status.code(), &document["verdict"]), (Some(2), &"inconclusive".into()), "{document}");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn an_image_that_cannot_be_built_ends_the_run_and_says_which_step() {
+    let lab = Lab::new("", "");
+    lab.write(
+        "image.yaml",
+        "steps:\n  - id: compile\n    name: bash\n    script: |\n      echo no such compiler\n      exit 7\n",
+    );
+    lab.write("w.yaml", "name: lab\nimage:\n  build: {config: image.yaml}\n");
+    let output = lab.burnin(&["run", "w.yaml"]);
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{shown}");
+    assert!(shown.contains("compile") && shown.contains("no such compiler"), "{shown}");
+}
+
+#[test]
+fn a_node_that_dies_costs_an_attempt_and_not_the_run() {
+    // The first time a rank begins it waits to be killed; the second time it does not.
+    let lab = Lab::new(
+        r#"if [[ $(wc -l < "$(dirname "$0")/../../../../../../counts/rank-$BURNIN_RANK") == 1 ]]; then sleep 60; fi"#,
+        "",
+    );
+    let run = lab.start();
+    let counts = lab.path("counts/rank-1");
+    wait_for("the job to begin", || counts.exists());
+    let clusters = lab.data().join("host/clusters");
+    let leader = fs::read_dir(clusters).unwrap().next().unwrap().unwrap().path().join("nodes/node-1/leader");
+    let leader: serde_json::Value = serde_json::from_slice(&fs::read(leader).unwrap()).unwrap();
+    signal("-KILL", u32::try_from(leader["id"].as_u64().unwrap()).unwrap());
+    let output = run.wait_with_output().unwrap();
+    let document = json(&output);
+    assert_eq!(output.status.code(), Some(0), "{document} {}", String::from_utf8_lossy(&output.stderr));
+    let story = lab.story();
+    assert!(story.contains(&"attempt_opened".to_owned()), "{story:?}");
+    assert_eq!(
+        story.iter().filter(|entry| *entry == "cluster.deleted").count(),
+        2,
+        "both clusters were given back"
+    );
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn an_interrupt_cancels_and_gives_everything_back() {
+    let lab = Lab::new("sleep 60", "");
+    let run = lab.start();
+    wait_for("the job to begin", || lab.path("counts/rank-0").exists());
+    signal("-INT", run.id());
+    let output = run.wait_with_output().unwrap();
+    let document = json(&output);
+    assert_eq!((output.status.code(), &document["conclusion"]), (Some(4), &"cancelled".into()));
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_run_is_cancelled_from_another_terminal() {
+    let lab = Lab::new("sleep 60", "");
+    let run = lab.start();
+    wait_for("the job to begin", || lab.path("counts/rank-0").exists());
+    let cancelled = lab.burnin(&["cancel", &lab.run(), "--reason", "lunch"]);
+    assert_eq!(cancelled.status.code(), Some(0));
+    let output = run.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), &json(&output)["conclusion"]), (Some(4), &"cancelled".into()));
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_wrong_file_is_told_and_nothing_is_begun() {
+    let lab = Lab::new("", "");
+    lab.write("w.yaml", "name: lab\ncolour: red\n");
+    let output = lab.burnin(&["run", "w.yaml"]);
+    assert_eq!(output.status.code(), Some(64));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("w.yaml:2:1: colour: is not a known field"));
+    assert!(!lab.data().exists(), "not even a data folder");
+    for wrong in
+        [&["run"][..], &["run", "nope.yaml"], &["show", "no-such-run"], &["frobnicate"], &["show", "../x"]]
+    {
+        assert_eq!(lab.burnin(wrong).status.code(), Some(64), "{wrong:?}");
+    }
+    assert_eq!(lab.burnin(&["--help"]).status.code(), Some(0));
+    assert!(lab.burnin(&["completions", "bash"]).stdout.len() > 1000);
+}

@@ -1,0 +1,89 @@
+//! When each attempt began and ended, from the ledger's own clock.
+
+mod support;
+
+use report::{StageLine, timeline};
+use support::{Run, START, cancelled, good, handle, workflow};
+use terms::*;
+
+/// `name attempt: begin..end outcome`, milliseconds after the request.
+fn told(lines: &[StageLine]) -> Vec<String> {
+    let after = |at: Timestamp| at.as_millis() - START.as_millis();
+    let told = |line: &StageLine| {
+        let ended = line.ended.map_or_else(String::new, |at| after(at).to_string());
+        format!("{} {}: {}..{ended} {}", line.name(), line.attempt, after(line.began), line.outcome)
+    };
+    lines.iter().map(told).collect()
+}
+
+#[test]
+fn a_good_run_has_each_stage_and_the_teardown() {
+    let expected = [
+        "image 1: 0..3280 sha256:9f86d081884c, 1 file",
+        "cluster 1: 3280..3725 2 nodes: n0, n1",
+        "job 1: 3725..11873 COMPLETED, exit code 0",
+        "logs 1: 11873..12033 4 objects, 12.1 KiB",
+        "results 1: 12033..12123 8 rows in measurements",
+        "teardown 1: 12033..12343 gone: no process of it is left, its folder is gone",
+        "verdict 1: 12123..12398 pass",
+    ];
+    assert_eq!(told(&timeline(&good().records)), expected);
+}
+
+#[test]
+fn a_lost_cluster_is_brought_up_again() {
+    let mut run = Run::open(workflow());
+    run.built().up().fact(28, 1, Fact::JobAccepted(handle("job-4411")));
+    let lost = Failure::new(Class::ClusterLost, "NODE_FAIL", "node n1 stopped answering\nask its owner");
+    run.fact(2000, 1, Fact::JobFailed(lost)).gone().fact(500, 2, Fact::ClusterReady(support::cluster()));
+    let expected = [
+        "image 1: 0..3280 sha256:9f86d081884c, 1 file",
+        "cluster 1: 3280..3725 2 nodes: n0, n1",
+        "job 1: 3725..5753 NODE_FAIL: node n1 stopped answering",
+        "cluster 2: 5753..6473 2 nodes: n0, n1",
+        "teardown 1: 5753..5973 gone: no process of it is left, its folder is gone",
+        "job 2: 6473.. asked for",
+    ];
+    assert_eq!(told(&timeline(&run.records)), expected);
+}
+
+#[test]
+fn a_cluster_that_comes_back_is_given_back_again() {
+    let mut run = good();
+    run.fact(60_000, 1, Fact::ClusterReady(support::cluster()));
+    let lines = told(&timeline(&run.records));
+    assert_eq!(lines.last().map(String::as_str), Some("teardown 1: 72398.. being given back"));
+}
+
+#[test]
+fn silence_ends_an_attempt() {
+    let mut run = Run::open(workflow());
+    let limits = Limits::default();
+    run.tick(limits.image.0.as_secs() * 1000 + 1);
+    assert_eq!(told(&timeline(&run.records)), ["image 1: 0.. past its limit; it is being asked how it is"]);
+    run.tick(limits.grace.0.as_secs() * 1000 + 1);
+    assert_eq!(told(&timeline(&run.records))[0], "image 1: 0..1920002 silent past its limit of 30m");
+}
+
+#[test]
+fn nothing_is_told_of_what_never_began() {
+    let lines = timeline(&cancelled().records);
+    assert_eq!(
+        lines.iter().map(StageLine::name).collect::<Vec<_>>(),
+        ["image", "cluster", "job", "teardown"]
+    );
+    assert_eq!(timeline(&[]), []);
+}
+
+#[test]
+fn every_prefix_of_a_ledger_has_a_timeline() {
+    let records = good().records;
+    for known in 1..=records.len() {
+        let lines = timeline(&records[..known]);
+        let whole = timeline(&records);
+        // What has ended stays as it was told.
+        for line in lines.iter().filter(|line| line.ended.is_some()) {
+            assert!(whole.contains(line), "{line:?}");
+        }
+    }
+}

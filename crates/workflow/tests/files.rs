@@ -1,0 +1,206 @@
+//! Wrong files: every problem at once, each with file, line, field and what was expected.
+
+use std::{fs, path::Path};
+
+use proptest::prelude::*;
+use terms::{ClusterSpec, ImageSpec, System};
+use workflow::{ByteSize, Document, Override, Problems, resolve};
+
+const GOOD: &str = "\
+name: good
+cluster:
+  rent:
+    processes: {nodes: 2}
+benchmark:
+  workload:
+    collective: all_reduce
+    min_bytes: 8
+    max_bytes: 64K
+  criteria: criteria.yaml
+limits:
+  job: 5m
+";
+
+fn folder(workflow: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("w.yaml"), workflow).unwrap();
+    fs::write(folder.path().join("criteria.yaml"), "name: any\n").unwrap();
+    folder
+}
+
+fn problems(workflow: &str, set: &[&str]) -> Vec<String> {
+    let folder = folder(workflow);
+    let set: Vec<Override> = set.iter().map(|set| set.parse().unwrap()).collect();
+    let Err(Problems(problems)) = resolve(&folder.path().join("w.yaml"), &set) else { return vec![] };
+    let prefix = format!("{}/", folder.path().display());
+    problems.iter().map(|problem| problem.to_string().replace(&prefix, "")).collect()
+}
+
+#[test]
+fn the_workflows_of_this_repository_are_good() {
+    let workflows = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows");
+    let mut checked = 0;
+    for entry in fs::read_dir(workflows).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "yaml") {
+            resolve(&path, &[]).unwrap_or_else(|problems| panic!("{problems}"));
+            checked += 1;
+        }
+    }
+    assert!(checked > 0);
+}
+
+#[test]
+fn a_good_file_resolves_with_every_default() {
+    let folder = folder(GOOD);
+    let resolved = resolve(&folder.path().join("w.yaml"), &["limits.attempts=3".parse().unwrap()]).unwrap();
+    let workflow = resolved.workflow;
+    assert_eq!(workflow.cluster, Some(ClusterSpec::Rent(System::Processes { nodes: 2 })));
+    let workload = workflow.benchmark.unwrap().workload;
+    assert_eq!((workload.max_bytes, workload.step_factor, workload.iterations), (65536, 2, 20));
+    assert_eq!(workload.sizes().len(), 14);
+    assert_eq!((workflow.limits.attempts, workflow.limits.job.to_string().as_str()), (3, "5m"));
+    assert!(resolved.archive.is_none());
+}
+
+#[test]
+fn every_problem_is_told_at_once() {
+    let wrong = "\
+name: Bad Name
+image:
+  build: {config: nope.yaml, sorce: x}
+cluster:
+  rent: {processors: {nodes: 2}}
+benchmark:
+  workload:
+    collective: all_redcue
+    min_bytes: 16X
+    max_bytes: -3
+    iterations: lots
+limits: {job: 10 parsecs, attempts: 0}
+colour: red
+";
+    let told = problems(wrong, &["limits.image=never"]);
+    let expected = [
+        "--set: limits.image: expected a length of time such as 90s, 10m or 1h 30m, found \"never\"",
+        "w.yaml:1:1: name: expected Short name: a letter, then lower-case letters, digits and `-`, found \"Bad Name\"",
+        "w.yaml:3:30: image.build.sorce: is not a known field",
+        "w.yaml:5:3: cluster.rent: expected one of `processes`, found the fields processors",
+        "w.yaml:6:1: benchmark: lacks the field `criteria`",
+        "w.yaml:8:5: benchmark.workload.collective: expected one of `all_reduce`, `all_gather`, `reduce_scatter`, \
+         `alltoall`, `broadcast`, `reduce`, `sendrecv`, `gather`, `scatter`, found \"all_redcue\"",
+        "w.yaml:9:5: benchmark.workload.min_bytes: expected bytes: a number, or a text such as 64K, 16M or 1G in \
+         powers of 1024, found \"16X\"",
+        "w.yaml:10:5: benchmark.workload.max_bytes: -3 is less than the minimum of 0",
+        "w.yaml:11:5: benchmark.workload.iterations: expected integer, found \"lots\"",
+        "w.yaml:12:10: limits.job: expected a length of time such as 90s, 10m or 1h 30m, found \"10 parsecs\"",
+        "w.yaml:12:27: limits.attempts: 0 is less than the minimum of 1",
+        "w.yaml:13:1: colour: is not a known field",
+    ];
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn what_a_schema_cannot_say_is_checked_as_well() {
+    let cases = [
+        (
+            GOOD.replace("min_bytes: 8", "min_bytes: 1M"),
+            "w.yaml:9:5: benchmark.workload.max_bytes: is smaller than min_bytes",
+        ),
+        (
+            GOOD.replace("criteria.yaml", "no.yaml"),
+            "w.yaml:10:3: benchmark.criteria: there is no file no.yaml",
+        ),
+        (
+            GOOD.replace("cluster:\n  rent:\n    processes: {nodes: 2}\n", ""),
+            "w.yaml:2:1: benchmark: needs a `cluster` to run on",
+        ),
+        ("name: empty\n".to_owned(), "w.yaml:1:1: asks for nothing: give it an `image`, a `cluster` or both"),
+    ];
+    for (workflow, expected) in cases {
+        assert_eq!(problems(&workflow, &[]), [expected]);
+    }
+}
+
+#[test]
+fn a_build_config_is_checked_with_its_own_lines() {
+    let folder = folder("name: built\nimage:\n  build: {config: image.yaml, source: src}\n");
+    fs::create_dir(folder.path().join("src")).unwrap();
+    fs::write(folder.path().join("src/a.txt"), "a").unwrap();
+    let config = folder.path().join("image.yaml");
+    let path = folder.path().join("w.yaml");
+
+    fs::write(&config, "steps:\n  - name: bash\n    script: echo\n    waitFor: [nobody]\n    colour: red\n")
+        .unwrap();
+    let told = resolve(&path, &[]).unwrap_err().to_string();
+    assert!(told.contains("image.yaml:5:5: steps[0].colour: is not a known field"), "{told}");
+    fs::write(&config, "steps:\n  - name: bash\n    script: echo\n    waitFor: [nobody]\n").unwrap();
+    let told = resolve(&path, &[]).unwrap_err().to_string();
+    assert!(told.contains("image.yaml:4:") && told.contains("nobody"), "{told}");
+
+    fs::write(&config, "steps:\n  - name: bash\n    script: echo\n").unwrap();
+    let resolved = resolve(&path, &[]).unwrap();
+    let again = resolve(&path, &[]).unwrap();
+    let Some(ImageSpec::Build(build)) = resolved.workflow.image else { panic!("a build") };
+    let archive = resolved.archive.unwrap();
+    assert_eq!(archive.bytes, again.archive.unwrap().bytes, "equal folders have equal archives");
+    assert_eq!(archive.object, format!("sources/{}.tar", build.source.unwrap().sha256));
+
+    std::os::unix::fs::symlink("/etc/passwd", folder.path().join("src/link")).unwrap();
+    assert!(resolve(&path, &[]).unwrap_err().to_string().contains("neither file nor folder"));
+}
+
+#[test]
+fn yaml_that_hides_something_is_refused() {
+    let cases = [
+        ("a: 1\na: 2\n", "f:2:1: a: is written twice"),
+        ("a: &x 1\nb: *x\n", "a: anchors are not taken; write the value out"),
+        ("a: !!python/object 1\n", "a: tags are not taken"),
+        ("a: 1\n---\nb: 2\n", "f:2:1: a second document begins here; write one a file"),
+        ("", "f:1:1: is empty"),
+        ("a: [1\n", "is not YAML"),
+        ("? [a]\n: b\n", "a key must be a text"),
+    ];
+    for (text, expected) in cases {
+        let told = Document::parse("f", text).unwrap_err().to_string();
+        assert!(told.contains(expected), "{text:?}: {told}");
+    }
+    let deep = format!("{}{}", "[".repeat(100), "]".repeat(100));
+    assert!(Document::parse("f", &deep).unwrap_err().to_string().contains("nested too deeply"));
+    assert!(Document::parse("f", &"[".repeat(100_000)).is_err());
+    assert!(Document::parse("f", &"- ".repeat(100_000)).is_err());
+    assert!(Document::parse("f", &"x".repeat(2 << 20)).unwrap_err().to_string().contains("bytes"));
+}
+
+#[test]
+fn scalars_mean_what_they_look_like() {
+    let text = "{a: no, b: 0x10, c: 010, d: 1.5, e: \"1\", f: ~, g: true, h: 2026-11-20}";
+    let value = Document::parse("f", text).unwrap().value;
+    let expected = r#"{"a":"no","b":"0x10","c":"010","d":1.5,"e":"1","f":null,"g":true,"h":"2026-11-20"}"#;
+    assert_eq!(value.to_string(), expected);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_text_panics(text in any::<String>()) {
+        if let Ok(document) = Document::parse("f", &text) {
+            drop(document.read_as::<workflow::WorkflowFile>());
+        }
+    }
+
+    #[test]
+    fn sizes_are_written_as_they_are_read(bytes in any::<u64>()) {
+        prop_assert_eq!(ByteSize(bytes).to_string().parse(), Ok(ByteSize(bytes)));
+    }
+
+    #[test]
+    fn an_override_is_data(value in "[ -~]{0,40}") {
+        let folder = folder(GOOD);
+        let set = Override { field: "description".into(), value };
+        if let Ok(resolved) = resolve(&folder.path().join("w.yaml"), &[set.clone()]) {
+            prop_assert!(resolved.workflow.description == set.value || set.value.is_empty());
+        }
+    }
+}
