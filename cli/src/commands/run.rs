@@ -5,34 +5,18 @@ use std::fs::File;
 use kit::shutdown;
 use ledger::Creation;
 use machine::RunState;
-use schemars::JsonSchema;
-use serde::Serialize;
 use sha2::{Digest, Sha256};
-use terms::{CancelRequested, EventKey, Fact, RunId, RunRequested, Trigger, Verdict, Workflow};
+use terms::{CancelRequested, EventKey, Fact, RunId, RunRequested, Trigger, Workflow};
 use workflow::Resolved;
 
 use crate::{
     args::Output,
     commands::{print, print_json, told::Told},
+    documents::RunDocument,
     exit::{Error, Exit},
     local::{Data, World},
     progress::Progress,
 };
-
-/// What `burnin run --output json` prints.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct RunDocument {
-    /// `burnin/run/v1`.
-    pub schema: &'static str,
-    /// The run.
-    pub run: RunId,
-    /// `completed`, `failed`, `timed_out` or `cancelled`.
-    pub conclusion: String,
-    /// What the measurements said; null when they were not judged.
-    pub verdict: Option<Verdict>,
-    /// Path of the HTML report.
-    pub report: String,
-}
 
 /// Asks for a run and drives it to its end.
 pub async fn begin(data: Data, resolved: Resolved, output: Output) -> Result<Exit, Error> {

@@ -1,42 +1,15 @@
 //! `burnin runs` and `show`.
 
 use comfy_table::{Table, presets};
-use schemars::JsonSchema;
-use serde::Serialize;
-use terms::{RunId, Timestamp, Verdict};
+use terms::RunId;
 
 use crate::{
     args::Output,
     commands::{print, print_json, told::Told},
+    documents::{RunLine, RunsDocument},
     exit::{Error, Exit},
     local::Data,
 };
-
-/// What `burnin runs --output json` prints.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct RunsDocument {
-    /// `burnin/runs/v1`.
-    pub schema: &'static str,
-    /// Newest first.
-    pub runs: Vec<RunLine>,
-}
-
-/// One run.
-#[derive(Debug, Serialize, JsonSchema)]
-pub struct RunLine {
-    /// The run.
-    pub run: RunId,
-    /// The workflow's name.
-    pub workflow: String,
-    /// When it was asked for.
-    pub requested_at: Timestamp,
-    /// `open`, or how it ended.
-    pub conclusion: String,
-    /// What the measurements said.
-    pub verdict: Option<Verdict>,
-    /// The stage whose turn it is.
-    pub stage: Option<terms::Stage>,
-}
 
 /// Lists the runs.
 pub async fn runs(data: Data, output: Output) -> Result<Exit, Error> {

@@ -39,7 +39,12 @@ pub(crate) fn rank(line: &[u8]) -> Option<Device> {
             label = words.next()?.text;
         }
     }
-    let host = (label == b"on").then(|| words.next())??.text;
+    let host = match label {
+        b"on" => words.next()?.text,
+        // NCCL 1 ran in one process.
+        b"uses" => b"",
+        _ => return None,
+    };
     words.next().filter(|word| word.text == b"device")?;
     let device =
         words.next().and_then(|word| unsigned(word.text)).and_then(|device| u32::try_from(device).ok());

@@ -7,31 +7,31 @@
 use crate::scan::Word;
 use memchr::memchr;
 
-/// Names of reductions, longest first.
-pub(crate) const OPERATIONS: [&[u8]; 7] = [b"mulsum", b"none", b"prod", b"sum", b"max", b"min", b"avg"];
+/// Names of reductions.
+pub(crate) const OPERATIONS: [&str; 7] = ["sum", "none", "prod", "max", "min", "avg", "mulsum"];
 
-/// Names of element types, a name before those that it begins with.
-pub(crate) const TYPES: [&[u8]; 20] = [
-    b"float8_e4m3",
-    b"float8_e5m2",
-    b"fp8_e4m3",
-    b"fp8_e5m2",
-    b"bfloat16",
-    b"f8e4m3",
-    b"f8e5m2",
-    b"uint64",
-    b"uint32",
-    b"double",
-    b"uint8",
-    b"int64",
-    b"int32",
-    b"float",
-    b"char",
-    b"half",
-    b"int8",
-    b"fp32",
-    b"bf16",
-    b"int",
+/// Names of element types, the common ones first, but a name before those that it begins with.
+pub(crate) const TYPES: [&str; 20] = [
+    "float8_e4m3",
+    "float8_e5m2",
+    "float",
+    "bfloat16",
+    "half",
+    "double",
+    "int8",
+    "int32",
+    "int64",
+    "int",
+    "uint8",
+    "uint32",
+    "uint64",
+    "char",
+    "f8e4m3",
+    "f8e5m2",
+    "fp8_e4m3",
+    "fp8_e5m2",
+    "fp32",
+    "bf16",
 ];
 
 /// Width of the root column with its two blanks, in every version.
@@ -89,8 +89,8 @@ pub(crate) fn percentage(text: &[u8]) -> Option<usize> {
 }
 
 /// The first of the names that the text begins with.
-pub(crate) fn name<'n>(text: &[u8], names: &[&'n [u8]]) -> Option<&'n [u8]> {
-    names.iter().copied().find(|name| text.starts_with(name))
+pub(crate) fn name(text: &[u8], names: &[&'static str]) -> Option<&'static str> {
+    names.iter().copied().find(|name| text.starts_with(name.as_bytes()))
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ const LONGEST: usize = 160;
 
 /// Removes the prefixes of a line. Prefixes nest: a pod name, then a timestamp, then a rank.
 pub(crate) fn strip(line: &[u8]) -> Stripped<'_> {
+    let line = unquoted(line);
     let mut stripped = Stripped { said: line, rest: line, stream: 0 };
     for _ in 0..6 {
         let blanks = leading_blanks(stripped.rest);
@@ -43,6 +44,13 @@ pub(crate) fn strip(line: &[u8]) -> Stripped<'_> {
         }
     }
     stripped
+}
+
+/// A line inside quotes, as Ansible prints the lines of an output.
+fn unquoted(line: &[u8]) -> &[u8] {
+    let Some(inner) = line.trim_ascii_start().strip_prefix(b"\"") else { return line };
+    let end = inner.trim_ascii_end();
+    end.strip_suffix(b"\",").or(end.strip_suffix(b"\"")).unwrap_or(line)
 }
 
 /// End of the prefix, the name of the process in it, and whether no program prints such a thing itself.

@@ -7,7 +7,7 @@ use crate::scan::{Word, Words, text};
 use terms::measurement::{Device, Half, Iterations, Row};
 
 /// A row of which something may still be missing.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Partial {
     pub(crate) row: Row,
     /// Halves seen, measured or not.
@@ -49,42 +49,42 @@ impl Context<'_> {
     /// Reads the left part, whose first word starts at `at`, and says where it ends.
     ///
     /// With `anywhere` the words before it were not understood, so that the type must be one that is known.
-    pub(crate) fn left(&self, line: &[u8], at: usize, anywhere: bool) -> Option<(Partial, usize)> {
+    pub(crate) fn left(&self, row: &mut Row, line: &[u8], at: usize, anywhere: bool) -> Option<usize> {
         let mut words = Words::new(line, at);
-        let size = unsigned(words.next()?.text)?;
-        let count = unsigned(words.next()?.text)?;
+        row.size_bytes = unsigned(words.next()?.text)?;
+        row.count = unsigned(words.next()?.text)?;
         let word = words.next()?;
-        let mut row = Row { size_bytes: size, count, ..Row::default() };
-        let done = |row, at| Some((Partial { row, filled: 0, cut: false }, at));
-
         let known = glue::name(word.text, &glue::TYPES);
-        let plain = word.text.len() <= 16
-            && word.text[0].is_ascii_lowercase()
-            && word
-                .text
-                .iter()
-                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'_');
-        if known == Some(word.text) || (plain && !anywhere) {
-            row.dtype = text(word.text, 16);
-        } else {
+        match known {
+            Some(name) if name.len() == word.text.len() => row.dtype = name.to_owned(),
             // Where neither reduction nor root is printed, the type is what other output is glued to.
-            let name = known.filter(|_| !self.layout.root && word.text.contains(&b':'))?;
-            row.dtype = text(name, 16);
-            return done(row, word.start + name.len());
+            Some(name) if !self.layout.root && word.text.contains(&b':') => {
+                row.dtype = name.to_owned();
+                return Some(word.start + name.len());
+            }
+            // A type of a later version.
+            _ if !anywhere && is_name(word.text) => row.dtype = text(word.text, NAME),
+            _ => return None,
         }
 
         // Where a collective has no reduction the column may be blank.
         if self.layout.redop
             && let Some(word) = words.peek()
         {
-            let name = glue::name(word.text, &glue::OPERATIONS);
-            let plain = word.text.iter().all(u8::is_ascii_lowercase) && value(word.text).is_none();
-            if name == Some(word.text) || (plain && word.text.len() <= 16 && !anywhere) {
-                row.redop = Some(text(word.text, 16));
-                words.next();
-            } else if let Some(name) = name.filter(|_| !self.layout.root && word.text.contains(&b':')) {
-                row.redop = Some(text(name, 16));
-                return done(row, word.start + name.len());
+            match glue::name(word.text, &glue::OPERATIONS) {
+                Some(name) if name.len() == word.text.len() => {
+                    row.redop = Some(name.to_owned());
+                    words.at = word.end();
+                }
+                Some(name) if !self.layout.root && word.text.contains(&b':') => {
+                    row.redop = Some(name.to_owned());
+                    return Some(word.start + name.len());
+                }
+                _ if !anywhere && is_name(word.text) && value(word.text).is_none() => {
+                    row.redop = Some(text(word.text, NAME));
+                    words.at = word.end();
+                }
+                _ => {}
             }
         }
 
@@ -96,11 +96,11 @@ impl Context<'_> {
                 None => {
                     let length = glue::root(&word, self.hosts())?;
                     row.root = Some(Number::parse(&word.text[..length])?.integer()?);
-                    return done(row, word.start + length);
+                    return Some(word.start + length);
                 }
             }
         }
-        done(row, words.at)
+        Some(words.at)
     }
 
     /// Reads halves from `at` on into the row.
@@ -291,6 +291,15 @@ impl Context<'_> {
     }
 }
 
+/// Bytes of the longest name of a type or a reduction.
+const NAME: usize = 16;
+
+/// Whether a word may name a type or a reduction.
+fn is_name(word: &[u8]) -> bool {
+    let of_name = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'_';
+    word.len() <= NAME && word[0].is_ascii_lowercase() && word.iter().all(of_name)
+}
+
 /// What stands in a column of a half.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Value {
@@ -339,9 +348,9 @@ pub(crate) fn guess(line: &[u8], at: usize) -> Option<Layout> {
     unsigned(words.next()?.text)?;
     unsigned(words.next()?.text)?;
     let known = words.next()?.text;
-    glue::name(known, &glue::TYPES).filter(|name| *name == known)?;
+    glue::name(known, &glue::TYPES).filter(|name| name.as_bytes() == known)?;
     let first = words.peek()?.text;
-    if glue::OPERATIONS.contains(&first) {
+    if glue::OPERATIONS.iter().any(|name| name.as_bytes() == first) {
         words.next();
     }
     let mut values = [&[][..]; 18];

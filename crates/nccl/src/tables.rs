@@ -37,11 +37,13 @@ pub(crate) struct Run {
     pub(crate) ranks_missing: bool,
     step: Step,
     stream: u64,
+    /// The same process began another run: this one gets no more.
+    superseded: bool,
 }
 
 impl Run {
     fn open(&self) -> bool {
-        self.table.ended != Ended::Complete
+        self.table.ended != Ended::Complete && !self.superseded
     }
 }
 
@@ -82,6 +84,11 @@ impl Tables {
     }
 
     fn begin(&mut self, stream: u64) -> usize {
+        for run in self.runs.iter_mut().rev().take(16) {
+            // Programs started together have not got far; one that had failed or printed its table is over.
+            let over = run.step >= Step::Header || run.notes.failure.is_some();
+            run.superseded |= run.stream == stream && over;
+        }
         self.programs.dedup();
         let collective = match self.programs[..] {
             [name] => Some(name.to_owned()),
@@ -111,6 +118,7 @@ impl Tables {
             ranks_missing: false,
             step: Step::Version,
             stream,
+            superseded: false,
         });
         self.runs.len() - 1
     }

@@ -2,8 +2,10 @@
 
 use crate::banner;
 use crate::clean;
+use crate::glue;
 use crate::layout::{Halves, Layout, placement};
 use crate::phrase::{Phrase, collective, phrases};
+use crate::number::unsigned;
 use crate::prefix::{Stripped, strip};
 use crate::row::{self, Context, Filled, Partial};
 use crate::scan::{is_blank, text};
@@ -132,10 +134,16 @@ impl Text {
         let layout = Rc::clone(table.layout.as_ref()?);
         let context =
             Context { layout: &layout, devices: &table.table.devices, ended: line.ended, strict: false };
-        let (mut partial, at) = context.left(line.rest, start, anywhere)?;
+        let mut partial = Partial::default();
+        let at = context.left(&mut partial.row, line.rest, start, anywhere)?;
         // Directly glued to the left part, or nothing: then no halves are on this line.
         let apart = line.rest.get(at).is_none_or(|&byte| is_blank(byte));
-        let filled = if apart { context.fill(&mut partial, line.rest, at, false) } else { Filled::Short(at) };
+        let filled =
+            if apart { context.fill(&mut partial, line.rest, at, false) } else { Filled::Short(at) };
+        if partial.filled == 0 && !glue::TYPES.contains(&partial.row.dtype.as_str()) {
+            // Two numbers and a word begin many a line.
+            return None;
+        }
         // A row begun earlier by the same process gets no more.
         self.replace(line.stream);
         match filled {
@@ -157,7 +165,8 @@ impl Text {
     fn headless_row(&mut self, line: Line<'_>, start: usize) -> Option<usize> {
         let layout = row::guess(line.rest, start)?;
         let context = Context { layout: &layout, devices: &[], ended: line.ended, strict: true };
-        let (mut partial, at) = context.left(line.rest, start, true)?;
+        let mut partial = Partial::default();
+        let at = context.left(&mut partial.row, line.rest, start, true)?;
         let Filled::Whole(at) = context.fill(&mut partial, line.rest, at, false) else { return None };
         let run = self.tables.headless(line.stream);
         self.tables.push(run, partial.row);
@@ -250,6 +259,12 @@ impl Text {
                 Phrase::Devices => {
                     self.tables.at(Step::Devices, line.stream);
                 }
+                // A process's Rank lines are cut at 2048 bytes: then they end in dots, and the last ones are missing.
+                Phrase::Rank if from.trim_ascii_end().ends_with(b"...") => {
+                    if let Some(run) = self.tables.open(line.stream, |_| true) {
+                        self.tables.runs[run].ranks_missing = true;
+                    }
+                }
                 Phrase::Rank => self.rank(line.stream, banner::rank(from)),
                 Phrase::OldRank => self.rank(line.stream, banner::old_rank(from.trim_ascii_start())),
                 Phrase::Placement => {
@@ -272,7 +287,7 @@ impl Text {
 
     fn note(&mut self, phrase: Phrase, line: Line<'_>, rest: &[u8]) {
         let number = self.number;
-        let show = || text(line.said, SHOWN);
+        let show = || text(without_collector(line.said), SHOWN);
         if phrase == Phrase::LastError && rest.iter().all(|&byte| is_blank(byte)) {
             return;
         }
@@ -302,8 +317,7 @@ impl Text {
         let run = self.tables.at(Step::Rank, stream);
         let keep = self.tables.may_keep_device();
         let run = &mut self.tables.runs[run];
-        // A process's Rank lines are cut at 2048 bytes: then they end in dots and the last ones are missing.
-        run.ranks_missing |= !keep || device.name.as_ref().is_some_and(|name| name.ends_with("..."));
+        run.ranks_missing |= !keep;
         if keep {
             run.table.devices.push(device);
         }
@@ -320,7 +334,9 @@ impl Text {
 
     fn average(&mut self, line: Line<'_>, rest: &[u8]) {
         let Some(found) = banner::average(rest, line.ended) else { return };
-        let Some(run) = self.summarised(line.stream, |_| true) else { return };
+        // Programs that write at once print both lines of a summary before they are done.
+        let bounded = self.tables.open(line.stream, |run| run.table.out_of_bounds.is_some());
+        let Some(run) = bounded.or_else(|| self.summarised(line.stream, |_| true)) else { return };
         self.give_up_rows_of(run);
         let run = &mut self.tables.runs[run];
         run.table.average_busbw = found.value;
@@ -336,6 +352,18 @@ impl Text {
             None => self.tables.runs.is_empty().then(|| self.tables.headless(stream)),
         }
     }
+}
+
+/// A failure line without the host that pdsh put before it: such lines name their host themselves.
+fn without_collector(said: &[u8]) -> &[u8] {
+    let Some(colon) = memchr::memmem::find(said, b": ").filter(|&colon| !said[..colon].contains(&b' ')) else {
+        return said;
+    };
+    let after = &said[colon + 2..];
+    let word = after.split(|&byte| byte == b' ').next().unwrap_or_default();
+    let host = word.ends_with(b":") && after[word.len()..].starts_with(b" Test ");
+    let process = word.split(|&byte| byte == b':').skip(1).filter(|part| unsigned(part).is_some()).count() == 2;
+    if host || process || after.trim_ascii_start().starts_with(b".. ") { after } else { said }
 }
 
 /// What NCCL says in `host:pid:tid [device] NCCL INFO ...`, the bulk of a log with debug output. Nothing can be glued

@@ -112,6 +112,8 @@ fn envelopes_change_nothing() {
     });
     assert_whole(&nccl::read_bytes(docker.as_bytes()), &rows, "Docker");
 
+    let quoted: Vec<String> = lines.iter().map(|line| format!("        \"{line}\",")).collect();
+    assert_whole(&read_lines(&quoted), &rows, "Ansible");
     let hashless: Vec<String> = lines.iter().map(|line| line.replace('#', "")).collect();
     assert_whole(&read_lines(&hashless), &rows, "lost #");
     let coloured: Vec<String> =
@@ -245,4 +247,92 @@ fn one_placement_alone_is_put_where_the_header_says() {
     let reading = nccl::read_bytes(log.as_bytes());
     let row = &reading.tables[0].rows[0];
     assert_eq!((row.out_of_place, row.in_place.unwrap().time_us), (None, 46.48));
+}
+
+#[test]
+fn a_failure_is_told_without_what_stood_before_it() {
+    let said = "node-2: Test NCCL failure common.cu:1005 'unhandled cuda error / '";
+    let (lines, _) = run(&FORMATS[13], sizes().take(3));
+    for prefix in PREFIXES.iter().filter(|prefix| !prefix.starts_with("[STAT]") && !prefix.starts_with("[2026")) {
+        let mut log = lines[..18].to_vec();
+        log.push(said.to_owned());
+        log.push(" .. node-2 pid 2006: Test failure common.cu:1454".to_owned());
+        let reading = read_lines(&prefixed(&log, prefix));
+        assert_eq!(reading.first_error.as_deref(), Some(said), "{prefix:?}");
+        assert_eq!((reading.ended, reading.tables.len()), (Ended::Failed, 1), "{prefix:?}");
+        assert_eq!(reading.tables[0].rows.len(), 3);
+    }
+}
+
+#[test]
+fn a_half_measured_before_the_failure_counts() {
+    let format = &FORMATS[13];
+    let (lines, mut rows) = run(format, sizes().take(3));
+    let (pieces, mut last) = row(format, 1 << 20, 3);
+    let log = format!("{}\n{}{}node-1: Test timeout (60s) common.cu:395\n", lines[..18].join("\n"), pieces[0], pieces[1]);
+    let reading = nccl::read_bytes(log.as_bytes());
+    last.in_place = None;
+    rows.push(last);
+    assert_eq!(reading.tables[0].rows, rows);
+    assert_eq!(reading.first_error.as_deref(), Some("node-1: Test timeout (60s) common.cu:395"));
+    assert_eq!(reading.ended, Ended::Failed);
+}
+
+#[test]
+fn warnings_are_errors_only_of_runs_that_failed() {
+    let (lines, _) = run(&FORMATS[13], sizes().take(3));
+    let warning = "node-1:77:78 [0] transport/net.cc:12 NCCL WARN slow".to_owned();
+    let with = |at: usize, upto: usize| {
+        let mut log = lines[..upto].to_vec();
+        log.insert(at, warning.clone());
+        let reading = read_lines(&log);
+        (reading.ended, reading.first_error)
+    };
+    assert_eq!(with(13, lines.len()), (Ended::Complete, None));
+    assert_eq!(with(13, 17), (Ended::Truncated, None));
+    assert_eq!(with(17, 17), (Ended::Failed, Some(warning.clone())));
+}
+
+#[test]
+fn a_second_run_is_a_second_table() {
+    let (lines, rows) = run(&FORMATS[13], sizes());
+    let killed = lines[..20].to_vec();
+    let echo = "Avg bus bandwidth    : 187.866".to_owned();
+    let log = [killed, lines.clone(), vec![echo.clone(), "Out of bounds values : 0 OK".to_owned(), echo]].concat();
+    let reading = read_lines(&log);
+    assert_eq!(reading.ended, Ended::Truncated);
+    assert_eq!(reading.tables.iter().map(|table| table.ended).collect::<Vec<_>>(), [Ended::Truncated, Ended::Complete]);
+    assert_eq!((reading.tables[0].rows.len(), &reading.tables[1].rows), (5, &rows));
+}
+
+#[test]
+fn ranks_are_unknown_when_their_lines_were_cut() {
+    let (mut lines, _) = run(&FORMATS[13], sizes());
+    lines[10] = "#  Rank  6 Group  0 Pid   40...".to_owned();
+    lines.remove(11);
+    assert_eq!(read_lines(&lines).tables[0].ranks, None);
+}
+
+#[test]
+fn logs_of_nothing_say_so() {
+    let empty = nccl::read_bytes(b"");
+    assert_eq!((empty.ended, empty.first_error, empty.tables.len()), (Ended::Empty, None, 0));
+    assert_eq!(nccl::read_bytes(b"Hello\nthe algbw and busbw columns\n").ended, Ended::Empty);
+    let failed = nccl::read_bytes(b"srun: error: node-2: task 8: Exited with exit code 1\n");
+    assert_eq!((failed.ended, failed.tables.len()), (Ended::Failed, 0));
+    let missing = nccl::read_bytes(b"bash: ./all_reduce_perf: No such file or directory\n");
+    assert_eq!(missing.first_error.as_deref(), Some("bash: ./all_reduce_perf: No such file or directory"));
+}
+
+#[test]
+fn a_command_line_names_the_collective_when_it_is_the_only_one() {
+    let (lines, _) = run(&FORMATS[8], sizes());
+    let after = |commands: &str| {
+        let log = format!("{commands}\n{}\n", lines[1..].join("\n"));
+        nccl::read_bytes(log.as_bytes()).tables[0].collective.clone()
+    };
+    assert_eq!(after("+ srun ./build/all_gather_perf -b 8").as_deref(), Some("all_gather"));
+    assert_eq!(after("alltoallv_perf").as_deref(), Some("alltoallv"));
+    assert_eq!(after("./all_gather_perf; ./sendrecv_perf"), None);
+    assert_eq!(after("my_reduce_perf"), None);
 }

@@ -51,6 +51,14 @@ fn the_workflows_of_this_repository_are_good() {
 }
 
 #[test]
+fn the_build_config_of_this_repository_is_good() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cloudbuild.yaml");
+    let config: cloudbuild::Config = Document::read(&path).unwrap().read_as().unwrap();
+    cloudbuild::plan::check(&config, &cloudbuild::Inputs::default())
+        .unwrap_or_else(|problems| panic!("{problems:?}"));
+}
+
+#[test]
 fn a_good_file_resolves_with_every_default() {
     let folder = folder(GOOD);
     let resolved = resolve(&folder.path().join("w.yaml"), &["limits.attempts=3".parse().unwrap()]).unwrap();

@@ -1,0 +1,3 @@
+#!/usr/bin/env bash
+set -euo pipefail
+cargo test --workspace --doc --locked --quiet

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# The README's first command, as a new user types it: it must pass, and once it is built it must take at most 10 s.
+set -euo pipefail
+data=$(mktemp -d)
+trap 'rm -rf "$data"' EXIT
+cargo build --quiet --locked --package burnin
+begun=$SECONDS
+cargo run --quiet --locked --package burnin -- run workflows/quickstart.yaml --data "$data"
+took=$((SECONDS - begun))
+echo "quickstart took $took s"
+((took <= 10))

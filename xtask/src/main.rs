@@ -1,0 +1,92 @@
+//! `cargo xtask schemas` and `cargo xtask rooms`: writes what follows from the code; with `--check`, only compares.
+
+mod rooms;
+mod schemas;
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+struct Xtask {
+    #[command(subcommand)]
+    what: What,
+    /// Compare with the files that are there, write nothing.
+    #[arg(long, global = true)]
+    check: bool,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// JSON Schemas of events, files and documents.
+    Schemas,
+    /// Who imports whom.
+    Rooms,
+}
+
+fn main() -> ExitCode {
+    let Xtask { what, check } = Xtask::parse();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let done = match what {
+        What::Schemas => settle(&root, Path::new("schemas"), schemas::all(), check),
+        What::Rooms => rooms::drawing(&root).and_then(|drawing| {
+            let files = BTreeMap::from([(PathBuf::from("tests/rooms.out"), drawing)]);
+            settle(&root, Path::new("tests/rooms.out"), files, check)
+        }),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Writes the files and removes what does not belong among them, or says what differs.
+fn settle(root: &Path, place: &Path, files: BTreeMap<PathBuf, String>, check: bool) -> Result<(), String> {
+    let mut differing = Vec::new();
+    for (path, content) in &files {
+        if fs::read_to_string(root.join(path)).ok().as_ref() != Some(content) {
+            differing.push(path.clone());
+        }
+    }
+    let there = list(root, place).map_err(|error| format!("{}: {error}", place.display()))?;
+    let stale: Vec<_> = there.into_iter().filter(|path| !files.contains_key(path)).collect();
+    if check {
+        differing.extend(stale);
+        return match differing.as_slice() {
+            [] => Ok(()),
+            paths => Err(format!("not what the code says; run `cargo xtask` without --check: {paths:?}")),
+        };
+    }
+    let write = |path: &PathBuf| {
+        let file = root.join(path);
+        fs::create_dir_all(file.parent().unwrap_or(root))?;
+        fs::write(file, &files[path])
+    };
+    differing.iter().try_for_each(write).map_err(|error| error.to_string())?;
+    stale.iter().try_for_each(|path| fs::remove_file(root.join(path))).map_err(|error| error.to_string())
+}
+
+fn list(root: &Path, place: &Path) -> io::Result<Vec<PathBuf>> {
+    if !root.join(place).is_dir() {
+        return Ok(Vec::new());
+    }
+    let mut files = Vec::new();
+    for entry in fs::read_dir(root.join(place))? {
+        let entry = entry?;
+        let path = place.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            files.extend(list(root, &path)?);
+        } else {
+            files.push(path);
+        }
+    }
+    Ok(files)
+}

@@ -1,0 +1,102 @@
+//! Who imports whom: drawn from the manifests, compared with `tests/rooms.out`, and held against the rules of the house.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    path::Path,
+    process::Command,
+};
+
+use serde_json::Value;
+
+/// Rooms without an outside world: no runtime, no clock, no randomness, no files.
+const PURE: [&str; 6] = ["contract", "machine", "nccl", "report", "terms", "verdict"];
+/// What a pure room may not have.
+const WORLDLY: [&str; 9] =
+    ["axum", "host", "indicatif", "kit", "ledger", "rusqlite", "rustix", "tokio", "tokio-util"];
+/// Libraries that belong to one room.
+const KEPT: [(&str, &[&str]); 4] =
+    [("axum", &["kit"]), ("rusqlite", &["loader"]), ("indicatif", &["burnin"]), ("plotters", &["report"])];
+
+/// One line a room: what it imports of ours, and which guarded libraries.
+pub fn drawing(root: &Path) -> Result<String, String> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(root)
+        .output()
+        .map_err(|error| error.to_string())?;
+    let metadata: Value = serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
+    let rooms = rooms(&metadata);
+    let broken = broken(&rooms);
+    if !broken.is_empty() {
+        return Err(broken.join("\n"));
+    }
+    let ours: BTreeSet<_> = rooms.keys().collect();
+    let mut text = String::new();
+    for (name, room) in &rooms {
+        let (inside, outside): (Vec<_>, Vec<_>) =
+            room.imports.iter().partition(|import| ours.contains(import));
+        let guarded: Vec<_> =
+            outside.into_iter().filter(|import| WORLDLY.contains(&import.as_str())).collect();
+        _ = writeln!(text, "{:<32} {}", format!("{}/{name}", room.floor), join(&inside));
+        if !guarded.is_empty() {
+            _ = writeln!(text, "{:<32}   with {}", "", join(&guarded));
+        }
+    }
+    Ok(text)
+}
+
+struct Room {
+    floor: String,
+    imports: BTreeSet<String>,
+}
+
+fn rooms(metadata: &Value) -> BTreeMap<String, Room> {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    packages
+        .map(|package| {
+            let dependencies = package["dependencies"].as_array().into_iter().flatten();
+            // Tests may import what they like.
+            let imports = dependencies.filter(|dependency| dependency["kind"].is_null());
+            let manifest = text(&package["manifest_path"]);
+            let floor =
+                ["crates", "services"].into_iter().find(|floor| manifest.contains(&format!("/{floor}/")));
+            let room = Room {
+                floor: floor.unwrap_or("").to_owned(),
+                imports: imports.map(|dependency| text(&dependency["name"])).collect(),
+            };
+            (text(&package["name"]), room)
+        })
+        .collect()
+}
+
+fn broken(rooms: &BTreeMap<String, Room>) -> Vec<String> {
+    let mut broken = Vec::new();
+    for (name, room) in rooms {
+        for import in &room.imports {
+            let service = rooms.get(import).is_some_and(|room| room.floor == "services");
+            if service && matches!(room.floor.as_str(), "crates" | "services") {
+                broken.push(format!(
+                    "{name} imports the service {import}; only cli and xtask stand on services"
+                ));
+            }
+            if PURE.contains(&name.as_str()) && WORLDLY.contains(&import.as_str()) {
+                broken.push(format!("{name} is pure and imports {import}"));
+            }
+            if name == "terms" && rooms.contains_key(import) {
+                broken.push(format!("terms is under everything and imports {import}"));
+            }
+        }
+        for (library, keepers) in KEPT {
+            if room.imports.contains(library) && !keepers.contains(&name.as_str()) {
+                broken.push(format!("{library} belongs to {}, and {name} imports it", keepers.join(", ")));
+            }
+        }
+    }
+    broken
+}
+
+fn join(names: &[&String]) -> String {
+    names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,30 @@
+//! JSON Schemas, generated from the types.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use schemars::{JsonSchema, schema_for};
+use serde_json::Value;
+
+/// Every schema file with its content.
+pub fn all() -> BTreeMap<PathBuf, String> {
+    let mut files = BTreeMap::new();
+    let mut add = |path: String, schema: Value| {
+        let text = serde_json::to_string_pretty(&schema).unwrap_or_default() + "\n";
+        files.insert(PathBuf::from("schemas").join(path), text);
+    };
+    for (event_type, schema) in contract::event_schemas() {
+        add(format!("events/{event_type}.json"), schema);
+    }
+    add("workflow.json".to_owned(), schema::<workflow::WorkflowFile>());
+    add("criteria.json".to_owned(), schema::<terms::Criteria>());
+    add("build.json".to_owned(), cloudbuild::config::schema());
+    add("ledger-record.json".to_owned(), schema::<terms::Record>());
+    add("cli/run.v1.json".to_owned(), schema::<burnin::documents::RunDocument>());
+    add("cli/runs.v1.json".to_owned(), schema::<burnin::documents::RunsDocument>());
+    add("cli/verdict.v1.json".to_owned(), schema::<verdict::Judgement>());
+    files
+}
+
+fn schema<T: JsonSchema>() -> Value {
+    schema_for!(T).to_value()
+}
