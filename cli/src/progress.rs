@@ -1,10 +1,6 @@
 //! Live progress on standard error: one line a stage, and what the run is waiting for.
 
-use std::{
-    collections::BTreeSet,
-    io::IsTerminal,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, io::IsTerminal, time::Duration};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use machine::{LeaseState, RunState};
@@ -15,7 +11,7 @@ use terms::{Record, Stage};
 pub struct Progress {
     spinner: Option<ProgressBar>,
     said: BTreeSet<String>,
-    waiting: Option<(String, Instant)>,
+    waiting: String,
 }
 
 impl Progress {
@@ -24,13 +20,13 @@ impl Progress {
         let spinner = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new_spinner();
             bar.set_style(
-                ProgressStyle::with_template("  {spinner} {msg}")
+                ProgressStyle::with_template("  {spinner} {msg} {elapsed}")
                     .unwrap_or_else(|_| ProgressStyle::default_spinner()),
             );
             bar.enable_steady_tick(Duration::from_millis(100));
             bar
         });
-        Self { spinner, said: BTreeSet::new(), waiting: None }
+        Self { spinner, said: BTreeSet::new(), waiting: String::new() }
     }
 
     /// Says a line.
@@ -50,20 +46,18 @@ impl Progress {
             }
         }
         let waiting = waiting(state);
-        let since = match &self.waiting {
-            Some((before, since)) if *before == waiting => *since,
-            _ => {
-                if self.spinner.is_none() && !waiting.is_empty() {
-                    eprintln!("  ... {waiting}");
-                }
-                let now = Instant::now();
-                self.waiting = Some((waiting.clone(), now));
-                now
-            }
-        };
-        if let Some(bar) = &self.spinner {
-            bar.set_message(format!("{waiting} {:.0?}", Duration::from_secs(since.elapsed().as_secs())));
+        if waiting == self.waiting {
+            return;
         }
+        match &self.spinner {
+            Some(bar) => {
+                bar.set_message(waiting.clone());
+                bar.reset_elapsed();
+            }
+            None if !waiting.is_empty() => eprintln!("  ... {waiting}"),
+            None => {}
+        }
+        self.waiting = waiting;
     }
 
     /// Takes the moving line away.

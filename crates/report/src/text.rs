@@ -1,5 +1,7 @@
 //! Text from outside, made harmless, and figures as people read them.
 
+pub use terms::measurement::size;
+
 use std::iter::Peekable;
 use std::str::Chars;
 
@@ -96,23 +98,6 @@ fn skip_string(chars: &mut Peekable<Chars<'_>>) {
             *chars = ahead;
             return;
         }
-    }
-}
-
-/// A message size as people say it: `8 B`, `64 KiB`, `16 MiB`.
-///
-/// A size that is no whole number of its unit shows one decimal, even a zero, so that it is not taken for the round one.
-#[must_use]
-pub fn size(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    let Some(power) = bytes.checked_ilog2().map(|log| log / 10).filter(|power| *power > 0) else {
-        return format!("{bytes} B");
-    };
-    let unit = 1_u64 << (10 * power);
-    let name = UNITS[power as usize - 1];
-    match bytes % unit {
-        0 => format!("{} {name}", bytes / unit),
-        _ => format!("{:.1} {name}", bytes as f64 / unit as f64),
     }
 }
 

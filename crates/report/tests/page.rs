@@ -2,6 +2,8 @@
 
 mod support;
 
+#![expect(clippy::disallowed_methods, reason = "a test may look at the clock")]
+
 use std::time::{Duration, Instant};
 
 use report::html;

@@ -1,6 +1,6 @@
 //! Is it as fast as it should be? Only asked of a sane table.
 
-use terms::{Criteria, Reason, Verdict};
+use terms::{Criteria, Reason, Verdict, measurement::size};
 
 use crate::{
     judge::{Evidence, reason},
@@ -12,10 +12,13 @@ pub fn reasons(evidence: &Evidence<'_>, criteria: &Criteria) -> Vec<Reason> {
     for floor in &criteria.floors {
         let at_size = || {
             let tables = evidence.reading.tables.iter();
-            tables.flat_map(halves).filter(|(size, _)| *size == floor.size_bytes).map(|(_, half)| half.busbw)
+            tables
+                .flat_map(halves)
+                .filter(|(bytes, _)| *bytes == floor.size_bytes)
+                .map(|(_, half)| half.busbw)
         };
         let slowest = at_size().fold(f64::INFINITY, f64::min);
-        let at = format!("at {} bytes", floor.size_bytes);
+        let at = format!("at {}", size(floor.size_bytes));
         reasons.push(if at_size().next().is_none() {
             reason(
                 Verdict::Inconclusive,

@@ -2,7 +2,7 @@
 
 use terms::{
     Criteria, Reason, Verdict,
-    measurement::{Ended, Half, Table},
+    measurement::{self, Ended, Half, Table},
 };
 
 use crate::judge::{Evidence, reason};
@@ -113,10 +113,10 @@ fn values(
     let wrong = |(_, half): &(u64, &Half)| half.wrong.is_some_and(|wrong| wrong > 0);
     if let Some((size, half)) = halves(table).find(wrong) {
         let count = halves(table).filter(wrong).count();
+        let size = measurement::size(size);
         let elements = half.wrong.unwrap_or(0);
-        let text = format!(
-            "wrong data in {count} measurements, the first at {size} bytes with {elements} wrong elements"
-        );
+        let text =
+            format!("wrong data in {count} measurements, the first at {size} with {elements} wrong elements");
         add(Verdict::Fail, "WRONG_DATA", text);
     } else if table.out_of_bounds.is_some_and(|bounds| !bounds.ok || bounds.count > 0) {
         add(Verdict::Fail, "WRONG_DATA", "the benchmark reports values out of bounds".to_owned());
@@ -140,8 +140,10 @@ fn plausible(table: &Table, add: &mut impl FnMut(Verdict, &'static str, String))
     });
     if let Some((size, half)) = odd {
         let text = format!(
-            "at {size} bytes the time of {} us and the bandwidth of {} GB/s contradict each other",
-            half.time_us, half.algbw
+            "at {} the time of {} us and the bandwidth of {} GB/s contradict each other",
+            measurement::size(size),
+            half.time_us,
+            half.algbw
         );
         add(Verdict::Inconclusive, "IMPLAUSIBLE", text);
     }
