@@ -1,8 +1,8 @@
 //! The page: complete, harmless, small, soon there.
 
-mod support;
-
 #![expect(clippy::disallowed_methods, reason = "a test may look at the clock")]
+
+mod support;
 
 use std::time::{Duration, Instant};
 
