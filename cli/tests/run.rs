@@ -57,8 +57,44 @@ fn a_good_run_passes_and_leaves_everything_where_it_says() {
         explained.contains("completed, verdict pass") && explained.contains("owed     nothing"),
         "{explained}"
     );
+    let shown = json(&lab.burnin(&["show", run, "--output", "json"]));
+    assert_eq!((&shown["schema"], shown["stages"].as_array().unwrap().len()), (&"burnin/show/v1".into(), 7));
     let listed = json(&lab.burnin(&["runs", "--output", "json"]));
     assert_eq!(listed["runs"][0]["verdict"], "pass");
+}
+
+/// The quickstart itself, on a machine that seems to have GPUs and nccl-tests: stand-ins on the PATH for the driver's
+/// list and for the program, which is ours under the real one's name and says so in its log.
+#[test]
+fn where_there_are_gpus_and_nccl_tests_the_quickstart_uses_them() {
+    let lab = Lab::new("", "");
+    lab.write(
+        "bin/nvidia-smi",
+        "#!/bin/sh\necho 'GPU 0: NVIDIA H200 (UUID: GPU-1)'\necho 'GPU 1: NVIDIA H200 (UUID: GPU-2)'\n",
+    );
+    lab.write(
+        "bin/all_reduce_perf",
+        &format!(
+            "#!/bin/sh\necho '# the installed program, with' \"$@\"\nexec '{}' \"$@\"\n",
+            support::bench().display()
+        ),
+    );
+    for program in ["bin/nvidia-smi", "bin/all_reduce_perf"] {
+        fs::set_permissions(lab.path(program), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let quickstart = concat!(env!("CARGO_MANIFEST_DIR"), "/../workflows/quickstart.yaml");
+    let path = format!("{}:{}", lab.path("bin").display(), std::env::var("PATH").unwrap());
+    let arguments = ["run", quickstart, "--output", "json", "--set", "benchmark.workload.max_bytes=1K"];
+    let set = format!("benchmark.criteria={}", lab.path("criteria.yaml").display());
+    let arguments: Vec<_> = arguments.into_iter().chain(["--set", set.as_str()]).collect();
+    let output = lab.command(&arguments).env("PATH", path).output().unwrap();
+    let document = json(&output);
+    assert_eq!(output.status.code(), Some(0), "{document}");
+    let logs = lab.data().join("artefacts").join(document["run"].as_str().unwrap()).join("logs/1/1");
+    let log = fs::read_to_string(logs.join("node-0.log")).unwrap();
+    assert!(log.starts_with("# the installed program, with -b 16 -e 1024") && log.contains("-g 2"), "{log}");
+    assert_eq!(fs::read_dir(logs).unwrap().count(), 1, "one node with two slots");
+    lab.assert_nothing_left();
 }
 
 #[test]

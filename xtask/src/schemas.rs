@@ -21,6 +21,7 @@ pub fn all() -> BTreeMap<PathBuf, String> {
     add("ledger-record.json".to_owned(), schema::<terms::Record>());
     add("cli/run.v1.json".to_owned(), schema::<burnin::documents::RunDocument>());
     add("cli/runs.v1.json".to_owned(), schema::<burnin::documents::RunsDocument>());
+    add("cli/show.v1.json".to_owned(), schema::<burnin::documents::ShowDocument>());
     add("cli/verdict.v1.json".to_owned(), schema::<verdict::Judgement>());
     files
 }

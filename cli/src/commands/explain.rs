@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use kit::{Clock, SystemClock};
 use machine::{LeaseState, RunState, evolve, fold, owed, wake};
-use terms::{Entry, Record, RunId, Timestamp};
+use terms::{Entry, Record, RunId, Span, Timestamp};
 
 use crate::{
     commands::print,
@@ -23,7 +23,7 @@ pub async fn explain(data: Data, run: &RunId) -> Result<Exit, Error> {
 
 fn explanation(state: &RunState, records: &[Record], now: Timestamp, driven: bool) -> String {
     let mut text =
-        format!("{}  asked for {} ago by {}\n", state.run, now.since(state.requested_at), state.trigger.by);
+        format!("{}  asked for {} ago by {}\n", state.run, ago(now, state.requested_at), state.trigger.by);
     let mut line = |label: &str, what: String| {
         _ = writeln!(text, "  {label:<8} {what}"); // writing to a String cannot fail
     };
@@ -31,7 +31,7 @@ fn explanation(state: &RunState, records: &[Record], now: Timestamp, driven: boo
     if let Some(last) = records.last() {
         line(
             "because",
-            format!("record {}, {} ago: {}", last.seq, now.since(last.recorded_at), summary(&last.entry)),
+            format!("record {}, {} ago: {}", last.seq, ago(now, last.recorded_at), summary(&last.entry)),
         );
     }
     for (attempt, lease) in &state.leases {
@@ -46,7 +46,7 @@ fn explanation(state: &RunState, records: &[Record], now: Timestamp, driven: boo
     }
     let obligations = owed(state, now);
     for obligation in &obligations {
-        line("owed", format!("{} since {}", obligation.command.id, now.since(obligation.since)));
+        line("owed", format!("{} since {}", obligation.command.id, ago(now, obligation.since)));
     }
     if obligations.is_empty() {
         line("owed", "nothing".to_owned());
@@ -69,7 +69,7 @@ fn answer(state: &RunState, now: Timestamp) -> String {
     if let Some((conclusion, at)) = &state.settled {
         let verdict =
             state.verdict().map_or_else(String::new, |reached| format!(", verdict {}", reached.verdict));
-        return format!("{}{verdict}, settled {} ago", conclusion.as_str(), now.since(*at));
+        return format!("{}{verdict}, settled {} ago", conclusion.as_str(), ago(now, *at));
     }
     let Some(stage) = state.frontier() else { return "open".to_owned() };
     let Some(known) = state.stage(stage) else { return format!("waits for {stage}") };
@@ -77,7 +77,7 @@ fn answer(state: &RunState, now: Timestamp) -> String {
         Some(handle) => format!("accepted as {handle}"),
         None => "not yet accepted".to_owned(),
     };
-    let since = known.since.map_or_else(String::new, |since| format!(" for {}", now.since(since)));
+    let since = known.since.map_or_else(String::new, |since| format!(" for {}", ago(now, since)));
     format!("waits for {stage}, attempt {}{since}: {whose}, limit {}", known.attempt, state.limit(stage))
 }
 
@@ -129,4 +129,9 @@ fn summary(entry: &Entry) -> String {
         }
         Entry::Closed { conclusion } => format!("closed: {}", conclusion.as_str()),
     }
+}
+
+/// Whole seconds are exact enough for a person.
+fn ago(now: Timestamp, then: Timestamp) -> Span {
+    Span::from_secs(now.since(then).0.as_secs())
 }

@@ -1,12 +1,14 @@
 //! `burnin runs` and `show`.
 
 use comfy_table::{Table, presets};
+use kit::{Clock, SystemClock};
+use machine::{RunState, owed};
 use terms::RunId;
 
 use crate::{
     args::Output,
     commands::{print, print_json, told::Told},
-    documents::{RunLine, RunsDocument},
+    documents::{RunLine, RunsDocument, ShowDocument, StageDocument},
     exit::{Error, Exit},
     local::Data,
 };
@@ -16,15 +18,7 @@ pub async fn runs(data: Data, output: Output) -> Result<Exit, Error> {
     let mut runs = Vec::new();
     for run in data.ledger.runs().await.map_err(Error::infrastructure)? {
         let (_, state) = data.state(&run).await?;
-        let settled = state.closed.and(state.settled.as_ref());
-        runs.push(RunLine {
-            workflow: state.workflow.name.clone(),
-            requested_at: state.requested_at,
-            conclusion: settled.map_or("open", |(conclusion, _)| conclusion.as_str()).to_owned(),
-            verdict: state.verdict().map(|reached| reached.verdict),
-            stage: state.frontier(),
-            run,
-        });
+        runs.push(line(&state));
     }
     runs.sort_by_key(|run| std::cmp::Reverse(run.requested_at));
     if output == Output::Json {
@@ -46,12 +40,44 @@ pub async fn runs(data: Data, output: Output) -> Result<Exit, Error> {
     Ok(Exit::Pass)
 }
 
+fn line(state: &RunState) -> RunLine {
+    let settled = state.closed.and(state.settled.as_ref());
+    RunLine {
+        run: state.run.clone(),
+        workflow: state.workflow.name.clone(),
+        requested_at: state.requested_at,
+        conclusion: settled.map_or("open", |(conclusion, _)| conclusion.as_str()).to_owned(),
+        verdict: state.verdict().map(|reached| reached.verdict),
+        stage: state.frontier(),
+    }
+}
+
 /// Shows one run, as its report does.
 pub async fn show(data: Data, run: &RunId, output: Output) -> Result<Exit, Error> {
     let told = Told::gather(&data, run).await?;
     match output {
         Output::Human => print(&told.terminal()),
-        Output::Json => print_json(&told.state),
+        Output::Json => print_json(&document(&told)),
     }
     Ok(Exit::Pass)
+}
+
+fn document(told: &Told) -> ShowDocument {
+    let state = &told.state;
+    let stages = report::timeline(&told.records).into_iter().map(|line| StageDocument {
+        stage: line.stage,
+        attempt: line.attempt,
+        teardown: line.teardown,
+        began: line.began,
+        ended: line.ended,
+        outcome: line.outcome,
+    });
+    ShowDocument {
+        schema: "burnin/show/v1",
+        line: line(state),
+        reasons: state.verdict().map(|reached| reached.reasons.clone()).unwrap_or_default(),
+        stages: stages.collect(),
+        owed: owed(state, SystemClock.now()).iter().map(|owed| owed.command.id.to_string()).collect(),
+        logs: state.logs().map(|logs| logs.manifest.clone()),
+    }
 }

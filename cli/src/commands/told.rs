@@ -18,7 +18,8 @@ use crate::{
 
 /// A run as far as it is known.
 pub struct Told {
-    records: Vec<Record>,
+    /// Its ledger.
+    pub records: Vec<Record>,
     /// Its state.
     pub state: RunState,
     reading: Option<Reading>,

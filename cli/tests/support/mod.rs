@@ -9,7 +9,7 @@ use std::{
 };
 
 /// The quickstart's benchmark, compiled once: every test is a process of its own, and they share the folder.
-fn bench() -> PathBuf {
+pub fn bench() -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workflows/quickstart/all_reduce_perf.rs");
     let written = fs::metadata(&source).unwrap().modified().unwrap();
     let version = written.duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();

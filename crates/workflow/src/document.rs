@@ -1,6 +1,12 @@
 //! YAML as JSON values that remember where they stood.
 
-use std::{collections::BTreeMap, fmt, path::Path};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 use serde_json::{Map, Number, Value};
@@ -82,7 +88,7 @@ impl Document {
     /// When it cannot be read, is not UTF-8, or is not YAML.
     pub fn read(path: &Path) -> Result<Self, Problems> {
         let file = path.display().to_string();
-        match std::fs::read_to_string(path) {
+        match read_some(path) {
             Ok(text) => Self::parse(&file, &text),
             Err(error) => {
                 let message = format!("cannot be read: {error}");
@@ -104,7 +110,7 @@ impl Document {
         };
         if text.len() > MAX_BYTES {
             return Err(document
-                .problem("", format!("has {} bytes; at most {MAX_BYTES} are read", text.len()))
+                .problem("", format!("is larger than {MAX_BYTES} bytes and is not read"))
                 .into());
         }
         match Builder::new(text).document() {
@@ -167,6 +173,13 @@ impl Document {
         }
         *place = value;
     }
+}
+
+/// As much of a file as is needed to see that it is too large.
+fn read_some(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(MAX_BYTES as u64 + 1).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// A YAML scalar on its own, as after `--set key=`.

@@ -1,0 +1,113 @@
+//! The one suite, on every adapter.
+
+mod support;
+
+use std::{path::Path, sync::Arc};
+
+use agent::{Job, Scheduler, conformance, fake::FakeScheduler, processes::Processes};
+use host::{ClusterRequest, ClusterState, Clusters};
+use kit::{Clock, PortError, SystemClock};
+use ledger::{Digest, FolderStore, MemoryStore, Store};
+use terms::{Class, Cluster, Collective, FileDigest, Image, Node, Span, Workload};
+
+/// Takes about a second and writes something.
+const PROGRAM: &str = "#!/bin/sh\necho \"rank $BURNIN_RANK of $BURNIN_RANKS: $*\"\nsleep 1\n";
+
+fn workload() -> Workload {
+    Workload {
+        collective: Collective::AllReduce,
+        min_bytes: 8,
+        max_bytes: 64,
+        step_factor: 2,
+        iterations: 20,
+        warmup_iterations: 5,
+        check: true,
+    }
+}
+
+fn job(cluster: &Cluster, image: Option<&Image>, name: &str) -> Job {
+    Job {
+        name: name.to_owned(),
+        cluster: cluster.clone(),
+        image: image.cloned(),
+        workload: workload(),
+        limit: Span::from_secs(30),
+    }
+}
+
+/// An image of one program, in the bucket.
+async fn image(store: &dyn Store) -> Image {
+    let name = "all_reduce_perf".to_owned();
+    store.create(&format!("image/{name}"), PROGRAM.into()).await.unwrap();
+    let Digest { size_bytes, sha256, .. } = Digest::of(PROGRAM.as_bytes());
+    let digest = format!("sha256:{sha256}");
+    Image { reference: "image/".into(), digest, files: vec![FileDigest { name, size_bytes, sha256 }] }
+}
+
+/// A cluster of two processes, given back when the test is over, however it ends.
+struct Rented {
+    clusters: Clusters,
+    cluster: Cluster,
+}
+
+impl Rented {
+    fn under(root: &Path) -> Self {
+        let clusters = Clusters::new(root, support::program());
+        let nodes = ["node-0", "node-1"].map(|name| Node { name: name.into(), slots: 1 }).into();
+        let expires_at = SystemClock.now() + Span::from_secs(60);
+        clusters.create("c", &ClusterRequest { nodes, expires_at, labels: Default::default() }).unwrap();
+        loop {
+            match clusters.look("c").unwrap() {
+                ClusterState::Ready(cluster) => return Self { clusters, cluster },
+                ClusterState::Coming => std::thread::yield_now(),
+                other => panic!("the cluster does not come up: {other:?}"),
+            }
+        }
+    }
+}
+
+impl Drop for Rented {
+    fn drop(&mut self) {
+        self.clusters.delete("c", || SystemClock.now()).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn jobs_on_paper() {
+    let cluster = Cluster { name: "c".into(), nodes: vec![], endpoint: "paper".into() };
+    let scheduler = FakeScheduler::new("some output\n");
+    conformance::scheduler(&scheduler, &cluster, |name| job(&cluster, None, name)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_of_processes() {
+    let root = tempfile::tempdir().unwrap();
+    let rented = Rented::under(root.path());
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let image = image(&*store).await;
+    let scheduler = Processes::new(store);
+    conformance::scheduler(&scheduler, &rented.cluster, |name| job(&rented.cluster, Some(&image), name)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_that_is_not_what_its_digest_says_is_not_run() {
+    let root = tempfile::tempdir().unwrap();
+    let rented = Rented::under(&root.path().join("clusters"));
+    let store: Arc<dyn Store> = Arc::new(FolderStore::open(root.path().join("bucket")).unwrap());
+    let image = image(&*store).await;
+    let mut changed = image.clone();
+    changed.files[0].sha256 = Digest::of(b"another program").sha256;
+    let mut missing = image.clone();
+    missing.reference = "elsewhere/".into();
+    let scheduler = Processes::new(store);
+    for (image, name) in [(changed, "changed"), (missing, "missing")] {
+        // A digest of its own, or the files staged for the one would be found for the other.
+        let image = Image { digest: format!("sha256:{name}"), ..image };
+        let refused = scheduler.submit(&job(&rented.cluster, Some(&image), name)).await;
+        assert!(
+            matches!(&refused, Err(PortError::Final(why)) if why.code == "IMAGE_DAMAGED" && why.class == Class::Infrastructure),
+            "{name}: {refused:?}"
+        );
+        assert_eq!(scheduler.outputs(&rented.cluster, name).await.unwrap(), [""; 0], "{name} never ran");
+    }
+}

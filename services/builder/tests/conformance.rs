@@ -1,0 +1,56 @@
+//! The one suite, on every adapter.
+
+mod support;
+
+use std::sync::Arc;
+
+use builder::{
+    conformance::{self, Configs},
+    fake::FakeBuilds,
+    local::LocalBuilds,
+};
+use ledger::{FolderStore, MemoryStore, Store};
+use serde_json::json;
+use terms::BuildSpec;
+
+fn spec(config: serde_json::Value) -> BuildSpec {
+    BuildSpec { config, source: None, substitutions: Default::default() }
+}
+
+fn script(script: &str) -> BuildSpec {
+    spec(json!({
+        "steps": [{"name": "bash", "script": script}],
+        "artifacts": {"objects": {"location": "gs://anywhere/", "paths": ["made"]}},
+    }))
+}
+
+fn real_configs() -> Configs {
+    Configs {
+        succeeds: script("echo something > made"),
+        fails: script("echo this went wrong; exit 3"),
+        lasts: script("sleep 300"),
+    }
+}
+
+#[tokio::test]
+async fn builds_on_paper() {
+    let configs = Configs {
+        succeeds: spec(json!({"steps": []})),
+        fails: spec(json!({"fails": "FAILURE"})),
+        lasts: spec(json!({"steps": []})),
+    };
+    conformance::builds(&FakeBuilds::default(), &configs).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn builds_of_this_host() {
+    let root = tempfile::tempdir().unwrap();
+    let stores: [Arc<dyn Store>; 2] = [
+        Arc::new(MemoryStore::default()),
+        Arc::new(FolderStore::open(root.path().join("bucket")).unwrap()),
+    ];
+    for (number, store) in stores.into_iter().enumerate() {
+        let builds = host::Builds::new(root.path().join(number.to_string()), support::program());
+        conformance::builds(&LocalBuilds::new(builds, store), &real_configs()).await;
+    }
+}

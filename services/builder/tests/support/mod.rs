@@ -1,0 +1,24 @@
+//! This very test binary as the program that supervises builds.
+
+use std::path::Path;
+
+use host::Program;
+
+/// Starts this binary again, as a supervisor.
+pub fn program() -> Program {
+    let this = std::env::current_exe().unwrap();
+    let arguments = ["--exact", "support::be_host", "--nocapture", "--test-threads=1"];
+    Program([this.into()].into_iter().chain(arguments.map(Into::into)).collect())
+}
+
+/// An ordinary test to whoever runs them all; the body of a supervisor when the arguments say so.
+#[test]
+fn be_host() {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let [.., verb, folder] = &arguments[..]
+        && verb == "build"
+    {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(host::supervise(Path::new(folder))).unwrap();
+    }
+}

@@ -1,0 +1,60 @@
+//! The one suite, on every adapter.
+
+mod support;
+
+use std::sync::Arc;
+
+use kit::{Clock, SystemClock};
+use provisioner::{Clusters, Order, Standing, conformance, fake::FakeClusters, processes::ProcessClusters};
+use terms::{Attempt, CommandId, Span, Stage, System, Timestamp, Verb};
+
+/// Long enough for the suite, short enough that a failed test leaves nothing behind for long.
+fn soon() -> Timestamp {
+    SystemClock.now() + Span::from_secs(60)
+}
+
+#[tokio::test]
+async fn clusters_on_paper() {
+    let provider = FakeClusters::new(Arc::new(SystemClock));
+    conformance::clusters(&provider, soon()).await;
+    assert_eq!(provider.alive(), [""; 0], "nothing costs money after the suite");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clusters_of_this_host() {
+    let root = tempfile::tempdir().unwrap();
+    let provider = |gpus: u32| {
+        let clusters = host::Clusters::new(root.path().join(gpus.to_string()), support::program());
+        ProcessClusters::new(clusters, Arc::new(SystemClock), gpus)
+    };
+    conformance::clusters(&provider(0), soon()).await;
+    conformance::clusters(&provider(8), soon()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_with_gpus_is_one_node() {
+    let root = tempfile::tempdir().unwrap();
+    for (gpus, expected) in [(0, vec![1, 1, 1]), (8, vec![8])] {
+        let clusters = host::Clusters::new(root.path().join(gpus.to_string()), support::program());
+        let provider = ProcessClusters::new(clusters, Arc::new(SystemClock), gpus);
+        let id = CommandId {
+            run: "slots".parse().unwrap(),
+            stage: Stage::Cluster,
+            attempt: Attempt::FIRST,
+            verb: Verb::Start,
+        };
+        let name = id.resource_name();
+        let system = System::Processes { nodes: 3 };
+        provider.create(&Order { id, name: name.clone(), system, expires_at: soon() }).await.unwrap();
+        let cluster = loop {
+            match provider.look(&name).await.unwrap() {
+                Standing::Ready(cluster) => break cluster,
+                Standing::Coming => tokio::task::yield_now().await,
+                other => panic!("the cluster does not come up: {other:?}"),
+            }
+        };
+        provider.delete(&name).await.unwrap();
+        let slots: Vec<u32> = cluster.nodes.iter().map(|node| node.slots).collect();
+        assert_eq!(slots, expected, "with {gpus} GPUs");
+    }
+}

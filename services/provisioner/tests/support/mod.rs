@@ -1,0 +1,23 @@
+//! This very test binary as the program that nodes are made of.
+
+use std::path::Path;
+
+use host::Program;
+
+/// Starts this binary again, as a node.
+pub fn program() -> Program {
+    let this = std::env::current_exe().unwrap();
+    let arguments = ["--exact", "support::be_host", "--nocapture", "--test-threads=1"];
+    Program([this.into()].into_iter().chain(arguments.map(Into::into)).collect())
+}
+
+/// An ordinary test to whoever runs them all; the body of a node when the arguments say so.
+#[test]
+fn be_host() {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let [.., verb, folder, name] = &arguments[..]
+        && verb == "node"
+    {
+        host::serve(Path::new(folder), name).unwrap();
+    }
+}
