@@ -4,6 +4,7 @@
 use std::{
     fs::{self, File, TryLockError},
     io,
+    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     sync::{Arc, Weak},
 };
@@ -47,6 +48,9 @@ impl Data {
         fs::create_dir_all(root).map_err(cannot)?;
         // Processes that outlive this one find the folder from wherever they are.
         let root = root.canonicalize().map_err(cannot)?;
+        // Nodes run whatever is put into their folder: nobody else may put anything there.
+        let host = fs::DirBuilder::new().recursive(true).mode(0o700).create(root.join("host"));
+        host.map_err(cannot)?;
         let store: Arc<dyn Store> = Arc::new(FolderStore::open(&root).map_err(cannot)?);
         let ledger = Ledger::new(Arc::clone(&store), Arc::new(|| uuid::Uuid::new_v4().to_string()));
         Ok(Self { root, ledger, store })

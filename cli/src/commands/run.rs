@@ -7,6 +7,7 @@ use ledger::Creation;
 use machine::RunState;
 use sha2::{Digest, Sha256};
 use terms::{CancelRequested, EventKey, Fact, RunId, RunRequested, Trigger, Workflow};
+use tracing::{Instrument, info_span};
 use workflow::Resolved;
 
 use crate::{
@@ -125,6 +126,18 @@ async fn record_cancel(data: &Data, run: &RunId, requested: Fact) -> Result<(), 
 
 /// Drives a run to its end and reports it. The first signal cancels the run; the second leaves it for `--resume`.
 async fn drive(
+    data: Data,
+    run: RunId,
+    claim: File,
+    first: Option<Fact>,
+    output: Output,
+) -> Result<Exit, Error> {
+    // One trace from the request to the verdict: every event carries it on.
+    let span = info_span!("run", run.id = %run);
+    driving(data, run, claim, first, output).instrument(span).await
+}
+
+async fn driving(
     data: Data,
     run: RunId,
     claim: File,

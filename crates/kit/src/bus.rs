@@ -8,7 +8,7 @@ use std::{
 
 use cloudevents::{AttributesReader, Event};
 use tokio::task::JoinSet;
-use tracing::{Instrument, warn};
+use tracing::warn;
 
 use crate::{Clock, clock::backoff};
 
@@ -98,9 +98,13 @@ impl Bus for MemoryBus {
         let mut deliveries = self.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
         while deliveries.try_join_next().is_some() {}
         for handler in handlers {
-            let delivery =
-                deliver(Arc::clone(&self.clock), Arc::clone(&self.parking), handler, event.clone());
-            deliveries.spawn(delivery.in_current_span());
+            // Not in the publisher's span: between services only the event's own trace context leads on.
+            deliveries.spawn(deliver(
+                Arc::clone(&self.clock),
+                Arc::clone(&self.parking),
+                handler,
+                event.clone(),
+            ));
         }
         Ok(())
     }

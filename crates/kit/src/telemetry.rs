@@ -1,6 +1,6 @@
 //! Logs and traces. Every span that concerns a run carries `run.id`, `stage` and `attempt`.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, io::IsTerminal};
 
 use opentelemetry::{
     propagation::{Extractor, Injector, TextMapPropagator},
@@ -13,7 +13,8 @@ use opentelemetry_sdk::{
 use tracing::{Span, Subscriber};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 use tracing_subscriber::{
-    EnvFilter, Layer, layer::SubscriberExt, registry::LookupSpan, util::SubscriberInitExt,
+    EnvFilter, Layer, filter::LevelFilter, layer::SubscriberExt, registry::LookupSpan,
+    util::SubscriberInitExt,
 };
 
 /// How log lines look.
@@ -63,11 +64,12 @@ pub fn init_exporting(
 }
 
 fn start(service: &'static str, format: Format, filter: &str, provider: SdkTracerProvider) -> Telemetry {
+    // What is logged is a matter of taste; traces are whole whatever is logged.
+    let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
     let traces = tracing_opentelemetry::layer().with_tracer(provider.tracer(service));
     let started = tracing_subscriber::registry()
-        .with(EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info")))
-        .with(lines(format))
-        .with(traces)
+        .with(lines(format).with_filter(filter))
+        .with(traces.with_filter(LevelFilter::INFO))
         .try_init();
     drop(started); // tests start it more than once in a process
     Telemetry { provider }
@@ -77,7 +79,8 @@ fn lines<S>(format: Format) -> Box<dyn Layer<S> + Send + Sync>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
-    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let terminal = std::io::stderr().is_terminal();
+    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(terminal);
     match format {
         Format::Json => layer.json().flatten_event(true).boxed(),
         Format::Compact => layer.compact().with_target(false).boxed(),

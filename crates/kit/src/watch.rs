@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use terms::{CommandId, Fact, Span};
+use terms::{CommandId, Fact, Span, Verb};
 use tracing::{Instrument, warn};
 
 use crate::{Outbox, PortError, Trouble};
@@ -37,7 +37,9 @@ impl Watches {
     ) where
         F: Future<Output = Result<Look, PortError>> + Send,
     {
-        let (id, outbox, watched) = (id.clone(), outbox.clone(), Arc::clone(&self.watched));
+        // Whoever asked, start or observe, it is one thing that is watched.
+        let id = id.with_verb(Verb::Start);
+        let (outbox, watched) = (outbox.clone(), Arc::clone(&self.watched));
         if !watched.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone()) {
             return;
         }

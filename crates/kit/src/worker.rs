@@ -130,7 +130,7 @@ impl Outbox {
 
     async fn send(&self, message: Message) -> Result<(), BusError> {
         let message = message.stamped(self.clock.now(), telemetry::traceparent());
-        tracing::debug!(run.id = %message.run, event.r#type = message.event_type(), event.id = message.key.id, "says");
+        tracing::debug!(says = message.event_type(), id = message.key.id);
         self.bus.publish(message.to_event()).await
     }
 }

@@ -85,7 +85,7 @@ impl Bus for Catch {
 #[tokio::test]
 async fn the_trace_travels_with_the_event() {
     let spans = InMemorySpanExporter::default();
-    let telemetry = telemetry::init_exporting("test", telemetry::Format::Compact, "info", spans.clone());
+    let telemetry = telemetry::init_exporting("test", telemetry::Format::Compact, "off", spans.clone());
     let caught = Arc::new(Catch(Mutex::default()));
     let clock: Arc<dyn Clock> = Arc::new(kit::SystemClock);
     let outbox = Outbox::new("agent", caught.clone(), clock);

@@ -11,9 +11,10 @@ pub use parking::StoreParking;
 pub use wake::{Conductor, Observer, Settings, Woken};
 
 use contract::{Content, Message};
-use kit::{Disposition, Event, Handler};
+use kit::{Disposition, Event, Handler, telemetry};
 use machine::{Input, Occurrence};
 use terms::Fact;
+use tracing::{Instrument, info_span};
 
 #[async_trait::async_trait]
 impl Handler for Conductor {
@@ -25,8 +26,18 @@ impl Handler for Conductor {
         let Content::Fact(fact) = message.content else {
             return Disposition::Park("the conductor takes facts, not commands".to_owned());
         };
+        let span = info_span!(
+            "fact",
+            service = "conductor",
+            run.id = %message.run,
+            stage = fact.stage().map(tracing::field::display),
+            attempt = message.attempt.0,
+            event.r#type = fact.event_type(),
+            event.id = message.key.id,
+        );
+        telemetry::follow(&span, message.traceparent.as_deref());
         let occurrence = Occurrence { event: message.key, attempt: message.attempt, fact };
-        match self.wake(&message.run, Input::Fact(Box::new(occurrence))).await {
+        match self.wake(&message.run, Input::Fact(Box::new(occurrence))).instrument(span).await {
             Ok(Woken::Unknown) => Disposition::Park(format!("no run {} was ever asked for", message.run)),
             Ok(_) => Disposition::Done,
             Err(error) => Disposition::Retry(kit::worker::chain(&error)),

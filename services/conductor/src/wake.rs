@@ -117,7 +117,7 @@ impl Conductor {
         for _ in 0..RACES {
             match self.record(run, &input).await {
                 Err(AppendError::Conflict { seq, .. }) => {
-                    debug!(run.id = %run, seq, "a rival appended first")
+                    debug!(seq, "a rival appended first")
                 }
                 Err(AppendError::Ledger(error)) => return Err(error.into()),
                 Ok(None) => return Ok(Woken::Unknown),
@@ -161,12 +161,12 @@ impl Conductor {
         let input = if first { Input::Tick } else { input.clone() };
         let Decision { entries, ignored } = decide(&state, input, now);
         if let Some(why) = ignored {
-            debug!(run.id = %run, "a fact changes nothing: {}", why.as_str());
+            debug!("a fact changes nothing: {}", why.as_str());
         }
         for entry in entries {
             loaded = self.ledger.append(loaded, entry, now).await?;
             if let Some(record) = loaded.records().last() {
-                info!(run.id = %run, seq = record.seq, "recorded");
+                info!(seq = record.seq, "recorded");
                 state = evolve(state, record);
             }
         }

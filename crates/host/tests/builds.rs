@@ -1,0 +1,197 @@
+//! Builds as processes: started once, cancelled at any time, and buried when their supervisor dies.
+
+mod support;
+
+use std::{fs, thread};
+
+use cloudbuild::Status;
+use host::BuildState;
+use support::{World, kill, runs, wait};
+
+#[test]
+fn two_starts_of_one_build_run_it_once() {
+    let world = World::new();
+    let request = world.build("echo ran >> $WORLD/counter; echo one > made");
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| world.builds.start("b", &request).unwrap());
+        }
+    });
+    assert_eq!(world.outcome("b").status, Status::Success);
+    world.builds.start("b", &request).unwrap();
+    assert_eq!(world.outcome("b").status, Status::Success, "a start after the end finds the end");
+    assert_eq!(world.text("counter"), "ran\n");
+}
+
+#[test]
+fn the_first_request_counts() {
+    let world = World::new();
+    world.builds.start("b", &world.build("echo first >> $WORLD/counter")).unwrap();
+    world.builds.start("b", &world.build("echo second >> $WORLD/counter")).unwrap();
+    world.outcome("b");
+    assert_eq!(world.text("counter"), "first\n");
+}
+
+#[test]
+fn a_build_goes_on_when_whoever_started_it_is_gone() {
+    let world = World::new();
+    // `start` is called in a process of its own that ends at once; here a thread has to do, the supervisor's group tells.
+    world.builds.start("b", &world.build("cat /proc/self/stat > $WORLD/stat; sleep 300")).unwrap();
+    let supervisor = world.supervisor("b");
+    let group = |pid: i32| -> i32 {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.split(' ').nth(2).unwrap().parse().unwrap()
+    };
+    assert_eq!(group(supervisor), supervisor, "a signal to our group does not reach it");
+}
+
+#[test]
+fn a_supervisor_that_is_killed_leaves_a_lost_build_and_burying_ends_the_orphan() {
+    let world = World::new();
+    world.builds.start("b", &world.build("sleep 300 & echo $! > $WORLD/child; echo $$ > $WORLD/step; wait")).unwrap();
+    let (step, child) = (world.pid("step"), world.pid("child"));
+    kill(world.supervisor("b"));
+    wait("the loss to show", || matches!(world.builds.look("b").unwrap(), BuildState::Lost).then_some(()));
+    assert!(runs(step) && runs(child), "nobody ended the step yet");
+
+    world.builds.bury("b", Status::InternalError, "the supervisor died").unwrap();
+    assert!(!runs(step) && !runs(child), "the orphan is gone with its own children");
+    let outcome = world.outcome("b");
+    assert_eq!((outcome.status, outcome.failure.as_deref()), (Status::InternalError, Some("the supervisor died")));
+
+    world.builds.bury("b", Status::Cancelled, "again").unwrap();
+    assert_eq!(world.outcome("b").status, Status::InternalError, "what was written down stays");
+}
+
+#[test]
+fn a_lost_build_is_not_begun_again() {
+    let world = World::new();
+    let request = world.build("echo ran >> $WORLD/counter; echo $$ > $WORLD/step; sleep 300");
+    world.builds.start("b", &request).unwrap();
+    let step = world.pid("step");
+    kill(world.supervisor("b"));
+    wait("the loss to show", || matches!(world.builds.look("b").unwrap(), BuildState::Lost).then_some(()));
+    // Neither by another start, nor by a supervisor that was started at the same time and comes late.
+    world.builds.start("b", &request).unwrap();
+    let mut late = std::process::Command::new(&support::program().0[0]);
+    let late = late.args(&support::program().0[1..]).arg("build").arg(world.builds.folder("b")).output();
+    assert!(late.unwrap().status.success());
+    assert!(matches!(world.builds.look("b").unwrap(), BuildState::Lost));
+    assert_eq!(world.text("counter"), "ran\n", "two steps in one workspace would spoil each other's work");
+    world.builds.bury("b", Status::InternalError, "the supervisor died").unwrap();
+    assert!(!runs(step));
+}
+
+#[test]
+fn a_living_build_cannot_be_buried() {
+    let world = World::new();
+    world.builds.start("b", &world.build("echo $$ > $WORLD/step; sleep 300")).unwrap();
+    let step = world.pid("step");
+    world.builds.bury("b", Status::InternalError, "too early").unwrap();
+    assert!(matches!(world.builds.look("b").unwrap(), BuildState::Working));
+    assert!(runs(step));
+}
+
+#[test]
+fn a_build_cancelled_before_its_start_never_begins() {
+    let world = World::new();
+    world.builds.cancel("b").unwrap();
+    world.builds.start("b", &world.build("echo ran >> $WORLD/counter")).unwrap();
+    assert_eq!(world.outcome("b").status, Status::Cancelled);
+    assert_eq!(world.text("counter"), "");
+}
+
+#[test]
+fn a_build_cancelled_while_it_runs_ends_with_all_its_processes() {
+    let world = World::new();
+    world.builds.start("b", &world.build("sleep 300 & echo $! > $WORLD/child; echo $$ > $WORLD/step; wait")).unwrap();
+    let (step, child) = (world.pid("step"), world.pid("child"));
+    world.builds.cancel("b").unwrap();
+    assert_eq!(world.outcome("b").status, Status::Cancelled);
+    assert!(!runs(step) && !runs(child));
+    world.builds.cancel("b").unwrap();
+    assert_eq!(world.outcome("b").status, Status::Cancelled);
+}
+
+#[test]
+fn a_cancel_after_the_end_changes_nothing() {
+    let world = World::new();
+    world.builds.start("b", &world.build("true")).unwrap();
+    assert_eq!(world.outcome("b").status, Status::Success);
+    world.builds.cancel("b").unwrap();
+    assert_eq!(world.outcome("b").status, Status::Success);
+}
+
+#[test]
+fn cancelling_a_lost_build_ends_its_orphans() {
+    let world = World::new();
+    world.builds.start("b", &world.build("echo $$ > $WORLD/step; sleep 300")).unwrap();
+    let step = world.pid("step");
+    kill(world.supervisor("b"));
+    wait("the loss to show", || matches!(world.builds.look("b").unwrap(), BuildState::Lost).then_some(()));
+    world.builds.cancel("b").unwrap();
+    assert!(!runs(step));
+    assert_eq!(world.outcome("b").status, Status::Cancelled);
+}
+
+#[test]
+fn a_start_and_a_cancel_at_the_same_moment_come_to_one_quick_end() {
+    let world = World::new();
+    let request = world.build("sleep 300");
+    for number in 0..10 {
+        let name = format!("b{number}");
+        let began = std::time::Instant::now();
+        thread::scope(|scope| {
+            scope.spawn(|| world.builds.start(&name, &request).unwrap());
+            scope.spawn(|| world.builds.cancel(&name).unwrap());
+        });
+        assert_eq!(world.outcome(&name).status, Status::Cancelled);
+        assert!(began.elapsed().as_secs() < 5, "start and cancel waited for each other");
+    }
+}
+
+#[test]
+fn looking_never_keeps_a_supervisor_from_its_lock() {
+    let world = World::new();
+    let request = world.build("true");
+    for number in 0..10 {
+        let name = format!("b{number}");
+        let began = std::time::Instant::now();
+        thread::scope(|scope| {
+            let start = scope.spawn(|| world.builds.start(&name, &request).unwrap());
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !matches!(world.builds.look(&name).unwrap(), BuildState::Ended(_)) {
+                        assert!(began.elapsed().as_secs() < 5, "the supervisor gave up");
+                    }
+                });
+            }
+            start.join().unwrap();
+        });
+        assert_eq!(world.outcome(&name).status, Status::Success);
+    }
+}
+
+#[test]
+fn a_build_that_cannot_be_begun_says_why() {
+    let world = World::new();
+    let mut request = world.build("true");
+    request.source = Some(world.path("no-such.tar"));
+    world.builds.start("source", &request).unwrap();
+    let outcome = world.outcome("source");
+    assert_eq!(outcome.status, Status::Failure);
+    assert!(outcome.failure.as_ref().unwrap().contains("no-such.tar"), "{outcome:?}");
+
+    let mut request = world.build("true");
+    request.config = serde_json::json!({"steps": []});
+    world.builds.start("config", &request).unwrap();
+    let outcome = world.outcome("config");
+    assert_eq!(outcome.status, Status::Failure);
+    assert!(outcome.failure.is_some(), "{outcome:?}");
+}
+
+#[test]
+fn a_build_nobody_asked_for_is_absent() {
+    let world = World::new();
+    assert!(matches!(world.builds.look("b").unwrap(), BuildState::Absent));
+}

@@ -1,0 +1,327 @@
+//! Clusters and jobs as processes: what breaks is seen, what is given back is gone.
+
+mod support;
+
+use std::{fs, io::ErrorKind, thread};
+
+use host::{ClusterState, JobRequest, JobState, Jobs};
+use support::{World, cluster_request, ended, kill, now, output, runs, wait};
+use terms::Span;
+
+#[test]
+fn a_job_runs_once_on_every_node_and_ends_as_its_worst_process() {
+    let world = World::new();
+    let jobs = world.cluster("c", 3);
+    let request = world.job("echo $BURNIN_RANK/$BURNIN_RANKS | tee -a $WORLD/ranks; [ $BURNIN_RANK != 1 ] || exit 7");
+    jobs.submit("j", &request).unwrap();
+    jobs.submit("j", &world.job("echo another job >> $WORLD/ranks")).unwrap();
+    let end = ended(&jobs, "j");
+    assert_eq!((end.state.as_str(), end.exit_code, end.signal), ("FAILED", Some(7), None));
+    assert!(end.started_at.unwrap() <= end.ended_at.unwrap());
+    let text = world.text("ranks");
+    let mut ranks: Vec<_> = text.lines().collect();
+    ranks.sort_unstable();
+    assert_eq!(ranks, ["0/3", "1/3", "2/3"]);
+    assert_eq!(output(&jobs, "j"), "0/3\n1/3\n2/3\n", "each node's output is in a file of its own");
+}
+
+#[test]
+fn a_process_that_dies_of_a_signal_says_which() {
+    let world = World::new();
+    let jobs = world.cluster("c", 1);
+    jobs.submit("j", &world.job("kill -SEGV $$")).unwrap();
+    let end = ended(&jobs, "j");
+    assert_eq!((end.state.as_str(), end.exit_code, end.signal), ("FAILED", None, Some(11)));
+}
+
+#[test]
+fn a_killed_node_breaks_the_cluster_and_fails_its_job() {
+    let world = World::new();
+    let jobs = world.cluster("c", 2);
+    jobs.submit("j", &world.job("echo $$ > $WORLD/rank-$BURNIN_RANK; exec sleep 300")).unwrap();
+    let (zero, one) = (world.pid("rank-0"), world.pid("rank-1"));
+    kill(world.node("c", "node-1"));
+    let why = wait("the loss to show", || match world.clusters.look("c").unwrap() {
+        ClusterState::Broken { why } => Some(why),
+        _ => None,
+    });
+    assert!(why.contains("node-1"), "{why}");
+    assert_eq!(jobs.look("j").unwrap(), JobState::NodeFail { node: "node-1".into() });
+    world.clusters.create("c", &cluster_request(2, now() + Span::from_secs(30))).unwrap();
+    assert!(
+        matches!(world.clusters.look("c").unwrap(), ClusterState::Broken { .. }),
+        "a loss is seen, not papered over"
+    );
+    world.clusters.delete("c", now).unwrap();
+    assert!(!runs(zero) && !runs(one), "the dead node's process as well");
+    assert_eq!(jobs.look("j").unwrap(), JobState::ClusterGone);
+}
+
+#[test]
+fn a_job_past_its_limit_ends_with_its_grandchildren() {
+    let world = World::new();
+    let jobs = world.cluster("c", 2);
+    // One process dies when asked to, its child does not.
+    let script = "(trap '' TERM; sh -c 'echo $$ > $WORLD/grandchild-$BURNIN_RANK; sleep 300; sleep 300') & wait";
+    jobs.submit("j", &JobRequest { limit: Span::from_millis(300), ..world.job(script) }).unwrap();
+    let grandchildren = [world.pid("grandchild-0"), world.pid("grandchild-1")];
+    assert_eq!(ended(&jobs, "j").state, "TIMEOUT");
+    assert_eq!(grandchildren.map(runs), [false, false]);
+    assert!(matches!(world.clusters.look("c").unwrap(), ClusterState::Ready(_)), "the cluster takes more jobs");
+}
+
+#[test]
+fn what_a_process_leaves_behind_ends_with_it() {
+    let world = World::new();
+    let jobs = world.cluster("c", 1);
+    jobs.submit("j", &world.job("sleep 300 & echo $! > $WORLD/child")).unwrap();
+    let child = world.pid("child");
+    assert_eq!(ended(&jobs, "j").state, "COMPLETED");
+    wait("the child to end", || (!runs(child)).then_some(()));
+}
+
+#[test]
+fn a_job_cancelled_before_it_was_submitted_never_starts() {
+    let world = World::new();
+    let jobs = world.cluster("c", 2);
+    jobs.cancel("j").unwrap();
+    assert_eq!(jobs.look("j").unwrap(), JobState::Absent);
+    jobs.submit("j", &world.job("echo ran >> $WORLD/counter")).unwrap();
+    assert_eq!(ended(&jobs, "j").state, "CANCELLED");
+    assert_eq!(world.text("counter"), "");
+}
+
+#[test]
+fn a_job_cancelled_while_it_runs_ends_everywhere() {
+    let world = World::new();
+    let jobs = world.cluster("c", 2);
+    jobs.submit("j", &world.job("echo $$ > $WORLD/rank-$BURNIN_RANK; exec sleep 300")).unwrap();
+    let ranks = [world.pid("rank-0"), world.pid("rank-1")];
+    jobs.cancel("j").unwrap();
+    assert_eq!(ended(&jobs, "j").state, "CANCELLED");
+    assert_eq!(ranks.map(runs), [false, false]);
+}
+
+#[test]
+fn a_job_cancelled_after_its_end_stays_as_it_ended() {
+    let world = World::new();
+    let jobs = world.cluster("c", 1);
+    jobs.submit("j", &world.job("true")).unwrap();
+    let end = ended(&jobs, "j");
+    assert_eq!(end.state, "COMPLETED");
+    jobs.cancel("j").unwrap();
+    assert_eq!(ended(&jobs, "j"), end);
+}
+
+#[test]
+fn hostile_arguments_reach_the_program_byte_for_byte() {
+    let world = World::new();
+    let jobs = world.cluster("c", 1);
+    let hostile = [
+        "", " ", "--", "-rf", "$(id)", "`id`", "$HOME", "'", "\"", "\\", "a\nb", "\t\r\x1b[31m", "; touch pwned",
+        "*", "~", "{a,b}", "%s%n", "ünï\u{202e}cødé", "../../etc/passwd", "\u{7f}",
+    ];
+    let program = ["sh", "-c", "printf '%s\\0' \"$@\"", "sh"];
+    let argv = program.into_iter().chain(hostile).map(str::to_owned).collect();
+    jobs.submit("j", &JobRequest { argv, ..world.job("") }).unwrap();
+    assert_eq!(ended(&jobs, "j").state, "COMPLETED");
+    let seen = output(&jobs, "j");
+    let seen: Vec<&str> = seen.strip_suffix('\0').unwrap().split('\0').collect();
+    assert_eq!(seen, hostile);
+}
+
+#[test]
+fn a_job_that_cannot_be_started_has_failed_and_says_why() {
+    let world = World::new();
+    let jobs = world.cluster("c", 1);
+    let argvs = [vec!["no-such-program"], vec![], vec!["echo", "a\0b"], vec![""], vec!["/"]];
+    for (number, argv) in argvs.into_iter().enumerate() {
+        let name = format!("j{number}");
+        let argv: Vec<String> = argv.into_iter().map(str::to_owned).collect();
+        jobs.submit(&name, &JobRequest { argv: argv.clone(), ..world.job("") }).unwrap();
+        assert_eq!(ended(&jobs, &name).state, "FAILED", "{argv:?}");
+        assert!(output(&jobs, &name).contains("cannot start"), "{argv:?}");
+    }
+    assert!(matches!(world.clusters.look("c").unwrap(), ClusterState::Ready(_)), "no node died of it");
+}
+
+#[test]
+fn a_job_sees_of_our_environment_only_where_programs_lie() {
+    let world = World::new();
+    let jobs = world.cluster("c", 1);
+    jobs.submit("j", &JobRequest { argv: vec!["env".into()], ..world.job("") }).unwrap();
+    assert_eq!(ended(&jobs, "j").state, "COMPLETED");
+    let seen = output(&jobs, "j");
+    let mut names: Vec<_> = seen.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
+    names.retain(|name| *name != "LD_LIBRARY_PATH");
+    names.sort_unstable();
+    assert_eq!(names, ["BURNIN_CLUSTER", "BURNIN_RANK", "BURNIN_RANKS", "BURNIN_RENDEZVOUS", "PATH", "WORLD"]);
+}
+
+#[test]
+fn a_cluster_given_back_leaves_nothing_even_what_called_setsid() {
+    let world = World::new();
+    let jobs = world.cluster("c", 2);
+    let script = "setsid sh -c 'trap \"\" TERM; echo $$ > $WORLD/hidden-$BURNIN_RANK; sleep 300; sleep 300' & \
+                  echo $$ > $WORLD/rank-$BURNIN_RANK; wait; sleep 300";
+    jobs.submit("j", &world.job(script)).unwrap();
+    let nodes = [world.node("c", "node-0"), world.node("c", "node-1")];
+    let ranks = [world.pid("rank-0"), world.pid("rank-1")];
+    let hidden = [world.pid("hidden-0"), world.pid("hidden-1")];
+    assert_eq!(hidden.map(runs), [true, true]);
+
+    let deleted = world.clusters.delete("c", now).unwrap();
+    assert_eq!(deleted.name, "c");
+    assert_eq!([nodes, ranks, hidden].concat().into_iter().filter(|pid| runs(*pid)).count(), 0);
+    assert!(matches!(world.clusters.look("c").unwrap(), ClusterState::Deleted(_)));
+}
+
+#[test]
+fn a_hidden_process_of_a_dead_node_is_found_as_well() {
+    let world = World::new();
+    let jobs = world.cluster("c", 1);
+    jobs.submit("j", &world.job("setsid sh -c 'echo $$ > $WORLD/hidden; sleep 300; sleep 300' & wait; sleep 300")).unwrap();
+    let hidden = world.pid("hidden");
+    kill(world.node("c", "node-0"));
+    world.clusters.delete("c", now).unwrap();
+    assert!(!runs(hidden));
+}
+
+#[test]
+fn only_the_cluster_that_is_given_back_ends() {
+    let world = World::new();
+    // One name begins with the other: a mark is compared whole.
+    let (short, long) = (world.cluster("c", 1), world.cluster("c-1", 1));
+    long.submit("j", &world.job("setsid sh -c 'echo $$ > $WORLD/other; sleep 300; sleep 300' & wait; sleep 300")).unwrap();
+    let other = world.pid("other");
+    world.clusters.delete("c", now).unwrap();
+    assert!(runs(other));
+    assert_eq!(long.look("j").unwrap(), JobState::Running);
+    assert_eq!(short.look("j").unwrap(), JobState::ClusterGone);
+}
+
+#[test]
+fn giving_back_twice_is_giving_back_once_with_a_confirmation_of_its_own() {
+    let world = World::new();
+    world.cluster("c", 1);
+    let first = world.clusters.delete("c", now).unwrap();
+    thread::sleep(std::time::Duration::from_millis(2));
+    let second = world.clusters.delete("c", now).unwrap();
+    assert_eq!((&first.name, &first.evidence), (&second.name, &second.evidence));
+    assert!(second.confirmed_at > first.confirmed_at);
+}
+
+#[test]
+fn a_name_that_was_given_back_is_refused() {
+    let world = World::new();
+    world.cluster("c", 1);
+    world.clusters.delete("c", now).unwrap();
+    world.clusters.delete("never-there", now).unwrap();
+    for name in ["c", "never-there"] {
+        let refused = world.clusters.create(name, &cluster_request(1, now() + Span::from_secs(30)));
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::AlreadyExists);
+        assert!(matches!(world.clusters.look(name).unwrap(), ClusterState::Deleted(_)));
+    }
+}
+
+#[test]
+fn a_cluster_given_back_takes_no_jobs() {
+    let world = World::new();
+    let jobs = world.cluster("c", 1);
+    world.clusters.delete("c", now).unwrap();
+    let refused = jobs.submit("j", &world.job("echo ran >> $WORLD/counter")).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::NotFound);
+    assert_eq!(jobs.look("j").unwrap(), JobState::ClusterGone);
+    jobs.cancel("j").unwrap();
+    let left = fs::read_dir(world.path("clusters/c")).unwrap().count();
+    assert_eq!(left, 3, "a late cancel leaves nothing beside the request, the wish and the proof");
+    assert_eq!(world.text("counter"), "");
+}
+
+#[test]
+fn a_cluster_given_back_while_it_comes_up_is_gone_all_the_same() {
+    let world = World::new();
+    for number in 0..5 {
+        let name = format!("c{number}");
+        world.clusters.create(&name, &cluster_request(2, now() + Span::from_secs(30))).unwrap();
+        world.clusters.delete(&name, now).unwrap();
+        let folder = world.path("clusters").join(&name);
+        let mark = [b"BURNIN_CLUSTER=", folder.to_str().unwrap().as_bytes()].concat();
+        wait("every node to end", || {
+            let processes = fs::read_dir("/proc").unwrap().flatten();
+            let left = processes.filter(|process| {
+                let environment = fs::read(process.path().join("environ")).unwrap_or_default();
+                environment.split(|byte| *byte == 0).any(|variable| variable == mark)
+            });
+            (left.count() == 0).then_some(())
+        });
+    }
+}
+
+#[test]
+fn a_cluster_past_its_time_ends_by_itself() {
+    let world = World::new();
+    let jobs = world.cluster_until("c", 2, now() + Span::from_millis(1500));
+    let script = "setsid sh -c 'echo $$ > $WORLD/hidden-$BURNIN_RANK; sleep 300; sleep 300' & \
+                  sh -c 'echo $$ > $WORLD/child-$BURNIN_RANK; sleep 300; sleep 300' & \
+                  echo $$ > $WORLD/rank-$BURNIN_RANK; wait";
+    jobs.submit("j", &world.job(script)).unwrap();
+    let nodes = [world.node("c", "node-0"), world.node("c", "node-1")];
+    let ranks = [world.pid("rank-0"), world.pid("rank-1")];
+    let children = [world.pid("child-0"), world.pid("child-1")];
+    let hidden = [world.pid("hidden-0"), world.pid("hidden-1")];
+    let all = [nodes, ranks, children, hidden].concat();
+    assert!(all.iter().all(|pid| runs(*pid)));
+    // From here on nobody asks for anything.
+    wait("everything to end", || (!all.iter().any(|pid| runs(*pid))).then_some(()));
+    assert!(matches!(world.clusters.look("c").unwrap(), ClusterState::Broken { .. }));
+    world.clusters.delete("c", now).unwrap();
+}
+
+#[test]
+fn a_node_that_cannot_go_on_takes_its_processes_with_it() {
+    let world = World::new();
+    let jobs = world.cluster("c", 1);
+    jobs.submit("j", &world.job("echo $$ > $WORLD/rank; exec sleep 300")).unwrap();
+    let rank = world.pid("rank");
+    fs::create_dir_all(world.path("clusters/c/jobs/j/exits")).unwrap();
+    fs::write(world.path("clusters/c/jobs/j/exits/someone.json"), "not an exit").unwrap();
+    wait("the process to end", || (!runs(rank)).then_some(()));
+    assert_eq!(jobs.look("j").unwrap(), JobState::NodeFail { node: "node-0".into() });
+}
+
+#[test]
+fn looking_never_keeps_a_node_from_its_lock() {
+    let world = World::new();
+    for number in 0..5 {
+        let name = format!("c{number}");
+        thread::scope(|scope| {
+            let up = scope.spawn(|| world.cluster(&name, 4));
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    wait_busily(|| match world.clusters.look(&name).unwrap() {
+                        ClusterState::Ready(_) => true,
+                        ClusterState::Broken { why } => panic!("{why}"),
+                        _ => false,
+                    });
+                });
+            }
+            up.join().unwrap();
+        });
+        world.clusters.delete(&name, now).unwrap();
+    }
+}
+
+fn wait_busily(mut done: impl FnMut() -> bool) {
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(15);
+    while !done() {
+        assert!(std::time::Instant::now() < until, "a node gave up");
+    }
+}
+
+#[test]
+fn a_cluster_nobody_asked_for_is_absent() {
+    let world = World::new();
+    assert_eq!(world.clusters.look("c").unwrap(), ClusterState::Absent);
+    assert_eq!(Jobs::at(world.path("clusters/c")).look("j").unwrap(), JobState::ClusterGone);
+}

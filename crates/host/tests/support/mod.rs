@@ -1,0 +1,192 @@
+//! A folder that stands for a machine, and this very test binary as the program that supervises and serves.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use host::{
+    BuildOutcome, BuildRequest, BuildState, Builds, ClusterRequest, ClusterState, Clusters, JobRequest,
+    JobState, Jobs, Program,
+};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+use terms::{JobEnd, Node, Span, Timestamp};
+
+/// Starts this binary again, as a supervisor or a node.
+pub fn program() -> Program {
+    let this = std::env::current_exe().unwrap();
+    let arguments = ["--exact", "support::be_host", "--nocapture", "--test-threads=1"];
+    Program([this.into()].into_iter().chain(arguments.map(Into::into)).collect())
+}
+
+/// An ordinary test to whoever runs them all; a supervisor or a node when the arguments say so.
+#[test]
+fn be_host() {
+    let arguments: Vec<String> = std::env::args().collect();
+    match &arguments[..] {
+        [.., verb, folder] if verb == "build" => {
+            let runtime = tokio::runtime::Runtime::new().unwrap();
+            runtime.block_on(host::supervise(Path::new(folder))).unwrap();
+        }
+        [.., verb, folder, name] if verb == "node" => host::serve(Path::new(folder), name).unwrap(),
+        _ => {}
+    }
+}
+
+pub fn now() -> Timestamp {
+    chrono::Utc::now().into()
+}
+
+/// Looks until there is something to see.
+pub fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let until = Instant::now() + Duration::from_secs(20);
+    loop {
+        if let Some(seen) = look() {
+            return seen;
+        }
+        assert!(Instant::now() < until, "waited in vain for {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A process that runs. Zombies do not: they only wait for somebody to take note.
+pub fn runs(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
+pub fn kill(pid: i32) {
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+}
+
+/// The one process whose command line ends with these arguments.
+pub fn process_with(arguments: &[&str]) -> i32 {
+    wait(&format!("a process started with {arguments:?}"), || {
+        let tail: Vec<u8> = arguments.iter().flat_map(|part| [part.as_bytes(), b"\0"].concat()).collect();
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(|pid: &i32| {
+            fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.ends_with(&tail)) && runs(*pid)
+        })
+    })
+}
+
+/// A machine. Whatever a failed test left running on it ends with it.
+pub struct World {
+    folder: TempDir,
+    pub builds: Builds,
+    pub clusters: Clusters,
+}
+
+impl World {
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let builds = Builds::new(folder.path().join("builds"), program());
+        let clusters = Clusters::new(folder.path().join("clusters"), program());
+        Self { folder, builds, clusters }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// A file in which a script leaves a process id, once it has.
+    pub fn pid(&self, name: &str) -> i32 {
+        wait(name, || fs::read_to_string(self.path(name)).ok()?.strip_suffix('\n')?.parse().ok())
+    }
+
+    pub fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_default()
+    }
+
+    /// A build of one script, which finds the machine's folder in `$_WORLD`.
+    pub fn build(&self, script: &str) -> BuildRequest {
+        BuildRequest {
+            config: serde_json::json!({
+                "steps": [{"name": "bash", "script": script, "env": ["WORLD=$_WORLD"]}],
+            }),
+            source: None,
+            substitutions: [("_WORLD".to_owned(), self.folder.path().display().to_string())].into(),
+            id: "b".to_owned(),
+        }
+    }
+
+    pub fn outcome(&self, build: &str) -> BuildOutcome {
+        wait("the build to end", || match self.builds.look(build).unwrap() {
+            BuildState::Ended(outcome) => Some(outcome),
+            BuildState::Working => None,
+            other => panic!("{build}: {other:?}"),
+        })
+    }
+
+    /// The supervisor of a build.
+    pub fn supervisor(&self, build: &str) -> i32 {
+        process_with(&["build", self.builds.folder(build).to_str().unwrap()])
+    }
+
+    /// The process of a node.
+    pub fn node(&self, cluster: &str, node: &str) -> i32 {
+        process_with(&["node", self.path("clusters").join(cluster).to_str().unwrap(), node])
+    }
+
+    /// A cluster of this many nodes that lives for half a minute at most.
+    pub fn cluster(&self, name: &str, nodes: usize) -> Jobs {
+        self.cluster_until(name, nodes, now() + Span::from_secs(30))
+    }
+
+    pub fn cluster_until(&self, name: &str, nodes: usize, expires_at: Timestamp) -> Jobs {
+        self.clusters.create(name, &cluster_request(nodes, expires_at)).unwrap();
+        let cluster = wait("the cluster to come up", || match self.clusters.look(name).unwrap() {
+            ClusterState::Ready(cluster) => Some(cluster),
+            ClusterState::Coming => None,
+            other => panic!("{name}: {other:?}"),
+        });
+        assert_eq!(cluster.nodes.len(), nodes);
+        Jobs::at(cluster.endpoint)
+    }
+
+    /// A job of one script, which finds the machine's folder in `$WORLD`.
+    pub fn job(&self, script: &str) -> JobRequest {
+        JobRequest {
+            argv: ["sh", "-c", script].map(str::to_owned).into(),
+            env: [("WORLD".to_owned(), self.folder.path().display().to_string())].into(),
+            limit: Span::from_secs(30),
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for build in fs::read_dir(self.path("builds")).into_iter().flatten().flatten() {
+            let name = build.file_name().into_string().unwrap();
+            self.builds.cancel(&name).ok();
+            wait("the build to end", || {
+                (!matches!(self.builds.look(&name), Ok(BuildState::Working))).then_some(())
+            });
+        }
+        for cluster in self.clusters.names().unwrap_or_default() {
+            self.clusters.delete(&cluster, now).ok();
+        }
+    }
+}
+
+pub fn cluster_request(nodes: usize, expires_at: Timestamp) -> ClusterRequest {
+    let nodes = (0..nodes).map(|number| Node { name: format!("node-{number}"), slots: 1 }).collect();
+    ClusterRequest { nodes, expires_at, labels: Default::default() }
+}
+
+pub fn ended(jobs: &Jobs, name: &str) -> JobEnd {
+    wait("the job to end", || match jobs.look(name).unwrap() {
+        JobState::Ended(end) => Some(end),
+        JobState::Running => None,
+        other => panic!("{name}: {other:?}"),
+    })
+}
+
+/// Everything a job wrote.
+pub fn output(jobs: &Jobs, name: &str) -> String {
+    let outputs = jobs.outputs(name).unwrap();
+    outputs.into_iter().map(|(_, path)| fs::read_to_string(path).unwrap()).collect()
+}
