@@ -48,7 +48,10 @@ fn a_build_goes_on_when_whoever_started_it_is_gone() {
 #[test]
 fn a_supervisor_that_is_killed_leaves_a_lost_build_and_burying_ends_the_orphan() {
     let world = World::new();
-    world.builds.start("b", &world.build("sleep 300 & echo $! > $WORLD/child; echo $$ > $WORLD/step; wait")).unwrap();
+    world
+        .builds
+        .start("b", &world.build("sleep 300 & echo $! > $WORLD/child; echo $$ > $WORLD/step; wait"))
+        .unwrap();
     let (step, child) = (world.pid("step"), world.pid("child"));
     kill(world.supervisor("b"));
     wait("the loss to show", || matches!(world.builds.look("b").unwrap(), BuildState::Lost).then_some(()));
@@ -57,7 +60,10 @@ fn a_supervisor_that_is_killed_leaves_a_lost_build_and_burying_ends_the_orphan()
     world.builds.bury("b", Status::InternalError, "the supervisor died").unwrap();
     assert!(!runs(step) && !runs(child), "the orphan is gone with its own children");
     let outcome = world.outcome("b");
-    assert_eq!((outcome.status, outcome.failure.as_deref()), (Status::InternalError, Some("the supervisor died")));
+    assert_eq!(
+        (outcome.status, outcome.failure.as_deref()),
+        (Status::InternalError, Some("the supervisor died"))
+    );
 
     world.builds.bury("b", Status::Cancelled, "again").unwrap();
     assert_eq!(world.outcome("b").status, Status::InternalError, "what was written down stays");
@@ -104,7 +110,10 @@ fn a_build_cancelled_before_its_start_never_begins() {
 #[test]
 fn a_build_cancelled_while_it_runs_ends_with_all_its_processes() {
     let world = World::new();
-    world.builds.start("b", &world.build("sleep 300 & echo $! > $WORLD/child; echo $$ > $WORLD/step; wait")).unwrap();
+    world
+        .builds
+        .start("b", &world.build("sleep 300 & echo $! > $WORLD/child; echo $$ > $WORLD/step; wait"))
+        .unwrap();
     let (step, child) = (world.pid("step"), world.pid("child"));
     world.builds.cancel("b").unwrap();
     assert_eq!(world.outcome("b").status, Status::Cancelled);

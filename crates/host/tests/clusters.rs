@@ -12,7 +12,8 @@ use terms::Span;
 fn a_job_runs_once_on_every_node_and_ends_as_its_worst_process() {
     let world = World::new();
     let jobs = world.cluster("c", 3);
-    let request = world.job("echo $BURNIN_RANK/$BURNIN_RANKS | tee -a $WORLD/ranks; [ $BURNIN_RANK != 1 ] || exit 7");
+    let request =
+        world.job("echo $BURNIN_RANK/$BURNIN_RANKS | tee -a $WORLD/ranks; [ $BURNIN_RANK != 1 ] || exit 7");
     jobs.submit("j", &request).unwrap();
     jobs.submit("j", &world.job("echo another job >> $WORLD/ranks")).unwrap();
     let end = ended(&jobs, "j");
@@ -62,12 +63,16 @@ fn a_job_past_its_limit_ends_with_its_grandchildren() {
     let world = World::new();
     let jobs = world.cluster("c", 2);
     // One process dies when asked to, its child does not.
-    let script = "(trap '' TERM; sh -c 'echo $$ > $WORLD/grandchild-$BURNIN_RANK; sleep 300; sleep 300') & wait";
+    let script =
+        "(trap '' TERM; sh -c 'echo $$ > $WORLD/grandchild-$BURNIN_RANK; sleep 300; sleep 300') & wait";
     jobs.submit("j", &JobRequest { limit: Span::from_millis(300), ..world.job(script) }).unwrap();
     let grandchildren = [world.pid("grandchild-0"), world.pid("grandchild-1")];
     assert_eq!(ended(&jobs, "j").state, "TIMEOUT");
     assert_eq!(grandchildren.map(runs), [false, false]);
-    assert!(matches!(world.clusters.look("c").unwrap(), ClusterState::Ready(_)), "the cluster takes more jobs");
+    assert!(
+        matches!(world.clusters.look("c").unwrap(), ClusterState::Ready(_)),
+        "the cluster takes more jobs"
+    );
 }
 
 #[test]
@@ -118,8 +123,26 @@ fn hostile_arguments_reach_the_program_byte_for_byte() {
     let world = World::new();
     let jobs = world.cluster("c", 1);
     let hostile = [
-        "", " ", "--", "-rf", "$(id)", "`id`", "$HOME", "'", "\"", "\\", "a\nb", "\t\r\x1b[31m", "; touch pwned",
-        "*", "~", "{a,b}", "%s%n", "ünï\u{202e}cødé", "../../etc/passwd", "\u{7f}",
+        "",
+        " ",
+        "--",
+        "-rf",
+        "$(id)",
+        "`id`",
+        "$HOME",
+        "'",
+        "\"",
+        "\\",
+        "a\nb",
+        "\t\r\x1b[31m",
+        "; touch pwned",
+        "*",
+        "~",
+        "{a,b}",
+        "%s%n",
+        "ünï\u{202e}cødé",
+        "../../etc/passwd",
+        "\u{7f}",
     ];
     let program = ["sh", "-c", "printf '%s\\0' \"$@\"", "sh"];
     let argv = program.into_iter().chain(hostile).map(str::to_owned).collect();
@@ -155,7 +178,10 @@ fn a_job_sees_of_our_environment_only_where_programs_lie() {
     let mut names: Vec<_> = seen.lines().filter_map(|line| Some(line.split_once('=')?.0)).collect();
     names.retain(|name| *name != "LD_LIBRARY_PATH");
     names.sort_unstable();
-    assert_eq!(names, ["BURNIN_CLUSTER", "BURNIN_RANK", "BURNIN_RANKS", "BURNIN_RENDEZVOUS", "PATH", "WORLD"]);
+    assert_eq!(
+        names,
+        ["BURNIN_CLUSTER", "BURNIN_RANK", "BURNIN_RANKS", "BURNIN_RENDEZVOUS", "PATH", "WORLD"]
+    );
 }
 
 #[test]
@@ -180,7 +206,11 @@ fn a_cluster_given_back_leaves_nothing_even_what_called_setsid() {
 fn a_hidden_process_of_a_dead_node_is_found_as_well() {
     let world = World::new();
     let jobs = world.cluster("c", 1);
-    jobs.submit("j", &world.job("setsid sh -c 'echo $$ > $WORLD/hidden; sleep 300; sleep 300' & wait; sleep 300")).unwrap();
+    jobs.submit(
+        "j",
+        &world.job("setsid sh -c 'echo $$ > $WORLD/hidden; sleep 300; sleep 300' & wait; sleep 300"),
+    )
+    .unwrap();
     let hidden = world.pid("hidden");
     kill(world.node("c", "node-0"));
     world.clusters.delete("c", now).unwrap();
@@ -192,7 +222,11 @@ fn only_the_cluster_that_is_given_back_ends() {
     let world = World::new();
     // One name begins with the other: a mark is compared whole.
     let (short, long) = (world.cluster("c", 1), world.cluster("c-1", 1));
-    long.submit("j", &world.job("setsid sh -c 'echo $$ > $WORLD/other; sleep 300; sleep 300' & wait; sleep 300")).unwrap();
+    long.submit(
+        "j",
+        &world.job("setsid sh -c 'echo $$ > $WORLD/other; sleep 300; sleep 300' & wait; sleep 300"),
+    )
+    .unwrap();
     let other = world.pid("other");
     world.clusters.delete("c", now).unwrap();
     assert!(runs(other));

@@ -63,7 +63,9 @@ fn debug(number: usize) -> String {
     let said = match number % 4 {
         0 => format!("Channel {channel:02}/0 : {rank}[{rank}] -> {peer}[{peer}] via P2P/CUMEM/read"),
         1 => format!("Trees [0] {peer}/-1/-1->{rank}->-1 [1] -1/-1/-1->{rank}->{peer}"),
-        2 => format!("ncclCommInitRankConfig comm 0x55d224ec7bc0 rank {rank} nranks 8 cudaDev {rank} nvmlDev {rank} busId 60 - Init COMPLETE"),
+        2 => format!(
+            "ncclCommInitRankConfig comm 0x55d224ec7bc0 rank {rank} nranks 8 cudaDev {rank} nvmlDev {rank} busId 60 - Init COMPLETE"
+        ),
         _ => format!("Channel {channel:02}/32 :    0   1   2   3   4   5   6   7"),
     };
     format!("node-{}:{}:{} [{rank}] NCCL INFO {said}\n", number % 16, 4000 + rank, 4100 + number % 64)
@@ -85,10 +87,14 @@ fn main() {
     let logs = [
         generate(&folder, "debug", mixed),
         generate(&folder, "debug, tagged", |number| format!("[1,{}]<stdout>:{}", number % 8, debug(number))),
-        generate(&folder, "debug, timestamps", |number| format!("2026-01-05T12:00:07.123456789Z {}", debug(number))),
+        generate(&folder, "debug, timestamps", |number| {
+            format!("2026-01-05T12:00:07.123456789Z {}", debug(number))
+        }),
         generate(&folder, "rows", row),
         generate(&folder, "rows, tagged", |number| format!("[1,0]<stdout>:{}", row(number))),
-        generate(&folder, "other text", |number| format!("+ export UCX_TLS_{number}='rc,cuda_copy' # of step {number}, ignored by all\n")),
+        generate(&folder, "other text", |number| {
+            format!("+ export UCX_TLS_{number}='rc,cuda_copy' # of step {number}, ignored by all\n")
+        }),
     ];
     println!("{:24} {:>12} {:>12}", "64 MiB of", "nccl", "grep -c");
     for path in &logs {

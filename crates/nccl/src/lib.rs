@@ -26,7 +26,9 @@
 mod banner;
 mod clean;
 mod factor;
+mod glance;
 mod glue;
+mod headless;
 mod json;
 mod layout;
 mod notes;
@@ -38,6 +40,7 @@ mod scan;
 mod source;
 mod tables;
 mod text;
+mod value;
 
 pub use factor::bus_factor;
 

@@ -4,6 +4,7 @@ use crate::glue;
 use crate::layout::{Column, Halves, Layout};
 use crate::number::{Number, unsigned};
 use crate::scan::{Word, Words, text};
+use crate::value::{NAME, Value, is_name, is_timestamp, plausible, value};
 use terms::measurement::{Device, Half, Iterations, Row};
 
 /// A row of which something may still be missing.
@@ -110,32 +111,34 @@ impl Context<'_> {
     pub(crate) fn fill(&self, partial: &mut Partial, line: &[u8], at: usize, mut doubtful: bool) -> Filled {
         let mut words = Words::new(line, at);
         let mut noise = None;
+        let half = self.layout.half.len();
         for _ in 0..WORDS {
             if partial.filled == self.layout.count() {
                 return self.tail(partial, words, noise);
             }
             let Some(word) = words.peek() else { break };
-            let run = if doubtful { self.run(words) } else { 0 };
-            let missing = usize::from(self.layout.count() - partial.filled) * self.layout.half.len();
-            let fits = !doubtful || run == self.layout.half.len() || run == missing;
-            if fits && let Some((half, after, glued)) = self.half(words, partial.row.size_bytes, doubtful) {
-                self.place(partial, half);
+            let missing = usize::from(self.layout.count() - partial.filled) * half;
+            let run = if doubtful { self.run(words) } else { missing };
+            // What is glued in between may end in numbers of its own: the last ones are the row's.
+            let foreign = run - if run >= missing { missing } else { run.min(half) };
+            let complete = run >= half && foreign == 0;
+            if complete
+                && let Some((measured, after, glued)) = self.half(words, partial.row.size_bytes, doubtful)
+            {
+                self.place(partial, measured);
                 words.at = after;
-                if glued {
-                    let whole = partial.filled == self.layout.count();
-                    return if whole { Filled::Whole(after) } else { Filled::Short(after) };
-                }
                 // The second half directly behind the first is as good as the first.
-                doubtful &= run != missing;
-                noise = None;
+                doubtful = glued || (doubtful && run != missing);
+                noise = glued.then_some(after);
                 continue;
             }
-            if run == 0 && Number::parse(word.text).is_some() {
+            if !doubtful && Number::parse(word.text).is_some() {
                 // A half that stops in the middle: cut, unless what follows shows that the columns are others.
                 partial.cut = true;
                 return Filled::Short(line.len());
             }
-            for _ in 0..run.max(1) {
+            let skipped = if complete || foreign == 0 { run } else { foreign };
+            for _ in 0..if doubtful { skipped.max(1) } else { 1 } {
                 words.next();
             }
             noise.get_or_insert(word.start);
@@ -289,112 +292,4 @@ impl Context<'_> {
         }
         partial.filled += 1;
     }
-}
-
-/// Bytes of the longest name of a type or a reduction.
-const NAME: usize = 16;
-
-/// Whether a word may name a type or a reduction.
-fn is_name(word: &[u8]) -> bool {
-    let of_name = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || *byte == b'_';
-    word.len() <= NAME && word[0].is_ascii_lowercase() && word.iter().all(of_name)
-}
-
-/// What stands in a column of a half.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Value {
-    Number(Number),
-    NotAvailable,
-    NotFinite,
-}
-
-/// Reads a word as a value of a half.
-pub(crate) fn value(word: &[u8]) -> Option<Value> {
-    if let Some(number) = Number::parse(word) {
-        return Some(Value::Number(number));
-    }
-    match word {
-        b"N/A" => Some(Value::NotAvailable),
-        b"inf" | b"-inf" | b"nan" | b"-nan" | b"nanf" | b"-nanf" => Some(Value::NotFinite),
-        // rccl-tests marks an error above its threshold.
-        [number @ .., b'*'] => Number::parse(number).map(Value::Number),
-        _ => None,
-    }
-}
-
-/// Whether the values look as printed ones do, and the bandwidth is the size over the time.
-pub(crate) fn plausible(layout: &Layout, size: u64, printed: [Option<Number>; 3]) -> bool {
-    let [Some(time), Some(algbw), Some(busbw)] = printed else { return false };
-    if !time.looks_measured() || !algbw.looks_measured() || !busbw.looks_measured() {
-        return false;
-    }
-    if layout.cpu_time {
-        return true;
-    }
-    // Bytes per microsecond are MB/s.
-    let at = |time_us: f64| if time_us > 0.0 { size as f64 / time_us / 1000.0 } else { f64::INFINITY };
-    let slack = time.rounding(layout.to_us) * 1.01;
-    let (slowest, fastest) =
-        (at(time.scaled(layout.to_us) + slack), at((time.scaled(layout.to_us) - slack).max(0.0)));
-    let rounding = algbw.rounding(0) * 1.01;
-    // Early versions multiplied by (n-1)/n, at least a half.
-    let printed = algbw.scaled(0);
-    slowest * 0.5 - rounding <= printed && printed <= fastest + rounding
-}
-
-/// Guesses the columns of a row without a header; its left part starts at `at`.
-pub(crate) fn guess(line: &[u8], at: usize) -> Option<Layout> {
-    let mut words = Words::new(line, at);
-    unsigned(words.next()?.text)?;
-    unsigned(words.next()?.text)?;
-    let known = words.next()?.text;
-    glue::name(known, &glue::TYPES).filter(|name| name.as_bytes() == known)?;
-    let first = words.peek()?.text;
-    if glue::OPERATIONS.iter().any(|name| name.as_bytes() == first) {
-        words.next();
-    }
-    let mut values = [&[][..]; 18];
-    let mut count = 0;
-    for word in words.map(|word| word.text).take_while(|word| value(word).is_some()).take(values.len()) {
-        values[count] = word;
-        count += 1;
-    }
-    let time = Number::parse(values[usize::from(count % 2 == 1)])?;
-    // Times had three decimals only while they were milliseconds.
-    let milliseconds = time.decimals() == 3;
-    // An error is printed as 5e-07, always with an exponent; a count never has a negative or a zero one.
-    let error = |word: &[u8]| word.len() >= 5 && (word.starts_with(b"0e+00") || word.contains(&b'-'));
-    Layout::from_values(count, milliseconds, values[..count].iter().any(|word| error(word)))
-}
-
-fn is_timestamp(date: &[u8], time: &[u8]) -> bool {
-    let shaped = |text: &[u8], separator| {
-        text.iter().enumerate().all(|(at, byte)| {
-            let separates = matches!((text.len(), at), (10, 4 | 7) | (8, 2 | 5));
-            if separates { *byte == separator } else { byte.is_ascii_digit() }
-        })
-    };
-    date.len() == 10 && time.len() == 8 && shaped(date, b'-') && shaped(time, b':')
-}
-
-/// Where a left part may start in a line of which the beginning is not understood: two integers before a known type.
-pub(crate) fn anchor(line: &[u8]) -> Option<usize> {
-    let mut before: [Option<Word<'_>>; 2] = [None, None];
-    for word in Words::new(line, 0).take(WORDS) {
-        if let [Some(size), Some(count)] = before
-            && glue::name(word.text, &glue::TYPES).is_some()
-            && unsigned(count.text).is_some()
-        {
-            let digits = size.text.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
-            let start = size.text.len() - digits;
-            let joined =
-                start > 0 && matches!(size.text[start - 1], b'.' | b'-' | b'_' | b'+' | b',' | b'/' | b'=');
-            let letter = start > 0 && size.text[start - 1].is_ascii_alphanumeric();
-            if digits > 0 && !joined && !letter {
-                return Some(size.start + start);
-            }
-        }
-        before = [before[1], Some(word)];
-    }
-    None
 }

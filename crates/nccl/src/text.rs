@@ -2,12 +2,13 @@
 
 use crate::banner;
 use crate::clean;
+use crate::glance::{debug, ends_like_row, without_collector};
 use crate::glue;
+use crate::headless;
 use crate::layout::{Halves, Layout, placement};
 use crate::phrase::{Phrase, collective, phrases};
-use crate::number::unsigned;
 use crate::prefix::{Stripped, strip};
-use crate::row::{self, Context, Filled, Partial};
+use crate::row::{Context, Filled, Partial};
 use crate::scan::{is_blank, text};
 use crate::tables::{Run, Step, Tables};
 use std::rc::Rc;
@@ -94,7 +95,7 @@ impl Text {
         let taken = if rest[start].is_ascii_digit() { self.numbers(line, start) } else { None };
         let taken = taken.or_else(|| {
             // Rows behind something that is not a known prefix.
-            let at = ends_like_row(rest, 2).then(|| row::anchor(rest))??;
+            let at = ends_like_row(rest, 2).then(|| headless::anchor(rest))??;
             self.row(line, at, true)
         });
         match taken {
@@ -136,10 +137,8 @@ impl Text {
             Context { layout: &layout, devices: &table.table.devices, ended: line.ended, strict: false };
         let mut partial = Partial::default();
         let at = context.left(&mut partial.row, line.rest, start, anywhere)?;
-        // Directly glued to the left part, or nothing: then no halves are on this line.
-        let apart = line.rest.get(at).is_none_or(|&byte| is_blank(byte));
-        let filled =
-            if apart { context.fill(&mut partial, line.rest, at, false) } else { Filled::Short(at) };
+        let glued = line.rest.get(at).is_some_and(|&byte| !is_blank(byte));
+        let filled = context.fill(&mut partial, line.rest, at, glued);
         if partial.filled == 0 && !glue::TYPES.contains(&partial.row.dtype.as_str()) {
             // Two numbers and a word begin many a line.
             return None;
@@ -163,7 +162,7 @@ impl Text {
 
     /// A row without a header above it, taken only whole and only when it can be read in one way.
     fn headless_row(&mut self, line: Line<'_>, start: usize) -> Option<usize> {
-        let layout = row::guess(line.rest, start)?;
+        let layout = headless::guess(line.rest, start)?;
         let context = Context { layout: &layout, devices: &[], ended: line.ended, strict: true };
         let mut partial = Partial::default();
         let at = context.left(&mut partial.row, line.rest, start, true)?;
@@ -352,35 +351,4 @@ impl Text {
             None => self.tables.runs.is_empty().then(|| self.tables.headless(stream)),
         }
     }
-}
-
-/// A failure line without the host that pdsh put before it: such lines name their host themselves.
-fn without_collector(said: &[u8]) -> &[u8] {
-    let Some(colon) = memchr::memmem::find(said, b": ").filter(|&colon| !said[..colon].contains(&b' ')) else {
-        return said;
-    };
-    let after = &said[colon + 2..];
-    let word = after.split(|&byte| byte == b' ').next().unwrap_or_default();
-    let host = word.ends_with(b":") && after[word.len()..].starts_with(b" Test ");
-    let process = word.split(|&byte| byte == b':').skip(1).filter(|part| unsigned(part).is_some()).count() == 2;
-    if host || process || after.trim_ascii_start().starts_with(b".. ") { after } else { said }
-}
-
-/// What NCCL says in `host:pid:tid [device] NCCL INFO ...`, the bulk of a log with debug output. Nothing can be glued
-/// before it: rows begin with blanks, and the first blank here is the one behind the thread.
-fn debug(line: &[u8]) -> Option<&[u8]> {
-    let blank = memchr::memchr(b' ', &line[..line.len().min(256)])?;
-    let rest = line.get(blank + 1..)?.strip_prefix(b"[")?;
-    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    rest[digits..].strip_prefix(b"] NCCL INFO ").filter(|_| digits > 0 && blank > 0)
-}
-
-/// Whether a line ends as rows do: in a value with `padding` blanks before it. Cheap, and true of few other lines.
-fn ends_like_row(line: &[u8], padding: usize) -> bool {
-    let end = line.iter().rposition(|&byte| !is_blank(byte)).map_or(0, |at| at + 1);
-    let value = line[end.saturating_sub(12)..end].iter().rev().take_while(|byte| !is_blank(**byte)).count();
-    let before = &line[..end - value];
-    before.len() >= padding
-        && before[before.len() - padding..].iter().all(|&byte| is_blank(byte))
-        && (line[end - 1].is_ascii_digit() || line[..end].ends_with(b"/A"))
 }

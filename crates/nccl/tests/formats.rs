@@ -3,7 +3,7 @@
 
 mod printer;
 
-use printer::{FORMATS, Format, header, row, run, sizes};
+use printer::{FORMATS, PREFIXES, glued, prefixed, row, run, sizes};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use terms::measurement::{Ended, Reading, Row};
@@ -38,35 +38,6 @@ fn sizes_go_by_steps_too_and_repeat() {
     let (lines, rows) = run(&FORMATS[13], stepped);
     assert_whole(&read_lines(&lines), &rows, "steps");
 }
-
-/// Puts a prefix before every line; `{}` in it is the number of the line, for timestamps.
-fn prefixed(lines: &[String], prefix: &str) -> Vec<String> {
-    let number = |at: usize| format!("{:02}", at % 60);
-    lines.iter().enumerate().map(|(at, line)| prefix.replace("{}", &number(at)) + line).collect()
-}
-
-const PREFIXES: [&str; 20] = [
-    "0: ",
-    " 0: ",
-    "[1,0]<stdout>:",
-    "[1,0]<stdout>: ",
-    "[prterun-node-1-4242@1,0]<stdout>: ",
-    "[0] ",
-    "2026-01-05T12:00:{}.123456789Z ",
-    "2026-01-05T12:00:{}.123456789Z stdout F ",
-    "2026-01-05T12:00:{}.123456789+01:00 stdout F ",
-    "2026-01-05T12:00:{}.1234567Z ",
-    "Jan  5 12:00:{} node-1 slurmd[812]: ",
-    "Jan 05 12:00:{} ",
-    "[2026-01-05 12:00:{}] ",
-    "nccl-1  | ",
-    "[pod/nccl-test-0/main] ",
-    "[pod/nccl-test-0/main] 2026-01-05T12:00:{}.12Z ",
-    "node-1: ",
-    "[STAT]:",
-    "\u{1b}[36mnccl-1  | \u{1b}[0m",
-    "    ",
-];
 
 #[test]
 fn prefixes_change_nothing() {
@@ -124,28 +95,6 @@ fn envelopes_change_nothing() {
     let invalid: Vec<u8> =
         lines.iter().flat_map(|line| [line.as_bytes(), b"\n\xff\xfe\x80 caf\xe9\n"].concat()).collect();
     assert_whole(&nccl::read_bytes(&invalid), &rows, "invalid UTF-8");
-}
-
-/// Rows with debug output between their pieces, as one process prints both.
-fn glued(format: &Format, host: &str, call: &str, hosts_known: bool) -> (String, Vec<Row>) {
-    let mut log = format!(
-        "# Collective test starting: all_reduce_perf\n# nThread 1 nGpus 1 minBytes 8 maxBytes 64\n# Using devices\n"
-    );
-    if hosts_known {
-        writeln!(log, "#  Rank  0 Group  0 Pid   1505 on {host} device  0 [0000:06:00] NVIDIA H100").unwrap();
-    }
-    log += &header(format);
-    let mut rows = Vec::new();
-    for (at, size) in (10..20).map(|power| 1u64 << power).enumerate() {
-        let (pieces, row) = row(format, size, at as u64);
-        let debug = format!(
-            "{host}:1505:1505 {call}\n{host}:1505:1506 [0] NCCL INFO Channel 00/02 :    0   1   2   3\n"
-        );
-        writeln!(log, "{}{debug}{debug}{}{debug}{}", pieces[0], pieces[1], pieces[2]).unwrap();
-        rows.push(row);
-    }
-    log += "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 187.866 \n";
-    (log, rows)
 }
 
 #[test]
@@ -253,7 +202,9 @@ fn one_placement_alone_is_put_where_the_header_says() {
 fn a_failure_is_told_without_what_stood_before_it() {
     let said = "node-2: Test NCCL failure common.cu:1005 'unhandled cuda error / '";
     let (lines, _) = run(&FORMATS[13], sizes().take(3));
-    for prefix in PREFIXES.iter().filter(|prefix| !prefix.starts_with("[STAT]") && !prefix.starts_with("[2026")) {
+    for prefix in
+        PREFIXES.iter().filter(|prefix| !prefix.starts_with("[STAT]") && !prefix.starts_with("[2026"))
+    {
         let mut log = lines[..18].to_vec();
         log.push(said.to_owned());
         log.push(" .. node-2 pid 2006: Test failure common.cu:1454".to_owned());
@@ -269,7 +220,12 @@ fn a_half_measured_before_the_failure_counts() {
     let format = &FORMATS[13];
     let (lines, mut rows) = run(format, sizes().take(3));
     let (pieces, mut last) = row(format, 1 << 20, 3);
-    let log = format!("{}\n{}{}node-1: Test timeout (60s) common.cu:395\n", lines[..18].join("\n"), pieces[0], pieces[1]);
+    let log = format!(
+        "{}\n{}{}node-1: Test timeout (60s) common.cu:395\n",
+        lines[..18].join("\n"),
+        pieces[0],
+        pieces[1]
+    );
     let reading = nccl::read_bytes(log.as_bytes());
     last.in_place = None;
     rows.push(last);
@@ -298,10 +254,14 @@ fn a_second_run_is_a_second_table() {
     let (lines, rows) = run(&FORMATS[13], sizes());
     let killed = lines[..20].to_vec();
     let echo = "Avg bus bandwidth    : 187.866".to_owned();
-    let log = [killed, lines.clone(), vec![echo.clone(), "Out of bounds values : 0 OK".to_owned(), echo]].concat();
+    let log =
+        [killed, lines.clone(), vec![echo.clone(), "Out of bounds values : 0 OK".to_owned(), echo]].concat();
     let reading = read_lines(&log);
     assert_eq!(reading.ended, Ended::Truncated);
-    assert_eq!(reading.tables.iter().map(|table| table.ended).collect::<Vec<_>>(), [Ended::Truncated, Ended::Complete]);
+    assert_eq!(
+        reading.tables.iter().map(|table| table.ended).collect::<Vec<_>>(),
+        [Ended::Truncated, Ended::Complete]
+    );
     assert_eq!((reading.tables[0].rows.len(), &reading.tables[1].rows), (5, &rows));
 }
 
@@ -335,4 +295,13 @@ fn a_command_line_names_the_collective_when_it_is_the_only_one() {
     assert_eq!(after("alltoallv_perf").as_deref(), Some("alltoallv"));
     assert_eq!(after("./all_gather_perf; ./sendrecv_perf"), None);
     assert_eq!(after("my_reduce_perf"), None);
+}
+
+#[test]
+fn programs_that_write_at_once_are_all_complete() {
+    let (lines, rows) = run(&FORMATS[13], sizes());
+    let log: Vec<String> = lines.iter().flat_map(|line| [line.clone(), line.clone(), line.clone()]).collect();
+    let reading = read_lines(&log);
+    assert_eq!((reading.ended, reading.tables.len()), (Ended::Complete, 3));
+    assert_eq!(reading.tables.iter().map(|table| table.rows.len()).sum::<usize>(), 3 * rows.len());
 }

@@ -2,7 +2,7 @@
 
 mod printer;
 
-use printer::{FORMATS, run, sizes};
+use printer::{FORMATS, PREFIXES, glued, prefixed, run, sizes};
 use proptest::prelude::*;
 use std::fs;
 use std::io::{self, Read};
@@ -56,6 +56,14 @@ fn truncated_versions_are_honest() {
         let (lines, _) = run(format, sizes().step_by(9));
         truncations_are_honest(format.name, (lines.join("\n") + "\n").as_bytes());
         truncations_are_honest(format.name, ("0: ".to_owned() + &lines.join("\r\n0: ") + "\r\n").as_bytes());
+    }
+}
+
+#[test]
+fn truncated_debug_logs_are_honest() {
+    for (format, host) in [(0, "vm"), (4, "38dcf168f605"), (8, "38dcf168f605"), (13, "node-1"), (15, "0vm")] {
+        let (log, _) = glued(&FORMATS[format], host, "NCCL CALL ncclAllReduce(7f, 8, 7, 0, 1)", true);
+        truncations_are_honest(FORMATS[format].name, log.as_bytes());
     }
 }
 
@@ -144,6 +152,30 @@ proptest! {
         let reading = nccl::read_bytes(&bytes);
         sane(&reading);
         prop_assert!(reading.tables.is_empty());
+    }
+
+    #[test]
+    fn noise_between_lines_changes_nothing(
+        format in 0..FORMATS.len(),
+        prefix in prop::sample::select(PREFIXES.to_vec()),
+        noise in proptest::collection::vec((0..60usize, prop::sample::select(vec![
+            "node-1:1505:1506 [0] NCCL INFO Channel 00/02 :    0   1   2   3",
+            "38dcf168f605:7:8 [3] NCCL INFO comm 0x7 rank 3 nranks 8 cudaDev 3 busId 90 - Init COMPLETE       0",
+            "node-1:1505:1506 [0] transport/net.cc:12 NCCL WARN Call to connect returned Connection refused",
+            "   46.48   22.56   33.84       0    44.46   23.58   35.38       0",
+            "hni_rx_paused_0                             32          155          6.0          541         20.1         1449         53.7",
+            "#   rank=0 send_bytes=8 alg_bw=1.0 bus_bw=2.0", "NCCL version 2.28.9+cuda13.0", "12 8 packets dropped 7", "",
+            "\u{1b}[1m+ sleep 1\u{1b}[0m", "UCX  WARN  unused environment variable 0   1   2   3", "{\"version\": 3}",
+        ])), 0..12),
+    ) {
+        let (mut lines, rows) = run(&FORMATS[format], sizes());
+        for (at, text) in noise {
+            lines.insert(at.min(lines.len()), text.to_owned());
+        }
+        let reading = nccl::read_bytes((prefixed(&lines, prefix).join("\n") + "\n").as_bytes());
+        prop_assert_eq!(reading.tables.len(), 1);
+        prop_assert_eq!(&reading.tables[0].rows, &rows);
+        prop_assert_eq!((reading.ended, reading.first_error), (Ended::Complete, None));
     }
 
     #[test]

@@ -207,7 +207,7 @@ proptest! {
     fn an_override_is_data(value in "[ -~]{0,40}") {
         let folder = folder(GOOD);
         let set = Override { field: "description".into(), value };
-        if let Ok(resolved) = resolve(&folder.path().join("w.yaml"), &[set.clone()]) {
+        if let Ok(resolved) = resolve(&folder.path().join("w.yaml"), std::slice::from_ref(&set)) {
             prop_assert!(resolved.workflow.description == set.value || set.value.is_empty());
         }
     }

@@ -86,7 +86,8 @@ async fn jobs_of_processes() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     let image = image(&*store).await;
     let scheduler = Processes::new(store);
-    conformance::scheduler(&scheduler, &rented.cluster, |name| job(&rented.cluster, Some(&image), name)).await;
+    conformance::scheduler(&scheduler, &rented.cluster, |name| job(&rented.cluster, Some(&image), name))
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

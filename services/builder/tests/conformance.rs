@@ -45,10 +45,8 @@ async fn builds_on_paper() {
 #[tokio::test(flavor = "multi_thread")]
 async fn builds_of_this_host() {
     let root = tempfile::tempdir().unwrap();
-    let stores: [Arc<dyn Store>; 2] = [
-        Arc::new(MemoryStore::default()),
-        Arc::new(FolderStore::open(root.path().join("bucket")).unwrap()),
-    ];
+    let stores: [Arc<dyn Store>; 2] =
+        [Arc::new(MemoryStore::default()), Arc::new(FolderStore::open(root.path().join("bucket")).unwrap())];
     for (number, store) in stores.into_iter().enumerate() {
         let builds = host::Builds::new(root.path().join(number.to_string()), support::program());
         conformance::builds(&LocalBuilds::new(builds, store), &real_configs()).await;

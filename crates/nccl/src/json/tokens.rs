@@ -155,11 +155,13 @@ impl<R: Read> Tokens<R> {
                 Token::Colon | Token::Comma if depth == 0 => return Err(Stop::Malformed),
                 _ => {}
             }
-            match depth {
-                0 => return Ok(()),
-                ..=DEPTH => token = self.next()?,
-                _ => return Err(Stop::Malformed),
+            if depth == 0 {
+                return Ok(());
             }
+            if depth > DEPTH {
+                return Err(Stop::Malformed);
+            }
+            token = self.next()?;
         }
     }
 

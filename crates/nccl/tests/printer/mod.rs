@@ -1,6 +1,7 @@
 //! Prints logs by the rules of each version, with the numbers they hold.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+use std::fmt::Write as _;
 use terms::measurement::{Half, Iterations, Row};
 
 /// A version of the text format and the options that change it.
@@ -260,4 +261,56 @@ pub fn run(format: &Format, sizes: impl Iterator<Item = u64>) -> (Vec<String>, V
 /// Sizes from 8 bytes to 8 GiB by a factor.
 pub fn sizes() -> impl Iterator<Item = u64> {
     (3..=33).map(|power| 1u64 << power)
+}
+
+/// Puts a prefix before every line; `{}` in it is the number of the line, for timestamps.
+pub fn prefixed(lines: &[String], prefix: &str) -> Vec<String> {
+    let number = |at: usize| format!("{:02}", at % 60);
+    lines.iter().enumerate().map(|(at, line)| prefix.replace("{}", &number(at)) + line).collect()
+}
+
+/// What launchers and collectors put before lines.
+pub const PREFIXES: [&str; 20] = [
+    "0: ",
+    " 0: ",
+    "[1,0]<stdout>:",
+    "[1,0]<stdout>: ",
+    "[prterun-node-1-4242@1,0]<stdout>: ",
+    "[0] ",
+    "2026-01-05T12:00:{}.123456789Z ",
+    "2026-01-05T12:00:{}.123456789Z stdout F ",
+    "2026-01-05T12:00:{}.123456789+01:00 stdout F ",
+    "2026-01-05T12:00:{}.1234567Z ",
+    "Jan  5 12:00:{} node-1 slurmd[812]: ",
+    "Jan 05 12:00:{} ",
+    "[2026-01-05 12:00:{}] ",
+    "nccl-1  | ",
+    "[pod/nccl-test-0/main] ",
+    "[pod/nccl-test-0/main] 2026-01-05T12:00:{}.12Z ",
+    "node-1: ",
+    "[STAT]:",
+    "\u{1b}[36mnccl-1  | \u{1b}[0m",
+    "    ",
+];
+
+/// Rows with debug output between their pieces, as one process prints both.
+pub fn glued(format: &Format, host: &str, call: &str, hosts_known: bool) -> (String, Vec<Row>) {
+    let mut log =
+        "# Collective test starting: all_reduce_perf\n# nThread 1 nGpus 1 minBytes 8 maxBytes 64\n# Using devices\n"
+            .to_owned();
+    if hosts_known {
+        writeln!(log, "#  Rank  0 Group  0 Pid   1505 on {host} device  0 [0000:06:00] NVIDIA H100").unwrap();
+    }
+    log += &header(format);
+    let mut rows = Vec::new();
+    for (at, size) in (10..20).map(|power| 1u64 << power).enumerate() {
+        let (pieces, row) = row(format, size, at as u64);
+        let debug = format!(
+            "{host}:1505:1505 {call}\n{host}:1505:1506 [0] NCCL INFO Channel 00/02 :    0   1   2   3\n"
+        );
+        writeln!(log, "{}{debug}{debug}{}{debug}{}", pieces[0], pieces[1], pieces[2]).unwrap();
+        rows.push(row);
+    }
+    log += "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 187.866 \n";
+    (log, rows)
 }

@@ -1,0 +1,57 @@
+//! Rows of which the beginning or the header is missing, as people pick them from a log.
+
+use crate::glue;
+use crate::layout::Layout;
+use crate::number::{Number, unsigned};
+use crate::scan::{Word, Words};
+use crate::value::value;
+
+/// Words of a line among which a row is looked for.
+const WORDS: usize = 64;
+
+/// Guesses the columns of a row without a header; its left part starts at `at`.
+pub(crate) fn guess(line: &[u8], at: usize) -> Option<Layout> {
+    let mut words = Words::new(line, at);
+    unsigned(words.next()?.text)?;
+    unsigned(words.next()?.text)?;
+    let known = words.next()?.text;
+    glue::name(known, &glue::TYPES).filter(|name| name.as_bytes() == known)?;
+    let first = words.peek()?.text;
+    if glue::OPERATIONS.iter().any(|name| name.as_bytes() == first) {
+        words.next();
+    }
+    let mut values = [&[][..]; 18];
+    let mut count = 0;
+    for word in words.map(|word| word.text).take_while(|word| value(word).is_some()).take(values.len()) {
+        values[count] = word;
+        count += 1;
+    }
+    let time = Number::parse(values[usize::from(count % 2 == 1)])?;
+    // Times had three decimals only while they were milliseconds.
+    let milliseconds = time.decimals() == 3;
+    // An error is printed as 5e-07, always with an exponent; a count never has a negative or a zero one.
+    let error = |word: &[u8]| word.len() >= 5 && (word.starts_with(b"0e+00") || word.contains(&b'-'));
+    Layout::from_values(count, milliseconds, values[..count].iter().any(|word| error(word)))
+}
+
+/// Where a left part may start in a line of which the beginning is not understood: two integers before a known type.
+pub(crate) fn anchor(line: &[u8]) -> Option<usize> {
+    let mut before: [Option<Word<'_>>; 2] = [None, None];
+    for word in Words::new(line, 0).take(WORDS) {
+        if let [Some(size), Some(count)] = before
+            && glue::name(word.text, &glue::TYPES).is_some()
+            && unsigned(count.text).is_some()
+        {
+            let digits = size.text.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+            let start = size.text.len() - digits;
+            let joined =
+                start > 0 && matches!(size.text[start - 1], b'.' | b'-' | b'_' | b'+' | b',' | b'/' | b'=');
+            let letter = start > 0 && size.text[start - 1].is_ascii_alphanumeric();
+            if digits > 0 && !joined && !letter {
+                return Some(size.start + start);
+            }
+        }
+        before = [before[1], Some(word)];
+    }
+    None
+}
