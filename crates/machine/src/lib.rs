@@ -7,7 +7,7 @@
 //! ```
 //!
 //! What is owed follows from the state alone, never from the last event, so recovery after a crash and normal work are
-//! the same walk: load, [`decide`], append, [`evolve`], [`owed`], send.
+//! the same walk: load, [`decide()`], append, [`evolve()`], [`owed()`], send.
 //!
 //! A run owes its caller an *answer* (image, cluster, job, logs, results, verdict, in this order) and owes the cloud a
 //! *lease* for every cluster it ever asked for. It closes when the answer is settled, every lease is returned and

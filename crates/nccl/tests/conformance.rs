@@ -1,5 +1,7 @@
 //! Real logs read exactly as the truth beside them says.
 
+#![expect(clippy::disallowed_methods, reason = "a test may read files")]
+
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,7 @@
 //! Damaged, hostile and enormous input.
 
+#![expect(clippy::disallowed_methods, reason = "a test may read files")]
+
 mod printer;
 
 use printer::{FORMATS, PREFIXES, glued, prefixed, run, sizes};

@@ -1,4 +1,4 @@
-//! A run, told to people: [`terminal`] for the one who waits, [`html`] for those who look later.
+//! A run, told to people: [`terminal()`] for the one who waits, [`html`] for those who look later.
 //!
 //! Pure: a story in, text out. There is no clock, so a report made twice of the same ledger is the same report.
 //!
