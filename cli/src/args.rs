@@ -93,6 +93,15 @@ pub enum Command {
         /// The run.
         run: RunId,
     },
+    /// Read logs of nccl-tests or rccl-tests. Exit code 2 when one of them holds no table.
+    Parse {
+        /// Logs, text or JSON, plain or gzip; `-` is standard input.
+        #[arg(required = true, value_name = "FILE")]
+        logs: Vec<PathBuf>,
+        /// What to print.
+        #[arg(long, value_enum, default_value_t = Form::Table)]
+        output: Form,
+    },
     /// Print a completion script for a shell.
     Completions {
         /// The shell.
@@ -127,4 +136,15 @@ pub enum Output {
     Human,
     /// A program.
     Json,
+}
+
+/// How to print measurements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// For a person.
+    Table,
+    /// One JSON document a log.
+    Json,
+    /// One line a size and placement.
+    Csv,
 }

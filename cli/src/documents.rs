@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use terms::{Attempt, Reason, RunId, Stage, Timestamp, Verdict};
+use terms::{Attempt, Reason, RunId, Stage, Timestamp, Verdict, measurement::Reading};
 
 /// What `burnin run --output json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -78,4 +78,16 @@ pub struct StageDocument {
     pub ended: Option<Timestamp>,
     /// What came of it, for people.
     pub outcome: String,
+}
+
+/// What `burnin parse --output json` prints for each log.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct ParseDocument {
+    /// `burnin/parse/v1`.
+    pub schema: &'static str,
+    /// The log as it was named.
+    pub source: String,
+    /// What it says.
+    #[serde(flatten)]
+    pub reading: Reading,
 }

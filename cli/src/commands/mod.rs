@@ -1,6 +1,7 @@
 //! One file a kind of command.
 
 mod explain;
+mod parse;
 mod plan;
 mod run;
 mod show;
@@ -34,6 +35,7 @@ pub fn dispatch(cli: Cli) -> Result<Exit, Error> {
         Command::Explain { run } => block_on(explain::explain(existing(&cli.data)?, &run)),
         Command::Replay { run } => block_on(explain::replay(existing(&cli.data)?, &run)),
         Command::Cancel { run, reason } => block_on(run::cancel(existing(&cli.data)?, run, reason)),
+        Command::Parse { logs, output } => parse::parse(&logs, output),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "burnin", &mut std::io::stdout());
             Ok(Exit::Pass)
