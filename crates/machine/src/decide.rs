@@ -1,10 +1,10 @@
 //! What is to be recorded.
 
-use terms::{Attempt, Conclusion, Entry, EventKey, Fact, RECORD_FORMAT, Record, RunId, Stage, Timestamp};
+use terms::{Attempt, Entry, EventKey, Fact, RECORD_FORMAT, Record, Timestamp};
 
 use crate::{
     evolve::evolve,
-    state::{End, LeaseState, RunState},
+    state::{LeaseState, RunState},
 };
 
 /// A fact as it arrived.
@@ -200,17 +200,4 @@ fn close(state: &RunState) -> Option<Entry> {
     let (conclusion, _) = state.settled.as_ref()?;
     let done = state.closed.is_none() && state.leases_returned() && state.abandoned().next().is_none();
     done.then(|| Entry::Closed { conclusion: conclusion.clone() })
-}
-
-impl RunState {
-    /// The run as its id, conclusion and verdict, once it is closed.
-    pub fn closing(&self) -> Option<(&RunId, &Conclusion)> {
-        self.closed?;
-        self.settled.as_ref().map(|(conclusion, _)| (&self.run, conclusion))
-    }
-
-    /// The stage's attempt ended badly.
-    pub fn failed(&self, stage: Stage) -> bool {
-        matches!(self.end(stage), Some(End::Failed(_) | End::TimedOut))
-    }
 }

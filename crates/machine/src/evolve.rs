@@ -1,6 +1,6 @@
 //! What a record means.
 
-use terms::{Attempt, Entry, EventKey, Fact, Failure, Record, Stage, Timestamp, Verb};
+use terms::{Attempt, Entry, EventKey, Fact, Failure, Record, Stage, Timestamp};
 
 use crate::state::{EarlierAttempt, End, Lease, LeaseState, RunState, StageState};
 
@@ -178,11 +178,6 @@ impl RunState {
                 state: LeaseState::Asked,
             });
         }
-    }
-
-    /// The id under which the cluster of an attempt is asked for.
-    pub fn lease_command(&self, attempt: Attempt, verb: Verb) -> terms::CommandId {
-        self.command_id_at(Stage::Cluster, attempt, verb)
     }
 }
 

@@ -57,7 +57,7 @@ fn leases(state: &RunState) -> Vec<Obligation> {
     unneeded
         .map(|(attempt, _)| Obligation {
             command: Command {
-                id: state.lease_command(*attempt, Verb::Delete),
+                id: state.command_id_at(Stage::Cluster, *attempt, Verb::Delete),
                 body: Body::ClusterDelete { spec: spec.clone(), name: state.cluster_name(*attempt) },
             },
             since: state.settled.as_ref().map_or(state.recorded_at, |(_, at)| *at),

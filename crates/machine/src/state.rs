@@ -328,4 +328,15 @@ impl RunState {
             begun && unwanted && !state.stopped && !gone
         })
     }
+
+    /// The run as its id, conclusion and verdict, once it is closed.
+    pub fn closing(&self) -> Option<(&RunId, &Conclusion)> {
+        self.closed?;
+        self.settled.as_ref().map(|(conclusion, _)| (&self.run, conclusion))
+    }
+
+    /// The stage's attempt ended badly.
+    pub fn failed(&self, stage: Stage) -> bool {
+        matches!(self.end(stage), Some(End::Failed(_) | End::TimedOut))
+    }
 }
