@@ -1,0 +1,30 @@
+//! Ledgers that were written once replay for ever: every format ever written has a ledger here, and none is ever removed.
+#![expect(clippy::disallowed_methods, reason = "a test may read files")]
+
+use std::{fs, path::Path};
+
+use machine::{LeaseState, RunState, fold, owed};
+use terms::{Conclusion, Record, Verdict};
+
+fn replay(name: &str) -> RunState {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/ledger").join(name);
+    let records: Vec<Record> = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    let state = fold(&records).unwrap();
+    assert_eq!(owed(&state, state.recorded_at), [], "a closed run owes nothing");
+    assert!(state.leases.values().all(|lease| lease.state == LeaseState::Returned));
+    state
+}
+
+#[test]
+fn format_1_pass() {
+    let state = replay("v1-pass.json");
+    assert_eq!((state.seq, state.verdict().unwrap().verdict), (12, Verdict::Pass));
+    assert_eq!(state.settled.unwrap().0, Conclusion::Completed);
+}
+
+#[test]
+fn format_1_cancelled_while_the_job_ran() {
+    let state = replay("v1-cancelled.json");
+    assert_eq!(state.settled.as_ref().unwrap().0, Conclusion::Cancelled { by: "signal".into() });
+    assert!(state.cluster().is_some() && state.verdict().is_none());
+}
