@@ -97,7 +97,8 @@ impl Builds {
                 &folder.join("supervisor.log"),
             )?;
             // Whoever asks next must not mistake a supervisor that is about to take its lock for a dead one.
-            wait_for(|| folder.join("started").exists(), Duration::from_secs(10))?;
+            let begun = || ["started", "outcome.json"].iter().any(|file| folder.join(file).exists());
+            wait_for(begun, Duration::from_secs(10))?;
         }
         Ok(())
     }
@@ -111,12 +112,14 @@ impl Builds {
         if !folder.join("request.json").exists() {
             return Ok(BuildState::Absent);
         }
-        // The lock is looked at first: a build that ends in between has left its outcome.
+        // Looked at in the order opposite to that in which a supervisor makes them, so that one which begins or ends in
+        // between is not mistaken for a dead one.
+        let started = folder.join("started").exists();
         let alive = spool::is_locked(&folder.join("lock"))?;
         match spool::read_json(&folder.join("outcome.json"))? {
             Some(outcome) => Ok(BuildState::Ended(outcome)),
             None if alive => Ok(BuildState::Working),
-            None if folder.join("started").exists() => Ok(BuildState::Lost),
+            None if started => Ok(BuildState::Lost),
             None => Ok(BuildState::Absent),
         }
     }
@@ -142,6 +145,8 @@ impl Builds {
         let folder = self.folder(name);
         let Some(_lock) = spool::lock(&folder.join("lock"))? else { return Ok(()) };
         process::end_noted(&folder.join("groups"), Duration::from_secs(2))?;
+        // The supervisor may have died before it noted the group of a step it had just started.
+        process::end_marked(process::BUILD_MARK, &folder);
         let outcome = BuildOutcome { status, failure: Some(why.to_owned()), artifacts: Vec::new() };
         spool::create_json(&folder.join("request.json"), &serde_json::Value::Null)?;
         spool::create_json(&folder.join("outcome.json"), &outcome)?;
@@ -155,9 +160,10 @@ impl Builds {
 /// When the folder cannot be read or written.
 pub async fn supervise(folder: &Path) -> io::Result<()> {
     let Some(_lock) = spool::lock(&folder.join("lock"))? else { return Ok(()) };
-    spool::create(&folder.join("started"), b"")?;
+    let first = spool::create(&folder.join("started"), b"")?;
     let outcome = folder.join("outcome.json");
-    if outcome.exists() {
+    // One that was lost is not begun again: its steps may still run.
+    if !first || outcome.exists() {
         return Ok(());
     }
     let Some(request) = spool::read_json::<BuildRequest>(&folder.join("request.json"))? else {
@@ -200,6 +206,7 @@ async fn run(folder: &Path, plan: &cloudbuild::Plan) -> BuildOutcome {
     let groups = folder.join("groups");
     let mut request = Request::new(folder.join("workspace"), folder.join("build.log"));
     request.scratch = folder.to_owned();
+    request.environment.push((process::BUILD_MARK.into(), folder.into()));
     request.on_event = Some(std::sync::Arc::new(move |event: &Event| {
         if let Event::ProcessGroup { index, pgid } = event {
             let noted = spool::create_json(&groups.join(index.to_string()), &Group::led_by(*pgid));

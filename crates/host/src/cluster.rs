@@ -115,6 +115,10 @@ impl Clusters {
         let mut coming = false;
         for node in &request.nodes {
             let place = folder.join("nodes").join(&node.name);
+            if !place.join("asked").exists() {
+                coming = true; // `create` is at work, or was cut short and is repeated
+                continue;
+            }
             match (place.join("ready").exists(), spool::is_locked(&place.join("lock"))?) {
                 (true, true) => {}
                 (false, _) if young(&place) => coming = true,
@@ -161,14 +165,15 @@ impl Clusters {
                 leader.end(Duration::ZERO);
             }
         }
-        let mut left = alive()?.len();
+        let mut left = 0;
         for job in Jobs::at(&folder).names()? {
             left += process::end_noted(
                 &folder.join("jobs").join(job).join("groups"),
                 Duration::from_millis(500),
             )?;
         }
-        left += process::end_marked(&folder);
+        left += process::end_marked(process::MARK, &folder);
+        left += alive()?.len();
         if left > 0 {
             return Err(io::Error::other(format!("{left} processes of {name} are still running")));
         }

@@ -48,12 +48,14 @@ pub fn serve(folder: &Path, name: &str) -> io::Result<()> {
         nodes: cluster.nodes.len(),
         running: BTreeMap::new(),
     };
-    while !folder.join("deleted.json").exists() && now() < cluster.expires_at {
-        node.look_around()?;
+    let mut went = Ok(());
+    while went.is_ok() && !folder.join("deleted.json").exists() && now() < cluster.expires_at {
+        went = node.look_around();
         thread::sleep(LOOK);
     }
+    // Whatever ended the service: nobody else ends these once the node is gone.
     node.end_all();
-    Ok(())
+    went
 }
 
 struct Node {
@@ -133,10 +135,10 @@ impl Node {
         Command::new(program)
             .args(arguments)
             .env_clear()
-            .envs(std::env::var_os("PATH").map(|path| ("PATH", path)))
-            .envs(std::env::var_os("LD_LIBRARY_PATH").map(|path| ("LD_LIBRARY_PATH", path)))
+            .envs(std::env::vars_os().filter(|(name, _)| passes(&name.to_string_lossy())))
             .envs(&request.env)
             .env(process::MARK, &self.folder)
+            .env(process::NODE_MARK, self.place())
             .env("BURNIN_RANK", self.rank.to_string())
             .env("BURNIN_RANKS", self.nodes.to_string())
             .env("BURNIN_RENDEZVOUS", &rendezvous)
@@ -170,6 +172,12 @@ impl Node {
             process.group.end(GRACE);
             drop(process.child.wait()); // it has ended, or nothing can end it
         }
+        // Those that left their group, also of jobs that ended long ago.
+        process::end_marked(process::NODE_MARK, &self.place());
+    }
+
+    fn place(&self) -> PathBuf {
+        self.folder.join("nodes").join(&self.name)
     }
 }
 
@@ -196,6 +204,13 @@ impl Process {
         self.group.end(GRACE);
         Ok(Some((why, Some(self.child.wait()?))))
     }
+}
+
+/// What a job sees of the environment in which the run was started: enough to find its libraries, and every switch of
+/// the benchmark's own.
+fn passes(name: &str) -> bool {
+    let switches = ["NCCL_", "RCCL_", "CUDA_", "HIP_"];
+    matches!(name, "PATH" | "LD_LIBRARY_PATH") || switches.iter().any(|prefix| name.starts_with(prefix))
 }
 
 fn neighbour_failed(folder: &Path) -> io::Result<bool> {

@@ -85,11 +85,17 @@ pub fn end_noted(folder: &Path, grace: Duration) -> io::Result<usize> {
 /// The variable that everything started for a cluster carries in its environment, whatever group it moved to.
 pub const MARK: &str = "BURNIN_CLUSTER";
 
+/// The variable that everything a node starts carries in its environment.
+pub const NODE_MARK: &str = "BURNIN_NODE";
+
+/// The variable that every step of a build carries in its environment.
+pub const BUILD_MARK: &str = "BURNIN_BUILD";
+
 /// Kills every process that carries this mark, and says how many are left.
-pub fn end_marked(mark: &Path) -> usize {
+pub fn end_marked(variable: &str, mark: &Path) -> usize {
     let until = Instant::now() + Duration::from_secs(5);
     loop {
-        let left = marked(mark);
+        let left = marked(variable, mark);
         if left.is_empty() || Instant::now() >= until {
             return left.len();
         }
@@ -101,9 +107,9 @@ pub fn end_marked(mark: &Path) -> usize {
     }
 }
 
-fn marked(mark: &Path) -> Vec<i32> {
+fn marked(variable: &str, mark: &Path) -> Vec<i32> {
     use std::os::unix::ffi::OsStrExt;
-    let wanted = [MARK.as_bytes(), b"=", mark.as_os_str().as_bytes()].concat();
+    let wanted = [variable.as_bytes(), b"=", mark.as_os_str().as_bytes()].concat();
     let carries = |pid: &i32| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
         environment.split(|byte| *byte == 0).any(|variable| variable == wanted)

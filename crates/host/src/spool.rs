@@ -5,11 +5,16 @@ use std::{
     io::{self, ErrorKind, Write},
     path::Path,
     sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
 };
 
 use serde::{Serialize, de::DeserializeOwned};
 
 static DRAFTS: AtomicU64 = AtomicU64::new(0);
+
+/// How often a lock is tried, and how long to wait between two tries. Whoever looks at a lock has it for a moment.
+const TRIES: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// Creates a file with this content unless it is there. True when it is ours.
 pub fn create(path: &Path, content: &[u8]) -> io::Result<bool> {
@@ -48,11 +53,14 @@ pub fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
 /// Takes a lock for as long as the file lives; none when somebody else has it.
 pub fn lock(path: &Path) -> io::Result<Option<File>> {
     let file = File::options().create(true).truncate(false).write(true).open(path)?;
-    match file.try_lock() {
-        Ok(()) => Ok(Some(file)),
-        Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(error)) => Err(error),
+    for _ in 0..TRIES {
+        match file.try_lock() {
+            Ok(()) => return Ok(Some(file)),
+            Err(TryLockError::WouldBlock) => std::thread::sleep(PAUSE),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
     }
+    Ok(None)
 }
 
 /// Somebody holds the lock.
@@ -60,7 +68,7 @@ pub fn is_locked(path: &Path) -> io::Result<bool> {
     match File::open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
-        // A shared lock tells without keeping the owner out, should it be about to take its own.
+        // Shared, so that any number may look at once; an owner about to take its own tries again.
         Ok(file) => match file.try_lock_shared() {
             Ok(()) => Ok(false),
             Err(TryLockError::WouldBlock) => Ok(true),

@@ -6,7 +6,7 @@ use std::{fs, io::ErrorKind, thread};
 
 use host::{ClusterState, JobRequest, JobState, Jobs};
 use support::{World, cluster_request, ended, kill, now, output, runs, wait};
-use terms::Span;
+use terms::{Span, Timestamp};
 
 #[test]
 fn a_job_runs_once_on_every_node_and_ends_as_its_worst_process() {
@@ -180,7 +180,15 @@ fn a_job_sees_of_our_environment_only_where_programs_lie() {
     names.sort_unstable();
     assert_eq!(
         names,
-        ["BURNIN_CLUSTER", "BURNIN_RANK", "BURNIN_RANKS", "BURNIN_RENDEZVOUS", "PATH", "WORLD"]
+        [
+            "BURNIN_CLUSTER",
+            "BURNIN_NODE",
+            "BURNIN_RANK",
+            "BURNIN_RANKS",
+            "BURNIN_RENDEZVOUS",
+            "PATH",
+            "WORLD"
+        ]
     );
 }
 
@@ -238,11 +246,11 @@ fn only_the_cluster_that_is_given_back_ends() {
 fn giving_back_twice_is_giving_back_once_with_a_confirmation_of_its_own() {
     let world = World::new();
     world.cluster("c", 1);
-    let first = world.clusters.delete("c", now).unwrap();
-    thread::sleep(std::time::Duration::from_millis(2));
-    let second = world.clusters.delete("c", now).unwrap();
-    assert_eq!((&first.name, &first.evidence), (&second.name, &second.evidence));
-    assert!(second.confirmed_at > first.confirmed_at);
+    let at = Timestamp::from_millis;
+    let first = world.clusters.delete("c", || at(1000)).unwrap();
+    let second = world.clusters.delete("c", || at(2000)).unwrap();
+    assert_eq!((first.confirmed_at, second.confirmed_at), (at(1000), at(2000)));
+    assert_eq!((first.name, first.evidence), (second.name, second.evidence));
 }
 
 #[test]
@@ -268,7 +276,7 @@ fn a_cluster_given_back_takes_no_jobs() {
     assert_eq!(jobs.look("j").unwrap(), JobState::ClusterGone);
     jobs.cancel("j").unwrap();
     let left = fs::read_dir(world.path("clusters/c")).unwrap().count();
-    assert_eq!(left, 3, "a late cancel leaves nothing beside the request, the wish and the proof");
+    assert_eq!(left, 3, "a late cancel leaves nothing beside the request, the mark and the proof");
     assert_eq!(world.text("counter"), "");
 }
 
@@ -321,7 +329,9 @@ fn a_node_that_cannot_go_on_takes_its_processes_with_it() {
     fs::create_dir_all(world.path("clusters/c/jobs/j/exits")).unwrap();
     fs::write(world.path("clusters/c/jobs/j/exits/someone.json"), "not an exit").unwrap();
     wait("the process to end", || (!runs(rank)).then_some(()));
-    assert_eq!(jobs.look("j").unwrap(), JobState::NodeFail { node: "node-0".into() });
+    wait("the loss to show", || {
+        (jobs.look("j").unwrap() == JobState::NodeFail { node: "node-0".into() }).then_some(())
+    });
 }
 
 #[test]

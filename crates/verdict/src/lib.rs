@@ -3,6 +3,8 @@
 //! Sanity comes first: is everything there that was asked for, and is it what it claims to be? Then performance. What is
 //! missing makes a verdict inconclusive, never a pass; what is measured and wrong makes it a failure.
 
+pub mod locate;
+
 mod judge;
 mod performance;
 mod sanity;

@@ -1,9 +1,9 @@
-//! `parked/{date}/{event id}.json`: what nobody here could read, with the reason.
+//! `parked/{date}/{event id}-{digest}.event`: what nobody here could read, with the reason.
 
 use std::sync::Arc;
 
 use kit::{Clock, Parking};
-use ledger::Store;
+use ledger::{Digest, Store};
 
 /// Parks in a bucket.
 pub struct StoreParking {
@@ -26,9 +26,12 @@ impl Parking for StoreParking {
         // An id is the sender's text: only what is harmless in a name is kept of it.
         let safe = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
         let id: String = id.chars().take(120).map(safe).collect();
+        // Two senders may use one id, and two ids may look alike once they are harmless: the content tells them apart.
+        let content = Digest::of(raw).sha256;
+        let content = content.get(..12).unwrap_or(&content);
         let body = [format!("{why}\n").as_bytes(), raw].concat();
         tracing::error!(event.id = id, "parked: {why}");
-        let name = format!("parked/{date}/{id}.event");
+        let name = format!("parked/{date}/{id}-{content}.event");
         self.store.create(&name, body.into()).await.map(drop).map_err(|error| kit::worker::chain(&error))
     }
 }

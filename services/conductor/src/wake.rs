@@ -196,6 +196,11 @@ impl Conductor {
             self.outbox.tell_run(run.clone(), Attempt::FIRST, Fact::RunClosed(closed)).await?;
             self.ledger.mark_closed(run).await?;
             self.forget(run);
+            // A rival may have recorded a cluster that came back, and left its hint before this one was taken away.
+            let after = self.ledger.load(run).await?;
+            if fold(after.records()).is_ok_and(|after| !after.leases_returned()) {
+                self.ledger.mark_open(run).await?;
+            }
         }
         Ok(())
     }
