@@ -102,6 +102,31 @@ pub enum Command {
         #[arg(long, value_enum, default_value_t = Form::Table)]
         output: Form,
     },
+    /// Judge logs by criteria, by a baseline, or by both. The exit code is the verdict's.
+    #[command(group = clap::ArgGroup::new("by").args(["criteria", "baseline"]).multiple(true).required(true))]
+    Judge {
+        /// Logs, each judged on its own; the gravest verdict counts.
+        #[arg(required = true, value_name = "LOG")]
+        logs: Vec<PathBuf>,
+        /// A criteria file, as workflows name them.
+        #[arg(long, value_name = "FILE")]
+        criteria: Option<PathBuf>,
+        /// A baseline that was learned with `burnin baseline`.
+        #[arg(long, value_name = "FILE")]
+        baseline: Option<PathBuf>,
+        /// What to print.
+        #[arg(long, value_enum, default_value_t = Output::Human)]
+        output: Output,
+    },
+    /// Learn a baseline from healthy logs of the same thing; five are enough.
+    Baseline {
+        /// Healthy logs.
+        #[arg(required = true, value_name = "LOG")]
+        logs: Vec<PathBuf>,
+        /// Where to write the baseline.
+        #[arg(long, value_name = "FILE")]
+        save: PathBuf,
+    },
     /// Print a completion script for a shell.
     Completions {
         /// The shell.

@@ -1,6 +1,7 @@
 //! One file a kind of command.
 
 mod explain;
+mod judge;
 mod parse;
 mod plan;
 mod run;
@@ -36,6 +37,10 @@ pub fn dispatch(cli: Cli) -> Result<Exit, Error> {
         Command::Replay { run } => block_on(explain::replay(existing(&cli.data)?, &run)),
         Command::Cancel { run, reason } => block_on(run::cancel(existing(&cli.data)?, run, reason)),
         Command::Parse { logs, output } => parse::parse(&logs, output),
+        Command::Judge { logs, criteria, baseline, output } => {
+            judge::judge(&logs, criteria.as_deref(), baseline.as_deref(), output)
+        }
+        Command::Baseline { logs, save } => judge::baseline(&logs, &save),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "burnin", &mut std::io::stdout());
             Ok(Exit::Pass)

@@ -24,8 +24,7 @@ pub fn parse(logs: &[impl AsRef<Path>], output: Form) -> Result<Exit, Error> {
     let mut lines = csv::Writer::from_writer(io::stdout().lock());
     for log in logs {
         let source = log.as_ref().display().to_string();
-        let reading =
-            read(log.as_ref()).map_err(|error| Error::usage(format!("{source}: cannot be read: {error}")))?;
+        let reading = read(log.as_ref())?;
         if reading.tables.is_empty() {
             exit = Exit::Inconclusive;
         }
@@ -40,10 +39,14 @@ pub fn parse(logs: &[impl AsRef<Path>], output: Form) -> Result<Exit, Error> {
     Ok(exit)
 }
 
-fn read(log: &Path) -> io::Result<Reading> {
-    let body: Box<dyn Read> =
-        if log == Path::new("-") { Box::new(io::stdin().lock()) } else { Box::new(File::open(log)?) };
-    nccl::read(body)
+/// Reads one log; `-` is standard input.
+pub fn read(log: &Path) -> Result<Reading, Error> {
+    let open = || -> io::Result<Reading> {
+        let body: Box<dyn Read> =
+            if log == Path::new("-") { Box::new(io::stdin().lock()) } else { Box::new(File::open(log)?) };
+        nccl::read(body)
+    };
+    open().map_err(|error| Error::usage(format!("{}: cannot be read: {error}", log.display())))
 }
 
 /// One line of CSV: one placement of one size.
@@ -154,6 +157,6 @@ const fn word(ended: Ended) -> &'static str {
 }
 
 /// Logs are written by others: nothing of them may act on a terminal.
-fn shown(text: &str) -> String {
+pub fn shown(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

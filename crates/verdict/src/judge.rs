@@ -4,19 +4,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use terms::{Criteria, JobEnd, Reason, Verdict, Workload, measurement::Reading};
 
-use crate::{performance, sanity};
+use crate::{baseline::Baseline, performance, sanity};
 
-/// Everything a verdict is reached from.
+/// Everything a verdict is reached from. What was asked for is known of a run, not of a log on its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {
     /// What the logs say.
     pub reading: &'a Reading,
     /// How the job ended.
-    pub job: &'a JobEnd,
+    pub job: Option<&'a JobEnd>,
     /// What was asked for.
-    pub workload: &'a Workload,
+    pub workload: Option<&'a Workload>,
     /// Ranks the cluster offered: one a slot.
-    pub ranks: u32,
+    pub ranks: Option<u32>,
 }
 
 /// A verdict with its reasons. This is the document `burnin/verdict/v1`.
@@ -30,23 +30,36 @@ pub struct Judgement {
     pub reasons: Vec<Reason>,
 }
 
-/// The verdict. The same evidence and criteria give the same verdict, always.
+impl Judgement {
+    /// Of two: the reasons of both, and the graver verdict.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.reasons.extend(other.reasons);
+        Self::from_reasons(self.reasons)
+    }
+
+    /// The gravest reason decides: fail, then inconclusive, then pass. No reason at all is missing evidence.
+    fn from_reasons(mut reasons: Vec<Reason>) -> Self {
+        reasons.sort_by_key(|reason| match reason.weighs {
+            Verdict::Fail => 0,
+            Verdict::Inconclusive => 1,
+            Verdict::Pass => 2,
+        });
+        let verdict = reasons.first().map_or(Verdict::Inconclusive, |gravest| gravest.weighs);
+        Self { schema: "burnin/verdict/v1".to_owned(), verdict, reasons }
+    }
+}
+
+/// The verdict. The same evidence, criteria and baseline give the same verdict, always.
 #[must_use]
-pub fn judge(evidence: &Evidence<'_>, criteria: &Criteria) -> Judgement {
+pub fn judge(evidence: &Evidence<'_>, criteria: Option<&Criteria>, baseline: Option<&Baseline>) -> Judgement {
     let mut reasons = sanity::reasons(evidence, criteria);
     // A table that is not what it claims to be is not measured against anything.
     let sane = reasons.iter().all(|reason| reason.weighs == Verdict::Pass);
     if sane {
-        reasons.extend(performance::reasons(evidence, criteria));
+        reasons.extend(performance::reasons(evidence, criteria, baseline));
     }
-    reasons.sort_by_key(|reason| match reason.weighs {
-        Verdict::Fail => 0,
-        Verdict::Inconclusive => 1,
-        Verdict::Pass => 2,
-    });
-    // No reason at all is missing evidence too.
-    let verdict = reasons.first().map_or(Verdict::Inconclusive, |gravest| gravest.weighs);
-    Judgement { schema: "burnin/verdict/v1".to_owned(), verdict, reasons }
+    Judgement::from_reasons(reasons)
 }
 
 pub(crate) fn reason(weighs: Verdict, code: &str, text: impl Into<String>) -> Reason {

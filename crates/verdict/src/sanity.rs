@@ -10,7 +10,7 @@ use crate::judge::{Evidence, reason};
 /// Bandwidth and time are printed with few digits; more than this apart they do not describe the same measurement.
 const TOLERANCE: f64 = 0.05;
 
-pub fn reasons(evidence: &Evidence<'_>, criteria: &Criteria) -> Vec<Reason> {
+pub fn reasons(evidence: &Evidence<'_>, criteria: Option<&Criteria>) -> Vec<Reason> {
     let mut reasons = job(evidence);
     let tables = &evidence.reading.tables;
     match tables.as_slice() {
@@ -23,11 +23,21 @@ pub fn reasons(evidence: &Evidence<'_>, criteria: &Criteria) -> Vec<Reason> {
         )),
     }
     if reasons.is_empty() {
-        let sizes = evidence.workload.sizes().len();
-        let text = format!("all {sizes} sizes measured over {} ranks, both placements", evidence.ranks);
-        reasons.push(reason(Verdict::Pass, "SANE", text));
+        reasons.push(reason(Verdict::Pass, "SANE", sane(evidence)));
     }
     reasons
+}
+
+fn sane(evidence: &Evidence<'_>) -> String {
+    let ranks = evidence.ranks.or(evidence.reading.tables.first().and_then(|table| table.ranks));
+    let over = ranks.map_or_else(String::new, |ranks| format!(" over {ranks} ranks"));
+    match evidence.workload {
+        Some(workload) => format!("all {} sizes measured{over}, both placements", workload.sizes().len()),
+        None => format!(
+            "{} rows measured{over}",
+            evidence.reading.tables.iter().map(|table| table.rows.len()).sum::<usize>()
+        ),
+    }
 }
 
 fn no_table(evidence: &Evidence<'_>) -> String {
@@ -38,7 +48,7 @@ fn no_table(evidence: &Evidence<'_>) -> String {
 }
 
 fn job(evidence: &Evidence<'_>) -> Vec<Reason> {
-    let end = evidence.job;
+    let Some(end) = evidence.job else { return Vec::new() };
     let how = match (end.exit_code, end.signal) {
         (Some(code), _) => format!("the job ended as {} with exit code {code}", end.state),
         (None, Some(signal)) => format!("the job ended as {} by signal {signal}", end.state),
@@ -54,10 +64,10 @@ fn job(evidence: &Evidence<'_>) -> Vec<Reason> {
 
 /// Somebody, or its time limit, ended the job.
 fn stopped(evidence: &Evidence<'_>) -> bool {
-    matches!(evidence.job.state.as_str(), "CANCELLED" | "TIMEOUT")
+    evidence.job.is_some_and(|job| matches!(job.state.as_str(), "CANCELLED" | "TIMEOUT"))
 }
 
-fn one(table: &Table, evidence: &Evidence<'_>, criteria: &Criteria) -> Vec<Reason> {
+fn one(table: &Table, evidence: &Evidence<'_>, criteria: Option<&Criteria>) -> Vec<Reason> {
     let mut reasons = Vec::new();
     let mut add = |weighs, code, text: String| reasons.push(reason(weighs, code, text));
     match table.ended {
@@ -72,14 +82,17 @@ fn one(table: &Table, evidence: &Evidence<'_>, criteria: &Criteria) -> Vec<Reaso
             add(Verdict::Inconclusive, "TRUNCATED", "the log stops before the summary".to_owned());
         }
     }
-    let asked = evidence.workload.collective.as_str();
-    if let Some(found) = table.collective.as_deref().filter(|found| *found != asked) {
+    if let Some(asked) = evidence.workload.map(|workload| workload.collective.as_str())
+        && let Some(found) = table.collective.as_deref().filter(|found| *found != asked)
+    {
         add(Verdict::Inconclusive, "WRONG_COLLECTIVE", format!("{asked} was asked for, {found} was run"));
     }
-    if table.ranks != Some(evidence.ranks) {
+    if let Some(asked) = evidence.ranks.filter(|asked| table.ranks != Some(*asked)) {
         let found = table.ranks.map_or_else(|| "an unknown number of".to_owned(), |ranks| ranks.to_string());
-        let text = format!("{} ranks were asked for, {found} took part", evidence.ranks);
-        add(Verdict::Inconclusive, "WRONG_RANKS", text);
+        add(Verdict::Inconclusive, "WRONG_RANKS", format!("{asked} ranks were asked for, {found} took part"));
+    }
+    if table.rows.is_empty() {
+        add(Verdict::Inconclusive, "NO_ROWS", "the table has no rows: nothing was measured".to_owned());
     }
     sizes(table, evidence, &mut add);
     values(table, evidence, criteria, &mut add);
@@ -94,7 +107,8 @@ fn sizes(table: &Table, evidence: &Evidence<'_>, add: &mut impl FnMut(Verdict, &
             .iter()
             .any(|row| row.size_bytes == size && row.out_of_place.is_some() && row.in_place.is_some())
     };
-    let missing: Vec<_> = evidence.workload.sizes().into_iter().filter(|size| !measured(*size)).collect();
+    let Some(workload) = evidence.workload else { return };
+    let missing: Vec<_> = workload.sizes().into_iter().filter(|size| !measured(*size)).collect();
     if let Some(first) = missing.first() {
         let text = format!(
             "{} of the sizes asked for are not in the table, the first is {first} bytes",
@@ -107,7 +121,7 @@ fn sizes(table: &Table, evidence: &Evidence<'_>, add: &mut impl FnMut(Verdict, &
 fn values(
     table: &Table,
     evidence: &Evidence<'_>,
-    criteria: &Criteria,
+    criteria: Option<&Criteria>,
     add: &mut impl FnMut(Verdict, &'static str, String),
 ) {
     let wrong = |(_, half): &(u64, &Half)| half.wrong.is_some_and(|wrong| wrong > 0);
@@ -122,7 +136,8 @@ fn values(
         add(Verdict::Fail, "WRONG_DATA", "the benchmark reports values out of bounds".to_owned());
     }
     let unchecked = halves(table).any(|(_, half)| half.wrong.is_none());
-    if criteria.require_check && (unchecked || !evidence.workload.check) {
+    let asked = evidence.workload.is_none_or(|workload| workload.check);
+    if criteria.is_some_and(|criteria| criteria.require_check) && (unchecked || !asked) {
         add(Verdict::Inconclusive, "UNCHECKED", "the data was not checked".to_owned());
     }
 }

@@ -70,10 +70,14 @@ fn good() -> (Reading, JobEnd) {
     (Reading { ended: Ended::Complete, first_error: None, tables: vec![table] }, end)
 }
 
+fn evidence<'a>(reading: &'a Reading, job: &'a JobEnd, workload: &'a Workload) -> Evidence<'a> {
+    Evidence { reading, job: Some(job), workload: Some(workload), ranks: Some(4) }
+}
+
 fn judged(change: impl FnOnce(&mut Reading, &mut JobEnd)) -> Judgement {
     let (mut reading, mut job) = good();
     change(&mut reading, &mut job);
-    judge(&Evidence { reading: &reading, job: &job, workload: &workload(), ranks: 4 }, &criteria())
+    judge(&evidence(&reading, &job, &workload()), Some(&criteria()), None)
 }
 
 #[test]
@@ -136,8 +140,11 @@ fn nothing_is_no_pass() {
     let (_, job) = good();
     let nothing = Reading { ended: Ended::Empty, first_error: None, tables: vec![] };
     let no_floors = Criteria { floors: vec![], require_check: false, ..criteria() };
-    let evidence = Evidence { reading: &nothing, job: &job, workload: &workload(), ranks: 4 };
-    assert_eq!(judge(&evidence, &no_floors).verdict, Verdict::Inconclusive);
+    let workload = workload();
+    assert_eq!(
+        judge(&evidence(&nothing, &job, &workload), Some(&no_floors), None).verdict,
+        Verdict::Inconclusive
+    );
 }
 
 proptest! {

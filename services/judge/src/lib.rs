@@ -37,11 +37,11 @@ impl Judge {
         let (reading, log_sha256) = self.reading(case).await.map_err(damaged)?;
         let evidence = Evidence {
             reading: &reading,
-            job: case.job,
-            workload: case.workload,
-            ranks: case.cluster.slots(),
+            job: Some(case.job),
+            workload: Some(case.workload),
+            ranks: Some(case.cluster.slots()),
         };
-        let judgement = verdict::judge(&evidence, case.criteria);
+        let judgement = verdict::judge(&evidence, Some(case.criteria), None);
         let body = serde_json::to_vec_pretty(&judgement).map_err(PortError::passing)?;
         let body: Reader = Box::new(std::io::Cursor::new(body));
         let object = self.artefacts.put(id, OBJECT, body).await.map_err(damaged)?;

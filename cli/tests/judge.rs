@@ -1,0 +1,67 @@
+//! `burnin baseline` and `judge`, as scripts use them.
+
+use std::{
+    path::Path,
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+
+fn h200(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/nccl/h200").join(name).display().to_string()
+}
+
+fn burnin(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_burnin")).args(arguments).output().unwrap()
+}
+
+fn document(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|_| panic!("{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+#[test]
+fn a_baseline_tells_healthy_from_degraded() {
+    let folder = tempfile::tempdir().unwrap();
+    let baseline = folder.path().join("baseline.json").display().to_string();
+    let healthy: Vec<_> = (1..=5).map(|run| h200(&format!("healthy-{run}.log"))).collect();
+    let mut learn: Vec<&str> = vec!["baseline", "--save", &baseline];
+    learn.extend(healthy.iter().map(String::as_str));
+    let learned = burnin(&learn);
+    assert_eq!(learned.status.code(), Some(0));
+    assert!(String::from_utf8(learned.stdout).unwrap().contains("22 points of 5 runs"));
+
+    let judge = |log: &str| burnin(&["judge", "--baseline", &baseline, "--output", "json", log]);
+    let passed = judge(&healthy[2]);
+    assert_eq!((passed.status.code(), &document(&passed)["verdict"]), (Some(0), &"pass".into()));
+    let failed = judge(&h200("degraded-max-nchannels-4.log"));
+    let verdict = document(&failed);
+    assert_eq!((failed.status.code(), &verdict["schema"]), (Some(1), &"burnin/verdict/v1".into()));
+    assert_eq!(
+        (&verdict["verdict"], &verdict["reasons"][0]["code"]),
+        (&"fail".into(), &"BELOW_BASELINE".into())
+    );
+    let both = burnin(&["judge", "--baseline", &baseline, &healthy[0], &h200("degraded-proto-ll.log")]);
+    assert_eq!(both.status.code(), Some(1), "the gravest counts");
+    let nothing = burnin(&["judge", "--baseline", &baseline, &baseline]);
+    assert_eq!(nothing.status.code(), Some(2), "a log without a table is no pass");
+}
+
+#[test]
+fn wrong_usage_is_told() {
+    let log = h200("healthy-1.log");
+    for wrong in [
+        &["judge", log.as_str()][..],
+        &["judge", "--baseline", "no-such-file", &log],
+        &["judge", "--baseline", &log, &log],
+        &["judge", "--criteria", &log, &log],
+        &["baseline", &log],
+        &["baseline", "--save", "/no/such/folder/b.json", &log],
+        &["baseline", "--save", "x", &log, &h200("matrix-healthy-z0.json")],
+    ] {
+        let output = burnin(wrong);
+        assert_eq!(output.status.code(), Some(64), "{wrong:?}: {}", String::from_utf8_lossy(&output.stdout));
+        assert!(!output.stderr.is_empty());
+    }
+    assert!(!Path::new("x").exists());
+}

@@ -1,0 +1,249 @@
+//! What a healthy cluster does: learned from a few runs, robustly.
+//!
+//! Times are compared, not bandwidths: nccl-tests prints them with more digits, and small sizes have a bandwidth of
+//! `0.00`. Location is the median over runs, scale the median absolute deviation, pooled over a region of the curve
+//! because five runs say little of one point (Rousseeuw and Croux, *Alternatives to the Median Absolute Deviation*,
+//! 1993, for the estimators and their behaviour in small samples). One bad point in one run moves neither.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use terms::measurement::{Ended, Half, Reading, Table};
+
+/// Of the best bandwidth, what still counts as the plateau.
+const PLATEAU: f64 = 0.8;
+/// A time up to this many times the shortest is latency, not bandwidth.
+const LATENCY: f64 = 2.0;
+/// Makes the median absolute deviation of normal noise its standard deviation.
+const MAD_TO_SIGMA: f64 = 1.4826;
+/// No hardware repeats itself more exactly than this, whatever five runs say.
+const LEAST_SPREAD: f64 = 0.002;
+
+/// A baseline: the document `burnin/baseline/v1`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Baseline {
+    /// `burnin/baseline/v1`.
+    pub schema: String,
+    /// What the runs had in common; a run that differs in it is compared with care.
+    pub fingerprint: BTreeMap<String, String>,
+    /// Number of runs learned from.
+    pub runs: u32,
+    /// Spread of a whole run's plateau around the median, relative.
+    pub plateau_spread: f64,
+    /// One point a size, type, operation and placement.
+    pub points: Vec<Point>,
+}
+
+/// A point of the curve.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Point {
+    /// What was measured.
+    #[serde(flatten)]
+    pub key: Key,
+    /// Part of the curve.
+    pub region: Region,
+    /// Median time, microseconds.
+    pub time_us: f64,
+    /// Bus bandwidth of the median run, GB/s; for people.
+    pub busbw: f64,
+    /// Relative spread of the time.
+    pub spread: f64,
+}
+
+/// What makes two measurements comparable.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+pub struct Key {
+    /// Message size, bytes.
+    pub size_bytes: u64,
+    /// Element type.
+    pub dtype: String,
+    /// Reduction.
+    pub redop: Option<String>,
+    /// Input and output in the same buffer.
+    pub in_place: bool,
+}
+
+/// Part of a bandwidth curve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Region {
+    /// The time hardly depends on the size. Noisy.
+    Latency,
+    /// Between the two.
+    Slope,
+    /// The bandwidth hardly depends on the size. What a cluster is bought for.
+    Plateau,
+}
+
+/// Why no baseline can be learned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unlearnable {
+    /// There is no log.
+    Nothing,
+    /// This log is not one whole healthy run.
+    Unfit {
+        /// Its number among the logs, from 0.
+        log: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The logs are of different things.
+    Mixed {
+        /// The number of the log that differs from the first.
+        log: usize,
+        /// The field of the fingerprint that differs.
+        field: String,
+    },
+}
+
+/// Learns from healthy runs of the same thing. Five are enough; fewer are taken, with a wider tolerance.
+///
+/// # Errors
+/// When a log is not one whole healthy run, or the logs are of different things.
+pub fn learn(readings: &[Reading]) -> Result<Baseline, Unlearnable> {
+    let mut tables = Vec::new();
+    for (log, reading) in readings.iter().enumerate() {
+        tables.push(whole(reading).map_err(|why| Unlearnable::Unfit { log, why })?);
+    }
+    let first = tables.first().ok_or(Unlearnable::Nothing)?;
+    let fingerprint = fingerprint(first);
+    for (log, table) in tables.iter().enumerate().skip(1) {
+        if let Some(field) = difference(&fingerprint, &self::fingerprint(table)) {
+            return Err(Unlearnable::Mixed { log, field });
+        }
+    }
+    let mut times: BTreeMap<Key, Vec<(f64, f64)>> = BTreeMap::new();
+    for table in &tables {
+        for (key, half) in halves(table) {
+            times.entry(key).or_default().push((half.time_us, half.busbw));
+        }
+    }
+    let mut points = Vec::new();
+    for (key, mut runs) in times {
+        runs.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (time_us, busbw) = runs[runs.len() / 2];
+        let deviations = runs.iter().map(|(time, _)| (time / time_us - 1.0).abs()).collect();
+        points.push(Point {
+            key,
+            region: Region::Slope,
+            time_us,
+            busbw,
+            spread: MAD_TO_SIGMA * median(deviations),
+        });
+    }
+    divide(&mut points);
+    pool(&mut points);
+    let mut baseline = Baseline {
+        schema: "burnin/baseline/v1".to_owned(),
+        fingerprint,
+        runs: u32::try_from(tables.len()).unwrap_or(u32::MAX),
+        plateau_spread: LEAST_SPREAD,
+        points,
+    };
+    let offsets =
+        tables.iter().filter_map(|table| baseline.offset(table, Region::Plateau)).map(f64::abs).collect();
+    baseline.plateau_spread = (MAD_TO_SIGMA * median(offsets)).max(LEAST_SPREAD);
+    Ok(baseline)
+}
+
+impl Baseline {
+    /// How much slower than the baseline each point of a run is, relative: 0.03 is 3 % more time.
+    pub(crate) fn slowdowns<'a>(&'a self, table: &'a Table) -> impl Iterator<Item = (&'a Point, f64)> {
+        let measured: BTreeMap<Key, &Half> = halves(table).collect();
+        self.points
+            .iter()
+            .filter_map(move |point| Some((point, measured.get(&point.key)?.time_us / point.time_us - 1.0)))
+    }
+
+    /// The median slowdown over a region; none when the run has no point in it.
+    pub(crate) fn offset(&self, table: &Table, region: Region) -> Option<f64> {
+        let here: Vec<_> =
+            self.slowdowns(table).filter(|(point, _)| point.region == region).map(|(_, slow)| slow).collect();
+        (!here.is_empty()).then(|| median(here))
+    }
+}
+
+/// What a table says it was measured on. Fields the log does not tell are absent.
+pub fn fingerprint(table: &Table) -> BTreeMap<String, String> {
+    let hosts: std::collections::BTreeSet<_> = table.devices.iter().map(|device| &device.host).collect();
+    let fields = [
+        ("collective", table.collective.clone()),
+        ("ranks", table.ranks.map(|ranks| ranks.to_string())),
+        ("nodes", (!hosts.is_empty()).then(|| hosts.len().to_string())),
+        ("device", table.devices.first().and_then(|device| device.name.clone())),
+        ("nccl", table.nccl_version.clone()),
+        ("nccl_tests", table.nccl_tests_version.clone()),
+    ];
+    fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+}
+
+/// The first field in which two fingerprints differ.
+pub fn difference(a: &BTreeMap<String, String>, b: &BTreeMap<String, String>) -> Option<String> {
+    a.keys().chain(b.keys()).find(|field| a.get(*field) != b.get(*field)).cloned()
+}
+
+fn whole(reading: &Reading) -> Result<&Table, String> {
+    let [table] = reading.tables.as_slice() else {
+        return Err(format!("it holds {} tables, not one", reading.tables.len()));
+    };
+    if table.ended != Ended::Complete {
+        return Err("its table has no summary".to_owned());
+    }
+    if halves(table).any(|(_, half)| half.wrong.is_some_and(|wrong| wrong > 0)) {
+        return Err("it has wrong data".to_owned());
+    }
+    if table.rows.is_empty() {
+        return Err("its table is empty".to_owned());
+    }
+    Ok(table)
+}
+
+fn halves(table: &Table) -> impl Iterator<Item = (Key, &Half)> {
+    table.rows.iter().flat_map(|row| {
+        let placed = [(false, &row.out_of_place), (true, &row.in_place)];
+        placed.into_iter().filter_map(move |(in_place, half)| {
+            let half = half.as_ref().filter(|half| half.time_us.is_finite() && half.time_us > 0.0)?;
+            let (dtype, redop) = (row.dtype.clone(), row.redop.clone());
+            Some((Key { size_bytes: row.size_bytes, dtype, redop, in_place }, half))
+        })
+    })
+}
+
+fn divide(points: &mut [Point]) {
+    let rate = |point: &Point| point.key.size_bytes as f64 / point.time_us;
+    let best = points.iter().map(rate).fold(0.0, f64::max);
+    let shortest = points.iter().map(|point| point.time_us).fold(f64::INFINITY, f64::min);
+    for point in points {
+        point.region = if rate(point) >= PLATEAU * best {
+            Region::Plateau
+        } else if point.time_us <= LATENCY * shortest {
+            Region::Latency
+        } else {
+            Region::Slope
+        };
+    }
+}
+
+/// Few runs say little of one point's spread; its neighbours in the region know more.
+fn pool(points: &mut [Point]) {
+    for region in [Region::Latency, Region::Slope, Region::Plateau] {
+        let spreads =
+            points.iter().filter(|point| point.region == region).map(|point| point.spread).collect();
+        let pooled = median(spreads).max(LEAST_SPREAD);
+        for point in points.iter_mut().filter(|point| point.region == region) {
+            point.spread = point.spread.max(pooled);
+        }
+    }
+}
+
+/// 0 for nothing.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => 0.0,
+        odd if odd % 2 == 1 => values[middle],
+        _ => f64::midpoint(values[middle - 1], values[middle]),
+    }
+}

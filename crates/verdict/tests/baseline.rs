@@ -1,0 +1,164 @@
+//! Learned from five runs, disturbed by nothing that is healthy, and blind to nothing that is not.
+#![expect(clippy::disallowed_methods, reason = "a test may read files")]
+
+use std::{fs, path::Path};
+
+use terms::{Verdict, measurement::Reading};
+use verdict::{
+    Baseline, Evidence, Judgement,
+    baseline::{Unlearnable, learn},
+    judge,
+};
+
+fn real(name: &str) -> Reading {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/nccl/h200");
+    nccl::read_bytes(&fs::read(folder.join(name)).unwrap())
+}
+
+fn healthy() -> Vec<Reading> {
+    (1..=5).map(|run| real(&format!("healthy-{run}.log"))).collect()
+}
+
+fn judged(reading: &Reading, baseline: &Baseline) -> Judgement {
+    judge(&Evidence { reading, job: None, workload: None, ranks: None }, None, Some(baseline))
+}
+
+#[test]
+fn each_healthy_run_passes_the_baseline_of_the_others() {
+    for left_out in 0..5 {
+        let mut others = healthy();
+        let one = others.remove(left_out);
+        let judgement = judged(&one, &learn(&others).unwrap());
+        assert_eq!(judgement.verdict, Verdict::Pass, "run {}: {judgement:#?}", left_out + 1);
+    }
+}
+
+#[test]
+fn every_degraded_run_fails() {
+    let baseline = learn(&healthy()).unwrap();
+    for name in ["max-nchannels-4", "proto-ll", "p2p-off", "socket-only"] {
+        let judgement = judged(&real(&format!("degraded-{name}.log")), &baseline);
+        assert_eq!(judgement.verdict, Verdict::Fail, "{name}: {judgement:#?}");
+        assert!(judgement.reasons.iter().any(|reason| reason.code == "BELOW_BASELINE"), "{name}");
+    }
+}
+
+#[test]
+fn a_step_of_three_percent_is_found_in_the_first_run_that_has_it() {
+    for run in 0..5 {
+        let mut others = healthy();
+        let mut slow = others.remove(run);
+        for row in &mut slow.tables[0].rows {
+            for half in row.out_of_place.iter_mut().chain(&mut row.in_place) {
+                half.time_us *= 1.03;
+                half.algbw /= 1.03;
+                half.busbw /= 1.03;
+            }
+        }
+        let judgement = judged(&slow, &learn(&others).unwrap());
+        assert_eq!(judgement.verdict, Verdict::Fail, "run {}: {judgement:#?}", run + 1);
+    }
+}
+
+#[test]
+fn a_dip_at_one_size_is_found() {
+    let baseline = learn(&healthy()).unwrap();
+    let mut dipped = real("healthy-3.log");
+    for row in dipped.tables[0].rows.iter_mut().filter(|row| row.size_bytes == 256 << 20) {
+        for half in row.out_of_place.iter_mut().chain(&mut row.in_place) {
+            half.time_us *= 1.2;
+            half.algbw /= 1.2;
+            half.busbw /= 1.2;
+        }
+    }
+    let judgement = judged(&dipped, &baseline);
+    assert_eq!((judgement.verdict, judgement.reasons[0].code.as_str()), (Verdict::Fail, "DIP"));
+}
+
+/// A seeded generator, so that a failure repeats itself.
+struct Noise(u64);
+
+impl Noise {
+    fn uniform(&mut self) -> f64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn normal(&mut self) -> f64 {
+        (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
+    }
+}
+
+/// A run as healthy hardware makes them: half a percent on the plateau, a tenth of a percent from run to run, and every
+/// now and then a small size that is half off.
+fn noisy(noise: &mut Noise, step: f64) -> Reading {
+    let mut reading = real("healthy-3.log");
+    let whole_run = 0.001 * noise.normal();
+    for row in &mut reading.tables[0].rows {
+        let small = row.size_bytes < 16 << 20;
+        for half in row.out_of_place.iter_mut().chain(&mut row.in_place) {
+            let outlier = if small && noise.uniform() < 0.1 { 0.5 } else { 0.0 };
+            let spread = if small { 0.05 } else { 0.005 };
+            let factor = (1.0 + whole_run + spread * noise.normal() + outlier) * (1.0 + step);
+            half.time_us *= factor;
+            half.algbw /= factor;
+            half.busbw /= factor;
+        }
+    }
+    reading
+}
+
+#[test]
+fn two_hundred_healthy_runs_raise_no_alarm_and_three_percent_is_never_missed() {
+    let mut noise = Noise(0x9E37_79B9_7F4A_7C15);
+    let (mut alarms, mut missed) = (0, 0);
+    for _ in 0..20 {
+        let baseline = learn(&(0..5).map(|_| noisy(&mut noise, 0.0)).collect::<Vec<_>>()).unwrap();
+        for _ in 0..10 {
+            alarms += usize::from(judged(&noisy(&mut noise, 0.0), &baseline).verdict != Verdict::Pass);
+            missed += usize::from(judged(&noisy(&mut noise, 0.03), &baseline).verdict != Verdict::Fail);
+        }
+    }
+    assert_eq!((alarms, missed), (0, 0), "of 200 healthy and 200 degraded runs");
+}
+
+#[test]
+fn what_was_not_measured_is_missed() {
+    let baseline = learn(&healthy()).unwrap();
+    let mut short = real("healthy-2.log");
+    short.tables[0].rows.pop();
+    let judgement = judged(&short, &baseline);
+    assert_eq!(
+        (judgement.verdict, judgement.reasons[0].code.as_str()),
+        (Verdict::Inconclusive, "NOT_MEASURED")
+    );
+}
+
+#[test]
+fn a_changed_fingerprint_is_named() {
+    let baseline = learn(&healthy()).unwrap();
+    let mut upgraded = real("healthy-2.log");
+    upgraded.tables[0].nccl_version = Some("2.99.1".into());
+    let judgement = judged(&upgraded, &baseline);
+    assert_eq!(
+        (judgement.verdict, judgement.reasons[0].code.as_str()),
+        (Verdict::Inconclusive, "OTHER_FINGERPRINT")
+    );
+    assert!(judgement.reasons[0].text.starts_with("nccl is 2.99.1 and was"), "{}", judgement.reasons[0].text);
+}
+
+#[test]
+fn only_whole_healthy_runs_of_one_thing_are_learned_from() {
+    assert_eq!(learn(&[]), Err(Unlearnable::Nothing));
+    let mut mixed = healthy();
+    mixed[3].tables[0].ranks = Some(8);
+    assert_eq!(learn(&mixed), Err(Unlearnable::Mixed { log: 3, field: "ranks".into() }));
+    let mut wrong = healthy();
+    wrong[1].tables[0].rows[0].in_place.as_mut().unwrap().wrong = Some(2);
+    assert!(matches!(learn(&wrong), Err(Unlearnable::Unfit { log: 1, .. })));
+    let mut cut = healthy();
+    cut[2].tables[0].ended = terms::measurement::Ended::Truncated;
+    assert!(matches!(learn(&cut), Err(Unlearnable::Unfit { log: 2, .. })));
+}
