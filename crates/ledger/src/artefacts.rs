@@ -133,7 +133,8 @@ impl Artefacts {
         Ok(Some(Committed { name: name.to_owned(), digest: Digest::of(&bytes), manifest }))
     }
 
-    /// Reads every log of a job attempt, by object. A manifest that is named but missing is damage.
+    /// Reads every log of a job attempt, by object. A manifest that is named but missing, or another one than was told,
+    /// is damage.
     ///
     /// # Errors
     /// When the store does not answer, or the logs are not what was committed.
@@ -143,11 +144,12 @@ impl Artefacts {
         job: Attempt,
         read: fn(&mut dyn std::io::Read) -> std::io::Result<T>,
     ) -> Result<Vec<(ManifestObject, T)>, ArtefactError> {
-        let missing = || ArtefactError::Damaged {
-            name: logs.manifest.clone(),
-            why: "the manifest is missing".to_owned(),
-        };
-        let committed = self.manifest(&logs.manifest).await?.ok_or_else(missing)?;
+        let damaged = |why: &str| ArtefactError::Damaged { name: logs.manifest.clone(), why: why.to_owned() };
+        let committed = self.manifest(&logs.manifest).await?;
+        let committed = committed.ok_or_else(|| damaged("the manifest is missing"))?;
+        if committed.digest.sha256 != logs.sha256 {
+            return Err(damaged("the manifest is not the one that was committed"));
+        }
         let prefix = format!("{job}/");
         let mut read_logs = Vec::new();
         for object in committed.manifest.objects.into_iter().filter(|object| object.name.starts_with(&prefix))

@@ -3,7 +3,7 @@
 //! ```text
 //! ledger/{run}/{seq, 10 digits}.json     one record each, created once, never rewritten
 //! open/{run}                             a hint for the tick; rebuildable
-//! parked/{date}/{event}.json             what could not be read
+//! parked/{date}/{event}-{digest}.event   what could not be read
 //! ```
 //!
 //! A record is created under the next number or not at all; whoever loses that race loads again and decides again. The

@@ -4,7 +4,10 @@ use std::{
     io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use host::{JobRequest, JobState, Jobs};
@@ -16,6 +19,9 @@ use crate::{
     port::{Job, Scheduler, Standing},
     render,
 };
+
+/// The same image may be staged twice at once, when a command comes twice.
+static DRAFTS: AtomicU64 = AtomicU64::new(0);
 
 /// The scheduler of process clusters.
 pub struct Processes {
@@ -44,7 +50,8 @@ impl Processes {
             };
             let body = self.store.open(&object).await.map_err(PortError::passing)?;
             let mut body = Digester::new(body.ok_or_else(|| damaged("is missing"))?);
-            let draft = place.with_extension(format!("draft-{}", std::process::id()));
+            let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
+            let draft = place.with_extension(format!("draft-{}-{number}", std::process::id()));
             let written = async {
                 let mut out = tokio::fs::File::create(&draft).await?;
                 tokio::io::copy(&mut body, &mut out).await?;

@@ -37,9 +37,13 @@ fn job(cluster: &Cluster, image: Option<&Image>, name: &str) -> Job {
 
 /// An image of one program, in the bucket.
 async fn image(store: &dyn Store) -> Image {
+    image_of(store, PROGRAM).await
+}
+
+async fn image_of(store: &dyn Store, program: &str) -> Image {
     let name = "all_reduce_perf".to_owned();
-    store.create(&format!("image/{name}"), PROGRAM.into()).await.unwrap();
-    let Digest { size_bytes, sha256, .. } = Digest::of(PROGRAM.as_bytes());
+    store.create(&format!("image/{name}"), program.to_owned().into()).await.unwrap();
+    let Digest { size_bytes, sha256, .. } = Digest::of(program.as_bytes());
     let digest = format!("sha256:{sha256}");
     Image { reference: "image/".into(), digest, files: vec![FileDigest { name, size_bytes, sha256 }] }
 }
@@ -111,4 +115,26 @@ async fn an_image_that_is_not_what_its_digest_says_is_not_run() {
         );
         assert_eq!(scheduler.outputs(&rented.cluster, name).await.unwrap(), [""; 0], "{name} never ran");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_staged_by_many_at_once_is_whole_for_each() {
+    let root = tempfile::tempdir().unwrap();
+    let rented = Rented::under(&root.path().join("clusters"));
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let program = format!("#!/bin/sh\nexec echo whole\n{}", "# filler\n".repeat(500_000));
+    let image = image_of(&*store, &program).await;
+    let scheduler = Arc::new(Processes::new(store));
+    let mut tasks = tokio::task::JoinSet::new();
+    for number in 0..8 {
+        let (scheduler, job) = (scheduler.clone(), job(&rented.cluster, Some(&image), &format!("j{number}")));
+        tasks.spawn(async move { scheduler.submit(&job).await });
+    }
+    while let Some(submitted) = tasks.join_next().await {
+        submitted.unwrap().unwrap();
+    }
+    let staged = host::Jobs::at(&rented.cluster.endpoint).image_folder(&image.digest);
+    let files: Vec<_> = std::fs::read_dir(&staged).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert_eq!(files, ["all_reduce_perf"], "no draft stays behind");
+    assert!(std::fs::read(staged.join("all_reduce_perf")).unwrap() == program.as_bytes());
 }

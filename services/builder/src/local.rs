@@ -13,6 +13,10 @@ use crate::port::{Build, Builds};
 /// How much of a failed build's log is quoted.
 const QUOTED_LINES: usize = 5;
 
+/// Names of ours beside the artifacts of a build.
+const LOG: &str = "build.log";
+const RESERVED: [&str; 2] = [LOG, "manifest.json"];
+
 /// Builds of this host; images are sets of files in the artefact bucket.
 pub struct LocalBuilds {
     builds: host::Builds,
@@ -47,8 +51,13 @@ impl LocalBuilds {
 
     /// Brings what the build left into the bucket. Doing it again changes nothing.
     async fn store(&self, id: &CommandId, name: &str, outcome: &BuildOutcome) -> Result<Image, PortError> {
-        let mut objects = vec![self.put(id, "build.log", self.builds.log(name)).await?];
+        let mut objects = vec![self.put(id, LOG, self.builds.log(name)).await?];
         for artifact in &outcome.artifacts {
+            if RESERVED.contains(&artifact.name.as_str()) {
+                let why =
+                    format!("an artifact must not be called {}: give the file another name", artifact.name);
+                return Err(PortError::Final(Failure::new(Class::Input, "ARTIFACT_NAME", why)));
+            }
             objects.push(self.put(id, &artifact.name, artifact.path.clone()).await?);
         }
         let committed = self.artefacts.commit(id, objects).await.map_err(damaged)?;

@@ -1,0 +1,229 @@
+//! What a stage leaves behind: stored once, committed once, and checked whenever it is read.
+
+use std::{
+    io::{self, Cursor, Read},
+    sync::Arc,
+};
+
+use ledger::{ArtefactError, Artefacts, Digest, FolderStore, MemoryStore, Reader, Store, StoreError};
+use terms::*;
+
+fn id(stage: Stage, attempt: u32) -> CommandId {
+    CommandId { run: "a-run".parse().unwrap(), stage, attempt: Attempt(attempt), verb: Verb::Start }
+}
+
+fn logs_id() -> CommandId {
+    id(Stage::Logs, 1)
+}
+
+fn body(text: &str) -> Reader {
+    Box::new(Cursor::new(text.as_bytes().to_vec()))
+}
+
+fn text(body: &mut dyn Read) -> io::Result<String> {
+    let mut text = String::new();
+    body.read_to_string(&mut text).map(|_| text)
+}
+
+fn damaged<T: std::fmt::Debug>(outcome: Result<T, ArtefactError>) -> (String, String) {
+    match outcome {
+        Err(ArtefactError::Damaged { name, why }) => (name, why),
+        other => panic!("not damage: {other:?}"),
+    }
+}
+
+/// Every story is told on both stores.
+fn stores() -> (tempfile::TempDir, [Arc<dyn Store>; 2]) {
+    let folder = tempfile::tempdir().unwrap();
+    let on_disk = FolderStore::open(folder.path()).unwrap();
+    (folder, [Arc::new(MemoryStore::default()), Arc::new(on_disk)])
+}
+
+/// What nobody should do to a bucket, and somebody will.
+async fn replace(store: &dyn Store, name: &str, text: &str) {
+    store.remove(name).await.unwrap();
+    store.create(name, text.to_owned().into()).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_same_file_may_be_stored_again_and_another_one_may_not() {
+    let (_folder, stores) = stores();
+    for store in stores {
+        let artefacts = Artefacts::new(store.clone());
+        let first = artefacts.put(&logs_id(), "1/node-0.log", body("hello")).await.unwrap();
+        let Digest { size_bytes, sha256, crc32c } = Digest::of(b"hello");
+        assert_eq!(first, ManifestObject { name: "1/node-0.log".into(), size_bytes, sha256, crc32c });
+        let again = artefacts.put(&logs_id(), "1/node-0.log", body("hello")).await.unwrap();
+        assert_eq!(again, first, "after a crash the same is done again");
+
+        let (name, why) = damaged(artefacts.put(&logs_id(), "1/node-0.log", body("hullo")).await);
+        assert_eq!(name, "artefacts/a-run/logs/1/1/node-0.log");
+        assert_eq!(why, "another content was stored before");
+        let stored = store.read(&name).await.unwrap().unwrap();
+        assert_eq!(stored, "hello", "what was stored first stays");
+    }
+}
+
+#[tokio::test]
+async fn attempts_do_not_meet() {
+    let artefacts = Artefacts::new(Arc::new(MemoryStore::default()));
+    artefacts.put(&id(Stage::Logs, 1), "x", body("one")).await.unwrap();
+    artefacts.put(&id(Stage::Logs, 2), "x", body("two")).await.unwrap();
+    artefacts.commit(&id(Stage::Logs, 1), vec![]).await.unwrap();
+    assert!(artefacts.committed(&id(Stage::Logs, 2)).await.unwrap().is_none());
+    assert!(artefacts.committed(&id(Stage::Verdict, 1)).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn who_commits_second_finds_what_the_first_committed() {
+    let (_folder, stores) = stores();
+    for store in stores {
+        let artefacts = Artefacts::new(store);
+        assert!(artefacts.committed(&logs_id()).await.unwrap().is_none());
+        let one = artefacts.put(&logs_id(), "one", body("1")).await.unwrap();
+        let two = artefacts.put(&logs_id(), "two", body("2")).await.unwrap();
+        let first = artefacts.commit(&logs_id(), vec![two.clone(), one.clone()]).await.unwrap();
+        assert_eq!(first.name, "artefacts/a-run/logs/1/manifest.json");
+        assert_eq!(
+            first.manifest.objects,
+            [one.clone(), two],
+            "sorted, so that the same files are the same manifest"
+        );
+
+        let second = artefacts.commit(&logs_id(), vec![one]).await.unwrap();
+        assert_eq!((&second.manifest, &second.digest), (&first.manifest, &first.digest));
+        let read = artefacts.committed(&logs_id()).await.unwrap().unwrap();
+        assert_eq!((&read.manifest, &read.digest), (&first.manifest, &first.digest));
+    }
+}
+
+#[tokio::test]
+async fn an_unreadable_manifest_is_damage_and_is_not_overwritten() {
+    let store = Arc::new(MemoryStore::default());
+    let artefacts = Artefacts::new(store.clone());
+    let name = "artefacts/a-run/logs/1/manifest.json";
+    store.create(name, "{\"run\":".into()).await.unwrap();
+    assert_eq!(damaged(artefacts.committed(&logs_id()).await).0, name);
+    assert_eq!(damaged(artefacts.commit(&logs_id(), vec![]).await).0, name);
+    assert_eq!(store.read(name).await.unwrap().unwrap(), "{\"run\":");
+}
+
+#[tokio::test]
+async fn reading_finds_a_changed_byte_a_missing_byte_and_a_missing_object() {
+    let (_folder, stores) = stores();
+    for store in stores {
+        let artefacts = Artefacts::new(store.clone());
+        let object = artefacts.put(&logs_id(), "log", body("all is well\n")).await.unwrap();
+        let committed = artefacts.commit(&logs_id(), vec![object.clone()]).await.unwrap();
+        let read = async || artefacts.read(&committed.name, &object, text).await;
+        assert_eq!(read().await.unwrap(), "all is well\n");
+
+        let name = "artefacts/a-run/logs/1/log";
+        for changed in ["all is hell\n", "all is well", "all is well\n\n", ""] {
+            replace(&*store, name, changed).await;
+            assert_eq!(
+                damaged(read().await),
+                (name.into(), "is not what its manifest says".into()),
+                "{changed:?}"
+            );
+        }
+        store.remove(name).await.unwrap();
+        assert_eq!(damaged(read().await), (name.into(), "is missing".into()));
+    }
+}
+
+#[tokio::test]
+async fn what_the_reader_did_not_care_for_is_checked_as_well() {
+    let store = Arc::new(MemoryStore::default());
+    let artefacts = Artefacts::new(store.clone());
+    let long = "x".repeat(300_000);
+    let object = artefacts.put(&logs_id(), "log", body(&long)).await.unwrap();
+    let committed = artefacts.commit(&logs_id(), vec![object.clone()]).await.unwrap();
+    let first_byte = |body: &mut dyn Read| {
+        let mut byte = [0];
+        body.read_exact(&mut byte).map(|()| byte[0])
+    };
+    assert_eq!(artefacts.read(&committed.name, &object, first_byte).await.unwrap(), b'x');
+    replace(&*store, "artefacts/a-run/logs/1/log", &format!("{}y", &long[1..])).await;
+    damaged(artefacts.read(&committed.name, &object, first_byte).await);
+}
+
+#[tokio::test]
+async fn a_reader_that_fails_is_trouble_and_not_damage() {
+    let artefacts = Artefacts::new(Arc::new(MemoryStore::default()));
+    let object = artefacts.put(&logs_id(), "log", body("text")).await.unwrap();
+    let committed = artefacts.commit(&logs_id(), vec![object.clone()]).await.unwrap();
+    let fails = |_: &mut dyn Read| Err::<(), _>(io::Error::other("the line broke"));
+    let outcome = artefacts.read(&committed.name, &object, fails).await;
+    assert!(matches!(outcome, Err(ArtefactError::Store(StoreError::Io { .. }))), "{outcome:?}");
+    let panics = |_: &mut dyn Read| -> io::Result<()> { panic!("a bug in a reader") };
+    let outcome = artefacts.read(&committed.name, &object, panics).await;
+    assert!(matches!(outcome, Err(ArtefactError::Store(StoreError::Io { .. }))), "{outcome:?}");
+}
+
+#[tokio::test]
+async fn names_that_lead_out_of_the_folder_are_refused() {
+    let (_folder, stores) = stores();
+    for store in stores {
+        let artefacts = Artefacts::new(store.clone());
+        for name in
+            ["..", "../1/manifest.json", "a/../../b", "/etc/passwd", "", "a//b", "a\\b", "a\nb", "./a"]
+        {
+            let refused = artefacts.put(&logs_id(), name, body("x")).await;
+            assert!(
+                matches!(refused, Err(ArtefactError::Store(StoreError::Name { .. }))),
+                "{name:?}: {refused:?}"
+            );
+            // Nor are they read, should a manifest name them.
+            let object =
+                ManifestObject { name: name.into(), size_bytes: 1, sha256: "s".into(), crc32c: "c".into() };
+            let refused = artefacts.read("artefacts/a-run/logs/1/manifest.json", &object, text).await;
+            assert!(
+                matches!(refused, Err(ArtefactError::Store(StoreError::Name { .. }))),
+                "{name:?}: {refused:?}"
+            );
+        }
+        assert_eq!(store.list("").await.unwrap(), [""; 0]);
+    }
+}
+
+/// Logs of two attempts, committed.
+async fn two_attempts(artefacts: &Artefacts) -> Logs {
+    let mut objects = Vec::new();
+    for name in ["1/node-0.log", "10/node-0.log", "2/node-0.log", "2/node-1.log"] {
+        objects.push(artefacts.put(&logs_id(), name, body(name)).await.unwrap());
+    }
+    let committed = artefacts.commit(&logs_id(), objects).await.unwrap();
+    Logs { manifest: committed.name, sha256: committed.digest.sha256, objects: 4, size_bytes: 50 }
+}
+
+#[tokio::test]
+async fn the_logs_of_an_attempt_are_its_own() {
+    let artefacts = Artefacts::new(Arc::new(MemoryStore::default()));
+    let logs = two_attempts(&artefacts).await;
+    for (attempt, expected) in [
+        (1, vec!["1/node-0.log"]),
+        (2, vec!["2/node-0.log", "2/node-1.log"]),
+        (3, vec![]),
+        (10, vec!["10/node-0.log"]),
+    ] {
+        let read = artefacts.logs(&logs, Attempt(attempt), text).await.unwrap();
+        assert!(read.iter().all(|(object, text)| object.name == *text));
+        let names: Vec<String> = read.into_iter().map(|(object, _)| object.name).collect();
+        assert_eq!(names, expected, "attempt {attempt}");
+    }
+}
+
+#[tokio::test]
+async fn a_manifest_that_is_missing_or_another_one_is_damage() {
+    let store = Arc::new(MemoryStore::default());
+    let artefacts = Artefacts::new(store.clone());
+    let logs = two_attempts(&artefacts).await;
+    let read = async |logs: &Logs| artefacts.logs(logs, Attempt::FIRST, text).await;
+    assert_eq!(read(&logs).await.unwrap().len(), 1);
+
+    let other = Logs { sha256: Digest::of(b"another manifest").sha256, ..logs.clone() };
+    assert_eq!(damaged(read(&other).await).1, "the manifest is not the one that was committed");
+    store.remove(&logs.manifest).await.unwrap();
+    assert_eq!(damaged(read(&logs).await), (logs.manifest, "the manifest is missing".into()));
+}

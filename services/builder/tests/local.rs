@@ -1,0 +1,171 @@
+//! Builds of this host: what an image is made of, and whose fault a failure is.
+
+mod support;
+
+use std::{sync::Arc, time::Duration};
+
+use builder::{Build, Builds, local::LocalBuilds};
+use kit::PortError;
+use ledger::{Artefacts, Digest, MemoryStore, Store};
+use serde_json::json;
+use tempfile::TempDir;
+use terms::{Attempt, BuildSpec, Class, CommandId, Failure, Image, Source, Span, Stage, Verb};
+
+struct World {
+    root: TempDir,
+    store: Arc<MemoryStore>,
+    builds: LocalBuilds,
+}
+
+fn id() -> CommandId {
+    CommandId {
+        run: "a-run".parse().unwrap(),
+        stage: Stage::Image,
+        attempt: Attempt::FIRST,
+        verb: Verb::Start,
+    }
+}
+
+fn spec(script: &str, artifacts: &[&str]) -> BuildSpec {
+    let mut config = json!({"steps": [{"name": "bash", "script": script}]});
+    if !artifacts.is_empty() {
+        config["artifacts"] = json!({"objects": {"location": "gs://anywhere/", "paths": artifacts}});
+    }
+    BuildSpec { config, source: None, substitutions: Default::default() }
+}
+
+impl World {
+    fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let store = Arc::new(MemoryStore::default());
+        let builds = LocalBuilds::new(host::Builds::new(root.path(), support::program()), store.clone());
+        Self { root, store, builds }
+    }
+
+    async fn end(&self) -> Result<Build, PortError> {
+        for _ in 0..1000 {
+            match self.builds.look(&id()).await? {
+                Some(Build::Going) => tokio::time::sleep(Duration::from_millis(10)).await,
+                Some(ended) => return Ok(ended),
+                None => panic!("the build is not known"),
+            }
+        }
+        panic!("the build does not end");
+    }
+
+    async fn run(&self, build: &BuildSpec) -> Build {
+        self.builds.start(&id(), build, Span::from_secs(30)).await.unwrap();
+        self.end().await.unwrap()
+    }
+
+    async fn image(&self, build: &BuildSpec) -> Image {
+        match self.run(build).await {
+            Build::Built(image) => image,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn failure(&self, build: &BuildSpec) -> Failure {
+        match self.run(build).await {
+            Build::Failed(failure) => failure,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_is_its_files_in_the_bucket_with_the_log_beside_them() {
+    let world = World::new();
+    let image = world.image(&spec("echo hello; printf one > one; printf two > two", &["one", "two"])).await;
+    assert_eq!(image.reference, "artefacts/a-run/image/1/");
+    let files: Vec<_> = image.files.iter().map(|file| (file.name.as_str(), file.sha256.clone())).collect();
+    assert_eq!(files, [("one", Digest::of(b"one").sha256), ("two", Digest::of(b"two").sha256)]);
+    for (name, text) in [("one", "one"), ("two", "two")] {
+        assert_eq!(world.store.read(&format!("{}{name}", image.reference)).await.unwrap().unwrap(), text);
+    }
+    let log = world.store.read("artefacts/a-run/image/1/build.log").await.unwrap().unwrap();
+    assert!(String::from_utf8_lossy(&log).contains("hello"), "{log:?}");
+    let committed = Artefacts::new(world.store.clone()).committed(&id()).await.unwrap().unwrap();
+    assert_eq!(image.digest, format!("sha256:{}", committed.digest.sha256), "known by its manifest");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn steps_find_the_source_in_their_workspace() {
+    let world = World::new();
+    let tar = std::process::Command::new("tar")
+        .args(["--create", "--file=-", "--directory"])
+        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))
+        .arg("port.rs")
+        .output()
+        .unwrap();
+    assert!(tar.status.success());
+    let sha256 = Digest::of(&tar.stdout).sha256;
+    world.store.create("sources/x.tar", tar.stdout.into()).await.unwrap();
+    let source = Some(Source { object: "sources/x.tar".into(), sha256 });
+    let image = world.image(&BuildSpec { source, ..spec("cp port.rs out", &["out"]) }).await;
+    assert_eq!(image.files[0].sha256, Digest::of(include_bytes!("../src/port.rs")).sha256);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_is_not_there_can_never_be_built() {
+    let world = World::new();
+    let source = Some(Source { object: "sources/none.tar".into(), sha256: "ab".repeat(32) });
+    let refused =
+        world.builds.start(&id(), &BuildSpec { source, ..spec("true", &[]) }, Span::from_secs(5)).await;
+    assert!(
+        matches!(&refused, Err(PortError::Final(why)) if why.class == Class::Input && why.code == "SOURCE_MISSING"),
+        "{refused:?}"
+    );
+    assert_eq!(world.builds.look(&id()).await.unwrap(), None, "nothing was begun");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failed_build_quotes_its_log() {
+    let world = World::new();
+    let failure = world.failure(&spec("echo nvcc fatal: no such architecture; exit 3", &[])).await;
+    assert_eq!((failure.class, failure.code.as_str()), (Class::Workload, "FAILURE"));
+    assert!(failure.message.contains("exit code 3"), "{failure:?}");
+    assert!(failure.message.contains("nvcc fatal: no such architecture"), "{failure:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_build_ends_at_the_stages_limit_whatever_its_own_may_be() {
+    let world = World::new();
+    let mut build = spec("sleep 300", &[]);
+    build.config["timeout"] = "3600s".into();
+    world.builds.start(&id(), &build, Span::from_secs(1)).await.unwrap();
+    let Build::Failed(failure) = world.end().await.unwrap() else { panic!("it takes longer than it may") };
+    assert_eq!((failure.class, failure.code.as_str()), (Class::Workload, "TIMEOUT"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_build_that_lost_its_supervisor_is_the_infrastructures_fault() {
+    let world = World::new();
+    let build = spec(&format!("echo > {}/began; sleep 300", world.root.path().display()), &[]);
+    world.builds.start(&id(), &build, Span::from_secs(30)).await.unwrap();
+    let began = async {
+        while !world.root.path().join("began").exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), began).await.expect("the step begins");
+    support::kill_supervisor(&world.root.path().join("a-run-image-1"));
+    let Build::Failed(failure) = world.end().await.unwrap() else { panic!("it cannot end well") };
+    assert_eq!((failure.class, failure.code.as_str()), (Class::Infrastructure, "INTERNAL_ERROR"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_artifact_cannot_pass_for_the_manifest_or_the_log() {
+    for name in ["manifest.json", "build.log"] {
+        let world = World::new();
+        let build = spec(&format!("echo '{{}}' > {name}"), &[name]);
+        world.builds.start(&id(), &build, Span::from_secs(30)).await.unwrap();
+        let refused = world.end().await;
+        assert!(
+            matches!(&refused, Err(PortError::Final(why)) if why.class == Class::Input && why.code == "ARTIFACT_NAME"),
+            "{name}: {refused:?}"
+        );
+        let committed = Artefacts::new(world.store.clone()).committed(&id()).await.unwrap();
+        assert!(committed.is_none(), "{name}: nothing is committed");
+    }
+}

@@ -1,0 +1,78 @@
+//! What cannot be read is kept, whatever its sender called it.
+
+mod support;
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use conductor::StoreParking;
+use kit::{ManualClock, Parking};
+use ledger::{MemoryStore, Store, check_name};
+use support::START;
+
+fn parking() -> (Arc<MemoryStore>, StoreParking) {
+    let store = Arc::new(MemoryStore::default());
+    (store.clone(), StoreParking::new(store, Arc::new(ManualClock::new(START))))
+}
+
+#[tokio::test]
+async fn an_event_is_kept_with_the_reason_under_its_day() {
+    let (store, parking) = parking();
+    parking.park("event-1", "no such type", b"{\"type\": \"x\"}").await.unwrap();
+    parking.park("event-1", "no such type", b"{\"type\": \"x\"}").await.unwrap();
+    let names = store.list("").await.unwrap();
+    let [name] = &names[..] else { panic!("kept once, not as {names:?}") };
+    assert!(name.starts_with("parked/2027-01-15/event-1-"), "{name}");
+    let kept = store.read(name).await.unwrap().unwrap();
+    assert_eq!(kept, "no such type\n{\"type\": \"x\"}");
+}
+
+#[tokio::test]
+async fn hostile_ids_make_harmless_names_and_none_takes_the_place_of_another() {
+    let (store, parking) = parking();
+    let long = ["x".repeat(5000), "x".repeat(5001)];
+    let hostile = [
+        "",
+        ".",
+        "..",
+        "../../etc/passwd",
+        "/etc/passwd",
+        "a/b",
+        "a_b",
+        "a\\b",
+        "a\nb",
+        "a\0b",
+        "%2e%2e%2f",
+        "C:",
+        "~",
+        "ä",
+        "ö",
+        "\u{202e}",
+        "con",
+        "$(id)",
+        "manifest.json",
+        ".drafts/x",
+        &long[0],
+        &long[1],
+    ];
+    for (number, id) in hostile.iter().enumerate() {
+        parking.park(id, "why", number.to_string().as_bytes()).await.unwrap();
+    }
+    let names = store.list("").await.unwrap();
+    let mut kept = BTreeSet::new();
+    for name in &names {
+        check_name(name).unwrap();
+        let file = name.strip_prefix("parked/2027-01-15/").unwrap_or_else(|| panic!("{name} lies elsewhere"));
+        let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        assert!(file.chars().all(plain) && file.len() < 200, "{name}");
+        kept.insert(store.read(name).await.unwrap().unwrap());
+    }
+    assert_eq!(kept.len(), hostile.len(), "every one of them is there: {names:#?}");
+}
+
+#[tokio::test]
+async fn another_event_under_the_same_id_is_kept_too() {
+    let (store, parking) = parking();
+    parking.park("1", "why", b"from one source").await.unwrap();
+    parking.park("1", "why", b"from another source").await.unwrap();
+    assert_eq!(store.list("parked/").await.unwrap().len(), 2, "an id is only unique within its source");
+}

@@ -1,0 +1,267 @@
+//! Runs driven by their facts: what is recorded, what is sent, and what survives a restart.
+
+mod support;
+
+use kit::{Clock, Disposition, Event, Handler};
+use support::*;
+use terms::*;
+
+#[tokio::test]
+async fn a_good_run_takes_twelve_records_and_sends_each_command_once() {
+    let world = World::new();
+    let conductor = world.conductor();
+    feed(&conductor, [requested()]).await;
+    assert_eq!(world.hints().await, [run()], "from the first moment the tick knows of the run");
+    feed(&conductor, answers()).await;
+
+    let records = world.records().await;
+    assert_eq!(records.len(), 12);
+    assert_sound(&records);
+    assert_eq!(world.bus.commands(), COMMANDS);
+    let closings = world.bus.closings();
+    let closed = RunClosed { conclusion: Conclusion::Completed, verdict: Some(Verdict::Pass) };
+    assert_eq!(closings.into_iter().map(|(_, closed)| closed).collect::<Vec<_>>(), [closed]);
+    assert_eq!(world.hints().await, [], "nothing is owed any more");
+}
+
+#[tokio::test]
+async fn facts_that_come_again_change_nothing() {
+    let world = World::new();
+    let conductor = world.conductor();
+    for event in [requested()].into_iter().chain(answers()) {
+        feed(&conductor, [event.clone(), event.clone(), event]).await;
+    }
+    assert_eq!(world.records().await.len(), 12);
+    assert_eq!(world.bus.commands(), COMMANDS);
+    let ids: Vec<String> = world.bus.closings().into_iter().map(|(id, _)| id).collect();
+    assert!(ids.iter().all(|id| *id == ids[0]), "said again, it is the same event: {ids:?}");
+    assert_eq!(world.hints().await, []);
+}
+
+#[tokio::test]
+async fn a_fact_about_a_run_nobody_asked_for_is_parked() {
+    let world = World::new();
+    let conductor = world.conductor();
+    for event in answers() {
+        let parked = conductor.handle(&event).await;
+        assert!(matches!(&parked, Disposition::Park(why) if why.contains("quickstart-1")), "{parked:?}");
+    }
+    assert_eq!(world.store.list("").await.unwrap(), [""; 0], "and leaves no trace");
+    assert_eq!(world.bus.commands(), [""; 0]);
+}
+
+#[tokio::test]
+async fn what_is_no_fact_is_parked() {
+    let world = World::new();
+    let conductor = world.conductor();
+    feed(&conductor, [requested()]).await;
+    let id = CommandId { run: run(), stage: Stage::Image, attempt: Attempt(1), verb: Verb::Cancel };
+    let command = Command { id, body: Body::ImageCancel { handle: None } };
+    let command = contract::Message::command("conductor", command).to_event();
+    let changed = |attribute: &str, value: &str| -> Event {
+        let mut event = serde_json::to_value(&answers()[0]).unwrap();
+        event[attribute] = value.into();
+        serde_json::from_value(event).unwrap()
+    };
+    let newer = changed("type", "dev.burnin.image.painted.v1");
+    let no_run = changed("subject", "runs/../..");
+    for event in [command, newer, no_run] {
+        let parked = conductor.handle(&event).await;
+        assert!(matches!(parked, Disposition::Park(_)), "{event:?}: {parked:?}");
+    }
+    assert_eq!(world.records().await.len(), 1);
+}
+
+#[tokio::test]
+async fn what_is_still_owed_is_sent_again_by_a_tick_once_it_is_due() {
+    let world = World::new();
+    let conductor = world.conductor();
+    feed(&conductor, [requested()]).await;
+    assert_eq!(world.bus.commands(), ["image.1.start"]);
+
+    world.clock.advance(Span::from_millis(4_999));
+    conductor.tick().await.unwrap();
+    assert_eq!(world.bus.commands().len(), 1, "a moment too early");
+    world.clock.advance(Span::from_millis(1));
+    feed(&conductor, [requested()]).await;
+    assert_eq!(world.bus.commands().len(), 1, "a fact sends only what is new");
+    conductor.tick().await.unwrap();
+    assert_eq!(world.bus.commands(), ["image.1.start"; 2]);
+    conductor.tick().await.unwrap();
+    assert_eq!(world.bus.commands().len(), 2, "and waits again");
+    assert_eq!(world.records().await.len(), 1, "sending is not recorded");
+}
+
+#[tokio::test]
+async fn a_command_the_bus_refused_is_sent_by_the_next_delivery() {
+    let world = World::new();
+    let conductor = world.conductor();
+    *world.bus.refuses.lock().unwrap() = Some("dev.burnin.image.build.v1");
+    assert!(matches!(conductor.handle(&requested()).await, Disposition::Retry(_)));
+    assert_eq!(world.records().await.len(), 1, "what was recorded stays");
+    *world.bus.refuses.lock().unwrap() = None;
+    feed(&conductor, [requested()]).await;
+    assert_eq!(world.bus.commands(), ["image.1.start"]);
+    assert_eq!(world.records().await.len(), 1);
+}
+
+#[tokio::test]
+async fn after_a_restart_everything_owed_is_sent_again_and_what_goes_on_is_looked_at() {
+    let expected: [(&str, &[&str]); 6] = [
+        ("dev.burnin.image.accepted.v1", &["image.1.observe"]),
+        ("dev.burnin.image.built.v1", &["cluster.1.start"]),
+        ("dev.burnin.cluster.accepted.v1", &["cluster.1.observe"]),
+        ("dev.burnin.job.accepted.v1", &["job.1.observe"]),
+        ("dev.burnin.logs.collected.v1", &["cluster.1.delete", "results.1.start"]),
+        ("dev.burnin.verdict.reached.v1", &["cluster.1.delete"]),
+    ];
+    for (moment, owed) in expected {
+        let world = World::new();
+        feed(&world.conductor(), until(moment)).await;
+        world.bus.forget();
+
+        let restarted = world.conductor();
+        restarted.tick().await.unwrap();
+        assert_eq!(world.bus.commands(), owed, "after {moment}");
+        restarted.tick().await.unwrap();
+        assert_eq!(world.bus.commands(), owed, "after {moment}: once");
+        // And the run goes on to its end.
+        feed(&restarted, answers()).await;
+        assert_sound(&world.records().await);
+        assert_eq!(world.records().await.len(), 12);
+    }
+}
+
+#[tokio::test]
+async fn a_conductor_that_dies_at_any_write_is_taken_over() {
+    let events: Vec<Event> = [requested()].into_iter().chain(answers()).collect();
+    // Twelve records and one hint.
+    for writes in 0..=13 {
+        let store = Moody::new(Temper::Dies(writes.into()));
+        let world = World::over(store.clone());
+        let dying = world.conductor();
+        let mut answered = 0;
+        for event in &events {
+            if dying.handle(event).await != Disposition::Done {
+                break;
+            }
+            answered += 1;
+        }
+        assert_eq!(answered == events.len(), writes == 13, "{writes} writes: {answered} facts answered");
+
+        // What was not answered is delivered to somebody else.
+        let world = World { store: store.inner.clone(), ..world };
+        feed(&world.conductor(), events[answered..].to_vec()).await;
+        assert_sound(&world.records().await);
+        assert_eq!(world.records().await.len(), 12, "after {writes} writes");
+        let mut commands = world.bus.commands();
+        commands.retain(|command| !command.ends_with("observe"));
+        commands.sort_unstable();
+        commands.dedup();
+        assert_eq!(commands.len(), COMMANDS.len(), "every command was sent: {commands:?}");
+        assert_eq!(world.bus.closings().len(), 1);
+        assert_eq!(world.hints().await, []);
+    }
+}
+
+#[tokio::test]
+async fn a_closing_that_was_recorded_and_not_told_is_told_after_a_restart() {
+    let world = World::new();
+    let killed = world.conductor();
+    *world.bus.refuses.lock().unwrap() = Some("dev.burnin.run.closed.v1");
+    let mut events: Vec<Event> = [requested()].into_iter().chain(answers()).collect();
+    let last = events.pop().unwrap();
+    feed(&killed, events).await;
+    assert!(matches!(killed.handle(&last).await, Disposition::Retry(_)));
+    drop(killed);
+    assert!(world.state().await.closed.is_some());
+    assert_eq!(world.hints().await, [run()], "the hint outlives the fall");
+
+    *world.bus.refuses.lock().unwrap() = None;
+    let restarted = world.conductor();
+    restarted.tick().await.unwrap();
+    assert_eq!(world.bus.closings().len(), 1);
+    assert_eq!(world.hints().await, []);
+    restarted.tick().await.unwrap();
+    assert_eq!(world.bus.closings().len(), 1);
+    assert_eq!(world.records().await.len(), 12);
+}
+
+#[tokio::test]
+async fn a_hint_without_a_run_is_harmless() {
+    let world = World::new();
+    world.ledger().mark_open(&run()).await.unwrap();
+    let conductor = world.conductor();
+    conductor.tick().await.unwrap();
+    assert_eq!(world.bus.commands(), [""; 0]);
+    feed(&conductor, [requested()].into_iter().chain(answers())).await;
+    assert_eq!(world.records().await.len(), 12);
+    assert_eq!(world.hints().await, []);
+}
+
+#[tokio::test]
+async fn one_run_that_cannot_be_read_does_not_hold_up_the_others() {
+    let world = World::new();
+    feed(&world.conductor(), [requested()]).await;
+    world.bus.forget();
+    let damaged: RunId = "damaged".parse().unwrap();
+    world.store.create("ledger/damaged/0000000001.json", "not a record".into()).await.unwrap();
+    world.ledger().mark_open(&damaged).await.unwrap();
+
+    let error = world.conductor().tick().await.unwrap_err();
+    assert!(error.to_string().contains("damaged"), "{error}");
+    assert_eq!(world.bus.commands(), ["image.1.start"]);
+    assert_eq!(world.hints().await, [damaged, run()], "a person has to look at it, so it stays known");
+}
+
+#[tokio::test]
+async fn a_cluster_that_comes_back_after_closing_is_given_back_again() {
+    let world = World::new();
+    let conductor = world.conductor();
+    feed(&conductor, [requested()].into_iter().chain(answers())).await;
+    world.bus.forget();
+
+    let ready = answers().remove(3);
+    feed(&conductor, [again(&ready)]).await;
+    assert_eq!(world.bus.commands(), ["cluster.1.delete"]);
+    assert_eq!(world.hints().await, [run()], "it is owed until it is confirmed, whoever restarts");
+
+    world.clock.advance(Span::from_secs(1));
+    feed(&conductor, [event("provisioner", deleted(world.clock.now()))]).await;
+    assert_eq!(world.hints().await, []);
+    let state = world.state().await;
+    assert!(state.leases_returned());
+    assert_eq!(state.settled.unwrap().0, Conclusion::Completed, "the answer stands");
+}
+
+#[tokio::test]
+async fn a_cluster_that_comes_back_while_the_hint_is_taken_away_is_not_forgotten() {
+    let store = Moody::new(Temper::Honest);
+    let world = World::over(store.clone());
+    let (closing, rival) = (world.conductor(), world.conductor());
+    let mut events = [requested()].into_iter().chain(answers()).collect::<Vec<_>>();
+    // The provider's first word arrives last.
+    let accepted = events.remove(3);
+    let deleted = events.pop().unwrap();
+    feed(&closing, events).await;
+    let gate = store.hold_removal();
+    let closed = tokio::spawn(async move { feed(&closing, [deleted]).await });
+    gate.arrived.notified().await;
+    feed(&rival, [again(&accepted)]).await;
+    gate.go.notify_one();
+    closed.await.unwrap();
+    assert!(!world.state().await.leases_returned());
+    assert_eq!(world.hints().await, [run()], "while a cluster costs money, the tick knows of its run");
+}
+
+#[tokio::test]
+async fn a_failed_stage_closes_the_run_with_its_reason() {
+    let world = World::new();
+    let conductor = world.conductor();
+    let failure = Failure::new(Class::Workload, "FAILURE", "step 0 ended with exit code 1");
+    feed(&conductor, [requested(), event("builder", Fact::ImageFailed(failure.clone()))]).await;
+    assert_eq!(world.bus.commands(), ["image.1.start"]);
+    let conclusion = Conclusion::Failed { stage: Stage::Image, failure };
+    assert_eq!(world.bus.closings()[0].1, RunClosed { conclusion, verdict: None });
+    assert_eq!(world.hints().await, []);
+}

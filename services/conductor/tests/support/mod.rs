@@ -1,0 +1,391 @@
+//! A conductor among a bus that remembers, a clock that obeys and a store that can be made to lie.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use std::{
+    io,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use conductor::{Conductor, Settings};
+use contract::{Content, Message};
+use kit::{Bus, BusError, Disposition, Event, Handler, ManualClock};
+use ledger::{Creation, Digest, Ledger, MemoryStore, Reader, Store, StoreError};
+use machine::RunState;
+use terms::*;
+use tokio::sync::Notify;
+
+pub const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+pub const RESEND: Span = Span::from_secs(5);
+
+/// Every command of a good run, in order.
+pub const COMMANDS: [&str; 7] = [
+    "image.1.start",
+    "cluster.1.start",
+    "job.1.start",
+    "logs.1.start",
+    "cluster.1.delete",
+    "results.1.start",
+    "verdict.1.start",
+];
+
+pub fn run() -> RunId {
+    "quickstart-1".parse().unwrap()
+}
+
+pub fn workflow() -> Workflow {
+    Workflow {
+        name: "quickstart".into(),
+        description: String::new(),
+        image: Some(ImageSpec::Build(BuildSpec {
+            config: serde_json::json!({"steps": []}),
+            source: None,
+            substitutions: Default::default(),
+        })),
+        cluster: Some(ClusterSpec::Rent(System::Processes { nodes: 2 })),
+        benchmark: Some(Benchmark {
+            workload: Workload {
+                collective: Collective::AllReduce,
+                min_bytes: 8,
+                max_bytes: 1024,
+                step_factor: 2,
+                iterations: 20,
+                warmup_iterations: 5,
+                check: true,
+            },
+            criteria: Criteria { name: "any".into(), source: None, require_check: true, floors: vec![] },
+        }),
+        limits: Limits::default(),
+    }
+}
+
+pub fn requested() -> Event {
+    let trigger = Trigger { kind: "manual".into(), by: "test".into() };
+    event("cli", Fact::RunRequested(Box::new(RunRequested { workflow: workflow(), trigger })))
+}
+
+/// What workers say in a run in which all goes well, in order.
+pub fn answers() -> Vec<Event> {
+    let handle = || Handle { handle: "h-1".into() };
+    let node = |name: &str| Node { name: name.into(), slots: 1 };
+    let digest = format!("sha256:{}", "0".repeat(64));
+    let facts = [
+        ("builder", Fact::ImageAccepted(handle())),
+        ("builder", Fact::ImageBuilt(Image { reference: "artefacts/".into(), digest, files: vec![] })),
+        ("provisioner", Fact::ClusterAccepted(handle())),
+        (
+            "provisioner",
+            Fact::ClusterReady(Cluster {
+                name: "quickstart-1-cluster-1".into(),
+                nodes: vec![node("n0"), node("n1")],
+                endpoint: "e".into(),
+            }),
+        ),
+        ("agent", Fact::JobAccepted(handle())),
+        (
+            "agent",
+            Fact::JobDone(JobEnd {
+                state: "COMPLETED".into(),
+                exit_code: Some(0),
+                signal: None,
+                started_at: None,
+                ended_at: None,
+            }),
+        ),
+        (
+            "agent",
+            Fact::LogsCollected(Logs { manifest: "m".into(), sha256: "s".into(), objects: 1, size_bytes: 1 }),
+        ),
+        ("loader", Fact::ResultsLoaded(Results { load: "l".into(), rows: 2, table: "t".into() })),
+        (
+            "judge",
+            Fact::VerdictReached(VerdictReached {
+                verdict: Verdict::Pass,
+                reasons: vec![],
+                criteria: "c".into(),
+                log_sha256: None,
+                object: "v".into(),
+            }),
+        ),
+        ("provisioner", deleted(START)),
+    ];
+    facts.into_iter().map(|(publisher, fact)| event(publisher, fact)).collect()
+}
+
+pub fn deleted(confirmed_at: Timestamp) -> Fact {
+    Fact::ClusterDeleted(Deleted { name: "c".into(), evidence: "the list is empty".into(), confirmed_at })
+}
+
+pub fn event(publisher: &str, fact: Fact) -> Event {
+    Message::fact(publisher, run(), Attempt::FIRST, fact).to_event()
+}
+
+/// The same fact as a message of its own: somebody looked again.
+pub fn again(event: &Event) -> Event {
+    let mut event = serde_json::to_value(event).unwrap();
+    event["id"] = "another-message".into();
+    serde_json::from_value(event).unwrap()
+}
+
+/// The good run as far as, and including, the fact of this type.
+pub fn until(event_type: &str) -> Vec<Event> {
+    let mut events = vec![requested()];
+    for event in answers() {
+        let last = Message::from_event(&event).unwrap().event_type() == event_type;
+        events.push(event);
+        if last {
+            return events;
+        }
+    }
+    panic!("a good run has no {event_type}");
+}
+
+/// A bus that remembers what it was given, and can be told to refuse a type.
+#[derive(Default)]
+pub struct Catch {
+    caught: Mutex<Vec<Message>>,
+    pub refuses: Mutex<Option<&'static str>>,
+}
+
+#[async_trait::async_trait]
+impl Bus for Catch {
+    async fn publish(&self, event: Event) -> Result<(), BusError> {
+        let message = Message::from_event(&event).unwrap();
+        if *self.refuses.lock().unwrap() == Some(message.event_type()) {
+            return Err(BusError { id: message.key.id, why: "refused".into() });
+        }
+        self.caught.lock().unwrap().push(message);
+        Ok(())
+    }
+}
+
+impl Catch {
+    /// Commands as `stage.attempt.verb`, in the order in which they were sent.
+    pub fn commands(&self) -> Vec<String> {
+        let short = |message: &Message| match &message.content {
+            Content::Command(command) => Some(command.id.to_string().split_once('.')?.1.to_owned()),
+            Content::Fact(_) => None,
+        };
+        self.caught.lock().unwrap().iter().filter_map(short).collect()
+    }
+
+    /// Every `run.closed`, with its event's id.
+    pub fn closings(&self) -> Vec<(String, RunClosed)> {
+        let closing = |message: &Message| match &message.content {
+            Content::Fact(Fact::RunClosed(closed)) => Some((message.key.id.clone(), closed.clone())),
+            _ => None,
+        };
+        self.caught.lock().unwrap().iter().filter_map(closing).collect()
+    }
+
+    pub fn forget(&self) {
+        self.caught.lock().unwrap().clear();
+    }
+}
+
+/// The same numbers for the same seed, well mixed.
+pub struct Dice(AtomicU64);
+
+impl Dice {
+    pub fn new(seed: u64) -> Self {
+        Self(AtomicU64::new(seed))
+    }
+
+    pub fn below(&self, bound: u64) -> u64 {
+        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mut z = self.0.fetch_add(STEP, Ordering::Relaxed).wrapping_add(STEP);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % bound
+    }
+
+    pub fn shuffle<T>(&self, things: &mut [T]) {
+        for last in (1..things.len()).rev() {
+            things.swap(last, usize::try_from(self.below(last as u64 + 1)).unwrap());
+        }
+    }
+}
+
+/// How a store misbehaves when something is created.
+pub enum Temper {
+    Honest,
+    /// A quarter of the answers are wrong: the write landed and is reported as an error or as taken, or it did not
+    /// land and is an error.
+    Lies(Dice),
+    /// After this many creations it takes no more.
+    Dies(AtomicU64),
+}
+
+/// A bucket in memory with a temper. Every call lets others go first.
+pub struct Moody {
+    pub inner: Arc<MemoryStore>,
+    pub temper: Temper,
+    held: Mutex<Option<Arc<Gate>>>,
+}
+
+/// Holds somebody until others have done something.
+#[derive(Default)]
+pub struct Gate {
+    pub arrived: Notify,
+    pub go: Notify,
+}
+
+impl Moody {
+    pub fn new(temper: Temper) -> Arc<Self> {
+        Arc::new(Self { inner: Arc::default(), temper, held: Mutex::default() })
+    }
+
+    /// Holds the next removal at a gate.
+    pub fn hold_removal(&self) -> Arc<Gate> {
+        let gate = Arc::<Gate>::default();
+        *self.held.lock().unwrap() = Some(gate.clone());
+        gate
+    }
+}
+
+fn broken<T>(doing: &'static str, name: &str) -> Result<T, StoreError> {
+    Err(StoreError::Io { doing, name: name.to_owned(), source: io::Error::other("the connection was reset") })
+}
+
+#[async_trait::async_trait]
+impl Store for Moody {
+    async fn create(&self, name: &str, body: Bytes) -> Result<Creation, StoreError> {
+        tokio::task::yield_now().await;
+        let answer = match &self.temper {
+            Temper::Honest => self.inner.create(name, body).await,
+            Temper::Lies(dice) => match dice.below(12) {
+                0 => broken("create", name),
+                1 => self.inner.create(name, body).await.and_then(|_| broken("create", name)),
+                2 => self.inner.create(name, body).await.map(|_| Creation::Exists),
+                _ => self.inner.create(name, body).await,
+            },
+            Temper::Dies(left) => {
+                match left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
+                    Ok(_) => self.inner.create(name, body).await,
+                    Err(_) => broken("create", name),
+                }
+            }
+        };
+        tokio::task::yield_now().await;
+        answer
+    }
+
+    async fn create_from(&self, name: &str, body: Reader) -> Result<(Creation, Digest), StoreError> {
+        self.inner.create_from(name, body).await
+    }
+
+    async fn read(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
+        tokio::task::yield_now().await;
+        self.inner.read(name).await
+    }
+
+    async fn open(&self, name: &str) -> Result<Option<Reader>, StoreError> {
+        self.inner.open(name).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        tokio::task::yield_now().await;
+        self.inner.list(prefix).await
+    }
+
+    async fn remove(&self, name: &str) -> Result<(), StoreError> {
+        let gate = self.held.lock().unwrap().take();
+        if let Some(gate) = gate {
+            gate.arrived.notify_one();
+            gate.go.notified().await;
+        }
+        self.inner.remove(name).await
+    }
+
+    fn locate(&self, name: &str) -> String {
+        self.inner.locate(name)
+    }
+}
+
+static NONCES: AtomicU64 = AtomicU64::new(0);
+
+/// Conductors of one store, one bus and one clock.
+pub struct World {
+    pub store: Arc<dyn Store>,
+    pub bus: Arc<Catch>,
+    pub clock: Arc<ManualClock>,
+}
+
+impl World {
+    pub fn new() -> Self {
+        Self::over(Arc::new(MemoryStore::default()))
+    }
+
+    pub fn over(store: Arc<dyn Store>) -> Self {
+        Self { store, bus: Arc::default(), clock: Arc::new(ManualClock::new(START)) }
+    }
+
+    pub fn ledger(&self) -> Ledger {
+        let nonce = || NONCES.fetch_add(1, Ordering::Relaxed).to_string();
+        Ledger::new(Arc::clone(&self.store), Arc::new(nonce))
+    }
+
+    /// A conductor as it is after a start: it remembers nothing.
+    pub fn conductor(&self) -> Arc<Conductor> {
+        let settings = Settings { resend: RESEND };
+        Arc::new(Conductor::new(self.ledger(), self.bus.clone(), self.clock.clone(), settings, None))
+    }
+
+    pub async fn records(&self) -> Vec<Record> {
+        self.ledger().load(&run()).await.unwrap().records().to_vec()
+    }
+
+    pub async fn state(&self) -> RunState {
+        machine::fold(&self.records().await).unwrap()
+    }
+
+    pub async fn hints(&self) -> Vec<RunId> {
+        self.ledger().open_runs().await.unwrap()
+    }
+}
+
+/// Delivers each in turn, and expects it to be dealt with.
+pub async fn feed(conductor: &Conductor, events: impl IntoIterator<Item = Event>) {
+    for event in events {
+        assert_eq!(conductor.handle(&event).await, Disposition::Done);
+    }
+}
+
+/// Delivers as a bus does: until it is dealt with.
+pub async fn deliver(conductor: &Conductor, event: &Event) {
+    for _ in 0..200 {
+        match conductor.handle(event).await {
+            Disposition::Done => return,
+            Disposition::Retry(_) => {}
+            Disposition::Park(why) => panic!("parked: {why}"),
+        }
+    }
+    panic!("never dealt with");
+}
+
+/// A ledger that tells one run, completed, in which nothing happened twice.
+pub fn assert_sound(records: &[Record]) {
+    let numbers: Vec<u64> = records.iter().map(|record| record.seq).collect();
+    assert_eq!(numbers, (1..=records.len() as u64).collect::<Vec<_>>(), "no gap");
+    let mut events = Vec::new();
+    let mut closed = 0;
+    for record in records {
+        match &record.entry {
+            Entry::Accepted { event, .. } => events.push(event.to_string()),
+            Entry::Closed { conclusion } => {
+                assert_eq!(*conclusion, Conclusion::Completed);
+                closed += 1;
+            }
+            other => panic!("a good run has no {other:?}"),
+        }
+    }
+    assert_eq!(closed, 1, "closed once");
+    let all = events.len();
+    events.sort_unstable();
+    events.dedup();
+    assert_eq!(events.len(), all, "no message is accepted twice");
+    assert!(machine::fold(records).unwrap().leases_returned());
+}

@@ -1,0 +1,114 @@
+//! Commands in, facts out, as the fixtures say.
+
+#[path = "../../../tests/contract/mod.rs"]
+mod fixtures;
+
+use std::{io::Cursor, sync::Arc};
+
+use fixtures::Service;
+use ledger::{Artefacts, Committed, MemoryStore, Store};
+use loader::{Loader, Warehouse, fake::FakeWarehouse};
+use terms::{CommandId, Stage};
+
+const SERVICE: &str = "loader";
+
+fn service(store: Arc<MemoryStore>) -> Service {
+    loading_into(store, Arc::default())
+}
+
+fn loading_into(store: Arc<MemoryStore>, warehouse: Arc<FakeWarehouse>) -> Service {
+    Service::new(|_| Loader::new(Artefacts::new(store), warehouse))
+}
+
+/// A bucket in which the logs that the command of a case names are committed: one with the table, one without.
+async fn committed(case: &str) -> (Arc<MemoryStore>, Committed) {
+    let id: CommandId = fixtures::command(SERVICE, case)["id"].as_str().unwrap().parse().unwrap();
+    let id = CommandId { stage: Stage::Logs, ..id };
+    let store = Arc::new(MemoryStore::default());
+    let artefacts = Artefacts::new(store.clone());
+    let mut objects = Vec::new();
+    for (name, body) in [("1/node-0.log", fixtures::log()), ("1/node-1.log", b"nothing to say\n".to_vec())] {
+        objects.push(artefacts.put(&id, name, Box::new(Cursor::new(body))).await.unwrap());
+    }
+    let committed = artefacts.commit(&id, objects).await.unwrap();
+    (store, committed)
+}
+
+/// The same, and the command of the case speaks of exactly these.
+async fn told(case: &str) -> Arc<MemoryStore> {
+    let (store, committed) = committed(case).await;
+    let logs = &fixtures::command(SERVICE, case)["data"]["logs"];
+    assert_eq!(logs["manifest"], committed.name);
+    assert_eq!(logs["sha256"], committed.digest.sha256, "the fixture names another manifest");
+    store
+}
+
+/// Puts other bytes under a name, as a careless hand may.
+async fn replace(store: &MemoryStore, name: &str, change: impl FnOnce(Vec<u8>) -> Vec<u8>) {
+    let before = store.read(name).await.unwrap().unwrap().to_vec();
+    store.remove(name).await.unwrap();
+    store.create(name, change(before).into()).await.unwrap();
+}
+
+fn one_byte_changed(mut bytes: Vec<u8>) -> Vec<u8> {
+    let at = bytes.len() / 2;
+    bytes[at] ^= 1;
+    bytes
+}
+
+#[tokio::test]
+async fn a_log_that_is_not_what_was_committed_is_damage() {
+    let store = told("log-damaged").await;
+    replace(&store, "artefacts/damaged-1/logs/1/1/node-0.log", one_byte_changed).await;
+    service(store).honours_twice("log-damaged").await;
+}
+
+#[tokio::test]
+async fn logs_without_their_manifest_are_damage() {
+    let store = told("manifest-missing").await;
+    store.remove("artefacts/missing-1/logs/1/manifest.json").await.unwrap();
+    service(store).honours_twice("manifest-missing").await;
+}
+
+#[tokio::test]
+async fn a_manifest_that_was_replaced_is_damage_even_where_it_fits_its_logs() {
+    let store = told("manifest-replaced").await;
+    let fewer = |bytes: Vec<u8>| {
+        let mut manifest: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        manifest["objects"].as_array_mut().unwrap().pop();
+        serde_json::to_vec(&manifest).unwrap()
+    };
+    replace(&store, "artefacts/replaced-1/logs/1/manifest.json", fewer).await;
+    service(store).honours_twice("manifest-replaced").await;
+}
+
+#[tokio::test]
+async fn every_measurement_of_the_logs_is_loaded_once() {
+    let warehouse = Arc::<FakeWarehouse>::default();
+    loading_into(told("load").await, warehouse.clone()).honours_twice("load").await;
+    let rows = warehouse.rows("quickstart-1").await.unwrap();
+    assert_eq!(rows.len(), 14, "seven sizes, two placements");
+    let first = &rows[0];
+    assert_eq!(
+        (first.size_bytes, first.placement.as_str(), first.time_us),
+        (1_048_576, "out_of_place", 7.11)
+    );
+    assert_eq!((first.log.as_str(), first.attempt, first.wrong), ("1/node-0.log", 1, Some(0)));
+}
+
+#[tokio::test]
+async fn a_damaged_log_loads_nothing() {
+    let warehouse = Arc::<FakeWarehouse>::default();
+    let store = told("log-damaged").await;
+    // The second log is the damaged one: the first was read already.
+    replace(&store, "artefacts/damaged-1/logs/1/1/node-1.log", one_byte_changed).await;
+    let service = loading_into(store, warehouse.clone());
+    let said = service.deliver("log-damaged").await;
+    assert_eq!(said["facts"][0]["type"], "dev.burnin.results.failed.v1");
+    assert_eq!(warehouse.rows("damaged-1").await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn what_is_not_for_the_loader_is_parked() {
+    service(Arc::default()).parks_what_is_not_for_it().await;
+}

@@ -1,0 +1,146 @@
+//! The contract of a service, as files that both ends of the wire can be held against: a command in, facts out.
+//!
+//! `tests/data/contract/{service}/{case}.command.json` is a CloudEvent in structured mode;
+//! `tests/data/contract/{service}/{case}.facts.json` is what the service makes of it: its answer to the bus, and every
+//! fact it publishes, without the time and the trace. Ids are part of it: they follow from the content.
+//!
+//! `UPDATE_FIXTURES=1 cargo test --test contract` writes the second kind anew; read the difference before committing it.
+#![allow(dead_code, reason = "each service uses a part of it")]
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+
+use kit::{Bus, BusError, Clock, Disposition, Event, Handler, ManualClock, Worker, WorkerHandler};
+use serde_json::{Value, json};
+use terms::{Span, Timestamp};
+
+pub const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+/// How often a service under test looks at what it watches.
+pub const LOOK: Span = Span::from_secs(1);
+
+/// A service, its bus and its clock.
+pub struct Service {
+    name: &'static str,
+    handler: Arc<dyn Handler>,
+    bus: Arc<Catch>,
+    clock: Arc<ManualClock>,
+}
+
+#[derive(Default)]
+struct Catch(Mutex<Vec<Value>>);
+
+#[kit::async_trait]
+impl Bus for Catch {
+    async fn publish(&self, event: Event) -> Result<(), BusError> {
+        let mut event = serde_json::to_value(&event).unwrap();
+        let attributes = event.as_object_mut().unwrap();
+        assert!(attributes.remove("time").is_some(), "every fact says when it was published");
+        attributes.remove("traceparent");
+        self.0.lock().unwrap().push(event);
+        Ok(())
+    }
+}
+
+impl Service {
+    /// The service that `worker` is the handler of. It is given the clock that the service will look at.
+    pub fn new<W: Worker>(worker: impl FnOnce(Arc<dyn Clock>) -> W) -> Self {
+        let clock = Arc::new(ManualClock::new(START));
+        let worker = worker(clock.clone());
+        let (name, bus) = (worker.name(), Arc::<Catch>::default());
+        let handler = Arc::new(WorkerHandler::new(worker, bus.clone(), clock.clone()));
+        Self { name, handler, bus, clock }
+    }
+
+    /// The command of a case.
+    pub fn command(&self, case: &str) -> Value {
+        command(self.name, case)
+    }
+
+    /// Delivers the command of a case, lets time pass until nothing is watched any more, and says what was answered and
+    /// published.
+    pub async fn deliver(&self, case: &str) -> Value {
+        let event: Event = serde_json::from_value(self.command(case)).unwrap();
+        let answer = match self.handler.handle(&event).await {
+            Disposition::Done => json!("done"),
+            Disposition::Park(why) => json!({"park": why}),
+            Disposition::Retry(why) => json!({"retry": why}),
+        };
+        for _ in 0..10 {
+            // Whoever watches sleeps on the clock; nothing else here takes time.
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+            }
+            self.clock.advance(LOOK);
+        }
+        let facts = std::mem::take(&mut *self.bus.0.lock().unwrap());
+        json!({"answer": answer, "facts": facts})
+    }
+
+    /// The case is as its fixture says.
+    pub async fn honours(&self, case: &str) {
+        let found = self.deliver(case).await;
+        let path = folder(self.name).join(format!("{case}.facts.json"));
+        if std::env::var_os("UPDATE_FIXTURES").is_some() {
+            fs::write(&path, serde_json::to_string_pretty(&found).unwrap() + "\n").unwrap();
+        }
+        let expected = facts(self.name, case);
+        assert_eq!(
+            serde_json::to_string_pretty(&found).unwrap(),
+            serde_json::to_string_pretty(&expected).unwrap(),
+            "{}",
+            path.display()
+        );
+    }
+
+    /// The case is as its fixture says, and a second delivery is answered with the last of the same facts, under the
+    /// same id.
+    pub async fn honours_twice(&self, case: &str) {
+        self.honours(case).await;
+        let first = facts(self.name, case);
+        let again = self.deliver(case).await;
+        assert_eq!(again["answer"], "done");
+        let (first, again) = (first["facts"].as_array().unwrap(), again["facts"].as_array().unwrap());
+        assert!(!again.is_empty(), "a repeated command is answered");
+        assert!(again.iter().all(|fact| first.contains(fact)), "with nothing new: {again:#?}");
+        assert_eq!(again.last(), first.last(), "and with the end");
+    }
+
+    /// What a service does with events that are not for it, or not readable.
+    pub async fn parks_what_is_not_for_it(&self) {
+        for case in ["other-service", "unreadable"] {
+            self.honours(case).await;
+            let parked = self.deliver(case).await;
+            assert!(parked["answer"]["park"].is_string(), "{case}: {parked}");
+            assert_eq!(parked["facts"], json!([]), "{case}");
+        }
+    }
+}
+
+/// Where the fixtures of a service lie.
+fn folder(service: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/contract").join(service)
+}
+
+/// The command of a case.
+pub fn command(service: &str, case: &str) -> Value {
+    read(&folder(service).join(format!("{case}.command.json")))
+}
+
+/// What its service makes of it.
+pub fn facts(service: &str, case: &str) -> Value {
+    read(&folder(service).join(format!("{case}.facts.json")))
+}
+
+fn read(path: &Path) -> Value {
+    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// A real log of nccl-tests.
+pub fn log() -> Vec<u8> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/nccl/ours/226-own-one-gpu.log");
+    fs::read(path).unwrap()
+}
