@@ -3,7 +3,6 @@
 //! Sanity comes first: is everything there that was asked for, and is it what it claims to be? Then performance. What is
 //! missing makes a verdict inconclusive, never a pass; what is measured and wrong makes it a failure.
 
-
 pub mod baseline;
 mod judge;
 mod performance;

@@ -218,8 +218,13 @@ impl Run {
     pub fn judged(&mut self, reading: Reading) -> &mut Self {
         let benchmark = self.state.workflow.benchmark.clone().expect("a benchmark");
         let job = self.state.job().expect("a job that ended").clone();
-        let evidence = Evidence { reading: &reading, job: &job, workload: &benchmark.workload, ranks: 2 };
-        let judgement = judge(&evidence, &benchmark.criteria);
+        let evidence = Evidence {
+            reading: &reading,
+            job: Some(&job),
+            workload: Some(&benchmark.workload),
+            ranks: Some(2),
+        };
+        let judgement = judge(&evidence, Some(&benchmark.criteria), None);
         let reached = VerdictReached {
             verdict: judgement.verdict,
             reasons: judgement.reasons.clone(),
