@@ -127,6 +127,18 @@ pub enum Command {
         #[arg(long, value_name = "FILE")]
         save: PathBuf,
     },
+    /// Name the slow rank, GPU or node. Exit code 0 healthy, 1 somebody is named, 2 it cannot be told.
+    Locate {
+        /// One nccl-tests JSON file with per-process times (`-I 1 -J`, best with `-z 3`), or the logs of pair tests.
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        /// A healthy run of the same shape. May be given several times.
+        #[arg(long, value_name = "HEALTHY")]
+        reference: Vec<PathBuf>,
+        /// What to print.
+        #[arg(long, value_enum, default_value_t = Output::Human)]
+        output: Output,
+    },
     /// Print a completion script for a shell.
     Completions {
         /// The shell.

@@ -20,6 +20,7 @@ pub fn all() -> BTreeMap<PathBuf, String> {
     add("build.json".to_owned(), cloudbuild::config::schema());
     add("ledger-record.json".to_owned(), schema::<terms::Record>());
     add("baseline.json".to_owned(), schema::<verdict::Baseline>());
+    add("cli/locate.v1.json".to_owned(), schema::<verdict::locate::Located>());
     add("cli/parse.v1.json".to_owned(), schema::<burnin::documents::ParseDocument>());
     add("cli/run.v1.json".to_owned(), schema::<burnin::documents::RunDocument>());
     add("cli/runs.v1.json".to_owned(), schema::<burnin::documents::RunsDocument>());

@@ -2,6 +2,7 @@
 
 mod explain;
 mod judge;
+mod locate;
 mod parse;
 mod plan;
 mod run;
@@ -41,6 +42,7 @@ pub fn dispatch(cli: Cli) -> Result<Exit, Error> {
             judge::judge(&logs, criteria.as_deref(), baseline.as_deref(), output)
         }
         Command::Baseline { logs, save } => judge::baseline(&logs, &save),
+        Command::Locate { files, reference, output } => locate::locate(&files, &reference, output),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "burnin", &mut std::io::stdout());
             Ok(Exit::Pass)

@@ -1,0 +1,95 @@
+//! `burnin locate`, on real measurements.
+
+use std::{
+    path::Path,
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+
+fn h200(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/data/nccl/h200").join(name).display().to_string()
+}
+
+fn locate(arguments: &[String]) -> (Output, Value) {
+    let output = Command::new(env!("CARGO_BIN_EXE_burnin"))
+        .args(["locate", "--output", "json"])
+        .args(arguments)
+        .output()
+        .unwrap();
+    let document = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    (output, document)
+}
+
+#[test]
+fn the_slow_rank_of_a_run_is_named() {
+    let slow = h200("matrix-rank2-slow-z3.json");
+    let reference = ["--reference".to_owned(), h200("matrix-healthy-z3.json")];
+    for arguments in [vec![slow.clone()], [&reference[..], std::slice::from_ref(&slow)].concat()] {
+        let (output, located) = locate(&arguments);
+        assert_eq!((output.status.code(), &located["schema"]), (Some(1), &"burnin/locate/v1".into()));
+        assert_eq!(located["suspects"].as_array().unwrap().len(), 1, "{located}");
+        assert_eq!(located["suspects"][0]["rank"], 2, "{located}");
+    }
+}
+
+#[test]
+fn a_healthy_run_names_nobody() {
+    for name in ["matrix-healthy-z3.json", "matrix-healthy-z0.json"] {
+        let (output, located) = locate(&[h200(name)]);
+        assert_eq!((output.status.code(), &located["healthy"]), (Some(0), &true.into()), "{name}: {located}");
+    }
+}
+
+#[test]
+fn the_bad_gpu_of_pair_tests_is_named() {
+    let pairs = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)];
+    let healthy: Vec<_> = pairs.iter().map(|(a, b)| h200(&format!("pair-healthy-{a},{b}.log"))).collect();
+    let (output, located) = locate(&healthy);
+    assert_eq!((output.status.code(), &located["healthy"]), (Some(0), &true.into()), "{located}");
+
+    // The same logs, with the pairs of GPU 3 at less than half their bandwidth: what a slow GPU does to its pairs.
+    let folder = tempfile::tempdir().unwrap();
+    let mut slow = Vec::new();
+    for ((a, b), log) in pairs.iter().zip(&healthy) {
+        let text = std::fs::read_to_string(log).unwrap();
+        let text = if *b == 3 { halved(&text) } else { text };
+        let path = folder.path().join(format!("{a},{b}.log"));
+        std::fs::write(&path, text).unwrap();
+        slow.push(path.display().to_string());
+    }
+    let (output, located) = locate(&slow);
+    assert_eq!(output.status.code(), Some(1), "{located}");
+    let suspects = located["suspects"].as_array().unwrap();
+    assert_eq!((suspects.len(), &suspects[0]["bus_id"]), (1, &"0000:00:09".into()), "{located}");
+}
+
+/// Every row with 2.5 times the time.
+fn halved(log: &str) -> String {
+    let slower = |line: &str| {
+        let mut fields: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        for (index, slower) in [(5, true), (6, false), (7, false), (9, true), (10, false), (11, false)] {
+            let value: f64 = fields[index].parse().unwrap();
+            fields[index] = format!("{:.2}", if slower { value * 2.5 } else { value / 2.5 });
+        }
+        fields.join(" ")
+    };
+    log.lines()
+        .map(|line| {
+            if line.trim_start().starts_with('#') || line.trim().is_empty() {
+                line.to_owned()
+            } else {
+                slower(line)
+            }
+        })
+        .collect::<Vec<_>>()
+        .join("\n")
+        + "\n"
+}
+
+#[test]
+fn what_is_neither_is_told() {
+    let (output, _) = locate(&[h200("healthy-1.log")]);
+    assert_eq!(output.status.code(), Some(64));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("healthy-1.log"));
+}

@@ -1,0 +1,154 @@
+//! The slow rank of one run, from the times of its processes.
+
+use terms::measurement::{Reading, Table};
+
+use super::halves::{Matrices, matrices};
+use super::odds::at_least;
+use super::slowness::{Slowness, slowness};
+use super::standout::{Standouts, standouts};
+use super::{Located, Suspect};
+
+/// A chance finding may name somebody in this part of all healthy runs.
+const FALSE_ALARM: f64 = 1e-3;
+/// The same when a reference shows that something is slow: who, is then all that is open.
+const WRONG_NAME: f64 = 5e-3;
+/// And when a reference shows that nothing is slow: only the overwhelming counts.
+const AGAINST_REFERENCE: f64 = 1e-6;
+/// Who is apart for less than this part of the run disturbs nobody.
+const EFFECT: f64 = 0.003;
+/// Fewer observations than this prove nobody healthy.
+const ITERATIONS: usize = 20;
+
+/// Names the slow rank of a run whose log has per-process times (`-I 1 -J`, best with `-z 3`).
+///
+/// `reference` are healthy runs of the same shape, where there are any: with them the run is known to be slower or
+/// not, which decides between "healthy" and "slow, but who?" when no rank stands out. A reading that is not of the
+/// same collective, size, type and number of ranks is passed over.
+///
+/// The name rests on counting in how many halves (size and placement) or separate episodes one rank stands out. A
+/// healthy rank may do so more often than its share, a third more; under that hypothesis the false-alarm rate stays
+/// below one in a thousand runs.
+#[must_use]
+pub fn from_processes(reading: &Reading, reference: &[Reading]) -> Located {
+    let slowness = slowness(reading, reference);
+    let Some(matrices) = matrices(reading) else {
+        return without_a_place(
+            slowness,
+            "the log has no usable per-process times (`-I 1 -J` under MPI writes them)",
+        );
+    };
+    let seen = standouts(&matrices);
+    match matrices.processes {
+        0 | 1 => {
+            return without_a_place(slowness, "only one process was timed: there is none to compare it with");
+        }
+        2 => return of_two(slowness, &seen),
+        _ => {}
+    }
+    let suspects = suspects(&matrices, &seen, slowness);
+    if !suspects.is_empty() {
+        return Located::named(suspects);
+    }
+    let disturbed = seen.split_halves >= 2 && 4 * seen.split_halves >= seen.halves;
+    match slowness {
+        Slowness::Slower(_) => without_a_place(slowness, "no rank stands out"),
+        Slowness::AsFast => Located::healthy(),
+        Slowness::Unknown if disturbed => Located::open(format!(
+            "in {} iterations the ranks fall into two camps, neither of them a minority",
+            seen.split
+        )),
+        Slowness::Unknown if seen.halves < 2 || matrices.iterations() < ITERATIONS => Located::open(format!(
+            "{} iterations of {} placements are too few to tell, and no reference measured the same",
+            matrices.iterations(),
+            seen.halves
+        )),
+        Slowness::Unknown => Located::healthy(),
+    }
+}
+
+/// The answer where the per-process times give none.
+fn without_a_place(slowness: Slowness, why: &str) -> Located {
+    match slowness {
+        Slowness::AsFast => Located::healthy(),
+        Slowness::Unknown => Located::open(why),
+        Slowness::Slower(factor) => Located::open(format!(
+            "the run takes {factor:.2} times as long as the reference, but who is slow could not be told: {why}"
+        )),
+    }
+}
+
+/// Of two, each is as far from the other.
+fn of_two(slowness: Slowness, seen: &Standouts) -> Located {
+    let same = seen.split_halves < 2 || 4 * seen.split_halves < seen.halves;
+    match slowness {
+        Slowness::Unknown if same && seen.halves >= 2 => Located::healthy(),
+        _ => without_a_place(
+            slowness,
+            "of two ranks each differs from the other as much: pair each with a third",
+        ),
+    }
+}
+
+fn suspects(matrices: &Matrices<'_>, seen: &Standouts, slowness: Slowness) -> Vec<Suspect> {
+    // A few slow iterations hide in the mean that is compared with the reference; being apart is seen without it. The
+    // longest of ranks that are all fast is no trouble.
+    let (allowed_apart, allowed_longest) = match slowness {
+        Slowness::Unknown => (FALSE_ALARM, FALSE_ALARM),
+        Slowness::AsFast => (FALSE_ALARM, AGAINST_REFERENCE),
+        Slowness::Slower(_) => (WRONG_NAME, WRONG_NAME),
+    };
+    // In one iteration of one half anything can happen; what is wrong with a rank comes back.
+    let returns =
+        |process: usize| seen.apart_halves[process] >= 2 || (seen.halves == 1 && seen.apart[process] >= 5);
+    let mut apart = chances(&seen.apart, None);
+    for (process, chance) in apart.iter_mut().enumerate() {
+        if seen.effect[process] < EFFECT || !returns(process) {
+            *chance = 1.0;
+        }
+    }
+    let longest = chances(&seen.longest, Some(seen.halves));
+    let found = apart.iter().zip(&longest).enumerate();
+    found
+        .filter(|(_, (apart, longest))| **apart < allowed_apart || **longest < allowed_longest)
+        .map(|(process, (apart, longest))| (process, apart.min(*longest)))
+        .map(|(process, chance)| suspect(matrices.table, matrices.processes, process, chance))
+        .collect()
+}
+
+/// For each process, how likely its count is if it were healthy: small is suspicious.
+///
+/// `draws` is out of how many; nothing for the counts together, less those of suspects already found, so that one bad
+/// rank does not hide the next.
+fn chances(counts: &[usize], draws: Option<usize>) -> Vec<f64> {
+    // A healthy rank's share: a third more than fair, for ranks are not all alike (where the log is written, where
+    // the interrupts go). The union over ranks: so many can have that share at once.
+    let share = (4.0 / (3.0 * counts.len() as f64)).clamp(0.1, 0.5);
+    let mut order: Vec<usize> = (0..counts.len()).collect();
+    order.sort_by_key(|process| std::cmp::Reverse(counts[*process]));
+    let mut remaining: usize = counts.iter().sum();
+    let mut chances = vec![1.0; counts.len()];
+    for process in order {
+        let chance = (at_least(counts[process], draws.unwrap_or(remaining), share) / share).min(1.0);
+        chances[process] = chance;
+        if chance >= WRONG_NAME {
+            break;
+        }
+        remaining -= counts[process];
+    }
+    chances
+}
+
+/// The process by the names of its GPU. A process that drives several is named by its host alone.
+fn suspect(table: &Table, processes: usize, process: usize, chance: f64) -> Suspect {
+    let confidence = (1.0 - chance.sqrt()).clamp(0.0, 0.999);
+    let each = (table.devices.len() / processes).max(1);
+    let rank = process.saturating_mul(each);
+    let device = table.devices.iter().find(|device| usize::try_from(device.rank) == Ok(rank));
+    let own = device.filter(|_| each == 1);
+    Suspect {
+        rank: u32::try_from(process).ok().filter(|_| each == 1),
+        bus_id: own.and_then(|device| device.bus_id.clone()),
+        host: device.map(|device| device.host.clone()),
+        confidence,
+    }
+}

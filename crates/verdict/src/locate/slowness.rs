@@ -1,0 +1,73 @@
+//! Whether a run is slower than healthy runs of the same shape.
+
+use std::collections::BTreeMap;
+
+use terms::measurement::{Reading, Table};
+
+use super::odds::median;
+
+/// Healthy plateaus repeat within half a percent; three are beyond that.
+const TOLERANCE: f64 = 0.03;
+/// Launching and synchronising costs a healthy run this much more or less, whatever the size; microseconds.
+const JITTER_US: f64 = 15.0;
+
+/// What the references say of the run as a whole.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Slowness {
+    /// No reference measured the same thing.
+    Unknown,
+    /// As fast as the references.
+    AsFast,
+    /// Slower, by this factor.
+    Slower(f64),
+}
+
+type Key<'a> = (Option<&'a str>, u64, &'a str, Option<&'a str>, bool);
+
+/// Compares times size by size and placement by placement.
+pub(super) fn slowness(reading: &Reading, reference: &[Reading]) -> Slowness {
+    let mut healthy: BTreeMap<(Option<u32>, Key<'_>), Vec<f64>> = BTreeMap::new();
+    for table in reference.iter().flat_map(|reading| &reading.tables) {
+        for (key, time) in times(table) {
+            healthy.entry((ranks(table), key)).or_default().push(time);
+        }
+    }
+    // A ratio, and how much of it health explains.
+    let mut ratios = Vec::new();
+    for table in &reading.tables {
+        for (key, time) in times(table) {
+            if let Some(of_healthy) = healthy.get_mut(&(ranks(table), key)) {
+                let usual = median(of_healthy);
+                ratios.push((time / usual, TOLERANCE + JITTER_US / usual));
+            }
+        }
+    }
+    if ratios.is_empty() {
+        return Slowness::Unknown;
+    }
+    let beyond = |times: f64| ratios.iter().filter(|(ratio, allowed)| *ratio > 1.0 + times * allowed).count();
+    // Slow at most sizes, or so clearly at some that it was slow only part of the time. One hiccup of a healthy
+    // scheduler moves one size, so a few sizes are asked for.
+    let slow = 2 * beyond(1.0) > ratios.len() || (beyond(2.0) >= 3 && 8 * beyond(2.0) > 3 * ratios.len());
+    if !slow {
+        return Slowness::AsFast;
+    }
+    let mut factors: Vec<f64> = ratios.iter().map(|(ratio, _)| *ratio).collect();
+    Slowness::Slower(median(&mut factors))
+}
+
+fn ranks(table: &Table) -> Option<u32> {
+    table.ranks.or_else(|| u32::try_from(table.devices.len()).ok().filter(|count| *count > 0))
+}
+
+fn times(table: &Table) -> impl Iterator<Item = (Key<'_>, f64)> {
+    let halves =
+        table.rows.iter().flat_map(|row| [(row, row.out_of_place, false), (row, row.in_place, true)]);
+    halves.filter_map(|(row, half, in_place)| {
+        let time = half.map(|half| half.time_us).filter(|time| (1e-3..1e15).contains(time))?;
+        Some((
+            (table.collective.as_deref(), row.size_bytes, row.dtype.as_str(), row.redop.as_deref(), in_place),
+            time,
+        ))
+    })
+}

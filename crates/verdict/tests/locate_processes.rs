@@ -1,0 +1,334 @@
+//! The slow rank of one run: real runs, simulated faults, and input that makes no sense.
+
+use proptest::prelude::*;
+use terms::measurement::{Device, Ended, Half, ProcessTimes, Reading, Row, Table};
+use verdict::locate::{Located, from_processes};
+
+fn h200(name: &str) -> Reading {
+    let path = format!("{}/../../tests/data/nccl/h200/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    let file = std::fs::File::open(&path).expect("the sample is there");
+    nccl::read(file).expect("it can be read")
+}
+
+fn ranks(located: &Located) -> Vec<u32> {
+    located.suspects.iter().filter_map(|suspect| suspect.rank).collect()
+}
+
+#[test]
+fn real_healthy_runs_are_healthy() {
+    for name in ["matrix-healthy-z0", "matrix-healthy-z3"] {
+        for reference in [vec![], vec![h200("matrix-healthy-z0")], vec![h200("matrix-healthy-z3")]] {
+            let located = from_processes(&h200(name), &reference);
+            assert!(located.healthy && located.suspects.is_empty(), "{name}: {located:?}");
+        }
+    }
+}
+
+#[test]
+fn the_disturbed_gpu_of_a_real_run_is_named() {
+    for reference in [vec![], vec![h200("matrix-healthy-z3")]] {
+        let located = from_processes(&h200("matrix-rank2-slow-z3"), &reference);
+        assert!(!located.healthy && located.undecided.is_none());
+        let [suspect] = &located.suspects[..] else { panic!("one suspect: {located:?}") };
+        assert_eq!(suspect.rank, Some(2));
+        assert_eq!(suspect.bus_id.as_deref(), Some("0000:00:08"));
+        assert_eq!(suspect.host.as_deref(), Some("vm"));
+        assert!(suspect.confidence > 0.9);
+    }
+}
+
+/// Without blocking the medians of the ranks are alike. But in the first iteration of every half the others wait for
+/// rank 2, whose own time is short: eight times of eight.
+#[test]
+fn without_blocking_nobody_else_is_named() {
+    for reference in [vec![], vec![h200("matrix-healthy-z0")]] {
+        let located = from_processes(&h200("matrix-rank2-slow-z0"), &reference);
+        assert!(!located.healthy);
+        assert_eq!(ranks(&located), [2]);
+    }
+}
+
+/// The same faults on the other ranks: nothing hangs on the number.
+#[test]
+fn the_name_follows_the_times() {
+    for name in ["matrix-rank2-slow-z3", "matrix-rank2-slow-z0"] {
+        for to in [0, 1, 3] {
+            let mut reading = h200(name);
+            for row in &mut reading.tables[0].rows {
+                let times = row.processes.as_mut().expect("there are times");
+                times.out_of_place_us.swap(2, to);
+                times.in_place_us.swap(2, to);
+            }
+            assert_eq!(ranks(&from_processes(&reading, &[])), [u32::try_from(to).expect("small")]);
+        }
+    }
+}
+
+/// SplitMix64: small, seeded, and the same everywhere.
+struct Seeded(u64);
+
+impl Seeded {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// From 0 to 1.
+    fn part(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// Near enough to normal.
+    fn normal(&mut self) -> f64 {
+        (0..4).map(|_| self.part()).sum::<f64>() * 1.732 - 3.464
+    }
+
+    fn below(&mut self, count: usize) -> usize {
+        (self.next() % count as u64) as usize
+    }
+}
+
+const USUAL: [f64; 4] = [120.0, 340.0, 1200.0, 4580.0];
+
+/// A healthy run as the real ones look: in each half every rank is off by its own percent or so, and stays so; every
+/// iteration differs for all together; now and then the scheduler delays somebody.
+fn healthy(seeded: &mut Seeded, ranks: usize, iterations: usize) -> Vec<[Vec<Vec<f64>>; 2]> {
+    let mut half = |usual: f64| {
+        let off: Vec<f64> = (0..ranks).map(|_| 1.0 + 0.008 * seeded.normal()).collect();
+        let mut times = vec![Vec::new(); ranks];
+        for _ in 0..iterations {
+            let together = usual * (1.0 + 0.01 * seeded.normal()) + 5.0 * seeded.part();
+            for (times, off) in times.iter_mut().zip(&off) {
+                let hiccup = if seeded.part() < 0.001 { 2000.0 * seeded.part() } else { 0.0 };
+                times.push(together * off + 2.0 * seeded.normal() + hiccup);
+            }
+        }
+        times
+    };
+    USUAL.iter().map(|usual| [half(*usual), half(*usual)]).collect()
+}
+
+fn reading(matrices: Vec<[Vec<Vec<f64>>; 2]>) -> Reading {
+    let ranks = matrices.first().map_or(0, |halves| halves[0].len()) as u32;
+    let mean = |times: &Vec<Vec<f64>>| {
+        let slowest = (0..times[0].len()).map(|at| times.iter().map(|times| times[at]).fold(0.0, f64::max));
+        Some(Half { time_us: slowest.sum::<f64>() / times[0].len() as f64, ..Half::default() })
+    };
+    let row = |(at, [out_of_place_us, in_place_us]): (usize, [Vec<Vec<f64>>; 2])| Row {
+        size_bytes: 1 << (20 + 2 * at),
+        dtype: "float".to_owned(),
+        out_of_place: mean(&out_of_place_us),
+        in_place: mean(&in_place_us),
+        processes: Some(Box::new(ProcessTimes { out_of_place_us, in_place_us })),
+        ..Row::default()
+    };
+    let device =
+        |rank| Device { rank, host: format!("n{}", rank / 8), device: None, bus_id: None, name: None };
+    let table = Table {
+        collective: Some("all_reduce".to_owned()),
+        ranks: Some(ranks),
+        devices: (0..ranks).map(device).collect(),
+        nccl_tests_version: None,
+        nccl_version: None,
+        rows: matrices.into_iter().enumerate().map(row).collect(),
+        out_of_bounds: None,
+        average_busbw: None,
+        ended: Ended::Complete,
+    };
+    Reading { ended: Ended::Complete, first_error: None, tables: vec![table] }
+}
+
+#[test]
+fn healthy_runs_raise_no_alarm() {
+    for (ranks, runs) in [(3, 1000), (4, 3000), (8, 1000), (16, 400)] {
+        let mut alarms = 0;
+        for seed in 0..runs {
+            let mut seeded = Seeded(seed);
+            let run = reading(healthy(&mut seeded, ranks, 12));
+            // Half of them without a reference.
+            let reference: Vec<_> = (0..seed % 2).map(|_| reading(healthy(&mut seeded, ranks, 12))).collect();
+            alarms += usize::from(!from_processes(&run, &reference).healthy);
+        }
+        println!("{ranks} ranks: {alarms} alarms in {runs} healthy runs");
+        assert!(alarms as u64 * 1000 <= runs, "{ranks} ranks: {alarms} alarms in {runs} healthy runs");
+    }
+}
+
+/// Runs a fault on a random rank many times: how often the right rank alone was named, and how often another was.
+fn plant(
+    name: &str,
+    ranks_in_all: usize,
+    fault: impl Fn(&mut Seeded, usize, &mut Vec<Vec<f64>>),
+) -> (f64, f64) {
+    let (mut right, mut wrong) = (0, 0);
+    let runs = 200;
+    for seed in 0..runs {
+        let mut seeded = Seeded(seed + 1_000_000);
+        let slow = seeded.below(ranks_in_all);
+        let reference = reading(healthy(&mut seeded, ranks_in_all, 20));
+        let mut matrices = healthy(&mut seeded, ranks_in_all, 20);
+        for half in matrices.iter_mut().flatten() {
+            fault(&mut seeded, slow, half);
+        }
+        let named = ranks(&from_processes(&reading(matrices), &[reference]));
+        right += u32::from(named == [slow as u32]);
+        wrong += u32::from(named.iter().any(|rank| *rank != slow as u32));
+    }
+    let part = |count: u32| f64::from(count) / runs as f64;
+    println!(
+        "{name}, {ranks_in_all} ranks: {:.1} % named, {:.1} % wrongly",
+        100.0 * part(right),
+        100.0 * part(wrong)
+    );
+    (part(right), part(wrong))
+}
+
+#[test]
+fn a_starved_process_is_named() {
+    for ranks in [3, 4, 8, 32] {
+        let (right, wrong) = plant("starved", ranks, |seeded, slow, half| {
+            for at in 0..half[0].len() {
+                let delay = if seeded.part() < 0.3 { 3000.0 * seeded.part() } else { 0.0 };
+                // Everybody waits for the late one, or it is alone with its delay.
+                if seeded.part() < 0.5 {
+                    (0..half.len()).filter(|rank| *rank != slow).for_each(|rank| half[rank][at] += delay);
+                } else {
+                    half[slow][at] += delay;
+                }
+            }
+        });
+        assert!(right >= 0.97 && wrong <= 0.03);
+    }
+}
+
+#[test]
+fn a_gpu_busy_part_of_the_time_is_named() {
+    for ranks in [4, 8] {
+        let (right, wrong) = plant("busy now and then", ranks, |seeded, slow, half| {
+            if seeded.part() < 0.6 {
+                let from = seeded.below(15);
+                for at in (from..from + 5).step_by(2) {
+                    (0..half.len()).filter(|rank| *rank != slow).for_each(|rank| half[rank][at] += 900.0);
+                }
+            }
+        });
+        assert!(right >= 0.9 && wrong <= 0.02);
+    }
+}
+
+#[test]
+fn a_steadily_slower_rank_is_named_and_everybody_else_slows_with_it() {
+    for ranks in [4, 8, 64] {
+        let (right, wrong) = plant("steady", ranks, |_, slow, half| {
+            half.iter_mut().flatten().for_each(|time| *time *= 1.2);
+            half[slow].iter_mut().for_each(|time| *time *= 1.05);
+        });
+        assert!(right >= 0.97 && wrong <= 0.02);
+    }
+}
+
+#[test]
+fn a_slowness_of_all_is_not_located() {
+    let mut named = 0;
+    for seed in 0..400 {
+        let mut seeded = Seeded(seed);
+        let reference = reading(healthy(&mut seeded, 4, 12));
+        let mut matrices = healthy(&mut seeded, 4, 12);
+        matrices.iter_mut().flatten().flatten().flatten().for_each(|time| *time *= 1.3);
+        let located = from_processes(&reading(matrices), &[reference]);
+        assert!(!located.healthy);
+        assert_eq!(located.suspects.is_empty(), located.undecided.is_some());
+        named += usize::from(!located.suspects.is_empty());
+    }
+    println!("slow all together: somebody named in {named} of 400");
+    assert!(named <= 2);
+}
+
+#[test]
+fn several_slow_ranks_are_named() {
+    let mut seeded = Seeded(7);
+    let mut matrices = healthy(&mut seeded, 8, 20);
+    for half in matrices.iter_mut().flatten() {
+        for slow in [2, 5] {
+            half[slow].iter_mut().step_by(4 + slow).for_each(|time| *time += 1500.0);
+        }
+    }
+    let mut named = ranks(&from_processes(&reading(matrices), &[]));
+    named.sort_unstable();
+    assert_eq!(named, [2, 5]);
+}
+
+#[test]
+fn of_two_ranks_none_is_named() {
+    let mut seeded = Seeded(1);
+    let mut matrices = healthy(&mut seeded, 2, 20);
+    assert!(from_processes(&reading(matrices.clone()), &[]).healthy);
+    matrices
+        .iter_mut()
+        .flatten()
+        .for_each(|half| half[1].iter_mut().step_by(3).for_each(|time| *time += 2000.0));
+    let located = from_processes(&reading(matrices), &[]);
+    assert!(!located.healthy && located.suspects.is_empty());
+    assert!(located.undecided.expect("it says why").contains("two ranks"));
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    let mut seeded = Seeded(3);
+    let empty = Reading { ended: Ended::Empty, first_error: None, tables: vec![] };
+    let few = reading(healthy(&mut seeded, 4, 2));
+    let one_size = reading(healthy(&mut seeded, 4, 4).into_iter().take(1).collect());
+    let nonsense = {
+        let mut matrices = healthy(&mut seeded, 4, 20);
+        let bad = [f64::NAN, f64::INFINITY, 0.0, -1.0];
+        matrices
+            .iter_mut()
+            .flatten()
+            .flatten()
+            .flatten()
+            .enumerate()
+            .for_each(|(at, time)| *time = bad[at % 4]);
+        reading(matrices)
+    };
+    for reading in [empty, few, one_size, nonsense] {
+        let located = from_processes(&reading, &[]);
+        assert!(!located.healthy && located.suspects.is_empty() && located.undecided.is_some());
+    }
+}
+
+#[test]
+fn a_half_that_lacks_a_rank_is_passed_over() {
+    let mut reading = h200("matrix-rank2-slow-z3");
+    reading.tables[0].rows[0].processes.as_mut().expect("there are times").in_place_us.remove(0);
+    reading.tables[0].rows[1].processes.as_mut().expect("there are times").in_place_us[3].clear();
+    assert_eq!(ranks(&from_processes(&reading, &[])), [2]);
+}
+
+#[test]
+fn a_million_values_are_no_trouble() {
+    let mut seeded = Seeded(9);
+    assert!(from_processes(&reading(healthy(&mut seeded, 8, 16_000)), &[]).suspects.is_empty());
+    assert!(from_processes(&reading(healthy(&mut seeded, 4000, 32)), &[]).suspects.is_empty());
+}
+
+proptest! {
+    #[test]
+    fn no_matrix_makes_it_panic(
+        rows in prop::collection::vec((
+            prop::collection::vec(prop::collection::vec(any::<f64>(), 1..6), 1..6),
+            prop::collection::vec(prop::collection::vec(1.0..1e4, 4..6), 4),
+        ), 0..5),
+        devices in 0_usize..6,
+    ) {
+        let mut reading = reading(vec![[vec![vec![1.0]], vec![vec![1.0]]]; rows.len()]);
+        for (row, (out_of_place_us, in_place_us)) in reading.tables[0].rows.iter_mut().zip(rows) {
+            row.processes = Some(Box::new(ProcessTimes { out_of_place_us, in_place_us }));
+        }
+        reading.tables[0].devices.truncate(devices);
+        let located = from_processes(&reading, std::slice::from_ref(&reading));
+        prop_assert!(located.suspects.iter().all(|suspect| (0.0..=1.0).contains(&suspect.confidence)));
+    }
+}
