@@ -52,7 +52,7 @@ impl Data {
         let host = fs::DirBuilder::new().recursive(true).mode(0o700).create(root.join("host"));
         host.map_err(cannot)?;
         let store: Arc<dyn Store> = Arc::new(FolderStore::open(&root).map_err(cannot)?);
-        let ledger = Ledger::new(Arc::clone(&store), Arc::new(|| uuid::Uuid::new_v4().to_string()));
+        let ledger = Ledger::new(Arc::clone(&store), Arc::new(kit::ids::unique));
         Ok(Self { root, ledger, store })
     }
 
@@ -118,7 +118,7 @@ impl World {
         let hosted = |kind: &str| data.path("host").join(kind);
 
         let builds = host::Builds::new(hosted("builds"), program.clone());
-        let builds = Arc::new(LocalBuilds::new(builds, Arc::clone(&data.store)));
+        let builds = Arc::new(LocalBuilds::new(builds, Arc::clone(&data.store), Some(data.path("secrets"))));
         let clusters = host::Clusters::new(hosted("clusters"), program);
         let clusters =
             Arc::new(ProcessClusters::new(clusters, Arc::clone(&clock), provisioner::processes::gpus()));

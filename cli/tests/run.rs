@@ -141,6 +141,43 @@ fn an_image_that_cannot_be_built_ends_the_run_and_says_which_step() {
 }
 
 #[test]
+fn a_build_has_its_secrets_and_nobody_sees_them() {
+    let lab = Lab::new("", "");
+    lab.write(
+        "image.yaml",
+        r#"
+steps:
+  - id: login
+    name: bash
+    secretEnv: [TOKEN]
+    script: |
+      #!/usr/bin/env bash
+      echo "token: $TOKEN"
+      echo "length: ${#TOKEN}"
+availableSecrets:
+  secretManager:
+    - {versionName: projects/p/secrets/registry-token/versions/latest, env: TOKEN}
+"#,
+    );
+    lab.write("w.yaml", "name: lab\nimage:\n  build: {config: image.yaml}\n");
+    let missing = lab.burnin(&["run", "w.yaml"]);
+    let told = String::from_utf8(missing.stdout).unwrap();
+    assert_eq!(missing.status.code(), Some(3));
+    assert!(told.contains("registry-token") || told.contains("TOKEN"), "{told}");
+
+    lab.write("data/secrets/registry-token", "hunter2-hunter2\n");
+    let output = lab.burnin(&["run", "w.yaml", "--output", "json"]);
+    let document = json(&output);
+    assert_eq!(output.status.code(), Some(0), "{document}");
+    let run = document["run"].as_str().unwrap();
+    let log = fs::read_to_string(lab.data().join("artefacts").join(run).join("image/1/build.log")).unwrap();
+    assert!(log.contains("token: ***") && log.contains("length: 15"), "{log}");
+    let found = Command::new("grep").args(["-rl", "hunter2"]).arg(lab.data()).output().unwrap();
+    let found = String::from_utf8(found.stdout).unwrap();
+    assert_eq!(found.trim(), lab.data().join("secrets/registry-token").display().to_string(), "nowhere else");
+}
+
+#[test]
 fn a_node_that_dies_costs_an_attempt_and_not_the_run() {
     // The first time a rank begins it waits to be killed; the second time it does not.
     let lab = Lab::new(

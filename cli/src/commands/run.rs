@@ -38,7 +38,7 @@ pub async fn begin(data: Data, resolved: Resolved, output: Output) -> Result<Exi
 
 /// A run asked for by hand is an occurrence of its own each time.
 fn name(workflow: &Workflow) -> RunId {
-    let event = EventKey { source: "//burnin/cli".to_owned(), id: uuid::Uuid::new_v4().to_string() };
+    let event = EventKey { source: "//burnin/cli".to_owned(), id: kit::ids::unique() };
     let digest: String =
         Sha256::digest(event.to_string()).iter().take(4).map(|byte| format!("{byte:02x}")).collect();
     format!("{}-{digest}", workflow.name.trim_end_matches('-'))
@@ -107,7 +107,7 @@ async fn record_cancel(data: &Data, run: &RunId, requested: Fact) -> Result<(), 
     use ledger::AppendError;
     use machine::{Input, Occurrence, decide, fold};
 
-    let event = EventKey { source: "//burnin/cli".to_owned(), id: uuid::Uuid::new_v4().to_string() };
+    let event = EventKey { source: "//burnin/cli".to_owned(), id: kit::ids::unique() };
     let occurrence = Occurrence { event, attempt: terms::Attempt::FIRST, fact: requested };
     'again: loop {
         let mut loaded = data.ledger.load(run).await.map_err(Error::infrastructure)?;

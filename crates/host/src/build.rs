@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use cloudbuild::{Artifact, Config, Event, Inputs, Request, Status};
+use cloudbuild::{Artifact, Config, Event, Inputs, Request, Secret, Status};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
@@ -32,6 +32,9 @@ pub struct BuildRequest {
     pub substitutions: BTreeMap<String, String>,
     /// The build's id, for `$BUILD_ID`.
     pub id: String,
+    /// A folder with a file for each secret, called by its name. Only the folder is written down here.
+    #[serde(default)]
+    pub secrets: Option<PathBuf>,
 }
 
 /// How a build ended.
@@ -196,10 +199,22 @@ fn prepare(folder: &Path, request: &BuildRequest) -> Result<cloudbuild::Plan, St
     let inputs = Inputs {
         substitutions: request.substitutions.clone(),
         built_ins: [("BUILD_ID".to_owned(), request.id.clone())].into(),
+        secrets: secrets(request.secrets.as_deref()).map_err(|error| format!("secrets: {error}"))?,
         ..Inputs::default()
     };
     cloudbuild::plan::check(&config, &inputs)
         .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
+}
+
+/// The local secret source: a file's content without its last line feed, as editors leave one.
+fn secrets(folder: Option<&Path>) -> io::Result<BTreeMap<String, Secret>> {
+    let Some(folder) = folder else { return Ok(BTreeMap::new()) };
+    let read = |name: String| {
+        let value = fs::read_to_string(folder.join(&name))?;
+        let value = value.strip_suffix('\n').unwrap_or(&value).to_owned();
+        Ok((name, Secret::new(value)))
+    };
+    spool::names(folder)?.into_iter().map(read).collect()
 }
 
 async fn run(folder: &Path, plan: &cloudbuild::Plan) -> BuildOutcome {

@@ -6,6 +6,7 @@
 pub mod bus;
 pub mod clock;
 pub mod config;
+pub mod ids;
 pub mod push;
 pub mod shutdown;
 pub mod telemetry;

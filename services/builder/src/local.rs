@@ -22,13 +22,14 @@ pub struct LocalBuilds {
     builds: host::Builds,
     store: std::sync::Arc<dyn Store>,
     artefacts: Artefacts,
+    secrets: Option<PathBuf>,
 }
 
 impl LocalBuilds {
-    /// Builds under a folder, into a bucket.
-    pub fn new(builds: host::Builds, store: std::sync::Arc<dyn Store>) -> Self {
+    /// Builds under a folder, into a bucket. `secrets` is a folder with a file for each secret, called by its name.
+    pub fn new(builds: host::Builds, store: std::sync::Arc<dyn Store>, secrets: Option<PathBuf>) -> Self {
         let artefacts = Artefacts::new(std::sync::Arc::clone(&store));
-        Self { builds, store, artefacts }
+        Self { builds, store, artefacts, secrets }
     }
 
     /// The source archive, brought from the bucket to a file the supervisor can read.
@@ -119,8 +120,13 @@ impl Builds for LocalBuilds {
         let own = config["timeout"].as_str().and_then(|text| text.parse::<Span>().ok());
         let seconds = own.map_or(timeout, |own| own.min(timeout)).0.as_secs().max(1);
         config["timeout"] = format!("{seconds}s").into();
-        let request =
-            BuildRequest { config, source, substitutions: build.substitutions.clone(), id: name.clone() };
+        let request = BuildRequest {
+            config,
+            source,
+            substitutions: build.substitutions.clone(),
+            id: name.clone(),
+            secrets: self.secrets.clone(),
+        };
         let builds = self.builds.clone();
         let started = tokio::task::spawn_blocking(move || builds.start(&name, &request).map(|()| name));
         started.await.map_err(PortError::passing)?.map_err(PortError::passing)

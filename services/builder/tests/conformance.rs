@@ -49,6 +49,6 @@ async fn builds_of_this_host() {
         [Arc::new(MemoryStore::default()), Arc::new(FolderStore::open(root.path().join("bucket")).unwrap())];
     for (number, store) in stores.into_iter().enumerate() {
         let builds = host::Builds::new(root.path().join(number.to_string()), support::program());
-        conformance::builds(&LocalBuilds::new(builds, store), &real_configs()).await;
+        conformance::builds(&LocalBuilds::new(builds, store, None), &real_configs()).await;
     }
 }

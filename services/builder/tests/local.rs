@@ -38,7 +38,8 @@ impl World {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let store = Arc::new(MemoryStore::default());
-        let builds = LocalBuilds::new(host::Builds::new(root.path(), support::program()), store.clone());
+        let builds =
+            LocalBuilds::new(host::Builds::new(root.path(), support::program()), store.clone(), None);
         Self { root, store, builds }
     }
 
