@@ -105,9 +105,8 @@ impl World {
     pub fn build(&self, script: &str) -> BuildRequest {
         BuildRequest {
             config: serde_json::json!({
-                    "steps": [{"name": "bash", "script": script, "env": ["WORLD=$_WORLD"],
-            }],
-                }),
+                "steps": [{"name": "bash", "script": script, "env": ["WORLD=$_WORLD"]}],
+            }),
             source: None,
             substitutions: [("_WORLD".to_owned(), self.folder.path().display().to_string())].into(),
             id: "b".to_owned(),
