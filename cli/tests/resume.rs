@@ -85,6 +85,20 @@ fn while_logs_were_being_stored() {
     });
 }
 
+#[test]
+fn with_its_hint_lost() {
+    let lab = Lab::new("sleep 0.3", "");
+    let mut run = lab.start();
+    wait_for("a rank", || lab.path("counts/rank-1").exists());
+    signal("-KILL", run.id());
+    run.wait().unwrap();
+    std::fs::remove_file(lab.data().join("open").join(lab.run())).unwrap();
+    let output = lab.burnin(&["run", "--resume", "--output", "json"]);
+    assert_eq!(json(&output)["verdict"], "pass");
+    assert_eq!(lab.burnin(&["run", "--resume"]).status.code(), Some(64), "and then there is none left");
+    lab.assert_nothing_left();
+}
+
 /// Killed again and again, at moments that fall where they fall.
 #[test]
 fn again_and_again() {

@@ -58,18 +58,23 @@ pub async fn resume(data: Data, run: Option<RunId>, output: Output) -> Result<Ex
     let claim = data.claim(&run)?;
     let claim = claim.ok_or_else(|| Error::usage(format!("{run} is being driven by another process")))?;
     eprintln!("run {run}  (resumed)");
+    data.ledger.mark_open(&run).await.map_err(Error::infrastructure)?;
     drive(data, run, claim, None, output).await
 }
 
 async fn only_open(data: &Data) -> Result<RunId, Error> {
     let mut open = Vec::new();
     for run in data.ledger.open_runs().await.map_err(Error::infrastructure)? {
-        if data.ledger.load(&run).await.map_err(Error::infrastructure)?.records().is_empty() {
-            // The process died between its hint and its first record: nothing was begun.
-            data.ledger.mark_closed(&run).await.map_err(Error::infrastructure)?;
-        } else {
+        if !data.ledger.load(&run).await.map_err(Error::infrastructure)?.records().is_empty() {
             open.push(run);
+        } else if data.claim(&run)?.is_some() {
+            // The process died between its hint and its first record: nothing was begun, and nobody is about to.
+            data.ledger.mark_closed(&run).await.map_err(Error::infrastructure)?;
         }
+    }
+    if open.is_empty() {
+        // A hint may be missing after a crash; the ledgers themselves are slower to look through, and never wrong.
+        open = unclosed(data).await?;
     }
     match open.as_slice() {
         [run] => Ok(run.clone()),
@@ -79,6 +84,17 @@ async fn only_open(data: &Data) -> Result<RunId, Error> {
             Err(Error::usage(format!("several runs are unfinished, name one: {}", names.join(", "))))
         }
     }
+}
+
+async fn unclosed(data: &Data) -> Result<Vec<RunId>, Error> {
+    let mut unclosed = Vec::new();
+    for run in data.ledger.runs().await.map_err(Error::infrastructure)? {
+        let (_, state) = data.state(&run).await?;
+        if state.closed.is_none() || !state.leases_returned() {
+            unclosed.push(run);
+        }
+    }
+    Ok(unclosed)
 }
 
 /// Ends a run: here, or in the process that drives it.

@@ -7,7 +7,7 @@ use std::{
 
 use kit::{Bus, Clock, Outbox};
 use ledger::{AppendError, Ledger, LedgerError, Loaded};
-use machine::{Decision, Ignored, Input, RunState, checkup, decide, decide_first, evolve, fold, owed};
+use machine::{Decision, Ignored, Input, RunState, checkup, decide, decide_first, fold, owed};
 use terms::{Attempt, Command, CommandId, Fact, RunClosed, RunId, Span, Timestamp};
 use tracing::{debug, info, warn};
 
@@ -146,7 +146,7 @@ impl Conductor {
             if !matches!(occurrence.fact, Fact::RunRequested(_)) {
                 return Ok(None);
             }
-            // The hint goes first: a hint without a run is looked at and dropped, a run without a hint is forgotten.
+            // The hint goes first: a hint without a run is looked at in vain, a run without a hint is forgotten.
             let hinted = self.ledger.mark_open(run).await;
             hinted.map_err(|source| LedgerError::Store { run: run.clone(), source })?;
             loaded = self.ledger.append(loaded, decide_first((**occurrence).clone()), now).await?;
@@ -157,7 +157,7 @@ impl Conductor {
             seq: 1,
             why: source.to_string(),
         };
-        let mut state = fold(loaded.records()).map_err(damaged)?;
+        let state = fold(loaded.records()).map_err(damaged)?;
         let input = if first { Input::Tick } else { input.clone() };
         let Decision { entries, ignored } = decide(&state, input, now);
         if let Some(why) = ignored {
@@ -165,10 +165,7 @@ impl Conductor {
         }
         for entry in entries {
             loaded = self.ledger.append(loaded, entry, now).await?;
-            if let Some(record) = loaded.records().last() {
-                info!(seq = record.seq, "recorded");
-                state = evolve(state, record);
-            }
+            info!(seq = loaded.next_seq() - 1, "recorded");
         }
         Ok(Some((loaded, ignored)))
     }
