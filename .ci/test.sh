@@ -15,7 +15,7 @@ for gate in "${gates[@]}"; do
   case $status in
     0) echo "=== $gate: passed in $((SECONDS - begun)) s" ;;
     77) skipped+=("$gate"); echo "=== $gate: SKIPPED" ;;
-    *) echo "=== $gate: FAILED after $((SECONDS - begun)) s"; echo "$((${#gates[@]} - ${#skipped[@]} - 1)) gates were not all good"; exit 1 ;;
+    *) echo "=== $gate: FAILED after $((SECONDS - begun)) s; the gates after it did not run"; exit 1 ;;
   esac
 done
 echo "gates: $((${#gates[@]} - ${#skipped[@]})) passed, 0 failed, ${#skipped[@]} skipped ${skipped[*]:+(${skipped[*]})} in $((SECONDS - started)) s"
