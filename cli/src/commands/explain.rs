@@ -38,7 +38,8 @@ fn explanation(state: &RunState, records: &[Record], now: Timestamp, driven: boo
         let what = match lease.state {
             LeaseState::Returned => "returned".to_owned(),
             LeaseState::Asked | LeaseState::Held if state.needs_lease(*attempt) => {
-                format!("{:?}, needed; ends by itself at {}", lease.state, lease.expires_at).to_lowercase()
+                let word = if lease.state == LeaseState::Held { "held" } else { "asked for" };
+                format!("{word}, needed; ends by itself at {}", lease.expires_at)
             }
             _ => "not needed any more, to be given back".to_owned(),
         };
