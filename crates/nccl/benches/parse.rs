@@ -1,4 +1,5 @@
-//! How fast logs are read, beside `grep -c` on the same file: `cargo bench -p nccl`.
+//! How fast logs are read, beside `grep -c` on the same file: `cargo bench -p nccl`, or some of them with
+//! `cargo bench -p nccl --bench parse -- rows`.
 //!
 //! The logs are generated, 64 MiB each, and a pass over each is repeated; the best pass counts, because whatever
 //! else the machine does only makes a pass slower.
@@ -73,6 +74,27 @@ fn debug(number: usize) -> String {
     format!("node-{}:{}:{} [{rank}] NCCL INFO {said}\n", number % 16, 4000 + rank, 4100 + number % 64)
 }
 
+/// Makes the line of a number.
+type Line = fn(usize) -> String;
+
+/// The logs: what they are and how each of their lines is made.
+const LOGS: [(&str, Line); 10] = [
+    ("debug", |number| if number.is_multiple_of(2000) { row(number / 2000) } else { debug(number) }),
+    ("debug, tagged", |number| format!("[1,{}]<stdout>:{}", number % 8, debug(number))),
+    ("debug, srun labels", |number| format!("{}: {}", number % 8, debug(number))),
+    ("debug, timestamps", |number| format!("2026-01-05T12:00:07.123456789Z {}", debug(number))),
+    ("debug, pods", |number| {
+        format!("[pod/nccl-test-{}/main] 2026-01-05T12:00:07.123456789Z {}", number % 8, debug(number))
+    }),
+    ("rows", row),
+    ("rows, tagged", |number| format!("[1,0]<stdout>:{}", row(number))),
+    ("rows, srun labels", |number| format!("0: {}", row(number))),
+    ("rows, timestamps", |number| format!("2026-01-05T12:00:07.123456789Z {}", row(number))),
+    ("other text", |number| {
+        format!("+ export UCX_TLS_{number}='rc,cuda_copy' # of step {number}, ignored by all\n")
+    }),
+];
+
 fn best(mut pass: impl FnMut()) -> f64 {
     let shortest = (0..PASSES).map(|_| {
         let start = Instant::now();
@@ -85,32 +107,20 @@ fn best(mut pass: impl FnMut()) -> f64 {
 fn main() {
     let folder = std::env::temp_dir().join(format!("nccl-parse-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a temporary folder");
-    let mixed = |number: usize| if number.is_multiple_of(2000) { row(number / 2000) } else { debug(number) };
-    let logs = [
-        generate(&folder, "debug", mixed),
-        generate(&folder, "debug, tagged", |number| format!("[1,{}]<stdout>:{}", number % 8, debug(number))),
-        generate(&folder, "debug, timestamps", |number| {
-            format!("2026-01-05T12:00:07.123456789Z {}", debug(number))
-        }),
-        generate(&folder, "rows", row),
-        generate(&folder, "rows, tagged", |number| format!("[1,0]<stdout>:{}", row(number))),
-        generate(&folder, "other text", |number| {
-            format!("+ export UCX_TLS_{number}='rc,cuda_copy' # of step {number}, ignored by all\n")
-        }),
-    ];
+    let wanted = std::env::args().skip(1).find(|argument| !argument.starts_with('-')).unwrap_or_default();
     println!("{:24} {:>12} {:>12}", "64 MiB of", "nccl", "grep -c");
-    for path in &logs {
+    for (name, line) in LOGS.iter().filter(|(name, _)| name.contains(&wanted)) {
+        let path = generate(&folder, name, line);
         let parse = best(|| {
-            let log = File::open(path).expect("the generated log");
+            let log = File::open(&path).expect("the generated log");
             black_box(nccl::read(log).expect("a readable file"));
         });
         let grep = best(|| {
             // Not into /dev/null: grep would stop at the first match.
             let mut grep = Command::new("grep");
-            grep.args(["-c", "float"]).arg(path).stdout(Stdio::piped());
+            grep.args(["-c", "float"]).arg(&path).stdout(Stdio::piped());
             black_box(grep.output().expect("grep"));
         });
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
         println!("{name:24} {parse:>7.0} MB/s {grep:>7.0} MB/s");
     }
     fs::remove_dir_all(&folder).expect("the folder made above");

@@ -1,7 +1,7 @@
 //! Undoes what terminals and log drivers do to a line as a whole.
 
-use crate::prefix::find_open_mpi_tag;
-use memchr::{memchr, memmem};
+use crate::prefix::{find_open_mpi_tag, find_stream};
+use memchr::memchr;
 
 /// The line without terminal colours, out of Docker's JSON envelope.
 pub(crate) fn clean<'a>(line: &'a [u8], scratch: &'a mut Vec<u8>) -> &'a [u8] {
@@ -65,13 +65,15 @@ fn code_unit(bytes: &mut std::slice::Iter<'_, u8>) -> u8 {
     u8::try_from(unit).ok().filter(u8::is_ascii).unwrap_or(b'?')
 }
 
+/// Processes that are told apart in one line.
+const THREADS: usize = 256;
+
 /// Takes a line apart into which `mpirun --tag-output` wrote several processes, each behind its tag.
 ///
 /// What one process wrote in pieces is one line again. `None` when there is at most one tag.
 pub(crate) fn threads(line: &[u8]) -> Option<Vec<Vec<u8>>> {
-    let open = memchr(b'<', line)?;
-    let first = open + memmem::find(&line[open..], b"<std")?;
-    memmem::find(&line[first + 4..], b"<std")?;
+    let first = find_stream(line)?;
+    find_stream(&line[first + 1..])?;
     let mut threads: Vec<(&[u8], Vec<u8>)> = Vec::new();
     let mut tag: &[u8] = b"";
     let mut rest = line;
@@ -82,9 +84,10 @@ pub(crate) fn threads(line: &[u8]) -> Option<Vec<Vec<u8>>> {
         });
         let (start, end) = found.unwrap_or((rest.len(), rest.len()));
         let piece = &rest[..start];
+        let full = threads.len() == THREADS;
         match threads.iter_mut().find(|thread| thread.0 == tag) {
             Some(thread) => thread.1.extend_from_slice(piece),
-            None if piece.is_empty() && tag.is_empty() => {}
+            None if (piece.is_empty() && tag.is_empty()) || full => {}
             None => threads.push((tag, [tag, piece].concat())),
         }
         if found.is_none() {

@@ -6,6 +6,7 @@
 
 use crate::scan::Word;
 use memchr::memchr;
+use std::collections::BTreeSet;
 
 /// Names of reductions.
 pub(crate) const OPERATIONS: [&str; 7] = ["sum", "none", "prod", "max", "min", "avg", "mulsum"];
@@ -34,11 +35,13 @@ pub(crate) const TYPES: [&str; 20] = [
     "bf16",
 ];
 
+/// No count has more digits.
+const DIGITS: usize = 20;
 /// Width of the root column with its two blanks, in every version.
 const ROOT_PITCH: usize = 8;
 
 /// Where the root ends in a word that something was glued to.
-pub(crate) fn root<'h>(word: &Word<'_>, hosts: impl Iterator<Item = &'h str>) -> Option<usize> {
+pub(crate) fn root(word: &Word<'_>, hosts: &BTreeSet<Vec<u8>>) -> Option<usize> {
     // -1 is the only negative root, so whatever follows it is not part of it.
     if word.text.starts_with(b"-1") {
         return Some(2);
@@ -47,11 +50,7 @@ pub(crate) fn root<'h>(word: &Word<'_>, hosts: impl Iterator<Item = &'h str>) ->
 }
 
 /// Where a count ends in a word that something was glued to.
-pub(crate) fn count<'h>(
-    word: &Word<'_>,
-    pitch: Option<usize>,
-    mut hosts: impl Iterator<Item = &'h str>,
-) -> Option<usize> {
+pub(crate) fn count(word: &Word<'_>, pitch: Option<usize>, hosts: &BTreeSet<Vec<u8>>) -> Option<usize> {
     let digits = word.text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let rest = &word.text[digits..];
     if digits == 0 || rest.is_empty() {
@@ -65,9 +64,11 @@ pub(crate) fn count<'h>(
         return (1..=digits).contains(&length).then_some(length);
     }
     let name = memchr(b':', word.text).map_or(&[][..], |colon| &word.text[..colon]);
-    if let Some(host) = hosts.find(|host| name.len() > host.len() && name.ends_with(host.as_bytes())) {
-        let length = name.len() - host.len();
-        return (length <= digits).then_some(length);
+    let mut lengths = (1..=digits.min(DIGITS))
+        .filter(|&length| name.get(length..).is_some_and(|host| !host.is_empty() && hosts.contains(host)));
+    if let Some(length) = lengths.next() {
+        // Two hosts of which one ends as the other does: either number may have been printed.
+        return lengths.next().is_none().then_some(length);
     }
     let decimal = matches!(rest[0], b'.' | b',' | b'e' | b'E' | b'-' | b'+' | b'%');
     (digits == 1 && !decimal).then_some(1)
@@ -104,19 +105,19 @@ mod tests {
 
     #[test]
     fn a_root_ends_where_its_column_does() {
-        let none = || std::iter::empty();
-        assert_eq!(root(&word("      -138dcf168f605:1505"), none()), Some(2));
-        assert_eq!(root(&word("       038dcf168f605:1505"), none()), Some(1));
-        assert_eq!(root(&word("      1238dcf168f605:1505"), none()), Some(2));
-        assert_eq!(root(&word(" 1238dcf168f605:1505"), none()), None);
-        assert_eq!(root(&word(" 1238dcf168f605:1505"), ["38dcf168f605"].into_iter()), Some(2));
+        let none = BTreeSet::new();
+        assert_eq!(root(&word("      -138dcf168f605:1505"), &none), Some(2));
+        assert_eq!(root(&word("       038dcf168f605:1505"), &none), Some(1));
+        assert_eq!(root(&word("      1238dcf168f605:1505"), &none), Some(2));
+        assert_eq!(root(&word(" 1238dcf168f605:1505"), &none), None);
+        assert_eq!(root(&word(" 1238dcf168f605:1505"), &[b"38dcf168f605".to_vec()].into()), Some(2));
     }
 
     #[test]
     fn a_decimal_is_not_split() {
-        assert_eq!(count(&word("0.46"), None, std::iter::empty()), None);
-        assert_eq!(count(&word("1e+06"), None, std::iter::empty()), None);
-        assert_eq!(count(&word("0vm:2199:2199"), None, std::iter::empty()), Some(1));
+        assert_eq!(count(&word("0.46"), None, &BTreeSet::new()), None);
+        assert_eq!(count(&word("1e+06"), None, &BTreeSet::new()), None);
+        assert_eq!(count(&word("0vm:2199:2199"), None, &BTreeSet::new()), Some(1));
         assert_eq!(error(b"5e-07node-1:1"), Some(5));
         assert_eq!(percentage(b"0.6338dcf:1"), Some(4));
     }

@@ -31,5 +31,15 @@ pub(crate) fn is_document(head: &[u8]) -> bool {
     else {
         return false;
     };
-    KEYS.iter().any(|name| key.starts_with(name.as_bytes()))
+    KEYS.iter().any(|name| key.starts_with(name.as_bytes())) && !is_said_in_text(key)
+}
+
+/// Whether the object is a line of its own, without results, before lines of something else: a launcher's message.
+fn is_said_in_text(head: &[u8]) -> bool {
+    let Some(end) = memchr::memchr(b'\n', head) else { return false };
+    let (line, rest) = head.split_at(end);
+    let next = rest.trim_ascii_start().first();
+    line.trim_ascii_end().ends_with(b"}")
+        && memchr::memmem::find(line, b"\"results\"").is_none()
+        && next.is_some_and(|byte| !b"{[],".contains(byte))
 }

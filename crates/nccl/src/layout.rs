@@ -23,6 +23,9 @@ pub(crate) enum Column {
     Unknown,
 }
 
+/// No half has more columns than this; a line of more words is no header.
+const COLUMNS: usize = 32;
+
 /// Which halves a row has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Halves {
@@ -96,6 +99,9 @@ impl Layout {
                 _ => {
                     let column = Column::named(bare);
                     if halves == 1 {
+                        if layout.half.len() == COLUMNS {
+                            return None;
+                        }
                         layout.half.push(column);
                         layout.last_pitch = Some(word.pitch());
                     } else if layout.half.get(same) != Some(&column) {

@@ -8,9 +8,11 @@
 //! - A row was measured: halves that stand alone, cut rows and rows of unknown columns are left out. A row whose
 //!   second half never came has one half.
 //! - A table is [`Complete`](terms::measurement::Ended::Complete) only when its average was printed.
-//! - Memory does not grow with the input, except for what is kept: at most 100,000 rows, 4,096 tables, 65,536 Rank
-//!   lines and a million per-process times. When more was left out, `first_error` says so. A line counts up to
-//!   256 KiB.
+//! - Memory does not grow with the input beyond 16 MiB in all: whatever is kept shares 14 MiB of them, which is room
+//!   for some 27,000 plain rows, or 4,096 tables of some rows each. Of these Rank lines get at most 5 MiB (some 20,000
+//!   lines) and per-process times what is left below 10 MiB; rows come before both, and tables before rows. When
+//!   something was left out, `first_error` says so, beside what else went wrong. A line counts up to 256 KiB.
+//! - Time grows as the input does.
 //!
 //! ```
 //! let log = b"#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong
@@ -24,6 +26,7 @@
 //! ```
 
 mod banner;
+mod budget;
 mod clean;
 mod factor;
 mod glance;
@@ -61,4 +64,16 @@ pub fn read(reader: impl io::Read) -> io::Result<Reading> {
 pub fn read_bytes(log: &[u8]) -> Reading {
     // A slice cannot fail to be read.
     source::read(log).unwrap_or(Reading { ended: Ended::Empty, first_error: None, tables: Vec::new() })
+}
+
+/// The bytes of a log as its program wrote them, unpacked while they are read: a log in gzip, of one member or many,
+/// and one in UTF-16 with a byte order mark come out plain, and any other as it is. Of UTF-16 only ASCII is kept; each
+/// other character becomes a question mark. [`read`] reads through this, and reads what comes out of it the same.
+///
+/// # Errors
+///
+/// Those of the reader, here for the first bytes and later from the returned reader. Damaged gzip data is an error of
+/// kind [`InvalidData`](io::ErrorKind::InvalidData), once the bytes before the damage were read.
+pub fn unpacked(reader: impl io::Read) -> io::Result<impl io::Read> {
+    source::unpacked(reader)
 }

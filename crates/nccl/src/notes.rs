@@ -1,5 +1,7 @@
 //! What a run said about going wrong.
 
+use crate::budget::{self, Budget, Kind};
+
 /// The messages of one run. A message is kept with the number of its line, so that the earliest can be told.
 #[derive(Default)]
 pub(crate) struct Notes {
@@ -16,17 +18,17 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    pub(crate) fn fail(&mut self, line: u64, text: impl FnOnce() -> String) {
-        self.failure.get_or_insert_with(|| (line, text()));
+    pub(crate) fn fail(&mut self, line: u64, text: impl FnOnce() -> String, budget: &mut Budget) {
+        keep(&mut self.failure, line, text, budget);
     }
 
-    pub(crate) fn warn(&mut self, line: u64, text: impl FnOnce() -> String) {
+    pub(crate) fn warn(&mut self, line: u64, text: impl FnOnce() -> String, budget: &mut Budget) {
         self.warned_last = true;
-        self.warning.get_or_insert_with(|| (line, text()));
+        keep(&mut self.warning, line, text, budget);
     }
 
-    pub(crate) fn hint(&mut self, line: u64, text: impl FnOnce() -> String) {
-        self.hint.get_or_insert_with(|| (line, text()));
+    pub(crate) fn hint(&mut self, line: u64, text: impl FnOnce() -> String, budget: &mut Budget) {
+        keep(&mut self.hint, line, text, budget);
     }
 
     pub(crate) fn row(&mut self) {
@@ -48,4 +50,12 @@ impl Notes {
         let notes = [&self.failure, &self.warning];
         notes.into_iter().flatten().min_by_key(|note| note.0).cloned()
     }
+}
+
+/// Keeps the first message; of one for which there is no room, that there was one.
+fn keep(slot: &mut Option<(u64, String)>, line: u64, text: impl FnOnce() -> String, budget: &mut Budget) {
+    slot.get_or_insert_with(|| {
+        let text = text();
+        (line, if budget.take(budget::text(&text), Kind::Runs) { text } else { String::new() })
+    });
 }

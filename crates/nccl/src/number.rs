@@ -14,6 +14,9 @@ pub(crate) struct Number {
     scientific: bool,
 }
 
+/// Bytes of the longest number: a sign, nineteen digits, a point, and an exponent.
+const LONGEST: usize = 40;
+
 /// Powers of ten that a double holds exactly.
 const EXACT: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18,
@@ -24,6 +27,9 @@ impl Number {
     /// The whole token must be a number of at most 19 digits; anything longer was printed by nobody.
     #[inline]
     pub(crate) fn parse(token: &[u8]) -> Option<Number> {
+        if token.len() > LONGEST {
+            return None;
+        }
         let negative = token.first() == Some(&b'-');
         let mut digits = 0;
         let whole = run(token, usize::from(negative), &mut digits);

@@ -1,6 +1,7 @@
 //! What launchers and log collectors put before a line.
 
-use memchr::{memchr, memmem};
+use crate::scan::span;
+use memchr::{memchr, memchr_iter};
 
 /// A line without what was put before it.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +58,7 @@ fn unquoted(line: &[u8]) -> &[u8] {
 type Found<'a> = (usize, Option<&'a [u8]>, bool);
 
 fn leading_blanks(text: &[u8]) -> usize {
-    text.iter().take_while(|byte| **byte <= b' ').count()
+    span::<true>(text)
 }
 
 fn fold(stream: u64, name: &[u8]) -> u64 {
@@ -92,7 +93,7 @@ fn open_mpi_tag(text: &[u8]) -> Option<Found<'_>> {
 
 /// Start and end of the first `[...]<stdout>:` of a text. Without a bracket the tag starts the text.
 pub(crate) fn find_open_mpi_tag(text: &[u8]) -> Option<(usize, usize)> {
-    let open = memmem::find(text, b"<std")?;
+    let open = find_stream(text)?;
     let end =
         [&b"<stdout>:"[..], b"<stderr>:"].iter().find(|tag| text[open..].starts_with(tag))?.len() + open;
     let start = match text[..open].last() {
@@ -100,6 +101,12 @@ pub(crate) fn find_open_mpi_tag(text: &[u8]) -> Option<(usize, usize)> {
         _ => 0,
     };
     Some((start, end))
+}
+
+/// Where a text first has a `<std`.
+pub(crate) fn find_stream(text: &[u8]) -> Option<usize> {
+    // A searcher for the whole would take longer to build than to run.
+    memchr_iter(b'<', text).find(|&open| text[open..].starts_with(b"<std"))
 }
 
 /// `[0] ` of MPICH, `[pod/name/container] `, `[rank0]: `, `[2026-01-05 12:00:07] `.

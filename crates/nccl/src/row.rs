@@ -5,7 +5,8 @@ use crate::layout::{Column, Halves, Layout};
 use crate::number::{Number, unsigned};
 use crate::scan::{Word, Words, text};
 use crate::value::{NAME, Value, is_name, is_timestamp, plausible, value};
-use terms::measurement::{Device, Half, Iterations, Row};
+use std::collections::BTreeSet;
+use terms::measurement::{Half, Iterations, Row};
 
 /// A row of which something may still be missing.
 #[derive(Debug, Default)]
@@ -31,8 +32,8 @@ pub(crate) enum Filled {
 /// What is needed to read a row besides the row.
 pub(crate) struct Context<'a> {
     pub(crate) layout: &'a Layout,
-    /// The Rank lines: they tell the hosts.
-    pub(crate) devices: &'a [Device],
+    /// The hosts of the Rank lines.
+    pub(crate) hosts: &'a BTreeSet<Vec<u8>>,
     /// The line ends in a newline: its last word is whole.
     pub(crate) ended: bool,
     /// The columns are guessed, so that every half must look and add up as printed ones do.
@@ -43,10 +44,6 @@ pub(crate) struct Context<'a> {
 const WORDS: usize = 64;
 
 impl Context<'_> {
-    fn hosts(&self) -> impl Iterator<Item = &str> {
-        self.devices.iter().map(|device| device.host.as_str()).filter(|host| !host.is_empty())
-    }
-
     /// Reads the left part, whose first word starts at `at`, and says where it ends.
     ///
     /// With `anywhere` the words before it were not understood, so that the type must be one that is known.
@@ -95,7 +92,7 @@ impl Context<'_> {
                 Some(number) if word.end() < line.len() || self.ended => row.root = Some(number.integer()?),
                 Some(_) => return None,
                 None => {
-                    let length = glue::root(&word, self.hosts())?;
+                    let length = glue::root(&word, self.hosts)?;
                     row.root = Some(Number::parse(&word.text[..length])?.integer()?);
                     return Some(word.start + length);
                 }
@@ -116,7 +113,6 @@ impl Context<'_> {
             if partial.filled == self.layout.count() {
                 return self.tail(partial, words, noise);
             }
-            let Some(word) = words.peek() else { break };
             let missing = usize::from(self.layout.count() - partial.filled) * half;
             let run = if doubtful { self.run(words) } else { missing };
             // What is glued in between may end in numbers of its own: the last ones are the row's.
@@ -132,6 +128,7 @@ impl Context<'_> {
                 noise = glued.then_some(after);
                 continue;
             }
+            let Some(word) = words.peek() else { break };
             if !doubtful && Number::parse(word.text).is_some() {
                 // A half that stops in the middle: cut, unless what follows shows that the columns are others.
                 partial.cut = true;
@@ -276,7 +273,7 @@ impl Context<'_> {
             return Some(3);
         }
         match self.layout.half.last()? {
-            Column::Wrong => glue::count(word, self.layout.last_pitch, self.hosts()),
+            Column::Wrong => glue::count(word, self.layout.last_pitch, self.hosts),
             Column::Error => glue::error(word.text),
             Column::IterationCv => glue::percentage(word.text),
             _ => None,

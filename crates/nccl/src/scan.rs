@@ -34,6 +34,27 @@ pub(crate) fn is_blank(byte: u8) -> bool {
     byte <= b' '
 }
 
+/// How many blanks a text starts with; with `BLANKS` false, how many other bytes.
+///
+/// A row is blanks for the most part, so they are looked at eight at a time.
+#[inline]
+pub(crate) fn span<const BLANKS: bool>(text: &[u8]) -> usize {
+    const HIGH: u64 = 0x80 * ONES;
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let (eights, rest) = text.as_chunks::<8>();
+    for (at, eight) in eights.iter().enumerate() {
+        let eight = u64::from_le_bytes(*eight);
+        // The high bit of each byte that is no blank: adding carries into it from 0x21 on, and into no other byte.
+        let solid = (((eight & !HIGH) + (0x7f - u64::from(b' ')) * ONES) | eight) & HIGH;
+        let ends = if BLANKS { solid } else { solid ^ HIGH };
+        if ends != 0 {
+            return at * 8 + ends.trailing_zeros() as usize / 8;
+        }
+    }
+    let tail = rest.iter().position(|&byte| is_blank(byte) != BLANKS).unwrap_or(rest.len());
+    text.len() - rest.len() + tail
+}
+
 impl<'a> Words<'a> {
     pub(crate) fn new(line: &'a [u8], at: usize) -> Words<'a> {
         Words { line, at }
@@ -44,13 +65,13 @@ impl<'a> Words<'a> {
         self.line.get(self.at..).unwrap_or_default()
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn peek(&self) -> Option<Word<'a>> {
         let rest = self.rest();
-        let blanks = rest.iter().position(|&byte| !is_blank(byte))?;
+        let blanks = span::<true>(rest);
         let word = &rest[blanks..];
-        let length = word.iter().position(|&byte| is_blank(byte)).unwrap_or(word.len());
-        Some(Word { text: &word[..length], start: self.at + blanks, blanks })
+        let length = span::<false>(word);
+        (length > 0).then_some(Word { text: &word[..length], start: self.at + blanks, blanks })
     }
 }
 
@@ -69,4 +90,25 @@ impl<'a> Iterator for Words<'a> {
 pub(crate) fn text(bytes: &[u8], limit: usize) -> String {
     let cut = bytes[..bytes.len().min(limit)].trim_ascii();
     String::from_utf8_lossy(cut).trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spans_end_at_the_first_other_byte() {
+        for blank in [b' ', b'\t', 0, b'\r', 0x1f] {
+            for solid in [b'!', b'0', b'~', 0x7f, 0x80, 0xa0, 0xff] {
+                for length in 0..40 {
+                    let blanks = [vec![blank; length], vec![solid; 3]].concat();
+                    assert_eq!(span::<true>(&blanks), length, "{blank} {solid}");
+                    let solids = [vec![solid; length], vec![blank; 3]].concat();
+                    assert_eq!(span::<false>(&solids), length, "{blank} {solid}");
+                    assert_eq!(span::<true>(&blanks[..length]), length);
+                    assert_eq!(span::<false>(&solids[..length]), length);
+                }
+            }
+        }
+    }
 }

@@ -4,9 +4,9 @@ use crate::json;
 use crate::text::Text;
 use flate2::read::MultiGzDecoder;
 use memchr::memchr;
-use std::cell::Cell;
+use std::error::Error;
+use std::fmt;
 use std::io::{self, Cursor, ErrorKind, Read};
-use std::rc::Rc;
 use terms::measurement::Reading;
 
 /// Bytes in which the kind of a file shows.
@@ -16,78 +16,140 @@ const LINE: usize = 256 * 1024;
 
 /// Reads a log of any kind.
 pub(crate) fn read(input: impl Read) -> io::Result<Reading> {
-    let (head, input) = peek(input);
-    if !head.starts_with(&[0x1f, 0x8b]) {
-        return plain(Cursor::new(head).chain(input)).map_err(|(error, _)| error);
+    let input = match unpacked(input) {
+        Ok(input) => input,
+        Err(error) => return damage(error).map(|damage| Text::default().finish(Some(damage))),
+    };
+    let (head, input) = peek(input)?;
+    let is_json = json::is_document(&head);
+    let input = Cursor::new(head).chain(input);
+    if is_json {
+        let mut document = json::Document::default();
+        let end = document.read(input);
+        Ok(document.finish(end.err().map(damage).transpose()?))
+    } else {
+        let mut text = Text::default();
+        let end = lines(input, &mut text);
+        Ok(text.finish(end.err().map(damage).transpose()?))
     }
-    let failed = Rc::new(Cell::new(false));
-    let watched = Watched { input: Cursor::new(head).chain(input), failed: Rc::clone(&failed) };
-    plain(MultiGzDecoder::new(watched)).or_else(|(error, reader)| {
-        // An error that is not the input's is the archive's: what could be unpacked still counts.
-        if failed.get() {
-            Err(error)
-        } else {
-            Ok(reader.finish(format!("the gzip data is damaged: {error}")))
-        }
+}
+
+/// The bytes of a log as its program wrote them: out of gzip, of any number of members, and out of UTF-16.
+pub(crate) fn unpacked(input: impl Read) -> io::Result<impl Read> {
+    let (head, input) = peek(input)?;
+    let packed = head.starts_with(&[0x1f, 0x8b]);
+    let input = Cursor::new(head).chain(input);
+    let input = if packed { Packing::Gzip(Box::new(Gzip::new(input))) } else { Packing::None(input) };
+    let (mut head, input) = peek(input)?;
+    let low = match head[..] {
+        [0xff, 0xfe, ..] => Some(0),
+        [0xfe, 0xff, ..] => Some(1),
+        _ => None,
+    };
+    if low.is_some() {
+        head.drain(..2);
+    }
+    let input = Cursor::new(head).chain(input);
+    Ok(match low {
+        Some(low) => Encoding::Wide(Narrow { input, low, odd: None }),
+        None => Encoding::Bytes(input),
     })
+}
+
+/// The first bytes, and the rest of the input. An error behind them is kept for whoever reads that far.
+fn peek(mut input: impl Read) -> io::Result<(Vec<u8>, impl Read)> {
+    let mut head = Vec::with_capacity(HEAD);
+    match input.by_ref().take(HEAD as u64).read_to_end(&mut head) {
+        Err(error) if head.is_empty() => Err(error),
+        result => Ok((head, Failing(result.err()).chain(input))),
+    }
+}
+
+/// What is wrong with the archive if that is what the error says. What could be unpacked of it still counts.
+fn damage(error: io::Error) -> io::Result<String> {
+    match error.get_ref().and_then(|error| error.downcast_ref::<Damaged>()) {
+        Some(damaged) => Ok(damaged.to_string()),
+        None => Err(error),
+    }
+}
+
+/// An archive that cannot be unpacked, or not to its end.
+#[derive(Debug)]
+struct Damaged(io::Error);
+
+impl fmt::Display for Damaged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the gzip data is damaged: {}", self.0)
+    }
+}
+
+impl Error for Damaged {}
+
+/// The input or what is unpacked of it.
+enum Packing<R> {
+    None(R),
+    Gzip(Box<Gzip<R>>),
+}
+
+impl<R: Read> Read for Packing<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Packing::None(input) => input.read(buffer),
+            Packing::Gzip(gzip) => gzip.read(buffer),
+        }
+    }
+}
+
+/// Text in bytes, or made so.
+enum Encoding<R> {
+    Bytes(R),
+    Wide(Narrow<R>),
+}
+
+impl<R: Read> Read for Encoding<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Encoding::Bytes(input) => input.read(buffer),
+            Encoding::Wide(input) => input.read(buffer),
+        }
+    }
+}
+
+/// Unpacks gzip, and says [`Damaged`] of the archive and of nothing else.
+struct Gzip<R> {
+    decoder: MultiGzDecoder<Watched<R>>,
+}
+
+impl<R: Read> Gzip<R> {
+    fn new(input: R) -> Self {
+        Gzip { decoder: MultiGzDecoder::new(Watched { input, failed: false }) }
+    }
+}
+
+impl<R: Read> Read for Gzip<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.decoder.read(buffer).map_err(|error| {
+            if self.decoder.get_ref().failed {
+                error
+            } else {
+                io::Error::new(ErrorKind::InvalidData, Damaged(error))
+            }
+        })
+    }
 }
 
 /// Tells errors of the input from errors of the decoder on top of it.
 struct Watched<R> {
     input: R,
-    failed: Rc<Cell<bool>>,
+    failed: bool,
 }
 
 impl<R: Read> Read for Watched<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let result = self.input.read(buffer);
-        self.failed.set(result.as_ref().is_err_and(|error| error.kind() != ErrorKind::Interrupted));
+        self.failed = result.is_err();
         result
     }
-}
-
-/// A reader that was stopped by an error.
-enum Stopped {
-    Text(Box<Text>),
-    Json(Box<json::Document>),
-}
-
-impl Stopped {
-    fn finish(self, damage: String) -> Reading {
-        match self {
-            Stopped::Text(text) => text.finish(Some(damage)),
-            Stopped::Json(document) => document.finish(Some(damage)),
-        }
-    }
-}
-
-fn plain(input: impl Read) -> Result<Reading, (io::Error, Stopped)> {
-    let (head, input) = peek(input);
-    let wide = match head[..] {
-        [0xff, 0xfe, ..] => Some(0),
-        [0xfe, 0xff, ..] => Some(1),
-        _ => None,
-    };
-    let is_json = json::is_document(&head);
-    let input = Cursor::new(head).chain(input);
-    if let Some(low) = wide {
-        return lines(Narrow { input, low, odd: None });
-    }
-    if is_json {
-        let mut document = json::Document::default();
-        return match document.read(input) {
-            Ok(()) => Ok(document.finish(None)),
-            Err(error) => Err((error, Stopped::Json(Box::new(document)))),
-        };
-    }
-    lines(input)
-}
-
-/// The first bytes, and the rest of the input. An error among them is kept for whoever reads that far.
-fn peek(mut input: impl Read) -> (Vec<u8>, impl Read) {
-    let mut head = Vec::with_capacity(HEAD);
-    let error = input.by_ref().take(HEAD as u64).read_to_end(&mut head).err();
-    (head, Failing(error).chain(input))
 }
 
 /// Fails once with an error that was met earlier.
@@ -99,8 +161,7 @@ impl Read for Failing {
     }
 }
 
-fn lines(mut input: impl Read) -> Result<Reading, (io::Error, Stopped)> {
-    let mut text = Text::default();
+fn lines(mut input: impl Read, text: &mut Text) -> io::Result<()> {
     let mut buffer = vec![0; LINE];
     let mut filled = 0;
     // Up to here the buffer is known to hold no newline.
@@ -112,7 +173,7 @@ fn lines(mut input: impl Read) -> Result<Reading, (io::Error, Stopped)> {
             Ok(0) => break,
             Ok(count) => filled += count,
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => return Err((error, Stopped::Text(Box::new(text)))),
+            Err(error) => return Err(error),
         }
         let mut from = 0;
         while let Some(more) = memchr(b'\n', &buffer[searched..filled]) {
@@ -138,7 +199,7 @@ fn lines(mut input: impl Read) -> Result<Reading, (io::Error, Stopped)> {
     if filled > 0 && !skipping {
         text.line(&buffer[..filled], false);
     }
-    Ok(text.finish(None))
+    Ok(())
 }
 
 /// Makes bytes of UTF-16, which some shells write into files. All that matters in a log is ASCII.

@@ -4,17 +4,19 @@
 //! programs may write at once; then a launcher's tag tells them apart, and without one the youngest open run that
 //! still waits for such a line takes it.
 
+use crate::budget::{self, Budget, Kind};
 use crate::layout::Layout;
 use crate::notes::Notes;
+use std::collections::BTreeSet;
 use std::rc::Rc;
-use terms::measurement::{Ended, Reading, Row, Table};
+use terms::measurement::{Device, Ended, Reading, Row, Table};
 
-/// Rows kept of one log. A run that repeats its sizes for days prints more; the rest is counted and left out.
-pub(crate) const ROWS: usize = 100_000;
 /// Tables kept of one log.
 const TABLES: usize = 4_096;
-/// Rank lines kept of one log.
-const DEVICES: usize = 65_536;
+/// Programs that may write at once: runs further back than this get no more lines.
+const AT_ONCE: usize = 1_024;
+/// What a run needs besides itself: its table in the end, the columns, versions and the collective.
+const RUN: usize = size_of::<Table>() + 640;
 
 /// The steps of a run, in the order in which it prints them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,17 +35,29 @@ pub(crate) struct Run {
     pub(crate) table: Table,
     pub(crate) layout: Option<Rc<Layout>>,
     pub(crate) notes: Notes,
+    /// The hosts of the Rank lines.
+    pub(crate) hosts: BTreeSet<Vec<u8>>,
     /// A Rank line was cut or left out, so that the number of ranks is not known.
     pub(crate) ranks_missing: bool,
     step: Step,
     stream: u64,
     /// The same process began another run: this one gets no more.
     superseded: bool,
+    /// There is no room for this run: it is followed to its end, and nothing of it is kept.
+    left_out: bool,
 }
 
 impl Run {
     fn open(&self) -> bool {
         self.table.ended != Ended::Complete && !self.superseded
+    }
+
+    /// Decides how the run ended, from what was said in it and before it.
+    fn conclude(&mut self, failed_before: bool) -> Ended {
+        if self.table.ended != Ended::Complete && (self.notes.failed() || failed_before) {
+            self.table.ended = Ended::Failed;
+        }
+        self.table.ended
     }
 }
 
@@ -57,9 +71,9 @@ pub(crate) struct Tables {
     programs: Vec<&'static str>,
     /// NCCL's version, when it came before the run.
     library: Option<String>,
-    rows: usize,
-    devices: usize,
-    left_out: bool,
+    pub(crate) budget: Budget,
+    /// The worst end of the runs that were left out.
+    worst: Option<u8>,
 }
 
 impl Tables {
@@ -69,12 +83,12 @@ impl Tables {
             // Rank lines repeat.
             run.open() && (run.step < step || (run.step == step && step == Step::Rank))
         };
-        let since =
-            self.runs.iter().rposition(|run| !run.open() && run.stream == stream).map_or(0, |at| at + 1);
-        let same = self.runs[since..].iter().rposition(|run| run.stream == stream && waits(run));
+        // Of this process the youngest that is over ends the search.
+        let of = self.recent(|run| run.stream == stream && (!run.open() || waits(run)));
+        let same = of.filter(|&at| self.runs[at].open());
         // Not every line of a run has its tag.
-        let unknown = || !self.runs.iter().any(|run| run.stream == stream);
-        let found = same.map(|at| at + since).or_else(|| {
+        let unknown = || self.recent(|run| run.stream == stream).is_none();
+        let found = same.or_else(|| {
             let last = self.runs.len().checked_sub(1)?;
             ((unknown() || self.runs[last].stream == 0) && waits(&self.runs[last])).then_some(last)
         });
@@ -87,7 +101,10 @@ impl Tables {
         for run in self.runs.iter_mut().rev().take(16) {
             // Programs started together have not got far; one that had failed or printed its table is over.
             let over = run.step >= Step::Header || run.notes.failure.is_some();
-            run.superseded |= run.stream == stream && over;
+            if run.stream == stream && over {
+                run.superseded = true;
+                self.budget.shrink(&mut run.table.rows);
+            }
         }
         self.programs.dedup();
         let collective = match self.programs[..] {
@@ -96,10 +113,13 @@ impl Tables {
             _ => None,
         };
         self.programs.clear();
-        if self.runs.len() == TABLES {
-            self.left_out = true;
-            self.runs.pop();
+        if let Some(mut last) = self.runs.pop_if(|run| run.left_out) {
+            self.worst = self.worst.max(Some(severity(last.conclude(false))));
         }
+        let left_out = self.runs.len() == TABLES
+            || !self.budget.room(&mut self.runs, Kind::Runs)
+            || !self.budget.take(RUN, Kind::Runs);
+        self.budget.left_out |= left_out;
         let table = Table {
             collective,
             ranks: None,
@@ -115,10 +135,12 @@ impl Tables {
             table,
             layout: None,
             notes: Notes::default(),
+            hosts: BTreeSet::new(),
             ranks_missing: false,
             step: Step::Version,
             stream,
             superseded: false,
+            left_out,
         });
         self.runs.len() - 1
     }
@@ -126,15 +148,18 @@ impl Tables {
     /// The youngest open run that fits: of this process if there is one.
     pub(crate) fn open(&self, stream: u64, fits: impl Fn(&Run) -> bool) -> Option<usize> {
         let of = |run: &Run| run.open() && fits(run);
-        self.runs
-            .iter()
-            .rposition(|run| run.stream == stream && of(run))
-            .or_else(|| self.runs.iter().rposition(of))
+        self.recent(|run| run.stream == stream && of(run)).or_else(|| self.recent(of))
+    }
+
+    /// The youngest run that fits, among those that may still get lines.
+    fn recent(&self, fits: impl Fn(&Run) -> bool) -> Option<usize> {
+        let since = self.runs.len().saturating_sub(AT_ONCE);
+        self.runs[since..].iter().rposition(fits).map(|at| since + at)
     }
 
     /// The youngest run of this process, open or not, or else the youngest of all.
     pub(crate) fn youngest(&self, stream: u64) -> Option<usize> {
-        self.runs.iter().rposition(|run| run.stream == stream).or(self.runs.len().checked_sub(1))
+        self.recent(|run| run.stream == stream).or(self.runs.len().checked_sub(1))
     }
 
     /// The run that takes rows which came without a header.
@@ -147,27 +172,49 @@ impl Tables {
         at
     }
 
-    /// Keeps a row, up to the cap.
+    /// Keeps a row if there is room. What its processes measured was counted when it was read.
     pub(crate) fn push(&mut self, at: usize, row: Row) {
-        // A half without a finite number was printed and not measured.
-        if row.out_of_place.is_none() && row.in_place.is_none() {
-            return;
-        }
         let run = &mut self.runs[at];
-        run.step = Step::Row;
-        run.notes.row();
-        if self.rows < ROWS {
-            self.rows += 1;
+        // A half without a finite number was printed and not measured.
+        let measured = row.out_of_place.is_some() || row.in_place.is_some();
+        if measured {
+            run.step = Step::Row;
+            run.notes.row();
+        }
+        let keep = measured
+            && !run.left_out
+            && self.budget.room(&mut run.table.rows, Kind::Rows)
+            && self.budget.take(budget::row(&row), Kind::Rows);
+        if keep {
             run.table.rows.push(row);
-        } else {
-            self.left_out = true;
+        } else if let Some(times) = &row.processes {
+            self.budget.give_back(budget::times(times));
         }
     }
 
-    /// Counts a Rank line; false when there have been too many to keep.
-    pub(crate) fn may_keep_device(&mut self) -> bool {
-        self.devices += 1;
-        self.devices <= DEVICES
+    /// Keeps a Rank line if there is room; says whether it did.
+    pub(crate) fn device(&mut self, at: usize, device: Device) -> bool {
+        let run = &mut self.runs[at];
+        let new_host = !device.host.is_empty() && !run.hosts.contains(device.host.as_bytes());
+        let keep = !run.left_out
+            && self.budget.room(&mut run.table.devices, Kind::Devices)
+            && self.budget.take(budget::device(&device, new_host), Kind::Devices);
+        if keep {
+            if new_host {
+                run.hosts.insert(device.host.clone().into_bytes());
+            }
+            run.table.devices.push(device);
+        }
+        keep
+    }
+
+    /// The run printed its average: it is over.
+    pub(crate) fn complete(&mut self, at: usize, average: Option<f64>) {
+        let table = &mut self.runs[at].table;
+        table.average_busbw = average;
+        table.ended = Ended::Complete;
+        self.budget.shrink(&mut table.rows);
+        self.budget.shrink(&mut table.devices);
     }
 
     /// A test program was named.
@@ -187,12 +234,14 @@ impl Tables {
         }
     }
 
-    /// Where a failure or a warning is noted: at the run of this process, at the youngest, or before all.
-    pub(crate) fn notes(&mut self, stream: u64) -> &mut Notes {
-        match self.open(stream, |_| true).or(self.youngest(stream)) {
+    /// Where a failure or a warning is noted: at the run of this process, at the youngest, or before all. A text for it
+    /// is counted against the budget.
+    pub(crate) fn notes(&mut self, stream: u64) -> (&mut Notes, &mut Budget) {
+        let notes = match self.open(stream, |_| true).or(self.youngest(stream)) {
             Some(at) => &mut self.runs[at].notes,
             None => &mut self.before,
-        }
+        };
+        (notes, &mut self.budget)
     }
 
     /// Ends the log. `damage` says what went wrong with the file itself.
@@ -205,21 +254,20 @@ impl Tables {
                 first = Some(found);
             }
         };
-        let mut worst = None;
+        let mut worst = self.worst;
         let mut tables = Vec::with_capacity(self.runs.len());
         for (at, mut run) in self.runs.into_iter().enumerate() {
             let before = (at == 0).then_some(&self.before);
-            let complete = run.table.ended == Ended::Complete;
-            let failed_before = before.is_some_and(|notes| notes.failure.is_some());
-            if !complete && (run.notes.failed() || failed_before) {
-                run.table.ended = Ended::Failed;
-            }
-            if run.table.ended == Ended::Failed || (complete && run.notes.went_wrong()) {
+            let ended = run.conclude(before.is_some_and(|notes| notes.failure.is_some()));
+            if ended == Ended::Failed || (ended == Ended::Complete && run.notes.went_wrong()) {
                 earliest(run.notes.earliest());
                 earliest(before.and_then(Notes::earliest));
             }
+            worst = worst.max(Some(severity(ended)));
+            if run.left_out {
+                continue;
+            }
             run.table.ranks = ranks(&run);
-            worst = worst.max(Some(severity(run.table.ended)));
             tables.push(run.table);
         }
         let ended = match worst {
@@ -235,9 +283,16 @@ impl Tables {
             Some(1) => Ended::Truncated,
             Some(_) => Ended::Failed,
         };
-        let left_out =
-            || format!("the log is longer than is kept: the first {ROWS} rows and {TABLES} tables are here");
-        let first_error = first.map(|(_, text)| text).or(damage).or_else(|| self.left_out.then(left_out));
+        let left_out = self.budget.left_out.then(|| {
+            let rows: usize = tables.iter().map(|table| table.rows.len()).sum();
+            format!("the log says more than is kept: here are {rows} rows of {} tables", tables.len())
+        });
+        let found = first.map(|(_, text)| text).filter(|text| !text.is_empty()).or(damage);
+        // What is missing from the tables is said beside what went wrong.
+        let first_error = match (found, left_out) {
+            (Some(found), Some(left_out)) => Some(format!("{found}; {left_out}")),
+            (found, left_out) => found.or(left_out),
+        };
         Reading { ended, first_error, tables }
     }
 }

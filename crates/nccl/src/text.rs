@@ -11,11 +11,15 @@ use crate::prefix::{Stripped, strip};
 use crate::row::{Context, Filled, Partial};
 use crate::scan::{is_blank, text};
 use crate::tables::{Run, Step, Tables};
+use std::collections::BTreeSet;
 use std::rc::Rc;
-use terms::measurement::{Device, Ended, Reading};
+use terms::measurement::{Device, Reading};
 
 /// A failure line is for people: more of it than this helps nobody.
 const SHOWN: usize = 1024;
+/// What a phrase tells stands directly behind it: in so many bytes, lest a line of nothing but phrases be read once
+/// for each of them.
+const REACH: usize = 1024;
 /// Rows begun at the same time, one a process.
 const BEGUN: usize = 256;
 
@@ -51,13 +55,13 @@ impl Text {
     /// Reads one line without its newline. `ended` says that it had one: the last line of a cut log has none.
     pub(crate) fn line(&mut self, raw: &[u8], ended: bool) {
         self.number += 1;
+        let raw = raw.strip_suffix(b"\r").unwrap_or(raw);
+        // Most lines of a long log are NCCL's own talk: they are told before anything else is looked for.
         if let Some(said) = debug(raw)
             && !ends_like_row(raw, 4)
         {
-            self.debug(said, 0);
-            return;
+            return self.debug(said, 0);
         }
-        let raw = raw.strip_suffix(b"\r").unwrap_or(raw);
         let mut scratch = std::mem::take(&mut self.scratch);
         let line = clean::clean(raw, &mut scratch);
         match clean::threads(line) {
@@ -133,8 +137,7 @@ impl Text {
         };
         let table = &self.tables.runs[run];
         let layout = Rc::clone(table.layout.as_ref()?);
-        let context =
-            Context { layout: &layout, devices: &table.table.devices, ended: line.ended, strict: false };
+        let context = Context { layout: &layout, hosts: &table.hosts, ended: line.ended, strict: false };
         let mut partial = Partial::default();
         let at = context.left(&mut partial.row, line.rest, start, anywhere)?;
         let glued = line.rest.get(at).is_some_and(|&byte| !is_blank(byte));
@@ -163,7 +166,7 @@ impl Text {
     /// A row without a header above it, taken only whole and only when it can be read in one way.
     fn headless_row(&mut self, line: Line<'_>, start: usize) -> Option<usize> {
         let layout = headless::guess(line.rest, start)?;
-        let context = Context { layout: &layout, devices: &[], ended: line.ended, strict: true };
+        let context = Context { layout: &layout, hosts: &BTreeSet::new(), ended: line.ended, strict: true };
         let mut partial = Partial::default();
         let at = context.left(&mut partial.row, line.rest, start, true)?;
         let Filled::Whole(at) = context.fill(&mut partial, line.rest, at, false) else { return None };
@@ -178,8 +181,7 @@ impl Text {
         let begun = &mut self.begun[at];
         let run = &self.tables.runs[begun.run];
         let layout = Rc::clone(run.layout.as_ref()?);
-        let context =
-            Context { layout: &layout, devices: &run.table.devices, ended: line.ended, strict: true };
+        let context = Context { layout: &layout, hosts: &run.hosts, ended: line.ended, strict: true };
         let before = begun.partial.filled;
         let filled = context.resume(&mut begun.partial, line.rest, start);
         match filled {
@@ -217,8 +219,10 @@ impl Text {
 
     fn phrases(&mut self, line: Line<'_>) {
         let mut named = None;
+        let dots = line.said.trim_ascii_end().ends_with(b"...");
         for (phrase, start, end) in phrases(line.said) {
-            let (from, rest) = (&line.said[start..], &line.said[end..]);
+            let from = reach(&line.said[start..]);
+            let rest = from.get(end - start..).unwrap_or_default();
             match phrase {
                 Phrase::Failure | Phrase::LastError | Phrase::Warning | Phrase::Hint => {
                     self.note(phrase, line, rest);
@@ -259,13 +263,14 @@ impl Text {
                     self.tables.at(Step::Devices, line.stream);
                 }
                 // A process's Rank lines are cut at 2048 bytes: then they end in dots, and the last ones are missing.
-                Phrase::Rank if from.trim_ascii_end().ends_with(b"...") => {
+                Phrase::Rank if dots => {
                     if let Some(run) = self.tables.open(line.stream, |_| true) {
                         self.tables.runs[run].ranks_missing = true;
                     }
                 }
                 Phrase::Rank => self.rank(line.stream, banner::rank(from)),
                 Phrase::OldRank => self.rank(line.stream, banner::old_rank(from.trim_ascii_start())),
+                Phrase::Placement if line.rest.len() > REACH => {}
                 Phrase::Placement => {
                     self.placement =
                         placement(line.rest).map(|halves| (self.number, halves)).or(self.placement);
@@ -290,12 +295,12 @@ impl Text {
         if phrase == Phrase::LastError && rest.iter().all(|&byte| is_blank(byte)) {
             return;
         }
-        let notes = self.tables.notes(line.stream);
+        let (notes, budget) = self.tables.notes(line.stream);
         match phrase {
-            Phrase::Warning => notes.warn(number, show),
-            Phrase::Hint => notes.hint(number, show),
+            Phrase::Warning => notes.warn(number, show, budget),
+            Phrase::Hint => notes.hint(number, show, budget),
             _ => {
-                notes.fail(number, show);
+                notes.fail(number, show, budget);
                 if let Some(run) = self.tables.open(line.stream, |_| true) {
                     self.give_up_rows_of(run);
                 }
@@ -314,12 +319,8 @@ impl Text {
     fn rank(&mut self, stream: u64, device: Option<Device>) {
         let Some(device) = device else { return };
         let run = self.tables.at(Step::Rank, stream);
-        let keep = self.tables.may_keep_device();
-        let run = &mut self.tables.runs[run];
-        run.ranks_missing |= !keep;
-        if keep {
-            run.table.devices.push(device);
-        }
+        let kept = self.tables.device(run, device);
+        self.tables.runs[run].ranks_missing |= !kept;
     }
 
     fn out_of_bounds(&mut self, line: Line<'_>, rest: &[u8]) {
@@ -337,10 +338,8 @@ impl Text {
         let bounded = self.tables.open(line.stream, |run| run.table.out_of_bounds.is_some());
         let Some(run) = bounded.or_else(|| self.summarised(line.stream, |_| true)) else { return };
         self.give_up_rows_of(run);
-        let run = &mut self.tables.runs[run];
-        run.table.average_busbw = found.value;
-        run.notes.summary_failed |= found.failed;
-        run.table.ended = Ended::Complete;
+        self.tables.complete(run, found.value);
+        self.tables.runs[run].notes.summary_failed |= found.failed;
     }
 
     /// The run that a summary line belongs to. Said again after its run it is an echo; said in a log without any run
@@ -351,4 +350,11 @@ impl Text {
             None => self.tables.runs.is_empty().then(|| self.tables.headless(stream)),
         }
     }
+}
+
+/// The beginning of a text, without a word that would be cut.
+fn reach(text: &[u8]) -> &[u8] {
+    let Some(near) = text.get(..REACH) else { return text };
+    let end = near.iter().rposition(|&byte| is_blank(byte)).map_or(0, |at| at + 1);
+    &text[..end]
 }

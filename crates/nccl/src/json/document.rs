@@ -2,13 +2,11 @@
 
 use super::tokens::{Stop, Tokens};
 use crate::banner::library_version;
+use crate::budget::{self, Kind};
 use crate::phrase::collective;
 use crate::tables::{Step, Tables};
 use std::io::{self, Read};
-use terms::measurement::{Device, Ended, Half, Iterations, OutOfBounds, ProcessTimes, Reading, Row};
-
-/// Per-process times kept of one file: eight million bytes of them.
-const TIMES: usize = 1_000_000;
+use terms::measurement::{Device, Half, Iterations, OutOfBounds, ProcessTimes, Reading, Row};
 
 /// A file of one or several objects, one after the other.
 #[derive(Default)]
@@ -16,8 +14,9 @@ pub(crate) struct Document {
     tables: Tables,
     /// Objects begun.
     objects: u64,
-    /// Per-process times kept.
-    times: usize,
+    /// There was no room for a process's times. Some processes' times without the others' would point at the wrong one,
+    /// and rows with times beside rows without would mislead too.
+    no_times: bool,
     problem: Option<&'static str>,
 }
 
@@ -99,13 +98,15 @@ impl Document {
                 }
                 // Misspelt until 2.17.9.
                 "average_bus_bandwidth" | "average_bus_bandwidith" => tokens.members(|tokens, name| {
-                    let run = &mut self.tables.runs[at];
                     match name {
                         "bandwidth" | "bandwidith" => {
-                            run.table.average_busbw = tokens.number()?.and_then(|number| number.measured(0));
-                            run.table.ended = Ended::Complete;
+                            let average = tokens.number()?.and_then(|number| number.measured(0));
+                            self.tables.complete(at, average);
                         }
-                        "okay" => run.notes.summary_failed |= tokens.string()?.as_deref() == Some("false"),
+                        "okay" => {
+                            self.tables.runs[at].notes.summary_failed |=
+                                tokens.string()?.as_deref() == Some("false")
+                        }
                         _ => tokens.skip()?,
                     }
                     Ok(())
@@ -113,7 +114,8 @@ impl Document {
                 "errors" => tokens.elements(|tokens| {
                     let error = tokens.string()?.filter(|error| !error.is_empty());
                     if let Some(error) = error {
-                        self.tables.runs[at].notes.fail(self.objects, || error);
+                        let Tables { runs, budget, .. } = &mut self.tables;
+                        runs[at].notes.fail(self.objects, || error, budget);
                     }
                     Ok(())
                 }),
@@ -125,14 +127,14 @@ impl Document {
 
     fn config<R: Read>(&mut self, tokens: &mut Tokens<R>, at: usize) -> Result<(), Stop> {
         let (mut threads, mut gpus) = (None, None);
+        let mut all_kept = true;
         tokens.members(|tokens, name| {
             match name {
                 "nthreads" => threads = tokens.number()?.and_then(|number| number.count()),
                 "ngpus" => gpus = tokens.number()?.and_then(|number| number.count()),
                 "devices" => tokens.elements(|tokens| {
-                    let device = device(tokens)?;
-                    if let Some(device) = device.filter(|_| self.tables.may_keep_device()) {
-                        self.tables.runs[at].table.devices.push(device);
+                    if let Some(device) = device(tokens)? {
+                        all_kept &= self.tables.device(at, device);
                     }
                     Ok(())
                 })?,
@@ -142,7 +144,7 @@ impl Document {
         })?;
         // One device is listed for each process, whatever the number of its threads and GPUs.
         let run = &mut self.tables.runs[at];
-        let processes = u64::try_from(run.table.devices.len()).ok().filter(|&count| count > 0);
+        let processes = u64::try_from(run.table.devices.len()).ok().filter(|&count| count > 0 && all_kept);
         let ranks = processes.zip(threads.zip(gpus)).and_then(|(processes, (threads, gpus))| {
             u32::try_from(processes.checked_mul(threads)?.checked_mul(gpus)?).ok()
         });
@@ -172,7 +174,10 @@ impl Document {
             }
             Ok(())
         })?;
-        let (Some(size), Some(count), Some(kind)) = (size, count, kind) else { return Ok(()) };
+        let (Some(size), Some(count), Some(kind)) = (size, count, kind) else {
+            self.tables.budget.give_back(budget::times(&times));
+            return Ok(());
+        };
         (row.size_bytes, row.count, row.dtype) = (size, count, kind);
         for (half, spread) in [&mut row.out_of_place, &mut row.in_place].into_iter().zip(spread) {
             if let Some(half) = half {
@@ -201,13 +206,18 @@ impl Document {
                 "per_process_max_times_us" => {
                     return tokens.elements(|tokens| {
                         let mut process = Vec::new();
+                        let budget = &mut self.tables.budget;
                         tokens.elements(|tokens| {
                             let time = tokens.number()?.and_then(|number| number.measured(0));
-                            self.times += 1;
-                            process.extend(time.filter(|_| self.times <= TIMES));
+                            self.no_times = self.no_times || !budget.room(&mut process, Kind::Times);
+                            process.extend(time.filter(|_| !self.no_times));
                             Ok(())
                         })?;
-                        if self.times <= TIMES {
+                        budget.shrink(&mut process);
+                        self.no_times = self.no_times || !budget.room(processes, Kind::Times);
+                        if self.no_times {
+                            budget.forget(process);
+                        } else {
                             processes.push(process);
                         }
                         Ok(())
@@ -218,9 +228,10 @@ impl Document {
             values[slot] = tokens.number()?.and_then(|number| number.measured(0));
             Ok(())
         })?;
-        if self.times > TIMES {
-            // Some processes' times without the others' would point at the wrong one.
-            processes.clear();
+        if self.no_times {
+            for process in processes.drain(..) {
+                self.tables.budget.forget(process);
+            }
         }
         let [Some(min_us), Some(max_us), Some(p99_us), Some(cv_pct)] = values else { return Ok(None) };
         Ok(Some(Iterations { min_us, max_us, p99_us, cv_pct }))
