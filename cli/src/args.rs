@@ -105,7 +105,8 @@ pub enum Command {
     /// Judge logs by criteria, by a baseline, or by both. The exit code is the verdict's.
     #[command(group = clap::ArgGroup::new("by").args(["criteria", "baseline"]).multiple(true).required(true))]
     Judge {
-        /// Logs, each judged on its own; the gravest verdict counts.
+        /// Logs, each judged on its own; the gravest verdict counts. With a baseline they are also a series, in this
+        /// order: a small change that lasts is found in it.
         #[arg(required = true, value_name = "LOG")]
         logs: Vec<PathBuf>,
         /// A criteria file, as workflows name them.
@@ -126,6 +127,18 @@ pub enum Command {
         /// Where to write the baseline.
         #[arg(long, value_name = "FILE")]
         save: PathBuf,
+    },
+    /// Say what differs between two logs. Exit code 1 when the second is slower, 2 when they measure different things.
+    Compare {
+        /// The log before.
+        #[arg(value_name = "A")]
+        a: PathBuf,
+        /// The log after.
+        #[arg(value_name = "B")]
+        b: PathBuf,
+        /// What to print.
+        #[arg(long, value_enum, default_value_t = Output::Human)]
+        output: Output,
     },
     /// Name the slow rank, GPU or node. Exit code 0 healthy, 1 somebody is named, 2 it cannot be told.
     Locate {

@@ -16,7 +16,7 @@ use host::Program;
 use judge::Judge;
 use kit::{Bus, Clock, Handler, MemoryBus, SystemClock, Worker, WorkerHandler};
 use ledger::{Artefacts, FolderStore, Ledger, Store};
-use loader::{Loader, Warehouse, sqlite::Sqlite};
+use loader::{Loader, Sqlite};
 use machine::{Input, RunState};
 use provisioner::{Provisioner, processes::ProcessClusters};
 use terms::{Fact, RunId, Span};
@@ -123,14 +123,14 @@ impl World {
         let clusters =
             Arc::new(ProcessClusters::new(clusters, Arc::clone(&clock), provisioner::processes::gpus()));
         let scheduler = Arc::new(Processes::new(Arc::clone(&data.store)));
-        let warehouse = Arc::new(warehouse(data)?);
+        let warehouse = warehouse(data)?;
 
         let serve = Serve { memory: &memory, clock: &clock };
         serve.worker(Builder::new(builds, LOOK), &Builder::TAKES);
         serve.worker(Provisioner::new(clusters, LOOK), &Provisioner::TAKES);
         serve.worker(Agent::new(scheduler, artefacts.clone(), LOOK), &Agent::TAKES);
-        serve.worker(Loader::new(artefacts.clone(), warehouse), &Loader::TAKES);
-        serve.worker(Judge::new(artefacts), &Judge::TAKES);
+        serve.worker(Judge::new(artefacts.clone(), Arc::new(warehouse.clone())), &Judge::TAKES);
+        serve.worker(Loader::new(artefacts, Arc::new(warehouse)), &Loader::TAKES);
 
         let (told, states) = watch::channel(None);
         let observer = Arc::new(move |state: &RunState| drop(told.send(Some(state.clone()))));
@@ -209,5 +209,5 @@ fn warehouse(data: &Data) -> Result<Sqlite, Error> {
 
 /// Where the measurements of a data folder are kept.
 pub fn table(data: &Data) -> String {
-    warehouse(data).map_or_else(|error| error.message, |warehouse| warehouse.table())
+    warehouse(data).map_or_else(|error| error.message, |warehouse| warehouse.place())
 }

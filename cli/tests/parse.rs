@@ -1,9 +1,10 @@
 //! `burnin parse`, as scripts use it.
 
 use std::{
-    io::Write,
+    fs,
+    io::{self, Read, Write},
     path::Path,
-    process::{Command, Output, Stdio},
+    process::{Child, ChildStdin, Command, Output, Stdio},
 };
 
 use serde_json::Value;
@@ -74,4 +75,137 @@ fn csv_has_a_line_for_each_placement() {
             .unwrap()
             .ends_with("0,all_reduce,1,1048576,262144,float,sum,-1,out_of_place,7.11,147.48,0.0,0")
     );
+}
+
+const HEADER: &str = "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n";
+const ROW: &str = "8 2 float sum -1 46.48 22.56 33.84 0 44.46 23.58 35.38 0\n";
+
+fn begin(arguments: &[&str]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_burnin"));
+    command.arg("parse").args(arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// The most memory that the process has had so far, in KiB; nothing when it has ended.
+fn peak(child: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{child}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().strip_suffix(" kB").unwrap().parse().unwrap())
+}
+
+/// Reads from standard input what `log` writes there, and prints in this form. Looks at the memory when all is read and
+/// before the log ends, and again when the first of the output is there.
+fn fed(form: &str, log: impl FnOnce(&mut ChildStdin) -> io::Result<()>) -> (Option<i32>, Vec<u8>) {
+    let mut child = begin(&["--output", form, "-"]);
+    let mut input = child.stdin.take().unwrap();
+    let id = child.id();
+    log(&mut input).unwrap();
+    let most = peak(id).unwrap();
+    drop(input);
+    let mut output = child.stdout.take().unwrap();
+    let mut said = vec![0; 1 << 20];
+    let begun = output.read(&mut said).unwrap();
+    said.truncate(begun);
+    let printing = peak(id).unwrap_or(0);
+    assert!(most.max(printing) <= 64 * 1024, "{most} KiB reading, {printing} KiB printing {form}");
+    output.read_to_end(&mut said).unwrap();
+    (child.wait().unwrap().code(), said)
+}
+
+#[test]
+fn memory_is_bounded_whatever_the_log() {
+    let row = format!(
+        r#"{{"size":8,"count":2,"type":"float","out_of_place":{0},"in_place":{0}}},"#,
+        r#"{"time":46.48,"alg_bw":22.56,"bus_bw":33.84,"nwrong":0}"#
+    );
+    let debug = "node-1:4001:4107 [1] NCCL INFO Channel 07/0 : 1[1] -> 2[2] via P2P/CUMEM/read\n";
+    let logs: [(&str, String, i32); 5] = [
+        (HEADER, ROW.repeat(1000), 0),
+        ("{\"version\":4,\"results\":[", row.repeat(1000), 0),
+        (HEADER, debug.repeat(1000), 0),
+        ("", "one line".repeat(10_000), 2),
+        ("", "\0\u{1}\u{7f}\n\0\0".repeat(10_000), 2),
+    ];
+    for (head, unit, code) in &logs {
+        for form in ["json", "csv", "table"] {
+            let times = (20 << 20) / unit.len();
+            let (exit, said) = fed(form, |input| {
+                input.write_all(head.as_bytes())?;
+                (0..times).try_for_each(|_| input.write_all(unit.as_bytes()))?;
+                // A row behind other text is a row too.
+                if *code == 0 && head.starts_with('#') { input.write_all(ROW.as_bytes()) } else { Ok(()) }
+            });
+            assert_eq!(exit, Some(*code), "{head}");
+            if form == "json" {
+                let document: Value = serde_json::from_slice(&said).unwrap();
+                let rows = &document["tables"][0]["rows"];
+                if unit.contains("2 float") || unit.contains("46.48") {
+                    assert!(rows.as_array().unwrap().len() > 20_000);
+                    assert!(document["first_error"].as_str().unwrap().contains("more than is kept"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_went_away_is_no_error() {
+    for form in ["json", "csv", "table"] {
+        let mut child = begin(&["--output", form, "-"]);
+        drop(child.stdout.take());
+        let mut input = child.stdin.take().unwrap();
+        input.write_all((HEADER.to_owned() + &ROW.repeat(2000)).as_bytes()).unwrap();
+        drop(input);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), &output.stderr[..]), (Some(0), &b""[..]), "{form}");
+    }
+}
+
+#[test]
+fn what_is_no_readable_file_is_named() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    // Nobody may read the start of it: root too.
+    let unreadable = "/proc/self/mem";
+    for path in [folder.path().to_str().unwrap(), unreadable, "no-such.log"] {
+        let output = parse(&["--output", "json", path], b"");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(64), 0), "{path}");
+        assert!(said.contains(path) && said.lines().count() == 1, "{said}");
+    }
+    let empty = folder.path().join("empty.log");
+    fs::write(&empty, "").unwrap();
+    let output = parse(&["--output", "json", empty.to_str().unwrap()], b"");
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(serde_json::from_slice::<Value>(&output.stdout).unwrap()["ended"], "empty");
+}
+
+#[test]
+fn a_named_pipe_is_a_log() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let child = begin(&["--output", "json", pipe.to_str().unwrap()]);
+    fs::write(&pipe, HEADER.to_owned() + ROW).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((output.status.code(), &document["ended"]), (Some(0), &"truncated".into()));
+}
+
+#[test]
+fn numbers_are_the_printed_ones_or_none() {
+    for hostile in ["1e400", "nan", "-nan", "inf", "-inf", "-0", "1e-400", "99999999999999999999999"] {
+        // The type and the reduction are words, and may be any.
+        for column in (0..13).filter(|column| ![2, 3].contains(column)) {
+            let mut row: Vec<&str> = ROW.split_whitespace().collect();
+            row[column] = hostile;
+            for form in ["json", "csv", "table"] {
+                let output =
+                    parse(&["--output", form, "-"], format!("{HEADER}{}\n", row.join(" ")).as_bytes());
+                assert!(matches!(output.status.code(), Some(0 | 2)), "{hostile} in {column}");
+                assert_eq!(output.stderr, b"", "{hostile} in {column}");
+                let said = String::from_utf8(output.stdout).unwrap().to_lowercase();
+                assert!(!["nan", "inf", "e400"].iter().any(|word| said.contains(word)), "{said}");
+            }
+        }
+    }
 }

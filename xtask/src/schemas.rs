@@ -20,6 +20,11 @@ pub fn all() -> BTreeMap<PathBuf, String> {
     add("build.json".to_owned(), cloudbuild::config::schema());
     add("ledger-record.json".to_owned(), schema::<terms::Record>());
     add("baseline.json".to_owned(), schema::<verdict::Baseline>());
+    add("stored-verdict.json".to_owned(), schema::<judge::Stored>());
+    for table in &warehouse::TABLES {
+        add(format!("bigquery/{}.json", table.name), table.bigquery());
+    }
+    add("cli/compare.v1.json".to_owned(), schema::<verdict::compare::Comparison>());
     add("cli/locate.v1.json".to_owned(), schema::<verdict::locate::Located>());
     add("cli/parse.v1.json".to_owned(), schema::<burnin::documents::ParseDocument>());
     add("cli/run.v1.json".to_owned(), schema::<burnin::documents::RunDocument>());

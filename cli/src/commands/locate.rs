@@ -10,7 +10,7 @@ use verdict::locate::{Located, Members, PairOptions, PairResult, from_pairs, fro
 
 use crate::{
     args::Output,
-    commands::{parse, print, print_json},
+    commands::{judge, parse, print, print_json},
     exit::{Error, Exit},
 };
 
@@ -111,12 +111,7 @@ fn told(located: &Located) -> String {
             (false, false) => "located\n",
         });
     for suspect in &located.suspects {
-        let parts = [
-            suspect.rank.map(|rank| format!("rank {rank}")),
-            suspect.bus_id.as_ref().map(|bus_id| format!("GPU {bus_id}")),
-            suspect.host.as_ref().map(|host| format!("node {host}")),
-        ];
-        let name = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
+        let name = judge::name(suspect);
         text += &format!("  {}, confidence {:.2}\n", parse::shown(&name), suspect.confidence);
     }
     for link in &located.links {

@@ -42,6 +42,7 @@ pub fn dispatch(cli: Cli) -> Result<Exit, Error> {
             judge::judge(&logs, criteria.as_deref(), baseline.as_deref(), output)
         }
         Command::Baseline { logs, save } => judge::baseline(&logs, &save),
+        Command::Compare { a, b, output } => judge::compare(&a, &b, output),
         Command::Locate { files, reference, output } => locate::locate(&files, &reference, output),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "burnin", &mut std::io::stdout());
@@ -79,6 +80,11 @@ fn print(text: &str) {
     drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
 }
 
+/// Prints one line of JSON to standard output, written while it is made: a document may be many times as large as what
+/// it is made of. A reader that went away is no error of ours.
 fn print_json(value: &impl serde::Serialize) {
-    print(&format!("{}\n", serde_json::to_string(value).unwrap_or_default()));
+    use std::io::Write;
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let line = serde_json::to_writer(&mut out, value).map_err(std::io::Error::from);
+    drop(line.and_then(|()| writeln!(out)).and_then(|()| out.flush()));
 }

@@ -3,17 +3,16 @@
 use std::{
     fmt::Write as _,
     fs::File,
-    io::{self, Read},
+    io::{self, BufWriter, Read, Write},
     path::Path,
 };
 
-use comfy_table::{Cell, CellAlignment, Table as Lines, presets};
 use serde::Serialize;
 use terms::measurement::{self, Ended, Half, Reading, Row, Table};
 
 use crate::{
     args::Form,
-    commands::{print, print_json},
+    commands::print_json,
     documents::ParseDocument,
     exit::{Error, Exit},
 };
@@ -28,10 +27,13 @@ pub fn parse(logs: &[impl AsRef<Path>], output: Form) -> Result<Exit, Error> {
         if reading.tables.is_empty() {
             exit = Exit::Inconclusive;
         }
+        // A reader that went away is no error of ours.
         match output {
-            Form::Table => print(&told(&source, &reading)),
+            Form::Table => {
+                let mut out = BufWriter::new(io::stdout().lock());
+                drop(tell(&mut out, &source, &reading).and_then(|()| out.flush()));
+            }
             Form::Json => print_json(&ParseDocument { schema: "burnin/parse/v1", source, reading }),
-            // A reader that went away is no error of ours.
             Form::Csv => drop(spread(&source, &reading).try_for_each(|line| lines.serialize(line))),
         }
     }
@@ -39,14 +41,22 @@ pub fn parse(logs: &[impl AsRef<Path>], output: Form) -> Result<Exit, Error> {
     Ok(exit)
 }
 
+/// Reads one log and everything else it says; `-` is standard input.
+pub fn listen(log: &Path) -> Result<(Reading, verdict::Clues), Error> {
+    body(log)
+        .and_then(::judge::listen)
+        .map_err(|error| Error::usage(format!("{}: cannot be read: {error}", log.display())))
+}
+
+fn body(log: &Path) -> io::Result<Box<dyn Read>> {
+    Ok(if log == Path::new("-") { Box::new(io::stdin().lock()) } else { Box::new(File::open(log)?) })
+}
+
 /// Reads one log; `-` is standard input.
 pub fn read(log: &Path) -> Result<Reading, Error> {
-    let open = || -> io::Result<Reading> {
-        let body: Box<dyn Read> =
-            if log == Path::new("-") { Box::new(io::stdin().lock()) } else { Box::new(File::open(log)?) };
-        nccl::read(body)
-    };
-    open().map_err(|error| Error::usage(format!("{}: cannot be read: {error}", log.display())))
+    body(log)
+        .and_then(nccl::read)
+        .map_err(|error| Error::usage(format!("{}: cannot be read: {error}", log.display())))
 }
 
 /// One line of CSV: one placement of one size.
@@ -93,15 +103,36 @@ fn spread<'a>(source: &'a str, reading: &'a Reading) -> impl Iterator<Item = Lin
     })
 }
 
-fn told(source: &str, reading: &Reading) -> String {
-    let mut text = format!("{source}: {}\n", word(reading.ended));
+fn tell(out: &mut impl Write, source: &str, reading: &Reading) -> io::Result<()> {
+    writeln!(out, "{source}: {}", word(reading.ended))?;
     if let Some(error) = &reading.first_error {
-        _ = writeln!(text, "  first error: {}", shown(error)); // writing to a String cannot fail
+        writeln!(out, "  first error: {}", shown(error))?;
     }
     for table in &reading.tables {
-        _ = writeln!(text, "\n{}\n{}", title(table), lines(table));
+        writeln!(out, "\n{}", title(table))?;
+        tell_rows(out, &table.rows)?;
     }
-    text
+    Ok(())
+}
+
+/// Prints rows under each other, right-aligned. Their cells are made twice, once for the widths: together they would
+/// take more memory than everything else.
+fn tell_rows(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
+    let mut widths = COLUMNS.map(str::len);
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(cells(row)) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let names = COLUMNS.iter().zip(widths).map(|(name, width)| format!(" {name:<width$} "));
+    writeln!(out, "{}", names.collect::<String>())?;
+    for row in rows {
+        for (cell, width) in cells(row).iter().zip(widths) {
+            write!(out, " {cell:>width$} ")?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
 }
 
 fn title(table: &Table) -> String {
@@ -121,16 +152,8 @@ fn title(table: &Table) -> String {
     title
 }
 
-fn lines(table: &Table) -> Lines {
-    let mut lines = Lines::new();
-    let header =
-        ["size", "type", "redop", "time us", "algbw", "busbw", "wrong", "time us", "algbw", "busbw", "wrong"];
-    lines.load_style(presets::NOTHING).set_header(header);
-    for row in &table.rows {
-        lines.add_row(cells(row).into_iter().map(|cell| Cell::new(cell).set_alignment(CellAlignment::Right)));
-    }
-    lines
-}
+const COLUMNS: [&str; 11] =
+    ["size", "type", "redop", "time us", "algbw", "busbw", "wrong", "time us", "algbw", "busbw", "wrong"];
 
 fn cells(row: &Row) -> Vec<String> {
     let size = measurement::size(row.size_bytes);

@@ -73,8 +73,8 @@ fn steps(workflow: &Workflow, source_bytes: Option<usize>) -> Vec<(Stage, String
             ),
         ));
         steps.push((Stage::Logs, "output of every node into the bucket, manifest last".to_owned()));
-        steps.push((Stage::Results, format!("{} rows at most into the warehouse", sizes.len() * 2)));
         steps.push((Stage::Verdict, format!("by the criteria {}", benchmark.criteria.name)));
+        steps.push((Stage::Results, format!("{} rows at most into the warehouse", sizes.len() * 2)));
     }
     steps
 }

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use serde::de::DeserializeOwned;
 use terms::{Attempt, CommandId, Logs, Manifest, ManifestObject};
 use tokio::io::AsyncReadExt;
 use tokio_util::io::SyncIoBridge;
@@ -83,6 +84,22 @@ impl Artefacts {
         }
         let Digest { size_bytes, sha256, crc32c } = digest;
         Ok(ManifestObject { name: name.to_owned(), size_bytes, sha256, crc32c })
+    }
+
+    /// A small JSON document by its object name, if it is there.
+    ///
+    /// # Errors
+    /// When the store does not answer, or the object is no such document.
+    pub async fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, ArtefactError> {
+        let Some(body) = self.store.open(name).await? else { return Ok(None) };
+        let mut bytes = Vec::new();
+        body.take(MAX_MANIFEST).read_to_end(&mut bytes).await.map_err(StoreError::io("read", name))?;
+        let document = serde_json::from_slice(&bytes);
+        let damaged = |error: serde_json::Error| ArtefactError::Damaged {
+            name: name.to_owned(),
+            why: error.to_string(),
+        };
+        document.map(Some).map_err(damaged)
     }
 
     async fn digest(&self, name: &str) -> Result<Option<Digest>, StoreError> {

@@ -126,18 +126,25 @@ fn start(state: &RunState, stage: Stage) -> Option<Body> {
             limit: job_limit(limit, state.workflow.limits.grace),
         },
         Stage::Logs => Body::LogsCollect { cluster: state.cluster()?.clone(), jobs: jobs(state) },
-        Stage::Results => Body::ResultsLoad {
-            workflow: state.workflow.name.clone(),
-            logs: state.logs()?.clone(),
-            job_attempt: state.attempt(Stage::Job),
-        },
         Stage::Verdict => Body::RunJudge {
+            workflow: state.workflow.name.clone(),
+            requested_at: Some(state.requested_at),
             logs: state.logs()?.clone(),
             job_attempt: state.attempt(Stage::Job),
             job: state.job()?.clone(),
             workload: benchmark()?.workload.clone(),
+            spec: state.workflow.cluster.clone().map(Box::new),
             cluster: state.cluster()?.clone(),
-            criteria: benchmark()?.criteria.clone(),
+            image: state.image().cloned().map(Box::new),
+            criteria: Box::new(benchmark()?.criteria.clone()),
+            baseline: benchmark()?.baseline.clone(),
+        },
+        Stage::Results => Body::ResultsLoad {
+            workflow: state.workflow.name.clone(),
+            requested_at: Some(state.requested_at),
+            logs: state.logs()?.clone(),
+            job_attempt: state.attempt(Stage::Job),
+            verdict: state.verdict().cloned(),
         },
     })
 }

@@ -202,7 +202,7 @@ impl RunState {
         match stage {
             Stage::Image => matches!(self.workflow.image, Some(ImageSpec::Build(_))),
             Stage::Cluster => self.workflow.cluster.is_some(),
-            Stage::Job | Stage::Logs | Stage::Results | Stage::Verdict => {
+            Stage::Job | Stage::Logs | Stage::Verdict | Stage::Results => {
                 self.workflow.benchmark.is_some() && self.workflow.cluster.is_some()
             }
         }
@@ -269,7 +269,7 @@ impl RunState {
     /// The stage whose turn it is; none when all that can be done for the answer is done.
     ///
     /// A stage that failed for good ends the walk, with two exceptions: a broken job's logs are still brought in
-    /// (they are the evidence), and a warehouse that refuses the rows does not cost the verdict.
+    /// (they are the evidence), and a judge that could not work does not cost the measurements.
     pub fn frontier(&self) -> Option<Stage> {
         if self.settled.is_some() {
             return None;
@@ -283,7 +283,7 @@ impl RunState {
                     Stage::Job if self.job_began() => {
                         return (!self.ended(Stage::Logs)).then_some(Stage::Logs);
                     }
-                    Stage::Results => {}
+                    Stage::Verdict | Stage::Results => {}
                     _ => return None,
                 },
             }

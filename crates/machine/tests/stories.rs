@@ -23,8 +23,8 @@ fn a_good_run_takes_twelve_records_and_closes() {
             "job.1.start",
             "",
             "logs.1.start",
-            "cluster.1.delete results.1.start", // logs are safe: the cluster goes back while the answer is worked on
-            "cluster.1.delete verdict.1.start",
+            "cluster.1.delete verdict.1.start", // logs are safe: the cluster goes back while the answer is worked on
+            "cluster.1.delete results.1.start",
             "cluster.1.delete",
             "",
         ]
@@ -182,12 +182,24 @@ fn an_existing_cluster_is_used_and_left_alone() {
 }
 
 #[test]
+fn a_judge_that_cannot_work_does_not_cost_the_measurements() {
+    let mut book = Book::open(workflow());
+    book.until("dev.burnin.logs.collected.v1");
+    book.feed(1, Fact::VerdictFailed(failure(Class::Workload)));
+    assert_eq!(book.owes(), ["cluster.1.delete", "results.1.start"]);
+    book.feed(1, loaded());
+    book.feed(1, deleted(book.now));
+    assert_eq!(book.conclusion(), Some("failed"));
+    assert!(book.state.results().is_some() && book.state.verdict().is_none());
+}
+
+#[test]
 fn a_warehouse_that_refuses_does_not_cost_the_verdict() {
     let mut book = Book::open(workflow());
     book.until("dev.burnin.logs.collected.v1");
-    book.feed(1, Fact::ResultsFailed(failure(Class::Workload)));
-    assert_eq!(book.owes(), ["cluster.1.delete", "verdict.1.start"]);
     book.feed(1, verdict(Verdict::Fail));
+    assert_eq!(book.owes(), ["cluster.1.delete", "results.1.start"]);
+    book.feed(1, Fact::ResultsFailed(failure(Class::Workload)));
     book.feed(1, deleted(book.now));
     assert_eq!(book.conclusion(), Some("failed"));
     assert_eq!(book.state.verdict().unwrap().verdict, Verdict::Fail);

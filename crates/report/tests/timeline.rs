@@ -23,9 +23,9 @@ fn a_good_run_has_each_stage_and_the_teardown() {
         "cluster 1: 3280..3725 2 nodes: n0, n1",
         "job 1: 3725..11873 COMPLETED, exit code 0",
         "logs 1: 11873..12033 4 objects, 12.1 KiB",
-        "results 1: 12033..12123 8 rows in measurements",
-        "teardown 1: 12033..12343 gone: no process of it is left, its folder is gone",
-        "verdict 1: 12123..12398 pass",
+        "verdict 1: 12033..12088 pass",
+        "teardown 1: 12033..12308 gone: no process of it is left, its folder is gone",
+        "results 1: 12088..12398 8 rows in measurements",
     ];
     assert_eq!(told(&timeline(&good().records)), expected);
 }

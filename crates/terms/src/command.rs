@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Attempt, BuildSpec, Cluster, ClusterSpec, CommandId, Criteria, Image, JobEnd, Logs, Span, Stage,
-    Timestamp, Workload,
+    Timestamp, VerdictReached, Workload,
 };
 
 /// A command. A worker that has seen its id answers with the same fact again.
@@ -112,17 +112,14 @@ commands! {
         /// Every attempt whose output may exist.
         jobs: Vec<JobRef>,
     } = "dev.burnin.logs.collect.v1";
-    /// Load the measurements into the warehouse.
-    ResultsLoad {
-        /// The workflow's name.
-        workflow: String,
-        /// The logs.
-        logs: Logs,
-        /// The attempt whose log counts.
-        job_attempt: Attempt,
-    } = "dev.burnin.results.load.v1";
     /// Judge the measurements.
     RunJudge {
+        /// The workflow's name.
+        #[serde(default)]
+        workflow: String,
+        /// When the run was asked for.
+        #[serde(default)]
+        requested_at: Option<Timestamp>,
         /// The logs.
         logs: Logs,
         /// The attempt whose log counts.
@@ -131,11 +128,35 @@ commands! {
         job: JobEnd,
         /// What was asked for.
         workload: Workload,
+        /// What was brought up.
+        #[serde(default)]
+        spec: Option<Box<ClusterSpec>>,
         /// Where it ran.
         cluster: Cluster,
+        /// What it ran from.
+        #[serde(default)]
+        image: Option<Box<Image>>,
         /// How to judge.
-        criteria: Criteria,
+        criteria: Box<Criteria>,
+        /// What the cluster does when it is healthy, where the workflow pins it: a baseline document.
+        #[serde(default)]
+        baseline: Option<serde_json::Value>,
     } = "dev.burnin.run.judge.v1";
+    /// Load the measurements into the warehouse.
+    ResultsLoad {
+        /// The workflow's name.
+        workflow: String,
+        /// When the run was asked for.
+        #[serde(default)]
+        requested_at: Option<Timestamp>,
+        /// The logs.
+        logs: Logs,
+        /// The attempt whose log counts.
+        job_attempt: Attempt,
+        /// What was said of them; none when the judge could not work.
+        #[serde(default)]
+        verdict: Option<VerdictReached>,
+    } = "dev.burnin.results.load.v1";
 }
 
 impl Body {
@@ -148,8 +169,8 @@ impl Body {
             }
             Self::JobSubmit { .. } | Self::JobObserve { .. } | Self::JobCancel { .. } => Stage::Job,
             Self::LogsCollect { .. } => Stage::Logs,
-            Self::ResultsLoad { .. } => Stage::Results,
             Self::RunJudge { .. } => Stage::Verdict,
+            Self::ResultsLoad { .. } => Stage::Results,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What happened. Facts are past tense; each has a type of its own on the wire, with a version.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -66,14 +68,14 @@ facts! {
     LogsCollected(Logs) = "dev.burnin.logs.collected.v1", Some(Stage::Logs);
     /// The logs could not be brought in.
     LogsFailed(Failure) = "dev.burnin.logs.failed.v1", Some(Stage::Logs);
-    /// The measurements are in the warehouse.
-    ResultsLoaded(Results) = "dev.burnin.results.loaded.v1", Some(Stage::Results);
-    /// The measurements could not be loaded.
-    ResultsFailed(Failure) = "dev.burnin.results.failed.v1", Some(Stage::Results);
     /// The measurements were judged.
     VerdictReached(VerdictReached) = "dev.burnin.verdict.reached.v1", Some(Stage::Verdict);
     /// The judge could not work.
     VerdictFailed(Failure) = "dev.burnin.verdict.failed.v1", Some(Stage::Verdict);
+    /// The measurements are in the warehouse.
+    ResultsLoaded(Results) = "dev.burnin.results.loaded.v1", Some(Stage::Results);
+    /// The measurements could not be loaded.
+    ResultsFailed(Failure) = "dev.burnin.results.failed.v1", Some(Stage::Results);
     /// The answer is settled and everything is given back.
     RunClosed(RunClosed) = "dev.burnin.run.closed.v1", None;
 }
@@ -353,8 +355,14 @@ pub struct VerdictReached {
     pub verdict: Verdict,
     /// Why.
     pub reasons: Vec<Reason>,
-    /// Digest of the criteria judged by.
+    /// Name and digest of the criteria judged by.
     pub criteria: String,
+    /// Digest of the baseline judged by; none when there was none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<String>,
+    /// What it was measured on, field by field.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub fingerprint: BTreeMap<String, String>,
     /// SHA-256 of the log judged, hex; none when there was no log.
     pub log_sha256: Option<String>,
     /// Object name of the whole verdict in the artefact bucket.

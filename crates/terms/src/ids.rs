@@ -98,16 +98,16 @@ pub enum Stage {
     Job,
     /// Bring its output into the bucket.
     Logs,
-    /// Load the measurements into the warehouse.
-    Results,
-    /// Judge them.
+    /// Judge the measurements.
     Verdict,
+    /// Load them, with the verdict, into the warehouse.
+    Results,
 }
 
 impl Stage {
     /// Every stage, in order.
     pub const ALL: [Self; 6] =
-        [Self::Image, Self::Cluster, Self::Job, Self::Logs, Self::Results, Self::Verdict];
+        [Self::Image, Self::Cluster, Self::Job, Self::Logs, Self::Verdict, Self::Results];
 
     /// The word, as in ids and paths.
     pub const fn as_str(self) -> &'static str {
@@ -116,8 +116,8 @@ impl Stage {
             Self::Cluster => "cluster",
             Self::Job => "job",
             Self::Logs => "logs",
-            Self::Results => "results",
             Self::Verdict => "verdict",
+            Self::Results => "results",
         }
     }
 }
@@ -133,7 +133,7 @@ impl FromStr for Stage {
     type Err = InvalidId;
     fn from_str(text: &str) -> Result<Self, InvalidId> {
         let known = Self::ALL.into_iter().find(|stage| stage.as_str() == text);
-        known.ok_or_else(|| InvalidId::new("stage", text, "image, cluster, job, logs, results or verdict"))
+        known.ok_or_else(|| InvalidId::new("stage", text, "image, cluster, job, logs, verdict or results"))
     }
 }
 

@@ -10,7 +10,9 @@
 //! | [`Record`] | a fact accepted, or a decision of the conductor, with its number in the ledger |
 //! | [`Verdict`] | what the measurements say of the cluster; not how the run ended |
 
+mod bytes;
 mod command;
+mod criteria;
 mod fact;
 mod ids;
 pub mod measurement;
@@ -18,7 +20,9 @@ mod record;
 mod time;
 mod workflow;
 
+pub use bytes::ByteSize;
 pub use command::{Body, Command, JobRef};
+pub use criteria::{Criteria, Floor, Reference, Tolerance};
 pub use fact::{
     CancelRequested, Class, Cluster, Deleted, Fact, Failure, FileDigest, Handle, Image, JobEnd, Logs,
     Manifest, ManifestObject, Node, Reason, Results, RunClosed, RunRequested, Trigger, Verdict,
@@ -28,6 +32,5 @@ pub use ids::{Attempt, CommandId, EventKey, InvalidId, RunId, Stage, Verb};
 pub use record::{Conclusion, Entry, RECORD_FORMAT, Record};
 pub use time::{Span, Timestamp};
 pub use workflow::{
-    Benchmark, BuildSpec, ClusterSpec, Collective, Criteria, Floor, ImageSpec, Limits, Source, System,
-    Workflow, Workload,
+    Benchmark, BuildSpec, ClusterSpec, Collective, ImageSpec, Limits, Source, System, Workflow, Workload,
 };

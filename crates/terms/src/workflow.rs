@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Span;
+use crate::{Criteria, Span};
 
 /// A resolved workflow. `image`, `cluster` and `benchmark` are each optional.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -92,6 +92,15 @@ pub enum System {
     },
 }
 
+impl System {
+    /// The word, as in a workflow file.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Processes { .. } => "processes",
+        }
+    }
+}
+
 /// What to run and how to judge it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Benchmark {
@@ -99,6 +108,10 @@ pub struct Benchmark {
     pub workload: Workload,
     /// How it is judged.
     pub criteria: Criteria,
+    /// What the cluster does when it is healthy: a baseline document, where one is pinned. Without one the cluster's own
+    /// history is its baseline.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub baseline: Option<serde_json::Value>,
 }
 
 /// One nccl-tests program and its arguments, in nccl-tests' own words.
@@ -125,12 +138,28 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Every size that must be in the result, bytes, ascending.
+    /// Every size asked for, bytes, ascending. What is measured may be a little less: see [`Workload::covers`].
     pub fn sizes(&self) -> Vec<u64> {
         let factor = u64::from(self.step_factor.max(2));
         std::iter::successors(Some(self.min_bytes), |size| size.checked_mul(factor))
             .take_while(|size| *size <= self.max_bytes)
             .collect()
+    }
+
+    /// A measured size answers for one that was asked for.
+    ///
+    /// Where every rank gets its own part of the message, nccl-tests rounds that part down to 16 bytes: 8 MiB over 24
+    /// ranks becomes 8,388,480 bytes.
+    pub fn covers(&self, asked: u64, measured: u64, ranks: Option<u32>) -> bool {
+        let slack = match self.collective {
+            Collective::AllGather
+            | Collective::ReduceScatter
+            | Collective::Alltoall
+            | Collective::Gather
+            | Collective::Scatter => 16 * u64::from(ranks.unwrap_or(1)),
+            Collective::AllReduce | Collective::Broadcast | Collective::Reduce | Collective::Sendrecv => 1,
+        };
+        measured <= asked && asked - measured < slack
     }
 }
 
@@ -165,38 +194,18 @@ impl Collective {
             Self::Scatter => "scatter",
         }
     }
-}
 
-/// How a result is judged. The version of a criteria is the digest of its content, taken where it is used.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Criteria {
-    /// Short name.
-    pub name: String,
-    /// Where the numbers come from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source: Option<String>,
-    /// Every element must have been checked.
-    #[serde(default = "yes")]
-    pub require_check: bool,
-    /// Lower bounds on bus bandwidth.
-    #[serde(default)]
-    pub floors: Vec<Floor>,
-}
-
-fn yes() -> bool {
-    true
-}
-
-/// A lower bound: both placements of this size must reach it.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Floor {
-    /// Message size, bytes.
-    pub size_bytes: u64,
-    /// Bus bandwidth, GB/s.
-    #[schemars(range(min = 0.0))]
-    pub busbw: f64,
+    /// `busbw / algbw` among `ranks` ranks, two or more.
+    pub fn bus_factor(self, ranks: u32) -> f64 {
+        let n = f64::from(ranks);
+        match self {
+            Self::AllReduce => 2.0 * (n - 1.0) / n,
+            Self::AllGather | Self::ReduceScatter | Self::Alltoall | Self::Gather | Self::Scatter => {
+                (n - 1.0) / n
+            }
+            Self::Broadcast | Self::Reduce | Self::Sendrecv => 1.0,
+        }
+    }
 }
 
 /// How long anything may take, and how often it may be tried.

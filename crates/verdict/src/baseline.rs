@@ -5,11 +5,13 @@
 //! because five runs say little of one point (Rousseeuw and Croux, *Alternatives to the Median Absolute Deviation*,
 //! 1993, for the estimators and their behaviour in small samples). One bad point in one run moves neither.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use terms::measurement::{Ended, Half, Reading, Table};
+
+use crate::fingerprint::Fingerprint;
 
 /// Of the best bandwidth, what still counts as the plateau.
 const PLATEAU: f64 = 0.8;
@@ -18,7 +20,7 @@ const LATENCY: f64 = 2.0;
 /// Makes the median absolute deviation of normal noise its standard deviation.
 const MAD_TO_SIGMA: f64 = 1.4826;
 /// No hardware repeats itself more exactly than this, whatever five runs say.
-const LEAST_SPREAD: f64 = 0.002;
+pub(crate) const LEAST_SPREAD: f64 = 0.002;
 
 /// A baseline: the document `burnin/baseline/v1`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -26,11 +28,14 @@ pub struct Baseline {
     /// `burnin/baseline/v1`.
     pub schema: String,
     /// What the runs had in common; a run that differs in it is compared with care.
-    pub fingerprint: BTreeMap<String, String>,
+    pub fingerprint: Fingerprint,
     /// Number of runs learned from.
     pub runs: u32,
     /// Spread of a whole run's plateau around the median, relative.
     pub plateau_spread: f64,
+    /// How much longer the plateau of each run took than the median, relative, oldest first: where a history begins.
+    #[serde(default)]
+    pub levels: Vec<f64>,
     /// One point a size, type, operation and placement.
     pub points: Vec<Point>,
 }
@@ -76,6 +81,20 @@ pub enum Region {
     Plateau,
 }
 
+impl Region {
+    /// Those that matter most first.
+    pub const ALL: [Self; 3] = [Self::Plateau, Self::Slope, Self::Latency];
+
+    /// For people, as the subject of a sentence.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Plateau => "the plateau",
+            Self::Slope => "the slope of the curve",
+            Self::Latency => "latency",
+        }
+    }
+}
+
 /// Why no baseline can be learned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unlearnable {
@@ -97,21 +116,34 @@ pub enum Unlearnable {
     },
 }
 
-/// Learns from healthy runs of the same thing. Five are enough; fewer are taken, with a wider tolerance.
+/// A run to learn from.
+#[derive(Clone, Debug)]
+pub struct Healthy<'a> {
+    /// What it measured.
+    pub reading: &'a Reading,
+    /// On what.
+    pub fingerprint: Fingerprint,
+}
+
+/// Learns from healthy runs of the same thing, oldest first. Five are enough; fewer are taken, with a wider tolerance.
 ///
 /// # Errors
 /// When a log is not one whole healthy run, or the logs are of different things.
-pub fn learn(readings: &[Reading]) -> Result<Baseline, Unlearnable> {
+pub fn learn(runs: &[Healthy<'_>]) -> Result<Baseline, Unlearnable> {
     let mut tables = Vec::new();
-    for (log, reading) in readings.iter().enumerate() {
-        tables.push(whole(reading).map_err(|why| Unlearnable::Unfit { log, why })?);
+    for (log, run) in runs.iter().enumerate() {
+        tables.push(whole(run.reading).map_err(|why| Unlearnable::Unfit { log, why })?);
     }
-    let first = tables.first().ok_or(Unlearnable::Nothing)?;
-    let fingerprint = fingerprint(first);
-    for (log, table) in tables.iter().enumerate().skip(1) {
-        if let Some(field) = difference(&fingerprint, &self::fingerprint(table)) {
-            return Err(Unlearnable::Mixed { log, field });
+    let mut fingerprint = runs.first().ok_or(Unlearnable::Nothing)?.fingerprint.clone();
+    for (log, run) in runs.iter().enumerate().skip(1) {
+        if let Some(field) = fingerprint.differences(&run.fingerprint).next() {
+            return Err(Unlearnable::Mixed { log, field: field.name.to_owned() });
         }
+        let keys = |table| halves(table).map(|(key, _)| key).collect::<BTreeSet<_>>();
+        if keys(tables[0]) != keys(tables[log]) {
+            return Err(Unlearnable::Mixed { log, field: "set of sizes".to_owned() });
+        }
+        fingerprint.fill(&run.fingerprint);
     }
     let mut times: BTreeMap<Key, Vec<(f64, f64)>> = BTreeMap::new();
     for table in &tables {
@@ -139,10 +171,11 @@ pub fn learn(readings: &[Reading]) -> Result<Baseline, Unlearnable> {
         fingerprint,
         runs: u32::try_from(tables.len()).unwrap_or(u32::MAX),
         plateau_spread: LEAST_SPREAD,
+        levels: Vec::new(),
         points,
     };
-    let offsets =
-        tables.iter().filter_map(|table| baseline.offset(table, Region::Plateau)).map(f64::abs).collect();
+    baseline.levels = tables.iter().filter_map(|table| baseline.level(table)).collect();
+    let offsets = baseline.levels.iter().map(|level| level.abs()).collect();
     baseline.plateau_spread = (MAD_TO_SIGMA * median(offsets)).max(LEAST_SPREAD);
     Ok(baseline)
 }
@@ -156,31 +189,26 @@ impl Baseline {
             .filter_map(move |point| Some((point, measured.get(&point.key)?.time_us / point.time_us - 1.0)))
     }
 
-    /// The median slowdown over a region; none when the run has no point in it.
-    pub(crate) fn offset(&self, table: &Table, region: Region) -> Option<f64> {
+    /// How much longer the plateau of a run takes than the baseline's, relative; none when it measured no point of it.
+    #[must_use]
+    pub fn level(&self, table: &Table) -> Option<f64> {
+        self.offset(table, |point| point.region == Region::Plateau)
+    }
+
+    /// The median slowdown over a region in the placement that is slowed less; none when the run has no point in it.
+    pub(crate) fn both_placements(&self, table: &Table, region: Region) -> Option<f64> {
+        let placed = [false, true].map(|in_place| {
+            self.offset(table, |point| point.region == region && point.key.in_place == in_place)
+        });
+        placed.into_iter().flatten().min_by(f64::total_cmp)
+    }
+
+    /// The median slowdown over some points; none when the run measured none of them.
+    fn offset(&self, table: &Table, of: impl Fn(&Point) -> bool) -> Option<f64> {
         let here: Vec<_> =
-            self.slowdowns(table).filter(|(point, _)| point.region == region).map(|(_, slow)| slow).collect();
+            self.slowdowns(table).filter(|(point, _)| of(point)).map(|(_, slow)| slow).collect();
         (!here.is_empty()).then(|| median(here))
     }
-}
-
-/// What a table says it was measured on. Fields the log does not tell are absent.
-pub fn fingerprint(table: &Table) -> BTreeMap<String, String> {
-    let hosts: std::collections::BTreeSet<_> = table.devices.iter().map(|device| &device.host).collect();
-    let fields = [
-        ("collective", table.collective.clone()),
-        ("ranks", table.ranks.map(|ranks| ranks.to_string())),
-        ("nodes", (!hosts.is_empty()).then(|| hosts.len().to_string())),
-        ("device", table.devices.first().and_then(|device| device.name.clone())),
-        ("nccl", table.nccl_version.clone()),
-        ("nccl_tests", table.nccl_tests_version.clone()),
-    ];
-    fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
-}
-
-/// The first field in which two fingerprints differ.
-pub fn difference(a: &BTreeMap<String, String>, b: &BTreeMap<String, String>) -> Option<String> {
-    a.keys().chain(b.keys()).find(|field| a.get(*field) != b.get(*field)).cloned()
 }
 
 fn whole(reading: &Reading) -> Result<&Table, String> {
@@ -199,7 +227,7 @@ fn whole(reading: &Reading) -> Result<&Table, String> {
     Ok(table)
 }
 
-fn halves(table: &Table) -> impl Iterator<Item = (Key, &Half)> {
+pub(crate) fn halves(table: &Table) -> impl Iterator<Item = (Key, &Half)> {
     table.rows.iter().flat_map(|row| {
         let placed = [(false, &row.out_of_place), (true, &row.in_place)];
         placed.into_iter().filter_map(move |(in_place, half)| {
@@ -211,23 +239,31 @@ fn halves(table: &Table) -> impl Iterator<Item = (Key, &Half)> {
 }
 
 fn divide(points: &mut [Point]) {
-    let rate = |point: &Point| point.key.size_bytes as f64 / point.time_us;
-    let best = points.iter().map(rate).fold(0.0, f64::max);
-    let shortest = points.iter().map(|point| point.time_us).fold(f64::INFINITY, f64::min);
-    for point in points {
-        point.region = if rate(point) >= PLATEAU * best {
+    let curve: Vec<_> = points.iter().map(|point| (point.key.size_bytes, point.time_us)).collect();
+    for (point, region) in points.iter_mut().zip(regions(&curve)) {
+        point.region = region;
+    }
+}
+
+/// The region of each point of a curve of sizes and times, in any units.
+pub(crate) fn regions(curve: &[(u64, f64)]) -> impl Iterator<Item = Region> {
+    let rate = |(size, time): &(u64, f64)| *size as f64 / time;
+    let best = curve.iter().map(rate).fold(0.0, f64::max);
+    let shortest = curve.iter().map(|(_, time)| *time).fold(f64::INFINITY, f64::min);
+    curve.iter().map(move |point| {
+        if rate(point) >= PLATEAU * best {
             Region::Plateau
-        } else if point.time_us <= LATENCY * shortest {
+        } else if point.1 <= LATENCY * shortest {
             Region::Latency
         } else {
             Region::Slope
-        };
-    }
+        }
+    })
 }
 
 /// Few runs say little of one point's spread; its neighbours in the region know more.
 fn pool(points: &mut [Point]) {
-    for region in [Region::Latency, Region::Slope, Region::Plateau] {
+    for region in Region::ALL {
         let spreads =
             points.iter().filter(|point| point.region == region).map(|point| point.spread).collect();
         let pooled = median(spreads).max(LEAST_SPREAD);

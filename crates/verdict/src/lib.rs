@@ -1,14 +1,24 @@
-//! What measurements say of a cluster: [`judge()`], a pure function of evidence and criteria.
+//! What measurements say of a cluster: [`judge()`], a pure function of evidence and a standard.
 //!
 //! Sanity comes first: is everything there that was asked for, and is it what it claims to be? Then performance. What is
-//! missing makes a verdict inconclusive, never a pass; what is measured and wrong makes it a failure. What is healthy is
-//! learned in [`baseline`]; who is to blame is named in [`locate`].
+//! missing makes a verdict inconclusive, never a pass; what is measured and wrong makes it a failure. Then the cause, in
+//! [`diagnose`], and the place, in [`locate`]. What is healthy is learned in [`baseline`]; what changed over many runs is
+//! found in [`history`], and between two in [`compare`].
 
 pub mod baseline;
+pub mod clues;
+pub mod compare;
+pub mod diagnose;
+pub mod fingerprint;
+pub mod history;
 mod judge;
 pub mod locate;
+mod network;
 mod performance;
+mod reference;
 mod sanity;
 
 pub use baseline::Baseline;
-pub use judge::{Evidence, Judgement, judge};
+pub use clues::{Clues, Listening};
+pub use fingerprint::Fingerprint;
+pub use judge::{Evidence, Judgement, Standard, judge};

@@ -6,20 +6,23 @@ use terms::{
 };
 
 use crate::{
-    baseline::{Baseline, Point, Region, difference, fingerprint},
-    judge::{Evidence, reason},
+    baseline::{Baseline, LEAST_SPREAD, Point, Region},
+    fingerprint::Fingerprint,
+    history::{Segment, segments},
+    judge::{Evidence, Standard, reason},
+    reference,
     sanity::halves,
 };
 
-pub fn reasons(
-    evidence: &Evidence<'_>,
-    criteria: Option<&Criteria>,
-    baseline: Option<&Baseline>,
-) -> Vec<Reason> {
+pub fn reasons(evidence: &Evidence<'_>, fingerprint: &Fingerprint, standard: &Standard<'_>) -> Vec<Reason> {
     let [table] = evidence.reading.tables.as_slice() else { return Vec::new() };
-    let mut reasons = criteria.map(|criteria| floors(table, criteria)).unwrap_or_default();
-    if let Some(baseline) = baseline {
-        reasons.extend(against(table, baseline));
+    let mut reasons = Vec::new();
+    if let Some(criteria) = standard.criteria {
+        reasons.extend(floors(table, criteria));
+        reasons.extend(reference::reasons(table, evidence, criteria));
+    }
+    if let Some(baseline) = standard.baseline {
+        reasons.extend(against(table, fingerprint, baseline, standard.earlier));
     }
     reasons
 }
@@ -53,6 +56,9 @@ struct Tolerance {
     spreads: f64,
 }
 
+/// Sizes and placements of which the median is no better than one of them.
+const FEW: usize = 8;
+
 const fn tolerance(region: Region) -> Tolerance {
     match region {
         Region::Plateau => Tolerance { region: 0.02, size: 0.06, spreads: 5.0 },
@@ -61,31 +67,40 @@ const fn tolerance(region: Region) -> Tolerance {
     }
 }
 
-fn against(table: &Table, baseline: &Baseline) -> Vec<Reason> {
+fn against(table: &Table, fingerprint: &Fingerprint, baseline: &Baseline, earlier: &[f64]) -> Vec<Reason> {
+    let changed: Vec<_> = baseline.fingerprint.differences(fingerprint).collect();
+    let identity: Vec<_> = changed.iter().filter(|difference| difference.is_identity()).collect();
+    if !identity.is_empty() {
+        // Curves of different things are not compared.
+        let of = identity.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let text = format!("{of} when the baseline was learned: learn one of what runs now");
+        return vec![reason(Verdict::Inconclusive, "OTHER_FINGERPRINT", text)];
+    }
     let mut reasons = Vec::new();
-    let changed = difference(&baseline.fingerprint, &fingerprint(table));
     let missing = baseline.points.len() - baseline.slowdowns(table).count();
     if missing > 0 {
         let text = format!("{missing} of the baseline's {} points were not measured", baseline.points.len());
         reasons.push(reason(Verdict::Inconclusive, "NOT_MEASURED", text));
     }
-    for region in [Region::Plateau, Region::Slope, Region::Latency] {
-        reasons.extend(whole_region(table, baseline, region));
-    }
+    let slower: Vec<_> =
+        Region::ALL.into_iter().filter_map(|region| whole_region(table, baseline, region)).collect();
+    let plateau = slower.iter().any(|(region, _)| *region == Region::Plateau);
+    reasons.extend(slower.into_iter().map(|(_, reason)| reason));
     reasons.extend(single_sizes(table, baseline));
-    if let Some(field) = changed {
-        let of = |fields: &std::collections::BTreeMap<String, String>| {
-            fields.get(&field).cloned().unwrap_or_else(|| "unknown".to_owned())
-        };
-        let text = format!(
-            "{field} is {} and was {} when the baseline was learned: learn a new one",
-            of(&fingerprint(table)),
-            of(&baseline.fingerprint)
-        );
-        reasons.push(reason(Verdict::Inconclusive, "OTHER_FINGERPRINT", text));
+    if !plateau {
+        reasons.extend(drift(table, baseline, earlier));
     }
-    if reasons.is_empty() {
-        let moved = baseline.offset(table, Region::Plateau).unwrap_or(0.0);
+    let as_before = reasons.is_empty();
+    if !changed.is_empty() {
+        let of = changed.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let text = match reasons.iter().any(|reason| reason.weighs == Verdict::Fail) {
+            true => format!("what else changed since the baseline, and may be why: {of}"),
+            false => format!("{of} when the baseline was learned; the curve is the same"),
+        };
+        reasons.push(reason(Verdict::Pass, "SETUP_CHANGED", text));
+    }
+    if as_before {
+        let moved = baseline.level(table).unwrap_or(0.0);
         let text =
             format!("the plateau is within {:.1} % of {} healthy runs", 100.0 * moved.abs(), baseline.runs);
         reasons.push(reason(Verdict::Pass, "AS_BASELINE", text));
@@ -93,9 +108,38 @@ fn against(table: &Table, baseline: &Baseline) -> Vec<Reason> {
     reasons
 }
 
-fn whole_region(table: &Table, baseline: &Baseline, region: Region) -> Option<Reason> {
-    let slower = baseline.offset(table, region)?;
-    let Tolerance { region: least, spreads, .. } = tolerance(region);
+/// A change smaller than one run shows, but that lasts: the newest stretch of runs is slower than the baseline by this.
+const DRIFT: f64 = 0.005;
+
+fn drift(table: &Table, baseline: &Baseline, earlier: &[f64]) -> Option<Reason> {
+    let levels: Vec<f64> =
+        baseline.levels.iter().chain(earlier).copied().chain(baseline.level(table)).collect();
+    let stretches = segments(&levels, LEAST_SPREAD);
+    let Segment { first, end, level } = *stretches.last()?;
+    // What is part of the baseline has been taken for healthy.
+    if level < DRIFT || first < baseline.levels.len() || stretches.len() < 2 {
+        return None;
+    }
+    let before = stretches[stretches.len() - 2].level;
+    let text = format!(
+        "for {} runs now the plateau takes {:.1} % longer than the baseline, {:.1} % longer than in the runs before",
+        end - first,
+        100.0 * level,
+        100.0 * (level - before)
+    );
+    Some(reason(Verdict::Fail, "DRIFTED", text))
+}
+
+fn whole_region(table: &Table, baseline: &Baseline, region: Region) -> Option<(Region, Reason)> {
+    let slower = match region {
+        Region::Plateau => baseline.level(table)?,
+        // Few points and noisy ones: what is wrong with a cluster slows both placements.
+        Region::Slope | Region::Latency => baseline.both_placements(table, region)?,
+    };
+    let points = baseline.points.iter().filter(|point| point.region == region).count();
+    let Tolerance { region: least, size, spreads } = tolerance(region);
+    // Off the plateau a region of two or three sizes is hardly less noisy than one of them.
+    let least = if region != Region::Plateau && points < FEW { size } else { least };
     let spread = match region {
         Region::Plateau => baseline.plateau_spread,
         _ => baseline
@@ -107,18 +151,14 @@ fn whole_region(table: &Table, baseline: &Baseline, region: Region) -> Option<Re
     };
     let most = least.max(spreads * spread);
     (slower > most).then(|| {
-        let name = match region {
-            Region::Plateau => "the plateau",
-            Region::Slope => "the slope of the curve",
-            Region::Latency => "latency",
-        };
         let text = format!(
-            "{name} takes {:.1} % longer than in {} healthy runs; {:.1} % would still be noise",
+            "{} takes {:.1} % longer than in {} healthy runs; {:.1} % would still be noise",
+            region.words(),
             100.0 * slower,
             baseline.runs,
             100.0 * most
         );
-        reason(Verdict::Fail, "BELOW_BASELINE", text)
+        (region, reason(Verdict::Fail, "BELOW_BASELINE", text))
     })
 }
 

@@ -5,8 +5,8 @@ use std::{fs, path::Path};
 
 use terms::{Verdict, measurement::Reading};
 use verdict::{
-    Baseline, Evidence, Judgement,
-    baseline::{Unlearnable, learn},
+    Baseline, Clues, Evidence, Fingerprint, Judgement, Standard,
+    baseline::{Healthy, Unlearnable},
     judge,
 };
 
@@ -19,8 +19,21 @@ fn healthy() -> Vec<Reading> {
     (1..=5).map(|run| real(&format!("healthy-{run}.log"))).collect()
 }
 
+fn learn(readings: &[Reading]) -> Result<Baseline, Unlearnable> {
+    let healthy = |reading| {
+        let clues = Clues::default();
+        Healthy { reading, fingerprint: Fingerprint::of(&Evidence::of(reading, &clues)) }
+    };
+    verdict::baseline::learn(&readings.iter().map(healthy).collect::<Vec<_>>())
+}
+
 fn judged(reading: &Reading, baseline: &Baseline) -> Judgement {
-    judge(&Evidence { reading, job: None, workload: None, ranks: None }, None, Some(baseline))
+    judged_after(reading, baseline, &[])
+}
+
+fn judged_after(reading: &Reading, baseline: &Baseline, earlier: &[f64]) -> Judgement {
+    let standard = Standard { baseline: Some(baseline), earlier, ..Standard::default() };
+    judge(&Evidence::of(reading, &Clues::default()), &standard)
 }
 
 #[test]
@@ -137,16 +150,89 @@ fn what_was_not_measured_is_missed() {
 }
 
 #[test]
-fn a_changed_fingerprint_is_named() {
+fn a_run_of_something_else_is_not_compared() {
     let baseline = learn(&healthy()).unwrap();
-    let mut upgraded = real("healthy-2.log");
-    upgraded.tables[0].nccl_version = Some("2.99.1".into());
-    let judgement = judged(&upgraded, &baseline);
+    let mut other = real("healthy-2.log");
+    other.tables[0].ranks = Some(8);
+    let judgement = judged(&other, &baseline);
     assert_eq!(
         (judgement.verdict, judgement.reasons[0].code.as_str()),
         (Verdict::Inconclusive, "OTHER_FINGERPRINT")
     );
-    assert!(judgement.reasons[0].text.starts_with("nccl is 2.99.1 and was"), "{}", judgement.reasons[0].text);
+    assert!(judgement.reasons[0].text.starts_with("ranks is 8 and was 4"), "{}", judgement.reasons[0].text);
+}
+
+#[test]
+fn a_changed_setup_is_named_and_blamed_only_when_the_curve_changed_with_it() {
+    let baseline = learn(&healthy()).unwrap();
+    let mut upgraded = real("healthy-2.log");
+    upgraded.tables[0].nccl_version = Some("2.99.1".into());
+    let said = |judgement: &Judgement| {
+        let reason = judgement.reasons.iter().find(|reason| reason.code == "SETUP_CHANGED").unwrap();
+        reason.text.clone()
+    };
+    let as_fast = judged(&upgraded, &baseline);
+    assert_eq!(as_fast.verdict, Verdict::Pass);
+    assert!(said(&as_fast).ends_with("the curve is the same"), "{as_fast:#?}");
+    let mut slower = real("degraded-proto-ll.log");
+    slower.tables[0].nccl_version = Some("2.99.1".into());
+    let slower = judged(&slower, &baseline);
+    assert_eq!(slower.verdict, Verdict::Fail);
+    assert!(said(&slower).contains("may be why: nccl is 2.99.1 and was"), "{slower:#?}");
+}
+
+/// Runs of a history until the first alarm, and the verdict then.
+fn first_alarm(noise: &mut Noise, runs: usize, slower: impl Fn(usize) -> f64) -> Option<usize> {
+    let baseline = learn(&(0..5).map(|_| noisy(noise, 0.0)).collect::<Vec<_>>()).unwrap();
+    let mut earlier = Vec::new();
+    (0..runs).find(|run| {
+        let reading = noisy(noise, slower(*run));
+        let judgement = judged_after(&reading, &baseline, &earlier);
+        earlier.extend(baseline.level(&reading.tables[0]));
+        judgement.verdict != Verdict::Pass
+    })
+}
+
+#[test]
+fn a_step_of_one_percent_is_found_within_five_runs_and_a_flat_history_raises_no_alarm() {
+    let mut noise = Noise(0x2545_F491_4F6C_DD1D);
+    let flat = (0..40).filter(|_| first_alarm(&mut noise, 90, |_| 0.0).is_some()).count();
+    assert_eq!(flat, 0, "of 40 histories of 90 healthy runs");
+    let mut delays: Vec<_> = (0..100)
+        .map(|_| {
+            let alarm = first_alarm(&mut noise, 40, |run| if run < 15 { 0.0 } else { 0.01 });
+            alarm.map_or(99, |run| run as i64 + 1 - 15)
+        })
+        .collect();
+    delays.sort_unstable();
+    println!(
+        "a step of 1 % after 15 runs is found after {} runs in the median, {} at most",
+        delays[50], delays[99]
+    );
+    assert!(delays[0] > 0 && delays[50] <= 3 && delays[99] <= 5, "{delays:?}");
+}
+
+#[test]
+fn a_slow_drift_is_found_within_five_runs_of_having_reached_one_percent() {
+    let mut noise = Noise(0xDA94_2042_E4DD_58B5);
+    let drift = |run: usize| 0.001 * (run as f64 - 10.0).max(0.0);
+    let mut late: Vec<_> =
+        (0..60).map(|_| first_alarm(&mut noise, 60, drift).map_or(99, |run| run as i64 + 1 - 20)).collect();
+    late.sort_unstable();
+    println!(
+        "a drift of 0.1 % a run is found {} runs after it reached 1 % in the median, {} at most",
+        late[30], late[59]
+    );
+    assert!(late[59] <= 5, "{late:?}");
+}
+
+#[test]
+fn a_single_run_far_off_is_no_change() {
+    let mut noise = Noise(0x94D0_49BB_1331_11EB);
+    for _ in 0..50 {
+        // Slow enough to stand out, not enough to fail on its own.
+        assert_eq!(first_alarm(&mut noise, 40, |run| if run == 20 { 0.014 } else { 0.0 }), None);
+    }
 }
 
 #[test]

@@ -1,11 +1,20 @@
 //! Never green when broken: each way of being broken, and what is said of it.
 
+use std::sync::LazyLock;
+
 use proptest::prelude::*;
 use terms::{
-    Collective, Criteria, Floor, JobEnd, Verdict, Workload,
+    Cluster, Collective, Criteria, Floor, JobEnd, Node, Verdict, Workload,
     measurement::{Ended, Half, OutOfBounds, Reading, Row, Table},
 };
-use verdict::{Evidence, Judgement, judge};
+use verdict::{Clues, Evidence, Judgement, Standard, judge};
+
+static NOTHING: LazyLock<Clues> = LazyLock::new(Clues::default);
+static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster {
+    name: "test".into(),
+    nodes: ["node-0", "node-1"].map(|name| Node { name: name.into(), slots: 2 }).to_vec(),
+    endpoint: String::new(),
+});
 
 fn workload() -> Workload {
     Workload {
@@ -21,7 +30,7 @@ fn workload() -> Workload {
 
 fn criteria() -> Criteria {
     let floors = vec![Floor { size_bytes: 1 << 24, busbw: 1.0 }];
-    Criteria { name: "test".into(), source: None, require_check: true, floors }
+    Criteria { floors, ..Criteria::named("test") }
 }
 
 fn half(size: u64) -> Half {
@@ -71,13 +80,22 @@ fn good() -> (Reading, JobEnd) {
 }
 
 fn evidence<'a>(reading: &'a Reading, job: &'a JobEnd, workload: &'a Workload) -> Evidence<'a> {
-    Evidence { reading, job: Some(job), workload: Some(workload), ranks: Some(4) }
+    Evidence {
+        job: Some(job),
+        workload: Some(workload),
+        cluster: Some(&CLUSTER),
+        ..Evidence::of(reading, &NOTHING)
+    }
+}
+
+fn by(evidence: &Evidence<'_>, criteria: &Criteria) -> Judgement {
+    judge(evidence, &Standard { criteria: Some(criteria), ..Standard::default() })
 }
 
 fn judged(change: impl FnOnce(&mut Reading, &mut JobEnd)) -> Judgement {
     let (mut reading, mut job) = good();
     change(&mut reading, &mut job);
-    judge(&evidence(&reading, &job, &workload()), Some(&criteria()), None)
+    by(&evidence(&reading, &job, &workload()), &criteria())
 }
 
 #[test]
@@ -141,10 +159,7 @@ fn nothing_is_no_pass() {
     let nothing = Reading { ended: Ended::Empty, first_error: None, tables: vec![] };
     let no_floors = Criteria { floors: vec![], require_check: false, ..criteria() };
     let workload = workload();
-    assert_eq!(
-        judge(&evidence(&nothing, &job, &workload), Some(&no_floors), None).verdict,
-        Verdict::Inconclusive
-    );
+    assert_eq!(by(&evidence(&nothing, &job, &workload), &no_floors).verdict, Verdict::Inconclusive);
 }
 
 proptest! {

@@ -1,10 +1,10 @@
 //! A workflow as it is written down.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf, str::FromStr};
+use std::{collections::BTreeMap, path::PathBuf};
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::{Deserialize, Deserializer, de};
-use terms::{Collective, Image, Limits, System};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use terms::{ByteSize, Collective, Image, Limits, System};
 
 /// `workflows/<name>.yaml`. Paths are relative to the file they stand in.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -79,6 +79,8 @@ pub struct BenchmarkFile {
     pub workload: WorkloadFile,
     /// A file that says how it is judged.
     pub criteria: PathBuf,
+    /// A baseline that `burnin baseline` wrote. Without one the cluster's own passed runs are its baseline.
+    pub baseline: Option<PathBuf>,
 }
 
 /// One nccl-tests program and its arguments.
@@ -119,58 +121,4 @@ const fn twenty() -> u32 {
 }
 const fn yes() -> bool {
     true
-}
-
-/// Bytes, as a number or as nccl-tests writes them: `8`, `64K`, `1G`, in powers of 1024.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ByteSize(pub u64);
-
-impl FromStr for ByteSize {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (digits, unit) = match text.char_indices().last() {
-            Some((at, 'K' | 'k')) => (&text[..at], 1u64 << 10),
-            Some((at, 'M' | 'm')) => (&text[..at], 1 << 20),
-            Some((at, 'G' | 'g')) => (&text[..at], 1 << 30),
-            _ => (text, 1),
-        };
-        let number: u64 =
-            digits.parse().map_err(|_| format!("`{text}` is not a size such as 8, 64K or 1G"))?;
-        number.checked_mul(unit).map(Self).ok_or_else(|| format!("`{text}` is more bytes than there are"))
-    }
-}
-
-impl fmt::Display for ByteSize {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [(1u64 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")];
-        match units.into_iter().find(|(unit, _)| self.0 >= *unit && self.0.is_multiple_of(*unit)) {
-            Some((unit, name)) => write!(f, "{}{name}", self.0 / unit),
-            None => self.0.fmt(f),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for ByteSize {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = serde_json::Value::deserialize(deserializer)?;
-        match (value.as_u64(), value.as_str()) {
-            (Some(number), _) => Ok(Self(number)),
-            (None, Some(text)) => text.parse().map_err(de::Error::custom),
-            (None, None) => Err(de::Error::custom("expected a number of bytes, or a text such as 64K")),
-        }
-    }
-}
-
-impl JsonSchema for ByteSize {
-    fn schema_name() -> std::borrow::Cow<'static, str> {
-        "ByteSize".into()
-    }
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "description": "bytes: a number, or a text such as 64K, 16M or 1G in powers of 1024",
-            "type": ["integer", "string"],
-            "minimum": 0,
-            "pattern": "^[0-9]+[KkMmGg]?$",
-        })
-    }
 }

@@ -10,5 +10,5 @@ mod resolve;
 mod schema;
 
 pub use document::{Document, Position, Problem, Problems};
-pub use file::{BenchmarkFile, BuildFile, ByteSize, ClusterFile, ImageFile, WorkflowFile, WorkloadFile};
+pub use file::{BenchmarkFile, BuildFile, ClusterFile, ImageFile, WorkflowFile, WorkloadFile};
 pub use resolve::{Archive, Override, Resolved, resolve};

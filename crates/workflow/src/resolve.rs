@@ -8,11 +8,11 @@ use std::{
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
-use terms::{Benchmark, BuildSpec, ClusterSpec, Criteria, ImageSpec, Source, Workflow, Workload};
+use terms::{Benchmark, BuildSpec, ByteSize, ClusterSpec, Criteria, ImageSpec, Source, Workflow, Workload};
 
 use crate::{
     document::{Document, Problem, Problems, scalar},
-    file::{BuildFile, ByteSize, ClusterFile, ImageFile, WorkflowFile, WorkloadFile},
+    file::{BuildFile, ClusterFile, ImageFile, WorkflowFile, WorkloadFile},
 };
 
 /// Source folders larger than this are somebody's mistake: build outputs, or a home.
@@ -81,7 +81,11 @@ pub fn resolve(path: &Path, overrides: &[Override]) -> Result<Resolved, Problems
     let benchmark = file.benchmark.as_ref().and_then(|benchmark| {
         let workload = reading.workload(&benchmark.workload);
         let criteria = reading.criteria(&benchmark.criteria)?;
-        Some(Benchmark { workload, criteria })
+        let baseline = match &benchmark.baseline {
+            Some(path) => Some(reading.baseline(path)?),
+            None => None,
+        };
+        Some(Benchmark { workload, criteria, baseline })
     });
     if file.benchmark.is_some() && file.cluster.is_none() {
         reading.complain("benchmark", "needs a `cluster` to run on");
@@ -208,6 +212,13 @@ impl Reading<'_> {
     fn criteria(&mut self, path: &Path) -> Option<Criteria> {
         let document = self.named("benchmark.criteria", path)?;
         document.read_as().map_err(|problems| self.problems.extend(problems.0)).ok()
+    }
+
+    fn baseline(&mut self, path: &Path) -> Option<serde_json::Value> {
+        let document = self.named("benchmark.baseline", path)?;
+        let baseline: Result<verdict::Baseline, _> = document.read_as();
+        let baseline = baseline.map_err(|problems| self.problems.extend(problems.0)).ok()?;
+        serde_json::to_value(baseline).ok()
     }
 }
 

@@ -3,8 +3,8 @@
 use std::{fs, path::Path};
 
 use proptest::prelude::*;
-use terms::{ClusterSpec, ImageSpec, System};
-use workflow::{ByteSize, Document, Override, Problems, resolve};
+use terms::{ByteSize, ClusterSpec, ImageSpec, System};
+use workflow::{Document, Override, Problems, resolve};
 
 const GOOD: &str = "\
 name: good

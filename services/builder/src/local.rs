@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use cloudbuild::Status;
 use host::{BuildOutcome, BuildRequest, BuildState};
 use kit::PortError;
-use ledger::{ArtefactError, Artefacts, Reader, Store};
+use ledger::{ArtefactError, Artefacts, Digest, Reader, Store};
 use terms::{BuildSpec, Class, CommandId, Failure, FileDigest, Image, Span};
 
 use crate::port::{Build, Builds};
@@ -61,17 +61,16 @@ impl LocalBuilds {
             }
             objects.push(self.put(id, &artifact.name, artifact.path.clone()).await?);
         }
-        let committed = self.artefacts.commit(id, objects).await.map_err(damaged)?;
-        let files = outcome.artifacts.iter().map(|artifact| FileDigest {
-            name: artifact.name.clone(),
-            size_bytes: artifact.size_bytes,
-            sha256: artifact.sha256.clone(),
-        });
-        Ok(Image {
-            reference: Artefacts::folder(id),
-            digest: format!("sha256:{}", committed.digest.sha256),
-            files: files.collect(),
-        })
+        self.artefacts.commit(id, objects).await.map_err(damaged)?;
+        let mut files: Vec<_> = (outcome.artifacts.iter())
+            .map(|artifact| FileDigest {
+                name: artifact.name.clone(),
+                size_bytes: artifact.size_bytes,
+                sha256: artifact.sha256.clone(),
+            })
+            .collect();
+        files.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(Image { reference: Artefacts::folder(id), digest: content(&files), files })
     }
 
     async fn put(
@@ -157,4 +156,10 @@ impl Builds for LocalBuilds {
         let cancelled = tokio::task::spawn_blocking(move || builds.cancel(&name));
         cancelled.await.map_err(PortError::passing)?.map_err(PortError::passing)
     }
+}
+
+/// An image is what is in it, whoever built it and whatever the build said: equal files, equal digest.
+fn content(files: &[FileDigest]) -> String {
+    let list: String = files.iter().map(|file| format!("{}  {}\n", file.sha256, file.name)).collect();
+    format!("sha256:{}", Digest::of(list.as_bytes()).sha256)
 }

@@ -112,8 +112,8 @@ async fn after_a_restart_everything_owed_is_sent_again_and_what_goes_on_is_looke
         ("dev.burnin.image.built.v1", &["cluster.1.start"]),
         ("dev.burnin.cluster.accepted.v1", &["cluster.1.observe"]),
         ("dev.burnin.job.accepted.v1", &["job.1.observe"]),
-        ("dev.burnin.logs.collected.v1", &["cluster.1.delete", "results.1.start"]),
-        ("dev.burnin.verdict.reached.v1", &["cluster.1.delete"]),
+        ("dev.burnin.logs.collected.v1", &["cluster.1.delete", "verdict.1.start"]),
+        ("dev.burnin.results.loaded.v1", &["cluster.1.delete"]),
     ];
     for (moment, owed) in expected {
         let world = World::new();

@@ -1,93 +1,223 @@
-//! The judge: committed logs and criteria in, a verdict out.
+//! The judge: committed logs, criteria and the cluster's own past in, a verdict out.
 //!
 //! | command | fact |
 //! |---|---|
 //! | `run.judge` | `verdict.reached`, or `verdict.failed` when the logs cannot be what was committed |
 //!
-//! Idempotent because it is pure over a manifest: same in, same out. The whole verdict is stored beside its fact.
+//! Idempotent: the whole verdict is stored under its command, with everything it was reached from, and a repeated
+//! command is answered with what is stored. From the same inputs the verdict is the same, always.
+
+pub mod conformance;
+pub mod fake;
+pub mod port;
+mod sqlite;
+mod standard;
+
+use std::{io::Read, sync::Arc};
 
 use kit::{Outbox, PortError, Trouble, Worker};
 use ledger::{ArtefactError, Artefacts, Reader};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use terms::{
-    Attempt, Body, Class, Cluster, Command, CommandId, Criteria, Fact, Failure, JobEnd, Logs, VerdictReached,
-    Workload,
+    Attempt, Body, Class, Cluster, ClusterSpec, Command, CommandId, Criteria, Fact, Failure, Image, JobEnd,
+    Logs, Timestamp, VerdictReached, Workload,
     measurement::{Ended, Reading},
 };
-use verdict::{Evidence, Judgement};
+use verdict::{Baseline, Clues, Evidence, Fingerprint, Judgement, Listening, Standard};
+
+pub use port::{History, HistoryError};
+pub use warehouse::Sqlite;
 
 /// The judge's handler.
 pub struct Judge {
     artefacts: Artefacts,
+    history: Arc<dyn History>,
 }
 
 /// What the judge stores.
 pub const OBJECT: &str = "verdict.json";
 
+/// A verdict with what it was reached from: `verdict.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Stored {
+    /// The verdict.
+    #[serde(flatten)]
+    pub judgement: Judgement,
+    /// Name and digest of the criteria judged by.
+    pub criteria: String,
+    /// Digest of the baseline judged by; none when there was none.
+    #[serde(default)]
+    pub baseline: Option<String>,
+    /// The baseline itself.
+    #[serde(default)]
+    pub judged_by: Option<Baseline>,
+    /// Levels of the plateau in the runs since the baseline was learned, oldest first: how much longer it took, relative.
+    #[serde(default)]
+    pub earlier: Vec<f64>,
+    /// SHA-256 of the log judged, hex; none when there was no log.
+    #[serde(default)]
+    pub log_sha256: Option<String>,
+}
+
 impl Judge {
     /// Event types it takes.
     pub const TAKES: [&'static str; 1] = ["dev.burnin.run.judge.v1"];
 
-    /// Over this bucket.
-    pub fn new(artefacts: Artefacts) -> Self {
-        Self { artefacts }
+    /// Over this bucket, with this past.
+    pub fn new(artefacts: Artefacts, history: Arc<dyn History>) -> Self {
+        Self { artefacts, history }
     }
 
     async fn judge(&self, id: &CommandId, case: &Case<'_>) -> Result<Fact, PortError> {
-        let (reading, log_sha256) = self.reading(case).await.map_err(damaged)?;
-        let evidence = Evidence {
-            reading: &reading,
-            job: Some(case.job),
-            workload: Some(case.workload),
-            ranks: Some(case.cluster.slots()),
+        let object = Artefacts::folder(id) + OBJECT;
+        let stored = match self.artefacts.get(&object).await.map_err(damaged)? {
+            Some(stored) => stored,
+            None => self.reach(id, case).await?,
         };
-        let judgement = verdict::judge(&evidence, Some(case.criteria), None);
-        let body = serde_json::to_vec_pretty(&judgement).map_err(PortError::passing)?;
-        let body: Reader = Box::new(std::io::Cursor::new(body));
-        let object = self.artefacts.put(id, OBJECT, body).await.map_err(damaged)?;
-        self.artefacts.commit(id, vec![object]).await.map_err(damaged)?;
-        let Judgement { verdict, reasons, .. } = judgement;
         Ok(Fact::VerdictReached(VerdictReached {
-            verdict,
-            reasons,
-            criteria: version(case.criteria),
-            log_sha256,
-            object: Artefacts::folder(id) + OBJECT,
+            verdict: stored.judgement.verdict,
+            reasons: stored.judgement.reasons,
+            criteria: stored.criteria,
+            baseline: stored.baseline,
+            fingerprint: stored.judgement.fingerprint.0,
+            log_sha256: stored.log_sha256,
+            object,
         }))
     }
 
-    /// What the logs of the attempt say, together. One of them has the table; the others may have failure lines.
-    async fn reading(&self, case: &Case<'_>) -> Result<(Reading, Option<String>), ArtefactError> {
-        let mut whole = Reading { ended: Ended::Empty, first_error: None, tables: Vec::new() };
-        let mut log_sha256 = None;
-        for (object, reading) in
-            self.artefacts.logs(case.logs, case.job_attempt, |body| nccl::read(body)).await?
+    async fn reach(&self, id: &CommandId, case: &Case<'_>) -> Result<Stored, PortError> {
+        let heard = self.hear(case).await.map_err(damaged)?;
+        let setup = case.setup();
+        let evidence = Evidence {
+            reading: &heard.reading,
+            clues: &heard.clues,
+            job: Some(case.job),
+            workload: Some(case.workload),
+            cluster: Some(case.cluster),
+            setup: Some(&setup),
+        };
+        let fingerprint = Fingerprint::of(&evidence);
+        let of = (case.workflow, &fingerprint, case.requested_at);
+        let own = standard::own(&*self.history, case.criteria, case.pinned()?, of).await;
+        let own = own.map_err(|HistoryError::Unavailable(why)| PortError::Passing(why))?;
+        let standard = Standard {
+            criteria: Some(case.criteria),
+            baseline: own.baseline.as_ref(),
+            earlier: &own.earlier,
+        };
+        let stored = Stored {
+            judgement: verdict::judge(&evidence, &standard),
+            criteria: version(case.criteria),
+            baseline: own.baseline.as_ref().map(digest),
+            judged_by: own.baseline,
+            earlier: own.earlier,
+            log_sha256: heard.log_sha256,
+        };
+        let body = serde_json::to_vec_pretty(&stored).map_err(PortError::passing)?;
+        let body: Reader = Box::new(std::io::Cursor::new(body));
+        self.artefacts.put(id, OBJECT, body).await.map_err(damaged)?;
+        Ok(stored)
+    }
+
+    /// What the logs of the attempt say, together. One of them has the table; the others may say what went wrong.
+    async fn hear(&self, case: &Case<'_>) -> Result<Heard, ArtefactError> {
+        let reading = Reading { ended: Ended::Empty, first_error: None, tables: Vec::new() };
+        let mut whole = Heard { reading, clues: Clues::default(), log_sha256: None };
+        for (object, (reading, clues)) in
+            self.artefacts.logs(case.logs, case.job_attempt, |body| listen(body)).await?
         {
             if !reading.tables.is_empty() {
-                log_sha256 = Some(object.sha256);
-                whole.ended = reading.ended;
+                whole.log_sha256 = Some(object.sha256);
+                whole.reading.ended = reading.ended;
             }
-            whole.first_error = whole.first_error.or(reading.first_error);
-            whole.tables.extend(reading.tables);
+            whole.reading.first_error = whole.reading.first_error.or(reading.first_error);
+            whole.reading.tables.extend(reading.tables);
+            whole.clues.add(&object.name, clues);
         }
-        Ok((whole, log_sha256))
+        Ok(whole)
     }
 }
 
+/// What a log measured, and what else it says, in one pass over it.
+///
+/// # Errors
+/// Those of the reader itself. A damaged archive is part of what the log says.
+pub fn listen(log: impl Read) -> std::io::Result<(Reading, Clues)> {
+    // What cannot be unpacked at all is said by whoever reads it.
+    let unpacked: Box<dyn Read + '_> = match nccl::unpacked(log) {
+        Ok(log) => Box::new(log),
+        Err(error) => Box::new(Failing(Some(error))),
+    };
+    let mut listening = Listening::new(unpacked);
+    let reading = nccl::read(&mut listening)?;
+    Ok((reading, listening.finish()))
+}
+
+/// Nothing but an error.
+struct Failing(Option<std::io::Error>);
+
+impl Read for Failing {
+    fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
+    }
+}
+
+struct Heard {
+    reading: Reading,
+    clues: Clues,
+    log_sha256: Option<String>,
+}
+
 struct Case<'a> {
+    workflow: &'a str,
+    requested_at: Option<Timestamp>,
     logs: &'a Logs,
     job_attempt: Attempt,
     job: &'a JobEnd,
     workload: &'a Workload,
+    spec: Option<&'a ClusterSpec>,
     cluster: &'a Cluster,
+    image: Option<&'a Image>,
     criteria: &'a Criteria,
+    baseline: Option<&'a serde_json::Value>,
+}
+
+impl Case<'_> {
+    /// Fields of the fingerprint that no log tells.
+    fn setup(&self) -> Fingerprint {
+        let system = self.spec.map(|spec| match spec {
+            ClusterSpec::Rent(system) => system.name().to_owned(),
+            // Two clusters of one kind have each a past of their own.
+            ClusterSpec::Existing { system, name } => format!("{} {name}", system.name()),
+        });
+        let fields = [
+            ("system", system),
+            ("blueprint", self.spec.map(digest)),
+            ("image", self.image.map(|image| image.digest.clone())),
+        ];
+        Fingerprint(fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
+    }
+
+    fn pinned(&self) -> Result<Option<Baseline>, PortError> {
+        let pinned = self.baseline.map(|baseline| serde_json::from_value(baseline.clone())).transpose();
+        pinned.map_err(|error| {
+            let why = format!("the workflow's baseline is none: {error}; learn one with `burnin baseline`");
+            PortError::Final(Failure::new(Class::Input, "BASELINE_UNREADABLE", why))
+        })
+    }
 }
 
 /// The version of criteria is their content.
 pub fn version(criteria: &Criteria) -> String {
-    let content = serde_json::to_vec(criteria).unwrap_or_default();
-    let digest: String = Sha256::digest(&content).iter().take(6).map(|byte| format!("{byte:02x}")).collect();
-    format!("{}@{digest}", criteria.name)
+    format!("{}@{}", criteria.name, digest(criteria))
+}
+
+/// The beginning of the content's SHA-256: enough to tell versions apart.
+fn digest(content: &impl Serialize) -> String {
+    let content = serde_json::to_vec(content).unwrap_or_default();
+    Sha256::digest(&content).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn damaged(error: ArtefactError) -> PortError {
@@ -107,10 +237,35 @@ impl Worker for Judge {
 
     async fn perform(&self, command: &Command, outbox: &Outbox) -> Result<(), Trouble> {
         let id = &command.id;
-        let Body::RunJudge { logs, job_attempt, job, workload, cluster, criteria } = &command.body else {
+        let Body::RunJudge {
+            workflow,
+            requested_at,
+            logs,
+            job_attempt,
+            job,
+            workload,
+            spec,
+            cluster,
+            image,
+            criteria,
+            baseline,
+        } = &command.body
+        else {
             return Err(Trouble::Park("the judge only judges".to_owned()));
         };
-        let case = Case { logs, job_attempt: *job_attempt, job, workload, cluster, criteria };
+        let case = Case {
+            workflow,
+            requested_at: *requested_at,
+            logs,
+            job_attempt: *job_attempt,
+            job,
+            workload,
+            spec: spec.as_deref(),
+            cluster,
+            image: image.as_deref(),
+            criteria,
+            baseline: baseline.as_ref(),
+        };
         outbox.answer(id, self.judge(id, &case).await.map(Some)).await
     }
 }

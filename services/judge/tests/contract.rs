@@ -6,14 +6,20 @@ mod fixtures;
 use std::{io::Cursor, sync::Arc};
 
 use fixtures::Service;
-use judge::Judge;
+use judge::{Judge, fake::FakeHistory};
 use ledger::{Artefacts, Committed, Digest, MemoryStore, Store};
-use terms::{CommandId, Stage};
+use terms::{Attempt, CommandId, Stage, Timestamp, Verdict, VerdictReached};
+use verdict::Fingerprint;
+use warehouse::Load;
 
 const SERVICE: &str = "judge";
 
 fn service(store: Arc<MemoryStore>) -> Service {
-    Service::new(|_| Judge::new(Artefacts::new(store)))
+    with_past(store, Arc::default())
+}
+
+fn with_past(store: Arc<MemoryStore>, past: Arc<FakeHistory>) -> Service {
+    Service::new(|_| Judge::new(Artefacts::new(store), past))
 }
 
 /// A bucket in which the logs that the command of a case names are committed: one with the table, one without.
@@ -98,6 +104,53 @@ async fn a_good_log_passes_and_the_whole_verdict_is_stored() {
 async fn a_slow_log_fails_and_a_log_of_other_ranks_proves_nothing() {
     service(told("fail").await).honours_twice("fail").await;
     service(told("inconclusive").await).honours_twice("inconclusive").await;
+}
+
+/// A run of the log's own curve, so many times as long, on the day before.
+fn past_run(number: i64, slower: f64) -> Load {
+    let facts = fixtures::facts(SERVICE, "own-past");
+    let reached = serde_json::from_value(facts["facts"][0]["data"].clone()).unwrap();
+    let run = format!("past-{number}").parse().unwrap();
+    let mut load = Load::of(&run, "one-gpu", Attempt::FIRST, Some(Timestamp::from_millis(number)));
+    let mut reading = nccl::read_bytes(&fixtures::log());
+    for row in &mut reading.tables[0].rows {
+        for half in row.out_of_place.iter_mut().chain(&mut row.in_place) {
+            half.time_us *= slower;
+        }
+    }
+    load.log("1/node-0.log", &reading);
+    let reached = VerdictReached { verdict: Verdict::Pass, ..reached };
+    let identity = Fingerprint(reached.fingerprint.clone()).identity();
+    load.judged(Some(&reached), &identity)
+}
+
+#[tokio::test]
+async fn five_passed_runs_are_a_baseline_and_a_slower_one_fails_by_it() {
+    let past = Arc::<FakeHistory>::default();
+    // The log of the case takes as long as each of these plus a twentieth.
+    (0..5).for_each(|number| past.remember(past_run(number, 1.0 / 1.05)));
+    let store = told("own-past").await;
+    with_past(store.clone(), past.clone()).honours_twice("own-past").await;
+    let stored = store.read("artefacts/past-9/verdict/1/verdict.json").await.unwrap().unwrap();
+    let stored: judge::Stored = serde_json::from_slice(&stored).unwrap();
+    assert_eq!(stored.judgement.reasons[0].code, "BELOW_BASELINE");
+    assert_eq!(stored.judged_by.unwrap().runs, 5, "the baseline lies beside the verdict it led to");
+
+    past.fall_silent(true);
+    let repeated = with_past(store, past.clone()).deliver("own-past").await;
+    assert_eq!(repeated["answer"], "done", "what was reached needs no past");
+    let fresh = with_past(told("own-past").await, past).deliver("own-past").await;
+    assert!(
+        fresh["answer"]["retry"].is_string() || fresh["facts"][0]["type"] == "dev.burnin.verdict.failed.v1"
+    );
+}
+
+#[tokio::test]
+async fn four_passed_runs_prove_nothing_yet() {
+    let past = Arc::<FakeHistory>::default();
+    (0..4).for_each(|number| past.remember(past_run(number, 1.0 / 1.05)));
+    let said = with_past(told("own-past").await, past).deliver("own-past").await;
+    assert_eq!(said["facts"][0]["data"]["verdict"], "pass");
 }
 
 #[tokio::test]

@@ -1,6 +1,9 @@
 //! What every [`Warehouse`] must do, as one suite.
 
-use crate::{port::Warehouse, rows::Row};
+use terms::{Timestamp, Verdict};
+use warehouse::{Load, Row, VerdictRow};
+
+use crate::port::Warehouse;
 
 /// The adapter keeps the port's promises. Needs an empty warehouse.
 ///
@@ -12,7 +15,6 @@ pub async fn warehouse(warehouse: &dyn Warehouse) {
         workflow: "it's; DROP TABLE".to_owned(),
         attempt: 1,
         log: "1/node-0.log".to_owned(),
-        table_number: 0,
         row_number,
         placement: placement.to_owned(),
         collective: Some("all_reduce".to_owned()),
@@ -20,22 +22,41 @@ pub async fn warehouse(warehouse: &dyn Warehouse) {
         size_bytes: 8,
         count: 2,
         dtype: "float".to_owned(),
-        redop: None,
         time_us: 1.5,
-        algbw: 0.0,
         busbw: 1e-3,
-        wrong: None,
+        requested_at: Some(Timestamp::from_millis(1_000)),
+        verdict: Some(Verdict::Inconclusive),
+        ..Row::default()
     };
-    let first = [row("a", 0, "out_of_place"), row("a", 0, "in_place"), row("a", 1, "out_of_place")];
+    let verdict = |run: &str, measurements| VerdictRow {
+        run: run.to_owned(),
+        workflow: "it's; DROP TABLE".to_owned(),
+        attempt: 1,
+        requested_at: Some(Timestamp::from_millis(1_000)),
+        verdict: Some(Verdict::Inconclusive),
+        reasons: "TRUNCATED,UNCHECKED".to_owned(),
+        fingerprint: r#"{"nccl":"2.28.9"}"#.to_owned(),
+        measurements,
+        ..VerdictRow::default()
+    };
+    let of = |run: &str, rows: &[Row]| Load {
+        verdicts: vec![verdict(run, rows.len() as u64)],
+        rows: rows.to_vec(),
+    };
+
+    let first = of("a", &[row("a", 0, "out_of_place"), row("a", 0, "in_place"), row("a", 1, "out_of_place")]);
+    let less = of("a", &first.rows[..1]);
     assert_eq!(warehouse.load("load-1", &first).await.expect("loaded"), 3);
-    assert_eq!(
-        warehouse.load("load-1", &first[..1]).await.expect("loaded"),
-        3,
-        "a load id is good for one load"
-    );
-    assert_eq!(warehouse.rows("a").await.expect("rows"), first, "every row once, as it was given");
-    assert_eq!(warehouse.load("load-2", &[row("b", 0, "in_place")]).await.expect("loaded"), 1);
+    assert_eq!(warehouse.load("load-1", &less).await.expect("loaded"), 3, "a load id is good for one load");
+    assert_eq!(warehouse.rows("a").await.expect("rows"), first.rows, "every row once, as it was given");
+    assert_eq!(warehouse.verdicts("a").await.expect("rows"), first.verdicts);
+    let second = of("b", &[row("b", 0, "in_place")]);
+    assert_eq!(warehouse.load("load-2", &second).await.expect("loaded"), 1);
     assert_eq!(warehouse.rows("b").await.expect("rows").len(), 1);
-    assert_eq!(warehouse.load("load-3", &[]).await.expect("loaded"), 0, "no rows are a load too");
+    let nothing = of("c", &[]);
+    assert_eq!(warehouse.load("load-3", &nothing).await.expect("loaded"), 0, "no rows are a load too");
     assert_eq!(warehouse.rows("c").await.expect("rows"), []);
+    assert_eq!(warehouse.verdicts("c").await.expect("rows"), nothing.verdicts, "a run without rows is a run");
+    assert_eq!(warehouse.load("load-4", &Load::default()).await.expect("loaded"), 0);
+    assert_eq!(warehouse.verdicts("d").await.expect("rows"), []);
 }

@@ -5,27 +5,35 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use crate::{
-    port::{Warehouse, WarehouseError},
-    rows::Row,
-};
+use warehouse::{Load, Row, VerdictRow};
+
+use crate::port::{Warehouse, WarehouseError};
 
 /// Loads by id.
 #[derive(Default)]
 pub struct FakeWarehouse {
-    loads: Mutex<BTreeMap<String, Vec<Row>>>,
+    loads: Mutex<BTreeMap<String, Load>>,
+}
+
+impl FakeWarehouse {
+    fn every<T>(&self, of: impl Fn(&Load) -> Vec<T>) -> Vec<T> {
+        self.loads.lock().unwrap_or_else(PoisonError::into_inner).values().flat_map(of).collect()
+    }
 }
 
 #[async_trait::async_trait]
 impl Warehouse for FakeWarehouse {
-    async fn load(&self, load: &str, rows: &[Row]) -> Result<u64, WarehouseError> {
+    async fn load(&self, id: &str, load: &Load) -> Result<u64, WarehouseError> {
         let mut loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(loads.entry(load.to_owned()).or_insert_with(|| rows.to_vec()).len() as u64)
+        Ok(loads.entry(id.to_owned()).or_insert_with(|| load.clone()).rows.len() as u64)
     }
 
     async fn rows(&self, run: &str) -> Result<Vec<Row>, WarehouseError> {
-        let loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(loads.values().flatten().filter(|row| row.run == run).cloned().collect())
+        Ok(self.every(|load| load.rows.iter().filter(|row| row.run == run).cloned().collect()))
+    }
+
+    async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, WarehouseError> {
+        Ok(self.every(|load| load.verdicts.iter().filter(|row| row.run == run).cloned().collect()))
     }
 
     fn table(&self) -> String {

@@ -4,22 +4,24 @@
 //! |---|---|
 //! | `results.load` | `results.loaded`, or `results.failed` when the logs cannot be what was committed |
 //!
-//! Idempotent by load id, which is the command's id: the warehouse takes each load once.
+//! Idempotent by load id, which is the run with the attempt whose logs count: the warehouse takes each load once.
 
 pub mod conformance;
 pub mod fake;
 pub mod port;
-pub mod rows;
-pub mod sqlite;
+mod sqlite;
 
 use std::sync::Arc;
 
 use kit::{Outbox, PortError, Trouble, Worker};
 use ledger::{ArtefactError, Artefacts};
-use terms::{Attempt, Body, Class, Command, CommandId, Fact, Failure, Logs, Results};
+use terms::{
+    Attempt, Body, Class, Command, CommandId, Fact, Failure, Logs, Results, Timestamp, VerdictReached,
+};
+use verdict::Fingerprint;
 
 pub use port::{Warehouse, WarehouseError};
-pub use rows::Row;
+pub use warehouse::{Load, Row, Sqlite, VerdictRow};
 
 /// The loader's handler, over any [`Warehouse`].
 pub struct Loader {
@@ -36,27 +38,35 @@ impl Loader {
         Self { artefacts, warehouse }
     }
 
-    async fn load(
-        &self,
-        id: &CommandId,
-        workflow: &str,
-        logs: &Logs,
-        job: Attempt,
-    ) -> Result<Fact, PortError> {
-        let mut rows = Vec::new();
+    async fn load(&self, id: &CommandId, results: &Loading<'_>) -> Result<Fact, PortError> {
+        let Loading { workflow, requested_at, logs, job_attempt, verdict } = *results;
+        let mut brought = Load::of(&id.run, workflow, job_attempt, requested_at);
         for (object, reading) in
-            self.artefacts.logs(logs, job, |body| nccl::read(body)).await.map_err(damaged)?
+            self.artefacts.logs(logs, job_attempt, |body| nccl::read(body)).await.map_err(damaged)?
         {
-            rows::extend(&mut rows, &id.run, workflow, job, &object.name, &reading);
+            brought.log(&object.name, &reading);
         }
-        let load = id.to_string();
-        let loaded = self.warehouse.load(&load, &rows).await;
+        let fingerprint = verdict.map(|reached| Fingerprint(reached.fingerprint.clone()));
+        let identity = fingerprint.unwrap_or_default().identity();
+        let brought = brought.judged(verdict, &identity);
+        // Another attempt at loading the same measurements is the same load.
+        let load = format!("{}.{job_attempt}", id.run);
+        let loaded = self.warehouse.load(&load, &brought).await;
         let loaded = loaded.map_err(|error| match error {
             WarehouseError::Unavailable(why) => PortError::Passing(why),
             WarehouseError::Refused(why) => PortError::Final(Failure::new(Class::Input, "REFUSED", why)),
         })?;
         Ok(Fact::ResultsLoaded(Results { load, rows: loaded, table: self.warehouse.table() }))
     }
+}
+
+/// What is asked of the loader.
+struct Loading<'a> {
+    workflow: &'a str,
+    requested_at: Option<Timestamp>,
+    logs: &'a Logs,
+    job_attempt: Attempt,
+    verdict: Option<&'a VerdictReached>,
 }
 
 fn damaged(error: ArtefactError) -> PortError {
@@ -76,9 +86,16 @@ impl Worker for Loader {
 
     async fn perform(&self, command: &Command, outbox: &Outbox) -> Result<(), Trouble> {
         let id = &command.id;
-        let Body::ResultsLoad { workflow, logs, job_attempt } = &command.body else {
+        let Body::ResultsLoad { workflow, requested_at, logs, job_attempt, verdict } = &command.body else {
             return Err(Trouble::Park("the loader only loads results".to_owned()));
         };
-        outbox.answer(id, self.load(id, workflow, logs, *job_attempt).await.map(Some)).await
+        let results = Loading {
+            workflow,
+            requested_at: *requested_at,
+            logs,
+            job_attempt: *job_attempt,
+            verdict: verdict.as_ref(),
+        };
+        outbox.answer(id, self.load(id, &results).await.map(Some)).await
     }
 }

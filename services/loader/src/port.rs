@@ -1,6 +1,6 @@
 //! What the loader needs of the outside world.
 
-use crate::rows::Row;
+use warehouse::{Load, Row, VerdictRow};
 
 /// Why rows were not loaded.
 #[derive(Debug)]
@@ -14,18 +14,24 @@ pub enum WarehouseError {
 /// Somewhere measurements are kept.
 #[async_trait::async_trait]
 pub trait Warehouse: Send + Sync + 'static {
-    /// Loads rows under an id, all or none, once: loading under the same id again changes nothing and says how many rows
-    /// the first load brought.
+    /// Loads what a run brings under an id, all or none, once: loading under the same id again changes nothing and says
+    /// how many measurements the first load brought.
     ///
     /// # Errors
-    /// When the rows were not loaded, or it is not known whether they were: load again.
-    async fn load(&self, load: &str, rows: &[Row]) -> Result<u64, WarehouseError>;
+    /// When nothing was loaded, or it is not known whether it was: load again.
+    async fn load(&self, id: &str, load: &Load) -> Result<u64, WarehouseError>;
 
-    /// Rows of a run.
+    /// Measurements of a run.
     ///
     /// # Errors
     /// When the warehouse does not answer.
     async fn rows(&self, run: &str) -> Result<Vec<Row>, WarehouseError>;
+
+    /// What was said of a run.
+    ///
+    /// # Errors
+    /// When the warehouse does not answer.
+    async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, WarehouseError>;
 
     /// Where a person looks.
     fn table(&self) -> String;

@@ -26,7 +26,8 @@ pub fn workflow() -> Workflow {
                 warmup_iterations: 5,
                 check: true,
             },
-            criteria: Criteria { name: "any".into(), source: None, require_check: true, floors: vec![] },
+            criteria: Criteria::named("any"),
+            baseline: None,
         }),
         limits: Limits::default(),
     }
@@ -85,6 +86,8 @@ pub fn verdict(verdict: Verdict) -> Fact {
         verdict,
         reasons: vec![],
         criteria: "c".into(),
+        baseline: None,
+        fingerprint: Default::default(),
         log_sha256: None,
         object: "v".into(),
     })
@@ -100,8 +103,8 @@ pub fn happy() -> Vec<Fact> {
         Fact::JobAccepted(handle()),
         job_done(),
         logs(),
-        loaded(),
         verdict(Verdict::Pass),
+        loaded(),
         deleted(START),
     ]
 }

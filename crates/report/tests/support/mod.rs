@@ -7,17 +7,13 @@ use terms::{
     measurement::{Device, Ended, Half, OutOfBounds, Reading, Row, Table},
     *,
 };
-use verdict::{Evidence, Judgement, judge};
+use verdict::{Clues, Evidence, Judgement, Standard, judge};
 
 pub const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
 pub fn criteria(floors: &[(u64, f64)]) -> Criteria {
-    Criteria {
-        name: "two-nodes".into(),
-        source: None,
-        require_check: true,
-        floors: floors.iter().map(|&(size_bytes, busbw)| Floor { size_bytes, busbw }).collect(),
-    }
+    let floors = floors.iter().map(|&(size_bytes, busbw)| Floor { size_bytes, busbw }).collect();
+    Criteria { floors, ..Criteria::named("two-nodes") }
 }
 
 pub fn workflow() -> Workflow {
@@ -40,6 +36,7 @@ pub fn workflow() -> Workflow {
                 warmup_iterations: 5,
                 check: true,
             },
+            baseline: None,
             criteria: criteria(&[(1 << 20, 1.5), (16 << 20, 4.0)]),
         }),
         limits: Limits::default(),
@@ -218,17 +215,22 @@ impl Run {
     pub fn judged(&mut self, reading: Reading) -> &mut Self {
         let benchmark = self.state.workflow.benchmark.clone().expect("a benchmark");
         let job = self.state.job().expect("a job that ended").clone();
+        let cluster = self.state.cluster().expect("a cluster").clone();
+        let clues = Clues::default();
         let evidence = Evidence {
-            reading: &reading,
             job: Some(&job),
             workload: Some(&benchmark.workload),
-            ranks: Some(2),
+            cluster: Some(&cluster),
+            ..Evidence::of(&reading, &clues)
         };
-        let judgement = judge(&evidence, Some(&benchmark.criteria), None);
+        let standard = Standard { criteria: Some(&benchmark.criteria), ..Standard::default() };
+        let judgement = judge(&evidence, &standard);
         let reached = VerdictReached {
             verdict: judgement.verdict,
             reasons: judgement.reasons.clone(),
             criteria: format!("sha256:{}", "2c26b46b68ffc68f".repeat(4)),
+            baseline: None,
+            fingerprint: Default::default(),
             log_sha256: Some("fcde2b2edba56bf4".repeat(4)),
             object: "quickstart-1/verdict/1/verdict.json".into(),
         };
@@ -251,7 +253,7 @@ impl Run {
 /// A whole run with this log.
 pub fn whole(workflow: Workflow, reading: Reading) -> Run {
     let mut run = Run::open(workflow);
-    run.built().up().ran(job_end("COMPLETED", Some(0))).loaded().gone().judged(reading);
+    run.built().up().ran(job_end("COMPLETED", Some(0))).judged(reading).gone().loaded();
     run
 }
 

@@ -28,8 +28,8 @@ pub const COMMANDS: [&str; 7] = [
     "job.1.start",
     "logs.1.start",
     "cluster.1.delete",
-    "results.1.start",
     "verdict.1.start",
+    "results.1.start",
 ];
 
 pub fn run() -> RunId {
@@ -56,7 +56,8 @@ pub fn workflow() -> Workflow {
                 warmup_iterations: 5,
                 check: true,
             },
-            criteria: Criteria { name: "any".into(), source: None, require_check: true, floors: vec![] },
+            criteria: Criteria::named("any"),
+            baseline: None,
         }),
         limits: Limits::default(),
     }
@@ -99,17 +100,19 @@ pub fn answers() -> Vec<Event> {
             "agent",
             Fact::LogsCollected(Logs { manifest: "m".into(), sha256: "s".into(), objects: 1, size_bytes: 1 }),
         ),
-        ("loader", Fact::ResultsLoaded(Results { load: "l".into(), rows: 2, table: "t".into() })),
         (
             "judge",
             Fact::VerdictReached(VerdictReached {
                 verdict: Verdict::Pass,
                 reasons: vec![],
                 criteria: "c".into(),
+                baseline: None,
+                fingerprint: Default::default(),
                 log_sha256: None,
                 object: "v".into(),
             }),
         ),
+        ("loader", Fact::ResultsLoaded(Results { load: "l".into(), rows: 2, table: "t".into() })),
         ("provisioner", deleted(START)),
     ];
     facts.into_iter().map(|(publisher, fact)| event(publisher, fact)).collect()

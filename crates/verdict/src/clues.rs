@@ -1,0 +1,265 @@
+//! What a log says besides its tables: which network was used, what went wrong, and where.
+//!
+//! [`Listening`] stands between a log and its reader and keeps, in constant memory, the lines that prove something. What
+//! they prove is decided in [`diagnose`](crate::diagnose).
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::{self, Read},
+    sync::LazyLock,
+};
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind};
+use memchr::{memchr, memchr_iter, memrchr};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::diagnose::catalogue::{self, Sign};
+
+/// Lines kept of each kind: enough to prove it.
+const KEPT: usize = 3;
+/// Bytes kept of a line.
+const TEXT: usize = 400;
+/// Bytes of a line that are looked at. NCCL's own buffer has 1,024.
+const LINE: usize = 16 * 1024;
+/// Hosts, networks and interfaces are told apart up to this many.
+const NAMES: usize = 4096;
+
+/// A line that proves something.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Line {
+    /// The log it stands in, where there are several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<String>,
+    /// Its number, from 1.
+    pub line: u64,
+    /// What it says; at most 400 bytes of it.
+    pub text: String,
+}
+
+/// What was heard of one thing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// In how many lines.
+    pub times: u64,
+    /// The first of them.
+    pub lines: Vec<Line>,
+    /// The hosts that said so, or of which it was said.
+    pub hosts: BTreeSet<String>,
+}
+
+/// What a log says besides its tables.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Clues {
+    /// By what it means.
+    pub signs: BTreeMap<Sign, Heard>,
+    /// Networks that NCCL says it uses, by NCCL's name without version, such as `IB`, `Socket`, `FasTrak`.
+    pub networks: BTreeMap<String, Heard>,
+    /// Interfaces that NCCL bootstrapped over, such as `eth0`.
+    pub interfaces: BTreeMap<String, Heard>,
+    /// The CUDA version the driver supports, as NCCL prints it, such as `13000`.
+    pub cuda_driver: Option<String>,
+    /// The network plug-in with its version, such as `FasTrak (v7)` or `aws-ofi-nccl 1.5.0aws`.
+    pub plugin: Option<String>,
+}
+
+impl Clues {
+    /// What was heard of a sign, if anything.
+    pub fn heard(&self, sign: Sign) -> Option<&Heard> {
+        self.signs.get(&sign)
+    }
+
+    /// The names of the networks in use.
+    pub fn network_names(&self) -> BTreeSet<&str> {
+        self.networks.keys().map(String::as_str).collect()
+    }
+
+    /// Adds what another log of the same run says. `log` names that log in its lines.
+    pub fn add(&mut self, log: &str, other: Self) {
+        let named = |mut heard: Heard| {
+            heard.lines.iter_mut().for_each(|line| line.log = Some(log.to_owned()));
+            heard
+        };
+        other
+            .signs
+            .into_iter()
+            .for_each(|(sign, heard)| self.signs.entry(sign).or_default().add(named(heard)));
+        for (mine, theirs) in [(&mut self.networks, other.networks), (&mut self.interfaces, other.interfaces)]
+        {
+            theirs.into_iter().for_each(|(name, heard)| mine.entry(name).or_default().add(named(heard)));
+        }
+        self.cuda_driver = self.cuda_driver.take().or(other.cuda_driver);
+        self.plugin = self.plugin.take().or(other.plugin);
+    }
+
+    /// Takes in one line.
+    fn line(&mut self, number: u64, bytes: &[u8]) {
+        let bytes = &bytes[..bytes.len().min(LINE)];
+        let text = String::from_utf8_lossy(bytes);
+        let host = host(&text);
+        for found in AUTOMATON.find_overlapping_iter(bytes) {
+            let (phrase, after) = (&catalogue::PHRASES[found.pattern().as_usize()], &bytes[found.end()..]);
+            let after = String::from_utf8_lossy(after);
+            let named = phrase.names_host.then(|| word(&after)).filter(|name| !name.is_empty());
+            let host = named.or(host.as_deref());
+            let mut say = |heard: &mut Heard| heard.hear(number, bytes, host);
+            match phrase.sign {
+                Sign::Network => name(&mut self.networks, network(value(&after)), &mut say),
+                Sign::Route => {
+                    let route = value(&after);
+                    let network = network(route.split('/').next().unwrap_or_default());
+                    let direct = route.contains("GDRDMA");
+                    // Which transports support GPU memory at all is only told of InfiniBand and RoCE.
+                    if network.ends_with("IB") {
+                        let sign = if direct { Sign::DirectRoute } else { Sign::StagedRoute };
+                        say(self.signs.entry(sign).or_default());
+                    }
+                    name(&mut self.networks, network, &mut say);
+                }
+                Sign::Interface => {
+                    let interface = after.trim_start_matches("[0]").split(':').next().unwrap_or_default();
+                    name(&mut self.interfaces, interface.to_owned(), &mut say);
+                }
+                Sign::CudaDriver => _ = self.cuda_driver.get_or_insert_with(|| word(&after).to_owned()),
+                Sign::Plugin => _ = self.plugin.get_or_insert_with(|| value(&after).to_owned()),
+                Sign::Setting if !catalogue::is_tuning(&text) => {}
+                Sign::Corrupt if !catalogue::is_corrupt(&after) => {}
+                Sign::ConfigMismatch if text.contains("recommended") => {}
+                sign => say(self.signs.entry(sign).or_default()),
+            }
+        }
+    }
+}
+
+fn name(names: &mut BTreeMap<String, Heard>, name: String, say: &mut impl FnMut(&mut Heard)) {
+    if !name.is_empty() && (names.len() < NAMES || names.contains_key(&name)) {
+        say(names.entry(name).or_default());
+    }
+}
+
+impl Heard {
+    fn hear(&mut self, line: u64, bytes: &[u8], host: Option<&str>) {
+        // Two phrases of one line are one line.
+        if self.lines.last().is_none_or(|last| last.line != line) {
+            self.times += 1;
+        }
+        if self.lines.len() < KEPT && self.lines.last().is_none_or(|last| last.line != line) {
+            let text = String::from_utf8_lossy(&bytes[..bytes.len().min(TEXT)]);
+            self.lines.push(Line { log: None, line, text: text.trim().to_owned() });
+        }
+        if let Some(host) = host.filter(|host| self.hosts.len() < NAMES && !self.hosts.contains(*host)) {
+            self.hosts.insert(host.to_owned());
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.times += other.times;
+        let room = KEPT.saturating_sub(self.lines.len());
+        self.lines.extend(other.lines.into_iter().take(room));
+        self.hosts.extend(other.hosts);
+    }
+}
+
+/// The rest of what is said, up to where the line's own wrapping begins (a JSON log escapes its newline).
+fn value(after: &str) -> &str {
+    let end = after.find(['\\', '"', '\u{1b}', '\r', '\n', '<']).unwrap_or(after.len());
+    after[..end].trim().trim_end_matches('.')
+}
+
+fn word(after: &str) -> &str {
+    value(after).split([' ', ':', ',', ';', '\'']).find(|word| !word.is_empty()).unwrap_or_default()
+}
+
+/// `IBext_v8` is InfiniBand by another plug-in, `GPUDirectTCPX_v7` is GPUDirectTCPX of some version.
+fn network(name: &str) -> String {
+    let stem = match name.rsplit_once("_v") {
+        Some((stem, version)) if version.bytes().all(|byte| byte.is_ascii_digit()) => stem,
+        _ => name,
+    };
+    stem.strip_suffix("ext").unwrap_or(stem).to_owned()
+}
+
+/// The host in `host:pid:tid [device]`, which NCCL puts before everything it says, or in `host: Test NCCL failure`.
+fn host(line: &str) -> Option<String> {
+    let said = line.find(" [").or_else(|| line.find(": Test "))?;
+    let before = &line[..said];
+    let start =
+        before.rfind(|c: char| c.is_whitespace() || matches!(c, '>' | '"' | ']')).map_or(0, |at| at + 1);
+    let host = before[start..].split(':').next()?;
+    let valid = host.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_'));
+    (!host.is_empty() && host.len() < 256 && valid).then(|| host.to_owned())
+}
+
+/// The phrases are constants: a set that could not be built would fail every test.
+static AUTOMATON: LazyLock<AhoCorasick> = LazyLock::new(|| {
+    AhoCorasick::builder()
+        .kind(Some(AhoCorasickKind::DFA))
+        .build(catalogue::PHRASES.iter().map(|phrase| phrase.text))
+        .expect("the phrases fit an automaton")
+});
+
+/// Passes a log on to its reader and listens to it.
+pub struct Listening<R> {
+    log: R,
+    clues: Clues,
+    /// Whole lines before what is to come.
+    lines: u64,
+    /// The beginning of a line whose end has not come.
+    begun: Vec<u8>,
+}
+
+impl<R: Read> Listening<R> {
+    /// Of plain text: what is packed has to be unpacked first.
+    pub fn new(log: R) -> Self {
+        Self { log, clues: Clues::default(), lines: 0, begun: Vec::new() }
+    }
+
+    /// What was heard of everything that was read.
+    pub fn finish(mut self) -> Clues {
+        let last = std::mem::take(&mut self.begun);
+        self.whole(&last);
+        self.clues
+    }
+
+    fn listen(&mut self, mut bytes: &[u8]) {
+        if !self.begun.is_empty() {
+            let Some(end) = memchr(b'\n', bytes) else { return self.begin(bytes) };
+            self.begin(&bytes[..end]);
+            let line = std::mem::take(&mut self.begun);
+            self.whole(&line);
+            self.lines += 1;
+            bytes = &bytes[end + 1..];
+        }
+        let end = memrchr(b'\n', bytes).map_or(0, |at| at + 1);
+        self.whole(&bytes[..end]);
+        self.lines += memchr_iter(b'\n', &bytes[..end]).count() as u64;
+        self.begin(&bytes[end..]);
+    }
+
+    fn begin(&mut self, part: &[u8]) {
+        let room = LINE.saturating_sub(self.begun.len());
+        self.begun.extend_from_slice(&part[..part.len().min(room)]);
+    }
+
+    /// Whole lines. Most have nothing to say, so all are searched at once, and only a line with a find is looked at.
+    fn whole(&mut self, lines: &[u8]) {
+        let (mut at, mut number) = (0, self.lines + 1);
+        while let Some(found) = AUTOMATON.find(&lines[at..]) {
+            let found = at + found.start();
+            let start = memrchr(b'\n', &lines[at..found]).map_or(at, |newline| at + newline + 1);
+            let end = memchr(b'\n', &lines[found..]).map_or(lines.len(), |newline| found + newline);
+            number += memchr_iter(b'\n', &lines[at..start]).count() as u64;
+            self.clues.line(number, &lines[start..end]);
+            at = (end + 1).min(lines.len());
+            number += 1;
+        }
+    }
+}
+
+impl<R: Read> Read for Listening<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.log.read(buffer)?;
+        self.listen(&buffer[..count]);
+        Ok(count)
+    }
+}

@@ -1,0 +1,126 @@
+//! What differs between two runs.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use terms::measurement::Table;
+
+use crate::{
+    baseline::{Key, Region, halves, median, regions},
+    fingerprint::Fingerprint,
+};
+
+/// Differences between two runs. This is the document `burnin/compare/v1`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Comparison {
+    /// `burnin/compare/v1`.
+    pub schema: String,
+    /// Fields of the fingerprint that differ.
+    pub fingerprint: Vec<Changed>,
+    /// Each region of the curve as a whole.
+    pub regions: Vec<RegionChange>,
+    /// Each size, type, operation and placement that both measured.
+    pub points: Vec<PointChange>,
+    /// Points that only one of the two measured.
+    pub unmatched: usize,
+}
+
+/// A field that differs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Changed {
+    /// Its name.
+    pub field: String,
+    /// Its value in the first run.
+    pub a: String,
+    /// Its value in the second.
+    pub b: String,
+    /// The two runs measure different things.
+    pub identity: bool,
+}
+
+/// A region of the curve.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RegionChange {
+    /// The region, of the first run.
+    pub region: Region,
+    /// Median over its points of how much longer the second run takes, relative: 0.03 is 3 % more time.
+    pub slower: f64,
+    /// The middle half of its points lies between these.
+    pub quartiles: [f64; 2],
+    /// Number of points.
+    pub points: usize,
+}
+
+/// A point of the curve.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PointChange {
+    /// What was measured.
+    #[serde(flatten)]
+    pub key: Key,
+    /// Region, of the first run.
+    pub region: Region,
+    /// Bus bandwidth of the first run, GB/s.
+    pub a_busbw: f64,
+    /// Bus bandwidth of the second, GB/s.
+    pub b_busbw: f64,
+    /// How much longer the second takes, relative.
+    pub slower: f64,
+}
+
+impl Comparison {
+    /// The two measured something in common, and the same thing.
+    #[must_use]
+    pub fn comparable(&self) -> bool {
+        !self.points.is_empty() && self.fingerprint.iter().all(|changed| !changed.identity)
+    }
+
+    /// The plateau of the second is slower than two healthy runs differ.
+    #[must_use]
+    pub fn slower_where_it_counts(&self) -> bool {
+        self.regions.iter().any(|region| region.region == Region::Plateau && region.slower > NOISE)
+    }
+}
+
+/// Two runs of a healthy cluster differ less than this on the plateau.
+const NOISE: f64 = 0.02;
+
+/// Compares the second run with the first.
+#[must_use]
+pub fn compare(a: (&Table, &Fingerprint), b: (&Table, &Fingerprint)) -> Comparison {
+    let fingerprint = (a.1.differences(b.1))
+        .map(|difference| Changed {
+            field: difference.name.to_owned(),
+            a: difference.before.to_owned(),
+            b: difference.after.to_owned(),
+            identity: difference.is_identity(),
+        })
+        .collect();
+    let first: BTreeMap<Key, _> = halves(a.0).collect();
+    let second: BTreeMap<Key, _> = halves(b.0).collect();
+    let curve: Vec<_> = first.iter().map(|(key, half)| (key.size_bytes, half.time_us)).collect();
+    let points: Vec<_> = (first.iter().zip(regions(&curve)))
+        .filter_map(|((key, before), region)| {
+            let after = second.get(key)?;
+            Some(PointChange {
+                key: key.clone(),
+                region,
+                a_busbw: before.busbw,
+                b_busbw: after.busbw,
+                slower: after.time_us / before.time_us - 1.0,
+            })
+        })
+        .collect();
+    let unmatched = first.len() + second.len() - 2 * points.len();
+    let regions = Region::ALL.into_iter().filter_map(|region| of_region(region, &points)).collect();
+    Comparison { schema: "burnin/compare/v1".to_owned(), fingerprint, regions, points, unmatched }
+}
+
+fn of_region(region: Region, points: &[PointChange]) -> Option<RegionChange> {
+    let mut slower: Vec<f64> =
+        points.iter().filter(|point| point.region == region).map(|point| point.slower).collect();
+    slower.sort_by(f64::total_cmp);
+    let at = |part: f64| slower[((slower.len() - 1) as f64 * part).round() as usize];
+    let quartiles = if slower.is_empty() { return None } else { [at(0.25), at(0.75)] };
+    Some(RegionChange { region, quartiles, points: slower.len(), slower: median(slower) })
+}

@@ -1,0 +1,117 @@
+//! The causes that have a name.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Whom a cause blames, and how surely.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Blames {
+    /// It is nobody's own fault.
+    Nobody,
+    /// The nodes that show it, unless all do.
+    Own(f64),
+    /// The nodes that show it, when most do not.
+    Apart(f64),
+}
+use Blames::{Apart, Nobody, Own};
+
+/// Builds the enum and the one table of what each cause means and whom it blames.
+macro_rules! causes {
+    ($($variant:ident = $name:literal, $blames:expr, $text:literal;)*) => {
+        /// A cause. Those before others in this list explain more.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+        pub enum Cause {
+            $(#[doc = $text] #[serde(rename = $name)] $variant,)*
+        }
+
+        impl Cause {
+            /// Every cause.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// Its name.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// What it is and what to do.
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+
+            pub(crate) const fn blames(self) -> Blames {
+                match self { $(Self::$variant => $blames,)* }
+            }
+        }
+    };
+}
+
+causes! {
+    IndependentRuns = "independent_runs", Nobody,
+        "The ranks ran on their own: launcher and MPI do not know each other; with Slurm set --mpi=pmix, with mpirun use the MPI the program was built with.";
+    NodeMissing = "node_missing", Own(0.95),
+        "A node of the cluster took no part: look at its scheduler state and at the launcher's host list.";
+    WrongRankCount = "wrong_rank_count", Nobody,
+        "Not one rank a GPU: check tasks per node, -g, and the nodes that are up.";
+    Preempted = "preempted", Nobody,
+        "The provider took a node back; this says nothing about the hardware. Run again.";
+    NodeFailed = "node_failed", Own(0.9),
+        "A node stopped answering: look at its serial console and at the scheduler's reason.";
+    GpuFault = "gpu_fault", Own(0.95),
+        "The driver reports a fault of a GPU: drain the node and look up the Xid.";
+    DataCorruption = "data_corruption", Nobody,
+        "Values arrived wrong: take the nodes out of service and find the bad one by pair tests.";
+    GuestConfigRejected = "guest_config_rejected", Nobody,
+        "The guest config checker refuses an NCCL setting: source the image's nccl-env-profile.sh last and override nothing of it.";
+    RxdmGpuCount = "rxdm_gpu_count", Own(0.95),
+        "RxDM sees another number of GPUs than there are: reboot or replace the node.";
+    RxdmNotReady = "rxdm_not_ready", Own(0.9),
+        "RxDM was not there when NCCL started: look at its container's log on the node and at the prolog; a node that was just booted needs longer.";
+    ApertureDevicesMissing = "aperture_devices_missing", Own(0.9),
+        "/dev/aperture_devices was not made at boot: replace the node, or run its start-up script again.";
+    PluginUnloadable = "plugin_unloadable", Nobody,
+        "The network plug-in is there but does not fit: it needs another glibc or another NCCL than the image has.";
+    PluginNotFound = "plugin_not_found", Nobody,
+        "NCCL found no network plug-in: check that its folder is mounted and in LD_LIBRARY_PATH inside the container.";
+    DevicesNotFound = "devices_not_found", Own(0.9),
+        "NCCL sees no RDMA device: check drivers, /dev/infiniband, and the pod's network interfaces.";
+    SocketFallback = "socket_fallback", Apart(0.9),
+        "Data goes over TCP sockets instead of the fast network: see why its plug-in or its devices are not used.";
+    GdrOff = "gdr_off", Apart(0.8),
+        "Data goes through host memory: GPUDirect RDMA is off. Load nvidia_peermem, or a kernel with DMA-BUF, and check that ACS is off.";
+    InterfaceNotFound = "interface_not_found", Own(0.8),
+        "NCCL finds no network interface of the name it was given: compare NCCL_SOCKET_IFNAME with the node's interfaces.";
+    MixedInterfaces = "mixed_interfaces", Nobody,
+        "Nodes use interfaces of different names: they differ in image or in NIC naming.";
+    OutOfMemory = "out_of_memory", Apart(0.5),
+        "Memory ran out: measure smaller sizes, or look who else is on the node.";
+    ContainerFailed = "container_failed", Apart(0.5),
+        "The container did not start: read the hook's own message, and check the image's path and the shared file system.";
+    ProgramMissing = "program_missing", Nobody,
+        "The program or a library of it is not in the image: build it, or correct the path.";
+    FolderMissing = "folder_missing", Nobody,
+        "The working folder is not on every node: submit from a shared folder.";
+    PrologFailed = "prolog_failed", Own(0.7),
+        "The scheduler's prolog failed and holds the job: mend the node, then release the job.";
+    RdmaError = "rdma_error", Apart(0.5),
+        "The fabric lost a peer: wrong GID or route, a dead link or a dead peer. Test the nodes in pairs.";
+    Crashed = "crashed", Apart(0.5),
+        "A process crashed: NCCL and its plug-in may be of different versions.";
+    CudaError = "cuda_error", Own(0.6),
+        "A CUDA call failed: look at the GPU's state with nvidia-smi and at the kernel log.";
+    TimedOut = "timed_out", Nobody,
+        "Time ran out: look where the log stops, or raise the limit.";
+    PeerLost = "peer_lost", Nobody,
+        "A peer went away: the rank that says so is usually not the one at fault.";
+    Unreachable = "unreachable", Nobody,
+        "Nodes cannot reach each other: check firewalls, routes and NCCL_SOCKET_IFNAME.";
+    OverriddenSetting = "overridden_setting", Nobody,
+        "A setting that changes NCCL's speed is set in the environment: run without it.";
+    WentSilent = "went_silent", Nobody,
+        "The run began and then said nothing more, not even an error: it hung, or its output was cut.";
+}
+
+impl std::fmt::Display for Cause {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}

@@ -1,0 +1,248 @@
+//! Named causes, each with the lines that prove it.
+//!
+//! A diagnosis explains a verdict; it never makes one. What the measurements say is judged without it, so a phrase that
+//! means nothing in some new version of NCCL cannot turn a run red, and one that is missing cannot turn it green.
+
+pub mod catalogue;
+mod cause;
+
+use std::collections::BTreeSet;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use terms::{Verdict, measurement::Reading};
+
+use crate::{
+    clues::{Clues, Heard, Line},
+    judge::Evidence,
+    locate::Suspect,
+    network,
+};
+use catalogue::Sign;
+use cause::Blames;
+pub use cause::Cause;
+
+/// What probably went wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Diagnosis {
+    /// Its name.
+    pub cause: Cause,
+    /// What it is and what to do, for people.
+    pub text: String,
+    /// In how many lines the logs say so.
+    pub times: u64,
+    /// The first of these lines. Empty where the cause shows in what is missing.
+    pub evidence: Vec<Line>,
+    /// Hosts that these lines come from, or speak of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
+}
+
+/// Causes that a sign of its own proves, in a run that went wrong.
+const PROVEN: [(Cause, &[Sign]); 21] = [
+    (Cause::GuestConfigRejected, &[Sign::ConfigMismatch]),
+    (Cause::RxdmNotReady, &[Sign::RxdmNotReady]),
+    (Cause::RxdmGpuCount, &[Sign::RxdmGpus]),
+    (Cause::ApertureDevicesMissing, &[Sign::NoAperture]),
+    (Cause::InterfaceNotFound, &[Sign::NoInterface]),
+    (Cause::GpuFault, &[Sign::GpuFault]),
+    (Cause::OutOfMemory, &[Sign::OutOfMemory]),
+    (Cause::DataCorruption, &[Sign::Corrupt]),
+    (Cause::Preempted, &[Sign::Preempted]),
+    (Cause::NodeFailed, &[Sign::NodeFailed]),
+    (Cause::ContainerFailed, &[Sign::Container]),
+    (Cause::ProgramMissing, &[Sign::NoProgram]),
+    (Cause::FolderMissing, &[Sign::NoFolder]),
+    (Cause::PrologFailed, &[Sign::Prolog]),
+    (Cause::RdmaError, &[Sign::RdmaError]),
+    (Cause::Crashed, &[Sign::Crash]),
+    (Cause::CudaError, &[Sign::CudaError]),
+    (Cause::TimedOut, &[Sign::Timeout]),
+    (Cause::PeerLost, &[Sign::PeerLost]),
+    (Cause::Unreachable, &[Sign::Unreachable]),
+    (Cause::OverriddenSetting, &[Sign::Setting]),
+];
+
+/// Everything that explains `verdict`, most telling first. `required` is the network the criteria ask for.
+pub fn diagnose(evidence: &Evidence<'_>, required: Option<&str>, verdict: Verdict) -> Vec<Diagnosis> {
+    let mut found = network_causes(evidence, required, verdict);
+    found.extend(structure(evidence));
+    if verdict != Verdict::Pass {
+        let proven = PROVEN.iter().map(|(cause, signs)| (*cause, of(evidence.clues, signs)));
+        found.extend(proven.filter(|(_, heard)| heard.times > 0).map(|(cause, heard)| named(cause, heard)));
+        found.extend(from_the_job(evidence, &found));
+        found.extend(hang(evidence, &found));
+    }
+    found.sort_by_key(|diagnosis| diagnosis.cause);
+    found.dedup_by_key(|diagnosis| diagnosis.cause);
+    found
+}
+
+fn named(cause: Cause, heard: Heard) -> Diagnosis {
+    Diagnosis {
+        cause,
+        text: cause.text().to_owned(),
+        times: heard.times,
+        evidence: heard.lines,
+        hosts: heard.hosts.into_iter().collect(),
+    }
+}
+
+fn of(clues: &Clues, signs: &[Sign]) -> Heard {
+    let mut together = Heard::default();
+    signs.iter().filter_map(|sign| clues.heard(*sign)).for_each(|heard| together.add(heard.clone()));
+    together
+}
+
+/// The network that was used, why it was not the right one, and how it was used.
+fn network_causes(evidence: &Evidence<'_>, required: Option<&str>, verdict: Verdict) -> Vec<Diagnosis> {
+    let clues = evidence.clues;
+    let used = clues.network_names();
+    let across = network::nodes(evidence.reading) > 1;
+    let mut found = Vec::new();
+    let socket = used.contains("Socket") && required != Some("Socket");
+    let unwanted = match required {
+        Some(required) => used != BTreeSet::from([required]),
+        None => socket && across,
+    };
+    if socket && (across || required.is_some()) {
+        let mut heard = clues.networks.get("Socket").cloned().unwrap_or_default();
+        heard.add(of(clues, &[Sign::FastSocket, Sign::FasTrakOff]));
+        found.push(named(Cause::SocketFallback, heard));
+    } else if unwanted && verdict != Verdict::Pass {
+        let heard = of(clues, &[Sign::FastSocket, Sign::FasTrakOff]);
+        found.extend((heard.times > 0).then(|| named(Cause::SocketFallback, heard)));
+    }
+    // A missing plug-in or device is how healthy clusters start that do not need it.
+    if unwanted
+        || (verdict != Verdict::Pass && evidence.reading.tables.iter().all(|table| table.rows.is_empty()))
+    {
+        let causes = [
+            (Cause::PluginUnloadable, &[Sign::PluginUnloadable][..]),
+            (Cause::PluginNotFound, &[Sign::PluginMissing, Sign::NetworkMissing]),
+            (Cause::DevicesNotFound, &[Sign::NoDevice]),
+        ];
+        let heard = causes.map(|(cause, signs)| (cause, of(clues, signs)));
+        found.extend(
+            heard.into_iter().filter(|(_, heard)| heard.times > 0).map(|(cause, heard)| named(cause, heard)),
+        );
+    }
+    if verdict != Verdict::Pass && across && clues.heard(Sign::DirectRoute).is_none() {
+        let heard = of(clues, &[Sign::StagedRoute, Sign::DirectOff]);
+        let told = clues.heard(Sign::StagedRoute).is_some() || used.iter().any(|name| name.ends_with("IB"));
+        found.extend((told && heard.times > 0).then(|| named(Cause::GdrOff, heard)));
+    }
+    if verdict != Verdict::Pass && clues.interfaces.len() > 1 {
+        let mut heard = Heard::default();
+        for interface in clues.interfaces.values() {
+            heard.times += interface.times;
+            heard.lines.extend(interface.lines.first().cloned());
+        }
+        found.push(named(Cause::MixedInterfaces, heard));
+    }
+    found
+}
+
+/// Who took part, and in what.
+fn structure(evidence: &Evidence<'_>) -> Vec<Diagnosis> {
+    let tables = &evidence.reading.tables;
+    let started = || of(evidence.clues, &[Sign::Started]);
+    let mut found = Vec::new();
+    if tables.len() > 1 && tables.iter().all(|table| table.ranks == Some(1)) {
+        let mut diagnosis = named(Cause::IndependentRuns, started());
+        diagnosis.text = format!("{} runs of one rank each. {}", tables.len(), diagnosis.text);
+        return vec![diagnosis];
+    }
+    if let ([table], Some(cluster)) = (tables.as_slice(), evidence.cluster)
+        && let Some(ranks) = table.ranks.filter(|ranks| *ranks != cluster.slots())
+    {
+        let mut diagnosis = named(Cause::WrongRankCount, started());
+        diagnosis.text =
+            format!("{ranks} ranks where there are {} GPUs. {}", cluster.slots(), diagnosis.text);
+        found.push(diagnosis);
+    }
+    let missing = missing_nodes(evidence);
+    if !missing.is_empty() {
+        let mut diagnosis = named(Cause::NodeMissing, started());
+        diagnosis.hosts = missing;
+        found.push(diagnosis);
+    }
+    found
+}
+
+/// Nodes of the cluster that are not in the table, where the table calls nodes by the cluster's names.
+fn missing_nodes(evidence: &Evidence<'_>) -> Vec<String> {
+    let (Some(cluster), [table]) = (evidence.cluster, evidence.reading.tables.as_slice()) else {
+        return Vec::new();
+    };
+    let there: BTreeSet<_> = table.devices.iter().map(|device| short(&device.host)).collect();
+    let names: BTreeSet<_> = cluster.nodes.iter().map(|node| short(&node.name)).collect();
+    if there.is_empty() || !there.is_subset(&names) {
+        return Vec::new();
+    }
+    names.difference(&there).map(|name| (*name).to_owned()).collect()
+}
+
+fn short(host: &str) -> &str {
+    host.split('.').next().unwrap_or(host)
+}
+
+/// What the scheduler knows and the log does not say.
+fn from_the_job(evidence: &Evidence<'_>, found: &[Diagnosis]) -> Option<Diagnosis> {
+    let cause = match evidence.job?.state.as_str() {
+        "OUT_OF_MEMORY" => Cause::OutOfMemory,
+        "TIMEOUT" => Cause::TimedOut,
+        "PREEMPTED" => Cause::Preempted,
+        "NODE_FAIL" | "BOOT_FAIL" => Cause::NodeFailed,
+        _ => return None,
+    };
+    let known = found.iter().any(|diagnosis| diagnosis.cause == cause);
+    (!known).then(|| named(cause, Heard::default()))
+}
+
+/// A run that began, said nothing of an error, and stopped saying anything.
+fn hang(evidence: &Evidence<'_>, found: &[Diagnosis]) -> Option<Diagnosis> {
+    use terms::measurement::Ended;
+    let started = of(evidence.clues, &[Sign::Started]);
+    let silent = found.is_empty() && evidence.reading.first_error.is_none();
+    let stopped = evidence.reading.tables.iter().any(|table| table.ended == Ended::Truncated);
+    (silent && stopped && started.times > 0).then(|| named(Cause::WentSilent, started))
+}
+
+/// Nodes that the diagnoses point at, surest first.
+pub fn suspects(evidence: &Evidence<'_>, diagnoses: &[Diagnosis]) -> Vec<Suspect> {
+    let hosts = hosts(evidence.reading);
+    let mut suspects: Vec<Suspect> = Vec::new();
+    let mut suspect = |host: &str, confidence: f64| match suspects
+        .iter_mut()
+        .find(|suspect| suspect.host.as_deref() == Some(host))
+    {
+        Some(known) => known.confidence = known.confidence.max(confidence),
+        None => suspects.push(Suspect { host: Some(host.to_owned()), confidence, ..Suspect::default() }),
+    };
+    for diagnosis in diagnoses {
+        let (shown, all) = (diagnosis.hosts.len(), hosts.len());
+        let blamed = match diagnosis.cause.blames() {
+            Blames::Own(confidence) if shown < all.max(2) => Some(confidence),
+            Blames::Apart(confidence) if 2 * shown < all => Some(confidence),
+            _ => None,
+        };
+        if let Some(confidence) = blamed {
+            diagnosis.hosts.iter().for_each(|host| suspect(host, confidence));
+        }
+        // Of those who lost a peer, the one who lost none is the peer.
+        if diagnosis.cause == Cause::PeerLost {
+            let silent: Vec<_> = hosts.iter().filter(|host| !diagnosis.hosts.contains(host)).collect();
+            if let ([silent], 2..) = (silent.as_slice(), diagnosis.hosts.len()) {
+                suspect(silent, 0.7);
+            }
+        }
+    }
+    suspects.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
+    suspects
+}
+
+fn hosts(reading: &Reading) -> BTreeSet<String> {
+    let devices = reading.tables.iter().flat_map(|table| &table.devices);
+    devices.map(|device| device.host.clone()).collect()
+}

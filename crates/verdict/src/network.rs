@@ -1,0 +1,29 @@
+//! Which network the data went over.
+
+use std::collections::BTreeSet;
+
+use terms::{Reason, Verdict, measurement::Reading};
+
+use crate::{clues::Clues, judge::reason};
+
+/// Nodes that took part, as far as the Rank lines tell.
+pub fn nodes(reading: &Reading) -> usize {
+    let devices = reading.tables.iter().flat_map(|table| &table.devices);
+    devices.map(|device| device.host.as_str()).collect::<BTreeSet<_>>().len()
+}
+
+/// Was it the network that is required?
+pub fn judged(clues: &Clues, required: &str) -> Reason {
+    let used = clues.network_names();
+    let names = used.iter().copied().collect::<Vec<_>>().join(" and ");
+    if used.is_empty() {
+        let text =
+            format!("no line says which network was used, {required} is required: run with NCCL_DEBUG=INFO");
+        reason(Verdict::Inconclusive, "NETWORK_UNKNOWN", text)
+    } else if used == BTreeSet::from([required]) {
+        let lines = clues.networks.values().map(|heard| heard.times).sum::<u64>();
+        reason(Verdict::Pass, "RIGHT_NETWORK", format!("{lines} lines show {names} and no other network"))
+    } else {
+        reason(Verdict::Fail, "WRONG_NETWORK", format!("the network used is {names}, {required} is required"))
+    }
+}

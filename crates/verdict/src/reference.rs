@@ -1,0 +1,147 @@
+//! Is it as fast as others are on the same kind of system?
+
+use terms::{
+    Cluster, Criteria, Floor, Reason, Reference, Tolerance, Verdict,
+    measurement::{Table, size},
+};
+
+use crate::{
+    baseline::{Region, median, regions},
+    judge::{Evidence, reason},
+};
+
+/// A measured size this close to a reference's answers for it: nccl-tests rounds a message so that every rank gets the
+/// same part of it.
+const SAME_SIZE: f64 = 1e-3;
+/// Bandwidths are printed with two decimals.
+const FACTOR: f64 = 2e-3;
+/// At one size both placements may miss the reference by so many times the region's tolerance.
+const DIP: f64 = 2.0;
+
+pub fn reasons(table: &Table, evidence: &Evidence<'_>, criteria: &Criteria) -> Vec<Reason> {
+    if criteria.references.is_empty() {
+        return Vec::new();
+    }
+    let asked = evidence.workload.map(|workload| workload.collective.as_str());
+    let of = Measured {
+        collective: table.collective.as_deref().or(asked),
+        ranks: table.ranks.or(evidence.cluster.map(Cluster::slots)),
+        factor: factor(table),
+    };
+    let Some(reference) = criteria.references.iter().find(|reference| of.fits(reference)) else {
+        let collective = of.collective.unwrap_or("an unknown collective");
+        let ranks = of.ranks.map_or_else(String::new, |ranks| format!(" over {ranks} ranks"));
+        let text = format!("the criteria have no reference for {collective}{ranks}");
+        return vec![reason(Verdict::Inconclusive, "NO_REFERENCE", text)];
+    };
+    against(table, reference, criteria.tolerance)
+}
+
+/// What was measured, as far as it is known.
+struct Measured<'a> {
+    collective: Option<&'a str>,
+    ranks: Option<u32>,
+    factor: Option<f64>,
+}
+
+impl Measured<'_> {
+    /// Old programs do not print what they are, nor on how many ranks: then bus over algorithm bandwidth tells enough.
+    fn fits(&self, reference: &Reference) -> bool {
+        let collective = self.collective.is_none_or(|collective| collective == reference.collective.as_str());
+        let ranks = reference.ranks.is_none_or(|ranks| self.ranks.is_none_or(|of| of == ranks));
+        let told = self.collective.is_some() && (self.ranks.is_some() || reference.ranks.is_none());
+        let factor = || match (self.factor, reference.ranks.or(self.ranks)) {
+            (Some(factor), Some(ranks)) => {
+                (factor / reference.collective.bus_factor(ranks) - 1.0).abs() < FACTOR
+            }
+            _ => false,
+        };
+        collective && ranks && (told || factor())
+    }
+}
+
+/// Bus over algorithm bandwidth where they are printed with most digits.
+fn factor(table: &Table) -> Option<f64> {
+    let halves = table.rows.iter().flat_map(|row| [&row.out_of_place, &row.in_place]).flatten();
+    let fastest = halves.max_by(|a, b| a.algbw.total_cmp(&b.algbw))?;
+    (fastest.algbw > 0.0).then(|| fastest.busbw / fastest.algbw)
+}
+
+/// A point of the reference and what was measured there.
+struct Compared {
+    at: Floor,
+    region: Region,
+    /// Part of the reference's bandwidth that is missing, for each placement measured. Below 0 where it is faster.
+    missing: Vec<f64>,
+}
+
+fn against(table: &Table, reference: &Reference, tolerance: Tolerance) -> Vec<Reason> {
+    let curve: Vec<_> =
+        reference.points.iter().map(|at| (at.size_bytes, at.size_bytes as f64 / at.busbw)).collect();
+    let compared: Vec<_> = (reference.points.iter().zip(regions(&curve)))
+        .map(|(at, region)| Compared { at: *at, region, missing: missing(table, at) })
+        .collect();
+    let mut reasons = Vec::new();
+    let unmeasured: Vec<_> = compared.iter().filter(|point| point.missing.is_empty()).collect();
+    if let Some(first) = unmeasured.first() {
+        let text = format!(
+            "{} of the reference's {} sizes were not measured, the first is {}",
+            unmeasured.len(),
+            compared.len(),
+            size(first.at.size_bytes)
+        );
+        reasons.push(reason(Verdict::Inconclusive, "NOT_MEASURED", text));
+    }
+    for region in Region::ALL {
+        let here = compared.iter().filter(|point| point.region == region);
+        let missing: Vec<_> = here.flat_map(|point| point.missing.iter().copied()).collect();
+        let (below, most) = (median(missing), of(tolerance, region));
+        if below > most {
+            let text = format!(
+                "{} is {:.0} % below the reference ({}); {:.0} % would be tolerated",
+                region.words(),
+                100.0 * below,
+                reference.source,
+                100.0 * most
+            );
+            reasons.push(reason(Verdict::Fail, "BELOW_REFERENCE", text));
+        }
+    }
+    let dips = compared.iter().filter(|point| {
+        let most = DIP * of(tolerance, point.region);
+        point.missing.len() == 2 && point.missing.iter().all(|missing| *missing > most)
+    });
+    reasons.extend(dips.map(|point| {
+        let text = format!(
+            "at {} both placements are at least {:.0} % below the reference's {} GB/s",
+            size(point.at.size_bytes),
+            100.0 * point.missing.iter().copied().fold(f64::INFINITY, f64::min),
+            point.at.busbw
+        );
+        reason(Verdict::Fail, "DIP", text)
+    }));
+    if reasons.is_empty() {
+        let plateau = compared.iter().filter(|point| point.region == Region::Plateau);
+        // Not `-0.0 %`.
+        let above = 0.0 - median(plateau.flat_map(|point| point.missing.iter().copied()).collect());
+        let text =
+            format!("the plateau is at {:+.1} % of the reference ({})", 100.0 * above, reference.source);
+        reasons.push(reason(Verdict::Pass, "AS_REFERENCE", text));
+    }
+    reasons
+}
+
+const fn of(tolerance: Tolerance, region: Region) -> f64 {
+    match region {
+        Region::Plateau => tolerance.plateau,
+        Region::Slope => tolerance.slope,
+        Region::Latency => tolerance.latency,
+    }
+}
+
+fn missing(table: &Table, at: &Floor) -> Vec<f64> {
+    let asked = at.size_bytes as f64;
+    let row = table.rows.iter().find(|row| (row.size_bytes as f64 - asked).abs() <= SAME_SIZE * asked);
+    let halves = row.into_iter().flat_map(|row| [&row.out_of_place, &row.in_place]).flatten();
+    halves.map(|half| 1.0 - half.busbw / at.busbw).collect()
+}

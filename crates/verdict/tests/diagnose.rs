@@ -1,0 +1,347 @@
+//! Every cause from the words that its programs say, and none from those of healthy runs.
+
+use std::{collections::BTreeSet, io::Read};
+
+use terms::{Cluster, Criteria, JobEnd, Node, Verdict, measurement::Reading};
+use verdict::{
+    Clues, Evidence, Judgement, Listening, Standard,
+    diagnose::Cause::{self, *},
+    judge,
+};
+
+const HEADER: &str = "# nThread 1 nGpus 1 minBytes 8388608 maxBytes 8388608 step: 2(factor)
+#
+# Using devices
+#  Rank  0 Group  0 Pid   1616 on     node-1 device  0 [0000:00:06] NVIDIA H100
+#  Rank  1 Group  0 Pid   1617 on     node-2 device  0 [0000:00:06] NVIDIA H100
+";
+const TABLE: &str = "#
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)
+     8388608       2097152     float     sum      -1    100.0   83.89   83.89       0    100.0   83.89   83.89       0
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 83.89
+#
+";
+
+fn heard(log: &str) -> (Reading, Clues) {
+    let mut listening = Listening::new(log.as_bytes());
+    let reading = nccl::read(&mut listening).unwrap();
+    (reading, listening.finish())
+}
+
+fn judged(log: &str, network: Option<&str>, state: &str) -> Judgement {
+    let (reading, clues) = heard(log);
+    let exit_code = (state == "COMPLETED").then_some(0);
+    let job = JobEnd { state: state.into(), exit_code, signal: None, started_at: None, ended_at: None };
+    let nodes = ["node-1", "node-2"].map(|name| Node { name: name.into(), slots: 1 }).to_vec();
+    let cluster = Cluster { name: "two".into(), nodes, endpoint: String::new() };
+    let criteria = Criteria { network: network.map(str::to_owned), ..Criteria::named("test") };
+    let evidence = Evidence { job: Some(&job), cluster: Some(&cluster), ..Evidence::of(&reading, &clues) };
+    judge(&evidence, &Standard { criteria: Some(&criteria), ..Standard::default() })
+}
+
+/// How a case goes on after the lines that tell its cause.
+#[derive(Clone, Copy, PartialEq)]
+enum Then {
+    /// A whole table.
+    Measures,
+    /// Nothing more.
+    Stops,
+}
+use Then::{Measures, Stops};
+
+struct Case {
+    cause: Cause,
+    says: &'static str,
+    then: Then,
+    state: &'static str,
+    network: Option<&'static str>,
+    blames: Option<&'static str>,
+}
+
+const fn case(cause: Cause, says: &'static str, then: Then) -> Case {
+    Case { cause, says, then, state: "FAILED", network: None, blames: None }
+}
+
+const fn on(network: &'static str, case: Case) -> Case {
+    Case { network: Some(network), ..case }
+}
+
+const fn blaming(host: &'static str, case: Case) -> Case {
+    Case { blames: Some(host), ..case }
+}
+
+const CASES: &[Case] = &[
+    on(
+        "FasTrak",
+        case(
+            SocketFallback,
+            "node-1:21:26 [0] NCCL INFO Using network Socket\nnode-2:21:26 [0] NCCL INFO Using network Socket",
+            Measures,
+        ),
+    ),
+    case(
+        SocketFallback,
+        "node-1:21:26 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0",
+        Measures,
+    ),
+    on("FasTrak", case(SocketFallback, "node-1:21:26 [0] NCCL INFO NET/FasTrak disabled", Measures)),
+    on("gIB", case(PluginNotFound, "node-1:21:26 [0] NCCL WARN Error: network gIB not found.", Stops)),
+    on(
+        "FasTrak",
+        case(
+            PluginNotFound,
+            "node-1:21:26 [0] NCCL INFO NET/Plugin : No plugin found (libnccl-net.so), using internal implementation\nnode-1:21:26 [0] NCCL INFO Using network Socket",
+            Measures,
+        ),
+    ),
+    on(
+        "gIB",
+        case(
+            PluginUnloadable,
+            "node-1:21:26 [0] NCCL INFO NET/Plugin: dlerror=/lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.32' not found (required by /usr/local/gib/lib64/libnccl-net.so) No plugin found",
+            Stops,
+        ),
+    ),
+    on(
+        "gIB",
+        blaming(
+            "node-2",
+            case(
+                DevicesNotFound,
+                "node-2:21:26 [0] NCCL INFO NET/gIB : No device found.\nnode-2:21:26 [0] NCCL INFO Using network Socket\nnode-1:21:26 [0] NCCL INFO Using network gIB",
+                Measures,
+            ),
+        ),
+    ),
+    blaming(
+        "node-2",
+        case(
+            RxdmNotReady,
+            "node-1:21:26 [0] NCCL WARN Timeout: RxDM not ready on node-2 after 30 seconds",
+            Stops,
+        ),
+    ),
+    case(
+        RxdmGpuCount,
+        "E0101 a3.cc:99] Number of GPUs detected 7 is not equal to the actual number of GPUs 8",
+        Stops,
+    ),
+    on(
+        "IB",
+        case(
+            GdrOff,
+            "node-1:21:26 [0] NCCL INFO Using network IB\nnode-1:21:26 [0] NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'\nnode-1:21:26 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0",
+            Stops,
+        ),
+    ),
+    case(ApertureDevicesMissing, "ERROR: APERTURE devices failed to initialize after 10 retries.", Stops),
+    blaming(
+        "node-1",
+        case(InterfaceNotFound, "node-1:21:26 [0] NCCL WARN Bootstrap : no socket interface found", Stops),
+    ),
+    case(
+        MixedInterfaces,
+        "node-1:21:26 [0] NCCL INFO Bootstrap : Using eth0:192.0.2.11<0>\nnode-2:21:26 [0] NCCL INFO Bootstrap : Using enp0s12:192.0.2.12<0>",
+        Stops,
+    ),
+    case(
+        GuestConfigRejected,
+        "node-1:21:26 [0] NCCL WARN NCCL/NET (shim) mismatch enforced: NCCL_MIN_NCHANNELS=8 (expected 4)",
+        Stops,
+    ),
+    blaming("node-1", case(OutOfMemory, "node-1: Test CUDA failure common.cu:892 'out of memory'", Stops)),
+    blaming(
+        "node-1",
+        case(
+            CudaError,
+            "node-1: Test CUDA failure common.cu:892 'an illegal memory access was encountered'",
+            Stops,
+        ),
+    ),
+    blaming(
+        "node-2",
+        case(
+            GpuFault,
+            "node-2:21:26 [3] NCCL WARN Cuda failure 'uncorrectable ECC error encountered'",
+            Stops,
+        ),
+    ),
+    case(
+        TimedOut,
+        "slurmstepd: error: *** STEP 12.0 ON node-1 CANCELLED AT 2026-01-05T12:00:00 DUE TO TIME LIMIT ***",
+        Stops,
+    ),
+    case(
+        Preempted,
+        "slurmstepd: error: *** JOB 12 ON node-1 CANCELLED AT 2026-01-05T12:00:00 DUE TO PREEMPTION ***",
+        Stops,
+    ),
+    case(
+        NodeFailed,
+        "slurmstepd: error: *** JOB 12 ON node-1 CANCELLED AT 2026-01-05T12:00:00 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***",
+        Stops,
+    ),
+    case(
+        PeerLost,
+        "node-1: Test NCCL failure common.cu:1005 'remote process exited or there was a network error / '",
+        Stops,
+    ),
+    case(
+        Unreachable,
+        "node-1:21:26 [0] NCCL INFO Call to connect returned Connection refused, retrying",
+        Stops,
+    ),
+    case(
+        RdmaError,
+        "node-1:21:26 [0] NCCL WARN NET/IB : Got completion from peer 192.0.2.12<47000> with status=12 opcode=0 len=0 vendor err 129 (Recv)",
+        Stops,
+    ),
+    case(ContainerFailed, "slurmstepd: error: pyxis: [ERROR] Command not found: nvidia-container-cli", Stops),
+    case(
+        ProgramMissing,
+        "slurmstepd: error: execve(): /nccl-tests/build/all_gather_perf: No such file or directory",
+        Stops,
+    ),
+    case(
+        FolderMissing,
+        "slurmstepd: error: couldn't chdir to `/root/work': No such file or directory: going to /tmp instead",
+        Stops,
+    ),
+    case(PrologFailed, "job 12 launch failed requeued held", Stops),
+    case(
+        Crashed,
+        "[node-1:01616] *** Process received signal ***\n/usr/bin/bash: line 1: 1616 Segmentation fault (core dumped)",
+        Stops,
+    ),
+    case(OverriddenSetting, "node-1:21:26 [0] NCCL INFO NCCL_PROTO set by environment to LL", Stops),
+];
+
+#[test]
+fn every_cause_is_named_by_what_its_programs_say() {
+    for Case { cause, says, then, state, network, blames } in CASES {
+        let (state, rest) = if *then == Measures { ("COMPLETED", TABLE) } else { (*state, "") };
+        let log = format!("{HEADER}{says}\n{rest}");
+        let judgement = judged(&log, *network, state);
+        let found = judgement.diagnoses.iter().find(|diagnosis| diagnosis.cause == *cause);
+        let found = found.unwrap_or_else(|| panic!("{cause} of\n{says}\n{judgement:#?}"));
+        let line = found.evidence.first().unwrap_or_else(|| panic!("{cause} without a line"));
+        assert_eq!(log.lines().nth(line.line as usize - 1), Some(line.text.as_str()), "{cause}");
+        let suspects: Vec<_> =
+            judgement.suspects.iter().filter_map(|suspect| suspect.host.as_deref()).collect();
+        assert_eq!(suspects.first(), blames.as_ref(), "{cause}: {judgement:#?}");
+    }
+}
+
+fn causes(judgement: &Judgement) -> Vec<Cause> {
+    judgement.diagnoses.iter().map(|diagnosis| diagnosis.cause).collect()
+}
+
+#[test]
+fn causes_that_show_in_what_is_missing_are_named_too() {
+    let one_rank = "# nThread 1 nGpus 1 minBytes 8388608 maxBytes 8388608 step: 2(factor)\n#\n# Using devices
+#  Rank  0 Group  0 Pid   1616 on     node-1 device  0 [0000:00:06] NVIDIA H100\n";
+    let alone = format!("{one_rank}{TABLE}{one_rank}{TABLE}");
+    assert_eq!(causes(&judged(&alone, None, "COMPLETED")), [IndependentRuns]);
+
+    let fewer = judged(&format!("{one_rank}{TABLE}"), None, "COMPLETED");
+    assert_eq!(causes(&fewer), [NodeMissing, WrongRankCount]);
+    assert_eq!(fewer.suspects[0].host.as_deref(), Some("node-2"));
+
+    assert_eq!(causes(&judged(HEADER, None, "CANCELLED")), [WentSilent]);
+    assert_eq!(causes(&judged(HEADER, None, "OUT_OF_MEMORY"))[0], OutOfMemory);
+
+    let corrupt = TABLE.replace("0 OK", "2 FAILED");
+    assert_eq!(causes(&judged(&format!("{HEADER}{corrupt}"), None, "FAILED")), [DataCorruption]);
+
+    let named: BTreeSet<_> = CASES.iter().map(|case| case.cause).collect();
+    let also = [IndependentRuns, NodeMissing, WrongRankCount, WentSilent, DataCorruption];
+    let left: Vec<_> =
+        Cause::ALL.iter().filter(|cause| !named.contains(cause) && !also.contains(cause)).collect();
+    assert!(left.is_empty(), "no test names {left:?}");
+}
+
+#[test]
+fn healthy_runs_have_nothing_to_explain() {
+    let infiniband = "node-1:21:26 [0] NCCL INFO Bootstrap : Using ib0:192.0.2.11<0>
+node-1:21:26 [0] NCCL INFO NET/Plugin : No plugin found (libnccl-net.so), using internal implementation
+node-1:21:26 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB ib0:192.0.2.11<0>
+node-1:21:26 [0] NCCL INFO Using network IB
+node-1:21:26 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to ib0
+node-1:21:26 [0] NCCL INFO Call to connect returned Connection refused, retrying
+node-1:21:26 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/IBext_v8/0/GDRDMA
+";
+    for network in [None, Some("IB")] {
+        let judgement = judged(&format!("{HEADER}{infiniband}{TABLE}"), network, "COMPLETED");
+        assert_eq!((judgement.verdict, causes(&judgement)), (Verdict::Pass, vec![]), "{judgement:#?}");
+        assert_eq!(judgement.suspects, []);
+    }
+    let fastrak = "node-1:21:26 [0] NCCL INFO NET/FasTrak plugin initialized, version 1.0.15
+node-1:21:26 [0] NCCL INFO Using network FasTrak
+node-1:21:26 [0] NCCL WARN NCCL/NET (shim) mismatch recommended: NCCL_SOCKET_NTHREADS=4 (expected unset)
+";
+    let judgement = judged(&format!("{HEADER}{fastrak}{TABLE}"), Some("FasTrak"), "COMPLETED");
+    assert_eq!((judgement.verdict, causes(&judgement)), (Verdict::Pass, vec![]), "{judgement:#?}");
+    assert_eq!(judgement.fingerprint.get("plugin"), Some("1.0.15"));
+    assert_eq!(judgement.fingerprint.get("network"), Some("FasTrak"));
+}
+
+#[test]
+fn a_network_that_no_line_shows_is_not_taken_for_the_right_one() {
+    let silent = judged(&format!("{HEADER}{TABLE}"), Some("gIB"), "COMPLETED");
+    assert_eq!((silent.verdict, silent.reasons[0].code.as_str()), (Verdict::Inconclusive, "NETWORK_UNKNOWN"));
+    let mixed =
+        "node-1:21:26 [0] NCCL INFO Using network gIB\nnode-2:21:26 [0] NCCL INFO Using network Socket\n";
+    let mixed = judged(&format!("{HEADER}{mixed}{TABLE}"), Some("gIB"), "COMPLETED");
+    assert_eq!((mixed.verdict, mixed.reasons[0].code.as_str()), (Verdict::Fail, "WRONG_NETWORK"));
+}
+
+#[test]
+fn the_bringers_of_bad_news_are_not_blamed_but_the_one_who_said_nothing() {
+    let header: String = (0..4)
+        .map(|rank| {
+            format!(
+                "#  Rank  {rank} Group  0 Pid 16{rank} on node-{rank} device  0 [0000:00:06] NVIDIA H100\n"
+            )
+        })
+        .collect();
+    let lost = |host| {
+        format!(
+            "node-{host}: Test NCCL failure common.cu:1005 'remote process exited or there was a network error / '\n"
+        )
+    };
+    let log = format!("# Using devices\n{header}{}{}{}", lost(0), lost(1), lost(3));
+    let (reading, clues) = heard(&log);
+    let judgement = judge(&Evidence::of(&reading, &clues), &Standard::default());
+    let named: Vec<_> = judgement.suspects.iter().map(|suspect| suspect.host.as_deref()).collect();
+    assert_eq!(named, [Some("node-2")], "{judgement:#?}");
+}
+
+#[test]
+fn what_is_heard_does_not_depend_on_how_the_log_comes_in() {
+    let log: String = CASES.iter().map(|case| format!("{}\r\n", case.says)).collect();
+    let whole = heard(&log).1;
+    assert!(whole.signs.len() > 20);
+    for chunk in [1, 2, 7, 64, 1000] {
+        let mut listening = Listening::new(log.as_bytes());
+        let mut buffer = vec![0; chunk];
+        while listening.read(&mut buffer).unwrap() > 0 {}
+        assert_eq!(listening.finish(), whole, "{chunk} bytes at a time");
+    }
+}
+
+#[test]
+fn no_log_makes_it_remember_more_than_a_little() {
+    let mut listening = Listening::new(std::io::repeat(b'x').take(64 << 20));
+    std::io::copy(&mut listening, &mut std::io::sink()).unwrap();
+    assert_eq!(listening.finish(), Clues::default(), "one line of 64 MiB");
+    let many: String =
+        (0..20_000).map(|host| format!("host-{host}:1:1 [0] NCCL INFO Using network net{host}\n")).collect();
+    let clues = heard(&many).1;
+    assert!(clues.networks.len() <= 4096);
+    let repeated = "node-1:1:1 [0] NCCL INFO Using network IB\n".repeat(10_000);
+    let clues = heard(&repeated).1;
+    assert_eq!((clues.networks["IB"].times, clues.networks["IB"].lines.len()), (10_000, 3));
+}

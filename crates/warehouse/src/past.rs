@@ -1,0 +1,89 @@
+//! A cluster's history, read back.
+
+use std::collections::BTreeMap;
+
+use terms::{
+    Timestamp, Verdict,
+    measurement::{Ended, Half, Table},
+};
+
+use crate::rows::{Row, VerdictRow};
+
+/// Which runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Of this workflow,
+    pub workflow: String,
+    /// whose curves are comparable,
+    pub identity: String,
+    /// asked for before this,
+    pub before: Timestamp,
+    /// the oldest so many,
+    pub oldest: u32,
+    /// and the newest so many.
+    pub newest: u32,
+}
+
+/// A run that was judged before.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Past {
+    /// The run.
+    pub run: String,
+    /// What was said of it.
+    pub verdict: Option<Verdict>,
+    /// What it was measured on, field by field.
+    pub fingerprint: BTreeMap<String, String>,
+    /// What it measured.
+    pub table: Table,
+}
+
+impl Past {
+    /// A run from its rows, which come in their order.
+    pub fn of(verdict: &VerdictRow, rows: &[Row]) -> Self {
+        let first = rows.first();
+        let mut table = Table {
+            collective: first.and_then(|row| row.collective.clone()),
+            ranks: first.and_then(|row| row.ranks),
+            devices: Vec::new(),
+            nccl_tests_version: None,
+            nccl_version: None,
+            rows: Vec::new(),
+            out_of_bounds: None,
+            average_busbw: None,
+            ended: Ended::Complete,
+        };
+        let mut at = None;
+        for row in rows {
+            if at.replace((&row.log, row.table_number, row.row_number))
+                != Some((&row.log, row.table_number, row.row_number))
+            {
+                table.rows.push(terms::measurement::Row {
+                    size_bytes: row.size_bytes,
+                    count: row.count,
+                    dtype: row.dtype.clone(),
+                    redop: row.redop.clone(),
+                    ..terms::measurement::Row::default()
+                });
+            }
+            let half = Half {
+                time_us: row.time_us,
+                algbw: row.algbw,
+                busbw: row.busbw,
+                wrong: row.wrong,
+                ..Half::default()
+            };
+            if let Some(measured) = table.rows.last_mut() {
+                match row.placement.as_str() {
+                    "in_place" => measured.in_place = Some(half),
+                    _ => measured.out_of_place = Some(half),
+                }
+            }
+        }
+        Self {
+            run: verdict.run.clone(),
+            verdict: verdict.verdict,
+            fingerprint: serde_json::from_str(&verdict.fingerprint).unwrap_or_default(),
+            table,
+        }
+    }
+}

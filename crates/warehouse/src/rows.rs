@@ -1,0 +1,170 @@
+//! The rows.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use terms::{
+    Attempt, RunId, Timestamp, Verdict, VerdictReached,
+    measurement::{Half, Reading},
+};
+
+/// What one run brings: loaded together or not at all.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Load {
+    /// What was said of it. At most one.
+    pub verdicts: Vec<VerdictRow>,
+    /// What it measured.
+    pub rows: Vec<Row>,
+}
+
+/// A run, and what was said of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct VerdictRow {
+    /// The run.
+    pub run: String,
+    /// The workflow's name.
+    pub workflow: String,
+    /// Attempt of the job.
+    pub attempt: u32,
+    /// When the run was asked for.
+    pub requested_at: Option<Timestamp>,
+    /// `pass`, `fail` or `inconclusive`; null when the judge could not work.
+    pub verdict: Option<Verdict>,
+    /// Codes of its reasons, gravest first, with commas between them.
+    pub reasons: String,
+    /// Name and digest of the criteria.
+    pub criteria: Option<String>,
+    /// Digest of the baseline, where there was one.
+    pub baseline: Option<String>,
+    /// What was measured, in one text: equal for runs whose curves are comparable.
+    pub identity: Option<String>,
+    /// What it was measured on, as a JSON object of texts.
+    pub fingerprint: String,
+    /// Rows of the run in `measurements`.
+    pub measurements: u64,
+}
+
+/// A measurement.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Row {
+    /// The run.
+    pub run: String,
+    /// The workflow's name.
+    pub workflow: String,
+    /// Attempt of the job.
+    pub attempt: u32,
+    /// The log it stands in, relative to the manifest.
+    pub log: String,
+    /// Number of the table in that log, from 0.
+    pub table_number: u32,
+    /// Number of the row in that table, from 0.
+    pub row_number: u32,
+    /// `out_of_place` or `in_place`.
+    pub placement: String,
+    /// Collective, where the log tells.
+    pub collective: Option<String>,
+    /// Ranks, where the log tells.
+    pub ranks: Option<u32>,
+    /// Message size, bytes.
+    pub size_bytes: u64,
+    /// Elements.
+    pub count: u64,
+    /// Element type.
+    pub dtype: String,
+    /// Reduction.
+    pub redop: Option<String>,
+    /// Time of one operation, microseconds.
+    pub time_us: f64,
+    /// Size over time, GB/s.
+    pub algbw: f64,
+    /// Bus bandwidth, GB/s.
+    pub busbw: f64,
+    /// Wrong elements; null when nothing was checked.
+    pub wrong: Option<u64>,
+    /// When the run was asked for.
+    pub requested_at: Option<Timestamp>,
+    /// What was said of the run.
+    pub verdict: Option<Verdict>,
+    /// Name and digest of the criteria.
+    pub criteria: Option<String>,
+    /// Digest of the baseline, where there was one.
+    pub baseline: Option<String>,
+    /// What was measured, in one text: equal for runs whose curves are comparable.
+    pub identity: Option<String>,
+    /// What it was measured on, as a JSON object of texts.
+    pub fingerprint: Option<String>,
+}
+
+impl Load {
+    /// Of a run about which nothing was said yet.
+    pub fn of(run: &RunId, workflow: &str, attempt: Attempt, requested_at: Option<Timestamp>) -> Self {
+        let verdict = VerdictRow {
+            run: run.to_string(),
+            workflow: workflow.to_owned(),
+            attempt: attempt.0,
+            requested_at,
+            fingerprint: "{}".to_owned(),
+            ..VerdictRow::default()
+        };
+        Self { verdicts: vec![verdict], rows: Vec::new() }
+    }
+
+    /// Adds what a log measured.
+    pub fn log(&mut self, log: &str, reading: &Reading) {
+        let Some(run) = self.verdicts.first().cloned() else { return };
+        for (table_number, table) in (0..).zip(&reading.tables) {
+            for (row_number, row) in (0..).zip(&table.rows) {
+                let placed = |placement: &str, half: &Half| Row {
+                    run: run.run.clone(),
+                    workflow: run.workflow.clone(),
+                    attempt: run.attempt,
+                    log: log.to_owned(),
+                    table_number,
+                    row_number,
+                    placement: placement.to_owned(),
+                    collective: table.collective.clone(),
+                    ranks: table.ranks,
+                    size_bytes: row.size_bytes,
+                    count: row.count,
+                    dtype: row.dtype.clone(),
+                    redop: row.redop.clone(),
+                    time_us: half.time_us,
+                    algbw: half.algbw,
+                    busbw: half.busbw,
+                    wrong: half.wrong,
+                    requested_at: run.requested_at,
+                    ..Row::default()
+                };
+                self.rows.extend(row.out_of_place.iter().map(|half| placed("out_of_place", half)));
+                self.rows.extend(row.in_place.iter().map(|half| placed("in_place", half)));
+            }
+        }
+    }
+
+    /// Adds what was said of the run, to every row. `identity` is equal for runs whose curves are comparable.
+    #[must_use]
+    pub fn judged(mut self, reached: Option<&VerdictReached>, identity: &str) -> Self {
+        let measurements = self.rows.len() as u64;
+        for verdict in &mut self.verdicts {
+            verdict.measurements = measurements;
+        }
+        let Some(reached) = reached else { return self };
+        let fingerprint = serde_json::to_string(&reached.fingerprint).unwrap_or_default();
+        for verdict in &mut self.verdicts {
+            let codes: Vec<_> = reached.reasons.iter().map(|reason| reason.code.as_str()).collect();
+            verdict.verdict = Some(reached.verdict);
+            verdict.reasons = codes.join(",");
+            verdict.criteria = Some(reached.criteria.clone());
+            verdict.baseline.clone_from(&reached.baseline);
+            verdict.identity = Some(identity.to_owned());
+            verdict.fingerprint.clone_from(&fingerprint);
+        }
+        for row in &mut self.rows {
+            row.verdict = Some(reached.verdict);
+            row.criteria = Some(reached.criteria.clone());
+            row.baseline.clone_from(&reached.baseline);
+            row.identity = Some(identity.to_owned());
+            row.fingerprint = Some(fingerprint.clone());
+        }
+        self
+    }
+}

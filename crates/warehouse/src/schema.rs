@@ -1,0 +1,133 @@
+//! Columns, drawn from the types of the rows.
+
+use schemars::{Schema, schema_for};
+use serde_json::{Value, json};
+
+use crate::rows::{Row, VerdictRow};
+
+/// A table.
+#[derive(Clone, Copy, Debug)]
+pub struct Table {
+    /// Its name.
+    pub name: &'static str,
+    /// The schema of its rows.
+    pub schema: fn() -> Schema,
+    /// Columns in which no two rows have the same values.
+    pub key: &'static [&'static str],
+}
+
+/// Every table.
+pub const TABLES: [Table; 2] = [
+    Table { name: "verdicts", schema: || schema_for!(VerdictRow), key: &["run", "attempt"] },
+    Table {
+        name: "measurements",
+        schema: || schema_for!(Row),
+        key: &["run", "attempt", "log", "table_number", "row_number", "placement"],
+    },
+];
+
+impl Table {
+    /// Its columns, in the order of the row's fields.
+    pub fn columns(&self) -> Vec<Column> {
+        columns(&(self.schema)())
+    }
+
+    /// Its schema file, as `bq load` and Terraform take it.
+    pub fn bigquery(&self) -> Value {
+        let column = |column: Column| {
+            json!({
+                "name": column.name,
+                "type": column.kind.bigquery(),
+                "mode": if column.required { "REQUIRED" } else { "NULLABLE" },
+                "description": column.description,
+            })
+        };
+        self.columns().into_iter().map(column).collect()
+    }
+}
+
+/// A column.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// What it holds.
+    pub kind: Kind,
+    /// It is never null.
+    pub required: bool,
+    /// For people.
+    pub description: String,
+}
+
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A whole number, up to 2^63 - 1.
+    Integer,
+    /// Any number.
+    Float,
+    /// Text.
+    Text,
+    /// A moment, as RFC 3339 writes it.
+    Moment,
+}
+
+impl Kind {
+    /// BigQuery's name.
+    pub const fn bigquery(self) -> &'static str {
+        match self {
+            Self::Integer => "INTEGER",
+            Self::Float => "FLOAT",
+            Self::Text => "STRING",
+            Self::Moment => "TIMESTAMP",
+        }
+    }
+
+    /// SQLite's name.
+    pub const fn sqlite(self) -> &'static str {
+        match self {
+            Self::Integer => "INTEGER",
+            Self::Float => "REAL",
+            Self::Text | Self::Moment => "TEXT",
+        }
+    }
+}
+
+fn columns(schema: &Schema) -> Vec<Column> {
+    let schema = schema.as_value();
+    let required: Vec<_> = schema["required"].as_array().into_iter().flatten().collect();
+    let fields = schema["properties"].as_object().into_iter().flatten();
+    fields
+        .map(|(name, field)| Column {
+            name: name.clone(),
+            kind: kind(field),
+            required: required.iter().any(|required| *required == name) && !nullable(field),
+            description: field["description"].as_str().unwrap_or_default().replace('\n', " "),
+        })
+        .collect()
+}
+
+fn nullable(field: &Value) -> bool {
+    let types = field["type"].as_array().into_iter().flatten();
+    let variants = field["anyOf"].as_array().into_iter().flatten().map(|variant| &variant["type"]);
+    types.chain(variants).any(|kind| kind == "null")
+}
+
+fn kind(field: &Value) -> Kind {
+    let of = |kind: &Value| match kind.as_str() {
+        Some("integer") => Some(Kind::Integer),
+        Some("number") => Some(Kind::Float),
+        _ => None,
+    };
+    let alternatives = field["type"].as_array().into_iter().flatten();
+    if let Some(kind) = of(&field["type"]).or_else(|| alternatives.into_iter().find_map(of)) {
+        return kind;
+    }
+    let names_moment =
+        |field: &Value| field["$ref"].as_str().is_some_and(|name| name.ends_with("/Timestamp"));
+    let variants = field["anyOf"].as_array().into_iter().flatten();
+    match variants.chain([field]).any(names_moment) {
+        true => Kind::Moment,
+        false => Kind::Text,
+    }
+}

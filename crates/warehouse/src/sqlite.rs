@@ -1,0 +1,253 @@
+//! A warehouse in one SQLite file.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use rusqlite::{
+    Connection, OptionalExtension, ToSql, Transaction, TransactionBehavior, params,
+    types::{Value as Cell, ValueRef},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
+
+use crate::{
+    past::{Past, Wanted},
+    rows::{Load, Row, VerdictRow},
+    schema::{Column, Kind, TABLES, Table},
+};
+
+/// Why SQLite did not do it.
+#[derive(Debug)]
+pub enum SqliteError {
+    /// It may work later.
+    Unavailable(String),
+    /// These rows will not fit another time either.
+    Refused(String),
+}
+
+/// A SQLite file. Several processes may have it open.
+#[derive(Clone)]
+pub struct Sqlite {
+    path: PathBuf,
+    connection: Arc<Mutex<Connection>>,
+}
+
+impl Sqlite {
+    /// Opens the file, making it where it is missing, and adding columns that an older file lacks.
+    ///
+    /// # Errors
+    /// When it cannot be opened or is not ours.
+    pub fn open(path: &Path) -> rusqlite::Result<Self> {
+        let mut connection = Connection::open(path)?;
+        connection.busy_timeout(Duration::from_secs(5))?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        // A load that was acknowledged survives a power cut.
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        prepare(&transaction)?;
+        transaction.commit()?;
+        Ok(Self { path: path.to_owned(), connection: Arc::new(Mutex::new(connection)) })
+    }
+
+    /// Where a person looks.
+    pub fn place(&self) -> String {
+        format!("{} (tables measurements and verdicts)", self.path.display())
+    }
+
+    /// Loads a run under an id, all or nothing, once; says how many measurements the first load under it brought.
+    ///
+    /// # Errors
+    /// When nothing was loaded, or it is not known whether it was.
+    pub async fn load(&self, id: &str, load: &Load) -> Result<u64, SqliteError> {
+        let (id, load) = (id.to_owned(), load.clone());
+        self.with(move |connection| {
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let before = transaction
+                .query_row("SELECT rows FROM loads WHERE load = ?1", [&id], |row| row.get::<_, i64>(0))
+                .optional()?;
+            if let Some(rows) = before {
+                return Ok(rows.unsigned_abs());
+            }
+            let rows = load.rows.len() as u64;
+            transaction.execute("INSERT INTO loads VALUES (?1, ?2)", params![id, rows.cast_signed()])?;
+            insert(&transaction, "verdicts", &load.verdicts)?;
+            insert(&transaction, "measurements", &load.rows)?;
+            transaction.commit()?;
+            Ok(rows)
+        })
+        .await
+    }
+
+    /// Measurements of a run, in the order of its logs.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub async fn rows(&self, run: &str) -> Result<Vec<Row>, SqliteError> {
+        let run = run.to_owned();
+        self.with(move |connection| measurements(connection, &run)).await
+    }
+
+    /// What was said of a run.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, SqliteError> {
+        let run = run.to_owned();
+        self.with(move |connection| {
+            select(connection, "verdicts", "WHERE run = ?1 ORDER BY attempt", &[&run])
+        })
+        .await
+    }
+
+    /// Runs of a cluster's history, oldest first.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub async fn past(&self, wanted: &Wanted) -> Result<Vec<Past>, SqliteError> {
+        let wanted = wanted.clone();
+        self.with(move |connection| {
+            let these = "WHERE workflow = ?1 AND identity = ?2 AND requested_at < ?3";
+            let before = wanted.before.to_string();
+            let mut runs: Vec<VerdictRow> = Vec::new();
+            for (order, most) in [("ASC", wanted.oldest), ("DESC", wanted.newest)] {
+                let rest = format!("{these} ORDER BY requested_at {order}, run {order} LIMIT ?4");
+                let values: [&dyn ToSql; 4] = [&wanted.workflow, &wanted.identity, &before, &most];
+                runs.extend(select::<VerdictRow>(connection, "verdicts", &rest, &values)?);
+            }
+            runs.sort_by(|a, b| (a.requested_at, &a.run).cmp(&(b.requested_at, &b.run)));
+            runs.dedup_by(|a, b| a.run == b.run);
+            runs.iter()
+                .map(|verdict| Ok(Past::of(verdict, &measurements(connection, &verdict.run)?)))
+                .collect()
+        })
+        .await
+    }
+
+    async fn with<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, SqliteError> {
+        let connection = Arc::clone(&self.connection);
+        let done = tokio::task::spawn_blocking(move || {
+            work(&mut connection.lock().unwrap_or_else(PoisonError::into_inner))
+        });
+        match done.await {
+            Err(stopped) => Err(SqliteError::Unavailable(stopped.to_string())),
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) if refused(&error) => Err(SqliteError::Refused(error.to_string())),
+            Ok(Err(error)) => Err(SqliteError::Unavailable(error.to_string())),
+        }
+    }
+}
+
+/// Rows that break a rule of the table, or numbers SQLite cannot hold, will not fit another time either.
+fn refused(error: &rusqlite::Error) -> bool {
+    matches!(error, rusqlite::Error::ToSqlConversionFailure(_))
+        || error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
+}
+
+fn prepare(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    transaction.execute_batch(
+        "CREATE TABLE IF NOT EXISTS loads (load TEXT PRIMARY KEY, rows INTEGER NOT NULL) STRICT;",
+    )?;
+    for table in &TABLES {
+        let (columns, name, key) = (table.columns(), table.name, table.key);
+        let defined: Vec<_> = columns.iter().map(definition).collect();
+        transaction.execute_batch(&format!(
+            "CREATE TABLE IF NOT EXISTS {name} ({}, PRIMARY KEY ({})) STRICT;",
+            defined.join(", "),
+            key.join(", ")
+        ))?;
+        let there: Vec<String> = (transaction
+            .prepare(&format!("SELECT name FROM pragma_table_info('{name}')"))?)
+        .query_map([], |row| row.get(0))?
+        .collect::<Result<_, _>>()?;
+        for column in columns.iter().filter(|column| !there.contains(&column.name)) {
+            transaction.execute_batch(&format!("ALTER TABLE {name} ADD COLUMN {};", definition(column)))?;
+        }
+    }
+    transaction.execute_batch(
+        "CREATE INDEX IF NOT EXISTS history ON verdicts (workflow, identity, requested_at, run);",
+    )
+}
+
+fn definition(column: &Column) -> String {
+    let required = if column.required { " NOT NULL" } else { "" };
+    format!("{} {}{required}", column.name, column.kind.sqlite())
+}
+
+fn of(table: &str) -> Vec<Column> {
+    TABLES.iter().find(|known| known.name == table).map(Table::columns).unwrap_or_default()
+}
+
+fn insert<T: Serialize>(transaction: &Transaction<'_>, table: &str, rows: &[T]) -> rusqlite::Result<()> {
+    let columns = of(table);
+    let names: Vec<_> = columns.iter().map(|column| column.name.as_str()).collect();
+    let places: Vec<_> = (1..=names.len()).map(|place| format!("?{place}")).collect();
+    let mut insert = transaction.prepare(&format!(
+        "INSERT INTO {table} ({}) VALUES ({})",
+        names.join(", "),
+        places.join(", ")
+    ))?;
+    for row in rows {
+        let row = serde_json::to_value(row).map_err(unfit)?;
+        let cells = names.iter().map(|name| cell(&row[*name])).collect::<Result<Vec<_>, _>>()?;
+        insert.execute(rusqlite::params_from_iter(cells))?;
+    }
+    Ok(())
+}
+
+fn unfit(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> rusqlite::Error {
+    rusqlite::Error::ToSqlConversionFailure(error.into())
+}
+
+fn cell(value: &Value) -> rusqlite::Result<Cell> {
+    Ok(match value {
+        Value::Null => Cell::Null,
+        Value::String(text) => Cell::Text(text.clone()),
+        Value::Number(number) => match (number.as_i64(), number.as_f64()) {
+            (Some(whole), _) => Cell::Integer(whole),
+            // SQLite's integers are signed.
+            (None, Some(_)) if number.is_u64() => return Err(unfit(format!("{number} is too large"))),
+            (None, Some(real)) => Cell::Real(real),
+            (None, None) => Cell::Null,
+        },
+        other => return Err(unfit(format!("{other} is no cell"))),
+    })
+}
+
+fn select<T: DeserializeOwned>(
+    connection: &Connection,
+    table: &str,
+    rest: &str,
+    values: &[&dyn ToSql],
+) -> rusqlite::Result<Vec<T>> {
+    let columns = of(table);
+    let names: Vec<_> = columns.iter().map(|column| column.name.as_str()).collect();
+    let mut select = connection.prepare(&format!("SELECT {} FROM {table} {rest}", names.join(", ")))?;
+    let rows = select.query_map(values, |row| {
+        let mut object = Map::new();
+        for (index, column) in columns.iter().enumerate() {
+            let value = match (row.get_ref(index)?, column.kind) {
+                (ValueRef::Integer(whole), Kind::Integer) => whole.into(),
+                (ValueRef::Integer(whole), _) => (whole as f64).into(),
+                (ValueRef::Real(real), _) => real.into(),
+                (ValueRef::Text(text), _) => String::from_utf8_lossy(text).into(),
+                (ValueRef::Null | ValueRef::Blob(_), _) => Value::Null,
+            };
+            object.insert(column.name.clone(), value);
+        }
+        serde_json::from_value(Value::Object(object)).map_err(|error| {
+            rusqlite::Error::FromSqlConversionFailure(0, rusqlite::types::Type::Text, error.into())
+        })
+    })?;
+    rows.collect()
+}
+
+fn measurements(connection: &Connection, run: &str) -> rusqlite::Result<Vec<Row>> {
+    let order = "WHERE run = ?1 ORDER BY attempt, log, table_number, row_number, placement DESC";
+    select(connection, "measurements", order, &[&run])
+}
