@@ -9,7 +9,7 @@
 //!   second half never came has one half.
 //! - A table is [`Complete`](terms::measurement::Ended::Complete) only when its average was printed.
 //! - Memory does not grow with the input beyond 16 MiB in all: whatever is kept shares 14 MiB of them, which is room
-//!   for some 27,000 plain rows, or 4,096 tables of some rows each. Of these Rank lines get at most 5 MiB (some 20,000
+//!   for some 27,000 plain rows, or 4,096 tables of some rows each. Of these Rank lines get at most 5 MiB (some 18,000
 //!   lines) and per-process times what is left below 10 MiB; rows come before both, and tables before rows. When
 //!   something was left out, `first_error` says so, beside what else went wrong. A line counts up to 256 KiB.
 //! - Time grows as the input does.

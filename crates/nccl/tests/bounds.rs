@@ -413,7 +413,7 @@ fn mutated_logs_never_break_the_reader() {
     let _alone = alone();
     let samples = samples();
     let mut numbers = Numbers(7);
-    for round in 0..5_000 {
+    for round in 0..10_000 {
         let mut log = samples[numbers.below(samples.len())].clone();
         for _ in 0..=numbers.below(6) {
             mutate(&mut log, &samples, &mut numbers);
