@@ -14,6 +14,7 @@ mod command;
 mod fact;
 mod ids;
 pub mod measurement;
+mod planted;
 mod record;
 mod time;
 mod workflow;
@@ -25,6 +26,9 @@ pub use fact::{
     VerdictReached,
 };
 pub use ids::{Attempt, CommandId, EventKey, InvalidId, RunId, Stage, Verb};
+#[cfg(feature = "planted")]
+pub use planted::plant;
+pub use planted::planted;
 pub use record::{Conclusion, Entry, RECORD_FORMAT, Record};
 pub use time::{Span, Timestamp};
 pub use workflow::{

@@ -1,0 +1,67 @@
+//! `cargo run -p sim -- replay SEED` and what else the simulator can do.
+
+use std::{
+    collections::BTreeMap,
+    io::{BufRead, stdin},
+    process::ExitCode,
+};
+
+use clap::{Parser, Subcommand};
+use sim::Scenario;
+
+#[derive(Parser)]
+#[command(about = "The whole chain in one seeded, single-threaded world")]
+struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Runs many seeds; prints what came of them, and every seed that found something.
+    Seeds {
+        /// How many.
+        #[arg(long, default_value_t = 1000)]
+        count: u64,
+        /// The first.
+        #[arg(long, default_value_t = 0)]
+        from: u64,
+        /// Threads, each with worlds of its own.
+        #[arg(long, default_value_t = 2)]
+        jobs: u64,
+    },
+    /// Tells what happens under one seed.
+    Replay {
+        /// The seed.
+        seed: u64,
+        /// Waits for Enter after every line.
+        #[arg(long)]
+        step: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    match Arguments::parse().what {
+        What::Seeds { count, from, jobs } => sim::seeds::report(&sim::seeds::many(from, count, jobs)),
+        What::Replay { seed, step } => replay(seed, step),
+    }
+}
+
+fn replay(seed: u64, step: bool) -> ExitCode {
+    let outcome = sim::run(Scenario::of(seed).traced());
+    for line in &outcome.trace {
+        println!("{line}");
+        if step {
+            drop(stdin().lock().read_line(&mut String::new()));
+        }
+    }
+    let mut ends = BTreeMap::new();
+    for ending in &outcome.endings {
+        ends.insert(ending.run.to_string(), format!("{} {:?}", ending.conclusion, ending.verdict));
+    }
+    println!("seed {seed}: {ends:?}, digest {:016x}", outcome.digest);
+    for violation in &outcome.violations {
+        println!("VIOLATION {violation}");
+    }
+    if outcome.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
