@@ -5,6 +5,7 @@ use std::{io, sync::Arc};
 use bytes::Bytes;
 use futures::FutureExt;
 use ledger::{Creation, Digest, MemoryStore, Reader, Store, StoreError};
+use terms::{Entry, Record};
 use tokio::io::AsyncReadExt;
 
 use crate::{
@@ -47,13 +48,29 @@ impl SimStore {
     }
 }
 
+/// A record, for people.
+fn recorded(name: &str, body: &[u8]) -> String {
+    let what = match serde_json::from_slice::<Record>(body).map(|record| record.entry) {
+        Ok(Entry::Accepted { attempt, fact, .. }) => {
+            let failure = fact.failure().map(|failure| format!(", {:?} {}", failure.class, failure.code));
+            format!("{} of attempt {attempt}{}", fact.event_type(), failure.unwrap_or_default())
+        }
+        Ok(other) => format!("{other:?}"),
+        Err(error) => error.to_string(),
+    };
+    format!("RECORDS {name}: {what}")
+}
+
 #[async_trait::async_trait]
 impl Store for SimStore {
     async fn create(&self, name: &str, body: Bytes) -> Result<Creation, StoreError> {
         let service = self.door.service;
         let create = |inner: &mut crate::world::Inner| {
-            let created = at_once(self.bucket.create(name, body))?;
+            let created = at_once(self.bucket.create(name, body.clone()))?;
             if created == Creation::Created {
+                if name.starts_with("ledger/") {
+                    inner.say(service, || recorded(name, &body));
+                }
                 inner.note(service, Happening::Stored { name: name.to_owned() });
             }
             Ok(created)
