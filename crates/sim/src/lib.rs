@@ -17,6 +17,7 @@ pub mod executor;
 mod faults;
 pub mod fleet;
 mod history;
+pub mod planted;
 mod scenario;
 pub mod seeds;
 mod simulation;

@@ -30,6 +30,16 @@ enum What {
         #[arg(long, default_value_t = 2)]
         jobs: u64,
     },
+    /// Hunts every planted bug; each has to be caught.
+    #[cfg(feature = "planted")]
+    Planted {
+        /// How many seeds a hunt may take.
+        #[arg(long, default_value_t = 4000)]
+        seeds: u64,
+        /// Only this one.
+        #[arg(long)]
+        only: Option<String>,
+    },
     /// Tells what happens under one seed.
     Replay {
         /// The seed.
@@ -43,6 +53,8 @@ enum What {
 fn main() -> ExitCode {
     match Arguments::parse().what {
         What::Seeds { count, from, jobs } => sim::seeds::report(&sim::seeds::many(from, count, jobs)),
+        #[cfg(feature = "planted")]
+        What::Planted { seeds, only } => planted(seeds, only.as_deref()),
         What::Replay { seed, step } => replay(seed, step),
     }
 }
@@ -64,4 +76,21 @@ fn replay(seed: u64, step: bool) -> ExitCode {
         println!("VIOLATION {violation}");
     }
     if outcome.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+#[cfg(feature = "planted")]
+fn planted(seeds: u64, only: Option<&str>) -> ExitCode {
+    std::panic::set_hook(Box::new(|_| {})); // a bug may well panic; that is one way of being caught
+    let mut missed = 0;
+    for bug in sim::planted::ALL.iter().filter(|bug| only.is_none_or(|only| only == bug.name)) {
+        match sim::planted::hunt(bug, seeds) {
+            Some((seed, invariant)) => println!("{:<28} seed {seed:>5}  {invariant}", bug.name),
+            None => {
+                missed += 1;
+                println!("{:<28} NOT CAUGHT in {seeds} seeds: {}", bug.name, bug.what);
+            }
+        }
+    }
+    println!("{} planted bugs, {missed} not caught", sim::planted::ALL.len());
+    if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -24,6 +24,9 @@ use crate::{
     world::{START, Service, World},
 };
 
+/// Calls that a run may take at most.
+const MOST_CALLS: u64 = 300_000;
+
 /// How one run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ending {
@@ -170,6 +173,10 @@ impl Simulation {
             }
             if self.quiet() {
                 return true;
+            }
+            // Nothing healthy takes so much; a bug may go round for ever.
+            if self.world.inner().calls > MOST_CALLS * self.scenario.asked.len() as u64 {
+                return false;
             }
         }
     }

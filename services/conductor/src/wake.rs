@@ -8,7 +8,7 @@ use std::{
 use kit::{Bus, Clock, Outbox};
 use ledger::{AppendError, Ledger, LedgerError, Loaded};
 use machine::{Decision, Ignored, Input, RunState, checkup, decide, decide_first, fold, owed};
-use terms::{Attempt, Command, CommandId, Fact, RunClosed, RunId, Span, Timestamp};
+use terms::{Attempt, Command, CommandId, Fact, RunClosed, RunId, Span, Timestamp, planted};
 use tracing::{debug, info, warn};
 
 /// How often an append is tried against rivals before the wake-up is left to the next delivery.
@@ -116,6 +116,7 @@ impl Conductor {
         let _turn = turn.lock().await;
         for _ in 0..RACES {
             match self.record(run, &input).await {
+                Err(AppendError::Conflict { .. }) if planted("conflict_is_the_end") => return Ok(Woken::Went),
                 Err(AppendError::Conflict { seq, .. }) => {
                     debug!(seq, "a rival appended first")
                 }
@@ -147,8 +148,10 @@ impl Conductor {
                 return Ok(None);
             }
             // The hint goes first: a hint without a run is looked at in vain, a run without a hint is forgotten.
-            let hinted = self.ledger.mark_open(run).await;
-            hinted.map_err(|source| LedgerError::Store { run: run.clone(), source })?;
+            if !planted("no_hint") {
+                let hinted = self.ledger.mark_open(run).await;
+                hinted.map_err(|source| LedgerError::Store { run: run.clone(), source })?;
+            }
             loaded = self.ledger.append(loaded, decide_first((**occurrence).clone()), now).await?;
             first = true;
         }
@@ -184,6 +187,9 @@ impl Conductor {
         let after_restart = checkup(state).filter(|_| fresh);
         for command in obligations.into_iter().map(|obligation| obligation.command).chain(after_restart) {
             self.send(command, now, tick).await?;
+        }
+        if planted("hint_removed_too_early") && state.settled.is_some() {
+            self.ledger.mark_closed(&state.run).await?;
         }
         if let Some((run, conclusion)) = state.closing().filter(|_| state.leases_returned()) {
             let closed = RunClosed {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use builder::{Build, Builds};
 use kit::PortError;
-use terms::{BuildSpec, Class, CommandId, Failure, Image, Span};
+use terms::{BuildSpec, Class, CommandId, Failure, Image, Span, planted};
 
 use super::{answered, passing};
 use crate::{
@@ -106,6 +106,9 @@ impl Builds for SimBuilds {
     async fn cancel(&self, id: &CommandId) -> Result<(), PortError> {
         let name = id.resource_name();
         let effect = |inner: &mut Inner| {
+            if planted("cancelled_build_may_begin") && !inner.clouds.builds.contains_key(&name) {
+                return Ok(());
+            }
             inner.clouds.stopped_builds.insert(name.clone());
             let known = inner.clouds.builds.entry(name.clone());
             let build = known.or_insert_with(|| Planned { state: cancelled(), end: cancelled() });

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kit::PortError;
 use loader::Row;
+use terms::{Class, Failure, planted};
 
 pub use builds::SimBuilds;
 pub use clusters::{Cluster, SimClusters, State};
@@ -65,6 +66,9 @@ fn passing<T>(why: &str) -> Result<T, PortError> {
 
 fn answered<T>(answer: Answer<Result<T, PortError>>) -> Result<T, PortError> {
     match answer {
+        Answer::Done(Err(PortError::Passing(why))) if planted("secret_in_a_failure") => {
+            Err(PortError::Final(Failure::new(Class::Infrastructure, "ERROR", why)))
+        }
         Answer::Done(said) => said,
         Answer::Lost(_) => passing("the connection was reset"),
         Answer::Refused => passing("503, try again"),
