@@ -1,6 +1,11 @@
 //! A bus that delivers at least once, in no order, to whoever is alive.
 
-use std::sync::Arc;
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
 
 use cloudevents::{AttributesReader, Event};
 use futures::future::{Either, select};
@@ -104,6 +109,23 @@ impl Bus for SimBus {
     }
 }
 
+/// Work, with the true time it takes. Nothing in the simulation depends on it.
+struct Timed<F> {
+    work: F,
+    spent: Duration,
+}
+
+impl<F: Future + Unpin> Future for Timed<F> {
+    type Output = (F::Output, Duration);
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let began = Instant::now();
+        let polled = Pin::new(&mut self.work).poll(context);
+        self.spent += began.elapsed();
+        polled.map(|output| (output, self.spent))
+    }
+}
+
 /// Delivers an event to one of a group until it is acknowledged.
 pub async fn carry(fleet: Arc<Fleet>, event: Arc<Event>, group: Group, delay: i64) {
     let world = fleet.world();
@@ -121,7 +143,12 @@ pub async fn carry(fleet: Arc<Fleet>, event: Arc<Event>, group: Group, delay: i6
                 world.inner().note(service, Happening::Acked { by: service, event: Arc::clone(&event) });
             }
             world.spawn(service, async move {
-                let acked = match handler.handle(&delivered).await {
+                let handled = Timed { work: handler.handle(&delivered), spent: Duration::ZERO };
+                let (answer, spent) = handled.await;
+                if let (Service::Conductor(_), Some(busy)) = (service, &mut at.inner().busy) {
+                    busy.push(spent);
+                }
+                let acked = match answer {
                     Disposition::Done => Some(Happening::Acked { by: service, event: delivered }),
                     Disposition::Retry(why) if planted("ack_on_retry") => {
                         at.inner().say(service, || format!("swallows: {why}"));

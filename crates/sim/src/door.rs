@@ -7,7 +7,7 @@ use terms::{Span, Timestamp};
 
 use crate::{
     Fault,
-    world::{Inner, Moment, Service, World},
+    world::{Inner, Moment, START, Service, World},
 };
 
 /// Which world a call touches.
@@ -67,6 +67,9 @@ impl Door {
             let mortal = self.service != Service::Outside;
             inner.calls += u64::from(mortal);
             let call = inner.calls;
+            if mortal && kind != Kind::Read && inner.heals_at == START {
+                inner.effects.push(call); // only enumerations ask, and they have no other faults
+            }
             let dies = |inner: &mut Inner, moment, fault| {
                 mortal && (inner.crash_at.contains(&(call, moment)) || inner.strikes(fault))
             };

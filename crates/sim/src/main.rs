@@ -30,6 +30,21 @@ enum What {
         #[arg(long, default_value_t = 2)]
         jobs: u64,
     },
+    /// Kills a process at every point of a run in which all goes well.
+    Crashes {
+        /// Every pair of two deaths as well.
+        #[arg(long)]
+        pairs: bool,
+        /// Threads.
+        #[arg(long, default_value_t = 2)]
+        jobs: usize,
+    },
+    /// Many runs at once: events a second, CPU a run, memory.
+    Throughput {
+        /// How many runs.
+        #[arg(default_values_t = [10, 100, 1000, 10_000])]
+        runs: Vec<usize>,
+    },
     /// Hunts every planted bug; each has to be caught.
     #[cfg(feature = "planted")]
     Planted {
@@ -53,6 +68,11 @@ enum What {
 fn main() -> ExitCode {
     match Arguments::parse().what {
         What::Seeds { count, from, jobs } => sim::seeds::report(&sim::seeds::many(from, count, jobs)),
+        What::Crashes { pairs, jobs } => sim::crashes::report(pairs, jobs),
+        What::Throughput { runs } => {
+            runs.into_iter().for_each(sim::throughput::report);
+            ExitCode::SUCCESS
+        }
         #[cfg(feature = "planted")]
         What::Planted { seeds, only } => planted(seeds, only.as_deref()),
         What::Replay { seed, step } => replay(seed, step),

@@ -95,7 +95,7 @@ impl Scenario {
         let heals_after = dice.between(600_000, HOUR);
         let runs = if dice.once_in(4) { 2 } else { 1 };
         let asked = |number, dice: &mut Dice| {
-            let latest = [20_000, 300_000, 1_200_000][dice.index(3)];
+            let latest = [1_500, 20_000, 300_000, 1_200_000][dice.index(4)];
             let cancelled = dice.between(0, latest);
             Asked {
                 run: name(number),

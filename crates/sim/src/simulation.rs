@@ -8,7 +8,7 @@ use std::{
 use contract::Message;
 use kit::Bus;
 use ledger::{MemoryStore, Store};
-use terms::{Attempt, CancelRequested, Fact, RunId};
+use terms::{Attempt, CancelRequested, Fact, Record, RunId};
 
 use crate::{
     Dice, Fault, Happening, Scenario,
@@ -55,6 +55,8 @@ pub struct Outcome {
     pub struck: Vec<(Fault, u64)>,
     /// Calls by which a process touched its world.
     pub calls: u64,
+    /// Those that had an effect, where nothing goes wrong by chance.
+    pub effects: Vec<u64>,
     /// Events the bus took.
     pub events: usize,
     /// Simulated time, milliseconds.
@@ -181,6 +183,25 @@ impl Simulation {
         }
     }
 
+    /// Goes on for so many steps, or until all is quiet, which it then says.
+    pub fn settle_for(&mut self, steps: usize) -> bool {
+        (0..steps).any(|_| !self.step()) || self.quiet()
+    }
+
+    /// How many events the bus took so far.
+    pub fn published(&self) -> usize {
+        let inner = self.world.inner();
+        inner.history.iter().filter(|(_, happening)| matches!(happening, Happening::Published { .. })).count()
+    }
+
+    /// The records of its only run, once it has come to rest.
+    pub fn records(mut self) -> Vec<Record> {
+        self.settle();
+        let name = |seq: u64| format!("ledger/sim-0/{seq:010}.json");
+        let body = |seq| at_once(self.bucket.read(&name(seq))).ok().flatten();
+        (1..).map_while(|seq| serde_json::from_slice(&body(seq)?).ok()).collect()
+    }
+
     fn quiet(&self) -> bool {
         let busy = {
             let inner = self.world.inner();
@@ -219,7 +240,6 @@ impl Simulation {
     fn outcome(mut self, panicked: Option<Violation>) -> Outcome {
         let quiet = panicked.is_none() && self.quiet();
         self.executor.clear();
-        self.fleet.clear();
         let inner = &mut *self.world.inner();
         let evidence = Evidence::gather(&self.scenario, inner, &self.bucket);
         let mut violations: Vec<Violation> = panicked.into_iter().collect();
@@ -233,8 +253,17 @@ impl Simulation {
             trace: inner.take_trace(),
             struck: inner.faults.struck().collect(),
             calls: inner.calls,
+            effects: std::mem::take(&mut inner.effects),
             events: evidence.published(),
             lasted: inner.now - START,
         }
+    }
+}
+
+/// Processes hold the fleet and the fleet holds processes: somebody has to let go.
+impl Drop for Simulation {
+    fn drop(&mut self) {
+        self.executor.clear();
+        self.fleet.clear();
     }
 }

@@ -105,6 +105,10 @@ pub struct Inner {
     pub conditions: BTreeMap<Service, Condition>,
     /// Calls so far by which a process touched its world.
     pub calls: u64,
+    /// Those of them that had an effect: everything but reads.
+    pub effects: Vec<u64>,
+    /// How long each fact kept a conductor busy, until its commands were sent; only when it is asked for.
+    pub busy: Option<Vec<std::time::Duration>>,
     /// Calls at which a process dies, for enumerations.
     pub crash_at: Vec<(u64, Moment)>,
     /// Deliveries that are not acknowledged yet.
@@ -130,6 +134,8 @@ impl World {
                 clouds: Clouds::default(),
                 conditions: BTreeMap::new(),
                 calls: 0,
+                effects: Vec::new(),
+                busy: None,
                 crash_at: Vec::new(),
                 in_flight: 0,
                 trace: traced.then(Vec::new),

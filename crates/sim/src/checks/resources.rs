@@ -13,12 +13,14 @@ const NOTHING_LEFT: &str = "I3 nothing is left";
 const CAP: &str = "I10 no more clusters than runs";
 const CLOSED: &str = "closed means returned";
 const FALSE_KILL: &str = "no cluster is deleted while it is needed";
+const FALSE_STOP: &str = "no job is stopped while it is needed";
 
 pub fn check(evidence: &Evidence, quiet: bool, found: &mut Vec<Violation>) {
     clusters(evidence, found);
     jobs(evidence, found);
     closed(evidence, found);
     kills(evidence, found);
+    stops(evidence, found);
     if !quiet {
         left(evidence, found);
     }
@@ -159,6 +161,25 @@ fn kills(evidence: &Evidence, found: &mut Vec<Violation>) {
         });
         if !reason || name == workload::EXISTING {
             found.push(Violation::new(FALSE_KILL, format!("{name} is deleted without a reason")));
+        }
+    }
+}
+
+/// Stopping a job needs a reason that stands in the ledger, too.
+fn stops(evidence: &Evidence, found: &mut Vec<Violation>) {
+    for (place, happening) in evidence.places() {
+        let Happening::JobEnded { name, how } = happening else { continue };
+        let known = id(run_of(name)).and_then(|run| evidence.runs.get(&run));
+        let reason = known.is_some_and(|known| {
+            known.records.iter().take_while(|(at, _)| *at < place).any(|(_, record)| match &record.entry {
+                Entry::Accepted { fact, .. } => {
+                    fact.failure().is_some() || matches!(**fact, Fact::CancelRequested(_))
+                }
+                _ => true,
+            })
+        });
+        if how == "CANCELLED" && !reason {
+            found.push(Violation::new(FALSE_STOP, format!("{name} is stopped without a reason")));
         }
     }
 }
