@@ -182,7 +182,8 @@ impl Artefacts {
         let name = format!("{folder}{}", object.name);
         let damaged = |why: &str| ArtefactError::Damaged { name: name.clone(), why: why.to_owned() };
         let body = self.store.open(&name).await?.ok_or_else(|| damaged("is missing"))?;
-        let reading = if self.in_place { read_in_place(body, read).await } else { read_aside(body, read).await };
+        let reading =
+            if self.in_place { read_in_place(body, read).await } else { read_aside(body, read).await };
         let (value, digest) = reading.map_err(StoreError::io("read", &name))?;
         if digest.sha256 == object.sha256 && digest.size_bytes == object.size_bytes {
             Ok(value)

@@ -123,7 +123,9 @@ fn refusal(state: &RunState, occurrence: &Occurrence, now: Timestamp) -> Option<
     }
     match (fact, fact.stage()) {
         (Fact::RunRequested(_) | Fact::RunClosed(_), _) => return Some(Ignored::NothingNew),
-        (Fact::CancelRequested(_), _) if state.settled.is_some() || planted("cancel_is_ignored") => return Some(Ignored::Settled),
+        (Fact::CancelRequested(_), _) if state.settled.is_some() || planted("cancel_is_ignored") => {
+            return Some(Ignored::Settled);
+        }
         (Fact::CancelRequested(_), _) => {}
         (_, None) => return Some(Ignored::NotAsked),
         (_, Some(stage)) => {

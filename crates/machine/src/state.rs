@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use terms::{
     Attempt, Class, Cluster, ClusterSpec, CommandId, Conclusion, EventKey, Fact, Failure, Image, ImageSpec,
-    JobEnd, Logs, Results, RunId, Span, Stage, Timestamp, Trigger, Verb, VerdictReached, Workflow,
-    planted,
+    JobEnd, Logs, Results, RunId, Span, Stage, Timestamp, Trigger, Verb, VerdictReached, Workflow, planted,
 };
 
 /// A run, as its ledger tells it.

@@ -8,9 +8,9 @@ use std::{
 };
 
 use cloudevents::{AttributesReader, Event};
+use contract::{Content, Message};
 use futures::future::{Either, select};
 use kit::{Bus, BusError, Disposition};
-use contract::{Content, Message};
 use terms::{Fact, Verdict, planted};
 use tokio::sync::oneshot;
 

@@ -97,7 +97,8 @@ impl Executor {
         for (service, work) in spawned {
             let id = self.next;
             self.next += 1;
-            let bell = Arc::new(Bell { task: id, rung: AtomicBool::new(false), ready: Arc::clone(&self.ready) });
+            let bell =
+                Arc::new(Bell { task: id, rung: AtomicBool::new(false), ready: Arc::clone(&self.ready) });
             self.tasks.insert(id, Task { service, work, bell: Arc::clone(&bell) });
             bell.wake();
         }

@@ -79,7 +79,13 @@ pub struct Fleet {
 impl Fleet {
     /// Without processes, around a bucket.
     pub fn new(world: Arc<World>, bucket: Arc<MemoryStore>) -> Arc<Self> {
-        Arc::new(Self { world, bucket, alive: Mutex::default(), lives: Mutex::default(), settings: Mutex::default() })
+        Arc::new(Self {
+            world,
+            bucket,
+            alive: Mutex::default(),
+            lives: Mutex::default(),
+            settings: Mutex::default(),
+        })
     }
 
     /// The world.

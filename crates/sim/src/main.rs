@@ -70,6 +70,7 @@ fn main() -> ExitCode {
         What::Seeds { count, from, jobs } => sim::seeds::report(&sim::seeds::many(from, count, jobs)),
         What::Crashes { pairs, jobs } => sim::crashes::report(pairs, jobs),
         What::Throughput { runs } => {
+            runs.iter().for_each(|runs| sim::throughput::held(*runs));
             runs.into_iter().for_each(sim::throughput::report);
             ExitCode::SUCCESS
         }

@@ -105,14 +105,8 @@ impl Scenario {
             }
         };
         let mut blows = Vec::new();
-        for fault in [
-            Fault::Silent,
-            Fault::Slow,
-            Fault::Restart,
-            Fault::Jump,
-            Fault::Rollout,
-            Fault::Poison,
-        ] {
+        for fault in [Fault::Silent, Fault::Slow, Fault::Restart, Fault::Jump, Fault::Rollout, Fault::Poison]
+        {
             if faults.rate(fault) == 0 {
                 continue;
             }

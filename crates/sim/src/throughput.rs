@@ -1,10 +1,21 @@
 //! Many runs at once through the real handlers: how fast, at what cost, in how much memory.
 
-use std::{fs, time::Instant};
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
 
-use ledger::Store;
+use conductor::{Conductor, Settings};
+use contract::Message;
+use kit::{Bus, BusError, Event, Handler, ManualClock};
+use ledger::{Ledger, MemoryStore, Store};
+use terms::{Attempt, Span, Timestamp};
 
-use crate::{Scenario, Simulation, store::at_once};
+use crate::{Scenario, Simulation, store::at_once, workload, world::START};
 
 /// Resident memory of this process, bytes; 0 where the system does not tell.
 fn resident() -> u64 {
@@ -49,5 +60,42 @@ pub fn report(runs: usize) {
         at(99),
         grown as f64 / 1024.0 / runs as f64,
         stored as f64 / 1024.0 / runs as f64,
+    );
+}
+
+/// Takes everything and keeps nothing.
+struct Nobody;
+
+#[async_trait::async_trait]
+impl Bus for Nobody {
+    async fn publish(&self, _: Event) -> Result<(), BusError> {
+        Ok(())
+    }
+}
+
+/// Has one conductor hold so many runs open at once, and prints what each costs it beside its records.
+pub fn held(runs: usize) {
+    let bucket = Arc::new(MemoryStore::default());
+    let written = AtomicU64::new(0);
+    let nonces = move || written.fetch_add(1, Ordering::Relaxed).to_string();
+    let ledger = Ledger::new(Arc::clone(&bucket) as Arc<dyn Store>, Arc::new(nonces));
+    let clock = Arc::new(ManualClock::new(Timestamp::from_millis(START)));
+    let settings = Settings { resend: Span::from_secs(30) };
+    let conductor = Conductor::new(ledger, Arc::new(Nobody), clock, settings, None);
+    let before = resident();
+    for number in 0..runs {
+        let run = format!("sim-{number}").parse().unwrap_or_else(|error| unreachable!("{error}"));
+        let event =
+            Message::fact("cli", run, Attempt::FIRST, workload::requested(workload::whole())).to_event();
+        at_once(conductor.handle(&event));
+    }
+    let names = at_once(bucket.list("")).unwrap_or_default();
+    let body = |name: &String| at_once(bucket.read(name)).ok().flatten().map_or(0, |body| body.len());
+    let stored: usize = names.iter().map(|name| name.len() + body(name)).sum();
+    let grown = resident().saturating_sub(before) as f64 / 1024.0 / runs as f64;
+    println!(
+        "{runs:>6} runs held open by one conductor: {grown:.2} KiB a run, of which {:.2} KiB are its first record in the \
+         bucket of paper",
+        stored as f64 / 1024.0 / runs as f64
     );
 }

@@ -99,7 +99,10 @@ pub fn log(workload: &Workload, ranks: u32, job: &str) -> String {
         workload.iterations
     );
     for rank in 0..ranks {
-        _ = writeln!(text, "#  Rank {rank:2} Group  0 Pid  10{rank:02} on     node-{rank} device  0 [cpu:00] CPU");
+        _ = writeln!(
+            text,
+            "#  Rank {rank:2} Group  0 Pid  10{rank:02} on     node-{rank} device  0 [cpu:00] CPU"
+        );
     }
     text.push_str(
         "#\n\

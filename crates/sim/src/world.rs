@@ -107,7 +107,10 @@ pub struct Inner {
     pub calls: u64,
     /// Those of them that had an effect: everything but reads.
     pub effects: Vec<u64>,
-    /// How long each fact kept a conductor busy, until its commands were sent; only when it is asked for.
+    /// Events the bus took.
+    pub published: usize,
+    /// How long each fact kept a conductor busy, until its commands were sent. Where this is measured no history is
+    /// kept: it would be most of the memory.
     pub busy: Option<Vec<std::time::Duration>>,
     /// Calls at which a process dies, for enumerations.
     pub crash_at: Vec<(u64, Moment)>,
@@ -135,6 +138,7 @@ impl World {
                 conditions: BTreeMap::new(),
                 calls: 0,
                 effects: Vec::new(),
+                published: 0,
                 busy: None,
                 crash_at: Vec::new(),
                 in_flight: 0,
@@ -185,7 +189,10 @@ impl Inner {
     /// Notes that something happened.
     pub fn note(&mut self, service: Service, happening: Happening) {
         self.say(service, || happening.to_string());
-        self.history.push((self.now, happening));
+        self.published += usize::from(matches!(happening, Happening::Published { .. }));
+        if self.busy.is_none() {
+            self.history.push((self.now, happening));
+        }
     }
 
     /// Adds a line to the trace, or only to its digest.

@@ -20,7 +20,9 @@ use std::sync::Arc;
 
 use kit::{Look, Outbox, PortError, Trouble, Watches, Worker};
 use ledger::Artefacts;
-use terms::{Body, Class, Cluster, Command, CommandId, Fact, Failure, Handle, Image, Span, Stage, Workload, planted};
+use terms::{
+    Body, Class, Cluster, Command, CommandId, Fact, Failure, Handle, Image, Span, Stage, Workload, planted,
+};
 
 pub use port::{Job, Scheduler, Standing};
 
@@ -138,9 +140,7 @@ impl Worker for Agent {
             Body::JobSubmit { cluster, image, workload, limit } => {
                 self.submit(id, cluster, image.as_ref(), workload, *limit, outbox).await
             }
-            Body::JobObserve { cluster, handle } => {
-                self.observe(id, cluster, handle.is_some(), outbox).await
-            }
+            Body::JobObserve { cluster, handle } => self.observe(id, cluster, handle.is_some(), outbox).await,
             Body::JobCancel { cluster, .. } => {
                 match self.scheduler.cancel(cluster, &id.resource_name()).await {
                     Ok(()) => self.observe(id, cluster, true, outbox).await,

@@ -24,7 +24,8 @@ pub fn check(evidence: &Evidence, found: &mut Vec<Violation>) {
             }
             Happening::Parked { event, .. } => {
                 let id: String = event.id().chars().take(20).collect();
-                let kept = |name: &String| name.starts_with("parked/") && name.contains(&id.replace('#', "_"));
+                let kept =
+                    |name: &String| name.starts_with("parked/") && name.contains(&id.replace('#', "_"));
                 if !evidence.objects.keys().any(kept) {
                     found.push(Violation::new(VANISHED, format!("{} was parked nowhere", event.id())));
                 }
@@ -42,9 +43,9 @@ fn missing(evidence: &Evidence, place: usize, event: &Event) -> Option<String> {
     let Some((run, state)) = known.and_then(|run| Some((run, run.state_at(place)?))) else {
         return Some("its run has no ledger".to_owned());
     };
-    let recorded = run.records[..run.known_at(place)].iter().any(
-        |(_, record)| matches!(&record.entry, Entry::Accepted { event, .. } if *event == message.key),
-    );
+    let recorded = run.records[..run.known_at(place)]
+        .iter()
+        .any(|(_, record)| matches!(&record.entry, Entry::Accepted { event, .. } if *event == message.key));
     if recorded || teaches_nothing(run, state, &message, fact, place) {
         return None;
     }

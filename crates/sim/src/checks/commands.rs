@@ -25,9 +25,9 @@ pub fn check(evidence: &Evidence, found: &mut Vec<Violation>) {
         };
         let wishes = owed.entry(id).or_insert_with(|| wishes(&known.states));
         let records = known.known_at(place);
-        let wished = wishes.get(&command.id).is_some_and(|wishes| {
-            wishes.iter().any(|(since, wish)| *since <= records && *wish == *command)
-        });
+        let wished = wishes
+            .get(&command.id)
+            .is_some_and(|wishes| wishes.iter().any(|(since, wish)| *since <= records && *wish == *command));
         if !wished {
             found.push(Violation::new(OWED, format!("{by} sent {}, which {run} does not owe", command.id)));
         }

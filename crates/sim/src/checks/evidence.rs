@@ -7,12 +7,7 @@ use ledger::{MemoryStore, Store};
 use machine::RunState;
 use terms::{Entry, Fact, Record, RunId};
 
-use crate::{
-    Ending, Happening, Scenario,
-    cloud::Clouds,
-    store::at_once,
-    world::Inner,
-};
+use crate::{Ending, Happening, Scenario, cloud::Clouds, store::at_once, world::Inner};
 
 /// A run, as its ledger tells it.
 pub struct Run {
@@ -74,7 +69,8 @@ impl Evidence {
                 continue;
             };
             let Ok(id) = run.parse::<RunId>() else { continue };
-            let known = runs.entry(id).or_insert_with(|| Run { records: vec![], states: vec![], damage: None });
+            let known =
+                runs.entry(id).or_insert_with(|| Run { records: vec![], states: vec![], damage: None });
             match objects.get(name).map(|body| serde_json::from_slice::<Record>(body)) {
                 Some(Ok(record)) => known.records.push((place, record)),
                 Some(Err(error)) => known.damage = Some(format!("{name}: {error}")),
@@ -105,7 +101,8 @@ impl Evidence {
         let ending = |run: &RunId| {
             let known = self.runs.get(run);
             let state = known.and_then(|known| known.states.last());
-            let settled = state.filter(|state| state.closed.is_some()).and_then(|state| state.settled.as_ref());
+            let settled =
+                state.filter(|state| state.closed.is_some()).and_then(|state| state.settled.as_ref());
             Ending {
                 run: run.clone(),
                 conclusion: settled.map_or("open", |(conclusion, _)| conclusion.as_str()).to_owned(),
@@ -114,11 +111,6 @@ impl Evidence {
             }
         };
         self.scenario.asked.iter().map(|asked| ending(&asked.run)).collect()
-    }
-
-    /// How many events the bus took.
-    pub fn published(&self) -> usize {
-        self.history.iter().filter(|(_, happening)| matches!(happening, Happening::Published { .. })).count()
     }
 
     /// What happened, with its place.

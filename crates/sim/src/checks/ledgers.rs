@@ -101,7 +101,8 @@ fn terminal(id: &RunId, run: &Run, evidence: &Evidence, found: &mut Vec<Violatio
         if event.ty() != "dev.burnin.run.closed.v1" {
             continue;
         }
-        let Ok(Message { run, content: Content::Fact(Fact::RunClosed(closed)), .. }) = Message::from_event(event)
+        let Ok(Message { run, content: Content::Fact(Fact::RunClosed(closed)), .. }) =
+            Message::from_event(event)
         else {
             continue;
         };
@@ -136,7 +137,9 @@ fn timeouts(id: &RunId, run: &Run, found: &mut Vec<Violation>) {
     for (_, record) in &run.records {
         let Entry::TimedOut { stage, attempt } = &record.entry else { continue };
         let asked = run.records.iter().find_map(|(_, earlier)| match &earlier.entry {
-            Entry::Overdue { stage: s, attempt: a } if s == stage && a == attempt => Some(earlier.recorded_at),
+            Entry::Overdue { stage: s, attempt: a } if s == stage && a == attempt => {
+                Some(earlier.recorded_at)
+            }
             _ => None,
         });
         let grace = run.states.last().map(|state| state.workflow.limits.grace).unwrap_or_default();

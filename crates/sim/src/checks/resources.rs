@@ -39,7 +39,10 @@ fn clusters(evidence: &Evidence, found: &mut Vec<Violation>) {
                 alive.insert(name, (run, *late));
                 let others = alive.values().filter(|(other, late)| *other == run && !late).count();
                 if others > 1 && !late {
-                    found.push(Violation::new(ONE_CLUSTER, format!("{name} is not the only cluster of {run}")));
+                    found.push(Violation::new(
+                        ONE_CLUSTER,
+                        format!("{name} is not the only cluster of {run}"),
+                    ));
                 }
                 let known = alive.values().filter(|(_, late)| !late).count();
                 if known > evidence.scenario.asked.len() {
@@ -68,7 +71,8 @@ fn deadman(
     let state = evidence.runs.get(run).and_then(|run| run.state_at(place));
     let lease = state.and_then(|state| state.leases.get(&attempt?));
     if lease.is_none_or(|lease| lease.expires_at != expires_at) {
-        let what = format!("{name} lives until {expires_at}, its lease says {:?}", lease.map(|l| l.expires_at));
+        let what =
+            format!("{name} lives until {expires_at}, its lease says {:?}", lease.map(|l| l.expires_at));
         found.push(Violation::new(NOTHING_LEFT, what));
     }
 }
@@ -117,7 +121,11 @@ fn closed(evidence: &Evidence, found: &mut Vec<Violation>) {
             }
             Happening::BuildBegan { name } | Happening::JobBegan { name } => {
                 let Some(run) = id(run_of(name)) else { continue };
-                if evidence.runs.get(&run).and_then(|known| known.state_at(place)).is_none_or(|s| s.closed.is_some())
+                if evidence
+                    .runs
+                    .get(&run)
+                    .and_then(|known| known.state_at(place))
+                    .is_none_or(|s| s.closed.is_some())
                     && !evidence.lied_about(&run)
                 {
                     found.push(Violation::new(CLOSED, format!("{name} begins after its run was closed")));
@@ -187,9 +195,10 @@ fn stops(evidence: &Evidence, found: &mut Vec<Violation>) {
 /// What is there although the world had all the time it needs.
 fn left(evidence: &Evidence, found: &mut Vec<Violation>) {
     let clouds = &evidence.clouds;
-    let clusters = clouds.clusters.iter().filter(|(_, cluster)| {
-        !cluster.existing && cluster.state != crate::cloud::State::Gone
-    });
+    let clusters = clouds
+        .clusters
+        .iter()
+        .filter(|(_, cluster)| !cluster.existing && cluster.state != crate::cloud::State::Gone);
     let mut names: Vec<&String> = clusters.map(|(name, _)| name).collect();
     names.extend(clouds.jobs.iter().filter(|(_, job)| job.going()).map(|(name, _)| name));
     names.extend(clouds.builds.iter().filter(|(_, build)| build.going()).map(|(name, _)| name));

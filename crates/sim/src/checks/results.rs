@@ -61,7 +61,10 @@ fn bytes(evidence: &Evidence, id: &RunId, run: &Run, place: usize, logs: &Logs, 
             continue;
         };
         // A job that was given up may be read in the middle.
-        let given_up = run.records.iter().any(|(at, record)| *at < place && matches!(record.entry, Entry::TimedOut { .. }));
+        let given_up = run
+            .records
+            .iter()
+            .any(|(at, record)| *at < place && matches!(record.entry, Entry::TimedOut { .. }));
         let half = given_up || evidence.lied_about(id);
         let whole = stored[..] == *job.log.as_bytes();
         if !whole && !(half && job.log.as_bytes().starts_with(stored)) {

@@ -98,8 +98,7 @@ impl Builds for SimBuilds {
 
     async fn look(&self, id: &CommandId) -> Result<Option<Build>, PortError> {
         let name = id.resource_name();
-        let effect =
-            |inner: &mut Inner| Ok(inner.clouds.builds.get(&name).map(|build| build.state.clone()));
+        let effect = |inner: &mut Inner| Ok(inner.clouds.builds.get(&name).map(|build| build.state.clone()));
         answered(self.0.call(Kind::Provider, || format!("look at build {name}"), effect).await)
     }
 
