@@ -9,11 +9,14 @@ use terms::{Command, CommandId, RunId, Timestamp};
 use super::{Evidence, Violation};
 use crate::{Happening, cloud::SECRET, world::Service};
 
+/// Commands by id, each with the number of records from which on it is owed.
+type Wishes = BTreeMap<CommandId, Vec<(usize, Command)>>;
+
 const OWED: &str = "only what is owed is sent";
 const NO_SECRET: &str = "I9 no secret is stored";
 
 pub fn check(evidence: &Evidence, found: &mut Vec<Violation>) {
-    let mut owed: BTreeMap<&RunId, BTreeMap<CommandId, Vec<(usize, Command)>>> = BTreeMap::new();
+    let mut owed: BTreeMap<&RunId, Wishes> = BTreeMap::new();
     for (place, happening) in evidence.places() {
         let Happening::Published { by: by @ Service::Conductor(_), event } = happening else { continue };
         let Ok(Message { run, content: Content::Command(command), .. }) = Message::from_event(event) else {
@@ -40,8 +43,8 @@ pub fn check(evidence: &Evidence, found: &mut Vec<Violation>) {
 }
 
 /// Every command that any state of the run may owe, with the number of records from which on it does.
-fn wishes(states: &[machine::RunState]) -> BTreeMap<CommandId, Vec<(usize, Command)>> {
-    let mut wishes: BTreeMap<CommandId, Vec<(usize, Command)>> = BTreeMap::new();
+fn wishes(states: &[machine::RunState]) -> Wishes {
+    let mut wishes = Wishes::new();
     for (records, state) in (1..).zip(states) {
         let ever = [i64::MIN / 4, i64::MAX / 4].map(Timestamp::from_millis);
         let owed = ever.into_iter().flat_map(|now| machine::owed(state, now));
