@@ -5,6 +5,10 @@ ci:
 gate name:
     bash .ci/{{name}}.sh
 
+# What happens under a seed of the simulator, line by line.
+replay seed:
+    cargo run -p sim -- replay {{seed}} --step
+
 quickstart:
     cargo run -p burnin -- run workflows/quickstart.yaml
 

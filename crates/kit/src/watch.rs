@@ -40,6 +40,7 @@ impl Watches {
         // Whoever asked, start or observe, it is one thing that is watched.
         let id = id.with_verb(Verb::Start);
         let (outbox, watched) = (outbox.clone(), Arc::clone(&self.watched));
+        let spawner = Arc::clone(outbox.spawner());
         if !watched.lock().unwrap_or_else(PoisonError::into_inner).insert(id.clone()) {
             return;
         }
@@ -60,6 +61,6 @@ impl Watches {
             }
             watched.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
         };
-        tokio::spawn(watch.in_current_span());
+        spawner.spawn(Box::pin(watch.in_current_span()));
     }
 }

@@ -7,7 +7,7 @@ use contract::{Content, Message};
 use terms::{Attempt, Command, CommandId, Fact, Failure, RunId};
 use tracing::{Instrument, info_span};
 
-use crate::{Bus, BusError, Clock, Disposition, Handler, telemetry};
+use crate::{Bus, BusError, Clock, Disposition, Handler, Runtime, Spawn, telemetry};
 
 /// Why a command was not carried out.
 #[derive(Debug)]
@@ -73,17 +73,29 @@ pub struct Outbox {
     publisher: &'static str,
     bus: Arc<dyn Bus>,
     clock: Arc<dyn Clock>,
+    spawner: Arc<dyn Spawn>,
 }
 
 impl Outbox {
     /// Speaks on `bus` as `publisher`.
     pub fn new(publisher: &'static str, bus: Arc<dyn Bus>, clock: Arc<dyn Clock>) -> Self {
-        Self { publisher, bus, clock }
+        Self { publisher, bus, clock, spawner: Arc::new(Runtime) }
+    }
+
+    /// With work that outlives its request going on elsewhere than in the runtime.
+    #[must_use]
+    pub fn with_spawner(self, spawner: Arc<dyn Spawn>) -> Self {
+        Self { spawner, ..self }
     }
 
     /// The clock to stamp with.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
+    }
+
+    /// Where work goes on that outlives its request.
+    pub fn spawner(&self) -> &Arc<dyn Spawn> {
+        &self.spawner
     }
 
     /// Publishes a fact about the attempt a command belongs to.
@@ -146,6 +158,12 @@ impl<W: Worker> WorkerHandler<W> {
     pub fn new(worker: W, bus: Arc<dyn Bus>, clock: Arc<dyn Clock>) -> Self {
         let outbox = Outbox::new(worker.name(), bus, clock);
         Self { worker, outbox }
+    }
+
+    /// With its watches going on elsewhere than in the runtime.
+    #[must_use]
+    pub fn with_spawner(self, spawner: Arc<dyn Spawn>) -> Self {
+        Self { outbox: self.outbox.with_spawner(spawner), ..self }
     }
 }
 

@@ -21,6 +21,8 @@ const MAX_MANIFEST: u64 = 16 << 20;
 #[derive(Clone)]
 pub struct Artefacts {
     store: Arc<dyn Store>,
+    /// Blocking readers run where they are called, not on a thread of their own.
+    in_place: bool,
 }
 
 /// An artefact that is not what its manifest says.
@@ -53,7 +55,13 @@ pub struct Committed {
 impl Artefacts {
     /// On a store.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store }
+        Self { store, in_place: false }
+    }
+
+    /// On a store in memory, without any thread, so that a simulation repeats itself. Objects are read whole before they
+    /// are handed to a blocking reader.
+    pub fn in_place(store: Arc<dyn Store>) -> Self {
+        Self { store, in_place: true }
     }
 
     /// The folder of a stage's attempt, ending in `/`.
@@ -191,21 +199,38 @@ impl Artefacts {
         let name = format!("{folder}{}", object.name);
         let damaged = |why: &str| ArtefactError::Damaged { name: name.clone(), why: why.to_owned() };
         let body = self.store.open(&name).await?.ok_or_else(|| damaged("is missing"))?;
-        let reading = tokio::task::spawn_blocking(move || {
-            let mut bridge = SyncIoBridge::new(Digester::new(body));
-            let value = read(&mut bridge)?;
-            // What the caller did not care to read counts as well.
-            std::io::copy(&mut bridge, &mut std::io::sink())?;
-            Ok((value, bridge.into_inner().finish()))
-        });
-        let (value, digest) = reading
-            .await
-            .unwrap_or_else(|stopped| Err(std::io::Error::other(stopped)))
-            .map_err(StoreError::io("read", &name))?;
+        let reading =
+            if self.in_place { read_in_place(body, read).await } else { read_aside(body, read).await };
+        let (value, digest) = reading.map_err(StoreError::io("read", &name))?;
         if digest.sha256 == object.sha256 && digest.size_bytes == object.size_bytes {
             Ok(value)
         } else {
             Err(damaged("is not what its manifest says"))
         }
     }
+}
+
+type Reading<T> = std::io::Result<(T, Digest)>;
+
+async fn read_aside<T: Send + 'static>(
+    body: Reader,
+    read: impl FnOnce(&mut dyn std::io::Read) -> std::io::Result<T> + Send + 'static,
+) -> Reading<T> {
+    let reading = tokio::task::spawn_blocking(move || {
+        let mut bridge = SyncIoBridge::new(Digester::new(body));
+        let value = read(&mut bridge)?;
+        // What the caller did not care to read counts as well.
+        std::io::copy(&mut bridge, &mut std::io::sink())?;
+        Ok((value, bridge.into_inner().finish()))
+    });
+    reading.await.unwrap_or_else(|stopped| Err(std::io::Error::other(stopped)))
+}
+
+async fn read_in_place<T>(
+    mut body: Reader,
+    read: impl FnOnce(&mut dyn std::io::Read) -> std::io::Result<T>,
+) -> Reading<T> {
+    let mut bytes = Vec::new();
+    body.read_to_end(&mut bytes).await?;
+    Ok((read(&mut bytes.as_slice())?, Digest::of(&bytes)))
 }

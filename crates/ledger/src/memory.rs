@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     io::Cursor,
+    ops::Bound,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
@@ -54,7 +55,9 @@ impl Store for MemoryStore {
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
-        Ok(self.objects().keys().filter(|name| name.starts_with(prefix)).cloned().collect())
+        let objects = self.objects();
+        let from = objects.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+        Ok(from.map(|(name, _)| name).take_while(|name| name.starts_with(prefix)).cloned().collect())
     }
 
     async fn remove(&self, name: &str) -> Result<(), StoreError> {

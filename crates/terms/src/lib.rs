@@ -16,6 +16,7 @@ mod criteria;
 mod fact;
 mod ids;
 pub mod measurement;
+mod planted;
 mod record;
 mod time;
 mod workflow;
@@ -29,6 +30,9 @@ pub use fact::{
     VerdictReached,
 };
 pub use ids::{Attempt, CommandId, EventKey, InvalidId, RunId, Stage, Verb};
+#[cfg(feature = "planted")]
+pub use planted::plant;
+pub use planted::planted;
 pub use record::{Conclusion, Entry, RECORD_FORMAT, Record};
 pub use time::{Span, Timestamp};
 pub use workflow::{

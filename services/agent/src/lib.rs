@@ -20,7 +20,9 @@ use std::sync::Arc;
 
 use kit::{Look, Outbox, PortError, Trouble, Watches, Worker};
 use ledger::Artefacts;
-use terms::{Body, Class, Cluster, Command, CommandId, Fact, Failure, Handle, Image, Span, Stage, Workload};
+use terms::{
+    Body, Class, Cluster, Command, CommandId, Fact, Failure, Handle, Image, Span, Stage, Workload, planted,
+};
 
 pub use port::{Job, Scheduler, Standing};
 
@@ -66,24 +68,51 @@ impl Agent {
             Ok(handle) => outbox.tell(id, Fact::JobAccepted(Handle { handle })).await?,
             Err(error) => return outbox.answer(id, Err(error)).await,
         }
-        self.observe(id, cluster, outbox).await
+        self.observe(id, cluster, true, outbox).await
     }
 
-    async fn observe(&self, id: &CommandId, cluster: &Cluster, outbox: &Outbox) -> Result<(), Trouble> {
-        match self.scheduler.look(cluster, &id.resource_name()).await.map(told) {
+    async fn observe(
+        &self,
+        id: &CommandId,
+        cluster: &Cluster,
+        accepted: bool,
+        outbox: &Outbox,
+    ) -> Result<(), Trouble> {
+        match look(&*self.scheduler, cluster, &id.resource_name(), accepted).await.map(told) {
             Ok(Look::Ended(fact)) => Ok(outbox.tell(id, fact).await?),
             Ok(Look::Going) => {
                 let (scheduler, cluster, name) =
                     (Arc::clone(&self.scheduler), cluster.clone(), id.resource_name());
                 self.watches.follow(id, outbox, self.every, move || {
                     let (scheduler, cluster, name) = (Arc::clone(&scheduler), cluster.clone(), name.clone());
-                    async move { scheduler.look(&cluster, &name).await.map(told) }
+                    async move { look(&*scheduler, &cluster, &name, true).await.map(told) }
                 });
                 Ok(())
             }
             Err(error) => outbox.answer(id, Err(error)).await,
         }
     }
+}
+
+/// Where a job stands. What is called absent must stay so: a submission may still be on its way, and the next attempt
+/// would run beside it. So an absent job is cancelled, and looked at once more. One that nobody ever accepted and that is
+/// cancelled was absent: the answer stays the same when it is asked for again.
+async fn look(
+    scheduler: &dyn Scheduler,
+    cluster: &Cluster,
+    name: &str,
+    accepted: bool,
+) -> Result<Standing, PortError> {
+    let mut standing = scheduler.look(cluster, name).await?;
+    let absent = standing == Standing::Absent;
+    if absent && !planted("absent_may_still_come") {
+        scheduler.cancel(cluster, name).await?;
+        standing = scheduler.look(cluster, name).await?;
+    }
+    Ok(match standing {
+        Standing::Ended(end) if (absent || !accepted) && end.state == "CANCELLED" => Standing::Absent,
+        standing => standing,
+    })
 }
 
 fn told(standing: Standing) -> Look {
@@ -111,10 +140,10 @@ impl Worker for Agent {
             Body::JobSubmit { cluster, image, workload, limit } => {
                 self.submit(id, cluster, image.as_ref(), workload, *limit, outbox).await
             }
-            Body::JobObserve { cluster, .. } => self.observe(id, cluster, outbox).await,
+            Body::JobObserve { cluster, handle } => self.observe(id, cluster, handle.is_some(), outbox).await,
             Body::JobCancel { cluster, .. } => {
                 match self.scheduler.cancel(cluster, &id.resource_name()).await {
-                    Ok(()) => self.observe(id, cluster, outbox).await,
+                    Ok(()) => self.observe(id, cluster, true, outbox).await,
                     Err(PortError::Passing(why)) => Err(Trouble::Retry(why)),
                     Err(error) => outbox.answer(id, Err(error)).await,
                 }

@@ -47,3 +47,10 @@ async fn where_nothing_was_written_nothing_is_committed_and_said_so() {
 async fn what_is_not_for_the_agent_is_parked() {
     service().parks_what_is_not_for_it().await;
 }
+
+#[tokio::test]
+async fn a_job_that_was_called_absent_never_begins() {
+    let service = service();
+    service.honours_twice("observe-unknown").await;
+    service.honours_twice("submit-after-absent").await;
+}

@@ -16,7 +16,7 @@ pub mod port;
 use std::sync::Arc;
 
 use kit::{Look, Outbox, PortError, Trouble, Watches, Worker};
-use terms::{Body, BuildSpec, Class, Command, CommandId, Fact, Failure, Handle, Span};
+use terms::{Body, BuildSpec, Class, Command, CommandId, Fact, Failure, Handle, Span, planted};
 
 pub use port::{Build, Builds};
 
@@ -56,8 +56,8 @@ impl Builder {
         Ok(())
     }
 
-    async fn observe(&self, id: &CommandId, outbox: &Outbox) -> Result<(), Trouble> {
-        match self.builds.look(id).await {
+    async fn observe(&self, id: &CommandId, accepted: bool, outbox: &Outbox) -> Result<(), Trouble> {
+        match self.present(id, accepted).await {
             Ok(None) => {
                 let why = "the build is not known; it was never started or is long forgotten";
                 let failure = Failure::new(Class::Infrastructure, "ABSENT", why);
@@ -72,6 +72,20 @@ impl Builder {
             },
             Err(error) => outbox.answer(id, Err(error)).await,
         }
+    }
+
+    /// Where a build stands. What is called absent must stay so: a start may still be on its way, and its build would
+    /// belong to nobody. So an absent build is cancelled, and looked at once more. One that nobody ever accepted and that
+    /// is cancelled was absent: the answer stays the same when it is asked for again.
+    async fn present(&self, id: &CommandId, accepted: bool) -> Result<Option<Build>, PortError> {
+        let mut build = self.builds.look(id).await?;
+        let absent = build.is_none();
+        if absent && !planted("absent_may_still_come") {
+            self.builds.cancel(id).await?;
+            build = self.builds.look(id).await?;
+        }
+        let cancelled = |build: &Build| matches!(build, Build::Failed(why) if why.class == Class::Cancelled);
+        Ok(build.filter(|build| !((absent || !accepted) && cancelled(build))))
     }
 
     async fn look(&self, id: &CommandId, outbox: &Outbox) -> Result<Look, Trouble> {
@@ -110,7 +124,7 @@ impl Worker for Builder {
         let id = &command.id;
         match &command.body {
             Body::ImageBuild { build, timeout } => self.build(id, build, *timeout, outbox).await,
-            Body::ImageObserve { .. } => self.observe(id, outbox).await,
+            Body::ImageObserve { handle } => self.observe(id, handle.is_some(), outbox).await,
             Body::ImageCancel { .. } => {
                 if let Err(error) = self.builds.cancel(id).await {
                     return outbox.answer(id, Err(error)).await;

@@ -39,3 +39,10 @@ async fn a_build_cancelled_before_it_began_never_begins() {
 async fn what_is_not_for_the_builder_is_parked() {
     service().parks_what_is_not_for_it().await;
 }
+
+#[tokio::test]
+async fn a_build_that_was_called_absent_never_begins() {
+    let service = service();
+    service.honours_twice("observe-unknown").await;
+    service.honours_twice("build-after-absent").await;
+}

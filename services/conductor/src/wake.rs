@@ -2,13 +2,13 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use kit::{Bus, Clock, Outbox};
 use ledger::{AppendError, Ledger, LedgerError, Loaded};
 use machine::{Decision, Ignored, Input, RunState, checkup, decide, decide_first, fold, owed};
-use terms::{Attempt, Command, CommandId, Fact, RunClosed, RunId, Span, Timestamp};
+use terms::{Attempt, Command, CommandId, Fact, RunClosed, RunId, Span, Timestamp, planted};
 use tracing::{debug, info, warn};
 
 /// How often an append is tried against rivals before the wake-up is left to the next delivery.
@@ -63,6 +63,9 @@ pub enum WakeError {
     Bus(#[from] kit::BusError),
 }
 
+type Sent = BTreeMap<RunId, BTreeMap<CommandId, Timestamp>>;
+type Turns = BTreeMap<RunId, Arc<tokio::sync::Mutex<()>>>;
+
 /// The one writer of the ledger.
 pub struct Conductor {
     ledger: Ledger,
@@ -71,9 +74,9 @@ pub struct Conductor {
     settings: Settings,
     observer: Option<Observer>,
     /// When each command was last sent by this process. A hint: without it they are sent again, which is harmless.
-    sent: Mutex<BTreeMap<RunId, BTreeMap<CommandId, Timestamp>>>,
+    sent: Mutex<Sent>,
     /// One wake-up of a run at a time in this process; between processes the ledger decides.
-    turns: Mutex<BTreeMap<RunId, Arc<tokio::sync::Mutex<()>>>>,
+    turns: Mutex<Turns>,
 }
 
 impl Conductor {
@@ -95,7 +98,10 @@ impl Conductor {
     /// The first error, after every run had its turn.
     pub async fn tick(&self) -> Result<(), WakeError> {
         let mut first = Ok(());
-        for run in self.ledger.open_runs().await? {
+        let open = self.ledger.open_runs().await?;
+        // A rival closed the others. What was sent for them is only a hint, so it may go even where a hint was lost.
+        self.sent().retain(|run, _| open.binary_search(run).is_ok());
+        for run in open {
             if let Err(error) = self.wake(&run, Input::Tick).await {
                 warn!(run.id = %run, "the tick did not get through: {}", kit::worker::chain(&error));
                 first = first.and(Err(error));
@@ -109,13 +115,26 @@ impl Conductor {
     /// # Errors
     /// When it did not get through; whatever was appended stays, and the next wake-up goes on from there.
     pub async fn wake(&self, run: &RunId, input: Input) -> Result<Woken, WakeError> {
-        let turn = {
-            let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(turns.entry(run.clone()).or_default())
+        let turn = Arc::clone(self.turns().entry(run.clone()).or_default());
+        let woken = {
+            let _turn = turn.lock().await;
+            self.wake_in_turn(run, input).await
         };
-        let _turn = turn.lock().await;
+        // Nobody else is waiting: whoever comes next brings a turn of their own.
+        let mut turns = self.turns();
+        if Arc::strong_count(&turn) == 2 {
+            turns.remove(run);
+        }
+        drop(turns);
+        woken
+    }
+
+    async fn wake_in_turn(&self, run: &RunId, input: Input) -> Result<Woken, WakeError> {
         for _ in 0..RACES {
             match self.record(run, &input).await {
+                Err(AppendError::Conflict { .. }) if planted("conflict_is_the_end") => {
+                    return Ok(Woken::Went);
+                }
                 Err(AppendError::Conflict { seq, .. }) => {
                     debug!(seq, "a rival appended first")
                 }
@@ -147,8 +166,10 @@ impl Conductor {
                 return Ok(None);
             }
             // The hint goes first: a hint without a run is looked at in vain, a run without a hint is forgotten.
-            let hinted = self.ledger.mark_open(run).await;
-            hinted.map_err(|source| LedgerError::Store { run: run.clone(), source })?;
+            if !planted("no_hint") {
+                let hinted = self.ledger.mark_open(run).await;
+                hinted.map_err(|source| LedgerError::Store { run: run.clone(), source })?;
+            }
             loaded = self.ledger.append(loaded, decide_first((**occurrence).clone()), now).await?;
             first = true;
         }
@@ -185,6 +206,9 @@ impl Conductor {
         for command in obligations.into_iter().map(|obligation| obligation.command).chain(after_restart) {
             self.send(command, now, tick).await?;
         }
+        if planted("hint_removed_too_early") && state.settled.is_some() {
+            self.ledger.mark_closed(&state.run).await?;
+        }
         if let Some((run, conclusion)) = state.closing().filter(|_| state.leases_returned()) {
             let closed = RunClosed {
                 conclusion: conclusion.clone(),
@@ -192,7 +216,7 @@ impl Conductor {
             };
             self.outbox.tell_run(run.clone(), Attempt::FIRST, Fact::RunClosed(closed)).await?;
             self.ledger.mark_closed(run).await?;
-            self.forget(run);
+            self.sent().remove(run);
             // A rival may have recorded a cluster that came back, and left its hint before this one was taken away.
             let after = self.ledger.load(run).await?;
             if fold(after.records()).is_ok_and(|after| !after.leases_returned()) {
@@ -205,32 +229,36 @@ impl Conductor {
     /// Sends a command unless it was sent a moment ago.
     async fn send(&self, command: Command, now: Timestamp, tick: bool) -> Result<(), WakeError> {
         let id = command.id.clone();
-        let last = {
-            let sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
-            sent.get(&id.run).and_then(|sent| sent.get(&id).copied())
-        };
+        let last = self.sent().get(&id.run).and_then(|sent| sent.get(&id).copied());
         let due = match last {
             None => true,
             Some(last) => tick && now.since(last) >= self.settings.resend,
         };
         if due {
             self.outbox.order(command).await?;
-            let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
-            sent.entry(id.run.clone()).or_default().insert(id, now);
+            self.sent().entry(id.run.clone()).or_default().insert(id, now);
         }
         Ok(())
     }
 
     /// This process has seen the run before. From now on it has.
     fn knows(&self, run: &RunId) -> bool {
-        let mut sent = self.sent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sent = self.sent();
         let known = sent.contains_key(run);
         sent.entry(run.clone()).or_default();
         known
     }
 
-    fn forget(&self, run: &RunId) {
-        self.sent.lock().unwrap_or_else(PoisonError::into_inner).remove(run);
-        self.turns.lock().unwrap_or_else(PoisonError::into_inner).remove(run);
+    /// How many runs this process keeps something of in memory.
+    pub fn remembered(&self) -> usize {
+        self.sent().len() + self.turns().len()
+    }
+
+    fn sent(&self) -> MutexGuard<'_, Sent> {
+        self.sent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn turns(&self) -> MutexGuard<'_, Turns> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -265,3 +265,24 @@ async fn a_failed_stage_closes_the_run_with_its_reason() {
     assert_eq!(world.bus.closings()[0].1, RunClosed { conclusion, verdict: None });
     assert_eq!(world.hints().await, []);
 }
+
+#[tokio::test]
+async fn what_is_over_is_not_kept_in_memory() {
+    let world = World::new();
+    let (first, second) = (world.conductor(), world.conductor());
+    feed(&first, [requested()]).await;
+    let mut begin = answers();
+    let end = begin.split_off(4);
+    feed(&second, begin).await;
+    feed(&first, end).await;
+    assert_eq!(world.hints().await, []);
+    assert_eq!(first.remembered(), 0, "it closed the run");
+    second.tick().await.unwrap();
+    assert_eq!(second.remembered(), 0, "another closed the run");
+
+    let nobody = World::new().conductor();
+    for event in answers() {
+        assert!(matches!(nobody.handle(&event).await, Disposition::Park(_)));
+    }
+    assert_eq!(nobody.remembered(), 0, "facts about runs that nobody asked for leave nothing behind");
+}

@@ -19,6 +19,22 @@ impl FakeHistory {
         self.loads.lock().unwrap_or_else(PoisonError::into_inner).push(load);
     }
 
+    /// Of what runs brought, in any order, the ones that are wanted.
+    pub fn chosen<'a>(loads: impl Iterator<Item = &'a Load>, wanted: &Wanted) -> Vec<Past> {
+        let mut known: Vec<_> = loads
+            .filter_map(|load| load.verdicts.first().map(|verdict| (verdict, &load.rows)))
+            .filter(|(verdict, _)| {
+                verdict.workflow == wanted.workflow
+                    && verdict.identity.as_ref() == Some(&wanted.identity)
+                    && verdict.requested_at.is_some_and(|at| at < wanted.before)
+            })
+            .collect();
+        known.sort_by(|(a, _), (b, _)| (a.requested_at, &a.run).cmp(&(b.requested_at, &b.run)));
+        let newest = known.len().saturating_sub(wanted.newest as usize);
+        let chosen = known.iter().enumerate().filter(|(at, _)| *at < wanted.oldest as usize || *at >= newest);
+        chosen.map(|(_, (verdict, rows))| Past::of(verdict, rows)).collect()
+    }
+
     /// From now on there is no answer, or there is again.
     pub fn fall_silent(&self, silent: bool) {
         *self.silent.lock().unwrap_or_else(PoisonError::into_inner) = silent;
@@ -32,18 +48,6 @@ impl History for FakeHistory {
             return Err(HistoryError::Unavailable("the warehouse does not answer".to_owned()));
         }
         let loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut known: Vec<_> = loads
-            .iter()
-            .filter_map(|load| load.verdicts.first().map(|verdict| (verdict, &load.rows)))
-            .filter(|(verdict, _)| {
-                verdict.workflow == wanted.workflow
-                    && verdict.identity.as_ref() == Some(&wanted.identity)
-                    && verdict.requested_at.is_some_and(|at| at < wanted.before)
-            })
-            .collect();
-        known.sort_by(|(a, _), (b, _)| (a.requested_at, &a.run).cmp(&(b.requested_at, &b.run)));
-        let newest = known.len().saturating_sub(wanted.newest as usize);
-        let chosen = known.iter().enumerate().filter(|(at, _)| *at < wanted.oldest as usize || *at >= newest);
-        Ok(chosen.map(|(_, (verdict, rows))| Past::of(verdict, rows)).collect())
+        Ok(Self::chosen(loads.iter(), wanted))
     }
 }

@@ -1,0 +1,106 @@
+//! What befalls processes, and lies that are told about runs.
+
+use std::sync::Arc;
+
+use cloudevents::{Event, EventBuilder, EventBuilderV10};
+use contract::{Content, Message};
+use kit::Bus;
+use terms::{Class, Fact, Failure, Span};
+
+use crate::{
+    Fault, Happening,
+    bus::SimBus,
+    door::Door,
+    fleet::Fleet,
+    scenario::Blow,
+    world::{Inner, Service},
+};
+
+/// Strikes a process once, after so long.
+pub async fn befall(fleet: Arc<Fleet>, resend: Span, after: i64, service: Service, blow: Blow) {
+    let world = fleet.world();
+    world.sleep(after).await;
+    let struck = |fault| {
+        let inner = &mut *world.inner();
+        inner.faults.strike(fault, &mut inner.dice);
+        inner.say(service, || format!("befallen: {}", fault.as_str()));
+    };
+    match blow {
+        Blow::Silent(millis) => {
+            struck(Fault::Silent);
+            let inner = &mut *world.inner();
+            inner.conditions.entry(service).or_default().silent_until = inner.now + millis;
+        }
+        Blow::Slow(times) => {
+            struck(Fault::Slow);
+            world.inner().conditions.entry(service).or_default().slowness = times;
+            world.sleep(300_000).await;
+            world.inner().conditions.entry(service).or_default().slowness = 1;
+        }
+        Blow::Restart => {
+            struck(Fault::Restart);
+            world.inner().kill(service);
+        }
+        Blow::Jump(millis) => {
+            struck(Fault::Jump);
+            world.inner().conditions.entry(service).or_default().skew += millis;
+        }
+        Blow::Rollout => {
+            struck(Fault::Rollout);
+            let conductor = Service::Conductor(0);
+            fleet.settings(conductor, Span(resend.0 * 3));
+            world.inner().kill(conductor);
+        }
+        Blow::Poison => {
+            struck(Fault::Poison);
+            let door = Door { world: Arc::clone(&world), service: Service::Outside };
+            let bus = SimBus::new(door, fleet);
+            let number = world.inner().dice.number();
+            for event in poison(number) {
+                bus.publish(event).await.ok(); // nobody misses it
+            }
+        }
+    }
+}
+
+/// Events of our types that are none of ours.
+fn poison(number: u64) -> Vec<Event> {
+    let event = |event_type: &str, subject: &str, data: serde_json::Value| {
+        EventBuilderV10::new()
+            .id(format!("poison-{number}-{}", subject.len()))
+            .source("//elsewhere")
+            .ty(event_type)
+            .subject(subject)
+            .data("application/json", data)
+            .build()
+            .ok()
+    };
+    let empty = serde_json::json!({});
+    let events = [
+        event("dev.burnin.image.built.v1", "runs/sim-0", empty.clone()),
+        event("dev.burnin.job.accepted.v1", "runs/nobody-asked", serde_json::json!({"handle": "h"})),
+        event("dev.burnin.cluster.create.v1", "runs/sim-0", empty.clone()),
+        event("dev.burnin.job.submit.v1", "runs/../..", empty),
+    ];
+    events.into_iter().flatten().collect()
+}
+
+/// Now and then the end of a stage is contradicted by somebody else.
+pub fn contradict(inner: &mut Inner, bus: SimBus, event: &Event) {
+    let Ok(message) = Message::from_event(event) else { return };
+    let Content::Fact(fact) = &message.content else { return };
+    let Some(stage) = fact.stage().filter(|_| fact.is_terminal()) else { return };
+    if !inner.strikes(Fault::Contradiction) {
+        return;
+    }
+    let class = [Class::Infrastructure, Class::Workload, Class::ClusterLost][inner.dice.index(3)];
+    let failure = Failure::new(class, "CONTRADICTED", "somebody else saw it otherwise");
+    let run = message.run.clone();
+    inner.note(Service::Outside, Happening::Contradicted { run: run.clone(), stage });
+    let lie = Message::fact("somebody", run, message.attempt, Fact::failed(stage, failure)).to_event();
+    inner.in_flight += 1;
+    inner.spawn(Service::Outside, async move {
+        bus.publish(lie).await.ok(); // a lie that is not heard is none
+        bus.world().inner().in_flight -= 1;
+    });
+}

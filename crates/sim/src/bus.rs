@@ -1,0 +1,190 @@
+//! A bus that delivers at least once, in no order, to whoever is alive.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use cloudevents::{AttributesReader, Event};
+use contract::{Content, Message};
+use futures::future::{Either, select};
+use kit::{Bus, BusError, Disposition};
+use terms::{Fact, Verdict, planted};
+use tokio::sync::oneshot;
+
+use crate::{
+    Fault, Happening,
+    blows::contradict,
+    door::{Answer, Door, Kind},
+    fleet::{Fleet, Group},
+    world::{Service, World},
+};
+
+/// After this long without an acknowledgement an event is delivered again, whatever the first handler still does.
+const ACK_DEADLINE: i64 = 60_000;
+const FIRST_RETRY: i64 = 100;
+const SLOWEST_RETRY: i64 = 60_000;
+
+/// The bus, as one process sees it.
+pub struct SimBus {
+    door: Door,
+    fleet: Arc<Fleet>,
+}
+
+impl SimBus {
+    /// Behind a door.
+    pub fn new(door: Door, fleet: Arc<Fleet>) -> Self {
+        Self { door, fleet }
+    }
+
+    /// The world it is in.
+    pub fn world(&self) -> Arc<World> {
+        Arc::clone(&self.door.world)
+    }
+}
+
+/// Nobody would say these again, so the bus keeps its promise for them.
+fn irreplaceable(event: &Event) -> bool {
+    matches!(event.ty(), "dev.burnin.run.requested.v1" | "dev.burnin.cancel.requested.v1")
+}
+
+/// What a broken publisher would publish.
+fn bugs(event: Event) -> Option<Event> {
+    if planted("end_is_not_told") && event.ty() == "dev.burnin.run.closed.v1" {
+        return None;
+    }
+    let message = Message::from_event(&event).ok()?;
+    Some(match message.content {
+        Content::Command(mut command) if planted("random_in_a_command_id") => {
+            command.id.attempt = command.id.attempt.next();
+            Message::command("conductor", *command).to_event()
+        }
+        Content::Fact(Fact::VerdictReached(mut reached)) if planted("everything_passes") => {
+            reached.verdict = Verdict::Pass;
+            let fact = Fact::VerdictReached(reached);
+            Message::fact("judge", message.run, message.attempt, fact).to_event()
+        }
+        _ => event,
+    })
+}
+
+#[async_trait::async_trait]
+impl Bus for SimBus {
+    async fn publish(&self, event: Event) -> Result<(), BusError> {
+        let service = self.door.service;
+        let id = event.id().to_owned();
+        let what = format!("publish {}", event.ty().trim_start_matches("dev.burnin."));
+        let Some(event) = bugs(event) else { return Ok(()) };
+        let event = Arc::new(event);
+        let effect = |inner: &mut crate::world::Inner| {
+            inner.note(service, Happening::Published { by: service, event: Arc::clone(&event) });
+            if service != Service::Outside {
+                let door = Door { service: Service::Outside, ..self.door.clone() };
+                contradict(inner, Self::new(door, Arc::clone(&self.fleet)), &event);
+            }
+            for group in Group::taking(event.ty()) {
+                if !irreplaceable(&event) && inner.strikes(Fault::Drop) {
+                    inner.say(Service::Outside, || format!("drops {}", event.id()));
+                    continue;
+                }
+                let copies = if inner.strikes(Fault::Duplicate) { 2 + inner.dice.below(3) } else { 1 };
+                for _ in 0..copies {
+                    let mut delay = inner.dice.between(1, 60);
+                    if inner.strikes(Fault::Delay) {
+                        let longest = [2_000, 60_000, 900_000][inner.dice.index(3)];
+                        delay = inner.dice.between(0, longest);
+                    }
+                    inner.in_flight += 1;
+                    let carried = carry(Arc::clone(&self.fleet), Arc::clone(&event), group, delay);
+                    inner.spawn(Service::Outside, carried);
+                }
+            }
+        };
+        match self.door.call(Kind::Bus, || what.clone(), effect).await {
+            Answer::Done(()) => Ok(()),
+            Answer::Lost(()) | Answer::Refused => Err(BusError { id, why: "deadline exceeded".to_owned() }),
+        }
+    }
+}
+
+/// Work, with the true time it takes. Nothing in the simulation depends on it.
+struct Timed<F> {
+    work: F,
+    spent: Duration,
+}
+
+impl<F: Future + Unpin> Future for Timed<F> {
+    type Output = (F::Output, Duration);
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let began = Instant::now();
+        let polled = Pin::new(&mut self.work).poll(context);
+        self.spent += began.elapsed();
+        polled.map(|output| (output, self.spent))
+    }
+}
+
+/// Delivers an event to one of a group until it is acknowledged.
+pub async fn carry(fleet: Arc<Fleet>, event: Arc<Event>, group: Group, delay: i64) {
+    let world = fleet.world();
+    world.sleep(delay).await;
+    let mut wait = FIRST_RETRY;
+    loop {
+        if let Some((service, handler)) = fleet.pick(group) {
+            world.inner().say(Service::Outside, || {
+                format!("delivers {} to {service}", event.ty().trim_start_matches("dev.burnin."))
+            });
+            let (tell, told) = oneshot::channel();
+            let (at, delivered, parking) = (Arc::clone(&world), Arc::clone(&event), fleet.parking(service));
+            let early = planted("ack_before_handling");
+            if early {
+                world.inner().note(service, Happening::Acked { by: service, event: Arc::clone(&event) });
+            }
+            world.spawn(service, async move {
+                let handled = Timed { work: handler.handle(&delivered), spent: Duration::ZERO };
+                let (answer, spent) = handled.await;
+                if let (Service::Conductor(_), Some(busy)) = (service, &mut at.inner().busy) {
+                    busy.push(spent);
+                }
+                let acked = match answer {
+                    Disposition::Done => Some(Happening::Acked { by: service, event: delivered }),
+                    Disposition::Retry(why) if planted("ack_on_retry") => {
+                        at.inner().say(service, || format!("swallows: {why}"));
+                        Some(Happening::Acked { by: service, event: delivered })
+                    }
+                    Disposition::Retry(why) => {
+                        at.inner().say(service, || format!("wants it again: {why}"));
+                        None
+                    }
+                    Disposition::Park(why) => {
+                        let raw = serde_json::to_vec(&*delivered).unwrap_or_default();
+                        let parked = parking.park(delivered.id(), &why, &raw).await;
+                        parked.ok().map(|()| Happening::Parked { by: service, event: delivered })
+                    }
+                };
+                let done = acked.is_some();
+                if let Some(happening) = acked.filter(|_| !early) {
+                    at.inner().note(service, happening);
+                }
+                // Nobody listens after the deadline.
+                tell.send(done).ok();
+            });
+            if early {
+                break;
+            }
+            let answered = match select(told, world.sleep(ACK_DEADLINE)).await {
+                Either::Left((answer, _)) => answer.unwrap_or(false),
+                Either::Right(_) => false,
+            };
+            if answered && !world.inner().strikes(Fault::AckLost) {
+                break;
+            }
+        }
+        let jitter = world.inner().dice.between(0, wait / 2);
+        world.sleep(wait + jitter).await;
+        wait = (wait * 2).min(SLOWEST_RETRY);
+    }
+    world.inner().in_flight -= 1;
+}

@@ -1,0 +1,86 @@
+//! What was acknowledged is in the ledger, is parked, or teaches nothing.
+
+use cloudevents::{AttributesReader, Event};
+use contract::{Content, Message};
+use machine::{LeaseState, RunState};
+use terms::{Entry, Fact};
+
+use super::{Evidence, Run, Violation};
+use crate::{Happening, world::Service};
+
+const VANISHED: &str = "I7 nothing vanishes";
+const EARLY: &str = "I8 acknowledged after the ledger";
+
+pub fn check(evidence: &Evidence, found: &mut Vec<Violation>) {
+    for (place, happening) in evidence.places() {
+        match happening {
+            Happening::Acked { by: by @ Service::Conductor(_), event } => {
+                if let Some(why) = missing(evidence, place, event) {
+                    let ever = missing(evidence, usize::MAX, event).is_some();
+                    let invariant = if ever { VANISHED } else { EARLY };
+                    let what = format!("{by} acknowledged {} {}: {why}", event.ty(), event.id());
+                    found.push(Violation::new(invariant, what));
+                }
+            }
+            Happening::Parked { event, .. } => {
+                let id: String = event.id().chars().take(20).collect();
+                let kept =
+                    |name: &String| name.starts_with("parked/") && name.contains(&id.replace('#', "_"));
+                if !evidence.objects.keys().any(kept) {
+                    found.push(Violation::new(VANISHED, format!("{} was parked nowhere", event.id())));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Why a fact should have been in the ledger at a place of the history, and was not.
+fn missing(evidence: &Evidence, place: usize, event: &Event) -> Option<String> {
+    let Ok(message) = Message::from_event(event) else { return Some("nobody can read it".to_owned()) };
+    let Content::Fact(fact) = &message.content else { return Some("it is no fact".to_owned()) };
+    let known = evidence.runs.get(&message.run);
+    let Some((run, state)) = known.and_then(|run| Some((run, run.state_at(place)?))) else {
+        return Some("its run has no ledger".to_owned());
+    };
+    let recorded = run.records[..run.known_at(place)]
+        .iter()
+        .any(|(_, record)| matches!(&record.entry, Entry::Accepted { event, .. } if *event == message.key));
+    if recorded || teaches_nothing(run, state, &message, fact, place) {
+        return None;
+    }
+    Some(format!("it is not in the ledger of {}", message.run))
+}
+
+/// A reading of its own, simpler than the machine's: what must be in the ledger at the least.
+fn teaches_nothing(run: &Run, state: &RunState, message: &Message, fact: &Fact, place: usize) -> bool {
+    let attempt = message.attempt;
+    let earlier = |is: fn(&Fact) -> bool| {
+        run.facts().any(|(at, record, known)| {
+            let same = matches!(&record.entry, Entry::Accepted { attempt: a, .. } if *a == attempt);
+            at < place && same && known.stage() == fact.stage() && is(known)
+        })
+    };
+    match fact {
+        Fact::RunRequested(_) | Fact::RunClosed(_) => true,
+        Fact::CancelRequested(_) => state.settled.is_some(),
+        Fact::ClusterDeleted(_) => {
+            let lease = state.leases.get(&attempt);
+            !state.rents() || lease.is_none_or(|lease| lease.state == LeaseState::Returned)
+        }
+        Fact::ClusterAccepted(_) | Fact::ClusterReady(_) if state.rents() => {
+            let held = state.leases.get(&attempt).is_some_and(|lease| lease.state == LeaseState::Held);
+            let stage = fact.stage().is_some_and(|stage| state.attempt(stage) != attempt);
+            let closed = state.closed.is_some();
+            held && (stage || closed || !fact.is_terminal() || earlier(Fact::is_terminal))
+        }
+        _ => {
+            let Some(stage) = fact.stage() else { return true };
+            !state.wants(stage)
+                || state.closed.is_some()
+                || state.attempt(stage) != attempt
+                || earlier(Fact::is_terminal)
+                || !fact.is_terminal() && earlier(|_| true)
+        }
+    }
+}

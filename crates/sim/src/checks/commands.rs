@@ -1,0 +1,59 @@
+//! Commands: only what the ledger owed when they were sent. And no stored byte holds a provider's secret.
+
+use std::collections::BTreeMap;
+
+use cloudevents::AttributesReader;
+use contract::{Content, Message};
+use terms::{Command, CommandId, RunId, Timestamp};
+
+use super::{Evidence, Violation};
+use crate::{Happening, cloud::SECRET, world::Service};
+
+/// Commands by id, each with the number of records from which on it is owed.
+type Wishes = BTreeMap<CommandId, Vec<(usize, Command)>>;
+
+const OWED: &str = "only what is owed is sent";
+const NO_SECRET: &str = "I9 no secret is stored";
+
+pub fn check(evidence: &Evidence, found: &mut Vec<Violation>) {
+    let mut owed: BTreeMap<&RunId, Wishes> = BTreeMap::new();
+    for (place, happening) in evidence.places() {
+        let Happening::Published { by: by @ Service::Conductor(_), event } = happening else { continue };
+        let Ok(Message { run, content: Content::Command(command), .. }) = Message::from_event(event) else {
+            continue;
+        };
+        let Some((id, known)) = evidence.runs.get_key_value(&run) else {
+            found.push(Violation::new(OWED, format!("{by} sent {} for a run without a ledger", event.id())));
+            continue;
+        };
+        let wishes = owed.entry(id).or_insert_with(|| wishes(&known.states));
+        let records = known.known_at(place);
+        let wished = wishes
+            .get(&command.id)
+            .is_some_and(|wishes| wishes.iter().any(|(since, wish)| *since <= records && *wish == *command));
+        if !wished {
+            found.push(Violation::new(OWED, format!("{by} sent {}, which {run} does not owe", command.id)));
+        }
+    }
+    for (name, body) in &evidence.objects {
+        if body.windows(SECRET.len()).any(|window| window == SECRET.as_bytes()) {
+            found.push(Violation::new(NO_SECRET, name.clone()));
+        }
+    }
+}
+
+/// Every command that any state of the run may owe, with the number of records from which on it does.
+fn wishes(states: &[machine::RunState]) -> Wishes {
+    let mut wishes = Wishes::new();
+    for (records, state) in (1..).zip(states) {
+        let ever = [i64::MIN / 4, i64::MAX / 4].map(Timestamp::from_millis);
+        let owed = ever.into_iter().flat_map(|now| machine::owed(state, now));
+        for command in owed.map(|obligation| obligation.command).chain(machine::checkup(state)) {
+            let known = wishes.entry(command.id.clone()).or_default();
+            if !known.iter().any(|(_, wish)| *wish == command) {
+                known.push((records, command));
+            }
+        }
+    }
+    wishes
+}

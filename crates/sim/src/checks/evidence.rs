@@ -1,0 +1,126 @@
+//! What the checks read: the history, the bucket, and what lies in the outside worlds at the end.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bytes::Bytes;
+use ledger::{MemoryStore, Store};
+use machine::RunState;
+use terms::{Entry, Fact, Record, RunId};
+
+use crate::{Ending, Happening, Scenario, cloud::Clouds, store::at_once, world::Inner};
+
+/// A run, as its ledger tells it.
+pub struct Run {
+    /// Its records, each with its place in the history.
+    pub records: Vec<(usize, Record)>,
+    /// The state after each record.
+    pub states: Vec<RunState>,
+    /// What is wrong with the ledger itself.
+    pub damage: Option<String>,
+}
+
+impl Run {
+    /// How many records there were at a place of the history.
+    pub fn known_at(&self, place: usize) -> usize {
+        self.records.partition_point(|(at, _)| *at < place)
+    }
+
+    /// The state at a place of the history.
+    pub fn state_at(&self, place: usize) -> Option<&RunState> {
+        self.states.get(self.known_at(place).checked_sub(1)?)
+    }
+
+    /// The facts accepted, each with its place in the history.
+    pub fn facts(&self) -> impl Iterator<Item = (usize, &Record, &Fact)> {
+        self.records.iter().filter_map(|(place, record)| match &record.entry {
+            Entry::Accepted { fact, .. } => Some((*place, record, &**fact)),
+            _ => None,
+        })
+    }
+}
+
+/// Everything the checks may look at.
+pub struct Evidence {
+    /// What was planned.
+    pub scenario: Scenario,
+    /// What happened, with its time.
+    pub history: Vec<(i64, Happening)>,
+    /// Every run that has a ledger.
+    pub runs: BTreeMap<RunId, Run>,
+    /// Every object of the bucket.
+    pub objects: BTreeMap<String, Bytes>,
+    /// The outside worlds at the end.
+    pub clouds: Clouds,
+}
+
+impl Evidence {
+    /// Takes the history and the outside worlds, and reads the bucket.
+    pub fn gather(scenario: &Scenario, inner: &mut Inner, bucket: &Arc<MemoryStore>) -> Self {
+        let history = std::mem::take(&mut inner.history);
+        let mut objects = BTreeMap::new();
+        for name in at_once(bucket.list("")).unwrap_or_default() {
+            let body = at_once(bucket.read(&name)).ok().flatten().unwrap_or_default();
+            objects.insert(name, body);
+        }
+        let mut runs: BTreeMap<RunId, Run> = BTreeMap::new();
+        for (place, (_, happening)) in history.iter().enumerate() {
+            let Happening::Stored { name } = happening else { continue };
+            let Some((run, _)) = name.strip_prefix("ledger/").and_then(|rest| rest.split_once('/')) else {
+                continue;
+            };
+            let Ok(id) = run.parse::<RunId>() else { continue };
+            let known =
+                runs.entry(id).or_insert_with(|| Run { records: vec![], states: vec![], damage: None });
+            match objects.get(name).map(|body| serde_json::from_slice::<Record>(body)) {
+                Some(Ok(record)) => known.records.push((place, record)),
+                Some(Err(error)) => known.damage = Some(format!("{name}: {error}")),
+                None => known.damage = Some(format!("{name} is gone")),
+            }
+        }
+        for run in runs.values_mut() {
+            for (_, record) in &run.records {
+                let next = match run.states.last() {
+                    None => machine::fold([record]).map_err(|error| error.to_string()),
+                    Some(state) => Ok(machine::evolve(state.clone(), record)),
+                };
+                match next {
+                    Ok(state) => run.states.push(state),
+                    Err(why) => {
+                        run.damage = Some(why);
+                        break;
+                    }
+                }
+            }
+        }
+        let clouds = std::mem::take(&mut inner.clouds);
+        Self { scenario: scenario.clone(), history, runs, objects, clouds }
+    }
+
+    /// How each run asked for has ended.
+    pub fn endings(&self) -> Vec<Ending> {
+        let ending = |run: &RunId| {
+            let known = self.runs.get(run);
+            let state = known.and_then(|known| known.states.last());
+            let settled =
+                state.filter(|state| state.closed.is_some()).and_then(|state| state.settled.as_ref());
+            Ending {
+                run: run.clone(),
+                conclusion: settled.map_or("open", |(conclusion, _)| conclusion.as_str()).to_owned(),
+                verdict: state.and_then(|state| Some(state.verdict()?.verdict.to_string())),
+                records: known.map_or(0, |known| known.records.len()),
+            }
+        };
+        self.scenario.asked.iter().map(|asked| ending(&asked.run)).collect()
+    }
+
+    /// What happened, with its place.
+    pub fn places(&self) -> impl Iterator<Item = (usize, &Happening)> {
+        self.history.iter().enumerate().map(|(place, (_, happening))| (place, happening))
+    }
+
+    /// Somebody lied about a run.
+    pub fn lied_about(&self, run: &RunId) -> bool {
+        let lied = |happening: &Happening| matches!(happening, Happening::Contradicted { run: about, .. } if about == run);
+        self.history.iter().any(|(_, happening)| lied(happening))
+    }
+}

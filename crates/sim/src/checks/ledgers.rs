@@ -1,0 +1,195 @@
+//! Ledgers: whole, in order, honest about their ends.
+
+use std::collections::BTreeSet;
+
+use cloudevents::AttributesReader;
+use contract::{Content, Message};
+use terms::{Class, Entry, Fact, Record, RunId};
+
+use super::{Evidence, Run, Violation};
+use crate::{Fault, Happening};
+
+const SOUND: &str = "ledger sound";
+const TERMINAL: &str = "I6 an end never changes";
+const CLOSES: &str = "every run closes";
+const RETRIES: &str = "only infrastructure is retried";
+const TIMEOUTS: &str = "asked before timed out";
+const TOLD: &str = "the end is told";
+const HEALTHY: &str = "a run without faults passes";
+const REPLAY: &str = "replay changes nothing";
+
+pub fn check(evidence: &Evidence, quiet: bool, found: &mut Vec<Violation>) {
+    for asked in &evidence.scenario.asked {
+        let Some(run) = evidence.runs.get(&asked.run) else {
+            found.push(Violation::new(CLOSES, format!("{} has no ledger", asked.run)));
+            continue;
+        };
+        sound(&asked.run, run, found);
+        if found.is_empty() {
+            terminal(&asked.run, run, evidence, found);
+            attempts(&asked.run, run, found);
+            timeouts(&asked.run, run, found);
+        }
+        let last = run.states.last();
+        let closed = last.is_some_and(|state| state.closed.is_some() && state.leases_returned());
+        if !closed || !quiet {
+            let end = last.map(|state| (&state.settled, &state.leases, state.frontier()));
+            let hints = evidence.objects.keys().filter(|name| name.starts_with("open/")).count();
+            let what = format!("{} has not come to rest: {end:?}, {hints} open hints", asked.run);
+            found.push(Violation::new(CLOSES, what));
+        }
+    }
+    healthy(evidence, found);
+    replay(evidence, found);
+}
+
+fn sound(id: &RunId, run: &Run, found: &mut Vec<Violation>) {
+    let mut wrong = |what: String| found.push(Violation::new(SOUND, format!("{id}: {what}")));
+    if let Some(damage) = &run.damage {
+        wrong(damage.clone());
+    }
+    let mut nonces = BTreeSet::new();
+    let mut events = BTreeSet::new();
+    let mut before = None;
+    for (expected, (_, record)) in (1..).zip(&run.records) {
+        if record.seq != expected {
+            wrong(format!("record {} stands where {expected} belongs", record.seq));
+        }
+        if !nonces.insert(&record.nonce) {
+            wrong(format!("record {expected} has the nonce of another"));
+        }
+        if before.is_some_and(|before| record.recorded_at < before) {
+            wrong(format!("time goes back at record {expected}"));
+        }
+        before = Some(record.recorded_at);
+        if let Entry::Accepted { event, .. } = &record.entry
+            && !events.insert(event)
+        {
+            wrong(format!("{event} is accepted twice"));
+        }
+    }
+}
+
+fn terminal(id: &RunId, run: &Run, evidence: &Evidence, found: &mut Vec<Violation>) {
+    let mut wrong = |invariant, what: String| found.push(Violation::new(invariant, format!("{id}: {what}")));
+    let mut settled = None;
+    let mut verdict = None;
+    for state in &run.states {
+        let now = state.settled.as_ref().map(|(conclusion, _)| conclusion);
+        if settled.is_some() && now != settled {
+            wrong(TERMINAL, format!("{settled:?} became {now:?}"));
+        }
+        settled = now;
+        let now = state.verdict();
+        if verdict.is_some() && now != verdict {
+            wrong(TERMINAL, "another verdict took the place of the first".to_owned());
+        }
+        verdict = now;
+    }
+    let closings = run.records.iter().filter_map(|(place, record)| match &record.entry {
+        Entry::Closed { conclusion } => Some((*place, conclusion)),
+        _ => None,
+    });
+    let closings: Vec<_> = closings.collect();
+    if closings.len() > 1 {
+        wrong(TERMINAL, "it is closed twice".to_owned());
+    }
+    let Some((closed_at, conclusion)) = closings.first() else { return };
+    let mut told = 0;
+    for (place, happening) in evidence.places() {
+        let Happening::Published { event, .. } = happening else { continue };
+        if event.ty() != "dev.burnin.run.closed.v1" {
+            continue;
+        }
+        let Ok(Message { run, content: Content::Fact(Fact::RunClosed(closed)), .. }) =
+            Message::from_event(event)
+        else {
+            continue;
+        };
+        if run != *id {
+            continue;
+        }
+        told += 1;
+        if place < *closed_at {
+            wrong(TOLD, "the end is told before it is recorded".to_owned());
+        }
+        if closed.conclusion != **conclusion {
+            wrong(TERMINAL, format!("{:?} is told, {conclusion:?} is recorded", closed.conclusion));
+        }
+    }
+    if told == 0 {
+        wrong(TOLD, "nobody was told of the end".to_owned());
+    }
+}
+
+fn attempts(id: &RunId, run: &Run, found: &mut Vec<Violation>) {
+    let budget = run.states.last().map_or(1, |state| state.workflow.limits.attempts);
+    for (_, record) in &run.records {
+        let Entry::AttemptOpened { stage, attempt, because } = &record.entry else { continue };
+        if !matches!(because.class, Class::Infrastructure | Class::ClusterLost) || attempt.0 > budget {
+            let what = format!("{id}: attempt {attempt} of the {stage} stage because of {because:?}");
+            found.push(Violation::new(RETRIES, what));
+        }
+    }
+}
+
+fn timeouts(id: &RunId, run: &Run, found: &mut Vec<Violation>) {
+    for (_, record) in &run.records {
+        let Entry::TimedOut { stage, attempt } = &record.entry else { continue };
+        let asked = run.records.iter().find_map(|(_, earlier)| match &earlier.entry {
+            Entry::Overdue { stage: s, attempt: a } if s == stage && a == attempt => {
+                Some(earlier.recorded_at)
+            }
+            _ => None,
+        });
+        let grace = run.states.last().map(|state| state.workflow.limits.grace).unwrap_or_default();
+        if asked.is_none_or(|asked| asked + grace > record.recorded_at) {
+            let what = format!("{id}: the {stage} stage timed out although nobody had asked it in time");
+            found.push(Violation::new(TIMEOUTS, what));
+        }
+    }
+}
+
+/// Where nothing goes wrong a run comes to its verdict. A simulator in which nothing succeeds proves nothing.
+fn healthy(evidence: &Evidence, found: &mut Vec<Violation>) {
+    if Fault::ALL.iter().any(|fault| evidence.scenario.faults.rate(*fault) > 0)
+        || !evidence.scenario.crash_at.is_empty()
+    {
+        return;
+    }
+    for (asked, ending) in evidence.scenario.asked.iter().zip(evidence.endings()) {
+        let verdict = asked.workflow.benchmark.is_some().then(|| "pass".to_owned());
+        if ending.conclusion != "completed" || ending.verdict != verdict {
+            found.push(Violation::new(HEALTHY, format!("{ending:?}")));
+        }
+    }
+}
+
+/// Word of a cluster that was not worth a record when it came may be worth one afterwards: money outlives the run, and
+/// giving back what is not there costs nothing.
+fn about_money(evidence: &Evidence, record: &str) -> bool {
+    let record = evidence.objects.get(record).and_then(|body| serde_json::from_slice::<Record>(body).ok());
+    record.is_some_and(|record| match record.entry {
+        Entry::Accepted { fact, .. } => {
+            matches!(*fact, Fact::ClusterAccepted(_) | Fact::ClusterReady(_) | Fact::ClusterDeleted(_))
+        }
+        _ => false,
+    })
+}
+
+fn replay(evidence: &Evidence, found: &mut Vec<Violation>) {
+    let after = evidence.places().skip_while(|(_, happening)| !matches!(happening, Happening::Replayed));
+    for (_, happening) in after {
+        let effect = match happening {
+            Happening::Stored { name } => name.starts_with("ledger/") && !about_money(evidence, name),
+            Happening::BuildBegan { .. }
+            | Happening::ClusterBegan { .. }
+            | Happening::JobBegan { .. }
+            | Happening::Loaded { .. } => true,
+            _ => false,
+        };
+        if effect {
+            found.push(Violation::new(REPLAY, happening.to_string()));
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Clusters, builds and jobs: never two, never forgotten, never taken away too early.
+
+use std::collections::BTreeMap;
+
+use terms::{Attempt, Entry, Fact, RunId};
+
+use super::{Evidence, Violation};
+use crate::{Happening, history::run_of, workload};
+
+const ONE_CLUSTER: &str = "I1 one cluster a run";
+const ONE_JOB: &str = "I2 one job a run";
+const NOTHING_LEFT: &str = "I3 nothing is left";
+const CAP: &str = "I10 no more clusters than runs";
+const CLOSED: &str = "closed means returned";
+const FALSE_KILL: &str = "no cluster is deleted while it is needed";
+const FALSE_STOP: &str = "no job is stopped while it is needed";
+
+pub fn check(evidence: &Evidence, quiet: bool, found: &mut Vec<Violation>) {
+    clusters(evidence, found);
+    jobs(evidence, found);
+    closed(evidence, found);
+    kills(evidence, found);
+    stops(evidence, found);
+    if !quiet {
+        left(evidence, found);
+    }
+}
+
+fn id(run: &str) -> Option<RunId> {
+    run.parse().ok()
+}
+
+fn clusters(evidence: &Evidence, found: &mut Vec<Violation>) {
+    // Name to run, whether anybody could have known of it.
+    let mut alive: BTreeMap<&str, (&RunId, bool)> = BTreeMap::new();
+    for (place, happening) in evidence.places() {
+        match happening {
+            Happening::ClusterBegan { name, run, expires_at, late } => {
+                alive.insert(name, (run, *late));
+                let others = alive.values().filter(|(other, late)| *other == run && !late).count();
+                if others > 1 && !late {
+                    found.push(Violation::new(
+                        ONE_CLUSTER,
+                        format!("{name} is not the only cluster of {run}"),
+                    ));
+                }
+                let known = alive.values().filter(|(_, late)| !late).count();
+                if known > evidence.scenario.asked.len() {
+                    found.push(Violation::new(CAP, format!("{known} clusters when {name} began")));
+                }
+                deadman(evidence, place, name, run, *expires_at, found);
+            }
+            Happening::ClusterEnded { name, .. } => {
+                alive.remove(name.as_str());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A cluster ends by itself when its lease says so, whoever is alive to end it.
+fn deadman(
+    evidence: &Evidence,
+    place: usize,
+    name: &str,
+    run: &RunId,
+    expires_at: terms::Timestamp,
+    found: &mut Vec<Violation>,
+) {
+    let attempt = name.rsplit('-').next().and_then(|number| number.parse().ok()).map(Attempt);
+    let state = evidence.runs.get(run).and_then(|run| run.state_at(place));
+    let lease = state.and_then(|state| state.leases.get(&attempt?));
+    if lease.is_none_or(|lease| lease.expires_at != expires_at) {
+        let what =
+            format!("{name} lives until {expires_at}, its lease says {:?}", lease.map(|l| l.expires_at));
+        found.push(Violation::new(NOTHING_LEFT, what));
+    }
+}
+
+fn jobs(evidence: &Evidence, found: &mut Vec<Violation>) {
+    let mut running: BTreeMap<&str, &str> = BTreeMap::new();
+    for (place, happening) in evidence.places() {
+        match happening {
+            Happening::JobBegan { name } => {
+                let run = run_of(name);
+                let others: Vec<_> = running.iter().filter(|(_, other)| **other == run).collect();
+                if !others.is_empty() {
+                    let what = format!("{name} begins beside {others:?}");
+                    found.push(Violation::new(ONE_JOB, what));
+                }
+                running.insert(name, run);
+                let state = id(run).and_then(|run| evidence.runs.get(&run)?.state_at(place));
+                match state {
+                    None => found.push(Violation::new(ONE_JOB, format!("{name} belongs to no run"))),
+                    Some(state) if state.job().is_some() => {
+                        found.push(Violation::new(ONE_JOB, format!("{name} begins after the job was done")));
+                    }
+                    Some(_) => {}
+                }
+            }
+            Happening::JobEnded { name, .. } => {
+                running.remove(name.as_str());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// When a run is closed nothing of it is running.
+fn closed(evidence: &Evidence, found: &mut Vec<Violation>) {
+    let mut alive: BTreeMap<&str, RunId> = BTreeMap::new();
+    let mut closings = BTreeMap::new();
+    for (run, known) in &evidence.runs {
+        let closed = known.records.iter().find(|(_, record)| matches!(record.entry, Entry::Closed { .. }));
+        closings.extend(closed.map(|(place, _)| (*place, run)));
+    }
+    for (place, happening) in evidence.places() {
+        match happening {
+            Happening::ClusterBegan { name, run, late: false, .. } => {
+                alive.insert(name, run.clone());
+            }
+            Happening::BuildBegan { name } | Happening::JobBegan { name } => {
+                let Some(run) = id(run_of(name)) else { continue };
+                if evidence
+                    .runs
+                    .get(&run)
+                    .and_then(|known| known.state_at(place))
+                    .is_none_or(|s| s.closed.is_some())
+                    && !evidence.lied_about(&run)
+                {
+                    found.push(Violation::new(CLOSED, format!("{name} begins after its run was closed")));
+                }
+                alive.insert(name, run);
+            }
+            Happening::ClusterEnded { name, .. }
+            | Happening::BuildEnded { name }
+            | Happening::JobEnded { name, .. } => {
+                alive.remove(name.as_str());
+            }
+            _ => {}
+        }
+        if let Some(run) = closings.get(&place) {
+            // Whoever is told that a build has failed believes it; clusters are only gone on the provider's word.
+            let believed = |name: &str| evidence.lied_about(run) && !name.contains("-cluster-");
+            for (name, _) in alive.iter().filter(|(name, other)| other == run && !believed(name)) {
+                found.push(Violation::new(CLOSED, format!("{run} is closed and {name} is there")));
+            }
+        }
+    }
+}
+
+/// A deletion needs a reason that stands in the ledger.
+fn kills(evidence: &Evidence, found: &mut Vec<Violation>) {
+    for (place, happening) in evidence.places() {
+        let Happening::DeleteAsked { name } = happening else { continue };
+        let run = id(run_of(name));
+        let known = run.as_ref().and_then(|run| evidence.runs.get(run));
+        let reason = known.is_some_and(|known| {
+            known.records.iter().take_while(|(at, _)| *at < place).any(|(_, record)| match &record.entry {
+                Entry::Accepted { fact, .. } => {
+                    fact.failure().is_some()
+                        || matches!(**fact, Fact::CancelRequested(_) | Fact::LogsCollected(_))
+                        // Without a benchmark the cluster has done its work when it is there.
+                        || matches!(**fact, Fact::ClusterReady(_)) && known.states[0].workflow.benchmark.is_none()
+                }
+                Entry::AttemptOpened { .. } | Entry::TimedOut { .. } | Entry::Closed { .. } => true,
+                Entry::Overdue { .. } => false,
+            })
+        });
+        if !reason || name == workload::EXISTING {
+            found.push(Violation::new(FALSE_KILL, format!("{name} is deleted without a reason")));
+        }
+    }
+}
+
+/// Stopping a job needs a reason that stands in the ledger, too.
+fn stops(evidence: &Evidence, found: &mut Vec<Violation>) {
+    for (place, happening) in evidence.places() {
+        let Happening::JobEnded { name, how } = happening else { continue };
+        let known = id(run_of(name)).and_then(|run| evidence.runs.get(&run));
+        let reason = known.is_some_and(|known| {
+            known.records.iter().take_while(|(at, _)| *at < place).any(|(_, record)| match &record.entry {
+                Entry::Accepted { fact, .. } => {
+                    fact.failure().is_some() || matches!(**fact, Fact::CancelRequested(_))
+                }
+                _ => true,
+            })
+        });
+        if how == "CANCELLED" && !reason {
+            found.push(Violation::new(FALSE_STOP, format!("{name} is stopped without a reason")));
+        }
+    }
+}
+
+/// What is there although the world had all the time it needs.
+fn left(evidence: &Evidence, found: &mut Vec<Violation>) {
+    let clouds = &evidence.clouds;
+    let clusters = clouds
+        .clusters
+        .iter()
+        .filter(|(_, cluster)| !cluster.existing && cluster.state != crate::cloud::State::Gone);
+    let mut names: Vec<&String> = clusters.map(|(name, _)| name).collect();
+    names.extend(clouds.jobs.iter().filter(|(_, job)| job.going()).map(|(name, _)| name));
+    names.extend(clouds.builds.iter().filter(|(_, build)| build.going()).map(|(name, _)| name));
+    if !names.is_empty() {
+        found.push(Violation::new(NOTHING_LEFT, format!("{names:?}")));
+    }
+}

@@ -1,0 +1,156 @@
+//! Logs, rows and verdicts: what was measured, once, and nothing else.
+
+use std::collections::BTreeSet;
+
+use cloudevents::AttributesReader;
+use contract::{Content, Message};
+use ledger::Digest;
+use terms::{Attempt, Body, Entry, Fact, Logs, Manifest, RunId, Verdict};
+
+use super::{Evidence, Run, Violation};
+use crate::{Happening, cloud::JobStage, workload};
+
+const LOG_BYTES: &str = "I4 logs are what was written";
+const ROWS_ONCE: &str = "I5 each row once";
+const HONEST: &str = "no pass without proof";
+
+pub fn check(evidence: &Evidence, found: &mut Vec<Violation>) {
+    for (id, run) in &evidence.runs {
+        for (place, _, fact) in run.facts() {
+            match fact {
+                Fact::LogsCollected(logs) => bytes(evidence, id, run, place, logs, found),
+                Fact::VerdictReached(reached) if reached.verdict == Verdict::Pass => {
+                    proof(evidence, id, place, found);
+                }
+                _ => {}
+            }
+        }
+        rows(evidence, id, run, found);
+    }
+}
+
+fn folder(logs: &Logs) -> &str {
+    logs.manifest.strip_suffix("manifest.json").unwrap_or(&logs.manifest)
+}
+
+fn manifest(evidence: &Evidence, logs: &Logs) -> Option<Manifest> {
+    serde_json::from_slice(evidence.objects.get(&logs.manifest)?).ok()
+}
+
+/// Every stored byte is a byte that the job wrote, and none is missing.
+fn bytes(evidence: &Evidence, id: &RunId, run: &Run, place: usize, logs: &Logs, found: &mut Vec<Violation>) {
+    let mut wrong = |what: String| found.push(Violation::new(LOG_BYTES, format!("{id}: {what}")));
+    let Some(manifest) = manifest(evidence, logs) else {
+        return wrong(format!("{} is not there", logs.manifest));
+    };
+    for object in &manifest.objects {
+        let name = format!("{}{}", folder(logs), object.name);
+        let Some(stored) = evidence.objects.get(&name) else {
+            wrong(format!("{name} is not there"));
+            continue;
+        };
+        if Digest::of(stored).sha256 != object.sha256 {
+            wrong(format!("{name} is not what its manifest says"));
+        }
+        let Some((attempt, file)) = object.name.split_once('/') else { continue };
+        if file != workload::LOG {
+            continue;
+        }
+        let Some(job) = evidence.clouds.jobs.get(&format!("{id}-job-{attempt}")) else {
+            wrong(format!("{name} comes from no job"));
+            continue;
+        };
+        // A job that was given up may be read in the middle.
+        let given_up = run
+            .records
+            .iter()
+            .any(|(at, record)| *at < place && matches!(record.entry, Entry::TimedOut { .. }));
+        let half = given_up || evidence.lied_about(id);
+        let whole = stored[..] == *job.log.as_bytes();
+        let begun = half && job.log.as_bytes().starts_with(stored);
+        if !whole && !begun {
+            wrong(format!("{name} is not what the job wrote"));
+        }
+    }
+    let state = run.state_at(place);
+    let done = state.is_some_and(|state| state.job().is_some());
+    let attempt = state.map_or(Attempt::FIRST, |state| state.attempt(terms::Stage::Job));
+    let job = evidence.clouds.jobs.get(&format!("{id}-job-{attempt}"));
+    let began = job.is_some_and(|job| job.began);
+    let cluster = job.map(|job| job.cluster.as_str());
+    let gone = evidence.places().take(place).any(
+        |(_, happening)| matches!(happening, Happening::ClusterEnded { name, .. } if Some(name.as_str()) == cluster),
+    );
+    let there = manifest.objects.iter().any(|object| object.name == format!("{attempt}/{}", workload::LOG));
+    if done && began && !gone && !there {
+        wrong(format!("the log of attempt {attempt} is missing"));
+    }
+}
+
+/// A pass needs a job that went well and a whole log.
+fn proof(evidence: &Evidence, id: &RunId, place: usize, found: &mut Vec<Violation>) {
+    let judged = evidence.places().take(place).filter_map(|(_, happening)| match happening {
+        Happening::Published { event, .. } if event.ty() == "dev.burnin.run.judge.v1" => {
+            Message::from_event(event).ok()
+        }
+        _ => None,
+    });
+    let judged = judged.filter(|message| message.run == *id).find_map(|message| match message.content {
+        Content::Command(command) => match command.body {
+            Body::RunJudge { logs, job_attempt, .. } => Some((logs, job_attempt)),
+            _ => None,
+        },
+        Content::Fact(_) => None,
+    });
+    let proven = judged.is_some_and(|(logs, attempt)| {
+        let name = format!("{}{attempt}/{}", folder(&logs), workload::LOG);
+        let log = evidence.objects.get(&name).map(|body| String::from_utf8_lossy(body).into_owned());
+        let job = evidence.clouds.jobs.get(&format!("{id}-job-{attempt}"));
+        let well = job.is_some_and(
+            |job| matches!(&job.stage, JobStage::Ended(end) if end.state == "COMPLETED" && end.exit_code == Some(0)),
+        );
+        well && log.is_some_and(|log| log.contains("# Avg bus bandwidth")) && manifest(evidence, &logs).is_some()
+    });
+    if !proven {
+        found.push(Violation::new(HONEST, format!("{id} passed")));
+    }
+}
+
+/// Each row of each committed log is in the warehouse once, and no other.
+fn rows(evidence: &Evidence, id: &RunId, run: &Run, found: &mut Vec<Violation>) {
+    let mut wrong = |what: String| found.push(Violation::new(ROWS_ONCE, format!("{id}: {what}")));
+    let mine =
+        evidence.clouds.loads.values().flat_map(|load| &load.rows).filter(|row| row.run == id.as_str());
+    let mine: Vec<_> = mine.collect();
+    let mut keys = BTreeSet::new();
+    for row in &mine {
+        if !keys.insert((row.attempt, &row.log, row.table_number, row.row_number, &row.placement))
+            && !evidence.lied_about(id)
+        {
+            wrong(format!("row {} of {} twice", row.row_number, row.log));
+        }
+    }
+    let loaded = run.facts().find_map(|(place, _, fact)| match fact {
+        Fact::ResultsLoaded(results) => Some((place, results)),
+        _ => None,
+    });
+    let Some((place, results)) = loaded else { return };
+    let Some(state) = run.state_at(place) else { return };
+    let Some(logs) = state.logs() else { return wrong("rows without logs".to_owned()) };
+    let attempt = state.attempt(terms::Stage::Job);
+    let mut expected = 0;
+    for object in manifest(evidence, logs).into_iter().flat_map(|manifest| manifest.objects) {
+        if !object.name.starts_with(&format!("{attempt}/")) {
+            continue;
+        }
+        let body = evidence.objects.get(&format!("{}{}", folder(logs), object.name));
+        let Some(Ok(reading)) = body.map(|body| nccl::read(&body[..])) else { continue };
+        let halves = |row: &terms::measurement::Row| {
+            usize::from(row.out_of_place.is_some()) + usize::from(row.in_place.is_some())
+        };
+        expected += reading.tables.iter().flat_map(|table| &table.rows).map(halves).sum::<usize>();
+    }
+    if results.rows != expected as u64 || keys.len() != expected {
+        wrong(format!("{expected} rows were measured, {} are told, {} are there", results.rows, keys.len()));
+    }
+}

@@ -1,0 +1,120 @@
+//! A build service.
+
+use std::sync::Arc;
+
+use builder::{Build, Builds};
+use kit::PortError;
+use terms::{BuildSpec, Class, CommandId, Failure, Image, Span, planted};
+
+use super::{answered, passing};
+use crate::{
+    Fault, Happening,
+    door::{Door, Kind},
+    world::{Inner, Service, World},
+};
+
+/// A build, and how it will end.
+pub struct Planned {
+    state: Build,
+    end: Build,
+}
+
+impl Planned {
+    /// It costs money.
+    pub fn going(&self) -> bool {
+        self.state == Build::Going
+    }
+}
+
+/// The build service, as one process sees it.
+pub struct SimBuilds(pub Door);
+
+fn cancelled() -> Build {
+    Build::Failed(Failure::new(Class::Cancelled, "CANCELLED", "the build was cancelled"))
+}
+
+impl Inner {
+    fn begin_build(&mut self, world: Arc<World>, name: &str, timeout: Span) {
+        if self.clouds.builds.contains_key(name) {
+            return;
+        }
+        if self.clouds.stopped_builds.contains(name) {
+            let planned = Planned { state: cancelled(), end: cancelled() };
+            self.clouds.builds.insert(name.to_owned(), planned);
+            return;
+        }
+        let limit = i64::try_from(timeout.0.as_millis()).unwrap_or(i64::MAX);
+        let failed = |class, code: &str| Build::Failed(Failure::new(class, code, "as planned"));
+        let mut takes = self.dice.between(10_000, 120_000).min(limit);
+        let end = if self.strikes(Fault::BuildFlake) {
+            failed(Class::Infrastructure, "INTERNAL_ERROR")
+        } else if self.strikes(Fault::BuildFails) {
+            failed(Class::Workload, "FAILURE")
+        } else if self.strikes(Fault::BuildHangs) {
+            takes = limit;
+            failed(Class::Workload, "TIMEOUT")
+        } else {
+            let digest = format!("sha256:{:0>64}", name.len());
+            Build::Built(Image { reference: format!("registry/{name}"), digest, files: vec![] })
+        };
+        self.clouds.builds.insert(name.to_owned(), Planned { state: Build::Going, end });
+        self.note(Service::Outside, Happening::BuildBegan { name: name.to_owned() });
+        let name = name.to_owned();
+        self.spawn(Service::Outside, async move {
+            world.sleep(takes).await;
+            world.inner().end_build(&name);
+        });
+    }
+
+    fn end_build(&mut self, name: &str) {
+        let Some(build) = self.clouds.builds.get_mut(name).filter(|build| build.going()) else { return };
+        build.state = build.end.clone();
+        self.note(Service::Outside, Happening::BuildEnded { name: name.to_owned() });
+    }
+}
+
+#[async_trait::async_trait]
+impl Builds for SimBuilds {
+    async fn start(&self, id: &CommandId, _: &BuildSpec, timeout: Span) -> Result<String, PortError> {
+        let name = id.resource_name();
+        let world = Arc::clone(&self.0.world);
+        let effect = |inner: &mut Inner| {
+            if inner.strikes(Fault::LandsLate) {
+                let (name, after) = (name.clone(), inner.dice.between(1_000, 900_000));
+                inner.clouds.landing += 1;
+                inner.spawn(Service::Outside, async move {
+                    world.sleep(after).await;
+                    let inner = &mut *world.inner();
+                    inner.clouds.landing -= 1;
+                    inner.begin_build(Arc::clone(&world), &name, timeout);
+                });
+                return passing("deadline exceeded");
+            }
+            inner.begin_build(world, &name, timeout);
+            Ok(name.clone())
+        };
+        answered(self.0.call(Kind::Provider, || format!("start build {name}"), effect).await)
+    }
+
+    async fn look(&self, id: &CommandId) -> Result<Option<Build>, PortError> {
+        let name = id.resource_name();
+        let effect = |inner: &mut Inner| Ok(inner.clouds.builds.get(&name).map(|build| build.state.clone()));
+        answered(self.0.call(Kind::Provider, || format!("look at build {name}"), effect).await)
+    }
+
+    async fn cancel(&self, id: &CommandId) -> Result<(), PortError> {
+        let name = id.resource_name();
+        let effect = |inner: &mut Inner| {
+            if planted("cancelled_build_may_begin") && !inner.clouds.builds.contains_key(&name) {
+                return Ok(());
+            }
+            inner.clouds.stopped_builds.insert(name.clone());
+            let known = inner.clouds.builds.entry(name.clone());
+            let build = known.or_insert_with(|| Planned { state: cancelled(), end: cancelled() });
+            build.end = cancelled();
+            inner.end_build(&name);
+            Ok(())
+        };
+        answered(self.0.call(Kind::Provider, || format!("cancel build {name}"), effect).await)
+    }
+}

@@ -1,0 +1,201 @@
+//! A provider of clusters.
+
+use std::sync::Arc;
+
+use kit::{Clock, PortError};
+use provisioner::{Clusters, Order, Standing};
+use terms::{Attempt, Class, Deleted, Failure, Node, RunId, System, Timestamp, planted};
+
+use super::{answered, passing};
+use crate::{
+    Fault, Happening,
+    door::{Door, Kind},
+    world::{Inner, Service, World},
+};
+
+/// Where a cluster stands in truth.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It comes up.
+    Coming,
+    /// It takes jobs.
+    Ready,
+    /// It is there, and takes no jobs.
+    Broken(&'static str),
+    /// It is going away.
+    Ending,
+    /// Nothing is left.
+    Gone,
+}
+
+/// A cluster with its labels.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    /// Label: the run it was made for; none for one that is not rented.
+    pub run: Option<RunId>,
+    /// Label: the attempt.
+    pub attempt: Attempt,
+    /// Label: when it ends by itself.
+    pub expires_at: Timestamp,
+    /// Number of its nodes.
+    pub nodes: u32,
+    /// Not rented: it was there before and stays.
+    pub existing: bool,
+    /// Where it stands.
+    pub state: State,
+}
+
+impl Cluster {
+    /// Somebody else's cluster, which is always there.
+    pub const fn existing() -> Self {
+        let expires_at = Timestamp::from_millis(i64::MAX);
+        let (run, attempt) = (None, Attempt::FIRST);
+        Self { run, attempt, expires_at, nodes: 2, existing: true, state: State::Ready }
+    }
+
+    fn facts(&self, name: &str) -> terms::Cluster {
+        let nodes = (0..self.nodes).map(|number| Node { name: format!("node-{number}"), slots: 1 });
+        let endpoint = format!("sim:{name}");
+        terms::Cluster { name: name.to_owned(), nodes: nodes.collect(), endpoint }
+    }
+}
+
+/// The provider, as one process sees it.
+pub struct SimClusters(pub Door);
+
+impl Inner {
+    fn begin_cluster(&mut self, world: &Arc<World>, order: &Order, late: bool) {
+        if self.clouds.clusters.contains_key(&order.name) {
+            return;
+        }
+        let System::Processes { nodes } = order.system;
+        let (run, attempt, expires_at) = (order.id.run.clone(), order.id.attempt, order.expires_at);
+        let state = State::Coming;
+        let cluster = Cluster { run: Some(run.clone()), attempt, expires_at, nodes, existing: false, state };
+        self.clouds.clusters.insert(order.name.clone(), cluster);
+        let name = order.name.clone();
+        self.note(Service::Outside, Happening::ClusterBegan { name, run, expires_at, late });
+        let up = if self.strikes(Fault::ClusterLate) {
+            self.dice.between(60_000, 900_000)
+        } else {
+            self.dice.between(5_000, 60_000)
+        };
+        let comes = if self.strikes(Fault::StockOut) { State::Broken("stock-out") } else { State::Ready };
+        self.later(world, &order.name, up, |inner, name| inner.turn(name, State::Coming, comes));
+        let later = up + self.dice.between(0, 300_000);
+        if self.strikes(Fault::NodeFails) {
+            self.later(world, &order.name, later, |inner, name| {
+                inner.turn(name, State::Ready, State::Broken("node-1 went away"));
+                inner.lose_jobs(name, "NODE_FAIL");
+            });
+        }
+        if self.strikes(Fault::Preempted) {
+            self.later(world, &order.name, later, |inner, name| inner.end_cluster(name, "preempted"));
+        }
+        let life = (expires_at.as_millis() - self.now).max(0);
+        self.later(world, &order.name, life, |inner, name| inner.end_cluster(name, "expired"));
+    }
+
+    fn turn(&mut self, name: &str, from: State, to: State) {
+        if let Some(cluster) = self.clouds.clusters.get_mut(name).filter(|cluster| cluster.state == from) {
+            cluster.state = to.clone();
+            self.say(Service::Outside, || format!("cluster {name} is {to:?}"));
+        }
+    }
+
+    fn later(
+        &mut self,
+        world: &Arc<World>,
+        name: &str,
+        after: i64,
+        then: impl FnOnce(&mut Self, &str) + Send + 'static,
+    ) {
+        let (world, name) = (Arc::clone(world), name.to_owned());
+        self.spawn(Service::Outside, async move {
+            world.sleep(after).await;
+            then(&mut world.inner(), &name);
+        });
+    }
+}
+
+#[async_trait::async_trait]
+impl Clusters for SimClusters {
+    async fn create(&self, order: &Order) -> Result<String, PortError> {
+        let mut order = order.clone();
+        if planted("random_in_a_cluster_name") {
+            let number = self.0.world.inner().dice.below(1000);
+            order.name = format!("{}-cluster-{number}", order.id.run);
+        }
+        if planted("no_expiry") {
+            order.expires_at = order.expires_at + terms::Span::from_secs(86_400);
+        }
+        let world = Arc::clone(&self.0.world);
+        let effect = |inner: &mut Inner| {
+            if inner.clouds.given_back.contains(&order.name) {
+                let why = format!("{} was given back", order.name);
+                return Err(PortError::Final(Failure::new(Class::Cancelled, "GIVEN_BACK", why)));
+            }
+            if !inner.clouds.clusters.contains_key(&order.name) && inner.strikes(Fault::LandsLate) {
+                let (order, after) = (order.clone(), inner.dice.between(1_000, 900_000));
+                inner.clouds.landing += 1;
+                inner.spawn(Service::Outside, async move {
+                    world.sleep(after).await;
+                    let inner = &mut *world.inner();
+                    inner.clouds.landing -= 1;
+                    // Not every provider remembers that a name was given back before it was taken.
+                    let late = inner.clouds.given_back.contains(&order.name);
+                    if !late || inner.dice.once_in(2) {
+                        inner.begin_cluster(&world, &order, late);
+                    }
+                });
+                return passing("deadline exceeded");
+            }
+            inner.begin_cluster(&world, &order, false);
+            Ok(order.name.clone())
+        };
+        answered(self.0.call(Kind::Provider, || format!("create cluster {}", order.name), effect).await)
+    }
+
+    async fn look(&self, name: &str) -> Result<Standing, PortError> {
+        let effect = |inner: &mut Inner| {
+            let Some(cluster) = inner.clouds.clusters.get(name) else { return Ok(Standing::Absent) };
+            Ok(match cluster.state {
+                State::Coming => Standing::Coming,
+                State::Ready => Standing::Ready(cluster.facts(name)),
+                State::Broken(why) => Standing::Broken(why.to_owned()),
+                State::Ending => Standing::Broken("it is being deleted".to_owned()),
+                State::Gone => Standing::Absent,
+            })
+        };
+        let what = || format!("look at cluster {name}");
+        answered(self.0.call(Kind::Provider, what, effect).await)
+    }
+
+    async fn delete(&self, name: &str) -> Result<Deleted, PortError> {
+        let world = Arc::clone(&self.0.world);
+        let confirmed_at = self.0.now();
+        let evidence = || "the list is empty".to_owned();
+        let deleted = || Deleted { name: name.to_owned(), evidence: evidence(), confirmed_at };
+        let effect = |inner: &mut Inner| {
+            if !planted("delete_leaves_no_mark") {
+                inner.clouds.given_back.insert(name.to_owned());
+            }
+            let state = inner.clouds.clusters.get(name).map_or(State::Gone, |cluster| cluster.state.clone());
+            if state == State::Gone {
+                return Ok(deleted());
+            }
+            inner.note(self.0.service, Happening::DeleteAsked { name: name.to_owned() });
+            if inner.strikes(Fault::DeleteSwallowed) {
+                inner.say(Service::Outside, || format!("answers 200 and leaves {name} alone"));
+            } else if state != State::Ending {
+                inner.turn(name, state, State::Ending);
+                let takes = inner.dice.between(2_000, 40_000);
+                inner.later(&world, name, takes, |inner, name| inner.end_cluster(name, "deleted"));
+            }
+            passing("something of it is still there")
+        };
+        let what = || format!("delete cluster {name}");
+        let said = answered(self.0.call(Kind::Provider, what, effect).await);
+        if planted("delete_without_looking") { said.or_else(|_| Ok(deleted())) } else { said }
+    }
+}

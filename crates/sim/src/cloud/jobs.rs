@@ -1,0 +1,252 @@
+//! A scheduler.
+
+use std::{
+    io::{self, Cursor},
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use agent::{Scheduler, Standing};
+use kit::PortError;
+use ledger::Reader;
+use terms::{Class, Cluster, Failure, JobEnd, planted};
+use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
+
+use super::{State, answered, passing};
+use crate::{
+    Fault, Happening,
+    door::{Door, Kind},
+    workload,
+    world::{Inner, Service, World},
+};
+
+/// Where a job stands in truth.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It waits for its turn.
+    Pending,
+    /// It runs.
+    Running,
+    /// It ended by its own doing, or at somebody's wish.
+    Ended(JobEnd),
+    /// It was taken away, in the scheduler's word.
+    Lost(&'static str),
+}
+
+/// A job.
+pub struct Job {
+    /// The cluster it is on.
+    pub cluster: String,
+    /// Where it stands.
+    pub stage: Stage,
+    /// It began to run, so there is a log.
+    pub began: bool,
+    /// What it has written when it is through.
+    pub log: String,
+}
+
+impl Job {
+    /// It is, or will be, at work.
+    pub const fn going(&self) -> bool {
+        matches!(self.stage, Stage::Pending | Stage::Running)
+    }
+
+    /// What it wrote so far.
+    fn written(&self, file: &str) -> Vec<u8> {
+        let through = !matches!(self.stage, Stage::Running);
+        match file {
+            workload::LOG if through => self.log.clone().into_bytes(),
+            workload::LOG => self.log.as_bytes()[..self.log.len() / 2].to_vec(),
+            _ => b"nothing to say\n".to_vec(),
+        }
+    }
+}
+
+fn end(state: &str, exit_code: i32) -> JobEnd {
+    let exit_code = Some(exit_code);
+    JobEnd { state: state.to_owned(), exit_code, signal: None, started_at: None, ended_at: None }
+}
+
+/// The scheduler, as one process sees it.
+pub struct SimScheduler(pub Door);
+
+impl Inner {
+    /// Every job on a cluster is taken away.
+    pub fn lose_jobs(&mut self, cluster: &str, code: &'static str) {
+        let on = |job: &Job| job.cluster == cluster && job.going();
+        let lost: Vec<String> =
+            self.clouds.jobs.iter().filter(|(_, job)| on(job)).map(|(name, _)| name.clone()).collect();
+        for name in lost {
+            self.end_job(&name, Stage::Lost(code));
+        }
+    }
+
+    fn end_job(&mut self, name: &str, stage: Stage) {
+        let Some(job) = self.clouds.jobs.get_mut(name).filter(|job| job.going()) else { return };
+        let how = match &stage {
+            Stage::Ended(end) => end.state.clone(),
+            Stage::Lost(code) => (*code).to_owned(),
+            Stage::Pending | Stage::Running => return,
+        };
+        let ran = job.stage == Stage::Running;
+        job.stage = stage;
+        if ran {
+            self.note(Service::Outside, Happening::JobEnded { name: name.to_owned(), how });
+        }
+    }
+
+    fn begin_job(&mut self, world: &Arc<World>, job: &agent::Job) {
+        let name = job.name.clone();
+        if self.clouds.jobs.contains_key(&name) {
+            return;
+        }
+        let stopped = self.clouds.stopped_jobs.contains(&name);
+        let mut log = workload::log(&job.workload, job.cluster.slots(), &name);
+        let limit = i64::try_from(job.limit.0.as_millis()).unwrap_or(i64::MAX);
+        let mut takes = self.dice.between(10_000, 120_000).min(limit);
+        let mut ended = end("COMPLETED", 0);
+        if self.strikes(Fault::JobFails) {
+            log = workload::failed(&log);
+            ended = end("FAILED", 3);
+        } else if self.strikes(Fault::JobHangs) {
+            log = workload::truncated(&log);
+            (takes, ended) = (limit, end("TIMEOUT", 1));
+        } else if self.strikes(Fault::LogTruncated) {
+            log = workload::truncated(&log);
+        }
+        let stage = if stopped { Stage::Ended(end("CANCELLED", 0)) } else { Stage::Pending };
+        let cluster = job.cluster.name.clone();
+        self.clouds.jobs.insert(name.clone(), Job { cluster, stage, began: false, log });
+        if stopped {
+            return;
+        }
+        let (world, waits) = (Arc::clone(world), self.dice.between(0, 20_000));
+        self.spawn(Service::Outside, async move {
+            world.sleep(waits).await;
+            if let Some(job) = world.inner().clouds.jobs.get_mut(&name).filter(|job| job.going()) {
+                (job.stage, job.began) = (Stage::Running, true);
+            } else {
+                return;
+            }
+            world.inner().note(Service::Outside, Happening::JobBegan { name: name.clone() });
+            world.sleep(takes).await;
+            world.inner().end_job(&name, Stage::Ended(ended));
+        });
+    }
+}
+
+#[async_trait::async_trait]
+impl Scheduler for SimScheduler {
+    async fn submit(&self, job: &agent::Job) -> Result<String, PortError> {
+        let mut job = job.clone();
+        if planted("random_in_a_job_name") {
+            job.name = format!("{}{}", job.name, self.0.world.inner().dice.below(1000));
+        }
+        let world = Arc::clone(&self.0.world);
+        let effect = |inner: &mut Inner| {
+            if planted("submit_without_looking") && inner.clouds.jobs.contains_key(&job.name) {
+                inner.end_job(&job.name, Stage::Lost("REQUEUED"));
+                inner.clouds.jobs.remove(&job.name);
+            }
+            if inner.clouds.jobs.contains_key(&job.name) {
+                return Ok(job.name.clone());
+            }
+            let gone = |code: &str| {
+                let failure = Failure::new(Class::ClusterLost, code, "the cluster takes no jobs");
+                Err(PortError::Final(failure))
+            };
+            match inner.clouds.clusters.get(&job.cluster.name).map(|cluster| &cluster.state) {
+                Some(State::Ready) => {}
+                Some(State::Coming) => return passing("the cluster is coming up"),
+                Some(State::Broken(_)) => return gone("NODE_FAIL"),
+                Some(State::Ending | State::Gone) | None => return gone("CLUSTER_GONE"),
+            }
+            if inner.strikes(Fault::LandsLate) {
+                let (job, after) = (job.clone(), inner.dice.between(1_000, 1_500_000));
+                inner.clouds.landing += 1;
+                inner.spawn(Service::Outside, async move {
+                    world.sleep(after).await;
+                    let inner = &mut *world.inner();
+                    inner.clouds.landing -= 1;
+                    let known = inner.clouds.clusters.get(&job.cluster.name);
+                    if known.is_some_and(|cluster| cluster.state == State::Ready) {
+                        inner.begin_job(&world, &job);
+                    }
+                });
+                return passing("deadline exceeded");
+            }
+            inner.begin_job(&world, &job);
+            Ok(job.name.clone())
+        };
+        answered(self.0.call(Kind::Provider, || format!("submit job {}", job.name), effect).await)
+    }
+
+    async fn look(&self, cluster: &Cluster, name: &str) -> Result<Standing, PortError> {
+        let effect = |inner: &mut Inner| {
+            let there = inner.clouds.clusters.get(&cluster.name);
+            if there.is_none_or(|cluster| cluster.state == State::Gone) {
+                let why = "the cluster is gone".to_owned();
+                return Ok(Standing::Lost { code: "CLUSTER_GONE".to_owned(), why });
+            }
+            Ok(match inner.clouds.jobs.get(name).map(|job| &job.stage) {
+                None => Standing::Absent,
+                Some(Stage::Pending | Stage::Running) => Standing::Going,
+                Some(Stage::Ended(end)) => Standing::Ended(end.clone()),
+                Some(Stage::Lost(code)) => {
+                    Standing::Lost { code: (*code).to_owned(), why: "a node went away".to_owned() }
+                }
+            })
+        };
+        let said = answered(self.0.call(Kind::Provider, || format!("look at job {name}"), effect).await);
+        if planted("no_answer_means_no_job") && said.is_err() { Ok(Standing::Absent) } else { said }
+    }
+
+    async fn cancel(&self, _: &Cluster, name: &str) -> Result<(), PortError> {
+        let effect = |inner: &mut Inner| {
+            if !planted("cancel_leaves_no_mark") {
+                inner.clouds.stopped_jobs.insert(name.to_owned());
+            }
+            inner.end_job(name, Stage::Ended(end("CANCELLED", 0)));
+            Ok(())
+        };
+        answered(self.0.call(Kind::Provider, || format!("cancel job {name}"), effect).await)
+    }
+
+    async fn outputs(&self, cluster: &Cluster, name: &str) -> Result<Vec<String>, PortError> {
+        let effect = |inner: &mut Inner| {
+            let there = inner.clouds.clusters.get(&cluster.name);
+            let there = there.is_some_and(|cluster| cluster.state != State::Gone);
+            let began = inner.clouds.jobs.get(name).is_some_and(|job| job.began);
+            let files = [workload::LOG, "node-1.log"].map(str::to_owned).to_vec();
+            Ok(if there && began { files } else { Vec::new() })
+        };
+        answered(self.0.call(Kind::Provider, || format!("list the output of {name}"), effect).await)
+    }
+
+    async fn output(&self, _: &Cluster, name: &str, file: &str) -> Result<Reader, PortError> {
+        let effect = |inner: &mut Inner| match inner.clouds.jobs.get(name) {
+            Some(job) => Ok((job.written(file), inner.strikes(Fault::ProviderLies))),
+            None => passing("no such file"),
+        };
+        let what = || format!("read {file} of {name}");
+        let (mut bytes, breaks) = answered(self.0.call(Kind::Provider, what, effect).await)?;
+        if planted("log_cut_short") {
+            bytes.truncate(bytes.len() - 1);
+        }
+        if breaks {
+            bytes.truncate(bytes.len() / 2);
+            return Ok(Box::new(Cursor::new(bytes).chain(Broken)));
+        }
+        Ok(Box::new(Cursor::new(bytes)))
+    }
+}
+
+/// A stream that breaks.
+struct Broken;
+
+impl AsyncRead for Broken {
+    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Err(io::Error::other("the connection was reset")))
+    }
+}

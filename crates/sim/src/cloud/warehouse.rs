@@ -1,0 +1,81 @@
+//! A warehouse: the loader writes it, the judge looks up the past in it.
+
+use ::warehouse::{Past, Wanted};
+use judge::{History, HistoryError, fake::FakeHistory};
+use kit::PortError;
+use loader::{Load, Row, VerdictRow, Warehouse, WarehouseError};
+use terms::planted;
+
+use super::answered;
+use crate::{
+    Happening,
+    door::{Door, Kind},
+    world::Inner,
+};
+
+/// The warehouse, as one process sees it.
+pub struct SimWarehouse(pub Door);
+
+fn unavailable(error: PortError) -> WarehouseError {
+    match error {
+        PortError::Passing(why) => WarehouseError::Unavailable(why),
+        PortError::Final(failure) => WarehouseError::Refused(failure.message),
+    }
+}
+
+#[async_trait::async_trait]
+impl Warehouse for SimWarehouse {
+    async fn load(&self, load: &str, brought: &Load) -> Result<u64, WarehouseError> {
+        let mut id = load.to_owned();
+        if planted("random_in_a_load_id") {
+            id = format!("{load}-{}", self.0.world.inner().dice.below(1000));
+        }
+        let service = self.0.service;
+        let effect = |inner: &mut Inner| {
+            if !inner.clouds.loads.contains_key(&id) {
+                inner.clouds.loads.insert(id.clone(), brought.clone());
+                inner.note(service, Happening::Loaded { load: id.clone(), rows: brought.rows.len() });
+            }
+            Ok(inner.clouds.loads[&id].rows.len() as u64)
+        };
+        let said = answered(self.0.call(Kind::Provider, || format!("load {load}"), effect).await);
+        if planted("load_errors_swallowed") && said.is_err() {
+            return Ok(brought.rows.len() as u64);
+        }
+        said.map_err(unavailable)
+    }
+
+    async fn rows(&self, run: &str) -> Result<Vec<Row>, WarehouseError> {
+        let effect = |inner: &mut Inner| {
+            let rows = inner.clouds.loads.values().flat_map(|load| &load.rows);
+            Ok(rows.filter(|row| row.run == run).cloned().collect())
+        };
+        let what = || format!("read the rows of {run}");
+        answered(self.0.call(Kind::Provider, what, effect).await).map_err(unavailable)
+    }
+
+    async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, WarehouseError> {
+        let effect = |inner: &mut Inner| {
+            let verdicts = inner.clouds.loads.values().flat_map(|load| &load.verdicts);
+            Ok(verdicts.filter(|verdict| verdict.run == run).cloned().collect())
+        };
+        let what = || format!("read the verdict of {run}");
+        answered(self.0.call(Kind::Provider, what, effect).await).map_err(unavailable)
+    }
+
+    fn table(&self) -> String {
+        "sim".to_owned()
+    }
+}
+
+#[async_trait::async_trait]
+impl History for SimWarehouse {
+    async fn past(&self, wanted: &Wanted) -> Result<Vec<Past>, HistoryError> {
+        let effect = |inner: &mut Inner| Ok(FakeHistory::chosen(inner.clouds.loads.values(), wanted));
+        let what = || format!("look up the past of {}", wanted.workflow);
+        answered(self.0.call(Kind::Provider, what, effect).await).map_err(|error| match error {
+            PortError::Passing(why) => HistoryError::Unavailable(why),
+            PortError::Final(failure) => HistoryError::Unavailable(failure.message),
+        })
+    }
+}

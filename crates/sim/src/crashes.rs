@@ -1,0 +1,105 @@
+//! A process dies at every point of a run in which all goes well.
+//!
+//! A point is a call by which a process touches its world, before its effect or after it. A death at a read is a death
+//! after the last effect and before the next, so pairs are enumerated over the calls that have effects; single deaths
+//! over every call.
+
+use std::{collections::BTreeMap, process::ExitCode, thread, time::Instant};
+
+use crate::{Outcome, Scenario, run, world::Moment};
+
+/// A place to die.
+pub type Point = (u64, Moment);
+
+/// What came of many deaths.
+#[derive(Default)]
+pub struct Summary {
+    /// How many runs.
+    pub runs: usize,
+    /// Deaths after which something was wrong, with what.
+    pub failed: BTreeMap<Vec<Point>, String>,
+    /// Runs that completed and passed.
+    pub passed: usize,
+}
+
+fn points(calls: impl IntoIterator<Item = u64>) -> Vec<Point> {
+    calls.into_iter().flat_map(|call| [(call, Moment::Before), (call, Moment::After)]).collect()
+}
+
+fn dying(at: &[Point]) -> Outcome {
+    let mut scenario = Scenario::happy(0, 1);
+    scenario.crash_at = at.to_vec();
+    run(scenario)
+}
+
+impl Summary {
+    fn add(&mut self, at: &[Point], outcome: &Outcome) {
+        self.runs += 1;
+        let passed = outcome.endings.iter().all(|ending| ending.verdict.as_deref() == Some("pass"));
+        self.passed += usize::from(passed);
+        let violation = outcome.violations.first().map(ToString::to_string);
+        if let Some(what) = violation.or_else(|| (!passed).then(|| format!("{:?}", outcome.endings))) {
+            self.failed.insert(at.to_vec(), what);
+        }
+    }
+}
+
+/// Every single death, at every call.
+pub fn singles() -> Summary {
+    let mut summary = Summary::default();
+    for point in points(1..=dying(&[]).calls) {
+        summary.add(&[point], &dying(&[point]));
+    }
+    summary
+}
+
+/// Every pair of deaths at calls that have effects, on so many threads. The second is looked for in what follows the
+/// first.
+pub fn pairs(jobs: usize) -> Summary {
+    let firsts = points(dying(&[]).effects);
+    let jobs = jobs.max(1);
+    let share = |job: usize| {
+        let mut summary = Summary::default();
+        for first in firsts.iter().skip(job).step_by(jobs) {
+            let after = dying(&[*first]).effects;
+            for second in points(after.into_iter().filter(|call| *call > first.0)) {
+                let both = [*first, second];
+                summary.add(&both, &dying(&both));
+            }
+        }
+        summary
+    };
+    let mut whole = Summary::default();
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..jobs).map(|job| scope.spawn(move || share(job))).collect();
+        for thread in threads {
+            match thread.join() {
+                Ok(summary) => {
+                    whole.runs += summary.runs;
+                    whole.passed += summary.passed;
+                    whole.failed.extend(summary.failed);
+                }
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+    });
+    whole
+}
+
+/// Prints what came of it. Fails when a death did harm: every run has to complete and pass all the same.
+pub fn report(with_pairs: bool, jobs: usize) -> ExitCode {
+    let began = Instant::now();
+    let mut all = vec![("single deaths", singles())];
+    if with_pairs {
+        all.push(("pairs of deaths", pairs(jobs)));
+    }
+    let mut harm = 0;
+    for (what, summary) in all {
+        println!("{}: {} {what}, {} passed", began.elapsed().as_secs(), summary.runs, summary.passed);
+        harm += summary.failed.len();
+        for (at, why) in summary.failed.iter().take(10) {
+            println!("  {at:?}: {why}");
+        }
+    }
+    if harm == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

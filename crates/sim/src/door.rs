@@ -1,0 +1,145 @@
+//! A process's way out into its world. Every await point of a handler that is not a lock is a [`Door::call`].
+
+use std::sync::Arc;
+
+use kit::{Clock, Spawn, spawn::Work};
+use terms::{Span, Timestamp};
+
+use crate::{
+    Fault,
+    world::{Inner, Moment, START, Service, World},
+};
+
+/// Which world a call touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A read of the bucket.
+    Read,
+    /// A write to the bucket.
+    Write,
+    /// The bus.
+    Bus,
+    /// A provider: builds, clusters, jobs, warehouse.
+    Provider,
+}
+
+/// What a caller is told.
+pub enum Answer<T> {
+    /// It happened, and this came of it.
+    Done(T),
+    /// It happened, and the caller is told that it did not.
+    Lost(T),
+    /// It did not happen.
+    Refused,
+}
+
+/// One process's way out.
+#[derive(Clone)]
+pub struct Door {
+    /// The world.
+    pub world: Arc<World>,
+    /// Whose door it is.
+    pub service: Service,
+}
+
+impl Door {
+    /// Does something to the world, unless something goes wrong before, in between or afterwards.
+    pub async fn call<T>(
+        &self,
+        kind: Kind,
+        what: impl Fn() -> String,
+        effect: impl FnOnce(&mut Inner) -> T,
+    ) -> Answer<T> {
+        let wait = {
+            let inner = &mut *self.world.inner();
+            let condition = inner.conditions.get(&self.service).copied().unwrap_or_default();
+            let latency = match kind {
+                Kind::Read => inner.dice.between(0, 5),
+                Kind::Write | Kind::Bus => inner.dice.between(1, 40),
+                Kind::Provider => inner.dice.between(5, 400),
+            };
+            let silence = if inner.now < inner.heals_at { condition.silent_until - inner.now } else { 0 };
+            latency * condition.slowness.max(1) + silence.max(0)
+        };
+        self.world.sleep(wait).await;
+        let done = {
+            let inner = &mut *self.world.inner();
+            let mortal = self.service != Service::Outside;
+            inner.calls += u64::from(mortal);
+            let call = inner.calls;
+            if mortal && kind != Kind::Read && inner.heals_at == START {
+                inner.effects.push(call); // only enumerations ask, and they have no other faults
+            }
+            let dies = |inner: &mut Inner, moment, fault| {
+                mortal && (inner.crash_at.contains(&(call, moment)) || inner.strikes(fault))
+            };
+            if dies(inner, Moment::Before, Fault::CrashBefore) {
+                inner.say(self.service, || format!("is about to {}", what()));
+                inner.kill(self.service);
+                None
+            } else if refuses(kind).is_some_and(|fault| inner.strikes(fault)) {
+                inner.say(self.service, || format!("{} -> refused", what()));
+                return Answer::Refused;
+            } else {
+                inner.say(self.service, &what);
+                let value = effect(inner);
+                let crashes = dies(inner, Moment::After, Fault::CrashAfter);
+                if crashes {
+                    inner.kill(self.service);
+                }
+                (!crashes).then_some(value)
+            }
+        };
+        let Some(value) = done else { return std::future::pending().await };
+        let lies = {
+            let inner = &mut *self.world.inner();
+            let lies = lies(kind).is_some_and(|fault| inner.strikes(fault));
+            if lies {
+                inner.say(self.service, || format!("{} -> its answer is lost", what()));
+            }
+            lies
+        };
+        if kind != Kind::Read {
+            let back = self.world.inner().dice.between(0, 20);
+            self.world.sleep(back).await;
+        }
+        if lies { Answer::Lost(value) } else { Answer::Done(value) }
+    }
+}
+
+const fn refuses(kind: Kind) -> Option<Fault> {
+    Some(match kind {
+        Kind::Read | Kind::Write => Fault::StoreRefuses,
+        Kind::Bus => Fault::BusRefuses,
+        Kind::Provider => Fault::ProviderRefuses,
+    })
+}
+
+const fn lies(kind: Kind) -> Option<Fault> {
+    match kind {
+        Kind::Read => None,
+        Kind::Write => Some(Fault::StoreLies),
+        Kind::Bus => Some(Fault::BusLies),
+        Kind::Provider => Some(Fault::ProviderLies),
+    }
+}
+
+/// A process's clock: the true time, more or less.
+#[async_trait::async_trait]
+impl Clock for Door {
+    fn now(&self) -> Timestamp {
+        let inner = self.world.inner();
+        let skew = inner.conditions.get(&self.service).map_or(0, |condition| condition.skew);
+        Timestamp::from_millis(inner.now + skew)
+    }
+
+    async fn sleep(&self, span: Span) {
+        self.world.sleep(i64::try_from(span.0.as_millis()).unwrap_or(i64::MAX)).await;
+    }
+}
+
+impl Spawn for Door {
+    fn spawn(&self, work: Work) {
+        self.world.spawn(self.service, work);
+    }
+}

@@ -1,0 +1,112 @@
+//! One thread, one task at a time, in an order that chance decides.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Wake, Waker},
+};
+
+use kit::spawn::Work;
+
+use crate::world::{Service, World};
+
+type Queue = Arc<Mutex<Vec<u64>>>;
+
+/// Runs everything that is spawned in a [`World`].
+pub struct Executor {
+    world: Arc<World>,
+    tasks: BTreeMap<u64, Task>,
+    next: u64,
+    ready: Queue,
+}
+
+struct Task {
+    service: Service,
+    work: Work,
+    bell: Arc<Bell>,
+}
+
+/// Puts its task among those that can go on.
+struct Bell {
+    task: u64,
+    rung: AtomicBool,
+    ready: Queue,
+}
+
+fn lock(queue: &Queue) -> MutexGuard<'_, Vec<u64>> {
+    queue.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        if !self.rung.swap(true, Ordering::Relaxed) {
+            lock(&self.ready).push(self.task);
+        }
+    }
+}
+
+impl Executor {
+    /// Without tasks.
+    pub fn new(world: Arc<World>) -> Self {
+        Self { world, tasks: BTreeMap::new(), next: 0, ready: Queue::default() }
+    }
+
+    /// Lets one task go on, or time pass until one can. False when nothing happens any more before `limit`.
+    pub fn step(&mut self, limit: i64) -> bool {
+        self.absorb();
+        let chosen = {
+            let mut ready = lock(&self.ready);
+            match ready.len() {
+                0 => None,
+                1 => ready.pop(),
+                many => {
+                    let index = self.world.inner().dice.index(many);
+                    Some(ready.swap_remove(index))
+                }
+            }
+        };
+        let Some(id) = chosen else { return self.world.inner().advance(limit) };
+        let Some(task) = self.tasks.get_mut(&id) else { return true };
+        task.bell.rung.store(false, Ordering::Relaxed);
+        let waker = Waker::from(Arc::clone(&task.bell));
+        if task.work.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
+            self.tasks.remove(&id);
+        }
+        let killed = self.world.inner().take_killed();
+        for service in killed {
+            self.end(service);
+        }
+        true
+    }
+
+    /// Ends everything a process does.
+    fn end(&mut self, service: Service) {
+        self.absorb();
+        let dead: Vec<u64> =
+            self.tasks.iter().filter(|(_, task)| task.service == service).map(|(id, _)| *id).collect();
+        for id in dead {
+            self.tasks.remove(&id);
+        }
+    }
+
+    fn absorb(&mut self) {
+        let spawned = self.world.inner().take_spawned();
+        for (service, work) in spawned {
+            let id = self.next;
+            self.next += 1;
+            let bell =
+                Arc::new(Bell { task: id, rung: AtomicBool::new(false), ready: Arc::clone(&self.ready) });
+            self.tasks.insert(id, Task { service, work, bell: Arc::clone(&bell) });
+            bell.wake();
+        }
+    }
+
+    /// Ends everything.
+    pub fn clear(&mut self) {
+        self.absorb();
+        self.tasks.clear();
+    }
+}

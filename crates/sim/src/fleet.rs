@@ -1,0 +1,233 @@
+//! The processes: which are alive, how they are wired, and how they come back.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use agent::Agent;
+use builder::Builder;
+use conductor::{Conductor, Settings, StoreParking};
+use judge::Judge;
+use kit::{Bus, Clock, Handler, Parking, Spawn, SystemClock, Worker, WorkerHandler};
+use ledger::{Artefacts, Ledger, MemoryStore, Store};
+use loader::Loader;
+use provisioner::Provisioner;
+use terms::{Span, planted};
+
+use crate::{
+    bus::SimBus,
+    cloud::{SimBuilds, SimClusters, SimScheduler, SimWarehouse},
+    door::Door,
+    store::SimStore,
+    world::{Service, World},
+};
+
+/// How often workers look at what takes long.
+const LOOK: Span = Span::from_secs(5);
+/// How often a conductor wakes every open run.
+const TICK: Span = Span::from_secs(20);
+
+/// Processes that share a subscription: each event goes to one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// Both conductors.
+    Conductors,
+    /// One worker.
+    Worker(Service),
+}
+
+impl Group {
+    /// Every group.
+    pub const ALL: [Self; 6] = [
+        Self::Conductors,
+        Self::Worker(Service::Builder),
+        Self::Worker(Service::Provisioner),
+        Self::Worker(Service::Agent),
+        Self::Worker(Service::Loader),
+        Self::Worker(Service::Judge),
+    ];
+
+    fn takes(self, event_type: &str) -> bool {
+        match self {
+            Self::Conductors => conductor::takes().contains(&event_type),
+            Self::Worker(Service::Builder) => Builder::TAKES.contains(&event_type),
+            Self::Worker(Service::Provisioner) => Provisioner::TAKES.contains(&event_type),
+            Self::Worker(Service::Agent) => Agent::TAKES.contains(&event_type),
+            Self::Worker(Service::Loader) => Loader::TAKES.contains(&event_type),
+            Self::Worker(Service::Judge) => Judge::TAKES.contains(&event_type),
+            Self::Worker(_) => false,
+        }
+    }
+
+    /// Who takes events of a type.
+    pub fn taking(event_type: &str) -> impl Iterator<Item = Self> {
+        let event_type = event_type.to_owned();
+        Self::ALL.into_iter().filter(move |group| group.takes(&event_type))
+    }
+}
+
+/// Every process there is.
+pub struct Fleet {
+    world: Arc<World>,
+    bucket: Arc<MemoryStore>,
+    alive: Mutex<BTreeMap<Service, Arc<dyn Handler>>>,
+    lives: Mutex<BTreeMap<Service, u32>>,
+    settings: Mutex<BTreeMap<Service, Span>>,
+}
+
+impl Fleet {
+    /// Without processes, around a bucket.
+    pub fn new(world: Arc<World>, bucket: Arc<MemoryStore>) -> Arc<Self> {
+        Arc::new(Self {
+            world,
+            bucket,
+            alive: Mutex::default(),
+            lives: Mutex::default(),
+            settings: Mutex::default(),
+        })
+    }
+
+    /// The world.
+    pub fn world(&self) -> Arc<World> {
+        Arc::clone(&self.world)
+    }
+
+    /// One of a group that is alive.
+    pub fn pick(&self, group: Group) -> Option<(Service, Arc<dyn Handler>)> {
+        let alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = |service: Service| Some((service, Arc::clone(alive.get(&service)?)));
+        match group {
+            Group::Worker(service) => found(service),
+            Group::Conductors => {
+                let first = u8::from(self.world.inner().dice.once_in(2));
+                found(Service::Conductor(first)).or_else(|| found(Service::Conductor(1 - first)))
+            }
+        }
+    }
+
+    /// Where a process puts aside what it cannot read.
+    pub fn parking(&self, service: Service) -> Arc<dyn Parking> {
+        if planted("park_without_keeping") {
+            return Arc::new(Nowhere);
+        }
+        let door = self.door(service);
+        Arc::new(StoreParking::new(self.store(service), Arc::new(door)))
+    }
+
+    fn door(&self, service: Service) -> Door {
+        Door { world: Arc::clone(&self.world), service }
+    }
+
+    fn store(&self, service: Service) -> Arc<dyn Store> {
+        Arc::new(SimStore::new(self.door(service), Arc::clone(&self.bucket)))
+    }
+
+    /// A process is no more. False when it was dead already.
+    pub fn gone(&self, service: Service) -> bool {
+        self.alive.lock().unwrap_or_else(PoisonError::into_inner).remove(&service).is_some()
+    }
+
+    /// Nobody is left.
+    pub fn clear(&self) {
+        self.alive.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// From its next start on a conductor waits this long before it sends again.
+    pub fn settings(&self, service: Service, resend: Span) {
+        self.settings.lock().unwrap_or_else(PoisonError::into_inner).insert(service, resend);
+    }
+
+    /// Starts a process. It knows nothing of an earlier life.
+    pub fn start(self: &Arc<Self>, service: Service, resend: Span) {
+        let life = {
+            let mut lives = self.lives.lock().unwrap_or_else(PoisonError::into_inner);
+            let life = lives.entry(service).or_default();
+            *life += 1;
+            *life
+        };
+        let resend = {
+            let settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner);
+            settings.get(&service).copied().unwrap_or(resend)
+        };
+        self.world.inner().say(service, || format!("starts, life {life}"));
+        let door = self.door(service);
+        let bus: Arc<dyn Bus> = Arc::new(SimBus::new(door.clone(), Arc::clone(self)));
+        let artefacts = || Artefacts::in_place(self.store(service));
+        let handler = match service {
+            Service::Outside => return,
+            Service::Conductor(number) => self.conductor(door, number, life, bus, resend),
+            Service::Builder => {
+                let builds = Arc::new(SimBuilds(door.clone()));
+                worker(Builder::new(builds, LOOK), bus, door)
+            }
+            Service::Provisioner => {
+                let clusters = Arc::new(SimClusters(door.clone()));
+                worker(Provisioner::new(clusters, LOOK), bus, door)
+            }
+            Service::Agent => {
+                let scheduler = Arc::new(SimScheduler(door.clone()));
+                worker(Agent::new(scheduler, artefacts(), LOOK), bus, door)
+            }
+            Service::Loader => {
+                let warehouse = Arc::new(SimWarehouse(door.clone()));
+                worker(Loader::new(artefacts(), warehouse), bus, door)
+            }
+            Service::Judge => {
+                let past = Arc::new(SimWarehouse(door.clone()));
+                worker(Judge::new(artefacts(), past), bus, door)
+            }
+        };
+        self.alive.lock().unwrap_or_else(PoisonError::into_inner).insert(service, handler);
+    }
+
+    fn conductor(
+        self: &Arc<Self>,
+        door: Door,
+        number: u8,
+        life: u32,
+        bus: Arc<dyn Bus>,
+        resend: Span,
+    ) -> Arc<dyn Handler> {
+        let written = Mutex::new(0_u64);
+        let nonces = move || {
+            let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
+            *written += 1;
+            if planted("forget_the_nonce") { "n".to_owned() } else { format!("{number}-{life}-{written}") }
+        };
+        let ledger = Ledger::new(self.store(door.service), Arc::new(nonces));
+        let clock: Arc<dyn Clock> =
+            if planted("real_clock") { Arc::new(SystemClock) } else { Arc::new(door.clone()) };
+        let resend = if planted("never_send_again") { Span::from_secs(1 << 40) } else { resend };
+        let conductor = Arc::new(Conductor::new(ledger, bus, clock, Settings { resend }, None));
+        if !planted("no_tick") {
+            let (ticking, world) = (Arc::clone(&conductor), Arc::clone(&self.world));
+            self.world.spawn(door.service, async move {
+                loop {
+                    if let Err(error) = ticking.tick().await {
+                        let why = kit::worker::chain(&error);
+                        world.inner().say(door.service, || format!("the tick did not get through: {why}"));
+                    }
+                    door.sleep(TICK).await;
+                }
+            });
+        }
+        conductor
+    }
+}
+
+fn worker(worker: impl Worker, bus: Arc<dyn Bus>, door: Door) -> Arc<dyn Handler> {
+    let clock: Arc<dyn Clock> = Arc::new(door.clone());
+    let spawner: Arc<dyn Spawn> = Arc::new(door);
+    Arc::new(WorkerHandler::new(worker, bus, clock).with_spawner(spawner))
+}
+
+/// Keeps nothing.
+struct Nowhere;
+
+#[async_trait::async_trait]
+impl Parking for Nowhere {
+    async fn park(&self, _: &str, _: &str, _: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! `cargo run -p sim -- replay SEED` and what else the simulator can do.
+
+use std::{
+    collections::BTreeMap,
+    io::{BufRead, stdin},
+    process::ExitCode,
+};
+
+use clap::{Parser, Subcommand};
+use sim::Scenario;
+
+#[derive(Parser)]
+#[command(about = "The whole chain in one seeded, single-threaded world")]
+struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Runs many seeds; prints what came of them, and every seed that found something.
+    Seeds {
+        /// How many.
+        #[arg(long, default_value_t = 1000)]
+        count: u64,
+        /// The first.
+        #[arg(long, default_value_t = 0)]
+        from: u64,
+        /// Threads, each with worlds of its own.
+        #[arg(long, default_value_t = 2)]
+        jobs: u64,
+    },
+    /// Kills a process at every point of a run in which all goes well.
+    Crashes {
+        /// Every pair of two deaths as well.
+        #[arg(long)]
+        pairs: bool,
+        /// Threads.
+        #[arg(long, default_value_t = 2)]
+        jobs: usize,
+    },
+    /// Many runs at once: events a second, CPU a run, memory.
+    Throughput {
+        /// How many runs.
+        #[arg(default_values_t = [10, 100, 1000, 10_000])]
+        runs: Vec<usize>,
+    },
+    /// Hunts every planted bug; each has to be caught.
+    #[cfg(feature = "planted")]
+    Planted {
+        /// How many seeds a hunt may take.
+        #[arg(long, default_value_t = 4000)]
+        seeds: u64,
+        /// Only this one.
+        #[arg(long)]
+        only: Option<String>,
+    },
+    /// Tells what happens under one seed.
+    Replay {
+        /// The seed.
+        seed: u64,
+        /// Waits for Enter after every line.
+        #[arg(long)]
+        step: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    match Arguments::parse().what {
+        What::Seeds { count, from, jobs } => sim::seeds::report(&sim::seeds::many(from, count, jobs)),
+        What::Crashes { pairs, jobs } => sim::crashes::report(pairs, jobs),
+        What::Throughput { runs } => {
+            runs.iter().for_each(|runs| sim::throughput::held(*runs));
+            runs.into_iter().for_each(sim::throughput::report);
+            ExitCode::SUCCESS
+        }
+        #[cfg(feature = "planted")]
+        What::Planted { seeds, only } => planted(seeds, only.as_deref()),
+        What::Replay { seed, step } => replay(seed, step),
+    }
+}
+
+fn replay(seed: u64, step: bool) -> ExitCode {
+    let outcome = sim::run(Scenario::of(seed).traced());
+    for line in &outcome.trace {
+        println!("{line}");
+        if step {
+            drop(stdin().lock().read_line(&mut String::new()));
+        }
+    }
+    let mut ends = BTreeMap::new();
+    for ending in &outcome.endings {
+        ends.insert(ending.run.to_string(), format!("{} {:?}", ending.conclusion, ending.verdict));
+    }
+    println!("seed {seed}: {ends:?}, digest {:016x}", outcome.digest);
+    for violation in &outcome.violations {
+        println!("VIOLATION {violation}");
+    }
+    if outcome.violations.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+#[cfg(feature = "planted")]
+fn planted(seeds: u64, only: Option<&str>) -> ExitCode {
+    std::panic::set_hook(Box::new(|_| {})); // a bug may well panic; that is one way of being caught
+    let mut missed = 0;
+    for bug in sim::planted::ALL.iter().filter(|bug| only.is_none_or(|only| only == bug.name)) {
+        match sim::planted::hunt(bug, seeds) {
+            Some((seed, invariant)) => println!("{:<28} seed {seed:>5}  {invariant}", bug.name),
+            None => {
+                missed += 1;
+                println!("{:<28} NOT CAUGHT in {seeds} seeds: {}", bug.name, bug.what);
+            }
+        }
+    }
+    println!("{} planted bugs, {missed} not caught", sim::planted::ALL.len());
+    if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,73 @@
+//! Every order in which the facts of a run can arrive.
+
+use machine::{Input, Occurrence, RunState, decide, decide_first, evolve, fold};
+use terms::{Attempt, Entry, Fact, RECORD_FORMAT, Record, Timestamp};
+
+use crate::{Scenario, Simulation};
+
+/// The facts of a run in which all goes well, as its ledger has them: the request, the work, and the return of the
+/// cluster.
+pub fn facts() -> Vec<Occurrence> {
+    let records = Simulation::new(Scenario::happy(0, 1)).records();
+    let accepted = records.into_iter().filter_map(|record| match record.entry {
+        Entry::Accepted { event, attempt, fact } => Some(Occurrence { event, attempt, fact: *fact }),
+        _ => None,
+    });
+    accepted.collect()
+}
+
+const NOW: Timestamp = Timestamp::from_millis(crate::world::START);
+
+fn record(state: Option<&RunState>, run: &terms::RunId, entry: Entry) -> Record {
+    let seq = state.map_or(1, |state| state.seq + 1);
+    Record { format: RECORD_FORMAT, run: run.clone(), seq, nonce: "n".into(), recorded_at: NOW, entry }
+}
+
+fn feed(state: &RunState, fact: &Occurrence) -> RunState {
+    let decision = decide(state, Input::Fact(Box::new(fact.clone())), NOW);
+    decision.entries.into_iter().fold(state.clone(), |state, entry| {
+        let record = record(Some(&state), &state.run, entry);
+        evolve(state, &record)
+    })
+}
+
+/// Feeds `count` facts of the work in every order, then the return of the cluster. Returns how many orders there were
+/// and every final state that came of them, as text.
+pub fn every(count: usize) -> (u64, Vec<String>) {
+    let facts = facts();
+    let run: terms::RunId = "sim-0".parse().unwrap_or_else(|error| unreachable!("{error}"));
+    let is = |fact: &Fact, request: bool| match fact {
+        Fact::RunRequested(_) => request,
+        Fact::ClusterDeleted(_) | Fact::RunClosed(_) => false,
+        _ => !request,
+    };
+    let request = facts.iter().find(|fact| is(&fact.fact, true)).cloned();
+    let gone = facts.iter().find(|fact| matches!(fact.fact, Fact::ClusterDeleted(_))).cloned();
+    // The last ones: the beginning of a run has the least to say.
+    let mut work: Vec<Occurrence> = facts.into_iter().filter(|fact| is(&fact.fact, false)).collect();
+    work.drain(..work.len().saturating_sub(count));
+    let (Some(request), Some(gone)) = (request, gone) else { return (0, Vec::new()) };
+    debug_assert_eq!(request.attempt, Attempt::FIRST);
+    let first = record(None, &run, decide_first(request));
+    let Ok(state) = fold([&first]) else { return (0, Vec::new()) };
+    let mut orders = 0;
+    let mut ends = Vec::new();
+    walk(&state, &work, 0, &mut |state| {
+        orders += 1;
+        let end = serde_json::to_string(&feed(state, &gone)).unwrap_or_default();
+        if !ends.contains(&end) {
+            ends.push(end);
+        }
+    });
+    (orders, ends)
+}
+
+/// Orders that begin alike share their beginning.
+fn walk(state: &RunState, work: &[Occurrence], fed: u32, end: &mut impl FnMut(&RunState)) {
+    if fed.count_ones() as usize == work.len() {
+        return end(state);
+    }
+    for (number, fact) in work.iter().enumerate().filter(|(number, _)| fed & (1 << number) == 0) {
+        walk(&feed(state, fact), work, fed | (1 << number), end);
+    }
+}

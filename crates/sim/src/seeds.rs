@@ -1,0 +1,137 @@
+//! Many seeds at once, and what came of them.
+
+use std::{collections::BTreeMap, process::ExitCode, thread, time::Instant};
+
+use crate::{Fault, Outcome, Scenario, run};
+
+/// What came of many seeds.
+#[derive(Default)]
+pub struct Summary {
+    /// Seeds run.
+    pub seeds: u64,
+    /// Seeds that found something, with what.
+    pub failed: BTreeMap<u64, Vec<String>>,
+    /// Runs by conclusion and verdict.
+    pub endings: BTreeMap<String, u64>,
+    /// How often each fault struck, and in how many seeds.
+    pub struck: BTreeMap<Fault, (u64, u64)>,
+    /// Simulated time, milliseconds.
+    pub lasted: i64,
+    /// Calls by which processes touched their worlds.
+    pub calls: u64,
+    /// Events published.
+    pub events: u64,
+    /// Records written.
+    pub records: u64,
+    /// Wall time, seconds.
+    pub took: f64,
+}
+
+impl Summary {
+    fn add(&mut self, seed: u64, outcome: &Outcome) {
+        self.seeds += 1;
+        if !outcome.violations.is_empty() {
+            let told = outcome.violations.iter().map(ToString::to_string).collect();
+            self.failed.insert(seed, told);
+        }
+        for ending in &outcome.endings {
+            let verdict = ending.verdict.as_deref().unwrap_or("-");
+            *self.endings.entry(format!("{:<10} {verdict}", ending.conclusion)).or_default() += 1;
+            self.records += ending.records as u64;
+        }
+        for (fault, times) in &outcome.struck {
+            let (all, seeds) = self.struck.entry(*fault).or_default();
+            *all += times;
+            *seeds += u64::from(*times > 0);
+        }
+        self.lasted += outcome.lasted;
+        self.calls += outcome.calls;
+        self.events += outcome.events as u64;
+    }
+
+    fn join(&mut self, other: Self) {
+        self.seeds += other.seeds;
+        self.failed.extend(other.failed);
+        for (ending, times) in other.endings {
+            *self.endings.entry(ending).or_default() += times;
+        }
+        for (fault, (all, seeds)) in other.struck {
+            let known = self.struck.entry(fault).or_default();
+            *known = (known.0 + all, known.1 + seeds);
+        }
+        self.lasted += other.lasted;
+        self.calls += other.calls;
+        self.events += other.events;
+        self.records += other.records;
+    }
+
+    /// Runs that came to a verdict.
+    pub fn judged(&self) -> u64 {
+        self.endings.iter().filter(|(ending, _)| !ending.ends_with('-')).map(|(_, times)| times).sum()
+    }
+
+    /// All runs.
+    pub fn runs(&self) -> u64 {
+        self.endings.values().sum()
+    }
+}
+
+/// Runs seeds on so many threads. Each seed has a world and a thread to itself while it runs.
+pub fn many(from: u64, count: u64, jobs: u64) -> Summary {
+    let began = Instant::now();
+    let jobs = jobs.max(1);
+    let share = |job: u64| {
+        let mut summary = Summary::default();
+        for seed in (from..from + count).filter(|seed| seed % jobs == job) {
+            summary.add(seed, &run(Scenario::of(seed)));
+        }
+        summary
+    };
+    let mut whole = Summary::default();
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..jobs).map(|job| scope.spawn(move || share(job))).collect();
+        for thread in threads {
+            match thread.join() {
+                Ok(summary) => whole.join(summary),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+    });
+    whole.took = began.elapsed().as_secs_f64();
+    whole
+}
+
+/// Prints a summary. Fails when a seed found something, or when too little succeeded for that to mean anything.
+pub fn report(summary: &Summary) -> ExitCode {
+    let runs = summary.runs();
+    println!("{} seeds, {runs} runs in {:.1} s", summary.seeds, summary.took);
+    println!(
+        "{} events, {} records, {} calls; {:.0} hours simulated, {:.0} times real time",
+        summary.events,
+        summary.records,
+        summary.calls,
+        summary.lasted as f64 / 3.6e6,
+        summary.lasted as f64 / 1e3 / summary.took.max(1e-3)
+    );
+    println!("\nconclusion verdict            runs");
+    for (ending, times) in &summary.endings {
+        println!("{ending:<24} {times:>8}  {:5.1} %", *times as f64 * 100.0 / runs.max(1) as f64);
+    }
+    println!("\nfault                                    times    seeds");
+    for (fault, (times, seeds)) in &summary.struck {
+        println!("{:<36} {times:>9} {seeds:>8}", fault.as_str());
+    }
+    for (seed, told) in summary.failed.iter().take(20) {
+        println!("\nseed {seed}: cargo run -p sim -- replay {seed}");
+        for violation in told.iter().take(4) {
+            println!("  {violation}");
+        }
+    }
+    println!("\n{} of {} seeds found something", summary.failed.len(), summary.seeds);
+    // A quarter is far below what is usual, and far above what a broken simulator gets.
+    let too_little = summary.judged() * 4 < runs;
+    if too_little {
+        println!("only {} of {runs} runs came to a verdict: this proves nothing", summary.judged());
+    }
+    if summary.failed.is_empty() && !too_little { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

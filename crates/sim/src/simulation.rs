@@ -1,0 +1,268 @@
+//! One simulation, from its first event to quiescence, and what is to be said of it.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use contract::Message;
+use kit::Bus;
+use ledger::{MemoryStore, Store};
+use terms::{Attempt, CancelRequested, Fact, Record, RunId};
+
+use crate::{
+    Dice, Fault, Happening, Scenario,
+    blows::befall,
+    bus::{SimBus, carry},
+    checks::{self, Evidence, Violation},
+    cloud::Cluster,
+    door::Door,
+    executor::Executor,
+    fleet::{Fleet, Group},
+    store::at_once,
+    workload,
+    world::{START, Service, World},
+};
+
+/// Calls that a run may take at most.
+const MOST_CALLS: u64 = 300_000;
+
+/// How one run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// The run.
+    pub run: RunId,
+    /// `completed`, `failed`, ...; `open` when it did not end.
+    pub conclusion: String,
+    /// `pass`, ...; none when there is none.
+    pub verdict: Option<String>,
+    /// Records in its ledger.
+    pub records: usize,
+}
+
+/// What is to be said of a simulation.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// How each run ended.
+    pub endings: Vec<Ending>,
+    /// What is not as it must be.
+    pub violations: Vec<Violation>,
+    /// Digest of everything that happened and was decided.
+    pub digest: u64,
+    /// What happened, when it was kept.
+    pub trace: Vec<String>,
+    /// How often each fault struck.
+    pub struck: Vec<(Fault, u64)>,
+    /// Calls by which a process touched its world.
+    pub calls: u64,
+    /// Those that had an effect, where nothing goes wrong by chance.
+    pub effects: Vec<u64>,
+    /// Events the bus took.
+    pub events: usize,
+    /// Simulated time, milliseconds.
+    pub lasted: i64,
+}
+
+/// A world with its processes.
+pub struct Simulation {
+    scenario: Scenario,
+    /// What everything shares.
+    pub world: Arc<World>,
+    /// What lies in the bucket.
+    pub bucket: Arc<MemoryStore>,
+    fleet: Arc<Fleet>,
+    executor: Executor,
+}
+
+/// Runs a scenario to its end and checks it. A panic anywhere is a violation like any other.
+pub fn run(scenario: Scenario) -> Outcome {
+    let mut simulation = Simulation::new(scenario);
+    let ended = catch_unwind(AssertUnwindSafe(|| simulation.finish()));
+    let panicked = ended.err().map(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+        Violation::new("no panic", text.unwrap_or_default())
+    });
+    simulation.outcome(panicked)
+}
+
+impl Simulation {
+    /// Ready to go.
+    pub fn new(scenario: Scenario) -> Self {
+        let dice = Dice::new(!scenario.seed);
+        let heals_at = START + scenario.heals_after;
+        let world = World::new(dice, scenario.faults.clone(), heals_at, scenario.traced);
+        let bucket = Arc::new(MemoryStore::default());
+        let fleet = Fleet::new(Arc::clone(&world), Arc::clone(&bucket));
+        {
+            let inner = &mut *world.inner();
+            inner.crash_at.clone_from(&scenario.crash_at);
+            inner.clouds.clusters.insert(workload::EXISTING.to_owned(), Cluster::existing());
+            for (service, skew) in &scenario.skews {
+                inner.conditions.entry(*service).or_default().skew = *skew;
+                inner.faults.strike(Fault::Skew, &mut inner.dice);
+            }
+        }
+        for service in Service::ALL {
+            fleet.start(service, scenario.resend);
+        }
+        let executor = Executor::new(Arc::clone(&world));
+        let simulation = Self { scenario, world, bucket, fleet, executor };
+        simulation.ask();
+        for (after, service, blow) in simulation.scenario.blows.clone() {
+            let (fleet, resend) = (Arc::clone(&simulation.fleet), simulation.scenario.resend);
+            simulation.world.spawn(Service::Outside, befall(fleet, resend, after, service, blow));
+        }
+        simulation
+    }
+
+    /// Somebody asks for the runs, and for their end. Whoever asks goes on asking until the bus takes it.
+    fn ask(&self) {
+        for asked in &self.scenario.asked {
+            let say = |after: i64, fact: Fact| {
+                let door = Door { world: Arc::clone(&self.world), service: Service::Outside };
+                let bus = SimBus::new(door, Arc::clone(&self.fleet));
+                let event = Message::fact("cli", asked.run.clone(), Attempt::FIRST, fact).to_event();
+                let world = Arc::clone(&self.world);
+                self.world.inner().in_flight += 1;
+                self.world.spawn(Service::Outside, async move {
+                    world.sleep(after).await;
+                    while bus.publish(event.clone()).await.is_err() {
+                        world.sleep(1_000).await;
+                    }
+                    world.inner().in_flight -= 1;
+                });
+            };
+            say(asked.after, workload::requested(asked.workflow.clone()));
+            if let Some(after) = asked.cancelled_after {
+                let by = "somebody".to_owned();
+                let cancel = CancelRequested { by, reason: "no longer needed".to_owned() };
+                say(asked.after + after, Fact::CancelRequested(cancel));
+                let inner = &mut *self.world.inner();
+                inner.faults.strike(Fault::Cancel, &mut inner.dice);
+            }
+        }
+    }
+
+    /// Lets one thing happen. False when nothing does any more.
+    pub fn step(&mut self) -> bool {
+        let limit = self.scenario.horizon();
+        let stepped = self.executor.step(limit);
+        let died = self.world.inner().take_died();
+        for service in died {
+            // Who is dead already comes back once.
+            if !self.fleet.gone(service) {
+                continue;
+            }
+            let (world, fleet) = (Arc::clone(&self.world), Arc::clone(&self.fleet));
+            let down = world.inner().dice.between(0, 30_000);
+            let resend = self.scenario.resend;
+            self.world.spawn(Service::Outside, async move {
+                world.sleep(down).await;
+                fleet.start(service, resend);
+            });
+        }
+        stepped
+    }
+
+    /// Goes on until nothing is owed, nothing costs and nothing is under way.
+    pub fn settle(&mut self) -> bool {
+        loop {
+            for _ in 0..64 {
+                if !self.step() {
+                    return self.quiet();
+                }
+            }
+            if self.quiet() {
+                return true;
+            }
+            // Nothing healthy takes so much; a bug may go round for ever.
+            if self.world.inner().calls > MOST_CALLS * self.scenario.asked.len() as u64 {
+                return false;
+            }
+        }
+    }
+
+    /// Goes on for so many steps, or until all is quiet, which it then says.
+    pub fn settle_for(&mut self, steps: usize) -> bool {
+        (0..steps).any(|_| !self.step()) || self.quiet()
+    }
+
+    /// How many events the bus took so far.
+    pub fn published(&self) -> usize {
+        self.world.inner().published
+    }
+
+    /// The records of its only run, once it has come to rest.
+    pub fn records(mut self) -> Vec<Record> {
+        self.settle();
+        let name = |seq: u64| format!("ledger/sim-0/{seq:010}.json");
+        let body = |seq| at_once(self.bucket.read(&name(seq))).ok().flatten();
+        (1..).map_while(|seq| serde_json::from_slice(&body(seq)?).ok()).collect()
+    }
+
+    fn quiet(&self) -> bool {
+        let busy = {
+            let inner = self.world.inner();
+            inner.in_flight > 0 || inner.clouds.busy()
+        };
+        !busy && at_once(self.bucket.list("open/")).is_ok_and(|hints| hints.is_empty())
+    }
+
+    fn finish(&mut self) {
+        let mut replays = self.scenario.faults.rate(Fault::Replay) > 0;
+        while self.settle() && replays {
+            replays = false;
+            self.replay();
+        }
+    }
+
+    /// Delivers every event that was ever acknowledged once more, in any order.
+    fn replay(&self) {
+        let inner = &mut *self.world.inner();
+        inner.faults.strike(Fault::Replay, &mut inner.dice);
+        inner.note(Service::Outside, Happening::Replayed);
+        let acked = inner.history.iter().filter_map(|(_, happening)| match happening {
+            Happening::Acked { event, .. } => Some(Arc::clone(event)),
+            _ => None,
+        });
+        for event in acked.collect::<Vec<_>>() {
+            for group in Group::taking(cloudevents::AttributesReader::ty(&*event)) {
+                let delay = inner.dice.between(0, 60_000);
+                inner.in_flight += 1;
+                let carried = carry(Arc::clone(&self.fleet), Arc::clone(&event), group, delay);
+                inner.spawn(Service::Outside, carried);
+            }
+        }
+    }
+
+    fn outcome(mut self, panicked: Option<Violation>) -> Outcome {
+        let quiet = panicked.is_none() && self.quiet();
+        self.executor.clear();
+        let inner = &mut *self.world.inner();
+        let evidence = Evidence::gather(&self.scenario, inner, &self.bucket);
+        let mut violations: Vec<Violation> = panicked.into_iter().collect();
+        if violations.is_empty() {
+            violations.extend(checks::all(&evidence, quiet));
+        }
+        Outcome {
+            endings: evidence.endings(),
+            violations,
+            digest: inner.digest(),
+            trace: inner.take_trace(),
+            struck: inner.faults.struck().collect(),
+            calls: inner.calls,
+            effects: std::mem::take(&mut inner.effects),
+            events: inner.published,
+            lasted: inner.now - START,
+        }
+    }
+}
+
+/// Processes hold the fleet and the fleet holds processes: somebody has to let go.
+impl Drop for Simulation {
+    fn drop(&mut self) {
+        self.executor.clear();
+        self.fleet.clear();
+    }
+}

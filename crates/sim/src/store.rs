@@ -1,0 +1,127 @@
+//! A bucket that answers badly.
+
+use std::{io, sync::Arc};
+
+use bytes::Bytes;
+use futures::FutureExt;
+use ledger::{Creation, Digest, MemoryStore, Reader, Store, StoreError};
+use terms::{Entry, Record, planted};
+use tokio::io::AsyncReadExt;
+
+use crate::{
+    Happening,
+    door::{Answer, Door, Kind},
+};
+
+/// The bucket, as one process sees it.
+pub struct SimStore {
+    door: Door,
+    bucket: Arc<MemoryStore>,
+}
+
+/// What lies in memory is there at once.
+pub fn at_once<T>(work: impl Future<Output = T>) -> T {
+    work.now_or_never().unwrap_or_else(|| unreachable!("memory does not wait"))
+}
+
+fn broken<T>(doing: &'static str, name: &str) -> Result<T, StoreError> {
+    let source = io::Error::other("the connection was reset");
+    Err(StoreError::Io { doing, name: name.to_owned(), source })
+}
+
+impl SimStore {
+    /// Behind a door.
+    pub fn new(door: Door, bucket: Arc<MemoryStore>) -> Self {
+        Self { door, bucket }
+    }
+
+    async fn read_as<T>(
+        &self,
+        doing: &'static str,
+        name: &str,
+        work: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        match self.door.call(Kind::Read, || format!("{doing} {name}"), |_| at_once(work)).await {
+            Answer::Done(found) => found,
+            Answer::Lost(_) | Answer::Refused => broken(doing, name),
+        }
+    }
+}
+
+/// A record, for people.
+fn recorded(name: &str, body: &[u8]) -> String {
+    let what = match serde_json::from_slice::<Record>(body).map(|record| record.entry) {
+        Ok(Entry::Accepted { attempt, fact, .. }) => {
+            let failure = fact.failure().map(|failure| format!(", {:?} {}", failure.class, failure.code));
+            format!("{} of attempt {attempt}{}", fact.event_type(), failure.unwrap_or_default())
+        }
+        Ok(other) => format!("{other:?}"),
+        Err(error) => error.to_string(),
+    };
+    format!("RECORDS {name}: {what}")
+}
+
+#[async_trait::async_trait]
+impl Store for SimStore {
+    async fn create(&self, name: &str, body: Bytes) -> Result<Creation, StoreError> {
+        let service = self.door.service;
+        let create = |inner: &mut crate::world::Inner| {
+            let created = at_once(self.bucket.create(name, body.clone()))?;
+            if created == Creation::Created {
+                if name.starts_with("ledger/") {
+                    inner.say(service, || recorded(name, &body));
+                }
+                inner.note(service, Happening::Stored { name: name.to_owned() });
+            }
+            Ok(created)
+        };
+        match self.door.call(Kind::Write, || format!("create {name}"), create).await {
+            Answer::Done(created) => created,
+            // A retry inside the client finds its own first try.
+            Answer::Lost(Ok(_)) if self.door.world.inner().dice.once_in(2) => Ok(Creation::Exists),
+            Answer::Lost(_) | Answer::Refused => broken("create", name),
+        }
+    }
+
+    async fn create_from(&self, name: &str, mut body: Reader) -> Result<(Creation, Digest), StoreError> {
+        let mut bytes = Vec::new();
+        if body.read_to_end(&mut bytes).await.is_err() {
+            return broken("read the body of", name);
+        }
+        let digest = Digest::of(&bytes);
+        if planted("bytes_are_lost") && self.door.world.inner().dice.once_in(8) {
+            return Ok((Creation::Created, digest));
+        }
+        Ok((self.create(name, bytes.into()).await?, digest))
+    }
+
+    async fn read(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
+        self.read_as("read", name, self.bucket.read(name)).await
+    }
+
+    async fn open(&self, name: &str) -> Result<Option<Reader>, StoreError> {
+        self.read_as("open", name, self.bucket.open(name)).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        let mut names = self.read_as("list", prefix, self.bucket.list(prefix)).await?;
+        self.door.world.inner().dice.shuffle(&mut names); // listing order means nothing
+        Ok(names)
+    }
+
+    async fn remove(&self, name: &str) -> Result<(), StoreError> {
+        let service = self.door.service;
+        let remove = |inner: &mut crate::world::Inner| {
+            inner.note(service, Happening::Removed { name: name.to_owned() });
+            at_once(self.bucket.remove(name))
+        };
+        match self.door.call(Kind::Write, || format!("remove {name}"), remove).await {
+            Answer::Done(removed) => removed,
+            Answer::Lost(_) | Answer::Refused => broken("remove", name),
+        }
+    }
+
+    fn locate(&self, name: &str) -> String {
+        self.bucket.locate(name)
+    }
+}

@@ -1,0 +1,134 @@
+//! What runs are asked for, and what their benchmarks write.
+
+use std::fmt::Write;
+
+use terms::{
+    Benchmark, BuildSpec, ClusterSpec, Collective, Criteria, Fact, Image, ImageSpec, Limits, RunRequested,
+    Span, System, Trigger, Workflow, Workload,
+};
+
+use crate::Dice;
+
+/// The file with the table.
+pub const LOG: &str = "node-0.log";
+/// The cluster that is not rented.
+pub const EXISTING: &str = "shared";
+
+const fn limits() -> Limits {
+    Limits {
+        image: Span::from_secs(600),
+        cluster: Span::from_secs(600),
+        job: Span::from_secs(900),
+        logs: Span::from_secs(300),
+        results: Span::from_secs(300),
+        verdict: Span::from_secs(300),
+        lease: Span::from_secs(5400),
+        patience: Span::from_secs(60),
+        grace: Span::from_secs(60),
+        attempts: 2,
+    }
+}
+
+fn build() -> ImageSpec {
+    let config = serde_json::json!({"steps": []});
+    ImageSpec::Build(BuildSpec { config, source: None, substitutions: Default::default() })
+}
+
+/// A workflow with every stage.
+pub fn whole() -> Workflow {
+    Workflow {
+        name: "sim".to_owned(),
+        description: String::new(),
+        image: Some(build()),
+        cluster: Some(ClusterSpec::Rent(System::Processes { nodes: 2 })),
+        benchmark: Some(Benchmark {
+            workload: Workload {
+                collective: Collective::AllReduce,
+                min_bytes: 8,
+                max_bytes: 64,
+                step_factor: 8,
+                iterations: 20,
+                warmup_iterations: 5,
+                check: true,
+            },
+            criteria: Criteria::named("any"),
+            baseline: None,
+        }),
+        limits: limits(),
+    }
+}
+
+/// Mostly whole workflows, sometimes ones in which a stage is missing.
+pub fn any(dice: &mut Dice) -> Workflow {
+    let mut workflow = whole();
+    match dice.below(20) {
+        0 => {
+            let reference = "registry/ready".to_owned();
+            let digest = format!("sha256:{}", "1".repeat(64));
+            workflow.image = Some(ImageSpec::Prebuilt(Image { reference, digest, files: vec![] }));
+        }
+        1 => workflow.image = None,
+        2..4 => {
+            let system = System::Processes { nodes: 2 };
+            workflow.cluster = Some(ClusterSpec::Existing { system, name: EXISTING.to_owned() });
+        }
+        4 => workflow.benchmark = None,
+        5 => (workflow.cluster, workflow.benchmark) = (None, None),
+        _ => {}
+    }
+    workflow.limits.attempts = 1 + u32::try_from(dice.below(3)).unwrap_or(0);
+    workflow
+}
+
+/// Somebody asks for a run.
+pub fn requested(workflow: Workflow) -> Fact {
+    let trigger = Trigger { kind: "manual".to_owned(), by: "sim".to_owned() };
+    Fact::RunRequested(Box::new(RunRequested { workflow, trigger }))
+}
+
+/// What a benchmark that goes well writes.
+pub fn log(workload: &Workload, ranks: u32, job: &str) -> String {
+    let mut text = format!("# job {job}\n# Collective test starting: all_reduce_perf\n");
+    _ = writeln!(
+        text,
+        "# nThread 1 nGpus 1 minBytes {} maxBytes {} step: {}(factor) warmup iters: {} iters: {} agg iters: 1 \
+         validation: 1 graph: 0 unalign: 0\n#\n# Using devices",
+        workload.min_bytes,
+        workload.max_bytes,
+        workload.step_factor,
+        workload.warmup_iterations,
+        workload.iterations
+    );
+    for rank in 0..ranks {
+        _ = writeln!(
+            text,
+            "#  Rank {rank:2} Group  0 Pid  10{rank:02} on     node-{rank} device  0 [cpu:00] CPU"
+        );
+    }
+    text.push_str(
+        "#\n\
+         #                                                              out-of-place                       in-place\n\
+         #       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong\n\
+         #        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)\n",
+    );
+    for size in workload.sizes() {
+        let time = 10.0;
+        let algbw = size as f64 / time / 1e3;
+        let half = format!("{time:7.2}  {algbw:6.4}  {algbw:6.4}       0");
+        _ = writeln!(text, "{size:12}  {:12}     float     sum      -1  {half}  {half}", size / 4);
+    }
+    text.push_str("# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 0.0036\n#\n");
+    text.push_str("# Collective test concluded: all_reduce_perf\n");
+    text
+}
+
+/// What it writes when it stops in the middle.
+pub fn truncated(log: &str) -> String {
+    log.split_once("# Out of bounds").map_or(log, |(begin, _)| begin).to_owned()
+}
+
+/// What it writes when it fails.
+pub fn failed(log: &str) -> String {
+    let begin = truncated(log);
+    format!("{begin}node-0: Test NCCL failure all_reduce.cu:44 'unhandled system error'\n")
+}
