@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Calls that a run may take at most.
-const MOST_CALLS: u64 = 300_000;
+const MOST_CALLS: u64 = 1_000_000;
 
 /// How one run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -66,6 +66,13 @@ pub enum WakeError {
 type Sent = BTreeMap<RunId, BTreeMap<CommandId, Timestamp>>;
 type Turns = BTreeMap<RunId, Arc<tokio::sync::Mutex<()>>>;
 
+/// What an input came to in the ledger.
+struct Recorded {
+    loaded: Loaded,
+    ignored: Option<Ignored>,
+    grew: bool,
+}
+
 /// The one writer of the ledger.
 pub struct Conductor {
     ledger: Ledger,
@@ -140,10 +147,16 @@ impl Conductor {
                 }
                 Err(AppendError::Ledger(error)) => return Err(error.into()),
                 Ok(None) => return Ok(Woken::Unknown),
-                Ok(Some((loaded, ignored))) => {
+                Ok(Some(Recorded { loaded, ignored, grew })) => {
                     let state = fold(loaded.records())
                         .map_err(|source| WakeError::Unreadable { run: run.clone(), source })?;
-                    self.settle(&state, matches!(input, Input::Tick)).await?;
+                    let tick = matches!(input, Input::Tick);
+                    self.settle(&state, tick).await?;
+                    // The hint goes after the end was told: while it is there, the tick tells again. A fact that
+                    // comes again to a closed run has nothing to add.
+                    if tick || grew {
+                        self.conclude(&state).await?;
+                    }
                     return Ok(ignored.map_or(Woken::Went, Woken::Ignored));
                 }
             }
@@ -152,12 +165,9 @@ impl Conductor {
     }
 
     /// Appends what the input calls for. None when there is no such run.
-    async fn record(
-        &self,
-        run: &RunId,
-        input: &Input,
-    ) -> Result<Option<(Loaded, Option<Ignored>)>, AppendError> {
+    async fn record(&self, run: &RunId, input: &Input) -> Result<Option<Recorded>, AppendError> {
         let mut loaded = self.ledger.load(run).await?;
+        let known = loaded.next_seq();
         let now = self.clock.now();
         let mut first = false;
         if loaded.records().is_empty() {
@@ -188,10 +198,11 @@ impl Conductor {
             loaded = self.ledger.append(loaded, entry, now).await?;
             info!(seq = loaded.next_seq() - 1, "recorded");
         }
-        Ok(Some((loaded, ignored)))
+        let grew = loaded.next_seq() > known;
+        Ok(Some(Recorded { loaded, ignored, grew }))
     }
 
-    /// Sends what is owed, and says so when the run is closed.
+    /// Sends what is owed.
     async fn settle(&self, state: &RunState, tick: bool) -> Result<(), WakeError> {
         if let Some(observer) = &self.observer {
             observer(state);
@@ -206,6 +217,11 @@ impl Conductor {
         for command in obligations.into_iter().map(|obligation| obligation.command).chain(after_restart) {
             self.send(command, now, tick).await?;
         }
+        Ok(())
+    }
+
+    /// Says so when the run is closed and nothing is owed any more.
+    async fn conclude(&self, state: &RunState) -> Result<(), WakeError> {
         if planted("hint_removed_too_early") && state.settled.is_some() {
             self.ledger.mark_closed(&state.run).await?;
         }

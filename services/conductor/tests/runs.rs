@@ -286,3 +286,26 @@ async fn what_is_over_is_not_kept_in_memory() {
     }
     assert_eq!(nobody.remembered(), 0, "facts about runs that nobody asked for leave nothing behind");
 }
+
+#[tokio::test]
+async fn a_fact_that_comes_again_to_a_closed_run_does_not_tell_the_end_again() {
+    let world = World::new();
+    let conductor = world.conductor();
+    feed(&conductor, [requested()].into_iter().chain(answers())).await;
+    assert_eq!(world.bus.closings().len(), 1);
+    feed(&conductor, answers()).await;
+    feed(&world.conductor(), answers()).await;
+    assert_eq!(world.bus.closings().len(), 1);
+
+    let world = World::new();
+    let conductor = world.conductor();
+    *world.bus.refuses.lock().unwrap() = Some("dev.burnin.run.closed.v1");
+    let (last, before) = answers().split_last().map(|(last, before)| (last.clone(), before.to_vec())).unwrap();
+    feed(&conductor, [requested()].into_iter().chain(before)).await;
+    assert!(matches!(conductor.handle(&last).await, Disposition::Retry(_)));
+    *world.bus.refuses.lock().unwrap() = None;
+    feed(&conductor, [last]).await;
+    conductor.tick().await.unwrap();
+    assert_eq!(world.bus.closings().len(), 1, "an end that could not be told is told by the tick");
+    assert_eq!(world.hints().await, []);
+}
