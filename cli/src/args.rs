@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use terms::RunId;
+use terms::{RunId, Span};
 use workflow::Override;
 
 /// Proves that a GPU cluster is good, and keeps proving it.
@@ -87,6 +87,15 @@ pub enum Command {
         /// Why.
         #[arg(long, default_value = "asked for on the command line")]
         reason: String,
+    },
+    /// Give back every cluster that outlived its lease, without asking any ledger. Exit code 3 when one is still there.
+    Sweep {
+        /// How long after the end of its lease a cluster is left alone.
+        #[arg(long, default_value = "2m", value_name = "SPAN")]
+        grace: Span,
+        /// Only say what would be given back.
+        #[arg(long)]
+        dry_run: bool,
     },
     /// Fold a run's ledger record by record.
     Replay {

@@ -113,8 +113,7 @@ impl World {
         let memory = Arc::new(MemoryBus::new(Arc::clone(&clock), parking));
         let bus: Arc<dyn Bus> = Arc::clone(&memory) as Arc<dyn Bus>;
         let artefacts = Artefacts::new(Arc::clone(&data.store));
-        let this = std::env::current_exe().map_err(Error::infrastructure)?;
-        let program = Program(vec![this.into(), "host".into()]);
+        let program = program()?;
         let hosted = |kind: &str| data.path("host").join(kind);
 
         let builds = host::Builds::new(hosted("builds"), program.clone());
@@ -200,6 +199,12 @@ impl Bus for Upstream {
             None => Ok(()), // the process is ending; the next one asks again
         }
     }
+}
+
+/// This program, as that which its nodes and build supervisors are.
+pub fn program() -> Result<Program, Error> {
+    let this = std::env::current_exe().map_err(Error::infrastructure)?;
+    Ok(Program(vec![this.into(), "host".into()]))
 }
 
 fn warehouse(data: &Data) -> Result<Sqlite, Error> {

@@ -7,6 +7,7 @@ mod parse;
 mod plan;
 mod run;
 mod show;
+mod sweep;
 mod told;
 
 use std::path::Path;
@@ -37,6 +38,7 @@ pub fn dispatch(cli: Cli) -> Result<Exit, Error> {
         Command::Explain { run } => block_on(explain::explain(existing(&cli.data)?, &run)),
         Command::Replay { run } => block_on(explain::replay(existing(&cli.data)?, &run)),
         Command::Cancel { run, reason } => block_on(run::cancel(existing(&cli.data)?, run, reason)),
+        Command::Sweep { grace, dry_run } => block_on(sweep::sweep(existing(&cli.data)?, grace, dry_run)),
         Command::Parse { logs, output } => parse::parse(&logs, output),
         Command::Judge { logs, criteria, baseline, output } => {
             judge::judge(&logs, criteria.as_deref(), baseline.as_deref(), output)

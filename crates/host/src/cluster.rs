@@ -1,6 +1,7 @@
 //! Clusters of processes: each node is a process that takes jobs.
 
 use std::{
+    collections::BTreeMap,
     ffi::OsStr,
     fs, io,
     path::{Path, PathBuf},
@@ -26,7 +27,7 @@ pub struct ClusterRequest {
     /// When every node ends by itself.
     pub expires_at: Timestamp,
     /// Labels, for whoever sweeps.
-    pub labels: std::collections::BTreeMap<String, String>,
+    pub labels: BTreeMap<String, String>,
 }
 
 /// Where a cluster stands.
@@ -70,6 +71,24 @@ impl Clusters {
     /// When the folder cannot be read.
     pub fn names(&self) -> io::Result<Vec<String>> {
         spool::names(&self.root)
+    }
+
+    /// Every cluster that is not gone, with its labels. One whose request cannot be read is there too, without any.
+    ///
+    /// # Errors
+    /// When the folder cannot be read.
+    pub fn list(&self) -> io::Result<Vec<(String, BTreeMap<String, String>)>> {
+        let mut there = Vec::new();
+        for name in self.names()? {
+            let folder = self.folder(&name);
+            // A name that was given back before anything was asked for holds nothing.
+            let holds = folder.join("cluster.json").exists() || folder.join("nodes").exists();
+            if holds && !folder.join("gone.json").exists() {
+                let labels = read(&folder).ok().flatten().map(|request| request.labels);
+                there.push((name, labels.unwrap_or_default()));
+            }
+        }
+        Ok(there)
     }
 
     /// Brings up a cluster, once. Nodes that are up already are left alone; a name that was given back is refused.

@@ -29,7 +29,15 @@ pub async fn clusters(clusters: &dyn Clusters, expires_at: Timestamp) {
     clusters.create(&order(1)).await.expect("a handle");
     assert_eq!(ready(clusters, &name).await, cluster, "a second create changes nothing");
 
+    let listed = || async {
+        let listing = clusters.list().await.expect("a list");
+        listing.clusters.into_iter().find(|listed| listed.name == name)
+    };
+    let found = listed().await.expect("what is there is listed");
+    assert_eq!((found.run.as_str(), found.expires_at), ("conformance", Some(expires_at)), "with its labels");
+
     let deleted = clusters.delete(&name).await.expect("a confirmation");
+    assert_eq!(listed().await, None, "what is gone is not listed");
     assert_eq!(deleted.name, name);
     assert_eq!(clusters.look(&name).await.expect("an answer"), Standing::Absent);
     clusters.delete(&name).await.expect("deleting twice is deleting once");

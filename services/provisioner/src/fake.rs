@@ -8,7 +8,7 @@ use std::{
 use kit::{Clock, PortError};
 use terms::{Class, Cluster, Deleted, Failure, Node, System};
 
-use crate::port::{Clusters, Order, Standing};
+use crate::port::{Clusters, Listed, Listing, Order, Standing};
 
 /// A provider that brings every cluster up at the second look.
 pub struct FakeClusters {
@@ -17,7 +17,7 @@ pub struct FakeClusters {
 }
 
 enum Fake {
-    Coming(u32, Cluster),
+    Coming(u32, Cluster, Listed),
     GivenBack,
 }
 
@@ -48,7 +48,12 @@ impl Clusters for FakeClusters {
         let System::Processes { nodes } = order.system;
         let nodes = (0..nodes).map(|number| Node { name: format!("node-{number}"), slots: 1 }).collect();
         let cluster = Cluster { name: order.name.clone(), nodes, endpoint: format!("fake:{}", order.name) };
-        match self.clusters().entry(order.name.clone()).or_insert(Fake::Coming(0, cluster)) {
+        let listed = Listed {
+            name: order.name.clone(),
+            run: order.id.run.to_string(),
+            expires_at: Some(order.expires_at),
+        };
+        match self.clusters().entry(order.name.clone()).or_insert(Fake::Coming(0, cluster, listed)) {
             Fake::Coming(..) => Ok(order.name.clone()),
             Fake::GivenBack => {
                 let why = format!("{} was given back", order.name);
@@ -60,7 +65,7 @@ impl Clusters for FakeClusters {
     async fn look(&self, name: &str) -> Result<Standing, PortError> {
         Ok(match self.clusters().get_mut(name) {
             None | Some(Fake::GivenBack) => Standing::Absent,
-            Some(Fake::Coming(looks, cluster)) => {
+            Some(Fake::Coming(looks, cluster, _)) => {
                 *looks += 1;
                 if *looks > 1 { Standing::Ready(cluster.clone()) } else { Standing::Coming }
             }
@@ -71,5 +76,13 @@ impl Clusters for FakeClusters {
         self.clusters().insert(name.to_owned(), Fake::GivenBack);
         let evidence = "the list is empty".to_owned();
         Ok(Deleted { name: name.to_owned(), evidence, confirmed_at: self.clock.now() })
+    }
+
+    async fn list(&self) -> Result<Listing, PortError> {
+        let there = |fake: &Fake| match fake {
+            Fake::Coming(_, _, listed) => Some(listed.clone()),
+            Fake::GivenBack => None,
+        };
+        Ok(Listing { at: self.clock.now(), clusters: self.clusters().values().filter_map(there).collect() })
     }
 }

@@ -12,13 +12,15 @@ pub mod conformance;
 pub mod fake;
 pub mod port;
 pub mod processes;
+pub mod sweep;
 
 use std::sync::Arc;
 
 use kit::{Look, Outbox, PortError, Trouble, Watches, Worker};
 use terms::{Body, Class, ClusterSpec, Command, CommandId, Fact, Failure, Handle, Span, Timestamp};
 
-pub use port::{Clusters, Order, Standing};
+pub use port::{Clusters, Listed, Listing, Order, Standing};
+pub use sweep::{Fate, Swept, sweep};
 
 /// The provisioner's handler, over any [`Clusters`].
 pub struct Provisioner {

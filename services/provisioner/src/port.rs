@@ -29,6 +29,26 @@ pub enum Standing {
     Broken(String),
 }
 
+/// Everything of ours that a provider has, by its own word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listing {
+    /// The provider's own clock when it answered: nobody else's decides what has expired.
+    pub at: Timestamp,
+    /// Every cluster that bears our labels and is not gone.
+    pub clusters: Vec<Listed>,
+}
+
+/// A cluster and its labels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Its name.
+    pub name: String,
+    /// Label: the run it was made for.
+    pub run: String,
+    /// Label: when its lease ends. None where the label is missing or cannot be read: then nobody may touch it.
+    pub expires_at: Option<Timestamp>,
+}
+
 /// Somewhere clusters can be rented.
 #[async_trait::async_trait]
 pub trait Clusters: Send + Sync + 'static {
@@ -49,4 +69,10 @@ pub trait Clusters: Send + Sync + 'static {
     /// # Errors
     /// When something is left or the provider does not answer.
     async fn delete(&self, name: &str) -> Result<Deleted, PortError>;
+
+    /// Every cluster of ours that is not gone, whatever state it is in.
+    ///
+    /// # Errors
+    /// When the provider does not answer, or not wholly.
+    async fn list(&self) -> Result<Listing, PortError>;
 }

@@ -6,7 +6,7 @@ use host::{ClusterRequest, ClusterState};
 use kit::{Clock, PortError};
 use terms::{Class, Deleted, Failure, Node, System};
 
-use crate::port::{Clusters, Order, Standing};
+use crate::port::{Clusters, Listed, Listing, Order, Standing};
 
 /// Clusters of this host.
 pub struct ProcessClusters {
@@ -85,5 +85,15 @@ impl Clusters for ProcessClusters {
     async fn delete(&self, name: &str) -> Result<Deleted, PortError> {
         let (name, clock) = (name.to_owned(), Arc::clone(&self.clock));
         self.blocking(move |clusters| clusters.delete(&name, || clock.now())).await
+    }
+
+    async fn list(&self) -> Result<Listing, PortError> {
+        let there = self.blocking(host::Clusters::list).await?;
+        let listed = there.into_iter().map(|(name, labels)| Listed {
+            name,
+            run: labels.get("burnin-run").cloned().unwrap_or_default(),
+            expires_at: labels.get("burnin-expires").and_then(|at| at.parse().ok()),
+        });
+        Ok(Listing { at: self.clock.now(), clusters: listed.collect() })
     }
 }

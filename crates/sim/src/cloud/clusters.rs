@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kit::{Clock, PortError};
-use provisioner::{Clusters, Order, Standing};
+use provisioner::{Clusters, Listed, Listing, Order, Standing};
 use terms::{Attempt, Class, Deleted, Failure, Node, RunId, System, Timestamp, planted};
 
 use super::{answered, passing};
@@ -197,5 +197,17 @@ impl Clusters for SimClusters {
         let what = || format!("delete cluster {name}");
         let said = answered(self.0.call(Kind::Provider, what, effect).await);
         if planted("delete_without_looking") { said.or_else(|_| Ok(deleted())) } else { said }
+    }
+
+    async fn list(&self) -> Result<Listing, PortError> {
+        let effect = |inner: &mut Inner| {
+            let ours = inner.clouds.clusters.iter().filter(|(_, cluster)| cluster.state != State::Gone);
+            let listed = ours.filter_map(|(name, cluster)| {
+                let (run, expires_at) = (cluster.run.as_ref()?.to_string(), Some(cluster.expires_at));
+                Some(Listed { name: name.clone(), run, expires_at })
+            });
+            Ok(Listing { at: Timestamp::from_millis(inner.now), clusters: listed.collect() })
+        };
+        answered(self.0.call(Kind::Provider, || "list the clusters".to_owned(), effect).await)
     }
 }

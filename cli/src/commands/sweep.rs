@@ -1,0 +1,47 @@
+//! `burnin sweep`: the second door, by hand.
+
+use std::sync::Arc;
+
+use kit::SystemClock;
+use provisioner::{Fate, Swept, processes::ProcessClusters, sweep as through};
+use terms::{Failure, Span};
+
+use crate::{
+    commands::{parse, print},
+    exit::{Error, Exit},
+    local::Data,
+};
+
+/// Gives back every cluster of the data folder that outlived its lease, without asking any ledger.
+pub async fn sweep(data: Data, grace: Span, dry_run: bool) -> Result<Exit, Error> {
+    let clusters = host::Clusters::new(data.path("host").join("clusters"), crate::local::program()?);
+    let provider = ProcessClusters::new(clusters, Arc::new(SystemClock), 0);
+    let swept = through(&provider, grace, !dry_run).await.map_err(|error| {
+        let (kit::PortError::Passing(why) | kit::PortError::Final(Failure { message: why, .. })) = error;
+        Error::infrastructure(std::io::Error::other(format!("what there is could not be listed: {why}")))
+    })?;
+    print(&told(&swept, dry_run));
+    let left = swept.iter().any(|swept| matches!(swept.fate, Fate::Left(_)));
+    Ok(if left { Exit::Infrastructure } else { Exit::Pass })
+}
+
+fn told(swept: &[Swept], dry_run: bool) -> String {
+    if swept.is_empty() {
+        return "there is no cluster\n".to_owned();
+    }
+    let mut text = String::new();
+    for Swept { cluster, fate } in swept {
+        let what = match fate {
+            Fate::Kept { until } => format!("kept, its lease with grace ends {until}"),
+            Fate::Unlabelled => "kept: it bears no expiry, so a person has to look".to_owned(),
+            Fate::Due => "outlived its lease; would be given back".to_owned(),
+            Fate::Gone(deleted) => format!("gone: {}", deleted.evidence),
+            Fate::Left(why) => format!("STILL THERE: {why}"),
+        };
+        text += &format!("  {}  {}\n", parse::shown(&cluster.name), parse::shown(&what));
+    }
+    if dry_run && swept.iter().any(|swept| swept.fate == Fate::Due) {
+        text += "nothing was touched; without --dry-run those that outlived their lease are given back\n";
+    }
+    text
+}

@@ -1,0 +1,64 @@
+//! `burnin sweep`: a cluster whose driver and whose nodes' clocks are of no help.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output},
+    time::{Duration, Instant},
+};
+
+fn burnin(data: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_burnin")).arg("--data").arg(data).args(arguments).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn a_forgotten_cluster_goes_and_one_whose_lease_runs_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let nobody = burnin(&data, &["sweep"]);
+    assert_eq!(nobody.status.code(), Some(64), "looking must not make a folder");
+
+    fs::create_dir_all(&data).unwrap();
+    // Brought up by nobody who is still there: as after a power cut of whoever held the lease.
+    let program = host::Program(vec![env!("CARGO_BIN_EXE_burnin").into(), "host".into()]);
+    let clusters = host::Clusters::new(data.canonicalize().unwrap().join("host/clusters"), program);
+    let soon = |after: Duration| (chrono::Utc::now() + after).into();
+    for (name, life) in [("forgotten", Duration::from_secs(2)), ("leased", Duration::from_secs(600))] {
+        let expires_at: terms::Timestamp = soon(life);
+        let labels = [
+            ("burnin-run".to_owned(), name.to_owned()),
+            ("burnin-expires".to_owned(), expires_at.to_string()),
+        ];
+        // The nodes would end by themselves at the same moment; these believe that they have an hour.
+        let expires_at = soon(Duration::from_secs(3600));
+        let nodes = vec![terms::Node { name: "node-0".to_owned(), slots: 1 }];
+        clusters.create(name, &host::ClusterRequest { nodes, expires_at, labels: labels.into() }).unwrap();
+    }
+    let kept = burnin(&data, &["sweep", "--grace", "1s"]);
+    assert!(kept.status.success() && said(&kept).matches("kept").count() == 2, "{}", said(&kept));
+
+    let until = Instant::now() + Duration::from_secs(20);
+    let due = loop {
+        let rehearsed = burnin(&data, &["sweep", "--grace", "1s", "--dry-run"]);
+        if said(&rehearsed).contains("would be given back") {
+            break rehearsed;
+        }
+        assert!(Instant::now() < until, "{}", said(&rehearsed));
+    };
+    assert!(said(&due).contains("nothing was touched"), "{}", said(&due));
+    assert!(matches!(clusters.look("forgotten").unwrap(), host::ClusterState::Ready(_)));
+
+    let swept = burnin(&data, &["sweep", "--grace", "1s"]);
+    assert!(swept.status.success(), "{}", said(&swept));
+    assert!(said(&swept).contains("forgotten  gone: "), "{}", said(&swept));
+    assert!(said(&swept).contains("leased  kept"), "{}", said(&swept));
+    assert!(matches!(clusters.look("forgotten").unwrap(), host::ClusterState::Deleted(_)));
+    let nothing_more = burnin(&data, &["sweep", "--grace", "1s"]);
+    assert!(!said(&nothing_more).contains("forgotten"), "{}", said(&nothing_more));
+    clusters.delete("leased", || soon(Duration::ZERO)).unwrap();
+    drop(fs::remove_dir_all(&data));
+}

@@ -1,0 +1,111 @@
+//! The second door: what outlived its lease goes, what a live lease covers stays, and gone is what is not listed.
+
+mod support;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use kit::{Clock, ManualClock, PortError, SystemClock};
+use provisioner::{
+    Clusters, Fate, Listing, Order, Standing, Swept, fake::FakeClusters, processes::ProcessClusters, sweep,
+};
+use terms::{Attempt, CommandId, Deleted, Span, Stage, System, Timestamp, Verb};
+
+const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+const GRACE: Span = Span::from_secs(120);
+
+fn order(run: &str, expires_at: Timestamp) -> Order {
+    let run = run.parse().unwrap();
+    let id = CommandId { run, stage: Stage::Cluster, attempt: Attempt::FIRST, verb: Verb::Start };
+    Order { name: id.resource_name(), id, system: System::Processes { nodes: 1 }, expires_at }
+}
+
+fn fates(swept: &[Swept]) -> Vec<(&str, &str)> {
+    let word = |fate: &Fate| match fate {
+        Fate::Kept { .. } => "kept",
+        Fate::Unlabelled => "unlabelled",
+        Fate::Due => "due",
+        Fate::Gone(_) => "gone",
+        Fate::Left(_) => "left",
+    };
+    swept.iter().map(|swept| (swept.cluster.run.as_str(), word(&swept.fate))).collect()
+}
+
+#[tokio::test]
+async fn a_lease_covers_its_cluster_to_its_end_and_a_grace_beyond() {
+    let clock = Arc::new(ManualClock::new(START));
+    let provider = FakeClusters::new(clock.clone());
+    for (run, life) in [("a", 60), ("b", 600)] {
+        provider.create(&order(run, START + Span::from_secs(life))).await.unwrap();
+    }
+    assert_eq!(fates(&sweep(&provider, GRACE, true).await.unwrap()), [("a", "kept"), ("b", "kept")]);
+    clock.advance(Span::from_secs(60 + 119));
+    assert_eq!(fates(&sweep(&provider, GRACE, true).await.unwrap()), [("a", "kept"), ("b", "kept")]);
+    clock.advance(Span::from_secs(1));
+    assert_eq!(fates(&sweep(&provider, GRACE, false).await.unwrap()), [("a", "due"), ("b", "kept")]);
+    assert_eq!(provider.alive().len(), 2, "a rehearsal touches nothing");
+    assert_eq!(fates(&sweep(&provider, GRACE, true).await.unwrap()), [("a", "gone"), ("b", "kept")]);
+    assert_eq!(fates(&sweep(&provider, GRACE, true).await.unwrap()), [("b", "kept")]);
+}
+
+/// A provider that says a cluster is gone, and lies until it is told not to.
+struct Liar {
+    truth: FakeClusters,
+    lies: AtomicBool,
+}
+
+#[kit::async_trait]
+impl Clusters for Liar {
+    async fn create(&self, order: &Order) -> Result<String, PortError> {
+        self.truth.create(order).await
+    }
+    async fn look(&self, name: &str) -> Result<Standing, PortError> {
+        self.truth.look(name).await
+    }
+    async fn delete(&self, name: &str) -> Result<Deleted, PortError> {
+        if self.lies.load(Ordering::Relaxed) {
+            let evidence = "200 OK".to_owned();
+            return Ok(Deleted { name: name.to_owned(), evidence, confirmed_at: START });
+        }
+        self.truth.delete(name).await
+    }
+    async fn list(&self) -> Result<Listing, PortError> {
+        let mut listing = self.truth.list().await?;
+        for listed in listing.clusters.iter_mut().filter(|listed| listed.run == "unlabelled") {
+            listed.expires_at = None;
+        }
+        Ok(listing)
+    }
+}
+
+#[tokio::test]
+async fn gone_is_what_is_not_listed_any_more_and_nobody_touches_what_has_no_expiry() {
+    let clock = Arc::new(ManualClock::new(START + Span::from_secs(3600)));
+    let provider = Liar { truth: FakeClusters::new(clock), lies: AtomicBool::new(true) };
+    for run in ["a", "unlabelled"] {
+        provider.create(&order(run, START)).await.unwrap();
+    }
+    let swept = sweep(&provider, GRACE, true).await.unwrap();
+    assert_eq!(fates(&swept), [("a", "left"), ("unlabelled", "unlabelled")]);
+    provider.lies.store(false, Ordering::Relaxed);
+    let swept = sweep(&provider, GRACE, true).await.unwrap();
+    assert_eq!(fates(&swept), [("a", "gone"), ("unlabelled", "unlabelled")]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn processes_whose_nodes_cannot_end_themselves_are_ended() {
+    let root = tempfile::tempdir().unwrap();
+    let clusters = host::Clusters::new(root.path(), support::program());
+    let provider = |clock: Arc<dyn Clock>| ProcessClusters::new(clusters.clone(), clock, 0);
+    let now = SystemClock.now();
+    let here = provider(Arc::new(SystemClock));
+    here.create(&order("swept", now + Span::from_secs(60))).await.unwrap();
+    assert_eq!(fates(&sweep(&here, GRACE, true).await.unwrap()), [("swept", "kept")]);
+    // Later, by the provider's clock; the nodes' own clock has not come so far.
+    let later = provider(Arc::new(ManualClock::new(now + Span::from_secs(200))));
+    assert_eq!(fates(&sweep(&later, GRACE, true).await.unwrap()), [("swept", "gone")]);
+    assert_eq!(here.look("swept-cluster-1").await.unwrap(), Standing::Absent);
+    assert_eq!(sweep(&here, GRACE, true).await.unwrap(), []);
+}
