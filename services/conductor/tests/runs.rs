@@ -300,7 +300,8 @@ async fn a_fact_that_comes_again_to_a_closed_run_does_not_tell_the_end_again() {
     let world = World::new();
     let conductor = world.conductor();
     *world.bus.refuses.lock().unwrap() = Some("dev.burnin.run.closed.v1");
-    let (last, before) = answers().split_last().map(|(last, before)| (last.clone(), before.to_vec())).unwrap();
+    let (last, before) =
+        answers().split_last().map(|(last, before)| (last.clone(), before.to_vec())).unwrap();
     feed(&conductor, [requested()].into_iter().chain(before)).await;
     assert!(matches!(conductor.handle(&last).await, Disposition::Retry(_)));
     *world.bus.refuses.lock().unwrap() = None;

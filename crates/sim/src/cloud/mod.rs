@@ -2,7 +2,7 @@
 //!
 //! What they do is written into the world's history as it happens. Clusters carry the labels that real ones carry (run,
 //! attempt, expiry) and end by themselves at their expiry, so that a second door beside the provisioner, which deletes
-//! by label alone, finds here all that it needs: [`Clouds::clusters`] and [`Clouds::end_cluster`].
+//! by label alone, finds here all that it needs: [`Clouds::clusters`] and [`Inner::end_cluster`].
 
 mod builds;
 mod clusters;
