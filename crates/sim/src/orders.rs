@@ -51,15 +51,15 @@ pub fn every(count: usize) -> (u64, Vec<String>) {
     let first = record(None, &run, decide_first(request));
     let Ok(state) = fold([&first]) else { return (0, Vec::new()) };
     let mut orders = 0;
-    let mut ends = Vec::new();
+    let mut ends: Vec<RunState> = Vec::new();
     walk(&state, &work, 0, &mut |state| {
         orders += 1;
-        let end = serde_json::to_string(&feed(state, &gone)).unwrap_or_default();
+        let end = feed(state, &gone);
         if !ends.contains(&end) {
             ends.push(end);
         }
     });
-    (orders, ends)
+    (orders, ends.iter().filter_map(|end| serde_json::to_string(end).ok()).collect())
 }
 
 /// Orders that begin alike share their beginning.
