@@ -72,8 +72,8 @@ pub enum Command {
         /// The run.
         run: RunId,
         /// What to print.
-        #[arg(long, value_enum, default_value_t = Output::Human)]
-        output: Output,
+        #[arg(long, value_enum, default_value_t = ReportForm::Human)]
+        output: ReportForm,
     },
     /// Say why a run is where it is, and what is owed to it.
     Explain {
@@ -125,8 +125,8 @@ pub enum Command {
         #[arg(long, value_name = "FILE")]
         baseline: Option<PathBuf>,
         /// What to print.
-        #[arg(long, value_enum, default_value_t = Output::Human)]
-        output: Output,
+        #[arg(long, value_enum, default_value_t = ReportForm::Human)]
+        output: ReportForm,
     },
     /// Learn a baseline from healthy logs of the same thing; five are enough.
     Baseline {
@@ -146,8 +146,8 @@ pub enum Command {
         #[arg(value_name = "B")]
         b: PathBuf,
         /// What to print.
-        #[arg(long, value_enum, default_value_t = Output::Human)]
-        output: Output,
+        #[arg(long, value_enum, default_value_t = ComparisonForm::Human)]
+        output: ComparisonForm,
     },
     /// Name the slow rank, GPU or node. Exit code 0 healthy, 1 somebody is named, 2 it cannot be told.
     Locate {
@@ -195,6 +195,36 @@ pub enum Output {
     Human,
     /// A program.
     Json,
+}
+
+/// How to report a run or logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReportForm {
+    /// For a person who waits.
+    Human,
+    /// For a program.
+    Json,
+    /// For a spreadsheet: one line a size and placement, with everything it is held against.
+    Csv,
+    /// For a pull request or an issue.
+    Markdown,
+    /// For a CI system: JUnit XML.
+    Junit,
+    /// For those who look later: one page that needs nothing else.
+    Html,
+}
+
+/// How to report what differs between two logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ComparisonForm {
+    /// For a person who waits.
+    Human,
+    /// For a program.
+    Json,
+    /// For a pull request or an issue.
+    Markdown,
+    /// One page that needs nothing else.
+    Html,
 }
 
 /// How to print measurements.

@@ -6,7 +6,7 @@ use machine::{RunState, owed};
 use terms::RunId;
 
 use crate::{
-    args::Output,
+    args::{Output, ReportForm},
     commands::{print, print_json, told::Told},
     documents::{RunLine, RunsDocument, ShowDocument, StageDocument},
     exit::{Error, Exit},
@@ -53,11 +53,15 @@ fn line(state: &RunState) -> RunLine {
 }
 
 /// Shows one run, as its report does.
-pub async fn show(data: Data, run: &RunId, output: Output) -> Result<Exit, Error> {
+pub async fn show(data: Data, run: &RunId, output: ReportForm) -> Result<Exit, Error> {
     let told = Told::gather(&data, run).await?;
     match output {
-        Output::Human => print(&told.terminal()),
-        Output::Json => print_json(&document(&told)),
+        ReportForm::Human => print(&told.terminal()),
+        ReportForm::Json => print_json(&document(&told)),
+        ReportForm::Csv => print(&report::csv(&told.story())),
+        ReportForm::Markdown => print(&report::markdown(&told.story())),
+        ReportForm::Junit => print(&report::junit(&told.story())),
+        ReportForm::Html => print(&report::html(&told.story())),
     }
     Ok(Exit::Pass)
 }

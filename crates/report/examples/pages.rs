@@ -5,7 +5,7 @@ mod support;
 
 use std::{env, fs, io, path::PathBuf};
 
-use support::{Run, cancelled, good, long, slow, unbuilt, workflow};
+use support::{Run, cancelled, good, logs, long, slow, unbuilt, workflow};
 
 fn main() -> io::Result<()> {
     let folder = PathBuf::from(env::args().nth(1).unwrap_or_else(|| ".".to_owned()));
@@ -22,6 +22,14 @@ fn main() -> io::Result<()> {
     ] {
         fs::write(folder.join(format!("{name}.html")), report::html(&run.story()))?;
         println!("{}", report::terminal(&run.story(), report::Style::Colour));
+    }
+    for (name, logs) in [("bad", logs::bad()), ("healthy", logs::healthy()), ("several", logs::several())] {
+        let story = logs.story();
+        fs::write(folder.join(format!("{name}.html")), report::html(&story))?;
+        fs::write(folder.join(format!("{name}.md")), report::markdown(&story))?;
+        fs::write(folder.join(format!("{name}.xml")), report::junit(&story))?;
+        fs::write(folder.join(format!("{name}.csv")), report::csv(&story))?;
+        println!("{}", report::terminal(&story, report::Style::Colour));
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use terms::{ClusterSpec, ImageSpec, measurement::Device};
 
-use crate::{Story, text, words};
+use crate::{Run, Story, text, words};
 
 /// Nodes and files that are named one by one.
 const NAMED: usize = 32;
@@ -21,7 +21,29 @@ pub struct Detail {
 
 /// Everything known, in the order of a run.
 pub fn details(story: &Story<'_>) -> Vec<Detail> {
-    let state = story.state;
+    let mut details = story.run.map_or_else(Vec::new, |run| of_run(&run));
+    let mut add = |name, value: Option<String>| {
+        details.extend(value.filter(|value| !value.is_empty()).map(|value| Detail {
+            name,
+            value,
+            code: false,
+        }));
+    };
+    let table = story.logs.first().and_then(|log| log.reading.tables.first());
+    add("devices", table.map(|table| devices(&table.devices)));
+    if let Some(criteria) = story.standard.criteria {
+        add("criteria", Some(words::because(&criteria.name, criteria.source.as_deref().unwrap_or(""))));
+    }
+    let baseline = story.standard.baseline;
+    add(
+        "baseline",
+        baseline.map(|baseline| format!("learned from {}", text::count(baseline.runs, "healthy run"))),
+    );
+    details
+}
+
+fn of_run(run: &Run<'_>) -> Vec<Detail> {
+    let state = run.state;
     let mut details = Vec::new();
     let mut add = |name, value: Option<String>, code| {
         details.extend(value.filter(|value| !value.is_empty()).map(|value| Detail { name, value, code }));
@@ -56,20 +78,11 @@ pub fn details(story: &Story<'_>) -> Vec<Detail> {
         add("endpoint", Some(cluster.endpoint.clone()), true);
     }
     add("benchmark", workflow.benchmark.as_ref().map(|it| words::workload(&it.workload)), true);
-    add("devices", story.reading.and_then(|reading| Some(devices(&reading.tables.first()?.devices))), false);
     if let Some(logs) = state.logs() {
         add("logs manifest", Some(logs.manifest.clone()), true);
         add("manifest sha256", Some(logs.sha256.clone()), true);
     }
     add("load", state.results().map(|results| results.load.clone()), true);
-    if let Some(benchmark) = &workflow.benchmark {
-        let criteria = &benchmark.criteria;
-        add(
-            "criteria",
-            Some(words::because(&criteria.name, criteria.source.as_deref().unwrap_or(""))),
-            false,
-        );
-    }
     if let Some(reached) = state.verdict() {
         add("criteria digest", Some(reached.criteria.clone()), true);
         add("log sha256", reached.log_sha256.clone(), true);

@@ -4,7 +4,7 @@ use machine::{End, LeaseState, RunState};
 use serde::Serialize;
 use terms::{Conclusion, Entry, Fact, Reason, Stage, Verdict};
 
-use crate::{StageLine, Story, text, words};
+use crate::{Run, StageLine, Story, text, words};
 
 /// How a reader should feel about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -41,16 +41,9 @@ pub struct Note {
     pub text: String,
 }
 
-/// The ledger's verdict counts; a judgement that was only fetched stands in until the ledger has it.
-pub fn verdict(story: &Story<'_>) -> Option<Verdict> {
-    let recorded = story.state.verdict().map(|reached| reached.verdict);
-    recorded.or_else(|| story.judgement.map(|judgement| judgement.verdict))
-}
-
-/// The reasons of that verdict, gravest first.
+/// The reasons of the verdict, gravest first.
 pub fn reasons<'a>(story: &Story<'a>) -> &'a [Reason] {
-    let whole = story.judgement.filter(|judgement| Some(judgement.verdict) == verdict(story));
-    match (whole, story.state.verdict()) {
+    match (story.whole(), story.run.and_then(|run| run.state.verdict())) {
         (Some(judgement), _) => &judgement.reasons,
         (None, Some(reached)) => &reached.reasons,
         (None, None) => &[],
@@ -58,7 +51,8 @@ pub fn reasons<'a>(story: &Story<'a>) -> &'a [Reason] {
 }
 
 pub fn headline(story: &Story<'_>) -> Headline {
-    let (word, tone) = match (verdict(story), story.state.settled.as_ref().map(|(how, _)| how)) {
+    let settled = story.run.and_then(|run| run.state.settled.as_ref()).map(|(how, _)| how);
+    let (word, tone) = match (story.verdict(), settled) {
         (Some(Verdict::Pass), _) => ("PASS", Tone::Good),
         (Some(Verdict::Fail), _) => ("FAIL", Tone::Bad),
         (Some(Verdict::Inconclusive), _) => ("INCONCLUSIVE", Tone::Unsure),
@@ -67,15 +61,17 @@ pub fn headline(story: &Story<'_>) -> Headline {
         (None, Some(Conclusion::Failed { .. })) => ("NO VERDICT", Tone::Bad),
         (None, Some(Conclusion::TimedOut { .. })) => ("NO VERDICT", Tone::Bad),
         (None, Some(Conclusion::Cancelled { .. })) => ("CANCELLED", Tone::Unsure),
-        (None, None) => ("RUNNING", Tone::Busy),
+        (None, None) if story.run.is_some() => ("RUNNING", Tone::Busy),
+        (None, None) => ("NO VERDICT", Tone::Unsure),
     };
     Headline { word, tone }
 }
 
 /// How it ended if it did not complete, what is still held, and what was reported twice.
 pub fn notes(story: &Story<'_>) -> Vec<Note> {
-    let state = story.state;
-    let mut notes: Vec<_> = state.settled.iter().filter_map(|(how, _)| ending(story, how)).collect();
+    let Some(run) = story.run else { return Vec::new() };
+    let state = run.state;
+    let mut notes: Vec<_> = state.settled.iter().filter_map(|(how, _)| ending(&run, how)).collect();
     if state.settled.is_none() {
         notes.extend(state.frontier().map(|stage| now(state, stage)));
     }
@@ -89,15 +85,15 @@ pub fn notes(story: &Story<'_>) -> Vec<Note> {
     notes
 }
 
-fn ending(story: &Story<'_>, how: &Conclusion) -> Option<Note> {
+fn ending(run: &Run<'_>, how: &Conclusion) -> Option<Note> {
     let (tone, head, text) = match how {
         Conclusion::Completed => return None,
         Conclusion::Failed { stage, failure } => {
             (Tone::Bad, format!("failed at {stage}: {}", failure.code), failure.message.clone())
         }
         Conclusion::TimedOut { stage } => {
-            let limit = story.state.limit(*stage);
-            let handle = story.state.stage(*stage).and_then(|stage| stage.handle.as_deref());
+            let limit = run.state.limit(*stage);
+            let handle = run.state.stage(*stage).and_then(|stage| stage.handle.as_deref());
             let look = handle.map_or_else(
                 || "Nothing was ever heard of it: is its worker running?".to_owned(),
                 |handle| format!("Look for {handle} where it runs; its worker may be down."),
@@ -105,14 +101,14 @@ fn ending(story: &Story<'_>, how: &Conclusion) -> Option<Note> {
             (Tone::Bad, format!("timed out at {stage}: silent past its limit of {limit}"), look)
         }
         Conclusion::Cancelled { by } => {
-            (Tone::Unsure, format!("cancelled by {by}"), cancel_reason(story).unwrap_or_default())
+            (Tone::Unsure, format!("cancelled by {by}"), cancel_reason(run).unwrap_or_default())
         }
     };
     Some(Note { tone, head, text })
 }
 
-fn cancel_reason(story: &Story<'_>) -> Option<String> {
-    story.records.iter().find_map(|record| match &record.entry {
+fn cancel_reason(run: &Run<'_>) -> Option<String> {
+    run.records.iter().find_map(|record| match &record.entry {
         Entry::Accepted { fact, .. } => match &**fact {
             Fact::CancelRequested(cancel) => Some(cancel.reason.clone()),
             _ => None,

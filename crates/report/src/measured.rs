@@ -1,37 +1,75 @@
-//! Measurements as rows to be shown, beside the floors they were held against.
+//! Measurements as rows to be shown, beside everything they were held against.
+
+mod against;
 
 use terms::measurement::{Ended, Half, Reading, Table};
+use verdict::baseline::{Region, regions};
 
-use crate::{Story, text};
+pub use against::{Against, Expected};
 
-/// A table of the log.
+use crate::{Log, Story, text};
+
+/// A table of a log.
 pub struct Measured<'a> {
+    /// The name of its log.
+    pub source: &'a str,
+    /// Its number in the log, from 0.
+    pub number: usize,
     pub table: &'a Table,
+    pub against: Against<'a>,
     pub rows: Vec<Row<'a>>,
 }
 
 /// A size, and what was measured there.
 pub struct Row<'a> {
     pub size_bytes: u64,
-    pub out_of_place: Option<&'a Half>,
-    pub in_place: Option<&'a Half>,
+    pub dtype: &'a str,
+    pub redop: Option<&'a str>,
+    /// Part of the curve: the baseline's word, or the reference's, or that of the curve itself.
+    pub region: Option<Region>,
+    pub out_of_place: Option<Placed<'a>>,
+    pub in_place: Option<Placed<'a>>,
     /// Wrong elements of both placements; none when something was not checked.
     pub wrong: Option<u64>,
     /// What the criteria ask for at this size, GB/s.
     pub floor: Option<f64>,
+    /// What others reach at this size, GB/s.
+    pub reference: Option<f64>,
 }
 
-impl Row<'_> {
-    pub fn halves(&self) -> impl Iterator<Item = &Half> {
-        [self.out_of_place, self.in_place].into_iter().flatten()
+/// One placement of one size.
+pub struct Placed<'a> {
+    pub half: &'a Half,
+    /// What the baseline says of it.
+    pub expected: Option<Expected>,
+    /// What it falls short of, in words: `floor`, `reference`, `baseline`.
+    pub below: Vec<&'static str>,
+}
+
+impl Placed<'_> {
+    /// How much longer it took than the baseline, relative.
+    pub fn slower(&self) -> Option<f64> {
+        let slower = self.half.time_us / self.expected.as_ref()?.time_us - 1.0;
+        slower.is_finite().then_some(slower)
     }
 
-    pub fn below_floor(&self) -> bool {
-        self.floor.is_some_and(|floor| self.halves().any(|half| half.busbw < floor))
+    /// The bus bandwidth is below a bound of its own: the floor or the reference.
+    pub fn short(&self) -> bool {
+        self.below.iter().any(|what| *what != "baseline")
+    }
+}
+
+impl<'a> Row<'a> {
+    pub fn placed(&self) -> impl Iterator<Item = &Placed<'a>> {
+        [&self.out_of_place, &self.in_place].into_iter().flatten()
+    }
+
+    pub fn is_below(&self, what: &str) -> bool {
+        self.placed().any(|placed| placed.below.contains(&what))
     }
 
     pub fn has_wrong(&self) -> bool {
-        self.halves().any(|half| half.wrong.is_some_and(|wrong| wrong > 0))
+        self.placed().any(|placed| placed.half.wrong.is_some_and(|wrong| wrong > 0))
     }
 
     /// `0`, `12`, or `n/a` when nothing was checked.
@@ -40,39 +78,50 @@ impl Row<'_> {
     }
 }
 
-/// The tables of the log, in its order. A log may hold many more than are shown.
-pub fn measured<'a>(story: &Story<'a>) -> impl ExactSizeIterator<Item = Measured<'a>> + use<'a> {
-    let floors = floors(story);
-    let tables = story.reading.map_or(&[][..], |reading| &reading.tables);
-    tables.iter().map(move |table| Measured { table, rows: rows(table, &floors) })
+/// Every table of every log, in order. There may be many more than are shown.
+pub fn measured<'a>(story: &Story<'a>) -> impl Iterator<Item = Measured<'a>> {
+    story.logs.iter().flat_map(|log| tables(story, log))
 }
 
-/// The floors of the criteria: size and GB/s.
-pub fn floors(story: &Story<'_>) -> Vec<(u64, f64)> {
-    let benchmark = story.state.workflow.benchmark.as_ref();
-    let floors = benchmark.map_or(&[][..], |benchmark| &benchmark.criteria.floors);
-    floors
+/// The tables of one log.
+pub fn tables<'a>(story: &Story<'a>, log: &Log<'a>) -> impl Iterator<Item = Measured<'a>> {
+    let log = *log;
+    let against = Against::of(story, &log);
+    log.reading.tables.iter().enumerate().map(move |(number, table)| {
+        let rows = rows(table, &against);
+        Measured { source: log.name, number, table, against: against.clone(), rows }
+    })
+}
+
+fn rows<'a>(table: &'a Table, against: &Against<'a>) -> Vec<Row<'a>> {
+    let either = |row: &'a terms::measurement::Row| row.out_of_place.as_ref().or(row.in_place.as_ref());
+    let curve: Vec<_> = table
+        .rows
         .iter()
-        .map(|floor| (floor.size_bytes, floor.busbw))
-        .filter(|(_, busbw)| busbw.is_finite())
-        .collect()
-}
-
-fn rows<'a>(table: &'a Table, floors: &[(u64, f64)]) -> Vec<Row<'a>> {
-    let row = |row: &'a terms::measurement::Row| {
+        .map(|row| (row.size_bytes, either(row).map_or(f64::NAN, |half| half.time_us)))
+        .collect();
+    let own = regions(&curve).zip(&curve).map(|(region, (_, time_us))| time_us.is_finite().then_some(region));
+    let row = |(row, own): (&'a terms::measurement::Row, Option<Region>)| {
         let halves = || [&row.out_of_place, &row.in_place].into_iter().flatten();
         let checked = halves().next().is_some() && halves().all(|half| half.wrong.is_some());
         let wrong = halves().filter_map(|half| half.wrong).fold(0, u64::saturating_add);
-        let at_size = floors.iter().filter(|(size, _)| *size == row.size_bytes).map(|(_, busbw)| *busbw);
+        let out_of_place = row.out_of_place.as_ref().map(|half| against.placed(row, half, false));
+        let in_place = row.in_place.as_ref().map(|half| against.placed(row, half, true));
+        let learned = [&out_of_place, &in_place].into_iter().flatten().find_map(|it| it.expected.as_ref());
+        let reference = against.reference_at(row.size_bytes);
         Row {
             size_bytes: row.size_bytes,
-            out_of_place: row.out_of_place.as_ref(),
-            in_place: row.in_place.as_ref(),
+            dtype: &row.dtype,
+            redop: row.redop.as_deref(),
+            region: learned.map(|it| it.region).or(reference.map(|(_, region)| region)).or(own),
             wrong: (checked || wrong > 0).then_some(wrong),
-            floor: at_size.reduce(f64::max),
+            floor: against.floor_at(row.size_bytes),
+            reference: reference.map(|(busbw, _)| busbw),
+            out_of_place,
+            in_place,
         }
     };
-    table.rows.iter().map(row).collect()
+    table.rows.iter().zip(own).map(row).collect()
 }
 
 /// `all_reduce, 2 ranks, NCCL 2.28.9`: what the log says of the whole table.

@@ -1,28 +1,49 @@
 //! The page: one file that asks nobody for anything and runs nothing.
 
+mod figures;
 mod view;
 
 use minijinja::{
     Environment, Error, Output, State, Value, escape_formatter, syntax::SyntaxConfig, value::Serde,
 };
+use serde::Serialize;
 
-use crate::{Story, text};
+use crate::{
+    Story,
+    plot::{Canvas, Plot},
+    text,
+};
 use view::View;
 
-/// The page of a run: complete, without scripts, and without a request to anybody.
+/// The page of a run or of logs: complete, without scripts, and without a request to anybody.
 #[must_use]
 pub fn html(story: &Story<'_>) -> String {
-    let rendered =
-        environment().and_then(|world| world.get_template("run.html")?.render(Serde(View::of(story))));
-    // The template is part of this crate and every test renders it: this is a bug of ours, told without a panic.
+    let view = View::of(story);
+    let title = format!("{} · {}", view.word(), story.title());
+    page(
+        &title,
+        concat!(include_str!("../templates/drawing.html.j2"), include_str!("../templates/page.html.j2")),
+        view,
+    )
+}
+
+/// A page: its own template inside the one that all share.
+pub fn page(title: &str, template: &'static str, view: impl Serialize) -> String {
+    let rendered = environment(template).and_then(|world| {
+        let body = world.get_template("body.html")?.render(Serde(view))?;
+        let css = include_str!("../templates/page.css");
+        world.get_template("frame.html")?.render(minijinja::context! { title, css, body })
+    });
+    // The templates are part of this crate and every test renders them: this is a bug of ours, told without a panic.
     rendered.unwrap_or_else(|error| format!("<!doctype html><title>Burnin</title><pre>{error:?}</pre>"))
 }
 
-fn environment() -> Result<Environment<'static>, Error> {
+fn environment(template: &'static str) -> Result<Environment<'static>, Error> {
     let mut world = Environment::new();
     world.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     world.set_formatter(cleaned);
-    world.add_template("run.html", include_str!("../templates/run.html.j2"))?;
+    world.add_template("frame.html", include_str!("../templates/frame.html.j2"))?;
+    world.add_template("body.html", template)?;
     Ok(world)
 }
 
@@ -31,5 +52,26 @@ fn cleaned(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Re
     match value.as_str().filter(|_| !value.is_safe()) {
         Some(text) => escape_formatter(out, state, &Value::from(text::block(text))),
         None => escape_formatter(out, state, value),
+    }
+}
+
+/// A drawing twice, for wide screens and for narrow ones, and in words for those who do not see it.
+#[derive(Serialize)]
+pub struct Drawing {
+    title: &'static str,
+    described: String,
+    wide: Plot,
+    narrow: Option<Plot>,
+}
+
+impl Drawing {
+    /// None when there is nothing to draw.
+    pub fn of(
+        title: &'static str,
+        described: String,
+        wide: Canvas,
+        draw: impl Fn(Canvas) -> Option<Plot>,
+    ) -> Option<Self> {
+        Some(Self { title, described, wide: draw(wide)?, narrow: draw(Canvas::NARROW) })
     }
 }

@@ -3,19 +3,39 @@
 mod paper;
 mod table;
 
+use std::collections::BTreeSet;
+
 use crate::{
-    Story,
+    Run, Story, evidence,
     findings::{self, Tone},
+    history::percent,
     measured, text,
     timeline::timeline,
     words,
 };
 
 pub use paper::Style;
-use paper::{Paint, Paper};
+pub(crate) use paper::{Paint, Paper};
 
-/// Reasons that are told; the page has them all.
+/// Lines that are told, most important last: the measurements get what the rest leaves.
+const LINES: usize = 46;
+/// Sizes that are shown whatever else there is to say,
+const FEWEST: usize = 4;
+/// and logs of several.
+const LOGS: usize = 12;
+/// Reasons that are told; the other forms have more.
 const REASONS: usize = 8;
+/// Where there are diagnoses, fewer reasons leave room for them.
+const REASONS_BESIDE: usize = 5;
+/// Diagnoses that are told,
+const DIAGNOSES: usize = 3;
+/// their lines of evidence,
+const EVIDENCE: usize = 2;
+/// and suspects.
+const SUSPECTS: usize = 3;
+/// Lines of a reason, of advice, of a note.
+const WRAPPED: usize = 2;
+const NOTE: usize = 4;
 /// Characters of a line that is cut rather than wrapped.
 const WIDTH: usize = 100;
 
@@ -23,48 +43,35 @@ const WIDTH: usize = 100;
 #[must_use]
 pub fn terminal(story: &Story<'_>, style: Style) -> String {
     let mut paper = Paper::new(style);
-    let headline = findings::headline(story);
     title(&mut paper, story);
-    stages(&mut paper, story);
-    measurements(&mut paper, story);
-
+    if let Some(run) = story.run {
+        stages(&mut paper, &run);
+    }
+    let mut rest = Paper::new(style);
+    verdict(&mut rest, story);
+    found(&mut rest, story);
+    if let Some(run) = story.run {
+        places(&mut rest, &run);
+    }
+    // Two gaps, the caption, the heading and what stands below the table.
+    let room = LINES.saturating_sub(paper.lines() + rest.lines() + 9).max(FEWEST);
+    measurements(&mut paper, story, room);
     paper.gap();
-    paper.line(&[(headline.tone.into(), headline.word)]);
-    let reasons = findings::reasons(story);
-    let widest = reasons.iter().take(REASONS).map(|reason| reason.code.chars().count()).max().unwrap_or(0);
-    for reason in reasons.iter().take(REASONS) {
-        let code = format!("  {:widest$}  ", text::line(&reason.code));
-        paper.paragraph((Tone::from(reason.weighs).into(), &code), &reason.text);
-    }
-    if reasons.len() > REASONS {
-        let more = text::count((reasons.len() - REASONS) as u64, "more reason");
-        paper.line(&[(Paint::Dim, &format!("  {more} in the report"))]);
-    }
-    for note in findings::notes(story) {
-        paper.line(&[(note.tone.into(), "  "), (note.tone.into(), &note.head)]);
-        for line in text::block(&note.text).lines() {
-            paper.paragraph((Paint::None, "    "), line);
-        }
-    }
-    places(&mut paper, story);
+    paper.append(rest);
     paper.finish()
 }
 
 fn title(paper: &mut Paper, story: &Story<'_>) {
-    let state = story.state;
-    let asked = format!("{} by {}", state.trigger.kind, state.trigger.by);
-    let took = text::took(state.recorded_at.since(state.requested_at));
-    let rest = format!("{}, {asked}, {}, {took}", state.workflow.name, text::moment(state.requested_at));
     paper.line(&[
-        (Paint::Bold, state.run.as_str()),
+        (Paint::Bold, &text::shortened(&story.title(), WIDTH)),
         (Paint::None, "  "),
-        (Paint::Dim, &text::shortened(&rest, WIDTH)),
+        (Paint::Dim, &text::shortened(&words::about(story), WIDTH)),
     ]);
 }
 
-fn stages(paper: &mut Paper, story: &Story<'_>) {
-    let state = story.state;
-    let lines = timeline(story.records);
+fn stages(paper: &mut Paper, run: &Run<'_>) {
+    let state = run.state;
+    let lines = timeline(run.records);
     paper.gap();
     let mut say = |tone: Tone, name: &str, took: &str, outcome: &str| {
         paper.line(&[
@@ -88,33 +95,148 @@ fn stages(paper: &mut Paper, story: &Story<'_>) {
     }
 }
 
-fn measurements(paper: &mut Paper, story: &Story<'_>) {
-    if let Some(nothing) = story.reading.and_then(measured::nothing) {
-        paper.gap();
-        paper.paragraph((Paint::None, "  "), &nothing);
+fn measurements(paper: &mut Paper, story: &Story<'_>, room: usize) {
+    if story.logs.len() > 1 {
+        return logs(paper, story);
     }
-    let mut tables = measured::measured(story);
-    let many = tables.len();
-    let Some(first) = tables.next() else { return };
+    let Some(log) = story.logs.first() else { return };
+    if let Some(nothing) = measured::nothing(log.reading) {
+        paper.gap();
+        paper.paragraph((Paint::None, "  "), &nothing, NOTE);
+    }
+    let Some(first) = measured::tables(story, log).next() else { return };
     paper.gap();
     paper.line(&[
         (Paint::None, "  "),
         (Paint::Bold, &text::shortened(&measured::caption(first.table), WIDTH)),
     ]);
-    table::write(paper, &first.rows);
+    let all = if story.run.is_some() { "the report shows all" } else { "--output csv shows all" };
+    table::write(paper, &first, room, all);
     if let Some(average) = first.table.average_busbw {
         let average = format!("  average bus bandwidth {} GB/s (not judged on)", text::figure(average));
         paper.line(&[(Paint::Dim, &average)]);
     }
+    let many = log.reading.tables.len();
     if many > 1 {
         let many = format!("  the first of {many} tables in the log; the report shows more");
         paper.line(&[(Tone::Unsure.into(), &many)]);
     }
 }
 
-fn places(paper: &mut Paper, story: &Story<'_>) {
+/// Several logs, a line each: those that went wrong before others.
+fn logs(paper: &mut Paper, story: &Story<'_>) {
+    let mut shown: Vec<_> = story.logs.iter().enumerate().collect();
+    let verdict = |log: &crate::Log<'_>| log.judgement.map(|judgement| judgement.verdict);
+    shown.sort_by_key(|(_, log)| verdict(log) == Some(terms::Verdict::Pass));
+    shown.truncate(LOGS);
+    shown.sort_unstable_by_key(|(at, _)| *at);
     paper.gap();
-    for (name, place) in words::places(story.places) {
+    for (_, log) in shown {
+        let tone = verdict(log).map_or(Tone::Unsure, Tone::from);
+        let level = || match log.reading.tables.as_slice() {
+            [table] => story.baseline(log)?.level(table),
+            _ => None,
+        };
+        let level = level().map_or_else(String::new, |level| format!("  {}", percent(level)));
+        let name = text::shortened(log.name, WIDTH - 16);
+        paper.line(&[
+            (tone.into(), &format!("  {} ", tone.mark())),
+            (Paint::None, &name),
+            (Paint::Dim, &level),
+        ]);
+    }
+    let more = story.logs.len().saturating_sub(LOGS);
+    if more > 0 {
+        paper.line(&[(Paint::Dim, &format!("    and {}", text::count(more as u64, "more log")))]);
+    }
+}
+
+fn verdict(paper: &mut Paper, story: &Story<'_>) {
+    let headline = findings::headline(story);
+    paper.line(&[(headline.tone.into(), headline.word)]);
+    let diagnosed = story.whole().is_some_and(|judgement| !judgement.diagnoses.is_empty());
+    let told = reasons(story, if diagnosed { REASONS_BESIDE } else { REASONS });
+    let widest = told.iter().map(|(code, ..)| code.chars().count()).max().unwrap_or(0);
+    for (code, tone, why) in &told {
+        paper.paragraph(((*tone).into(), &format!("  {code:widest$}  ")), why, WRAPPED);
+    }
+    let kinds = findings::reasons(story).iter().map(|reason| reason.code.as_str()).collect::<BTreeSet<_>>();
+    if kinds.len() > told.len() {
+        let more = text::count((kinds.len() - told.len()) as u64, "more kind");
+        paper.line(&[(Paint::Dim, &format!("  {more} of reasons{}", elsewhere(story)))]);
+    }
+    for note in findings::notes(story) {
+        paper.line(&[(note.tone.into(), "  "), (note.tone.into(), &text::shortened(&note.head, 2 * WIDTH))]);
+        for line in text::block(&note.text).lines().take(NOTE) {
+            paper.paragraph((Paint::None, "    "), line, NOTE);
+        }
+    }
+}
+
+/// The gravest reasons: code, tone and text. Where there are too many, the first of each code stands for the others.
+fn reasons(story: &Story<'_>, most: usize) -> Vec<(String, Tone, String)> {
+    let all = findings::reasons(story);
+    let mut told: Vec<(String, Tone, String)> = Vec::new();
+    let mut seen = BTreeSet::new();
+    for reason in all {
+        if told.len() == most {
+            break;
+        }
+        let others = all.iter().filter(|other| other.code == reason.code).count() - 1;
+        if all.len() > most && !seen.insert(&reason.code) {
+            continue;
+        }
+        let more = match others {
+            1.. if all.len() > most => format!(" (and {others} more of this kind)"),
+            _ => String::new(),
+        };
+        let why = text::shortened(&reason.text, WRAPPED * 70) + &more;
+        told.push((text::shortened(&reason.code, 24), reason.weighs.into(), why));
+    }
+    told
+}
+
+/// Where there is more to read.
+const fn elsewhere(story: &Story<'_>) -> &'static str {
+    if story.run.is_some() { " in the report" } else { " with --output html" }
+}
+
+/// What probably went wrong, and who is probably bad.
+fn found(paper: &mut Paper, story: &Story<'_>) {
+    let (diagnoses, more) = evidence::diagnoses(story.whole(), DIAGNOSES, EVIDENCE);
+    if !diagnoses.is_empty() {
+        paper.gap();
+    }
+    for diagnosis in &diagnoses {
+        let head = format!("  {}  ", diagnosis.cause);
+        paper.paragraph((Paint::Bold, &head), &diagnosis.advice, WRAPPED);
+        for line in &diagnosis.lines {
+            paper.line(&[(Paint::Dim, "    "), (Paint::Dim, &text::shortened(line, WIDTH - 4))]);
+        }
+        if diagnosis.more > 0 {
+            let more = text::count(diagnosis.more, "more such line");
+            paper.line(&[(Paint::Dim, &format!("    and {more}"))]);
+        }
+    }
+    if more > 0 {
+        paper.line(&[(Paint::Dim, &format!("  more diagnoses{}: {more}", elsewhere(story)))]);
+    }
+    let (suspects, more) = evidence::suspects(story.whole(), SUSPECTS);
+    for (name, confidence) in &suspects {
+        let name = text::shortened(name, WIDTH - 36);
+        paper.line(&[
+            (Tone::Bad.into(), "  suspect  "),
+            (Paint::None, &format!("{name}, confidence {confidence:.2}")),
+        ]);
+    }
+    if more > 0 {
+        paper.line(&[(Paint::Dim, &format!("  more suspects{}: {more}", elsewhere(story)))]);
+    }
+}
+
+fn places(paper: &mut Paper, run: &Run<'_>) {
+    paper.gap();
+    for (name, place) in words::places(run.places) {
         // Never cut: these are there to be copied.
         paper.line(&[(Paint::Dim, &format!("  {name:<10} ")), (Paint::None, place)]);
     }

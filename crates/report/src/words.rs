@@ -2,7 +2,7 @@
 
 use terms::{Attempt, Cluster, Conclusion, Entry, Fact, Failure, Image, JobEnd, Workload};
 
-use crate::{Places, text};
+use crate::{Places, Story, text};
 
 /// Node names that still fit a line.
 const NODES_NAMED: usize = 4;
@@ -138,4 +138,19 @@ pub fn places(places: &Places) -> Vec<(&'static str, &str)> {
     ];
     let known = known.into_iter().filter_map(|(name, place)| Some((name, place?.as_str())));
     known.filter(|(_, place)| !place.is_empty()).collect()
+}
+
+/// What is reported, on one line: who asked for the run, when, and how long it took; or what logs were held against.
+pub fn about(story: &Story<'_>) -> String {
+    if let Some(run) = story.run {
+        let state = run.state;
+        let took = text::took(state.recorded_at.since(state.requested_at));
+        let asked = format!("{} by {}", state.trigger.kind, state.trigger.by);
+        return format!("{}, {asked}, {}, {took}", state.workflow.name, text::moment(state.requested_at));
+    }
+    let criteria = story.standard.criteria.map(|criteria| format!("the criteria {}", criteria.name));
+    let learned = |runs: u32| format!("a baseline of {}", text::count(runs, "healthy run"));
+    let baseline = story.standard.baseline.map(|baseline| learned(baseline.runs));
+    let by: Vec<_> = criteria.into_iter().chain(baseline).collect();
+    format!("judged by {}", if by.is_empty() { "nothing".to_owned() } else { by.join(" and ") })
 }

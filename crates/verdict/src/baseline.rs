@@ -20,7 +20,7 @@ const LATENCY: f64 = 2.0;
 /// Makes the median absolute deviation of normal noise its standard deviation.
 const MAD_TO_SIGMA: f64 = 1.4826;
 /// No hardware repeats itself more exactly than this, whatever five runs say.
-pub(crate) const LEAST_SPREAD: f64 = 0.002;
+pub const LEAST_SPREAD: f64 = 0.002;
 
 /// A baseline: the document `burnin/baseline/v1`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -246,7 +246,7 @@ fn divide(points: &mut [Point]) {
 }
 
 /// The region of each point of a curve of sizes and times, in any units.
-pub(crate) fn regions(curve: &[(u64, f64)]) -> impl Iterator<Item = Region> {
+pub fn regions(curve: &[(u64, f64)]) -> impl Iterator<Item = Region> {
     let rate = |(size, time): &(u64, f64)| *size as f64 / time;
     let best = curve.iter().map(rate).fold(0.0, f64::max);
     let shortest = curve.iter().map(|(_, time)| *time).fold(f64::INFINITY, f64::min);

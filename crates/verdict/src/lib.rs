@@ -15,7 +15,7 @@ mod judge;
 pub mod locate;
 mod network;
 mod performance;
-mod reference;
+pub mod reference;
 mod sanity;
 
 pub use baseline::Baseline;

@@ -130,26 +130,30 @@ fn drift(table: &Table, baseline: &Baseline, earlier: &[f64]) -> Option<Reason> 
     Some(reason(Verdict::Fail, "DRIFTED", text))
 }
 
+impl Baseline {
+    /// How much longer a region as a whole may take than in the healthy runs, relative: more is no noise.
+    #[must_use]
+    pub fn tolerated(&self, region: Region) -> f64 {
+        let spreads_here = || self.points.iter().filter(|point| point.region == region).map(|it| it.spread);
+        let Tolerance { region: least, size, spreads } = tolerance(region);
+        // Off the plateau a region of two or three sizes is hardly less noisy than one of them.
+        let few = region != Region::Plateau && spreads_here().count() < FEW;
+        let least = if few { size } else { least };
+        let spread = match region {
+            Region::Plateau => self.plateau_spread,
+            _ => spreads_here().fold(0.0, f64::max),
+        };
+        least.max(spreads * spread)
+    }
+}
+
 fn whole_region(table: &Table, baseline: &Baseline, region: Region) -> Option<(Region, Reason)> {
     let slower = match region {
         Region::Plateau => baseline.level(table)?,
         // Few points and noisy ones: what is wrong with a cluster slows both placements.
         Region::Slope | Region::Latency => baseline.both_placements(table, region)?,
     };
-    let points = baseline.points.iter().filter(|point| point.region == region).count();
-    let Tolerance { region: least, size, spreads } = tolerance(region);
-    // Off the plateau a region of two or three sizes is hardly less noisy than one of them.
-    let least = if region != Region::Plateau && points < FEW { size } else { least };
-    let spread = match region {
-        Region::Plateau => baseline.plateau_spread,
-        _ => baseline
-            .points
-            .iter()
-            .filter(|point| point.region == region)
-            .map(|point| point.spread)
-            .fold(0.0, f64::max),
-    };
-    let most = least.max(spreads * spread);
+    let most = baseline.tolerated(region);
     (slower > most).then(|| {
         let text = format!(
             "{} takes {:.1} % longer than in {} healthy runs; {:.1} % would still be noise",

@@ -1,7 +1,7 @@
 //! Is it as fast as others are on the same kind of system?
 
 use terms::{
-    Cluster, Criteria, Floor, Reason, Reference, Tolerance, Verdict,
+    Cluster, Criteria, Floor, Reason, Reference, Tolerance, Verdict, Workload,
     measurement::{Table, size},
 };
 
@@ -12,29 +12,42 @@ use crate::{
 
 /// A measured size this close to a reference's answers for it: nccl-tests rounds a message so that every rank gets the
 /// same part of it.
-const SAME_SIZE: f64 = 1e-3;
+pub const SAME_SIZE: f64 = 1e-3;
 /// Bandwidths are printed with two decimals.
 const FACTOR: f64 = 2e-3;
 /// At one size both placements may miss the reference by so many times the region's tolerance.
 const DIP: f64 = 2.0;
 
-pub fn reasons(table: &Table, evidence: &Evidence<'_>, criteria: &Criteria) -> Vec<Reason> {
+pub(crate) fn reasons(table: &Table, evidence: &Evidence<'_>, criteria: &Criteria) -> Vec<Reason> {
     if criteria.references.is_empty() {
         return Vec::new();
     }
-    let asked = evidence.workload.map(|workload| workload.collective.as_str());
-    let of = Measured {
-        collective: table.collective.as_deref().or(asked),
-        ranks: table.ranks.or(evidence.cluster.map(Cluster::slots)),
-        factor: factor(table),
-    };
-    let Some(reference) = criteria.references.iter().find(|reference| of.fits(reference)) else {
+    let of = Measured::of(table, evidence.workload, evidence.cluster);
+    let Some(reference) = fitting(table, (evidence.workload, evidence.cluster), criteria) else {
         let collective = of.collective.unwrap_or("an unknown collective");
         let ranks = of.ranks.map_or_else(String::new, |ranks| format!(" over {ranks} ranks"));
         let text = format!("the criteria have no reference for {collective}{ranks}");
         return vec![reason(Verdict::Inconclusive, "NO_REFERENCE", text)];
     };
     against(table, reference, criteria.tolerance)
+}
+
+/// The first reference that a table can be held against. What was asked for, and on what, is known of a run.
+#[must_use]
+pub fn fitting<'a>(
+    table: &Table,
+    (workload, cluster): (Option<&Workload>, Option<&Cluster>),
+    criteria: &'a Criteria,
+) -> Option<&'a Reference> {
+    let of = Measured::of(table, workload, cluster);
+    criteria.references.iter().find(|reference| of.fits(reference))
+}
+
+/// The region of each point of a reference.
+pub fn regions_of(reference: &Reference) -> Vec<Region> {
+    let curve: Vec<_> =
+        reference.points.iter().map(|at| (at.size_bytes, at.size_bytes as f64 / at.busbw)).collect();
+    regions(&curve).collect()
 }
 
 /// What was measured, as far as it is known.
@@ -44,7 +57,16 @@ struct Measured<'a> {
     factor: Option<f64>,
 }
 
-impl Measured<'_> {
+impl<'a> Measured<'a> {
+    fn of(table: &'a Table, workload: Option<&'a Workload>, cluster: Option<&Cluster>) -> Self {
+        let asked = workload.map(|workload| workload.collective.as_str());
+        Self {
+            collective: table.collective.as_deref().or(asked),
+            ranks: table.ranks.or(cluster.map(Cluster::slots)),
+            factor: factor(table),
+        }
+    }
+
     /// Old programs do not print what they are, nor on how many ranks: then bus over algorithm bandwidth tells enough.
     fn fits(&self, reference: &Reference) -> bool {
         let collective = self.collective.is_none_or(|collective| collective == reference.collective.as_str());
@@ -76,9 +98,7 @@ struct Compared {
 }
 
 fn against(table: &Table, reference: &Reference, tolerance: Tolerance) -> Vec<Reason> {
-    let curve: Vec<_> =
-        reference.points.iter().map(|at| (at.size_bytes, at.size_bytes as f64 / at.busbw)).collect();
-    let compared: Vec<_> = (reference.points.iter().zip(regions(&curve)))
+    let compared: Vec<_> = (reference.points.iter().zip(regions_of(reference)))
         .map(|(at, region)| Compared { at: *at, region, missing: missing(table, at) })
         .collect();
     let mut reasons = Vec::new();
@@ -95,7 +115,7 @@ fn against(table: &Table, reference: &Reference, tolerance: Tolerance) -> Vec<Re
     for region in Region::ALL {
         let here = compared.iter().filter(|point| point.region == region);
         let missing: Vec<_> = here.flat_map(|point| point.missing.iter().copied()).collect();
-        let (below, most) = (median(missing), of(tolerance, region));
+        let (below, most) = (median(missing), tolerated(tolerance, region));
         if below > most {
             let text = format!(
                 "{} is {:.0} % below the reference ({}); {:.0} % would be tolerated",
@@ -108,7 +128,7 @@ fn against(table: &Table, reference: &Reference, tolerance: Tolerance) -> Vec<Re
         }
     }
     let dips = compared.iter().filter(|point| {
-        let most = DIP * of(tolerance, point.region);
+        let most = DIP * tolerated(tolerance, point.region);
         point.missing.len() == 2 && point.missing.iter().all(|missing| *missing > most)
     });
     reasons.extend(dips.map(|point| {
@@ -131,7 +151,8 @@ fn against(table: &Table, reference: &Reference, tolerance: Tolerance) -> Vec<Re
     reasons
 }
 
-const fn of(tolerance: Tolerance, region: Region) -> f64 {
+/// How far below a reference a region may be, as a part of it.
+pub const fn tolerated(tolerance: Tolerance, region: Region) -> f64 {
     match region {
         Region::Plateau => tolerance.plateau,
         Region::Slope => tolerance.slope,

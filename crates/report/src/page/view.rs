@@ -1,24 +1,39 @@
 //! What the template is filled with.
 
 use serde::Serialize;
-use terms::{Reason, measurement::Half};
+use terms::Reason;
 
+use super::{
+    Drawing,
+    figures::{Figures, figures},
+};
 use crate::{
-    Story,
+    Run, Story,
+    evidence::{self, Told},
     facts::{self, Detail},
     findings::{self, Note, Tone},
-    measured::{self, Measured, Row},
-    plot::{self, Canvas, Plot},
-    text::{self, figure},
+    fingerprint::{self, Field},
+    history::{History, Kind, percent},
+    measured,
+    plot::{Canvas, levels},
+    text,
     timeline::timeline,
     words,
 };
 
-/// A log with more tables than this shows the first ones.
-const TABLES: usize = 3;
-/// So does a table with more rows,
-const ROWS: usize = 100;
-/// and a ledger with more records.
+/// Reasons that are seen at once,
+const FIRST: usize = 10;
+/// that are told,
+const REASONS: usize = 100;
+/// diagnoses,
+const DIAGNOSES: usize = 20;
+/// their lines of evidence,
+const LINES: usize = 3;
+/// suspects,
+const SUSPECTS: usize = 30;
+/// logs,
+const LOGS: usize = 50;
+/// and records of the ledger.
 const RECORDS: usize = 400;
 /// Longest text of a record. The ledger itself has the rest.
 const SAID: usize = 300;
@@ -26,25 +41,33 @@ const SAID: usize = 300;
 /// Everything on the page. All text is raw: the page cleans and escapes it.
 #[derive(Serialize)]
 pub struct View<'a> {
-    run: &'a str,
-    workflow: &'a str,
-    asked: String,
-    took: String,
-    requested: String,
+    title: String,
+    about: String,
     tone: Tone,
     word: &'static str,
     reasons: Vec<Because<'a>>,
+    /// Those that stand below the others until somebody asks.
+    other_reasons: Vec<Because<'a>>,
+    more_reasons: usize,
     notes: Vec<Note>,
-    stages: Vec<Bar>,
-    unreached: Option<String>,
-    nothing: Option<String>,
+    diagnoses: Vec<Told>,
+    more_diagnoses: usize,
+    suspects: Vec<(String, String)>,
+    more_suspects: usize,
+    logs: Vec<LogLine<'a>>,
+    more_logs: usize,
+    nothing: Vec<String>,
     tables: Vec<Figures>,
     more_tables: usize,
+    history: Option<Levels>,
+    fingerprint: Vec<Field<'a>>,
+    changed: bool,
+    stages: Vec<Bar>,
+    unreached: Option<String>,
     details: Vec<Detail>,
     places: Vec<(&'static str, &'a str)>,
     ledger: Vec<Line>,
     records: usize,
-    css: &'static str,
 }
 
 #[derive(Serialize)]
@@ -52,6 +75,26 @@ struct Because<'a> {
     tone: Tone,
     code: &'a str,
     text: &'a str,
+}
+
+/// One of several logs.
+#[derive(Serialize)]
+struct LogLine<'a> {
+    tone: Tone,
+    mark: &'static str,
+    name: &'a str,
+    verdict: String,
+    level: Option<String>,
+}
+
+/// The history, and what is drawn of it.
+#[derive(Serialize)]
+struct Levels {
+    told: String,
+    changes: usize,
+    off_scale: bool,
+    earlier: bool,
+    drawing: Option<Drawing>,
 }
 
 /// A stage, and where its bar begins and ends, percent of the run.
@@ -67,38 +110,6 @@ struct Bar {
 }
 
 #[derive(Serialize)]
-struct Figures {
-    caption: String,
-    average: Option<String>,
-    described: String,
-    wide: Option<Plot>,
-    narrow: Option<Plot>,
-    floors: bool,
-    rows: Vec<Cells>,
-    more_rows: usize,
-}
-
-#[derive(Serialize)]
-struct Cells {
-    size: String,
-    bytes: u64,
-    /// Time, algbw and busbw of out-of-place, then of in-place.
-    figures: Vec<Figure>,
-    wrong: String,
-    has_wrong: bool,
-    floor: Option<String>,
-    below: bool,
-}
-
-#[derive(Serialize)]
-struct Figure {
-    text: String,
-    /// Of its placement: `time`, `algbw` or `busbw`.
-    kind: &'static str,
-    bad: bool,
-}
-
-#[derive(Serialize)]
 struct Line {
     seq: u64,
     at: String,
@@ -108,34 +119,56 @@ struct Line {
 
 impl<'a> View<'a> {
     pub fn of(story: &Story<'a>) -> Self {
-        let state = story.state;
         let headline = findings::headline(story);
-        let tables = measured::measured(story);
-        let lines = timeline(story.records);
-        let unreached: Vec<_> =
-            findings::unreached(state, &lines).iter().map(|stage| stage.as_str()).collect();
-        let head = if state.settled.is_some() { "not reached" } else { "to come" };
+        let reasons = findings::reasons(story);
+        let judgement = story.whole();
+        let (diagnoses, more_diagnoses) = evidence::diagnoses(judgement, DIAGNOSES, LINES);
+        let (suspects, more_suspects) = evidence::suspects(judgement, SUSPECTS);
+        let (tables, more_tables) = figures(story);
+        let fingerprint = fingerprint::fields(story);
+        let run = story.run;
+        let (stages, unreached) = run.map_or_else(Default::default, |run| stages(&run));
+        let records = run.map_or(&[][..], |run| run.records);
+        let several = story.run.is_none() && story.logs.len() > 1;
+        let logs = if several { &story.logs[..] } else { &[] };
+        let suspects =
+            suspects.into_iter().map(|(name, surely)| (name, format!("{:.0} %", 100.0 * surely))).collect();
+        let nothing = story.logs.iter().filter_map(|log| {
+            let nothing = measured::nothing(log.reading)?;
+            Some(if several { format!("{}: {nothing}", log.name) } else { nothing })
+        });
         Self {
-            run: state.run.as_str(),
-            workflow: &state.workflow.name,
-            asked: format!("{} by {}", state.trigger.kind, state.trigger.by),
-            took: text::took(state.recorded_at.since(state.requested_at)),
-            requested: text::moment(state.requested_at),
+            title: story.title(),
+            about: words::about(story),
             tone: headline.tone,
             word: headline.word,
-            reasons: findings::reasons(story).iter().take(ROWS).map(because).collect(),
+            reasons: reasons.iter().take(FIRST).map(because).collect(),
+            other_reasons: reasons.iter().take(REASONS).skip(FIRST).map(because).collect(),
+            more_reasons: reasons.len().saturating_sub(REASONS),
             notes: findings::notes(story),
-            stages: bars(story, &lines),
-            unreached: (!unreached.is_empty()).then(|| format!("{head}: {}", unreached.join(", "))),
-            nothing: story.reading.and_then(measured::nothing),
-            more_tables: tables.len().saturating_sub(TABLES),
-            tables: tables.take(TABLES).map(|table| figures(story, &table)).collect(),
+            diagnoses,
+            more_diagnoses,
+            suspects,
+            more_suspects,
+            logs: logs.iter().take(LOGS).map(|log| log_line(story, log)).collect(),
+            more_logs: logs.len().saturating_sub(LOGS),
+            nothing: nothing.take(LOGS).collect(),
+            tables,
+            more_tables,
+            history: History::of(story).map(|history| of_levels(&history)),
+            changed: fingerprint.iter().any(|field| field.was.is_some()),
+            fingerprint,
+            stages,
+            unreached,
             details: facts::details(story),
-            places: words::places(story.places),
-            ledger: story.records.iter().take(RECORDS).map(line).collect(),
-            records: story.records.len(),
-            css: include_str!("../../templates/run.css"),
+            places: run.map_or_else(Vec::new, |run| words::places(run.places)),
+            ledger: records.iter().take(RECORDS).map(line).collect(),
+            records: records.len(),
         }
+    }
+
+    pub const fn word(&self) -> &'static str {
+        self.word
     }
 }
 
@@ -143,8 +176,40 @@ fn because(reason: &Reason) -> Because<'_> {
     Because { tone: reason.weighs.into(), code: &reason.code, text: &reason.text }
 }
 
-fn bars(story: &Story<'_>, lines: &[crate::StageLine]) -> Vec<Bar> {
-    let state = story.state;
+fn log_line<'a>(story: &Story<'a>, log: &crate::Log<'a>) -> LogLine<'a> {
+    let tone = log.judgement.map_or(Tone::Unsure, |judgement| judgement.verdict.into());
+    let level = || match log.reading.tables.as_slice() {
+        [table] => story.baseline(log)?.level(table).map(percent),
+        _ => None,
+    };
+    let verdict = log.judgement.map_or_else(String::new, |judgement| judgement.verdict.to_string());
+    LogLine { tone, mark: tone.mark(), name: log.name, verdict, level: level() }
+}
+
+fn of_levels(history: &History) -> Levels {
+    let told = history.told();
+    let draw = |canvas| levels(history, canvas);
+    let drawing = Drawing::of("Slower than the baseline, run by run", told.clone(), Canvas::LOW, draw);
+    Levels {
+        told,
+        changes: history.changes().count(),
+        off_scale: history.off_scale(),
+        earlier: history.levels.iter().any(|level| level.kind == Kind::Earlier),
+        drawing,
+    }
+}
+
+fn stages(run: &Run<'_>) -> (Vec<Bar>, Option<String>) {
+    let lines = timeline(run.records);
+    let unreached: Vec<_> =
+        findings::unreached(run.state, &lines).iter().map(|stage| stage.as_str()).collect();
+    let head = if run.state.settled.is_some() { "not reached" } else { "to come" };
+    let unreached = (!unreached.is_empty()).then(|| format!("{head}: {}", unreached.join(", ")));
+    (bars(run, &lines), unreached)
+}
+
+fn bars(run: &Run<'_>, lines: &[crate::StageLine]) -> Vec<Bar> {
+    let state = run.state;
     let whole = state.recorded_at.since(state.requested_at).0.as_secs_f64().max(1e-3);
     let percent = |at: terms::Timestamp| at.since(state.requested_at).0.as_secs_f64() / whole * 100.0;
     let given = findings::given_image(state).map(|outcome| Bar {
@@ -170,60 +235,6 @@ fn bars(story: &Story<'_>, lines: &[crate::StageLine]) -> Vec<Bar> {
         }
     });
     given.into_iter().chain(bars).collect()
-}
-
-fn figures(story: &Story<'_>, measured: &Measured<'_>) -> Figures {
-    let all = &measured.rows;
-    let rows = &all[..all.len().min(ROWS)];
-    let floors = measured::floors(story);
-    let draw = |width, height| plot::plot(rows, &floors, Canvas { width, height });
-    Figures {
-        caption: measured::caption(measured.table),
-        average: measured.table.average_busbw.map(figure),
-        described: described(rows, floors.len()),
-        wide: draw(1000, 420),
-        narrow: draw(360, 300),
-        floors: rows.iter().any(|row| row.floor.is_some()),
-        rows: rows.iter().map(cells).collect(),
-        more_rows: all.len() - rows.len(),
-    }
-}
-
-/// The plot in words, for those who do not see it.
-fn described(rows: &[Row<'_>], floors: usize) -> String {
-    let ends = |name: &str, half: for<'r> fn(&'r Row<'_>) -> Option<&'r Half>| {
-        let at = |row: &Row<'_>| {
-            Some(format!("{} GB/s at {}", figure(half(row)?.busbw), text::size(row.size_bytes)))
-        };
-        let (first, last) = (rows.iter().find_map(at)?, rows.iter().rev().find_map(at)?);
-        Some(format!("{name}: from {first} to {last}."))
-    };
-    let lines = [ends("Out of place", |row| row.out_of_place), ends("In place", |row| row.in_place)];
-    let mut words: Vec<_> = lines.into_iter().flatten().collect();
-    if floors > 0 {
-        words.push(format!("{} of the criteria as bars.", text::count(floors as u64, "floor")));
-    }
-    words.push("The table below has every figure.".to_owned());
-    words.join(" ")
-}
-
-fn cells(row: &Row<'_>) -> Cells {
-    let half = |half: Option<&Half>| {
-        let figures = half.map(|half| [half.time_us, half.algbw, half.busbw].map(figure));
-        let bad = half.zip(row.floor).is_some_and(|(half, floor)| half.busbw < floor);
-        let texts = figures.unwrap_or_else(|| ["-", "-", "-"].map(str::to_owned));
-        let kinds = ["time", "algbw", "busbw"].into_iter();
-        kinds.zip(texts).map(move |(kind, text)| Figure { text, kind, bad: bad && kind == "busbw" })
-    };
-    Cells {
-        size: text::size(row.size_bytes),
-        bytes: row.size_bytes,
-        figures: half(row.out_of_place).chain(half(row.in_place)).collect(),
-        wrong: row.wrong_words(),
-        has_wrong: row.has_wrong(),
-        floor: row.floor.map(figure),
-        below: row.below_floor(),
-    }
 }
 
 fn line(record: &terms::Record) -> Line {

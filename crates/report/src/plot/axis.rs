@@ -1,26 +1,22 @@
-//! The axis of message sizes: logarithmic, base 2, labelled at round sizes.
+//! The axes: message sizes, runs, and figures with their unit.
 
 use std::ops::Range;
 
-use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
+use plotters::coord::{
+    ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter},
+    types::RangedCoordf64,
+};
 
 use crate::text;
 
 /// Room left and right of the outermost sizes, in doublings.
 const MARGIN: f64 = 0.4;
 
-/// From the smallest to the largest size, bytes.
+/// From the smallest to the largest size, bytes: logarithmic, base 2, labelled at round sizes. A size of zero has no
+/// place on it.
 pub struct Sizes {
-    smallest: u64,
-    largest: u64,
-}
-
-impl Sizes {
-    /// None where there is nothing to show. A size of zero has no place on a logarithmic axis.
-    pub fn of(sizes: impl Iterator<Item = u64> + Clone) -> Option<Self> {
-        let sizes = sizes.filter(|size| *size > 0);
-        Some(Self { smallest: sizes.clone().min()?, largest: sizes.max()? })
-    }
+    pub smallest: u64,
+    pub largest: u64,
 }
 
 impl Ranged for Sizes {
@@ -52,5 +48,79 @@ impl Ranged for Sizes {
 impl ValueFormatter<u64> for Sizes {
     fn format_ext(&self, size: &u64) -> String {
         text::size(*size)
+    }
+}
+
+/// Runs by their number; people count from 1.
+pub struct Runs {
+    pub count: usize,
+}
+
+impl Ranged for Runs {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, run: &f64, (from, to): (i32, i32)) -> i32 {
+        from + (f64::from(to - from) * (run + 0.5) / self.count as f64).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
+        let fits = |step: &usize| self.count / step < hint.max_num_points();
+        let step = [1, 2, 5, 10, 20, 50].into_iter().find(fits).unwrap_or(100);
+        // Run 1, and then round numbers.
+        let round = (1..=self.count).filter(|run| *run == 1 || run % step == 0);
+        round.map(|run| run as f64 - 1.0).collect()
+    }
+
+    fn range(&self) -> Range<f64> {
+        -0.5..self.count as f64 - 0.5
+    }
+}
+
+impl ValueFormatter<f64> for Runs {
+    fn format_ext(&self, run: &f64) -> String {
+        format!("{:.0}", run + 1.0)
+    }
+}
+
+/// Figures with as many decimals as the range asks for, and a unit behind them.
+pub struct Figures {
+    range: RangedCoordf64,
+    decimals: usize,
+    unit: &'static str,
+}
+
+impl Figures {
+    pub fn new(least: f64, most: f64, unit: &'static str) -> Self {
+        let decimals = match most - least {
+            wide if wide >= 10.0 => 0,
+            some if some >= 1.0 => 1,
+            _ => 3,
+        };
+        Self { range: (least..most).into(), decimals, unit }
+    }
+}
+
+impl Ranged for Figures {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        self.range.map(value, limit)
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
+        self.range.key_points(hint)
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.range.range()
+    }
+}
+
+impl ValueFormatter<f64> for Figures {
+    fn format_ext(&self, value: &f64) -> String {
+        let value = if value.abs() < 1e-9 { 0.0 } else { *value };
+        format!("{value:.*}{}", self.decimals, self.unit)
     }
 }

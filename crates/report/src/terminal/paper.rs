@@ -86,8 +86,18 @@ impl Paper {
         self.text.push('\n');
     }
 
-    /// Text wrapped between words, indented as far as its head is wide.
-    pub fn paragraph(&mut self, (paint, head): (Paint, &str), text: &str) {
+    /// Lines written so far.
+    pub fn lines(&self) -> usize {
+        self.text.matches('\n').count()
+    }
+
+    /// What another paper says, behind this one's.
+    pub fn append(&mut self, other: Self) {
+        self.text.push_str(&other.text);
+    }
+
+    /// Text wrapped between words, indented as far as its head is wide, cut after so many lines.
+    pub fn paragraph(&mut self, (paint, head): (Paint, &str), text: &str, most: usize) {
         let indent = head.chars().count();
         let mut rows = vec![String::new()];
         for word in text::line(text).split(' ') {
@@ -100,6 +110,10 @@ impl Paper {
             } else {
                 rows.push(word.to_owned());
             }
+        }
+        if rows.len() > most {
+            rows.truncate(most);
+            rows.last_mut().expect("there is always a row").push_str(" …");
         }
         for (number, row) in rows.iter().enumerate() {
             let blank = " ".repeat(indent);

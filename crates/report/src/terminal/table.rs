@@ -1,12 +1,12 @@
 //! The measurements as a table narrow enough for any terminal.
 
 use comfy_table::{CellAlignment, LineStyle, Table, presets};
-use terms::measurement::Half;
 
 use super::paper::{Paint, Paper};
 use crate::{
     findings::Tone,
-    measured::Row,
+    history::percent,
+    measured::{Measured, Placed, Row},
     text::{self, figure},
 };
 
@@ -17,19 +17,28 @@ const ROWS: usize = 10;
 /// Remarkable rows that are shown above the others; a table that is wrong everywhere says so with fewer.
 const REMARKABLE: usize = 4;
 
-pub fn write(paper: &mut Paper, rows: &[Row<'_>]) {
-    let floors = rows.iter().any(|row| row.floor.is_some());
+/// Columns that only some tables have.
+#[derive(Clone, Copy)]
+struct Columns {
+    baseline: bool,
+    reference: bool,
+    floors: bool,
+}
+
+/// Writes a part of the table, in so much room. `all` says where the rest is.
+pub fn write(paper: &mut Paper, measured: &Measured<'_>, room: usize, all: &str) {
+    let rows = &measured.rows;
+    let columns = Columns {
+        baseline: measured.against.baseline().is_some(),
+        reference: measured.against.reference().is_some(),
+        floors: rows.iter().any(|row| row.floor.is_some()),
+    };
     let mut table = Table::new();
     let rule = LineStyle::none().fill('─').junction('─');
     table.load_style(presets::NOTHING.header_separator(rule));
-    let heads =
-        ["size", "out of place\ntime µs", "\nbusbw GB/s", "in place\ntime µs", "\nbusbw GB/s", "\nwrong"];
-    let mut header = heads.map(str::to_owned).to_vec();
-    header[0].insert(0, '\n');
-    header.extend(floors.then(|| "\nfloor GB/s".to_owned()));
-    table.set_header(header);
+    table.set_header(header(columns));
 
-    let shown = shown(rows);
+    let shown = shown(rows, room);
     let mut paints = Vec::new();
     let mut last = None;
     for index in &shown {
@@ -38,11 +47,16 @@ pub fn write(paper: &mut Paper, rows: &[Row<'_>]) {
             paints.push(Paint::Dim);
         }
         let row = &rows[*index];
-        table.add_row(cells(row, floors));
+        table.add_row(cells(row, columns));
         paints.push(if remarkable(row) { Tone::Bad.into() } else { Paint::None });
         last = Some(*index);
     }
-    table.column_iter_mut().for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(CellAlignment::Right);
+        if columns.baseline {
+            column.set_padding((0, 1));
+        }
+    }
 
     // Two lines of header and the rule; then every row is one line.
     let paints = [Paint::Dim; 3].into_iter().chain(paints).chain(std::iter::repeat(Paint::None));
@@ -50,20 +64,33 @@ pub fn write(paper: &mut Paper, rows: &[Row<'_>]) {
         paper.line(&[(Paint::None, " "), (paint, line.trim_end())]);
     }
     if shown.len() < rows.len() {
-        let more = format!("  {} of {} sizes; the report shows all", shown.len(), rows.len());
+        let more = format!("  {} of {} sizes; {all}", shown.len(), rows.len());
         paper.line(&[(Paint::Dim, &more)]);
     }
 }
 
+fn header(columns: Columns) -> Vec<&'static str> {
+    let mut header = vec!["\nsize"];
+    for half in ["out of place\ntime µs", "in place\ntime µs"] {
+        header.extend([half, "\nbusbw GB/s"]);
+        header.extend(columns.baseline.then_some("\nslower"));
+    }
+    header.push("\nwrong");
+    header.extend(columns.reference.then_some("reference\nGB/s"));
+    let wide = columns.baseline || columns.reference;
+    header.extend(columns.floors.then_some(if wide { "floor\nGB/s" } else { "\nfloor GB/s" }));
+    header
+}
+
 fn remarkable(row: &Row<'_>) -> bool {
-    row.below_floor() || row.has_wrong()
+    row.has_wrong() || row.placed().any(|placed| !placed.below.is_empty())
 }
 
 /// Which rows to show, in order. The largest sizes tell most, the smallest one tells the latency, and what is wrong or
 /// judged on must not be left out.
-fn shown(rows: &[Row<'_>]) -> Vec<usize> {
+pub fn shown(rows: &[Row<'_>], room: usize) -> Vec<usize> {
     let all = 0..rows.len();
-    if rows.len() <= LONG {
+    if rows.len() <= LONG.min(room) {
         return all.collect();
     }
     let wrong = all.clone().filter(|index| remarkable(&rows[*index])).take(REMARKABLE);
@@ -71,8 +98,10 @@ fn shown(rows: &[Row<'_>]) -> Vec<usize> {
     let mut shown: Vec<_> = wrong.chain(judged).chain([0]).collect();
     shown.sort_unstable();
     shown.dedup();
+    // A row that is left out between others costs a line as well.
+    shown.truncate(ROWS.min(room));
     for index in all.rev() {
-        if shown.len() >= ROWS {
+        if shown.len() >= ROWS.min(room) {
             break;
         }
         if let Err(place) = shown.binary_search(&index) {
@@ -82,18 +111,23 @@ fn shown(rows: &[Row<'_>]) -> Vec<usize> {
     shown
 }
 
-fn cells(row: &Row<'_>, floors: bool) -> Vec<String> {
-    let half = |half: Option<&Half>| match half {
-        Some(half) => [figure(half.time_us), figure(half.busbw)],
-        None => ["-".to_owned(), "-".to_owned()],
-    };
+fn cells(row: &Row<'_>, columns: Columns) -> Vec<String> {
+    let none = || "-".to_owned();
     let mut cells = vec![text::size(row.size_bytes)];
-    cells.extend(half(row.out_of_place));
-    cells.extend(half(row.in_place));
-    cells.push(row.wrong_words());
-    if floors {
-        let missed = if row.below_floor() { "below " } else { "" };
-        cells.push(row.floor.map_or_else(String::new, |floor| format!("{missed}{}", figure(floor))));
+    for placed in [&row.out_of_place, &row.in_place] {
+        let of = placed.as_ref().map(|placed| placed.half);
+        cells.push(of.map_or_else(none, |half| figure(half.time_us)));
+        cells.push(of.map_or_else(none, |half| figure(half.busbw)));
+        if columns.baseline {
+            cells.push(placed.as_ref().and_then(Placed::slower).map_or_else(none, percent));
+        }
     }
+    cells.push(row.wrong_words());
+    let mut bound = |there: bool, what: &str, bound: Option<f64>| {
+        let missed = if row.is_below(what) { "✗ " } else { "" };
+        cells.extend(there.then(|| bound.map_or_else(String::new, |it| format!("{missed}{}", figure(it)))));
+    };
+    bound(columns.reference, "reference", row.reference);
+    bound(columns.floors, "floor", row.floor);
     cells
 }

@@ -2,12 +2,14 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use machine::{Decision, Input, Occurrence, RunState, decide, decide_first, evolve, fold};
-use report::{Places, Story};
+use report::{Log, Places, Story};
 use terms::{
     measurement::{Device, Ended, Half, OutOfBounds, Reading, Row, Table},
     *,
 };
 use verdict::{Clues, Evidence, Judgement, Standard, judge};
+
+pub mod logs;
 
 pub const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
@@ -240,12 +242,17 @@ impl Run {
     }
 
     pub fn story(&self) -> Story<'_> {
+        let judgement = self.judgement.as_ref();
+        let name = self.state.run.as_str();
+        let benchmark = self.state.workflow.benchmark.as_ref();
         Story {
-            state: &self.state,
-            records: &self.records,
-            reading: self.reading.as_ref(),
-            judgement: self.judgement.as_ref(),
-            places: &self.places,
+            run: Some(report::Run { state: &self.state, records: &self.records, places: &self.places }),
+            logs: self.reading.iter().map(|reading| Log { name, reading, judgement }).collect(),
+            judgement,
+            standard: Standard {
+                criteria: benchmark.map(|benchmark| &benchmark.criteria),
+                ..Standard::default()
+            },
         }
     }
 }

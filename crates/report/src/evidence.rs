@@ -1,0 +1,64 @@
+//! Diagnoses and suspects, in the words that every form uses.
+
+use serde::Serialize;
+use verdict::{Judgement, clues::Line, diagnose::Diagnosis, locate::Suspect};
+
+use crate::text;
+
+/// Hosts that are named one by one.
+const HOSTS: usize = 16;
+
+/// A diagnosis. All text is raw.
+#[derive(Clone, Debug, Serialize)]
+pub struct Told {
+    pub cause: &'static str,
+    /// What it is and what to do.
+    pub advice: String,
+    pub hosts: Option<String>,
+    pub lines: Vec<String>,
+    /// Such lines that are not here.
+    pub more: u64,
+}
+
+/// The first diagnoses with so many lines of evidence each, and how many there are besides.
+pub fn diagnoses(judgement: Option<&Judgement>, most: usize, lines: usize) -> (Vec<Told>, usize) {
+    let all = judgement.map_or(&[][..], |judgement| &judgement.diagnoses);
+    (all.iter().take(most).map(|diagnosis| told(diagnosis, lines)).collect(), all.len().saturating_sub(most))
+}
+
+fn told(diagnosis: &Diagnosis, lines: usize) -> Told {
+    let shown = diagnosis.evidence.len().min(lines);
+    let more = diagnosis.hosts.len().saturating_sub(HOSTS);
+    let mut hosts: Vec<_> =
+        diagnosis.hosts.iter().take(HOSTS).map(|host| text::shortened(host, 64)).collect();
+    hosts.extend((more > 0).then(|| format!("and {more} more")));
+    Told {
+        cause: diagnosis.cause.as_str(),
+        advice: diagnosis.text.clone(),
+        hosts: (!hosts.is_empty()).then(|| hosts.join(", ")),
+        lines: diagnosis.evidence[..shown].iter().map(line).collect(),
+        more: diagnosis.times.saturating_sub(shown as u64),
+    }
+}
+
+/// `line 12: what it says`, with the log where there are several.
+fn line(line: &Line) -> String {
+    let log = line.log.as_ref().map_or_else(String::new, |log| format!("{}, ", text::line(log)));
+    format!("{log}line {}: {}", line.line, text::line(&line.text))
+}
+
+/// The first suspects by all their names, with their confidence, and how many there are besides.
+pub fn suspects(judgement: Option<&Judgement>, most: usize) -> (Vec<(String, f64)>, usize) {
+    let all = judgement.map_or(&[][..], |judgement| &judgement.suspects);
+    let told = all.iter().take(most).map(|suspect| (name(suspect), suspect.confidence));
+    (told.collect(), all.len().saturating_sub(most))
+}
+
+fn name(suspect: &Suspect) -> String {
+    let parts = [
+        suspect.rank.map(|rank| format!("rank {rank}")),
+        suspect.bus_id.as_ref().map(|bus_id| format!("GPU {bus_id}")),
+        suspect.host.as_ref().map(|host| format!("node {host}")),
+    ];
+    text::line(&parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
+}

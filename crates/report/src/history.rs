@@ -1,0 +1,112 @@
+//! The level of every run, and where it changed.
+
+use verdict::{
+    baseline::{LEAST_SPREAD, Region},
+    history::{Segment, segments},
+};
+
+use crate::{Story, text};
+
+/// Older levels than so many are not shown.
+const LEVELS: usize = 500;
+/// No run takes so many times longer: what says so is no level.
+const ABSURD: f64 = 1e6;
+/// Stretches that are told one by one.
+const STRETCHES: usize = 6;
+
+/// What a level is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A run that the baseline was learned from.
+    Healthy,
+    /// A run since.
+    Earlier,
+    /// What is reported.
+    Reported,
+}
+
+/// A run in the history.
+#[derive(Clone, Debug)]
+pub struct Level {
+    pub kind: Kind,
+    /// How much longer its plateau took than the baseline's, relative.
+    pub slower: f64,
+    /// Where it is known.
+    pub name: Option<String>,
+}
+
+/// The levels, oldest first, in stretches.
+pub struct History {
+    pub levels: Vec<Level>,
+    pub stretches: Vec<Segment>,
+    /// How much slower a single run may be.
+    pub tolerated: f64,
+}
+
+impl History {
+    /// None without a baseline, or where nothing that is reported has a level.
+    pub fn of(story: &Story<'_>) -> Option<Self> {
+        let baseline = story.standard.baseline?;
+        let known = baseline.levels.iter().map(|level| (Kind::Healthy, *level));
+        let since = story.standard.earlier.iter().map(|level| (Kind::Earlier, *level));
+        let mut levels: Vec<_> =
+            known.chain(since).map(|(kind, slower)| Level { kind, slower, name: None }).collect();
+        let before = levels.len();
+        levels.extend(story.logs.iter().filter_map(|log| {
+            let [table] = log.reading.tables.as_slice() else { return None };
+            let slower = story.baseline(log)?.level(table)?;
+            Some(Level { kind: Kind::Reported, slower, name: Some(text::line(log.name)) })
+        }));
+        if levels.len() == before {
+            return None;
+        }
+        levels.retain(|level| level.slower.abs() < ABSURD);
+        levels.drain(..levels.len().saturating_sub(LEVELS));
+        let series: Vec<_> = levels.iter().map(|level| level.slower).collect();
+        let stretches = segments(&series, LEAST_SPREAD);
+        (levels.len() > 1).then(|| Self { levels, stretches, tolerated: baseline.tolerated(Region::Plateau) })
+    }
+
+    /// How far the picture reaches up and down, relative. A single run far off is shown at its edge: next to it, a change
+    /// that lasts would not be seen.
+    pub fn scale(&self) -> f64 {
+        let levels = self.stretches.iter().map(|stretch| stretch.level.abs());
+        1.5 * levels.fold(self.tolerated, f64::max)
+    }
+
+    /// Some run is farther off than the picture reaches.
+    pub fn off_scale(&self) -> bool {
+        self.levels.iter().any(|level| level.slower.abs() > self.scale())
+    }
+
+    /// Numbers of the runs with which a new level begins.
+    pub fn changes(&self) -> impl Iterator<Item = usize> {
+        self.stretches.iter().skip(1).map(|stretch| stretch.first)
+    }
+
+    /// The history in words. Runs are counted from 1.
+    pub fn told(&self) -> String {
+        let skipped = self.stretches.len().saturating_sub(STRETCHES);
+        let mut told = match skipped {
+            0 => String::new(),
+            _ => format!("{} before. ", text::count(skipped as u64, "level")),
+        };
+        let shown = &self.stretches[skipped..];
+        let stretches = shown.iter().map(|stretch| match stretch.end - stretch.first {
+            1 => format!("run {}: {}", stretch.end, percent(stretch.level)),
+            _ => format!("runs {} to {}: {}", stretch.first + 1, stretch.end, percent(stretch.level)),
+        });
+        told += &stretches.collect::<Vec<_>>().join("; ");
+        if let Some(last) = self.levels.last() {
+            let name = last.name.as_deref().unwrap_or("the last run");
+            told += &format!(". The last, {}, is at {}.", text::shortened(name, 80), percent(last.slower));
+        }
+        told
+    }
+}
+
+/// `+1.2 %`, and never `-0.0 %`.
+pub fn percent(part: f64) -> String {
+    let tenths = (part * 1000.0).round() + 0.0;
+    format!("{:+.1} %", tenths / 10.0)
+}

@@ -1,0 +1,209 @@
+//! A report for a CI system: JUnit XML, a suite for each run or log, a test case for each thing that was asked of it.
+//!
+//! A fail is a `failure`. What is inconclusive is an `error`, because CI systems show it as not green and apart from
+//! failures: the check could not be carried out. `skipped` would be green; it is what was not held against anything
+//! because something else came first, and that is red already.
+
+mod area;
+
+use std::collections::BTreeSet;
+
+use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
+use terms::{Conclusion, Reason, Verdict};
+use verdict::{
+    Judgement,
+    reference::{fitting, regions_of},
+};
+
+use crate::{Log, Story, evidence, findings, fingerprint, text};
+use area::Area;
+
+/// Reasons of one case that are told,
+const REASONS: usize = 50;
+/// characters of each,
+const TEXT: usize = 500;
+/// diagnoses of a suite with their lines of evidence,
+const DIAGNOSES: usize = 20;
+const LINES: usize = 3;
+/// its suspects,
+const SUSPECTS: usize = 30;
+/// and suites.
+const SUITES: usize = 1000;
+
+/// The report. The same verdict as everywhere: all green is a pass, a failure is a fail, an error alone inconclusive.
+#[must_use]
+pub fn junit(story: &Story<'_>) -> String {
+    let mut report = Report::new(text::shortened(&story.title(), TEXT));
+    match story.run {
+        Some(run) => {
+            let log = story.logs.first();
+            let mut suite =
+                suite(story, log, run.state.run.as_str(), findings::reasons(story), story.whole());
+            suite.test_cases.insert(0, conclusion(story));
+            count(&mut suite);
+            report.add_test_suite(suite);
+        }
+        None => {
+            for log in story.logs.iter().take(SUITES) {
+                let reasons = log.judgement.map_or(&[][..], |judgement| &judgement.reasons);
+                let mut suite = suite(story, Some(log), log.name, reasons, log.judgement);
+                count(&mut suite);
+                report.add_test_suite(suite);
+            }
+        }
+    }
+    // Writing to memory cannot fail.
+    report.to_string().unwrap_or_default()
+}
+
+/// The suite's own counts: cases are put into it in several places.
+fn count(suite: &mut TestSuite) {
+    let of = |wanted: NonSuccessKind| {
+        let cases = suite.test_cases.iter().map(|case| &case.status);
+        cases
+            .filter(|status| matches!(status, TestCaseStatus::NonSuccess { kind, .. } if *kind == wanted))
+            .count()
+    };
+    let (failures, errors) = (of(NonSuccessKind::Failure), of(NonSuccessKind::Error));
+    let skipped =
+        suite.test_cases.iter().filter(|case| matches!(case.status, TestCaseStatus::Skipped { .. }));
+    suite.skipped = skipped.count();
+    (suite.tests, suite.failures, suite.errors) = (suite.test_cases.len(), failures, errors);
+}
+
+fn suite(
+    story: &Story<'_>,
+    log: Option<&Log<'_>>,
+    name: &str,
+    reasons: &[Reason],
+    judgement: Option<&Judgement>,
+) -> TestSuite {
+    let name = text::shortened(name, TEXT);
+    let mut suite = TestSuite::new(name.clone());
+    for field in fingerprint::fields(story) {
+        suite.add_property(Property::new(text::line(field.name), text::shortened(field.value, TEXT)));
+    }
+    for area in areas(story, log, reasons) {
+        let mut case = case(area, reasons);
+        case.set_classname(name.clone());
+        suite.test_cases.push(case);
+    }
+    let red = |case: &TestCase| matches!(case.status, TestCaseStatus::NonSuccess { .. });
+    let verdict = judgement.map(|judgement| judgement.verdict).or(story.verdict());
+    if !suite.test_cases.iter().any(red) && verdict != Some(Verdict::Pass) && judgement.is_some() {
+        let mut case =
+            TestCase::new("verdict", broken(NonSuccessKind::Error, "NO_REASON", "no reason was given"));
+        case.set_classname(name);
+        suite.test_cases.push(case);
+    }
+    let said = said(judgement);
+    if !said.is_empty() {
+        match suite.test_cases.iter_mut().find(|case| red(case)) {
+            Some(case) => _ = case.set_system_out(said),
+            None => _ = suite.set_system_out(said),
+        }
+    }
+    suite
+}
+
+/// Everything that was asked, and everything that was answered.
+fn areas(story: &Story<'_>, log: Option<&Log<'_>>, reasons: &[Reason]) -> BTreeSet<Area> {
+    let mut areas: BTreeSet<_> = reasons.iter().map(Area::of).collect();
+    if reasons.is_empty() {
+        return areas;
+    }
+    areas.insert(Area::Sanity);
+    if let Some(criteria) = story.standard.criteria {
+        areas.extend(criteria.network.as_ref().map(|_| Area::Network));
+        areas.extend((!criteria.floors.is_empty()).then_some(Area::Floors));
+        areas.extend((!criteria.references.is_empty()).then_some(Area::Reference(None)));
+        let table = log.and_then(|log| log.reading.tables.first());
+        let fits = table.and_then(|table| fitting(table, story.asked(), criteria));
+        areas.extend(fits.into_iter().flat_map(regions_of).map(|region| Area::Reference(Some(region))));
+    }
+    if let Some(baseline) = story.standard.baseline {
+        areas.extend([Area::Baseline(None), Area::History]);
+        areas.extend(baseline.points.iter().map(|point| Area::Baseline(Some(point.region))));
+    }
+    areas
+}
+
+fn case(area: Area, reasons: &[Reason]) -> TestCase {
+    let here: Vec<_> = reasons.iter().filter(|reason| Area::of(reason) == area).collect();
+    let told = |reasons: &[&Reason]| {
+        let lines = reasons.iter().take(REASONS);
+        let lines = lines.map(|it| text::shortened(&format!("{}: {}", it.code, it.text), TEXT));
+        let more = reasons.len().saturating_sub(REASONS);
+        lines.chain((more > 0).then(|| format!("and {more} more"))).collect::<Vec<_>>().join("\n")
+    };
+    let gravest = |weighs| here.iter().find(|reason| reason.weighs == weighs);
+    let broke = |kind, reason: &Reason| {
+        let mut status = broken(kind, &reason.code, &reason.text);
+        status.set_description(told(&here));
+        TestCase::new(area.name(), status)
+    };
+    match (gravest(Verdict::Fail), gravest(Verdict::Inconclusive)) {
+        (Some(reason), _) => broke(NonSuccessKind::Failure, reason),
+        (None, Some(reason)) => broke(NonSuccessKind::Error, reason),
+        (None, None) if here.is_empty() && !compared(area, reasons) => {
+            let mut status = TestCaseStatus::skipped();
+            status.set_message("not held against anything: see the other cases");
+            TestCase::new(area.name(), status)
+        }
+        (None, None) => {
+            let mut case = TestCase::new(area.name(), TestCaseStatus::success());
+            if !here.is_empty() {
+                case.set_system_out(told(&here));
+            }
+            case
+        }
+    }
+}
+
+/// Something was found of the same kind, so all of it was looked at.
+fn compared(area: Area, reasons: &[Reason]) -> bool {
+    reasons.iter().any(|reason| Area::of(reason).goes_with(area) && !Area::refuses(reason))
+}
+
+fn broken(kind: NonSuccessKind, code: &str, why: &str) -> TestCaseStatus {
+    let mut status = TestCaseStatus::non_success(kind);
+    status.set_type(text::shortened(code, TEXT)).set_message(text::shortened(why, TEXT));
+    status
+}
+
+/// How the run around the measurements ended.
+fn conclusion(story: &Story<'_>) -> TestCase {
+    let settled = story.run.and_then(|run| run.state.settled.as_ref()).map(|(how, _)| how);
+    let why = || {
+        let notes = findings::notes(story);
+        notes.first().map_or_else(String::new, |note| format!("{} {}", note.head, note.text))
+    };
+    let status = match settled {
+        Some(Conclusion::Completed) => TestCaseStatus::success(),
+        Some(how) => broken(NonSuccessKind::Error, how.as_str(), &why()),
+        None => broken(NonSuccessKind::Error, "open", &why()),
+    };
+    let mut case = TestCase::new("run", status);
+    let run = story.run.map(|run| run.state.run.to_string());
+    case.set_classname(run.unwrap_or_default());
+    case
+}
+
+/// Diagnoses with their evidence, and suspects.
+fn said(judgement: Option<&Judgement>) -> String {
+    let (diagnoses, more) = evidence::diagnoses(judgement, DIAGNOSES, LINES);
+    let mut lines = Vec::new();
+    for diagnosis in diagnoses {
+        lines.push(format!("{}: {}", diagnosis.cause, text::line(&diagnosis.advice)));
+        lines.extend(diagnosis.hosts.map(|hosts| format!("  shown by {}", text::line(&hosts))));
+        lines.extend(diagnosis.lines.iter().map(|line| format!("  {}", text::shortened(line, TEXT))));
+        lines.extend(
+            (diagnosis.more > 0).then(|| format!("  and {}", text::count(diagnosis.more, "more such line"))),
+        );
+    }
+    lines.extend((more > 0).then(|| format!("diagnoses that are not here: {more}")));
+    let (suspects, more) = evidence::suspects(judgement, SUSPECTS);
+    lines.extend(suspects.iter().map(|(name, surely)| format!("suspect: {name}, confidence {surely:.2}")));
+    lines.extend((more > 0).then(|| format!("suspects that are not here: {more}")));
+    lines.join("\n")
+}

@@ -1,0 +1,206 @@
+//! A report for a pull request or an issue, in the Markdown of GitHub and GitLab.
+
+mod escape;
+
+use crate::{
+    Story, evidence,
+    findings::{self, Tone},
+    fingerprint,
+    history::{History, percent},
+    measured::{self, Measured, Placed},
+    text::{self, figure},
+    words,
+};
+
+pub(crate) use escape::{code, escaped, fenced};
+
+/// Reasons that are told. A comment on GitHub has 65,536 characters: all bounds together stay below it.
+const REASONS: usize = 20;
+/// Diagnoses that are told,
+const DIAGNOSES: usize = 8;
+/// their lines of evidence,
+const LINES: usize = 3;
+/// and suspects.
+const SUSPECTS: usize = 20;
+/// Sizes that are shown.
+const ROWS: usize = 40;
+/// Characters of a reason, of a line of evidence, and of a value.
+const TEXT: usize = 400;
+const VALUE: usize = 100;
+
+/// The report.
+#[must_use]
+pub fn markdown(story: &Story<'_>) -> String {
+    let headline = findings::headline(story);
+    let mut out = format!(
+        "## {} {}: {}\n\n",
+        headline.tone.mark(),
+        headline.word,
+        code(&text::shortened(&story.title(), VALUE))
+    );
+    out += &format!("{}\n", escaped(&text::shortened(&words::about(story), TEXT)));
+    reasons(&mut out, story);
+    for note in findings::notes(story) {
+        out += &format!("\n**{}**\n", escaped(&text::shortened(&note.head, TEXT)));
+        if !note.text.is_empty() {
+            out += &format!("\n{}\n", fenced(&text::shortened(&note.text, TEXT)));
+        }
+    }
+    found(&mut out, story);
+    measurements(&mut out, story);
+    if let Some(history) = History::of(story) {
+        out += &format!(
+            "\n### History\n\nHow much longer the plateau takes than the baseline's: {}\n",
+            escaped(&history.told())
+        );
+    }
+    measured_on(&mut out, story);
+    out
+}
+
+fn reasons(out: &mut String, story: &Story<'_>) {
+    let reasons = findings::reasons(story);
+    if reasons.is_empty() {
+        return;
+    }
+    *out += "\n| | code | reason |\n|---|---|---|\n";
+    for reason in reasons.iter().take(REASONS) {
+        let (code, text) = (text::shortened(&reason.code, 40), text::shortened(&reason.text, TEXT));
+        *out += &format!(
+            "| {} | {} | {} |\n",
+            Tone::from(reason.weighs).mark(),
+            escape::cell(&code),
+            escaped(&text)
+        );
+    }
+    if reasons.len() > REASONS {
+        *out += &format!("\n{}.\n", text::count((reasons.len() - REASONS) as u64, "more reason"));
+    }
+}
+
+fn found(out: &mut String, story: &Story<'_>) {
+    let (diagnoses, more) = evidence::diagnoses(story.whole(), DIAGNOSES, LINES);
+    for diagnosis in &diagnoses {
+        let advice = escaped(&text::shortened(&diagnosis.advice, TEXT));
+        *out += &format!("\n### {}\n\n{advice}\n", code(diagnosis.cause));
+        if let Some(hosts) = &diagnosis.hosts {
+            *out += &format!("\nShown by {}.\n", escaped(hosts));
+        }
+        let mut lines: Vec<_> = diagnosis.lines.iter().map(|line| text::shortened(line, TEXT)).collect();
+        if diagnosis.more > 0 && !lines.is_empty() {
+            lines.push(format!("and {}", text::count(diagnosis.more, "more such line")));
+        }
+        if !lines.is_empty() {
+            *out += &format!("\n{}\n", fenced(&lines.join("\n")));
+        }
+    }
+    if more > 0 {
+        *out += &format!("\nDiagnoses that are not here: {more}.\n");
+    }
+    let (suspects, more) = evidence::suspects(story.whole(), SUSPECTS);
+    if !suspects.is_empty() {
+        *out += "\n### Suspects\n\n| who | confidence |\n|---|---:|\n";
+    }
+    for (name, confidence) in &suspects {
+        *out += &format!("| {} | {:.0} % |\n", escaped(&text::shortened(name, VALUE)), 100.0 * confidence);
+    }
+    if more > 0 {
+        *out += &format!("\n{}.\n", text::count(more as u64, "more suspect"));
+    }
+}
+
+fn measurements(out: &mut String, story: &Story<'_>) {
+    let failed = |log: &&crate::Log<'_>| {
+        log.judgement.is_some_and(|judgement| judgement.verdict != terms::Verdict::Pass)
+    };
+    let Some(log) = story.logs.iter().find(failed).or(story.logs.last()) else { return };
+    if let Some(nothing) = measured::nothing(log.reading) {
+        *out += &format!("\n{}\n", escaped(&text::shortened(&nothing, TEXT)));
+    }
+    let Some(first) = measured::tables(story, log).next() else { return };
+    let caption = escaped(&text::shortened(&measured::caption(first.table), TEXT));
+    let of = if story.logs.len() > 1 {
+        format!(" of {}", code(&text::shortened(log.name, VALUE)))
+    } else {
+        String::new()
+    };
+    *out += &format!("\n### Measurements{of}\n\n{caption}\n\n");
+    table(out, &first);
+    let tables: usize = story.logs.iter().map(|log| log.reading.tables.len()).sum();
+    if tables > 1 {
+        *out += &format!("\n{} in the logs.\n", text::count(tables as u64 - 1, "more table"));
+    }
+}
+
+fn table(out: &mut String, measured: &Measured<'_>) {
+    let (reference, baseline) = (measured.against.reference(), measured.against.baseline());
+    let floors = measured.rows.iter().any(|row| row.floor.is_some());
+    let mut heads = vec!["size", "out of place µs", "busbw GB/s"];
+    heads.extend(baseline.map(|_| "slower"));
+    heads.extend(["in place µs", "busbw GB/s"]);
+    heads.extend(baseline.map(|_| "slower"));
+    heads.push("wrong");
+    heads.extend(reference.map(|_| "reference GB/s"));
+    heads.extend(floors.then_some("floor GB/s"));
+    *out += &format!("| {} |\n|{}\n", heads.join(" | "), "---:|".repeat(heads.len()));
+    let rows = &measured.rows;
+    // The largest sizes tell most.
+    let skipped = rows.len().saturating_sub(ROWS);
+    for row in &rows[skipped..] {
+        let mut cells = vec![text::size(row.size_bytes)];
+        for placed in [&row.out_of_place, &row.in_place] {
+            cells.extend(half(placed.as_ref(), baseline.is_some()));
+        }
+        cells.push(bold(row.wrong_words(), row.has_wrong()));
+        let mut bound = |there: bool, what: &str, value: Option<f64>| {
+            cells.extend(
+                there.then(|| value.map_or_else(String::new, |it| bold(figure(it), row.is_below(what)))),
+            );
+        };
+        bound(reference.is_some(), "reference", row.reference);
+        bound(floors, "floor", row.floor);
+        *out += &format!("| {} |\n", cells.join(" | "));
+    }
+    if skipped > 0 {
+        *out += &format!("\nThe largest {ROWS} of {} sizes.\n", rows.len());
+    }
+    if let Some(reference) = reference {
+        *out += &format!("\nReference: {}.\n", escaped(&text::shortened(&reference.source, TEXT)));
+    }
+}
+
+fn half(placed: Option<&Placed<'_>>, baseline: bool) -> Vec<String> {
+    let none = || "-".to_owned();
+    let mut cells = vec![
+        placed.map_or_else(none, |placed| figure(placed.half.time_us)),
+        placed.map_or_else(none, |placed| bold(figure(placed.half.busbw), placed.short())),
+    ];
+    if baseline {
+        let slower =
+            |placed: &Placed<'_>| Some(bold(percent(placed.slower()?), placed.below.contains(&"baseline")));
+        cells.push(placed.and_then(slower).unwrap_or_else(none));
+    }
+    cells
+}
+
+fn bold(text: String, bold: bool) -> String {
+    if bold { format!("**{text}**") } else { text }
+}
+
+fn measured_on(out: &mut String, story: &Story<'_>) {
+    let fields = fingerprint::fields(story);
+    if fields.is_empty() {
+        return;
+    }
+    let changed = fields.iter().any(|field| field.was.is_some());
+    let (head, rule) = if changed { (" in the baseline |", "---|") } else { ("", "") };
+    *out += &format!("\n### Fingerprint\n\n| field | value |{head}\n|---|---|{rule}\n");
+    for field in fields {
+        let cell = |text: &str| escape::cell(&text::shortened(text, VALUE));
+        *out += &format!("| {} | {} |", escaped(&text::shortened(field.name, VALUE)), cell(field.value));
+        if changed {
+            *out += &field.was.map_or_else(|| " |".to_owned(), |was| format!(" {} |", cell(was)));
+        }
+        *out += "\n";
+    }
+}

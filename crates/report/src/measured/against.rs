@@ -1,0 +1,156 @@
+//! What a table is held against, by size.
+
+use std::{collections::BTreeMap, rc::Rc};
+
+use terms::{
+    Floor, Reference, Tolerance,
+    measurement::{Half, Row},
+};
+use verdict::{
+    Baseline,
+    baseline::{Point, Region},
+    reference::{SAME_SIZE, fitting, regions_of, tolerated},
+};
+
+use super::Placed;
+use crate::{Log, Story};
+
+/// What the baseline says of one placement of one size.
+pub struct Expected {
+    pub region: Region,
+    /// Median time of the healthy runs, microseconds.
+    pub time_us: f64,
+    /// Times that are still noise lie between these.
+    pub band_us: [f64; 2],
+}
+
+/// A point of the baseline's curve as bus bandwidth, GB/s: what is still noise lies between.
+#[derive(Clone, Copy)]
+pub struct Band {
+    pub size_bytes: u64,
+    pub busbw: [f64; 2],
+}
+
+/// Size, type, operation, and whether it is in place.
+type Key<'a> = (u64, &'a str, Option<&'a str>, bool);
+
+/// Everything that a table is held against.
+#[derive(Clone)]
+pub struct Against<'a> {
+    floors: Vec<Floor>,
+    /// The reference that fits, with the region of each point.
+    reference: Option<(&'a Reference, Rc<Vec<Region>>)>,
+    tolerance: Tolerance,
+    baseline: Option<&'a Baseline>,
+    points: Rc<BTreeMap<Key<'a>, &'a Point>>,
+    noise: [f64; 3],
+}
+
+impl<'a> Against<'a> {
+    /// What a log is held against. Of several tables none is the one that was asked for.
+    pub fn of(story: &Story<'a>, log: &Log<'a>) -> Self {
+        let criteria = story.standard.criteria;
+        let alone = match log.reading.tables.as_slice() {
+            [table] => Some(table),
+            _ => None,
+        };
+        let reference = alone.zip(criteria).and_then(|(table, it)| fitting(table, story.asked(), it));
+        let baseline = alone.and_then(|_| story.baseline(log));
+        let points = baseline.map_or(&[][..], |baseline| &baseline.points);
+        let key = |point: &'a Point| {
+            let key = &point.key;
+            ((key.size_bytes, key.dtype.as_str(), key.redop.as_deref(), key.in_place), point)
+        };
+        let finite = |floor: &&Floor| floor.busbw.is_finite();
+        Self {
+            floors: criteria.map_or_else(Vec::new, |it| it.floors.iter().filter(finite).copied().collect()),
+            reference: reference.map(|reference| (reference, Rc::new(regions_of(reference)))),
+            tolerance: criteria.map(|criteria| criteria.tolerance).unwrap_or_default(),
+            baseline,
+            points: Rc::new(points.iter().map(key).collect()),
+            noise: Region::ALL.map(|region| baseline.map_or(0.0, |baseline| baseline.tolerated(region))),
+        }
+    }
+
+    /// The criteria's floors.
+    pub fn floors(&self) -> &[Floor] {
+        &self.floors
+    }
+
+    /// The reference that fits.
+    pub fn reference(&self) -> Option<&'a Reference> {
+        self.reference.as_ref().map(|(reference, _)| *reference)
+    }
+
+    /// The baseline of the same thing.
+    pub const fn baseline(&self) -> Option<&'a Baseline> {
+        self.baseline
+    }
+
+    /// The highest floor of a size.
+    pub fn floor_at(&self, size_bytes: u64) -> Option<f64> {
+        let here = self.floors.iter().filter(|floor| floor.size_bytes == size_bytes);
+        here.map(|floor| floor.busbw).reduce(f64::max)
+    }
+
+    /// The reference's bandwidth at a size, and its region.
+    pub fn reference_at(&self, size_bytes: u64) -> Option<(f64, Region)> {
+        let (reference, regions) = self.reference.as_ref()?;
+        let same = |at: &Floor| {
+            let asked = at.size_bytes as f64;
+            (size_bytes as f64 - asked).abs() <= SAME_SIZE * asked
+        };
+        let found = reference.points.iter().zip(regions.iter()).find(|(at, _)| same(at));
+        found.map(|(at, region)| (at.busbw, *region))
+    }
+
+    /// A measurement beside all this.
+    pub fn placed<'m>(&self, row: &'m Row, half: &'m Half, in_place: bool) -> Placed<'m>
+    where
+        'a: 'm,
+    {
+        let key = (row.size_bytes, row.dtype.as_str(), row.redop.as_deref(), in_place);
+        let expected = self.points.get(&key).map(|point| {
+            let noise = 1.0 + self.noise(point.region);
+            let band_us = [point.time_us / noise, point.time_us * noise];
+            Expected { region: point.region, time_us: point.time_us, band_us }
+        });
+        let least = self.reference_at(row.size_bytes);
+        let least = least.map(|(busbw, region)| busbw * (1.0 - tolerated(self.tolerance, region)));
+        let below = [
+            ("floor", self.floor_at(row.size_bytes).is_some_and(|floor| half.busbw < floor)),
+            ("reference", least.is_some_and(|least| half.busbw < least)),
+            ("baseline", expected.as_ref().is_some_and(|it| half.time_us > it.band_us[1])),
+        ];
+        let below = below.into_iter().filter(|(_, below)| *below).map(|(what, _)| what).collect();
+        Placed { half, expected, below }
+    }
+
+    /// The baseline's curve, wide enough for both placements. Where much is tolerated of a small size, it does not rise
+    /// above what larger ones reach.
+    pub fn band(&self) -> Vec<Band> {
+        let mut band: Vec<Band> = Vec::new();
+        let mut medians: Vec<f64> = Vec::new();
+        for point in self.baseline.map_or(&[][..], |baseline| &baseline.points) {
+            let noise = 1.0 + self.noise(point.region);
+            let [low, high] = [point.busbw / noise, point.busbw * noise];
+            match band.last_mut().filter(|last| last.size_bytes == point.key.size_bytes) {
+                Some(last) => last.busbw = [last.busbw[0].min(low), last.busbw[1].max(high)],
+                None => {
+                    band.push(Band { size_bytes: point.key.size_bytes, busbw: [low, high] });
+                    medians.push(point.busbw);
+                }
+            }
+        }
+        let mut above = f64::INFINITY;
+        for (at, median) in band.iter_mut().zip(medians).rev() {
+            above = at.busbw[1].min(above).max(median);
+            at.busbw[1] = above;
+        }
+        band
+    }
+
+    fn noise(&self, of: Region) -> f64 {
+        Region::ALL.iter().position(|region| *region == of).map_or(0.0, |at| self.noise[at])
+    }
+}

@@ -1,0 +1,156 @@
+//! A table of measurements on the page.
+
+use serde::Serialize;
+
+use super::Drawing;
+use crate::{
+    Story,
+    history::percent,
+    measured::{self, Measured, Placed, Row},
+    plot::{Canvas, Curve, curve},
+    text::{self, figure},
+};
+
+/// A log with more tables than this shows the first ones; of several logs the worst.
+const TABLES: usize = 3;
+/// Of several logs together.
+const TOGETHER: usize = 6;
+/// A table with more rows shows the first ones; where there are many tables, fewer of them.
+const ROWS: usize = 100;
+
+/// A table. All text is raw.
+#[derive(Serialize)]
+pub struct Figures {
+    source: Option<String>,
+    caption: String,
+    average: Option<String>,
+    drawing: Option<Drawing>,
+    /// Columns, beside those that every table has.
+    floors: bool,
+    reference: Option<String>,
+    baseline: bool,
+    rows: Vec<Cells>,
+    more_rows: usize,
+}
+
+#[derive(Serialize)]
+struct Cells {
+    size: String,
+    bytes: u64,
+    /// Time, algbw and busbw of out-of-place, then of in-place; with a baseline also how much slower.
+    figures: Vec<Figure>,
+    wrong: String,
+    has_wrong: bool,
+    floor: Option<String>,
+    below_floor: bool,
+    reference: Option<String>,
+    below_reference: bool,
+    bad: bool,
+}
+
+#[derive(Serialize)]
+struct Figure {
+    text: String,
+    /// Of its placement: `time`, `algbw`, `busbw` or `slower`.
+    kind: &'static str,
+    bad: bool,
+}
+
+/// The tables to show and how many there are besides. Logs that went wrong come before others.
+pub fn figures(story: &Story<'_>) -> (Vec<Figures>, usize) {
+    let logs = &story.logs;
+    let all: usize = logs.iter().map(|log| log.reading.tables.len()).sum();
+    let mut order: Vec<_> = (0..logs.len()).collect();
+    let passed =
+        |at: &usize| logs[*at].judgement.is_some_and(|judgement| judgement.verdict == terms::Verdict::Pass);
+    order.sort_by_key(passed);
+    order.truncate(TOGETHER);
+    let most = if logs.len() > 1 { TOGETHER } else { TABLES };
+    let rows = if all > TABLES && logs.len() > 1 { ROWS / 2 } else { ROWS };
+    let tables = order.iter().flat_map(|at| measured::tables(story, &logs[*at]).take(TABLES)).take(most);
+    let shown: Vec<_> = tables.map(|table| of_table(&table, logs.len() > 1, rows)).collect();
+    let more = all - shown.len();
+    (shown, more)
+}
+
+fn of_table(measured: &Measured<'_>, named: bool, most: usize) -> Figures {
+    let rows = &measured.rows[..measured.rows.len().min(most)];
+    let against = &measured.against;
+    let of = Curve { rows, against };
+    let draw = |canvas| curve(of, canvas);
+    Figures {
+        source: named.then(|| measured.source.to_owned()),
+        caption: measured::caption(measured.table),
+        average: measured.table.average_busbw.map(figure),
+        drawing: Drawing::of("Bus bandwidth by message size", described(measured, rows), Canvas::WIDE, draw),
+        floors: !against.floors().is_empty() && rows.iter().any(|row| row.floor.is_some()),
+        reference: against.reference().map(|reference| reference.source.clone()),
+        baseline: against.baseline().is_some(),
+        rows: rows.iter().map(|row| cells(row, against.baseline().is_some())).collect(),
+        more_rows: measured.rows.len() - rows.len(),
+    }
+}
+
+/// The plot in words, for those who do not see it.
+fn described(measured: &Measured<'_>, rows: &[Row<'_>]) -> String {
+    let ends = |name: &str, placed: for<'r> fn(&'r Row<'_>) -> Option<&'r Placed<'r>>| {
+        let at = |row: &Row<'_>| {
+            Some(format!("{} GB/s at {}", figure(placed(row)?.half.busbw), text::size(row.size_bytes)))
+        };
+        let (first, last) = (rows.iter().find_map(at)?, rows.iter().rev().find_map(at)?);
+        Some(format!("{name}: from {first} to {last}."))
+    };
+    let lines = [
+        ends("Out of place", |row| row.out_of_place.as_ref()),
+        ends("In place", |row| row.in_place.as_ref()),
+    ];
+    let mut words: Vec<_> = lines.into_iter().flatten().collect();
+    let against = &measured.against;
+    if !against.floors().is_empty() {
+        let floors = text::count(against.floors().len() as u64, "floor");
+        words.push(format!("{floors} of the criteria as bars."));
+    }
+    for what in ["reference", "baseline"] {
+        let below = rows.iter().filter(|row| row.is_below(what)).count() as u64;
+        let there =
+            if what == "baseline" { against.baseline().is_some() } else { against.reference().is_some() };
+        words.extend(there.then(|| format!("{} below the {what}.", text::count(below, "size"))));
+    }
+    words.push("The table below has every figure.".to_owned());
+    words.join(" ")
+}
+
+fn cells(row: &Row<'_>, baseline: bool) -> Cells {
+    let half = |placed: Option<&Placed<'_>>| {
+        let figure = |kind, text: Option<String>, bad: bool| Figure {
+            text: text.unwrap_or_else(|| "-".to_owned()),
+            kind,
+            bad: bad && placed.is_some(),
+        };
+        let of = placed.map(|placed| placed.half);
+        let slower = placed.and_then(Placed::slower);
+        let (short, late) = placed.map_or((false, false), |it| (it.short(), it.below.contains(&"baseline")));
+        let mut figures = vec![
+            figure("time", of.map(|half| text::figure(half.time_us)), false),
+            figure("algbw", of.map(|half| text::figure(half.algbw)), false),
+            figure("busbw", of.map(|half| text::figure(half.busbw)), short),
+        ];
+        figures.extend(baseline.then(|| figure("slower", slower.map(percent), late)));
+        figures
+    };
+    let mut figures = half(row.out_of_place.as_ref());
+    figures.extend(half(row.in_place.as_ref()));
+    let (below_floor, below_reference) = (row.is_below("floor"), row.is_below("reference"));
+    Cells {
+        size: text::size(row.size_bytes),
+        bytes: row.size_bytes,
+        figures,
+        wrong: row.wrong_words(),
+        has_wrong: row.has_wrong(),
+        floor: row.floor.map(figure),
+        below_floor,
+        reference: row.reference.map(figure),
+        below_reference,
+        bad: below_floor || below_reference || row.has_wrong() || row.is_below("baseline"),
+    }
+}

@@ -1,0 +1,72 @@
+//! Bus bandwidth over message size, with everything that it is held against.
+
+use plotters::prelude::*;
+use terms::measurement::Half;
+
+use super::{
+    BAND_OPACITY, Canvas, FINE, Mark, Plot,
+    axis::{Figures, Sizes},
+    chart, drawable, ink, plot, series,
+};
+use crate::measured::{Against, Placed, Row};
+
+/// What is drawn.
+#[derive(Clone, Copy)]
+pub struct Curve<'a> {
+    pub rows: &'a [Row<'a>],
+    pub against: &'a Against<'a>,
+}
+
+/// The drawing. None when nothing was measured.
+pub fn curve(of: Curve<'_>, canvas: Canvas) -> Option<Plot> {
+    let sizes = of.rows.iter().map(|row| row.size_bytes).filter(|size| *size > 0);
+    let (smallest, largest) = (sizes.clone().min()?, sizes.max()?);
+    let inside = |size: &u64| (smallest..=largest).contains(size);
+    let out_of_place = points(of.rows, |row| row.out_of_place.as_ref());
+    let in_place = points(of.rows, |row| row.in_place.as_ref());
+    let bounds = |points: &[terms::Floor]| -> Vec<_> {
+        let points = points.iter().map(|at| (at.size_bytes, at.busbw));
+        points.filter(|(size, busbw)| inside(size) && drawable(*busbw)).collect()
+    };
+    let floors = bounds(of.against.floors());
+    let reference = bounds(of.against.reference().map_or(&[], |reference| &reference.points));
+    let mut band = of.against.band();
+    band.retain(|at| inside(&at.size_bytes) && at.busbw.iter().all(|busbw| drawable(*busbw)));
+
+    let lines = [&out_of_place, &in_place, &floors, &reference];
+    let drawn = lines.into_iter().flatten().map(|(_, busbw)| *busbw);
+    let highest = drawn.chain(band.iter().map(|at| at.busbw[1])).fold(0.0, f64::max);
+    let top = if highest > 0.0 { highest * 1.08 } else { 1.0 };
+    plot(canvas, |area| {
+        let axes = (Sizes { smallest, largest }, Figures::new(0.0, top, ""));
+        let mut chart = chart(area, canvas, axes, ("message size", "busbw, GB/s"))?;
+        if band.len() > 1 {
+            let upper = band.iter().map(|at| (at.size_bytes, at.busbw[1]));
+            let lower = band.iter().rev().map(|at| (at.size_bytes, at.busbw[0]));
+            let corners: Vec<_> = upper.chain(lower).collect();
+            chart.draw_series([Polygon::new(corners, ink::BAND.mix(BAND_OPACITY))]).ok()?;
+        }
+        let (full, open) = Mark::placements(of.rows.len(), canvas);
+        if !reference.is_empty() {
+            series(&mut chart, &reference, ink::REFERENCE, Mark { radius: 2, filled: true })?;
+        }
+        series(&mut chart, &in_place, ink::IN_PLACE, open)?;
+        series(&mut chart, &out_of_place, ink::OUT_OF_PLACE, full)?;
+        // A short bar at its size: both placements have to be above it.
+        let (half, style) = (11 * FINE as i32, ink::FLOOR.stroke_width(3 * FINE));
+        let bars = floors
+            .iter()
+            .map(|at| EmptyElement::at(*at) + PathElement::new(vec![(-half, 0), (half, 0)], style));
+        chart.draw_series(bars).ok()?;
+        Some(())
+    })
+}
+
+fn points<'a>(
+    rows: &'a [Row<'_>],
+    placed: impl Fn(&'a Row<'_>) -> Option<&'a Placed<'a>>,
+) -> Vec<(u64, f64)> {
+    let sound = |half: &Half| drawable(half.busbw) && half.busbw >= 0.0;
+    let points = rows.iter().filter_map(|row| Some((row.size_bytes, placed(row)?.half)));
+    points.filter(|(size, half)| *size > 0 && sound(half)).map(|(size, half)| (size, half.busbw)).collect()
+}

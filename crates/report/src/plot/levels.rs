@@ -1,0 +1,64 @@
+//! The level of every run: how much longer its plateau takes than the baseline's.
+
+use plotters::prelude::*;
+
+use super::{
+    BAND_OPACITY, Canvas, FINE, Mark, Plot,
+    axis::{Figures, Runs},
+    chart, ink, plot,
+};
+use crate::history::{History, Kind};
+
+/// The drawing: stretches of constant level as lines, changes as dashed bars, what is reported as large points.
+pub fn levels(history: &History, canvas: Canvas) -> Option<Plot> {
+    let percent = |slower: f64| slower * 100.0;
+    let tolerated = percent(history.tolerated);
+    // What is tolerated is always in the picture: noise must not look like a change.
+    let scale = percent(history.scale());
+    let drawn = || history.levels.iter().map(|level| percent(level.slower).clamp(-scale, scale));
+    let (least, most) = drawn().fold((-tolerated, tolerated), |(a, b), level| (a.min(level), b.max(level)));
+    let room = 0.08 * (most - least);
+    let count = history.levels.len();
+    plot(canvas, |area| {
+        let axes = (Runs { count }, Figures::new(least - room, most + room, " %"));
+        let mut chart = chart(area, canvas, axes, ("run", "slower than the baseline"))?;
+        let (first, last) = (-0.5, count as f64 - 0.5);
+        let band =
+            Rectangle::new([(first, tolerated), (last, -tolerated)], ink::BAND.mix(BAND_OPACITY).filled());
+        chart.draw_series([band]).ok()?;
+        chart
+            .draw_series([PathElement::new(vec![(first, 0.0), (last, 0.0)], ink::LABEL.stroke_width(FINE))])
+            .ok()?;
+        let ends = (least - room, most + room);
+        for at in history.changes() {
+            let bar = vec![(at as f64 - 0.5, ends.0), (at as f64 - 0.5, ends.1)];
+            chart.draw_series([PathElement::new(bar, ink::CHANGE.stroke_width(2 * FINE))]).ok()?;
+        }
+        let stretches = history.stretches.iter().map(|stretch| {
+            let level = percent(stretch.level);
+            let line = vec![(stretch.first as f64 - 0.5, level), (stretch.end as f64 - 0.5, level)];
+            PathElement::new(line, ink::BAND.stroke_width(3 * FINE))
+        });
+        chart.draw_series(stretches).ok()?;
+        let crowded = count as u32 * 12 > canvas.width;
+        for (kind, colour, mark) in [
+            (Kind::Healthy, ink::OUT_OF_PLACE, Mark { radius: if crowded { 2 } else { 4 }, filled: false }),
+            (Kind::Earlier, ink::OUT_OF_PLACE, Mark { radius: if crowded { 2 } else { 4 }, filled: true }),
+            (Kind::Reported, ink::IN_PLACE, Mark { radius: 6, filled: true }),
+        ] {
+            let of_kind = history.levels.iter().enumerate().filter(|(_, level)| level.kind == kind);
+            for (at, level) in of_kind {
+                let (level, size) = (percent(level.slower), mark.radius * FINE);
+                let place = (at as f64, level.clamp(-scale, scale));
+                // A triangle is off the scale.
+                if level.abs() > scale {
+                    let size = size.max(4 * FINE);
+                    chart.draw_series([TriangleMarker::new(place, size, colour.filled())]).ok()?;
+                } else {
+                    chart.draw_series([Circle::new(place, size, mark.style(colour))]).ok()?;
+                }
+            }
+        }
+        Some(())
+    })
+}

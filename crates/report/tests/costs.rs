@@ -1,0 +1,97 @@
+//! Every form is soon there and has an end.
+
+#![expect(clippy::disallowed_methods, reason = "a test may look at the clock")]
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use report::{Story, Style, csv, html, junit, markdown, terminal};
+use support::logs::{Logs, bad};
+use terms::Reason;
+use verdict::{
+    clues::Line,
+    diagnose::{Cause, Diagnosis},
+    locate::Suspect,
+};
+
+/// What a form may cost in a release build.
+const TIME: Duration = Duration::from_millis(50);
+/// Not a benchmark: the build may be a slow one, and other tests share the machine.
+const GENEROUS: u32 = 20;
+
+/// Its name, how it is made, and the most bytes of it.
+type Form = (&'static str, fn(&Story<'_>) -> String, usize);
+
+const FORMS: [Form; 5] = [
+    ("terminal", |story| terminal(story, Style::Plain), 12_000),
+    ("markdown", markdown, 60_000),
+    ("junit", junit, 1 << 20),
+    ("html", html, 1 << 20),
+    // As long as the log: nothing is left out.
+    ("csv", csv, 64 << 20),
+];
+
+fn costs(name: &str, logs: &Logs) -> Vec<(&'static str, usize)> {
+    let story = logs.story();
+    let mut sizes = Vec::new();
+    for (form, write, most) in FORMS {
+        drop(write(&story));
+        let start = Instant::now();
+        let text = write(&story);
+        let took = start.elapsed();
+        println!("{name}, {form}: {} bytes in {took:?}", text.len());
+        assert!(text.len() < most, "{name}, {form}: {} bytes", text.len());
+        assert!(took < TIME * GENEROUS * if name == "usual" { 1 } else { 20 }, "{name}, {form}: {took:?}");
+        sizes.push((form, text.len()));
+    }
+    sizes
+}
+
+/// 27 sizes, two placements, 205 runs of history.
+#[test]
+fn the_usual_case_is_small_and_soon_there() {
+    let sizes = costs("usual", &bad());
+    let html = sizes.iter().find(|(form, _)| *form == "html").expect("a page");
+    assert!(html.1 < 200_000, "{} bytes", html.1);
+}
+
+#[test]
+fn hostile_logs_have_reports_with_an_end() {
+    let mut rows = bad();
+    let table = &mut rows.logs[0].1.tables[0];
+    let row = table.rows[20].clone();
+    table.rows =
+        (0..27_000).map(|at| terms::measurement::Row { size_bytes: 1 << 20 | at, ..row.clone() }).collect();
+    costs("27,000 rows", &rows);
+
+    let mut tables = bad();
+    let table = tables.logs[0].1.tables[0].clone();
+    tables.logs[0].1.tables.resize(4096, table);
+    costs("4,096 tables", &tables);
+
+    let mut told = bad();
+    for judgement in [&mut told.logs[0].2, &mut told.whole].into_iter() {
+        let text = "x y ".repeat(2500);
+        let line = Line { log: Some(text.clone()), line: 1, text: text.clone() };
+        let diagnosis = Diagnosis {
+            cause: Cause::Crashed,
+            text: text.clone(),
+            times: u64::MAX,
+            evidence: vec![line; 3],
+            hosts: vec![text.clone(); 4096],
+        };
+        judgement.diagnoses = vec![diagnosis; 62];
+        judgement.suspects = vec![Suspect { host: Some(text.clone()), ..Suspect::default() }; 4096];
+        let reason = Reason { code: "DIP".into(), weighs: terms::Verdict::Fail, text };
+        judgement.reasons = vec![reason; 500];
+        judgement.fingerprint.0 = (0..500).map(|at| (format!("field {at}"), "v ".repeat(5000))).collect();
+    }
+    let text = terminal(&told.story(), Style::Plain);
+    assert!(text.lines().count() <= 48, "{} lines of {text}", text.lines().count());
+    costs("long texts", &told);
+
+    let mut history = bad();
+    history.earlier = (0..100_000).map(|run| f64::from(run % 977) * 1e-3).collect();
+    costs("100,000 runs", &history);
+}
