@@ -163,7 +163,10 @@ fn kills(evidence: &Evidence, found: &mut Vec<Violation>) {
                         // Without a benchmark the cluster has done its work when it is there.
                         || matches!(**fact, Fact::ClusterReady(_)) && known.states[0].workflow.benchmark.is_none()
                 }
-                Entry::AttemptOpened { .. } | Entry::TimedOut { .. } | Entry::Closed { .. } => true,
+                Entry::AttemptOpened { .. }
+                | Entry::TimedOut { .. }
+                | Entry::OverBudget { .. }
+                | Entry::Closed { .. } => true,
                 Entry::Overdue { .. } => false,
             })
         });
