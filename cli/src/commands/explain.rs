@@ -128,6 +128,7 @@ fn summary(entry: &Entry) -> String {
         Entry::TimedOut { stage, attempt } => {
             format!("{stage} attempt {attempt} was asked and stayed silent")
         }
+        Entry::OverBudget { spent, budget } => format!("over budget: {spent} of {budget} spent"),
         Entry::Closed { conclusion } => format!("closed: {}", conclusion.as_str()),
     }
 }

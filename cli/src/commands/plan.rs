@@ -29,6 +29,7 @@ pub fn plan(path: &Path, set: &[Override]) -> Result<Exit, Error> {
         _ = writeln!(text, "  {stage:<8} at most {:<8} {what}", limit.to_string());
     }
     text += &exists(&workflow);
+    text += &costs(&workflow);
     print(&text);
     Ok(Exit::Pass)
 }
@@ -93,4 +94,29 @@ fn exists(workflow: &Workflow) -> String {
         ),
         _ => "What will exist: nothing that has to be given back.\n".to_owned(),
     }
+}
+
+/// What it can cost, whatever happens.
+fn costs(workflow: &Workflow) -> String {
+    let Some((cost, most)) = workflow.cost.as_ref().zip(machine::most(workflow)) else {
+        return "What it can cost: not known; the workflow names no price (cost.node_hour).\n".to_owned();
+    };
+    let Some(ClusterSpec::Rent(system)) = &workflow.cluster else {
+        return "What it can cost: nothing; it rents no cluster.\n".to_owned();
+    };
+    let (nodes, currency) = (system.nodes(), &cost.currency);
+    let mut text = format!(
+        "What it can cost: at most {most} {currency} ({nodes} nodes at {} an hour each).\n",
+        cost.node_hour
+    );
+    let stopped = cost.budget.and_then(|budget| budget.pays_for(nodes, cost.node_hour));
+    if let (Some(budget), Some(after)) = (cost.budget, stopped) {
+        let grace = workflow.limits.grace;
+        let after = Span(after.0.saturating_sub(grace.0));
+        text += &format!(
+            "The budget of {budget} pays for {} of the cluster: a run that still needs it after {after} is stopped.\n",
+            Span(after.0 + grace.0)
+        );
+    }
+    text
 }

@@ -135,7 +135,7 @@ impl Ledger {
         let last = loaded.records.last().map(|record| record.recorded_at);
         let seq = loaded.next_seq();
         let record = Record {
-            format: RECORD_FORMAT,
+            format: entry.format(),
             run: loaded.run.clone(),
             seq,
             nonce: (self.nonces)(),

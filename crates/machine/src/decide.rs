@@ -1,6 +1,6 @@
 //! What is to be recorded.
 
-use terms::{Attempt, Entry, EventKey, Fact, RECORD_FORMAT, Record, Timestamp, planted};
+use terms::{Attempt, Entry, EventKey, Fact, Record, Timestamp, planted};
 
 use crate::{
     evolve::evolve,
@@ -106,7 +106,7 @@ pub fn decide(state: &RunState, input: Input, now: Timestamp) -> Decision {
 fn provisional(state: &RunState, entry: Entry, now: Timestamp) -> Record {
     let recorded_at = now.max(state.recorded_at);
     Record {
-        format: RECORD_FORMAT,
+        format: entry.format(),
         run: state.run.clone(),
         seq: state.seq + 1,
         nonce: String::new(),
@@ -174,7 +174,16 @@ fn same_knowledge(before: &RunState, mut after: RunState) -> bool {
 
 /// The next entry that the state and the clock call for.
 fn due(state: &RunState, now: Timestamp) -> Option<Entry> {
-    open_attempt(state).or_else(|| pass_limit(state, now)).or_else(|| close(state))
+    pass_budget(state, now)
+        .or_else(|| open_attempt(state))
+        .or_else(|| pass_limit(state, now))
+        .or_else(|| close(state))
+}
+
+/// Giving back takes a moment, and costs: a run is stopped before its money is spent, not after.
+fn pass_budget(state: &RunState, now: Timestamp) -> Option<Entry> {
+    let budget = state.budget()?;
+    (state.stops_at()? <= now).then(|| Entry::OverBudget { spent: state.spent(now), budget })
 }
 
 fn open_attempt(state: &RunState) -> Option<Entry> {

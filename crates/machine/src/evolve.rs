@@ -1,6 +1,6 @@
 //! What a record means.
 
-use terms::{Attempt, Entry, EventKey, Fact, Failure, Record, Stage, Timestamp, planted};
+use terms::{Attempt, Class, Entry, EventKey, Fact, Failure, Money, Record, Stage, Timestamp, planted};
 
 use crate::state::{EarlierAttempt, End, Lease, LeaseState, RunState, StageState};
 
@@ -58,6 +58,7 @@ fn begin(record: &Record) -> Result<RunState, Unreadable> {
         seq: 1,
         recorded_at: record.recorded_at,
         cancelled_by: None,
+        over_budget: None,
         stages: Default::default(),
         leases: Default::default(),
         settled: None,
@@ -84,6 +85,7 @@ pub fn evolve(mut state: RunState, record: &Record) -> RunState {
         Entry::TimedOut { stage, attempt } => state.current(*stage, *attempt, |stage| {
             stage.end.get_or_insert(End::TimedOut);
         }),
+        Entry::OverBudget { spent, budget } => state.stop_spending(*spent, *budget),
         Entry::Closed { .. } => state.closed = Some(at),
     }
     state.follow(at);
@@ -116,18 +118,34 @@ impl RunState {
         }
         match fact {
             Fact::ClusterAccepted(_) | Fact::ClusterReady(_) => {
-                let expires_at = at + self.workflow.limits.lease;
-                let held = Lease { asked_at: at, expires_at, state: LeaseState::Held };
-                self.leases.entry(attempt).or_insert(held).state = LeaseState::Held;
+                let new = Lease::new(at, self.lease_ends(at), LeaseState::Held);
+                let lease = self.leases.entry(attempt).or_insert(new);
+                if lease.state == LeaseState::Returned {
+                    lease.counted_from = at;
+                }
+                lease.state = LeaseState::Held;
             }
             // A cluster that nobody asked for cannot be given back; the word must not settle a later lease.
             Fact::ClusterDeleted(_) => {
                 if let Some(lease) = self.leases.get_mut(&attempt) {
+                    lease.held = lease.held_by(at);
                     lease.state = LeaseState::Returned;
                 }
             }
             _ => {}
         }
+    }
+
+    /// The answer is given up for the sake of the money; what is held is given back as always.
+    fn stop_spending(&mut self, spent: Money, budget: Money) {
+        let stage = self.frontier().unwrap_or(Stage::Cluster);
+        let currency = self.workflow.cost.as_ref().map_or("", |cost| cost.currency.as_str());
+        let message = format!(
+            "{spent} {currency} of {budget} were spent on clusters, and giving back takes what is left; \
+             raise cost.budget, or look why it takes so long"
+        );
+        let failure = Failure::new(Class::Input, "OVER_BUDGET", message);
+        self.over_budget.get_or_insert((stage, failure));
     }
 
     fn open_attempt(&mut self, opened: Stage, attempt: Attempt, because: &Failure, at: Timestamp) {
@@ -172,12 +190,8 @@ impl RunState {
         let attempt = state.attempt;
         let returned = self.leases_returned() || planted("second_cluster_at_once");
         if stage == Stage::Cluster && self.rents() && returned {
-            let expires_at = at + self.workflow.limits.lease;
-            self.leases.entry(attempt).or_insert(Lease {
-                asked_at: at,
-                expires_at,
-                state: LeaseState::Asked,
-            });
+            let asked = Lease::new(at, self.lease_ends(at), LeaseState::Asked);
+            self.leases.entry(attempt).or_insert(asked);
         }
     }
 }

@@ -45,6 +45,7 @@ pub fn wake(state: &RunState, now: Timestamp) -> Option<Timestamp> {
         Some(asked) => asked + limits.grace,
         None => stage.since? + state.limit(state.frontier()?),
     };
+    let limit = state.stops_at().map_or(limit, |stop| stop.min(limit));
     let ask = stage.quiet_since()? + limits.patience;
     Some(if ask > now { ask.min(limit) } else { limit })
 }

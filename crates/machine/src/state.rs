@@ -25,6 +25,8 @@ pub struct RunState {
     pub recorded_at: Timestamp,
     /// Who asked to end it, if somebody did.
     pub cancelled_by: Option<String>,
+    /// Why it had to stop for the sake of money, if it had to.
+    pub over_budget: Option<(Stage, Failure)>,
     /// The stages, as far as anything is known of them.
     pub stages: BTreeMap<Stage, StageState>,
     /// One lease for each cluster ever asked for.
@@ -91,6 +93,16 @@ pub struct Lease {
     pub expires_at: Timestamp,
     /// Where it stands.
     pub state: LeaseState,
+    /// Since when it has been held without a break.
+    pub counted_from: Timestamp,
+    /// How long it was held before that.
+    pub held: Span,
+}
+
+impl Lease {
+    pub(crate) const fn new(asked_at: Timestamp, expires_at: Timestamp, state: LeaseState) -> Self {
+        Self { asked_at, expires_at, state, counted_from: asked_at, held: Span::from_secs(0) }
+    }
 }
 
 /// Where a lease stands.
@@ -296,6 +308,9 @@ impl RunState {
     pub(crate) fn conclusion(&self) -> Option<Conclusion> {
         if let Some(by) = &self.cancelled_by {
             return Some(Conclusion::Cancelled { by: by.clone() });
+        }
+        if let Some((stage, failure)) = &self.over_budget {
+            return Some(Conclusion::Failed { stage: *stage, failure: failure.clone() });
         }
         if self.frontier().is_some() {
             return None;

@@ -1,6 +1,6 @@
 //! What a run was made of: the things one copies out of a report.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use serde::Serialize;
 use terms::{ClusterSpec, ImageSpec, measurement::Device};
@@ -77,6 +77,8 @@ fn of_run(run: &Run<'_>) -> Vec<Detail> {
         add("nodes", Some(format!("{}: {}", cluster.nodes.len(), listed(nodes))), false);
         add("endpoint", Some(cluster.endpoint.clone()), true);
     }
+    add("cluster time", used(run), false);
+    add("spent", spent(run), false);
     add("benchmark", workflow.benchmark.as_ref().map(|it| words::workload(&it.workload)), true);
     if let Some(logs) = state.logs() {
         add("logs manifest", Some(logs.manifest.clone()), true);
@@ -107,4 +109,21 @@ fn devices(devices: &[Device]) -> String {
         *counts.entry(name).or_insert(0_u32) += 1;
     }
     listed(counts.into_iter().map(|(name, count)| format!("{count} × {name}")))
+}
+
+/// How long clusters were held, and how long of that for nothing.
+fn used(run: &Run<'_>) -> Option<String> {
+    let usage = run.state.usage(run.state.recorded_at);
+    (usage.held.0 > Duration::ZERO).then(|| {
+        let (held, idle) = (text::took(usage.held), text::took(usage.idle()));
+        format!("{held} of {}, {idle} of it idle", text::count(usage.nodes, "node"))
+    })
+}
+
+/// What that cost, where the workflow names a price.
+fn spent(run: &Run<'_>) -> Option<String> {
+    let cost = run.state.workflow.cost.as_ref()?;
+    let spent = run.state.usage(run.state.recorded_at).spent?;
+    let budget = cost.budget.map_or_else(String::new, |budget| format!(" of a budget of {budget}"));
+    Some(format!("{spent} {}{budget}, {} for a node and hour", cost.currency, cost.node_hour))
 }

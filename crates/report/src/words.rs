@@ -109,6 +109,9 @@ pub fn entry(entry: &Entry) -> (String, String) {
         Entry::TimedOut { stage, attempt } => {
             (of(&format!("{stage} timed out"), attempt), "asked after its limit, it stayed silent".to_owned())
         }
+        Entry::OverBudget { spent, budget } => {
+            ("over budget".to_owned(), format!("{spent} of {budget} spent"))
+        }
         Entry::Closed { conclusion: how } => ("run closed".to_owned(), conclusion(how)),
     }
 }

@@ -31,6 +31,14 @@ pub async fn befall(fleet: Arc<Fleet>, resend: Span, after: i64, service: Servic
             let inner = &mut *world.inner();
             inner.conditions.entry(service).or_default().silent_until = inner.now + millis;
         }
+        Blow::Outage(millis) => {
+            struck(Fault::Outage);
+            let inner = &mut *world.inner();
+            let until = inner.now + millis;
+            for service in [Service::Conductor(0), Service::Conductor(1), Service::Provisioner] {
+                inner.conditions.entry(service).or_default().out_until = until;
+            }
+        }
         Blow::Slow(times) => {
             struck(Fault::Slow);
             world.inner().conditions.entry(service).or_default().slowness = times;

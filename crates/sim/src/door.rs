@@ -59,7 +59,8 @@ impl Door {
                 Kind::Provider => inner.dice.between(5, 400),
             };
             let silence = if inner.now < inner.heals_at { condition.silent_until - inner.now } else { 0 };
-            latency * condition.slowness.max(1) + silence.max(0)
+            let out = condition.out_until - inner.now;
+            latency * condition.slowness.max(1) + silence.max(out).max(0)
         };
         self.world.sleep(wait).await;
         let done = {

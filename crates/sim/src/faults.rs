@@ -55,6 +55,8 @@ faults! {
     AckLost = "acknowledgement lost", 250;
     /// A process answers nothing for a while.
     Silent = "process silent", 1000;
+    /// Conductors and provisioner answer nothing for hours, longer than any lease.
+    Outage = "control plane out for hours", 1000;
     /// A process takes long over every call.
     Slow = "process slow", 1000;
     /// A process ends and a new one takes over, knowing nothing.
@@ -73,6 +75,8 @@ faults! {
     NodeFails = "node fails", 400;
     /// A cluster is taken away.
     Preempted = "cluster preempted", 400;
+    /// A cluster does not end by itself when its lease ends.
+    Outlives = "cluster outlives its lease", 1000;
     /// A deletion is answered with 200 and nothing is deleted.
     DeleteSwallowed = "delete answered, nothing deleted", 600;
     /// The benchmark fails by its own fault.

@@ -25,6 +25,9 @@ use crate::{
 
 /// How often workers look at what takes long.
 const LOOK: Span = Span::from_secs(5);
+/// How often the second door is tried, and how long after the end of a lease a cluster is left alone.
+const SWEEP: Span = Span::from_secs(30);
+const SWEEP_GRACE: Span = Span::from_secs(120);
 /// How often a conductor wakes every open run.
 const TICK: Span = Span::from_secs(20);
 
@@ -173,12 +176,32 @@ impl Fleet {
                 let warehouse = Arc::new(SimWarehouse(door.clone()));
                 worker(Loader::new(artefacts(), warehouse), bus, door)
             }
+            Service::Sweeper => self.sweeper(door),
             Service::Judge => {
                 let past = Arc::new(SimWarehouse(door.clone()));
                 worker(Judge::new(artefacts(), past), bus, door)
             }
         };
         self.alive.lock().unwrap_or_else(PoisonError::into_inner).insert(service, handler);
+    }
+
+    /// Looks at what the provider has, and at nothing else.
+    fn sweeper(&self, door: Door) -> Arc<dyn Handler> {
+        let world = Arc::clone(&self.world);
+        self.world.spawn(door.service, async move {
+            let clusters = SimClusters(door.clone());
+            let grace = if planted("sweep_without_grace") { Span::from_secs(0) } else { SWEEP_GRACE };
+            loop {
+                door.sleep(SWEEP).await;
+                if planted("no_sweep") {
+                    continue;
+                }
+                if let Err(error) = provisioner::sweep(&clusters, grace, true).await {
+                    world.inner().say(door.service, || format!("the sweep did not get through: {error:?}"));
+                }
+            }
+        });
+        Arc::new(Deaf)
     }
 
     fn conductor(
@@ -220,6 +243,16 @@ fn worker(worker: impl Worker, bus: Arc<dyn Bus>, door: Door) -> Arc<dyn Handler
     let clock: Arc<dyn Clock> = Arc::new(door.clone());
     let spawner: Arc<dyn Spawn> = Arc::new(door);
     Arc::new(WorkerHandler::new(worker, bus, clock).with_spawner(spawner))
+}
+
+/// Takes no events.
+struct Deaf;
+
+#[async_trait::async_trait]
+impl Handler for Deaf {
+    async fn handle(&self, _: &kit::Event) -> kit::Disposition {
+        kit::Disposition::Done
+    }
 }
 
 /// Keeps nothing.

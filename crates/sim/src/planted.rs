@@ -26,6 +26,8 @@ pub const ALL: &[Planted] = &[
     bug("no_expiry", "a cluster outlives its lease by a day"),
     bug("delete_leaves_no_mark", "a cluster can be made after it was given back"),
     bug("delete_without_looking", "gone is what was asked to go"),
+    bug("no_sweep", "nobody tries the second door"),
+    bug("sweep_without_grace", "the second door leaves no time to whoever holds the lease"),
     bug("random_in_a_job_name", "a job is named by chance"),
     bug("submit_without_looking", "a job that is there is submitted again"),
     bug("no_answer_means_no_job", "a scheduler that does not answer knows no job"),

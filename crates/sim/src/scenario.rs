@@ -27,6 +27,8 @@ pub enum Blow {
     Silent(i64),
     /// Its calls take so many times longer.
     Slow(i64),
+    /// Conductors and provisioner answer nothing for so long.
+    Outage(i64),
     /// It dies, and another one starts.
     Restart,
     /// Its clock jumps by this much.
@@ -123,6 +125,10 @@ impl Scenario {
                 blows.push((dice.between(0, 900_000), service, blow));
             }
         }
+        if faults.rate(Fault::Outage) > 0 {
+            let outage = Blow::Outage(dice.between(2 * HOUR, 4 * HOUR));
+            blows.push((dice.between(0, 1_800_000), Service::Provisioner, outage));
+        }
         let mut skews = Vec::new();
         if faults.rate(Fault::Skew) > 0 {
             for service in Service::ALL {
@@ -153,6 +159,6 @@ impl Scenario {
 
     /// When it must have come to its end, milliseconds since 1970: whatever it waits for has a limit.
     pub fn horizon(&self) -> i64 {
-        START + self.heals_after + 9 * HOUR
+        START + self.heals_after + 14 * HOUR
     }
 }

@@ -55,6 +55,7 @@ pub fn whole() -> Workflow {
             baseline: None,
         }),
         limits: limits(),
+        cost: None,
     }
 }
 

@@ -32,11 +32,13 @@ pub enum Service {
     Loader,
     /// The judge.
     Judge,
+    /// The second door: no ledger, no bus.
+    Sweeper,
 }
 
 impl Service {
     /// Every process of ours.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Conductor(0),
         Self::Conductor(1),
         Self::Builder,
@@ -44,6 +46,7 @@ impl Service {
         Self::Agent,
         Self::Loader,
         Self::Judge,
+        Self::Sweeper,
     ];
 }
 
@@ -58,6 +61,7 @@ impl fmt::Display for Service {
             Self::Agent => "agent",
             Self::Loader => "loader",
             Self::Judge => "judge",
+            Self::Sweeper => "sweeper",
         })
     }
 }
@@ -76,6 +80,8 @@ pub enum Moment {
 pub struct Condition {
     /// Until when its calls do not return.
     pub silent_until: i64,
+    /// The same, and nothing heals it before.
+    pub out_until: i64,
     /// How many times longer than usual its calls take.
     pub slowness: i64,
     /// How wrong its clock is, milliseconds.

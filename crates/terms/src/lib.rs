@@ -16,6 +16,7 @@ mod criteria;
 mod fact;
 mod ids;
 pub mod measurement;
+mod money;
 mod planted;
 mod record;
 mod time;
@@ -30,11 +31,13 @@ pub use fact::{
     VerdictReached,
 };
 pub use ids::{Attempt, CommandId, EventKey, InvalidId, RunId, Stage, Verb};
+pub use money::Money;
 #[cfg(feature = "planted")]
 pub use planted::plant;
 pub use planted::planted;
 pub use record::{Conclusion, Entry, RECORD_FORMAT, Record};
 pub use time::{Span, Timestamp};
 pub use workflow::{
-    Benchmark, BuildSpec, ClusterSpec, Collective, ImageSpec, Limits, Source, System, Workflow, Workload,
+    Benchmark, BuildSpec, ClusterSpec, Collective, Cost, ImageSpec, Limits, Source, System, Workflow,
+    Workload,
 };

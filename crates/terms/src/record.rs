@@ -3,10 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Attempt, EventKey, Fact, Failure, RunId, Stage, Timestamp};
+use crate::{Attempt, EventKey, Fact, Failure, Money, RunId, Stage, Timestamp};
 
-/// The format that records are written in. Old formats are read for ever.
-pub const RECORD_FORMAT: u32 = 1;
+/// The newest format. Old formats are read for ever.
+pub const RECORD_FORMAT: u32 = 2;
 
 /// One object of a run's ledger: written once, never again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -61,11 +61,32 @@ pub enum Entry {
         /// The attempt.
         attempt: Attempt,
     },
+    /// Going on would cost more than the run may cost. Since format 2.
+    OverBudget {
+        /// What the clusters have cost by now.
+        spent: Money,
+        /// What they may cost.
+        budget: Money,
+    },
     /// The answer is settled and everything is given back.
     Closed {
         /// How the run ended.
         conclusion: Conclusion,
     },
+}
+
+impl Entry {
+    /// The format that a record of it is written in: the oldest that has it, so that programs of before read on.
+    pub const fn format(&self) -> u32 {
+        match self {
+            Self::OverBudget { .. } => 2,
+            Self::Accepted { .. }
+            | Self::AttemptOpened { .. }
+            | Self::Overdue { .. }
+            | Self::TimedOut { .. }
+            | Self::Closed { .. } => 1,
+        }
+    }
 }
 
 /// How a run ended. Not the verdict.

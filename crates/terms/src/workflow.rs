@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Criteria, Span};
+use crate::{Criteria, Money, Span};
 
 /// A resolved workflow. `image`, `cluster` and `benchmark` are each optional.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -23,6 +23,27 @@ pub struct Workflow {
     pub benchmark: Option<Benchmark>,
     /// How long anything may take, and how often it may be tried.
     pub limits: Limits,
+    /// What the cluster costs, and what the run may cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
+}
+
+/// What a cluster costs, and what a run may cost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Cost {
+    /// Price of one node for an hour, from the moment the cluster is asked for until it is confirmed gone.
+    pub node_hour: Money,
+    /// The most that the clusters of a run may cost together. A run that would pass it is stopped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Money>,
+    /// For people: `USD`.
+    #[serde(default = "dollars")]
+    pub currency: String,
+}
+
+fn dollars() -> String {
+    "USD".to_owned()
 }
 
 /// Where the image comes from.
@@ -97,6 +118,13 @@ impl System {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Processes { .. } => "processes",
+        }
+    }
+
+    /// Nodes that are asked for.
+    pub const fn nodes(&self) -> u32 {
+        match self {
+            Self::Processes { nodes } => *nodes,
         }
     }
 }

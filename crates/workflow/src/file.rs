@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use terms::{ByteSize, Collective, Image, Limits, System};
+use terms::{ByteSize, Collective, Cost, Image, Limits, System};
 
 /// `workflows/<name>.yaml`. Paths are relative to the file they stand in.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -26,6 +26,8 @@ pub struct WorkflowFile {
     /// How long anything may take, and how often it may be tried.
     #[serde(default)]
     pub limits: Limits,
+    /// What the cluster costs, and what the run may cost.
+    pub cost: Option<Cost>,
 }
 
 /// Where the image comes from.

@@ -105,8 +105,8 @@ pub fn resolve(path: &Path, overrides: &[Override]) -> Result<Resolved, Problems
             ClusterSpec::Existing { system: existing.system, name: existing.name }
         }
     });
-    let (name, description, limits) = (file.name, file.description, file.limits);
-    let workflow = Workflow { name, description, image, cluster, benchmark, limits };
+    let (name, description, limits, cost) = (file.name, file.description, file.limits, file.cost);
+    let workflow = Workflow { name, description, image, cluster, benchmark, limits, cost };
     Ok(Resolved { workflow, archive: archive.flatten() })
 }
 

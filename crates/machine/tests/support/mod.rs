@@ -30,6 +30,7 @@ pub fn workflow() -> Workflow {
             baseline: None,
         }),
         limits: Limits::default(),
+        cost: None,
     }
 }
 

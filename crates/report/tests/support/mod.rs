@@ -42,6 +42,7 @@ pub fn workflow() -> Workflow {
             criteria: criteria(&[(1 << 20, 1.5), (16 << 20, 4.0)]),
         }),
         limits: Limits::default(),
+        cost: None,
     }
 }
 

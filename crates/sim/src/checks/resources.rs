@@ -11,6 +11,7 @@ const ONE_CLUSTER: &str = "I1 one cluster a run";
 const ONE_JOB: &str = "I2 one job a run";
 const NOTHING_LEFT: &str = "I3 nothing is left";
 const CAP: &str = "I10 no more clusters than runs";
+const ZOMBIE: &str = "no cluster outlives its lease by more than ten minutes";
 const CLOSED: &str = "closed means returned";
 const FALSE_KILL: &str = "no cluster is deleted while it is needed";
 const FALSE_STOP: &str = "no job is stopped while it is needed";
@@ -20,6 +21,7 @@ pub fn check(evidence: &Evidence, quiet: bool, found: &mut Vec<Violation>) {
     jobs(evidence, found);
     closed(evidence, found);
     kills(evidence, found);
+    zombies(evidence, found);
     stops(evidence, found);
     if !quiet {
         left(evidence, found);
@@ -149,10 +151,46 @@ fn closed(evidence: &Evidence, found: &mut Vec<Violation>) {
     }
 }
 
-/// A deletion needs a reason that stands in the ledger.
+/// Ten minutes, simulated.
+const ZOMBIE_MOST: i64 = 600_000;
+
+/// How long each cluster was there after its lease had ended.
+pub fn overstays(evidence: &Evidence) -> Vec<(String, i64)> {
+    let mut ends: BTreeMap<&str, i64> = BTreeMap::new();
+    let mut overstays = Vec::new();
+    for (at, happening) in &evidence.history {
+        match happening {
+            Happening::ClusterBegan { name, expires_at, .. } => {
+                // One that a provider makes after the lease is a zombie from then on.
+                ends.insert(name, expires_at.as_millis().max(*at));
+            }
+            Happening::ClusterEnded { name, .. } => {
+                let end = ends.remove(name.as_str());
+                overstays.extend(end.filter(|end| at > end).map(|end| (name.clone(), at - end)));
+            }
+            _ => {}
+        }
+    }
+    overstays
+}
+
+fn zombies(evidence: &Evidence, found: &mut Vec<Violation>) {
+    for (name, overstay) in overstays(evidence).into_iter().filter(|(_, overstay)| *overstay > ZOMBIE_MOST) {
+        found.push(Violation::new(ZOMBIE, format!("{name} was there for {} s too long", overstay / 1000)));
+    }
+}
+
+/// A deletion needs a reason that stands in the ledger, or a lease that has ended.
 fn kills(evidence: &Evidence, found: &mut Vec<Violation>) {
+    let mut expiries: BTreeMap<&str, i64> = BTreeMap::new();
     for (place, happening) in evidence.places() {
+        if let Happening::ClusterBegan { name, expires_at, .. } = happening {
+            expiries.insert(name, expires_at.as_millis());
+        }
         let Happening::DeleteAsked { name } = happening else { continue };
+        if expiries.get(name.as_str()).is_some_and(|expiry| evidence.history[place].0 >= expiry + 120_000) {
+            continue;
+        }
         let run = id(run_of(name));
         let known = run.as_ref().and_then(|run| evidence.runs.get(run));
         let reason = known.is_some_and(|known| {
@@ -163,7 +201,10 @@ fn kills(evidence: &Evidence, found: &mut Vec<Violation>) {
                         // Without a benchmark the cluster has done its work when it is there.
                         || matches!(**fact, Fact::ClusterReady(_)) && known.states[0].workflow.benchmark.is_none()
                 }
-                Entry::AttemptOpened { .. } | Entry::TimedOut { .. } | Entry::Closed { .. } => true,
+                Entry::AttemptOpened { .. }
+                | Entry::TimedOut { .. }
+                | Entry::OverBudget { .. }
+                | Entry::Closed { .. } => true,
                 Entry::Overdue { .. } => false,
             })
         });

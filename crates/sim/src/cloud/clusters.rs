@@ -92,6 +92,9 @@ impl Inner {
         if self.strikes(Fault::Preempted) {
             self.later(world, &order.name, later, |inner, name| inner.end_cluster(name, "preempted"));
         }
+        if self.strikes(Fault::Outlives) {
+            return;
+        }
         let life = (expires_at.as_millis() - self.now).max(0);
         self.later(world, &order.name, life, |inner, name| inner.end_cluster(name, "expired"));
     }

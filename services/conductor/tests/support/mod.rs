@@ -60,6 +60,7 @@ pub fn workflow() -> Workflow {
             baseline: None,
         }),
         limits: Limits::default(),
+        cost: None,
     }
 }
 

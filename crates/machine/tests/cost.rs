@@ -1,0 +1,138 @@
+//! What clusters cost, and that no run passes its budget.
+
+mod support;
+
+use machine::{Usage, most, wake};
+use support::{Book, cluster, deleted, handle, happy, job_done, logs, workflow};
+use terms::{Attempt, Body, Cost, Entry, Fact, Money, Span, Workflow};
+
+fn money(text: &str) -> Money {
+    text.parse().unwrap()
+}
+
+/// Two nodes at 60 an hour each: two a minute.
+fn priced(budget: Option<&str>) -> Workflow {
+    let budget = budget.map(money);
+    let cost = Cost { node_hour: money("60"), budget, currency: "EUR".into() };
+    Workflow { cost: Some(cost), ..workflow() }
+}
+
+fn spent(book: &Book) -> String {
+    book.state.usage(book.now).spent.unwrap().to_string()
+}
+
+/// The cluster is ready, so many seconds after it was asked for.
+fn up(workflow: Workflow, seconds: u64) -> Book {
+    let mut book = Book::open(workflow);
+    book.until("dev.burnin.image.built.v1");
+    book.tick(seconds);
+    book.feed(1, Fact::ClusterAccepted(handle()));
+    book.feed(1, Fact::ClusterReady(cluster()));
+    book
+}
+
+#[test]
+fn a_cluster_costs_from_being_asked_for_to_being_gone() {
+    let mut book = up(priced(None), 90);
+    assert_eq!(spent(&book), "3.00", "it may exist since it was asked for");
+    book.tick(30);
+    book.feed(1, Fact::JobAccepted(handle()));
+    book.feed(1, job_done());
+    book.feed(1, logs());
+    book.tick(60);
+    assert_eq!(spent(&book), "6.00", "it costs while it is being given back");
+    book.feed(1, deleted(book.now));
+    book.tick(3600);
+    let usage = book.state.usage(book.now);
+    assert_eq!((usage.held, usage.spent), (Span::from_secs(180), Some(money("6"))));
+    assert_eq!(usage.idle(), Span(usage.held.0 - usage.busy.0));
+
+    // One that shows up again costs again.
+    book.feed_as("late", 1, Fact::ClusterReady(cluster()));
+    book.tick(60);
+    assert_eq!(spent(&book), "8.00");
+}
+
+#[test]
+fn a_run_is_stopped_and_its_cluster_given_back_before_the_money_is_spent() {
+    let mut book = up(priced(Some("20")), 60);
+    book.feed(1, Fact::JobAccepted(handle()));
+    let grace = book.state.workflow.limits.grace;
+    let stop = wake(&book.state, book.now).unwrap();
+    book.tick(60);
+    assert!(!book.entries().iter().any(|entry| matches!(entry, Entry::OverBudget { .. })));
+    // 20 pay for ten minutes; giving back may take as long as the grace.
+    let seconds = 600 - grace.0.as_secs() - 120;
+    book.tick(seconds - 1);
+    assert!(stop <= book.now + Span::from_secs(1), "the conductor is woken for it");
+    assert!(book.state.settled.is_none());
+    book.tick(1);
+    assert!(matches!(book.entries().last(), Some(Entry::OverBudget { .. })), "{:?}", book.entries().last());
+    assert_eq!(book.records.last().unwrap().format, terms::RECORD_FORMAT);
+    assert_eq!(book.owes(), ["cluster.1.delete", "job.1.cancel"]);
+    let (conclusion, _) = book.state.settled.clone().unwrap();
+    let told = format!("{conclusion:?}");
+    assert!(told.contains("OVER_BUDGET") && told.contains("EUR of 20.00"), "{told}");
+    book.tick(grace.0.as_secs());
+    book.feed(1, deleted(book.now));
+    assert_eq!(book.conclusion(), Some("failed"));
+    assert!(book.state.usage(book.now).spent.unwrap() <= money("20"), "{}", spent(&book));
+}
+
+#[test]
+fn once_the_logs_are_safe_money_stops_nobody() {
+    let mut book = up(priced(Some("20")), 60);
+    for fact in [Fact::JobAccepted(handle()), job_done(), logs()] {
+        book.feed(1, fact);
+    }
+    book.tick(3600);
+    assert!(!book.entries().iter().any(|entry| matches!(entry, Entry::OverBudget { .. })));
+}
+
+#[test]
+fn a_cluster_ends_by_itself_when_its_lease_or_the_money_ends() {
+    let ends_after = |workflow: Workflow| {
+        let mut book = Book::open(workflow);
+        book.until("dev.burnin.image.built.v1");
+        let owed = machine::owed(&book.state, book.now);
+        let expires_at = owed.iter().find_map(|owed| match &owed.command.body {
+            Body::ClusterCreate { expires_at, .. } => *expires_at,
+            _ => None,
+        });
+        expires_at.unwrap().since(book.now)
+    };
+    let lease = workflow().limits.lease;
+    assert_eq!(ends_after(workflow()), lease);
+    assert_eq!(ends_after(priced(Some("1000000"))), lease);
+    assert_eq!(ends_after(priced(Some("20"))), Span::from_secs(600), "whatever becomes of us");
+}
+
+#[test]
+fn a_second_cluster_has_what_the_first_one_left() {
+    let mut book = up(priced(Some("30")), 300);
+    let lost = terms::Failure::new(terms::Class::ClusterLost, "NODE_FAIL", "gone");
+    book.feed(1, Fact::JobFailed(lost));
+    book.feed(1, deleted(book.now));
+    let lease = &book.state.leases[&Attempt(2)];
+    assert_eq!(lease.expires_at.since(lease.asked_at), Span::from_secs(600), "10 of 30 are spent");
+}
+
+#[test]
+fn the_most_a_workflow_can_cost_is_known_beforehand() {
+    assert_eq!(most(&workflow()), None, "without a price nobody knows");
+    let hours = priced(None).limits.lease.0.as_secs() / 3600 * u64::from(priced(None).limits.attempts);
+    assert_eq!(most(&priced(None)), Some(Money::from_micros(120_000_000 * hours)));
+    assert_eq!(most(&priced(Some("20"))), Some(money("20")));
+    let free = Cost { node_hour: Money::default(), budget: Some(money("1")), currency: "USD".into() };
+    let mut book = Book::open(Workflow { cost: Some(free), ..workflow() });
+    for fact in happy() {
+        book.feed(1, fact);
+        book.tick(3600 * 24);
+    }
+    assert!(
+        !book.entries().iter().any(|entry| matches!(entry, Entry::OverBudget { .. })),
+        "nothing costs nothing"
+    );
+    let own = Usage::default();
+    assert_eq!((own.held, own.spent), (Span::default(), None));
+}
