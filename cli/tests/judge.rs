@@ -48,6 +48,27 @@ fn a_baseline_tells_healthy_from_degraded() {
 }
 
 #[test]
+fn a_cause_is_named_with_the_lines_that_prove_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let baseline = folder.path().join("baseline.json").display().to_string();
+    let healthy: Vec<_> = (1..=5).map(|run| h200(&format!("healthy-{run}.log"))).collect();
+    let mut learn: Vec<&str> = vec!["baseline", "--save", &baseline];
+    learn.extend(healthy.iter().map(String::as_str));
+    assert_eq!(burnin(&learn).status.code(), Some(0));
+    let log = h200("degraded-socket-only.log");
+    let verdict = document(&burnin(&["judge", "--baseline", &baseline, "--output", "json", &log]));
+    let causes: Vec<_> = verdict["diagnoses"].as_array().unwrap().iter().map(|it| &it["cause"]).collect();
+    assert_eq!(causes, ["socket_fallback", "overridden_setting"], "{verdict:#}");
+    let text = std::fs::read_to_string(&log).unwrap();
+    for line in
+        verdict["diagnoses"].as_array().unwrap().iter().flat_map(|it| it["evidence"].as_array().unwrap())
+    {
+        let number = line["line"].as_u64().unwrap() as usize;
+        assert_eq!(text.lines().nth(number - 1).unwrap().trim(), line["text"].as_str().unwrap());
+    }
+}
+
+#[test]
 fn wrong_usage_is_told() {
     let log = h200("healthy-1.log");
     for wrong in [

@@ -110,6 +110,9 @@ impl Clues {
                     let network = network(route.split('/').next().unwrap_or_default());
                     let direct = route.contains("GDRDMA");
                     // Which transports support GPU memory at all is only told of InfiniBand and RoCE.
+                    if network == "Socket" {
+                        say(self.signs.entry(Sign::SocketRoute).or_default());
+                    }
                     if network.ends_with("IB") {
                         let sign = if direct { Sign::DirectRoute } else { Sign::StagedRoute };
                         say(self.signs.entry(sign).or_default());

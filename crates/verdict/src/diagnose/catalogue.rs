@@ -10,6 +10,7 @@ pub enum Sign {
     Network,
     Route,
     DirectRoute,
+    SocketRoute,
     StagedRoute,
     Interface,
     CudaDriver,

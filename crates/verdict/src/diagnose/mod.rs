@@ -105,7 +105,9 @@ fn network_causes(evidence: &Evidence<'_>, required: Option<&str>, verdict: Verd
         Some(required) => used != BTreeSet::from([required]),
         None => socket && across,
     };
-    if socket && (across || required.is_some()) {
+    // A node on its own names some network and uses none, unless it says that data goes that way.
+    let routed = clues.heard(Sign::SocketRoute).is_some() && verdict != Verdict::Pass;
+    if socket && (across || required.is_some() || routed) {
         let mut heard = clues.networks.get("Socket").cloned().unwrap_or_default();
         heard.add(of(clues, &[Sign::FastSocket, Sign::FasTrakOff]));
         found.push(named(Cause::SocketFallback, heard));
