@@ -22,7 +22,8 @@ pub fn judged(clues: &Clues, required: &str) -> Reason {
         reason(Verdict::Inconclusive, "NETWORK_UNKNOWN", text)
     } else if used == BTreeSet::from([required]) {
         let lines = clues.networks.values().map(|heard| heard.times).sum::<u64>();
-        reason(Verdict::Pass, "RIGHT_NETWORK", format!("{lines} lines show {names} and no other network"))
+        let say = if lines == 1 { "line says" } else { "lines say" };
+        reason(Verdict::Pass, "RIGHT_NETWORK", format!("{lines} {say} {names}, none another network"))
     } else {
         reason(Verdict::Fail, "WRONG_NETWORK", format!("the network used is {names}, {required} is required"))
     }
