@@ -38,16 +38,17 @@ impl Series {
     }
 }
 
-const SEEDS: u64 = 500;
+/// Unoptimised, a search for five takes seconds: `cargo test --release` runs them all.
+const SEEDS: u64 = if cfg!(debug_assertions) { 4 } else { 500 };
 
 fn names(count: usize) -> Vec<String> {
     (0..count).map(|at| format!("node-{at:03}")).collect()
 }
 
-fn search(bad: usize, noise: f64, options: &PlanOptions) -> Series {
+fn search(bad: usize, noise: f64, options: &PlanOptions, seeds: u64) -> Series {
     let members = names(232);
     let mut series = Series { counts: Vec::new(), right: 0 };
-    for seed in 0..SEEDS {
+    for seed in 0..seeds {
         let mut seeded = Seeded(seed);
         let mut truth: Vec<String> = Vec::new();
         while truth.len() < bad {
@@ -74,12 +75,17 @@ fn search(bad: usize, noise: f64, options: &PlanOptions) -> Series {
         series.counts.push(tests);
     }
     series.counts.sort_unstable();
+    let within =
+        |most| 100.0 * series.counts.iter().filter(|count| **count <= most).count() as f64 / seeds as f64;
     println!(
-        "232 nodes, {bad} bad, noise {noise}, planned for {}: mean {:.1}, p95 {}, max {} tests, {:.1} % right",
+        "232 nodes, {bad} bad, noise {noise}, planned for {}: mean {:.1}, p95 {}, max {} tests, {:.1} % within 22, \
+         {:.1} % within 55, {:.1} % right",
         options.noise,
         series.mean(),
         series.at(0.95),
         series.at(1.0),
+        within(22),
+        within(55),
         100.0 * series.correct()
     );
     series
@@ -87,26 +93,44 @@ fn search(bad: usize, noise: f64, options: &PlanOptions) -> Series {
 
 #[test]
 fn without_noise_one_bad_node_takes_22_tests_and_five_take_55_at_most() {
-    for (bad, most) in [(0, 22), (1, 22), (2, 30), (5, 55)] {
+    for (bad, most, most_without) in [(0, 4, 4), (1, 14, 13), (2, 23, 22), (5, 48, 42)] {
         // Planned for noise although there is none, which is how it runs unless told otherwise.
-        let series = search(bad, 0.0, &PlanOptions::default());
+        let series = search(bad, 0.0, &PlanOptions::default(), SEEDS);
         assert!(series.at(1.0) <= most && series.correct() == 1.0);
-        let series = search(bad, 0.0, &PlanOptions { noise: 0.0, ..PlanOptions::default() });
-        assert!(series.at(1.0) <= most && series.correct() == 1.0);
+        let series = search(bad, 0.0, &PlanOptions { noise: 0.0, ..PlanOptions::default() }, SEEDS);
+        assert!(series.at(1.0) <= most_without && series.correct() == 1.0);
     }
 }
 
-/// With one outcome in twenty wrong, one bad node stays below 22 tests on average but not always; five need 61 on
-/// average: 32 bits tell which five of 232, such a test gives 0.71 of a bit at best, and the number is not known.
+/// Five of 232 are 32 bits, such a test gives 0.71 of a bit at best, and the number is not known: 51 tests by that
+/// alone. Each wrong outcome costs six more, so no search stays below 55 always.
 #[test]
-fn with_noise_the_search_stays_right_and_takes_somewhat_more() {
+fn with_one_outcome_in_twenty_wrong_the_search_stays_right_and_takes_somewhat_more() {
     for (bad, mean, p95, correct) in
-        [(0, 5.0, 10, 0.99), (1, 18.0, 27, 0.99), (2, 30.0, 40, 0.985), (5, 63.0, 80, 0.98)]
+        [(0, 5.1, 9, 0.995), (1, 15.0, 23, 0.99), (2, 26.5, 37, 0.985), (5, 55.0, 71, 0.98)]
     {
-        let series = search(bad, 0.05, &PlanOptions::default());
-        assert!(series.mean() <= mean, "mean {}", series.mean());
-        assert!(series.at(0.95) <= p95, "p95 {}", series.at(0.95));
-        assert!(series.correct() >= correct, "right {}", series.correct());
+        let series = search(bad, 0.05, &PlanOptions::default(), SEEDS);
+        if SEEDS >= 500 {
+            assert!(series.mean() <= mean, "mean {}", series.mean());
+            assert!(series.at(0.95) <= p95, "p95 {}", series.at(0.95));
+            assert!(series.correct() >= correct, "right {}", series.correct());
+        }
+    }
+}
+
+#[test]
+fn what_was_not_expected_is_found_too() {
+    let few = SEEDS.div_ceil(50);
+    for (bad, expected, most) in [(0, 5.0, 30), (1, 20.0, 60), (5, 0.1, 120), (12, 1.0, 220)] {
+        if few > 1 || bad < 12 {
+            let options = PlanOptions { expected, ..PlanOptions::default() };
+            let series = search(bad, 0.05, &options, few);
+            assert!(series.at(1.0) <= most && series.correct() >= 0.9, "{bad}");
+        }
+    }
+    if few > 1 {
+        let series = search(20, 0.05, &PlanOptions::default(), few);
+        assert!(series.correct() >= 0.8);
     }
 }
 
@@ -151,6 +175,7 @@ fn small_clusters_end_too() {
 }
 
 proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(if cfg!(debug_assertions) { 24 } else { 256 }))]
     #[test]
     fn any_outcomes_are_borne(
         outcomes in proptest::collection::vec((proptest::collection::vec(0_usize..12, 0..12), proptest::bool::ANY), 0..40),

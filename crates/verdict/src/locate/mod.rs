@@ -14,11 +14,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 mod belief;
+mod choose;
+mod evidence;
 mod halves;
 mod odds;
 mod pairs;
 mod plan;
 mod processes;
+mod sampler;
+mod seeded;
 mod slowness;
 mod standout;
 

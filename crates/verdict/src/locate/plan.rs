@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::belief::{Belief, Outcome};
+use super::belief::Belief;
+use super::choose::most_telling;
 use super::{Located, Members};
 
 /// What to run next. The groups have no member in common: they can run at the same time.
@@ -42,7 +43,7 @@ pub struct PlanOptions {
     pub members: Members,
     /// Part of the outcomes that may be wrong.
     pub noise: f64,
-    /// Doubt that may remain when a member is named, and when the rest is called good.
+    /// Doubt that may remain for each member named, and once more for the rest being called good.
     pub doubt: f64,
     /// How many bad members to expect before anything is known. A wrong guess costs a few tests, no more.
     pub expected: f64,
@@ -53,6 +54,9 @@ impl Default for PlanOptions {
         Self { members: Members::default(), noise: 0.05, doubt: 0.005, expected: 1.0 }
     }
 }
+
+/// However many are named, the doubt in all of them together is not more than this many times that in one.
+const MOST_DOUBTS: usize = 4;
 
 /// A search for the bad members that is under way.
 ///
@@ -82,49 +86,56 @@ impl<'a> Search<'a> {
         options.doubt = (options.doubt * (options.noise / usual.noise).clamp(0.01, 1.0)).max(1e-9);
         let members = distinct(members);
         let number = members.iter().enumerate().map(|(at, name)| (*name, at)).collect();
-        let belief = Belief::new(members.len(), options.noise, options.doubt, options.expected);
+        let belief = Belief::new(members.len(), options.noise, options.expected);
         Self { members, number, belief, options }
     }
 
     /// Takes one outcome into account, of a test planned here or of any other. Members unknown to the search are
     /// ignored.
     pub fn learn(&mut self, outcome: &GroupOutcome) {
-        let mut took_part = vec![false; self.members.len()];
+        let mut group = vec![false; self.members.len()];
         for member in outcome.members.iter().filter_map(|name| self.number.get(name.as_str())) {
-            took_part[*member] = true;
+            group[*member] = true;
         }
-        self.belief.hear(Outcome { took_part, degraded: outcome.degraded });
+        self.belief.hear(&group, outcome.degraded);
     }
 
     /// The bad members are known, and known to be all.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.belief.none > 1.0 - self.options.doubt
+        let likeliest = self.belief.sets.first();
+        likeliest.is_some_and(|(bad, likely)| {
+            1.0 - likely < self.options.doubt * (1 + bad.len()).min(MOST_DOUBTS) as f64
+        })
     }
 
     /// The next test: the one that tells most. Empty when the search is done, or when no test could end it.
     #[must_use]
     pub fn plan(&self) -> TestPlan {
-        // Two who are left, one of them bad, are tested together or not at all: no test tells which.
-        let left = self.belief.line.len();
-        if left < 2 || (left == 2 && self.belief.none < self.options.doubt) || self.is_done() {
-            return TestPlan::default();
-        }
-        let group = most_telling(&self.belief);
-        TestPlan { groups: vec![group.into_iter().map(|member| self.members[member].to_owned()).collect()] }
+        let next = if self.is_done() { None } else { most_telling(&self.belief) };
+        // Of two who are left, one of them bad, no test tells which: its outcome is known before.
+        let next = next.filter(|(_, degraded)| degraded.min(1.0 - degraded) > self.options.doubt / 16.0);
+        let named =
+            |group: Vec<usize>| group.into_iter().map(|member| self.members[member].to_owned()).collect();
+        TestPlan { groups: next.into_iter().map(|(group, _)| named(group)).collect() }
     }
 
     /// Who is bad. When more tests are needed to tell, that is said.
     #[must_use]
     pub fn located(&self) -> Located {
-        let found = self.belief.found.iter();
-        let suspect = |&(member, odds): &(usize, f64)| {
-            self.options.members.suspect(self.members[member], odds / (1.0 + odds))
+        let done = self.is_done();
+        let sure = |member: &usize, chance: f64| match self.belief.sets.first() {
+            Some((bad, _)) if done => bad.contains(member),
+            _ => chance > 1.0 - self.options.doubt,
         };
-        let mut located = Located::named(found.map(suspect).collect());
+        let each = self.belief.bad().into_iter().enumerate().filter(|(member, chance)| sure(member, *chance));
+        let suspect = |(member, chance): (usize, f64)| {
+            self.options.members.suspect(self.members[member], chance.clamp(0.0, 1.0))
+        };
+        let mut located = Located::named(each.map(suspect).collect());
         if self.members.is_empty() {
             located.undecided = Some("there are no members to test".to_owned());
-        } else if !self.is_done() {
+        } else if !done {
             located.undecided = Some("the tests so far do not tell who else is bad, if anybody".to_owned());
         }
         located.healthy = located.suspects.is_empty() && located.undecided.is_none();
@@ -200,35 +211,4 @@ pub fn plan_pairs(
 fn distinct(members: &[String]) -> Vec<&str> {
     let mut seen = BTreeSet::new();
     members.iter().map(String::as_str).filter(|name| seen.insert(*name)).collect()
-}
-
-/// Everybody up to some place in line, or the likeliest alone: whichever is nearest to a toss-up.
-fn most_telling(belief: &Belief) -> Vec<usize> {
-    let off = |chance: f64| (chance - 0.5).abs();
-    let (mut sum, mut best, mut to) = (0.0, f64::INFINITY, 0);
-    for (place, first) in belief.first.iter().enumerate() {
-        sum += first;
-        if off(sum) < best {
-            (best, to) = (off(sum), place);
-        }
-    }
-    let likeliest = (0..belief.first.len()).max_by(|a, b| belief.first[*a].total_cmp(&belief.first[*b]));
-    let mut group: Vec<usize> = match likeliest {
-        Some(alone) if off(belief.first[alone]) < best => vec![belief.line[alone]],
-        // Who is cleared beyond any doubt tells nothing more.
-        _ => (0..=to.min(belief.line.len().saturating_sub(1)))
-            .filter(|place| belief.first[*place] > 0.0)
-            .map(|place| belief.line[place])
-            .collect(),
-    };
-    if let [alone] = group[..] {
-        // A collective needs two. The partner is whom one believes least to be bad, and another one each time: the
-        // same bad partner twice would look like two proofs.
-        let (met, bad) = (belief.partners(alone), belief.bad());
-        let others = (0..belief.line.len()).filter(|place| belief.line[*place] != alone);
-        let partner = others
-            .min_by(|a, b| met[belief.line[*a]].cmp(&met[belief.line[*b]]).then(bad[*a].total_cmp(&bad[*b])));
-        group.extend(partner.map(|place| belief.line[place]));
-    }
-    group
 }
