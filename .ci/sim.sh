@@ -4,4 +4,4 @@ set -euo pipefail
 sim() { cargo run --quiet --locked --profile sim --package sim "$@"; }
 sim -- seeds --count "${BURNIN_SEEDS:-10000}" --jobs "$(nproc)"
 sim -- crashes --pairs --jobs "$(nproc)"
-sim --features planted -- planted
+sim --features planted -- planted --jobs "$(nproc)"

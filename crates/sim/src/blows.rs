@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cloudevents::{Event, EventBuilder, EventBuilderV10};
 use contract::{Content, Message};
 use kit::Bus;
-use terms::{Class, Fact, Failure, Span};
+use terms::{CancelRequested, Class, Fact, Failure, Span};
 
 use crate::{
     Fault, Happening,
@@ -110,5 +110,22 @@ pub fn contradict(inner: &mut Inner, bus: SimBus, event: &Event) {
     inner.spawn(Service::Outside, async move {
         bus.publish(lie).await.ok(); // a lie that is not heard is none
         bus.world().inner().in_flight -= 1;
+    });
+}
+
+/// Somebody cancels the run that an event is about, once it takes its way.
+pub fn cancel(inner: &mut Inner, bus: SimBus, event: &Event) {
+    let Ok(Message { run, attempt, .. }) = Message::from_event(event) else { return };
+    let cancel = CancelRequested { by: "somebody".to_owned(), reason: "changed their mind".to_owned() };
+    let cancel = Message::fact("cli", run, attempt, Fact::CancelRequested(cancel)).to_event();
+    let after = inner.dice.between(0, 1_000);
+    inner.in_flight += 1;
+    inner.spawn(Service::Outside, async move {
+        let world = bus.world();
+        world.sleep(after).await;
+        while bus.publish(cancel.clone()).await.is_err() {
+            world.sleep(1_000).await;
+        }
+        world.inner().in_flight -= 1;
     });
 }

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     Fault, Happening,
-    blows::contradict,
+    blows::{cancel, contradict},
     door::{Answer, Door, Kind},
     fleet::{Fleet, Group},
     world::{Service, World},
@@ -48,6 +48,14 @@ impl SimBus {
 /// Nobody would say these again, so the bus keeps its promise for them.
 fn irreplaceable(event: &Event) -> bool {
     matches!(event.ty(), "dev.burnin.run.requested.v1" | "dev.burnin.cancel.requested.v1")
+}
+
+/// Commands after which something costs.
+fn begins_something(event: &Event) -> bool {
+    matches!(
+        event.ty(),
+        "dev.burnin.image.build.v1" | "dev.burnin.cluster.create.v1" | "dev.burnin.job.submit.v1"
+    )
 }
 
 /// What a broken publisher would publish.
@@ -84,6 +92,11 @@ impl Bus for SimBus {
                 let door = Door { service: Service::Outside, ..self.door.clone() };
                 contradict(inner, Self::new(door, Arc::clone(&self.fleet)), &event);
             }
+            let overtaken = begins_something(&event) && inner.strikes(Fault::Overtaken);
+            if overtaken {
+                let door = Door { service: Service::Outside, ..self.door.clone() };
+                cancel(inner, Self::new(door, Arc::clone(&self.fleet)), &event);
+            }
             for group in Group::taking(event.ty()) {
                 if !irreplaceable(&event) && inner.strikes(Fault::Drop) {
                     inner.say(Service::Outside, || format!("drops {}", event.id()));
@@ -95,6 +108,9 @@ impl Bus for SimBus {
                     if inner.strikes(Fault::Delay) {
                         let longest = [2_000, 60_000, 900_000][inner.dice.index(3)];
                         delay = inner.dice.between(0, longest);
+                    }
+                    if overtaken {
+                        delay += inner.dice.between(500, 30_000);
                     }
                     inner.in_flight += 1;
                     let carried = carry(Arc::clone(&self.fleet), Arc::clone(&event), group, delay);

@@ -91,6 +91,8 @@ faults! {
     Poison = "poison event", 1000;
     /// Somebody cancels the run.
     Cancel = "cancel", 1000;
+    /// Somebody cancels the run when a command to begin something is on its way, and the command takes its time.
+    Overtaken = "cancel overtakes a command", 400;
     /// A process's clock is wrong by up to an hour.
     Skew = "clock skewed", 1000;
     /// A process's clock jumps by up to an hour.

@@ -74,6 +74,11 @@ pub enum Happening {
         /// Why.
         why: &'static str,
     },
+    /// The scheduler was told to end a benchmark, and never to begin it.
+    StopAsked {
+        /// Its name.
+        name: String,
+    },
     /// A benchmark began to run.
     JobBegan {
         /// Its name.
@@ -129,6 +134,7 @@ impl fmt::Display for Happening {
             }
             Self::DeleteAsked { name } => write!(f, "cluster is to end: {name}"),
             Self::ClusterEnded { name, why } => write!(f, "cluster ends: {name}, {why}"),
+            Self::StopAsked { name } => write!(f, "job is to end: {name}"),
             Self::JobBegan { name } => write!(f, "job begins: {name}"),
             Self::JobEnded { name, how } => write!(f, "job ends: {name}, {how}"),
             Self::Loaded { load, rows } => write!(f, "loaded: {rows} rows as {load}"),

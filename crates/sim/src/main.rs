@@ -49,11 +49,14 @@ enum What {
     #[cfg(feature = "planted")]
     Planted {
         /// How many seeds a hunt may take.
-        #[arg(long, default_value_t = 4000)]
+        #[arg(long, default_value_t = 8000)]
         seeds: u64,
         /// Only this one.
         #[arg(long)]
         only: Option<String>,
+        /// Threads, each with a bug of its own.
+        #[arg(long, default_value_t = 2)]
+        jobs: usize,
     },
     /// Tells what happens under one seed.
     Replay {
@@ -75,7 +78,7 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         #[cfg(feature = "planted")]
-        What::Planted { seeds, only } => planted(seeds, only.as_deref()),
+        What::Planted { seeds, only, jobs } => planted(seeds, only.as_deref(), jobs),
         What::Replay { seed, step } => replay(seed, step),
     }
 }
@@ -100,18 +103,28 @@ fn replay(seed: u64, step: bool) -> ExitCode {
 }
 
 #[cfg(feature = "planted")]
-fn planted(seeds: u64, only: Option<&str>) -> ExitCode {
+fn planted(seeds: u64, only: Option<&str>, jobs: usize) -> ExitCode {
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        thread,
+    };
     std::panic::set_hook(Box::new(|_| {})); // a bug may well panic; that is one way of being caught
-    let mut missed = 0;
-    for bug in sim::planted::ALL.iter().filter(|bug| only.is_none_or(|only| only == bug.name)) {
-        match sim::planted::hunt(bug, seeds) {
-            Some((seed, invariant)) => println!("{:<28} seed {seed:>5}  {invariant}", bug.name),
-            None => {
-                missed += 1;
-                println!("{:<28} NOT CAUGHT in {seeds} seeds: {}", bug.name, bug.what);
+    let bugs: Vec<_> =
+        sim::planted::ALL.iter().filter(|bug| only.is_none_or(|only| only == bug.name)).collect();
+    let (next, missed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let hunt = || {
+        while let Some(bug) = bugs.get(next.fetch_add(1, Ordering::Relaxed)) {
+            match sim::planted::hunt(bug, seeds) {
+                Some((seed, invariant)) => println!("{:<28} seed {seed:>5}  {invariant}", bug.name),
+                None => {
+                    missed.fetch_add(1, Ordering::Relaxed);
+                    println!("{:<28} NOT CAUGHT in {seeds} seeds: {}", bug.name, bug.what);
+                }
             }
         }
-    }
-    println!("{} planted bugs, {missed} not caught", sim::planted::ALL.len());
+    };
+    thread::scope(|scope| (0..jobs.max(1)).for_each(|_| drop(scope.spawn(hunt))));
+    let missed = missed.into_inner();
+    println!("{} planted bugs, {missed} not caught", bugs.len());
     if missed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -1,6 +1,6 @@
 //! Clusters, builds and jobs: never two, never forgotten, never taken away too early.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use terms::{Attempt, Entry, Fact, RunId};
 
@@ -12,6 +12,7 @@ const ONE_JOB: &str = "I2 one job a run";
 const NOTHING_LEFT: &str = "I3 nothing is left";
 const CAP: &str = "I10 no more clusters than runs";
 const ZOMBIE: &str = "no cluster outlives its lease by more than ten minutes";
+const STOPPED: &str = "what was stopped does not begin";
 const CLOSED: &str = "closed means returned";
 const FALSE_KILL: &str = "no cluster is deleted while it is needed";
 const FALSE_STOP: &str = "no job is stopped while it is needed";
@@ -81,9 +82,16 @@ fn deadman(
 
 fn jobs(evidence: &Evidence, found: &mut Vec<Violation>) {
     let mut running: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut stopped: BTreeSet<&str> = BTreeSet::new();
     for (place, happening) in evidence.places() {
         match happening {
+            Happening::StopAsked { name } => {
+                stopped.insert(name);
+            }
             Happening::JobBegan { name } => {
+                if stopped.contains(name.as_str()) {
+                    found.push(Violation::new(STOPPED, format!("{name} begins after it was stopped")));
+                }
                 let run = run_of(name);
                 let others: Vec<_> = running.iter().filter(|(_, other)| **other == run).collect();
                 if !others.is_empty() {

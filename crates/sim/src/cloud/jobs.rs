@@ -121,7 +121,9 @@ impl Inner {
         if stopped {
             return;
         }
-        let (world, waits) = (Arc::clone(world), self.dice.between(0, 20_000));
+        // An idle cluster starts a job at once.
+        let longest = [1_000, 20_000][self.dice.index(2)];
+        let (world, waits) = (Arc::clone(world), self.dice.between(0, longest));
         self.spawn(Service::Outside, async move {
             world.sleep(waits).await;
             if let Some(job) = world.inner().clouds.jobs.get_mut(&name).filter(|job| job.going()) {
@@ -204,6 +206,7 @@ impl Scheduler for SimScheduler {
 
     async fn cancel(&self, _: &Cluster, name: &str) -> Result<(), PortError> {
         let effect = |inner: &mut Inner| {
+            inner.note(Service::Outside, Happening::StopAsked { name: name.to_owned() });
             if !planted("cancel_leaves_no_mark") {
                 inner.clouds.stopped_jobs.insert(name.to_owned());
             }
