@@ -11,10 +11,10 @@ use std::{
 
 use agent::{Agent, processes::Processes};
 use builder::{Builder, local::LocalBuilds};
-use conductor::{Conductor, Settings, StoreParking};
+use conductor::{Conductor, Settings};
 use host::Program;
 use judge::Judge;
-use kit::{Bus, Clock, Handler, MemoryBus, SystemClock, Worker, WorkerHandler};
+use kit::{Bus, Clock, Handler, MemoryBus, StoreParking, SystemClock, Worker, WorkerHandler};
 use ledger::{Artefacts, FolderStore, Ledger, Store};
 use loader::{Loader, Sqlite};
 use machine::{Input, RunState};

@@ -13,6 +13,8 @@
 
 mod message;
 mod schema;
+mod topics;
 
 pub use message::{Content, Message, Unreadable};
 pub use schema::event_schemas;
+pub use topics::{topic_of, topics};

@@ -1,13 +1,15 @@
 //! What every service is born with.
 //!
 //! A service is a [`Worker`] (or a [`Handler`] of its own), a [`Bus`] to speak on and a [`Clock`] to look at. In the
-//! cloud its handler sits behind [`push::router`]; on a laptop behind a [`MemoryBus`]. The handler does not know.
+//! cloud its handler sits behind [`serve::router`]; on a laptop behind a [`MemoryBus`]. The handler does not know.
 
 pub mod bus;
 pub mod clock;
 pub mod config;
 pub mod ids;
+mod parking;
 pub mod push;
+pub mod serve;
 pub mod shutdown;
 pub mod spawn;
 pub mod telemetry;
@@ -18,6 +20,7 @@ pub use async_trait::async_trait;
 pub use bus::{Bus, BusError, Disposition, Handler, MemoryBus, Parking};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use cloudevents::Event;
+pub use parking::StoreParking;
 pub use spawn::{Runtime, Spawn};
 pub use watch::{Look, Watches};
 pub use worker::{Outbox, PortError, Trouble, Worker, WorkerHandler};

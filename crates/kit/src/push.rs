@@ -6,11 +6,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
-    Router,
     body::{Body, Bytes},
     extract::{FromRequest, Request, State},
-    http::{HeaderMap, StatusCode, header::CONTENT_TYPE},
-    routing::{get, post},
+    http::{StatusCode, header::CONTENT_TYPE},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use cloudevents::{AttributesReader, Event, EventBuilder, EventBuilderV10};
@@ -18,26 +16,21 @@ use percent_encoding::percent_decode_str;
 use serde::Deserialize;
 use tracing::{error, warn};
 
+pub use axum::http::HeaderMap as Headers;
+
 use crate::{Disposition, Handler, Parking};
 
 /// Pub/Sub carries 10 MB, which is 13.4 MB in base64, plus attributes.
 pub const BODY_LIMIT: usize = 16 << 20;
 
-/// A router that hands pushed events to `handler`: `POST /` and `GET /healthz`.
-pub fn router(handler: Arc<dyn Handler>, parking: Arc<dyn Parking>) -> Router {
-    Router::new()
-        .route("/", post(receive))
-        .route("/healthz", get(|| async { "ok" }))
-        .with_state(Door { handler, parking })
-}
-
+/// Hands pushed events to a handler.
 #[derive(Clone)]
-struct Door {
-    handler: Arc<dyn Handler>,
-    parking: Arc<dyn Parking>,
+pub(crate) struct Door {
+    pub handler: Arc<dyn Handler>,
+    pub parking: Arc<dyn Parking>,
 }
 
-async fn receive(State(door): State<Door>, pushed: Pushed) -> StatusCode {
+pub(crate) async fn receive(State(door): State<Door>, pushed: Pushed) -> StatusCode {
     let Pushed { event, raw } = pushed;
     let (id, why) = match event {
         Err(why) => (name_of(&raw), why),
@@ -99,7 +92,7 @@ impl<S: Send + Sync> FromRequest<S> for Pushed {
 ///
 /// # Errors
 /// What is wrong with it, for the person who will look at the parked bytes.
-pub fn decode(headers: &HeaderMap, body: &[u8]) -> Result<Event, String> {
+pub fn decode(headers: &Headers, body: &[u8]) -> Result<Event, String> {
     let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let mut attributes = BTreeMap::new();
     for (name, value) in headers {

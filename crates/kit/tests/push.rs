@@ -8,7 +8,10 @@ use axum::{
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use cloudevents::AttributesReader;
-use kit::{Disposition, Event, Handler, Parking, push};
+use kit::{
+    Disposition, Event, Handler, Parking, push,
+    serve::{Chore, Service, router},
+};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
@@ -127,9 +130,13 @@ impl Parking for Lot {
     }
 }
 
+fn service(handler: Arc<dyn Handler>, parking: Arc<dyn Parking>, chores: Vec<Arc<dyn Chore>>) -> Service {
+    Service { name: "test", version: "1.2.3", revision: None, takes: vec![TYPE], handler, parking, chores }
+}
+
 async fn post(answer: Disposition, body: impl Into<Body>) -> (StatusCode, Vec<String>) {
     let lot = Arc::new(Lot::default());
-    let router = push::router(Arc::new(Answers(answer)), lot.clone());
+    let router = router(service(Arc::new(Answers(answer)), lot.clone(), Vec::new()));
     let request = Request::post("/").header("content-type", "application/cloudevents+json").body(body.into());
     let response = router.oneshot(request.unwrap()).await.unwrap();
     let parked = lot.0.lock().unwrap().clone();
@@ -163,5 +170,51 @@ async fn the_largest_pubsub_message_fits_and_no_larger_one() {
     assert_eq!(
         post(Disposition::Done, vec![b' '; push::BODY_LIMIT + 1]).await.0,
         StatusCode::PAYLOAD_TOO_LARGE
+    );
+}
+
+struct Sweep(Result<(), String>);
+
+#[async_trait::async_trait]
+impl Chore for Sweep {
+    fn name(&self) -> &'static str {
+        "sweep"
+    }
+
+    async fn run(&self) -> Result<(), String> {
+        assert_ne!(self.0, Err("panic".to_owned()), "asked to panic");
+        self.0.clone()
+    }
+}
+
+async fn ask(method: &str, path: &str, chore: Result<(), String>) -> (StatusCode, String) {
+    let chores: Vec<Arc<dyn Chore>> = vec![Arc::new(Sweep(chore))];
+    let router = router(service(Arc::new(Answers(Disposition::Done)), Arc::new(Lot::default()), chores));
+    let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
+    let response = router.oneshot(request).await.unwrap();
+    let status = response.status();
+    let body = axum::body::to_bytes(response.into_body(), 1 << 20).await.unwrap();
+    (status, String::from_utf8(body.to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn a_chore_is_done_or_asked_for_again() {
+    assert_eq!(ask("POST", "/chores/sweep", Ok(())).await.0, StatusCode::NO_CONTENT);
+    assert_eq!(ask("POST", "/chores/sweep", Err("later".into())).await.0, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(ask("POST", "/chores/sweep", Err("panic".into())).await.0, StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(ask("POST", "/chores/swoop", Ok(())).await.0, StatusCode::NOT_FOUND);
+    assert_eq!(ask("GET", "/chores/sweep", Ok(())).await.0, StatusCode::METHOD_NOT_ALLOWED);
+}
+
+#[tokio::test]
+async fn a_service_says_what_it_is() {
+    assert_eq!(ask("GET", "/healthz", Ok(())).await, (StatusCode::OK, "ok".to_owned()));
+    let (status, about) = ask("GET", "/about", Ok(())).await;
+    let about: Value = serde_json::from_str(&about).unwrap();
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(
+        about,
+        json!({"schema": "burnin/about/v1", "service": "test", "version": "1.2.3", "revision": null,
+               "takes": [TYPE], "chores": ["sweep"]})
     );
 }

@@ -7,7 +7,7 @@ use std::{
 
 use agent::Agent;
 use builder::Builder;
-use conductor::{Conductor, Settings, StoreParking};
+use conductor::{Conductor, Settings};
 use judge::Judge;
 use kit::{Bus, Clock, Handler, Parking, Spawn, SystemClock, Worker, WorkerHandler};
 use ledger::{Artefacts, Ledger, MemoryStore, Store};

@@ -4,10 +4,8 @@
 //! tick, a restart) it does the same five things: load, decide, append, compute what is owed, send. Any number of
 //! conductors may run at once; whoever appends second loads again.
 
-mod parking;
 mod wake;
 
-pub use parking::StoreParking;
 pub use wake::{Conductor, Observer, Settings, Woken};
 
 use contract::{Content, Message};

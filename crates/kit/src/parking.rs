@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use kit::{Clock, Parking};
 use ledger::{Digest, Store};
+
+use crate::{Clock, Parking, worker::chain};
 
 /// Parks in a bucket.
 pub struct StoreParking {
@@ -32,6 +33,6 @@ impl Parking for StoreParking {
         let body = [format!("{why}\n").as_bytes(), raw].concat();
         tracing::error!(event.id = id, "parked: {why}");
         let name = format!("parked/{date}/{id}-{content}.event");
-        self.store.create(&name, body.into()).await.map(drop).map_err(|error| kit::worker::chain(&error))
+        self.store.create(&name, body.into()).await.map(drop).map_err(|error| chain(&error))
     }
 }

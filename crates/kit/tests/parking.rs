@@ -1,13 +1,12 @@
 //! What cannot be read is kept, whatever its sender called it.
 
-mod support;
-
 use std::{collections::BTreeSet, sync::Arc};
 
-use conductor::StoreParking;
-use kit::{ManualClock, Parking};
+use kit::{ManualClock, Parking, StoreParking};
 use ledger::{MemoryStore, Store, check_name};
-use support::START;
+use terms::Timestamp;
+
+const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
 fn parking() -> (Arc<MemoryStore>, StoreParking) {
     let store = Arc::new(MemoryStore::default());

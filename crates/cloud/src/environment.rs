@@ -1,0 +1,110 @@
+//! What a service finds in its environment.
+//!
+//! | variable | what it is |
+//! |---|---|
+//! | `PORT` | where to listen, 8080 |
+//! | `K_SERVICE`, `K_REVISION` | set by Cloud Run; without them the service listens on 127.0.0.1 alone |
+//! | `BURNIN_PROJECT` | the project whose Pub/Sub topics carry the events |
+//! | `BURNIN_TOPICS` | what the names of the topics begin with, `burnin-` |
+//! | `BURNIN_ARTEFACTS`, `BURNIN_LEDGER` | a bucket as `gs://NAME`, or a folder as an absolute path |
+//! | `BURNIN_LOG`, `BURNIN_LOG_FORMAT` | what is logged, in the words of `RUST_LOG`; `json` or `compact` |
+//! | `PUBSUB_EMULATOR_HOST`, `STORAGE_EMULATOR_HOST` | an emulator in Google's place, as Google's own clients read them |
+
+use std::{path::PathBuf, str::FromStr};
+
+use kit::{config::Reader, telemetry::Format};
+
+/// Where objects are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A bucket's name.
+    Bucket(String),
+    /// A folder on this machine.
+    Folder(PathBuf),
+}
+
+impl FromStr for Place {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.strip_prefix("gs://") {
+            Some(name) if name.len() >= 3 && !name.contains('/') => Ok(Self::Bucket(name.to_owned())),
+            Some(_) => Err("a bucket is gs://NAME, without a path"),
+            None if text.starts_with('/') => Ok(Self::Folder(text.into())),
+            None => Err("neither gs://NAME nor an absolute path"),
+        }
+    }
+}
+
+/// What every service needs to know.
+#[derive(Clone, Debug)]
+pub struct Platform {
+    /// Where to listen.
+    pub port: u16,
+    /// The platform decides who may call: on Cloud Run its own invoker check, elsewhere the loopback address.
+    pub on_cloud_run: bool,
+    /// The revision that runs.
+    pub revision: Option<String>,
+    /// The project of the topics.
+    pub project: String,
+    /// What topics' names begin with.
+    pub topics: String,
+    /// An emulator of Pub/Sub, as `host:port`.
+    pub pubsub_emulator: Option<String>,
+    /// What is logged.
+    pub log: String,
+    /// How it is logged.
+    pub log_format: Format,
+}
+
+struct LogFormat(Format);
+
+impl FromStr for LogFormat {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "json" => Ok(Self(Format::Json)),
+            "compact" => Ok(Self(Format::Compact)),
+            _ => Err("either json or compact"),
+        }
+    }
+}
+
+impl Platform {
+    /// From these variables; what is wrong is remembered by the reader.
+    pub fn read(env: &mut Reader) -> Option<Self> {
+        let port = env.or("PORT", 8080);
+        let service = env.optional::<String>("K_SERVICE");
+        let revision = env.optional("K_REVISION");
+        let project = env.required("BURNIN_PROJECT");
+        let topics = env.or("BURNIN_TOPICS", "burnin-".to_owned());
+        let pubsub_emulator = env.optional("PUBSUB_EMULATOR_HOST");
+        let log = env.or("BURNIN_LOG", "info".to_owned());
+        let log_format = env.or("BURNIN_LOG_FORMAT", LogFormat(Format::Json));
+        Some(Self {
+            port: port?,
+            on_cloud_run: service?.is_some(),
+            revision: revision?,
+            project: project?,
+            topics: topics?,
+            pubsub_emulator: pubsub_emulator?,
+            log: log?,
+            log_format: log_format?.0,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_a_bucket_or_an_absolute_path() {
+        assert_eq!("gs://logs-1".parse(), Ok(Place::Bucket("logs-1".to_owned())));
+        assert_eq!("/var/lib/burnin".parse(), Ok(Place::Folder("/var/lib/burnin".into())));
+        for wrong in ["gs://", "gs://a/b", "logs", "", "s3://logs"] {
+            assert!(wrong.parse::<Place>().is_err(), "{wrong}");
+        }
+    }
+}

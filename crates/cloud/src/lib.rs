@@ -1,0 +1,11 @@
+//! Google Cloud behind the ports of `kit` and `ledger`, and a service as a program on Cloud Run.
+//!
+//! A service's `main` names itself and builds its handler from a [`Wiring`]; everything else, from the environment to
+//! the last request, is [`program::run`].
+
+pub mod environment;
+pub mod program;
+pub mod pubsub;
+
+pub use environment::{Place, Platform};
+pub use program::{Parts, Unfit, Wiring, run, store};

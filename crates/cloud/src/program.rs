@@ -1,0 +1,122 @@
+//! A service from its environment to its last request.
+
+use std::{error::Error, net::Ipv4Addr, process::ExitCode, sync::Arc};
+
+use kit::{
+    Bus, Clock, Handler, Parking, StoreParking, SystemClock, Worker, WorkerHandler,
+    config::Reader,
+    serve::{Chore, Service, router, serve},
+    shutdown, telemetry,
+};
+use ledger::{FolderStore, Store};
+use tokio::net::TcpListener;
+use tracing::info;
+
+use crate::{Place, Platform, pubsub::PubSub};
+
+/// Wrong usage or input, as everywhere in Burnin.
+const USAGE: u8 = 64;
+
+/// What a service is made from, beside its own configuration.
+pub struct Wiring {
+    /// Where it speaks.
+    pub bus: Arc<dyn Bus>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
+}
+
+/// What a service is, once it is made.
+pub struct Parts {
+    /// Event types it takes.
+    pub takes: Vec<&'static str>,
+    /// Who deals with them.
+    pub handler: Arc<dyn Handler>,
+    /// Where it keeps what nobody can read.
+    pub parking: Arc<dyn Store>,
+    /// What it does besides.
+    pub chores: Vec<Arc<dyn Chore>>,
+}
+
+/// Why a service does not start.
+pub type Unfit = Box<dyn Error + Send + Sync>;
+
+impl Wiring {
+    /// A worker's parts.
+    pub fn worker(&self, worker: impl Worker, takes: &[&'static str], parking: Arc<dyn Store>) -> Parts {
+        let handler = WorkerHandler::new(worker, Arc::clone(&self.bus), Arc::clone(&self.clock));
+        Parts { takes: takes.to_vec(), handler: Arc::new(handler), parking, chores: Vec::new() }
+    }
+}
+
+/// Opens the store at a place.
+///
+/// # Errors
+/// When the folder cannot be made.
+pub fn store(place: &Place) -> Result<Arc<dyn Store>, Unfit> {
+    match place {
+        Place::Folder(folder) => {
+            let opened = FolderStore::open(folder);
+            Ok(Arc::new(opened.map_err(|error| format!("{}: {error}", folder.display()))?))
+        }
+        Place::Bucket(name) => {
+            Err(format!("gs://{name}: buckets are not supported yet, name a folder").into())
+        }
+    }
+}
+
+/// Runs a service until it is told to stop: `read` finds its configuration, `build` makes it. Exit 64 when its
+/// environment is wrong, every problem told at once.
+pub fn run<C>(
+    name: &'static str,
+    version: &'static str,
+    read: impl FnOnce(&mut Reader) -> Option<C>,
+    build: impl FnOnce(C, &Wiring) -> Result<Parts, Unfit>,
+) -> ExitCode {
+    let mut env = Reader::from_env();
+    let (platform, config) = (Platform::read(&mut env), read(&mut env));
+    let (platform, config) = match env.finish(|| platform.zip(config)) {
+        Ok(read) => read,
+        Err(problems) => {
+            eprintln!("{name}: {problems}");
+            return USAGE.into();
+        }
+    };
+    // Google's clients and ours bring two TLS providers; whoever comes first decides.
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let served = runtime
+        .map_err(Unfit::from)
+        .and_then(|runtime| runtime.block_on(live(name, version, platform, |wiring| build(config, wiring))));
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{name}: {}", kit::worker::chain(&*error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn live(
+    name: &'static str,
+    version: &'static str,
+    platform: Platform,
+    build: impl FnOnce(&Wiring) -> Result<Parts, Unfit>,
+) -> Result<(), Unfit> {
+    let telemetry = telemetry::init(name, platform.log_format, &platform.log);
+    let bus =
+        PubSub::connect(&platform.project, &platform.topics, platform.pubsub_emulator.as_deref()).await?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let wiring = Wiring { bus: Arc::new(bus), clock: Arc::clone(&clock) };
+    let Parts { takes, handler, parking, chores } = build(&wiring)?;
+    let parking: Arc<dyn Parking> = Arc::new(StoreParking::new(parking, clock));
+    // Beyond Cloud Run nobody checks who calls, so only this machine may.
+    let address = if platform.on_cloud_run { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST };
+    let listener = TcpListener::bind((address, platform.port)).await?;
+    let stop = shutdown::on_signal()?;
+    info!(address = %listener.local_addr()?, version, "serving");
+    let revision = platform.revision;
+    serve(listener, router(Service { name, version, revision, takes, handler, parking, chores }), stop)
+        .await?;
+    telemetry.flush();
+    Ok(())
+}

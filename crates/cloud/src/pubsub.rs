@@ -1,0 +1,151 @@
+//! The bus on Pub/Sub: each event a message, in CloudEvents' binary mode, on the topic of whoever takes it.
+//!
+//! | attribute | value |
+//! |---|---|
+//! | `ce-…` | the event's attributes and extensions |
+//! | `content-type` | of the data |
+//! | `googclient_traceparent` | the trace context once more, where Google's own libraries look for it |
+//! | `cluster` | of commands about a cluster: its name, so that an agent's subscription can be filtered |
+//!
+//! The ordering key is the run. Nothing here needs order; it only has effect where a subscription asks for it.
+
+use std::{collections::BTreeMap, error::Error, time::Duration};
+
+use cloudevents::{AttributesReader, Data, Event};
+use contract::{topic_of, topics};
+use google_cloud_auth::credentials::anonymous;
+use google_cloud_gax::retry_policy::RetryPolicyExt;
+use google_cloud_pubsub::{
+    client::{BasePublisher, Publisher},
+    model::Message,
+    retry_policy::RetryableErrors,
+};
+use kit::{Bus, BusError};
+
+/// A publish that takes longer has failed: whoever waits for it has a request to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Events on the topics of a project.
+pub struct PubSub {
+    publishers: BTreeMap<&'static str, Publisher>,
+}
+
+impl PubSub {
+    /// On the topics `projects/{project}/topics/{prefix}{topic}`; `emulator` is its `host:port`.
+    ///
+    /// # Errors
+    /// When there are no credentials.
+    pub async fn connect(
+        project: &str,
+        prefix: &str,
+        emulator: Option<&str>,
+    ) -> Result<Self, Box<dyn Error + Send + Sync>> {
+        let mut builder =
+            BasePublisher::builder().with_retry_policy(RetryableErrors.with_time_limit(PATIENCE));
+        if let Some(emulator) = emulator {
+            let anonymous = anonymous::Builder::new().build();
+            builder = builder.with_endpoint(format!("http://{emulator}")).with_credentials(anonymous);
+        }
+        let base = builder.build().await?;
+        let publisher = |topic: &'static str| {
+            let name = format!("projects/{project}/topics/{prefix}{topic}");
+            // One at a time: whoever publishes waits for it, and a batch would only make them wait longer.
+            (topic, base.publisher(name).set_message_count_threshold(1).build())
+        };
+        Ok(Self { publishers: topics().into_iter().map(publisher).collect() })
+    }
+}
+
+#[async_trait::async_trait]
+impl Bus for PubSub {
+    async fn publish(&self, event: Event) -> Result<(), BusError> {
+        let failed = |why: String| BusError { id: event.id().to_owned(), why };
+        let topic = topic_of(event.ty());
+        let publisher = self.publishers.get(topic).ok_or_else(|| failed(format!("no topic {topic}")))?;
+        let message = message(&event);
+        let key = message.ordering_key.clone();
+        match tokio::time::timeout(PATIENCE, publisher.publish(message)).await {
+            Ok(Ok(_)) => Ok(()),
+            ended => {
+                // A key that failed is paused until somebody says that the order is none of their concern.
+                publisher.resume_publish(key);
+                Err(failed(match ended {
+                    Ok(Err(error)) => kit::worker::chain(&error),
+                    _ => format!("Pub/Sub did not take it within {} s", PATIENCE.as_secs()),
+                }))
+            }
+        }
+    }
+}
+
+/// The message that carries an event.
+fn message(event: &Event) -> Message {
+    let mut attributes: Vec<(String, String)> = vec![
+        ("ce-specversion".to_owned(), event.specversion().to_string()),
+        ("ce-id".to_owned(), event.id().to_owned()),
+        ("ce-source".to_owned(), event.source().clone()),
+        ("ce-type".to_owned(), event.ty().to_owned()),
+    ];
+    attributes.extend(event.subject().map(|subject| ("ce-subject".to_owned(), subject.to_owned())));
+    attributes.extend(event.time().map(|time| ("ce-time".to_owned(), time.to_rfc3339())));
+    attributes.extend(event.datacontenttype().map(|media| ("content-type".to_owned(), media.to_owned())));
+    for (name, value) in event.iter_extensions() {
+        if name == "traceparent" {
+            attributes.push(("googclient_traceparent".to_owned(), value.to_string()));
+        }
+        attributes.push((format!("ce-{name}"), value.to_string()));
+    }
+    if let Some(Data::Json(data)) = event.data() {
+        let cluster = data.pointer("/cluster/name").or_else(|| data.pointer("/name"));
+        attributes.extend(
+            cluster.and_then(|name| name.as_str()).map(|name| ("cluster".to_owned(), name.to_owned())),
+        );
+    }
+    let data = match event.data().cloned() {
+        Some(Data::Binary(bytes)) => bytes,
+        Some(Data::String(text)) => text.into_bytes(),
+        Some(Data::Json(value)) => value.to_string().into_bytes(),
+        None => Vec::new(),
+    };
+    Message::new()
+        .set_data(data)
+        .set_attributes(attributes)
+        .set_ordering_key(event.subject().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use base64::{Engine, engine::general_purpose::STANDARD};
+    use contract::Message as Ours;
+    use kit::push::decode;
+    use serde_json::json;
+    use terms::{Attempt, Fact, Handle, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn what_is_published_is_what_a_push_is_read_as() {
+        let fact = Fact::JobAccepted(Handle { handle: "4711 é".to_owned() });
+        let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        let said = Ours::fact("agent", "run-1".parse().unwrap(), Attempt(2), fact)
+            .stamped(Timestamp::from_millis(1_795_122_603_412), Some(trace.to_owned()));
+        let sent = message(&said.to_event());
+        assert_eq!(sent.ordering_key, "runs/run-1");
+        assert_eq!(sent.attributes["googclient_traceparent"], trace);
+        let attributes: HashMap<_, _> = sent.attributes.iter().collect();
+        let pushed = json!({
+            "message": {"attributes": attributes, "data": STANDARD.encode(&sent.data), "messageId": "1"},
+            "subscription": "projects/p/subscriptions/s",
+        });
+        let read = decode(&axum_headers(), pushed.to_string().as_bytes()).unwrap();
+        assert_eq!(Ours::from_event(&read).unwrap(), said);
+    }
+
+    fn axum_headers() -> kit::push::Headers {
+        let mut headers = kit::push::Headers::new();
+        headers.insert("content-type", "application/json".parse().unwrap());
+        headers
+    }
+}

@@ -1,0 +1,60 @@
+//! Which topic an event is published on: one for each room that takes commands, one for all facts, one for ends.
+//!
+//! Nothing depends on subscription filters: whoever is subscribed to a topic takes everything on it.
+
+/// A topic, and the event types on it by their nouns.
+struct Topic {
+    name: &'static str,
+    commands: &'static [&'static str],
+}
+
+const fn topic(name: &'static str, commands: &'static [&'static str]) -> Topic {
+    Topic { name, commands }
+}
+
+/// For facts: the conductor's.
+const FACTS: &str = "facts";
+/// For ends of runs: for whoever wants to know. The conductor says so itself and is not subscribed.
+const CLOSED: &str = "closed";
+
+const COMMANDS: [Topic; 5] = [
+    topic("builder", &["image.build", "image.observe", "image.cancel"]),
+    topic("provisioner", &["cluster.create", "cluster.observe", "cluster.delete"]),
+    topic("agent", &["job.submit", "job.observe", "job.cancel", "logs.collect"]),
+    topic("judge", &["run.judge"]),
+    topic("loader", &["results.load"]),
+];
+
+/// Every topic.
+pub fn topics() -> Vec<&'static str> {
+    COMMANDS.iter().map(|topic| topic.name).chain([FACTS, CLOSED]).collect()
+}
+
+/// The topic for events of this type.
+pub fn topic_of(event_type: &str) -> &'static str {
+    if event_type == "dev.burnin.run.closed.v1" {
+        return CLOSED;
+    }
+    let said = event_type.strip_prefix("dev.burnin.").and_then(|rest| rest.strip_suffix(".v1"));
+    let takes = |topic: &&Topic| said.is_some_and(|said| topic.commands.contains(&said));
+    COMMANDS.iter().find(takes).map_or(FACTS, |topic| topic.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use terms::{Body, Fact};
+
+    use super::*;
+
+    #[test]
+    fn every_command_goes_to_its_room_and_every_fact_to_the_conductor() {
+        for event_type in Body::TYPES {
+            assert!(COMMANDS.iter().any(|topic| topic.name == topic_of(event_type)), "{event_type}");
+        }
+        for event_type in Fact::TYPES {
+            let expected = if *event_type == "dev.burnin.run.closed.v1" { CLOSED } else { FACTS };
+            assert_eq!(topic_of(event_type), expected, "{event_type}");
+        }
+        assert_eq!(COMMANDS.iter().map(|topic| topic.commands.len()).sum::<usize>(), Body::TYPES.len());
+    }
+}

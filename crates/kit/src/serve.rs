@@ -1,0 +1,127 @@
+//! A service as HTTP sees it, from its first request to its last.
+//!
+//! | route | what it does |
+//! |---|---|
+//! | `POST /` | takes one event, see [`crate::push`] |
+//! | `POST /chores/{name}` | does something that nobody sends an event for; whoever keeps time asks for it |
+//! | `GET /healthz` | 200 while the process serves |
+//! | `GET /about` | which service this is, its version and revision, and what it takes |
+
+use std::{future::IntoFuture, io, sync::Arc, time::Duration};
+
+use axum::{
+    Json, Router,
+    extract::{Path, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use serde::Serialize;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use crate::{
+    Handler, Parking,
+    push::{Door, receive},
+};
+
+/// How long requests under way may take once the process is told to end. Cloud Run kills after ten seconds.
+pub const DRAIN: Duration = Duration::from_secs(5);
+
+/// Something to be done now and then that no event asks for: waking runs, sweeping.
+#[async_trait::async_trait]
+pub trait Chore: Send + Sync + 'static {
+    /// Its name, the last part of its path.
+    fn name(&self) -> &'static str;
+
+    /// Does it once.
+    ///
+    /// # Errors
+    /// Why it was not done, or not all of it. Whoever keeps time asks again.
+    async fn run(&self) -> Result<(), String>;
+}
+
+/// What a service is.
+pub struct Service {
+    /// Its name.
+    pub name: &'static str,
+    /// Its version.
+    pub version: &'static str,
+    /// The revision that runs, where the platform tells.
+    pub revision: Option<String>,
+    /// Event types it takes.
+    pub takes: Vec<&'static str>,
+    /// Who deals with them.
+    pub handler: Arc<dyn Handler>,
+    /// Where events go that nobody here can read.
+    pub parking: Arc<dyn Parking>,
+    /// What it does besides.
+    pub chores: Vec<Arc<dyn Chore>>,
+}
+
+/// `GET /about`.
+#[derive(Clone, Serialize)]
+struct About {
+    schema: &'static str,
+    service: &'static str,
+    version: &'static str,
+    revision: Option<String>,
+    takes: Vec<&'static str>,
+    chores: Vec<&'static str>,
+}
+
+/// The routes of a service.
+pub fn router(service: Service) -> Router {
+    let Service { name, version, revision, takes, handler, parking, chores } = service;
+    let chore_names = chores.iter().map(|chore| chore.name()).collect();
+    let about =
+        About { schema: "burnin/about/v1", service: name, version, revision, takes, chores: chore_names };
+    Router::new()
+        .route("/", post(receive))
+        .with_state(Door { handler, parking })
+        .merge(Router::new().route("/chores/{name}", post(chore)).with_state(chores.into()))
+        .route("/healthz", get(|| async { "ok" }))
+        .route("/about", get(async || Json(about)))
+}
+
+async fn chore(Path(name): Path<String>, State(chores): State<Arc<[Arc<dyn Chore>]>>) -> Response {
+    let Some(chore) = chores.iter().find(|chore| chore.name() == name).cloned() else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    // A task of its own: whoever asked may hang up, and a panic is an answer.
+    let said = match tokio::spawn(async move { chore.run().await }).await {
+        Ok(said) => said,
+        Err(stopped) => Err(format!("it broke: {stopped}")),
+    };
+    match said {
+        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Err(why) => {
+            warn!(chore = name, "not done: {why}");
+            StatusCode::SERVICE_UNAVAILABLE.into_response()
+        }
+    }
+}
+
+/// Serves until `stop`, then takes nothing new and gives what is under way [`DRAIN`] to end.
+///
+/// # Errors
+/// When the listener breaks.
+pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) -> io::Result<()> {
+    let drained = stop.clone();
+    let serving = axum::serve(listener, router)
+        .with_graceful_shutdown(async move { drained.cancelled().await })
+        .into_future();
+    let late = async {
+        stop.cancelled().await;
+        info!("stopping: no new requests");
+        tokio::time::sleep(DRAIN).await;
+    };
+    tokio::select! {
+        served = serving => served,
+        () = late => {
+            warn!("stopping with requests under way; they will be delivered again");
+            Ok(())
+        }
+    }
+}
