@@ -203,8 +203,7 @@ impl Bus for Upstream {
 
 /// This program, as that which its nodes and build supervisors are.
 pub fn program() -> Result<Program, Error> {
-    let this = std::env::current_exe().map_err(Error::infrastructure)?;
-    Ok(Program(vec![this.into(), "host".into()]))
+    Program::this().map_err(Error::infrastructure)
 }
 
 fn warehouse(data: &Data) -> Result<Sqlite, Error> {

@@ -17,8 +17,14 @@ const WORLDLY: [&str; 9] =
 /// Beside the services, who may stand on them: all of them at once, wired together.
 const OVER_SERVICES: [&str; 1] = ["sim"];
 /// Libraries that belong to one room.
-const KEPT: [(&str, &[&str]); 4] =
-    [("axum", &["kit"]), ("rusqlite", &["warehouse"]), ("indicatif", &["burnin"]), ("plotters", &["report"])];
+const KEPT: [(&str, &[&str]); 6] = [
+    ("axum", &["kit"]),
+    ("google-cloud-auth", &["cloud"]),
+    ("google-cloud-pubsub", &["cloud"]),
+    ("indicatif", &["burnin"]),
+    ("plotters", &["report"]),
+    ("rusqlite", &["warehouse"]),
+];
 
 /// One line a room: what it imports of ours, and which guarded libraries.
 pub fn drawing(root: &Path) -> Result<String, String> {

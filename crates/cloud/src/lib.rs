@@ -8,4 +8,4 @@ pub mod program;
 pub mod pubsub;
 
 pub use environment::{Place, Platform};
-pub use program::{Parts, Unfit, Wiring, run, store};
+pub use program::{Parts, Unfit, Wiring, ended, run, store};

@@ -96,6 +96,17 @@ pub fn run<C>(
     }
 }
 
+/// The exit of a process that ended, or why it broke.
+pub fn ended(name: &'static str, end: std::io::Result<()>) -> ExitCode {
+    match end {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{name}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 async fn live(
     name: &'static str,
     version: &'static str,

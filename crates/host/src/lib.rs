@@ -17,12 +17,14 @@ mod cluster;
 mod job;
 mod node;
 mod process;
+mod role;
 mod spool;
 
 pub use build::{BuildOutcome, BuildRequest, BuildState, Builds, supervise};
 pub use cluster::{ClusterRequest, ClusterState, Clusters};
 pub use job::{JobRequest, JobState, Jobs};
 pub use node::serve;
+pub use role::role;
 
 use std::{
     ffi::{OsStr, OsString},

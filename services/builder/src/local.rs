@@ -44,9 +44,12 @@ impl LocalBuilds {
         let mut body =
             self.store.open(&source.object).await.map_err(PortError::passing)?.ok_or_else(missing)?;
         tokio::fs::create_dir_all(&folder).await.map_err(PortError::passing)?;
-        let mut file = tokio::fs::File::create(&path).await.map_err(PortError::passing)?;
+        // Whole or not at all: a supervisor may be reading what another builder brings a second time.
+        let draft = folder.join(format!("source-{}.part", kit::ids::unique()));
+        let mut file = tokio::fs::File::create(&draft).await.map_err(PortError::passing)?;
         tokio::io::copy(&mut body, &mut file).await.map_err(PortError::passing)?;
         tokio::io::AsyncWriteExt::flush(&mut file).await.map_err(PortError::passing)?;
+        tokio::fs::rename(&draft, &path).await.map_err(PortError::passing)?;
         Ok(Some(path))
     }
 

@@ -20,7 +20,7 @@ use kit::{Look, Outbox, PortError, Trouble, Watches, Worker};
 use terms::{Body, Class, ClusterSpec, Command, CommandId, Fact, Failure, Handle, Span, Timestamp};
 
 pub use port::{Clusters, Listed, Listing, Order, Standing};
-pub use sweep::{Fate, Swept, sweep};
+pub use sweep::{Fate, Sweeper, Swept, sweep};
 
 /// The provisioner's handler, over any [`Clusters`].
 pub struct Provisioner {

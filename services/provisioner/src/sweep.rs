@@ -4,8 +4,11 @@
 //! clock that are the provider's own, is all it knows. What a live lease covers it never touches, nor what bears no
 //! expiry; and gone is only what the provider says is gone, and does not list any more.
 
-use kit::PortError;
+use std::sync::Arc;
+
+use kit::{PortError, serve::Chore};
 use terms::{Deleted, Span, Timestamp};
+use tracing::warn;
 
 use crate::port::{Clusters, Listed};
 
@@ -34,6 +37,51 @@ pub struct Swept {
     pub cluster: Listed,
     /// What became of it.
     pub fate: Fate,
+}
+
+/// The second door as a chore: whoever keeps time asks for it, and it says so when something is left.
+pub struct Sweeper {
+    clusters: Arc<dyn Clusters>,
+    grace: Span,
+}
+
+impl Sweeper {
+    /// Over a provider's clusters; what outlived its lease by more than `grace` is given back.
+    pub fn new(clusters: Arc<dyn Clusters>, grace: Span) -> Self {
+        Self { clusters, grace }
+    }
+}
+
+#[async_trait::async_trait]
+impl Chore for Sweeper {
+    fn name(&self) -> &'static str {
+        "sweep"
+    }
+
+    async fn run(&self) -> Result<(), String> {
+        let swept = sweep(&*self.clusters, self.grace, true).await.map_err(|error| match error {
+            PortError::Passing(why) => why,
+            PortError::Final(failure) => failure.message,
+        })?;
+        let mut left = Vec::new();
+        for Swept { cluster, fate } in swept {
+            match fate {
+                Fate::Kept { .. } => {}
+                Fate::Gone(deleted) => {
+                    warn!(
+                        cluster = cluster.name,
+                        run.id = cluster.run,
+                        "outlived its lease and is gone: {}",
+                        deleted.evidence
+                    );
+                }
+                Fate::Unlabelled => warn!(cluster = cluster.name, "bears no expiry: a person has to look"),
+                Fate::Due => left.push(cluster.name),
+                Fate::Left(why) => left.push(format!("{}: {why}", cluster.name)),
+            }
+        }
+        if left.is_empty() { Ok(()) } else { Err(format!("still there: {}", left.join("; "))) }
+    }
 }
 
 /// Looks at every cluster there is. Those whose lease ended more than `grace` ago are given back, if `really`.

@@ -1,0 +1,31 @@
+//! `burnin-agent`: benchmarks on a cluster, and their logs.
+
+use std::{process::ExitCode, sync::Arc};
+
+use agent::{Agent, processes::Processes};
+use cloud::{Place, store};
+use ledger::Artefacts;
+use terms::Span;
+
+struct Config {
+    artefacts: Place,
+    look: Span,
+}
+
+fn main() -> ExitCode {
+    cloud::run(
+        "agent",
+        env!("CARGO_PKG_VERSION"),
+        |env| {
+            let (artefacts, look) =
+                (env.required("BURNIN_ARTEFACTS"), env.or("BURNIN_LOOK", Span::from_secs(10)));
+            Some(Config { artefacts: artefacts?, look: look? })
+        },
+        |config, wiring| {
+            let store = store(&config.artefacts)?;
+            let scheduler = Arc::new(Processes::new(Arc::clone(&store)));
+            let agent = Agent::new(scheduler, Artefacts::new(Arc::clone(&store)), config.look);
+            Ok(wiring.worker(agent, &Agent::TAKES, store))
+        },
+    )
+}

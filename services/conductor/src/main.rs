@@ -1,0 +1,48 @@
+//! `burnin-conductor`: the one writer of the ledger. `POST /chores/tick` wakes every run that owes something.
+
+use std::{process::ExitCode, sync::Arc};
+
+use cloud::{Parts, Place, store};
+use conductor::{Conductor, Settings, takes};
+use kit::{async_trait, ids, serve::Chore};
+use ledger::Ledger;
+use terms::Span;
+
+struct Config {
+    ledger: Place,
+    resend: Span,
+}
+
+struct Tick(Arc<Conductor>);
+
+#[async_trait]
+impl Chore for Tick {
+    fn name(&self) -> &'static str {
+        "tick"
+    }
+
+    async fn run(&self) -> Result<(), String> {
+        self.0.tick().await.map_err(|error| kit::worker::chain(&error))
+    }
+}
+
+fn main() -> ExitCode {
+    cloud::run(
+        "conductor",
+        env!("CARGO_PKG_VERSION"),
+        |env| {
+            let (ledger, resend) =
+                (env.required("BURNIN_LEDGER"), env.or("BURNIN_RESEND", Span::from_secs(30)));
+            Some(Config { ledger: ledger?, resend: resend? })
+        },
+        |config, wiring| {
+            let store = store(&config.ledger)?;
+            let ledger = Ledger::new(Arc::clone(&store), Arc::new(ids::unique));
+            let settings = Settings { resend: config.resend };
+            let (bus, clock) = (Arc::clone(&wiring.bus), Arc::clone(&wiring.clock));
+            let conductor = Arc::new(Conductor::new(ledger, bus, clock, settings, None));
+            let tick: Arc<dyn Chore> = Arc::new(Tick(Arc::clone(&conductor)));
+            Ok(Parts { takes: takes(), handler: conductor, parking: store, chores: vec![tick] })
+        },
+    )
+}

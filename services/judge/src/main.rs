@@ -1,0 +1,30 @@
+//! `burnin-judge`: logs to a verdict.
+
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
+
+use cloud::{Place, store};
+use judge::Judge;
+use ledger::Artefacts;
+use warehouse::Sqlite;
+
+struct Config {
+    artefacts: Place,
+    warehouse: PathBuf,
+}
+
+fn main() -> ExitCode {
+    cloud::run(
+        "judge",
+        env!("CARGO_PKG_VERSION"),
+        |env| {
+            let (artefacts, warehouse) = (env.required("BURNIN_ARTEFACTS"), env.required("BURNIN_WAREHOUSE"));
+            Some(Config { artefacts: artefacts?, warehouse: warehouse? })
+        },
+        |config, wiring| {
+            let store = store(&config.artefacts)?;
+            let warehouse = Arc::new(Sqlite::open(&config.warehouse)?);
+            let judge = Judge::new(Artefacts::new(Arc::clone(&store)), warehouse);
+            Ok(wiring.worker(judge, &Judge::TAKES, store))
+        },
+    )
+}

@@ -1,0 +1,30 @@
+//! `burnin-loader`: measurements into the warehouse.
+
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
+
+use cloud::{Place, store};
+use ledger::Artefacts;
+use loader::Loader;
+use warehouse::Sqlite;
+
+struct Config {
+    artefacts: Place,
+    warehouse: PathBuf,
+}
+
+fn main() -> ExitCode {
+    cloud::run(
+        "loader",
+        env!("CARGO_PKG_VERSION"),
+        |env| {
+            let (artefacts, warehouse) = (env.required("BURNIN_ARTEFACTS"), env.required("BURNIN_WAREHOUSE"));
+            Some(Config { artefacts: artefacts?, warehouse: warehouse? })
+        },
+        |config, wiring| {
+            let store = store(&config.artefacts)?;
+            let warehouse = Arc::new(Sqlite::open(&config.warehouse)?);
+            let loader = Loader::new(Artefacts::new(Arc::clone(&store)), warehouse);
+            Ok(wiring.worker(loader, &Loader::TAKES, store))
+        },
+    )
+}
