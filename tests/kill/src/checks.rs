@@ -1,0 +1,101 @@
+//! What must be true when everything has come to rest.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use ledger::Ledger;
+use machine::RunState;
+use rusqlite::Connection;
+use terms::{RunId, Verdict};
+
+use crate::runs::{NODES, Requests, SIZES};
+
+/// What the ledger says of a run.
+pub struct Ended {
+    /// Its records.
+    pub records: usize,
+    /// How often anything was begun beyond the first time.
+    pub attempts: u32,
+}
+
+/// The state of a run, and how many records made it; none while it has no record.
+pub async fn state(ledger: &Ledger, run: &RunId) -> Result<Option<(RunState, usize)>, String> {
+    let loaded = ledger.load(run).await.map_err(|error| format!("{run}: {error}"))?;
+    if loaded.records().is_empty() {
+        return Ok(None);
+    }
+    let state = machine::fold(loaded.records()).map_err(|error| format!("{run}: {error}"))?;
+    Ok(Some((state, loaded.records().len())))
+}
+
+/// Checks a run that is closed.
+pub fn run(
+    requests: &Requests,
+    run: &RunId,
+    state: &RunState,
+    records: usize,
+    wrong: &mut Vec<String>,
+) -> Ended {
+    let mut say = |what: String| wrong.push(format!("{run}: {what}"));
+    if state.verdict().map(|reached| reached.verdict) != Some(Verdict::Pass) {
+        say(format!("{:?}, {:?}", state.settled, state.verdict()));
+    }
+    if !state.leases_returned() {
+        say("its cluster is not given back".to_owned());
+    }
+    // Each attempt may begin each thing once, and nothing broke: so one attempt, and once.
+    let attempts = state.leases.len();
+    let mut expected: BTreeMap<String, usize> = (0..NODES).map(|rank| (format!("rank-{rank}"), 1)).collect();
+    expected.insert("builds".to_owned(), 1);
+    let counted = counted(&requests.counts(run));
+    if counted != expected {
+        say(format!("begun {counted:?}, and not {expected:?}; {attempts} lease(s)"));
+    }
+    Ended { records, attempts: attempts.saturating_sub(1) as u32 }
+}
+
+fn counted(folder: &Path) -> BTreeMap<String, usize> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let count = |entry: fs::DirEntry| {
+        let lines = fs::read_to_string(entry.path()).unwrap_or_default().lines().count();
+        (entry.file_name().to_string_lossy().into_owned(), lines)
+    };
+    entries.map(count).collect()
+}
+
+/// Each row once, one verdict a run.
+pub fn warehouse(path: &Path, runs: usize, wrong: &mut Vec<String>) -> Result<(), String> {
+    let told = |error: rusqlite::Error| format!("{}: {error}", path.display());
+    let connection = Connection::open(path).map_err(told)?;
+    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(told);
+    // Two placements: out of place, in place.
+    let expected = (runs * SIZES * 2) as i64;
+    let keys = "SELECT count(*) FROM (SELECT DISTINCT run, size_bytes, placement FROM measurements)";
+    for (what, sql, expected) in [
+        ("measurements", "SELECT count(*) FROM measurements", expected),
+        ("measurements that differ", keys, expected),
+        ("verdicts", "SELECT count(*) FROM verdicts", runs as i64),
+    ] {
+        let found = number(sql)?;
+        if found != expected {
+            wrong.push(format!("{found} {what} in the warehouse, {expected} expected"));
+        }
+    }
+    Ok(())
+}
+
+/// Nothing runs that carries the folder's name, services aside.
+pub fn left_running(folder: &Path) -> Vec<String> {
+    let mark = folder.display().to_string();
+    let mut left = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        let bytes = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let command = String::from_utf8_lossy(&bytes).replace('\0', " ");
+        if pid != std::process::id() && command.contains(&mark) {
+            left.push(format!("{pid}: {command}"));
+        }
+    }
+    left
+}

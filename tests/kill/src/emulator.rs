@@ -1,0 +1,87 @@
+//! Google's Pub/Sub emulator: the bus between the services.
+
+use std::{
+    fs::File,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use serde_json::{Value, json};
+
+/// The project everything is in.
+pub const PROJECT: &str = "burnin-test";
+
+/// An emulator of its own, which ends with its owner.
+pub struct Emulator {
+    process: Child,
+    /// Where it listens, as `host:port`.
+    pub host: String,
+    http: reqwest::Client,
+}
+
+impl Emulator {
+    /// Starts one.
+    pub fn start(jar: &Path, log: &Path) -> Result<Self, String> {
+        let port = crate::free_port()?;
+        let told = |error: std::io::Error| format!("the emulator: {error}");
+        let mut command = Command::new("java");
+        command.args(["-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-jar"]).arg(jar);
+        command.args(["--host=127.0.0.1", &format!("--port={port}")]).stdin(Stdio::null());
+        let mut process = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().map_err(told)?;
+        let mut said = BufReader::new(process.stderr.take().ok_or("the emulator does not speak")?);
+        let mut file = File::create(log).map_err(told)?;
+        let mut line = String::new();
+        // With its port taken it would say so and stay: only this line means that it serves.
+        while !line.contains("Server started") {
+            line.clear();
+            if said.read_line(&mut line).map_err(told)? == 0 {
+                return Err(format!("the emulator ended; see {}", log.display()));
+            }
+            std::io::Write::write_all(&mut file, line.as_bytes()).map_err(told)?;
+        }
+        std::thread::spawn(move || std::io::copy(&mut said, &mut file));
+        Ok(Self { process, host: format!("127.0.0.1:{port}"), http: reqwest::Client::new() })
+    }
+
+    /// Creates a topic, or a subscription that pushes what is on one.
+    async fn put(&self, kind: &str, name: &str, body: Value) -> Result<(), String> {
+        let url = format!("http://{}/v1/projects/{PROJECT}/{kind}/{name}", self.host);
+        let answer = self.http.put(url).json(&body).send().await.map_err(|error| error.to_string())?;
+        match answer.error_for_status() {
+            Ok(_) => Ok(()),
+            Err(error) => Err(format!("{kind} {name}: {error}")),
+        }
+    }
+
+    /// Creates a topic.
+    pub async fn topic(&self, name: &str) -> Result<(), String> {
+        self.put("topics", name, json!({})).await
+    }
+
+    /// Pushes what is on a topic to a port of this machine.
+    pub async fn push(&self, topic: &str, subscription: &str, port: u16) -> Result<(), String> {
+        let body = json!({
+            "topic": format!("projects/{PROJECT}/topics/{topic}"),
+            "ackDeadlineSeconds": 10,
+            "pushConfig": {"pushEndpoint": format!("http://127.0.0.1:{port}/")},
+        });
+        self.put("subscriptions", subscription, body).await
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+/// Where the SDK keeps the emulator.
+pub fn jar() -> Result<PathBuf, String> {
+    let roots = ["/usr/lib/google-cloud-sdk", "/opt/google-cloud-sdk", "/usr/share/google-cloud-sdk"];
+    let folders = roots.map(|root| Path::new(root).join("platform/pubsub-emulator/lib"));
+    let files = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
+    let jar = files.map(|entry| entry.path()).find(|path| path.extension().is_some_and(|kind| kind == "jar"));
+    jar.ok_or_else(|| "Google's SDK with its Pub/Sub emulator is not on this machine".to_owned())
+}

@@ -1,0 +1,125 @@
+//! The services as processes.
+
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use crate::emulator::{Emulator, PROJECT};
+
+/// A service, and which of its kind.
+struct Service {
+    name: &'static str,
+    topic: &'static str,
+    port: u16,
+    process: Child,
+    starts: u32,
+}
+
+/// All services: two conductors, one of each worker.
+pub struct Fleet {
+    services: Vec<Service>,
+    programs: PathBuf,
+    folder: PathBuf,
+    emulator: String,
+}
+
+const SERVICES: [(&str, &str); 7] = [
+    ("conductor", "facts"),
+    ("conductor", "facts"),
+    ("builder", "builder"),
+    ("provisioner", "provisioner"),
+    ("agent", "agent"),
+    ("judge", "judge"),
+    ("loader", "loader"),
+];
+
+impl Fleet {
+    /// Starts every service; their programs lie in one folder, what they keep in another.
+    pub async fn start(programs: &Path, folder: &Path, emulator: &Emulator) -> Result<Self, String> {
+        let mut fleet = Self {
+            services: Vec::new(),
+            programs: programs.to_owned(),
+            folder: folder.to_owned(),
+            emulator: emulator.host.clone(),
+        };
+        for (number, (name, topic)) in SERVICES.into_iter().enumerate() {
+            let port = crate::free_port()?;
+            emulator.push(&format!("burnin-{topic}"), &format!("{name}-{number}"), port).await?;
+            let process = fleet.spawn(name, port, 0)?;
+            fleet.services.push(Service { name, topic, port, process, starts: 0 });
+        }
+        Ok(fleet)
+    }
+
+    fn spawn(&self, name: &str, port: u16, starts: u32) -> Result<Child, String> {
+        let program = self.programs.join(format!("burnin-{name}"));
+        let told = |error: std::io::Error| format!("{}: {error}", program.display());
+        let log = self.folder.join("logs").join(format!("{name}-{port}.log"));
+        let log = File::options().create(true).append(true).open(log).map_err(told)?;
+        let at = |place: &str| self.folder.join(place);
+        let mut command = Command::new(&program);
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command
+            .env("PORT", port.to_string())
+            .env("PUBSUB_EMULATOR_HOST", &self.emulator)
+            .env("BURNIN_PROJECT", PROJECT)
+            .env("BURNIN_LEDGER", at("bucket"))
+            .env("BURNIN_ARTEFACTS", at("bucket"))
+            .env("BURNIN_BUILDS", at("host/builds"))
+            .env("BURNIN_CLUSTERS", at("host/clusters"))
+            .env("BURNIN_WAREHOUSE", at("warehouse.sqlite"))
+            .env("BURNIN_RESEND", "5s")
+            .env("BURNIN_LOOK", "100ms")
+            .env("BURNIN_LOG", "warn")
+            .env("BURNIN_START", starts.to_string());
+        command.stdin(Stdio::null()).stdout(log.try_clone().map_err(told)?).stderr(log);
+        command.spawn().map_err(told)
+    }
+
+    /// Kills one with -9, and starts it again at once, as a platform would.
+    pub fn kill(&mut self, number: usize) -> Result<&'static str, String> {
+        let number = number % self.services.len();
+        let service = &mut self.services[number];
+        drop(service.process.kill());
+        drop(service.process.wait());
+        service.starts += 1;
+        let (name, port, starts) = (service.name, service.port, service.starts);
+        self.services[number].process = self.spawn(name, port, starts)?;
+        Ok(name)
+    }
+
+    /// How often services were started beyond the first time.
+    pub fn kills(&self) -> u32 {
+        self.services.iter().map(|service| service.starts).sum()
+    }
+
+    /// Services that ended although nobody killed them.
+    pub fn ended(&mut self) -> Vec<String> {
+        let ended = |service: &mut Service| {
+            let status = service.process.try_wait().ok().flatten()?;
+            Some(format!("{} on port {} ended by itself: {status}", service.name, service.port))
+        };
+        self.services.iter_mut().filter_map(ended).collect()
+    }
+
+    /// Where chores are asked for.
+    pub fn chores(&self) -> Vec<String> {
+        let chore = |service: &Service| match service.topic {
+            "facts" => Some(format!("http://127.0.0.1:{}/chores/tick", service.port)),
+            "provisioner" => Some(format!("http://127.0.0.1:{}/chores/sweep", service.port)),
+            _ => None,
+        };
+        self.services.iter().filter_map(chore).collect()
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        for service in &mut self.services {
+            drop(service.process.kill());
+            drop(service.process.wait());
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The services as they are deployed, each a process of its own, over real HTTP pushes from Pub/Sub's emulator. About
+//! once a second one of them is killed with -9 and started again, while runs go on; afterwards nothing may be missing,
+//! doubled or left behind.
+
+mod checks;
+mod emulator;
+mod fleet;
+mod runs;
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    net::TcpListener,
+    path::PathBuf,
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use clap::Parser;
+use cloud::pubsub::PubSub;
+use ledger::{FolderStore, Ledger, Store};
+use terms::{RunId, Span};
+
+use crate::{
+    emulator::{Emulator, PROJECT},
+    fleet::Fleet,
+    runs::Requests,
+};
+
+#[derive(Parser)]
+#[command(about = "Kills services at random while runs go on, and counts what came of it")]
+struct Arguments {
+    /// How long to kill.
+    #[arg(long = "for", default_value = "3m")]
+    lasting: Span,
+    /// Runs under way at any time.
+    #[arg(long, default_value_t = 50)]
+    runs: usize,
+    /// A service is killed this often, give or take a half.
+    #[arg(long, default_value = "1s")]
+    every: Span,
+    /// Chooses whom and when.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Where the services' programs lie.
+    #[arg(long, default_value = "target/debug")]
+    programs: PathBuf,
+    /// How long everything may take to come to rest afterwards.
+    #[arg(long, default_value = "5m")]
+    rest: Span,
+    /// Where everything is kept; it must be empty.
+    folder: PathBuf,
+}
+
+/// Says that a thing needed is not on this machine, as all gates do.
+const SKIPPED: u8 = 77;
+
+/// A port that nobody listens on.
+pub fn free_port() -> Result<u16, String> {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|error| error.to_string())?;
+    listener.local_addr().map(|address| address.port()).map_err(|error| error.to_string())
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let jar = match emulator::jar() {
+        Ok(jar) => jar,
+        Err(why) => {
+            println!("skipped: {why}");
+            return SKIPPED.into();
+        }
+    };
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match runtime.block_on(play(&arguments, &jar)) {
+        Ok(wrong) if wrong.is_empty() => {
+            println!("zero violations");
+            ExitCode::SUCCESS
+        }
+        Ok(wrong) => {
+            println!("{} violation(s):", wrong.len());
+            wrong.iter().take(40).for_each(|what| println!("  {what}"));
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String>, String> {
+    let told = |error: std::io::Error| format!("{}: {error}", arguments.folder.display());
+    fs::create_dir_all(arguments.folder.join("logs")).map_err(told)?;
+    let folder = arguments.folder.canonicalize().map_err(told)?;
+    let seed = arguments.seed.unwrap_or_else(|| fastrand::u64(..));
+    println!("seed {seed}, {} runs at a time, for {}", arguments.runs, arguments.lasting);
+    let mut dice = fastrand::Rng::with_seed(seed);
+
+    let emulator = Emulator::start(jar, &folder.join("logs/emulator.log"))?;
+    for topic in contract::topics() {
+        emulator.topic(&format!("burnin-{topic}")).await?;
+    }
+    let store: Arc<dyn Store> = Arc::new(FolderStore::open(folder.join("bucket")).map_err(told)?);
+    let ledger = Ledger::new(Arc::clone(&store), Arc::new(kit::ids::unique));
+    let bus =
+        PubSub::connect(PROJECT, "burnin-", Some(&emulator.host)).await.map_err(|error| error.to_string())?;
+    let requests = Requests::new(&folder.join("runs"), Arc::new(bus), store)?;
+    let mut fleet = Fleet::start(&arguments.programs, &folder, &emulator).await?;
+    let clock = tokio::spawn(chores(fleet.chores()));
+
+    let began = Instant::now();
+    let (mut open, mut asked, mut ended): (BTreeSet<RunId>, usize, Vec<checks::Ended>) = Default::default();
+    let mut wrong = Vec::new();
+    let mut next_kill = Instant::now();
+    let mut quiet_since = None;
+    loop {
+        let killing = began.elapsed() < arguments.lasting.0;
+        while killing && open.len() < arguments.runs {
+            open.insert(requests.ask(asked).await?);
+            asked += 1;
+        }
+        if killing && Instant::now() >= next_kill {
+            wrong.extend(fleet.ended());
+            fleet.kill(dice.usize(..))?;
+            next_kill = Instant::now() + arguments.every.0.mul_f64(0.5 + dice.f64());
+        }
+        for run in open.clone() {
+            let Some((state, records)) = checks::state(&ledger, &run).await? else { continue };
+            if state.closed.is_some() {
+                open.remove(&run);
+                ended.push(checks::run(&requests, &run, &state, records, &mut wrong));
+            }
+        }
+        if !killing {
+            let since = *quiet_since.get_or_insert_with(Instant::now);
+            if open.is_empty() {
+                break;
+            }
+            if since.elapsed() > arguments.rest.0 {
+                wrong.extend(open.iter().map(|run| format!("{run} does not come to its end")));
+                break;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let rest = quiet_since.map_or(Duration::ZERO, |since| since.elapsed());
+    wrong.extend(fleet.ended());
+    clock.abort();
+    let kills = fleet.kills();
+    // Whoever is still telling may go on for a moment; what is left after that is left for good.
+    let mut left = checks::left_running(&folder.join("host"));
+    let until = Instant::now() + Duration::from_secs(20);
+    while !left.is_empty() && Instant::now() < until {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        left = checks::left_running(&folder.join("host"));
+    }
+    wrong.extend(left.into_iter().map(|process| format!("left running: {process}")));
+    for name in
+        FolderStore::open(folder.join("bucket")).map_err(told)?.list("").await.map_err(|e| e.to_string())?
+    {
+        if name.starts_with("parked/") || name.starts_with("open/") {
+            wrong.push(format!("left in the bucket: {name}"));
+        }
+    }
+    checks::warehouse(&folder.join("warehouse.sqlite"), ended.len(), &mut wrong)?;
+    let records: usize = ended.iter().map(|run| run.records).sum();
+    println!(
+        "{} runs ended, {kills} kills in {:.0} s; at rest {:.0} s later; {:.1} records a run, {} retried",
+        ended.len(),
+        began.elapsed().as_secs_f64() - rest.as_secs_f64(),
+        rest.as_secs_f64(),
+        records as f64 / ended.len().max(1) as f64,
+        ended.iter().filter(|run| run.attempts > 0).count(),
+    );
+    Ok(wrong)
+}
+
+/// Keeps time for the services: they are woken every second.
+async fn chores(urls: Vec<String>) {
+    let http = reqwest::Client::new();
+    loop {
+        for url in &urls {
+            // Whoever is dead just now is asked again in a second.
+            drop(http.post(url).timeout(Duration::from_secs(10)).send().await);
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
