@@ -1,3 +1,3 @@
 #!/usr/bin/env bash
 set -euo pipefail
-cargo clippy --workspace --all-targets --locked -- -D warnings
+cargo clippy --workspace --all-targets --all-features --locked -- -D warnings

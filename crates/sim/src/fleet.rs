@@ -9,7 +9,7 @@ use agent::Agent;
 use builder::Builder;
 use conductor::{Conductor, Settings};
 use judge::Judge;
-use kit::{Bus, Clock, Handler, Parking, Spawn, SystemClock, Worker, WorkerHandler};
+use kit::{Bus, Clock, Handler, Parking, Spawn, StoreParking, SystemClock, Worker, WorkerHandler};
 use ledger::{Artefacts, Ledger, MemoryStore, Store};
 use loader::Loader;
 use provisioner::Provisioner;
