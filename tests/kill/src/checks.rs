@@ -1,16 +1,22 @@
 //! What must be true when everything has come to rest.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
 
 use ledger::Ledger;
 use machine::RunState;
-use rusqlite::Connection;
 use terms::{RunId, Verdict};
+use warehouse::Sqlite;
 
 use crate::runs::{NODES, Requests, SIZES};
 
-/// What the ledger says of a run.
+/// A run that is closed.
 pub struct Ended {
+    /// Its name.
+    pub run: RunId,
     /// Its records.
     pub records: usize,
     /// How often anything was begun beyond the first time.
@@ -50,7 +56,7 @@ pub fn run(
     if counted != expected {
         say(format!("begun {counted:?}, and not {expected:?}; {attempts} lease(s)"));
     }
-    Ended { records, attempts: attempts.saturating_sub(1) as u32 }
+    Ended { run: run.clone(), records, attempts: attempts.saturating_sub(1) as u32 }
 }
 
 fn counted(folder: &Path) -> BTreeMap<String, usize> {
@@ -62,23 +68,18 @@ fn counted(folder: &Path) -> BTreeMap<String, usize> {
     entries.map(count).collect()
 }
 
-/// Each row once, one verdict a run.
-pub fn warehouse(path: &Path, runs: usize, wrong: &mut Vec<String>) -> Result<(), String> {
-    let told = |error: rusqlite::Error| format!("{}: {error}", path.display());
-    let connection = Connection::open(path).map_err(told)?;
-    let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).map_err(told);
+/// Each row of a run once, and one verdict.
+pub async fn rows(warehouse: &Sqlite, run: &RunId, wrong: &mut Vec<String>) -> Result<(), String> {
+    let told = |error: warehouse::SqliteError| format!("{run}: {error:?}");
+    let rows = warehouse.rows(run.as_str()).await.map_err(told)?;
+    let keys: BTreeSet<_> = rows.iter().map(|row| (row.size_bytes, row.placement.clone())).collect();
     // Two placements: out of place, in place.
-    let expected = (runs * SIZES * 2) as i64;
-    let keys = "SELECT count(*) FROM (SELECT DISTINCT run, size_bytes, placement FROM measurements)";
-    for (what, sql, expected) in [
-        ("measurements", "SELECT count(*) FROM measurements", expected),
-        ("measurements that differ", keys, expected),
-        ("verdicts", "SELECT count(*) FROM verdicts", runs as i64),
-    ] {
-        let found = number(sql)?;
-        if found != expected {
-            wrong.push(format!("{found} {what} in the warehouse, {expected} expected"));
-        }
+    if (rows.len(), keys.len()) != (SIZES * 2, SIZES * 2) {
+        wrong.push(format!("{run}: {} rows in the warehouse, {} of them different", rows.len(), keys.len()));
+    }
+    let verdicts = warehouse.verdicts(run.as_str()).await.map_err(told)?.len();
+    if verdicts != 1 {
+        wrong.push(format!("{run}: {verdicts} verdicts in the warehouse"));
     }
     Ok(())
 }

@@ -21,6 +21,7 @@ use clap::Parser;
 use cloud::pubsub::PubSub;
 use ledger::{FolderStore, Ledger, Store};
 use terms::{RunId, Span};
+use warehouse::Sqlite;
 
 use crate::{
     emulator::{Emulator, PROJECT},
@@ -170,7 +171,10 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
             wrong.push(format!("left in the bucket: {name}"));
         }
     }
-    checks::warehouse(&folder.join("warehouse.sqlite"), ended.len(), &mut wrong)?;
+    let warehouse = Sqlite::open(&folder.join("warehouse.sqlite")).map_err(|error| error.to_string())?;
+    for ended in &ended {
+        checks::rows(&warehouse, &ended.run, &mut wrong).await?;
+    }
     let records: usize = ended.iter().map(|run| run.records).sum();
     println!(
         "{} runs ended, {kills} kills in {:.0} s; at rest {:.0} s later; {:.1} records a run, {} retried",
