@@ -1,38 +1,58 @@
 //! A past in memory.
 
-use std::sync::{Mutex, PoisonError};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
 
+use terms::Timestamp;
 use warehouse::{Load, Past, Wanted};
 
 use crate::port::{History, HistoryError};
 
-/// What runs brought, in any order.
+/// What runs brought, in the order in which they were asked for.
+#[derive(Default)]
+pub struct Chronicle(BTreeMap<Subject, BTreeMap<(Timestamp, String), Arc<Load>>>);
+
+/// Of which workflow, and on what: runs of one subject are comparable.
+type Subject = (String, String);
+
+impl Chronicle {
+    /// Remembers what a run brought, if it was judged and can be compared.
+    pub fn remember(&mut self, load: Arc<Load>) {
+        let Some(verdict) = load.verdicts.first() else { return };
+        let (Some(identity), Some(at)) = (verdict.identity.clone(), verdict.requested_at) else { return };
+        let (subject, run) = ((verdict.workflow.clone(), identity), verdict.run.clone());
+        self.0.entry(subject).or_default().insert((at, run), load);
+    }
+
+    /// The ones that are wanted, the oldest first.
+    pub fn chosen(&self, wanted: &Wanted) -> Vec<Past> {
+        let Some(runs) = self.0.get(&(wanted.workflow.clone(), wanted.identity.clone())) else {
+            return Vec::new();
+        };
+        let before = || runs.range(..(wanted.before, String::new()));
+        let oldest: Vec<_> = before().take(wanted.oldest as usize).collect();
+        let newest = before().rev().take(wanted.newest as usize);
+        let last = oldest.last().map(|(key, _)| *key);
+        let mut newest: Vec<_> = newest.take_while(|(key, _)| Some(*key) > last).collect();
+        newest.reverse();
+        let past = |load: &Load| Some(Past::of(load.verdicts.first()?, &load.rows));
+        oldest.into_iter().chain(newest).filter_map(|(_, load)| past(load)).collect()
+    }
+}
+
+/// A history that may fall silent.
 #[derive(Default)]
 pub struct FakeHistory {
-    loads: Mutex<Vec<Load>>,
+    chronicle: Mutex<Chronicle>,
     silent: Mutex<bool>,
 }
 
 impl FakeHistory {
     /// Remembers what a run brought.
     pub fn remember(&self, load: Load) {
-        self.loads.lock().unwrap_or_else(PoisonError::into_inner).push(load);
-    }
-
-    /// Of what runs brought, in any order, the ones that are wanted.
-    pub fn chosen<'a>(loads: impl Iterator<Item = &'a Load>, wanted: &Wanted) -> Vec<Past> {
-        let mut known: Vec<_> = loads
-            .filter_map(|load| load.verdicts.first().map(|verdict| (verdict, &load.rows)))
-            .filter(|(verdict, _)| {
-                verdict.workflow == wanted.workflow
-                    && verdict.identity.as_ref() == Some(&wanted.identity)
-                    && verdict.requested_at.is_some_and(|at| at < wanted.before)
-            })
-            .collect();
-        known.sort_by(|(a, _), (b, _)| (a.requested_at, &a.run).cmp(&(b.requested_at, &b.run)));
-        let newest = known.len().saturating_sub(wanted.newest as usize);
-        let chosen = known.iter().enumerate().filter(|(at, _)| *at < wanted.oldest as usize || *at >= newest);
-        chosen.map(|(_, (verdict, rows))| Past::of(verdict, rows)).collect()
+        self.chronicle.lock().unwrap_or_else(PoisonError::into_inner).remember(Arc::new(load));
     }
 
     /// From now on there is no answer, or there is again.
@@ -47,7 +67,6 @@ impl History for FakeHistory {
         if *self.silent.lock().unwrap_or_else(PoisonError::into_inner) {
             return Err(HistoryError::Unavailable("the warehouse does not answer".to_owned()));
         }
-        let loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(Self::chosen(loads.iter(), wanted))
+        Ok(self.chronicle.lock().unwrap_or_else(PoisonError::into_inner).chosen(wanted))
     }
 }

@@ -74,10 +74,7 @@ pub struct SimScheduler(pub Door);
 impl Inner {
     /// Every job on a cluster is taken away.
     pub fn lose_jobs(&mut self, cluster: &str, code: &'static str) {
-        let on = |job: &Job| job.cluster == cluster && job.going();
-        let lost: Vec<String> =
-            self.clouds.jobs.iter().filter(|(_, job)| on(job)).map(|(name, _)| name.clone()).collect();
-        for name in lost {
+        for name in self.clouds.jobs_on.get(cluster).cloned().unwrap_or_default() {
             self.end_job(&name, Stage::Lost(code));
         }
     }
@@ -117,6 +114,7 @@ impl Inner {
         }
         let stage = if stopped { Stage::Ended(end("CANCELLED", 0)) } else { Stage::Pending };
         let cluster = job.cluster.name.clone();
+        self.clouds.jobs_on.entry(cluster.clone()).or_default().push(name.clone());
         self.clouds.jobs.insert(name.clone(), Job { cluster, stage, began: false, log });
         if stopped {
             return;

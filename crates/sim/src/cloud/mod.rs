@@ -9,7 +9,10 @@ mod clusters;
 mod jobs;
 mod warehouse;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use ::warehouse::Load;
 use kit::PortError;
@@ -42,10 +45,14 @@ pub struct Clouds {
     pub given_back: BTreeSet<String>,
     /// Jobs by name.
     pub jobs: BTreeMap<String, Job>,
+    /// Names of the jobs that were ever begun on a cluster.
+    pub jobs_on: BTreeMap<String, Vec<String>>,
     /// Jobs that must not begin any more.
     pub stopped_jobs: BTreeSet<String>,
     /// What runs brought, by load.
-    pub loads: BTreeMap<String, Load>,
+    pub loads: BTreeMap<String, Arc<Load>>,
+    /// The same, as the judge looks it up.
+    pub chronicle: judge::fake::Chronicle,
     /// Calls that are still to have their effect.
     pub landing: u64,
 }

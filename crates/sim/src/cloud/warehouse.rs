@@ -1,7 +1,9 @@
 //! A warehouse: the loader writes it, the judge looks up the past in it.
 
+use std::sync::Arc;
+
 use ::warehouse::{Past, Wanted};
-use judge::{History, HistoryError, fake::FakeHistory};
+use judge::{History, HistoryError};
 use kit::PortError;
 use loader::{Load, Row, VerdictRow, Warehouse, WarehouseError};
 use terms::planted;
@@ -33,8 +35,10 @@ impl Warehouse for SimWarehouse {
         let service = self.0.service;
         let effect = |inner: &mut Inner| {
             if !inner.clouds.loads.contains_key(&id) {
-                inner.clouds.loads.insert(id.clone(), brought.clone());
+                let brought = Arc::new(brought.clone());
+                inner.clouds.chronicle.remember(Arc::clone(&brought));
                 inner.note(service, Happening::Loaded { load: id.clone(), rows: brought.rows.len() });
+                inner.clouds.loads.insert(id.clone(), brought);
             }
             Ok(inner.clouds.loads[&id].rows.len() as u64)
         };
@@ -71,7 +75,7 @@ impl Warehouse for SimWarehouse {
 #[async_trait::async_trait]
 impl History for SimWarehouse {
     async fn past(&self, wanted: &Wanted) -> Result<Vec<Past>, HistoryError> {
-        let effect = |inner: &mut Inner| Ok(FakeHistory::chosen(inner.clouds.loads.values(), wanted));
+        let effect = |inner: &mut Inner| Ok(inner.clouds.chronicle.chosen(wanted));
         let what = || format!("look up the past of {}", wanted.workflow);
         answered(self.0.call(Kind::Provider, what, effect).await).map_err(|error| match error {
             PortError::Passing(why) => HistoryError::Unavailable(why),
