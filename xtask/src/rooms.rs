@@ -17,11 +17,12 @@ const WORLDLY: [&str; 9] =
 /// Beside the services, who may stand on them: all of them at once, wired together.
 const OVER_SERVICES: [&str; 1] = ["sim"];
 /// Libraries that belong to one room.
-const KEPT: [(&str, &[&str]); 6] = [
+const KEPT: [(&str, &[&str]); 7] = [
     ("axum", &["kit"]),
     ("google-cloud-auth", &["cloud"]),
     ("google-cloud-pubsub", &["cloud"]),
     ("indicatif", &["burnin"]),
+    ("jsonwebtoken", &["cloud"]),
     ("plotters", &["report"]),
     ("rusqlite", &["warehouse"]),
 ];

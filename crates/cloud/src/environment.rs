@@ -3,7 +3,9 @@
 //! | variable | what it is |
 //! |---|---|
 //! | `PORT` | where to listen, 8080 |
-//! | `K_SERVICE`, `K_REVISION` | set by Cloud Run; without them the service listens on 127.0.0.1 alone |
+//! | `K_SERVICE`, `K_REVISION` | set by Cloud Run; without them `platform` means 127.0.0.1 alone |
+//! | `BURNIN_AUTH` | who decides who may call: `platform` or `oidc`; there is no default |
+//! | `BURNIN_AUDIENCE`, `BURNIN_CALLERS` | with `oidc`: for whom tokens must be, and whose are let in, see [`Callers`] |
 //! | `BURNIN_PROJECT` | the project whose Pub/Sub topics carry the events |
 //! | `BURNIN_TOPICS` | what the names of the topics begin with, `burnin-` |
 //! | `BURNIN_ARTEFACTS`, `BURNIN_LEDGER` | a bucket as `gs://NAME`, or a folder as an absolute path |
@@ -13,6 +15,8 @@
 use std::{path::PathBuf, str::FromStr};
 
 use kit::{config::Reader, telemetry::Format};
+
+use crate::auth::Callers;
 
 /// Where objects are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,12 +40,57 @@ impl FromStr for Place {
     }
 }
 
+/// Who decides who may call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Auth {
+    /// The platform: on Cloud Run its own invoker check, elsewhere the loopback address.
+    Platform,
+    /// The service itself, by the token each caller brings.
+    Oidc {
+        /// For whom tokens must be.
+        audience: String,
+        /// Whose tokens are let in.
+        callers: Callers,
+    },
+}
+
+impl Auth {
+    fn read(env: &mut Reader) -> Option<Self> {
+        match env.required::<AuthMode>("BURNIN_AUTH")? {
+            AuthMode::Platform => Some(Self::Platform),
+            AuthMode::Oidc => {
+                let (audience, callers) = (env.required("BURNIN_AUDIENCE"), env.required("BURNIN_CALLERS"));
+                Some(Self::Oidc { audience: audience?, callers: callers? })
+            }
+        }
+    }
+}
+
+enum AuthMode {
+    Platform,
+    Oidc,
+}
+
+impl FromStr for AuthMode {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "platform" => Ok(Self::Platform),
+            "oidc" => Ok(Self::Oidc),
+            _ => Err("either platform or oidc"),
+        }
+    }
+}
+
 /// What every service needs to know.
 #[derive(Clone, Debug)]
 pub struct Platform {
     /// Where to listen.
     pub port: u16,
-    /// The platform decides who may call: on Cloud Run its own invoker check, elsewhere the loopback address.
+    /// Who decides who may call.
+    pub auth: Auth,
+    /// The process is one of Cloud Run's.
     pub on_cloud_run: bool,
     /// The revision that runs.
     pub revision: Option<String>,
@@ -75,6 +124,7 @@ impl Platform {
     /// From these variables; what is wrong is remembered by the reader.
     pub fn read(env: &mut Reader) -> Option<Self> {
         let port = env.or("PORT", 8080);
+        let auth = Auth::read(env);
         let service = env.optional::<String>("K_SERVICE");
         let revision = env.optional("K_REVISION");
         let project = env.required("BURNIN_PROJECT");
@@ -84,6 +134,7 @@ impl Platform {
         let log_format = env.or("BURNIN_LOG_FORMAT", LogFormat(Format::Json));
         Some(Self {
             port: port?,
+            auth: auth?,
             on_cloud_run: service?.is_some(),
             revision: revision?,
             project: project?,

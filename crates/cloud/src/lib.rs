@@ -3,7 +3,9 @@
 //! A service's `main` names itself and builds its handler from a [`Wiring`]; everything else, from the environment to
 //! the last request, is [`program::run`].
 
+pub mod auth;
 pub mod environment;
+pub mod keys;
 pub mod program;
 pub mod pubsub;
 

@@ -4,6 +4,7 @@ use std::{error::Error, net::Ipv4Addr, process::ExitCode, sync::Arc};
 
 use kit::{
     Bus, Clock, Handler, Parking, StoreParking, SystemClock, Worker, WorkerHandler,
+    auth::Doorkeeper,
     config::Reader,
     serve::{Chore, Service, router, serve},
     shutdown, telemetry,
@@ -12,7 +13,13 @@ use ledger::{FolderStore, Store};
 use tokio::net::TcpListener;
 use tracing::info;
 
-use crate::{Place, Platform, pubsub::PubSub};
+use crate::{
+    Place, Platform,
+    auth::Verifier,
+    environment::Auth,
+    keys::{GOOGLE, Keys, Published},
+    pubsub::PubSub,
+};
 
 /// Wrong usage or input, as everywhere in Burnin.
 const USAGE: u8 = 64;
@@ -120,14 +127,22 @@ async fn live(
     let wiring = Wiring { bus: Arc::new(bus), clock: Arc::clone(&clock) };
     let Parts { takes, handler, parking, chores } = build(&wiring)?;
     let parking: Arc<dyn Parking> = Arc::new(StoreParking::new(parking, clock));
-    // Beyond Cloud Run nobody checks who calls, so only this machine may.
-    let address = if platform.on_cloud_run { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST };
+    let (address, doorkeeper) = match platform.auth {
+        // Beyond Cloud Run nobody checks who calls, so only this machine may.
+        Auth::Platform if platform.on_cloud_run => (Ipv4Addr::UNSPECIFIED, None),
+        Auth::Platform => (Ipv4Addr::LOCALHOST, None),
+        Auth::Oidc { audience, callers } => {
+            let keys = Keys::new(Published::at(GOOGLE), Arc::clone(&wiring.clock));
+            let doorkeeper: Arc<dyn Doorkeeper> = Arc::new(Verifier::new(&audience, callers, keys));
+            (Ipv4Addr::UNSPECIFIED, Some(doorkeeper))
+        }
+    };
     let listener = TcpListener::bind((address, platform.port)).await?;
     let stop = shutdown::on_signal()?;
     info!(address = %listener.local_addr()?, version, "serving");
     let revision = platform.revision;
-    serve(listener, router(Service { name, version, revision, takes, handler, parking, chores }), stop)
-        .await?;
+    let service = Service { name, version, revision, takes, handler, parking, chores, doorkeeper };
+    serve(listener, router(service), stop).await?;
     telemetry.flush();
     Ok(())
 }

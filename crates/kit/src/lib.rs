@@ -3,6 +3,7 @@
 //! A service is a [`Worker`] (or a [`Handler`] of its own), a [`Bus`] to speak on and a [`Clock`] to look at. In the
 //! cloud its handler sits behind [`serve::router`]; on a laptop behind a [`MemoryBus`]. The handler does not know.
 
+pub mod auth;
 pub mod bus;
 pub mod clock;
 pub mod config;

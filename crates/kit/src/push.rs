@@ -6,6 +6,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
+    Extension,
     body::{Body, Bytes},
     extract::{FromRequest, Request, State},
     http::{StatusCode, header::CONTENT_TYPE},
@@ -18,7 +19,7 @@ use tracing::{error, warn};
 
 pub use axum::http::HeaderMap as Headers;
 
-use crate::{Disposition, Handler, Parking};
+use crate::{Disposition, Handler, Parking, auth::Caller};
 
 /// Pub/Sub carries 10 MB, which is 13.4 MB in base64, plus attributes.
 pub const BODY_LIMIT: usize = 16 << 20;
@@ -30,8 +31,18 @@ pub(crate) struct Door {
     pub parking: Arc<dyn Parking>,
 }
 
-pub(crate) async fn receive(State(door): State<Door>, pushed: Pushed) -> StatusCode {
-    let Pushed { event, raw } = pushed;
+pub(crate) async fn receive(
+    State(door): State<Door>,
+    caller: Option<Extension<Caller>>,
+    pushed: Pushed,
+) -> StatusCode {
+    let Pushed { event, raw, subscription } = pushed;
+    if let Some(Extension(caller)) = caller
+        && !caller.may_deliver_for(subscription.as_deref())
+    {
+        warn!(caller = caller.email, subscription, "not let in: it may not deliver for that subscription");
+        return StatusCode::FORBIDDEN;
+    }
     let (id, why) = match event {
         Err(why) => (name_of(&raw), why),
         Ok(event) => {
@@ -76,6 +87,8 @@ pub struct Pushed {
     pub event: Result<Event, String>,
     /// The body as it came.
     pub raw: Bytes,
+    /// For which subscription, as the body says.
+    pub subscription: Option<String>,
 }
 
 impl<S: Send + Sync> FromRequest<S> for Pushed {
@@ -84,7 +97,13 @@ impl<S: Send + Sync> FromRequest<S> for Pushed {
     async fn from_request(request: Request<Body>, _: &S) -> Result<Self, StatusCode> {
         let (parts, body) = request.into_parts();
         let raw = axum::body::to_bytes(body, BODY_LIMIT).await.map_err(|_| StatusCode::PAYLOAD_TOO_LARGE)?;
-        Ok(Self { event: decode(&parts.headers, &raw), raw })
+        #[derive(Deserialize)]
+        struct Delivered {
+            subscription: Option<String>,
+        }
+        let delivered = serde_json::from_slice::<Delivered>(&raw).ok();
+        let subscription = delivered.and_then(|delivered| delivered.subscription);
+        Ok(Self { event: decode(&parts.headers, &raw), raw, subscription })
     }
 }
 

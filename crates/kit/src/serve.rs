@@ -4,15 +4,16 @@
 //! |---|---|
 //! | `POST /` | takes one event, see [`crate::push`] |
 //! | `POST /chores/{name}` | does something that nobody sends an event for; whoever keeps time asks for it |
-//! | `GET /healthz` | 200 while the process serves |
+//! | `GET /healthz` | 200 while the process serves, whoever asks |
 //! | `GET /about` | which service this is, its version and revision, and what it takes |
 
 use std::{future::IntoFuture, io, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
-    extract::{Path, State},
-    http::StatusCode,
+    extract::{Path, Request, State},
+    http::{StatusCode, header::AUTHORIZATION},
+    middleware::{Next, from_fn_with_state},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
@@ -23,6 +24,7 @@ use tracing::{info, warn};
 
 use crate::{
     Handler, Parking,
+    auth::{Denied, Doorkeeper},
     push::{Door, receive},
 };
 
@@ -58,6 +60,8 @@ pub struct Service {
     pub parking: Arc<dyn Parking>,
     /// What it does besides.
     pub chores: Vec<Arc<dyn Chore>>,
+    /// Who decides who may call; none where the platform has.
+    pub doorkeeper: Option<Arc<dyn Doorkeeper>>,
 }
 
 /// `GET /about`.
@@ -73,7 +77,7 @@ struct About {
 
 /// The routes of a service.
 pub fn router(service: Service) -> Router {
-    let Service { name, version, revision, takes, handler, parking, chores } = service;
+    let Service { name, version, revision, takes, handler, parking, chores, doorkeeper } = service;
     let chore_names = chores.iter().map(|chore| chore.name()).collect();
     let about =
         About { schema: "burnin/about/v1", service: name, version, revision, takes, chores: chore_names };
@@ -81,8 +85,33 @@ pub fn router(service: Service) -> Router {
         .route("/", post(receive))
         .with_state(Door { handler, parking })
         .merge(Router::new().route("/chores/{name}", post(chore)).with_state(chores.into()))
-        .route("/healthz", get(|| async { "ok" }))
         .route("/about", get(async || Json(about)))
+        .layer(from_fn_with_state(doorkeeper, admit))
+        .route("/healthz", get(|| async { "ok" }))
+}
+
+/// Lets a caller in before anything of its request is read, and notes who it is.
+async fn admit(
+    State(doorkeeper): State<Option<Arc<dyn Doorkeeper>>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    if let Some(doorkeeper) = doorkeeper {
+        let authorization = request.headers().get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        match doorkeeper.admit(authorization).await {
+            Ok(caller) => drop(request.extensions_mut().insert(caller)),
+            Err(denied) => {
+                warn!(path = request.uri().path(), "not let in: {denied}");
+                return match denied {
+                    Denied::Unproven(_) => StatusCode::UNAUTHORIZED,
+                    Denied::Forbidden(_) => StatusCode::FORBIDDEN,
+                    Denied::Unknown(_) => StatusCode::SERVICE_UNAVAILABLE,
+                }
+                .into_response();
+            }
+        }
+    }
+    next.run(request).await
 }
 
 async fn chore(Path(name): Path<String>, State(chores): State<Arc<[Arc<dyn Chore>]>>) -> Response {

@@ -9,7 +9,9 @@ use axum::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use cloudevents::AttributesReader;
 use kit::{
-    Disposition, Event, Handler, Parking, push,
+    Disposition, Event, Handler, Parking,
+    auth::{Caller, Denied, Doorkeeper},
+    push,
     serve::{Chore, Service, router},
 };
 use serde_json::{Value, json};
@@ -131,7 +133,16 @@ impl Parking for Lot {
 }
 
 fn service(handler: Arc<dyn Handler>, parking: Arc<dyn Parking>, chores: Vec<Arc<dyn Chore>>) -> Service {
-    Service { name: "test", version: "1.2.3", revision: None, takes: vec![TYPE], handler, parking, chores }
+    Service {
+        name: "test",
+        version: "1.2.3",
+        revision: None,
+        takes: vec![TYPE],
+        handler,
+        parking,
+        chores,
+        doorkeeper: None,
+    }
 }
 
 async fn post(answer: Disposition, body: impl Into<Body>) -> (StatusCode, Vec<String>) {
@@ -217,4 +228,49 @@ async fn a_service_says_what_it_is() {
         json!({"schema": "burnin/about/v1", "service": "test", "version": "1.2.3", "revision": null,
                "takes": [TYPE], "chores": ["sweep"]})
     );
+}
+
+struct Butler;
+
+#[async_trait::async_trait]
+impl Doorkeeper for Butler {
+    async fn admit(&self, authorization: Option<&str>) -> Result<Caller, Denied> {
+        let subscription = Some("projects/p/subscriptions/s".to_owned());
+        match authorization {
+            Some("push") => Ok(Caller { email: "push@x".to_owned(), subscription }),
+            Some("tick") => Ok(Caller { email: "tick@x".to_owned(), subscription: None }),
+            Some("stranger") => Err(Denied::Forbidden("not on the list".to_owned())),
+            Some("night") => Err(Denied::Unknown("no keys".to_owned())),
+            _ => Err(Denied::Unproven("no token".to_owned())),
+        }
+    }
+}
+
+async fn call(path: &str, authorization: Option<&str>, subscription: &str) -> StatusCode {
+    let chores: Vec<Arc<dyn Chore>> = vec![Arc::new(Sweep(Ok(())))];
+    let mut service = service(Arc::new(Answers(Disposition::Done)), Arc::new(Lot::default()), chores);
+    service.doorkeeper = Some(Arc::new(Butler));
+    let mut body = json!({"message": {"data": STANDARD.encode(structured().to_string())}});
+    body["subscription"] = json!(subscription);
+    let method = if matches!(path, "/about" | "/healthz") { "GET" } else { "POST" };
+    let mut request = Request::builder().method(method).uri(path).header("content-type", "application/json");
+    if let Some(authorization) = authorization {
+        request = request.header("authorization", authorization);
+    }
+    let request = request.body(Body::from(body.to_string())).unwrap();
+    router(service).oneshot(request).await.unwrap().status()
+}
+
+#[tokio::test]
+async fn who_may_not_call_is_refused_everywhere_but_at_the_health_check() {
+    let ours = "projects/p/subscriptions/s";
+    assert_eq!(call("/", Some("push"), ours).await, StatusCode::NO_CONTENT);
+    assert_eq!(call("/", Some("push"), "projects/p/subscriptions/other").await, StatusCode::FORBIDDEN);
+    assert_eq!(call("/chores/sweep", Some("tick"), ours).await, StatusCode::NO_CONTENT);
+    for path in ["/", "/chores/sweep", "/about"] {
+        assert_eq!(call(path, None, ours).await, StatusCode::UNAUTHORIZED, "{path}");
+        assert_eq!(call(path, Some("stranger"), ours).await, StatusCode::FORBIDDEN, "{path}");
+        assert_eq!(call(path, Some("night"), ours).await, StatusCode::SERVICE_UNAVAILABLE, "{path}");
+    }
+    assert_eq!(call("/healthz", None, ours).await, StatusCode::OK);
 }

@@ -64,6 +64,7 @@ impl Fleet {
         command
             .env("PORT", port.to_string())
             .env("PUBSUB_EMULATOR_HOST", &self.emulator)
+            .env("BURNIN_AUTH", "platform")
             .env("BURNIN_PROJECT", PROJECT)
             .env("BURNIN_LEDGER", at("bucket"))
             .env("BURNIN_ARTEFACTS", at("bucket"))

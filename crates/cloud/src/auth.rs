@@ -1,0 +1,123 @@
+//! In-app verification of the OIDC tokens that Pub/Sub and Cloud Scheduler send.
+//!
+//! What counts: signed with RS256 (never what the token says) by a key that Google publishes, by Google, for our audience,
+//! not expired, with a verified address that is on the list. Without the list anybody with a Google account could have a
+//! token for any audience.
+
+use std::{collections::BTreeMap, str::FromStr};
+
+use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
+use kit::auth::{Caller, Denied, Doorkeeper};
+use serde::Deserialize;
+
+use crate::keys::{Keyless, Keys};
+
+const ISSUERS: [&str; 2] = ["https://accounts.google.com", "accounts.google.com"];
+/// How wrong clocks may be, seconds.
+const LEEWAY: u64 = 60;
+/// Google's are about a kilobyte.
+const LONGEST: usize = 8 << 10;
+
+/// Addresses that may call: `EMAIL` for anything, `EMAIL=SUBSCRIPTION` only to deliver for that one. By commas.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Callers(BTreeMap<String, Option<String>>);
+
+impl FromStr for Callers {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut callers = BTreeMap::new();
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let (email, subscription) = match part.split_once('=') {
+                Some((email, subscription)) => (email.trim(), Some(subscription.trim().to_owned())),
+                None => (part, None),
+            };
+            let named = |subscription: &String| {
+                subscription.starts_with("projects/") && subscription.contains("/subscriptions/")
+            };
+            if !email.contains('@') || !subscription.as_ref().is_none_or(named) {
+                return Err(format!("`{part}` is not EMAIL or EMAIL=projects/P/subscriptions/S"));
+            }
+            if callers.insert(email.to_owned(), subscription).is_some() {
+                return Err(format!("`{email}` is named twice"));
+            }
+        }
+        if callers.is_empty() {
+            return Err("nobody is named, so nobody could call".to_owned());
+        }
+        Ok(Self(callers))
+    }
+}
+
+/// Verifies tokens.
+pub struct Verifier {
+    keys: Keys,
+    callers: Callers,
+    validation: Validation,
+}
+
+#[derive(Deserialize)]
+struct Claims {
+    #[serde(default)]
+    email: String,
+    #[serde(default)]
+    email_verified: bool,
+}
+
+impl Verifier {
+    /// For tokens to this audience, from these callers.
+    pub fn new(audience: &str, callers: Callers, keys: Keys) -> Self {
+        let mut validation = Validation::new(Algorithm::RS256);
+        validation.set_audience(&[audience]);
+        validation.set_issuer(&ISSUERS);
+        validation.set_required_spec_claims(&["exp", "aud", "iss"]);
+        validation.leeway = LEEWAY;
+        Self { keys, callers, validation }
+    }
+}
+
+#[async_trait::async_trait]
+impl Doorkeeper for Verifier {
+    async fn admit(&self, authorization: Option<&str>) -> Result<Caller, Denied> {
+        let unproven = |why: &str| Denied::Unproven(why.to_owned());
+        let header = authorization.ok_or_else(|| unproven("there is no token"))?;
+        let (scheme, token) = header.split_once(' ').ok_or_else(|| unproven("there is no token"))?;
+        let token = token.trim();
+        if !scheme.eq_ignore_ascii_case("bearer") || token.len() > LONGEST {
+            return Err(unproven("the token is not a bearer's, or too long to be Google's"));
+        }
+        let head = decode_header(token).map_err(|_| unproven("the token is malformed"))?;
+        if head.alg != Algorithm::RS256 {
+            return Err(unproven("the token is not signed with RS256"));
+        }
+        let id = head.kid.ok_or_else(|| unproven("the token names no key"))?;
+        let key = self.keys.get(&id).await.map_err(|keyless| match keyless {
+            Keyless::Unknown => unproven("the token's key is not Google's"),
+            Keyless::Unavailable(why) => Denied::Unknown(why),
+        })?;
+        let claims = decode::<Claims>(token, &key, &self.validation);
+        let claims = claims.map_err(|error| Denied::Unproven(format!("the token: {error}")))?.claims;
+        if !claims.email_verified || claims.email.is_empty() {
+            return Err(unproven("the token has no verified address"));
+        }
+        match self.callers.0.get(&claims.email) {
+            Some(subscription) => Ok(Caller { email: claims.email, subscription: subscription.clone() }),
+            None => Err(Denied::Forbidden(format!("{} is not on the list", claims.email))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_are_addresses_each_with_at_most_one_subscription() {
+        let read: Callers = "a@x, b@x=projects/p/subscriptions/s,".parse().unwrap();
+        let expected = [("a@x", None), ("b@x", Some("projects/p/subscriptions/s".to_owned()))];
+        assert_eq!(read.0, expected.map(|(email, to)| (email.to_owned(), to)).into());
+        for wrong in ["", " , ", "nobody", "a@x,a@x", "a@x=s", "a@x="] {
+            assert!(wrong.parse::<Callers>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Google's public keys: fetched once however many ask, kept as long as Google says.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use jsonwebtoken::{
+    DecodingKey,
+    jwk::{JwkSet, KeyAlgorithm},
+};
+use kit::Clock;
+use terms::{Span, Timestamp};
+use tokio::sync::{Mutex, RwLock};
+use tracing::{info, warn};
+
+/// Where Google publishes them.
+pub const GOOGLE: &str = "https://www.googleapis.com/oauth2/v3/certs";
+
+/// A key that is not known leads to no more than one fetch in this time, whoever names it how often.
+const PAUSE: Span = Span::from_secs(60);
+/// How long keys are good for where the answer does not say, and at most.
+const UNTOLD: Duration = Duration::from_secs(300);
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Where keys come from.
+#[async_trait::async_trait]
+pub trait KeySource: Send + Sync + 'static {
+    /// The keys, and how long they are good for.
+    ///
+    /// # Errors
+    /// Why there are none.
+    async fn fetch(&self) -> Result<(JwkSet, Duration), String>;
+}
+
+/// Keys at an address.
+pub struct Published {
+    url: String,
+    http: reqwest::Client,
+}
+
+impl Published {
+    /// At this address.
+    pub fn at(url: impl Into<String>) -> Self {
+        Self { url: url.into(), http: reqwest::Client::new() }
+    }
+}
+
+#[async_trait::async_trait]
+impl KeySource for Published {
+    async fn fetch(&self) -> Result<(JwkSet, Duration), String> {
+        let told = |error: reqwest::Error| format!("{}: {}", self.url, kit::worker::chain(&error));
+        let answer = self.http.get(&self.url).timeout(PATIENCE).send().await.map_err(told)?;
+        let answer = answer.error_for_status().map_err(told)?;
+        let control = answer.headers().get("cache-control").and_then(|value| value.to_str().ok());
+        let good_for = control.and_then(max_age).unwrap_or(UNTOLD).min(LONGEST);
+        Ok((answer.json().await.map_err(told)?, good_for))
+    }
+}
+
+fn max_age(control: &str) -> Option<Duration> {
+    let age = control.split(',').find_map(|part| part.trim().strip_prefix("max-age="))?;
+    age.parse().ok().map(Duration::from_secs)
+}
+
+#[derive(Default)]
+struct Known {
+    keys: BTreeMap<String, Arc<DecodingKey>>,
+    /// From then on they are not good any more.
+    expire: Option<Timestamp>,
+    /// From then on new ones are to be fetched.
+    ageing: Option<Timestamp>,
+}
+
+/// Keys by their ids.
+pub struct Keys {
+    source: Box<dyn KeySource>,
+    clock: Arc<dyn Clock>,
+    known: RwLock<Known>,
+    /// Whoever fetches holds it; inside, when somebody last did.
+    fetching: Mutex<Option<Timestamp>>,
+}
+
+/// Why there is no key.
+pub enum Keyless {
+    /// There is none of that id.
+    Unknown,
+    /// It could not be found out.
+    Unavailable(String),
+}
+
+impl Keys {
+    /// From a source; nothing is fetched before it is needed.
+    pub fn new(source: impl KeySource, clock: Arc<dyn Clock>) -> Self {
+        Self { source: Box::new(source), clock, known: RwLock::default(), fetching: Mutex::default() }
+    }
+
+    /// The key of this id.
+    ///
+    /// # Errors
+    /// When there is none, or its source does not answer.
+    pub async fn get(&self, id: &str) -> Result<Arc<DecodingKey>, Keyless> {
+        let now = self.clock.now();
+        let (found, good, ageing) = self.look(id, now).await;
+        if let Some(key) = found.filter(|_| good) {
+            // One caller fetches ahead of time; nobody else waits for it.
+            if ageing && let Ok(mut last) = self.fetching.try_lock() {
+                self.fetch(&mut last, now).await.ok();
+            }
+            return Ok(key);
+        }
+        let mut last = self.fetching.lock().await;
+        // Somebody may have fetched while this one waited.
+        let (found, good, _) = self.look(id, now).await;
+        if let Some(key) = found.filter(|_| good) {
+            return Ok(key);
+        }
+        if last.is_none_or(|last| now.since(last) >= PAUSE) {
+            self.fetch(&mut last, now).await.map_err(Keyless::Unavailable)?;
+        } else if !good {
+            return Err(Keyless::Unavailable("the keys could not be fetched a moment ago".to_owned()));
+        }
+        match self.look(id, now).await {
+            (Some(key), true, _) => Ok(key),
+            _ => Err(Keyless::Unknown),
+        }
+    }
+
+    /// The key, whether what is known is still good, and whether it should be fetched again soon.
+    async fn look(&self, id: &str, now: Timestamp) -> (Option<Arc<DecodingKey>>, bool, bool) {
+        let known = self.known.read().await;
+        let before = |limit: Option<Timestamp>| limit.is_some_and(|limit| now < limit);
+        (known.keys.get(id).cloned(), before(known.expire), !before(known.ageing))
+    }
+
+    async fn fetch(&self, last: &mut Option<Timestamp>, now: Timestamp) -> Result<(), String> {
+        *last = Some(now);
+        let (set, good_for) = self.source.fetch().await.inspect_err(|why| warn!("no keys: {why}"))?;
+        let mut keys = BTreeMap::new();
+        for jwk in &set.keys {
+            let rs256 = jwk.common.key_algorithm.is_none_or(|algorithm| algorithm == KeyAlgorithm::RS256);
+            if let (Some(id), true, Ok(key)) = (&jwk.common.key_id, rs256, DecodingKey::from_jwk(jwk)) {
+                keys.insert(id.clone(), Arc::new(key));
+            }
+        }
+        info!(keys = keys.len(), good_for_s = good_for.as_secs(), "keys fetched");
+        let (expire, ageing) = (Some(now + Span(good_for)), Some(now + Span(good_for.mul_f64(0.9))));
+        *self.known.write().await = Known { keys, expire, ageing };
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_long_keys_are_good_is_read_from_cache_control() {
+        let hours = Some(Duration::from_secs(19_800));
+        assert_eq!(max_age("public, max-age=19800, must-revalidate, no-transform"), hours);
+        assert_eq!(max_age("no-store"), None);
+        assert_eq!(max_age("max-age=soon"), None);
+    }
+}

@@ -1,0 +1,245 @@
+//! Tokens: who is let in, and how often keys are asked for.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use aws_lc_rs::{
+    encoding::AsDer,
+    rsa::{KeyPair, KeySize},
+    signature::KeyPair as _,
+};
+use base64::{Engine, engine::general_purpose::STANDARD, engine::general_purpose::URL_SAFE_NO_PAD};
+use cloud::{
+    auth::Verifier,
+    keys::{KeySource, Keys},
+};
+use jsonwebtoken::{Algorithm, EncodingKey, Header, encode, jwk::JwkSet};
+use kit::{
+    ManualClock,
+    auth::{Caller, Denied, Doorkeeper},
+};
+use serde_json::{Value, json};
+use terms::{Span, Timestamp};
+
+const AUDIENCE: &str = "https://builder.example/";
+const PUSH: &str = "push@p.iam.gserviceaccount.com";
+const SUBSCRIPTION: &str = "projects/p/subscriptions/builder";
+const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
+
+/// A key pair, and what is published of it.
+struct Signer {
+    private: EncodingKey,
+    published: Value,
+}
+
+fn signer(id: &str) -> Signer {
+    let pair = KeyPair::generate(KeySize::Rsa2048).unwrap();
+    let der = AsDer::<aws_lc_rs::encoding::Pkcs8V1Der<'_>>::as_der(&pair).unwrap();
+    let body = STANDARD.encode(der.as_ref());
+    let pem = format!("-----BEGIN PRIVATE KEY-----\n{body}\n-----END PRIVATE KEY-----\n");
+    let public = pair.public_key();
+    let published = json!({
+        "kty": "RSA", "alg": "RS256", "use": "sig", "kid": id,
+        "n": URL_SAFE_NO_PAD.encode(public.modulus().big_endian_without_leading_zero()),
+        "e": URL_SAFE_NO_PAD.encode(public.exponent().big_endian_without_leading_zero()),
+    });
+    Signer { private: EncodingKey::from_rsa_pem(pem.as_bytes()).unwrap(), published }
+}
+
+fn claims() -> Value {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    json!({"aud": AUDIENCE, "email": PUSH, "email_verified": true, "exp": now + 3600, "iat": now,
+           "iss": "https://accounts.google.com", "sub": "1"})
+}
+
+fn token(signer: &Signer, id: &str, claims: &Value) -> String {
+    let header = Header { kid: Some(id.to_owned()), ..Header::new(Algorithm::RS256) };
+    format!("Bearer {}", encode(&header, claims, &signer.private).unwrap())
+}
+
+/// Publishes keys slowly, and counts.
+#[derive(Clone)]
+struct Publisher {
+    keys: Arc<std::sync::Mutex<Result<Value, String>>>,
+    fetches: Arc<AtomicUsize>,
+}
+
+#[async_trait::async_trait]
+impl KeySource for Publisher {
+    async fn fetch(&self) -> Result<(JwkSet, Duration), String> {
+        self.fetches.fetch_add(1, Ordering::SeqCst);
+        // Everybody who asks meanwhile has to find it under way.
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        let keys = self.keys.lock().unwrap().clone()?;
+        Ok((serde_json::from_value(json!({"keys": [keys]})).unwrap(), Duration::from_secs(3600)))
+    }
+}
+
+struct Scene {
+    google: Signer,
+    publisher: Publisher,
+    clock: Arc<ManualClock>,
+    verifier: Arc<Verifier>,
+}
+
+fn scene() -> Scene {
+    let google = signer("k1");
+    let publisher = Publisher {
+        keys: Arc::new(std::sync::Mutex::new(Ok(google.published.clone()))),
+        fetches: Arc::default(),
+    };
+    let clock = Arc::new(ManualClock::new(START));
+    let keys = Keys::new(publisher.clone(), clock.clone());
+    let callers = format!("{PUSH}={SUBSCRIPTION}, tick@p.iam.gserviceaccount.com").parse().unwrap();
+    let verifier = Arc::new(Verifier::new(AUDIENCE, callers, keys));
+    Scene { google, publisher, clock, verifier }
+}
+
+impl Scene {
+    async fn admit(&self, token: &str) -> Result<Caller, Denied> {
+        self.verifier.admit(Some(token)).await
+    }
+
+    fn fetches(&self) -> usize {
+        self.publisher.fetches.load(Ordering::SeqCst)
+    }
+}
+
+#[tokio::test]
+async fn a_token_of_google_for_us_from_somebody_on_the_list_is_let_in() {
+    let scene = scene();
+    let caller = scene.admit(&token(&scene.google, "k1", &claims())).await.unwrap();
+    assert_eq!(caller, Caller { email: PUSH.to_owned(), subscription: Some(SUBSCRIPTION.to_owned()) });
+    assert!(caller.may_deliver_for(Some(SUBSCRIPTION)));
+    assert!(!caller.may_deliver_for(Some("projects/p/subscriptions/other")));
+    assert!(!caller.may_deliver_for(None));
+}
+
+#[tokio::test]
+async fn nothing_else_is_let_in() {
+    let scene = scene();
+    let changed = |key: &str, value: Value| {
+        let mut claims = claims();
+        claims[key] = value;
+        token(&scene.google, "k1", &claims)
+    };
+    let without = |key: &str| {
+        let mut claims = claims();
+        claims.as_object_mut().unwrap().remove(key);
+        token(&scene.google, "k1", &claims)
+    };
+    let good = token(&scene.google, "k1", &claims());
+    let mut parts: Vec<String> = good.split('.').map(str::to_owned).collect();
+    parts[1] = URL_SAFE_NO_PAD.encode(claims().to_string().replace(PUSH, "tick@p.iam.gserviceaccount.com"));
+    let none = URL_SAFE_NO_PAD.encode(r#"{"alg":"none","kid":"k1"}"#);
+    let public = scene.google.published["n"].as_str().unwrap();
+    let symmetric = Header { kid: Some("k1".to_owned()), ..Header::new(Algorithm::HS256) };
+    let symmetric = encode(&symmetric, &claims(), &EncodingKey::from_secret(public.as_bytes())).unwrap();
+    let unproven = [
+        ("tampered with", parts.join(".")),
+        ("of another key", token(&signer("k1"), "k1", &claims())),
+        ("unsigned", format!("Bearer {none}.{}.", parts[1])),
+        ("signed with the public key as a secret", format!("Bearer {symmetric}")),
+        ("for somebody else", changed("aud", json!("https://other.example/"))),
+        ("for us in other letters", changed("aud", json!(AUDIENCE.to_uppercase()))),
+        ("by somebody else", changed("iss", json!("https://accounts.example"))),
+        ("expired", changed("exp", json!(1_700_000_000))),
+        ("for ever", without("exp")),
+        ("without audience", without("aud")),
+        ("without issuer", without("iss")),
+        ("without address", without("email")),
+        ("with an unverified address", changed("email_verified", json!(false))),
+        ("without a word on its address", without("email_verified")),
+        ("empty", "Bearer ".to_owned()),
+        ("another scheme", good.replace("Bearer", "Basic")),
+        ("endless", format!("Bearer {}", "a".repeat(1 << 20))),
+    ];
+    for (what, token) in unproven {
+        let said = scene.admit(&token).await;
+        assert!(matches!(said, Err(Denied::Unproven(_))), "{what}: {said:?}");
+    }
+    assert!(matches!(scene.verifier.admit(None).await, Err(Denied::Unproven(_))));
+    let stranger = scene.admit(&changed("email", json!("anybody@gmail.com"))).await;
+    assert!(matches!(stranger, Err(Denied::Forbidden(_))), "{stranger:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn eighty_at_once_lead_to_one_fetch() {
+    let scene = scene();
+    let token = token(&scene.google, "k1", &claims());
+    let calls: Vec<_> = (0..80)
+        .map(|_| {
+            let (verifier, token) = (Arc::clone(&scene.verifier), token.clone());
+            tokio::spawn(async move { verifier.admit(Some(&token)).await.is_ok() })
+        })
+        .collect();
+    let mut passed = 0;
+    for call in calls {
+        passed += usize::from(call.await.unwrap());
+    }
+    assert_eq!((passed, scene.fetches()), (80, 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn forged_key_ids_neither_lead_to_fetches_nor_hold_up_others() {
+    let scene = scene();
+    let good = token(&scene.google, "k1", &claims());
+    scene.admit(&good).await.unwrap();
+    for number in 0..20 {
+        let forged = token(&scene.google, &format!("forged-{number}"), &claims());
+        assert!(matches!(scene.admit(&forged).await, Err(Denied::Unproven(_))));
+    }
+    assert_eq!(scene.fetches(), 1, "the keys were fetched a moment ago");
+    scene.clock.advance(Span::from_secs(61));
+    let forged = token(&scene.google, "forged", &claims());
+    let (verifier, held_up) = (
+        Arc::clone(&scene.verifier),
+        tokio::spawn({
+            let verifier = Arc::clone(&scene.verifier);
+            async move { verifier.admit(Some(&forged)).await.is_ok() }
+        }),
+    );
+    assert!(verifier.admit(Some(&good)).await.is_ok());
+    assert!(!held_up.await.unwrap());
+    assert_eq!(scene.fetches(), 2);
+}
+
+#[tokio::test]
+async fn new_keys_are_found_and_old_ones_end() {
+    let scene = scene();
+    let good = token(&scene.google, "k1", &claims());
+    scene.admit(&good).await.unwrap();
+    let next = signer("k2");
+    *scene.publisher.keys.lock().unwrap() = Ok(next.published.clone());
+    // Known ones go on while they are good; ahead of their end somebody fetches.
+    scene.clock.advance(Span::from_secs(3300));
+    scene.admit(&good).await.unwrap();
+    assert_eq!(scene.fetches(), 2);
+    assert!(matches!(scene.admit(&good).await, Err(Denied::Unproven(_))), "it is not published any more");
+    scene.admit(&token(&next, "k2", &claims())).await.unwrap();
+}
+
+#[tokio::test]
+async fn without_keys_nobody_is_let_in_and_everybody_may_try_again() {
+    let scene = scene();
+    let good = token(&scene.google, "k1", &claims());
+    *scene.publisher.keys.lock().unwrap() = Err("503".to_owned());
+    for _ in 0..5 {
+        assert!(matches!(scene.admit(&good).await, Err(Denied::Unknown(_))));
+    }
+    assert_eq!(scene.fetches(), 1, "a source that is down is not hammered");
+    *scene.publisher.keys.lock().unwrap() = Ok(scene.google.published.clone());
+    scene.clock.advance(Span::from_secs(61));
+    scene.admit(&good).await.unwrap();
+    // Keys that are past their time count for nothing.
+    *scene.publisher.keys.lock().unwrap() = Err("503".to_owned());
+    scene.clock.advance(Span::from_secs(3601));
+    assert!(matches!(scene.admit(&good).await, Err(Denied::Unknown(_))));
+}
