@@ -79,6 +79,11 @@ impl Redactor {
         &self.tally
     }
 
+    /// Bytes that were pushed and of which nothing can be told yet.
+    pub fn undecided(&self) -> usize {
+        self.buffer.len() - self.passed
+    }
+
     fn advance(&mut self, ends: bool, out: &mut Vec<u8>) {
         while match self.mode {
             Mode::Text => self.text(ends, out),

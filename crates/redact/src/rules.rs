@@ -1,6 +1,10 @@
 //! Everything that is searched for, as one automaton.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, LazyLock},
+};
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, BuildError, MatchKind};
 
@@ -105,6 +109,14 @@ impl Rules {
             known: forms,
             longest: rules.keys().map(Vec::len).max().unwrap_or(1),
         })
+    }
+
+    /// The patterns alone.
+    pub fn of_patterns() -> Arc<Self> {
+        /// They are constants: a set that could not be built would fail every test.
+        static PATTERNS: LazyLock<Arc<Rules>> =
+            LazyLock::new(|| Arc::new(Rules::new([""; 0]).expect("the patterns fit an automaton")));
+        Arc::clone(&PATTERNS)
     }
 
     /// The longest text that is searched for, bytes.
