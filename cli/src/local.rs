@@ -128,7 +128,9 @@ impl World {
         serve.worker(Builder::new(builds, LOOK), &Builder::TAKES);
         serve.worker(Provisioner::new(clusters, LOOK), &Provisioner::TAKES);
         let agent = Agent::new(scheduler, artefacts.clone(), LOOK);
-        let agent = agent.collecting(secrets(&data.path("secrets"))?, agent::Limits::default());
+        let rules = agent::secrets::rules(&data.path("secrets"));
+        let rules = rules.map_err(|error| Error::usage(format!("logs could not be redacted: {error}")))?;
+        let agent = agent.collecting(rules, agent::Limits::default());
         serve.worker(agent, &Agent::TAKES);
         serve.worker(Judge::new(artefacts.clone(), Arc::new(warehouse.clone())), &Judge::TAKES);
         serve.worker(Loader::new(artefacts, Arc::new(warehouse)), &Loader::TAKES);

@@ -15,6 +15,7 @@ pub mod fake;
 pub mod port;
 pub mod processes;
 pub mod render;
+pub mod secrets;
 
 use std::sync::Arc;
 
