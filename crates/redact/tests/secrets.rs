@@ -310,23 +310,16 @@ fn pieces() -> impl Strategy<Value = Vec<u8>> {
         "=".to_owned(),
         environment(),
     ];
-    let part = (proptest::sample::select(parts), 0.0..1.3f64).prop_map(|(part, share)| {
-        part.into_bytes()
-            .into_iter()
-            .enumerate()
-            .collect::<Vec<_>>()
-            .into_iter()
-            .filter_map({
-                let share = share;
-                move |(at, byte)| (share > 1.0 || (at as f64) < share * 60.0).then_some(byte)
-            })
-            .collect::<Vec<u8>>()
+    // Some are whole, and some are cut short.
+    let part = (proptest::sample::select(parts), 0..80usize).prop_map(|(part, length)| {
+        let length = if length > 60 { part.len() } else { length.min(part.len()) };
+        part.as_bytes()[..length].to_vec()
     });
     proptest::collection::vec(part, 0..24).prop_map(|parts| parts.concat())
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
 
     #[test]
     fn chunks_make_no_difference(text in pieces(), cuts in proptest::collection::vec(0usize..1200, 0..12), single in any::<bool>()) {

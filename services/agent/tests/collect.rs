@@ -18,6 +18,8 @@ use terms::{
 };
 use tokio::io::{AsyncReadExt, repeat};
 
+type Change = Box<dyn FnOnce(&mut BTreeMap<String, Vec<u8>>) + Send>;
+
 /// Files in memory, whose readers bring a few bytes at a time.
 #[derive(Default)]
 struct Files {
@@ -26,7 +28,7 @@ struct Files {
     endless: Option<(&'static str, u64)>,
     jumps: bool,
     /// Done after the first listing, once.
-    then: Mutex<Option<Box<dyn FnOnce(&mut BTreeMap<String, Vec<u8>>) + Send>>>,
+    then: Mutex<Option<Change>>,
 }
 
 #[async_trait::async_trait]
