@@ -322,7 +322,7 @@ fn pieces() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(100) })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
 
     #[test]
     fn chunks_make_no_difference(text in pieces(), cuts in proptest::collection::vec(0usize..1200, 0..12), single in any::<bool>()) {
