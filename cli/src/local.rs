@@ -127,7 +127,11 @@ impl World {
         let serve = Serve { memory: &memory, clock: &clock };
         serve.worker(Builder::new(builds, LOOK), &Builder::TAKES);
         serve.worker(Provisioner::new(clusters, LOOK), &Provisioner::TAKES);
-        serve.worker(Agent::new(scheduler, artefacts.clone(), LOOK), &Agent::TAKES);
+        let agent = Agent::new(scheduler, artefacts.clone(), LOOK);
+        let rules = agent::secrets::rules(&data.path("secrets"));
+        let rules = rules.map_err(|error| Error::usage(format!("logs could not be redacted: {error}")))?;
+        let agent = agent.collecting(rules, agent::Limits::default());
+        serve.worker(agent, &Agent::TAKES);
         serve.worker(Judge::new(artefacts.clone(), Arc::new(warehouse.clone())), &Judge::TAKES);
         serve.worker(Loader::new(artefacts, Arc::new(warehouse)), &Loader::TAKES);
 

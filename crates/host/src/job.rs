@@ -129,13 +129,9 @@ impl Jobs {
         spool::create(&self.folder(name).join("cancel"), b"").map(drop)
     }
 
-    /// Files the job wrote, by name.
-    ///
-    /// # Errors
-    /// When the folder cannot be read.
-    pub fn outputs(&self, name: &str) -> io::Result<Vec<(String, PathBuf)>> {
-        let folder = self.folder(name).join("output");
-        Ok(spool::names(&folder)?.into_iter().map(|file| (file.clone(), folder.join(file))).collect())
+    /// Where a job's files lie: see [`crate::files`].
+    pub fn output_folder(&self, name: &str) -> PathBuf {
+        self.folder(name).join("output")
     }
 
     /// Where files of an image lie on the cluster.

@@ -14,6 +14,7 @@
 
 mod build;
 mod cluster;
+pub mod files;
 mod job;
 mod node;
 mod process;

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
-use terms::{Attempt, CommandId, Logs, Manifest, ManifestObject};
+use terms::{Attempt, CommandId, LeftOut, Logs, MANIFEST_FORMAT, Manifest, ManifestObject};
 use tokio::io::AsyncReadExt;
 use tokio_util::io::SyncIoBridge;
 
@@ -84,14 +84,30 @@ impl Artefacts {
         name: &str,
         body: Reader,
     ) -> Result<ManifestObject, ArtefactError> {
+        self.offer(id, name, body).await?.ok_or_else(|| ArtefactError::Damaged {
+            name: Self::folder(id) + name,
+            why: "another content was stored before".to_owned(),
+        })
+    }
+
+    /// Stores one file of a stage, unless another content lies under that name: then none. Of something that may have
+    /// changed since an earlier try, that is no damage, and another name will do.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn offer(
+        &self,
+        id: &CommandId,
+        name: &str,
+        body: Reader,
+    ) -> Result<Option<ManifestObject>, ArtefactError> {
         let full = Self::folder(id) + name;
         let (creation, digest) = self.store.create_from(&full, body).await?;
         if creation == Creation::Exists && self.digest(&full).await? != Some(digest.clone()) {
-            let why = "another content was stored before".to_owned();
-            return Err(ArtefactError::Damaged { name: full, why });
+            return Ok(None);
         }
         let Digest { size_bytes, sha256, crc32c } = digest;
-        Ok(ManifestObject { name: name.to_owned(), size_bytes, sha256, crc32c })
+        Ok(Some(ManifestObject { name: name.to_owned(), size_bytes, sha256, crc32c, collected: None }))
     }
 
     /// A small JSON document by its object name, if it is there.
@@ -124,10 +140,26 @@ impl Artefacts {
     pub async fn commit(
         &self,
         id: &CommandId,
+        objects: Vec<ManifestObject>,
+    ) -> Result<Committed, ArtefactError> {
+        self.commit_with(id, objects, Vec::new()).await
+    }
+
+    /// Commits a stage, and says what of it was left out.
+    ///
+    /// # Errors
+    /// Those of [`Artefacts::commit`].
+    pub async fn commit_with(
+        &self,
+        id: &CommandId,
         mut objects: Vec<ManifestObject>,
+        left_out: Vec<LeftOut>,
     ) -> Result<Committed, ArtefactError> {
         objects.sort_by(|a, b| a.name.cmp(&b.name));
-        let manifest = Manifest { run: id.run.clone(), stage: id.stage, attempt: id.attempt, objects };
+        let tells = !left_out.is_empty() || objects.iter().any(|object| object.collected.is_some());
+        let format = if tells { MANIFEST_FORMAT } else { 1 };
+        let (run, stage, attempt) = (id.run.clone(), id.stage, id.attempt);
+        let manifest = Manifest { format, run, stage, attempt, objects, left_out };
         let name = Self::folder(id) + "manifest.json";
         let body = serde_json::to_vec_pretty(&manifest)
             .map_err(|error| ArtefactError::Damaged { name: name.clone(), why: error.to_string() })?;
@@ -153,8 +185,12 @@ impl Artefacts {
         let Some(body) = self.store.open(name).await? else { return Ok(None) };
         let mut bytes = Vec::new();
         body.take(MAX_MANIFEST).read_to_end(&mut bytes).await.map_err(StoreError::io("read", name))?;
-        let manifest = serde_json::from_slice(&bytes)
-            .map_err(|error| ArtefactError::Damaged { name: name.to_owned(), why: error.to_string() })?;
+        let damaged = |why: String| ArtefactError::Damaged { name: name.to_owned(), why };
+        let manifest: Manifest =
+            serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+        if manifest.format > MANIFEST_FORMAT {
+            return Err(damaged(format!("format {} is later than this program", manifest.format)));
+        }
         Ok(Some(Committed { name: name.to_owned(), digest: Digest::of(&bytes), manifest }))
     }
 

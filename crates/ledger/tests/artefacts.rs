@@ -52,7 +52,10 @@ async fn the_same_file_may_be_stored_again_and_another_one_may_not() {
         let artefacts = Artefacts::new(store.clone());
         let first = artefacts.put(&logs_id(), "1/node-0.log", body("hello")).await.unwrap();
         let Digest { size_bytes, sha256, crc32c } = Digest::of(b"hello");
-        assert_eq!(first, ManifestObject { name: "1/node-0.log".into(), size_bytes, sha256, crc32c });
+        assert_eq!(
+            first,
+            ManifestObject { name: "1/node-0.log".into(), size_bytes, sha256, crc32c, collected: None }
+        );
         let again = artefacts.put(&logs_id(), "1/node-0.log", body("hello")).await.unwrap();
         assert_eq!(again, first, "after a crash the same is done again");
 
@@ -175,8 +178,13 @@ async fn names_that_lead_out_of_the_folder_are_refused() {
                 "{name:?}: {refused:?}"
             );
             // Nor are they read, should a manifest name them.
-            let object =
-                ManifestObject { name: name.into(), size_bytes: 1, sha256: "s".into(), crc32c: "c".into() };
+            let object = ManifestObject {
+                name: name.into(),
+                size_bytes: 1,
+                sha256: "s".into(),
+                crc32c: "c".into(),
+                collected: None,
+            };
             let refused = artefacts.read("artefacts/a-run/logs/1/manifest.json", &object, text).await;
             assert!(
                 matches!(refused, Err(ArtefactError::Store(StoreError::Name { .. }))),
@@ -226,4 +234,29 @@ async fn a_manifest_that_is_missing_or_another_one_is_damage() {
     assert_eq!(damaged(read(&other).await).1, "the manifest is not the one that was committed");
     store.remove(&logs.manifest).await.unwrap();
     assert_eq!(damaged(read(&logs).await), (logs.manifest, "the manifest is missing".into()));
+}
+
+#[tokio::test]
+async fn manifests_of_the_first_format_are_read_and_later_ones_refused() {
+    let store = Arc::new(MemoryStore::default());
+    let artefacts = Artefacts::new(store.clone());
+    let object = r#"{"name":"1/node-0.log","size_bytes":5,"sha256":"ab","crc32c":"cd"}"#;
+    let old = format!(r#"{{"run":"a-run","stage":"logs","attempt":1,"objects":[{object}]}}"#);
+    store.create("old/manifest.json", old.clone().into()).await.unwrap();
+    let read = artefacts.manifest("old/manifest.json").await.unwrap().unwrap().manifest;
+    assert_eq!((read.format, read.objects.len(), read.left_out.len()), (1, 1, 0));
+    assert_eq!(read.objects[0].collected, None);
+    assert_eq!(serde_json::to_string(&read).unwrap(), old, "and are written as they were");
+    store.create("new/manifest.json", old.replacen('{', r#"{"format":3,"#, 1).into()).await.unwrap();
+    let (name, why) = damaged(artefacts.manifest("new/manifest.json").await);
+    assert!(name == "new/manifest.json" && why.contains("format 3"), "{name}: {why}");
+}
+
+#[tokio::test]
+async fn what_has_changed_may_be_offered_under_another_name() {
+    let artefacts = Artefacts::new(Arc::new(MemoryStore::default()));
+    let first = artefacts.offer(&logs_id(), "log", body("one")).await.unwrap().unwrap();
+    assert_eq!(artefacts.offer(&logs_id(), "log", body("one")).await.unwrap(), Some(first));
+    assert_eq!(artefacts.offer(&logs_id(), "log", body("one, two")).await.unwrap(), None);
+    assert!(artefacts.offer(&logs_id(), "log~2", body("one, two")).await.unwrap().is_some());
 }

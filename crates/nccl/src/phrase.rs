@@ -38,13 +38,15 @@ pub(crate) enum Phrase {
     LastError,
     /// NCCL warns: no failure by itself, but often nearer its cause.
     Warning,
+    /// `[burnin: cut here, 123 bytes left out]`: whoever collected the log cut a piece out.
+    Cut,
     /// A message that explains a log in which there is nothing else.
     Hint,
 }
 
 use Phrase::{
-    Average, Banner, Concluded, Devices, Failure, Header, Hint, LastError, Library, OldRank, OutOfBounds,
-    Placement, Program, Rank, Starting, Version, Warning,
+    Average, Banner, Concluded, Cut, Devices, Failure, Header, Hint, LastError, Library, OldRank,
+    OutOfBounds, Placement, Program, Rank, Starting, Version, Warning,
 };
 
 const PHRASES: &[(&str, Phrase)] = &[
@@ -74,6 +76,7 @@ const PHRASES: &[(&str, Phrase)] = &[
     ("Test timeout ", Failure),
     ("# error: ", LastError),
     ("NCCL WARN", Warning),
+    ("[burnin: cut here, ", Cut),
     // The program, refusing to start.
     ("Invalid number of GPUs", Failure),
     ("invalid sizes for ", Failure),

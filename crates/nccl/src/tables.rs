@@ -15,6 +15,8 @@ use terms::measurement::{Device, Ended, Reading, Row, Table};
 const TABLES: usize = 4_096;
 /// Programs that may write at once: runs further back than this get no more lines.
 const AT_ONCE: usize = 1_024;
+/// What is said of a log whose run was cut.
+const CUT: &str = "a piece of the log was cut out when it was collected";
 /// What a run needs besides itself: its table in the end, the columns, versions and the collective.
 const RUN: usize = size_of::<Table>() + 640;
 
@@ -43,6 +45,8 @@ pub(crate) struct Run {
     stream: u64,
     /// The same process began another run: this one gets no more.
     superseded: bool,
+    /// A piece of what it printed was cut out of the log.
+    cut: bool,
     /// There is no room for this run: it is followed to its end, and nothing of it is kept.
     left_out: bool,
 }
@@ -54,6 +58,10 @@ impl Run {
 
     /// Decides how the run ended, from what was said in it and before it.
     fn conclude(&mut self, failed_before: bool) -> Ended {
+        // Rows may be missing, and whoever only sees the summary would not know.
+        if self.cut && self.table.ended == Ended::Complete {
+            self.table.ended = Ended::Truncated;
+        }
         if self.table.ended != Ended::Complete && (self.notes.failed() || failed_before) {
             self.table.ended = Ended::Failed;
         }
@@ -72,6 +80,8 @@ pub(crate) struct Tables {
     /// NCCL's version, when it came before the run.
     library: Option<String>,
     pub(crate) budget: Budget,
+    /// A piece was cut out of the log.
+    cut: bool,
     /// The worst end of the runs that were left out.
     worst: Option<u8>,
 }
@@ -140,6 +150,7 @@ impl Tables {
             step: Step::Version,
             stream,
             superseded: false,
+            cut: false,
             left_out,
         });
         self.runs.len() - 1
@@ -169,7 +180,15 @@ impl Tables {
             None => self.begin(stream),
         };
         self.runs[at].step = Step::Row;
+        // Its header may have been in the piece that was cut out.
+        self.runs[at].cut |= self.cut;
         at
+    }
+
+    /// A piece was cut out of the log here: no run that is not over is whole any more.
+    pub(crate) fn cut(&mut self) {
+        self.cut = true;
+        self.runs.iter_mut().filter(|run| run.open()).for_each(|run| run.cut = true);
     }
 
     /// Keeps a row if there is room. What its processes measured was counted when it was read.
@@ -255,6 +274,7 @@ impl Tables {
             }
         };
         let mut worst = self.worst;
+        let cut = self.cut && self.runs.iter().all(|run| run.cut);
         let mut tables = Vec::with_capacity(self.runs.len());
         for (at, mut run) in self.runs.into_iter().enumerate() {
             let before = (at == 0).then_some(&self.before);
@@ -287,6 +307,7 @@ impl Tables {
             let rows: usize = tables.iter().map(|table| table.rows.len()).sum();
             format!("the log says more than is kept: here are {rows} rows of {} tables", tables.len())
         });
+        let damage = damage.or_else(|| cut.then(|| CUT.to_owned()));
         let found = first.map(|(_, text)| text).filter(|text| !text.is_empty()).or(damage);
         // What is missing from the tables is said beside what went wrong.
         let first_error = match (found, left_out) {

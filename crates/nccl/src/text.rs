@@ -229,6 +229,10 @@ impl Text {
                     // What else a message says is its own.
                     return;
                 }
+                Phrase::Cut => {
+                    self.tables.cut();
+                    return;
+                }
                 Phrase::OutOfBounds => self.out_of_bounds(line, rest),
                 Phrase::Average => self.average(line, rest),
                 Phrase::Program => {

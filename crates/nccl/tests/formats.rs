@@ -305,3 +305,24 @@ fn programs_that_write_at_once_are_all_complete() {
     assert_eq!((reading.ended, reading.tables.len()), (Ended::Complete, 3));
     assert_eq!(reading.tables.iter().map(|table| table.rows.len()).sum::<usize>(), 3 * rows.len());
 }
+
+#[test]
+fn of_a_log_that_was_cut_nothing_is_missing_unnoticed() {
+    let mark = "[burnin: cut here, 4711 bytes left out]".to_owned();
+    let (lines, rows) = run(&FORMATS[13], sizes());
+    let first_row = lines.iter().position(|line| line.trim_start().starts_with("8 ")).unwrap();
+    for from in first_row..lines.len() - 1 {
+        for left in [0, 1, 2, 5] {
+            let to = (from + left).min(lines.len() - 1);
+            let cut: Vec<_> = lines[..from].iter().chain([&mark]).chain(&lines[to..]).cloned().collect();
+            let reading = read_lines(&cut);
+            // Only behind the summary is there nothing to miss.
+            let over = lines[..from].iter().any(|line| line.contains("Avg bus bandwidth"));
+            assert_eq!(reading.ended == Ended::Complete, over, "{from} {left}: {:?}", reading.first_error);
+            assert_eq!(reading.tables[0].ended == Ended::Complete, over, "{from} {left}");
+        }
+    }
+    // Cut out before the run began, it is whole.
+    let before: Vec<_> = ["noise".to_owned(), mark].into_iter().chain(lines).collect();
+    assert_whole(&read_lines(&before), &rows, "cut before");
+}

@@ -278,9 +278,24 @@ pub struct Logs {
     pub size_bytes: u64,
 }
 
+/// The format of manifests that tell how logs were collected. Those that only list objects are of format 1, and say so by
+/// saying nothing.
+pub const MANIFEST_FORMAT: u32 = 2;
+
+fn first_format() -> u32 {
+    1
+}
+
+fn is_first(format: &u32) -> bool {
+    *format == 1
+}
+
 /// The commit of a stage: written last, create-only. What it does not name does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Manifest {
+    /// At most [`MANIFEST_FORMAT`]; later ones are not read.
+    #[serde(default = "first_format", skip_serializing_if = "is_first")]
+    pub format: u32,
     /// The run.
     pub run: RunId,
     /// The stage.
@@ -289,6 +304,48 @@ pub struct Manifest {
     pub attempt: crate::Attempt,
     /// Objects, by name relative to the manifest's folder.
     pub objects: Vec<ManifestObject>,
+    /// Files that were not collected. Beyond a thousand only their number is told, by the last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A file that a job wrote and that was not collected.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LeftOut {
+    /// The attempt of the job.
+    pub job: crate::Attempt,
+    /// Its name on the cluster; bytes that are no text as `\\xff`.
+    pub file: String,
+    /// Why.
+    pub why: String,
+}
+
+/// How a file became an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Collected {
+    /// Its name on the cluster, where it could not be the object's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Secrets replaced, by kind.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub redacted: BTreeMap<String, u64>,
+    /// What was cut out, if anything was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut: Option<Cut>,
+    /// What happened to the file while it was read: `grew`, `shrank` or `replaced`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed: Option<String>,
+}
+
+/// A piece cut out of a file that was larger than its limit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Cut {
+    /// Bytes of the object before the mark that says so.
+    pub at_bytes: u64,
+    /// Bytes of the file left out there; none when the file could not be read to its end.
+    pub left_out_bytes: Option<u64>,
 }
 
 /// One object of a manifest.
@@ -302,6 +359,9 @@ pub struct ManifestObject {
     pub sha256: String,
     /// CRC32C, 8 hex digits: what Cloud Storage reports of an object.
     pub crc32c: String,
+    /// How it was collected; none for what is no log, and in manifests of format 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collected: Option<Collected>,
 }
 
 /// What was loaded into the warehouse.

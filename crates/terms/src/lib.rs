@@ -26,9 +26,9 @@ pub use bytes::ByteSize;
 pub use command::{Body, Command, JobRef};
 pub use criteria::{Criteria, Floor, Reference, Tolerance};
 pub use fact::{
-    CancelRequested, Class, Cluster, Deleted, Fact, Failure, FileDigest, Handle, Image, JobEnd, Logs,
-    Manifest, ManifestObject, Node, Reason, Results, RunClosed, RunRequested, Trigger, Verdict,
-    VerdictReached,
+    CancelRequested, Class, Cluster, Collected, Cut, Deleted, Fact, Failure, FileDigest, Handle, Image,
+    JobEnd, LeftOut, Logs, MANIFEST_FORMAT, Manifest, ManifestObject, Node, Reason, Results, RunClosed,
+    RunRequested, Trigger, Verdict, VerdictReached,
 };
 pub use ids::{Attempt, CommandId, EventKey, InvalidId, RunId, Stage, Verb};
 pub use money::Money;

@@ -99,7 +99,12 @@ fn one(table: &Table, evidence: &Evidence<'_>, criteria: Option<&Criteria>) -> V
             add(weighs, "BENCHMARK_FAILED", format!("the benchmark failed: {error}"));
         }
         Ended::Truncated | Ended::Empty => {
-            add(Verdict::Inconclusive, "TRUNCATED", "the log stops before the summary".to_owned());
+            // With a summary, something before it is missing.
+            let how = match table.average_busbw.and(evidence.reading.first_error.as_deref()) {
+                Some(error) => format!("the log is not whole: {error}"),
+                None => "the log stops before the summary".to_owned(),
+            };
+            add(Verdict::Inconclusive, "TRUNCATED", how);
         }
     }
     if let Some(asked) = evidence.workload.map(|workload| workload.collective.as_str())

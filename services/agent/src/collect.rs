@@ -1,47 +1,266 @@
-//! A job's output into the bucket: every file streamed and hashed, the manifest last.
+//! A job's output into the bucket: every file streamed, redacted and hashed, the manifest last.
+//!
+//! A second try after a crash finds the objects of the first. A file that has changed in between is stored once more,
+//! under its name with `~2`, `~3`, ... behind; the manifest names what was read last, and what it does not name does not
+//! exist.
+
+mod body;
+mod names;
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, PoisonError},
+};
 
 use kit::PortError;
 use ledger::{ArtefactError, Artefacts};
-use terms::{Class, Cluster, CommandId, Fact, Failure, JobRef, Logs, planted};
+use redact::Rules;
+use terms::{
+    Attempt, Class, Cluster, CommandId, Fact, Failure, JobRef, LeftOut, Logs, ManifestObject, planted,
+};
 
-use crate::{job_name, port::Scheduler};
+use crate::{
+    job_name,
+    port::{Outputs, Scheduler, Written},
+};
+use body::File;
+use names::Names;
 
-/// Collects what every attempt wrote, as `{attempt}/{file}`. What was committed before is answered with.
-///
-/// # Errors
-/// When the cluster or the bucket does not answer, or something else lies under the names.
-pub async fn collect(
-    scheduler: &dyn Scheduler,
-    artefacts: &Artefacts,
-    id: &CommandId,
-    cluster: &Cluster,
-    jobs: &[JobRef],
-) -> Result<Fact, PortError> {
-    let committed = match artefacts.committed(id).await.map_err(damaged)? {
-        Some(committed) => committed,
-        None => {
-            if planted("manifest_first") {
-                artefacts.commit(id, Vec::new()).await.map_err(damaged)?;
-            }
-            let mut objects = Vec::new();
-            for job in jobs {
-                let name = job_name(id, job.attempt);
-                for file in scheduler.outputs(cluster, &name).await? {
-                    let body = scheduler.output(cluster, &name, &file).await?;
-                    let stored = artefacts.put(id, &format!("{}/{file}", job.attempt), body).await;
-                    objects.push(stored.map_err(damaged)?);
+/// So many files that were left out are told by name.
+const NAMED: usize = 1000;
+/// What a job's other files are sure of when one takes all the room, bytes.
+const RESERVE: u64 = 1 << 20;
+/// A file that changes more often between two tries is not worth another.
+const VERSIONS: u32 = 9;
+
+/// How much is collected of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Of a file, bytes.
+    pub file_bytes: u64,
+    /// Of a job, bytes.
+    pub job_bytes: u64,
+    /// Of a job.
+    pub files: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { file_bytes: 5 << 30, job_bytes: 20 << 30, files: 10_000 }
+    }
+}
+
+/// Collects logs.
+#[derive(Clone)]
+pub struct Collector {
+    /// From here.
+    pub scheduler: Arc<dyn Scheduler>,
+    /// Into this bucket.
+    pub artefacts: Artefacts,
+    /// Without these secrets.
+    pub rules: Arc<Rules>,
+    /// At most so much.
+    pub limits: Limits,
+}
+
+impl Collector {
+    /// Collects what every attempt wrote, as `{attempt}/{file}`. What was committed before is answered with.
+    ///
+    /// # Errors
+    /// When the cluster or the bucket does not answer.
+    pub async fn collect(
+        &self,
+        id: &CommandId,
+        cluster: &Cluster,
+        jobs: &[JobRef],
+    ) -> Result<Fact, PortError> {
+        let committed = match self.artefacts.committed(id).await.map_err(damaged)? {
+            Some(committed) => committed,
+            None => {
+                if planted("manifest_first") {
+                    self.artefacts.commit(id, Vec::new()).await.map_err(damaged)?;
                 }
+                let mut taken = Taken::default();
+                for job in jobs {
+                    self.job(id, cluster, job.attempt, &mut taken).await?;
+                }
+                let commit = self.artefacts.commit_with(id, taken.objects, left_out(taken.left_out));
+                commit.await.map_err(damaged)?
             }
-            artefacts.commit(id, objects).await.map_err(damaged)?
+        };
+        let objects = &committed.manifest.objects;
+        Ok(Fact::LogsCollected(Logs {
+            manifest: committed.name,
+            sha256: committed.digest.sha256,
+            objects: u32::try_from(objects.len()).unwrap_or(u32::MAX),
+            size_bytes: objects.iter().map(|object| object.size_bytes).sum(),
+        }))
+    }
+
+    async fn job(
+        &self,
+        id: &CommandId,
+        cluster: &Cluster,
+        attempt: Attempt,
+        taken: &mut Taken,
+    ) -> Result<(), PortError> {
+        let job = job_name(id, attempt);
+        let listed = self.scheduler.outputs(cluster, &job).await?;
+        let mut room =
+            Room { bytes: self.limits.job_bytes, files: self.limits.files, names: Names::default() };
+        let since = taken.objects.len();
+        let mut seen = BTreeMap::new();
+        let of = Of { id, cluster, attempt, job: &job };
+        self.files(&of, &listed.files, &mut room, &mut seen, taken).await?;
+        let mut others = listed.others;
+        if listed.files.iter().any(|file| file.identity.is_some() || file.size_bytes.is_some()) {
+            // A log that is rotated while it is collected is found under its new name.
+            let after = self.scheduler.outputs(cluster, &job).await?;
+            let known = |file: &&Written| !listed.files.iter().any(|before| before.name == file.name);
+            let new: Vec<_> = after.files.iter().filter(known).cloned().collect();
+            changes(&listed.files, &after, &seen, &mut taken.objects[since..]);
+            self.files(&of, &new, &mut room, &mut seen, taken).await?;
+            others.extend(after.others);
+            others.sort();
+            others.dedup();
         }
-    };
-    let objects = &committed.manifest.objects;
-    Ok(Fact::LogsCollected(Logs {
-        manifest: committed.name,
-        sha256: committed.digest.sha256,
-        objects: u32::try_from(objects.len()).unwrap_or(u32::MAX),
-        size_bytes: objects.iter().map(|object| object.size_bytes).sum(),
-    }))
+        taken.leave(attempt, others);
+        Ok(())
+    }
+
+    async fn files(
+        &self,
+        of: &Of<'_>,
+        files: &[Written],
+        room: &mut Room,
+        seen: &mut BTreeMap<String, String>,
+        taken: &mut Taken,
+    ) -> Result<(), PortError> {
+        for (number, written) in files.iter().enumerate() {
+            let file = &written.name;
+            let Some(limit) = room.take(files.len() - number - 1, self.limits.file_bytes) else {
+                let why = format!("the job wrote more than {} files", self.limits.files);
+                taken.leave(of.attempt, [(file.clone(), why)]);
+                continue;
+            };
+            let name = room.names.give(file);
+            match self.file(of, file, &format!("{}/{name}", of.attempt), limit).await {
+                Ok(mut object) => {
+                    room.bytes = room.bytes.saturating_sub(object.size_bytes);
+                    if let Some(collected) = &mut object.collected {
+                        collected.file = (name != *file).then(|| file.clone());
+                    }
+                    seen.insert(object.name.clone(), file.clone());
+                    taken.objects.push(object);
+                }
+                Err(PortError::Final(why)) if why.code != "ARTEFACT_DAMAGED" => {
+                    taken.leave(of.attempt, [(file.clone(), why.message)]);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    async fn file(
+        &self,
+        of: &Of<'_>,
+        file: &str,
+        name: &str,
+        limit: u64,
+    ) -> Result<ManifestObject, PortError> {
+        let file = File {
+            scheduler: Arc::clone(&self.scheduler),
+            cluster: of.cluster.clone(),
+            job: of.job.to_owned(),
+            name: file.to_owned(),
+        };
+        for version in 1..=VERSIONS {
+            let name = if version == 1 { name.to_owned() } else { format!("{name}~{version}") };
+            let (body, told) = body::body(&file, &self.rules, limit).await?;
+            if let Some(mut object) = self.artefacts.offer(of.id, &name, body).await.map_err(damaged)? {
+                let told = told.lock().unwrap_or_else(PoisonError::into_inner);
+                object.collected = Some(told.clone());
+                return Ok(object);
+            }
+        }
+        let why = format!("{VERSIONS} tries met {VERSIONS} other contents of {}", file.name);
+        Err(PortError::Final(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", why)))
+    }
+}
+
+/// Which job, and for whom.
+struct Of<'a> {
+    id: &'a CommandId,
+    cluster: &'a Cluster,
+    attempt: Attempt,
+    job: &'a str,
+}
+
+#[derive(Default)]
+struct Taken {
+    objects: Vec<ManifestObject>,
+    left_out: Vec<LeftOut>,
+}
+
+impl Taken {
+    fn leave(&mut self, job: Attempt, files: impl IntoIterator<Item = (String, String)>) {
+        self.left_out.extend(files.into_iter().map(|(file, why)| LeftOut { job, file, why }));
+    }
+}
+
+/// What is left of a job's limits.
+struct Room {
+    bytes: u64,
+    files: usize,
+    names: Names,
+}
+
+impl Room {
+    /// How much of the next file may be stored while so many others wait: one file's flood must not drown the others.
+    fn take(&mut self, others: usize, file_bytes: u64) -> Option<u64> {
+        self.files = self.files.checked_sub(1)?;
+        let others = others.min(self.files) as u64;
+        let reserve = RESERVE.min(self.bytes / (others + 1)) * others;
+        Some(file_bytes.min(self.bytes - reserve))
+    }
+}
+
+/// Notes what happened to files between the first look and the second.
+fn changes(
+    before: &[Written],
+    after: &Outputs,
+    seen: &BTreeMap<String, String>,
+    objects: &mut [ManifestObject],
+) {
+    let before: BTreeMap<_, _> = before.iter().map(|file| (&file.name, file)).collect();
+    let after: BTreeMap<_, _> = after.files.iter().map(|file| (&file.name, file)).collect();
+    for object in objects {
+        let Some((collected, file)) = object.collected.as_mut().zip(seen.get(&object.name)) else { continue };
+        let (Some(before), Some(after)) = (before.get(file), after.get(file)) else {
+            collected.changed = Some("replaced".to_owned());
+            continue;
+        };
+        let read = if collected.cut.is_some() { before.size_bytes } else { Some(collected.read_bytes) };
+        let changed = match (read, after.size_bytes) {
+            _ if before.identity != after.identity => "replaced",
+            (Some(read), Some(size)) if size > read => "grew",
+            (Some(read), Some(size)) if size < read => "shrank",
+            _ => continue,
+        };
+        collected.changed = Some(changed.to_owned());
+    }
+}
+
+/// A million names would be no manifest.
+fn left_out(mut files: Vec<LeftOut>) -> Vec<LeftOut> {
+    if files.len() > NAMED {
+        let more = files.len() - NAMED;
+        files.truncate(NAMED);
+        let last = files.last().map_or(Attempt::FIRST, |file| file.job);
+        files.push(LeftOut { job: last, file: String::new(), why: format!("and {more} more") });
+    }
+    files
 }
 
 pub(crate) fn damaged(error: ArtefactError) -> PortError {

@@ -1,11 +1,20 @@
 //! What every [`Scheduler`] must do, as one suite.
 
-use std::time::Duration;
+use std::{
+    collections::BTreeSet,
+    ffi::OsStr,
+    fs,
+    os::unix::{ffi::OsStrExt, fs::symlink, net::UnixListener},
+    path::Path,
+    time::Duration,
+};
+
+use kit::PortError;
 
 use terms::{Cluster, JobEnd};
 use tokio::io::AsyncReadExt;
 
-use crate::port::{Job, Scheduler, Standing};
+use crate::port::{Job, Outputs, Scheduler, Standing, Written};
 
 /// The adapter keeps the port's promises. `job` makes a job of the given name that takes about a second, ends well and
 /// writes something.
@@ -27,14 +36,25 @@ pub async fn scheduler(scheduler: &dyn Scheduler, cluster: &Cluster, job: impl F
     assert_eq!(ended(scheduler, cluster, "one").await, end, "what has ended stays as it ended");
 
     let files = scheduler.outputs(cluster, "one").await.expect("an answer");
-    assert!(!files.is_empty());
+    assert!(!files.files.is_empty());
     let mut text = String::new();
-    for file in &files {
-        let mut body = scheduler.output(cluster, "one", file).await.expect("a file");
+    for Written { name, size_bytes, .. } in &files.files {
+        let before = text.len();
+        let mut body = scheduler.output(cluster, "one", name).await.expect("a file");
         body.read_to_string(&mut text).await.expect("text");
+        assert!(
+            size_bytes.is_none_or(|size| size == (text.len() - before) as u64),
+            "{name} is as large as listed"
+        );
+        if let Some(mut ending) = scheduler.ending(cluster, "one", name, 3).await.expect("an answer") {
+            let mut end = String::new();
+            ending.body.read_to_string(&mut end).await.expect("text");
+            assert!(text.ends_with(&end) && end.len() <= 3, "{name} ends as it ends");
+            assert_eq!(ending.from as usize + end.len(), text.len() - before);
+        }
     }
     assert!(!text.is_empty());
-    assert_eq!(scheduler.outputs(cluster, "none").await.expect("an answer"), [""; 0]);
+    assert_eq!(scheduler.outputs(cluster, "none").await.expect("an answer"), Outputs::default());
 
     scheduler.submit(&job("two")).await.expect("a handle");
     scheduler.cancel(cluster, "two").await.expect("an answer");
@@ -43,6 +63,59 @@ pub async fn scheduler(scheduler: &dyn Scheduler, cluster: &Cluster, job: impl F
     scheduler.cancel(cluster, "three").await.expect("an answer");
     scheduler.submit(&job("three")).await.expect("a handle");
     assert_eq!(ended(scheduler, cluster, "three").await.state, "CANCELLED", "cancelled before it began");
+}
+
+/// The adapter tells a job's files from everything else that lies in `folder`, where the job called `name` left its
+/// output, and follows nothing out of it. Only for adapters whose jobs write into a folder of this machine.
+///
+/// # Panics
+/// Where it does not.
+pub async fn folder(scheduler: &dyn Scheduler, cluster: &Cluster, name: &str, folder: &Path) {
+    let outside = folder.with_extension("outside");
+    fs::write(&outside, "not the job's").expect("a file");
+    fs::create_dir_all(folder.join("deep/er")).expect("a folder");
+    let names = [
+        &b"hostile-new\nline"[..],
+        b"hostile-\xff\xfe",
+        b"hostile-\\xff\\xfe",
+        b"hostile- ~$(x)%20",
+        b"deep/er/hostile.log",
+        b"hostile.log.1",
+        &[b'h'; 255],
+    ];
+    for file in names {
+        fs::write(folder.join(OsStr::from_bytes(file)), file).expect("a file");
+    }
+    for (link, target) in
+        [("link-out", outside.as_path()), ("link-folder", Path::new("/etc")), ("link-in", Path::new("deep"))]
+    {
+        symlink(target, folder.join(link)).expect("a link");
+    }
+    let socket = UnixListener::bind(folder.join("socket")).expect("a socket");
+
+    let listed = scheduler.outputs(cluster, name).await.expect("an answer");
+    let mut found = BTreeSet::new();
+    for file in &listed.files {
+        let mut content = Vec::new();
+        let mut body = scheduler.output(cluster, name, &file.name).await.expect("a file");
+        body.read_to_end(&mut content).await.expect("bytes");
+        assert_ne!(content, b"not the job's", "{} leads out", file.name);
+        found.insert(content);
+    }
+    for file in names {
+        assert!(found.contains(file), "{} is found", file.escape_ascii());
+    }
+    for other in ["link-out", "link-folder", "link-in", "socket"] {
+        assert!(listed.others.iter().any(|(name, why)| name == other && !why.is_empty()), "{other} is named");
+    }
+    for none in ["link-out", "link-folder/passwd", "../x", "nothing", "socket"] {
+        assert!(scheduler.output(cluster, name, none).await.is_err(), "{none} cannot be had");
+    }
+    for none in ["link-out", "link-folder/passwd", "nothing"] {
+        let refused = scheduler.output(cluster, name, none).await;
+        assert!(matches!(refused, Err(PortError::Final(_))), "{none} will never be had");
+    }
+    drop(socket);
 }
 
 async fn ended(scheduler: &dyn Scheduler, cluster: &Cluster, name: &str) -> JobEnd {

@@ -10,7 +10,7 @@ use kit::PortError;
 use ledger::Reader;
 use terms::{Cluster, JobEnd};
 
-use crate::port::{Job, Scheduler, Standing};
+use crate::port::{Job, Outputs, Scheduler, Standing};
 
 /// Each job ends at the third look and leaves one file.
 pub struct FakeScheduler {
@@ -66,12 +66,8 @@ impl Scheduler for FakeScheduler {
         Ok(())
     }
 
-    async fn outputs(&self, _: &Cluster, name: &str) -> Result<Vec<String>, PortError> {
-        Ok(self
-            .with(name, |planned| planned.submitted)
-            .then(|| "node-0.log".to_owned())
-            .into_iter()
-            .collect())
+    async fn outputs(&self, _: &Cluster, name: &str) -> Result<Outputs, PortError> {
+        Ok(self.with(name, |planned| planned.submitted).then_some("node-0.log").into_iter().collect())
     }
 
     async fn output(&self, _: &Cluster, _: &str, _: &str) -> Result<Reader, PortError> {

@@ -15,21 +15,24 @@ pub mod fake;
 pub mod port;
 pub mod processes;
 pub mod render;
+pub mod secrets;
 
 use std::sync::Arc;
 
 use kit::{Look, Outbox, PortError, Trouble, Watches, Worker};
 use ledger::Artefacts;
+use redact::Rules;
 use terms::{
     Body, Class, Cluster, Command, CommandId, Fact, Failure, Handle, Image, Span, Stage, Workload, planted,
 };
 
+pub use collect::{Collector, Limits};
 pub use port::{Job, Scheduler, Standing};
 
 /// The agent's handler, over any [`Scheduler`].
 pub struct Agent {
     scheduler: Arc<dyn Scheduler>,
-    artefacts: Artefacts,
+    collector: Collector,
     watches: Watches,
     every: Span,
 }
@@ -45,7 +48,17 @@ impl Agent {
 
     /// Over this scheduler, bringing output into this bucket.
     pub fn new(scheduler: Arc<dyn Scheduler>, artefacts: Artefacts, every: Span) -> Self {
-        Self { scheduler, artefacts, watches: Watches::default(), every }
+        let (rules, limits) = (Rules::of_patterns(), Limits::default());
+        let collector = Collector { scheduler: Arc::clone(&scheduler), artefacts, rules, limits };
+        Self { scheduler, collector, watches: Watches::default(), every }
+    }
+
+    /// The same, with secrets that are known beforehand and limits of its own.
+    #[must_use]
+    pub fn collecting(mut self, rules: Arc<Rules>, limits: Limits) -> Self {
+        self.collector.rules = rules;
+        self.collector.limits = limits;
+        self
     }
 
     async fn submit(
@@ -149,7 +162,7 @@ impl Worker for Agent {
                 }
             }
             Body::LogsCollect { cluster, jobs } => {
-                let collected = collect::collect(&*self.scheduler, &self.artefacts, id, cluster, jobs).await;
+                let collected = self.collector.collect(id, cluster, jobs).await;
                 outbox.answer(id, collected.map(Some)).await
             }
             _ => Err(Trouble::Park(format!("the agent has nothing to do with the {} stage", id.stage))),

@@ -37,6 +37,42 @@ pub enum Standing {
     },
 }
 
+/// What a job left behind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outputs {
+    /// Regular files.
+    pub files: Vec<Written>,
+    /// What is none, or cannot be had, by name: and why.
+    pub others: Vec<(String, String)>,
+}
+
+/// A file that a job wrote.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Its name, with `/` between folders. It may be any text; bytes that are no text must be escaped by the adapter so
+    /// that no two names are alike.
+    pub name: String,
+    /// Its size when it was listed, bytes, where the adapter can tell.
+    pub size_bytes: Option<u64>,
+    /// Which file it is, where the adapter can tell: after a rotation another one has the same name.
+    pub identity: Option<(u64, u64)>,
+}
+
+impl<N: Into<String>> FromIterator<N> for Outputs {
+    fn from_iter<I: IntoIterator<Item = N>>(names: I) -> Self {
+        let files = names.into_iter().map(|name| Written { name: name.into(), ..Written::default() });
+        Self { files: files.collect(), others: Vec::new() }
+    }
+}
+
+/// The end of a file.
+pub struct Ending {
+    /// Where it begins, bytes.
+    pub from: u64,
+    /// Its bytes.
+    pub body: Reader,
+}
+
 /// Something that runs jobs.
 #[async_trait::async_trait]
 pub trait Scheduler: Send + Sync + 'static {
@@ -58,15 +94,23 @@ pub trait Scheduler: Send + Sync + 'static {
     /// When the scheduler does not answer.
     async fn cancel(&self, cluster: &Cluster, name: &str) -> Result<(), PortError>;
 
-    /// Names of the files a job wrote.
+    /// What a job left behind; nothing of a job that is not known. Links are not followed.
     ///
     /// # Errors
     /// When the cluster does not answer.
-    async fn outputs(&self, cluster: &Cluster, name: &str) -> Result<Vec<String>, PortError>;
+    async fn outputs(&self, cluster: &Cluster, name: &str) -> Result<Outputs, PortError>;
 
-    /// One file a job wrote.
+    /// One file a job wrote, from its beginning to the end it has by then.
     ///
     /// # Errors
-    /// When the cluster does not answer or there is no such file.
+    /// [`PortError::Final`] when this file can never be read: it is gone, or may not be. The others still are.
     async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<Reader, PortError>;
+
+    /// The last `bytes` bytes of such a file, without reading what stands before; none where that cannot be done.
+    ///
+    /// # Errors
+    /// Those of [`Scheduler::output`].
+    async fn ending(&self, _: &Cluster, _: &str, _: &str, _bytes: u64) -> Result<Option<Ending>, PortError> {
+        Ok(None)
+    }
 }

@@ -10,13 +10,13 @@ use std::{
     },
 };
 
-use host::{JobRequest, JobState, Jobs};
+use host::{JobRequest, JobState, Jobs, files};
 use kit::PortError;
 use ledger::{Digester, Reader, Store};
 use terms::{Class, Cluster, Failure, Image};
 
 use crate::{
-    port::{Job, Scheduler, Standing},
+    port::{Ending, Job, Outputs, Scheduler, Standing, Written},
     render,
 };
 
@@ -113,15 +113,56 @@ impl Scheduler for Processes {
         }
     }
 
-    async fn outputs(&self, cluster: &Cluster, name: &str) -> Result<Vec<String>, PortError> {
-        let outputs = Jobs::at(&cluster.endpoint).outputs(name).map_err(PortError::passing)?;
-        Ok(outputs.into_iter().map(|(name, _)| name).collect())
+    async fn outputs(&self, cluster: &Cluster, name: &str) -> Result<Outputs, PortError> {
+        let folder = Jobs::at(&cluster.endpoint).output_folder(name);
+        let listing = blocking(move || files::list(&folder)).await.map_err(PortError::passing)?;
+        let written = |file: files::Entry| Written {
+            name: file.name,
+            size_bytes: Some(file.size_bytes),
+            identity: Some(file.identity),
+        };
+        Ok(Outputs {
+            files: listing.files.into_iter().map(written).collect(),
+            others: listing.others.into_iter().map(|(name, why)| (name, why.to_owned())).collect(),
+        })
     }
 
     async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<Reader, PortError> {
-        let outputs = Jobs::at(&cluster.endpoint).outputs(name).map_err(PortError::passing)?;
-        let found = outputs.into_iter().find(|(name, _)| name == file);
-        let (_, path) = found.ok_or_else(|| PortError::Passing(format!("{name} wrote no file {file}")))?;
-        Ok(Box::new(tokio::fs::File::open(path).await.map_err(PortError::passing)?))
+        let (folder, file) = (Jobs::at(&cluster.endpoint).output_folder(name), file.to_owned());
+        let opened = blocking(move || files::open_file(&folder, &file)).await.map_err(unreadable)?;
+        Ok(Box::new(tokio::fs::File::from_std(opened)))
+    }
+
+    async fn ending(
+        &self,
+        cluster: &Cluster,
+        name: &str,
+        file: &str,
+        bytes: u64,
+    ) -> Result<Option<Ending>, PortError> {
+        let (folder, file) = (Jobs::at(&cluster.endpoint).output_folder(name), file.to_owned());
+        let opened = blocking(move || {
+            let mut opened = files::open_file(&folder, &file)?;
+            let from = opened.metadata()?.len().saturating_sub(bytes);
+            io::Seek::seek(&mut opened, io::SeekFrom::Start(from))?;
+            Ok((from, opened))
+        });
+        let (from, opened) = opened.await.map_err(unreadable)?;
+        Ok(Some(Ending { from, body: Box::new(tokio::fs::File::from_std(opened)) }))
+    }
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|stopped| Err(io::Error::other(stopped)))
+}
+
+/// What no repetition mends is said of this file; the rest of the job's output is still wanted.
+fn unreadable(error: io::Error) -> PortError {
+    use io::ErrorKind::{InvalidInput, NotFound, PermissionDenied};
+    match error.kind() {
+        InvalidInput | NotFound | PermissionDenied => {
+            PortError::Final(Failure::new(Class::Workload, "UNREADABLE", error.to_string()))
+        }
+        _ => PortError::passing(error),
     }
 }

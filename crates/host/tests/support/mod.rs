@@ -188,6 +188,7 @@ pub fn ended(jobs: &Jobs, name: &str) -> JobEnd {
 
 /// Everything a job wrote.
 pub fn output(jobs: &Jobs, name: &str) -> String {
-    let outputs = jobs.outputs(name).unwrap();
-    outputs.into_iter().map(|(_, path)| fs::read_to_string(path).unwrap()).collect()
+    let folder = jobs.output_folder(name);
+    let files = host::files::list(&folder).unwrap().files;
+    files.into_iter().map(|file| fs::read_to_string(folder.join(file.name)).unwrap()).collect()
 }

@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use agent::{Scheduler, Standing};
+use agent::{Scheduler, Standing, port::Outputs};
 use kit::PortError;
 use ledger::Reader;
 use terms::{Class, Cluster, Failure, JobEnd, planted};
@@ -214,13 +214,13 @@ impl Scheduler for SimScheduler {
         answered(self.0.call(Kind::Provider, || format!("cancel job {name}"), effect).await)
     }
 
-    async fn outputs(&self, cluster: &Cluster, name: &str) -> Result<Vec<String>, PortError> {
+    async fn outputs(&self, cluster: &Cluster, name: &str) -> Result<Outputs, PortError> {
         let effect = |inner: &mut Inner| {
             let there = inner.clouds.clusters.get(&cluster.name);
             let there = there.is_some_and(|cluster| cluster.state != State::Gone);
             let began = inner.clouds.jobs.get(name).is_some_and(|job| job.began);
-            let files = [workload::LOG, "node-1.log"].map(str::to_owned).to_vec();
-            Ok(if there && began { files } else { Vec::new() })
+            let files = [workload::LOG, "node-1.log"];
+            Ok(if there && began { files.into_iter().collect() } else { Outputs::default() })
         };
         answered(self.0.call(Kind::Provider, || format!("list the output of {name}"), effect).await)
     }

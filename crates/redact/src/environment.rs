@@ -1,0 +1,93 @@
+//! The environment block of a JSON document: `"env":["NAME=value",...]`, as nccl-tests writes it.
+//!
+//! Values of names that say something about the measurement stay; every other value goes.
+
+use crate::view::{Undecided, View};
+
+/// Names that may stay begin so,
+const BEGIN: [&str; 21] = [
+    "NCCL_", "CUDA_", "OMPI_", "SLURM_", "PMIX_", "PMI_", "UCX_", "UCC_", "FI_", "MPI_", "HYDRA_", "PRTE_",
+    "HWLOC_", "OMP_", "KMP_", "NVIDIA_", "NVSHMEM_", "IBV_", "MLX5_", "LC_", "BURNIN_",
+];
+/// or are one of these.
+const ARE: [&str; 13] = [
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "PATH",
+    "HOSTNAME",
+    "HOST",
+    "PWD",
+    "OLDPWD",
+    "SHLVL",
+    "LANG",
+    "TZ",
+    "TERM",
+    "CONDA_PREFIX",
+    "VIRTUAL_ENV",
+];
+/// Unless they speak of a secret. `SLURM_JWT` is one.
+const SECRET: [&str; 7] = ["TOKEN", "SECRET", "PASS", "KEY", "JWT", "CRED", "AUTH"];
+/// Longer names are none.
+const NAME: usize = 256;
+
+/// How an environment block begins, in any case.
+pub(crate) const BEGINS: &str = "\"env\"";
+
+/// How many bytes the beginning of a block takes; none when the key is something else.
+pub(crate) fn begins(view: &View<'_>) -> Result<Option<usize>, Undecided> {
+    let blank = |byte: u8| byte.is_ascii_whitespace();
+    let mut at = BEGINS.len();
+    for wanted in [b':', b'['] {
+        at += view.run(at, 64, blank)?;
+        if view.byte(at)? != Some(wanted) {
+            return Ok(None);
+        }
+        at += 1;
+    }
+    Ok(Some(at))
+}
+
+/// The next text of a block.
+pub(crate) enum Text {
+    /// The value, `name` bytes after the opening quote, goes.
+    Secret {
+        /// The name with its equals sign.
+        name: usize,
+    },
+    /// All of it is looked at as any text is.
+    Open {
+        /// Bytes between the quotes.
+        length: usize,
+    },
+}
+
+/// What to do with the text whose opening quote stands at the place.
+pub(crate) fn text(view: &View<'_>) -> Result<Text, Undecided> {
+    let name = view.run(1, NAME, |byte| !matches!(byte, b'=' | b'"' | b'\\' | b'\n'))?;
+    let assigns = name < NAME && view.byte(1 + name)? == Some(b'=');
+    let nothing_to_hide = if assigns {
+        allowed(&view.rest(1)[..name]) || matches!(view.byte(name + 2)?, Some(b'"') | None)
+    } else {
+        name < NAME
+    };
+    let secret = Text::Secret { name: if assigns { name + 1 } else { 0 } };
+    if !nothing_to_hide {
+        return Ok(secret);
+    }
+    let mut at = 1;
+    loop {
+        match view.byte(at)? {
+            Some(b'\\') => at += 2,
+            Some(b'"' | b'\n') => return Ok(Text::Open { length: at - 1 }),
+            Some(_) => at += 1,
+            // Cut, or longer than anything that is worth keeping.
+            None => return Ok(secret),
+        }
+    }
+}
+
+fn allowed(name: &[u8]) -> bool {
+    let Ok(name) = std::str::from_utf8(name) else { return false };
+    let listed = ARE.contains(&name) || BEGIN.iter().any(|begin| name.starts_with(begin));
+    listed && !SECRET.iter().any(|secret| name.contains(secret))
+}

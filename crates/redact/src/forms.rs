@@ -1,0 +1,99 @@
+//! The codings in which a known value may appear.
+
+use std::collections::BTreeSet;
+
+use base64::{
+    Engine, alphabet,
+    engine::{GeneralPurpose, general_purpose::NO_PAD},
+};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+
+use crate::view::{Undecided, View};
+
+/// Shorter values would be found in innocent text.
+pub(crate) const SHORTEST: usize = 8;
+/// Longer values are known by their pieces, so that looking ahead stays bounded.
+const PIECE: usize = 1 << 10;
+/// What a form is found by.
+const ANCHOR: usize = 16;
+
+const UNRESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+/// What stays as it is in the path of a URL.
+const IN_PATH: AsciiSet = UNRESERVED.remove(b'/').remove(b':').remove(b'@').remove(b'+').remove(b'=');
+
+/// One spelling of a known value.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Form {
+    text: Vec<u8>,
+    /// Lines may be broken anywhere within, as `base64` does.
+    wraps: bool,
+}
+
+impl Form {
+    /// Every spelling of a value; none of one that cannot be told from innocent text: shorter than 8 bytes, or a number
+    /// as it stands in a table of results.
+    pub(crate) fn of(value: &[u8]) -> BTreeSet<Self> {
+        let value = value.trim_ascii();
+        let number = value.len() < 2 * SHORTEST && value.iter().all(|byte| b"0123456789.+-eE".contains(byte));
+        if value.len() < SHORTEST || number {
+            return BTreeSet::new();
+        }
+        let pieces = value.len().div_ceil(PIECE);
+        value.chunks(value.len().div_ceil(pieces)).flat_map(spellings).collect()
+    }
+
+    /// What to search for; whoever is found has still to be [`Form::at`] the place.
+    pub(crate) fn anchors(&self) -> Vec<Vec<u8>> {
+        let head = &self.text[..self.text.len().min(ANCHOR)];
+        let broken = |at: usize| [&head[..at], b"\n", &head[at..]].concat();
+        let wrapped = (1..if self.wraps { head.len() } else { 1 }).map(broken);
+        std::iter::once(head.to_vec()).chain(wrapped).collect()
+    }
+
+    /// How many bytes it takes where it stands; none when it does not.
+    pub(crate) fn at(&self, view: &View<'_>) -> Result<Option<usize>, Undecided> {
+        let (mut at, mut matched) = (0, 0);
+        while matched < self.text.len() {
+            match view.byte(at)? {
+                Some(byte) if byte == self.text[matched] => matched += 1,
+                Some(b'\n' | b'\r') if self.wraps && matched > 0 => {}
+                _ => return Ok(None),
+            }
+            at += 1;
+        }
+        Ok(Some(at))
+    }
+}
+
+fn spellings(value: &[u8]) -> BTreeSet<Form> {
+    let plain = |text: Vec<u8>| Form { text, wraps: false };
+    let mut forms = BTreeSet::from([plain(value.to_vec())]);
+    for set in [&UNRESERVED, &IN_PATH] {
+        let encoded = percent_encode(value, set).to_string();
+        // Hexadecimal digits may be small.
+        let mut small = encoded.clone().into_bytes();
+        for at in memchr::memchr_iter(b'%', encoded.as_bytes()) {
+            small[at + 1..at + 3].make_ascii_lowercase();
+        }
+        forms.extend([plain(encoded.into_bytes()), plain(small)]);
+    }
+    if let Some(quoted) = std::str::from_utf8(value).ok().and_then(|value| serde_json::to_string(value).ok())
+    {
+        let quoted = quoted[1..quoted.len() - 1].to_owned();
+        // nccl-tests and PHP escape the slash too, and what is quoted is sometimes quoted again.
+        forms.insert(plain(quoted.replace('/', "\\/").into_bytes()));
+        forms.insert(plain(quoted.replace('\\', "\\\\").replace('"', "\\\"").into_bytes()));
+        forms.insert(plain(quoted.into_bytes()));
+    }
+    for alphabet in [alphabet::STANDARD, alphabet::URL_SAFE] {
+        let engine = GeneralPurpose::new(&alphabet, NO_PAD);
+        // Where it stands in groups of three is not known; characters that other bytes have a part in are left off.
+        for (shift, foreign) in [(0, 0), (1, 2), (2, 3)] {
+            let encoded = engine.encode([&[0; 2][..shift], value].concat());
+            let shared = usize::from(!(shift + value.len()).is_multiple_of(3));
+            let text = encoded.as_bytes()[foreign..encoded.len() - shared].to_vec();
+            forms.insert(Form { text, wraps: true });
+        }
+    }
+    forms
+}

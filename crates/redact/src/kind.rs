@@ -1,0 +1,84 @@
+//! What kinds of secrets there are, and how many were found.
+
+use std::collections::BTreeMap;
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
+        /// What was found. Its name stands in the marker and in the manifest.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Kind { $($(#[$doc])* $name,)* }
+
+        impl Kind {
+            /// Every kind.
+            pub const ALL: [Self; [$(Self::$name),*].len()] = [$(Self::$name),*];
+
+            /// Its name.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// A value that was told beforehand, in whatever coding.
+    KnownValue = "known-value",
+    /// A token of GitHub or GitLab.
+    GitToken = "git-token",
+    /// An API key of Google.
+    GoogleApiKey = "google-api-key",
+    /// An access token or client secret of Google.
+    GoogleToken = "google-token",
+    /// A private key in PEM.
+    PrivateKey = "private-key",
+    /// A JSON Web Token.
+    Jwt = "jwt",
+    /// An access key id of AWS.
+    AwsKey = "aws-key",
+    /// A token or web hook of Slack.
+    SlackToken = "slack-token",
+    /// A key of NVIDIA's NGC.
+    NgcKey = "ngc-key",
+    /// A token of Hugging Face.
+    HuggingFaceToken = "hugging-face-token",
+    /// An API key of a model provider.
+    ApiKey = "api-key",
+    /// What stands behind `Bearer`.
+    BearerToken = "bearer-token",
+    /// The content of an `Authorization` or `Cookie` header.
+    Header = "header",
+    /// The password in a URL.
+    UrlPassword = "url-password",
+    /// The value of a name that says it is a secret.
+    Assignment = "assignment",
+    /// The value of a variable in the environment block of a JSON document.
+    Environment = "environment",
+}
+
+/// How many of each kind were replaced.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally([u64; Kind::ALL.len()]);
+
+impl Tally {
+    pub(crate) fn count(&mut self, kind: Kind) {
+        self.0[kind as usize] += 1;
+    }
+
+    /// Adds what another stream had.
+    pub fn add(&mut self, other: &Self) {
+        for (mine, other) in self.0.iter_mut().zip(other.0) {
+            *mine += other;
+        }
+    }
+
+    /// All of them together.
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// By the name of the kind; none that was not found.
+    pub fn by_kind(&self) -> BTreeMap<String, u64> {
+        let counted = Kind::ALL.into_iter().map(|kind| (kind.as_str().to_owned(), self.0[kind as usize]));
+        counted.filter(|(_, count)| *count > 0).collect()
+    }
+}

@@ -1,0 +1,201 @@
+//! Secrets out of a stream of bytes.
+//!
+//! Each secret is replaced by `[redacted:KIND]`; every other byte stays as it was. What comes out does not depend on how
+//! the stream was cut into chunks, and memory is bounded however long a line or a secret is.
+//!
+//! - **Known values** are found literally, JSON-escaped, percent-encoded and in base64, wherever it begins and wraps.
+//! - **Patterns** find tokens that say what they are (`ghp_...`, `AKIA...`, private keys), values whose names do
+//!   (`HF_TOKEN=...`, `"password": "..."`), headers, and passwords in URLs. Tokens and keys also in base64.
+//! - **The environment block** of nccl-tests' JSON keeps only values of names that say something about a measurement.
+
+mod environment;
+mod forms;
+mod kind;
+mod names;
+mod rules;
+mod scan;
+mod tokens;
+mod view;
+
+use std::sync::Arc;
+
+pub use aho_corasick::BuildError;
+pub use kind::{Kind, Tally};
+pub use names::is_secret_name;
+pub use rules::Rules;
+
+use scan::{Found, Swallow, Swallowed};
+use view::{BACK, View};
+
+/// Taken in at a time, however much is pushed.
+const CHUNK: usize = 64 << 10;
+
+/// One stream.
+pub struct Redactor {
+    rules: Arc<Rules>,
+    /// A bit of what has passed, and what is not decided yet.
+    buffer: Vec<u8>,
+    /// What has passed of the buffer.
+    passed: usize,
+    mode: Mode,
+    /// Within an environment block, to which a value that goes returns.
+    environment: bool,
+    tally: Tally,
+}
+
+#[derive(Clone, Copy)]
+enum Mode {
+    Text,
+    Swallow(Swallow),
+    Environment,
+}
+
+impl Redactor {
+    /// A stream that begins.
+    pub fn new(rules: Arc<Rules>) -> Self {
+        let (mode, tally) = (Mode::Text, Tally::default());
+        Self { rules, buffer: Vec::new(), passed: 0, mode, environment: false, tally }
+    }
+
+    /// The next bytes of the stream. What can be told of them by now is appended to `out`.
+    pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        for chunk in bytes.chunks(CHUNK) {
+            self.buffer.extend_from_slice(chunk);
+            self.advance(false, out);
+            let old = self.passed.saturating_sub(BACK);
+            self.buffer.drain(..old);
+            self.passed -= old;
+        }
+    }
+
+    /// The end of the stream. What is left is appended to `out`.
+    pub fn finish(mut self, out: &mut Vec<u8>) -> Tally {
+        self.advance(true, out);
+        self.tally
+    }
+
+    /// What was replaced so far.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Bytes that were pushed and of which nothing can be told yet.
+    pub fn undecided(&self) -> usize {
+        self.buffer.len() - self.passed
+    }
+
+    fn advance(&mut self, ends: bool, out: &mut Vec<u8>) {
+        while match self.mode {
+            Mode::Text => self.text(ends, out),
+            Mode::Swallow(swallow) => self.swallow(swallow, ends, out),
+            Mode::Environment => self.environment(ends, out),
+        } {}
+    }
+
+    /// Everything up to here stays as it is.
+    fn keep(&mut self, to: usize, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.buffer[self.passed..to]);
+        self.passed = to;
+    }
+
+    /// Everything up to here stays, but for secrets within.
+    fn keep_but_look(&mut self, to: usize, out: &mut Vec<u8>) {
+        let mut inner = Self::new(Arc::clone(&self.rules));
+        inner.push(&self.buffer[self.passed..to], out);
+        self.tally.add(&inner.finish(out));
+        self.passed = to;
+    }
+
+    fn replace(&mut self, kind: Kind, out: &mut Vec<u8>) {
+        self.tally.count(kind);
+        for part in ["[redacted:", kind.as_str(), "]"] {
+            out.extend_from_slice(part.as_bytes());
+        }
+    }
+
+    /// True when there is more to do.
+    fn text(&mut self, ends: bool, out: &mut Vec<u8>) -> bool {
+        let length = self.buffer.len();
+        // What begins later may be the beginning of something longer.
+        let sure = if ends { length } else { (length + 1).saturating_sub(self.rules.longest()) };
+        let mut from = self.passed;
+        while let Some((at, pattern)) = self.rules.find(&self.buffer, from).filter(|(at, _)| *at < sure) {
+            match self.rules.decide(pattern, &View::new(&self.buffer, at, ends)) {
+                Ok(None) => from = at + 1,
+                Ok(Some(Found::Hit(hit))) => {
+                    self.keep(at, out);
+                    self.keep_but_look(at + hit.keep, out);
+                    self.replace(hit.kind, out);
+                    self.passed += hit.skip;
+                    self.mode = Mode::Swallow(hit.then);
+                    return true;
+                }
+                Ok(Some(Found::Environment(length))) => {
+                    self.keep(at + length, out);
+                    self.mode = Mode::Environment;
+                    return true;
+                }
+                Err(view::Undecided) => {
+                    self.keep(at, out);
+                    return false;
+                }
+            }
+        }
+        self.keep(sure.max(from), out);
+        false
+    }
+
+    fn swallow(&mut self, swallow: Swallow, ends: bool, out: &mut Vec<u8>) -> bool {
+        let bytes = &self.buffer[self.passed..];
+        match swallow.over(bytes, ends) {
+            Swallowed::All(swallow) => {
+                self.passed = self.buffer.len();
+                self.mode = Mode::Swallow(swallow);
+                false
+            }
+            Swallowed::AllButOne(swallow) => {
+                self.passed = self.buffer.len() - 1;
+                self.mode = Mode::Swallow(swallow);
+                false
+            }
+            Swallowed::End(length, backslashes) => {
+                self.passed += length;
+                out.resize(out.len() + backslashes, b'\\');
+                self.mode = Mode::Text;
+                if std::mem::take(&mut self.environment) {
+                    self.mode = Mode::Environment;
+                    if self.buffer[self.passed] == b'"' {
+                        self.keep(self.passed + 1, out);
+                    }
+                }
+                true
+            }
+        }
+    }
+
+    /// Between the texts of an environment block.
+    fn environment(&mut self, ends: bool, out: &mut Vec<u8>) -> bool {
+        let Some(byte) = self.buffer.get(self.passed) else { return false };
+        match byte {
+            b'"' => match environment::text(&View::new(&self.buffer, self.passed, ends)) {
+                Err(view::Undecided) => return false,
+                Ok(environment::Text::Secret { name }) => {
+                    self.keep(self.passed + 1, out);
+                    self.keep_but_look(self.passed + name, out);
+                    self.replace(Kind::Environment, out);
+                    self.environment = true;
+                    self.mode = Mode::Swallow(Swallow::Quoted { mark: b'"', open: 0, run: 0 });
+                }
+                Ok(environment::Text::Open { length }) => {
+                    self.keep(self.passed + 1, out);
+                    self.keep_but_look(self.passed + length, out);
+                    let closed = self.buffer.get(self.passed) == Some(&b'"');
+                    self.keep(self.passed + usize::from(closed), out);
+                }
+            },
+            byte if byte.is_ascii_whitespace() || *byte == b',' => self.keep(self.passed + 1, out),
+            _ => self.mode = Mode::Text,
+        }
+        true
+    }
+}

@@ -1,0 +1,188 @@
+//! Values whose name says that they are secret: assignments, headers, passwords in URLs.
+
+use crate::{
+    Kind,
+    scan::{Hit, Swallow},
+    view::{Undecided, View},
+};
+
+/// Ends of names whose values are secret, in any case.
+pub(crate) const NAMES: [&str; 15] = [
+    "token",
+    "secret",
+    "password",
+    "passwd",
+    "passphrase",
+    "_pass",
+    "_pwd",
+    "_pat",
+    "_key",
+    "-key",
+    "apikey",
+    "accesskey",
+    "_jwt",
+    "\"auth",
+    "credential",
+];
+/// Headers that are secret to the end of their line.
+pub(crate) const HEADERS: [&str; 2] = ["authorization", "cookie"];
+/// Spaces between the parts of an assignment.
+const SPACES: usize = 16;
+/// Whoever is longer is no user and no password.
+const USER: usize = 1 << 10;
+
+/// A variable or setting of this name holds a secret.
+pub fn is_secret_name(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let ends = [
+        "token",
+        "secret",
+        "password",
+        "passwd",
+        "passphrase",
+        "_pass",
+        "_pwd",
+        "_pat",
+        "_key",
+        "-key",
+        "apikey",
+    ];
+    ends.iter().any(|end| name.ends_with(end))
+}
+
+fn blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t')
+}
+
+/// Ends no value that stands without quotes.
+pub(crate) fn word(byte: u8) -> bool {
+    !byte.is_ascii_whitespace() && !matches!(byte, b'"' | b'\'' | b'`')
+}
+
+fn line(byte: u8) -> bool {
+    !matches!(byte, b'\n' | b'\r')
+}
+
+/// A quotation mark, perhaps behind backslashes: how many bytes it takes, and which.
+fn quote(view: &View<'_>, at: usize) -> Result<Option<(usize, u8)>, Undecided> {
+    let slashes = view.run(at, 8, |byte| byte == b'\\')?;
+    let mark = view.byte(at + slashes)?.filter(|byte| matches!(byte, b'"' | b'\''));
+    Ok(mark.map(|mark| (slashes + 1, mark)))
+}
+
+/// The value assigned to a name that ends with the `length` bytes at the place.
+pub(crate) fn assignment(view: &View<'_>, length: usize) -> Result<Option<Hit>, Undecided> {
+    let quoted = quote(view, length)?;
+    let mut at = length + quoted.map_or(0, |(bytes, _)| bytes);
+    let flag = is_flag(view.behind());
+    let spaces = view.run(at, SPACES, blank)?;
+    let separator = view.byte(at + spaces)?;
+    match separator {
+        // `::` is a path.
+        Some(b':') if view.byte(at + spaces + 1)? == Some(b':') => return Ok(None),
+        Some(b'=' | b':') => at += spaces + 1,
+        Some(b',') if flag && quoted.is_some() => at += spaces + 1,
+        Some(byte) if flag && spaces > 0 && byte != b'-' => {}
+        _ => return Ok(None),
+    }
+    at += view.run(at, SPACES, blank)?;
+    if view.says(at, b"-----BEGIN ")? {
+        return Ok(None); // a private key knows its own end
+    }
+    let Some((bytes, mark)) = quote(view, at)? else {
+        if quoted.is_some() || trivial(view, at)? {
+            return Ok(None); // a number or another object of JSON
+        }
+        let whole_line = at == length + 1 && begins_line(view.behind());
+        return Ok(Some(Hit::new(
+            Kind::Assignment,
+            at,
+            0,
+            if whole_line { Swallow::While(line) } else { Swallow::Word },
+        )));
+    };
+    let value = at + bytes;
+    if trivial(view, value)? {
+        return Ok(None);
+    }
+    Ok(Some(Hit::new(Kind::Assignment, value, 0, Swallow::Quoted { mark, open: bytes - 1, run: 0 })))
+}
+
+/// Nothing, a switch or a short number: no secret, and often a setting.
+fn trivial(view: &View<'_>, at: usize) -> Result<bool, Undecided> {
+    let length =
+        view.run(at, 8, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'+'))?;
+    let value = &view.rest(at)[..length];
+    let ends =
+        view.byte(at + length)?.is_none_or(|byte| !word(byte) || matches!(byte, b',' | b';' | b')' | b'\\'));
+    let said = ["", "true", "false", "null", "none", "yes", "no", "on", "off"];
+    let said = said.iter().any(|said| value.eq_ignore_ascii_case(said.as_bytes()));
+    Ok(ends && length < 8 && (said || value.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.')))
+}
+
+fn part_of_name(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
+}
+
+/// `--name`, of which this stands before the end of the name.
+fn is_flag(behind: &[u8]) -> bool {
+    let name = behind.iter().rposition(|byte| !part_of_name(byte)).map_or(behind, |at| &behind[at + 1..]);
+    name.starts_with(b"--")
+}
+
+/// A variable as `env` prints it: the name begins the line, so the value ends it.
+fn begins_line(behind: &[u8]) -> bool {
+    match behind.iter().rposition(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_') {
+        Some(at) => behind[at] == b'\n',
+        None => behind.len() < crate::view::BACK,
+    }
+}
+
+/// A header, to the end of its line or of what quotes it.
+pub(crate) fn header(view: &View<'_>, length: usize) -> Result<Option<Hit>, Undecided> {
+    let mut at = length + quote(view, length)?.map_or(0, |(bytes, _)| bytes);
+    if !matches!(view.byte(at)?, Some(b':' | b'=')) {
+        return Ok(None);
+    }
+    at += 1;
+    at += view.run(at, SPACES, blank)?;
+    at += quote(view, at)?.map_or(0, |(bytes, _)| bytes);
+    let some = view.run(at, 1, in_header)? > 0;
+    Ok(some.then(|| Hit::new(Kind::Header, at, 0, Swallow::While(in_header))))
+}
+
+fn in_header(byte: u8) -> bool {
+    line(byte) && !matches!(byte, b'"' | b'\'' | b'\\')
+}
+
+/// What begins a bearer token, in any case.
+pub(crate) const BEARER: &str = "bearer ";
+
+/// A bearer token.
+pub(crate) fn bearer(view: &View<'_>) -> Result<Option<Hit>, Undecided> {
+    let class = |byte: u8| byte.is_ascii_alphanumeric() || b"._~+/=-".contains(&byte);
+    // Words of a sentence are shorter, or have no digit.
+    let length = view.run(BEARER.len(), 64, class)?;
+    let text = &view.rest(BEARER.len())[..length];
+    let token = length >= 16 && (length == 64 || text.iter().any(u8::is_ascii_digit));
+    Ok(token.then(|| Hit::new(Kind::BearerToken, BEARER.len(), 0, Swallow::While(class))))
+}
+
+/// The password of `scheme://user:password@host`, or a user that is long enough to be a token.
+pub(crate) fn url(view: &View<'_>) -> Result<Option<Hit>, Undecided> {
+    let class = |byte: u8| word(byte) && !matches!(byte, b'/' | b'@' | b'<' | b'>' | b'?' | b'#' | b'\\');
+    let length = view.run(3, USER, class)?;
+    if length == USER || view.byte(3 + length)? != Some(b'@') {
+        return Ok(None);
+    }
+    let user = &view.rest(3)[..length];
+    if user.starts_with(b"[") {
+        return Ok(None); // redacted before
+    }
+    let (keep, secret) = match memchr::memchr(b':', user) {
+        Some(at) => (at + 1, length - at - 1),
+        None => (0, length),
+    };
+    let secret = if keep == 0 && secret < 20 { 0 } else { secret };
+    Ok((secret > 0).then(|| Hit::new(Kind::UrlPassword, 3 + keep, secret, Swallow::Nothing)))
+}

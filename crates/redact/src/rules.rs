@@ -1,0 +1,166 @@
+//! Everything that is searched for, as one automaton.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, LazyLock},
+};
+
+use aho_corasick::{AhoCorasick, AhoCorasickKind, BuildError, MatchKind};
+
+use crate::{
+    Kind, environment,
+    forms::Form,
+    names::{self, BEARER, HEADERS, NAMES},
+    scan::{Found, Hit, Swallow},
+    tokens::{self, PEM, TOKENS},
+    view::{Undecided, View},
+};
+
+/// More texts than these, some forty known values, are searched for without a table.
+const TABLE: usize = 4000;
+
+/// What to do where a text was found.
+#[derive(Clone, Copy, Debug)]
+enum Rule {
+    Known(usize),
+    PrivateKey,
+    Jwt,
+    Token(usize),
+    Base64(usize, usize),
+    PrivateKeyInBase64(usize),
+    Environment,
+    Header(usize),
+    Assignment(usize),
+    Bearer,
+    Url,
+}
+
+/// Everything that is searched for. Made once, used by any number of streams.
+pub struct Rules {
+    automaton: AhoCorasick,
+    /// By pattern: the rules of this text and of every text that it begins with. What is known beforehand comes first.
+    by_pattern: Vec<Vec<Rule>>,
+    known: Vec<Form>,
+    longest: usize,
+}
+
+impl fmt::Debug for Rules {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What is known is secret.
+        formatter.debug_struct("Rules").field("known", &self.known.len()).finish_non_exhaustive()
+    }
+}
+
+impl Rules {
+    /// The patterns of common tokens, and these values in every coding. Values shorter than 8 bytes, and numbers shorter
+    /// than 16, cannot be told from results and are not searched for.
+    ///
+    /// # Errors
+    /// When there are more values than fit an automaton: hundreds of megabytes of them.
+    pub fn new<V: AsRef<[u8]>>(known: impl IntoIterator<Item = V>) -> Result<Self, BuildError> {
+        let mut forms: Vec<Form> = known.into_iter().flat_map(|value| Form::of(value.as_ref())).collect();
+        forms.sort();
+        forms.dedup();
+        // Where one value begins another, the longer is tried first.
+        forms.reverse();
+        let mut rules: BTreeMap<Vec<u8>, Vec<Rule>> = BTreeMap::new();
+        let mut add = |text: &[u8], rule| rules.entry(text.to_ascii_lowercase()).or_default().push(rule);
+        for (number, form) in forms.iter().enumerate() {
+            form.anchors().iter().for_each(|anchor| add(anchor, Rule::Known(number)));
+        }
+        add(PEM.as_bytes(), Rule::PrivateKey);
+        add(b"eyJ", Rule::Jwt);
+        for (number, token) in TOKENS.iter().enumerate() {
+            add(token.begins.as_bytes(), Rule::Token(number));
+        }
+        for shift in 0..3 {
+            add(tokens::pem_in_base64(shift).as_bytes(), Rule::PrivateKeyInBase64(shift));
+            for (number, token) in TOKENS.iter().enumerate() {
+                if let Some(text) = token.in_base64(shift) {
+                    add(text.as_bytes(), Rule::Base64(number, shift));
+                }
+            }
+        }
+        add(environment::BEGINS.as_bytes(), Rule::Environment);
+        HEADERS.iter().for_each(|name| add(name.as_bytes(), Rule::Header(name.len())));
+        NAMES.iter().for_each(|name| add(name.as_bytes(), Rule::Assignment(name.len())));
+        add(BEARER.as_bytes(), Rule::Bearer);
+        add(b"://", Rule::Url);
+
+        // A table of transitions is the fastest; that of very many values would not fit into memory beside the rest.
+        let kind = (rules.len() < TABLE).then_some(AhoCorasickKind::DFA);
+        let automaton = AhoCorasick::builder()
+            .kind(kind)
+            .match_kind(MatchKind::LeftmostLongest)
+            .ascii_case_insensitive(true)
+            .build(rules.keys())?;
+        let beginnings = |text: &Vec<u8>| {
+            (1..=text.len())
+                .rev()
+                .filter_map(|length| rules.get(&text[..length]))
+                .flatten()
+                .copied()
+                .collect()
+        };
+        Ok(Self {
+            automaton,
+            by_pattern: rules.keys().map(beginnings).collect(),
+            known: forms,
+            longest: rules.keys().map(Vec::len).max().unwrap_or(1),
+        })
+    }
+
+    /// The patterns alone.
+    pub fn of_patterns() -> Arc<Self> {
+        /// They are constants: a set that could not be built would fail every test.
+        static PATTERNS: LazyLock<Arc<Rules>> =
+            LazyLock::new(|| Arc::new(Rules::new([""; 0]).expect("the patterns fit an automaton")));
+        Arc::clone(&PATTERNS)
+    }
+
+    /// The longest text that is searched for, bytes.
+    pub(crate) fn longest(&self) -> usize {
+        self.longest
+    }
+
+    /// Where something may be, from a place on, and what it was found by.
+    pub(crate) fn find(&self, bytes: &[u8], from: usize) -> Option<(usize, usize)> {
+        let input = aho_corasick::Input::new(bytes).range(from..);
+        self.automaton.find(input).map(|found| (found.start(), found.pattern().as_usize()))
+    }
+
+    /// Whether something is there indeed.
+    pub(crate) fn decide(&self, pattern: usize, view: &View<'_>) -> Result<Option<Found>, Undecided> {
+        for rule in &self.by_pattern[pattern] {
+            let hit = match *rule {
+                Rule::Known(form) => self.known[form]
+                    .at(view)?
+                    .map(|length| Hit::new(Kind::KnownValue, 0, length, Swallow::Nothing)),
+                Rule::PrivateKey => tokens::private_key(view)?,
+                Rule::Jwt => tokens::jwt(view)?,
+                Rule::Token(token) => TOKENS[token].at(view)?,
+                Rule::Base64(token, shift) => TOKENS[token].at_in_base64(shift, view)?,
+                Rule::PrivateKeyInBase64(shift) => tokens::private_key_in_base64(shift, view)?,
+                Rule::Environment => match environment::begins(view)? {
+                    Some(length) => return Ok(Some(Found::Environment(length))),
+                    None => None,
+                },
+                Rule::Header(length) => names::header(view, length)?,
+                Rule::Assignment(length) => names::assignment(view, length)?,
+                Rule::Bearer => names::bearer(view)?,
+                Rule::Url => names::url(view)?,
+            };
+            if let Some(mut hit) = hit {
+                // A known value may be longer than what its name would lead to expect.
+                for form in &self.known {
+                    if let Some(length) = form.at(&view.on(hit.keep))? {
+                        hit.skip = hit.skip.max(length);
+                    }
+                }
+                return Ok(Some(Found::Hit(hit)));
+            }
+        }
+        Ok(None)
+    }
+}

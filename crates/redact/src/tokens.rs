@@ -1,0 +1,207 @@
+//! Tokens that are known by how they begin, as they are and in base64.
+
+use base64::{
+    Engine,
+    alphabet::STANDARD,
+    engine::{
+        DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig,
+        general_purpose::{NO_PAD, PAD},
+    },
+};
+
+use crate::{
+    Kind,
+    scan::{Hit, Swallow},
+    view::{AHEAD, Undecided, View},
+};
+
+/// How a token looks.
+#[derive(Debug)]
+pub(crate) struct Token {
+    /// It begins so.
+    pub(crate) begins: &'static str,
+    kind: Kind,
+    /// And goes on with so many of these at least.
+    least: usize,
+    class: fn(u8) -> bool,
+    /// Letters before it make it something else.
+    alone: bool,
+}
+
+const fn token(begins: &'static str, kind: Kind, least: usize) -> Token {
+    Token { begins, kind, least, class: dashed, alone: false }
+}
+
+/// All that are known.
+pub(crate) const TOKENS: [Token; 25] = [
+    token("ghp_", Kind::GitToken, 20),
+    token("gho_", Kind::GitToken, 20),
+    token("ghu_", Kind::GitToken, 20),
+    token("ghs_", Kind::GitToken, 20),
+    token("ghr_", Kind::GitToken, 20),
+    token("github_pat_", Kind::GitToken, 20),
+    token("glpat-", Kind::GitToken, 16),
+    token("AIza", Kind::GoogleApiKey, 30),
+    Token { class: dotted, ..token("ya29.", Kind::GoogleToken, 16) },
+    token("GOCSPX-", Kind::GoogleToken, 16),
+    Token { class: capital, alone: true, ..token("AKIA", Kind::AwsKey, 16) },
+    Token { class: capital, alone: true, ..token("ASIA", Kind::AwsKey, 16) },
+    token("xoxa-", Kind::SlackToken, 10),
+    token("xoxb-", Kind::SlackToken, 10),
+    token("xoxe-", Kind::SlackToken, 10),
+    token("xoxe.", Kind::SlackToken, 10),
+    token("xoxp-", Kind::SlackToken, 10),
+    token("xoxr-", Kind::SlackToken, 10),
+    token("xoxs-", Kind::SlackToken, 10),
+    token("xapp-", Kind::SlackToken, 10),
+    token("nvapi-", Kind::NgcKey, 20),
+    Token { alone: true, ..token("hf_", Kind::HuggingFaceToken, 20) },
+    Token { alone: true, ..token("sk-ant-", Kind::ApiKey, 16) },
+    Token { alone: true, ..token("sk-proj-", Kind::ApiKey, 16) },
+    Token { class: path, ..token("hooks.slack.com/services/", Kind::SlackToken, 16) },
+];
+
+pub(crate) fn dashed(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
+}
+
+pub(crate) fn dotted(byte: u8) -> bool {
+    dashed(byte) || byte == b'.'
+}
+
+fn path(byte: u8) -> bool {
+    dashed(byte) || byte == b'/'
+}
+
+fn capital(byte: u8) -> bool {
+    byte.is_ascii_uppercase() || byte.is_ascii_digit()
+}
+
+fn base64(byte: u8) -> bool {
+    dashed(byte) || matches!(byte, b'+' | b'/' | b'=')
+}
+
+/// In the body of a PEM block, also where line ends are written as `\n`.
+fn pem(byte: u8) -> bool {
+    base64(byte) || byte.is_ascii_whitespace() || byte == b'\\'
+}
+
+impl Token {
+    pub(crate) fn at(&self, view: &View<'_>) -> Result<Option<Hit>, Undecided> {
+        let begins = self.begins.as_bytes();
+        if !view.says(0, begins)? || self.alone && !apart(view.behind()) {
+            return Ok(None);
+        }
+        let long = view.run(begins.len(), self.least, self.class)? == self.least;
+        Ok(long.then(|| Hit::new(self.kind, 0, begins.len(), Swallow::While(self.class))))
+    }
+
+    /// What its beginning is in base64, shifted by this many bytes; none when that says too little.
+    pub(crate) fn in_base64(&self, shift: usize) -> Option<String> {
+        let anchor = encoded(self.begins, shift);
+        (anchor.len() >= 4).then_some(anchor)
+    }
+
+    /// The same token within base64.
+    pub(crate) fn at_in_base64(&self, shift: usize, view: &View<'_>) -> Result<Option<Hit>, Undecided> {
+        let Some(bytes) = decoded(view, shift, encoded(self.begins, shift).as_bytes())? else {
+            return Ok(None);
+        };
+        // Some bits of its first letter stand before the anchor.
+        let token = bytes.get(shift + 1..).unwrap_or_default();
+        let Some(rest) = token.strip_prefix(&self.begins.as_bytes()[1..]) else { return Ok(None) };
+        let long = rest.len() >= self.least && rest[..self.least].iter().all(|byte| (self.class)(*byte));
+        Ok(long.then(|| Hit::new(self.kind, 0, 1, Swallow::While(base64))))
+    }
+}
+
+/// A private key's first line.
+pub(crate) const PEM: &str = "-----BEGIN ";
+
+/// A block that holds a private key, to its end where that is near.
+pub(crate) fn private_key(view: &View<'_>) -> Result<Option<Hit>, Undecided> {
+    let label = view.run(PEM.len(), 40, |byte| byte.is_ascii_uppercase() || byte == b' ')?;
+    let named = memchr::memmem::find(&view.rest(PEM.len())[..label], b"PRIVATE KEY").is_some();
+    if !named || !view.says(0, PEM.as_bytes())? || !view.says(PEM.len() + label, b"-----")? {
+        return Ok(None);
+    }
+    let body = PEM.len() + label + 5;
+    let length = match memchr::memmem::find(view.rest(body), b"-----END ") {
+        Some(end) => {
+            let end = body + end + 9;
+            let label = view.run(end, 40, |byte| byte.is_ascii_uppercase() || byte == b' ')?;
+            end + label + view.run(end + label, 5, |byte| byte == b'-')?
+        }
+        None if view.whole() => return Ok(Some(Hit::new(Kind::PrivateKey, 0, body, Swallow::While(pem)))),
+        None => return Err(Undecided),
+    };
+    Ok(Some(Hit::new(Kind::PrivateKey, 0, length, Swallow::Nothing)))
+}
+
+/// What a PEM block begins with in base64, shifted by this many bytes.
+pub(crate) fn pem_in_base64(shift: usize) -> String {
+    encoded(PEM, shift)
+}
+
+/// A private key's block within base64.
+pub(crate) fn private_key_in_base64(shift: usize, view: &View<'_>) -> Result<Option<Hit>, Undecided> {
+    let bytes = decoded(view, shift, pem_in_base64(shift).as_bytes())?;
+    let named = bytes.is_some_and(|bytes| memchr::memmem::find(&bytes, b"PRIVATE KEY-----").is_some());
+    Ok(named.then(|| Hit::new(Kind::PrivateKey, 0, 1, Swallow::While(pem))))
+}
+
+/// Three parts with dots between, the first of which is a JSON object.
+pub(crate) fn jwt(view: &View<'_>) -> Result<Option<Hit>, Undecided> {
+    if !view.says(0, b"eyJ")? {
+        return Ok(None);
+    }
+    let mut at = 0;
+    for _ in 0..2 {
+        let part = view.run(at, AHEAD, dashed)?;
+        if part < 8 || view.byte(at + part)? != Some(b'.') {
+            return Ok(None);
+        }
+        at += part + 1;
+    }
+    Ok(Some(Hit::new(Kind::Jwt, 0, at, Swallow::While(dotted))))
+}
+
+/// Nothing that belongs to a word stands before it. What ends an escape does not.
+fn apart(behind: &[u8]) -> bool {
+    match behind {
+        [.., b'\\', b'n' | b'r' | b't'] => true,
+        [.., b'%', high, low] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => true,
+        [.., byte] => !byte.is_ascii_alphanumeric(),
+        [] => true,
+    }
+}
+
+/// The characters of base64 that these bytes alone decide.
+fn encoded(text: &str, shift: usize) -> String {
+    let engine = GeneralPurpose::new(&STANDARD, NO_PAD);
+    let encoded = engine.encode([&[0; 2][..shift], text.as_bytes()].concat());
+    let shared = usize::from(!(shift + text.len()).is_multiple_of(3));
+    encoded[[0, 2, 3][shift]..encoded.len() - shared].to_owned()
+}
+
+/// What the base64 at the place says, as if the shifted bytes before it were zero; none unless it begins with `anchor`.
+fn decoded(view: &View<'_>, shift: usize, anchor: &[u8]) -> Result<Option<Vec<u8>>, Undecided> {
+    if !view.says(0, anchor)? {
+        return Ok(None);
+    }
+    let length = view.run(0, 128, |byte| byte != b'=' && base64(byte))?;
+    let mut text = vec![b'A'; [0, 2, 3][shift]];
+    text.extend_from_slice(&view.rest(0)[..length]);
+    for byte in &mut text {
+        *byte = match *byte {
+            b'-' => b'+',
+            b'_' => b'/',
+            byte => byte,
+        };
+    }
+    let lenient: GeneralPurposeConfig =
+        PAD.with_decode_padding_mode(DecodePaddingMode::Indifferent).with_decode_allow_trailing_bits(true);
+    // One character alone is no byte.
+    let whole = text.len() - usize::from(text.len() % 4 == 1);
+    Ok(GeneralPurpose::new(&STANDARD, lenient).decode(&text[..whole]).ok())
+}

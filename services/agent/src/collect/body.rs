@@ -1,0 +1,195 @@
+//! One file as it is stored: secrets replaced, and the middle cut out of what is too large.
+//!
+//! The beginning of a log tells what was run and its end how that went, so both stay. What is stored depends on the file
+//! and its limit alone, never on how it arrived: a second try after a crash stores the same bytes.
+
+use std::{
+    io,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use bytes::Bytes;
+use futures::stream;
+use kit::PortError;
+use ledger::Reader;
+use redact::{Redactor, Rules, Tally};
+use terms::{Cluster, Collected, Cut};
+use tokio::io::AsyncReadExt;
+use tokio_util::io::StreamReader;
+
+use crate::port::{Ending, Scheduler};
+
+/// Read at a time.
+const CHUNK: usize = 64 << 10;
+/// What is kept of the end of a file that is cut.
+const TAIL: u64 = 1 << 20;
+/// So far back a line end is looked for at the cut.
+const LINE: usize = 64 << 10;
+
+/// Which file.
+#[derive(Clone)]
+pub struct File {
+    /// Who has it.
+    pub scheduler: Arc<dyn Scheduler>,
+    /// Where.
+    pub cluster: Cluster,
+    /// The job's name.
+    pub job: String,
+    /// The file's.
+    pub name: String,
+}
+
+/// What is known of a body once it has been read.
+pub type Told = Arc<Mutex<Collected>>;
+
+/// The file's bytes as they are stored: at most about `limit`, and what happened to them.
+///
+/// # Errors
+/// When the file cannot be opened.
+pub async fn body(file: &File, rules: &Arc<Rules>, limit: u64) -> Result<(Reader, Told), PortError> {
+    let source = file.scheduler.output(&file.cluster, &file.job, &file.name).await?;
+    let told = Told::default();
+    let state = State {
+        file: file.clone(),
+        source,
+        rules: Arc::clone(rules),
+        redactor: Some(Redactor::new(Arc::clone(rules))),
+        tally: Tally::default(),
+        held: Vec::new(),
+        chunk: vec![0; CHUNK],
+        given: 0,
+        pushed: 0,
+        limit,
+        cut: None,
+        told: Arc::clone(&told),
+    };
+    let chunks = stream::try_unfold(state, |mut state| async {
+        let bytes = state.next().await?;
+        Ok::<_, io::Error>((!bytes.is_empty()).then_some((bytes, state)))
+    });
+    Ok((Box::new(StreamReader::new(Box::pin(chunks))), told))
+}
+
+struct State {
+    file: File,
+    source: Reader,
+    rules: Arc<Rules>,
+    /// None once the end was reached.
+    redactor: Option<Redactor>,
+    tally: Tally,
+    /// Ready to be stored, but it may turn out that there is too much.
+    held: Vec<u8>,
+    chunk: Vec<u8>,
+    /// Bytes stored.
+    given: u64,
+    /// Bytes read.
+    pushed: u64,
+    limit: u64,
+    cut: Option<Cut>,
+    told: Told,
+}
+
+impl State {
+    /// The next bytes to store; none at the end.
+    async fn next(&mut self) -> io::Result<Bytes> {
+        let tail = TAIL.min(self.limit / 2);
+        // Beyond this may stand what is cut out.
+        let certain = (self.limit - tail).saturating_sub(LINE as u64);
+        loop {
+            let Some(redactor) = &mut self.redactor else { return Ok(self.end()) };
+            let length = self.source.read(&mut self.chunk).await?;
+            self.pushed += length as u64;
+            if length == 0 {
+                if let Some(redactor) = self.redactor.take() {
+                    self.tally.add(&redactor.finish(&mut self.held));
+                }
+            } else {
+                redactor.push(&self.chunk[..length], &mut self.held);
+            }
+            if self.given + self.held.len() as u64 > self.limit {
+                self.cut(tail).await?;
+            }
+            let ready = if self.redactor.is_none() {
+                self.held.len()
+            } else {
+                self.held.len().min(usize::try_from(certain.saturating_sub(self.given)).unwrap_or(usize::MAX))
+            };
+            if ready > 0 {
+                self.given += ready as u64;
+                return Ok(self.held.drain(..ready).collect::<Vec<_>>().into());
+            }
+        }
+    }
+
+    /// Everything was given: says how it went.
+    fn end(&mut self) -> Bytes {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.read_bytes = self.pushed;
+        told.redacted = self.tally.by_kind();
+        told.cut = self.cut.take();
+        Bytes::new()
+    }
+
+    /// Ends the file at a line within what is held, and puts a mark and the file's own end behind.
+    async fn cut(&mut self, tail: u64) -> io::Result<()> {
+        // What was redacted behind the cut is counted all the same: it was there.
+        let undecided = self.redactor.take().map_or(0, |redactor| {
+            self.tally.add(redactor.tally());
+            redactor.undecided()
+        });
+        let head = usize::try_from(self.limit - tail - self.given).unwrap_or(usize::MAX).min(self.held.len());
+        let since = head.saturating_sub(LINE);
+        let line = self.held[since..head].iter().rposition(|byte| *byte == b'\n');
+        let at = line.map_or(head, |line| since + line + 1);
+        let left = self.held.len() - at + undecided;
+        self.held.truncate(at);
+        let begins = self.pushed - left as u64;
+        let at_bytes = self.given + at as u64;
+
+        let Self { file, .. } = self;
+        let ending = file.scheduler.ending(&file.cluster, &file.job, &file.name, tail).await;
+        let ending = match ending.map_err(|error| io::Error::other(format!("{error:?}")))? {
+            Some(ending) => Some(whole_lines(ending, begins, tail).await?),
+            None => None,
+        };
+        let left_out_bytes = ending.as_ref().map(|(from, _)| from - begins);
+        if self.held.last().is_some_and(|byte| *byte != b'\n') {
+            self.held.push(b'\n');
+        }
+        let how_much = match left_out_bytes {
+            Some(bytes) => format!("{bytes} bytes left out"),
+            None => "the rest left out".to_owned(),
+        };
+        self.held.extend_from_slice(format!("[burnin: cut here, {how_much}]\n").as_bytes());
+        if let Some((_, text)) = ending {
+            let mut redactor = Redactor::new(Arc::clone(&self.rules));
+            redactor.push(&text, &mut self.held);
+            self.tally.add(&redactor.finish(&mut self.held));
+            self.pushed += text.len() as u64;
+        }
+        self.cut = Some(Cut { at_bytes, left_out_bytes });
+        Ok(())
+    }
+}
+
+/// The end of a file from the first whole line on, and where that begins. A line or a private key of which only the end
+/// is there would not be known for what it is.
+async fn whole_lines(ending: Ending, not_before: u64, most: u64) -> io::Result<(u64, Vec<u8>)> {
+    let Ending { mut from, body } = ending;
+    let mut text = Vec::new();
+    body.take(most).read_to_end(&mut text).await?;
+    let twice = usize::try_from(not_before.saturating_sub(from)).unwrap_or(usize::MAX).min(text.len());
+    let find = |text: &[u8], what: &[u8]| text.windows(what.len()).position(|window| window == what);
+    let line = |from: usize| {
+        text[from..].iter().position(|byte| *byte == b'\n').map_or(text.len(), |at| from + at + 1)
+    };
+    let mut begins = line(twice);
+    if let Some(end) = find(&text[begins..], b"-----END ")
+        && find(&text[begins..begins + end], b"-----BEGIN ").is_none()
+    {
+        begins = line(begins + end);
+    }
+    text.drain(..begins);
+    from += begins as u64;
+    Ok((from.max(not_before), text))
+}
