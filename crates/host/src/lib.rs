@@ -12,13 +12,15 @@
 //! Files are created once, whole, and never rewritten. A process is alive as long as it holds its lock, which the
 //! kernel takes away when it dies, however it dies.
 
+mod ask;
 mod build;
 mod cluster;
 mod job;
 mod node;
 mod process;
-mod spool;
+pub mod spool;
 
+pub use ask::{Answer, ask};
 pub use build::{BuildOutcome, BuildRequest, BuildState, Builds, supervise};
 pub use cluster::{ClusterRequest, ClusterState, Clusters};
 pub use job::{JobRequest, JobState, Jobs};

@@ -15,6 +15,9 @@ pub mod fake;
 pub mod port;
 pub mod processes;
 pub mod render;
+pub mod schedulers;
+pub mod slurm;
+mod stage;
 
 use std::sync::Arc;
 

@@ -1,27 +1,17 @@
 //! Jobs of a cluster of processes on this host.
 
-use std::{
-    io,
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{io, path::PathBuf, sync::Arc};
 
 use host::{JobRequest, JobState, Jobs};
 use kit::PortError;
-use ledger::{Digester, Reader, Store};
+use ledger::{Reader, Store};
 use terms::{Class, Cluster, Failure, Image};
 
 use crate::{
     port::{Job, Scheduler, Standing},
     render,
+    stage::stage,
 };
-
-/// The same image may be staged twice at once, when a command comes twice.
-static DRAFTS: AtomicU64 = AtomicU64::new(0);
 
 /// The scheduler of process clusters.
 pub struct Processes {
@@ -34,36 +24,9 @@ impl Processes {
         Self { store }
     }
 
-    /// Brings the image's files onto the cluster, once, and checks each against its digest.
     async fn stage(&self, jobs: &Jobs, image: &Image) -> Result<PathBuf, PortError> {
         let folder = jobs.image_folder(&image.digest);
-        std::fs::create_dir_all(&folder).map_err(PortError::passing)?;
-        for file in &image.files {
-            let place = folder.join(Path::new(&file.name).file_name().unwrap_or_default());
-            if place.exists() {
-                continue;
-            }
-            let object = format!("{}{}", image.reference, file.name);
-            let damaged = |why: &str| {
-                let message = format!("{object} {why}; the image has to be built again");
-                PortError::Final(Failure::new(Class::Infrastructure, "IMAGE_DAMAGED", message))
-            };
-            let body = self.store.open(&object).await.map_err(PortError::passing)?;
-            let mut body = Digester::new(body.ok_or_else(|| damaged("is missing"))?);
-            let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
-            let draft = place.with_extension(format!("draft-{}-{number}", std::process::id()));
-            let written = async {
-                let mut out = tokio::fs::File::create(&draft).await?;
-                tokio::io::copy(&mut body, &mut out).await?;
-                tokio::io::AsyncWriteExt::flush(&mut out).await?;
-                out.set_permissions(std::fs::Permissions::from_mode(0o755)).await
-            };
-            written.await.map_err(PortError::passing)?;
-            if body.finish().sha256 != file.sha256 {
-                return Err(damaged("is not what its digest says"));
-            }
-            std::fs::rename(&draft, &place).map_err(PortError::passing)?;
-        }
+        stage(&*self.store, image, &folder).await?;
         Ok(folder)
     }
 }

@@ -4,7 +4,7 @@ use std::{process::Command, sync::Arc};
 
 use host::{ClusterRequest, ClusterState};
 use kit::{Clock, PortError};
-use terms::{Class, Deleted, Failure, Node, System};
+use terms::{Class, Deleted, Failure, Node};
 
 use crate::port::{Clusters, Listed, Listing, Order, Standing};
 
@@ -51,7 +51,7 @@ pub fn gpus() -> u32 {
 #[async_trait::async_trait]
 impl Clusters for ProcessClusters {
     async fn create(&self, order: &Order) -> Result<String, PortError> {
-        let System::Processes { nodes } = order.system;
+        let nodes = order.system.nodes();
         let labels = [
             ("burnin-run".to_owned(), order.id.run.to_string()),
             ("burnin-attempt".to_owned(), order.id.attempt.to_string()),
