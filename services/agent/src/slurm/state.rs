@@ -313,11 +313,12 @@ fn unclaimed(rows: &[Row], marks: &Marks, now: Timestamp) -> Finding {
     }
 }
 
-/// Nodes of a job that had some, never began, and is cancelled though nobody here asked for it.
+/// Nodes of a job that had some and is cancelled though nobody here asked for it. Its script may have begun on the first
+/// of them while the prolog of another failed.
 pub fn unexplained<'a>(rows: &'a [Row], marks: &Marks, finding: &Finding) -> Option<&'a str> {
     let ended = matches!(finding, Finding::Ended(end) if end.state == "CANCELLED");
     let row = rows.iter().find(|row| row.state == "CANCELLED" && !row.nodes.is_empty())?;
-    (ended && marks.claim.is_none() && !marks.cancelled).then_some(row.nodes.as_str())
+    (ended && !marks.cancelled).then_some(row.nodes.as_str())
 }
 
 fn cancelled() -> JobEnd {
