@@ -31,6 +31,11 @@ for accounts in 0 1; do
   # With accounts, what they may change: the promises, and what is known of a job that the controller has forgotten.
   filter=(); [[ $accounts == 0 ]] || filter=(promises forgotten scancel prolog refused)
   on_controller "$tests" --ignored --test-threads=1 "${filter[@]}"
+  # Whatever the last test did to the nodes.
+  on_controller scontrol update nodename='n[1-4]' state=resume >/dev/null 2>&1 || true
+  mkdir "$bed/shared-$accounts"
+  on_controller timeout 120 "${CARGO_TARGET_DIR:-target}/debug/burnin" run workflows/slurm.yaml --data "$bed/data-$accounts" \
+    --set cluster.existing.system.slurm.shared_folder="$bed/shared-$accounts"
   bash tests/testbed/slurm/stop.sh
   mkdir -p "$BED_DIR"
 done

@@ -53,10 +53,6 @@ impl Bed {
         });
     }
 
-    pub fn cluster(&self) -> Cluster {
-        self.cluster_with(|_| ())
-    }
-
     pub fn cluster_with(&self, change: impl FnOnce(&mut Slurm)) -> Cluster {
         let mut slurm = self.slurm.clone();
         change(&mut slurm);
