@@ -26,10 +26,10 @@ trap 'bash tests/testbed/slurm/stop.sh; rm -rf "$bed"' EXIT
 on_controller() { "$BED_DIR/on" ctl env BURNIN_SLURM_BED="$BED_DIR" RUST_BACKTRACE=0 "$@"; }
 
 for accounts in 0 1; do
-  echo "a Slurm $(sinfo --version | cut -d' ' -f2) of 4 nodes, accounts: $accounts"
+  echo "a Slurm $(slurmctld -V | cut -d' ' -f2) of 4 nodes, accounts: $accounts"
   BED_ACCT=$accounts bash tests/testbed/slurm/start.sh
   # With accounts, what they may change: the promises, and what is known of a job that the controller has forgotten.
-  filter=(); [[ $accounts == 0 ]] || filter=(promises forgotten scancel prolog refused)
+  filter=(); [[ $accounts == 0 ]] || filter=(promises forgotten scancel prolog never_start)
   on_controller "$tests" --ignored --test-threads=1 "${filter[@]}"
   # Whatever the last test did to the nodes.
   on_controller scontrol update nodename='n[1-4]' state=resume >/dev/null 2>&1 || true
