@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use agent::{Agent, processes::Processes};
+use agent::{Agent, schedulers::Schedulers};
 use builder::{Builder, local::LocalBuilds};
 use conductor::{Conductor, Settings};
 use host::Program;
@@ -121,7 +121,7 @@ impl World {
         let clusters = host::Clusters::new(hosted("clusters"), program);
         let clusters =
             Arc::new(ProcessClusters::new(clusters, Arc::clone(&clock), provisioner::processes::gpus()));
-        let scheduler = Arc::new(Processes::new(Arc::clone(&data.store)));
+        let scheduler = Arc::new(Schedulers::new(Arc::clone(&data.store)));
         let warehouse = warehouse(data)?;
 
         let serve = Serve { memory: &memory, clock: &clock };

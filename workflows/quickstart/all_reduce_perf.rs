@@ -464,8 +464,10 @@ fn hello(rank: usize, ranks: usize, options: &Options) -> [u8; 32] {
 
 /// Listens, and leaves the address where the others look for it: under its name at once and whole.
 fn publish(rank: usize, rendezvous: &Path) -> io::Result<TcpListener> {
-    let host = env::var("BURNIN_HOST").unwrap_or_else(|_| "127.0.0.1".to_owned());
-    let listener = TcpListener::bind((host.as_str(), 0))?;
+    // Ranks on other hosts reach this one by the name its scheduler knows, where that is a name on the network.
+    let host = env::var("BURNIN_HOST").or_else(|_| env::var("SLURMD_NODENAME"));
+    let host = host.unwrap_or_else(|_| "127.0.0.1".to_owned());
+    let listener = TcpListener::bind((host.as_str(), 0)).or_else(|_| TcpListener::bind(("127.0.0.1", 0)))?;
     let draft = rendezvous.join(format!("rank-{rank}.{}", process::id()));
     fs::write(&draft, listener.local_addr()?.to_string())?;
     fs::rename(draft, rendezvous.join(format!("rank-{rank}")))?;

@@ -53,6 +53,7 @@ fn steps(workflow: &Workflow, source_bytes: Option<usize>) -> Vec<(Stage, String
         Some(ClusterSpec::Rent(System::Processes { nodes })) => {
             steps.push((Stage::Cluster, format!("{nodes} processes of this machine, one a node, rented")));
         }
+        Some(ClusterSpec::Rent(System::Slurm(_))) => {} // refused when the file is read
         Some(ClusterSpec::Existing { name, .. }) => {
             steps.push((Stage::Cluster, format!("{name}, used and left alone")))
         }

@@ -12,6 +12,7 @@
 //! Files are created once, whole, and never rewritten. A process is alive as long as it holds its lock, which the
 //! kernel takes away when it dies, however it dies.
 
+mod ask;
 mod build;
 mod cluster;
 pub mod files;
@@ -19,8 +20,9 @@ mod job;
 mod node;
 mod process;
 mod role;
-mod spool;
+pub mod spool;
 
+pub use ask::{Answer, ask};
 pub use build::{BuildOutcome, BuildRequest, BuildState, Builds, supervise};
 pub use cluster::{ClusterRequest, ClusterState, Clusters};
 pub use job::{JobRequest, JobState, Jobs};

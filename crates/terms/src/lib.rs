@@ -19,6 +19,7 @@ pub mod measurement;
 mod money;
 mod planted;
 mod record;
+mod slurm;
 mod time;
 mod workflow;
 
@@ -36,6 +37,7 @@ pub use money::Money;
 pub use planted::plant;
 pub use planted::planted;
 pub use record::{Conclusion, Entry, RECORD_FORMAT, Record};
+pub use slurm::Slurm;
 pub use time::{Span, Timestamp};
 pub use workflow::{
     Benchmark, BuildSpec, ClusterSpec, Collective, Cost, ImageSpec, Limits, Source, System, Workflow,

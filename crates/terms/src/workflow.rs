@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Criteria, Money, Span};
+use crate::{Criteria, Money, Slurm, Span};
 
 /// A resolved workflow. `image`, `cluster` and `benchmark` are each optional.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -111,6 +111,8 @@ pub enum System {
         #[schemars(range(min = 1, max = 64))]
         nodes: u32,
     },
+    /// A Slurm that is there. It cannot be rented.
+    Slurm(Box<Slurm>),
 }
 
 impl System {
@@ -118,6 +120,7 @@ impl System {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Processes { .. } => "processes",
+            Self::Slurm(_) => "slurm",
         }
     }
 
@@ -125,6 +128,7 @@ impl System {
     pub const fn nodes(&self) -> u32 {
         match self {
             Self::Processes { nodes } => *nodes,
+            Self::Slurm(slurm) => slurm.nodes,
         }
     }
 }

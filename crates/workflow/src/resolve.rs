@@ -8,11 +8,13 @@ use std::{
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
-use terms::{Benchmark, BuildSpec, ByteSize, ClusterSpec, Criteria, ImageSpec, Source, Workflow, Workload};
+use terms::{
+    Benchmark, BuildSpec, ByteSize, ClusterSpec, Criteria, ImageSpec, Source, System, Workflow, Workload,
+};
 
 use crate::{
     document::{Document, Problem, Problems, scalar},
-    file::{BuildFile, ClusterFile, ImageFile, WorkflowFile, WorkloadFile},
+    file::{BuildFile, ClusterFile, ExistingFile, ImageFile, WorkflowFile, WorkloadFile},
 };
 
 /// Source folders larger than this are somebody's mistake: build outputs, or a home.
@@ -95,6 +97,20 @@ pub fn resolve(path: &Path, overrides: &[Override]) -> Result<Resolved, Problems
     }
     if file.limits.attempts == 0 {
         reading.complain("limits.attempts", "must be at least 1");
+    }
+    match &file.cluster {
+        Some(ClusterFile::Rent(System::Slurm(_))) => {
+            reading.complain(
+                "cluster.rent",
+                "a Slurm cannot be rented; name one that is there under `existing`",
+            );
+        }
+        Some(ClusterFile::Existing(ExistingFile { system: System::Slurm(slurm), .. })) => {
+            for (field, problem) in slurm.problems() {
+                reading.complain(&format!("cluster.existing.system.slurm.{field}"), problem);
+            }
+        }
+        _ => {}
     }
     if !reading.problems.is_empty() {
         return Err(Problems(reading.problems));

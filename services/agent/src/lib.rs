@@ -15,7 +15,11 @@ pub mod fake;
 pub mod port;
 pub mod processes;
 pub mod render;
+pub mod schedulers;
 pub mod secrets;
+pub mod slurm;
+mod stage;
+mod written;
 
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use kit::{Clock, PortError};
-use terms::{Class, Cluster, Deleted, Failure, Node, System};
+use terms::{Class, Cluster, Deleted, Failure, Node};
 
 use crate::port::{Clusters, Listed, Listing, Order, Standing};
 
@@ -45,7 +45,7 @@ impl FakeClusters {
 #[async_trait::async_trait]
 impl Clusters for FakeClusters {
     async fn create(&self, order: &Order) -> Result<String, PortError> {
-        let System::Processes { nodes } = order.system;
+        let nodes = order.system.nodes();
         let nodes = (0..nodes).map(|number| Node { name: format!("node-{number}"), slots: 1 }).collect();
         let cluster = Cluster { name: order.name.clone(), nodes, endpoint: format!("fake:{}", order.name) };
         let listed = Listed {

@@ -12,6 +12,7 @@ pub mod conformance;
 pub mod fake;
 pub mod port;
 pub mod processes;
+pub mod slurm;
 pub mod sweep;
 
 use std::sync::Arc;
@@ -54,27 +55,38 @@ impl Provisioner {
                 Err(error) => return outbox.answer(id, Err(error)).await,
             }
         }
-        self.observe(id, name, outbox).await
+        self.observe(id, spec, name, outbox).await
     }
 
-    async fn observe(&self, id: &CommandId, name: &str, outbox: &Outbox) -> Result<(), Trouble> {
-        match self.look(name).await {
+    async fn observe(
+        &self,
+        id: &CommandId,
+        spec: &ClusterSpec,
+        name: &str,
+        outbox: &Outbox,
+    ) -> Result<(), Trouble> {
+        match look(&*self.clusters, spec, name).await {
             Ok(Look::Ended(fact)) => Ok(outbox.tell(id, fact).await?),
             Ok(Look::Going) => {
-                let (clusters, name) = (Arc::clone(&self.clusters), name.to_owned());
+                let (clusters, spec, name) = (Arc::clone(&self.clusters), spec.clone(), name.to_owned());
                 self.watches.follow(id, outbox, self.every, move || {
-                    let (clusters, name) = (Arc::clone(&clusters), name.clone());
-                    async move { clusters.look(&name).await.map(told) }
+                    let (clusters, spec, name) = (Arc::clone(&clusters), spec.clone(), name.clone());
+                    async move { look(&*clusters, &spec, &name).await }
                 });
                 Ok(())
             }
             Err(error) => outbox.answer(id, Err(error)).await,
         }
     }
+}
 
-    async fn look(&self, name: &str) -> Result<Look, PortError> {
-        self.clusters.look(name).await.map(told)
-    }
+/// What was rented is looked up by its name; what is there is found by what it is.
+async fn look(clusters: &dyn Clusters, spec: &ClusterSpec, name: &str) -> Result<Look, PortError> {
+    let standing = match spec {
+        ClusterSpec::Rent(_) => clusters.look(name).await?,
+        ClusterSpec::Existing { system, .. } => clusters.find(system, name).await?,
+    };
+    Ok(told(standing))
 }
 
 fn told(standing: Standing) -> Look {
@@ -100,7 +112,7 @@ impl Worker for Provisioner {
             Body::ClusterCreate { spec, name, expires_at } => {
                 self.create(id, spec, name, *expires_at, outbox).await
             }
-            Body::ClusterObserve { name, .. } => self.observe(id, name, outbox).await,
+            Body::ClusterObserve { spec, name } => self.observe(id, spec, name, outbox).await,
             Body::ClusterDelete { spec: ClusterSpec::Rent(_), name } => {
                 match self.clusters.delete(name).await {
                     Ok(deleted) => Ok(outbox.tell(id, Fact::ClusterDeleted(deleted)).await?),

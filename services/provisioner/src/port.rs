@@ -64,6 +64,15 @@ pub trait Clusters: Send + Sync + 'static {
     /// When the provider does not answer.
     async fn look(&self, name: &str) -> Result<Standing, PortError>;
 
+    /// Where a cluster stands that is somebody else's.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    async fn find(&self, system: &System, name: &str) -> Result<Standing, PortError> {
+        let _ = system;
+        self.look(name).await
+    }
+
     /// Gives a cluster back, and returns once the provider confirms that nothing of it is left. Absent is confirmed.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use kit::{Clock, PortError};
 use terms::{Class, Deleted, Failure, Node, System};
 
 use crate::port::{Clusters, Listed, Listing, Order, Standing};
+use crate::slurm;
 
 /// Clusters of this host.
 pub struct ProcessClusters {
@@ -51,7 +52,11 @@ pub fn gpus() -> u32 {
 #[async_trait::async_trait]
 impl Clusters for ProcessClusters {
     async fn create(&self, order: &Order) -> Result<String, PortError> {
-        let System::Processes { nodes } = order.system;
+        if let System::Slurm(_) = order.system {
+            let why = "a Slurm cannot be rented here; name one that is there as `existing`";
+            return Err(PortError::Final(Failure::new(Class::Input, "NOT_FOR_RENT", why)));
+        }
+        let nodes = order.system.nodes();
         let labels = [
             ("burnin-run".to_owned(), order.id.run.to_string()),
             ("burnin-attempt".to_owned(), order.id.attempt.to_string()),
@@ -80,6 +85,13 @@ impl Clusters for ProcessClusters {
             ClusterState::Ready(cluster) => Standing::Ready(cluster),
             ClusterState::Broken { why } => Standing::Broken(why),
         })
+    }
+
+    async fn find(&self, system: &System, name: &str) -> Result<Standing, PortError> {
+        match system {
+            System::Processes { .. } => self.look(name).await,
+            System::Slurm(slurm) => slurm::look(name, slurm).await,
+        }
     }
 
     async fn delete(&self, name: &str) -> Result<Deleted, PortError> {

@@ -68,7 +68,7 @@ impl Inner {
         if self.clouds.clusters.contains_key(&order.name) {
             return;
         }
-        let System::Processes { nodes } = order.system;
+        let nodes = order.system.nodes();
         let (run, attempt, expires_at) = (order.id.run.clone(), order.id.attempt, order.expires_at);
         let state = State::Coming;
         let cluster = Cluster { run: Some(run.clone()), attempt, expires_at, nodes, existing: false, state };

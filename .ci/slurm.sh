@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# The Slurm scheduler on a real Slurm of four nodes, without and with accounts.
+set -euo pipefail
+skip() { echo "skipped: the Slurm scheduler on a real Slurm, because $*"; exit 77; }
+[[ $(id -u) == 0 ]] || skip "its daemons need root"
+packages=(slurm-wlm slurmdbd munge iproute2 util-linux mariadb-server)
+if ! type -P slurmctld slurmd slurmdbd munged ip nsenter mariadbd >/dev/null; then
+  type -P apt-get >/dev/null || skip "Slurm is not installed and there is no apt-get"
+  export DEBIAN_FRONTEND=noninteractive
+  { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${packages[@]}"; } >/dev/null ||
+    skip "these packages cannot be installed: ${packages[*]}"
+fi
+probe=bedprobe$$
+ip netns add "$probe" 2>/dev/null || skip "network namespaces cannot be made here"
+ip netns del "$probe"
+
+cargo build --quiet --locked --package burnin
+tests=$(cargo test --quiet --locked --package agent --test slurm --no-run --message-format=json |
+  sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -1)
+bed=$(mktemp -d)
+export BED_DIR=$bed/slurm
+mkdir "$BED_DIR"
+# Jobs of any user see the shared folder.
+chmod 755 "$bed" "$BED_DIR"
+trap 'bash tests/testbed/slurm/stop.sh; rm -rf "$bed"' EXIT
+on_controller() { "$BED_DIR/on" ctl env BURNIN_SLURM_BED="$BED_DIR" RUST_BACKTRACE=0 "$@"; }
+
+for accounts in 0 1; do
+  echo "a Slurm $(slurmctld -V | cut -d' ' -f2) of 4 nodes, accounts: $accounts"
+  BED_ACCT=$accounts bash tests/testbed/slurm/start.sh
+  # With accounts, what they may change: the promises, and what is known of a job that the controller has forgotten.
+  filter=(); [[ $accounts == 0 ]] || filter=(promises forgotten scancel prolog never_start)
+  on_controller "$tests" --ignored --test-threads=1 "${filter[@]}"
+  # Whatever the last test did to the nodes.
+  on_controller scontrol update nodename='n[1-4]' state=resume >/dev/null 2>&1 || true
+  mkdir "$bed/shared-$accounts"
+  on_controller timeout 120 "${CARGO_TARGET_DIR:-target}/debug/burnin" run workflows/slurm.yaml --data "$bed/data-$accounts" \
+    --set cluster.existing.system.slurm.shared_folder="$bed/shared-$accounts"
+  bash tests/testbed/slurm/stop.sh
+  mkdir -p "$BED_DIR"
+done

@@ -1,0 +1,75 @@
+//! Programs that answer: run to their end, without a shell, with a time limit.
+
+use std::{ffi::OsString, io, process::Stdio, time::Duration};
+
+use tokio::process::Command;
+
+/// What a program said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// It ended with 0.
+    pub good: bool,
+    /// Its standard output.
+    pub said: String,
+    /// Its standard error, or how it ended where it said nothing there.
+    pub complained: String,
+}
+
+/// Variables that every program may see. Nothing else of our environment reaches one: not our secrets, and no variable
+/// that would steer it.
+const KEPT: [&str; 6] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "SLURM_CONF"];
+
+/// Runs `argv` with a clean environment and `env`, at most for `limit`.
+///
+/// # Errors
+/// When it cannot be started, or takes longer: then it is ended.
+pub async fn ask(argv: &[String], env: &[(&str, OsString)], limit: Duration) -> io::Result<Answer> {
+    let (program, arguments) = argv.split_first().ok_or_else(|| io::Error::other("no program is named"))?;
+    let mut command = Command::new(program);
+    let kept = KEPT.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
+    command.args(arguments).env_clear().envs(kept).envs(env.iter().map(|(name, value)| (*name, value)));
+    // The search path of the child's own environment counts, not ours.
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{program}: {error}"));
+    let output = tokio::time::timeout(limit, command.output()).await;
+    let output = output.map_err(|_| {
+        let why = format!("{program} has not answered for {} s", limit.as_secs());
+        io::Error::new(io::ErrorKind::TimedOut, why)
+    })?;
+    let output = output.map_err(named)?;
+    let complained = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let silent = complained.is_empty() && !output.status.success();
+    Ok(Answer {
+        good: output.status.success(),
+        said: String::from_utf8_lossy(&output.stdout).into_owned(),
+        complained: if silent { format!("{program} ended with {}", output.status) } else { complained },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn argv(words: &[&str]) -> Vec<String> {
+        words.iter().map(|&word| word.to_owned()).collect()
+    }
+
+    #[tokio::test]
+    async fn only_what_is_meant_for_it_is_in_its_environment() {
+        let answer = ask(&argv(&["env"]), &[("A", "x y".into())], Duration::from_secs(20)).await.unwrap();
+        assert!(answer.good && answer.said.lines().any(|line| line == "A=x y"), "{answer:?}");
+        let foreign =
+            |line: &str| !line.starts_with("A=") && !KEPT.contains(&line.split('=').next().unwrap());
+        assert_eq!(answer.said.lines().find(|line| foreign(line)), None);
+    }
+
+    #[tokio::test]
+    async fn what_takes_too_long_is_an_error_and_so_is_what_is_not_there() {
+        let late = ask(&argv(&["sleep", "60"]), &[], Duration::from_millis(50)).await.unwrap_err();
+        assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+        let missing = ask(&argv(&["no-such-program"]), &[], Duration::from_secs(5)).await.unwrap_err();
+        assert!(missing.to_string().starts_with("no-such-program: "), "{missing}");
+        let silent = ask(&argv(&["false"]), &[], Duration::from_secs(20)).await.unwrap();
+        assert!(!silent.good && silent.complained.contains("exit status: 1"), "{silent:?}");
+    }
+}

@@ -1,0 +1,226 @@
+//! A Slurm cluster that is there, as a workflow names it.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Cluster;
+
+/// What an endpoint begins with when the cluster is a Slurm.
+const SCHEME: &str = "slurm:";
+/// Longest name of anything in Slurm, bytes.
+const LONGEST: usize = 128;
+
+/// Which part of a Slurm a job gets, and how its ranks are started. Everything not named here is left to the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Slurm {
+    /// Nodes of the job, 1 to 4096 (`--nodes`).
+    #[schemars(range(min = 1, max = 4096))]
+    pub nodes: u32,
+    /// Processes a node, each with one GPU where there are any, 1 to 64 (`--ntasks-per-node`).
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 64))]
+    pub ranks_per_node: u32,
+    /// A folder that this machine and every node see under this path, without `%` and `\`. Images, marks and output of
+    /// jobs lie in it.
+    pub shared_folder: String,
+    /// `--partition`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition: Option<String>,
+    /// `--account`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub account: Option<String>,
+    /// `--qos`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qos: Option<String>,
+    /// `--reservation`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<String>,
+    /// `--constraint`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub constraint: Option<String>,
+    /// The only nodes the job may get (`--nodelist`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_list: Option<String>,
+    /// `--gpus-per-node`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 64))]
+    pub gpus_per_node: Option<u32>,
+    /// Memory a node, MiB; 0 is all of it (`--mem`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_mib: Option<u32>,
+    /// No other job on the same nodes (`--exclusive`). Benchmarks beside other work measure the other work.
+    #[serde(default = "yes")]
+    pub exclusive: bool,
+    /// How ranks find each other (`srun --mpi`): `pmix`, `pmi2`, `none`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mpi: Option<String>,
+    /// A shell file on the nodes that sets up the network, read before the ranks start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// Folder on the nodes where the benchmark programs lie, when the workflow has no image. Otherwise the `PATH` is searched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub programs: Option<String>,
+    /// What NCCL says of itself (`NCCL_DEBUG`), one file a process.
+    #[serde(default = "info")]
+    pub nccl_debug: String,
+    /// Environment of the ranks, set before `profile` is read: it may need some, and checks what it sets itself.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+}
+
+const fn one() -> u32 {
+    1
+}
+const fn yes() -> bool {
+    true
+}
+fn info() -> String {
+    "INFO".to_owned()
+}
+
+impl Slurm {
+    /// The settings as a cluster's endpoint.
+    pub fn endpoint(&self) -> String {
+        // Only a map with keys that are no strings cannot be written.
+        format!("{SCHEME}{}", serde_json::to_string(self).unwrap_or_default())
+    }
+
+    /// The settings of a cluster; none when it is no Slurm.
+    ///
+    /// # Errors
+    /// When its endpoint says that it is one and not which.
+    pub fn of(cluster: &Cluster) -> Result<Option<Self>, serde_json::Error> {
+        cluster.endpoint.strip_prefix(SCHEME).map(serde_json::from_str).transpose()
+    }
+
+    /// Everything that Slurm would take for something else than it says, as field and what was expected.
+    pub fn problems(&self) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        let mut complain = |field: &str, problem: Option<String>| {
+            found.extend(problem.map(|problem| (field.to_owned(), problem)));
+        };
+        let range = |number: u32, most: u32| {
+            (number == 0 || number > most).then(|| format!("expected 1 to {most}, found {number}"))
+        };
+        complain("nodes", range(self.nodes, 4096));
+        complain("ranks_per_node", range(self.ranks_per_node, 64));
+        complain("gpus_per_node", self.gpus_per_node.and_then(|gpus| range(gpus, 64)));
+        // A comma would name several of them, `=` and white space end a value in some of Slurm's own files.
+        let names = [
+            ("partition", &self.partition, ""),
+            ("account", &self.account, ""),
+            ("qos", &self.qos, ""),
+            ("reservation", &self.reservation, ""),
+            ("constraint", &self.constraint, "&|!*()[],"),
+            ("node_list", &self.node_list, "[],"),
+            ("mpi", &self.mpi, ""),
+        ];
+        for (field, name, beside) in names {
+            complain(field, name.as_deref().and_then(|name| not_a_name(name, beside)));
+        }
+        complain("nccl_debug", not_a_name(&self.nccl_debug, ""));
+        complain("shared_folder", not_a_path(&self.shared_folder));
+        // Slurm reads them in its own way in the names of output files, in whichever part of the path.
+        let misread = self.shared_folder.contains(['\\', '%']);
+        let found_one =
+            || format!("expected a path without \\ and %, found `{}`", shown(&self.shared_folder));
+        complain("shared_folder", misread.then(found_one));
+        complain("profile", self.profile.as_deref().and_then(not_a_path));
+        complain("programs", self.programs.as_deref().and_then(not_a_path));
+        for (name, value) in &self.environment {
+            let field = format!("environment.{}", shown(name));
+            complain(&field, not_a_variable(name, value));
+        }
+        found
+    }
+}
+
+fn shown(text: &str) -> String {
+    text.chars().take(60).flat_map(char::escape_debug).collect()
+}
+
+fn not_a_name(name: &str, beside: &str) -> Option<String> {
+    let good =
+        |letter: char| letter.is_ascii_alphanumeric() || "_.@:+-".contains(letter) || beside.contains(letter);
+    let begins = name.starts_with(|first: char| first.is_ascii_alphanumeric() || "_([!".contains(first));
+    let bad = !begins || name.len() > LONGEST || !name.chars().all(good);
+    bad.then(|| {
+        format!(
+            "expected at most {LONGEST} letters, digits and any of _.@:+-{beside}, beginning with a letter, a digit or _, found `{}`",
+            shown(name)
+        )
+    })
+}
+
+fn not_a_path(path: &str) -> Option<String> {
+    let bad = !path.starts_with('/') || path.len() > 1024 || path.chars().any(char::is_control);
+    bad.then(|| {
+        format!(
+            "expected an absolute path of at most 1024 bytes without control characters, found `{}`",
+            shown(path)
+        )
+    })
+}
+
+fn not_a_variable(name: &str, value: &str) -> Option<String> {
+    let first = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+    let letters = name.bytes().all(|letter| letter.is_ascii_alphanumeric() || letter == b'_');
+    if !first || !letters || name.len() > LONGEST {
+        return Some(format!("expected a name of letters, digits and _, found `{}`", shown(name)));
+    }
+    // Slurm's own variables steer srun: what they would do has a field, or is not wanted.
+    if ["SLURM_", "SBATCH_", "SRUN_"].iter().any(|prefix| name.starts_with(prefix)) {
+        return Some("is Slurm's own; there are fields for what may be set".to_owned());
+    }
+    (value.contains('\0') || value.len() > 16 << 10)
+        .then(|| "expected a value of at most 16 KiB without a zero byte".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn minimal() -> Slurm {
+        serde_json::from_str(r#"{"nodes": 2, "shared_folder": "/home/burnin"}"#).unwrap()
+    }
+
+    #[test]
+    fn an_endpoint_says_everything() {
+        let mut slurm = minimal();
+        slurm.environment.insert("A".into(), "it's \"$(x)\"\n".into());
+        let cluster = Cluster { name: "lab".into(), nodes: vec![], endpoint: slurm.endpoint() };
+        assert_eq!(Slurm::of(&cluster).unwrap(), Some(slurm));
+        let other = Cluster { endpoint: "/folder".into(), ..cluster.clone() };
+        assert_eq!(Slurm::of(&other).unwrap(), None);
+        assert!(Slurm::of(&Cluster { endpoint: "slurm:{}".into(), ..cluster }).is_err());
+    }
+
+    #[test]
+    fn every_field_that_is_wrong_is_named() {
+        assert_eq!(minimal().problems(), []);
+        let mut slurm = minimal();
+        slurm.nodes = 0;
+        slurm.partition = Some("a,b".into());
+        slurm.qos = Some("--uid=0".into());
+        slurm.shared_folder = "home".into();
+        slurm.profile = Some("/etc/a\nb".into());
+        slurm.environment.insert("A B".into(), String::new());
+        slurm.environment.insert("SLURM_NTASKS".into(), "9".into());
+        let fields: Vec<_> = slurm.problems().into_iter().map(|(field, _)| field).collect();
+        assert_eq!(
+            fields,
+            [
+                "nodes",
+                "partition",
+                "qos",
+                "shared_folder",
+                "profile",
+                "environment.A B",
+                "environment.SLURM_NTASKS"
+            ]
+        );
+    }
+}

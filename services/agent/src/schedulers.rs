@@ -1,0 +1,63 @@
+//! Which scheduler a cluster has, by its endpoint.
+
+use std::sync::Arc;
+
+use kit::PortError;
+use ledger::{Reader, Store};
+use terms::Cluster;
+
+use crate::{
+    port::{Ending, Job, Outputs, Scheduler, Standing},
+    processes::Processes,
+    slurm::SlurmJobs,
+};
+
+/// Every scheduler there is on this machine: each cluster is asked in its own way.
+pub struct Schedulers {
+    processes: Processes,
+    slurm: SlurmJobs,
+}
+
+impl Schedulers {
+    /// All of them take images from this bucket.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self { processes: Processes::new(Arc::clone(&store)), slurm: SlurmJobs::new(store) }
+    }
+
+    fn of(&self, cluster: &Cluster) -> &dyn Scheduler {
+        if matches!(terms::Slurm::of(cluster), Ok(None)) { &self.processes } else { &self.slurm }
+    }
+}
+
+#[async_trait::async_trait]
+impl Scheduler for Schedulers {
+    async fn submit(&self, job: &Job) -> Result<String, PortError> {
+        self.of(&job.cluster).submit(job).await
+    }
+
+    async fn look(&self, cluster: &Cluster, name: &str) -> Result<Standing, PortError> {
+        self.of(cluster).look(cluster, name).await
+    }
+
+    async fn cancel(&self, cluster: &Cluster, name: &str) -> Result<(), PortError> {
+        self.of(cluster).cancel(cluster, name).await
+    }
+
+    async fn outputs(&self, cluster: &Cluster, name: &str) -> Result<Outputs, PortError> {
+        self.of(cluster).outputs(cluster, name).await
+    }
+
+    async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<Reader, PortError> {
+        self.of(cluster).output(cluster, name, file).await
+    }
+
+    async fn ending(
+        &self,
+        cluster: &Cluster,
+        name: &str,
+        file: &str,
+        bytes: u64,
+    ) -> Result<Option<Ending>, PortError> {
+        self.of(cluster).ending(cluster, name, file, bytes).await
+    }
+}

@@ -1,0 +1,123 @@
+//! The script that Slurm runs, and how it is handed over. Pure.
+//!
+//! Only one script of a name ever runs the benchmark: the one that makes the link `claim`. Slurm may hold a second job of
+//! that name, after a submission whose answer got lost, or begin the first one again; such a script notes itself under
+//! `refused` and ends. What a script did is in `end.json`, written last and whole.
+
+use terms::{Slurm, Workload};
+
+use crate::{port::Job, render};
+
+/// The script's own exit codes, before the benchmark begins: the folder cannot be seen, or nothing can be written there.
+pub const BLIND: i32 = 78;
+/// See [`BLIND`].
+pub const MUTE: i32 = 73;
+
+/// A word as bash reads it back, byte for byte. No control character is in it: sbatch refuses scripts with some of them.
+pub fn quote(text: &str) -> String {
+    if !text.chars().any(|letter| letter.is_ascii_control()) {
+        return format!("'{}'", text.replace('\'', r"'\''"));
+    }
+    let escaped = text.chars().map(|letter| match letter {
+        '\'' | '\\' => format!("\\{letter}"),
+        letter if letter.is_ascii_control() => format!("\\{:03o}", u32::from(letter)),
+        letter => letter.to_string(),
+    });
+    format!("$'{}'", escaped.collect::<String>())
+}
+
+/// What `sbatch` is called with: one argument each, read by nobody else.
+pub fn options(job: &Job, slurm: &Slurm, folder: &str) -> Vec<String> {
+    let minutes = job.limit.0.as_secs().div_ceil(60).max(1);
+    let mut options = vec![
+        "--parsable".to_owned(),
+        format!("--job-name={}", job.name),
+        format!("--chdir={folder}"),
+        // Relative: Slurm would read % and \ in a path of its own way.
+        "--output=output/slurm.log".to_owned(),
+        "--open-mode=append".to_owned(),
+        "--export=ALL".to_owned(),
+        "--no-requeue".to_owned(),
+        // Of two jobs of one name the second waits for the end of the first.
+        "--dependency=singleton".to_owned(),
+        format!("--time={minutes}"),
+        format!("--nodes={}", slurm.nodes),
+        format!("--ntasks-per-node={}", slurm.ranks_per_node),
+    ];
+    let named = [
+        ("--partition", &slurm.partition),
+        ("--account", &slurm.account),
+        ("--qos", &slurm.qos),
+        ("--reservation", &slurm.reservation),
+        ("--constraint", &slurm.constraint),
+        ("--nodelist", &slurm.node_list),
+    ];
+    options.extend(named.iter().filter_map(|(flag, value)| Some(format!("{flag}={}", value.as_ref()?))));
+    options.extend(slurm.gpus_per_node.map(|gpus| format!("--gpus-per-node={gpus}")));
+    options.extend(slurm.memory_mib.map(|memory| format!("--mem={memory}")));
+    options.extend(slurm.exclusive.then(|| "--exclusive".to_owned()));
+    options.push("job.sh".to_owned());
+    options
+}
+
+/// The script of a job whose files lie in `folder`, and whose program in `programs`.
+pub fn script(job: &Job, slurm: &Slurm, folder: &str, programs: Option<&str>) -> String {
+    let Job { name, workload, .. } = job;
+    let profile = slurm.profile.as_ref().map_or_else(String::new, |profile| {
+        format!("set +u\n. {} || end false \"$?\"\nset -u\n", quote(profile))
+    });
+    let environment: String =
+        slurm.environment.iter().map(|(name, value)| format!("export {name}={}\n", quote(value))).collect();
+    let mpi = slurm.mpi.as_ref().map_or_else(String::new, |mpi| format!(" --mpi={}", quote(mpi)));
+    let debug = quote(&slurm.nccl_debug);
+    let (folder, command) = (quote(folder), command(workload, programs));
+    format!(
+        r#"#!/bin/bash
+# {name}, written by Burnin. Of all jobs of this name only the one that makes the link `claim` runs the benchmark.
+set -u
+cd -- {folder} || exit {BLIND}
+began=$(date -u +%Y-%m-%dT%H:%M:%S.%3NZ)
+attempt=$SLURM_JOB_ID.${{SLURM_RESTART_COUNT:-0}}
+if ! ln -sT -- "$attempt" claim 2>/dev/null; then
+  [ -L claim ] && mkdir -p refused && : >"refused/$attempt" && exit 0
+  exit {MUTE}
+fi
+
+# The last thing that is done, and done at once: launched or not, exit code.
+end() {{
+  printf '{{"attempt":"%s","launched":%s,"exit_code":%d,"started_at":"%s","ended_at":"%s"}}\n' \
+    "$attempt" "$1" "$2" "$began" "$(date -u +%Y-%m-%dT%H:%M:%S.%3NZ)" >end.draft && mv -T end.draft end.json
+  exit "$2"
+}}
+
+# Whoever cancels leaves the mark first and looks for the claim then: one of the two sees the other.
+[ -e cancel ] && end false 0
+
+export BURNIN_RENDEZVOUS="$PWD/rendezvous"
+mkdir -p -- "$BURNIN_RENDEZVOUS"
+{environment}{profile}export NCCL_DEBUG={debug}
+export NCCL_DEBUG_FILE=output/nccl.%h.%p.log
+
+# Every node can be reached before anything counts.
+srun --ntasks-per-node=1 --ntasks="$SLURM_JOB_NUM_NODES" --label hostname >output/hosts.log 2>&1 || end false "$?"
+
+srun --label --kill-on-bad-exit=1{mpi} {command} >output/benchmark.log 2>&1
+code=$?
+# srun ends with the highest code, which is that of ranks it ended itself. The first to fail is nearest to the cause.
+if [ "$code" -gt 128 ]; then
+  first=$(sed -n '/^srun: error: .* Exited with exit code [0-9]*$/{{s/.* //p;q}}' output/benchmark.log)
+  code=${{first:-$code}}
+fi
+end true "$code"
+"#
+    )
+}
+
+/// The program and its arguments, as shell words. Each rank has one GPU.
+fn command(workload: &Workload, programs: Option<&str>) -> String {
+    let program = render::program(workload);
+    let program =
+        programs.map_or(program.clone(), |folder| format!("{}/{program}", folder.trim_end_matches('/')));
+    let words = std::iter::once(program).chain(render::arguments(workload, 1));
+    words.map(|word| quote(&word)).collect::<Vec<_>>().join(" ")
+}

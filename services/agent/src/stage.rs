@@ -1,0 +1,49 @@
+//! An image's files onto a cluster: once, whole, and each as its digest says.
+
+use std::{
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use kit::PortError;
+use ledger::{Digester, Store};
+use terms::{Class, Failure, Image};
+
+/// The same image may be staged twice at once, when a command comes twice.
+static DRAFTS: AtomicU64 = AtomicU64::new(0);
+
+/// Brings the image's files from the bucket into `folder`, which belongs to this image alone.
+///
+/// # Errors
+/// [`PortError::Final`] when a file is missing or is not what its digest says.
+pub async fn stage(store: &dyn Store, image: &Image, folder: &Path) -> Result<(), PortError> {
+    std::fs::create_dir_all(folder).map_err(PortError::passing)?;
+    for file in &image.files {
+        let place = folder.join(Path::new(&file.name).file_name().unwrap_or_default());
+        if place.exists() {
+            continue;
+        }
+        let object = format!("{}{}", image.reference, file.name);
+        let damaged = |why: &str| {
+            let message = format!("{object} {why}; the image has to be built again");
+            PortError::Final(Failure::new(Class::Infrastructure, "IMAGE_DAMAGED", message))
+        };
+        let body = store.open(&object).await.map_err(PortError::passing)?;
+        let mut body = Digester::new(body.ok_or_else(|| damaged("is missing"))?);
+        let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
+        let draft = place.with_extension(format!("draft-{}-{number}", std::process::id()));
+        let written = async {
+            let mut out = tokio::fs::File::create(&draft).await?;
+            tokio::io::copy(&mut body, &mut out).await?;
+            tokio::io::AsyncWriteExt::flush(&mut out).await?;
+            out.set_permissions(std::fs::Permissions::from_mode(0o755)).await
+        };
+        written.await.map_err(PortError::passing)?;
+        if body.finish().sha256 != file.sha256 {
+            return Err(damaged("is not what its digest says"));
+        }
+        std::fs::rename(&draft, &place).map_err(PortError::passing)?;
+    }
+    Ok(())
+}

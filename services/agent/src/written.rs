@@ -1,0 +1,59 @@
+//! What a job wrote into a folder of its own, wherever that lies.
+
+use std::{io, path::PathBuf};
+
+use host::files;
+use kit::PortError;
+use ledger::Reader;
+use terms::{Class, Failure};
+
+use crate::port::{Ending, Outputs, Written};
+
+/// What lies in the folder.
+pub async fn outputs(folder: PathBuf) -> Result<Outputs, PortError> {
+    let listing = blocking(move || files::list(&folder)).await.map_err(PortError::passing)?;
+    let written = |file: files::Entry| Written {
+        name: file.name,
+        size_bytes: Some(file.size_bytes),
+        identity: Some(file.identity),
+    };
+    Ok(Outputs {
+        files: listing.files.into_iter().map(written).collect(),
+        others: listing.others.into_iter().map(|(name, why)| (name, why.to_owned())).collect(),
+    })
+}
+
+/// One file of it.
+pub async fn output(folder: PathBuf, file: &str) -> Result<Reader, PortError> {
+    let file = file.to_owned();
+    let opened = blocking(move || files::open_file(&folder, &file)).await.map_err(unreadable)?;
+    Ok(Box::new(tokio::fs::File::from_std(opened)))
+}
+
+/// The last bytes of one.
+pub async fn ending(folder: PathBuf, file: &str, bytes: u64) -> Result<Ending, PortError> {
+    let file = file.to_owned();
+    let opened = blocking(move || {
+        let mut opened = files::open_file(&folder, &file)?;
+        let from = opened.metadata()?.len().saturating_sub(bytes);
+        io::Seek::seek(&mut opened, io::SeekFrom::Start(from))?;
+        Ok((from, opened))
+    });
+    let (from, opened) = opened.await.map_err(unreadable)?;
+    Ok(Ending { from, body: Box::new(tokio::fs::File::from_std(opened)) })
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.unwrap_or_else(|stopped| Err(io::Error::other(stopped)))
+}
+
+/// What no repetition mends is said of this file; the rest of the job's output is still wanted.
+fn unreadable(error: io::Error) -> PortError {
+    use io::ErrorKind::{InvalidInput, NotFound, PermissionDenied};
+    match error.kind() {
+        InvalidInput | NotFound | PermissionDenied => {
+            PortError::Final(Failure::new(Class::Workload, "UNREADABLE", error.to_string()))
+        }
+        _ => PortError::passing(error),
+    }
+}

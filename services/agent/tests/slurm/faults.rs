@@ -1,0 +1,128 @@
+//! What the infrastructure does to a job, and what is said of it.
+
+use std::time::Duration;
+
+use agent::{Scheduler, Standing};
+
+use crate::bed::{Bed, ended, lost};
+
+/// Waits until the benchmark runs on every node.
+fn running(bed: &Bed, name: &str) {
+    bed.until("the benchmark has begun", || bed.begun(name) == 4);
+}
+
+fn long(bed: &Bed, name: &str) -> agent::Job {
+    let count = bed.count(name).display().to_string();
+    bed.job(name, &format!("printf x >>'{count}'; exec sleep 100"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm: .ci/slurm.sh"]
+async fn a_controller_that_is_away_for_a_while_changes_nothing() {
+    let bed = Bed::up("away");
+    let jobs = bed.jobs();
+    let count = bed.count("away").display().to_string();
+    let job = bed.job("away", &format!("printf x >>'{count}'; sleep 4"));
+    jobs.submit(&job).await.unwrap();
+    running(&bed, "away");
+    bed.kill("slurmctld");
+    let unanswered = bed.jobs().look(&job.cluster, &job.name).await;
+    assert!(
+        matches!(unanswered, Err(kit::PortError::Passing(_))),
+        "who cannot know does not say: {unanswered:?}"
+    );
+    bed.start_controller("");
+    assert_eq!(ended(&jobs, &job).await.state, "COMPLETED");
+    assert_eq!(bed.begun("away"), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm: .ci/slurm.sh"]
+async fn a_node_that_is_cut_off_takes_the_job_with_it() {
+    let bed = Bed::up("cut");
+    let job = long(&bed, "cut");
+    bed.jobs().submit(&job).await.unwrap();
+    running(&bed, "cut");
+    bed.link(3, "down");
+    let (code, why) = lost(&bed.jobs(), &job).await;
+    assert_eq!(code, "NODE_FAIL", "{why}");
+    bed.link(3, "up");
+    assert_eq!(lost(&bed.jobs(), &job).await, (code, why), "and that stays what happened");
+    assert_eq!(bed.begun("cut"), 4, "it is not begun again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm: .ci/slurm.sh"]
+async fn a_node_daemon_that_dies_takes_the_job_with_it() {
+    let bed = Bed::up("daemon");
+    let job = long(&bed, "daemon");
+    bed.jobs().submit(&job).await.unwrap();
+    running(&bed, "daemon");
+    bed.kill("slurmd.n4");
+    let (code, why) = lost(&bed.jobs(), &job).await;
+    assert_eq!(code, "NODE_FAIL", "{why}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm: .ci/slurm.sh"]
+async fn a_prolog_that_fails_is_told_with_the_node_it_drained() {
+    let bed = Bed::up("prolog");
+    let job = long(&bed, "prolog");
+    std::fs::write(bed.root.join("fault/prolog.n2"), "1").unwrap();
+    bed.jobs().submit(&job).await.unwrap();
+    let (code, why) = lost(&bed.jobs(), &job).await;
+    assert_eq!(code, "LAUNCH_FAILED", "{why}");
+    assert!(why.contains("n2: Prolog error"), "{why}");
+    bed.until("nothing of it waits", || bed.run("squeue -h -n prolog").is_empty());
+    assert_eq!(bed.begun("prolog"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm: .ci/slurm.sh"]
+async fn somebody_elses_scancel_ends_it_as_cancelled() {
+    let bed = Bed::up("scancel");
+    let job = long(&bed, "scancel");
+    let number = bed.jobs().submit(&job).await.unwrap();
+    running(&bed, "scancel");
+    bed.run(&format!("scancel {number}"));
+    let end = ended(&bed.jobs(), &job).await;
+    assert_eq!(end.state, "CANCELLED");
+    assert_eq!(bed.jobs().submit(&job).await.unwrap(), number, "it is not submitted again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm: .ci/slurm.sh"]
+async fn a_job_that_is_begun_again_does_not_run_again() {
+    let bed = Bed::up("requeue");
+    let job = long(&bed, "requeue");
+    let number = bed.jobs().submit(&job).await.unwrap();
+    running(&bed, "requeue");
+    // Somebody who may overrules what the job asked for.
+    let refused = bed.run(&format!("scontrol requeue {number}"));
+    assert!(refused.contains("disabled"), "a job of ours cannot be requeued as it is: {refused}");
+    bed.run(&format!("scontrol update jobid={number} requeue=1"));
+    bed.run(&format!("scontrol requeue {number}"));
+    let (code, why) = lost(&bed.jobs(), &job).await;
+    assert_eq!(code, "REQUEUED", "{why}");
+    bed.until("nothing of it is left", || bed.run("squeue -h -n requeue").is_empty());
+    assert_eq!(bed.begun("requeue"), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm: .ci/slurm.sh"]
+async fn a_job_that_somebody_holds_waits_and_can_be_cancelled() {
+    let bed = Bed::up("held");
+    bed.run("scontrol update nodename=n1 state=drain reason=test");
+    let job = long(&bed, "held");
+    let jobs = bed.jobs();
+    let number = jobs.submit(&job).await.unwrap();
+    bed.run(&format!("scontrol hold {number}"));
+    for _ in 0..3 {
+        assert_eq!(bed.jobs().look(&job.cluster, &job.name).await.unwrap(), Standing::Going);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let waiting = std::fs::read_to_string(bed.folder("held").join("output/waiting.log")).unwrap();
+    assert!(waiting.contains("JobHeld"), "{waiting}");
+    jobs.cancel(&job.cluster, &job.name).await.unwrap();
+    assert_eq!(ended(&jobs, &job).await.state, "CANCELLED");
+}

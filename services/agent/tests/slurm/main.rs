@@ -1,0 +1,95 @@
+//! The Slurm scheduler on a real Slurm. `.ci/slurm.sh` brings one up and runs these, one after the other, on its
+//! controller's host; elsewhere they are ignored.
+
+mod bed;
+mod faults;
+mod hostile;
+mod once;
+
+use agent::{Scheduler, Standing, conformance};
+use bed::{Bed, ended, text};
+use terms::Class;
+
+/// Takes about a second and writes something.
+const ABOUT_A_SECOND: &str = "echo \"rank $SLURM_PROCID of $SLURM_NTASKS: $*\"; sleep 1";
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm: .ci/slurm.sh"]
+async fn the_port_keeps_its_promises() {
+    let bed = Bed::up("conformance");
+    let cluster = bed.job("programs", ABOUT_A_SECOND).cluster;
+    let job = |name: &str| agent::Job {
+        name: name.into(),
+        cluster: cluster.clone(),
+        ..bed.job("programs", ABOUT_A_SECOND)
+    };
+    conformance::scheduler(&bed.jobs(), &cluster, job).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm: .ci/slurm.sh"]
+async fn every_node_runs_its_rank_and_a_failure_is_a_result() {
+    let bed = Bed::up("failure");
+    let jobs = bed.jobs();
+    let job = bed.job("fails", "echo \"on $(hostname)\"; [ $SLURM_PROCID = 2 ] && exit 7; sleep 60");
+    jobs.submit(&job).await.unwrap();
+    let end = ended(&jobs, &job).await;
+    assert_eq!((end.state.as_str(), end.exit_code), ("FAILED", Some(7)));
+    let log = text(&jobs, &job, "benchmark.log").await;
+    for node in 0..4 {
+        assert!(log.contains(&format!("{node}: on n{}", node + 1)), "{log}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm: .ci/slurm.sh"]
+async fn what_can_never_start_is_refused_with_slurms_reason() {
+    let bed = Bed::up("never");
+    let jobs = bed.jobs();
+    for (name, change) in [
+        ("too-many-nodes", (|slurm: &mut terms::Slurm| slurm.nodes = 9) as fn(&mut terms::Slurm)),
+        ("no-such-partition", |slurm| slurm.partition = Some("nowhere".into())),
+        ("no-such-feature", |slurm| slurm.constraint = Some("h100".into())),
+    ] {
+        let mut job = bed.job(name, "true");
+        job.cluster = bed.cluster_with(change);
+        let submitted = jobs.submit(&job).await;
+        // 22.05 takes a job that is too large and lets it wait for ever; 24.11 refuses it.
+        let refused = match submitted {
+            Err(kit::PortError::Final(failure)) => failure,
+            Err(other) => panic!("{name}: {other:?}"),
+            Ok(_) => loop {
+                match jobs.look(&job.cluster, name).await {
+                    Err(kit::PortError::Final(failure)) => break failure,
+                    Ok(Standing::Going) => tokio::time::sleep(std::time::Duration::from_millis(100)).await,
+                    other => panic!("{name}: {other:?}"),
+                }
+            },
+        };
+        assert_eq!(refused.class, Class::Input, "{name}");
+        assert!(refused.message.len() > 20, "{name}: {}", refused.message);
+        bed.until("it is not in the queue", || bed.run(&format!("squeue -h -n {name}")).is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a Slurm: .ci/slurm.sh"]
+async fn why_a_job_waits_is_in_its_output() {
+    let bed = Bed::up("waits");
+    let jobs = bed.jobs();
+    bed.run("scontrol update nodename=n2 state=drain reason=fans");
+    let job = bed.job("waits", "true");
+    jobs.submit(&job).await.unwrap();
+    let waiting = bed.folder("waits").join("output/waiting.log");
+    let begun = std::time::Instant::now();
+    while !std::fs::read_to_string(&waiting)
+        .is_ok_and(|text| text.contains("UnavailableNodes") || text.contains("Resources"))
+    {
+        assert_eq!(jobs.look(&job.cluster, &job.name).await.unwrap(), Standing::Going);
+        assert!(begun.elapsed().as_secs() < 30, "no reason is told");
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    assert!(jobs.outputs(&job.cluster, &job.name).await.unwrap().contains(&"waiting.log".to_owned()));
+    jobs.cancel(&job.cluster, &job.name).await.unwrap();
+    assert_eq!(ended(&jobs, &job).await.state, "CANCELLED");
+}

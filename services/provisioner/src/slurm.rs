@@ -1,0 +1,86 @@
+//! A Slurm that is there, looked over: it answers, and has as many nodes as a job is to get.
+
+use std::{ffi::OsString, io::ErrorKind, time::Duration};
+
+use host::ask;
+use kit::PortError;
+use terms::{Cluster, Node, Slurm};
+
+use crate::port::Standing;
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Asks the controller for the nodes of the partition.
+///
+/// # Errors
+/// When the controller does not answer.
+pub async fn look(name: &str, slurm: &Slurm) -> Result<Standing, PortError> {
+    if let Some((field, problem)) = slurm.problems().first() {
+        return Ok(Standing::Broken(format!("{name}: {field}: {problem}")));
+    }
+    let mut argv = ["sinfo", "--noheader", "--Node", "--format=%N"].map(str::to_owned).to_vec();
+    argv.extend(slurm.partition.as_ref().map(|partition| format!("--partition={partition}")));
+    let answer = match ask(&argv, &[("LC_ALL", OsString::from("C"))], LIMIT).await {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Ok(Standing::Broken(format!("{error}; Slurm's commands must be on the PATH")));
+        }
+        answer => answer.map_err(PortError::passing)?,
+    };
+    if !answer.good {
+        return Err(PortError::Passing(answer.complained));
+    }
+    Ok(nodes(name, slurm, &answer.said))
+}
+
+/// The part that a job gets. Which nodes these are only Slurm knows, when it begins; unless it gets all there are.
+fn nodes(name: &str, slurm: &Slurm, said: &str) -> Standing {
+    let mut there: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    there.sort_unstable();
+    there.dedup();
+    let (asked, found) = (usize::try_from(slurm.nodes).unwrap_or(usize::MAX), there.len());
+    if found < asked {
+        let partition = slurm.partition.as_deref().unwrap_or("of the default");
+        return Standing::Broken(format!(
+            "{name}: {asked} nodes are asked for, partition {partition} has {found}"
+        ));
+    }
+    let node = |number: usize| match there.get(number) {
+        Some(node) if found == asked => (*node).to_owned(),
+        _ => format!("any-{number}"),
+    };
+    let nodes = (0..asked).map(|number| Node { name: node(number), slots: slurm.ranks_per_node }).collect();
+    Standing::Ready(Cluster { name: name.to_owned(), nodes, endpoint: slurm.endpoint() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn four() -> Slurm {
+        serde_json::from_str(r#"{"nodes": 4, "ranks_per_node": 8, "shared_folder": "/home/burnin"}"#).unwrap()
+    }
+
+    #[test]
+    fn a_job_on_every_node_knows_their_names() {
+        // A node stands in every partition that it belongs to.
+        let Standing::Ready(cluster) = nodes("lab", &four(), "n1\nn1\nn2\nn3\nn4\n") else { panic!() };
+        assert_eq!(
+            cluster.nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(),
+            ["n1", "n2", "n3", "n4"]
+        );
+        assert_eq!((cluster.slots(), cluster.name.as_str()), (32, "lab"));
+        assert_eq!(Slurm::of(&cluster).unwrap(), Some(four()));
+    }
+
+    #[test]
+    fn a_job_on_some_of_them_does_not() {
+        let Standing::Ready(cluster) = nodes("lab", &four(), "n1\nn2\nn3\nn4\nn5\n") else { panic!() };
+        assert_eq!(cluster.nodes[0].name, "any-0");
+    }
+
+    #[test]
+    fn too_few_nodes_are_said_so() {
+        let Standing::Broken(why) = nodes("lab", &four(), "n1\n") else { panic!() };
+        assert_eq!(why, "lab: 4 nodes are asked for, partition of the default has 1");
+    }
+}

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Ends what start.sh started, and what jobs left behind, by process id; removes the namespaces and the folder.
+# Works after half a start and after the death of a daemon.
+set -uo pipefail
+dir=${BED_DIR:?} prefix= nodes=0
+[[ -e $dir/run/up ]] && . "$dir/run/up"
+# From /proc: where nobody reaps, an ended daemon answers kill -0 for ever.
+alive() { local state; state=$(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$1/status" 2>/dev/null); [[ -n $state && $state != Z ]]; }
+# Processes of this bed's jobs name its configuration and a job in their environment; step daemons sit in its folder.
+ranks() { grep -lzF "SLURM_CONF=$dir/etc/slurm.conf" /proc/[0-9]*/environ 2>/dev/null | while read -r file; do
+  grep -qz '^SLURM_JOB_ID=' "$file" 2>/dev/null && { file=${file#/proc/}; echo "${file%/environ}"; }; done; }
+steps() { local process; for process in /proc/[0-9]*; do
+  [[ $(readlink "$process/cwd" 2>/dev/null) == "$dir"/* && $(tr '\0' ' ' <"$process/cmdline" 2>/dev/null) == slurmstepd:* ]] &&
+    echo "${process#/proc/}"; done; }
+mapfile -t pids < <(ranks; steps)
+((${#pids[@]} == 0)) || kill -9 "${pids[@]}" 2>/dev/null
+# Nodes first, the controller after them, what they stand on last. A node would wait for a controller that is gone.
+for files in "$dir"/run/slurmd.*.pid "$dir"/run/slurmctld.pid "$dir"/run/slurmdbd.pid "$dir"/run/mariadbd.pid "$dir"/run/munged.pid; do
+  [[ -s $files ]] || continue
+  pid=$(<"$files")
+  alive "$pid" || continue
+  signal=TERM; [[ $files == */slurmd.* ]] && signal=KILL
+  kill -"$signal" "$pid" 2>/dev/null
+  for ((i = 0; i < 100; i++)); do alive "$pid" || break; sleep 0.1; done
+  alive "$pid" && kill -9 "$pid" 2>/dev/null
+done
+mapfile -t pids < <(ranks; steps)
+((${#pids[@]} == 0)) || kill -9 "${pids[@]}" 2>/dev/null
+if [[ -n $prefix ]]; then
+  for node in sw ctl $(seq -f 'n%g' 1 "$nodes"); do ip netns del "$prefix-$node" 2>/dev/null; done
+fi
+[[ ${1:-} == --keep ]] && rm -f "$dir/run/up" || rm -rf "$dir"
+exit 0
