@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use agent::{Agent, processes::Processes};
+use agent::{Agent, schedulers::Schedulers};
 use cloud::{Place, store};
 use ledger::Artefacts;
 use terms::Span;
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
         },
         |config, wiring| {
             let store = store(&config.artefacts)?;
-            let scheduler = Arc::new(Processes::new(Arc::clone(&store)));
+            let scheduler = Arc::new(Schedulers::new(Arc::clone(&store)));
             let agent = Agent::new(scheduler, Artefacts::new(Arc::clone(&store)), config.look);
             Ok(wiring.worker(agent, &Agent::TAKES, store))
         },

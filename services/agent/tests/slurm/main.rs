@@ -89,7 +89,14 @@ async fn why_a_job_waits_is_in_its_output() {
         assert!(begun.elapsed().as_secs() < 30, "no reason is told");
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
-    assert!(jobs.outputs(&job.cluster, &job.name).await.unwrap().contains(&"waiting.log".to_owned()));
+    assert!(
+        jobs.outputs(&job.cluster, &job.name)
+            .await
+            .unwrap()
+            .files
+            .iter()
+            .any(|file| file.name == "waiting.log")
+    );
     jobs.cancel(&job.cluster, &job.name).await.unwrap();
     assert_eq!(ended(&jobs, &job).await.state, "CANCELLED");
 }
