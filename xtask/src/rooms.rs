@@ -17,12 +17,13 @@ const WORLDLY: [&str; 9] =
 /// Beside the services, who may stand on them: all of them at once, wired together.
 const OVER_SERVICES: [&str; 1] = ["sim"];
 /// Libraries that belong to one room.
-const KEPT: [(&str, &[&str]); 7] = [
+const KEPT: [(&str, &[&str]); 8] = [
     ("axum", &["kit"]),
     ("google-cloud-auth", &["cloud"]),
     ("google-cloud-pubsub", &["cloud"]),
     ("indicatif", &["burnin"]),
     ("jsonwebtoken", &["cloud"]),
+    ("opentelemetry-otlp", &["cloud"]),
     ("plotters", &["report"]),
     ("rusqlite", &["warehouse"]),
 ];

@@ -9,7 +9,8 @@
 //! | `BURNIN_PROJECT` | the project whose Pub/Sub topics carry the events |
 //! | `BURNIN_TOPICS` | what the names of the topics begin with, `burnin-` |
 //! | `BURNIN_ARTEFACTS`, `BURNIN_LEDGER` | a bucket as `gs://NAME`, or a folder as an absolute path |
-//! | `BURNIN_LOG`, `BURNIN_LOG_FORMAT` | what is logged, in the words of `RUST_LOG`; `json` or `compact` |
+//! | `BURNIN_LOG`, `BURNIN_LOG_FORMAT` | what is logged, in the words of `RUST_LOG`; `google`, `json` or `compact` |
+//! | `OTEL_EXPORTER_OTLP_ENDPOINT` | where spans and measurements go, see [`crate::otlp`] |
 //! | `PUBSUB_EMULATOR_HOST`, `STORAGE_EMULATOR_HOST` | an emulator in Google's place, as Google's own clients read them |
 
 use std::{path::PathBuf, str::FromStr};
@@ -104,18 +105,25 @@ pub struct Platform {
     pub log: String,
     /// How it is logged.
     pub log_format: Format,
+    /// Where spans and measurements go, if anywhere.
+    pub otlp: Option<String>,
 }
 
-struct LogFormat(Format);
+enum LogFormat {
+    Google,
+    Json,
+    Compact,
+}
 
 impl FromStr for LogFormat {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text {
-            "json" => Ok(Self(Format::Json)),
-            "compact" => Ok(Self(Format::Compact)),
-            _ => Err("either json or compact"),
+            "google" => Ok(Self::Google),
+            "json" => Ok(Self::Json),
+            "compact" => Ok(Self::Compact),
+            _ => Err("one of google, json and compact"),
         }
     }
 }
@@ -131,17 +139,25 @@ impl Platform {
         let topics = env.or("BURNIN_TOPICS", "burnin-".to_owned());
         let pubsub_emulator = env.optional("PUBSUB_EMULATOR_HOST");
         let log = env.or("BURNIN_LOG", "info".to_owned());
-        let log_format = env.or("BURNIN_LOG_FORMAT", LogFormat(Format::Json));
+        let log_format = env.or("BURNIN_LOG_FORMAT", LogFormat::Google);
+        let otlp = env.optional("OTEL_EXPORTER_OTLP_ENDPOINT");
+        let project: String = project?;
+        let log_format = match log_format? {
+            LogFormat::Google => Format::Google { project: project.clone() },
+            LogFormat::Json => Format::Json,
+            LogFormat::Compact => Format::Compact,
+        };
         Some(Self {
             port: port?,
             auth: auth?,
             on_cloud_run: service?.is_some(),
             revision: revision?,
-            project: project?,
+            project,
             topics: topics?,
             pubsub_emulator: pubsub_emulator?,
             log: log?,
-            log_format: log_format?.0,
+            log_format,
+            otlp: otlp?,
         })
     }
 }

@@ -6,6 +6,7 @@
 pub mod auth;
 pub mod environment;
 pub mod keys;
+pub mod otlp;
 pub mod program;
 pub mod pubsub;
 

@@ -1,13 +1,13 @@
 //! A service from its environment to its last request.
 
-use std::{error::Error, net::Ipv4Addr, process::ExitCode, sync::Arc};
+use std::{error::Error, net::Ipv4Addr, process::ExitCode, sync::Arc, time::Duration};
 
 use kit::{
     Bus, Clock, Handler, Parking, StoreParking, SystemClock, Worker, WorkerHandler,
     auth::Doorkeeper,
     config::Reader,
     serve::{Chore, Service, router, serve},
-    shutdown, telemetry,
+    shutdown,
 };
 use ledger::{FolderStore, Store};
 use tokio::net::TcpListener;
@@ -18,6 +18,7 @@ use crate::{
     auth::Verifier,
     environment::Auth,
     keys::{GOOGLE, Keys, Published},
+    otlp,
     pubsub::PubSub,
 };
 
@@ -120,7 +121,7 @@ async fn live(
     platform: Platform,
     build: impl FnOnce(&Wiring) -> Result<Parts, Unfit>,
 ) -> Result<(), Unfit> {
-    let telemetry = telemetry::init(name, platform.log_format, &platform.log);
+    let telemetry = Arc::new(otlp::start(name, version, &platform)?);
     let bus =
         PubSub::connect(&platform.project, &platform.topics, platform.pubsub_emulator.as_deref()).await?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
@@ -141,8 +142,14 @@ async fn live(
     let stop = shutdown::on_signal()?;
     info!(address = %listener.local_addr()?, version, "serving");
     let revision = platform.revision;
-    let service = Service { name, version, revision, takes, handler, parking, chores, doorkeeper };
+    let exported = platform.otlp.is_some().then(|| Arc::clone(&telemetry));
+    let service =
+        Service { name, version, revision, takes, handler, parking, chores, doorkeeper, telemetry: exported };
     serve(listener, router(service), stop).await?;
-    telemetry.flush();
+    // It blocks, and whoever is told to end has ten seconds in all.
+    drop(
+        tokio::time::timeout(Duration::from_secs(2), tokio::task::spawn_blocking(move || telemetry.flush()))
+            .await,
+    );
     Ok(())
 }

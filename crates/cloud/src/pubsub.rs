@@ -20,7 +20,7 @@ use google_cloud_pubsub::{
     model::Message,
     retry_policy::RetryableErrors,
 };
-use kit::{Bus, BusError};
+use kit::{Bus, BusError, telemetry::meters::published};
 
 /// A publish that takes longer has failed: whoever waits for it has a request to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -65,8 +65,12 @@ impl Bus for PubSub {
         let message = message(&event);
         let key = message.ordering_key.clone();
         match tokio::time::timeout(PATIENCE, publisher.publish(message)).await {
-            Ok(Ok(_)) => Ok(()),
+            Ok(Ok(_)) => {
+                published(topic, event.ty(), true);
+                Ok(())
+            }
             ended => {
+                published(topic, event.ty(), false);
                 // A key that failed is paused until somebody says that the order is none of their concern.
                 publisher.resume_publish(key);
                 Err(failed(match ended {

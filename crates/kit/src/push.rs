@@ -3,7 +3,7 @@
 //! Pub/Sub repeats whatever is not answered with 200, 201 or 204, for a week. So what no repetition can mend is parked
 //! and acknowledged; only what may work later is refused.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use axum::{
     Extension,
@@ -19,7 +19,7 @@ use tracing::{error, warn};
 
 pub use axum::http::HeaderMap as Headers;
 
-use crate::{Disposition, Handler, Parking, auth::Caller};
+use crate::{Disposition, Handler, Parking, auth::Caller, telemetry::meters::processed};
 
 /// Pub/Sub carries 10 MB, which is 13.4 MB in base64, plus attributes.
 pub const BODY_LIMIT: usize = 16 << 20;
@@ -43,20 +43,26 @@ pub(crate) async fn receive(
         warn!(caller = caller.email, subscription, "not let in: it may not deliver for that subscription");
         return StatusCode::FORBIDDEN;
     }
-    let (id, why) = match event {
-        Err(why) => (name_of(&raw), why),
+    let began = Instant::now();
+    let (id, event_type, why) = match event {
+        Err(why) => (name_of(&raw), "unreadable".to_owned(), why),
         Ok(event) => {
-            let id = event.id().to_owned();
+            let (id, event_type) = (event.id().to_owned(), event.ty().to_owned());
             // A task of its own, so that a panic is an answer and not a torn connection.
             let handler = Arc::clone(&door.handler);
             match tokio::spawn(async move { handler.handle(&event).await }).await {
-                Ok(Disposition::Done) => return StatusCode::NO_CONTENT,
-                Ok(Disposition::Park(why)) => (id, why),
+                Ok(Disposition::Done) => {
+                    processed(&event_type, "done", began.elapsed());
+                    return StatusCode::NO_CONTENT;
+                }
+                Ok(Disposition::Park(why)) => (id, event_type, why),
                 Ok(Disposition::Retry(why)) => {
+                    processed(&event_type, "retried", began.elapsed());
                     warn!(event.id = id, "refused for now: {why}");
                     return StatusCode::SERVICE_UNAVAILABLE;
                 }
                 Err(stopped) => {
+                    processed(&event_type, "broken", began.elapsed());
                     error!(event.id = id, "the handler broke: {stopped}");
                     return StatusCode::INTERNAL_SERVER_ERROR;
                 }
@@ -64,7 +70,10 @@ pub(crate) async fn receive(
         }
     };
     match door.parking.park(&id, &why, &raw).await {
-        Ok(()) => StatusCode::NO_CONTENT,
+        Ok(()) => {
+            processed(&event_type, "parked", began.elapsed());
+            StatusCode::NO_CONTENT
+        }
         Err(error) => {
             error!(event.id = id, "cannot be parked: {error}");
             StatusCode::SERVICE_UNAVAILABLE

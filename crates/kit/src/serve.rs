@@ -26,10 +26,14 @@ use crate::{
     Handler, Parking,
     auth::{Denied, Doorkeeper},
     push::{Door, receive},
+    telemetry::Telemetry,
 };
 
 /// How long requests under way may take once the process is told to end. Cloud Run kills after ten seconds.
 pub const DRAIN: Duration = Duration::from_secs(5);
+
+/// How long an answer waits for spans and measurements to be sent.
+const FLUSH: Duration = Duration::from_secs(2);
 
 /// Something to be done now and then that no event asks for: waking runs, sweeping.
 #[async_trait::async_trait]
@@ -62,6 +66,8 @@ pub struct Service {
     pub chores: Vec<Arc<dyn Chore>>,
     /// Who decides who may call; none where the platform has.
     pub doorkeeper: Option<Arc<dyn Doorkeeper>>,
+    /// What is to be sent out before a request is answered: afterwards the platform may take the processor away.
+    pub telemetry: Option<Arc<Telemetry>>,
 }
 
 /// `GET /about`.
@@ -77,7 +83,7 @@ struct About {
 
 /// The routes of a service.
 pub fn router(service: Service) -> Router {
-    let Service { name, version, revision, takes, handler, parking, chores, doorkeeper } = service;
+    let Service { name, version, revision, takes, handler, parking, chores, doorkeeper, telemetry } = service;
     let chore_names = chores.iter().map(|chore| chore.name()).collect();
     let about =
         About { schema: "burnin/about/v1", service: name, version, revision, takes, chores: chore_names };
@@ -87,7 +93,20 @@ pub fn router(service: Service) -> Router {
         .merge(Router::new().route("/chores/{name}", post(chore)).with_state(chores.into()))
         .route("/about", get(async || Json(about)))
         .layer(from_fn_with_state(doorkeeper, admit))
+        .layer(from_fn_with_state(telemetry, flushed))
         .route("/healthz", get(|| async { "ok" }))
+}
+
+/// Answers when spans and measurements are out, or in [`FLUSH`].
+async fn flushed(State(telemetry): State<Option<Arc<Telemetry>>>, request: Request, next: Next) -> Response {
+    let response = next.run(request).await;
+    if let Some(telemetry) = telemetry {
+        let flushing = tokio::task::spawn_blocking(move || telemetry.flush());
+        if tokio::time::timeout(FLUSH, flushing).await.is_err() {
+            warn!("spans and measurements are late; the answer does not wait for them");
+        }
+    }
+    response
 }
 
 /// Lets a caller in before anything of its request is read, and notes who it is.

@@ -179,6 +179,10 @@ impl<W: Worker> Handler for WorkerHandler<W> {
         };
         let span = info_span!(
             "command",
+            otel.kind = "consumer",
+            messaging.system = "gcp_pubsub",
+            messaging.operation.name = "process",
+            cloudevents.event_type = command.body.event_type(),
             service = self.worker.name(),
             run.id = %command.id.run,
             stage = %command.id.stage,

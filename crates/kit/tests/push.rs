@@ -142,6 +142,7 @@ fn service(handler: Arc<dyn Handler>, parking: Arc<dyn Parking>, chores: Vec<Arc
         parking,
         chores,
         doorkeeper: None,
+        telemetry: None,
     }
 }
 

@@ -26,11 +26,14 @@ impl Handler for Conductor {
         };
         let span = info_span!(
             "fact",
+            otel.kind = "consumer",
+            messaging.system = "gcp_pubsub",
+            messaging.operation.name = "process",
             service = "conductor",
             run.id = %message.run,
             stage = fact.stage().map(tracing::field::display),
             attempt = message.attempt.0,
-            event.r#type = fact.event_type(),
+            cloudevents.event_type = fact.event_type(),
             event.id = message.key.id,
         );
         telemetry::follow(&span, message.traceparent.as_deref());

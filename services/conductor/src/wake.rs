@@ -5,10 +5,10 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use kit::{Bus, Clock, Outbox};
+use kit::{Bus, Clock, Outbox, telemetry::meters::run_ended};
 use ledger::{AppendError, Ledger, LedgerError, Loaded};
 use machine::{Decision, Ignored, Input, RunState, checkup, decide, decide_first, fold, owed};
-use terms::{Attempt, Command, CommandId, Fact, RunClosed, RunId, Span, Timestamp, planted};
+use terms::{Attempt, Command, CommandId, Entry, Fact, Record, RunClosed, RunId, Span, Timestamp, planted};
 use tracing::{debug, info, warn};
 
 /// How often an append is tried against rivals before the wake-up is left to the next delivery.
@@ -71,6 +71,17 @@ struct Recorded {
     loaded: Loaded,
     ignored: Option<Ignored>,
     grew: bool,
+}
+
+/// Counts a run that was closed just now.
+fn count(records: &[Record]) {
+    let (Some(first), Some(last), Ok(state)) = (records.first(), records.last(), fold(records)) else {
+        return;
+    };
+    let conclusion = state.settled.as_ref().map_or("open", |(conclusion, _)| conclusion.as_str());
+    let verdict = state.verdict().map(|reached| reached.verdict.to_string());
+    let took = last.recorded_at.since(first.recorded_at);
+    run_ended(&state.workflow.name, conclusion, verdict.as_deref(), took.0);
 }
 
 /// The one writer of the ledger.
@@ -199,6 +210,9 @@ impl Conductor {
             info!(seq = loaded.next_seq() - 1, "recorded");
         }
         let grew = loaded.next_seq() > known;
+        if grew && let Some(Entry::Closed { .. }) = loaded.records().last().map(|record| &record.entry) {
+            count(loaded.records());
+        }
         Ok(Some(Recorded { loaded, ignored, grew }))
     }
 

@@ -1,12 +1,20 @@
 //! Logs and traces. Every span that concerns a run carries `run.id`, `stage` and `attempt`.
 
-use std::{collections::BTreeMap, io::IsTerminal};
+mod google;
+pub mod meters;
+
+use std::{
+    collections::BTreeMap,
+    io::IsTerminal,
+    sync::{Arc, Mutex},
+};
 
 use opentelemetry::{
     propagation::{Extractor, Injector, TextMapPropagator},
     trace::TracerProvider,
 };
 use opentelemetry_sdk::{
+    metrics::SdkMeterProvider,
     propagation::TraceContextPropagator,
     trace::{SdkTracerProvider, SpanExporter},
 };
@@ -18,39 +26,50 @@ use tracing_subscriber::{
 };
 
 /// How log lines look.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// One JSON object a line, for a log collector.
     #[default]
     Json,
     /// One line a person can read.
     Compact,
+    /// One JSON object a line, as Google's Cloud Logging wants it.
+    Google {
+        /// The project whose traces are named.
+        project: String,
+    },
 }
 
 /// Keeps telemetry alive; flushes what is left when it goes.
 pub struct Telemetry {
     provider: SdkTracerProvider,
+    meters: Option<SdkMeterProvider>,
 }
 
 impl Telemetry {
-    /// Sends out what is still held back.
+    /// Sends out what is still held back. Blocks until it is sent.
     pub fn flush(&self) {
         if let Err(error) = self.provider.force_flush() {
             tracing::warn!(%error, "spans could not be flushed");
+        }
+        if let Some(Err(error)) = self.meters.as_ref().map(SdkMeterProvider::force_flush) {
+            tracing::warn!(%error, "metrics could not be flushed");
         }
     }
 }
 
 impl Drop for Telemetry {
     fn drop(&mut self) {
-        drop(self.provider.shutdown()); // nobody is left to be told
+        // Nobody is left to be told.
+        drop(self.provider.shutdown());
+        drop(self.meters.as_ref().map(SdkMeterProvider::shutdown));
     }
 }
 
 /// Starts logging to standard error, and tracing without anybody to send spans to: events still say which trace they
 /// belong to. `filter` is in `RUST_LOG`'s language. Called twice, the first call stays.
 pub fn init(service: &'static str, format: Format, filter: &str) -> Telemetry {
-    start(service, format, filter, SdkTracerProvider::builder().build())
+    init_with(service, format, filter, SdkTracerProvider::builder().build(), None)
 }
 
 /// As [`init`], sending every span to `exporter` as it ends.
@@ -60,10 +79,21 @@ pub fn init_exporting(
     filter: &str,
     exporter: impl SpanExporter + 'static,
 ) -> Telemetry {
-    start(service, format, filter, SdkTracerProvider::builder().with_simple_exporter(exporter).build())
+    let provider = SdkTracerProvider::builder().with_simple_exporter(exporter).build();
+    init_with(service, format, filter, provider, None)
 }
 
-fn start(service: &'static str, format: Format, filter: &str, provider: SdkTracerProvider) -> Telemetry {
+/// As [`init`], with spans and measurements going wherever these lead.
+pub fn init_with(
+    service: &'static str,
+    format: Format,
+    filter: &str,
+    provider: SdkTracerProvider,
+    meters: Option<SdkMeterProvider>,
+) -> Telemetry {
+    if let Some(meters) = &meters {
+        opentelemetry::global::set_meter_provider(meters.clone());
+    }
     // What is logged is a matter of taste; traces are whole whatever is logged.
     let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
     let traces = tracing_opentelemetry::layer().with_tracer(provider.tracer(service));
@@ -72,7 +102,7 @@ fn start(service: &'static str, format: Format, filter: &str, provider: SdkTrace
         .with(traces.with_filter(LevelFilter::INFO))
         .try_init();
     drop(started); // tests start it more than once in a process
-    Telemetry { provider }
+    Telemetry { provider, meters }
 }
 
 fn lines<S>(format: Format) -> Box<dyn Layer<S> + Send + Sync>
@@ -84,6 +114,9 @@ where
     match format {
         Format::Json => layer.json().flatten_event(true).boxed(),
         Format::Compact => layer.compact().with_target(false).boxed(),
+        Format::Google { project } => {
+            google::Lines::new(project, Arc::new(Mutex::new(std::io::stderr()))).boxed()
+        }
     }
 }
 

@@ -1,0 +1,212 @@
+//! A collector's end of the line: what a service sends, decoded from OTLP's own messages.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    sync::{Arc, Mutex},
+};
+
+use cloud::{Platform, environment::Auth, otlp};
+use kit::{
+    Bus, BusError, Disposition, Event, Handler, Outbox, Parking, SystemClock, Trouble, Worker, WorkerHandler,
+    serve::{Service, router, serve},
+    telemetry::Format,
+};
+use opentelemetry_proto::tonic::{
+    collector::{metrics::v1::ExportMetricsServiceRequest, trace::v1::ExportTraceServiceRequest},
+    common::v1::{AnyValue, KeyValue, any_value::Value},
+};
+use prost::Message;
+use terms::{Attempt, Body, Command, CommandId, Stage};
+use tokio_util::sync::CancellationToken;
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
+/// What arrived, by path, in order.
+type Arrived = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
+
+/// Takes whatever is posted, and says that it was taken.
+fn collector() -> (String, Arrived) {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = listener.local_addr().unwrap();
+    let arrived = Arrived::default();
+    let kept = Arc::clone(&arrived);
+    std::thread::spawn(move || {
+        for connection in listener.incoming() {
+            let kept = Arc::clone(&kept);
+            std::thread::spawn(move || take(connection.unwrap(), &kept));
+        }
+    });
+    (format!("http://{address}"), arrived)
+}
+
+fn take(connection: TcpStream, kept: &Arrived) {
+    let mut reader = BufReader::new(connection.try_clone().unwrap());
+    let mut connection = connection;
+    loop {
+        let mut head = Vec::new();
+        let mut line = String::new();
+        while reader.read_line(&mut line).unwrap_or(0) > 2 {
+            head.push(std::mem::take(&mut line).trim().to_owned());
+        }
+        let Some(path) = head.first().and_then(|first| first.split(' ').nth(1)).map(str::to_owned) else {
+            return;
+        };
+        let length = head.iter().find_map(|line| {
+            let (name, value) = line.split_once(':')?;
+            name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().unwrap())
+        });
+        let mut body = vec![0; length.unwrap_or(0)];
+        reader.read_exact(&mut body).unwrap();
+        kept.lock().unwrap().push((path, body));
+        connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
+    }
+}
+
+struct Quiet;
+
+#[async_trait::async_trait]
+impl Bus for Quiet {
+    async fn publish(&self, _: Event) -> Result<(), BusError> {
+        Ok(())
+    }
+}
+
+#[async_trait::async_trait]
+impl Parking for Quiet {
+    async fn park(&self, _: &str, _: &str, _: &[u8]) -> Result<(), String> {
+        Ok(())
+    }
+}
+
+#[async_trait::async_trait]
+impl Worker for Quiet {
+    fn name(&self) -> &'static str {
+        "builder"
+    }
+
+    async fn perform(&self, _: &Command, _: &Outbox) -> Result<(), Trouble> {
+        Ok(())
+    }
+}
+
+fn texts(attributes: &[KeyValue]) -> Vec<(String, String)> {
+    let text = |value: &Option<AnyValue>| match value.as_ref().and_then(|value| value.value.as_ref()) {
+        Some(Value::StringValue(text)) => text.clone(),
+        Some(Value::IntValue(number)) => number.to_string(),
+        other => format!("{other:?}"),
+    };
+    attributes.iter().map(|attribute| (attribute.key.clone(), text(&attribute.value))).collect()
+}
+
+fn says(attributes: &[KeyValue], key: &str, value: &str) -> bool {
+    texts(attributes).contains(&(key.to_owned(), value.to_owned()))
+}
+
+#[test]
+fn before_an_event_is_acknowledged_its_span_and_its_measurements_are_with_the_collector() {
+    let (endpoint, arrived) = collector();
+    // The exporter reads its variable when it is made, in a process of this test's own.
+    if std::env::var_os("OTEL_EXPORTER_OTLP_ENDPOINT").is_none() {
+        let this = std::env::current_exe().unwrap();
+        let name = "before_an_event_is_acknowledged_its_span_and_its_measurements_are_with_the_collector";
+        let mut again = std::process::Command::new(this);
+        again.args([name, "--exact"]).env("OTEL_EXPORTER_OTLP_ENDPOINT", &endpoint);
+        let output = again.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        check(&arrived);
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(push_one());
+    // No shutdown: what was not sent before the answer never is.
+    std::process::exit(0);
+}
+
+async fn push_one() {
+    let platform = Platform {
+        port: 0,
+        auth: Auth::Platform,
+        on_cloud_run: false,
+        revision: Some("builder-00007".to_owned()),
+        project: "p".to_owned(),
+        topics: "burnin-".to_owned(),
+        pubsub_emulator: None,
+        log: "off".to_owned(),
+        log_format: Format::Compact,
+        otlp: std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok(),
+    };
+    let telemetry = Arc::new(otlp::start("builder", "1.2.3", &platform).unwrap());
+    let handler = WorkerHandler::new(Quiet, Arc::new(Quiet), Arc::new(SystemClock));
+    let id = CommandId {
+        run: "r-1".parse().unwrap(),
+        stage: Stage::Image,
+        attempt: Attempt(2),
+        verb: terms::Verb::Observe,
+    };
+    let command = Command { id, body: Body::ImageObserve { handle: None } };
+    let mut message = contract::Message::command("conductor", command);
+    message.traceparent = Some(format!("00-{TRACE}-00f067aa0ba902b7-01"));
+    let event = message.to_event();
+    assert_eq!(handler.handle(&event).await, Disposition::Done);
+    let service = Service {
+        name: "builder",
+        version: "1.2.3",
+        revision: None,
+        takes: Vec::new(),
+        handler: Arc::new(handler),
+        parking: Arc::new(Quiet),
+        chores: Vec::new(),
+        doorkeeper: None,
+        telemetry: Some(telemetry),
+    };
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(serve(listener, router(service), CancellationToken::new()));
+    let pushed = reqwest::Client::new()
+        .post(format!("http://{address}/"))
+        .header("content-type", "application/cloudevents+json")
+        .body(serde_json::to_vec(&event).unwrap());
+    assert_eq!(pushed.send().await.unwrap().status(), 204);
+}
+
+fn check(arrived: &Arrived) {
+    let arrived = arrived.lock().unwrap();
+    let bodies = |path: &str| -> Vec<Vec<u8>> {
+        arrived.iter().filter(|(to, _)| to == path).map(|(_, body)| body.clone()).collect()
+    };
+    let traces: Vec<_> = bodies("/v1/traces")
+        .iter()
+        .map(|body| ExportTraceServiceRequest::decode(body.as_slice()).unwrap())
+        .flat_map(|request| request.resource_spans)
+        .collect();
+    let about = &traces.first().expect("spans arrived").resource.as_ref().unwrap().attributes;
+    for (key, value) in
+        [("service.name", "builder"), ("service.version", "1.2.3"), ("faas.version", "builder-00007")]
+    {
+        assert!(says(about, key, value), "{key} in {:?}", texts(about));
+    }
+    let spans: Vec<_> =
+        traces.iter().flat_map(|resource| &resource.scope_spans).flat_map(|scope| &scope.spans).collect();
+    let span = spans.iter().find(|span| span.name == "command").expect("the command's span");
+    let hex: String = span.trace_id.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!((hex.as_str(), span.kind), (TRACE, 5), "a consumer's span in the event's trace");
+    for (key, value) in [
+        ("run.id", "r-1"),
+        ("stage", "image"),
+        ("attempt", "2"),
+        ("messaging.system", "gcp_pubsub"),
+        ("cloudevents.event_type", "dev.burnin.image.observe.v1"),
+    ] {
+        assert!(says(&span.attributes, key, value), "{key} in {:?}", texts(&span.attributes));
+    }
+    let metrics: Vec<String> = bodies("/v1/metrics")
+        .iter()
+        .map(|body| ExportMetricsServiceRequest::decode(body.as_slice()).unwrap())
+        .flat_map(|request| request.resource_metrics)
+        .flat_map(|resource| resource.scope_metrics)
+        .flat_map(|scope| scope.metrics)
+        .map(|metric| metric.name)
+        .collect();
+    assert!(metrics.contains(&"messaging.process.duration".to_owned()), "{metrics:?}");
+}

@@ -1,0 +1,66 @@
+//! What is counted, by the names of OpenTelemetry's conventions for messaging and for CI/CD.
+
+use std::time::Duration;
+
+use opentelemetry::{
+    KeyValue, global,
+    metrics::{Counter, Histogram},
+};
+
+/// Instruments, which count nothing until somebody exports them.
+struct Meters {
+    process: Histogram<f64>,
+    published: Counter<u64>,
+    run: Histogram<f64>,
+    runs: Counter<u64>,
+}
+
+fn meters() -> Meters {
+    // Asked for each time: whoever exports may come later, and the library keeps them by name.
+    let meter = global::meter("burnin");
+    Meters {
+        process: meter.f64_histogram("messaging.process.duration").with_unit("s").build(),
+        published: meter.u64_counter("messaging.client.sent.messages").build(),
+        run: meter.f64_histogram("cicd.pipeline.run.duration").with_unit("s").build(),
+        runs: meter.u64_counter("cicd.pipeline.runs").build(),
+    }
+}
+
+fn system() -> KeyValue {
+    KeyValue::new("messaging.system", "gcp_pubsub")
+}
+
+/// An event was dealt with in this time, and so: `done`, `parked`, `retried`, `broken`.
+pub fn processed(event_type: &str, outcome: &'static str, took: Duration) {
+    let attributes = [
+        system(),
+        KeyValue::new("messaging.operation.name", "process"),
+        KeyValue::new("cloudevents.event_type", event_type.to_owned()),
+        KeyValue::new("outcome", outcome),
+    ];
+    meters().process.record(took.as_secs_f64(), &attributes);
+}
+
+/// An event was published, or was not.
+pub fn published(topic: &'static str, event_type: &str, taken: bool) {
+    let attributes = [
+        system(),
+        KeyValue::new("messaging.operation.name", "publish"),
+        KeyValue::new("messaging.destination.name", topic),
+        KeyValue::new("cloudevents.event_type", event_type.to_owned()),
+        KeyValue::new("outcome", if taken { "done" } else { "failed" }),
+    ];
+    meters().published.add(1, &attributes);
+}
+
+/// A run of this workflow ended.
+pub fn run_ended(workflow: &str, conclusion: &str, verdict: Option<&str>, took: Duration) {
+    let attributes = [
+        KeyValue::new("cicd.pipeline.name", workflow.to_owned()),
+        KeyValue::new("cicd.pipeline.result", conclusion.to_owned()),
+        KeyValue::new("burnin.verdict", verdict.unwrap_or("none").to_owned()),
+    ];
+    let meters = meters();
+    meters.run.record(took.as_secs_f64(), &attributes);
+    meters.runs.add(1, &attributes);
+}
