@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TERM_COLOR=never
 
-gates=(setup fmt lint docs schemas rooms deny unit sim kill doctest quickstart slurm)
+gates=(setup fmt lint docs schemas rooms deny infra unit sim kill doctest quickstart slurm)
 skipped=()
 started=$SECONDS
 for gate in "${gates[@]}"; do

@@ -1,5 +1,6 @@
-//! `cargo xtask schemas` and `cargo xtask rooms`: writes what follows from the code; with `--check`, only compares.
+//! `cargo xtask schemas`, `rooms` and `rights`: writes what follows from the code; with `--check`, only compares.
 
+mod rights;
 mod rooms;
 mod schemas;
 
@@ -27,6 +28,8 @@ enum What {
     Schemas,
     /// Who imports whom.
     Rooms,
+    /// Who may do what in the cloud.
+    Rights,
 }
 
 fn main() -> ExitCode {
@@ -37,6 +40,10 @@ fn main() -> ExitCode {
         What::Rooms => rooms::drawing(&root).and_then(|drawing| {
             let files = BTreeMap::from([(PathBuf::from("tests/rooms.out"), drawing)]);
             settle(&root, Path::new("tests/rooms.out"), files, check)
+        }),
+        What::Rights => rights::table(&root).and_then(|table| {
+            let files = BTreeMap::from([(PathBuf::from("docs/RIGHTS.md"), table)]);
+            settle(&root, Path::new("docs/RIGHTS.md"), files, check)
         }),
     };
     match done {
@@ -84,7 +91,8 @@ fn list(root: &Path, place: &Path) -> io::Result<Vec<PathBuf>> {
         let path = place.join(entry.file_name());
         if entry.file_type()?.is_dir() {
             files.extend(list(root, &path)?);
-        } else {
+        } else if path.extension().is_some_and(|kind| kind == "json") {
+            // Views, in SQL, are written by hand.
             files.push(path);
         }
     }

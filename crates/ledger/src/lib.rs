@@ -16,6 +16,7 @@ mod digest;
 mod folder;
 mod memory;
 mod records;
+mod split;
 mod store;
 
 pub use artefacts::{ArtefactError, Artefacts, Committed};
@@ -23,4 +24,5 @@ pub use digest::{Digest, Digester};
 pub use folder::FolderStore;
 pub use memory::MemoryStore;
 pub use records::{AppendError, Ledger, LedgerError, Loaded, Nonces};
+pub use split::Split;
 pub use store::{Creation, Reader, Store, StoreError, check_name};

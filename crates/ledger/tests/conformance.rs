@@ -10,7 +10,8 @@ use std::{
 
 use bytes::Bytes;
 use ledger::{
-    AppendError, Creation, Digest, FolderStore, Ledger, MemoryStore, Reader, Store, StoreError, conformance,
+    AppendError, Creation, Digest, FolderStore, Ledger, MemoryStore, Reader, Split, Store, StoreError,
+    conformance,
 };
 use terms::*;
 
@@ -27,6 +28,21 @@ async fn folder() {
     conformance::ledger(Arc::new(FolderStore::open(root.path().join("ledger")).unwrap())).await;
     let drafts = std::fs::read_dir(root.path().join("store/.drafts")).unwrap();
     assert_eq!(drafts.count(), 0, "no draft stays behind");
+}
+
+#[tokio::test]
+async fn hints_in_a_place_of_their_own() {
+    let (hints, records) = (Arc::new(MemoryStore::default()), Arc::new(MemoryStore::default()));
+    let split = || Arc::new(Split::new("open/", hints.clone(), records.clone()));
+    conformance::store(split()).await;
+    conformance::ledger(split()).await;
+    assert!(hints.list("").await.unwrap().iter().all(|name| name.starts_with("open/")));
+    assert!(records.list("").await.unwrap().iter().all(|name| !name.starts_with("open/")));
+    let ledger = Ledger::new(split(), Arc::new(|| "nonce".to_owned()));
+    ledger.mark_open(&"run-1".parse().unwrap()).await.unwrap();
+    assert_eq!(hints.list("open/").await.unwrap(), ["open/run-1"]);
+    assert!(split().list("").await.unwrap().contains(&"open/run-1".to_owned()));
+    assert!(split().list("op").await.unwrap().contains(&"open/run-1".to_owned()));
 }
 
 /// Writes land, answers are lost: as `Exists`, or as an error.

@@ -5,11 +5,12 @@ use std::{process::ExitCode, sync::Arc};
 use cloud::{Parts, Place, store};
 use conductor::{Conductor, Settings, takes};
 use kit::{async_trait, ids, serve::Chore};
-use ledger::Ledger;
+use ledger::{Ledger, Split};
 use terms::Span;
 
 struct Config {
     ledger: Place,
+    hints: Option<Place>,
     resend: Span,
 }
 
@@ -31,12 +32,15 @@ fn main() -> ExitCode {
         "conductor",
         env!("CARGO_PKG_VERSION"),
         |env| {
-            let (ledger, resend) =
-                (env.required("BURNIN_LEDGER"), env.or("BURNIN_RESEND", Span::from_secs(30)));
-            Some(Config { ledger: ledger?, resend: resend? })
+            let (ledger, hints) = (env.required("BURNIN_LEDGER"), env.optional("BURNIN_HINTS"));
+            let resend = env.or("BURNIN_RESEND", Span::from_secs(30));
+            Some(Config { ledger: ledger?, hints: hints?, resend: resend? })
         },
         |config, wiring| {
-            let store = store(&config.ledger)?;
+            let mut store = store(&config.ledger)?;
+            if let Some(hints) = &config.hints {
+                store = Arc::new(Split::new("open/", cloud::store(hints)?, store));
+            }
             let ledger = Ledger::new(Arc::clone(&store), Arc::new(ids::unique));
             let settings = Settings { resend: config.resend };
             let (bus, clock) = (Arc::clone(&wiring.bus), Arc::clone(&wiring.clock));

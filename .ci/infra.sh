@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# The cloud's plan: written as Terraform writes it, understood by it where its provider can be had, and held against a
+# scanner's rules; who may do what is told as it is granted.
+set -euo pipefail
+cargo run --quiet --locked --package xtask -- rights --check
+if type -P terraform >/dev/null; then
+  terraform fmt -check -recursive infra
+  plan=$(mktemp -d)
+  trap 'rm -rf "$plan"' EXIT
+  cp -r infra "$plan/" && mkdir "$plan/schemas" && cp -r schemas/bigquery "$plan/schemas/"
+  # The provider comes from a registry of its own, which a build machine may not reach.
+  if timeout 60 terraform -chdir="$plan/infra" init -backend=false -input=false >/dev/null 2>&1; then
+    terraform -chdir="$plan/infra" validate
+  else
+    echo "skipped: terraform validate, because Google's provider cannot be fetched from here"
+  fi
+else
+  echo "skipped: terraform fmt and validate, because there is no terraform here"
+fi
+scanner=.tools/checkov
+if [[ ! -x $scanner/bin/checkov ]] &&
+  ! { python3 -m venv "$scanner" && "$scanner/bin/pip" install --quiet --disable-pip-version-check "checkov==3.*"; }; then
+  echo "skipped: the policy scanner, because it cannot be installed from here"
+  exit 0
+fi
+found=$("$scanner/bin/checkov" --directory infra --config-file infra/checkov.yaml --output cli 2>&1) || { echo "$found"; exit 1; }
+# With everything in order it says nothing at all; a file that it cannot read is no failure to it.
+if grep -q "Parsing errors: [1-9]" <<<"$found"; then echo "$found"; exit 1; fi

@@ -1,0 +1,65 @@
+//! Two stores as one: names below a prefix lie in a place of their own.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::{Creation, Digest, Reader, Store, StoreError};
+
+/// Hints are removed and records never: a bucket that keeps every object cannot hold both.
+pub struct Split {
+    prefix: &'static str,
+    below: Arc<dyn Store>,
+    others: Arc<dyn Store>,
+}
+
+impl Split {
+    /// Names that begin with `prefix` lie in `below`, all others in `others`.
+    pub fn new(prefix: &'static str, below: Arc<dyn Store>, others: Arc<dyn Store>) -> Self {
+        Self { prefix, below, others }
+    }
+
+    fn of(&self, name: &str) -> &dyn Store {
+        if name.starts_with(self.prefix) { &*self.below } else { &*self.others }
+    }
+}
+
+#[async_trait::async_trait]
+impl Store for Split {
+    async fn create(&self, name: &str, body: Bytes) -> Result<Creation, StoreError> {
+        self.of(name).create(name, body).await
+    }
+
+    async fn create_from(&self, name: &str, body: Reader) -> Result<(Creation, Digest), StoreError> {
+        self.of(name).create_from(name, body).await
+    }
+
+    async fn read(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
+        self.of(name).read(name).await
+    }
+
+    async fn open(&self, name: &str) -> Result<Option<Reader>, StoreError> {
+        self.of(name).open(name).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        if prefix.starts_with(self.prefix) {
+            return self.below.list(prefix).await;
+        }
+        let mut names = self.others.list(prefix).await?;
+        names.retain(|name| !name.starts_with(self.prefix));
+        // A shorter prefix may reach into both.
+        if self.prefix.starts_with(prefix) {
+            names.extend(self.below.list(self.prefix).await?);
+        }
+        Ok(names)
+    }
+
+    async fn remove(&self, name: &str) -> Result<(), StoreError> {
+        self.of(name).remove(name).await
+    }
+
+    fn locate(&self, name: &str) -> String {
+        self.of(name).locate(name)
+    }
+}

@@ -1,0 +1,107 @@
+# What each alert means and what to do: docs/RUNBOOK.md.
+resource "google_monitoring_notification_channel" "mail" {
+  for_each     = var.alerted
+  display_name = "Burnin: ${each.key}"
+  type         = "email"
+  labels       = { email_address = each.key }
+}
+
+# Lines of the services' logs that somebody has to look at, counted.
+resource "google_logging_metric" "line" {
+  for_each = {
+    parked  = "jsonPayload.message=~\"^parked:\""
+    overdue = "jsonPayload.message=~\"^outlived its lease\""
+    denied  = "jsonPayload.message=~\"^not let in\""
+    broken  = "severity>=ERROR"
+  }
+  name   = "burnin/${each.key}"
+  filter = "resource.type=\"cloud_run_revision\" AND resource.labels.service_name=~\"^${local.prefix}\" AND ${each.value}"
+  metric_descriptor {
+    metric_kind = "DELTA"
+    value_type  = "INT64"
+  }
+}
+
+locals {
+  subscription = "resource.type=\"pubsub_subscription\" AND resource.labels.subscription_id"
+  counted      = "resource.type=\"cloud_run_revision\" AND metric.type=\"logging.googleapis.com/user/burnin"
+  alerts = {
+    dead-letters = {
+      filter    = "metric.type=\"pubsub.googleapis.com/subscription/num_undelivered_messages\" AND ${local.subscription}=\"${local.prefix}dead\""
+      aligner   = "ALIGN_MAX"
+      above     = 0
+      lasting   = "0s"
+      condition = "an event could not be delivered a hundred times"
+    }
+    old-events = {
+      filter    = "metric.type=\"pubsub.googleapis.com/subscription/oldest_unacked_message_age\" AND ${local.subscription}=starts_with(\"${local.prefix}\")"
+      aligner   = "ALIGN_MAX"
+      above     = 600
+      lasting   = "300s"
+      condition = "an event has waited for ten minutes"
+    }
+    parked-events = {
+      filter    = "${local.counted}/parked\""
+      aligner   = "ALIGN_DELTA"
+      above     = 0
+      lasting   = "0s"
+      condition = "an event was put aside that nobody could read"
+    }
+    zombie-cost = {
+      filter    = "${local.counted}/overdue\""
+      aligner   = "ALIGN_DELTA"
+      above     = 0
+      lasting   = "0s"
+      condition = "a cluster outlived its lease and was given back by the second door"
+    }
+    refused-callers = {
+      filter    = "${local.counted}/denied\""
+      aligner   = "ALIGN_DELTA"
+      above     = 20
+      lasting   = "0s"
+      condition = "callers are refused: a forgery, or a subscription with the wrong account or audience"
+    }
+    errors = {
+      filter    = "${local.counted}/broken\""
+      aligner   = "ALIGN_DELTA"
+      above     = 0
+      lasting   = "0s"
+      condition = "a service logged an error"
+    }
+    failing-chores = {
+      filter    = "resource.type=\"cloud_run_revision\" AND metric.type=\"run.googleapis.com/request_count\" AND metric.labels.response_code_class=\"5xx\" AND resource.labels.service_name=starts_with(\"${local.prefix}\")"
+      aligner   = "ALIGN_DELTA"
+      above     = 50
+      lasting   = "300s"
+      condition = "requests fail: an outside world does not answer, or a cluster cannot be given back"
+    }
+  }
+}
+
+resource "google_monitoring_alert_policy" "alert" {
+  for_each              = local.alerts
+  display_name          = "Burnin: ${each.key}"
+  combiner              = "OR"
+  notification_channels = [for channel in google_monitoring_notification_channel.mail : channel.id]
+
+  conditions {
+    display_name = each.value.condition
+    condition_threshold {
+      filter          = each.value.filter
+      comparison      = "COMPARISON_GT"
+      threshold_value = each.value.above
+      duration        = each.value.lasting
+      aggregations {
+        alignment_period     = "300s"
+        per_series_aligner   = each.value.aligner
+        cross_series_reducer = "REDUCE_SUM"
+      }
+    }
+  }
+
+  documentation {
+    content = "docs/RUNBOOK.md, section `${each.key}`"
+  }
+
+  depends_on = [google_logging_metric.line]
+}

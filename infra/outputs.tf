@@ -1,0 +1,19 @@
+output "services" {
+  description = "Where each service is."
+  value       = { for name, service in google_cloud_run_v2_service.service : name => service.uri }
+}
+
+output "buckets" {
+  description = "Where the ledger and the artefacts lie."
+  value       = { for name, bucket in google_storage_bucket.bucket : name => bucket.url }
+}
+
+output "agents" {
+  description = "The subscription and the account of each cluster's agent."
+  value = {
+    for cluster in var.agents : cluster => {
+      subscription = google_pubsub_subscription.agent[cluster].id
+      account      = google_service_account.holder["agent-${cluster}"].email
+    }
+  }
+}

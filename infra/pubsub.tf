@@ -1,0 +1,137 @@
+# One topic for each room that takes commands, one for all facts, one for ends of runs; and one for what nobody could
+# deliver. Cloud Build publishes on a topic of a name that is its own.
+locals {
+  topics = toset(concat(["facts", "closed", "agent"], [for name, service in local.services : service.takes]))
+  pubsub = "serviceAccount:service-${data.google_project.this.number}@gcp-sa-pubsub.iam.gserviceaccount.com"
+
+  says = merge([
+    for holder, of in merge(
+      local.services,
+      { for cluster in var.agents : "agent-${cluster}" => local.rights.agent },
+    ) : { for topic in of.says : "${holder} ${topic}" => { holder = holder, topic = topic } }
+  ]...)
+}
+
+data "google_project" "this" {
+  project_id = var.project
+}
+
+resource "google_pubsub_topic" "topic" {
+  for_each                   = setunion(local.topics, ["dead"])
+  name                       = "${local.prefix}${each.key}"
+  kms_key_name               = var.kms_key
+  message_retention_duration = "604800s"
+}
+
+resource "google_pubsub_topic" "cloud_builds" {
+  name         = "cloud-builds"
+  kms_key_name = var.kms_key
+}
+
+resource "google_pubsub_topic_iam_member" "says" {
+  for_each = local.says
+  topic    = google_pubsub_topic.topic[each.value.topic].name
+  role     = "roles/pubsub.publisher"
+  member   = google_service_account.holder[each.value.holder].member
+}
+
+# Each subscription speaks for itself: an account of its own may call one service, and nothing else.
+resource "google_service_account" "push" {
+  for_each     = local.services
+  account_id   = "${local.prefix}push-${each.key}"
+  display_name = "Burnin: delivers to ${each.key}"
+}
+
+resource "google_service_account_iam_member" "push_token" {
+  for_each           = local.services
+  service_account_id = google_service_account.push[each.key].name
+  role               = "roles/iam.serviceAccountTokenCreator"
+  member             = local.pubsub
+}
+
+resource "google_pubsub_subscription" "push" {
+  for_each                   = local.services
+  name                       = "${local.prefix}${each.key}"
+  topic                      = google_pubsub_topic.topic[each.value.takes].id
+  ack_deadline_seconds       = 60 # longer than the service's own limit: two deliveries at once are the exception
+  message_retention_duration = "604800s"
+
+  push_config {
+    push_endpoint = google_cloud_run_v2_service.service[each.key].uri
+    oidc_token {
+      service_account_email = google_service_account.push[each.key].email
+      audience              = google_cloud_run_v2_service.service[each.key].uri
+    }
+  }
+
+  retry_policy {
+    minimum_backoff = "1s"
+    maximum_backoff = "60s"
+  }
+
+  dead_letter_policy {
+    dead_letter_topic     = google_pubsub_topic.topic["dead"].id
+    max_delivery_attempts = 100
+  }
+
+  expiration_policy {
+    ttl = "" # never
+  }
+}
+
+# Agents dial out: each has a subscription of its own, with the commands for its cluster.
+resource "google_pubsub_subscription" "agent" {
+  for_each                   = var.agents
+  name                       = "${local.prefix}agent-${each.key}"
+  topic                      = google_pubsub_topic.topic["agent"].id
+  filter                     = "attributes.cluster = \"${each.key}\""
+  ack_deadline_seconds       = 60
+  message_retention_duration = "604800s"
+
+  retry_policy {
+    minimum_backoff = "1s"
+    maximum_backoff = "60s"
+  }
+
+  dead_letter_policy {
+    dead_letter_topic     = google_pubsub_topic.topic["dead"].id
+    max_delivery_attempts = 100
+  }
+
+  expiration_policy {
+    ttl = ""
+  }
+}
+
+resource "google_pubsub_subscription_iam_member" "agent" {
+  for_each     = var.agents
+  subscription = google_pubsub_subscription.agent[each.key].name
+  role         = "roles/pubsub.subscriber"
+  member       = google_service_account.holder["agent-${each.key}"].member
+}
+
+# Without a subscription dead letters would be lost, and without these rights there would be none.
+resource "google_pubsub_subscription" "dead" {
+  name                       = "${local.prefix}dead"
+  topic                      = google_pubsub_topic.topic["dead"].id
+  message_retention_duration = "2678400s"
+  expiration_policy {
+    ttl = ""
+  }
+}
+
+resource "google_pubsub_topic_iam_member" "dead" {
+  topic  = google_pubsub_topic.topic["dead"].name
+  role   = "roles/pubsub.publisher"
+  member = local.pubsub
+}
+
+resource "google_pubsub_subscription_iam_member" "forwards" {
+  for_each = merge(
+    { for name, subscription in google_pubsub_subscription.push : name => subscription.name },
+    { for name, subscription in google_pubsub_subscription.agent : "agent-${name}" => subscription.name },
+  )
+  subscription = each.value
+  role         = "roles/pubsub.subscriber"
+  member       = local.pubsub
+}

@@ -1,0 +1,88 @@
+# Who may do what is written in rights.json alone; docs/RIGHTS.md is made from it.
+locals {
+  rights   = jsondecode(file("${path.module}/rights.json"))
+  services = local.rights.services
+  builds   = local.rights.builds
+  prefix   = "burnin-"
+
+  roles = {
+    create = "roles/storage.objectCreator"
+    read   = "roles/storage.objectViewer"
+    remove = google_project_iam_custom_role.remover.name
+  }
+
+  # Everybody with an account of its own, and what it may do to objects.
+  holders = merge(
+    { for name, service in local.services : name => service.objects },
+    { for name, build in local.builds : name => build.objects },
+    { for cluster in var.agents : "agent-${cluster}" => local.rights.agent.objects },
+  )
+
+  grants = merge([
+    for holder, objects in local.holders : {
+      for object in objects :
+      "${holder} ${object.right} ${object.bucket}/${try(object.prefix, "")}" => merge(object, { holder = holder })
+    }
+  ]...)
+}
+
+resource "google_project_iam_custom_role" "remover" {
+  role_id     = "burninRemover"
+  title       = "Burnin: removes objects"
+  description = "Granted below a prefix only."
+  permissions = ["storage.objects.delete"]
+}
+
+resource "google_service_account" "holder" {
+  for_each     = local.holders
+  account_id   = "${local.prefix}${each.key}"
+  display_name = "Burnin: ${each.key}"
+}
+
+resource "google_storage_bucket_iam_member" "grant" {
+  for_each = local.grants
+  bucket   = google_storage_bucket.bucket[each.value.bucket].name
+  role     = local.roles[each.value.right]
+  member   = google_service_account.holder[each.value.holder].member
+
+  dynamic "condition" {
+    for_each = try([each.value.prefix], [])
+    content {
+      title      = "below ${condition.value}"
+      expression = "resource.name.startsWith(\"projects/_/buckets/${google_storage_bucket.bucket[each.value.bucket].name}/objects/${condition.value}\")"
+    }
+  }
+}
+
+resource "google_project_iam_member" "grant" {
+  for_each = merge([
+    for holder, of in merge(local.services, local.builds) : {
+      for role in of.project : "${holder} ${role}" => { holder = holder, role = role }
+    }
+  ]...)
+  project = var.project
+  role    = each.value.role
+  member  = google_service_account.holder[each.value.holder].member
+}
+
+resource "google_service_account_iam_member" "acts_as" {
+  for_each = merge([
+    for holder, service in local.services : {
+      for build in service.acts_as : "${holder} ${build}" => { holder = holder, build = build }
+    }
+  ]...)
+  service_account_id = google_service_account.holder[each.value.build].name
+  role               = "roles/iam.serviceAccountUser"
+  member             = google_service_account.holder[each.value.holder].member
+}
+
+resource "google_bigquery_dataset_iam_member" "grant" {
+  for_each = merge([
+    for holder, service in local.services : {
+      for role in service.warehouse : "${holder} ${role}" => { holder = holder, role = role }
+    }
+  ]...)
+  dataset_id = google_bigquery_dataset.burnin.dataset_id
+  role       = each.value.role
+  member     = google_service_account.holder[each.value.holder].member
+}

@@ -1,0 +1,43 @@
+# Chores: what no event asks for. Waking is idempotent, so a minute that is skipped or doubled changes nothing.
+locals {
+  chores = merge([
+    for name, service in local.services : {
+      for chore, schedule in service.chores : chore => { service = name, schedule = schedule }
+    }
+  ]...)
+}
+
+resource "google_service_account" "chores" {
+  account_id   = "${local.prefix}chores"
+  display_name = "Burnin: keeps time"
+}
+
+resource "google_cloud_run_v2_service_iam_member" "chores" {
+  for_each = local.chores
+  location = var.region
+  name     = google_cloud_run_v2_service.service[each.value.service].name
+  role     = "roles/run.invoker"
+  member   = google_service_account.chores.member
+}
+
+resource "google_cloud_scheduler_job" "chore" {
+  for_each         = local.chores
+  name             = "${local.prefix}${each.key}"
+  region           = var.region
+  schedule         = each.value.schedule
+  time_zone        = "Etc/UTC"
+  attempt_deadline = "50s"
+
+  retry_config {
+    retry_count = 0 # the next one comes anyway
+  }
+
+  http_target {
+    http_method = "POST"
+    uri         = "${google_cloud_run_v2_service.service[each.value.service].uri}/chores/${each.key}"
+    oidc_token {
+      service_account_email = google_service_account.chores.email
+      audience              = google_cloud_run_v2_service.service[each.value.service].uri
+    }
+  }
+}

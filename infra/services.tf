@@ -1,0 +1,75 @@
+locals {
+  environment = {
+    conductor = {
+      BURNIN_LEDGER = "gs://${google_storage_bucket.bucket["ledger"].name}"
+      BURNIN_HINTS  = "gs://${google_storage_bucket.bucket["artefacts"].name}"
+    }
+    builder     = { BURNIN_BUILDS = "cloud-build:${var.project}/${var.region}" }
+    provisioner = { BURNIN_CLUSTERS = "cloud-build:${var.project}/${var.region}" }
+    judge       = { BURNIN_WAREHOUSE = "bigquery:${var.project}.${google_bigquery_dataset.burnin.dataset_id}" }
+    loader      = { BURNIN_WAREHOUSE = "bigquery:${var.project}.${google_bigquery_dataset.burnin.dataset_id}" }
+  }
+}
+
+resource "google_cloud_run_v2_service" "service" {
+  for_each            = local.services
+  name                = "${local.prefix}${each.key}"
+  location            = var.region
+  ingress             = "INGRESS_TRAFFIC_INTERNAL_ONLY" # Pub/Sub and Cloud Scheduler of this project are inside
+  deletion_protection = true
+
+  template {
+    service_account                  = google_service_account.holder[each.key].email
+    timeout                          = "50s" # shorter than the subscription's deadline
+    max_instance_request_concurrency = 16    # each may hold 16 MiB of event
+    execution_environment            = "EXECUTION_ENVIRONMENT_GEN2"
+
+    scaling {
+      min_instance_count = 0
+      max_instance_count = 4
+    }
+
+    containers {
+      image = var.images[each.key]
+
+      resources {
+        limits            = { cpu = "1", memory = "512Mi" }
+        cpu_idle          = true
+        startup_cpu_boost = true
+      }
+
+      startup_probe {
+        period_seconds    = 1
+        failure_threshold = 10
+        http_get {
+          path = "/healthz"
+        }
+      }
+
+      dynamic "env" {
+        for_each = merge(
+          {
+            BURNIN_AUTH      = "platform"
+            BURNIN_PROJECT   = var.project
+            BURNIN_TOPICS    = local.prefix
+            BURNIN_ARTEFACTS = "gs://${google_storage_bucket.bucket["artefacts"].name}"
+          },
+          var.otlp_endpoint == null ? {} : { OTEL_EXPORTER_OTLP_ENDPOINT = var.otlp_endpoint },
+          local.environment[each.key],
+        )
+        content {
+          name  = env.key
+          value = env.value
+        }
+      }
+    }
+  }
+}
+
+resource "google_cloud_run_v2_service_iam_member" "push" {
+  for_each = local.services
+  location = var.region
+  name     = google_cloud_run_v2_service.service[each.key].name
+  role     = "roles/run.invoker"
+  member   = google_service_account.push[each.key].member
+}

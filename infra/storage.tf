@@ -1,0 +1,64 @@
+resource "google_storage_bucket" "bucket" {
+  for_each                    = local.rights.buckets
+  name                        = "${var.project}-${local.prefix}${each.key}"
+  location                    = var.region
+  uniform_bucket_level_access = true
+  public_access_prevention    = "enforced"
+  force_destroy               = false
+
+  dynamic "encryption" {
+    for_each = var.kms_key[*]
+    content {
+      default_kms_key_name = encryption.value
+    }
+  }
+
+  # A record that is there stays as it is, whoever asks.
+  dynamic "retention_policy" {
+    for_each = each.key == "ledger" ? [1] : []
+    content {
+      retention_period = var.ledger_retention_days * 86400
+    }
+  }
+
+  versioning {
+    enabled = each.key != "ledger"
+  }
+
+  dynamic "lifecycle_rule" {
+    for_each = each.key == "artefacts" ? [1] : []
+    content {
+      condition {
+        age            = 30
+        matches_prefix = ["artefacts/"]
+      }
+      action {
+        type          = "SetStorageClass"
+        storage_class = "NEARLINE"
+      }
+    }
+  }
+
+  dynamic "lifecycle_rule" {
+    for_each = each.key == "artefacts" ? [1] : []
+    content {
+      condition {
+        age            = var.artefact_days
+        matches_prefix = ["artefacts/", "sources/"]
+      }
+      action {
+        type = "Delete"
+      }
+    }
+  }
+
+  # An upload that was cut short leaves nothing behind.
+  lifecycle_rule {
+    condition {
+      age = 7
+    }
+    action {
+      type = "AbortIncompleteMultipartUpload"
+    }
+  }
+}

@@ -1,0 +1,69 @@
+variable "project" {
+  description = "The project everything is in."
+  type        = string
+}
+
+variable "region" {
+  description = "Where services, buckets and the warehouse are."
+  type        = string
+  default     = "us-central1"
+}
+
+variable "images" {
+  description = "The image of each service, by digest: NAME@sha256:..."
+  type        = map(string)
+
+  validation {
+    condition     = alltrue([for image in values(var.images) : can(regex("@sha256:[0-9a-f]{64}$", image))])
+    error_message = "Images are named by digest (NAME@sha256:...), never by tag."
+  }
+}
+
+variable "agents" {
+  description = "Clusters on which an agent runs, by name."
+  type        = set(string)
+  default     = []
+}
+
+variable "repository" {
+  description = "The GitHub repository whose pushes are built; none to have no trigger."
+  type = object({
+    owner = string
+    name  = string
+  })
+  default = null
+}
+
+variable "alerted" {
+  description = "Addresses that alerts go to."
+  type        = set(string)
+
+  validation {
+    condition     = length(var.alerted) > 0
+    error_message = "Somebody has to be told when something is wrong."
+  }
+}
+
+variable "ledger_retention_days" {
+  description = "How long no record can be deleted by anybody."
+  type        = number
+  default     = 400
+}
+
+variable "artefact_days" {
+  description = "How long logs and images are kept."
+  type        = number
+  default     = 400
+}
+
+variable "otlp_endpoint" {
+  description = "Where spans and measurements go; none to export nothing."
+  type        = string
+  default     = null
+}
+
+variable "kms_key" {
+  description = "A key of your own for buckets, topics, warehouse and registry; none for Google's."
+  type        = string
+  default     = null
+}

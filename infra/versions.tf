@@ -1,0 +1,18 @@
+terraform {
+  required_version = ">= 1.9"
+  required_providers {
+    google = {
+      source  = "hashicorp/google"
+      version = "~> 6.0"
+    }
+  }
+  # Where the state is kept is named at `terraform init -backend-config=bucket=...`.
+  backend "gcs" {
+    prefix = "burnin"
+  }
+}
+
+provider "google" {
+  project = var.project
+  region  = var.region
+}

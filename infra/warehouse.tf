@@ -1,0 +1,55 @@
+resource "google_bigquery_dataset" "burnin" {
+  dataset_id                 = "burnin"
+  location                   = var.region
+  delete_contents_on_destroy = false
+
+  dynamic "default_encryption_configuration" {
+    for_each = var.kms_key[*]
+    content {
+      kms_key_name = default_encryption_configuration.value
+    }
+  }
+}
+
+# Columns come from the types of crates/warehouse, by way of schemas/bigquery.
+resource "google_bigquery_table" "table" {
+  for_each = {
+    measurements = ["workflow", "identity", "size_bytes", "placement"]
+    verdicts     = ["workflow", "identity"]
+  }
+  dataset_id          = google_bigquery_dataset.burnin.dataset_id
+  table_id            = each.key
+  schema              = file("${path.module}/../schemas/bigquery/${each.key}.json")
+  clustering          = each.value
+  deletion_protection = true
+
+  time_partitioning {
+    type  = "DAY"
+    field = "requested_at"
+  }
+
+  dynamic "encryption_configuration" {
+    for_each = var.kms_key[*]
+    content {
+      kms_key_name = encryption_configuration.value
+    }
+  }
+}
+
+resource "google_bigquery_table" "view" {
+  #checkov:skip=CKV_GCP_121:a view holds nothing that could be lost
+  #checkov:skip=CKV_GCP_80:a view holds nothing that could be encrypted
+  for_each            = toset([for file in fileset("${path.module}/../schemas/bigquery/views", "*.sql") : trimsuffix(file, ".sql")])
+  dataset_id          = google_bigquery_dataset.burnin.dataset_id
+  table_id            = each.key
+  deletion_protection = false
+
+  view {
+    query = templatefile("${path.module}/../schemas/bigquery/views/${each.key}.sql", {
+      dataset = "${var.project}.${google_bigquery_dataset.burnin.dataset_id}"
+    })
+    use_legacy_sql = false
+  }
+
+  depends_on = [google_bigquery_table.table]
+}

@@ -1,0 +1,224 @@
+//! Who may do what in the cloud: read from `infra/rights.json`, held against the rules of the house, told as a table.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    fs,
+    path::Path,
+};
+
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Rights {
+    buckets: BTreeMap<String, String>,
+    rights: BTreeMap<String, String>,
+    services: BTreeMap<String, Service>,
+    agent: Agent,
+    builds: BTreeMap<String, Build>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Service {
+    takes: String,
+    says: Vec<String>,
+    objects: Vec<Grant>,
+    project: Vec<String>,
+    warehouse: Vec<String>,
+    acts_as: Vec<String>,
+    chores: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Agent {
+    says: Vec<String>,
+    objects: Vec<Grant>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Build {
+    why: String,
+    project: Vec<String>,
+    objects: Vec<Grant>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Grant {
+    bucket: String,
+    right: String,
+    prefix: Option<String>,
+}
+
+/// The table, as `docs/RIGHTS.md`.
+///
+/// # Errors
+/// When the file cannot be read, or a rule is broken.
+pub fn table(root: &Path) -> Result<String, String> {
+    let path = root.join("infra/rights.json");
+    let told = |error: &dyn std::fmt::Display| format!("infra/rights.json: {error}");
+    let text = fs::read_to_string(path).map_err(|error| told(&error))?;
+    let rights: Rights = serde_json::from_str(&text).map_err(|error| told(&error))?;
+    let broken = broken(&rights);
+    if !broken.is_empty() {
+        return Err(broken.iter().map(|what| told(what)).collect::<Vec<_>>().join("\n"));
+    }
+    Ok(told_as_table(&rights))
+}
+
+/// Everybody who holds rights, with what they may do to objects.
+fn holders(rights: &Rights) -> Vec<(&str, &[Grant])> {
+    let mut holders: Vec<(&str, &[Grant])> = vec![("agent", &rights.agent.objects)];
+    holders.extend(rights.services.iter().map(|(name, of)| (name.as_str(), of.objects.as_slice())));
+    holders.extend(rights.builds.iter().map(|(name, of)| (name.as_str(), of.objects.as_slice())));
+    holders
+}
+
+fn broken(rights: &Rights) -> Vec<String> {
+    let mut broken = Vec::new();
+    for (holder, grants) in holders(rights) {
+        for Grant { bucket, right, prefix } in grants {
+            if !rights.buckets.contains_key(bucket) || !rights.rights.contains_key(right) {
+                broken.push(format!("{holder}: there is no {right} in {bucket}"));
+            }
+            match (bucket.as_str(), right.as_str()) {
+                ("ledger", "create") if holder != "conductor" => {
+                    broken.push(format!("{holder}: only the conductor creates in the ledger"));
+                }
+                ("ledger", "remove") => broken.push(format!("{holder}: nobody removes from the ledger")),
+                (_, "remove") if prefix.as_deref() != Some("open/") => {
+                    broken.push(format!("{holder}: only hints below open/ are removed"));
+                }
+                _ => {}
+            }
+        }
+    }
+    let renting = |role: &str| ["compute.", "container.", "file."].iter().any(|kind| role.contains(kind));
+    for (name, service) in &rights.services {
+        if service.project.iter().any(|role| renting(role)) {
+            broken.push(format!("{name}: clusters are rented by builds, not by services"));
+        }
+        for build in &service.acts_as {
+            let rents =
+                rights.builds.get(build).is_some_and(|build| build.project.iter().any(|role| renting(role)));
+            if !rights.builds.contains_key(build) {
+                broken.push(format!("{name}: there is no build {build}"));
+            } else if rents && name != "provisioner" {
+                broken.push(format!("{name}: only the provisioner rents"));
+            }
+        }
+        if service.warehouse.iter().any(|role| role != "roles/bigquery.dataViewer") && name != "loader" {
+            broken.push(format!("{name}: only the loader writes the warehouse"));
+        }
+    }
+    let roles = rights.services.values().flat_map(|of| &of.project);
+    let roles = roles.chain(rights.builds.values().flat_map(|of| &of.project));
+    let basic = |role: &&String| ["roles/owner", "roles/editor", "roles/viewer"].contains(&role.as_str());
+    broken.extend(roles.filter(basic).map(|role| format!("{role} is a basic role: it is far too much")));
+    let said: BTreeSet<&str> = rights.services.values().flat_map(|of| &of.says).map(String::as_str).collect();
+    let taken = rights.services.values().map(|of| of.takes.as_str());
+    let topics: BTreeSet<&str> = contract::topics().into_iter().collect();
+    let known: BTreeSet<&str> =
+        said.into_iter().chain(taken).chain(rights.agent.says.iter().map(String::as_str)).collect();
+    if known != topics {
+        broken.push(format!("the topics are {topics:?}, and here they are {known:?}"));
+    }
+    broken
+}
+
+fn told_as_table(rights: &Rights) -> String {
+    let mut text = "# Who may do what\n\nMade by `cargo xtask rights` from `infra/rights.json`, which is also what Terraform grants. The same command holds it\nagainst the rules: only the conductor creates in the ledger, and nobody removes there; only hints are removed at all; only\nthe provisioner rents; only the loader writes the warehouse; nobody has a basic role; topics are those of the code.\n\n".to_owned();
+    for (name, what) in &rights.buckets {
+        _ = writeln!(text, "- bucket **{name}**: {what}");
+    }
+    for (name, what) in &rights.rights {
+        _ = writeln!(text, "- right **{name}**: {what}");
+    }
+    text += "\n| who | objects | takes | says | roles | acts as |\n|---|---|---|---|---|---|\n";
+    let objects = |grants: &[Grant]| {
+        let mut buckets: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for grant in grants {
+            let below =
+                grant.prefix.as_deref().map(|prefix| format!(" below `{prefix}`")).unwrap_or_default();
+            buckets.entry(format!("{}{below}", grant.bucket)).or_default().push(&grant.right);
+        }
+        let told = buckets.iter().map(|(bucket, rights)| format!("{bucket}: {}", rights.join(", ")));
+        told.collect::<Vec<_>>().join("; ")
+    };
+    let codes =
+        |names: Vec<&String>| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    for (name, of) in &rights.services {
+        let roles = codes(of.project.iter().chain(&of.warehouse).collect());
+        let chores: Vec<_> =
+            of.chores.iter().map(|(chore, when)| format!("; `{chore}` at `{when}`")).collect();
+        _ = writeln!(
+            text,
+            "| {name} | {} | `{}`{} | {} | {roles} | {} |",
+            objects(&of.objects),
+            of.takes,
+            chores.concat(),
+            codes(of.says.iter().collect()),
+            codes(of.acts_as.iter().collect())
+        );
+    }
+    let agent = &rights.agent;
+    let says = codes(agent.says.iter().collect());
+    _ = writeln!(
+        text,
+        "| an agent | {} | its own subscription to `agent` | {says} | | |",
+        objects(&agent.objects)
+    );
+    for (name, of) in &rights.builds {
+        let roles = codes(of.project.iter().collect());
+        _ = writeln!(text, "| {name}, which {} | {} | | | {roles} | |", of.why, objects(&of.objects));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rights() -> Rights {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        serde_json::from_str(&fs::read_to_string(root.join("infra/rights.json")).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn the_rights_of_this_repository_break_no_rule_and_each_rule_can_be_broken() {
+        assert_eq!(broken(&rights()), Vec::<String>::new());
+        let grant = |bucket: &str, right: &str, prefix: Option<&str>| Grant {
+            bucket: bucket.to_owned(),
+            right: right.to_owned(),
+            prefix: prefix.map(str::to_owned),
+        };
+        type Change = Box<dyn Fn(&mut Rights)>;
+        fn on(name: &'static str, change: impl Fn(&mut Service) + 'static) -> Change {
+            Box::new(move |rights| change(rights.services.get_mut(name).unwrap()))
+        }
+        let changes: Vec<(&str, Change)> = vec![
+            ("only the conductor", on("judge", move |of| of.objects.push(grant("ledger", "create", None)))),
+            (
+                "nobody removes",
+                on("conductor", move |of| of.objects.push(grant("ledger", "remove", Some("open/")))),
+            ),
+            ("below open/", on("loader", move |of| of.objects.push(grant("artefacts", "remove", None)))),
+            ("there is no", on("loader", move |of| of.objects.push(grant("attic", "read", None)))),
+            ("only the provisioner", on("builder", |of| of.acts_as.push("cluster-build".to_owned()))),
+            ("rented by builds", on("provisioner", |of| of.project.push("roles/compute.admin".to_owned()))),
+            ("only the loader", on("judge", |of| of.warehouse.push("roles/bigquery.dataEditor".to_owned()))),
+            ("basic role", on("judge", |of| of.project.push("roles/editor".to_owned()))),
+            ("the topics are", on("judge", |of| of.says.push("gossip".to_owned()))),
+        ];
+        for (why, change) in changes {
+            let mut rights = rights();
+            change(&mut rights);
+            let broken = broken(&rights).join("\n");
+            assert!(broken.contains(why), "{why}: {broken}");
+        }
+    }
+}
