@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Every gate, in the order in which they are cheapest to fail. Installs what it needs; says what it skips and why.
+# Every gate, or those named, in the order in which they are cheapest to fail. Installs what it needs; says what it skips
+# and why.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TERM_COLOR=never
 
-gates=(setup fmt lint docs schemas rooms deny infra unit sim kill doctest quickstart slurm)
+gates=(setup fmt lint docs schemas rooms deny infra unit sim kill images doctest quickstart slurm)
+(($# == 0)) || gates=("$@")
 skipped=()
 started=$SECONDS
 for gate in "${gates[@]}"; do

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# The services' images: each a program, the C library it was linked with, certificates and nothing else. Lays them out as
+# folders, tells their sizes, and starts each in its folder as its root; `docker build` only copies them.
+#   .ci/images.sh [PROFILE]    dev without an argument; `dist` for what is deployed
+set -euo pipefail
+profile=${1:-dev}
+target=${CARGO_TARGET_DIR:-target}
+built=$target/$([[ $profile == dev ]] && echo debug || echo "$profile")
+images=$target/images/$profile
+services=(agent builder conductor judge loader provisioner)
+packages=()
+for service in "${services[@]}"; do packages+=(--package "$service" --features "$service/gcp"); done
+cargo build --quiet --locked --profile "$profile" "${packages[@]}"
+
+rm -rf "$images"
+for service in "${services[@]}"; do
+  root=$images/$service
+  mkdir -p "$root"/{etc/ssl/certs,proc,tmp}
+  cp "$built/burnin-$service" "$root/service"
+  [[ $profile != dev ]] || strip "$root/service"
+  # The loader and the libraries it names, where it looks for them.
+  while read -r library; do
+    mkdir -p "$root$(dirname "$library")"
+    cp -L "$library" "$root$library"
+  done < <(ldd "$built/burnin-$service" | grep -o '/[^ ]*')
+  cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/" 2>/dev/null || true
+  echo 'burnin:x:65532:65532::/:/' >"$root/etc/passwd"
+  # Equal contents make equal archives: no times, no owners, one order.
+  chmod -R u=rwX,go=rX "$root" && chmod 1777 "$root/tmp"
+  tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C "$root" -cf "$root.tar" .
+  printf '%-12s %5.1f MB  %5.1f MB packed  sha256 %s\n' "$service" \
+    "$(du -sb "$root" | awk '{print $1 / 1e6}')" "$(gzip -c "$root.tar" | wc -c | awk '{print $1 / 1e6}')" \
+    "$(sha256sum "$root.tar" | cut -c1-16)"
+done
+
+[[ $(id -u) == 0 ]] || { echo "skipped: starting them in a root of their own, because that needs root"; exit 0; }
+type -P python3 >/dev/null || { echo "skipped: starting them, because there is no python3"; exit 0; }
+for service in "${services[@]}"; do
+  root=$images/$service
+  # Without its variables a service says what is missing, all of it, and what to do.
+  status=0
+  said=$(env -i /usr/sbin/chroot "$root" /service 2>&1) || status=$?
+  [[ $status == 64 && $said == *BURNIN_AUTH* && $said == *BURNIN_PROJECT* ]] ||
+    { echo "$service without variables: exit $status, $said"; exit 1; }
+  python3 .ci/start.py "$service" "$root"
+done
