@@ -20,6 +20,9 @@ pub struct JobRequest {
     pub env: BTreeMap<String, String>,
     /// How long it may run.
     pub limit: Span,
+    /// Whose it is, for whoever finds it.
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
 }
 
 /// How a node's process ended.

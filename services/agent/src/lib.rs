@@ -74,12 +74,18 @@ impl Agent {
         limit: Span,
         outbox: &Outbox,
     ) -> Result<(), Trouble> {
+        let labels = [
+            ("burnin-run", id.run.to_string()),
+            ("burnin-attempt", id.attempt.to_string()),
+            ("burnin-expires", (outbox.clock().now() + limit).to_string()),
+        ];
         let job = Job {
             name: id.resource_name(),
             cluster: cluster.clone(),
             image: image.cloned(),
             workload: workload.clone(),
             limit,
+            labels: labels.map(|(name, value)| (name.to_owned(), value)).into(),
         };
         match self.scheduler.submit(&job).await {
             Ok(handle) => outbox.tell(id, Fact::JobAccepted(Handle { handle })).await?,

@@ -1,5 +1,7 @@
 //! What the agent needs of the outside world.
 
+use std::collections::BTreeMap;
+
 use kit::PortError;
 use ledger::Reader;
 use terms::{Cluster, Image, JobEnd, Span, Workload};
@@ -17,6 +19,8 @@ pub struct Job {
     pub workload: Workload,
     /// How long it may run.
     pub limit: Span,
+    /// Whose it is, for whoever finds it: `burnin-run`, `burnin-attempt`, `burnin-expires`.
+    pub labels: BTreeMap<String, String>,
 }
 
 /// Where a job stands.

@@ -32,6 +32,7 @@ fn job(cluster: &Cluster, image: Option<&Image>, name: &str) -> Job {
         image: image.cloned(),
         workload: workload(),
         limit: Span::from_secs(30),
+        labels: [("burnin-run".to_owned(), "r-1".to_owned())].into(),
     }
 }
 

@@ -23,6 +23,9 @@ fn job() -> Job {
         image: None,
         workload,
         limit: Span::from_secs(1000),
+        labels: [("burnin-attempt", "1"), ("burnin-run", "nightly-1a2b")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into(),
     }
 }
 

@@ -154,6 +154,7 @@ impl World {
             argv: ["sh", "-c", script].map(str::to_owned).into(),
             env: [("WORLD".to_owned(), self.folder.path().display().to_string())].into(),
             limit: Span::from_secs(30),
+            labels: Default::default(),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kit::{Clock, PortError};
 use provisioner::{Clusters, Listed, Listing, Order, Standing};
-use terms::{Attempt, Class, Deleted, Failure, Node, RunId, System, Timestamp, planted};
+use terms::{Attempt, Class, Deleted, Failure, Node, RunId, Timestamp, planted};
 
 use super::{answered, passing};
 use crate::{

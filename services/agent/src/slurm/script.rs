@@ -44,6 +44,10 @@ pub fn options(job: &Job, slurm: &Slurm, folder: &str) -> Vec<String> {
         format!("--nodes={}", slurm.nodes),
         format!("--ntasks-per-node={}", slurm.ranks_per_node),
     ];
+    if !job.labels.is_empty() {
+        let labels: Vec<_> = job.labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        options.push(format!("--comment={}", labels.join(",")));
+    }
     let named = [
         ("--partition", &slurm.partition),
         ("--account", &slurm.account),

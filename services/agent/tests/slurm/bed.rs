@@ -72,7 +72,16 @@ impl Bed {
         std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
         std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         let cluster = self.cluster_with(|slurm| slurm.programs = Some(programs.display().to_string()));
-        Job { name: name.into(), cluster, image: None, workload: workload(), limit: Span::from_secs(300) }
+        let labels =
+            [("burnin-run", "r-1"), ("burnin-attempt", "1"), ("burnin-expires", "2027-01-15T08:00:00.000Z")];
+        Job {
+            name: name.into(),
+            cluster,
+            image: None,
+            workload: workload(),
+            limit: Span::from_secs(300),
+            labels: labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        }
     }
 
     /// How often a benchmark of this name has begun: each rank that begins adds a letter.
