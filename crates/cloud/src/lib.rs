@@ -8,6 +8,7 @@ pub mod environment;
 pub mod keys;
 pub mod program;
 pub mod pubsub;
+pub mod storage;
 
 pub use environment::{Place, Platform};
-pub use program::{Parts, Unfit, Wiring, ended, run, store};
+pub use program::{Parts, Unfit, Wiring, ended, run};

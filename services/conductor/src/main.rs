@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use cloud::{Parts, Place, store};
+use cloud::{Parts, Place};
 use conductor::{Conductor, Settings, takes};
 use kit::{async_trait, ids, serve::Chore};
 use ledger::Ledger;
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
             Some(Config { ledger: ledger?, resend: resend? })
         },
         |config, wiring| {
-            let store = store(&config.ledger)?;
+            let store = wiring.store(&config.ledger)?;
             let ledger = Ledger::new(Arc::clone(&store), Arc::new(ids::unique));
             let settings = Settings { resend: config.resend };
             let (bus, clock) = (Arc::clone(&wiring.bus), Arc::clone(&wiring.clock));
