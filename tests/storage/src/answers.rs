@@ -156,6 +156,15 @@ pub(crate) async fn answer(
     }
     let most = if let Some(Kind::CutWithin(most)) = fault { Some(most) } else { None };
     (asked.body, asked.whole) = body(arriving, most).await;
+    if let Some(Kind::Late(millis)) = fault {
+        noted(0);
+        let later = std::time::Duration::from_millis(millis);
+        tokio::spawn(async move {
+            tokio::time::sleep(later).await;
+            drop(route(&shared, wants, &asked)); // nobody is told
+        });
+        return pending().await;
+    }
     let answer = route(&shared, wants, &asked).unwrap_or_else(Answer::refusal);
     match fault {
         Some(Kind::FailAfter(status)) => {

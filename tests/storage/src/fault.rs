@@ -49,6 +49,8 @@ pub enum Kind {
     StallBefore,
     /// It happens and nobody answers.
     StallAfter,
+    /// It happens so many milliseconds later, whoever still waits, and nobody answers.
+    Late(u64),
     /// Half of the answer's body, then the connection ends.
     HalfAnswer,
     /// Half of the answer's body, then nothing.
@@ -69,6 +71,9 @@ pub struct Fault {
     /// For how many requests.
     #[serde(default = "once")]
     pub times: u32,
+    /// So many requests of this kind go well first.
+    #[serde(default)]
+    pub after: u32,
 }
 
 fn once() -> u32 {
@@ -95,6 +100,10 @@ impl Faults {
         let mut faults = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let at = faults.iter().position(|fault| fault.on == wants)?;
         let fault = &mut faults[at];
+        if fault.after > 0 {
+            fault.after -= 1;
+            return None;
+        }
         fault.times = fault.times.saturating_sub(1);
         let (kind, spent) = (fault.kind, fault.times == 0);
         if spent {

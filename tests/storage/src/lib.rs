@@ -24,6 +24,7 @@ use std::{
 };
 
 use axum::Router;
+use bytes::Bytes;
 use tokio::{net::TcpListener, task::JoinHandle};
 
 use crate::{fault::Faults, line::Lines, world::World};
@@ -101,8 +102,18 @@ impl StandIn {
     }
 
     /// Makes something go wrong.
-    pub fn fault(&self, on: Wants, kind: Kind, times: u32) {
-        self.shared.faults.add(Fault { on, kind, times });
+    pub fn fault(&self, on: Wants, kind: Kind) {
+        self.shared.faults.add(Fault { on, kind, times: 1, after: 0 });
+    }
+
+    /// Makes something go wrong, when and as often as it says.
+    pub fn faults(&self, fault: Fault) {
+        self.shared.faults.add(fault);
+    }
+
+    /// Uploads that were begun, and neither came to their end nor were given up.
+    pub fn unfinished(&self) -> usize {
+        self.shared.world().sessions.values().filter(|session| session.done.is_none()).count()
     }
 
     /// Lets nothing go wrong any more; how many faults had not come to pass.
@@ -113,6 +124,14 @@ impl StandIn {
     /// What lies under a name, without asking over the wire.
     pub fn object(&self, bucket: &str, name: &str) -> Option<Object> {
         self.shared.world().buckets.get(bucket)?.objects.get(name).cloned()
+    }
+
+    /// Puts an object into a bucket, in the place of another if there is one, without asking over the wire.
+    pub fn put(&self, bucket: &str, name: &str, body: impl Into<Bytes>) {
+        let mut world = self.shared.world();
+        let pause = std::mem::take(&mut world.pause);
+        drop(world.write(bucket, name, &Default::default(), Default::default(), body.into()));
+        world.pause = pause;
     }
 
     /// Names in a bucket, without asking over the wire.

@@ -22,6 +22,10 @@ pub type Query = HashMap<String, String>;
 pub struct Object {
     /// Its bytes.
     pub body: Bytes,
+    /// CRC32C as the API spells it.
+    pub crc32c: String,
+    /// MD5 as the API spells it.
+    pub md5: String,
     /// Which of its name.
     pub generation: u64,
     /// Which metadata of this generation.
@@ -33,16 +37,6 @@ pub struct Object {
 }
 
 impl Object {
-    /// CRC32C as the API spells it.
-    pub fn crc32c(&self) -> String {
-        crc32c(&self.body)
-    }
-
-    /// MD5 as the API spells it.
-    pub fn md5(&self) -> String {
-        STANDARD.encode(Md5::digest(&self.body))
-    }
-
     /// What the creator said, or a default.
     pub fn said(&self, field: &str, default: &str) -> String {
         self.given.get(field).and_then(Value::as_str).unwrap_or(default).to_owned()
@@ -56,7 +50,7 @@ impl Object {
             "name": name, "bucket": bucket, "size": self.body.len().to_string(),
             "generation": self.generation.to_string(), "metageneration": self.metageneration.to_string(),
             "contentType": self.said("contentType", "application/octet-stream"), "storageClass": "STANDARD",
-            "crc32c": self.crc32c(), "md5Hash": self.md5(), "etag": format!("g{}m{}", self.generation, self.metageneration),
+            "crc32c": self.crc32c, "md5Hash": self.md5, "etag": format!("g{}m{}", self.generation, self.metageneration),
             "timeCreated": created, "updated": created, "timeFinalized": created,
         });
         if let Some(metadata) = self.given.get("metadata") {
@@ -183,10 +177,12 @@ impl World {
         self.writable(bucket, name, query)?;
         // Generations are microseconds, and later ones are greater.
         self.last = (self.last + 1).max(Utc::now().timestamp_micros().unsigned_abs());
-        let object = Object { body, generation: self.last, metageneration: 1, given, created: Utc::now() };
-        for (field, found) in [("crc32c", object.crc32c()), ("md5Hash", object.md5())] {
-            let announced = object.said(field, &found);
-            if announced != found {
+        let (crc32c, md5) = (crc32c(&body), STANDARD.encode(Md5::digest(&body)));
+        let (generation, created) = (self.last, Utc::now());
+        let object = Object { body, crc32c, md5, generation, metageneration: 1, given, created };
+        for (field, found) in [("crc32c", &object.crc32c), ("md5Hash", &object.md5)] {
+            let announced = object.said(field, found);
+            if announced != *found {
                 let why = format!("Provided {field} {announced} doesn't match calculated {field} {found}.");
                 return Err((400, why));
             }

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use google_cloud_storage::error::WriteError;
 use ledger::StoreError;
 
 use super::Patience;
@@ -58,7 +59,12 @@ impl From<Trouble> for io::Error {
 
 impl From<google_cloud_gax::error::Error> for Trouble {
     fn from(error: google_cloud_gax::error::Error) -> Self {
-        Self { status: error.http_status_code(), damage: false, source: error.into() }
+        if let (Some(status), Some(said)) = (error.http_status_code(), error.status()) {
+            return Self::answered(status, &said.message);
+        }
+        let write = error.source().and_then(|source| source.downcast_ref());
+        let damage = matches!(write, Some(WriteError::ChecksumMismatch { .. }));
+        Self { status: error.http_status_code(), damage, source: error.into() }
     }
 }
 
