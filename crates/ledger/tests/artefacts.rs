@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use ledger::{ArtefactError, Artefacts, Digest, FolderStore, MemoryStore, Reader, Store, StoreError};
+use ledger::{ArtefactError, Artefacts, Digest, MemoryStore, Reader, Store, StoreError};
 use terms::*;
 
 fn id(stage: Stage, attempt: u32) -> CommandId {
