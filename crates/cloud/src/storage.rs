@@ -196,7 +196,7 @@ fn content_type(name: &str) -> &'static str {
 impl Store for CloudStorage {
     async fn create(&self, name: &str, body: Bytes) -> Result<Creation, StoreError> {
         check_name(name)?;
-        if body.len() > upload::PIECE {
+        if body.len() > upload::AT_ONCE {
             return Ok(self.create_from(name, Box::new(std::io::Cursor::new(body))).await?.0);
         }
         self.inner.create(name, body).await

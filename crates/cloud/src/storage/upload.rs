@@ -10,17 +10,18 @@ use super::{
     trouble::{Tries, Trouble},
 };
 
-/// A multiple of 256 KiB, as the service wants it. What is not larger goes in one request.
-pub const PIECE: usize = 8 << 20;
+/// What is not larger goes in one request. It is small because a request has seconds, and some lines are slow.
+pub const AT_ONCE: usize = 1 << 20;
+/// A multiple of 256 KiB, as the service wants it.
+const PIECE: usize = 8 << 20;
 
 /// Stores what the reader gives. Memory: two pieces.
 pub async fn upload(inner: &Inner, name: &str, body: Reader) -> Result<(Creation, Digest), StoreError> {
     let mut body = Digester::new(body);
     let mut held = BytesMut::new();
     let read = |error| StoreError::Io { doing: "read the body of", name: name.to_owned(), source: error };
-    // One byte more tells the last piece from one that happens to be full.
-    fill(&mut body, &mut held).await.map_err(read)?;
-    if held.len() <= PIECE {
+    fill(&mut body, &mut held, AT_ONCE).await.map_err(read)?;
+    if held.len() <= AT_ONCE {
         let creation = inner.create(name, held.freeze()).await?;
         return Ok((creation, body.finish()));
     }
@@ -37,16 +38,16 @@ pub async fn upload(inner: &Inner, name: &str, body: Reader) -> Result<(Creation
     };
     let mut upload = Upload { inner, url, sum: 0, kept: 0 };
     let outcome = loop {
+        if let Err(error) = fill(&mut body, &mut held, PIECE).await {
+            upload.give_up().await;
+            return Err(read(error));
+        }
         let last = held.len() <= PIECE;
         let piece = held.split_to(held.len().min(PIECE)).freeze();
         match upload.put(piece, last).await {
             Ok(None) => {}
             Ok(Some(made)) => break made.check(upload.kept, upload.sum).map(|()| Creation::Created),
             Err(trouble) => break Err(trouble),
-        }
-        if let Err(error) = fill(&mut body, &mut held).await {
-            upload.give_up().await;
-            return Err(read(error));
         }
     };
     let creation = match outcome {
@@ -125,10 +126,15 @@ impl Upload<'_> {
     }
 }
 
-/// Reads until more than a piece is held, or to the end.
-async fn fill(body: &mut (impl AsyncRead + Unpin), held: &mut BytesMut) -> std::io::Result<()> {
-    held.reserve(PIECE + 1 - held.len());
-    while held.len() <= PIECE && body.read_buf(held).await? > 0 {}
+/// Reads one byte more than `limit`, which tells the last piece from one that happens to be full, or to the end.
+async fn fill(body: &mut (impl AsyncRead + Unpin), held: &mut BytesMut, limit: usize) -> std::io::Result<()> {
+    while held.len() <= limit {
+        let room = limit + 1 - held.len();
+        held.reserve(room);
+        if body.take(room as u64).read_buf(held).await? == 0 {
+            break;
+        }
+    }
     Ok(())
 }
 
