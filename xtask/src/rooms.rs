@@ -17,10 +17,11 @@ const WORLDLY: [&str; 9] =
 /// Beside the services, who may stand on them: all of them at once, wired together.
 const OVER_SERVICES: [&str; 1] = ["sim"];
 /// Libraries that belong to one room.
-const KEPT: [(&str, &[&str]); 8] = [
-    ("axum", &["kit"]),
+const KEPT: [(&str, &[&str]); 9] = [
+    ("axum", &["kit", "storage-standin"]),
     ("google-cloud-auth", &["cloud"]),
     ("google-cloud-pubsub", &["cloud"]),
+    ("google-cloud-storage", &["cloud"]),
     ("indicatif", &["burnin"]),
     ("jsonwebtoken", &["cloud"]),
     ("opentelemetry-otlp", &["cloud"]),

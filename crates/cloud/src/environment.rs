@@ -17,7 +17,7 @@ use std::{path::PathBuf, str::FromStr};
 
 use kit::{config::Reader, telemetry::Format};
 
-use crate::auth::Callers;
+use crate::{auth::Callers, storage::Emulator};
 
 /// Where objects are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,6 +101,8 @@ pub struct Platform {
     pub topics: String,
     /// An emulator of Pub/Sub, as `host:port`.
     pub pubsub_emulator: Option<String>,
+    /// A server in Cloud Storage's place.
+    pub storage_emulator: Option<Emulator>,
     /// What is logged.
     pub log: String,
     /// How it is logged.
@@ -138,6 +140,7 @@ impl Platform {
         let project = env.required("BURNIN_PROJECT");
         let topics = env.or("BURNIN_TOPICS", "burnin-".to_owned());
         let pubsub_emulator = env.optional("PUBSUB_EMULATOR_HOST");
+        let storage_emulator = env.optional("STORAGE_EMULATOR_HOST");
         let log = env.or("BURNIN_LOG", "info".to_owned());
         let log_format = env.or("BURNIN_LOG_FORMAT", LogFormat::Google);
         let otlp = env.optional("OTEL_EXPORTER_OTLP_ENDPOINT");
@@ -155,6 +158,7 @@ impl Platform {
             project,
             topics: topics?,
             pubsub_emulator: pubsub_emulator?,
+            storage_emulator: storage_emulator?,
             log: log?,
             log_format,
             otlp: otlp?,

@@ -9,6 +9,7 @@ pub mod keys;
 pub mod otlp;
 pub mod program;
 pub mod pubsub;
+pub mod storage;
 
 pub use environment::{Place, Platform};
-pub use program::{Parts, Unfit, Wiring, ended, run, store};
+pub use program::{Parts, Unfit, Wiring, ended, run};

@@ -20,6 +20,7 @@ use crate::{
     keys::{GOOGLE, Keys, Published},
     otlp,
     pubsub::PubSub,
+    storage::{CloudStorage, Emulator},
 };
 
 /// Wrong usage or input, as everywhere in Burnin.
@@ -31,6 +32,8 @@ pub struct Wiring {
     pub bus: Arc<dyn Bus>,
     /// What time it is.
     pub clock: Arc<dyn Clock>,
+    /// A server in Cloud Storage's place.
+    pub storage_emulator: Option<Emulator>,
 }
 
 /// What a service is, once it is made.
@@ -49,26 +52,24 @@ pub struct Parts {
 pub type Unfit = Box<dyn Error + Send + Sync>;
 
 impl Wiring {
+    /// Opens the store at a place.
+    ///
+    /// # Errors
+    /// When the folder cannot be made. Of a bucket nothing is asked yet.
+    pub fn store(&self, place: &Place) -> Result<Arc<dyn Store>, Unfit> {
+        match place {
+            Place::Folder(folder) => {
+                let opened = FolderStore::open(folder);
+                Ok(Arc::new(opened.map_err(|error| format!("{}: {error}", folder.display()))?))
+            }
+            Place::Bucket(name) => Ok(Arc::new(CloudStorage::new(name, self.storage_emulator.clone()))),
+        }
+    }
+
     /// A worker's parts.
     pub fn worker(&self, worker: impl Worker, takes: &[&'static str], parking: Arc<dyn Store>) -> Parts {
         let handler = WorkerHandler::new(worker, Arc::clone(&self.bus), Arc::clone(&self.clock));
         Parts { takes: takes.to_vec(), handler: Arc::new(handler), parking, chores: Vec::new() }
-    }
-}
-
-/// Opens the store at a place.
-///
-/// # Errors
-/// When the folder cannot be made.
-pub fn store(place: &Place) -> Result<Arc<dyn Store>, Unfit> {
-    match place {
-        Place::Folder(folder) => {
-            let opened = FolderStore::open(folder);
-            Ok(Arc::new(opened.map_err(|error| format!("{}: {error}", folder.display()))?))
-        }
-        Place::Bucket(name) => {
-            Err(format!("gs://{name}: buckets are not supported yet, name a folder").into())
-        }
     }
 }
 
@@ -125,7 +126,8 @@ async fn live(
     let bus =
         PubSub::connect(&platform.project, &platform.topics, platform.pubsub_emulator.as_deref()).await?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let wiring = Wiring { bus: Arc::new(bus), clock: Arc::clone(&clock) };
+    let storage_emulator = platform.storage_emulator;
+    let wiring = Wiring { bus: Arc::new(bus), clock: Arc::clone(&clock), storage_emulator };
     let Parts { takes, handler, parking, chores } = build(&wiring)?;
     let parking: Arc<dyn Parking> = Arc::new(StoreParking::new(parking, clock));
     let (address, doorkeeper) = match platform.auth {

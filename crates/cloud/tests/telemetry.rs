@@ -132,6 +132,7 @@ async fn push_one() {
         project: "p".to_owned(),
         topics: "burnin-".to_owned(),
         pubsub_emulator: None,
+        storage_emulator: None,
         log: "off".to_owned(),
         log_format: Format::Compact,
         otlp: std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok(),

@@ -1,4 +1,7 @@
-//! What every store must do, as one suite. An adapter's tests call [`store`] and [`ledger`] with stores of their own.
+//! What every store must do, as one suite. An adapter's tests call [`store`], [`ledger`]
+//! and [`artefacts()`] with stores of their own.
+
+mod artefacts;
 
 use std::{
     io::Cursor,
@@ -12,6 +15,7 @@ use bytes::Bytes;
 use terms::{Attempt, CancelRequested, Entry, EventKey, Fact, RunId, Timestamp};
 use tokio::io::AsyncReadExt;
 
+pub use self::artefacts::artefacts;
 use crate::{AppendError, Creation, Digest, Ledger, LedgerError, Store, StoreError};
 
 /// The store keeps its promises. Needs an empty store.

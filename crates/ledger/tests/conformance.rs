@@ -19,6 +19,7 @@ use terms::*;
 async fn memory() {
     conformance::store(Arc::new(MemoryStore::default())).await;
     conformance::ledger(Arc::new(MemoryStore::default())).await;
+    conformance::artefacts(Arc::new(MemoryStore::default())).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -26,6 +27,7 @@ async fn folder() {
     let root = tempfile::tempdir().unwrap();
     conformance::store(Arc::new(FolderStore::open(root.path().join("store")).unwrap())).await;
     conformance::ledger(Arc::new(FolderStore::open(root.path().join("ledger")).unwrap())).await;
+    conformance::artefacts(Arc::new(FolderStore::open(root.path().join("artefacts")).unwrap())).await;
     let drafts = std::fs::read_dir(root.path().join("store/.drafts")).unwrap();
     assert_eq!(drafts.count(), 0, "no draft stays behind");
 }

@@ -3,7 +3,7 @@
 use std::{process::ExitCode, sync::Arc};
 
 use agent::{Agent, schedulers::Schedulers};
-use cloud::{Place, store};
+use cloud::Place;
 use ledger::Artefacts;
 use terms::Span;
 
@@ -22,7 +22,7 @@ fn main() -> ExitCode {
             Some(Config { artefacts: artefacts?, look: look? })
         },
         |config, wiring| {
-            let store = store(&config.artefacts)?;
+            let store = wiring.store(&config.artefacts)?;
             let scheduler = Arc::new(Schedulers::new(Arc::clone(&store)));
             let agent = Agent::new(scheduler, Artefacts::new(Arc::clone(&store)), config.look);
             Ok(wiring.worker(agent, &Agent::TAKES, store))

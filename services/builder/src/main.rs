@@ -3,7 +3,7 @@
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use builder::{Builder, local::LocalBuilds};
-use cloud::{Place, store};
+use cloud::Place;
 use host::Program;
 use terms::Span;
 
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
             Some(Config { artefacts: artefacts?, builds: builds?, secrets: secrets?, look: look? })
         },
         |config, wiring| {
-            let store = store(&config.artefacts)?;
+            let store = wiring.store(&config.artefacts)?;
             let builds = host::Builds::new(config.builds, Program::this()?);
             let builds = LocalBuilds::new(builds, Arc::clone(&store), config.secrets);
             Ok(wiring.worker(Builder::new(Arc::new(builds), config.look), &Builder::TAKES, store))

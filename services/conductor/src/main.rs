@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use cloud::{Parts, Place, store};
+use cloud::{Parts, Place};
 use conductor::{Conductor, Settings, takes};
 use kit::{async_trait, ids, serve::Chore};
 use ledger::{Ledger, Split};
@@ -37,9 +37,9 @@ fn main() -> ExitCode {
             Some(Config { ledger: ledger?, hints: hints?, resend: resend? })
         },
         |config, wiring| {
-            let mut store = store(&config.ledger)?;
+            let mut store = wiring.store(&config.ledger)?;
             if let Some(hints) = &config.hints {
-                store = Arc::new(Split::new("open/", cloud::store(hints)?, store));
+                store = Arc::new(Split::new("open/", wiring.store(hints)?, store));
             }
             let ledger = Ledger::new(Arc::clone(&store), Arc::new(ids::unique));
             let settings = Settings { resend: config.resend };

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
-use cloud::{Place, store};
+use cloud::Place;
 use ledger::Artefacts;
 use loader::Loader;
 use warehouse::Sqlite;
@@ -21,7 +21,7 @@ fn main() -> ExitCode {
             Some(Config { artefacts: artefacts?, warehouse: warehouse? })
         },
         |config, wiring| {
-            let store = store(&config.artefacts)?;
+            let store = wiring.store(&config.artefacts)?;
             let warehouse = Arc::new(Sqlite::open(&config.warehouse)?);
             let loader = Loader::new(Artefacts::new(Arc::clone(&store)), warehouse);
             Ok(wiring.worker(loader, &Loader::TAKES, store))

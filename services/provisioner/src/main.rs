@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
-use cloud::{Place, store};
+use cloud::Place;
 use host::Program;
 use kit::serve::Chore;
 use provisioner::{
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
             Some(Config { artefacts: artefacts?, clusters: clusters?, grace: grace?, look: look? })
         },
         |config, wiring| {
-            let store = store(&config.artefacts)?;
+            let store = wiring.store(&config.artefacts)?;
             let clusters = host::Clusters::new(config.clusters, Program::this()?);
             let clusters = Arc::new(ProcessClusters::new(clusters, Arc::clone(&wiring.clock), gpus()));
             let sweeper: Arc<dyn Chore> = Arc::new(Sweeper::new(clusters.clone(), config.grace));

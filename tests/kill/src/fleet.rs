@@ -1,6 +1,7 @@
 //! The services as processes.
 
 use std::{
+    ffi::OsString,
     fs::File,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -22,7 +23,16 @@ pub struct Fleet {
     services: Vec<Service>,
     programs: PathBuf,
     folder: PathBuf,
+    place: Place,
     emulator: String,
+}
+
+/// Where objects are kept, in the words of a service's environment.
+pub struct Place {
+    /// A folder or a bucket.
+    pub name: OsString,
+    /// The stand-in for Cloud Storage.
+    pub emulator: Option<String>,
 }
 
 const SERVICES: [(&str, &str); 7] = [
@@ -37,11 +47,17 @@ const SERVICES: [(&str, &str); 7] = [
 
 impl Fleet {
     /// Starts every service; their programs lie in one folder, what they keep in another.
-    pub async fn start(programs: &Path, folder: &Path, emulator: &Emulator) -> Result<Self, String> {
+    pub async fn start(
+        programs: &Path,
+        folder: &Path,
+        place: Place,
+        emulator: &Emulator,
+    ) -> Result<Self, String> {
         let mut fleet = Self {
             services: Vec::new(),
             programs: programs.to_owned(),
             folder: folder.to_owned(),
+            place,
             emulator: emulator.host.clone(),
         };
         for (number, (name, topic)) in SERVICES.into_iter().enumerate() {
@@ -66,15 +82,16 @@ impl Fleet {
             .env("PUBSUB_EMULATOR_HOST", &self.emulator)
             .env("BURNIN_AUTH", "platform")
             .env("BURNIN_PROJECT", PROJECT)
-            .env("BURNIN_LEDGER", at("bucket"))
-            .env("BURNIN_ARTEFACTS", at("bucket"))
+            .env("BURNIN_LEDGER", &self.place.name)
+            .env("BURNIN_ARTEFACTS", &self.place.name)
             .env("BURNIN_BUILDS", at("host/builds"))
             .env("BURNIN_CLUSTERS", at("host/clusters"))
             .env("BURNIN_WAREHOUSE", at("warehouse.sqlite"))
             .env("BURNIN_RESEND", "5s")
             .env("BURNIN_LOOK", "100ms")
             .env("BURNIN_LOG", "warn")
-            .env("BURNIN_START", starts.to_string());
+            .env("BURNIN_START", starts.to_string())
+            .envs(self.place.emulator.iter().map(|url| ("STORAGE_EMULATOR_HOST", url)));
         command.stdin(Stdio::null()).stdout(log.try_clone().map_err(told)?).stderr(log);
         command.spawn().map_err(told)
     }

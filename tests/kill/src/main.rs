@@ -18,14 +18,15 @@ use std::{
 };
 
 use clap::Parser;
-use cloud::pubsub::PubSub;
+use cloud::{pubsub::PubSub, storage::CloudStorage};
 use ledger::{FolderStore, Ledger, Store};
+use storage_standin::{Options, StandIn};
 use terms::{RunId, Span};
 use warehouse::Sqlite;
 
 use crate::{
     emulator::{Emulator, PROJECT},
-    fleet::Fleet,
+    fleet::{Fleet, Place},
     runs::Requests,
 };
 
@@ -50,6 +51,9 @@ struct Arguments {
     /// How long everything may take to come to rest afterwards.
     #[arg(long, default_value = "5m")]
     rest: Span,
+    /// Objects lie in a bucket of the stand-in for Cloud Storage, not in a folder.
+    #[arg(long)]
+    bucket: bool,
     /// Where everything is kept; it must be empty.
     folder: PathBuf,
 }
@@ -109,12 +113,25 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     for topic in contract::topics() {
         emulator.topic(&format!("burnin-{topic}")).await?;
     }
-    let store: Arc<dyn Store> = Arc::new(FolderStore::open(folder.join("bucket")).map_err(told)?);
+    let cloud =
+        if arguments.bucket { Some(StandIn::start(Options::default()).await.map_err(told)?) } else { None };
+    let (store, place): (Arc<dyn Store>, Place) = match &cloud {
+        Some(standin) => {
+            let emulator = standin.url().parse().map_err(str::to_owned)?;
+            let place = Place { name: "gs://bucket".into(), emulator: Some(standin.url().to_owned()) };
+            (Arc::new(CloudStorage::new("bucket", Some(emulator))), place)
+        }
+        None => {
+            let path = folder.join("bucket");
+            let store = FolderStore::open(&path).map_err(told)?;
+            (Arc::new(store), Place { name: path.into(), emulator: None })
+        }
+    };
     let ledger = Ledger::new(Arc::clone(&store), Arc::new(kit::ids::unique));
     let bus =
         PubSub::connect(PROJECT, "burnin-", Some(&emulator.host)).await.map_err(|error| error.to_string())?;
-    let requests = Requests::new(&folder.join("runs"), Arc::new(bus), store)?;
-    let mut fleet = Fleet::start(&arguments.programs, &folder, &emulator).await?;
+    let requests = Requests::new(&folder.join("runs"), Arc::new(bus), Arc::clone(&store))?;
+    let mut fleet = Fleet::start(&arguments.programs, &folder, place, &emulator).await?;
     let clock = tokio::spawn(chores(fleet.chores()));
 
     let began = Instant::now();
@@ -164,9 +181,7 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
         left = checks::left_running(&folder.join("host"));
     }
     wrong.extend(left.into_iter().map(|process| format!("left running: {process}")));
-    for name in
-        FolderStore::open(folder.join("bucket")).map_err(told)?.list("").await.map_err(|e| e.to_string())?
-    {
+    for name in store.list("").await.map_err(|error| kit::worker::chain(&error))? {
         if name.starts_with("parked/") || name.starts_with("open/") {
             wrong.push(format!("left in the bucket: {name}"));
         }

@@ -1,0 +1,279 @@
+//! Objects on Cloud Storage.
+//!
+//! An object is created under the precondition that there is none of its name, and with its CRC32C, so that the service
+//! itself refuses a second one and a damaged one. What the service did not answer is looked at, not guessed: if the name
+//! is taken now, the answer is [`Creation::Exists`], never `Created`. Bytes that are equal do not prove who wrote them;
+//! whoever has to know puts a proof into the object (a record's nonce) or compares digests (artefacts), and both do so
+//! whenever they are told that it exists. 429, which one name gets when it is written more than once a second, is read
+//! the same way: somebody else writes there just now, so look before trying again.
+//!
+//! Google's client does what it does well: requests with credentials, one-shot uploads, reads. Its retries are off. It
+//! cannot be told how long an attempt may take, and here nothing may wait longer than a push does.
+
+mod download;
+mod rest;
+mod trouble;
+mod upload;
+
+use std::{str::FromStr, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use google_cloud_auth::credentials::{self, anonymous};
+use google_cloud_gax::retry_policy::NeverRetry;
+use google_cloud_storage::client::Storage;
+use ledger::{Creation, Digest, Reader, Store, StoreError, check_name};
+use tokio::sync::OnceCell;
+
+use self::{
+    download::Download,
+    rest::Rest,
+    trouble::{Tries, Trouble},
+};
+
+/// Where Google serves it.
+const GOOGLE: &str = "https://storage.googleapis.com";
+
+/// How long is waited.
+#[derive(Clone, Debug)]
+pub struct Patience {
+    /// For one answer.
+    pub attempt: Duration,
+    /// For one call of the port, with all its attempts; a look at what became of them comes on top.
+    pub total: Duration,
+    /// For that look.
+    pub look: Duration,
+    /// For one piece of a large upload, with all its attempts.
+    pub stream: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            attempt: Duration::from_secs(8),
+            total: Duration::from_secs(20),
+            look: Duration::from_secs(4),
+            stream: Duration::from_secs(60),
+        }
+    }
+}
+
+/// A server in Cloud Storage's place, as `http://host:port` or `host:port`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Emulator(String);
+
+impl FromStr for Emulator {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let url = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
+        match reqwest::Url::parse(&url) {
+            Ok(parsed) if matches!(parsed.scheme(), "http" | "https") && parsed.path() == "/" => {
+                Ok(Self(url.trim_end_matches('/').to_owned()))
+            }
+            _ => Err("expected http://host:port or host:port"),
+        }
+    }
+}
+
+/// A bucket of Cloud Storage.
+pub struct CloudStorage {
+    inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    bucket: String,
+    emulator: Option<Emulator>,
+    patience: Patience,
+    /// Made when they are first needed: then somebody waits who can be told that there are no credentials.
+    clients: OnceCell<Clients>,
+}
+
+struct Clients {
+    storage: Storage,
+    rest: Rest,
+}
+
+impl CloudStorage {
+    /// A bucket by its name, with the credentials that the environment has; an emulator gets none.
+    pub fn new(bucket: &str, emulator: Option<Emulator>) -> Self {
+        Self::with_patience(bucket, emulator, Patience::default())
+    }
+
+    /// With another patience than the one that fits a push.
+    pub fn with_patience(bucket: &str, emulator: Option<Emulator>, patience: Patience) -> Self {
+        let bucket = bucket.to_owned();
+        Self { inner: Arc::new(Inner { bucket, emulator, patience, clients: OnceCell::new() }) }
+    }
+
+    fn tries(&self) -> Tries {
+        Tries::new(&self.inner.patience)
+    }
+}
+
+impl Inner {
+    fn resource(&self) -> String {
+        format!("projects/_/buckets/{}", self.bucket)
+    }
+
+    async fn clients(&self) -> Result<&Clients, Trouble> {
+        let made = async || {
+            let credentials = match self.emulator {
+                Some(_) => anonymous::Builder::new().build(),
+                None => credentials::Builder::default().build().map_err(Trouble::unanswered)?,
+            };
+            let base = self.emulator.as_ref().map_or(GOOGLE, |emulator| &emulator.0);
+            let rest = Rest::new(base, &self.bucket, credentials.clone())?;
+            let storage = Storage::builder().with_endpoint(base).with_credentials(credentials).build();
+            Ok(Clients { storage: storage.await.map_err(Trouble::unanswered)?, rest })
+        };
+        self.clients.get_or_try_init(made).await
+    }
+
+    async fn rest(&self) -> Result<&Rest, Trouble> {
+        Ok(&self.clients().await?.rest)
+    }
+
+    /// One upload in one request.
+    async fn insert(&self, name: &str, body: &Bytes) -> Result<(), Trouble> {
+        let crc32c = crc32c::crc32c(body);
+        let storage = &self.clients().await?.storage;
+        let request = storage
+            .write_object(self.resource(), name, body.clone())
+            .set_if_generation_match(0_i64)
+            .set_content_type(content_type(name))
+            .with_known_crc32c(crc32c)
+            .with_resumable_upload_threshold(usize::MAX)
+            .with_retry_policy(NeverRetry);
+        let made = request.send_unbuffered().await?;
+        let stored = (made.size, made.checksums.and_then(|sums| sums.crc32c));
+        if stored == (body.len() as i64, Some(crc32c)) {
+            return Ok(());
+        }
+        let why = format!("{stored:?} is stored, {} bytes with CRC32C {crc32c} were sent", body.len());
+        Err(Trouble::damaged(why))
+    }
+
+    /// After trouble with a create: whether the name is taken.
+    async fn seen(&self, name: &str, trouble: Trouble) -> Result<Creation, Trouble> {
+        if trouble.status == Some(412) {
+            return Ok(Creation::Exists);
+        }
+        if !trouble.may_pass() {
+            return Err(trouble);
+        }
+        let look = async { self.rest().await?.exists(name).await };
+        match tokio::time::timeout(self.patience.look, look).await {
+            Ok(Ok(true)) => Ok(Creation::Exists),
+            _ => Err(trouble),
+        }
+    }
+
+    async fn create(&self, name: &str, body: Bytes) -> Result<Creation, StoreError> {
+        let mut tries = Tries::new(&self.patience);
+        loop {
+            let trouble = match tries.one(self.insert(name, &body)).await {
+                Ok(()) => return Ok(Creation::Created),
+                Err(trouble) => trouble,
+            };
+            let trouble = match self.seen(name, trouble).await {
+                Ok(creation) => return Ok(creation),
+                Err(trouble) => trouble,
+            };
+            tries.again(trouble).await.map_err(|trouble| trouble.store("create", name))?;
+        }
+    }
+}
+
+fn content_type(name: &str) -> &'static str {
+    match name.rsplit_once('.').map(|(_, kind)| kind) {
+        Some("json") => "application/json",
+        Some("log" | "txt" | "out") => "text/plain; charset=utf-8",
+        _ => "application/octet-stream",
+    }
+}
+
+#[async_trait::async_trait]
+impl Store for CloudStorage {
+    async fn create(&self, name: &str, body: Bytes) -> Result<Creation, StoreError> {
+        check_name(name)?;
+        if body.len() > upload::AT_ONCE {
+            return Ok(self.create_from(name, Box::new(std::io::Cursor::new(body))).await?.0);
+        }
+        self.inner.create(name, body).await
+    }
+
+    async fn create_from(&self, name: &str, body: Reader) -> Result<(Creation, Digest), StoreError> {
+        check_name(name)?;
+        upload::upload(&self.inner, name, body).await
+    }
+
+    async fn read(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
+        check_name(name)?;
+        let patience = &self.inner.patience;
+        let reading = async {
+            let mut damaged = false;
+            loop {
+                let Some(download) = Download::begin(&self.inner, name).await? else { return Ok(None) };
+                match download.whole().await {
+                    // What was damaged on its way arrives whole the second time.
+                    Err(trouble) if trouble.damage && !damaged => damaged = true,
+                    read => return read.map(Some),
+                }
+            }
+        };
+        let limit = patience.total + patience.look;
+        let read = tokio::time::timeout(limit, reading).await;
+        let read = read.unwrap_or_else(|_| {
+            Err(Trouble::unanswered(format!("not read within {:.1} s", limit.as_secs_f64())))
+        });
+        read.map_err(|trouble| trouble.store("read", name))
+    }
+
+    async fn open(&self, name: &str) -> Result<Option<Reader>, StoreError> {
+        check_name(name)?;
+        let begun = Download::begin(&self.inner, name).await;
+        Ok(begun.map_err(|trouble| trouble.store("open", name))?.map(Download::reader))
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        let mut names = Vec::new();
+        let mut token: Option<String> = None;
+        loop {
+            let page = self
+                .tries()
+                .until_done(|| async { self.inner.rest().await?.page(prefix, token.as_deref()).await });
+            let (more, next) = page.await.map_err(|trouble| trouble.store("list", prefix))?;
+            names.extend(more);
+            if next.is_none() {
+                return Ok(names);
+            }
+            token = next;
+        }
+    }
+
+    async fn remove(&self, name: &str) -> Result<(), StoreError> {
+        check_name(name)?;
+        let removed = self.tries().until_done(|| async { self.inner.rest().await?.remove(name).await });
+        removed.await.map_err(|trouble| trouble.store("remove", name))
+    }
+
+    fn locate(&self, name: &str) -> String {
+        format!("gs://{}/{name}", self.inner.bucket)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_emulator_is_named_by_its_url_or_its_address() {
+        for text in ["http://127.0.0.1:9000", "http://127.0.0.1:9000/", "127.0.0.1:9000"] {
+            assert_eq!(text.parse(), Ok(Emulator("http://127.0.0.1:9000".to_owned())));
+        }
+        assert_eq!("localhost:9".parse(), Ok(Emulator("http://localhost:9".to_owned())));
+        for wrong in ["", "http://", "ftp://host", "http://host/path"] {
+            assert!(wrong.parse::<Emulator>().is_err(), "{wrong}");
+        }
+    }
+}

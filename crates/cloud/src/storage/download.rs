@@ -1,0 +1,123 @@
+//! An object becomes a stream, which goes on where it broke off and ends only if its checksum is right.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::stream;
+use google_cloud_gax::retry_policy::NeverRetry;
+use google_cloud_storage::{
+    model_ext::ReadRange, read_object::ReadObjectResponse, read_resume_policy::NeverResume,
+};
+use ledger::Reader;
+use tokio_util::io::StreamReader;
+
+use super::{
+    Inner,
+    trouble::{Tries, Trouble},
+};
+
+/// An object that is being read.
+pub struct Download {
+    inner: Arc<Inner>,
+    name: String,
+    generation: i64,
+    size: u64,
+    crc32c: u32,
+    at: u64,
+    sum: u32,
+    tries: Tries,
+    answer: Option<ReadObjectResponse>,
+}
+
+impl Download {
+    /// Of an object; none when there is none.
+    pub async fn begin(inner: &Arc<Inner>, name: &str) -> Result<Option<Self>, Trouble> {
+        let tried = Tries::new(&inner.patience).until_done(|| ask(inner, name, None)).await;
+        let answer = match tried {
+            Ok(answer) => answer,
+            Err(trouble) if trouble.status == Some(404) => return Ok(None),
+            Err(trouble) => return Err(trouble),
+        };
+        let object = answer.object();
+        let crc32c = object.checksums.and_then(|sums| sums.crc32c);
+        let crc32c = crc32c.ok_or_else(|| Trouble::damaged("it has no CRC32C".to_owned()))?;
+        Ok(Some(Self {
+            inner: Arc::clone(inner),
+            name: name.to_owned(),
+            generation: object.generation,
+            size: object.size.unsigned_abs(),
+            crc32c,
+            at: 0,
+            sum: 0,
+            tries: Tries::new(&inner.patience),
+            answer: Some(answer),
+        }))
+    }
+
+    /// The next bytes; none at the end, which is the right one.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Trouble> {
+        while self.at < self.size {
+            let from = (self.at, self.generation);
+            let (inner, name, answer) = (&self.inner, &self.name, &mut self.answer);
+            let more = async {
+                let answer = match answer {
+                    Some(answer) => answer,
+                    None => answer.insert(ask(inner, name, Some(from)).await?),
+                };
+                answer.next().await.transpose().map_err(Trouble::from)
+            };
+            match self.tries.one(more).await {
+                Ok(Some(bytes)) => {
+                    self.at += bytes.len() as u64;
+                    self.sum = crc32c::crc32c_append(self.sum, &bytes);
+                    self.tries.went_on();
+                    return Ok(Some(bytes));
+                }
+                Ok(None) => self.break_off(Trouble::unanswered("it ended too early")).await?,
+                Err(trouble) => self.break_off(trouble).await?,
+            }
+        }
+        if (self.at, self.sum) == (self.size, self.crc32c) {
+            return Ok(None);
+        }
+        let (at, size, sum, crc32c) = (self.at, self.size, self.sum, self.crc32c);
+        Err(Trouble::damaged(format!("{at} bytes with CRC32C {sum:08x} came, not {size} with {crc32c:08x}")))
+    }
+
+    async fn break_off(&mut self, trouble: Trouble) -> Result<(), Trouble> {
+        self.answer = None;
+        self.tries.again(trouble).await
+    }
+
+    /// All of it.
+    pub async fn whole(mut self) -> Result<Bytes, Trouble> {
+        let mut whole = Vec::new();
+        while let Some(bytes) = self.next().await? {
+            whole.extend_from_slice(&bytes);
+        }
+        Ok(whole.into())
+    }
+
+    /// As the port wants it.
+    pub fn reader(self) -> Reader {
+        let pieces = stream::try_unfold(self, async |mut download| {
+            let next = download.next().await?;
+            Ok::<_, std::io::Error>(next.map(|bytes| (bytes, download)))
+        });
+        Box::new(StreamReader::new(Box::pin(pieces)))
+    }
+}
+
+/// Asks for an object, or for the rest of a generation of it.
+async fn ask(inner: &Inner, name: &str, from: Option<(u64, i64)>) -> Result<ReadObjectResponse, Trouble> {
+    let client = &inner.clients().await?.storage;
+    let mut request = client
+        .read_object(inner.resource(), name)
+        .compute_crc32c(false) // over all answers it is summed up here
+        .with_retry_policy(NeverRetry)
+        .with_read_resume_policy(NeverResume);
+    if let Some((at, generation)) = from {
+        request = request.set_generation(generation).set_read_range(ReadRange::offset(at));
+    }
+    Ok(request.send().await?)
+}

@@ -1,0 +1,194 @@
+//! The requests that Google's client cannot make: without its gRPC half it neither lists nor removes, and its upload of a
+//! stream repeats itself without end where the server kept a part of a piece.
+
+use std::time::Duration;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use google_cloud_auth::credentials::{CacheableResource, Credentials};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::{
+    Client, Method, RequestBuilder, Response, StatusCode,
+    header::{CONTENT_RANGE, LOCATION, RANGE},
+};
+use serde::Deserialize;
+
+use super::trouble::Trouble;
+
+/// What may stand in a part of a path as it is.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// The JSON API of one bucket.
+pub struct Rest {
+    http: Client,
+    /// `https://host`, without a path.
+    base: String,
+    bucket: String,
+    credentials: Credentials,
+}
+
+/// What the service says of an object it made.
+#[derive(Debug, Deserialize)]
+pub struct Made {
+    /// Base64 of the four bytes, the greatest first.
+    crc32c: String,
+    /// 64-bit numbers are text in this API.
+    size: String,
+}
+
+impl Made {
+    /// It is what was sent.
+    pub fn check(&self, size: u64, crc32c: u32) -> Result<(), Trouble> {
+        let (stored, sent) = (&self.crc32c, STANDARD.encode(crc32c.to_be_bytes()));
+        if *stored == sent && self.size.parse() == Ok(size) {
+            return Ok(());
+        }
+        let size_stored = &self.size;
+        Err(Trouble::damaged(format!(
+            "{size_stored} bytes with CRC32C {stored} are stored, {size} with {sent} were sent"
+        )))
+    }
+}
+
+/// How far an upload is.
+pub enum Progress {
+    /// So many bytes are kept.
+    Kept(u64),
+    /// The object is there.
+    Made(Made),
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Page {
+    items: Vec<Item>,
+    next_page_token: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Item {
+    name: String,
+}
+
+impl Rest {
+    /// On a bucket, at `base`.
+    pub fn new(base: &str, bucket: &str, credentials: Credentials) -> Result<Self, Trouble> {
+        let http = Client::builder()
+            .connect_timeout(Duration::from_secs(5))
+            // 308 means `go on` here, and nothing else is moved.
+            .redirect(reqwest::redirect::Policy::none())
+            .build()?;
+        Ok(Self { http, base: base.to_owned(), bucket: bucket.to_owned(), credentials })
+    }
+
+    fn objects(&self) -> String {
+        format!("{}/storage/v1/b/{}/o", self.base, self.bucket)
+    }
+
+    fn object(&self, name: &str) -> String {
+        format!("{}/{}", self.objects(), utf8_percent_encode(name, SEGMENT))
+    }
+
+    async fn send(&self, request: RequestBuilder) -> Result<Response, Trouble> {
+        let headers = self.credentials.headers(Default::default()).await.map_err(Trouble::unanswered)?;
+        let CacheableResource::New { data, .. } = headers else {
+            return Err(Trouble::unanswered("the credentials are not there"));
+        };
+        Ok(request.headers(data).send().await?)
+    }
+
+    /// The answer, if it is a success.
+    async fn done(answer: Response) -> Result<Response, Trouble> {
+        let status = answer.status();
+        if status.is_success() {
+            return Ok(answer);
+        }
+        Err(Trouble::answered(status.as_u16(), &answer.text().await.unwrap_or_default()))
+    }
+
+    /// Whether there is such an object.
+    pub async fn exists(&self, name: &str) -> Result<bool, Trouble> {
+        let answer = self.send(self.http.get(self.object(name)).query(&[("fields", "generation")])).await?;
+        match answer.status() {
+            StatusCode::NOT_FOUND => Ok(false),
+            _ => Self::done(answer).await.map(|_| true),
+        }
+    }
+
+    /// A page of names, and where the next one begins.
+    pub async fn page(
+        &self,
+        prefix: &str,
+        token: Option<&str>,
+    ) -> Result<(Vec<String>, Option<String>), Trouble> {
+        let mut request = self.http.get(self.objects());
+        request = request.query(&[("prefix", prefix), ("fields", "items(name),nextPageToken")]);
+        if let Some(token) = token {
+            request = request.query(&[("pageToken", token)]);
+        }
+        let page: Page = Self::done(self.send(request).await?).await?.json().await?;
+        Ok((page.items.into_iter().map(|item| item.name).collect(), page.next_page_token))
+    }
+
+    /// Removes an object. Absent is done.
+    pub async fn remove(&self, name: &str) -> Result<(), Trouble> {
+        let answer = self.send(self.http.delete(self.object(name))).await?;
+        match answer.status() {
+            StatusCode::NOT_FOUND => Ok(()),
+            _ => Self::done(answer).await.map(drop),
+        }
+    }
+
+    /// Begins an upload of a name that must be free; where its pieces go.
+    pub async fn begin(&self, name: &str) -> Result<String, Trouble> {
+        let url = format!("{}/upload/storage/v1/b/{}/o", self.base, self.bucket);
+        let query = [("uploadType", "resumable"), ("name", name), ("ifGenerationMatch", "0")];
+        let metadata = serde_json::json!({"name": name, "contentType": super::content_type(name)});
+        let answer = Self::done(self.send(self.http.post(url).query(&query).json(&metadata)).await?).await?;
+        let location = answer.headers().get(LOCATION).and_then(|location| location.to_str().ok());
+        location.map(str::to_owned).ok_or_else(|| Trouble::unanswered("no location for the upload's pieces"))
+    }
+
+    /// Sends a piece that begins at `from`. With the CRC32C of the whole it is the last one.
+    pub async fn piece(
+        &self,
+        upload: &str,
+        from: u64,
+        body: Bytes,
+        last: Option<u32>,
+    ) -> Result<Progress, Trouble> {
+        let end = from + body.len() as u64;
+        let mut request = self.http.put(upload);
+        request = match last {
+            None => request.header(CONTENT_RANGE, format!("bytes {from}-{}/*", end - 1)),
+            Some(crc32c) => {
+                let hash = format!("crc32c={}", STANDARD.encode(crc32c.to_be_bytes()));
+                let span = if body.is_empty() { "*".to_owned() } else { format!("{from}-{}", end - 1) };
+                request.header(CONTENT_RANGE, format!("bytes {span}/{end}")).header("x-goog-hash", hash)
+            }
+        };
+        Self::progress(self.send(request.body(body)).await?).await
+    }
+
+    /// Asks how far an upload is.
+    pub async fn ask(&self, upload: &str) -> Result<Progress, Trouble> {
+        let request = self.http.put(upload).header(CONTENT_RANGE, "bytes */*").body(Bytes::new());
+        Self::progress(self.send(request).await?).await
+    }
+
+    async fn progress(answer: Response) -> Result<Progress, Trouble> {
+        if answer.status() != StatusCode::PERMANENT_REDIRECT {
+            return Ok(Progress::Made(Self::done(answer).await?.json().await?));
+        }
+        let Some(range) = answer.headers().get(RANGE) else { return Ok(Progress::Kept(0)) };
+        let last = range.to_str().ok().and_then(|range| range.strip_prefix("bytes=0-")?.parse::<u64>().ok());
+        let last = last.ok_or_else(|| Trouble::unanswered(format!("{range:?} is no range that is kept")))?;
+        Ok(Progress::Kept(last + 1))
+    }
+
+    /// Gives an upload up. If that fails, the service forgets it by itself within a week.
+    pub async fn give_up(&self, upload: &str) {
+        let request = self.http.request(Method::DELETE, upload).timeout(Duration::from_secs(5));
+        drop(self.send(request).await);
+    }
+}

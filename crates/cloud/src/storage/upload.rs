@@ -1,0 +1,144 @@
+//! A stream becomes an object: piece by piece, each kept in memory until the service has it.
+
+use bytes::{Bytes, BytesMut};
+use ledger::{Creation, Digest, Digester, Reader, StoreError};
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use super::{
+    Inner,
+    rest::{Made, Progress},
+    trouble::{Tries, Trouble},
+};
+
+/// What is not larger goes in one request. It is small because a request has seconds, and some lines are slow.
+pub const AT_ONCE: usize = 1 << 20;
+/// A multiple of 256 KiB, as the service wants it.
+const PIECE: usize = 8 << 20;
+
+/// Stores what the reader gives. Memory: two pieces.
+pub async fn upload(inner: &Inner, name: &str, body: Reader) -> Result<(Creation, Digest), StoreError> {
+    let mut body = Digester::new(body);
+    let mut held = BytesMut::new();
+    let read = |error| StoreError::Io { doing: "read the body of", name: name.to_owned(), source: error };
+    fill(&mut body, &mut held, AT_ONCE).await.map_err(read)?;
+    if held.len() <= AT_ONCE {
+        let creation = inner.create(name, held.freeze()).await?;
+        return Ok((creation, body.finish()));
+    }
+    let tried =
+        Tries::new(&inner.patience).until_done(|| async { inner.rest().await?.begin(name).await }).await;
+    let begun = match tried {
+        Ok(url) => Some(url),
+        Err(trouble) if trouble.status == Some(412) => None,
+        Err(trouble) => return Err(trouble.store("upload", name)),
+    };
+    let Some(url) = begun else {
+        drain(&mut body).await.map_err(read)?;
+        return Ok((Creation::Exists, body.finish()));
+    };
+    let mut upload = Upload { inner, url, sum: 0, kept: 0 };
+    let outcome = loop {
+        if let Err(error) = fill(&mut body, &mut held, PIECE).await {
+            upload.give_up().await;
+            return Err(read(error));
+        }
+        let last = held.len() <= PIECE;
+        let piece = held.split_to(held.len().min(PIECE)).freeze();
+        match upload.put(piece, last).await {
+            Ok(None) => {}
+            Ok(Some(made)) => break made.check(upload.kept, upload.sum).map(|()| Creation::Created),
+            Err(trouble) => break Err(trouble),
+        }
+    };
+    let creation = match outcome {
+        Ok(creation) => creation,
+        Err(trouble) => {
+            upload.give_up().await;
+            // What was given up cannot become an object any more, so that a look is the last word.
+            inner.seen(name, trouble).await.map_err(|trouble| trouble.store("upload", name))?
+        }
+    };
+    if creation == Creation::Exists {
+        drain(&mut body).await.map_err(read)?;
+    }
+    Ok((creation, body.finish()))
+}
+
+struct Upload<'a> {
+    inner: &'a Inner,
+    url: String,
+    /// CRC32C of all pieces so far.
+    sum: u32,
+    /// So many bytes the service has.
+    kept: u64,
+}
+
+impl Upload<'_> {
+    /// Sends a piece until it is kept; the object, after the last one.
+    async fn put(&mut self, piece: Bytes, last: bool) -> Result<Option<Made>, Trouble> {
+        self.sum = crc32c::crc32c_append(self.sum, &piece);
+        let (start, end, sum) = (self.kept, self.kept + piece.len() as u64, last.then_some(self.sum));
+        let rest = self.inner.rest().await?;
+        let mut tries = Tries::of_stream(&self.inner.patience);
+        let mut asking = false;
+        loop {
+            let progress = if asking {
+                tries.one(rest.ask(&self.url)).await
+            } else {
+                let left = piece.slice((self.kept - start) as usize..);
+                tries.one(rest.piece(&self.url, self.kept, left, sum)).await
+            };
+            match progress {
+                Ok(Progress::Made(made)) if last => {
+                    self.kept = end;
+                    return Ok(Some(made));
+                }
+                Ok(Progress::Made(_)) => {
+                    return Err(Trouble::damaged("it was an object before its last piece".to_owned()));
+                }
+                Ok(Progress::Kept(kept)) if kept < start || kept > end => {
+                    let why = format!("{kept} bytes are kept, {start} were before and {end} were sent");
+                    return Err(Trouble::damaged(why));
+                }
+                Ok(Progress::Kept(kept)) => {
+                    if kept > self.kept {
+                        tries.went_on();
+                    } else if !asking {
+                        tries.again(Trouble::unanswered("nothing of a piece was kept")).await?;
+                    }
+                    (self.kept, asking) = (kept, false);
+                    if kept == end && !last {
+                        return Ok(None);
+                    }
+                }
+                Err(trouble) => {
+                    tries.again(trouble).await?;
+                    asking = true;
+                }
+            }
+        }
+    }
+
+    async fn give_up(&self) {
+        if let Ok(rest) = self.inner.rest().await {
+            rest.give_up(&self.url).await;
+        }
+    }
+}
+
+/// Reads one byte more than `limit`, which tells the last piece from one that happens to be full, or to the end.
+async fn fill(body: &mut (impl AsyncRead + Unpin), held: &mut BytesMut, limit: usize) -> std::io::Result<()> {
+    while held.len() <= limit {
+        let room = limit + 1 - held.len();
+        held.reserve(room);
+        if body.take(room as u64).read_buf(held).await? == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The digest is of everything, also of what is not stored.
+async fn drain(body: &mut (impl AsyncRead + Unpin)) -> std::io::Result<()> {
+    tokio::io::copy(body, &mut tokio::io::sink()).await.map(drop)
+}

@@ -1,0 +1,105 @@
+//! The store on Cloud Storage, against the stand-in: what every store does, and what becomes of it when answers, bytes and
+//! connections get lost.
+
+#[path = "storage/faults.rs"]
+mod faults;
+#[path = "storage/large.rs"]
+mod large;
+#[path = "storage/rivals.rs"]
+mod rivals;
+
+use std::{sync::Arc, time::Duration};
+
+use cloud::storage::{CloudStorage, Patience};
+use ledger::{Store, conformance};
+use storage_standin::{Options, StandIn};
+
+const BUCKET: &str = "bucket";
+
+/// Much less patient than towards Google: what stalls here stalls for good.
+fn patience() -> Patience {
+    Patience {
+        attempt: Duration::from_millis(400),
+        total: Duration::from_secs(4),
+        look: Duration::from_millis(400),
+        stream: Duration::from_secs(4),
+    }
+}
+
+async fn standin(pause: Duration) -> StandIn {
+    StandIn::start(Options { pause, ..Options::default() }).await.unwrap()
+}
+
+fn store(standin: &StandIn) -> Arc<CloudStorage> {
+    Arc::new(CloudStorage::with_patience(BUCKET, Some(standin.url().parse().unwrap()), patience()))
+}
+
+#[tokio::test]
+async fn it_does_what_every_store_does() {
+    for pause in [Duration::ZERO, Duration::from_secs(1)] {
+        conformance::store(store(&standin(pause).await)).await;
+        conformance::ledger(store(&standin(pause).await)).await;
+        conformance::artefacts(store(&standin(pause).await)).await;
+    }
+}
+
+#[tokio::test]
+async fn names_come_back_as_they_were_given() {
+    let standin = standin(Duration::ZERO).await;
+    let store = store(&standin);
+    let long = format!("l/{}", "é".repeat(127));
+    let names =
+        [" a b ", "50%", "%2F", "a?b=c&d", "a#b", "a+b", "ü/日本/🦀", "a:b@c;d,e'f\"g", "*[x]*.json", &long];
+    for name in names {
+        store.create(name, name.to_owned().into()).await.unwrap();
+        assert_eq!(store.read(name).await.unwrap().unwrap(), name);
+        assert_eq!(store.list(name).await.unwrap(), [name]);
+    }
+    let mut sorted = names;
+    sorted.sort();
+    assert_eq!(
+        standin.names(BUCKET),
+        sorted,
+        "the service has them under these names, not under quoted ones"
+    );
+    for name in names {
+        store.remove(name).await.unwrap();
+    }
+    assert!(standin.names(BUCKET).is_empty());
+    assert_eq!(store.locate("a b"), "gs://bucket/a b");
+}
+
+#[tokio::test]
+async fn more_names_than_fit_a_page_are_listed() {
+    let standin = standin(Duration::ZERO).await;
+    let store = store(&standin);
+    for number in 0..2300 {
+        standin.put(BUCKET, &format!("many/{number:04}"), "x");
+    }
+    standin.put(BUCKET, "more", "x");
+    let names = store.list("many/").await.unwrap();
+    assert_eq!((names.len(), &*names[0], &*names[2299]), (2300, "many/0000", "many/2299"));
+}
+
+#[tokio::test]
+async fn what_will_not_pass_is_told_at_once_and_says_why() {
+    let standin = standin(Duration::ZERO).await;
+    let nowhere = CloudStorage::new("nowhere", Some(standin.url().parse().unwrap()));
+    let errors = [
+        nowhere.create("a", "x".into()).await.unwrap_err(),
+        nowhere.list("").await.unwrap_err(),
+        nowhere.create_from("a", Box::new(tokio::io::repeat(1))).await.map(drop).unwrap_err(),
+    ];
+    for error in errors {
+        let told = kit::worker::chain(&error);
+        assert!(told.contains("404") && told.contains("bucket nowhere does not exist"), "{told}");
+    }
+    let asked: Vec<u16> = standin.requests().into_iter().map(|(_, status)| status).collect();
+    assert_eq!(asked, [404; 3], "nobody asks twice");
+
+    standin.put(BUCKET, "kept", "x");
+    standin.retain(BUCKET, Duration::from_secs(60));
+    let told = kit::worker::chain(&store(&standin).remove("kept").await.unwrap_err());
+    assert!(told.contains("403") && told.contains("retention"), "{told}");
+    assert_eq!(standin.names(BUCKET), ["kept"]);
+}

@@ -1,0 +1,240 @@
+//! One thing goes wrong at a time.
+
+use std::{
+    io::{Cursor, ErrorKind},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use ledger::{Creation, Digest, Store, StoreError};
+use storage_standin::{Fault, Kind, Wants};
+use tokio::io::AsyncReadExt;
+
+use super::{BUCKET, patience, standin, store};
+
+const FOR_GOOD: u32 = u32::MAX;
+
+/// What came of a call: whether it was ours, was there, or was not said to be stored.
+fn outcome<T>(outcome: &Result<T, StoreError>, of: impl Fn(&T) -> Creation) -> &'static str {
+    match outcome.as_ref().map(of) {
+        Ok(Creation::Created) => "created",
+        Ok(Creation::Exists) => "exists",
+        Err(_) => "error",
+    }
+}
+
+#[tokio::test]
+async fn a_create_is_never_told_for_less_and_never_for_more_than_it_did() {
+    let body = Bytes::from_static(b"a record with a nonce");
+    let table = [
+        (Kind::Refuse(503), "created"),
+        (Kind::Refuse(500), "created"),
+        (Kind::Refuse(408), "created"),
+        // Nobody was there after all.
+        (Kind::Refuse(429), "created"),
+        (Kind::CutBefore, "created"),
+        (Kind::CutWithin(40), "created"),
+        (Kind::StallBefore, "created"),
+        // It is there, and nobody can say any more whose it is: the caller looks.
+        (Kind::FailAfter(503), "exists"),
+        (Kind::FailAfter(429), "exists"),
+        (Kind::CutAfter, "exists"),
+        (Kind::StallAfter, "exists"),
+        (Kind::HalfAnswer, "exists"),
+        (Kind::HalfThenStall, "exists"),
+        // The first one comes second.
+        (Kind::Late(1000), "created"),
+        (Kind::WrongCrc, "error"),
+        (Kind::Refuse(403), "error"),
+        (Kind::Refuse(400), "error"),
+    ];
+    for (kind, expected) in table {
+        let standin = standin(Duration::ZERO).await;
+        let store = store(&standin);
+        standin.fault(Wants::Insert, kind);
+        let created = store.create("name", body.clone()).await;
+        assert_eq!(outcome(&created, |creation| *creation), expected, "{kind:?}");
+        assert_eq!(standin.heal(), 0, "{kind:?} came to pass");
+        let there = standin.object(BUCKET, "name").map(|object| object.body);
+        let refused = matches!(kind, Kind::Refuse(400 | 403));
+        assert_eq!(there, (!refused).then(|| body.clone()), "{kind:?}");
+        if !refused {
+            assert_eq!(store.create("name", Bytes::new()).await.unwrap(), Creation::Exists, "{kind:?}");
+            assert_eq!(store.read("name").await.unwrap(), Some(body.clone()), "{kind:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_is_written_too_often_is_looked_at() {
+    let standin = standin(Duration::from_secs(3600)).await;
+    let store = store(&standin);
+    assert_eq!(store.create("name", "first".into()).await.unwrap(), Creation::Created);
+    let began = Instant::now();
+    assert_eq!(store.create("name", "second".into()).await.unwrap(), Creation::Exists);
+    assert!(began.elapsed() < patience().attempt, "no second attempt is needed");
+    let asked = standin.requests();
+    assert_eq!(asked, [(Wants::Insert, 200), (Wants::Insert, 429), (Wants::Get, 200)]);
+}
+
+#[tokio::test]
+async fn nobody_waits_longer_than_patience_lasts() {
+    for kind in [Kind::Refuse(503), Kind::StallBefore, Kind::CutBefore, Kind::HalfThenStall] {
+        let standin = standin(Duration::ZERO).await;
+        let store = store(&standin);
+        standin.put(BUCKET, "there", "x");
+        for on in [Wants::Insert, Wants::Get, Wants::Media, Wants::List, Wants::Delete] {
+            standin.faults(Fault { on, kind, times: FOR_GOOD, after: 0 });
+        }
+        let limit = patience().total + patience().look + Duration::from_secs(1);
+        let (created, read, listed, removed) = tokio::join!(
+            tokio::time::timeout(limit, store.create("name", "x".into())),
+            tokio::time::timeout(limit, store.read("there")),
+            tokio::time::timeout(limit, store.list("")),
+            tokio::time::timeout(limit, store.remove("gone")),
+        );
+        assert!(read.unwrap().is_err() && listed.unwrap().is_err(), "{kind:?}");
+        // A look at the head of an answer is a look.
+        let created = outcome(&created.unwrap(), |creation| *creation);
+        assert_eq!(created, if kind == Kind::HalfThenStall { "exists" } else { "error" }, "{kind:?}");
+        // Where a removal was answered by half of nothing, it was answered.
+        assert!(removed.unwrap().is_err() || kind == Kind::HalfThenStall, "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn reading_goes_on_where_it_broke_off_and_never_ends_wrong() {
+    let body = Bytes::from((0..3_000_000u32).map(|n| (n % 251) as u8).collect::<Vec<_>>());
+    let trouble = [
+        Kind::Refuse(503),
+        Kind::Refuse(429),
+        Kind::CutBefore,
+        Kind::StallBefore,
+        Kind::HalfAnswer,
+        Kind::HalfThenStall,
+    ];
+    for kind in trouble {
+        let standin = standin(Duration::ZERO).await;
+        standin.put(BUCKET, "name", body.clone());
+        standin.faults(Fault { on: Wants::Media, kind, times: 3, after: 0 });
+        let mut read = Vec::new();
+        store(&standin).open("name").await.unwrap().unwrap().read_to_end(&mut read).await.unwrap();
+        assert!(read == body, "{kind:?}");
+        assert_eq!(standin.heal(), 0);
+    }
+    for kind in [Kind::Flip, Kind::WrongCrc] {
+        let standin = standin(Duration::ZERO).await;
+        let store = store(&standin);
+        standin.put(BUCKET, "name", body.clone());
+        standin.fault(Wants::Media, kind);
+        let mut read = Vec::new();
+        let ended = store.open("name").await.unwrap().unwrap().read_to_end(&mut read).await;
+        assert_eq!(ended.unwrap_err().kind(), ErrorKind::InvalidData, "{kind:?}: a stream does not end well");
+        standin.fault(Wants::Media, kind);
+        assert_eq!(store.read("name").await.unwrap().unwrap(), body, "{kind:?}: it is whole the second time");
+        standin.faults(Fault { on: Wants::Media, kind, times: FOR_GOOD, after: 0 });
+        assert!(store.read("name").await.is_err(), "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_is_replaced_while_it_is_read_is_not_mixed_with_the_next() {
+    let standin = standin(Duration::ZERO).await;
+    standin.put(BUCKET, "name", vec![1; 3_000_000]);
+    standin.fault(Wants::Media, Kind::HalfAnswer);
+    let mut reader = store(&standin).open("name").await.unwrap().unwrap();
+    let mut read = vec![0; 1000];
+    reader.read_exact(&mut read).await.unwrap();
+    standin.put(BUCKET, "name", vec![2; 3_000_000]);
+    assert!(reader.read_to_end(&mut read).await.is_err(), "its rest is gone");
+    assert!(read.iter().all(|byte| *byte == 1));
+}
+
+#[tokio::test]
+async fn listing_and_removing_are_tried_again() {
+    let after = [Kind::FailAfter(503), Kind::CutAfter, Kind::StallAfter];
+    for kind in [Kind::Refuse(503), Kind::CutBefore, Kind::StallBefore].into_iter().chain(after) {
+        let standin = standin(Duration::ZERO).await;
+        let store = store(&standin);
+        standin.put(BUCKET, "open/a", "");
+        standin.fault(Wants::List, kind);
+        assert_eq!(store.list("open/").await.unwrap(), ["open/a"], "{kind:?}");
+        standin.fault(Wants::Delete, kind);
+        store.remove("open/a").await.unwrap();
+        assert!(standin.names(BUCKET).is_empty(), "{kind:?}");
+        assert_eq!(standin.heal(), 0);
+    }
+}
+
+/// Two whole pieces and a rest.
+fn stream() -> Bytes {
+    (0..(17u32 << 20)).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect::<Vec<_>>().into()
+}
+
+#[tokio::test]
+async fn a_stream_is_stored_whole_whatever_happens_to_its_pieces() {
+    let body = stream();
+    let digest = Digest::of(&body);
+    let pieces = [
+        Kind::Refuse(503),
+        Kind::FailAfter(503),
+        Kind::Refuse(429),
+        Kind::CutBefore,
+        Kind::CutWithin(100),
+        Kind::CutWithin(300 << 10),
+        Kind::CutWithin((5 << 20) + 123),
+        Kind::CutAfter,
+        Kind::StallBefore,
+        Kind::StallAfter,
+    ];
+    for kind in pieces {
+        let standin = standin(Duration::ZERO).await;
+        let store = store(&standin);
+        standin.fault(Wants::Start, Kind::Refuse(503));
+        // Each piece, the last one included, and the question after it.
+        for after in [0, 1, 1] {
+            standin.faults(Fault { on: Wants::Chunk, kind, times: 1, after });
+        }
+        standin.faults(Fault { on: Wants::Status, kind: Kind::CutAfter, times: 1, after: 0 });
+        let stored = store.create_from("name", Box::new(Cursor::new(body.clone()))).await.unwrap();
+        assert_eq!(stored, (Creation::Created, digest.clone()), "{kind:?}");
+        assert!(standin.object(BUCKET, "name").unwrap().body == body, "{kind:?}");
+        // What arrived without an answer is not sent twice, so one may be left.
+        assert!(standin.heal() <= 1, "{kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_is_not_stored_leaves_nothing() {
+    let body = stream();
+    for kind in [Kind::Refuse(403), Kind::Refuse(503), Kind::StallBefore, Kind::CutBefore] {
+        let standin = standin(Duration::ZERO).await;
+        standin.faults(Fault { on: Wants::Chunk, kind, times: FOR_GOOD, after: 1 });
+        let stored = store(&standin).create_from("name", Box::new(Cursor::new(body.clone()))).await;
+        assert!(stored.is_err(), "{kind:?}: {stored:?}");
+        assert!(standin.names(BUCKET).is_empty() && standin.unfinished() == 0, "{kind:?}");
+    }
+    // Whoever reads a source that breaks, or goes away, stores nothing either.
+    let standin = standin(Duration::ZERO).await;
+    let breaks = breaking(body.slice(..9 << 20));
+    let stored = store(&standin).create_from("name", breaks).await;
+    assert!(stored.is_err() && standin.unfinished() == 0, "{stored:?}");
+    let endless = Box::new(tokio::io::repeat(7));
+    let store = store(&standin);
+    let gone = tokio::time::timeout(Duration::from_millis(300), store.create_from("name", endless)).await;
+    assert!(gone.is_err() && standin.names(BUCKET).is_empty());
+}
+
+/// These bytes, then an error.
+fn breaking(bytes: Bytes) -> ledger::Reader {
+    let broken = futures::stream::iter([Ok(bytes), Err(std::io::Error::other("the disk is gone"))]);
+    Box::new(tokio_util::io::StreamReader::new(broken))
+}
+
+#[tokio::test]
+async fn a_stream_whose_stored_sum_is_another_one_is_not_said_to_be_stored() {
+    let standin = standin(Duration::ZERO).await;
+    standin.faults(Fault { on: Wants::Chunk, kind: Kind::WrongCrc, times: 1, after: 2 });
+    let stored = store(&standin).create_from("name", Box::new(Cursor::new(stream()))).await;
+    assert!(kit::worker::chain(&stored.unwrap_err()).contains("CRC32C"));
+}

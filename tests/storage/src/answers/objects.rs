@@ -1,0 +1,68 @@
+//! An object: its bytes, its metadata, its end.
+
+use axum::http::Method;
+use serde_json::json;
+
+use super::{Answer, Asked};
+use crate::{
+    Object, Shared,
+    world::{Refusal, number},
+};
+
+pub(super) fn route(shared: &Shared, bucket: &str, name: &str, asked: &Asked) -> Result<Answer, Refusal> {
+    let mut world = shared.world();
+    match asked.method {
+        Method::GET if asked.media() => {
+            let object = world.object(bucket, name, &asked.query)?;
+            media(&object, asked.header("range"))
+        }
+        Method::GET => Ok(Answer::json(&world.object(bucket, name, &asked.query)?.resource(bucket, name))),
+        Method::PATCH => {
+            world.object(bucket, name, &asked.query)?;
+            let given = asked.document()?;
+            let object = world.bucket(bucket)?.objects.get_mut(name).ok_or((404, name.to_owned()))?;
+            object.metageneration += 1;
+            object
+                .given
+                .extend(given.into_iter().filter(|(field, _)| field == "metadata" || field == "contentType"));
+            Ok(Answer::json(&object.resource(bucket, name)))
+        }
+        Method::DELETE => {
+            number(&asked.query, "generation")?;
+            world.remove(bucket, name, &asked.query)?;
+            Ok(Answer::empty(204))
+        }
+        _ => Err((405, json!(asked.method.as_str()).to_string())),
+    }
+}
+
+/// Bytes, or a range of them, and what the headers say of the whole object.
+fn media(object: &Object, range: &str) -> Result<Answer, Refusal> {
+    let size = object.body.len();
+    let hash = format!("crc32c={},md5={}", object.crc32c, object.md5);
+    let mut headers = vec![
+        ("content-type", object.said("contentType", "application/octet-stream")),
+        ("etag", format!("g{}m{}", object.generation, object.metageneration)),
+        ("x-goog-generation", object.generation.to_string()),
+        ("x-goog-metageneration", object.metageneration.to_string()),
+        ("x-goog-stored-content-encoding", "identity".to_owned()),
+        ("x-goog-stored-content-length", size.to_string()),
+        ("x-goog-storage-class", "STANDARD".to_owned()),
+        ("x-goog-hash", hash),
+    ];
+    let Some(range) = range.strip_prefix("bytes=") else {
+        return Ok(Answer { status: 200, headers, body: object.body.clone() });
+    };
+    let (from, to) = range.split_once('-').unwrap_or((range, ""));
+    let (from, to) = match (from.parse::<usize>(), to.parse::<usize>()) {
+        (Ok(from), Ok(to)) => (from, to.saturating_add(1).min(size)),
+        (Ok(from), Err(_)) => (from, size),
+        (Err(_), Ok(last)) => (size.saturating_sub(last), size),
+        (Err(_), Err(_)) => return Err((400, format!("range {range}"))),
+    };
+    if from >= to {
+        return Err((416, format!("The requested range {range} cannot be satisfied.")));
+    }
+    headers.push(("content-range", format!("bytes {from}-{}/{size}", to - 1)));
+    Ok(Answer { status: 206, headers, body: object.body.slice(from..to) })
+}

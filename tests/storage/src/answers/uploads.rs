@@ -1,0 +1,117 @@
+//! Uploads in one request and in many.
+
+use bytes::BytesMut;
+use serde_json::{Map, Value, json};
+
+use super::{Answer, Asked};
+use crate::{
+    Shared, Wants, multipart,
+    world::{Refusal, Session, World},
+};
+
+/// Of an upload that is not at its end, multiples of this are kept.
+const QUANTUM: usize = 256 << 10;
+
+pub(super) fn route(shared: &Shared, wants: Wants, bucket: &str, asked: &Asked) -> Result<Answer, Refusal> {
+    let mut world = shared.world();
+    let id = asked.query.get("upload_id").cloned().unwrap_or_default();
+    match wants {
+        Wants::Insert => insert(&mut world, bucket, asked),
+        Wants::Start => start(shared, &mut world, bucket, asked),
+        Wants::Status | Wants::Chunk => {
+            let mut session = world.sessions.remove(&id).ok_or((404, format!("no upload {id}")))?;
+            let answer = go_on(&mut world, &mut session, asked);
+            world.sessions.insert(id, session);
+            answer
+        }
+        _ if asked.method == "DELETE" && world.sessions.remove(&id).is_some() => Ok(Answer::empty(499)),
+        _ => Err((404, format!("no upload {id}"))),
+    }
+}
+
+fn name(asked: &Asked, metadata: &Map<String, Value>) -> Result<String, Refusal> {
+    let name = asked.query.get("name").map(String::as_str).or(metadata.get("name").and_then(Value::as_str));
+    name.filter(|name| !name.is_empty()).map(str::to_owned).ok_or((400, "Required object name".to_owned()))
+}
+
+/// What a header announces, as if it stood in the metadata.
+fn announced(asked: &Asked, metadata: &mut Map<String, Value>) {
+    for hash in asked.header("x-goog-hash").split(',') {
+        if let Some((kind, value)) = hash.trim().split_once('=') {
+            let field = if kind == "md5" { "md5Hash" } else { kind };
+            metadata.insert(field.to_owned(), json!(value));
+        }
+    }
+}
+
+fn insert(world: &mut World, bucket: &str, asked: &Asked) -> Result<Answer, Refusal> {
+    if !asked.whole {
+        return Err((400, "the body has no end".to_owned()));
+    }
+    let kind = asked.header("content-type");
+    let (mut metadata, media) = match asked.query.get("uploadType").map(String::as_str) {
+        Some("multipart") => multipart::read(kind, &asked.body).map_err(|why| (400, why))?,
+        Some("media") => (Map::from_iter([("contentType".to_owned(), json!(kind))]), asked.body.clone()),
+        kind => return Err((400, format!("uploadType {kind:?}"))),
+    };
+    announced(asked, &mut metadata);
+    let name = name(asked, &metadata)?;
+    Ok(Answer::json(&world.write(bucket, &name, &asked.query, metadata, media)?))
+}
+
+fn start(shared: &Shared, world: &mut World, bucket: &str, asked: &Asked) -> Result<Answer, Refusal> {
+    let given = asked.document()?;
+    let name = name(asked, &given)?;
+    world.may_write(bucket, &name, &asked.query)?;
+    world.last += 1;
+    let id = format!("upload-{}", world.last);
+    let location =
+        format!("{}/upload/storage/v1/b/{bucket}/o?uploadType=resumable&upload_id={id}", shared.base);
+    let (bucket, query) = (bucket.to_owned(), asked.query.clone());
+    world.sessions.insert(id, Session { bucket, name, query, given, body: BytesMut::new(), done: None });
+    Ok(Answer { headers: vec![("location", location)], ..Answer::empty(200) })
+}
+
+/// A piece, or a question how far it is; the last piece makes the object.
+fn go_on(world: &mut World, session: &mut Session, asked: &Asked) -> Result<Answer, Refusal> {
+    if let Some(done) = &session.done {
+        return Ok(Answer::json(done));
+    }
+    let wrong = || (400, format!("content-range {}", asked.header("content-range")));
+    let range = asked.header("content-range").strip_prefix("bytes ");
+    let (span, total) = match range.map(|range| range.split_once('/').ok_or_else(wrong)).transpose()? {
+        Some((span, total)) => (span, total.parse::<usize>().ok()),
+        // Everything at once.
+        None => ("0-", asked.whole.then_some(asked.body.len())),
+    };
+    let mut ends = total == Some(session.body.len());
+    if span != "*" {
+        let (from, to) = span.split_once('-').ok_or_else(wrong)?;
+        let from: usize = from.parse().map_err(|_| wrong())?;
+        if from > session.body.len() {
+            return Err((400, format!("there were {} bytes of data missing", from - session.body.len())));
+        }
+        let known = (session.body.len() - from).min(asked.body.len());
+        session.body.extend_from_slice(&asked.body[known..]);
+        let open = to == "*" && total.is_none();
+        ends = asked.whole && (open || total == Some(session.body.len()));
+        if total.is_some_and(|total| session.body.len() > total) {
+            return Err(wrong());
+        }
+        if !ends {
+            let kept = session.body.len() / QUANTUM * QUANTUM;
+            session.body.truncate(kept);
+        }
+    }
+    if !ends {
+        let kept = session.body.len();
+        let range = (kept > 0).then(|| ("range", format!("bytes=0-{}", kept - 1)));
+        return Ok(Answer { headers: range.into_iter().collect(), ..Answer::empty(308) });
+    }
+    announced(asked, &mut session.given);
+    let (bucket, name, query) = (session.bucket.clone(), session.name.clone(), session.query.clone());
+    let body = session.body.clone().freeze();
+    let done = world.write(&bucket, &name, &query, session.given.clone(), body)?;
+    session.body = BytesMut::new();
+    Ok(Answer::json(session.done.insert(done)))
+}

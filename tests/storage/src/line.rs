@@ -1,0 +1,96 @@
+//! Connections that can be cut from inside a handler.
+
+use std::{
+    io::{self, ErrorKind},
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use axum::{
+    extract::connect_info::Connected,
+    serve::{IncomingStream, Listener},
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::{TcpListener, TcpStream},
+};
+
+/// What a handler knows of the connection it serves.
+#[derive(Clone, Debug, Default)]
+pub struct Line(Arc<AtomicBool>);
+
+impl Line {
+    /// From now on nothing is written any more: whoever waits for an answer sees the connection end.
+    pub fn cut(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Connected<IncomingStream<'_, Lines>> for Line {
+    fn connect_info(stream: IncomingStream<'_, Lines>) -> Self {
+        stream.io().line.clone()
+    }
+}
+
+/// A listener whose connections can be cut.
+pub struct Lines(pub TcpListener);
+
+impl Listener for Lines {
+    type Io = Io;
+    type Addr = std::net::SocketAddr;
+
+    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
+        let (stream, address) = Listener::accept(&mut self.0).await;
+        (Io { stream, line: Line::default() }, address)
+    }
+
+    fn local_addr(&self) -> io::Result<Self::Addr> {
+        self.0.local_addr()
+    }
+}
+
+/// One connection.
+pub struct Io {
+    stream: TcpStream,
+    line: Line,
+}
+
+impl Io {
+    fn whole(&self) -> io::Result<()> {
+        if self.line.0.load(Ordering::Relaxed) { Err(ErrorKind::ConnectionReset.into()) } else { Ok(()) }
+    }
+}
+
+impl AsyncRead for Io {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Io {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.whole()?;
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.whole()?;
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,38 @@
+//! `storage-standin`: the stand-in as a program, so that other programs can be run against it.
+
+use std::{net::SocketAddr, process::ExitCode, time::Duration};
+
+use clap::Parser;
+use storage_standin::{Options, StandIn};
+
+#[derive(Parser)]
+#[command(about = "A small server that answers like Cloud Storage and breaks on demand, for tests")]
+struct Arguments {
+    /// Where to listen.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    address: SocketAddr,
+    /// Buckets that are there from the beginning.
+    #[arg(long = "bucket", default_value = "bucket")]
+    buckets: Vec<String>,
+    /// One write to a name in so many milliseconds; more are answered with 429.
+    #[arg(long, default_value_t = 1000)]
+    pause_ms: u64,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    let Arguments { address, buckets, pause_ms } = Arguments::parse();
+    let pause = Duration::from_millis(pause_ms);
+    match StandIn::start(Options { address, buckets, pause }).await {
+        Ok(standin) => {
+            println!("{}", standin.url());
+            standin.serve().await;
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{address}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! Buckets and objects, and the rules under which they change.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::{Duration, Instant},
+};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use bytes::{Bytes, BytesMut};
+use chrono::{DateTime, SecondsFormat, Utc};
+use md5::{Digest, Md5};
+use serde_json::{Map, Value, json};
+
+/// Why something was not done: a status and a reason.
+pub type Refusal = (u16, String);
+
+/// Query parameters.
+pub type Query = HashMap<String, String>;
+
+/// An object as it is now.
+#[derive(Clone, Debug)]
+pub struct Object {
+    /// Its bytes.
+    pub body: Bytes,
+    /// CRC32C as the API spells it.
+    pub crc32c: String,
+    /// MD5 as the API spells it.
+    pub md5: String,
+    /// Which of its name.
+    pub generation: u64,
+    /// Which metadata of this generation.
+    pub metageneration: u64,
+    /// What its creator said of it.
+    pub given: Map<String, Value>,
+    /// When it was created.
+    pub created: DateTime<Utc>,
+}
+
+impl Object {
+    /// What the creator said, or a default.
+    pub fn said(&self, field: &str, default: &str) -> String {
+        self.given.get(field).and_then(Value::as_str).unwrap_or(default).to_owned()
+    }
+
+    /// The object resource.
+    pub fn resource(&self, bucket: &str, name: &str) -> Value {
+        let created = self.created.to_rfc3339_opts(SecondsFormat::Millis, true);
+        let mut resource = json!({
+            "kind": "storage#object", "id": format!("{bucket}/{name}/{}", self.generation),
+            "name": name, "bucket": bucket, "size": self.body.len().to_string(),
+            "generation": self.generation.to_string(), "metageneration": self.metageneration.to_string(),
+            "contentType": self.said("contentType", "application/octet-stream"), "storageClass": "STANDARD",
+            "crc32c": self.crc32c, "md5Hash": self.md5, "etag": format!("g{}m{}", self.generation, self.metageneration),
+            "timeCreated": created, "updated": created, "timeFinalized": created,
+        });
+        if let Some(metadata) = self.given.get("metadata") {
+            resource["metadata"] = metadata.clone();
+        }
+        resource
+    }
+}
+
+/// CRC32C as the API spells it.
+pub fn crc32c(bytes: &[u8]) -> String {
+    STANDARD.encode(crc32c::crc32c(bytes).to_be_bytes())
+}
+
+/// An upload that is not an object yet.
+#[derive(Debug)]
+pub struct Session {
+    /// Where it will lie.
+    pub bucket: String,
+    /// Its name.
+    pub name: String,
+    /// Its preconditions.
+    pub query: Query,
+    /// What was said of it.
+    pub given: Map<String, Value>,
+    /// What arrived.
+    pub body: BytesMut,
+    /// The object it became.
+    pub done: Option<Value>,
+}
+
+/// A bucket.
+#[derive(Debug, Default)]
+pub struct Bucket {
+    /// Objects by name.
+    pub objects: BTreeMap<String, Object>,
+    /// When a name was last written.
+    pub touched: HashMap<String, Instant>,
+    /// For how long objects cannot be removed or replaced.
+    pub retention: Duration,
+    /// Who wants to be told of what.
+    pub notifications: Vec<Value>,
+}
+
+/// Everything there is.
+#[derive(Debug, Default)]
+pub struct World {
+    /// Buckets by name.
+    pub buckets: BTreeMap<String, Bucket>,
+    /// Uploads by id.
+    pub sessions: BTreeMap<String, Session>,
+    /// One write to a name in this time.
+    pub pause: Duration,
+    /// What was told of objects, oldest first: Pub/Sub messages with the topic they are for.
+    pub events: Vec<Value>,
+    /// The last number that was given to something.
+    pub last: u64,
+}
+
+impl World {
+    /// A bucket.
+    ///
+    /// # Errors
+    /// When there is none of this name.
+    pub fn bucket(&mut self, name: &str) -> Result<&mut Bucket, Refusal> {
+        self.buckets
+            .get_mut(name)
+            .ok_or_else(|| (404, format!("The specified bucket {name} does not exist.")))
+    }
+
+    /// An object whose preconditions hold.
+    ///
+    /// # Errors
+    /// When it is not there, not of the wanted generation, or not as the preconditions say.
+    pub fn object(&mut self, bucket: &str, name: &str, query: &Query) -> Result<Object, Refusal> {
+        let object = self.bucket(bucket)?.objects.get(name).cloned();
+        let wanted = number(query, "generation")?;
+        let object = object.filter(|object| wanted.is_none_or(|wanted| wanted == object.generation));
+        let object = object.ok_or_else(|| (404, format!("No such object: {bucket}/{name}")))?;
+        preconditions(Some(&object), query, 304)?;
+        Ok(object)
+    }
+
+    /// How often names are written, then the preconditions, then what is retained.
+    fn writable(&mut self, bucket: &str, name: &str, query: &Query) -> Result<(), Refusal> {
+        let pause = self.pause;
+        let bucket = self.bucket(bucket)?;
+        let touched = bucket.touched.get(name).is_some_and(|last| last.elapsed() < pause);
+        if touched {
+            return Err((429, format!("The object {name} exceeded the rate limit for object mutations.")));
+        }
+        let object = bucket.objects.get(name);
+        preconditions(object, query, 412)?;
+        let age = object.map(|object| (Utc::now() - object.created).to_std().unwrap_or_default());
+        if age.is_some_and(|age| age < bucket.retention) {
+            return Err((403, format!("Object {name} is subject to the bucket's retention policy.")));
+        }
+        Ok(())
+    }
+
+    /// Whether an object could be written under these preconditions now.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn may_write(&mut self, bucket: &str, name: &str, query: &Query) -> Result<(), Refusal> {
+        let pause = std::mem::take(&mut self.pause);
+        let may = self.writable(bucket, name, query);
+        self.pause = pause;
+        may
+    }
+
+    /// Writes an object; its resource.
+    ///
+    /// # Errors
+    /// When a rule forbids it, or the bytes are not those that were announced.
+    pub fn write(
+        &mut self,
+        bucket: &str,
+        name: &str,
+        query: &Query,
+        given: Map<String, Value>,
+        body: Bytes,
+    ) -> Result<Value, Refusal> {
+        self.writable(bucket, name, query)?;
+        // Generations are microseconds, and later ones are greater.
+        self.last = (self.last + 1).max(Utc::now().timestamp_micros().unsigned_abs());
+        let (crc32c, md5) = (crc32c(&body), STANDARD.encode(Md5::digest(&body)));
+        let (generation, created) = (self.last, Utc::now());
+        let object = Object { body, crc32c, md5, generation, metageneration: 1, given, created };
+        for (field, found) in [("crc32c", &object.crc32c), ("md5Hash", &object.md5)] {
+            let announced = object.said(field, found);
+            if announced != *found {
+                let why = format!("Provided {field} {announced} doesn't match calculated {field} {found}.");
+                return Err((400, why));
+            }
+        }
+        let resource = object.resource(bucket, name);
+        let replaced = {
+            let bucket = self.bucket(bucket)?;
+            bucket.touched.insert(name.to_owned(), Instant::now());
+            bucket.objects.insert(name.to_owned(), object)
+        };
+        if replaced.is_some() {
+            let mut gone = resource.clone();
+            gone["generation"] = json!(replaced.map(|object| object.generation.to_string()));
+            self.tell(bucket, "OBJECT_DELETE", &gone);
+        }
+        self.tell(bucket, "OBJECT_FINALIZE", &resource);
+        Ok(resource)
+    }
+
+    /// Removes an object.
+    ///
+    /// # Errors
+    /// When a rule forbids it or there is none.
+    pub fn remove(&mut self, bucket: &str, name: &str, query: &Query) -> Result<(), Refusal> {
+        let object = self.object(bucket, name, query)?;
+        self.writable(bucket, name, query)?;
+        let there = self.bucket(bucket)?;
+        there.touched.insert(name.to_owned(), Instant::now());
+        there.objects.remove(name);
+        self.tell(bucket, "OBJECT_DELETE", &object.resource(bucket, name));
+        Ok(())
+    }
+
+    /// Notes a message for every notification that wants it, as Pub/Sub would carry it.
+    fn tell(&mut self, bucket: &str, what: &str, resource: &Value) {
+        let name = resource["name"].as_str().unwrap_or_default();
+        let notifications = self.buckets.get(bucket).map(|bucket| bucket.notifications.clone());
+        for notification in notifications.unwrap_or_default() {
+            let types = notification["event_types"].as_array();
+            let wanted = types.is_none_or(|types| types.is_empty() || types.iter().any(|kind| kind == what));
+            let prefix = notification["object_name_prefix"].as_str().unwrap_or_default();
+            if !wanted || !name.starts_with(prefix) {
+                continue;
+            }
+            let with_body = notification["payload_format"] != "NONE";
+            let mut attributes = json!({
+                "bucketId": bucket, "objectId": name, "objectGeneration": resource["generation"],
+                "eventType": what, "eventTime": resource["updated"],
+                "payloadFormat": if with_body { "JSON_API_V1" } else { "NONE" },
+                "notificationConfig": notification["selfLink"],
+            });
+            for (name, value) in notification["custom_attributes"].as_object().into_iter().flatten() {
+                attributes[name] = value.clone();
+            }
+            let data = if with_body { STANDARD.encode(resource.to_string()) } else { String::new() };
+            let id = (self.events.len() + 1).to_string();
+            self.events.push(json!({
+                "topic": notification["topic"],
+                "message": {"attributes": attributes, "data": data, "messageId": id, "publishTime": resource["updated"]},
+            }));
+        }
+    }
+
+    /// Names that begin with `prefix`, page by page; with a delimiter, what lies behind the next one is folded.
+    ///
+    /// # Errors
+    /// When there is no such bucket or a number is none.
+    pub fn list(&mut self, bucket: &str, query: &Query) -> Result<Value, Refusal> {
+        let text = |field: &str| query.get(field).map(String::as_str).unwrap_or_default();
+        let (prefix, delimiter, after) = (text("prefix"), text("delimiter"), text("pageToken"));
+        let most = number(query, "maxResults")?.unwrap_or(1000).clamp(1, 1000) as usize;
+        let (mut items, mut prefixes): (Vec<Value>, Vec<String>) = Default::default();
+        let mut next = None;
+        let mut last = String::new();
+        for (name, object) in &self.bucket(bucket)?.objects {
+            let Some(rest) = name.strip_prefix(prefix) else { continue };
+            let fold = (!delimiter.is_empty()).then(|| rest.find(delimiter)).flatten();
+            let entry = fold.map_or(name.clone(), |at| format!("{prefix}{}{delimiter}", &rest[..at]));
+            if entry.as_str() <= after || entry == last {
+                continue;
+            }
+            if items.len() + prefixes.len() == most {
+                next = Some(last.clone());
+                break;
+            }
+            match fold {
+                Some(_) => prefixes.push(entry.clone()),
+                None => items.push(object.resource(bucket, name)),
+            }
+            last = entry;
+        }
+        let mut page = json!({"kind": "storage#objects", "items": items, "prefixes": prefixes});
+        if let Some(next) = next {
+            page["nextPageToken"] = json!(next);
+        }
+        Ok(page)
+    }
+}
+
+/// A number among the parameters.
+///
+/// # Errors
+/// When it is none.
+pub fn number(query: &Query, field: &str) -> Result<Option<u64>, Refusal> {
+    let number = query.get(field).map(|text| text.parse());
+    number.transpose().map_err(|_| (400, format!("{field} is not a number")))
+}
+
+fn preconditions(object: Option<&Object>, query: &Query, unchanged: u16) -> Result<(), Refusal> {
+    let generation = object.map_or(0, |object| object.generation);
+    let metageneration = object.map_or(0, |object| object.metageneration);
+    for (field, found) in [("ifGenerationMatch", generation), ("ifMetagenerationMatch", metageneration)] {
+        if number(query, field)?.is_some_and(|wanted| wanted != found) {
+            return Err((
+                412,
+                format!("At least one of the pre-conditions you specified did not hold: {field}"),
+            ));
+        }
+    }
+    for (field, found) in [("ifGenerationNotMatch", generation), ("ifMetagenerationNotMatch", metageneration)]
+    {
+        if number(query, field)? == Some(found) {
+            return Err((unchanged, format!("{field} did not hold")));
+        }
+    }
+    Ok(())
+}

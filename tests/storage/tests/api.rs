@@ -1,0 +1,155 @@
+//! The stand-in answers as the service's documentation says, also where Burnin's store does not ask.
+
+use std::time::Duration;
+
+use axum::{Json, Router, extract::State, routing::post};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use reqwest::{Client, RequestBuilder};
+use serde_json::{Value, json};
+use storage_standin::{Options, StandIn};
+use tokio::sync::mpsc;
+
+async fn standin() -> (StandIn, Client, String) {
+    drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
+    let standin = StandIn::start(Options { pause: Duration::ZERO, ..Options::default() }).await.unwrap();
+    let url = standin.url().to_owned();
+    (standin, Client::new(), url)
+}
+
+async fn ask(request: RequestBuilder) -> (u16, Value) {
+    let answer = request.send().await.unwrap();
+    let status = answer.status().as_u16();
+    (status, serde_json::from_str(&answer.text().await.unwrap()).unwrap_or_default())
+}
+
+#[tokio::test]
+async fn generations_and_preconditions() {
+    let (_standin, http, url) = standin().await;
+    let put = |query: &str, body: &'static str| {
+        let url = format!("{url}/upload/storage/v1/b/bucket/o?uploadType=media&name=a%2Fb&{query}");
+        ask(http.post(url).header("content-type", "text/plain").body(body))
+    };
+    let (status, first) = put("ifGenerationMatch=0", "123456789").await;
+    assert_eq!((status, &first["size"], &first["metageneration"]), (200, &json!("9"), &json!("1")));
+    // The check value of CRC-32C, 0xe3069283, and the MD5 that RFC 1321's tools print.
+    let sums = (&json!("4waSgw=="), &json!("JfnnlDI7RTiF9RgfG2JNCw=="));
+    assert_eq!((&first["crc32c"], &first["md5Hash"]), sums);
+    let generation = first["generation"].as_str().unwrap();
+    let (status, refused) = put("ifGenerationMatch=0", "two").await;
+    assert_eq!((status, &refused["error"]["errors"][0]["reason"]), (412, &json!("conditionNotMet")));
+    assert_eq!(put(&format!("ifGenerationNotMatch={generation}"), "two").await.0, 412);
+    let (status, second) = put(&format!("ifGenerationMatch={generation}"), "two").await;
+    assert_eq!(status, 200);
+    assert!(second["generation"].as_str().unwrap() > generation);
+
+    let object = format!("{url}/storage/v1/b/bucket/o/a%2Fb");
+    let changed = ask(http.patch(&object).json(&json!({"metadata": {"k": "v"}}))).await.1;
+    assert_eq!((&changed["metageneration"], &changed["metadata"]["k"]), (&json!("2"), &json!("v")));
+    let status = async |query: String| ask(http.get(format!("{object}?{query}"))).await.0;
+    assert_eq!(status("ifMetagenerationMatch=1".into()).await, 412);
+    assert_eq!(status("ifMetagenerationNotMatch=2".into()).await, 304);
+    assert_eq!(status(format!("generation={generation}")).await, 404, "only the live one is kept");
+    assert_eq!(ask(http.delete(format!("{object}?ifGenerationMatch={generation}"))).await.0, 412);
+    assert_eq!(ask(http.delete(&object)).await.0, 204);
+    assert_eq!(ask(http.delete(&object)).await.0, 404);
+}
+
+#[tokio::test]
+async fn bytes_that_are_not_what_was_announced_are_refused() {
+    let (standin, http, url) = standin().await;
+    let wrong = format!("crc32c={}", STANDARD.encode([1, 2, 3, 4]));
+    let url = format!("{url}/upload/storage/v1/b/bucket/o?uploadType=media&name=a");
+    let (status, told) = ask(http.post(url).header("x-goog-hash", wrong).body("one")).await;
+    assert!(status == 400 && told["error"]["message"].as_str().unwrap().contains("crc32c"), "{told}");
+    assert!(standin.names("bucket").is_empty());
+}
+
+#[tokio::test]
+async fn ranges() {
+    let (standin, http, url) = standin().await;
+    standin.put("bucket", "a", "0123456789");
+    let table = [
+        ("bytes=2-4", 206, "234"),
+        ("bytes=7-", 206, "789"),
+        ("bytes=-2", 206, "89"),
+        ("bytes=8-100", 206, "89"),
+        ("bytes=10-", 416, ""),
+    ];
+    for (range, status, text) in table {
+        let request = http.get(format!("{url}/storage/v1/b/bucket/o/a?alt=media")).header("range", range);
+        let answer = request.send().await.unwrap();
+        assert_eq!(answer.status(), status, "{range}");
+        if status == 206 {
+            assert_eq!(answer.headers()["x-goog-stored-content-length"], "10");
+            assert_eq!(answer.text().await.unwrap(), text, "{range}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn listing_folds_at_a_delimiter_and_turns_pages() {
+    let (standin, http, url) = standin().await;
+    for name in ["a/1", "a/2", "b", "c/1", "d"] {
+        standin.put("bucket", name, "");
+    }
+    let (mut seen, mut token) = (Vec::new(), String::new());
+    loop {
+        let page = format!("{url}/storage/v1/b/bucket/o?delimiter=/&maxResults=2&pageToken={token}");
+        let page = ask(http.get(page)).await.1;
+        seen.extend(page["prefixes"].as_array().unwrap().clone());
+        seen.extend(page["items"].as_array().unwrap().iter().map(|item| item["name"].clone()));
+        match page["nextPageToken"].as_str() {
+            Some(next) => token = next.replace('/', "%2F"),
+            None => break,
+        }
+    }
+    assert_eq!(seen, ["a/", "b", "c/", "d"]);
+}
+
+#[tokio::test]
+async fn what_is_told_of_objects_is_pushed_until_it_is_taken() {
+    let (standin, http, url) = standin().await;
+    let wanted = json!({
+        "topic": "//pubsub.googleapis.com/projects/p/topics/t", "payload_format": "JSON_API_V1",
+        "event_types": ["OBJECT_FINALIZE"], "object_name_prefix": "logs/",
+    });
+    let made = ask(http.post(format!("{url}/storage/v1/b/bucket/notificationConfigs")).json(&wanted)).await.1;
+    assert_eq!(made["id"], "1");
+
+    let (pushed, mut pushes) = mpsc::unbounded_channel();
+    let take = async |State(pushed): State<mpsc::UnboundedSender<Value>>, Json(push): Json<Value>| {
+        pushed.send(push).unwrap();
+    };
+    let callback = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = callback.local_addr().unwrap();
+    let routes = Router::new().route("/", post(take)).with_state(pushed);
+    tokio::spawn(async move { axum::serve(callback, routes).await });
+
+    standin.put("bucket", "other", "x");
+    standin.put("bucket", "logs/1", "x");
+    let push = json!({"url": format!("http://{address}/")});
+    assert_eq!(ask(http.post(format!("{url}/standin/push")).json(&push)).await.0, 204);
+    standin.put("bucket", "logs/2", "xy");
+    let mut names = Vec::new();
+    while names.len() < 2 {
+        let push = pushes.recv().await.unwrap();
+        let message = &push["message"];
+        assert_eq!(message["attributes"]["eventType"], "OBJECT_FINALIZE");
+        let data = STANDARD.decode(message["data"].as_str().unwrap()).unwrap();
+        let object: Value = serde_json::from_slice(&data).unwrap();
+        assert_eq!(object["name"], message["attributes"]["objectId"]);
+        names.push(object["name"].clone());
+    }
+    assert_eq!(names, ["logs/1", "logs/2"]);
+}
+
+#[tokio::test]
+async fn faults_are_ordered_over_the_wire_too() {
+    let (standin, http, url) = standin().await;
+    standin.put("bucket", "a", "x");
+    let fault = json!({"on": "get", "kind": {"refuse": 503}, "times": 1});
+    assert_eq!(ask(http.post(format!("{url}/standin/faults")).json(&fault)).await.0, 204);
+    let object = format!("{url}/storage/v1/b/bucket/o/a");
+    assert_eq!(ask(http.get(&object)).await.0, 503);
+    assert_eq!(ask(http.get(&object)).await.0, 200);
+}
