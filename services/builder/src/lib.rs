@@ -14,6 +14,8 @@ pub mod conformance;
 pub mod fake;
 mod files;
 pub mod local;
+#[cfg(feature = "gcp")]
+pub mod place;
 pub mod port;
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Cloud Build's API: what is asked of it, and what an answer means.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use google_cloud_auth::credentials::anonymous;
 use google_cloud_build_v1::{
@@ -8,7 +8,6 @@ use google_cloud_build_v1::{
     model::{Build, BuildOperationMetadata},
 };
 use google_cloud_gax::{
-    client_builder,
     error::Error,
     options::RequestOptionsBuilder,
     paginator::ItemPaginator,
@@ -16,6 +15,7 @@ use google_cloud_gax::{
 };
 use kit::{PortError, worker::chain};
 use terms::{Class, Failure};
+use tokio::sync::OnceCell;
 
 /// An answer that takes longer is lost: whoever asks has a request of its own to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -23,9 +23,10 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Builds of one project in one location.
 #[derive(Clone, Debug)]
 pub struct Client {
-    api: CloudBuild,
+    api: Arc<OnceCell<CloudBuild>>,
     /// `projects/{project}/locations/{location}`.
     parent: String,
+    endpoint: Option<String>,
 }
 
 /// Why a request was not answered as hoped.
@@ -50,22 +51,22 @@ impl From<Refusal> for PortError {
 
 impl Client {
     /// Builds are found by their location: what was started in one is unknown in every other. An `endpoint` stands in
-    /// for Google's, and is spoken to without credentials.
-    ///
-    /// # Errors
-    /// When there are no credentials.
-    pub async fn connect(
-        project: &str,
-        location: &str,
-        endpoint: Option<&str>,
-    ) -> client_builder::Result<Self> {
-        let patient = Aip194Strict.with_time_limit(PATIENCE).with_attempt_limit(4);
-        let mut builder = CloudBuild::builder().with_retry_policy(patient).with_attempt_timeout(PATIENCE);
-        if let Some(endpoint) = endpoint {
-            builder = builder.with_endpoint(endpoint).with_credentials(anonymous::Builder::new().build());
-        }
+    /// for Google's, and is spoken to without credentials. It connects with its first request.
+    pub fn new(project: &str, location: &str, endpoint: Option<String>) -> Self {
         let parent = format!("projects/{project}/locations/{location}");
-        Ok(Self { api: builder.build().await?, parent })
+        Self { api: Arc::default(), parent, endpoint }
+    }
+
+    async fn api(&self) -> Result<&CloudBuild, Refusal> {
+        let connect = async || {
+            let patient = Aip194Strict.with_time_limit(PATIENCE).with_attempt_limit(4);
+            let mut builder = CloudBuild::builder().with_retry_policy(patient).with_attempt_timeout(PATIENCE);
+            if let Some(endpoint) = &self.endpoint {
+                builder = builder.with_endpoint(endpoint).with_credentials(anonymous::Builder::new().build());
+            }
+            builder.build().await.map_err(|error| Refusal::Later(format!("Cloud Build: {}", chain(&error))))
+        };
+        self.api.get_or_try_init(connect).await
     }
 
     /// The full name of a build.
@@ -79,7 +80,7 @@ impl Client {
     /// [`Refusal::Unclear`] when it may be there all the same.
     pub async fn create(&self, build: Build) -> Result<Build, Refusal> {
         // With `project_id` the client would take the path without a location.
-        let create = self.api.create_build().set_parent(&self.parent).set_build(build);
+        let create = self.api().await?.create_build().set_parent(&self.parent).set_build(build);
         let operation = create.with_retry_policy(NeverRetry).send().await.map_err(refusal)?;
         let metadata = operation.metadata.and_then(|any| any.to_msg::<BuildOperationMetadata>().ok());
         let created = metadata.and_then(|metadata| metadata.build).filter(|build| !build.id.is_empty());
@@ -91,7 +92,7 @@ impl Client {
     /// # Errors
     /// When there is no answer.
     pub async fn get(&self, id: &str) -> Result<Option<Build>, Refusal> {
-        match self.api.get_build().set_name(self.name(id)).send().await {
+        match self.api().await?.get_build().set_name(self.name(id)).send().await {
             Ok(build) => Ok(Some(build)),
             Err(error) if error.http_status_code() == Some(404) => Ok(None),
             Err(error) => Err(refusal(error)),
@@ -103,7 +104,8 @@ impl Client {
     /// # Errors
     /// When there is no answer.
     pub async fn list(&self, tag: &str) -> Result<Vec<Build>, Refusal> {
-        let asked = self.api.list_builds().set_parent(&self.parent).set_filter(format!("tags=\"{tag}\""));
+        let asked =
+            self.api().await?.list_builds().set_parent(&self.parent).set_filter(format!("tags=\"{tag}\""));
         let mut items = asked.by_item();
         let mut builds = Vec::new();
         while let Some(build) = items.next().await {
@@ -119,7 +121,7 @@ impl Client {
     /// # Errors
     /// When there is no answer.
     pub async fn cancel(&self, id: &str) -> Result<(), Refusal> {
-        let asked = self.api.cancel_build().set_name(self.name(id));
+        let asked = self.api().await?.cancel_build().set_name(self.name(id));
         match asked.with_idempotency(true).send().await {
             Ok(_) => Ok(()),
             Err(error) if matches!(error.http_status_code(), Some(400 | 404 | 409)) => Ok(()),

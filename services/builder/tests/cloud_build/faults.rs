@@ -48,7 +48,7 @@ async fn while_it_is_uncertain_nobody_creates_another() {
     assert!(passes(&world.start(&spec("SUCCESS")).await));
     assert_eq!(world.builds.look(&id()).await.unwrap(), Some(Build::Going), "it may be there");
     assert!(passes(&world.start(&spec("SUCCESS")).await));
-    let another = world.another().await;
+    let another = world.another();
     assert!(passes(&another.start(&id(), &spec("SUCCESS"), LIMIT).await), "nor another builder");
     world.cloud.stale_lists(0);
     world.start(&spec("SUCCESS")).await.unwrap();
@@ -97,7 +97,7 @@ async fn many_deliveries_at_once_make_one_build() {
         let world = World::new().await;
         let mut builders = Vec::new();
         for _ in 0..4 {
-            builders.push(Arc::new(world.another().await));
+            builders.push(Arc::new(world.another()));
         }
         world.cloud.stale_lists(5);
         let starts = (0..16).map(|number| {
@@ -212,6 +212,6 @@ async fn a_forgotten_journal_entry_is_found_by_its_tag() {
     let noted = world.store.list("builds/a-run-image-1/journal/build-").await.unwrap();
     assert_eq!(noted.len(), 1);
     world.store.remove(&noted[0]).await.unwrap();
-    assert_eq!(world.another().await.start(&id(), &spec("SUCCESS"), LIMIT).await.unwrap(), handle);
+    assert_eq!(world.another().start(&id(), &spec("SUCCESS"), LIMIT).await.unwrap(), handle);
     assert_eq!(world.store.list("builds/a-run-image-1/journal/build-").await.unwrap(), noted, "noted again");
 }

@@ -44,7 +44,7 @@ struct Service {
 impl Service {
     async fn new() -> Self {
         let world = World::new().await;
-        let builds: Arc<CloudBuilds> = Arc::new(world.another().await);
+        let builds: Arc<CloudBuilds> = Arc::new(world.another());
         let heard = Arc::<Heard>::default();
         let outbox = Outbox::new("builder", heard.clone(), world.clock.clone());
         let worker = Builder::new(builds.clone(), Span::from_secs(10));

@@ -28,13 +28,13 @@ impl World {
         let store = Arc::new(MemoryStore::default());
         let cloud = CloudBuild::serve(store.clone(), BUCKET).await.unwrap();
         let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_800_000_000_000)));
-        let builds = adapter(&cloud, store.clone(), clock.clone()).await;
+        let builds = adapter(&cloud, store.clone(), clock.clone());
         Self { cloud, store, clock, builds }
     }
 
     /// Another builder in the same world.
-    pub async fn another(&self) -> CloudBuilds {
-        adapter(&self.cloud, self.store.clone(), self.clock.clone()).await
+    pub fn another(&self) -> CloudBuilds {
+        adapter(&self.cloud, self.store.clone(), self.clock.clone())
     }
 
     pub async fn start(&self, build: &BuildSpec) -> Result<String, kit::PortError> {
@@ -66,8 +66,8 @@ impl World {
     }
 }
 
-async fn adapter(cloud: &CloudBuild, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> CloudBuilds {
-    let client = Client::connect("proj", "us-central1", Some(&cloud.endpoint)).await.unwrap();
+fn adapter(cloud: &CloudBuild, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> CloudBuilds {
+    let client = Client::new("proj", "us-central1", Some(cloud.endpoint.clone()));
     // No pause between two readings of the list: the clock only moves when told to.
     let timing = Timing { settle: SETTLE, pause: Span(Duration::ZERO), readings: 3 };
     CloudBuilds::new(client, store, BUCKET, clock, timing)
