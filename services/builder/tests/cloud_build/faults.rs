@@ -215,3 +215,56 @@ async fn a_forgotten_journal_entry_is_found_by_its_tag() {
     assert_eq!(world.another().start(&id(), &spec("SUCCESS"), LIMIT).await.unwrap(), handle);
     assert_eq!(world.store.list("builds/a-run-image-1/journal/build-").await.unwrap(), noted, "noted again");
 }
+
+/// Anything may go wrong with anything, in any order. Once it all works again one build is there, and no other goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_goes_wrong_one_build_is_left() {
+    let mut several = 0;
+    for seed in 0..50 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let world = World::new().await;
+        let builders = [world.another(), world.another(), world.another()];
+        world.cloud.pages_of(random.usize(1..4));
+        let mut cancelled = false;
+        // Once a build is known nothing more can happen to its command.
+        if random.u32(0..4) > 0 {
+            world.cloud.next_create(Fault::LandsAndTears);
+            world.cloud.stale_lists(random.u32(20..200));
+        }
+        for _ in 0..random.usize(10..40) {
+            let builds = &builders[random.usize(0..3)];
+            match random.u32(0..14) {
+                0 | 10 => world.cloud.next_create(Fault::LandsAndTears),
+                1 => world.cloud.next_create(Fault::LandsAndAnswers(503)),
+                2 => world.cloud.next_create(Fault::Refused(503)),
+                3 => world.cloud.next_create(Fault::Refused(429)),
+                4 => world.cloud.stale_lists(random.u32(1..20)),
+                5 => {
+                    world.cloud.next_create(Fault::LandsAndTears);
+                    world.cloud.stale_lists(random.u32(1..100));
+                }
+                6 | 11 => world.clock.advance(Span::from_secs(random.u64(1..400))),
+                7 => world.cloud.freeze(random.bool()),
+                8 if random.bool() => {
+                    cancelled = true;
+                    builds.cancel(&id()).await.unwrap();
+                }
+                9 => drop(builds.look(&id()).await.unwrap()),
+                _ => drop(builds.start(&id(), &spec("SUCCESS"), LIMIT).await),
+            }
+        }
+        world.cloud.heal();
+        for _ in 0..4 {
+            world.clock.advance(SETTLE);
+            drop(world.start(&spec("SUCCESS")).await);
+        }
+        world.end().await;
+        let statuses = world.statuses();
+        let kept = statuses.iter().filter(|status| *status != "CANCELLED").count();
+        assert!(kept <= 1 && (cancelled || kept == 1), "seed {seed}: {statuses:?}");
+        let going = statuses.iter().any(|status| !matches!(status.as_str(), "SUCCESS" | "CANCELLED"));
+        assert!(!going, "seed {seed}: {statuses:?}");
+        several += u32::from(statuses.len() > 1);
+    }
+    assert!(several > 0, "no seed made two builds: the test is too kind");
+}

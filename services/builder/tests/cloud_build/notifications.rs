@@ -166,3 +166,36 @@ async fn commands_go_where_they_always_went() {
     let facts = service.heard.take();
     assert_eq!((facts.len(), &facts[0][0]), (1, &json!("dev.burnin.image.failed.v1")), "absent, and says so");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pushed_over_http_they_end_a_build_that_nobody_looks_at() {
+    let service = Service::new().await;
+    let Service { world, heard, door } = service;
+    let parking = Arc::new(kit::StoreParking::new(world.store.clone(), world.clock.clone()));
+    let router = kit::serve::router(kit::serve::Service {
+        name: "builder",
+        version: "0",
+        revision: None,
+        takes: vec![Notified::TAKES],
+        handler: Arc::new(door),
+        parking,
+        chores: vec![],
+        doorkeeper: None,
+    });
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    world.cloud.push_to(&format!("http://{}/", listener.local_addr().unwrap()));
+    let stop = tokio_util::sync::CancellationToken::new();
+    let serving = tokio::spawn(kit::serve::serve(listener, router, stop.clone()));
+    world.start(&spec("SUCCESS")).await.unwrap();
+    // Each push makes the builder look, each look makes the build go on, and that is pushed again.
+    let told = async {
+        while heard.0.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(20), told).await.expect("the end is told");
+    assert_eq!(heard.take()[0][0], "dev.burnin.image.built.v1");
+    stop.cancel();
+    serving.await.unwrap().unwrap();
+    assert_eq!(ledger::Store::list(&*world.store, "parked/").await.unwrap(), Vec::<String>::new());
+}
