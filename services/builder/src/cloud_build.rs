@@ -5,7 +5,7 @@
 //! | [`client`] | the API, and what an answer means |
 //! | [`journal`] | what is noted about a command's builds, in the bucket |
 //! | [`submissions`] | one build for each command, whatever gets lost |
-//! | [`translate`] | a config as it is written to a build as the API takes it |
+//! | [`mod@translate`] | a config as it is written to a build as the API takes it |
 //! | [`outcome`] | what a status means, and what a build left |
 //! | [`notification`] | what the topic `cloud-builds` tells |
 //!

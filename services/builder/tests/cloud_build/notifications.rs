@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use builder::{
-    Builder, Builds,
+    Build, Builder, Builds,
     cloud_build::{CloudBuilds, notification::Notified},
 };
 use cloudbuild_standin::Fault;
@@ -13,9 +13,9 @@ use kit::{
     push::{Headers, decode},
 };
 use serde_json::{Value, json};
-use terms::{Attempt, CommandId, Span, Stage};
+use terms::{Attempt, Class, CommandId, Span, Stage};
 
-use crate::world::{LIMIT, World, id, spec};
+use crate::world::{LIMIT, SETTLE, World, id, spec};
 
 #[derive(Default)]
 struct Heard(Mutex<Vec<Value>>);
@@ -126,6 +126,23 @@ async fn a_notification_shows_what_the_list_does_not_yet() {
     service.world.start(&spec("SUCCESS")).await.unwrap();
     service.world.image().await;
     assert_eq!(service.world.cloud.asked().0, 1, "nothing else was created");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_build_that_turns_up_after_everybody_gave_up_is_ended() {
+    let service = Service::new().await;
+    let world = &service.world;
+    world.cloud.freeze(true);
+    world.cloud.stale_lists(1000);
+    world.cloud.next_create(Fault::LandsAndTears);
+    assert!(world.start(&spec("SUCCESS")).await.is_err());
+    world.builds.cancel(&id()).await.unwrap();
+    world.clock.advance(SETTLE);
+    let Build::Failed(failure) = world.end().await else { panic!("it was cancelled") };
+    assert_eq!(failure.class, Class::Cancelled, "no list showed it for long enough");
+    assert_eq!(world.statuses(), ["QUEUED"]);
+    assert_eq!(service.push(&world.cloud.notifications()[0]).await, Disposition::Done);
+    assert_eq!(world.statuses(), ["CANCELLED"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
