@@ -138,6 +138,18 @@ async fn what_is_refused_for_good_says_so_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_was_never_sent_holds_nobody_up() {
+    let world = World::new().await;
+    // A port that was somebody's a moment ago.
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let unreachable = world.at(&format!("http://{gone}"));
+    assert!(passes(&unreachable.start(&id(), &spec("SUCCESS"), LIMIT).await));
+    assert_eq!(world.store.list("builds/a-run-image-1/journal/").await.unwrap(), Vec::<String>::new());
+    world.start(&spec("SUCCESS")).await.unwrap();
+    assert_eq!(world.cloud.builds().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_config_that_cannot_be_translated_is_refused_before_anything_is_begun() {
     let world = World::new().await;
     let mut broken = spec("SUCCESS");

@@ -28,13 +28,18 @@ impl World {
         let store = Arc::new(MemoryStore::default());
         let cloud = CloudBuild::serve(store.clone(), BUCKET).await.unwrap();
         let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_800_000_000_000)));
-        let builds = adapter(&cloud, store.clone(), clock.clone());
+        let builds = adapter(&cloud.endpoint, store.clone(), clock.clone());
         Self { cloud, store, clock, builds }
     }
 
     /// Another builder in the same world.
     pub fn another(&self) -> CloudBuilds {
-        adapter(&self.cloud, self.store.clone(), self.clock.clone())
+        self.at(&self.cloud.endpoint)
+    }
+
+    /// A builder that looks for Cloud Build there.
+    pub fn at(&self, endpoint: &str) -> CloudBuilds {
+        adapter(endpoint, self.store.clone(), self.clock.clone())
     }
 
     pub async fn start(&self, build: &BuildSpec) -> Result<String, kit::PortError> {
@@ -66,8 +71,8 @@ impl World {
     }
 }
 
-fn adapter(cloud: &CloudBuild, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> CloudBuilds {
-    let client = Client::new("proj", "us-central1", Some(cloud.endpoint.clone()));
+fn adapter(endpoint: &str, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> CloudBuilds {
+    let client = Client::new("proj", "us-central1", Some(endpoint.to_owned()));
     // No pause between two readings of the list: the clock only moves when told to.
     let timing = Timing { settle: SETTLE, pause: Span(Duration::ZERO), readings: 3 };
     CloudBuilds::new(client, store, BUCKET, clock, timing)
