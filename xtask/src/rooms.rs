@@ -17,9 +17,10 @@ const WORLDLY: [&str; 9] =
 /// Beside the services, who may stand on them: all of them at once, wired together.
 const OVER_SERVICES: [&str; 1] = ["sim"];
 /// Libraries that belong to one room.
-const KEPT: [(&str, &[&str]); 9] = [
-    ("axum", &["kit", "storage-standin"]),
-    ("google-cloud-auth", &["cloud"]),
+const KEPT: [(&str, &[&str]); 10] = [
+    ("axum", &["cloudbuild-standin", "kit", "storage-standin"]),
+    ("google-cloud-auth", &["builder", "cloud"]),
+    ("google-cloud-build-v1", &["builder"]),
     ("google-cloud-pubsub", &["cloud"]),
     ("google-cloud-storage", &["cloud"]),
     ("indicatif", &["burnin"]),

@@ -20,7 +20,7 @@ pub mod worker;
 pub use async_trait::async_trait;
 pub use bus::{Bus, BusError, Disposition, Handler, MemoryBus, Parking};
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use cloudevents::Event;
+pub use cloudevents::{AttributesReader, Event};
 pub use parking::StoreParking;
 pub use spawn::{Runtime, Spawn};
 pub use watch::{Look, Watches};

@@ -1,4 +1,5 @@
-//! The HTTP door: CloudEvents in binary and structured mode, and Pub/Sub's wrapped pushes of either.
+//! The HTTP door: CloudEvents in binary and structured mode, and Pub/Sub's wrapped pushes of either. Cloud Build's
+//! notifications are no CloudEvents; a push of one is read as the event that Google makes of it elsewhere.
 //!
 //! Pub/Sub repeats whatever is not answered with 200, 201 or 204, for a week. So what no repetition can mend is parked
 //! and acknowledged; only what may work later is refused.
@@ -23,6 +24,9 @@ use crate::{Disposition, Handler, Parking, auth::Caller, telemetry::meters::proc
 
 /// Pub/Sub carries 10 MB, which is 13.4 MB in base64, plus attributes.
 pub const BODY_LIMIT: usize = 16 << 20;
+
+/// The type of a Cloud Build notification, as Google calls it where it sends CloudEvents itself.
+pub const BUILD_CHANGED: &str = "google.cloud.cloudbuild.build.v1.statusChanged";
 
 /// Hands pushed events to a handler.
 #[derive(Clone)]
@@ -217,6 +221,7 @@ fn wrapped(body: &[u8]) -> Result<Event, String> {
         STANDARD.decode(&message.data).map_err(|error| format!("message.data is not base64: {error}"))?;
     let mut attributes = BTreeMap::new();
     let mut media_type = None;
+    let changed = notification(&message.attributes);
     for (name, value) in message.attributes {
         // Producers disagree on `content-type`, `Content-Type` and `ce-datacontenttype`.
         let name = name.to_ascii_lowercase();
@@ -233,7 +238,23 @@ fn wrapped(body: &[u8]) -> Result<Event, String> {
     if attributes.contains_key("specversion") {
         return binary(attributes, media_type.as_deref(), &data);
     }
+    if let Some(attributes) = changed {
+        return binary(attributes, Some("application/json"), &data);
+    }
     structured(&data)
+}
+
+/// A message of the topic `cloud-builds`, as the attributes of an event: it says of which build and which status it
+/// tells, and the data is the build. The same change has the same id, whoever publishes it again.
+fn notification(attributes: &BTreeMap<String, String>) -> Option<BTreeMap<String, String>> {
+    let (build, status) = (attributes.get("buildId")?, attributes.get("status")?);
+    let event = [
+        ("specversion", "1.0".to_owned()),
+        ("id", format!("{build}-{status}")),
+        ("source", "//cloudbuild.googleapis.com".to_owned()),
+        ("type", BUILD_CHANGED.to_owned()),
+    ];
+    Some(event.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
 /// What the SDK lets through and the specification does not.

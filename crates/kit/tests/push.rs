@@ -155,6 +155,28 @@ async fn post(answer: Disposition, body: impl Into<Body>) -> (StatusCode, Vec<St
     (response.status(), parked)
 }
 
+#[test]
+fn a_cloud_build_notification_is_an_event_of_its_build() {
+    let build = json!({"id": "b-1", "status": "WORKING", "tags": ["x"]});
+    let attributes = json!({"buildId": "b-1", "status": "WORKING"});
+    let read =
+        push::decode(&headers(&[]), wrap(attributes.clone(), &build.to_string()).to_string().as_bytes())
+            .unwrap();
+    assert_eq!((read.ty(), read.id()), (push::BUILD_CHANGED, "b-1-WORKING"));
+    let data: Value = read.data().cloned().unwrap().try_into().unwrap();
+    assert_eq!(data, build);
+    let mut ours = attributes;
+    for (name, value) in [("specversion", "1.0"), ("id", "1"), ("source", "//test"), ("type", TYPE)] {
+        ours[format!("ce-{name}")] = value.into();
+    }
+    let read = push::decode(&headers(&[]), wrap(ours, "{}").to_string().as_bytes()).unwrap();
+    assert_eq!(read.ty(), TYPE, "an event is what its own attributes say");
+    for half in [json!({"buildId": "b-1"}), json!({"status": "WORKING"}), json!({})] {
+        let read = push::decode(&headers(&[]), wrap(half, &build.to_string()).to_string().as_bytes());
+        assert!(read.is_err(), "{read:?}");
+    }
+}
+
 #[tokio::test]
 async fn only_what_may_work_later_is_refused() {
     let event = || structured().to_string();

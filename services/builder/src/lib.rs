@@ -8,9 +8,14 @@
 //!
 //! Idempotent by name: a build is called after its command, and a second start under that name finds the first.
 
+#[cfg(feature = "gcp")]
+pub mod cloud_build;
 pub mod conformance;
 pub mod fake;
+mod files;
 pub mod local;
+#[cfg(feature = "gcp")]
+pub mod place;
 pub mod port;
 
 use std::sync::Arc;

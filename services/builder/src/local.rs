@@ -5,17 +5,13 @@ use std::path::PathBuf;
 use cloudbuild::Status;
 use host::{BuildOutcome, BuildRequest, BuildState};
 use kit::PortError;
-use ledger::{ArtefactError, Artefacts, Digest, Reader, Store};
+use ledger::{Artefacts, Reader, Store};
 use terms::{BuildSpec, Class, CommandId, Failure, FileDigest, Image, Span};
 
-use crate::port::{Build, Builds};
-
-/// How much of a failed build's log is quoted.
-const QUOTED_LINES: usize = 5;
-
-/// Names of ours beside the artifacts of a build.
-const LOG: &str = "build.log";
-const RESERVED: [&str; 2] = [LOG, "manifest.json"];
+use crate::{
+    files::{LOG, QUOTED_LINES, content, damaged, refuse_reserved},
+    port::{Build, Builds},
+};
 
 /// Builds of this host; images are sets of files in the artefact bucket.
 pub struct LocalBuilds {
@@ -57,11 +53,7 @@ impl LocalBuilds {
     async fn store(&self, id: &CommandId, name: &str, outcome: &BuildOutcome) -> Result<Image, PortError> {
         let mut objects = vec![self.put(id, LOG, self.builds.log(name)).await?];
         for artifact in &outcome.artifacts {
-            if RESERVED.contains(&artifact.name.as_str()) {
-                let why =
-                    format!("an artifact must not be called {}: give the file another name", artifact.name);
-                return Err(PortError::Final(Failure::new(Class::Input, "ARTIFACT_NAME", why)));
-            }
+            refuse_reserved(&artifact.name)?;
             objects.push(self.put(id, &artifact.name, artifact.path.clone()).await?);
         }
         self.artefacts.commit(id, objects).await.map_err(damaged)?;
@@ -100,15 +92,6 @@ impl LocalBuilds {
         let why = outcome.failure.as_deref().unwrap_or("the build did not succeed");
         let message = format!("{why}\n{last}\nthe whole log: {}", self.builds.log(name).display());
         Failure::new(class, outcome.status.as_str(), message)
-    }
-}
-
-fn damaged(error: ArtefactError) -> PortError {
-    match error {
-        ArtefactError::Store(error) => PortError::passing(error),
-        ArtefactError::Damaged { .. } => {
-            PortError::Final(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", error.to_string()))
-        }
     }
 }
 
@@ -159,10 +142,4 @@ impl Builds for LocalBuilds {
         let cancelled = tokio::task::spawn_blocking(move || builds.cancel(&name));
         cancelled.await.map_err(PortError::passing)?.map_err(PortError::passing)
     }
-}
-
-/// An image is what is in it, whoever built it and whatever the build said: equal files, equal digest.
-fn content(files: &[FileDigest]) -> String {
-    let list: String = files.iter().map(|file| format!("{}  {}\n", file.sha256, file.name)).collect();
-    format!("sha256:{}", Digest::of(list.as_bytes()).sha256)
 }

@@ -2,14 +2,21 @@
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
-use builder::{Builder, local::LocalBuilds};
-use cloud::Place;
+use builder::{
+    Builder,
+    cloud_build::{CloudBuilds, client::Client, notification::Notified},
+    local::LocalBuilds,
+    place::{Endpoint, Place},
+};
+use cloud::{Parts, Unfit, Wiring};
 use host::Program;
+use kit::Outbox;
 use terms::Span;
 
 struct Config {
-    artefacts: Place,
-    builds: PathBuf,
+    artefacts: cloud::Place,
+    builds: Place,
+    endpoint: Option<Endpoint>,
     secrets: Option<PathBuf>,
     look: Span,
 }
@@ -24,15 +31,45 @@ fn main() -> ExitCode {
         env!("CARGO_PKG_VERSION"),
         |env| {
             let (artefacts, builds) = (env.required("BURNIN_ARTEFACTS"), env.required("BURNIN_BUILDS"));
-            let (secrets, look) =
-                (env.optional("BURNIN_SECRETS"), env.or("BURNIN_LOOK", Span::from_secs(10)));
-            Some(Config { artefacts: artefacts?, builds: builds?, secrets: secrets?, look: look? })
+            let (secrets, endpoint) =
+                (env.optional("BURNIN_SECRETS"), env.optional("BURNIN_CLOUD_BUILD_ENDPOINT"));
+            let look = env.or("BURNIN_LOOK", Span::from_secs(10));
+            Some(Config {
+                artefacts: artefacts?,
+                builds: builds?,
+                endpoint: endpoint?,
+                secrets: secrets?,
+                look: look?,
+            })
         },
-        |config, wiring| {
-            let store = wiring.store(&config.artefacts)?;
-            let builds = host::Builds::new(config.builds, Program::this()?);
-            let builds = LocalBuilds::new(builds, Arc::clone(&store), config.secrets);
-            Ok(wiring.worker(Builder::new(Arc::new(builds), config.look), &Builder::TAKES, store))
-        },
+        parts,
     )
+}
+
+fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
+    let (project, location) = match config.builds {
+        Place::Here(folder) => {
+            let store = wiring.store(&config.artefacts)?;
+            let builds = host::Builds::new(folder, Program::this()?);
+            let builds = LocalBuilds::new(builds, Arc::clone(&store), config.secrets);
+            return Ok(wiring.worker(Builder::new(Arc::new(builds), config.look), &Builder::TAKES, store));
+        }
+        Place::CloudBuild { project, location } => (project, location),
+    };
+    let cloud::Place::Bucket(bucket) = &config.artefacts else {
+        return Err("BURNIN_ARTEFACTS: Cloud Build reads and writes a bucket, name one as gs://NAME".into());
+    };
+    if config.secrets.is_some() {
+        return Err("BURNIN_SECRETS: for builds on this host; Cloud Build has Secret Manager".into());
+    }
+    let store = wiring.store(&config.artefacts)?;
+    let client = Client::new(&project, &location, config.endpoint.map(|Endpoint(url)| url));
+    let clock = Arc::clone(&wiring.clock);
+    let builds = Arc::new(CloudBuilds::new(client, Arc::clone(&store), bucket, clock, Default::default()));
+    let worker = Builder::new(Arc::clone(&builds) as _, config.look);
+    let mut parts = wiring.worker(worker, &Builder::TAKES, store);
+    let outbox = Outbox::new("builder", Arc::clone(&wiring.bus), Arc::clone(&wiring.clock));
+    parts.takes.push(Notified::TAKES);
+    parts.handler = Arc::new(Notified::new(builds, outbox, parts.handler));
+    Ok(parts)
 }

@@ -1,0 +1,217 @@
+//! Builds of Cloud Build: the same configs, executed by Google.
+//!
+//! | module | what it knows |
+//! |---|---|
+//! | [`client`] | the API, and what an answer means |
+//! | [`journal`] | what is noted about a command's builds, in the bucket |
+//! | [`submissions`] | one build for each command, whatever gets lost |
+//! | [`mod@translate`] | a config as it is written to a build as the API takes it |
+//! | [`outcome`] | what a status means, and what a build left |
+//! | [`notification`] | what the topic `cloud-builds` tells |
+//!
+//! Only this module and [`outcome`] know that images are built. The others serve whoever needs one build for each of
+//! their commands.
+
+pub mod client;
+pub mod journal;
+pub mod notification;
+pub mod outcome;
+pub mod submissions;
+pub mod tags;
+pub mod translate;
+
+use std::{io::Write, sync::Arc};
+
+use cloudbuild::Status;
+use flate2::{Compression, GzBuilder};
+use google_cloud_build_v1::model;
+use kit::{Clock, PortError};
+use ledger::{Artefacts, Digest, Store};
+use terms::{BuildSpec, Class, CommandId, Failure, FileDigest, Image, ManifestObject, Span};
+use tokio::io::AsyncReadExt;
+use tracing::warn;
+
+use crate::{
+    files::{QUOTED_LINES, content, damaged, refuse_reserved},
+    port::{Build, Builds},
+};
+use client::Client;
+use submissions::{Submissions, Submitted, Timing};
+use translate::{Frame, translate};
+
+/// More of a log than this is not read for its last lines.
+const LOG_READ: u64 = 64 << 20;
+
+/// Builds of Cloud Build. What they work on and what they leave lies in one bucket.
+pub struct CloudBuilds {
+    submissions: Submissions,
+    store: Arc<dyn Store>,
+    artefacts: Artefacts,
+    bucket: String,
+}
+
+impl CloudBuilds {
+    /// On a client; `store` is the bucket called `bucket`, as Cloud Build itself reads and writes it.
+    pub fn new(
+        client: Client,
+        store: Arc<dyn Store>,
+        bucket: &str,
+        clock: Arc<dyn Clock>,
+        timing: Timing,
+    ) -> Self {
+        let submissions = Submissions::new(client, Arc::clone(&store), clock, timing);
+        Self { submissions, artefacts: Artefacts::new(Arc::clone(&store)), store, bucket: bucket.to_owned() }
+    }
+
+    /// The one build for each command behind this.
+    pub fn submissions(&self) -> &Submissions {
+        &self.submissions
+    }
+
+    /// The source archive as Cloud Build takes it: gzipped. Named by its content, so that it is made once.
+    async fn source(&self, build: &BuildSpec) -> Result<Option<String>, PortError> {
+        let Some(source) = &build.source else { return Ok(None) };
+        let missing = || {
+            let why = format!("the source archive {} is not in the bucket", source.object);
+            PortError::Final(Failure::new(Class::Input, "SOURCE_MISSING", why))
+        };
+        let tar = self.store.read(&source.object).await.map_err(PortError::passing)?.ok_or_else(missing)?;
+        if Digest::of(&tar).sha256 != source.sha256 {
+            let why = format!("the source archive {} is not what its digest says", source.object);
+            return Err(PortError::Final(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", why)));
+        }
+        let name = format!("sources/{}.tar.gz", source.sha256);
+        let zipped = tokio::task::spawn_blocking(move || {
+            let mut writer = GzBuilder::new().mtime(0).write(Vec::new(), Compression::default());
+            writer.write_all(&tar).and_then(|()| writer.finish())
+        });
+        let zipped = zipped.await.map_err(PortError::passing)?.map_err(PortError::passing)?;
+        self.store.create(&name, zipped.into()).await.map_err(PortError::passing)?;
+        Ok(Some(name))
+    }
+
+    /// What a build left: an image in a registry, or files that are copied to where the stage's files lie.
+    async fn image(&self, id: &CommandId, build: &model::Build) -> Result<Image, PortError> {
+        if let Some((reference, digest)) = outcome::pushed(build) {
+            return Ok(Image { reference, digest, files: Vec::new() });
+        }
+        let committed = match self.artefacts.committed(id).await.map_err(damaged)? {
+            Some(committed) => committed.manifest.objects,
+            None => self.collect(id, build).await?,
+        };
+        let files = committed.into_iter().map(|object| FileDigest {
+            name: object.name,
+            size_bytes: object.size_bytes,
+            sha256: object.sha256,
+        });
+        let files: Vec<_> = files.filter(|file| file.name != crate::files::LOG).collect();
+        Ok(Image { reference: Artefacts::folder(id), digest: content(&files), files })
+    }
+
+    async fn collect(&self, id: &CommandId, build: &model::Build) -> Result<Vec<ManifestObject>, PortError> {
+        let listed =
+            build.results.as_ref().map(|results| results.artifact_manifest.as_str()).unwrap_or_default();
+        let mut objects = Vec::new();
+        if !listed.is_empty() {
+            let manifest = self.read(listed).await?.ok_or_else(|| unsound(listed, "is not there"))?;
+            let artifacts =
+                outcome::artifacts(&manifest, &self.bucket).map_err(|why| unsound(listed, &why))?;
+            for object in artifacts {
+                let name = object.rsplit('/').next().unwrap_or_default();
+                refuse_reserved(name)?;
+                let body = self.store.open(&object).await.map_err(PortError::passing)?;
+                let body = body.ok_or_else(|| unsound(&object, "is not there"))?;
+                objects.push(self.artefacts.put(id, name, body).await.map_err(damaged)?);
+            }
+        }
+        if let Some(log) = outcome::log(build).and_then(|log| self.object(&log))
+            && let Some(body) = self.store.open(&log).await.map_err(PortError::passing)?
+        {
+            objects.push(self.artefacts.put(id, crate::files::LOG, body).await.map_err(damaged)?);
+        }
+        let committed = self.artefacts.commit(id, objects).await.map_err(damaged)?;
+        Ok(committed.manifest.objects)
+    }
+
+    /// The object behind `gs://bucket/object`, where it is our bucket's.
+    fn object(&self, place: &str) -> Option<String> {
+        Some(place.strip_prefix("gs://")?.strip_prefix(&self.bucket)?.strip_prefix('/')?.to_owned())
+    }
+
+    async fn read(&self, place: &str) -> Result<Option<Vec<u8>>, PortError> {
+        let object = self.object(place).ok_or_else(|| unsound(place, "is not in Burnin's bucket"))?;
+        let body = self.store.read(&object).await.map_err(PortError::passing)?;
+        Ok(body.map(|body| body.to_vec()))
+    }
+
+    /// The last lines of a build's log, as far as they are at hand. That there are none is no reason to say nothing.
+    async fn last_lines(&self, build: &model::Build) -> String {
+        let Some(log) = outcome::log(build).and_then(|log| self.object(&log)) else { return String::new() };
+        let Ok(Some(body)) = self.store.open(&log).await else { return String::new() };
+        let mut text = Vec::new();
+        if body.take(LOG_READ).read_to_end(&mut text).await.is_err() {
+            return String::new();
+        }
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<_> = text.lines().collect();
+        lines[lines.len().saturating_sub(QUOTED_LINES)..].join("\n")
+    }
+}
+
+/// Something of a build's is not what Cloud Build says.
+fn unsound(place: &str, why: &str) -> PortError {
+    PortError::Final(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", format!("{place} {why}")))
+}
+
+#[async_trait::async_trait]
+impl Builds for CloudBuilds {
+    async fn start(&self, id: &CommandId, build: &BuildSpec, timeout: Span) -> Result<String, PortError> {
+        let source = self.source(build).await?;
+        let submitted = self.submissions.submit(id, |claim| {
+            // A folder for each claim: a build that was thought lost must not write over another's files.
+            let folder = format!("{}/{claim}", journal::folder(id));
+            let frame = Frame {
+                limit: timeout,
+                bucket: &self.bucket,
+                source,
+                outputs: format!("{folder}/files"),
+                logs: folder,
+            };
+            translate(build, &frame).map_err(|problems| {
+                let list: Vec<_> = problems.iter().map(ToString::to_string).collect();
+                PortError::Final(Failure::new(Class::Input, "CONFIG", list.join("\n")))
+            })
+        });
+        Ok(match submitted.await? {
+            Submitted::Build(build) => self.submissions.client().name(&build.id),
+            Submitted::Cancelled => tags::command(id),
+        })
+    }
+
+    async fn look(&self, id: &CommandId) -> Result<Option<Build>, PortError> {
+        let survey = self.submissions.survey(id).await?;
+        let Some(build) = survey.build else {
+            return Ok(if survey.pending {
+                Some(Build::Going)
+            } else if survey.cancelled {
+                let why = "cancelled before it began";
+                Some(Build::Failed(Failure::new(Class::Cancelled, Status::Cancelled.as_str(), why)))
+            } else {
+                None
+            });
+        };
+        Ok(Some(match outcome::status(&build) {
+            None => {
+                warn!(command = %id, build = build.id, status = %build.status, "a status nobody here knows");
+                Build::Going
+            }
+            Some(status) if !status.is_final() => Build::Going,
+            Some(Status::Success) => Build::Built(self.image(id, &build).await?),
+            Some(status) => Build::Failed(outcome::failure(&build, status, &self.last_lines(&build).await)),
+        }))
+    }
+
+    async fn cancel(&self, id: &CommandId) -> Result<(), PortError> {
+        self.submissions.cancel(id).await
+    }
+}

@@ -1,0 +1,161 @@
+//! What a build's status means, and what it left.
+
+use cloudbuild::Status;
+use google_cloud_build_v1::model::{self, build::Status as Theirs};
+use serde::Deserialize;
+use terms::{Class, Failure};
+
+/// Where a build stands, in our words. None for a status that nobody here knows: it will come to one that is known.
+pub fn status(build: &model::Build) -> Option<Status> {
+    Some(match &build.status {
+        Theirs::Pending => Status::Pending,
+        Theirs::Queued => Status::Queued,
+        Theirs::Working => Status::Working,
+        Theirs::Success => Status::Success,
+        Theirs::Failure => Status::Failure,
+        Theirs::InternalError => Status::InternalError,
+        Theirs::Timeout => Status::Timeout,
+        Theirs::Cancelled => Status::Cancelled,
+        Theirs::Expired => Status::Expired,
+        _ => return None,
+    })
+}
+
+/// Whose fault it is when a build ends like this.
+pub fn class(status: Status) -> Class {
+    match status {
+        Status::InternalError | Status::Expired => Class::Infrastructure,
+        Status::Cancelled => Class::Cancelled,
+        _ => Class::Workload,
+    }
+}
+
+/// Why a build left nothing: its own words, the last lines of its log where they are at hand, and where the whole lies.
+pub fn failure(build: &model::Build, status: Status, last: &str) -> Failure {
+    let detail = build.failure_info.as_ref().map(|info| info.detail.as_str()).unwrap_or_default();
+    let why = [detail, build.status_detail.as_str(), "the build did not succeed"];
+    let why = why.into_iter().find(|why| !why.is_empty()).unwrap_or_default();
+    let mut message = why.to_owned();
+    if !last.is_empty() {
+        message = format!("{message}\n{last}");
+    }
+    for place in
+        [log(build), (!build.log_url.is_empty()).then(|| build.log_url.clone())].into_iter().flatten()
+    {
+        message = format!("{message}\nthe whole log: {place}");
+    }
+    Failure::new(class(status), status.as_str(), message)
+}
+
+/// Where a build's log lies, as `gs://bucket/object`; none where it goes to Cloud Logging alone.
+pub fn log(build: &model::Build) -> Option<String> {
+    let bucket = build.logs_bucket.trim_start_matches("gs://").trim_end_matches('/');
+    (!bucket.is_empty()).then(|| format!("gs://{bucket}/log-{}.txt", build.id))
+}
+
+/// The container image that a build pushed, as a reference without a tag and its digest. Tags move, digests do not.
+pub fn pushed(build: &model::Build) -> Option<(String, String)> {
+    let pushed = &build.results.as_ref()?.images;
+    let first = build.images.first().or_else(|| build.artifacts.as_ref()?.images.first());
+    let image = pushed.iter().find(|image| Some(&image.name) == first).or_else(|| pushed.first())?;
+    let name = match image.name.rsplit_once('/') {
+        Some((place, last)) => format!("{place}/{}", last.split([':', '@']).next().unwrap_or(last)),
+        None => image.name.split([':', '@']).next().unwrap_or_default().to_owned(),
+    };
+    Some((format!("{name}@{}", image.digest), image.digest.clone()))
+}
+
+/// The files that a build's artifact manifest names, each as an object of `bucket`.
+///
+/// # Errors
+/// The line that is none of Cloud Build's, or that names another bucket.
+pub fn artifacts(manifest: &[u8], bucket: &str) -> Result<Vec<String>, String> {
+    #[derive(Deserialize)]
+    struct Line {
+        location: String,
+    }
+    let prefix = format!("gs://{bucket}/");
+    let lines = serde_json::Deserializer::from_slice(manifest).into_iter::<Line>();
+    lines
+        .map(|line| {
+            let Line { location } = line.map_err(|error| error.to_string())?;
+            let object = location.strip_prefix(&prefix).ok_or(format!("{location} is not in {prefix}"))?;
+            // `gs://bucket/object#generation`
+            Ok(object.rsplit_once('#').map_or(object, |(object, _)| object).to_owned())
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn build(value: Value) -> model::Build {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn every_status_is_one_of_ours_or_on_its_way() {
+        for ours in Status::ALL {
+            assert_eq!(status(&build(json!({"status": ours.as_str()}))), Some(ours));
+        }
+        for unknown in ["STATUS_UNKNOWN", "PAUSED_FOR_LUNCH"] {
+            assert_eq!(status(&build(json!({ "status": unknown }))), None, "{unknown}");
+        }
+        assert_eq!(status(&build(json!({}))), None);
+        let classes = [
+            (Status::Failure, Class::Workload),
+            (Status::Timeout, Class::Workload),
+            (Status::InternalError, Class::Infrastructure),
+            (Status::Expired, Class::Infrastructure),
+            (Status::Cancelled, Class::Cancelled),
+        ];
+        for (status, expected) in classes {
+            assert_eq!(class(status), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn an_image_is_its_digest_and_never_its_tag() {
+        let digest = format!("sha256:{}", "ab".repeat(32));
+        let other = format!("sha256:{}", "cd".repeat(32));
+        let table = [
+            ("us-docker.pkg.dev/p/r/nccl:run-7", "us-docker.pkg.dev/p/r/nccl"),
+            ("localhost:5000/nccl", "localhost:5000/nccl"),
+            ("nccl:latest", "nccl"),
+        ];
+        for (name, bare) in table {
+            let built = build(json!({
+                "images": [name],
+                "results": {"images": [{"name": "x/other:1", "digest": other}, {"name": name, "digest": digest}]},
+            }));
+            assert_eq!(pushed(&built), Some((format!("{bare}@{digest}"), digest.clone())));
+        }
+        assert_eq!(pushed(&build(json!({"results": {}}))), None);
+    }
+
+    #[test]
+    fn a_failure_says_why_and_where_to_read_on() {
+        let built = build(json!({
+            "id": "b1", "logsBucket": "gs://b/logs/", "logUrl": "https://console/b1",
+            "statusDetail": "vague", "failureInfo": {"type": "USER_BUILD_STEP", "detail": "step 1 exited with 2"},
+        }));
+        let failure = failure(&built, Status::Failure, "nvcc fatal");
+        assert_eq!(
+            failure.message,
+            "step 1 exited with 2\nnvcc fatal\nthe whole log: gs://b/logs/log-b1.txt\nthe whole log: https://console/b1"
+        );
+    }
+
+    #[test]
+    fn a_manifest_names_objects_of_our_bucket() {
+        let line = |place: &str| json!({"location": place, "file_hash": [{"file_hash": []}]}).to_string();
+        let two = format!("{}\n{}\n", line("gs://b/o/one#17"), line("gs://b/o/two"));
+        assert_eq!(artifacts(two.as_bytes(), "b"), Ok(vec!["o/one".to_owned(), "o/two".to_owned()]));
+        assert_eq!(artifacts(b"", "b"), Ok(vec![]));
+        assert!(artifacts(line("gs://other/one#1").as_bytes(), "b").unwrap_err().contains("gs://other/one"));
+        assert!(artifacts(b"<html>", "b").is_err());
+    }
+}

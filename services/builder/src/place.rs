@@ -1,0 +1,100 @@
+//! Where builds are executed, as a service's environment says it.
+
+use std::{path::PathBuf, str::FromStr};
+
+/// Where builds are executed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// On this host, under this folder.
+    Here(PathBuf),
+    /// By Cloud Build.
+    CloudBuild {
+        /// The project whose builds they are.
+        project: String,
+        /// The region, or `global`.
+        location: String,
+    },
+}
+
+impl FromStr for Place {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.starts_with('/') {
+            return Ok(Self::Here(text.into()));
+        }
+        let place = text
+            .strip_prefix("cloud-build:")
+            .ok_or("neither an absolute folder, for builds of this host, nor cloud-build:PROJECT/LOCATION")?;
+        // Both become parts of paths.
+        let word = |part: &str, also: &[u8]| {
+            part.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase())
+                && part.bytes().all(|byte| {
+                    byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || also.contains(&byte)
+                })
+        };
+        match place.split_once('/') {
+            Some((project, _)) if !word(project, b".:") => {
+                Err("in cloud-build:PROJECT/LOCATION, PROJECT is a project's id, not its number or its title")
+            }
+            Some((project, location)) if word(location, b"") => {
+                Ok(Self::CloudBuild { project: project.to_owned(), location: location.to_owned() })
+            }
+            _ => Err("in cloud-build:PROJECT/LOCATION, LOCATION is a region such as us-central1, or global"),
+        }
+    }
+}
+
+/// A server in Google's place, as a URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint(pub String);
+
+impl FromStr for Endpoint {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let host = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+        match host {
+            Some(host) if !host.is_empty() && !host.starts_with('/') => Ok(Self(text.to_owned())),
+            _ => Err("expected a URL such as http://127.0.0.1:8090"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn builds_are_here_or_in_a_location_of_a_project() {
+        assert_eq!("/var/builds".parse(), Ok(Place::Here("/var/builds".into())));
+        for (project, location) in [("val-prod", "us-central1"), ("example.com:val", "global")] {
+            let expected = Place::CloudBuild { project: project.into(), location: location.into() };
+            assert_eq!(format!("cloud-build:{project}/{location}").parse(), Ok(expected));
+        }
+        for (wrong, hint) in [
+            ("", "neither"),
+            ("builds", "neither"),
+            ("cloudbuild:p/l", "neither"),
+            ("cloud-build:", "LOCATION is"),
+            ("cloud-build:p", "LOCATION is"),
+            ("cloud-build:p/", "LOCATION is"),
+            ("cloud-build:p/l/more", "LOCATION is"),
+            ("cloud-build:p/US", "LOCATION is"),
+            ("cloud-build:/l", "PROJECT is"),
+            ("cloud-build:123456/l", "PROJECT is"),
+            ("cloud-build:p q/l", "PROJECT is"),
+        ] {
+            let said = wrong.parse::<Place>();
+            assert!(said.as_ref().is_err_and(|why| why.contains(hint)), "{wrong}: {said:?}");
+        }
+    }
+
+    #[test]
+    fn an_endpoint_is_a_url() {
+        assert_eq!("http://127.0.0.1:1".parse(), Ok(Endpoint("http://127.0.0.1:1".to_owned())));
+        for wrong in ["", "127.0.0.1:1", "http://", "http:///x"] {
+            assert!(wrong.parse::<Endpoint>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! What gets lost, and that there is one build all the same.
+
+use std::sync::Arc;
+
+use builder::{Build, Builds};
+use cloudbuild_standin::Fault;
+use kit::PortError;
+use ledger::Store;
+use terms::{Class, Failure, Span};
+
+use crate::world::{LIMIT, SETTLE, World, id, spec};
+
+fn passes(said: &Result<String, PortError>) -> bool {
+    matches!(said, Err(PortError::Passing(_)))
+}
+
+fn refused(said: Result<String, PortError>) -> Failure {
+    match said {
+        Err(PortError::Final(failure)) => failure,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_answer_is_read_back() {
+    for fault in [
+        Fault::LandsAndAnswers(503),
+        Fault::LandsAndAnswers(504),
+        Fault::LandsAndAnswers(500),
+        Fault::LandsAndAnswers(409),
+        Fault::LandsAndTears,
+    ] {
+        let world = World::new().await;
+        world.cloud.next_create(fault);
+        let handle = world.start(&spec("SUCCESS")).await.unwrap();
+        assert_eq!(world.start(&spec("SUCCESS")).await.unwrap(), handle, "{fault:?}");
+        world.image().await;
+        assert_eq!(world.statuses(), ["SUCCESS"], "{fault:?}");
+        assert_eq!(world.cloud.asked().0, 1, "{fault:?}: created once");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_it_is_uncertain_nobody_creates_another() {
+    let world = World::new().await;
+    world.cloud.next_create(Fault::LandsAndAnswers(503));
+    world.cloud.stale_lists(100);
+    assert!(passes(&world.start(&spec("SUCCESS")).await));
+    assert_eq!(world.builds.look(&id()).await.unwrap(), Some(Build::Going), "it may be there");
+    assert!(passes(&world.start(&spec("SUCCESS")).await));
+    let another = world.another();
+    assert!(passes(&another.start(&id(), &spec("SUCCESS"), LIMIT).await), "nor another builder");
+    world.cloud.stale_lists(0);
+    world.start(&spec("SUCCESS")).await.unwrap();
+    world.image().await;
+    assert_eq!(world.statuses(), ["SUCCESS"]);
+    assert_eq!(world.cloud.asked().0, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_build_that_never_came_is_created_again_once_that_is_certain() {
+    let world = World::new().await;
+    world.cloud.next_create(Fault::Refused(503)); // nothing happened, but nobody can know
+    assert!(passes(&world.start(&spec("SUCCESS")).await));
+    assert!(passes(&world.start(&spec("SUCCESS")).await));
+    assert_eq!(world.cloud.asked().0, 1);
+    world.clock.advance(SETTLE);
+    assert_eq!(world.builds.look(&id()).await.unwrap(), None, "it is not there");
+    world.start(&spec("SUCCESS")).await.unwrap();
+    world.image().await;
+    assert_eq!(world.statuses(), ["SUCCESS"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_builds_the_older_is_kept() {
+    let world = World::new().await;
+    world.cloud.next_create(Fault::LandsAndTears);
+    world.cloud.stale_lists(1000);
+    world.cloud.freeze(true);
+    assert!(passes(&world.start(&spec("SUCCESS")).await));
+    world.clock.advance(SETTLE); // later than any list was ever seen to be
+    world.start(&spec("SUCCESS")).await.unwrap();
+    assert_eq!(world.statuses(), ["QUEUED", "QUEUED"]);
+    world.cloud.stale_lists(0);
+    assert_eq!(world.builds.look(&id()).await.unwrap(), Some(Build::Going));
+    assert_eq!(world.statuses(), ["QUEUED", "CANCELLED"], "one goes on");
+    world.cloud.freeze(false);
+    world.image().await;
+    let oldest = world.cloud.builds()[0]["id"].as_str().unwrap().to_owned();
+    assert!(world.start(&spec("SUCCESS")).await.unwrap().ends_with(&oldest));
+    assert_eq!(world.statuses(), ["SUCCESS", "CANCELLED"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_deliveries_at_once_make_one_build() {
+    for round in 0..10 {
+        let world = World::new().await;
+        let mut builders = Vec::new();
+        for _ in 0..4 {
+            builders.push(Arc::new(world.another()));
+        }
+        world.cloud.stale_lists(5);
+        let starts = (0..16).map(|number| {
+            let builds = Arc::clone(&builders[number % 4]);
+            tokio::spawn(async move { builds.start(&id(), &spec("SUCCESS"), LIMIT).await })
+        });
+        let mut handles = std::collections::BTreeSet::new();
+        for start in starts.collect::<Vec<_>>() {
+            match start.await.unwrap() {
+                Ok(handle) => drop(handles.insert(handle)),
+                said => assert!(passes(&said), "{said:?}"),
+            }
+        }
+        assert_eq!((handles.len(), world.cloud.builds().len()), (1, 1), "round {round}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_refused_for_good_says_so_again() {
+    let world = World::new().await;
+    for (status, class, code) in [
+        (400, Class::Input, "INVALID_ARGUMENT"),
+        (404, Class::Input, "NOT_FOUND"),
+        (403, Class::Infrastructure, "PERMISSION_DENIED"),
+    ] {
+        for _ in 0..2 {
+            world.cloud.next_create(Fault::Refused(status));
+            let failure = refused(world.start(&spec("SUCCESS")).await);
+            assert_eq!((failure.class, failure.code.as_str()), (class, code));
+            assert!(failure.message.contains("refused, as planned"), "{failure:?}");
+        }
+    }
+    assert_eq!(world.builds.look(&id()).await.unwrap(), None, "nothing was begun");
+    world.cloud.next_create(Fault::Refused(429));
+    assert!(passes(&world.start(&spec("SUCCESS")).await), "too many at once is no answer");
+    world.start(&spec("SUCCESS")).await.unwrap();
+    assert_eq!(world.cloud.builds().len(), 1, "certain refusals hold nobody up");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_never_sent_holds_nobody_up() {
+    let world = World::new().await;
+    // A port that was somebody's a moment ago.
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let unreachable = world.at(&format!("http://{gone}"));
+    assert!(passes(&unreachable.start(&id(), &spec("SUCCESS"), LIMIT).await));
+    assert_eq!(world.store.list("builds/a-run-image-1/journal/").await.unwrap(), Vec::<String>::new());
+    world.start(&spec("SUCCESS")).await.unwrap();
+    assert_eq!(world.cloud.builds().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_config_that_cannot_be_translated_is_refused_before_anything_is_begun() {
+    let world = World::new().await;
+    let mut broken = spec("SUCCESS");
+    broken.config["options"]["logging"] = "LOUD".into();
+    let failure = refused(world.start(&broken).await);
+    assert_eq!((failure.class, failure.code.as_str()), (Class::Input, "CONFIG"));
+    assert!(failure.message.contains("options.logging: "), "{failure:?}");
+    assert_eq!(world.cloud.asked().0, 0);
+    assert_eq!(world.builds.look(&id()).await.unwrap(), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_build_that_lands_after_its_cancel_is_ended() {
+    let world = World::new().await;
+    world.cloud.freeze(true);
+    world.cloud.next_create(Fault::LandsAndTears);
+    world.cloud.stale_lists(1000);
+    assert!(passes(&world.start(&spec("never")).await));
+    world.builds.cancel(&id()).await.unwrap();
+    assert_eq!(
+        world.builds.look(&id()).await.unwrap(),
+        Some(Build::Going),
+        "it is not certain that none began"
+    );
+    world.cloud.stale_lists(0);
+    assert_eq!(world.builds.look(&id()).await.unwrap(), Some(Build::Going));
+    let Build::Failed(failure) = world.end().await else { panic!("it was cancelled") };
+    assert_eq!(failure.class, Class::Cancelled);
+    assert_eq!(world.statuses(), ["CANCELLED"]);
+    world.start(&spec("SUCCESS")).await.unwrap();
+    assert_eq!(world.cloud.asked().0, 1, "none begins afterwards");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_between_claim_and_create_holds() {
+    // Whoever claimed died before it created; the mark came in between.
+    let world = World::new().await;
+    world
+        .store
+        .create("builds/a-run-image-1/journal/claim-1", "\"2027-01-15T08:00:00Z\"".into())
+        .await
+        .unwrap();
+    world.builds.cancel(&id()).await.unwrap();
+    assert_eq!(world.builds.look(&id()).await.unwrap(), Some(Build::Going));
+    world.clock.advance(SETTLE);
+    world.clock.advance(Span::from_secs(1));
+    let Build::Failed(failure) = world.end().await else { panic!("it was cancelled") };
+    assert_eq!(failure.class, Class::Cancelled);
+    world.start(&spec("SUCCESS")).await.unwrap();
+    assert_eq!(world.cloud.builds().len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_build_is_found_among_many_pages_of_others() {
+    let world = World::new().await;
+    world.cloud.pages_of(1);
+    world.cloud.next_create(Fault::LandsAndTears);
+    let handle = world.start(&spec("SUCCESS")).await.unwrap();
+    for attempt in 2..5 {
+        let other = terms::CommandId { attempt: terms::Attempt(attempt), ..id() };
+        world.builds.start(&other, &spec("SUCCESS"), LIMIT).await.unwrap();
+    }
+    assert_eq!(world.start(&spec("SUCCESS")).await.unwrap(), handle);
+    assert_eq!(world.cloud.builds().len(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forgotten_journal_entry_is_found_by_its_tag() {
+    // The builder died between the answer and its note.
+    let world = World::new().await;
+    let handle = world.start(&spec("SUCCESS")).await.unwrap();
+    let noted = world.store.list("builds/a-run-image-1/journal/build-").await.unwrap();
+    assert_eq!(noted.len(), 1);
+    world.store.remove(&noted[0]).await.unwrap();
+    assert_eq!(world.another().start(&id(), &spec("SUCCESS"), LIMIT).await.unwrap(), handle);
+    assert_eq!(world.store.list("builds/a-run-image-1/journal/build-").await.unwrap(), noted, "noted again");
+}
+
+/// Anything may go wrong with anything, in any order. Once it all works again one build is there, and no other goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn whatever_goes_wrong_one_build_is_left() {
+    let mut several = 0;
+    for seed in 0..50 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let world = World::new().await;
+        let builders = [world.another(), world.another(), world.another()];
+        world.cloud.pages_of(random.usize(1..4));
+        let mut cancelled = false;
+        // Once a build is known nothing more can happen to its command.
+        if random.u32(0..4) > 0 {
+            world.cloud.next_create(Fault::LandsAndTears);
+            world.cloud.stale_lists(random.u32(20..200));
+        }
+        for _ in 0..random.usize(10..40) {
+            let builds = &builders[random.usize(0..3)];
+            match random.u32(0..14) {
+                0 | 10 => world.cloud.next_create(Fault::LandsAndTears),
+                1 => world.cloud.next_create(Fault::LandsAndAnswers(503)),
+                2 => world.cloud.next_create(Fault::Refused(503)),
+                3 => world.cloud.next_create(Fault::Refused(429)),
+                4 => world.cloud.stale_lists(random.u32(1..20)),
+                5 => {
+                    world.cloud.next_create(Fault::LandsAndTears);
+                    world.cloud.stale_lists(random.u32(1..100));
+                }
+                6 | 11 => world.clock.advance(Span::from_secs(random.u64(1..400))),
+                7 => world.cloud.freeze(random.bool()),
+                8 if random.bool() => {
+                    cancelled = true;
+                    builds.cancel(&id()).await.unwrap();
+                }
+                9 => drop(builds.look(&id()).await.unwrap()),
+                _ => drop(builds.start(&id(), &spec("SUCCESS"), LIMIT).await),
+            }
+        }
+        world.cloud.heal();
+        for _ in 0..4 {
+            world.clock.advance(SETTLE);
+            drop(world.start(&spec("SUCCESS")).await);
+        }
+        world.end().await;
+        let statuses = world.statuses();
+        let kept = statuses.iter().filter(|status| *status != "CANCELLED").count();
+        assert!(kept <= 1 && (cancelled || kept == 1), "seed {seed}: {statuses:?}");
+        let going = statuses.iter().any(|status| !matches!(status.as_str(), "SUCCESS" | "CANCELLED"));
+        assert!(!going, "seed {seed}: {statuses:?}");
+        several += u32::from(statuses.len() > 1);
+    }
+    assert!(several > 0, "no seed made two builds: the test is too kind");
+}

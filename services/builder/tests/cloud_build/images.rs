@@ -1,0 +1,130 @@
+//! What a build leaves, and whose fault it is when it leaves nothing.
+
+use builder::{Build, Builds};
+use kit::PortError;
+use ledger::{Artefacts, Digest, Store};
+use serde_json::json;
+use terms::{BuildSpec, Class, Source};
+
+use crate::world::{World, id, spec, with};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_are_the_image_with_the_log_beside_them() {
+    let world = World::new().await;
+    let files =
+        json!({"artifacts": {"objects": {"location": "gs://anywhere/", "paths": ["two", "out/one"]}}});
+    world.start(&with(files, "SUCCESS")).await.unwrap();
+    let image = world.image().await;
+    assert_eq!(image.reference, "artefacts/a-run/image/1/");
+    let read: Vec<_> = image.files.iter().map(|file| (file.name.as_str(), file.sha256.clone())).collect();
+    let expected =
+        [("one", Digest::of(b"the content of out/one")), ("two", Digest::of(b"the content of two"))];
+    assert_eq!(read, expected.map(|(name, digest)| (name, digest.sha256)));
+    let log = world.store.read("artefacts/a-run/image/1/build.log").await.unwrap().unwrap();
+    assert!(String::from_utf8_lossy(&log).contains("this is the last line"));
+    let committed = Artefacts::new(world.store.clone()).committed(&id()).await.unwrap().unwrap();
+    assert_eq!(committed.manifest.objects.len(), 3);
+    assert_eq!(world.image().await, image, "and says so again");
+    assert_eq!(world.another().look(&id()).await.unwrap(), Some(Build::Built(image)), "whoever looks");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_image_is_known_by_its_digest() {
+    let world = World::new().await;
+    let name = "us-central1-docker.pkg.dev/proj/repo/nccl:a-run";
+    world.start(&with(json!({"images": [name], "artifacts": {}}), "SUCCESS")).await.unwrap();
+    let image = world.image().await;
+    let digest = world.cloud.builds()[0]["results"]["images"][0]["digest"].as_str().unwrap().to_owned();
+    assert_eq!(image.reference, format!("us-central1-docker.pkg.dev/proj/repo/nccl@{digest}"));
+    assert_eq!((image.digest, image.files), (digest, vec![]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_artifact_cannot_pass_for_the_manifest_or_the_log() {
+    for name in ["manifest.json", "build.log"] {
+        let world = World::new().await;
+        let files = json!({"artifacts": {"objects": {"location": "gs://anywhere/", "paths": [name]}}});
+        world.start(&with(files, "SUCCESS")).await.unwrap();
+        let mut said = world.builds.look(&id()).await;
+        while matches!(said, Ok(Some(Build::Going))) {
+            said = world.builds.look(&id()).await;
+        }
+        assert!(matches!(&said, Err(PortError::Final(why)) if why.code == "ARTIFACT_NAME"), "{said:?}");
+        assert!(Artefacts::new(world.store.clone()).committed(&id()).await.unwrap().is_none());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_end_is_somebodys_fault() {
+    for (status, class) in [
+        ("FAILURE", Class::Workload),
+        ("TIMEOUT", Class::Workload),
+        ("INTERNAL_ERROR", Class::Infrastructure),
+        ("EXPIRED", Class::Infrastructure),
+        ("CANCELLED", Class::Cancelled),
+    ] {
+        let world = World::new().await;
+        world.start(&spec(status)).await.unwrap();
+        let Build::Failed(failure) = world.end().await else { panic!("{status}") };
+        assert_eq!((failure.class, failure.code.as_str()), (class, status));
+        assert!(failure.message.contains("this is the last line"), "its log is quoted: {failure:?}");
+        let log = format!(
+            "gs://burnin-artefacts/builds/a-run-image-1/1/log-{}.txt",
+            world.cloud.builds()[0]["id"].as_str().unwrap()
+        );
+        assert!(failure.message.contains(&log), "and where it lies: {failure:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_that_nobody_knows_is_waited_out() {
+    let world = World::new().await;
+    world.start(&spec("SUCCESS")).await.unwrap();
+    let build = world.cloud.builds()[0]["id"].as_str().unwrap().to_owned();
+    for unknown in ["STATUS_UNKNOWN", "ON_HOLIDAY"] {
+        world.cloud.set(&build, unknown);
+        assert_eq!(world.builds.look(&id()).await.unwrap(), Some(Build::Going), "{unknown}");
+    }
+    world.cloud.set(&build, "WORKING");
+    world.image().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_source_is_gzipped_once_and_checked() {
+    let world = World::new().await;
+    let tar = b"a tar archive, as far as anybody here looks".to_vec();
+    let sha256 = Digest::of(&tar).sha256;
+    let from = |object: &str, sha256: &str| BuildSpec {
+        source: Some(Source { object: object.to_owned(), sha256: sha256.to_owned() }),
+        ..spec("SUCCESS")
+    };
+    let failure = |said| match said {
+        Err(PortError::Final(failure)) => failure.code,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(failure(world.start(&from("sources/x.tar", &sha256)).await), "SOURCE_MISSING");
+    world.store.create("sources/x.tar", tar.clone().into()).await.unwrap();
+    assert_eq!(failure(world.start(&from("sources/x.tar", &"ab".repeat(32))).await), "ARTEFACT_DAMAGED");
+    world.start(&from("sources/x.tar", &sha256)).await.unwrap();
+    let zipped = format!("sources/{sha256}.tar.gz");
+    assert_eq!(
+        world.cloud.builds()[0]["source"],
+        json!({"storageSource": {"bucket": "burnin-artefacts", "object": zipped}})
+    );
+    let bytes = world.store.read(&zipped).await.unwrap().unwrap();
+    let mut unzipped = Vec::new();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(&bytes[..]), &mut unzipped).unwrap();
+    assert_eq!(unzipped, tar);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_build_carries_its_command_and_its_run() {
+    let world = World::new().await;
+    world.start(&with(json!({"tags": ["nightly"]}), "SUCCESS")).await.unwrap();
+    let build = &world.cloud.builds()[0];
+    assert_eq!(
+        build["tags"],
+        json!(["nightly", "burnin.a-run.image.1", "burnin.run.a-run", "burnin.claim.1"])
+    );
+    assert!(build["name"].as_str().unwrap().starts_with("projects/proj/locations/us-central1/builds/"));
+}

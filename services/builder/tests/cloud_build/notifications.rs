@@ -1,0 +1,219 @@
+//! What the topic tells, in any order, is what a look shows.
+
+use std::sync::{Arc, Mutex};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use builder::{
+    Build, Builder, Builds,
+    cloud_build::{CloudBuilds, notification::Notified},
+};
+use cloudbuild_standin::Fault;
+use kit::{
+    Bus, BusError, Disposition, Event, Handler, Outbox, WorkerHandler,
+    push::{Headers, decode},
+};
+use serde_json::{Value, json};
+use terms::{Attempt, Class, CommandId, Span, Stage};
+
+use crate::world::{LIMIT, SETTLE, World, id, spec};
+
+#[derive(Default)]
+struct Heard(Mutex<Vec<Value>>);
+
+#[kit::async_trait]
+impl Bus for Heard {
+    async fn publish(&self, event: Event) -> Result<(), BusError> {
+        let event = serde_json::to_value(&event).unwrap();
+        self.0.lock().unwrap().push(json!([event["type"], event["id"]]));
+        Ok(())
+    }
+}
+
+impl Heard {
+    fn take(&self) -> Vec<Value> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+struct Service {
+    world: World,
+    heard: Arc<Heard>,
+    door: Notified,
+}
+
+impl Service {
+    async fn new() -> Self {
+        let world = World::new().await;
+        let builds: Arc<CloudBuilds> = Arc::new(world.another());
+        let heard = Arc::<Heard>::default();
+        let outbox = Outbox::new("builder", heard.clone(), world.clock.clone());
+        let worker = Builder::new(builds.clone(), Span::from_secs(10));
+        let commands = WorkerHandler::new(worker, heard.clone(), world.clock.clone());
+        Self { world, heard, door: Notified::new(builds, outbox, Arc::new(commands)) }
+    }
+
+    async fn push(&self, body: &Value) -> Disposition {
+        let event = decode(&Headers::new(), body.to_string().as_bytes()).unwrap();
+        assert_eq!(event_type(&event), Notified::TAKES);
+        self.door.handle(&event).await
+    }
+}
+
+fn event_type(event: &Event) -> String {
+    kit::AttributesReader::ty(event).to_owned()
+}
+
+fn notification(build: &Value) -> Value {
+    json!({
+        "message": {
+            "attributes": {"buildId": build["id"], "status": build["status"]},
+            "data": STANDARD.encode(build.to_string()), "messageId": "1", "message_id": "1",
+        },
+        "subscription": "projects/p/subscriptions/cloud-builds--builder",
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_any_order_and_twice_they_tell_one_end() {
+    for (ends, fact) in [("SUCCESS", "dev.burnin.image.built.v1"), ("FAILURE", "dev.burnin.image.failed.v1")]
+    {
+        let mut told = Vec::new();
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            let service = Service::new().await;
+            service.world.start(&spec(ends)).await.unwrap();
+            service.world.end().await;
+            let pushes = service.world.cloud.notifications();
+            assert_eq!(pushes.len(), 3, "queued, working, ended");
+            for at in order.into_iter().chain(order) {
+                assert_eq!(service.push(&pushes[at]).await, Disposition::Done);
+            }
+            let mut facts = service.heard.take();
+            assert_eq!(facts.len(), 6, "whatever a message says, a look says how it stands");
+            facts.dedup();
+            assert_eq!(facts.len(), 1, "{facts:?}");
+            assert_eq!(facts[0][0], fact);
+            told.push(facts.remove(0));
+        }
+        // Failures quote the build's id, so only the kind of fact is the same there.
+        assert!(told.iter().all(|said| said[0] == told[0][0]), "{told:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_on_its_way_is_no_news() {
+    let service = Service::new().await;
+    service.world.cloud.freeze(true);
+    service.world.start(&spec("SUCCESS")).await.unwrap();
+    let pushes = service.world.cloud.notifications();
+    assert_eq!(service.push(&pushes[0]).await, Disposition::Done);
+    let build = &service.world.cloud.builds()[0];
+    let mut later = build.clone();
+    for status in ["SUCCESS", "ON_HOLIDAY", "STATUS_UNKNOWN"] {
+        later["status"] = status.into();
+        assert_eq!(service.push(&notification(&later)).await, Disposition::Done, "{status}");
+    }
+    assert_eq!(service.heard.take(), Vec::<Value>::new(), "nobody's word is taken for an end");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_notification_shows_what_the_list_does_not_yet() {
+    let service = Service::new().await;
+    service.world.cloud.stale_lists(1000);
+    service.world.cloud.next_create(Fault::LandsAndTears);
+    assert!(service.world.start(&spec("SUCCESS")).await.is_err());
+    let pushes = service.world.cloud.notifications();
+    assert_eq!(service.push(&pushes[0]).await, Disposition::Done);
+    service.world.start(&spec("SUCCESS")).await.unwrap();
+    service.world.image().await;
+    assert_eq!(service.world.cloud.asked().0, 1, "nothing else was created");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_build_that_turns_up_after_everybody_gave_up_is_ended() {
+    let service = Service::new().await;
+    let world = &service.world;
+    world.cloud.freeze(true);
+    world.cloud.stale_lists(1000);
+    world.cloud.next_create(Fault::LandsAndTears);
+    assert!(world.start(&spec("SUCCESS")).await.is_err());
+    world.builds.cancel(&id()).await.unwrap();
+    world.clock.advance(SETTLE);
+    let Build::Failed(failure) = world.end().await else { panic!("it was cancelled") };
+    assert_eq!(failure.class, Class::Cancelled, "no list showed it for long enough");
+    assert_eq!(world.statuses(), ["QUEUED"]);
+    assert_eq!(service.push(&world.cloud.notifications()[0]).await, Disposition::Done);
+    assert_eq!(world.statuses(), ["CANCELLED"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_peoples_builds_are_acknowledged() {
+    let service = Service::new().await;
+    let theirs = json!({"id": "b1", "status": "SUCCESS", "tags": ["nightly"], "projectId": "proj"});
+    assert_eq!(service.push(&notification(&theirs)).await, Disposition::Done);
+    let forged =
+        json!({"id": "none", "status": "SUCCESS", "tags": ["burnin.a-run.image.1", "burnin.claim.1"]});
+    assert_eq!(service.push(&notification(&forged)).await, Disposition::Done);
+    let clusters = CommandId { stage: Stage::Cluster, attempt: Attempt(2), ..id() };
+    service.world.builds.start(&clusters, &spec("SUCCESS"), LIMIT).await.unwrap();
+    let pushes = service.world.cloud.notifications();
+    assert_eq!(service.push(&pushes[0]).await, Disposition::Done, "the provisioner's");
+    assert_eq!(service.heard.take(), Vec::<Value>::new());
+    assert_eq!(service.world.builds.look(&id()).await.unwrap(), None, "a forged build is not noted");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_build_is_parked() {
+    let service = Service::new().await;
+    for data in ["", "[]", "{}", "not json", r#"{"id": 5}"#] {
+        let push = json!({"message": {"attributes": {"buildId": "b", "status": "SUCCESS"}, "data": STANDARD.encode(data)}});
+        let said = service.push(&push).await;
+        assert!(matches!(said, Disposition::Park(_)), "{data:?}: {said:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_go_where_they_always_went() {
+    let service = Service::new().await;
+    let command = std::fs::read(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/data/contract/builder/observe-unknown.command.json"
+    ));
+    let event: Event = serde_json::from_slice(&command.unwrap()).unwrap();
+    assert_eq!(service.door.handle(&event).await, Disposition::Done);
+    let facts = service.heard.take();
+    assert_eq!((facts.len(), &facts[0][0]), (1, &json!("dev.burnin.image.failed.v1")), "absent, and says so");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pushed_over_http_they_end_a_build_that_nobody_looks_at() {
+    let service = Service::new().await;
+    let Service { world, heard, door } = service;
+    let parking = Arc::new(kit::StoreParking::new(world.store.clone(), world.clock.clone()));
+    let router = kit::serve::router(kit::serve::Service {
+        name: "builder",
+        version: "0",
+        revision: None,
+        takes: vec![Notified::TAKES],
+        handler: Arc::new(door),
+        parking,
+        chores: vec![],
+        doorkeeper: None,
+        telemetry: None,
+    });
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    world.cloud.push_to(&format!("http://{}/", listener.local_addr().unwrap()));
+    let stop = tokio_util::sync::CancellationToken::new();
+    let serving = tokio::spawn(kit::serve::serve(listener, router, stop.clone()));
+    world.start(&spec("SUCCESS")).await.unwrap();
+    // Each push makes the builder look, each look makes the build go on, and that is pushed again.
+    let told = async {
+        while heard.0.lock().unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(20), told).await.expect("the end is told");
+    assert_eq!(heard.take()[0][0], "dev.burnin.image.built.v1");
+    stop.cancel();
+    serving.await.unwrap().unwrap();
+    assert_eq!(ledger::Store::list(&*world.store, "parked/").await.unwrap(), Vec::<String>::new());
+}

@@ -1,0 +1,176 @@
+//! Every field of a config, as the API takes it; and what is refused, by its field.
+
+use builder::cloud_build::translate::{Frame, translate};
+use serde_json::{Value, json};
+use terms::{BuildSpec, Span};
+
+fn frame() -> Frame<'static> {
+    Frame {
+        limit: Span::from_secs(1800),
+        bucket: "bucket",
+        source: None,
+        outputs: "builds/r-image-1/1/files".to_owned(),
+        logs: "builds/r-image-1/1".to_owned(),
+    }
+}
+
+fn build(config: Value) -> BuildSpec {
+    BuildSpec { config, source: None, substitutions: Default::default() }
+}
+
+fn translated(config: Value) -> Value {
+    serde_json::to_value(translate(&build(config), &frame()).unwrap()).unwrap()
+}
+
+fn problems(config: Value, values: &[(&str, &str)]) -> Vec<String> {
+    let mut spec = build(config);
+    spec.substitutions = values.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+    translate(&spec, &frame()).unwrap_err().into_iter().map(|problem| problem.path).collect()
+}
+
+/// Every field that a config may have.
+fn everything() -> Value {
+    json!({
+        "steps": [
+            {
+                "name": "gcr.io/cloud-builders/docker", "id": "image", "args": ["build", "-t", "$_TAG", "."],
+                "entrypoint": "bash", "env": ["A=b"], "secretEnv": ["TOKEN"], "dir": "src", "waitFor": ["-"],
+                "timeout": "1.5s", "allowFailure": true, "allowExitCodes": [3, 4],
+                "automapSubstitutions": true, "volumes": [{"name": "vol", "path": "/vol"}],
+            },
+            {"name": "bash", "script": "echo $$HOME"},
+        ],
+        "timeout": "1200s", "queueTtl": "60s", "logsBucket": "gs://logs",
+        "substitutions": {"_TAG": "us-docker.pkg.dev/p/r/nccl:7"},
+        "tags": ["nightly"], "serviceAccount": "projects/p/serviceAccounts/b@p.iam.gserviceaccount.com",
+        "secrets": [{"kmsKeyName": "projects/p/key", "secretEnv": {"OLD": "c2VjcmV0"}}],
+        "availableSecrets": {
+            "secretManager": [{"versionName": "projects/p/secrets/t/versions/1", "env": "TOKEN"}],
+            "inline": [{"kmsKeyName": "projects/p/key", "envMap": {"K": "c2VjcmV0"}}],
+        },
+        "artifacts": {"objects": {"location": "gs://theirs/", "paths": ["made", "out/*.so"]}},
+        "images": ["$_TAG"],
+        "options": {
+            "env": ["C=d"], "secretEnv": ["TOKEN"], "substitutionOption": "ALLOW_LOOSE",
+            "dynamicSubstitutions": true, "automapSubstitutions": true,
+            "volumes": [{"name": "all", "path": "/all"}], "machineType": "E2_HIGHCPU_32", "diskSizeGb": "200",
+            "logging": "GCS_ONLY", "logStreamingOption": "STREAM_ON",
+            "defaultLogsBucketBehavior": "REGIONAL_USER_OWNED_BUCKET",
+            "pool": {"name": "projects/p/locations/l/workerPools/w"}, "pubsubTopic": "projects/p/topics/t",
+            "requestedVerifyOption": "VERIFIED", "sourceProvenanceHash": ["SHA256"],
+        },
+    })
+}
+
+#[test]
+fn every_field_goes_to_the_api_as_it_is_written() {
+    let mut expected = everything();
+    // As on this host, files go to Burnin's bucket whatever the config says.
+    expected["artifacts"]["objects"]["location"] = "gs://bucket/builds/r-image-1/1/files/".into();
+    // The client writes a word of a list as its number in the API's definition, which proto's JSON reads as well.
+    for (field, number) in [
+        ("substitutionOption", 1),
+        ("machineType", 6),
+        ("logging", 2),
+        ("logStreamingOption", 1),
+        ("defaultLogsBucketBehavior", 1),
+        ("requestedVerifyOption", 1),
+    ] {
+        expected["options"][field] = number.into();
+    }
+    expected["options"]["sourceProvenanceHash"] = json!([1]);
+    assert_eq!(ordered(translated(everything())), ordered(expected));
+}
+
+#[test]
+fn every_field_but_one_has_a_place_in_the_apis_types() {
+    // What the types do not know they carry along; only this one may be such a passenger.
+    let build = translate(&build(everything()), &frame()).unwrap();
+    let debug = format!("{build:?}");
+    assert_eq!(debug.matches("_unknown_fields: {\"").count(), 1, "{debug}");
+    assert!(debug.contains("_unknown_fields: {\"pubsubTopic\""), "{debug}");
+    assert_eq!(build.steps[0].allow_exit_codes, [3, 4]);
+    assert_eq!(build.options.unwrap().disk_size_gb, 200);
+}
+
+#[test]
+fn a_build_ends_with_its_stage_and_logs_beside_its_files() {
+    let built = translated(json!({"steps": [{"name": "bash"}], "timeout": "86400s"}));
+    assert_eq!(built["timeout"], "1800s", "never longer than the stage");
+    assert_eq!(built["queueTtl"], "1800s", "nor does it wait longer");
+    assert_eq!(built["logsBucket"], "gs://bucket/builds/r-image-1/1");
+    let quiet = json!({"steps": [{"name": "bash"}], "options": {"logging": "CLOUD_LOGGING_ONLY"}});
+    assert_eq!(translated(quiet)["logsBucket"], Value::Null, "none where the config wants none");
+}
+
+#[test]
+fn a_source_is_an_object_of_the_bucket() {
+    let frame = Frame { source: Some("sources/ab.tar.gz".to_owned()), ..frame() };
+    let built = translate(&build(json!({"steps": [{"name": "bash"}]})), &frame).unwrap();
+    let built = serde_json::to_value(built).unwrap();
+    assert_eq!(
+        built["source"],
+        json!({"storageSource": {"bucket": "bucket", "object": "sources/ab.tar.gz"}})
+    );
+}
+
+#[test]
+fn values_of_the_workflow_win_over_those_of_the_config() {
+    let mut spec = build(json!({"steps": [{"name": "bash"}], "substitutions": {"_A": "1", "_B": "2"}}));
+    spec.substitutions = [("_B".to_owned(), "$(id)".to_owned())].into_iter().collect();
+    let built = translate(&spec, &frame()).unwrap();
+    assert_eq!((built.substitutions["_A"].as_str(), built.substitutions["_B"].as_str()), ("1", "$(id)"));
+}
+
+#[test]
+fn what_cannot_be_understood_is_refused_by_its_field() {
+    let step = || json!([{"name": "bash"}]);
+    let table = [
+        (json!({"steps": []}), "steps"),
+        (json!({"steps": step(), "stepz": 1}), "config"),
+        (json!({"steps": [{"name": "a"}, {"name": "b", "volumes": [5]}]}), "steps[1]"),
+        (json!({"steps": step(), "secrets": [{"secretEnv": {"A": "not base64!"}}]}), "secrets[0]"),
+        (
+            json!({"steps": step(), "availableSecrets": {"inline": [{"kmsKeyName": "k", "envMap": {"A": "%"}}]}}),
+            "availableSecrets",
+        ),
+        (json!({"steps": step(), "artifacts": {"npmPackages": [5]}}), "artifacts"),
+        (json!({"steps": step(), "options": {"diskSizeGb": "much"}}), "options"),
+        (json!({"steps": step(), "options": {"logging": "GCS_ONLYY"}}), "options.logging"),
+        (json!({"steps": step(), "options": {"machineType": "HUGE"}}), "options.machineType"),
+        (
+            json!({"steps": step(), "options": {"sourceProvenanceHash": ["CRC"]}}),
+            "options.sourceProvenanceHash[0]",
+        ),
+        (json!({"steps": step(), "options": {"pool": {}, "workerPool": "w"}}), "options.workerPool"),
+        (json!({"steps": step(), "substitutions": {"A": "b"}}), "substitutions.A"),
+        (json!({"steps": step(), "substitutions": {"_A": "b".repeat(4001)}}), "substitutions._A"),
+        (json!({"steps": step(), "tags": ["a b"]}), "tags[0]"),
+        (json!({"steps": step(), "tags": ["fine", "burnin.other.image.1"]}), "tags[1]"),
+        (
+            json!({"steps": step(), "tags": ["${_T}other.image.1"], "substitutions": {"_T": "burnin."}}),
+            "tags[0]",
+        ),
+    ];
+    for (config, field) in table {
+        assert_eq!(problems(config.clone(), &[]), [field], "{config}");
+    }
+    let dynamic = json!({"steps": step(), "options": {"dynamicSubstitutions": true}});
+    assert_eq!(problems(dynamic, &[("_A", "$PROJECT_ID")]), ["substitutions._A"]);
+    let all = json!({"steps": [], "tags": ["a b"], "options": {"logging": "X"}});
+    assert_eq!(problems(all, &[]).len(), 3, "every problem at once");
+}
+
+/// Fields in one order, numbers as text and nothing that is empty: proto's JSON knows no difference.
+fn ordered(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let mut fields: Vec<_> = fields.into_iter().map(|(name, value)| (name, ordered(value))).collect();
+            fields.sort_by(|a, b| a.0.cmp(&b.0));
+            fields.into_iter().filter(|(_, value)| !value.is_null()).collect()
+        }
+        Value::Array(items) => items.into_iter().map(ordered).collect(),
+        Value::Number(number) => number.to_string().into(),
+        other => other,
+    }
+}

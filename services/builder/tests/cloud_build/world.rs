@@ -1,0 +1,110 @@
+//! A bucket, a stand-in, and the builder's adapter between them.
+
+use std::{sync::Arc, time::Duration};
+
+use builder::{
+    Build, Builds,
+    cloud_build::{CloudBuilds, client::Client, submissions::Timing},
+};
+use cloudbuild_standin::CloudBuild;
+use kit::{Clock, ManualClock};
+use ledger::{MemoryStore, Store};
+use serde_json::{Value, json};
+use terms::{Attempt, BuildSpec, CommandId, Image, Span, Stage, Timestamp, Verb};
+
+pub const BUCKET: &str = "burnin-artefacts";
+pub const SETTLE: Span = Span::from_secs(120);
+pub const LIMIT: Span = Span::from_secs(600);
+
+pub struct World {
+    pub cloud: CloudBuild,
+    pub store: Arc<MemoryStore>,
+    pub clock: Arc<ManualClock>,
+    pub builds: CloudBuilds,
+}
+
+impl World {
+    pub async fn new() -> Self {
+        let store = Arc::new(MemoryStore::default());
+        let cloud = CloudBuild::serve(store.clone(), BUCKET).await.unwrap();
+        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(1_800_000_000_000)));
+        let builds = adapter(&cloud.endpoint, store.clone(), clock.clone());
+        Self { cloud, store, clock, builds }
+    }
+
+    /// Another builder in the same world.
+    pub fn another(&self) -> CloudBuilds {
+        self.at(&self.cloud.endpoint)
+    }
+
+    /// A builder that looks for Cloud Build there.
+    pub fn at(&self, endpoint: &str) -> CloudBuilds {
+        adapter(endpoint, self.store.clone(), self.clock.clone())
+    }
+
+    pub async fn start(&self, build: &BuildSpec) -> Result<String, kit::PortError> {
+        self.builds.start(&id(), build, LIMIT).await
+    }
+
+    /// How the build ends.
+    pub async fn end(&self) -> Build {
+        for _ in 0..20 {
+            match self.builds.look(&id()).await.unwrap() {
+                Some(Build::Going) => {}
+                Some(ended) => return ended,
+                None => panic!("the build is not known"),
+            }
+        }
+        panic!("the build does not end")
+    }
+
+    pub async fn image(&self) -> Image {
+        match self.end().await {
+            Build::Built(image) => image,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Statuses of every build there ever was, oldest first.
+    pub fn statuses(&self) -> Vec<String> {
+        self.cloud.builds().iter().map(|build| build["status"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+fn adapter(endpoint: &str, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> CloudBuilds {
+    let client = Client::new("proj", "us-central1", Some(endpoint.to_owned()));
+    // No pause between two readings of the list: the clock only moves when told to.
+    let timing = Timing { settle: SETTLE, pause: Span(Duration::ZERO), readings: 3 };
+    CloudBuilds::new(client, store, BUCKET, clock, timing)
+}
+
+pub fn id() -> CommandId {
+    CommandId {
+        run: "a-run".parse().unwrap(),
+        stage: Stage::Image,
+        attempt: Attempt::FIRST,
+        verb: Verb::Start,
+    }
+}
+
+/// A build that ends like this.
+pub fn spec(ends: &str) -> BuildSpec {
+    with(json!({}), ends)
+}
+
+/// A build with more than steps.
+pub fn with(more: Value, ends: &str) -> BuildSpec {
+    let mut config = json!({
+        "steps": [{"name": "bash", "script": "echo made > made"}],
+        "artifacts": {"objects": {"location": "gs://anywhere/", "paths": ["made"]}},
+        "options": {"substitutionOption": "ALLOW_LOOSE"},
+    });
+    for (name, value) in more.as_object().unwrap() {
+        config[name] = value.clone();
+    }
+    BuildSpec {
+        config,
+        source: None,
+        substitutions: [("_ENDS".to_owned(), ends.to_owned())].into_iter().collect(),
+    }
+}

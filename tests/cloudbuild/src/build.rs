@@ -1,0 +1,217 @@
+//! A build: what may be asked for, and what becomes of it.
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::{Inner, World};
+
+/// Fields of a build that may be asked for; every other one is Cloud Build's own to set, or none at all.
+const BUILD: [&str; 14] = [
+    "artifacts",
+    "availableSecrets",
+    "images",
+    "logsBucket",
+    "options",
+    "queueTtl",
+    "secrets",
+    "serviceAccount",
+    "source",
+    "steps",
+    "substitutions",
+    "tags",
+    "timeout",
+    "dependencies",
+];
+const STEP: [&str; 15] = [
+    "name",
+    "env",
+    "args",
+    "dir",
+    "id",
+    "waitFor",
+    "entrypoint",
+    "secretEnv",
+    "volumes",
+    "timeout",
+    "allowFailure",
+    "allowExitCodes",
+    "script",
+    "automapSubstitutions",
+    "results",
+];
+const OPTIONS: [&str; 19] = [
+    "sourceProvenanceHash",
+    "requestedVerifyOption",
+    "machineType",
+    "diskSizeGb",
+    "substitutionOption",
+    "dynamicSubstitutions",
+    "automapSubstitutions",
+    "logStreamingOption",
+    "workerPool",
+    "pool",
+    "logging",
+    "env",
+    "secretEnv",
+    "volumes",
+    "defaultLogsBucketBehavior",
+    "enableStructuredLogging",
+    "workerRelease",
+    "pubsubTopic",
+    "resolvedWorkerRelease",
+];
+
+pub(crate) fn is_final(status: &str) -> bool {
+    !matches!(status, "STATUS_UNKNOWN" | "PENDING" | "QUEUED" | "WORKING")
+}
+
+/// Why this build would be refused.
+pub(crate) fn refused(build: &Value) -> Option<String> {
+    let unknown = |value: &Value, known: &[&str]| -> Option<String> {
+        let fields = value.as_object().into_iter().flat_map(Map::keys);
+        fields
+            .into_iter()
+            .find(|field| !known.contains(&field.as_str()))
+            .map(|field| format!("unknown name \"{field}\""))
+    };
+    if let Some(why) = unknown(build, &BUILD).or_else(|| unknown(&build["options"], &OPTIONS)) {
+        return Some(why);
+    }
+    let steps = build["steps"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if steps.is_empty() {
+        return Some("invalid build: at least one step is required".to_owned());
+    }
+    for step in steps {
+        if let Some(why) = unknown(step, &STEP) {
+            return Some(why);
+        }
+        if step["name"].as_str().is_none_or(str::is_empty) {
+            return Some("invalid build: a step without a name".to_owned());
+        }
+    }
+    let storage = &build["source"]["storageSource"];
+    let object = storage["object"].as_str();
+    if object.is_some_and(|object| !object.ends_with(".tar.gz") && !object.ends_with(".zip")) {
+        return Some("invalid source: neither .zip nor .tar.gz".to_owned());
+    }
+    let letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let legal = |tag: &str| {
+        tag.len() <= 128 && tag.starts_with(letter) && tag.chars().all(|c| letter(c) || c == '.' || c == '-')
+    };
+    let tags = build["tags"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let illegal = tags.iter().find(|tag| !tag.as_str().is_some_and(legal));
+    illegal
+        .map(|tag| format!("invalid build: tag {tag}"))
+        .or((tags.len() > 64).then(|| "too many tags".to_owned()))
+}
+
+impl Inner {
+    /// A new build in a location; its position.
+    pub(crate) fn add(&mut self, project: &str, location: &str, mut build: Value) -> usize {
+        let id = uuid::Uuid::new_v4().to_string();
+        let number = self.builds.len();
+        build["name"] = format!("projects/{project}/locations/{location}/builds/{id}").into();
+        build["logUrl"] = format!("https://console.example/builds/{id}").into();
+        build["id"] = id.into();
+        build["projectId"] = project.into();
+        build["status"] = "QUEUED".into();
+        build["createTime"] =
+            format!("2026-11-19T20:{:02}:{:02}.120344Z", number / 60 % 60, number % 60).into();
+        self.builds.push(build);
+        self.tell(number);
+        number
+    }
+
+    /// The topic is told of a build's status.
+    pub(crate) fn tell(&mut self, at: usize) {
+        let build = &self.builds[at];
+        let number = self.notifications.len();
+        let push = json!({
+            "message": {
+                "attributes": {"buildId": build["id"], "status": build["status"]},
+                "data": STANDARD.encode(build.to_string()),
+                "messageId": number.to_string(), "message_id": number.to_string(),
+                "publishTime": "2026-11-19T21:03:19Z", "publish_time": "2026-11-19T21:03:19Z",
+            },
+            "subscription": "projects/p/subscriptions/cloud-builds--builder",
+        });
+        if let Some(url) = self.push_to.clone() {
+            let request = reqwest::Client::new().post(url).json(&push).send();
+            tokio::spawn(async move { drop(request.await) });
+        }
+        self.notifications.push(push);
+    }
+}
+
+impl World {
+    /// The build as it is, which goes on once it was shown.
+    pub(crate) async fn show(&self, at: usize) -> Value {
+        let (shown, next) = {
+            let world = self.lock();
+            let build = world.builds[at].clone();
+            let ends = build["substitutions"]["_ENDS"].as_str().unwrap_or("SUCCESS");
+            let next = match build["status"].as_str() {
+                _ if world.frozen => None,
+                Some("QUEUED") => Some("WORKING".to_owned()),
+                Some("WORKING") if ends != "never" => Some(ends.to_owned()),
+                _ => None,
+            };
+            (build, next)
+        };
+        let Some(next) = next else { return shown };
+        let (left, detail) = if is_final(&next) { self.leave(&shown, &next).await } else { (None, None) };
+        let mut world = self.lock();
+        // It may have been cancelled meanwhile.
+        if world.builds[at]["status"] == shown["status"] {
+            world.builds[at]["status"] = next.into();
+            if let Some(results) = left {
+                world.builds[at]["results"] = results;
+            }
+            if let Some(detail) = detail {
+                world.builds[at]["failureInfo"] = json!({"type": "USER_BUILD_STEP", "detail": detail});
+            }
+            world.tell(at);
+        }
+        shown
+    }
+
+    /// What a build leaves in the bucket as it ends like this.
+    async fn leave(&self, build: &Value, status: &str) -> (Option<Value>, Option<String>) {
+        let id = build["id"].as_str().unwrap_or_default();
+        let logs = build["logsBucket"].as_str().unwrap_or_default();
+        let log = format!("starting build \"{id}\"\nthis is the last line\n");
+        self.write(&format!("{logs}/log-{id}.txt"), log.as_bytes()).await;
+        if status != "SUCCESS" {
+            return (None, Some(format!("the build ended as {status}")));
+        }
+        let digest = |text: &str| {
+            let hex: String =
+                Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("sha256:{hex}")
+        };
+        let images = build["images"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let images: Vec<_> = images.iter().map(|name| json!({"name": name, "digest": digest(id)})).collect();
+        let mut results = json!({"images": images});
+        let objects = &build["artifacts"]["objects"];
+        if let (Some(place), Some(paths)) = (objects["location"].as_str(), objects["paths"].as_array()) {
+            let mut lines = String::new();
+            for path in paths.iter().filter_map(Value::as_str) {
+                let object = format!("{place}{}", path.rsplit('/').next().unwrap_or(path));
+                self.write(&object, format!("the content of {path}").as_bytes()).await;
+                lines += &format!("{}\n", json!({"location": format!("{object}#1"), "file_hash": []}));
+            }
+            let manifest = format!("{place}artifacts-{id}.json");
+            self.write(&manifest, lines.as_bytes()).await;
+            results["artifactManifest"] = manifest.into();
+            results["numArtifacts"] = paths.len().to_string().into();
+        }
+        (Some(results), None)
+    }
+
+    async fn write(&self, place: &str, bytes: &[u8]) {
+        if let Some(object) = place.strip_prefix(&format!("gs://{}/", self.bucket)) {
+            drop(self.store.create(object, bytes.to_vec().into()).await);
+        }
+    }
+}
