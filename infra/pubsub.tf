@@ -79,6 +79,31 @@ resource "google_pubsub_subscription" "push" {
   }
 }
 
+# Cloud Build tells of its builds here: a reason to look, for the builder.
+resource "google_pubsub_subscription" "cloud_builds" {
+  name                       = "${local.prefix}cloud-builds"
+  topic                      = google_pubsub_topic.cloud_builds.id
+  ack_deadline_seconds       = 60
+  message_retention_duration = "86400s"
+
+  push_config {
+    push_endpoint = google_cloud_run_v2_service.service["builder"].uri
+    oidc_token {
+      service_account_email = google_service_account.push["builder"].email
+      audience              = google_cloud_run_v2_service.service["builder"].uri
+    }
+  }
+
+  retry_policy {
+    minimum_backoff = "10s"
+    maximum_backoff = "600s"
+  }
+
+  expiration_policy {
+    ttl = ""
+  }
+}
+
 # Agents dial out: each has a subscription of its own, with the commands for its cluster.
 resource "google_pubsub_subscription" "agent" {
   for_each                   = var.agents

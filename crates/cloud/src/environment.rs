@@ -41,6 +41,22 @@ impl FromStr for Place {
     }
 }
 
+/// Something on this machine, by its absolute path: what is written otherwise is a place that only a later version knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Local(pub PathBuf);
+
+impl FromStr for Local {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.starts_with('/') {
+            Ok(Self(text.into()))
+        } else {
+            Err("expected an absolute path on this machine")
+        }
+    }
+}
+
 /// Who decides who may call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Auth {
@@ -177,5 +193,7 @@ mod tests {
         for wrong in ["gs://", "gs://a/b", "logs", "", "s3://logs"] {
             assert!(wrong.parse::<Place>().is_err(), "{wrong}");
         }
+        assert_eq!("/tmp/w.sqlite".parse(), Ok(Local("/tmp/w.sqlite".into())));
+        assert!("bigquery:p.burnin".parse::<Local>().is_err() && "cloud-build:p/l".parse::<Local>().is_err());
     }
 }

@@ -11,5 +11,5 @@ pub mod program;
 pub mod pubsub;
 pub mod storage;
 
-pub use environment::{Place, Platform};
+pub use environment::{Local, Place, Platform};
 pub use program::{Parts, Unfit, Wiring, ended, run};

@@ -1,15 +1,15 @@
 //! `burnin-judge`: logs to a verdict.
 
-use std::{path::PathBuf, process::ExitCode, sync::Arc};
+use std::{process::ExitCode, sync::Arc};
 
-use cloud::Place;
+use cloud::{Local, Place};
 use judge::Judge;
 use ledger::Artefacts;
 use warehouse::Sqlite;
 
 struct Config {
     artefacts: Place,
-    warehouse: PathBuf,
+    warehouse: Local,
 }
 
 fn main() -> ExitCode {
@@ -22,7 +22,7 @@ fn main() -> ExitCode {
         },
         |config, wiring| {
             let store = wiring.store(&config.artefacts)?;
-            let warehouse = Arc::new(Sqlite::open(&config.warehouse)?);
+            let warehouse = Arc::new(Sqlite::open(&config.warehouse.0)?);
             let judge = Judge::new(Artefacts::new(Arc::clone(&store)), warehouse);
             Ok(wiring.worker(judge, &Judge::TAKES, store))
         },

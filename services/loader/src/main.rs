@@ -1,15 +1,15 @@
 //! `burnin-loader`: measurements into the warehouse.
 
-use std::{path::PathBuf, process::ExitCode, sync::Arc};
+use std::{process::ExitCode, sync::Arc};
 
-use cloud::Place;
+use cloud::{Local, Place};
 use ledger::Artefacts;
 use loader::Loader;
 use warehouse::Sqlite;
 
 struct Config {
     artefacts: Place,
-    warehouse: PathBuf,
+    warehouse: Local,
 }
 
 fn main() -> ExitCode {
@@ -22,7 +22,7 @@ fn main() -> ExitCode {
         },
         |config, wiring| {
             let store = wiring.store(&config.artefacts)?;
-            let warehouse = Arc::new(Sqlite::open(&config.warehouse)?);
+            let warehouse = Arc::new(Sqlite::open(&config.warehouse.0)?);
             let loader = Loader::new(Artefacts::new(Arc::clone(&store)), warehouse);
             Ok(wiring.worker(loader, &Loader::TAKES, store))
         },

@@ -1,8 +1,8 @@
 //! `burnin-provisioner`: clusters, brought up and given back. `POST /chores/sweep` is the second door.
 
-use std::{path::PathBuf, process::ExitCode, sync::Arc};
+use std::{process::ExitCode, sync::Arc};
 
-use cloud::Place;
+use cloud::{Local, Place};
 use host::Program;
 use kit::serve::Chore;
 use provisioner::{
@@ -13,7 +13,7 @@ use terms::Span;
 
 struct Config {
     artefacts: Place,
-    clusters: PathBuf,
+    clusters: Local,
     grace: Span,
     look: Span,
 }
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         },
         |config, wiring| {
             let store = wiring.store(&config.artefacts)?;
-            let clusters = host::Clusters::new(config.clusters, Program::this()?);
+            let clusters = host::Clusters::new(config.clusters.0, Program::this()?);
             let clusters = Arc::new(ProcessClusters::new(clusters, Arc::clone(&wiring.clock), gpus()));
             let sweeper: Arc<dyn Chore> = Arc::new(Sweeper::new(clusters.clone(), config.grace));
             let worker = Provisioner::new(clusters, config.look);
