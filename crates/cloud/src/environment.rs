@@ -9,6 +9,7 @@
 //! | `BURNIN_PROJECT` | the project whose Pub/Sub topics carry the events |
 //! | `BURNIN_TOPICS` | what the names of the topics begin with, `burnin-` |
 //! | `BURNIN_ARTEFACTS`, `BURNIN_LEDGER` | a bucket as `gs://NAME`, or a folder as an absolute path |
+//! | `BURNIN_PULL`, `BURNIN_CLUSTER` | a subscription to pull, see [`crate::pull`], and whose commands are meant |
 //! | `BURNIN_LOG`, `BURNIN_LOG_FORMAT` | what is logged, in the words of `RUST_LOG`; `google`, `json` or `compact` |
 //! | `OTEL_EXPORTER_OTLP_ENDPOINT` | where spans and measurements go, see [`crate::otlp`] |
 //! | `PUBSUB_EMULATOR_HOST`, `STORAGE_EMULATOR_HOST` | an emulator in Google's place, as Google's own clients read them |
@@ -17,7 +18,7 @@ use std::{path::PathBuf, str::FromStr};
 
 use kit::{config::Reader, telemetry::Format};
 
-use crate::{auth::Callers, storage::Emulator};
+use crate::{auth::Callers, pull::Pull, storage::Emulator};
 
 /// Where objects are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,6 +101,21 @@ impl FromStr for AuthMode {
     }
 }
 
+struct Subscription(String);
+
+impl FromStr for Subscription {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.split('/').collect::<Vec<_>>().as_slice() {
+            ["projects", project, "subscriptions", name] if !project.is_empty() && !name.is_empty() => {
+                Ok(Self(text.to_owned()))
+            }
+            _ => Err("expected projects/PROJECT/subscriptions/NAME"),
+        }
+    }
+}
+
 /// What every service needs to know.
 #[derive(Clone, Debug)]
 pub struct Platform {
@@ -125,6 +141,8 @@ pub struct Platform {
     pub log_format: Format,
     /// Where spans and measurements go, if anywhere.
     pub otlp: Option<String>,
+    /// What it pulls, if it is not only pushed to.
+    pub pull: Option<Pull>,
 }
 
 enum LogFormat {
@@ -160,6 +178,8 @@ impl Platform {
         let log = env.or("BURNIN_LOG", "info".to_owned());
         let log_format = env.or("BURNIN_LOG_FORMAT", LogFormat::Google);
         let otlp = env.optional("OTEL_EXPORTER_OTLP_ENDPOINT");
+        let subscription = env.optional::<Subscription>("BURNIN_PULL");
+        let cluster = env.optional("BURNIN_CLUSTER")?;
         let project: String = project?;
         let log_format = match log_format? {
             LogFormat::Google => Format::Google { project: project.clone() },
@@ -178,6 +198,7 @@ impl Platform {
             log: log?,
             log_format,
             otlp: otlp?,
+            pull: subscription?.map(|Subscription(subscription)| Pull { subscription, cluster }),
         })
     }
 }

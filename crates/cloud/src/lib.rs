@@ -9,6 +9,7 @@ pub mod keys;
 pub mod otlp;
 pub mod program;
 pub mod pubsub;
+pub mod pull;
 pub mod storage;
 
 pub use environment::{Local, Place, Platform};

@@ -6,6 +6,7 @@ use kit::{
     Bus, Clock, Handler, Parking, StoreParking, SystemClock, Worker, WorkerHandler,
     auth::Doorkeeper,
     config::Reader,
+    push::Door,
     serve::{Chore, Service, router, serve},
     shutdown,
 };
@@ -145,9 +146,16 @@ async fn live(
     info!(address = %listener.local_addr()?, version, "serving");
     let revision = platform.revision;
     let exported = platform.otlp.is_some().then(|| Arc::clone(&telemetry));
+    let pulling = platform.pull.map(|pull| {
+        let door = Door { handler: Arc::clone(&handler), parking: Arc::clone(&parking) };
+        tokio::spawn(pull.run(platform.pubsub_emulator, door, stop.clone()))
+    });
     let service =
         Service { name, version, revision, takes, handler, parking, chores, doorkeeper, telemetry: exported };
     serve(listener, router(service), stop).await?;
+    if let Some(pulling) = pulling {
+        pulling.await??;
+    }
     // It blocks, and whoever is told to end has ten seconds in all.
     drop(
         tokio::time::timeout(Duration::from_secs(2), tokio::task::spawn_blocking(move || telemetry.flush()))

@@ -132,6 +132,7 @@ async fn push_one() {
         project: "p".to_owned(),
         topics: "burnin-".to_owned(),
         pubsub_emulator: None,
+        pull: None,
         storage_emulator: None,
         log: "off".to_owned(),
         log_format: Format::Compact,

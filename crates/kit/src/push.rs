@@ -28,11 +28,66 @@ pub const BODY_LIMIT: usize = 16 << 20;
 /// The type of a Cloud Build notification, as Google calls it where it sends CloudEvents itself.
 pub const BUILD_CHANGED: &str = "google.cloud.cloudbuild.build.v1.statusChanged";
 
-/// Hands pushed events to a handler.
+/// Hands events to a handler, however they came.
 #[derive(Clone)]
-pub(crate) struct Door {
+pub struct Door {
+    /// Who deals with them.
     pub handler: Arc<dyn Handler>,
+    /// Where they go that nobody here can read.
     pub parking: Arc<dyn Parking>,
+}
+
+/// What came of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dealt {
+    /// It is dealt with or parked, durably: never send it again.
+    Acknowledged,
+    /// Not now: send it again.
+    Refused,
+    /// The handler broke over it: send it again, and look at the log.
+    Broken,
+}
+
+impl Door {
+    /// Deals with an event, or with why it cannot be read; `raw` is what came.
+    pub async fn deal(&self, event: Result<Event, String>, raw: &[u8]) -> Dealt {
+        let began = Instant::now();
+        let (id, event_type, why) = match event {
+            Err(why) => (name_of(raw), "unreadable".to_owned(), why),
+            Ok(event) => {
+                let (id, event_type) = (event.id().to_owned(), event.ty().to_owned());
+                // A task of its own, so that a panic is an answer and not a torn connection.
+                let handler = Arc::clone(&self.handler);
+                match tokio::spawn(async move { handler.handle(&event).await }).await {
+                    Ok(Disposition::Done) => {
+                        processed(&event_type, "done", began.elapsed());
+                        return Dealt::Acknowledged;
+                    }
+                    Ok(Disposition::Park(why)) => (id, event_type, why),
+                    Ok(Disposition::Retry(why)) => {
+                        processed(&event_type, "retried", began.elapsed());
+                        warn!(event.id = id, "refused for now: {why}");
+                        return Dealt::Refused;
+                    }
+                    Err(stopped) => {
+                        processed(&event_type, "broken", began.elapsed());
+                        error!(event.id = id, "the handler broke: {stopped}");
+                        return Dealt::Broken;
+                    }
+                }
+            }
+        };
+        match self.parking.park(&id, &why, raw).await {
+            Ok(()) => {
+                processed(&event_type, "parked", began.elapsed());
+                Dealt::Acknowledged
+            }
+            Err(error) => {
+                error!(event.id = id, "cannot be parked: {error}");
+                Dealt::Refused
+            }
+        }
+    }
 }
 
 pub(crate) async fn receive(
@@ -47,41 +102,10 @@ pub(crate) async fn receive(
         warn!(caller = caller.email, subscription, "not let in: it may not deliver for that subscription");
         return StatusCode::FORBIDDEN;
     }
-    let began = Instant::now();
-    let (id, event_type, why) = match event {
-        Err(why) => (name_of(&raw), "unreadable".to_owned(), why),
-        Ok(event) => {
-            let (id, event_type) = (event.id().to_owned(), event.ty().to_owned());
-            // A task of its own, so that a panic is an answer and not a torn connection.
-            let handler = Arc::clone(&door.handler);
-            match tokio::spawn(async move { handler.handle(&event).await }).await {
-                Ok(Disposition::Done) => {
-                    processed(&event_type, "done", began.elapsed());
-                    return StatusCode::NO_CONTENT;
-                }
-                Ok(Disposition::Park(why)) => (id, event_type, why),
-                Ok(Disposition::Retry(why)) => {
-                    processed(&event_type, "retried", began.elapsed());
-                    warn!(event.id = id, "refused for now: {why}");
-                    return StatusCode::SERVICE_UNAVAILABLE;
-                }
-                Err(stopped) => {
-                    processed(&event_type, "broken", began.elapsed());
-                    error!(event.id = id, "the handler broke: {stopped}");
-                    return StatusCode::INTERNAL_SERVER_ERROR;
-                }
-            }
-        }
-    };
-    match door.parking.park(&id, &why, &raw).await {
-        Ok(()) => {
-            processed(&event_type, "parked", began.elapsed());
-            StatusCode::NO_CONTENT
-        }
-        Err(error) => {
-            error!(event.id = id, "cannot be parked: {error}");
-            StatusCode::SERVICE_UNAVAILABLE
-        }
+    match door.deal(event, &raw).await {
+        Dealt::Acknowledged => StatusCode::NO_CONTENT,
+        Dealt::Refused => StatusCode::SERVICE_UNAVAILABLE,
+        Dealt::Broken => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 
@@ -219,10 +243,18 @@ fn wrapped(body: &[u8]) -> Result<Event, String> {
         .map_err(|error| format!("neither a CloudEvent nor a Pub/Sub push: {error}"))?;
     let data =
         STANDARD.decode(&message.data).map_err(|error| format!("message.data is not base64: {error}"))?;
+    carried(message.attributes, &data)
+}
+
+/// Reads an event from a Pub/Sub message: its attributes and its data.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn carried(said: BTreeMap<String, String>, data: &[u8]) -> Result<Event, String> {
     let mut attributes = BTreeMap::new();
     let mut media_type = None;
-    let changed = notification(&message.attributes);
-    for (name, value) in message.attributes {
+    let changed = notification(&said);
+    for (name, value) in said {
         // Producers disagree on `content-type`, `Content-Type` and `ce-datacontenttype`.
         let name = name.to_ascii_lowercase();
         match name.strip_prefix("ce-") {
@@ -233,15 +265,15 @@ fn wrapped(body: &[u8]) -> Result<Event, String> {
         }
     }
     if matches!(media(media_type.as_deref().unwrap_or_default()), Media::Structured) {
-        return structured(&data);
+        return structured(data);
     }
     if attributes.contains_key("specversion") {
-        return binary(attributes, media_type.as_deref(), &data);
+        return binary(attributes, media_type.as_deref(), data);
     }
     if let Some(attributes) = changed {
-        return binary(attributes, Some("application/json"), &data);
+        return binary(attributes, Some("application/json"), data);
     }
-    structured(&data)
+    structured(data)
 }
 
 /// A message of the topic `cloud-builds`, as the attributes of an event: it says of which build and which status it

@@ -59,6 +59,12 @@ impl Emulator {
         self.put("topics", name, json!({})).await
     }
 
+    /// Holds what is on a topic for whoever pulls it.
+    pub async fn hold(&self, topic: &str, subscription: &str) -> Result<(), String> {
+        let topic = format!("projects/{PROJECT}/topics/{topic}");
+        self.put("subscriptions", subscription, json!({"topic": topic, "ackDeadlineSeconds": 10})).await
+    }
+
     /// Pushes what is on a topic to a port of this machine.
     pub async fn push(&self, topic: &str, subscription: &str, port: u16) -> Result<(), String> {
         let body = json!({

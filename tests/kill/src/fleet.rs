@@ -25,6 +25,7 @@ pub struct Fleet {
     folder: PathBuf,
     place: Place,
     emulator: String,
+    pull: bool,
 }
 
 /// Where objects are kept, in the words of a service's environment.
@@ -45,13 +46,19 @@ const SERVICES: [(&str, &str); 7] = [
     ("loader", "loader"),
 ];
 
+const AGENT: &str = "agent";
+const AGENT_SUBSCRIPTION: &str = "agent-pulls";
+
 impl Fleet {
     /// Starts every service; their programs lie in one folder, what they keep in another.
+    ///
+    /// With `pull` the agent pulls, and is not killed: the emulator goes on handing events to a stream whose owner died.
     pub async fn start(
         programs: &Path,
         folder: &Path,
         place: Place,
         emulator: &Emulator,
+        pull: bool,
     ) -> Result<Self, String> {
         let mut fleet = Self {
             services: Vec::new(),
@@ -59,10 +66,16 @@ impl Fleet {
             folder: folder.to_owned(),
             place,
             emulator: emulator.host.clone(),
+            pull,
         };
         for (number, (name, topic)) in SERVICES.into_iter().enumerate() {
             let port = crate::free_port()?;
-            emulator.push(&format!("burnin-{topic}"), &format!("{name}-{number}"), port).await?;
+            let (topic_name, subscription) = (format!("burnin-{topic}"), format!("{name}-{number}"));
+            if pull && name == AGENT {
+                emulator.hold(&topic_name, AGENT_SUBSCRIPTION).await?;
+            } else {
+                emulator.push(&topic_name, &subscription, port).await?;
+            }
             let process = fleet.spawn(name, port, 0)?;
             fleet.services.push(Service { name, topic, port, process, starts: 0 });
         }
@@ -92,13 +105,19 @@ impl Fleet {
             .env("BURNIN_LOG", "warn")
             .env("BURNIN_START", starts.to_string())
             .envs(self.place.emulator.iter().map(|url| ("STORAGE_EMULATOR_HOST", url)));
+        if self.pull && name == AGENT {
+            command.env("BURNIN_PULL", format!("projects/{PROJECT}/subscriptions/{AGENT_SUBSCRIPTION}"));
+        }
         command.stdin(Stdio::null()).stdout(log.try_clone().map_err(told)?).stderr(log);
         command.spawn().map_err(told)
     }
 
     /// Kills one with -9, and starts it again at once, as a platform would.
     pub fn kill(&mut self, number: usize) -> Result<&'static str, String> {
-        let number = number % self.services.len();
+        let mut number = number % self.services.len();
+        if self.pull && self.services[number].name == AGENT {
+            number = 0;
+        }
         let service = &mut self.services[number];
         drop(service.process.kill());
         drop(service.process.wait());

@@ -51,6 +51,9 @@ struct Arguments {
     /// How long everything may take to come to rest afterwards.
     #[arg(long, default_value = "5m")]
     rest: Span,
+    /// The agent pulls its commands, as it does beside a cluster, and is not killed.
+    #[arg(long)]
+    pull: bool,
     /// Objects lie in a bucket of the stand-in for Cloud Storage, not in a folder.
     #[arg(long)]
     bucket: bool,
@@ -131,7 +134,7 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     let bus =
         PubSub::connect(PROJECT, "burnin-", Some(&emulator.host)).await.map_err(|error| error.to_string())?;
     let requests = Requests::new(&folder.join("runs"), Arc::new(bus), Arc::clone(&store))?;
-    let mut fleet = Fleet::start(&arguments.programs, &folder, place, &emulator).await?;
+    let mut fleet = Fleet::start(&arguments.programs, &folder, place, &emulator, arguments.pull).await?;
     let clock = tokio::spawn(chores(fleet.chores()));
 
     let began = Instant::now();

@@ -1,0 +1,124 @@
+//! Events pulled from a subscription, by who can dial out and not be called: agents beside their clusters.
+
+use std::{collections::BTreeMap, error::Error, sync::Arc, time::Duration};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use google_cloud_auth::credentials::anonymous;
+use google_cloud_pubsub::{client::Subscriber, model::Message, subscriber::handler::Handler as Receipt};
+use kit::push::{Dealt, Door, carried};
+use serde_json::json;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+/// Events dealt with at once.
+const AT_ONCE: usize = 16;
+/// Before a stream that ended is opened again.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How long events under way may take once the process is told to end.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// What is pulled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pull {
+    /// The subscription, as `projects/P/subscriptions/S`.
+    pub subscription: String,
+    /// Commands for other clusters are none of ours, whatever the subscription's filter lets through.
+    pub cluster: Option<String>,
+}
+
+impl Pull {
+    /// Pulls until `stop`. A stream that breaks is opened again.
+    ///
+    /// # Errors
+    /// When there are no credentials.
+    pub async fn run(
+        self,
+        emulator: Option<String>,
+        door: Door,
+        stop: CancellationToken,
+    ) -> Result<(), Box<dyn Error + Send + Sync>> {
+        let mut builder = Subscriber::builder();
+        if let Some(emulator) = emulator {
+            let anonymous = anonymous::Builder::new().build();
+            builder = builder.with_endpoint(format!("http://{emulator}")).with_credentials(anonymous);
+        }
+        let subscriber = builder.build().await?;
+        let room = Arc::new(Semaphore::new(AT_ONCE));
+        info!(subscription = self.subscription, cluster = self.cluster, "pulling");
+        while !stop.is_cancelled() {
+            let limit = i64::try_from(AT_ONCE).unwrap_or(i64::MAX);
+            let stream = subscriber.subscribe(&self.subscription).set_max_outstanding_messages(limit);
+            let mut stream = stream.build();
+            let ending = stream.shutdown_token();
+            loop {
+                let next = tokio::select! {
+                    next = stream.next() => next,
+                    () = stop.cancelled() => None,
+                };
+                let (message, receipt) = match next {
+                    Some(Ok(received)) => received,
+                    Some(Err(error)) => {
+                        warn!("the stream broke: {}", kit::worker::chain(&error));
+                        break;
+                    }
+                    None => break,
+                };
+                if !self.is_ours(&message) {
+                    debug!("an event for another cluster");
+                    receipt.ack();
+                    continue;
+                }
+                let Ok(turn) = Arc::clone(&room).acquire_owned().await else { break };
+                let door = door.clone();
+                tokio::spawn(async move {
+                    deal(&door, message, receipt).await;
+                    drop(turn);
+                });
+            }
+            if tokio::time::timeout(DRAIN, ending.shutdown()).await.is_err() {
+                warn!("events under way will be delivered again");
+            }
+            if !stop.is_cancelled() {
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_ours(&self, message: &Message) -> bool {
+        match (&self.cluster, message.attributes.get("cluster")) {
+            (Some(ours), Some(meant)) => ours == meant,
+            _ => true,
+        }
+    }
+}
+
+async fn deal(door: &Door, message: Message, receipt: Receipt) {
+    let attributes: BTreeMap<_, _> = message.attributes.into_iter().collect();
+    // As a push would have brought it, so that what is parked can be delivered again.
+    let raw =
+        json!({"message": {"attributes": attributes, "data": STANDARD.encode(&message.data)}}).to_string();
+    match door.deal(carried(attributes, &message.data), raw.as_bytes()).await {
+        Dealt::Acknowledged => receipt.ack(),
+        Dealt::Refused | Dealt::Broken => receipt.nack(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_meant_for_another_cluster_is_not_ours() {
+        let pull = |cluster: Option<&str>| Pull {
+            subscription: "projects/p/subscriptions/agent".to_owned(),
+            cluster: cluster.map(str::to_owned),
+        };
+        let meant = |cluster: &str| Message::new().set_attributes([("cluster", cluster)]);
+        assert!(pull(Some("a")).is_ours(&meant("a")));
+        assert!(!pull(Some("a")).is_ours(&meant("b")));
+        assert!(pull(None).is_ours(&meant("b")), "one agent for all clusters");
+        assert!(pull(Some("a")).is_ours(&Message::new()), "the handler decides what it is");
+    }
+}
