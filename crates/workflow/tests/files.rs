@@ -93,7 +93,7 @@ colour: red
         "--set: limits.image: expected a length of time such as 90s, 10m or 1h 30m, found \"never\"",
         "w.yaml:1:1: name: expected Short name: a letter, then lower-case letters, digits and `-`, found \"Bad Name\"",
         "w.yaml:3:30: image.build.sorce: is not a known field",
-        "w.yaml:5:3: cluster.rent: expected one of `processes`, found the fields processors",
+        "w.yaml:5:3: cluster.rent: expected one of `processes`, `slurm`, found the fields processors",
         "w.yaml:6:1: benchmark: lacks the field `criteria`",
         "w.yaml:8:5: benchmark.workload.collective: expected one of `all_reduce`, `all_gather`, `reduce_scatter`, \
          `alltoall`, `broadcast`, `reduce`, `sendrecv`, `gather`, `scatter`, found \"all_redcue\"",
