@@ -6,7 +6,8 @@ set -euo pipefail
 profile=${1:-dev}
 target=${CARGO_TARGET_DIR:-target}
 built=$target/$([[ $profile == dev ]] && echo debug || echo "$profile")
-images=$target/images/$profile
+# Where the Dockerfile looks for them, wherever programs are built.
+images=target/images/$profile
 services=(agent builder conductor judge loader provisioner)
 packages=()
 for service in "${services[@]}"; do packages+=(--package "$service" --features "$service/gcp"); done

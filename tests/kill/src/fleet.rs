@@ -76,13 +76,13 @@ impl Fleet {
             } else {
                 emulator.push(&topic_name, &subscription, port).await?;
             }
-            let process = fleet.spawn(name, port, 0)?;
+            let process = fleet.spawn(name, port)?;
             fleet.services.push(Service { name, topic, port, process, starts: 0 });
         }
         Ok(fleet)
     }
 
-    fn spawn(&self, name: &str, port: u16, starts: u32) -> Result<Child, String> {
+    fn spawn(&self, name: &str, port: u16) -> Result<Child, String> {
         let program = self.programs.join(format!("burnin-{name}"));
         let told = |error: std::io::Error| format!("{}: {error}", program.display());
         let log = self.folder.join("logs").join(format!("{name}-{port}.log"));
@@ -103,7 +103,6 @@ impl Fleet {
             .env("BURNIN_RESEND", "5s")
             .env("BURNIN_LOOK", "100ms")
             .env("BURNIN_LOG", "warn")
-            .env("BURNIN_START", starts.to_string())
             .envs(self.place.emulator.iter().map(|url| ("STORAGE_EMULATOR_HOST", url)));
         if self.pull && name == AGENT {
             command.env("BURNIN_PULL", format!("projects/{PROJECT}/subscriptions/{AGENT_SUBSCRIPTION}"));
@@ -122,8 +121,8 @@ impl Fleet {
         drop(service.process.kill());
         drop(service.process.wait());
         service.starts += 1;
-        let (name, port, starts) = (service.name, service.port, service.starts);
-        self.services[number].process = self.spawn(name, port, starts)?;
+        let (name, port) = (service.name, service.port);
+        self.services[number].process = self.spawn(name, port)?;
         Ok(name)
     }
 
