@@ -10,7 +10,8 @@ use std::{
 };
 
 use agent::{Agent, schedulers::Schedulers};
-use builder::{Builder, local::LocalBuilds};
+use builder::Builder;
+use builds::LocalBuilds;
 use conductor::{Conductor, Settings};
 use host::Program;
 use judge::Judge;

@@ -19,8 +19,8 @@ const OVER_SERVICES: [&str; 1] = ["sim"];
 /// Libraries that belong to one room.
 const KEPT: [(&str, &[&str]); 10] = [
     ("axum", &["cloudbuild-standin", "kit", "storage-standin"]),
-    ("google-cloud-auth", &["builder", "cloud"]),
-    ("google-cloud-build-v1", &["builder"]),
+    ("google-cloud-auth", &["builds", "cloud"]),
+    ("google-cloud-build-v1", &["builds"]),
     ("google-cloud-pubsub", &["cloud"]),
     ("google-cloud-storage", &["cloud"]),
     ("indicatif", &["burnin"]),

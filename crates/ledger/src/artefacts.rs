@@ -3,6 +3,7 @@
 //! ```text
 //! artefacts/{run}/{stage}/{attempt}/...             names carry the attempt
 //! artefacts/{run}/{stage}/{attempt}/manifest.json   last, create-only: what it does not name does not exist
+//! artefacts/{run}/{stage}/{attempt}/{part}/...      the same for each part, where an attempt has several
 //! ```
 
 use std::sync::Arc;
@@ -41,6 +42,21 @@ pub enum ArtefactError {
     },
 }
 
+/// Whose files: a stage's attempt, or one part of several that the attempt has.
+#[derive(Clone, Copy, Debug)]
+pub struct Owner<'a> {
+    /// The attempt, whatever the verb.
+    pub command: &'a CommandId,
+    /// The part, a word that is legal in names.
+    pub part: Option<&'a str>,
+}
+
+impl<'a> From<&'a CommandId> for Owner<'a> {
+    fn from(command: &'a CommandId) -> Self {
+        Self { command, part: None }
+    }
+}
+
 /// A committed stage.
 #[derive(Clone, Debug)]
 pub struct Committed {
@@ -65,8 +81,10 @@ impl Artefacts {
     }
 
     /// The folder of a stage's attempt, ending in `/`.
-    pub fn folder(id: &CommandId) -> String {
-        format!("artefacts/{}/{}/{}/", id.run, id.stage, id.attempt)
+    pub fn folder<'a>(owner: impl Into<Owner<'a>>) -> String {
+        let Owner { command: CommandId { run, stage, attempt, .. }, part } = owner.into();
+        let folder = format!("artefacts/{run}/{stage}/{attempt}/");
+        part.map_or_else(|| folder.clone(), |part| format!("{folder}{part}/"))
     }
 
     /// Where a person finds an object.
@@ -78,14 +96,15 @@ impl Artefacts {
     ///
     /// # Errors
     /// When the store does not answer, or another content lies under that name.
-    pub async fn put(
+    pub async fn put<'a>(
         &self,
-        id: &CommandId,
+        owner: impl Into<Owner<'a>>,
         name: &str,
         body: Reader,
     ) -> Result<ManifestObject, ArtefactError> {
-        self.offer(id, name, body).await?.ok_or_else(|| ArtefactError::Damaged {
-            name: Self::folder(id) + name,
+        let owner = owner.into();
+        self.offer(owner, name, body).await?.ok_or_else(|| ArtefactError::Damaged {
+            name: Self::folder(owner) + name,
             why: "another content was stored before".to_owned(),
         })
     }
@@ -95,13 +114,13 @@ impl Artefacts {
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn offer(
+    pub async fn offer<'a>(
         &self,
-        id: &CommandId,
+        owner: impl Into<Owner<'a>>,
         name: &str,
         body: Reader,
     ) -> Result<Option<ManifestObject>, ArtefactError> {
-        let full = Self::folder(id) + name;
+        let full = Self::folder(owner) + name;
         let (creation, digest) = self.store.create_from(&full, body).await?;
         if creation == Creation::Exists && self.digest(&full).await? != Some(digest.clone()) {
             return Ok(None);
@@ -137,44 +156,48 @@ impl Artefacts {
     ///
     /// # Errors
     /// When the store does not answer or an unreadable manifest is in the way.
-    pub async fn commit(
+    pub async fn commit<'a>(
         &self,
-        id: &CommandId,
+        owner: impl Into<Owner<'a>>,
         objects: Vec<ManifestObject>,
     ) -> Result<Committed, ArtefactError> {
-        self.commit_with(id, objects, Vec::new()).await
+        self.commit_with(owner, objects, Vec::new()).await
     }
 
     /// Commits a stage, and says what of it was left out.
     ///
     /// # Errors
     /// Those of [`Artefacts::commit`].
-    pub async fn commit_with(
+    pub async fn commit_with<'a>(
         &self,
-        id: &CommandId,
+        owner: impl Into<Owner<'a>>,
         mut objects: Vec<ManifestObject>,
         left_out: Vec<LeftOut>,
     ) -> Result<Committed, ArtefactError> {
         objects.sort_by(|a, b| a.name.cmp(&b.name));
         let tells = !left_out.is_empty() || objects.iter().any(|object| object.collected.is_some());
         let format = if tells { MANIFEST_FORMAT } else { 1 };
-        let (run, stage, attempt) = (id.run.clone(), id.stage, id.attempt);
+        let owner = owner.into();
+        let CommandId { run, stage, attempt, .. } = owner.command.clone();
         let manifest = Manifest { format, run, stage, attempt, objects, left_out };
-        let name = Self::folder(id) + "manifest.json";
+        let name = Self::folder(owner) + "manifest.json";
         let body = serde_json::to_vec_pretty(&manifest)
             .map_err(|error| ArtefactError::Damaged { name: name.clone(), why: error.to_string() })?;
         self.store.create(&name, body.into()).await?;
         let damaged =
             || ArtefactError::Damaged { name: name.clone(), why: "vanished after it was written".into() };
-        self.committed(id).await?.ok_or_else(damaged)
+        self.committed(owner).await?.ok_or_else(damaged)
     }
 
     /// What a stage committed, if it did.
     ///
     /// # Errors
     /// When the store does not answer or the manifest cannot be read.
-    pub async fn committed(&self, id: &CommandId) -> Result<Option<Committed>, ArtefactError> {
-        self.manifest(&(Self::folder(id) + "manifest.json")).await
+    pub async fn committed<'a>(
+        &self,
+        owner: impl Into<Owner<'a>>,
+    ) -> Result<Option<Committed>, ArtefactError> {
+        self.manifest(&(Self::folder(owner) + "manifest.json")).await
     }
 
     /// A manifest by its object name.

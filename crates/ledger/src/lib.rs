@@ -19,7 +19,7 @@ mod records;
 mod split;
 mod store;
 
-pub use artefacts::{ArtefactError, Artefacts, Committed};
+pub use artefacts::{ArtefactError, Artefacts, Committed, Owner};
 pub use digest::{Digest, Digester};
 pub use folder::FolderStore;
 pub use memory::MemoryStore;

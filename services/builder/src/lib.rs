@@ -9,21 +9,14 @@
 //! Idempotent by name: a build is called after its command, and a second start under that name finds the first.
 
 #[cfg(feature = "gcp")]
-pub mod cloud_build;
-pub mod conformance;
-pub mod fake;
-mod files;
-pub mod local;
-#[cfg(feature = "gcp")]
-pub mod place;
-pub mod port;
+pub mod notification;
 
 use std::sync::Arc;
 
+use builds::{Build, Builds, Key};
+
 use kit::{Look, Outbox, PortError, Trouble, Watches, Worker};
 use terms::{Body, BuildSpec, Class, Command, CommandId, Fact, Failure, Handle, Span, planted};
-
-pub use port::{Build, Builds};
 
 /// The builder's handler, over any [`Builds`].
 pub struct Builder {
@@ -53,7 +46,7 @@ impl Builder {
         if let Look::Ended(fact) = self.look(id, outbox).await? {
             return Ok(outbox.tell(id, fact).await?);
         }
-        match self.builds.start(id, build, timeout).await {
+        match self.builds.start(&Key::of(id), build, timeout).await {
             Ok(handle) => outbox.tell(id, Fact::ImageAccepted(Handle { handle })).await?,
             Err(error) => return outbox.answer(id, Err(error)).await,
         }
@@ -83,18 +76,19 @@ impl Builder {
     /// belong to nobody. So an absent build is cancelled, and looked at once more. One that nobody ever accepted and that
     /// is cancelled was absent: the answer stays the same when it is asked for again.
     async fn present(&self, id: &CommandId, accepted: bool) -> Result<Option<Build>, PortError> {
-        let mut build = self.builds.look(id).await?;
+        let key = Key::of(id);
+        let mut build = self.builds.look(&key).await?;
         let absent = build.is_none();
         if absent && !planted("absent_may_still_come") {
-            self.builds.cancel(id).await?;
-            build = self.builds.look(id).await?;
+            self.builds.cancel(&key).await?;
+            build = self.builds.look(&key).await?;
         }
         let cancelled = |build: &Build| matches!(build, Build::Failed(why) if why.class == Class::Cancelled);
         Ok(build.filter(|build| !((absent || !accepted) && cancelled(build))))
     }
 
     async fn look(&self, id: &CommandId, outbox: &Outbox) -> Result<Look, Trouble> {
-        match self.builds.look(id).await {
+        match self.builds.look(&Key::of(id)).await {
             Ok(Some(build)) => Ok(ended(build)),
             Ok(None) => Ok(Look::Going),
             Err(PortError::Passing(why)) => Err(Trouble::Retry(why)),
@@ -103,10 +97,10 @@ impl Builder {
     }
 
     fn watch(&self, id: &CommandId, outbox: &Outbox) {
-        let (builds, name) = (Arc::clone(&self.builds), id.clone());
+        let (builds, key) = (Arc::clone(&self.builds), Key::of(id));
         self.watches.follow(id, outbox, self.every, move || {
-            let (builds, name) = (Arc::clone(&builds), name.clone());
-            async move { Ok(builds.look(&name).await?.map_or(Look::Going, ended)) }
+            let (builds, key) = (Arc::clone(&builds), key.clone());
+            async move { Ok(builds.look(&key).await?.map_or(Look::Going, ended)) }
         });
     }
 }
@@ -131,7 +125,7 @@ impl Worker for Builder {
             Body::ImageBuild { build, timeout } => self.build(id, build, *timeout, outbox).await,
             Body::ImageObserve { handle } => self.observe(id, handle.is_some(), outbox).await,
             Body::ImageCancel { .. } => {
-                if let Err(error) = self.builds.cancel(id).await {
+                if let Err(error) = self.builds.cancel(&Key::of(id)).await {
                     return outbox.answer(id, Err(error)).await;
                 }
                 self.watch(id, outbox);

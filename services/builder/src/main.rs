@@ -2,10 +2,10 @@
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
-use builder::{
-    Builder,
-    cloud_build::{CloudBuilds, client::Client, notification::Notified},
-    local::LocalBuilds,
+use builder::{Builder, notification::Notified};
+use builds::{
+    LocalBuilds,
+    cloud_build::{CloudBuilds, client::Client},
     place::{Endpoint, Place},
 };
 use cloud::{Parts, Unfit, Wiring};

@@ -5,7 +5,8 @@ mod fixtures;
 
 use std::sync::Arc;
 
-use builder::{Builder, fake::FakeBuilds};
+use builder::Builder;
+use builds::fake::FakeBuilds;
 use fixtures::{LOOK, Service};
 
 fn service() -> Service {

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use builder::{Build, Builds};
+use builds::{Build, Builds, Key};
 use kit::PortError;
-use terms::{BuildSpec, Class, CommandId, Failure, Image, Span, planted};
+use terms::{BuildSpec, Class, Failure, Image, Span, planted};
 
 use super::{answered, passing};
 use crate::{
@@ -75,8 +75,8 @@ impl Inner {
 
 #[async_trait::async_trait]
 impl Builds for SimBuilds {
-    async fn start(&self, id: &CommandId, _: &BuildSpec, timeout: Span) -> Result<String, PortError> {
-        let name = id.resource_name();
+    async fn start(&self, key: &Key, _: &BuildSpec, timeout: Span) -> Result<String, PortError> {
+        let name = key.resource_name();
         let world = Arc::clone(&self.0.world);
         let effect = |inner: &mut Inner| {
             if inner.strikes(Fault::LandsLate) {
@@ -96,14 +96,14 @@ impl Builds for SimBuilds {
         answered(self.0.call(Kind::Provider, || format!("start build {name}"), effect).await)
     }
 
-    async fn look(&self, id: &CommandId) -> Result<Option<Build>, PortError> {
-        let name = id.resource_name();
+    async fn look(&self, key: &Key) -> Result<Option<Build>, PortError> {
+        let name = key.resource_name();
         let effect = |inner: &mut Inner| Ok(inner.clouds.builds.get(&name).map(|build| build.state.clone()));
         answered(self.0.call(Kind::Provider, || format!("look at build {name}"), effect).await)
     }
 
-    async fn cancel(&self, id: &CommandId) -> Result<(), PortError> {
-        let name = id.resource_name();
+    async fn cancel(&self, key: &Key) -> Result<(), PortError> {
+        let name = key.resource_name();
         let effect = |inner: &mut Inner| {
             if planted("cancelled_build_may_begin") && !inner.clouds.builds.contains_key(&name) {
                 return Ok(());

@@ -4,7 +4,7 @@ mod support;
 
 use std::{sync::Arc, time::Duration};
 
-use builder::{Build, Builds, local::LocalBuilds};
+use builds::{Build, Builds, Key, LocalBuilds};
 use kit::PortError;
 use ledger::{Artefacts, Digest, MemoryStore, Store};
 use serde_json::json;
@@ -17,13 +17,13 @@ struct World {
     builds: LocalBuilds,
 }
 
-fn id() -> CommandId {
-    CommandId {
+fn id() -> Key {
+    Key::of(&CommandId {
         run: "a-run".parse().unwrap(),
         stage: Stage::Image,
         attempt: Attempt::FIRST,
         verb: Verb::Start,
-    }
+    })
 }
 
 fn spec(script: &str, artifacts: &[&str]) -> BuildSpec {

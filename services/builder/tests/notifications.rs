@@ -1,12 +1,13 @@
 //! What the topic tells, in any order, is what a look shows.
 
+#[path = "../../../crates/builds/tests/cloud_build/world.rs"]
+mod world;
+
 use std::sync::{Arc, Mutex};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use builder::{
-    Build, Builder, Builds,
-    cloud_build::{CloudBuilds, notification::Notified},
-};
+use builder::{Builder, notification::Notified};
+use builds::{Build, Builds, Key, cloud_build::CloudBuilds};
 use cloudbuild_standin::Fault;
 use kit::{
     Bus, BusError, Disposition, Event, Handler, Outbox, WorkerHandler,
@@ -15,7 +16,7 @@ use kit::{
 use serde_json::{Value, json};
 use terms::{Attempt, Class, CommandId, Span, Stage};
 
-use crate::world::{LIMIT, SETTLE, World, id, spec};
+use world::{LIMIT, SETTLE, World, id, spec};
 
 #[derive(Default)]
 struct Heard(Mutex<Vec<Value>>);
@@ -153,8 +154,8 @@ async fn other_peoples_builds_are_acknowledged() {
     let forged =
         json!({"id": "none", "status": "SUCCESS", "tags": ["burnin.a-run.image.1", "burnin.claim.1"]});
     assert_eq!(service.push(&notification(&forged)).await, Disposition::Done);
-    let clusters = CommandId { stage: Stage::Cluster, attempt: Attempt(2), ..id() };
-    service.world.builds.start(&clusters, &spec("SUCCESS"), LIMIT).await.unwrap();
+    let clusters = CommandId { stage: Stage::Cluster, attempt: Attempt(2), ..id().command().clone() };
+    service.world.builds.start(&Key::of(&clusters), &spec("SUCCESS"), LIMIT).await.unwrap();
     let pushes = service.world.cloud.notifications();
     assert_eq!(service.push(&pushes[0]).await, Disposition::Done, "the provisioner's");
     assert_eq!(service.heard.take(), Vec::<Value>::new());

@@ -6,11 +6,10 @@
 //! | [`journal`] | what is noted about a command's builds, in the bucket |
 //! | [`submissions`] | one build for each command, whatever gets lost |
 //! | [`mod@translate`] | a config as it is written to a build as the API takes it |
-//! | [`outcome`] | what a status means, and what a build left |
 //! | [`notification`] | what the topic `cloud-builds` tells |
+//! | [`outcome`] | what a status means, and what a build left |
 //!
-//! Only this module and [`outcome`] know that images are built. The others serve whoever needs one build for each of
-//! their commands.
+//! Only this module and [`outcome`] know what builds leave.
 
 pub mod client;
 pub mod journal;
@@ -27,13 +26,13 @@ use flate2::{Compression, GzBuilder};
 use google_cloud_build_v1::model;
 use kit::{Clock, PortError};
 use ledger::{Artefacts, Digest, Store};
-use terms::{BuildSpec, Class, CommandId, Failure, FileDigest, Image, ManifestObject, Span};
+use terms::{BuildSpec, Class, Failure, FileDigest, Image, ManifestObject, Span};
 use tokio::io::AsyncReadExt;
 use tracing::warn;
 
 use crate::{
     files::{QUOTED_LINES, content, damaged, refuse_reserved},
-    port::{Build, Builds},
+    port::{Build, Builds, Key},
 };
 use client::Client;
 use submissions::{Submissions, Submitted, Timing};
@@ -91,13 +90,13 @@ impl CloudBuilds {
     }
 
     /// What a build left: an image in a registry, or files that are copied to where the stage's files lie.
-    async fn image(&self, id: &CommandId, build: &model::Build) -> Result<Image, PortError> {
+    async fn image(&self, key: &Key, build: &model::Build) -> Result<Image, PortError> {
         if let Some((reference, digest)) = outcome::pushed(build) {
             return Ok(Image { reference, digest, files: Vec::new() });
         }
-        let committed = match self.artefacts.committed(id).await.map_err(damaged)? {
+        let committed = match self.artefacts.committed(key).await.map_err(damaged)? {
             Some(committed) => committed.manifest.objects,
-            None => self.collect(id, build).await?,
+            None => self.collect(key, build).await?,
         };
         let files = committed.into_iter().map(|object| FileDigest {
             name: object.name,
@@ -105,10 +104,10 @@ impl CloudBuilds {
             sha256: object.sha256,
         });
         let files: Vec<_> = files.filter(|file| file.name != crate::files::LOG).collect();
-        Ok(Image { reference: Artefacts::folder(id), digest: content(&files), files })
+        Ok(Image { reference: Artefacts::folder(key), digest: content(&files), files })
     }
 
-    async fn collect(&self, id: &CommandId, build: &model::Build) -> Result<Vec<ManifestObject>, PortError> {
+    async fn collect(&self, key: &Key, build: &model::Build) -> Result<Vec<ManifestObject>, PortError> {
         let listed =
             build.results.as_ref().map(|results| results.artifact_manifest.as_str()).unwrap_or_default();
         let mut objects = Vec::new();
@@ -121,15 +120,15 @@ impl CloudBuilds {
                 refuse_reserved(name)?;
                 let body = self.store.open(&object).await.map_err(PortError::passing)?;
                 let body = body.ok_or_else(|| unsound(&object, "is not there"))?;
-                objects.push(self.artefacts.put(id, name, body).await.map_err(damaged)?);
+                objects.push(self.artefacts.put(key, name, body).await.map_err(damaged)?);
             }
         }
         if let Some(log) = outcome::log(build).and_then(|log| self.object(&log))
             && let Some(body) = self.store.open(&log).await.map_err(PortError::passing)?
         {
-            objects.push(self.artefacts.put(id, crate::files::LOG, body).await.map_err(damaged)?);
+            objects.push(self.artefacts.put(key, crate::files::LOG, body).await.map_err(damaged)?);
         }
-        let committed = self.artefacts.commit(id, objects).await.map_err(damaged)?;
+        let committed = self.artefacts.commit(key, objects).await.map_err(damaged)?;
         Ok(committed.manifest.objects)
     }
 
@@ -165,11 +164,11 @@ fn unsound(place: &str, why: &str) -> PortError {
 
 #[async_trait::async_trait]
 impl Builds for CloudBuilds {
-    async fn start(&self, id: &CommandId, build: &BuildSpec, timeout: Span) -> Result<String, PortError> {
+    async fn start(&self, key: &Key, build: &BuildSpec, timeout: Span) -> Result<String, PortError> {
         let source = self.source(build).await?;
-        let submitted = self.submissions.submit(id, |claim| {
+        let submitted = self.submissions.submit(key, |claim| {
             // A folder for each claim: a build that was thought lost must not write over another's files.
-            let folder = format!("{}/{claim}", journal::folder(id));
+            let folder = format!("{}/{claim}", journal::folder(key));
             let frame = Frame {
                 limit: timeout,
                 bucket: &self.bucket,
@@ -184,12 +183,12 @@ impl Builds for CloudBuilds {
         });
         Ok(match submitted.await? {
             Submitted::Build(build) => self.submissions.client().name(&build.id),
-            Submitted::Cancelled => tags::command(id),
+            Submitted::Cancelled => tags::wish(key),
         })
     }
 
-    async fn look(&self, id: &CommandId) -> Result<Option<Build>, PortError> {
-        let survey = self.submissions.survey(id).await?;
+    async fn look(&self, key: &Key) -> Result<Option<Build>, PortError> {
+        let survey = self.submissions.survey(key).await?;
         let Some(build) = survey.build else {
             return Ok(if survey.pending {
                 Some(Build::Going)
@@ -202,16 +201,16 @@ impl Builds for CloudBuilds {
         };
         Ok(Some(match outcome::status(&build) {
             None => {
-                warn!(command = %id, build = build.id, status = %build.status, "a status nobody here knows");
+                warn!(command = %key, build = build.id, status = %build.status, "a status nobody here knows");
                 Build::Going
             }
             Some(status) if !status.is_final() => Build::Going,
-            Some(Status::Success) => Build::Built(self.image(id, &build).await?),
+            Some(Status::Success) => Build::Built(self.image(key, &build).await?),
             Some(status) => Build::Failed(outcome::failure(&build, status, &self.last_lines(&build).await)),
         }))
     }
 
-    async fn cancel(&self, id: &CommandId) -> Result<(), PortError> {
-        self.submissions.cancel(id).await
+    async fn cancel(&self, key: &Key) -> Result<(), PortError> {
+        self.submissions.cancel(key).await
     }
 }

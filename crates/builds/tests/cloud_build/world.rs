@@ -2,8 +2,8 @@
 
 use std::{sync::Arc, time::Duration};
 
-use builder::{
-    Build, Builds,
+use builds::{
+    Build, Builds, Key,
     cloud_build::{CloudBuilds, client::Client, submissions::Timing},
 };
 use cloudbuild_standin::CloudBuild;
@@ -78,13 +78,13 @@ fn adapter(endpoint: &str, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Clou
     CloudBuilds::new(client, store, BUCKET, clock, timing)
 }
 
-pub fn id() -> CommandId {
-    CommandId {
+pub fn id() -> Key {
+    Key::of(&CommandId {
         run: "a-run".parse().unwrap(),
         stage: Stage::Image,
         attempt: Attempt::FIRST,
         verb: Verb::Start,
-    }
+    })
 }
 
 /// A build that ends like this.

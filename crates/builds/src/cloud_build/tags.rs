@@ -1,30 +1,29 @@
 //! The tags by which a build is found again.
 //!
-//! Cloud Build allows letters, digits, `_`, `.` and `-`, at most 128 of them; a command's id without its verb is at most
-//! 75 and made of nothing else, so that it is a tag as it is.
+//! Cloud Build allows letters, digits, `_`, `.` and `-`, at most 128 of them; a key is at most 100 of them, so that it is
+//! a tag as it is.
 
+use crate::Key;
 use google_cloud_build_v1::model::Build;
-use terms::{CommandId, Verb};
 
 /// What every tag of ours begins with, and nobody else's may.
 pub const OURS: &str = "burnin.";
 
-/// The tag of a command, whatever its verb.
-pub fn command(id: &CommandId) -> String {
-    format!("{OURS}{}.{}.{}", id.run, id.stage, id.attempt)
+/// The tag of a wish.
+pub fn wish(key: &Key) -> String {
+    format!("{OURS}{key}")
 }
 
-/// Every tag of a claim's build: its command, its run, its claim.
-pub fn all(id: &CommandId, claim: u32) -> [String; 3] {
-    [command(id), format!("{OURS}run.{}", id.run), format!("{OURS}claim.{claim}")]
+/// Every tag of a claim's build: its wish, its run, its claim.
+pub fn all(key: &Key, claim: u32) -> [String; 3] {
+    [wish(key), format!("{OURS}run.{}", key.command().run), format!("{OURS}claim.{claim}")]
 }
 
 /// Whose build this is, and of which claim; none where it is nobody's.
-pub fn owner(build: &Build) -> Option<(CommandId, u32)> {
+pub fn owner(build: &Build) -> Option<(Key, u32)> {
     let mut ours = build.tags.iter().filter_map(|tag| tag.strip_prefix(OURS));
     let claim = ours.clone().find_map(|tag| tag.strip_prefix("claim.")?.parse().ok())?;
-    let id = ours.find_map(|tag| format!("{tag}.{}", Verb::Start.as_str()).parse().ok())?;
-    Some((id, claim))
+    Some((ours.find_map(|tag| tag.parse().ok())?, claim))
 }
 
 /// Whether Cloud Build would take this tag.
@@ -37,12 +36,12 @@ pub fn legal(tag: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use terms::{Attempt, RunId, Stage};
+    use terms::{Attempt, CommandId, RunId, Stage, Verb};
 
     use super::*;
 
     #[test]
-    fn every_command_is_a_legal_tag_and_found_again() {
+    fn every_key_is_a_legal_tag_and_found_again() {
         let longest = "r".repeat(RunId::MAX_LEN);
         for run in ["a", "nightly-a3-7f", "run", "claim", longest.as_str()] {
             for stage in Stage::ALL {
@@ -52,14 +51,16 @@ mod tests {
                     attempt: Attempt(u32::from(u16::MAX)),
                     verb: Verb::Start,
                 };
-                let tags = all(&id, 7);
-                assert!(tags.iter().all(|tag| legal(tag)), "{tags:?}");
-                for turned in [tags.clone(), {
-                    let [a, b, c] = tags;
-                    [c, b, a]
-                }] {
-                    let build = Build::new().set_tags(turned.into_iter().chain(["theirs".to_owned()]));
-                    assert_eq!(owner(&build), Some((id.clone(), 7)));
+                for key in [Key::of(&id), Key::numbered(&id, "destroy", 4_000_000_000)] {
+                    let tags = all(&key, 7);
+                    assert!(tags.iter().all(|tag| legal(tag)), "{tags:?}");
+                    for turned in [tags.clone(), {
+                        let [a, b, c] = tags;
+                        [c, b, a]
+                    }] {
+                        let build = Build::new().set_tags(turned.into_iter().chain(["theirs".to_owned()]));
+                        assert_eq!(owner(&build), Some((key.clone(), 7)));
+                    }
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use builder::{Build, Builds};
+use builds::{Build, Builds, Key};
 use cloudbuild_standin::Fault;
 use kit::PortError;
 use ledger::Store;
@@ -209,7 +209,7 @@ async fn a_build_is_found_among_many_pages_of_others() {
     world.cloud.next_create(Fault::LandsAndTears);
     let handle = world.start(&spec("SUCCESS")).await.unwrap();
     for attempt in 2..5 {
-        let other = terms::CommandId { attempt: terms::Attempt(attempt), ..id() };
+        let other = Key::of(&terms::CommandId { attempt: terms::Attempt(attempt), ..id().command().clone() });
         world.builds.start(&other, &spec("SUCCESS"), LIMIT).await.unwrap();
     }
     assert_eq!(world.start(&spec("SUCCESS")).await.unwrap(), handle);

@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use google_cloud_build_v1::model::{Build, build::Status};
 use kit::{Clock, PortError};
 use ledger::Store;
-use terms::{CommandId, Span};
+use terms::Span;
 use tracing::warn;
 
 use super::{
@@ -23,6 +23,7 @@ use super::{
     journal::{Journal, Noted},
     tags,
 };
+use crate::Key;
 
 /// How long things take.
 #[derive(Clone, Copy, Debug)]
@@ -94,10 +95,10 @@ impl Submissions {
     /// [`PortError::Passing`] when it is not certain yet whether there is one.
     pub async fn submit(
         &self,
-        id: &CommandId,
+        key: &Key,
         make: impl FnOnce(u32) -> Result<Build, PortError>,
     ) -> Result<Submitted, PortError> {
-        let survey = self.survey(id).await?;
+        let survey = self.survey(key).await?;
         if let Some(build) = survey.build {
             return Ok(Submitted::Build(Box::new(build)));
         }
@@ -106,60 +107,60 @@ impl Submissions {
         }
         if survey.pending {
             let why = "a build was asked for, and Cloud Build does not show it yet";
-            return Err(PortError::Passing(format!("{id}: {why}")));
+            return Err(PortError::Passing(format!("{key}: {why}")));
         }
         let claim = survey.next;
         let mut build = make(claim)?;
-        build.tags.extend(tags::all(id, claim));
+        build.tags.extend(tags::all(key, claim));
         let now = self.clock.now();
-        if !self.journal.claim(id, claim, now).await.map_err(PortError::passing)? {
-            return Err(PortError::Passing(format!("{id}: another builder is about to create it")));
+        if !self.journal.claim(key, claim, now).await.map_err(PortError::passing)? {
+            return Err(PortError::Passing(format!("{key}: another builder is about to create it")));
         }
         // Whoever cancels leaves the mark first and reads the claims then: one of us sees the other.
-        if self.journal.cancelled(id).await.map_err(PortError::passing)? {
-            self.journal.release(id, claim).await.map_err(PortError::passing)?;
+        if self.journal.cancelled(key).await.map_err(PortError::passing)? {
+            self.journal.release(key, claim).await.map_err(PortError::passing)?;
             return Ok(Submitted::Cancelled);
         }
         match self.client.create(build).await {
-            Ok(build) => self.created(id, claim, build).await,
-            Err(Refusal::Unclear(why)) => self.read_back(id, why).await,
+            Ok(build) => self.created(key, claim, build).await,
+            Err(Refusal::Unclear(why)) => self.read_back(key, why).await,
             Err(certain) => {
-                self.journal.release(id, claim).await.map_err(PortError::passing)?;
+                self.journal.release(key, claim).await.map_err(PortError::passing)?;
                 Err(certain.into())
             }
         }
     }
 
-    async fn created(&self, id: &CommandId, claim: u32, build: Build) -> Result<Submitted, PortError> {
-        self.journal.note(id, claim, &build.id).await.map_err(PortError::passing)?;
-        if self.journal.cancelled(id).await.map_err(PortError::passing)? {
+    async fn created(&self, key: &Key, claim: u32, build: Build) -> Result<Submitted, PortError> {
+        self.journal.note(key, claim, &build.id).await.map_err(PortError::passing)?;
+        if self.journal.cancelled(key).await.map_err(PortError::passing)? {
             self.client.cancel(&build.id).await?;
         }
         Ok(Submitted::Build(Box::new(build)))
     }
 
-    async fn read_back(&self, id: &CommandId, why: String) -> Result<Submitted, PortError> {
-        warn!(command = %id, "the answer to a new build was lost: {why}");
+    async fn read_back(&self, key: &Key, why: String) -> Result<Submitted, PortError> {
+        warn!(command = %key, "the answer to a new build was lost: {why}");
         for reading in 0..self.timing.readings {
             if reading > 0 {
                 self.clock.sleep(self.timing.pause).await;
             }
-            if let Some(build) = self.survey(id).await?.build {
+            if let Some(build) = self.survey(key).await?.build {
                 return Ok(Submitted::Build(Box::new(build)));
             }
         }
-        Err(PortError::Passing(format!("{id}: it is not certain whether the build was created: {why}")))
+        Err(PortError::Passing(format!("{key}: it is not certain whether the build was created: {why}")))
     }
 
     /// Looks at what there is, and mends it: of several builds the oldest stays, of a cancelled command none goes on.
     ///
     /// # Errors
     /// When Cloud Build or the bucket does not answer.
-    pub async fn survey(&self, id: &CommandId) -> Result<Survey, PortError> {
-        let mut noted = self.journal.read(id).await.map_err(PortError::passing)?;
+    pub async fn survey(&self, key: &Key) -> Result<Survey, PortError> {
+        let mut noted = self.journal.read(key).await.map_err(PortError::passing)?;
         let mut seen = BTreeMap::new();
         if noted.open().next().is_some() {
-            self.discover(id, &mut noted, &mut seen).await?;
+            self.discover(key, &mut noted, &mut seen).await?;
         }
         for build in noted.builds() {
             if !seen.contains_key(&build)
@@ -172,7 +173,7 @@ impl Submissions {
         builds.sort_by_key(age);
         for (index, build) in builds.iter().enumerate().filter(|(_, build)| !ended(build)) {
             if index > 0 {
-                warn!(command = %id, kept = builds[0].id, cancelled = build.id, "one command, two builds");
+                warn!(command = %key, kept = builds[0].id, cancelled = build.id, "one command, two builds");
             }
             if index > 0 || noted.cancelled {
                 self.client.cancel(&build.id).await?;
@@ -182,7 +183,7 @@ impl Submissions {
         Ok(Survey {
             build,
             cancelled: noted.cancelled,
-            pending: self.pending(id, &noted).await?,
+            pending: self.pending(key, &noted).await?,
             next: noted.next(),
         })
     }
@@ -190,27 +191,27 @@ impl Submissions {
     /// Brings what the list shows into the journal.
     async fn discover(
         &self,
-        id: &CommandId,
+        key: &Key,
         noted: &mut Noted,
         seen: &mut BTreeMap<String, Build>,
     ) -> Result<(), PortError> {
-        for build in self.client.list(&tags::command(id)).await? {
+        for build in self.client.list(&tags::wish(key)).await? {
             let Some((owner, claim)) = tags::owner(&build) else { continue };
-            if owner != id.with_verb(owner.verb) {
+            if owner != *key {
                 continue;
             }
             if noted.claims.entry(claim).or_default().insert(build.id.clone()) {
-                self.journal.note(id, claim, &build.id).await.map_err(PortError::passing)?;
+                self.journal.note(key, claim, &build.id).await.map_err(PortError::passing)?;
             }
             seen.insert(build.id.clone(), build);
         }
         Ok(())
     }
 
-    async fn pending(&self, id: &CommandId, noted: &Noted) -> Result<bool, PortError> {
+    async fn pending(&self, key: &Key, noted: &Noted) -> Result<bool, PortError> {
         let now = self.clock.now();
         for claim in noted.open() {
-            let claimed = self.journal.claimed(id, claim).await.map_err(PortError::passing)?;
+            let claimed = self.journal.claimed(key, claim).await.map_err(PortError::passing)?;
             if claimed.is_none_or(|then| now.since(then) < self.timing.settle) {
                 return Ok(true);
             }
@@ -222,14 +223,14 @@ impl Submissions {
     ///
     /// # Errors
     /// When Cloud Build or the bucket does not answer.
-    pub async fn told_of(&self, id: &CommandId, build: &str) -> Result<(), PortError> {
-        if self.journal.read(id).await.map_err(PortError::passing)?.builds().contains(build) {
+    pub async fn told_of(&self, key: &Key, build: &str) -> Result<(), PortError> {
+        if self.journal.read(key).await.map_err(PortError::passing)?.builds().contains(build) {
             return Ok(());
         }
         let Some(found) = self.client.get(build).await? else { return Ok(()) };
         match tags::owner(&found) {
-            Some((owner, claim)) if owner == id.with_verb(owner.verb) => {
-                self.journal.note(id, claim, build).await.map_err(PortError::passing)
+            Some((owner, claim)) if owner == *key => {
+                self.journal.note(key, claim, build).await.map_err(PortError::passing)
             }
             _ => Ok(()),
         }
@@ -239,9 +240,9 @@ impl Submissions {
     ///
     /// # Errors
     /// When Cloud Build or the bucket does not answer.
-    pub async fn cancel(&self, id: &CommandId) -> Result<(), PortError> {
-        self.journal.cancel(id).await.map_err(PortError::passing)?;
-        self.survey(id).await.map(drop)
+    pub async fn cancel(&self, key: &Key) -> Result<(), PortError> {
+        self.journal.cancel(key).await.map_err(PortError::passing)?;
+        self.survey(key).await.map(drop)
     }
 }
 

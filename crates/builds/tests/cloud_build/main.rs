@@ -2,11 +2,10 @@
 
 mod faults;
 mod images;
-mod notifications;
 mod translation;
 mod world;
 
-use builder::conformance::{self, Configs};
+use builds::conformance::{self, Configs};
 use world::{World, spec};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -14,5 +13,5 @@ async fn cloud_build_keeps_the_ports_promises() {
     let world = World::new().await;
     let configs = Configs { succeeds: spec("SUCCESS"), fails: spec("FAILURE"), lasts: spec("never") };
     conformance::builds(&world.builds, &configs).await;
-    assert_eq!(world.cloud.builds().len(), 3, "one build for each that began");
+    assert_eq!(world.cloud.builds().len(), 5, "one build for each that began");
 }

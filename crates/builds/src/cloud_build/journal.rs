@@ -1,9 +1,9 @@
-//! What builders note about a command's builds, in the bucket.
+//! What builders note about a wish's builds, in the bucket.
 //!
 //! ```text
-//! builds/{run}-{stage}-{attempt}/journal/cancelled           none may begin any more
-//!                                        claim-{n}           somebody is about to create a build, or has
-//!                                        build-{n}-{id}      that claim became this build
+//! builds/{resource name}/journal/cancelled           none may begin any more
+//!                               claim-{n}           somebody is about to create a build, or has
+//!                               build-{n}-{id}      that claim became this build
 //! ```
 //!
 //! Cloud Build's `create` has no request id and its `list` lags behind. The bucket does neither lag nor let two create
@@ -16,7 +16,9 @@ use std::{
 };
 
 use ledger::{Creation, Store, StoreError};
-use terms::{CommandId, Timestamp};
+use terms::Timestamp;
+
+use crate::Key;
 
 /// The journals of a bucket.
 #[derive(Clone)]
@@ -51,8 +53,8 @@ impl Noted {
 }
 
 /// The folder of a command's builds, without a slash at its end.
-pub fn folder(id: &CommandId) -> String {
-    format!("builds/{}", id.resource_name())
+pub fn folder(key: &Key) -> String {
+    format!("builds/{}", key.resource_name())
 }
 
 impl Journal {
@@ -65,8 +67,8 @@ impl Journal {
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn read(&self, id: &CommandId) -> Result<Noted, StoreError> {
-        let prefix = folder(id) + "/journal/";
+    pub async fn read(&self, key: &Key) -> Result<Noted, StoreError> {
+        let prefix = folder(key) + "/journal/";
         let mut noted = Noted::default();
         for name in self.store.list(&prefix).await? {
             let entry = name.strip_prefix(&prefix).unwrap_or_default();
@@ -88,25 +90,25 @@ impl Journal {
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn cancelled(&self, id: &CommandId) -> Result<bool, StoreError> {
-        Ok(self.store.read(&entry(id, "cancelled")).await?.is_some())
+    pub async fn cancelled(&self, key: &Key) -> Result<bool, StoreError> {
+        Ok(self.store.read(&entry(key, "cancelled")).await?.is_some())
     }
 
     /// Says that none may begin any more.
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn cancel(&self, id: &CommandId) -> Result<(), StoreError> {
-        self.create(id, "cancelled").await.map(drop)
+    pub async fn cancel(&self, key: &Key) -> Result<(), StoreError> {
+        self.create(key, "cancelled").await.map(drop)
     }
 
     /// Claims a number; false when somebody else has it.
     ///
     /// # Errors
     /// When the store does not answer. The number may be taken then.
-    pub async fn claim(&self, id: &CommandId, number: u32, now: Timestamp) -> Result<bool, StoreError> {
+    pub async fn claim(&self, key: &Key, number: u32, now: Timestamp) -> Result<bool, StoreError> {
         let text = serde_json::to_vec(&now).unwrap_or_default();
-        let created = self.store.create(&entry(id, &format!("claim-{number}")), text.into()).await?;
+        let created = self.store.create(&entry(key, &format!("claim-{number}")), text.into()).await?;
         Ok(created == Creation::Created)
     }
 
@@ -114,8 +116,8 @@ impl Journal {
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn claimed(&self, id: &CommandId, number: u32) -> Result<Option<Timestamp>, StoreError> {
-        let text = self.store.read(&entry(id, &format!("claim-{number}"))).await?;
+    pub async fn claimed(&self, key: &Key, number: u32) -> Result<Option<Timestamp>, StoreError> {
+        let text = self.store.read(&entry(key, &format!("claim-{number}"))).await?;
         Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
     }
 
@@ -123,23 +125,23 @@ impl Journal {
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn release(&self, id: &CommandId, number: u32) -> Result<(), StoreError> {
-        self.store.remove(&entry(id, &format!("claim-{number}"))).await
+    pub async fn release(&self, key: &Key, number: u32) -> Result<(), StoreError> {
+        self.store.remove(&entry(key, &format!("claim-{number}"))).await
     }
 
     /// Notes what a claim became.
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn note(&self, id: &CommandId, number: u32, build: &str) -> Result<(), StoreError> {
-        self.create(id, &format!("build-{number}-{build}")).await.map(drop)
+    pub async fn note(&self, key: &Key, number: u32, build: &str) -> Result<(), StoreError> {
+        self.create(key, &format!("build-{number}-{build}")).await.map(drop)
     }
 
-    async fn create(&self, id: &CommandId, name: &str) -> Result<Creation, StoreError> {
-        self.store.create(&entry(id, name), "{}".into()).await
+    async fn create(&self, key: &Key, name: &str) -> Result<Creation, StoreError> {
+        self.store.create(&entry(key, name), "{}".into()).await
     }
 }
 
-fn entry(id: &CommandId, name: &str) -> String {
-    format!("{}/journal/{name}", folder(id))
+fn entry(key: &Key, name: &str) -> String {
+    format!("{}/journal/{name}", folder(key))
 }

@@ -6,11 +6,11 @@ use cloudbuild::Status;
 use host::{BuildOutcome, BuildRequest, BuildState};
 use kit::PortError;
 use ledger::{Artefacts, Reader, Store};
-use terms::{BuildSpec, Class, CommandId, Failure, FileDigest, Image, Span};
+use terms::{BuildSpec, Class, Failure, FileDigest, Image, Span};
 
 use crate::{
     files::{LOG, QUOTED_LINES, content, damaged, refuse_reserved},
-    port::{Build, Builds},
+    port::{Build, Builds, Key},
 };
 
 /// Builds of this host; images are sets of files in the artefact bucket.
@@ -50,13 +50,13 @@ impl LocalBuilds {
     }
 
     /// Brings what the build left into the bucket. Doing it again changes nothing.
-    async fn store(&self, id: &CommandId, name: &str, outcome: &BuildOutcome) -> Result<Image, PortError> {
-        let mut objects = vec![self.put(id, LOG, self.builds.log(name)).await?];
+    async fn store(&self, key: &Key, name: &str, outcome: &BuildOutcome) -> Result<Image, PortError> {
+        let mut objects = vec![self.put(key, LOG, self.builds.log(name)).await?];
         for artifact in &outcome.artifacts {
             refuse_reserved(&artifact.name)?;
-            objects.push(self.put(id, &artifact.name, artifact.path.clone()).await?);
+            objects.push(self.put(key, &artifact.name, artifact.path.clone()).await?);
         }
-        self.artefacts.commit(id, objects).await.map_err(damaged)?;
+        self.artefacts.commit(key, objects).await.map_err(damaged)?;
         let mut files: Vec<_> = (outcome.artifacts.iter())
             .map(|artifact| FileDigest {
                 name: artifact.name.clone(),
@@ -65,18 +65,13 @@ impl LocalBuilds {
             })
             .collect();
         files.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(Image { reference: Artefacts::folder(id), digest: content(&files), files })
+        Ok(Image { reference: Artefacts::folder(key), digest: content(&files), files })
     }
 
-    async fn put(
-        &self,
-        id: &CommandId,
-        name: &str,
-        path: PathBuf,
-    ) -> Result<terms::ManifestObject, PortError> {
+    async fn put(&self, key: &Key, name: &str, path: PathBuf) -> Result<terms::ManifestObject, PortError> {
         let file = tokio::fs::File::open(&path).await.map_err(PortError::passing)?;
         let body: Reader = Box::new(file);
-        self.artefacts.put(id, name, body).await.map_err(damaged)
+        self.artefacts.put(key, name, body).await.map_err(damaged)
     }
 
     fn failed(&self, name: &str, outcome: &BuildOutcome) -> Failure {
@@ -97,8 +92,8 @@ impl LocalBuilds {
 
 #[async_trait::async_trait]
 impl Builds for LocalBuilds {
-    async fn start(&self, id: &CommandId, build: &BuildSpec, timeout: Span) -> Result<String, PortError> {
-        let name = id.resource_name();
+    async fn start(&self, key: &Key, build: &BuildSpec, timeout: Span) -> Result<String, PortError> {
+        let name = key.resource_name();
         let source = self.fetch(&name, build).await?;
         let mut config = build.config.clone();
         // The config's own timeout may be shorter, never longer than the stage's.
@@ -117,13 +112,13 @@ impl Builds for LocalBuilds {
         started.await.map_err(PortError::passing)?.map_err(PortError::passing)
     }
 
-    async fn look(&self, id: &CommandId) -> Result<Option<Build>, PortError> {
-        let name = id.resource_name();
+    async fn look(&self, key: &Key) -> Result<Option<Build>, PortError> {
+        let name = key.resource_name();
         match self.builds.look(&name).map_err(PortError::passing)? {
             BuildState::Absent => Ok(None),
             BuildState::Working => Ok(Some(Build::Going)),
             BuildState::Ended(outcome) if outcome.status == Status::Success => {
-                self.store(id, &name, &outcome).await.map(|image| Some(Build::Built(image)))
+                self.store(key, &name, &outcome).await.map(|image| Some(Build::Built(image)))
             }
             BuildState::Ended(outcome) => Ok(Some(Build::Failed(self.failed(&name, &outcome)))),
             BuildState::Lost => {
@@ -137,8 +132,8 @@ impl Builds for LocalBuilds {
         }
     }
 
-    async fn cancel(&self, id: &CommandId) -> Result<(), PortError> {
-        let (builds, name) = (self.builds.clone(), id.resource_name());
+    async fn cancel(&self, key: &Key) -> Result<(), PortError> {
+        let (builds, name) = (self.builds.clone(), key.resource_name());
         let cancelled = tokio::task::spawn_blocking(move || builds.cancel(&name));
         cancelled.await.map_err(PortError::passing)?.map_err(PortError::passing)
     }

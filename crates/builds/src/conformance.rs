@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use terms::{Attempt, BuildSpec, Class, CommandId, Span, Stage, Verb};
 
-use crate::port::{Build, Builds};
+use crate::{Build, Builds, Key};
 
 /// Configs that make the adapter do what the suite needs.
 pub struct Configs {
@@ -21,12 +21,13 @@ pub struct Configs {
 /// # Panics
 /// Where it does not.
 pub async fn builds(builds: &dyn Builds, configs: &Configs) {
-    let id = |attempt| CommandId {
+    let command = |attempt| CommandId {
         run: "conformance".parse().expect("a legal run id"),
         stage: Stage::Image,
         attempt: Attempt(attempt),
         verb: Verb::Start,
     };
+    let id = |attempt| Key::of(&command(attempt));
     let limit = Span::from_secs(60);
 
     assert_eq!(builds.look(&id(1)).await.expect("an answer"), None, "what nobody started is not known");
@@ -37,7 +38,7 @@ pub async fn builds(builds: &dyn Builds, configs: &Configs) {
     let Build::Built(image) = end(builds, &id(1)).await else { panic!("the build succeeds") };
     assert!(image.digest.starts_with("sha256:") && image.digest.len() == 71, "{image:?}");
     assert_eq!(
-        end(builds, &id(1).with_verb(Verb::Observe)).await,
+        end(builds, &Key::of(&command(1).with_verb(Verb::Observe))).await,
         Build::Built(image.clone()),
         "and says so again"
     );
@@ -58,15 +59,24 @@ pub async fn builds(builds: &dyn Builds, configs: &Configs) {
     builds.start(&id(4), &configs.succeeds, limit).await.expect("a handle");
     let Build::Failed(failure) = end(builds, &id(4)).await else { panic!("cancelled before it began") };
     assert_eq!(failure.class, Class::Cancelled);
+
+    // Several of one command are as much apart as those of several commands.
+    let part = |number| Key::numbered(&command(1), "again", number);
+    builds.start(&part(1), &configs.fails, limit).await.expect("a handle");
+    builds.start(&part(2), &configs.succeeds, limit).await.expect("a handle");
+    assert!(matches!(end(builds, &part(1)).await, Build::Failed(_)));
+    let Build::Built(second) = end(builds, &part(2)).await else { panic!("the second succeeds") };
+    let Build::Built(whole) = end(builds, &id(1)).await else { panic!("what is built stays built") };
+    assert_ne!(second.reference, whole.reference, "each has a place of its own");
 }
 
-async fn end(builds: &dyn Builds, id: &CommandId) -> Build {
+async fn end(builds: &dyn Builds, key: &Key) -> Build {
     for _ in 0..1500 {
-        match builds.look(id).await.expect("an answer") {
+        match builds.look(key).await.expect("an answer") {
             Some(Build::Going) => tokio::time::sleep(Duration::from_millis(20)).await,
             Some(ended) => return ended,
-            None => panic!("{id} was started and is not known"),
+            None => panic!("{key} was started and is not known"),
         }
     }
-    panic!("{id} does not end");
+    panic!("{key} does not end");
 }

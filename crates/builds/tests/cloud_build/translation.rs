@@ -1,6 +1,6 @@
 //! Every field of a config, as the API takes it; and what is refused, by its field.
 
-use builder::cloud_build::translate::{Frame, translate};
+use builds::cloud_build::translate::{Frame, translate};
 use serde_json::{Value, json};
 use terms::{BuildSpec, Span};
 

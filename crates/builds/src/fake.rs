@@ -1,4 +1,4 @@
-//! Builds that only happen on paper, for simulation and for running the builder alone.
+//! Builds that only happen on paper, for simulation and for running a service alone.
 
 use std::{
     collections::BTreeMap,
@@ -6,9 +6,9 @@ use std::{
 };
 
 use kit::PortError;
-use terms::{BuildSpec, Class, CommandId, Failure, Image, Span};
+use terms::{BuildSpec, Class, Failure, Image, Span};
 
-use crate::port::{Build, Builds};
+use crate::{Build, Builds, Key};
 
 /// Each build ends at the second look, as its config says: `{"fails": "FAILURE"}` fails with that status.
 #[derive(Default)]
@@ -41,24 +41,24 @@ fn planned(name: &str, build: &BuildSpec) -> Build {
 
 #[async_trait::async_trait]
 impl Builds for FakeBuilds {
-    async fn start(&self, id: &CommandId, build: &BuildSpec, _: Span) -> Result<String, PortError> {
-        let name = id.resource_name();
+    async fn start(&self, key: &Key, build: &BuildSpec, _: Span) -> Result<String, PortError> {
+        let name = key.resource_name();
         let mut builds = self.builds.lock().unwrap_or_else(PoisonError::into_inner);
         builds.entry(name.clone()).or_insert_with(|| Planned { looks: 0, ends: planned(&name, build) });
         Ok(name)
     }
 
-    async fn look(&self, id: &CommandId) -> Result<Option<Build>, PortError> {
+    async fn look(&self, key: &Key) -> Result<Option<Build>, PortError> {
         let mut builds = self.builds.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(builds.get_mut(&id.resource_name()).map(|build| {
+        Ok(builds.get_mut(&key.resource_name()).map(|build| {
             build.looks += 1;
             if build.looks > 1 { build.ends.clone() } else { Build::Going }
         }))
     }
 
-    async fn cancel(&self, id: &CommandId) -> Result<(), PortError> {
+    async fn cancel(&self, key: &Key) -> Result<(), PortError> {
         let mut builds = self.builds.lock().unwrap_or_else(PoisonError::into_inner);
-        let build = builds.entry(id.resource_name()).or_insert(Planned { looks: 1, ends: cancelled() });
+        let build = builds.entry(key.resource_name()).or_insert(Planned { looks: 1, ends: cancelled() });
         if build.looks <= 1 {
             build.ends = cancelled();
         }

@@ -1,6 +1,6 @@
 //! What a build leaves, and whose fault it is when it leaves nothing.
 
-use builder::{Build, Builds};
+use builds::{Build, Builds};
 use kit::PortError;
 use ledger::{Artefacts, Digest, Store};
 use serde_json::json;

@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::Arc;
 
-use builder::{
+use builds::{
     conformance::{self, Configs},
     fake::FakeBuilds,
     local::LocalBuilds,

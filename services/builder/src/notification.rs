@@ -1,0 +1,71 @@
+//! The topic `cloud-builds` as the builder hears it: a reason to look at a build, see [`notification`].
+
+use std::sync::Arc;
+
+use builds::{
+    Builds,
+    cloud_build::{
+        CloudBuilds,
+        notification::{self, Told},
+    },
+};
+use kit::{
+    AttributesReader, Disposition, Event, Handler, Look, Outbox, PortError, Trouble, push::BUILD_CHANGED,
+};
+use terms::Stage;
+use tracing::debug;
+
+/// Takes notifications, and leaves everything else to the handler of commands.
+pub struct Notified {
+    builds: Arc<CloudBuilds>,
+    outbox: Outbox,
+    commands: Arc<dyn Handler>,
+}
+
+impl Notified {
+    /// The event type it takes itself, as Google calls it.
+    pub const TAKES: &'static str = BUILD_CHANGED;
+
+    /// Before this handler, telling through this outbox.
+    pub fn new(builds: Arc<CloudBuilds>, outbox: Outbox, commands: Arc<dyn Handler>) -> Self {
+        Self { builds, outbox, commands }
+    }
+
+    async fn look(&self, told: &Told) -> Result<(), Trouble> {
+        let Told { key, build } = told;
+        let command = key.command();
+        let seen = async {
+            self.builds.submissions().told_of(key, build).await?;
+            self.builds.look(key).await
+        };
+        match seen.await.map(|seen| seen.map(crate::ended)) {
+            Ok(Some(Look::Ended(fact))) => Ok(self.outbox.tell(command, fact).await?),
+            Ok(_) => Ok(()),
+            Err(error @ PortError::Final(_)) => self.outbox.answer(command, Err(error)).await,
+            Err(PortError::Passing(why)) => Err(Trouble::Retry(why)),
+        }
+    }
+}
+
+#[async_trait::async_trait]
+impl Handler for Notified {
+    async fn handle(&self, event: &Event) -> Disposition {
+        if event.ty() != Self::TAKES {
+            return self.commands.handle(event).await;
+        }
+        match notification::read(event) {
+            Err(why) => Disposition::Park(why),
+            Ok(Some(told)) if told.key.is_whole() && told.key.command().stage == Stage::Image => {
+                match self.look(&told).await {
+                    Ok(()) => Disposition::Done,
+                    Err(Trouble::Retry(why)) => Disposition::Retry(why),
+                    Err(Trouble::Park(why)) => Disposition::Park(why),
+                }
+            }
+            Ok(_) => {
+                debug!(event.id = event.id(), "a build that is not the builder's");
+                Disposition::Done
+            }
+        }
+    }
+}
