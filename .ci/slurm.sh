@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The Slurm scheduler on a real Slurm of four nodes, without and with accounts.
+# The Slurm scheduler on a real Slurm of four nodes, without and with accounts; and one that a run brings up itself.
 set -euo pipefail
 skip() { echo "skipped: the Slurm scheduler on a real Slurm, because $*"; exit 77; }
 [[ $(id -u) == 0 ]] || skip "its daemons need root"
@@ -39,3 +39,13 @@ for accounts in 0 1; do
   bash tests/testbed/slurm/stop.sh
   mkdir -p "$BED_DIR"
 done
+
+echo "a Slurm that steps deploy for the run and destroy after it"
+# Slurm's commands, as on a login node of the cluster that there will be.
+mkdir "$bed/bin"
+for command in sbatch squeue scontrol sacct scancel sinfo; do
+  printf '#!/bin/sh\nexec "$(cat %q)/on" ctl /usr/bin/%s "$@"\n' "$bed/deployed" "$command" >"$bed/bin/$command"
+  chmod 755 "$bed/bin/$command"
+done
+PATH=$bed/bin:$PATH timeout 240 "${CARGO_TARGET_DIR:-target}/debug/burnin" run tests/testbed/deployed/workflow.yaml \
+  --data "$bed/data-deployed" --set cluster.rent.deployed.deploy.substitutions._SLURM="$bed/deployed"

@@ -19,7 +19,7 @@ use kit::{Bus, Clock, Handler, MemoryBus, StoreParking, SystemClock, Worker, Wor
 use ledger::{Artefacts, FolderStore, Ledger, Store};
 use loader::{Loader, Sqlite};
 use machine::{Input, RunState};
-use provisioner::{Provisioner, processes::ProcessClusters};
+use provisioner::{Provisioner, deployed::DeployedClusters, processes::ProcessClusters, systems::Systems};
 use terms::{Fact, RunId, Span};
 use tokio::sync::watch;
 
@@ -115,13 +115,8 @@ impl World {
         let bus: Arc<dyn Bus> = Arc::clone(&memory) as Arc<dyn Bus>;
         let artefacts = Artefacts::new(Arc::clone(&data.store));
         let program = program()?;
-        let hosted = |kind: &str| data.path("host").join(kind);
-
-        let builds = host::Builds::new(hosted("builds"), program.clone());
-        let builds = Arc::new(LocalBuilds::new(builds, Arc::clone(&data.store), Some(data.path("secrets"))));
-        let clusters = host::Clusters::new(hosted("clusters"), program);
-        let clusters =
-            Arc::new(ProcessClusters::new(clusters, Arc::clone(&clock), provisioner::processes::gpus()));
+        let builds = builds(data, &program);
+        let clusters = Arc::new(clusters(data, program, &clock, provisioner::processes::gpus()));
         let scheduler = Arc::new(Schedulers::new(Arc::clone(&data.store)));
         let warehouse = warehouse(data)?;
 
@@ -204,6 +199,19 @@ impl Bus for Upstream {
             None => Ok(()), // the process is ending; the next one asks again
         }
     }
+}
+
+/// Builds of a data folder.
+fn builds(data: &Data, program: &Program) -> Arc<LocalBuilds> {
+    let builds = host::Builds::new(data.path("host").join("builds"), program.clone());
+    Arc::new(LocalBuilds::new(builds, Arc::clone(&data.store), Some(data.path("secrets"))))
+}
+
+/// Clusters of a data folder, on a machine with that many GPUs.
+pub fn clusters(data: &Data, program: Program, clock: &Arc<dyn Clock>, gpus: u32) -> Systems {
+    let deployed = DeployedClusters::new(builds(data, &program), Arc::clone(&data.store), Arc::clone(clock));
+    let clusters = host::Clusters::new(data.path("host").join("clusters"), program);
+    Systems { deployed, processes: Some(ProcessClusters::new(clusters, Arc::clone(clock), gpus)) }
 }
 
 /// This program, as that which its nodes and build supervisors are.

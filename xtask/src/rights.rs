@@ -9,6 +9,9 @@ use std::{
 
 use serde::Deserialize;
 
+/// Where hints lie: what a thing that is over does not need any more, and what can be found without them.
+const HINTS: [&str; 2] = ["open/", "clusters/open/"];
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Rights {
@@ -90,8 +93,8 @@ fn broken(rights: &Rights) -> Vec<String> {
                     broken.push(format!("{holder}: only the conductor creates in the ledger"));
                 }
                 ("ledger", "remove") => broken.push(format!("{holder}: nobody removes from the ledger")),
-                (_, "remove") if prefix.as_deref() != Some("open/") => {
-                    broken.push(format!("{holder}: only hints below open/ are removed"));
+                (_, "remove") if !prefix.as_deref().is_some_and(|prefix| HINTS.contains(&prefix)) => {
+                    broken.push(format!("{holder}: only hints below {} are removed", HINTS.join(" and ")));
                 }
                 _ => {}
             }

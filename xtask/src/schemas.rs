@@ -17,6 +17,8 @@ pub fn all() -> BTreeMap<PathBuf, String> {
     }
     add("workflow.json".to_owned(), schema::<workflow::WorkflowFile>());
     add("criteria.json".to_owned(), schema::<terms::Criteria>());
+    add("deployed/cluster.json".to_owned(), schema::<terms::Made>());
+    add("deployed/gone.json".to_owned(), schema::<terms::Destroyed>());
     add("build.json".to_owned(), cloudbuild::config::schema());
     add("ledger-record.json".to_owned(), schema::<terms::Record>());
     add("baseline.json".to_owned(), schema::<verdict::Baseline>());

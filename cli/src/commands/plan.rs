@@ -2,8 +2,8 @@
 
 use std::{fmt::Write, path::Path};
 
-use terms::{ClusterSpec, ImageSpec, Span, Stage, System, Workflow};
-use workflow::{Override, Resolved};
+use terms::{BuildSpec, ClusterSpec, ImageSpec, Span, Stage, System, Workflow};
+use workflow::{Archive, Override, Resolved};
 
 use crate::{
     commands::print,
@@ -19,12 +19,12 @@ pub fn check(path: &Path, set: &[Override]) -> Result<Exit, Error> {
 
 /// Says what a workflow would do.
 pub fn plan(path: &Path, set: &[Override]) -> Result<Exit, Error> {
-    let Resolved { workflow, archive } = workflow::resolve(path, set).map_err(Error::usage)?;
+    let Resolved { workflow, archives } = workflow::resolve(path, set).map_err(Error::usage)?;
     let mut text = format!("{}\n", workflow.name);
     if !workflow.description.is_empty() {
         _ = writeln!(text, "{}", workflow.description.trim());
     }
-    for (stage, what) in steps(&workflow, archive.map(|archive| archive.bytes.len())) {
+    for (stage, what) in steps(&workflow, &archives) {
         let limit = workflow.limits.of(stage);
         _ = writeln!(text, "  {stage:<8} at most {:<8} {what}", limit.to_string());
     }
@@ -34,15 +34,11 @@ pub fn plan(path: &Path, set: &[Override]) -> Result<Exit, Error> {
     Ok(Exit::Pass)
 }
 
-fn steps(workflow: &Workflow, source_bytes: Option<usize>) -> Vec<(Stage, String)> {
+fn steps(workflow: &Workflow, archives: &[Archive]) -> Vec<(Stage, String)> {
     let mut steps = Vec::new();
     match &workflow.image {
         Some(ImageSpec::Build(build)) => {
-            let count = build.config["steps"].as_array().map_or(0, Vec::len);
-            let source = source_bytes.map_or_else(String::new, |bytes| {
-                format!(", source archive of {}", report::size(bytes as u64))
-            });
-            steps.push((Stage::Image, format!("build config of {count} steps{source}")));
+            steps.push((Stage::Image, described(build, archives)));
         }
         Some(ImageSpec::Prebuilt(image)) => {
             steps.push((Stage::Image, format!("nothing to build: {}", image.digest)))
@@ -53,7 +49,14 @@ fn steps(workflow: &Workflow, source_bytes: Option<usize>) -> Vec<(Stage, String
         Some(ClusterSpec::Rent(System::Processes { nodes })) => {
             steps.push((Stage::Cluster, format!("{nodes} processes of this machine, one a node, rented")));
         }
-        Some(ClusterSpec::Rent(System::Slurm(_))) => {} // refused when the file is read
+        Some(ClusterSpec::Rent(System::Deployed(deployed))) => {
+            let nodes = deployed.slurm.nodes;
+            let deploy = described(&deployed.deploy, archives);
+            let destroy = described(&deployed.destroy, archives);
+            let what = format!("a Slurm of {nodes} nodes: deployed by a {deploy}; destroyed by a {destroy}");
+            steps.push((Stage::Cluster, what));
+        }
+        Some(ClusterSpec::Rent(System::Slurm(_))) => {} // no file can say so
         Some(ClusterSpec::Existing { name, .. }) => {
             steps.push((Stage::Cluster, format!("{name}, used and left alone")))
         }
@@ -81,18 +84,36 @@ fn steps(workflow: &Workflow, source_bytes: Option<usize>) -> Vec<(Stage, String
     steps
 }
 
+fn described(build: &BuildSpec, archives: &[Archive]) -> String {
+    let count = build.config["steps"].as_array().map_or(0, Vec::len);
+    let archive = build.source.as_ref().and_then(|source| {
+        archives.iter().find(|archive| archive.object == source.object).map(|archive| archive.bytes.len())
+    });
+    let source = archive
+        .map_or_else(String::new, |bytes| format!(", source archive of {}", report::size(bytes as u64)));
+    format!("build config of {count} steps{source}")
+}
+
 /// What will exist, for how long at most. A lease ends by itself even if everything else is dead.
 fn exists(workflow: &Workflow) -> String {
     let limits = &workflow.limits;
     let longest = limits.cluster.0 + limits.job.0 + limits.logs.0 + limits.grace.0 * 3;
     match &workflow.cluster {
-        Some(ClusterSpec::Rent(_)) => format!(
-            "What will exist: one cluster at a time, at most {} of them, each for at most {}.\n\
-             Should everything else die, it ends by itself after {}.\n",
-            limits.attempts,
-            Span(longest.min(limits.lease.0)),
-            limits.lease,
-        ),
+        Some(ClusterSpec::Rent(system)) => {
+            let dies = match system {
+                System::Deployed(_) => {
+                    "its steps are told that it must end by itself, and sweeps give it back,"
+                }
+                _ => "it ends by itself",
+            };
+            format!(
+                "What will exist: one cluster at a time, at most {} of them, each for at most {}.\n\
+                 Should everything else die, {dies} after {}.\n",
+                limits.attempts,
+                Span(longest.min(limits.lease.0)),
+                limits.lease,
+            )
+        }
         _ => "What will exist: nothing that has to be given back.\n".to_owned(),
     }
 }

@@ -21,8 +21,8 @@ use crate::{
 
 /// Asks for a run and drives it to its end.
 pub async fn begin(data: Data, resolved: Resolved, output: Output) -> Result<Exit, Error> {
-    let Resolved { workflow, archive } = resolved;
-    if let Some(archive) = archive {
+    let Resolved { workflow, archives } = resolved;
+    for archive in archives {
         let stored =
             data.store.create(&archive.object, archive.bytes).await.map_err(Error::infrastructure)?;
         tracing::debug!(object = archive.object, known = stored == Creation::Exists, "source archive");

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use kit::SystemClock;
-use provisioner::{Fate, Swept, processes::ProcessClusters, sweep as through};
+use kit::{Clock, SystemClock};
+use provisioner::{Fate, Swept, sweep as through};
 use terms::{Failure, Span};
 
 use crate::{
@@ -14,8 +14,8 @@ use crate::{
 
 /// Gives back every cluster of the data folder that outlived its lease, without asking any ledger.
 pub async fn sweep(data: Data, grace: Span, dry_run: bool) -> Result<Exit, Error> {
-    let clusters = host::Clusters::new(data.path("host").join("clusters"), crate::local::program()?);
-    let provider = ProcessClusters::new(clusters, Arc::new(SystemClock), 0);
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let provider = crate::local::clusters(&data, crate::local::program()?, &clock, 0);
     let swept = through(&provider, grace, !dry_run).await.map_err(|error| {
         let (kit::PortError::Passing(why) | kit::PortError::Final(Failure { message: why, .. })) = error;
         Error::infrastructure(std::io::Error::other(format!("what there is could not be listed: {why}")))

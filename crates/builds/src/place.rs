@@ -1,6 +1,11 @@
 //! Where builds are executed, as a service's environment says it.
 
-use std::{path::PathBuf, str::FromStr};
+use std::{path::PathBuf, str::FromStr, sync::Arc};
+
+use kit::Clock;
+use ledger::Store;
+
+use crate::cloud_build::{CloudBuilds, client::Client};
 
 /// Where builds are executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +48,23 @@ impl FromStr for Place {
             _ => Err("in cloud-build:PROJECT/LOCATION, LOCATION is a region such as us-central1, or global"),
         }
     }
+}
+
+/// Builds of Cloud Build, in a project's location. `bucket` is what `BURNIN_ARTEFACTS` names, and `store` that bucket.
+///
+/// # Errors
+/// When the artefacts are not in a bucket: Cloud Build reaches nothing else.
+pub fn cloud_build(
+    (project, location): (&str, &str),
+    endpoint: Option<Endpoint>,
+    bucket: Option<&str>,
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+) -> Result<CloudBuilds, &'static str> {
+    let bucket =
+        bucket.ok_or("BURNIN_ARTEFACTS: Cloud Build reads and writes a bucket, name one as gs://NAME")?;
+    let client = Client::new(project, location, endpoint.map(|Endpoint(url)| url));
+    Ok(CloudBuilds::new(client, store, bucket, clock, Default::default()))
 }
 
 /// A server in Google's place, as a URL.

@@ -29,6 +29,16 @@ pub enum Place {
     Folder(PathBuf),
 }
 
+impl Place {
+    /// The bucket's name, where it is one.
+    pub fn bucket(&self) -> Option<&str> {
+        match self {
+            Self::Bucket(name) => Some(name),
+            Self::Folder(_) => None,
+        }
+    }
+}
+
 impl FromStr for Place {
     type Err = &'static str;
 

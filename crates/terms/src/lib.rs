@@ -40,6 +40,6 @@ pub use record::{Conclusion, Entry, RECORD_FORMAT, Record};
 pub use slurm::Slurm;
 pub use time::{Span, Timestamp};
 pub use workflow::{
-    Benchmark, BuildSpec, ClusterSpec, Collective, Cost, ImageSpec, Limits, Source, System, Workflow,
-    Workload,
+    Benchmark, BuildSpec, ClusterSpec, Collective, Cost, Deployed, Destroyed, ImageSpec, Limits, Made,
+    Source, System, Workflow, Workload,
 };

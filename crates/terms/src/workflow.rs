@@ -57,7 +57,7 @@ pub enum ImageSpec {
 }
 
 /// A Cloud Build config and what it works on.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BuildSpec {
     /// The config, as Cloud Build's JSON.
     pub config: serde_json::Value,
@@ -113,6 +113,44 @@ pub enum System {
     },
     /// A Slurm that is there. It cannot be rented.
     Slurm(Box<Slurm>),
+    /// A Slurm that steps bring up and give back.
+    Deployed(Box<Deployed>),
+}
+
+/// A cluster that steps bring up and give back: Cluster Toolkit, Ansible, Helm, as Cloud Build configs. The steps find in
+/// their substitutions, as far as their config declares them: `_CLUSTER`, the cluster's name, which everything they make
+/// must bear; `_RUN`; `_EXPIRES`, when it must end by itself, in seconds since 1970; `_STATE`, a folder in the artefact
+/// bucket that is this cluster's own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Deployed {
+    /// Brings it up. Leaves the file `cluster.json`: [`Made`].
+    pub deploy: BuildSpec,
+    /// Gives it back, however far it came up, and looks that nothing is left. Leaves the file `gone.json`: [`Destroyed`].
+    pub destroy: BuildSpec,
+    /// The Slurm that comes up. What of it is known only afterwards, `cluster.json` says.
+    pub slurm: Slurm,
+}
+
+/// What a deployment made: its file `cluster.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Made {
+    /// Every node of the cluster that takes jobs.
+    pub nodes: Vec<crate::Node>,
+    /// Settings of the Slurm that the workflow could not know; they replace its own.
+    #[serde(default)]
+    pub slurm: serde_json::Map<String, serde_json::Value>,
+}
+
+/// What is left of a deployment: its file `gone.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Destroyed {
+    /// Everything that is still there, by the provider's own lists.
+    pub left: Vec<String>,
+    /// How that is known: what was listed.
+    pub evidence: String,
 }
 
 impl System {
@@ -121,14 +159,16 @@ impl System {
         match self {
             Self::Processes { .. } => "processes",
             Self::Slurm(_) => "slurm",
+            Self::Deployed(_) => "deployed",
         }
     }
 
     /// Nodes that are asked for.
-    pub const fn nodes(&self) -> u32 {
+    pub fn nodes(&self) -> u32 {
         match self {
             Self::Processes { nodes } => *nodes,
             Self::Slurm(slurm) => slurm.nodes,
+            Self::Deployed(deployed) => deployed.slurm.nodes,
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use terms::{ByteSize, Collective, Cost, Image, Limits, System};
+use terms::{ByteSize, Collective, Cost, Image, Limits, Slurm};
 
 /// `workflows/<name>.yaml`. Paths are relative to the file they stand in.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -58,9 +58,50 @@ pub struct BuildFile {
 #[serde(rename_all = "snake_case")]
 pub enum ClusterFile {
     /// Bring one up for each run and give it back.
-    Rent(System),
+    Rent(RentFile),
     /// Use one that is there and leave it alone.
     Existing(ExistingFile),
+}
+
+/// A cluster to rent.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum RentFile {
+    /// Processes of this machine, one a node.
+    Processes {
+        /// Number of nodes, 1 to 64. A machine with GPUs is one node with that many GPUs, whatever stands here.
+        #[schemars(range(min = 1, max = 64))]
+        nodes: u32,
+    },
+    /// A Slurm that steps bring up and give back.
+    Deployed(Box<DeployedFile>),
+}
+
+/// A cluster that steps bring up and give back, as Cloud Build configs. What they are told in their substitutions and what
+/// they have to leave behind stands in docs/CLUSTERS.md.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeployedFile {
+    /// Brings it up.
+    pub deploy: BuildFile,
+    /// Gives it back.
+    pub destroy: BuildFile,
+    /// The Slurm that comes up.
+    pub slurm: Slurm,
+}
+
+/// A kind of cluster that is there.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum SystemFile {
+    /// Processes of this machine, one a node.
+    Processes {
+        /// Number of nodes, 1 to 64.
+        #[schemars(range(min = 1, max = 64))]
+        nodes: u32,
+    },
+    /// A Slurm.
+    Slurm(Box<Slurm>),
 }
 
 /// A cluster that is there.
@@ -68,7 +109,7 @@ pub enum ClusterFile {
 #[serde(deny_unknown_fields)]
 pub struct ExistingFile {
     /// What kind of cluster it is.
-    pub system: System,
+    pub system: SystemFile,
     /// Its name in its own world.
     pub name: String,
 }

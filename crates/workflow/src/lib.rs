@@ -10,5 +10,8 @@ mod resolve;
 mod schema;
 
 pub use document::{Document, Position, Problem, Problems};
-pub use file::{BenchmarkFile, BuildFile, ClusterFile, ImageFile, WorkflowFile, WorkloadFile};
+pub use file::{
+    BenchmarkFile, BuildFile, ClusterFile, DeployedFile, ExistingFile, ImageFile, RentFile, SystemFile,
+    WorkflowFile, WorkloadFile,
+};
 pub use resolve::{Archive, Override, Resolved, resolve};

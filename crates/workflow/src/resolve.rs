@@ -9,24 +9,35 @@ use std::{
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use terms::{
-    Benchmark, BuildSpec, ByteSize, ClusterSpec, Criteria, ImageSpec, Source, System, Workflow, Workload,
+    Benchmark, BuildSpec, ByteSize, ClusterSpec, Criteria, Deployed, ImageSpec, Slurm, Source, System,
+    Workflow, Workload,
 };
 
 use crate::{
     document::{Document, Problem, Problems, scalar},
-    file::{BuildFile, ClusterFile, ExistingFile, ImageFile, WorkflowFile, WorkloadFile},
+    file::{
+        BuildFile, ClusterFile, DeployedFile, ExistingFile, ImageFile, RentFile, SystemFile, WorkflowFile,
+        WorkloadFile,
+    },
 };
 
 /// Source folders larger than this are somebody's mistake: build outputs, or a home.
 const MAX_SOURCE: u64 = 64 << 20;
+
+/// What every deployment must be told, so that what it makes can be found, and ends by itself.
+const TOLD_TO_DEPLOY: [&str; 2] = ["_CLUSTER", "_EXPIRES"];
+/// What every teardown must be told.
+const TOLD_TO_DESTROY: [&str; 1] = ["_CLUSTER"];
+/// What only Burnin may say.
+const TOLD: [&str; 4] = ["_CLUSTER", "_RUN", "_EXPIRES", "_STATE"];
 
 /// A workflow with everything it names.
 #[derive(Clone, Debug)]
 pub struct Resolved {
     /// What `run.requested` carries.
     pub workflow: Workflow,
-    /// The source archive to be put into the artefact bucket before the run is asked for.
-    pub archive: Option<Archive>,
+    /// Source archives to be put into the artefact bucket before the run is asked for.
+    pub archives: Vec<Archive>,
 }
 
 /// A source folder as a tar archive: sorted, without times or owners, so that equal folders have equal archives.
@@ -69,17 +80,19 @@ pub fn resolve(path: &Path, overrides: &[Override]) -> Result<Resolved, Problems
         document.set(field, scalar(value));
     }
     let file: WorkflowFile = document.read_as()?;
-    let mut reading =
-        Reading { folder: path.parent().unwrap_or(Path::new("")), document: &document, problems: vec![] };
+    let mut reading = Reading::new(path.parent().unwrap_or(Path::new("")), &document);
 
-    let (image, archive) = match &file.image {
-        Some(ImageFile::Build(build)) => reading.build(build).unzip(),
+    let image = match &file.image {
+        Some(ImageFile::Build(build)) => {
+            reading.build("image.build", build).map(|(spec, _)| ImageSpec::Build(spec))
+        }
         Some(ImageFile::Prebuilt(image)) => {
             reading.digest(&image.digest);
-            (Some(ImageSpec::Prebuilt(image.clone())), None)
+            Some(ImageSpec::Prebuilt(image.clone()))
         }
-        None => (None, None),
+        None => None,
     };
+    let cluster = file.cluster.as_ref().and_then(|cluster| reading.cluster(cluster));
     let benchmark = file.benchmark.as_ref().and_then(|benchmark| {
         let workload = reading.workload(&benchmark.workload);
         let criteria = reading.criteria(&benchmark.criteria)?;
@@ -98,41 +111,26 @@ pub fn resolve(path: &Path, overrides: &[Override]) -> Result<Resolved, Problems
     if file.limits.attempts == 0 {
         reading.complain("limits.attempts", "must be at least 1");
     }
-    match &file.cluster {
-        Some(ClusterFile::Rent(System::Slurm(_))) => {
-            reading.complain(
-                "cluster.rent",
-                "a Slurm cannot be rented; name one that is there under `existing`",
-            );
-        }
-        Some(ClusterFile::Existing(ExistingFile { system: System::Slurm(slurm), .. })) => {
-            for (field, problem) in slurm.problems() {
-                reading.complain(&format!("cluster.existing.system.slurm.{field}"), problem);
-            }
-        }
-        _ => {}
-    }
     if !reading.problems.is_empty() {
         return Err(Problems(reading.problems));
     }
-    let cluster = file.cluster.map(|cluster| match cluster {
-        ClusterFile::Rent(system) => ClusterSpec::Rent(system),
-        ClusterFile::Existing(existing) => {
-            ClusterSpec::Existing { system: existing.system, name: existing.name }
-        }
-    });
     let (name, description, limits, cost) = (file.name, file.description, file.limits, file.cost);
     let workflow = Workflow { name, description, image, cluster, benchmark, limits, cost };
-    Ok(Resolved { workflow, archive: archive.flatten() })
+    Ok(Resolved { workflow, archives: reading.archives })
 }
 
 struct Reading<'a> {
     folder: &'a Path,
     document: &'a Document,
     problems: Vec<Problem>,
+    archives: Vec<Archive>,
 }
 
-impl Reading<'_> {
+impl<'a> Reading<'a> {
+    const fn new(folder: &'a Path, document: &'a Document) -> Self {
+        Self { folder, document, problems: vec![], archives: vec![] }
+    }
+
     fn complain(&mut self, field: &str, message: impl Into<String>) {
         self.problems.push(self.document.problem(field, message));
     }
@@ -147,11 +145,67 @@ impl Reading<'_> {
         read.map_err(|problems| self.problems.extend(problems.0)).ok()
     }
 
-    fn build(&mut self, build: &BuildFile) -> Option<(ImageSpec, Option<Archive>)> {
-        let document = self.named("image.build.config", &build.config)?;
-        let archive = match &build.source {
+    fn cluster(&mut self, cluster: &ClusterFile) -> Option<ClusterSpec> {
+        Some(match cluster {
+            ClusterFile::Rent(RentFile::Processes { nodes }) => {
+                ClusterSpec::Rent(System::Processes { nodes: *nodes })
+            }
+            ClusterFile::Rent(RentFile::Deployed(deployed)) => {
+                ClusterSpec::Rent(System::Deployed(Box::new(self.deployed(deployed)?)))
+            }
+            ClusterFile::Existing(ExistingFile { system, name }) => {
+                let system = match system {
+                    SystemFile::Processes { nodes } => System::Processes { nodes: *nodes },
+                    SystemFile::Slurm(slurm) => {
+                        self.slurm("cluster.existing.system.slurm", slurm);
+                        System::Slurm(slurm.clone())
+                    }
+                };
+                ClusterSpec::Existing { system, name: name.clone() }
+            }
+        })
+    }
+
+    fn slurm(&mut self, field: &str, slurm: &Slurm) {
+        for (setting, problem) in slurm.problems() {
+            self.complain(&format!("{field}.{setting}"), problem);
+        }
+    }
+
+    fn deployed(&mut self, file: &DeployedFile) -> Option<Deployed> {
+        let field = "cluster.rent.deployed";
+        self.slurm(&format!("{field}.slurm"), &file.slurm);
+        let deploy = self.steps(&format!("{field}.deploy"), &file.deploy, &TOLD_TO_DEPLOY, "cluster.json");
+        let destroy = self.steps(&format!("{field}.destroy"), &file.destroy, &TOLD_TO_DESTROY, "gone.json");
+        Some(Deployed { deploy: deploy?, destroy: destroy?, slurm: file.slurm.clone() })
+    }
+
+    /// Steps that make or end a cluster: they can only be right if they take what they are told, and say what they did.
+    fn steps(&mut self, field: &str, build: &BuildFile, told: &[&str], leaves: &str) -> Option<BuildSpec> {
+        for name in TOLD.iter().filter(|name| build.substitutions.contains_key(**name)) {
+            self.complain(
+                &format!("{field}.substitutions.{name}"),
+                "is what Burnin says itself; leave it out",
+            );
+        }
+        let (spec, document) = self.build(field, build)?;
+        for name in told.iter().filter(|name| spec.config["substitutions"].get(**name).is_none()) {
+            let why = format!("must declare `{name}: \"\"`, which Burnin fills in for steps to use");
+            self.problems.push(document.problem("substitutions", why));
+        }
+        let paths = spec.config["artifacts"]["objects"]["paths"].as_array();
+        if !paths.is_some_and(|paths| paths.iter().any(|path| path.as_str() == Some(leaves))) {
+            let why = format!("must name `{leaves}`, which a step must write");
+            self.problems.push(document.problem("artifacts.objects.paths", why));
+        }
+        Some(spec)
+    }
+
+    fn build(&mut self, field: &str, build: &BuildFile) -> Option<(BuildSpec, Document)> {
+        let document = self.named(&format!("{field}.config"), &build.config)?;
+        let source = match &build.source {
             None => None,
-            Some(source) => Some(self.source(source)?),
+            Some(source) => Some(self.source(&format!("{field}.source"), source)?),
         };
         let config = match document.read_as::<cloudbuild::Config>() {
             Ok(config) => config,
@@ -171,26 +225,24 @@ impl Reading<'_> {
             self.problems.extend(located);
             return None;
         }
-        let source = archive.as_ref().map(|archive| Source {
-            object: archive.object.clone(),
-            sha256: hex(&Sha256::digest(&archive.bytes)),
-        });
-        let spec = BuildSpec { config: document.value, source, substitutions: build.substitutions.clone() };
-        Some((ImageSpec::Build(spec), archive))
+        let (config, substitutions) = (document.value.clone(), build.substitutions.clone());
+        Some((BuildSpec { config, source, substitutions }, document))
     }
 
-    fn source(&mut self, folder: &Path) -> Option<Archive> {
+    /// Packs a source folder. Two builds of one source have one archive.
+    fn source(&mut self, field: &str, folder: &Path) -> Option<Source> {
         let folder = self.folder.join(folder);
         match pack(&folder) {
             Ok(bytes) => {
-                let object = format!("sources/{}.tar", hex(&Sha256::digest(&bytes)));
-                Some(Archive { object, bytes: bytes.into() })
+                let sha256 = hex(&Sha256::digest(&bytes));
+                let object = format!("sources/{sha256}.tar");
+                if self.archives.iter().all(|archive| archive.object != object) {
+                    self.archives.push(Archive { object: object.clone(), bytes: bytes.into() });
+                }
+                Some(Source { object, sha256 })
             }
             Err(error) => {
-                self.complain(
-                    "image.build.source",
-                    format!("{} cannot be packed: {error}", folder.display()),
-                );
+                self.complain(field, format!("{} cannot be packed: {error}", folder.display()));
                 None
             }
         }

@@ -68,7 +68,7 @@ fn a_good_file_resolves_with_every_default() {
     assert_eq!((workload.max_bytes, workload.step_factor, workload.iterations), (65536, 2, 20));
     assert_eq!(workload.sizes().len(), 14);
     assert_eq!((workflow.limits.attempts, workflow.limits.job.to_string().as_str()), (3, "5m"));
-    assert!(resolved.archive.is_none());
+    assert!(resolved.archives.is_empty());
 }
 
 #[test]
@@ -93,7 +93,7 @@ colour: red
         "--set: limits.image: expected a length of time such as 90s, 10m or 1h 30m, found \"never\"",
         "w.yaml:1:1: name: expected Short name: a letter, then lower-case letters, digits and `-`, found \"Bad Name\"",
         "w.yaml:3:30: image.build.sorce: is not a known field",
-        "w.yaml:5:3: cluster.rent: expected one of `processes`, `slurm`, found the fields processors",
+        "w.yaml:5:3: cluster.rent: expected one of `processes`, `deployed`, found the fields processors",
         "w.yaml:6:1: benchmark: lacks the field `criteria`",
         "w.yaml:8:5: benchmark.workload.collective: expected one of `all_reduce`, `all_gather`, `reduce_scatter`, \
          `alltoall`, `broadcast`, `reduce`, `sendrecv`, `gather`, `scatter`, found \"all_redcue\"",
@@ -150,8 +150,8 @@ fn a_build_config_is_checked_with_its_own_lines() {
     let resolved = resolve(&path, &[]).unwrap();
     let again = resolve(&path, &[]).unwrap();
     let Some(ImageSpec::Build(build)) = resolved.workflow.image else { panic!("a build") };
-    let archive = resolved.archive.unwrap();
-    assert_eq!(archive.bytes, again.archive.unwrap().bytes, "equal folders have equal archives");
+    let [archive] = &resolved.archives[..] else { panic!("one source, one archive") };
+    assert_eq!(archive.bytes, again.archives[0].bytes, "equal folders have equal archives");
     assert_eq!(archive.object, format!("sources/{}.tar", build.source.unwrap().sha256));
 
     std::os::unix::fs::symlink("/etc/passwd", folder.path().join("src/link")).unwrap();
@@ -211,4 +211,54 @@ proptest! {
             prop_assert!(resolved.workflow.description == set.value || set.value.is_empty());
         }
     }
+}
+
+#[test]
+fn steps_that_bring_up_a_cluster_take_what_they_are_told_and_say_what_they_did() {
+    let deployed = "name: d\ncluster:\n  rent:\n    deployed:\n      deploy: {config: up.yaml, source: src}\n      \
+                    destroy: {config: down.yaml, source: src}\n      slurm: {nodes: 2, shared_folder: /home/x}\n";
+    let folder = folder(deployed);
+    fs::create_dir(folder.path().join("src")).unwrap();
+    fs::write(folder.path().join("src/a.txt"), "a").unwrap();
+    let path = folder.path().join("w.yaml");
+    let config = |declared: &str, leaves: &str| {
+        format!(
+            "steps:\n  - name: bash\n    automapSubstitutions: true\n    script: echo\nsubstitutions: {{{declared}}}\n\
+             artifacts:\n  objects: {{location: gs://b/, paths: [{leaves}]}}\n"
+        )
+    };
+    let write = |up: String, down: String| {
+        fs::write(folder.path().join("up.yaml"), up).unwrap();
+        fs::write(folder.path().join("down.yaml"), down).unwrap();
+    };
+    let all = "_CLUSTER: '', _EXPIRES: ''";
+
+    write(config(all, "cluster.json"), config("_CLUSTER: ''", "gone.json"));
+    let resolved = resolve(&path, &[]).unwrap_or_else(|problems| panic!("{problems}"));
+    let Some(ClusterSpec::Rent(System::Deployed(spec))) = &resolved.workflow.cluster else {
+        panic!("deployed")
+    };
+    assert_eq!((resolved.archives.len(), spec.slurm.nodes), (1, 2), "one source, one archive");
+    assert_eq!(spec.deploy.source, spec.destroy.source);
+
+    write(config("_OTHER: ''", "made"), config("_X: ''", "made"));
+    let told = resolve(&path, &[]).unwrap_err().to_string();
+    for expected in [
+        "up.yaml:5:1: substitutions: must declare `_CLUSTER: \"\"`",
+        "up.yaml:5:1: substitutions: must declare `_EXPIRES: \"\"`",
+        "up.yaml:7:32: artifacts.objects.paths: must name `cluster.json`",
+        "down.yaml:5:1: substitutions: must declare `_CLUSTER: \"\"`",
+        "down.yaml:7:32: artifacts.objects.paths: must name `gone.json`",
+    ] {
+        assert!(told.contains(expected), "{expected}: {told}");
+    }
+
+    write(config(all, "cluster.json"), config("_CLUSTER: ''", "gone.json"));
+    let set = |text: &str| resolve(&path, &[text.parse().unwrap()]).unwrap_err().to_string();
+    let told = set("cluster.rent.deployed.deploy.substitutions={_CLUSTER: mine}");
+    assert!(told.contains("substitutions"), "{told}");
+    let told = set("cluster.rent.deployed.slurm.partition=a b");
+    assert!(told.contains("cluster.rent.deployed.slurm.partition"), "{told}");
+    let told = set("cluster.rent.deployed.destroy.config=nowhere.yaml");
+    assert!(told.contains("destroy.config: there is no file"), "{told}");
 }

@@ -5,8 +5,7 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc};
 use builder::{Builder, notification::Notified};
 use builds::{
     LocalBuilds,
-    cloud_build::{CloudBuilds, client::Client},
-    place::{Endpoint, Place},
+    place::{Endpoint, Place, cloud_build},
 };
 use cloud::{Parts, Unfit, Wiring};
 use host::Program;
@@ -47,25 +46,21 @@ fn main() -> ExitCode {
 }
 
 fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
+    let store = wiring.store(&config.artefacts)?;
     let (project, location) = match config.builds {
         Place::Here(folder) => {
-            let store = wiring.store(&config.artefacts)?;
             let builds = host::Builds::new(folder, Program::this()?);
             let builds = LocalBuilds::new(builds, Arc::clone(&store), config.secrets);
             return Ok(wiring.worker(Builder::new(Arc::new(builds), config.look), &Builder::TAKES, store));
         }
         Place::CloudBuild { project, location } => (project, location),
     };
-    let cloud::Place::Bucket(bucket) = &config.artefacts else {
-        return Err("BURNIN_ARTEFACTS: Cloud Build reads and writes a bucket, name one as gs://NAME".into());
-    };
     if config.secrets.is_some() {
         return Err("BURNIN_SECRETS: for builds on this host; Cloud Build has Secret Manager".into());
     }
-    let store = wiring.store(&config.artefacts)?;
-    let client = Client::new(&project, &location, config.endpoint.map(|Endpoint(url)| url));
-    let clock = Arc::clone(&wiring.clock);
-    let builds = Arc::new(CloudBuilds::new(client, Arc::clone(&store), bucket, clock, Default::default()));
+    let (bucket, clock) = (config.artefacts.bucket(), Arc::clone(&wiring.clock));
+    let builds = cloud_build((&project, &location), config.endpoint, bucket, Arc::clone(&store), clock)?;
+    let builds = Arc::new(builds);
     let worker = Builder::new(Arc::clone(&builds) as _, config.look);
     let mut parts = wiring.worker(worker, &Builder::TAKES, store);
     let outbox = Outbox::new("builder", Arc::clone(&wiring.bus), Arc::clone(&wiring.clock));

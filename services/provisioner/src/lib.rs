@@ -9,11 +9,13 @@
 //! Idempotent by name: a cluster is called after its run and attempt, and exists means adopt.
 
 pub mod conformance;
+pub mod deployed;
 pub mod fake;
 pub mod port;
 pub mod processes;
 pub mod slurm;
 pub mod sweep;
+pub mod systems;
 
 use std::sync::Arc;
 

@@ -1,19 +1,27 @@
 //! `burnin-provisioner`: clusters, brought up and given back. `POST /chores/sweep` is the second door.
 
-use std::{process::ExitCode, sync::Arc};
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
-use cloud::{Local, Place};
+use builds::{
+    Builds, LocalBuilds,
+    place::{Endpoint, Place, cloud_build},
+};
+use cloud::{Parts, Unfit, Wiring};
 use host::Program;
 use kit::serve::Chore;
 use provisioner::{
     Provisioner, Sweeper,
+    deployed::DeployedClusters,
     processes::{ProcessClusters, gpus},
+    systems::Systems,
 };
 use terms::Span;
 
 struct Config {
-    artefacts: Place,
-    clusters: Local,
+    artefacts: cloud::Place,
+    clusters: Place,
+    endpoint: Option<Endpoint>,
+    secrets: Option<PathBuf>,
     grace: Span,
     look: Span,
 }
@@ -28,19 +36,48 @@ fn main() -> ExitCode {
         env!("CARGO_PKG_VERSION"),
         |env| {
             let (artefacts, clusters) = (env.required("BURNIN_ARTEFACTS"), env.required("BURNIN_CLUSTERS"));
+            let (secrets, endpoint) =
+                (env.optional("BURNIN_SECRETS"), env.optional("BURNIN_CLOUD_BUILD_ENDPOINT"));
             let grace = env.or("BURNIN_SWEEP_GRACE", Span::from_secs(120));
             let look = env.or("BURNIN_LOOK", Span::from_secs(10));
-            Some(Config { artefacts: artefacts?, clusters: clusters?, grace: grace?, look: look? })
+            Some(Config {
+                artefacts: artefacts?,
+                clusters: clusters?,
+                endpoint: endpoint?,
+                secrets: secrets?,
+                grace: grace?,
+                look: look?,
+            })
         },
-        |config, wiring| {
-            let store = wiring.store(&config.artefacts)?;
-            let clusters = host::Clusters::new(config.clusters.0, Program::this()?);
-            let clusters = Arc::new(ProcessClusters::new(clusters, Arc::clone(&wiring.clock), gpus()));
-            let sweeper: Arc<dyn Chore> = Arc::new(Sweeper::new(clusters.clone(), config.grace));
-            let worker = Provisioner::new(clusters, config.look);
-            let mut parts = wiring.worker(worker, &Provisioner::TAKES, store);
-            parts.chores.push(sweeper);
-            Ok(parts)
-        },
+        parts,
     )
+}
+
+fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
+    let store = wiring.store(&config.artefacts)?;
+    let clock = || Arc::clone(&wiring.clock);
+    let (builds, processes): (Arc<dyn Builds>, _) = match config.clusters {
+        Place::Here(folder) => {
+            let program = Program::this()?;
+            let builds = host::Builds::new(folder.join("builds"), program.clone());
+            let builds = LocalBuilds::new(builds, Arc::clone(&store), config.secrets);
+            let clusters = host::Clusters::new(folder.join("clusters"), program);
+            (Arc::new(builds), Some(ProcessClusters::new(clusters, clock(), gpus())))
+        }
+        Place::CloudBuild { .. } if config.secrets.is_some() => {
+            return Err("BURNIN_SECRETS: for steps on this host; Cloud Build has Secret Manager".into());
+        }
+        Place::CloudBuild { project, location } => {
+            let (place, bucket) = ((project.as_str(), location.as_str()), config.artefacts.bucket());
+            let builds = cloud_build(place, config.endpoint, bucket, Arc::clone(&store), clock())?;
+            (Arc::new(builds), None)
+        }
+    };
+    let deployed = DeployedClusters::new(builds, Arc::clone(&store), clock());
+    let clusters = Arc::new(Systems { deployed, processes });
+    let sweeper: Arc<dyn Chore> = Arc::new(Sweeper::new(Arc::clone(&clusters) as _, config.grace));
+    let worker = Provisioner::new(clusters, config.look);
+    let mut parts = wiring.worker(worker, &Provisioner::TAKES, store);
+    parts.chores.push(sweeper);
+    Ok(parts)
 }

@@ -7,7 +7,6 @@ use kit::{Clock, PortError};
 use terms::{Class, Deleted, Failure, Node, System};
 
 use crate::port::{Clusters, Listed, Listing, Order, Standing};
-use crate::slurm;
 
 /// Clusters of this host.
 pub struct ProcessClusters {
@@ -52,8 +51,8 @@ pub fn gpus() -> u32 {
 #[async_trait::async_trait]
 impl Clusters for ProcessClusters {
     async fn create(&self, order: &Order) -> Result<String, PortError> {
-        if let System::Slurm(_) = order.system {
-            let why = "a Slurm cannot be rented here; name one that is there as `existing`";
+        if !matches!(order.system, System::Processes { .. }) {
+            let why = format!("a cluster of {} is not made of processes", order.system.name());
             return Err(PortError::Final(Failure::new(Class::Input, "NOT_FOR_RENT", why)));
         }
         let nodes = order.system.nodes();
@@ -85,13 +84,6 @@ impl Clusters for ProcessClusters {
             ClusterState::Ready(cluster) => Standing::Ready(cluster),
             ClusterState::Broken { why } => Standing::Broken(why),
         })
-    }
-
-    async fn find(&self, system: &System, name: &str) -> Result<Standing, PortError> {
-        match system {
-            System::Processes { .. } => self.look(name).await,
-            System::Slurm(slurm) => slurm::look(name, slurm).await,
-        }
     }
 
     async fn delete(&self, name: &str) -> Result<Deleted, PortError> {

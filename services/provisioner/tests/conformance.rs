@@ -16,7 +16,7 @@ fn soon() -> Timestamp {
 #[tokio::test]
 async fn clusters_on_paper() {
     let provider = FakeClusters::new(Arc::new(SystemClock));
-    conformance::clusters(&provider, soon()).await;
+    conformance::clusters(&provider, &System::Processes { nodes: 2 }, soon()).await;
     assert_eq!(provider.alive(), [""; 0], "nothing costs money after the suite");
 }
 
@@ -27,8 +27,9 @@ async fn clusters_of_this_host() {
         let clusters = host::Clusters::new(root.path().join(gpus.to_string()), support::program());
         ProcessClusters::new(clusters, Arc::new(SystemClock), gpus)
     };
-    conformance::clusters(&provider(0), soon()).await;
-    conformance::clusters(&provider(8), soon()).await;
+    for gpus in [0, 8] {
+        conformance::clusters(&provider(gpus), &System::Processes { nodes: 2 }, soon()).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

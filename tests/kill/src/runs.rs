@@ -95,7 +95,7 @@ limits: {{image: 10m, cluster: 10m, job: 10m, logs: 10m, results: 10m, verdict: 
         );
         fs::write(&path, workflow).map_err(|error| error.to_string())?;
         let resolved = workflow::resolve(&path, &[]).map_err(|problems| problems.to_string())?;
-        if let Some(archive) = resolved.archive {
+        for archive in resolved.archives {
             self.store.create(&archive.object, archive.bytes).await.map_err(|error| error.to_string())?;
         }
         let trigger = Trigger { kind: "manual".to_owned(), by: "kill".to_owned() };

@@ -1,9 +1,10 @@
 //! What builders note about a wish's builds, in the bucket.
 //!
 //! ```text
-//! builds/{resource name}/journal/cancelled           none may begin any more
-//!                               claim-{n}           somebody is about to create a build, or has
-//!                               build-{n}-{id}      that claim became this build
+//! builds/{resource name}/journal/cancelled          none may begin any more
+//!                                claim-{n}          somebody is about to create a build, or has
+//!                                released-{n}       that claim certainly became no build
+//!                                build-{n}-{id}     that claim became this build
 //! ```
 //!
 //! Cloud Build's `create` has no request id and its `list` lags behind. The bucket does neither lag nor let two create
@@ -33,12 +34,17 @@ pub struct Noted {
     pub cancelled: bool,
     /// Every claim with the ids of its builds.
     pub claims: BTreeMap<u32, BTreeSet<String>>,
+    /// Claims that certainly became no build.
+    pub released: BTreeSet<u32>,
 }
 
 impl Noted {
     /// Claims that may have become builds which nobody knows.
     pub fn open(&self) -> impl Iterator<Item = u32> {
-        self.claims.iter().filter(|(_, builds)| builds.is_empty()).map(|(number, _)| *number)
+        let open = |(number, builds): &(&u32, &BTreeSet<String>)| {
+            builds.is_empty() && !self.released.contains(*number)
+        };
+        self.claims.iter().filter(open).map(|(number, _)| *number)
     }
 
     /// Every known build.
@@ -77,6 +83,7 @@ impl Journal {
             match (kind, number, parts.next()) {
                 (Some("cancelled"), None, None) => noted.cancelled = true,
                 (Some("claim"), Some(number), None) => drop(noted.claims.entry(number).or_default()),
+                (Some("released"), Some(number), None) => drop(noted.released.insert(number)),
                 (Some("build"), Some(number), Some(build)) => {
                     noted.claims.entry(number).or_default().insert(build.to_owned());
                 }
@@ -121,12 +128,12 @@ impl Journal {
         Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
     }
 
-    /// Takes a claim back, of which it is certain that it became no build. Only who made it may.
+    /// Says of a claim that it certainly became no build. Only who made it may: nothing is removed, the claim stays taken.
     ///
     /// # Errors
     /// When the store does not answer.
     pub async fn release(&self, key: &Key, number: u32) -> Result<(), StoreError> {
-        self.store.remove(&entry(key, &format!("claim-{number}"))).await
+        self.create(key, &format!("released-{number}")).await.map(drop)
     }
 
     /// Notes what a claim became.

@@ -1,23 +1,26 @@
-//! This very test binary as the program that nodes are made of.
+//! This very test binary as the program that nodes and supervisors are made of.
 
 use std::path::Path;
 
 use host::Program;
 
-/// Starts this binary again, as a node.
+/// Starts this binary again, as one of them.
 pub fn program() -> Program {
     let this = std::env::current_exe().unwrap();
     let arguments = ["--exact", "support::be_host", "--nocapture", "--test-threads=1"];
     Program([this.into()].into_iter().chain(arguments.map(Into::into)).collect())
 }
 
-/// An ordinary test to whoever runs them all; the body of a node when the arguments say so.
+/// An ordinary test to whoever runs them all; the body of one of them when the arguments say so.
 #[test]
 fn be_host() {
     let arguments: Vec<String> = std::env::args().collect();
-    if let [.., verb, folder, name] = &arguments[..]
-        && verb == "node"
-    {
-        host::serve(Path::new(folder), name).unwrap();
+    match &arguments[..] {
+        [.., verb, folder, name] if verb == "node" => host::serve(Path::new(folder), name).unwrap(),
+        [.., verb, folder] if verb == "build" => {
+            let runtime = tokio::runtime::Runtime::new().unwrap();
+            runtime.block_on(host::supervise(Path::new(folder))).unwrap();
+        }
+        _ => {}
     }
 }

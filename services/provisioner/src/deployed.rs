@@ -1,0 +1,312 @@
+//! Clusters that steps bring up and give back: a deployment is a build, and so is its end.
+//!
+//! ```text
+//! clusters/open/{name}           what was asked for, before anything is begun; removed when nothing is left
+//! clusters/{name}/given-back     none may begin any more
+//! clusters/{name}/failed-{n}     that teardown did not do it: when, and why
+//! clusters/{name}/gone           the proof
+//! clusters/{name}/state/         the steps' own
+//! ```
+//!
+//! All of it lies in the artefact bucket, so that a cluster can be given back by whoever is left, with nothing else at
+//! hand. A teardown that fails is begun anew, later each time, until one says that nothing is left.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use builds::{Build, Builds, Key};
+use kit::{Clock, PortError};
+use ledger::{ArtefactError, Artefacts, Creation, Store};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use terms::{
+    BuildSpec, Class, Cluster, CommandId, Deleted, Deployed, Destroyed, Failure, Image, Made, Slurm, Span,
+    System, Timestamp,
+};
+use tracing::{info, warn};
+
+use crate::port::{Clusters, Listed, Listing, Order, Standing};
+
+/// A teardown that takes longer is begun anew.
+const LONGEST_TEARDOWN: Span = Span::from_secs(2 * 3600);
+/// After the first failed teardown; twice as long after each further one.
+const FIRST_PAUSE: Span = Span::from_secs(30);
+const LONGEST_PAUSE: Span = Span::from_secs(1800);
+
+const OPEN: &str = "clusters/open/";
+
+/// Clusters that builds bring up and give back.
+pub struct DeployedClusters {
+    builds: Arc<dyn Builds>,
+    store: Arc<dyn Store>,
+    artefacts: Artefacts,
+    clock: Arc<dyn Clock>,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Asked {
+    command: String,
+    expires_at: Timestamp,
+    deployed: Deployed,
+}
+
+/// A teardown that did not do it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Failed {
+    at: Timestamp,
+    why: String,
+}
+
+impl DeployedClusters {
+    /// By these builds, whose files lie in this bucket.
+    pub fn new(builds: Arc<dyn Builds>, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
+        let artefacts = Artefacts::new(Arc::clone(&store));
+        Self { builds, store, artefacts, clock }
+    }
+
+    /// There was an order under this name.
+    ///
+    /// # Errors
+    /// When the bucket does not answer.
+    pub async fn knows(&self, name: &str) -> Result<bool, PortError> {
+        Ok(self.has(&(OPEN.to_owned() + name)).await? || self.has(&note(name, "gone")).await?)
+    }
+
+    async fn has(&self, object: &str) -> Result<bool, PortError> {
+        self.store.read(object).await.map(|found| found.is_some()).map_err(PortError::passing)
+    }
+
+    async fn get<T: DeserializeOwned>(&self, object: &str) -> Result<Option<T>, PortError> {
+        self.artefacts.get(object).await.map_err(|error| match error {
+            ArtefactError::Store(error) => PortError::passing(error),
+            ArtefactError::Damaged { .. } => {
+                PortError::Final(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", error.to_string()))
+            }
+        })
+    }
+
+    async fn note<T: Serialize + Sync>(&self, object: &str, content: &T) -> Result<Creation, PortError> {
+        let text = serde_json::to_vec_pretty(content).map_err(PortError::passing)?;
+        self.store.create(object, text.into()).await.map_err(PortError::passing)
+    }
+
+    /// What the steps are told, as far as their config declares it.
+    fn told(&self, name: &str, asked: &Asked, command: &CommandId, build: &BuildSpec) -> BuildSpec {
+        let state = self.store.locate(&note(name, "state"));
+        let all = [
+            ("_CLUSTER", name.to_owned()),
+            ("_RUN", command.run.to_string()),
+            ("_EXPIRES", asked.expires_at.as_millis().div_euclid(1000).to_string()),
+            ("_STATE", state),
+        ];
+        let declared = |name: &str| build.config["substitutions"].get(name).is_some();
+        let told = all.into_iter().filter(|(name, _)| declared(name));
+        let told: BTreeMap<_, _> = told.map(|(name, value)| (name.to_owned(), value)).collect();
+        let mut build = build.clone();
+        build.substitutions.extend(told);
+        build
+    }
+
+    async fn made(&self, name: &str, slurm: &Slurm, image: &Image) -> Result<Standing, PortError> {
+        match self.left::<Made>(image, "cluster.json").await? {
+            Ok(made) => Ok(ready(name, slurm, made)
+                .unwrap_or_else(|why| Standing::Broken(format!("cluster.json: {why}")))),
+            Err(why) => Ok(Standing::Broken(format!("the deployment's {why}"))),
+        }
+    }
+
+    /// A file that a build left; or what is wrong with it, which no second look changes.
+    async fn left<T: DeserializeOwned>(
+        &self,
+        image: &Image,
+        file: &str,
+    ) -> Result<Result<T, String>, PortError> {
+        if !image.files.iter().any(|left| left.name == file) {
+            return Ok(Err(format!("steps left no {file}")));
+        }
+        match self.artefacts.get(&(image.reference.clone() + file)).await {
+            Ok(Some(found)) => Ok(Ok(found)),
+            Ok(None) => Ok(Err(format!("{file} is not in the bucket"))),
+            Err(ArtefactError::Store(error)) => Err(PortError::passing(error)),
+            Err(ArtefactError::Damaged { why, .. }) => Ok(Err(format!("{file} cannot be read: {why}"))),
+        }
+    }
+
+    /// Numbers of the teardowns that failed, and what is noted of the last.
+    async fn failed(&self, name: &str) -> Result<(u32, Option<Failed>), PortError> {
+        let prefix = note(name, "failed-");
+        let noted = self.store.list(&prefix).await.map_err(PortError::passing)?;
+        let numbers = noted.iter().filter_map(|object| object.strip_prefix(&prefix)?.parse::<u32>().ok());
+        match numbers.max() {
+            None => Ok((0, None)),
+            Some(last) => Ok((last, self.get(&format!("{prefix}{last}")).await?)),
+        }
+    }
+
+    /// One step further towards nothing left.
+    async fn destroy(&self, name: &str, asked: &Asked, command: &CommandId) -> Result<Destroyed, PortError> {
+        let (last, failed) = self.failed(name).await?;
+        let key = Key::numbered(command, "destroy", last + 1);
+        let going = |what: &str| Err(PortError::Passing(format!("{name}: {what}")));
+        match self.builds.look(&key).await? {
+            Some(Build::Going) => going("its teardown is at work"),
+            Some(Build::Built(image)) => match self.left::<Destroyed>(&image, "gone.json").await? {
+                Ok(destroyed) if destroyed.left.is_empty() => Ok(destroyed),
+                Ok(Destroyed { left, .. }) => {
+                    self.again(name, last + 1, format!("still there: {}", left.join(", "))).await
+                }
+                Err(why) => self.again(name, last + 1, format!("the teardown's {why}")).await,
+            },
+            Some(Build::Failed(failure)) => self.again(name, last + 1, failure.message).await,
+            None => {
+                if let Some(failed) = failed {
+                    let pause = FIRST_PAUSE.0 * 2_u32.saturating_pow((last - 1).min(16));
+                    let next = failed.at + Span(pause.min(LONGEST_PAUSE.0));
+                    if self.clock.now() < next {
+                        return going(&format!(
+                            "{} ({last} teardowns failed; the next at {next})",
+                            failed.why
+                        ));
+                    }
+                }
+                let build = self.told(name, asked, command, &asked.deployed.destroy);
+                let handle = self.builds.start(&key, &build, LONGEST_TEARDOWN).await?;
+                info!(cluster = name, handle, "its teardown begins");
+                going("its teardown begins")
+            }
+        }
+    }
+
+    async fn again(&self, name: &str, number: u32, why: String) -> Result<Destroyed, PortError> {
+        warn!(cluster = name, number, "a teardown did not do it: {why}");
+        let failed = Failed { at: self.clock.now(), why: why.clone() };
+        self.note(&note(name, &format!("failed-{number}")), &failed).await?;
+        Err(PortError::Passing(format!("{name}: {why}")))
+    }
+
+    async fn asked(&self, name: &str) -> Result<Option<(Asked, CommandId)>, PortError> {
+        let Some(asked) = self.get::<Asked>(&(OPEN.to_owned() + name)).await? else { return Ok(None) };
+        let command = asked.command.parse().map_err(PortError::passing)?;
+        Ok(Some((asked, command)))
+    }
+
+    fn proof(&self, name: &str, evidence: String) -> Deleted {
+        Deleted { name: name.to_owned(), evidence, confirmed_at: self.clock.now() }
+    }
+}
+
+fn note(name: &str, what: &str) -> String {
+    format!("clusters/{name}/{what}")
+}
+
+/// The cluster that jobs get: what the workflow says of its Slurm, with what only the deployment knew.
+fn ready(name: &str, slurm: &Slurm, made: Made) -> Result<Standing, String> {
+    let mut settings = serde_json::to_value(slurm).map_err(|error| error.to_string())?;
+    for (setting, value) in made.slurm {
+        settings[setting] = value;
+    }
+    let slurm: Slurm = serde_json::from_value(settings).map_err(|error| format!("slurm: {error}"))?;
+    if let Some((field, problem)) = slurm.problems().first() {
+        return Err(format!("slurm.{field}: {problem}"));
+    }
+    if made.nodes.len() != slurm.nodes as usize {
+        return Err(format!("{} nodes are asked for, it names {}", slurm.nodes, made.nodes.len()));
+    }
+    if let Some(node) = made.nodes.iter().find(|node| node.slots != slurm.ranks_per_node) {
+        let (name, slots, asked) = (&node.name, node.slots, slurm.ranks_per_node);
+        return Err(format!("node {name} has {slots} slots, jobs have {asked} ranks a node"));
+    }
+    let endpoint = slurm.endpoint();
+    Ok(Standing::Ready(Cluster { name: name.to_owned(), nodes: made.nodes, endpoint }))
+}
+
+fn given_back(name: &str) -> PortError {
+    let why = format!("{name} was given back; names are not used again");
+    PortError::Final(Failure::new(Class::Cancelled, "GIVEN_BACK", why))
+}
+
+#[async_trait::async_trait]
+impl Clusters for DeployedClusters {
+    async fn create(&self, order: &Order) -> Result<String, PortError> {
+        let System::Deployed(deployed) = &order.system else {
+            let why = format!("a cluster of {} is not brought up by steps", order.system.name());
+            return Err(PortError::Final(Failure::new(Class::Input, "NOT_FOR_RENT", why)));
+        };
+        let name = &order.name;
+        let asked = Asked {
+            command: order.id.to_string(),
+            expires_at: order.expires_at,
+            deployed: deployed.as_ref().clone(),
+        };
+        let (mark, open) = (note(name, "given-back"), OPEN.to_owned() + name);
+        if self.has(&mark).await? {
+            return Err(given_back(name));
+        }
+        self.note(&open, &asked).await?;
+        // Whoever gives it back leaves the mark first and reads the order then: one of us sees the other.
+        if self.has(&mark).await? {
+            return Err(given_back(name));
+        }
+        let build = self.told(name, &asked, &order.id, &deployed.deploy);
+        let life = order.expires_at.since(self.clock.now());
+        self.builds.start(&Key::of(&order.id), &build, life).await
+    }
+
+    async fn look(&self, name: &str) -> Result<Standing, PortError> {
+        if self.has(&note(name, "given-back")).await? {
+            return Ok(Standing::Absent);
+        }
+        let Some((asked, command)) = self.asked(name).await? else { return Ok(Standing::Absent) };
+        match self.builds.look(&Key::of(&command)).await? {
+            None => Ok(Standing::Absent),
+            Some(Build::Going) => Ok(Standing::Coming),
+            Some(Build::Built(image)) => self.made(name, &asked.deployed.slurm, &image).await,
+            Some(Build::Failed(failure)) => Ok(Standing::Broken(failure.message)),
+        }
+    }
+
+    async fn delete(&self, name: &str) -> Result<Deleted, PortError> {
+        self.note(&note(name, "given-back"), &self.clock.now()).await?;
+        let open = OPEN.to_owned() + name;
+        let deleted = match self.get::<Deleted>(&note(name, "gone")).await? {
+            Some(deleted) => deleted,
+            None => {
+                let Some((asked, command)) = self.asked(name).await? else {
+                    return Ok(self.proof(name, "nothing was ever asked for under this name".to_owned()));
+                };
+                let deployment = Key::of(&command);
+                // A deployment that goes on would bring up again what a teardown takes down.
+                if matches!(self.builds.look(&deployment).await?, None | Some(Build::Going)) {
+                    self.builds.cancel(&deployment).await?;
+                    if matches!(self.builds.look(&deployment).await?, None | Some(Build::Going)) {
+                        return Err(PortError::Passing(format!("{name}: its deployment is being stopped")));
+                    }
+                }
+                let Destroyed { evidence, .. } = self.destroy(name, &asked, &command).await?;
+                let deleted = self.proof(name, evidence);
+                self.note(&note(name, "gone"), &deleted).await?;
+                deleted
+            }
+        };
+        self.store.remove(&open).await.map_err(PortError::passing)?;
+        Ok(deleted)
+    }
+
+    async fn list(&self) -> Result<Listing, PortError> {
+        let open = self.store.list(OPEN).await.map_err(PortError::passing)?;
+        let mut clusters = Vec::new();
+        for name in open.iter().filter_map(|object| object.strip_prefix(OPEN)) {
+            if self.has(&note(name, "gone")).await? {
+                continue;
+            }
+            let (run, expires_at) = match self.asked(name).await {
+                Ok(Some((asked, command))) => (command.run.to_string(), Some(asked.expires_at)),
+                Ok(None) => continue,
+                // What cannot be read is there, and a person has to look.
+                Err(PortError::Final(_)) => (String::new(), None),
+                Err(passing) => return Err(passing),
+            };
+            clusters.push(Listed { name: name.to_owned(), run, expires_at });
+        }
+        Ok(Listing { at: self.clock.now(), clusters })
+    }
+}
