@@ -86,3 +86,44 @@ fn wrong_usage_is_told() {
     }
     assert!(!Path::new("x").exists());
 }
+
+#[test]
+fn logs_made_to_fill_the_memory_are_refused_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let header = "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n";
+    let row = "8 2 float sum -1 46.48 22.56 33.84 0 44.46 23.58 35.38 0\n";
+    let logs: Vec<_> = (0..10)
+        .map(|number| {
+            let path = folder.path().join(format!("{number}.log"));
+            std::fs::write(&path, header.to_owned() + &row.repeat(20_000)).unwrap();
+            path.display().to_string()
+        })
+        .collect();
+    let save = folder.path().join("baseline.json").display().to_string();
+    let judged = h200("../../../../workflows/criteria/this-machine.yaml");
+    for command in [vec!["judge", "--criteria", &judged], vec!["baseline", "--save", &save]] {
+        let all: Vec<&str> = command.into_iter().chain(logs.iter().map(String::as_str)).collect();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_burnin"));
+        let mut child = child.args(&all).stderr(std::process::Stdio::piped()).spawn().unwrap();
+        let mut most = 0;
+        let status = loop {
+            let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+            let line =
+                status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.trim().strip_suffix(" kB"));
+            most = most.max(line.map_or(0, |kib| kib.parse::<u64>().unwrap()));
+            match child.try_wait().unwrap() {
+                Some(status) => break status,
+                None => std::thread::yield_now(),
+            }
+        };
+        let mut said = String::new();
+        std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut said).unwrap();
+        assert_eq!(status.code(), Some(64), "{said}");
+        assert!(
+            said.contains("2.log: with its 20000 rows") && said.contains("fewer logs at a time"),
+            "{said}"
+        );
+        assert!(most > 0 && most <= 64 * 1024, "{most} KiB");
+    }
+    assert!(!Path::new(&save).exists());
+}

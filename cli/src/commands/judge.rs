@@ -33,10 +33,12 @@ pub fn judge(
 ) -> Result<Exit, Error> {
     let criteria: Option<Criteria> = criteria.map(document).transpose()?;
     let baseline: Option<Baseline> = baseline.map(document).transpose()?;
+    let mut room = Room::default();
     let mut judged = Vec::new();
     let mut earlier = Vec::new();
     for log in logs {
         let (reading, clues) = heard(log.as_ref(), logs.len() > 1)?;
+        room.take(log.as_ref(), &reading)?;
         let standard =
             Standard { criteria: criteria.as_ref(), baseline: baseline.as_ref(), earlier: &earlier };
         let judgement = verdict::judge(&Evidence::of(&reading, &clues), &standard);
@@ -91,6 +93,32 @@ fn document<T: serde::de::DeserializeOwned + schemars::JsonSchema>(path: &Path) 
 }
 
 /// What a log measured and what else it says; with the log's name at every line where there are several.
+/// Room for the rows of several logs, which are all held until the last is read. Hundreds of real logs find room in it;
+/// a few that somebody made to fill the memory do not.
+struct Room {
+    rows: usize,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self { rows: 50_000 }
+    }
+}
+
+impl Room {
+    fn take(&mut self, log: &Path, reading: &Reading) -> Result<(), Error> {
+        let rows = reading.tables.iter().map(|table| table.rows.len()).sum();
+        let left = self.rows.checked_sub(rows).ok_or_else(|| {
+            Error::usage(format!(
+                "{}: with its {rows} rows the logs have more than {} in all; take fewer logs at a time",
+                log.display(),
+                Self::default().rows
+            ))
+        });
+        left.map(|left| self.rows = left)
+    }
+}
+
 fn heard(log: &Path, named: bool) -> Result<(Reading, Clues), Error> {
     let (reading, clues) = parse::listen(log)?;
     if !named {
@@ -113,7 +141,12 @@ pub fn name(suspect: &Suspect) -> String {
 
 /// Learns a baseline and writes it, whole or not at all.
 pub fn baseline(logs: &[impl AsRef<Path>], save: &Path) -> Result<Exit, Error> {
-    let logs_heard = logs.iter().map(|log| heard(log.as_ref(), false)).collect::<Result<Vec<_>, _>>()?;
+    let mut room = Room::default();
+    let hear = |log: &Path| {
+        let (reading, clues) = heard(log, false)?;
+        room.take(log, &reading).map(|()| (reading, clues))
+    };
+    let logs_heard = logs.iter().map(|log| log.as_ref()).map(hear).collect::<Result<Vec<_>, _>>()?;
     let runs: Vec<_> = logs_heard
         .iter()
         .map(|(reading, clues)| Healthy {
