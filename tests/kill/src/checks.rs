@@ -70,7 +70,7 @@ fn counted(folder: &Path) -> BTreeMap<String, usize> {
 
 /// Each row of a run once, and one verdict.
 pub async fn rows(warehouse: &Sqlite, run: &RunId, wrong: &mut Vec<String>) -> Result<(), String> {
-    let told = |error: warehouse::SqliteError| format!("{run}: {error:?}");
+    let told = |error: warehouse::Error| format!("{run}: {error:?}");
     let rows = warehouse.rows(run.as_str()).await.map_err(told)?;
     let keys: BTreeSet<_> = rows.iter().map(|row| (row.size_bytes, row.placement.clone())).collect();
     // Two placements: out of place, in place.
