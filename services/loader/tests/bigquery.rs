@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bigquery_standin::{BigQuery as StandIn, Fault, On};
+use bigquery_standin::{BigQuery as StandIn, Fault, On, engine::Engine};
 use cloud::storage::CloudStorage;
 use loader::{Load, Warehouse, WarehouseError, conformance};
 use storage_standin::{Options as Storage, StandIn as Bucket};
@@ -16,15 +16,14 @@ async fn bed() -> (Bucket, StandIn, BigQuery) {
         bigquery.table("p", "burnin", table.name, &table.bigquery()).unwrap();
     }
     let store = Arc::new(CloudStorage::new("bucket", Some(bucket.url().parse().unwrap())));
-    let options = Options {
-        company: Duration::ZERO,
-        every: Duration::ZERO,
-        look: Duration::from_millis(5),
-        ..Options::default()
-    };
     let endpoint = Some(bigquery.endpoint.clone());
-    let warehouse = BigQuery::new("p", "burnin", endpoint, store, options);
+    let warehouse = BigQuery::new("p", "burnin", endpoint, store, hasty());
     (bucket, bigquery, warehouse)
+}
+
+fn hasty() -> Options {
+    let (company, every, look) = (Duration::ZERO, Duration::ZERO, Duration::from_millis(5));
+    Options { company, every, look, ..Options::default() }
 }
 
 #[tokio::test]
@@ -48,4 +47,17 @@ async fn it_says_whether_another_time_may_help() {
     twice.verdicts.extend(load.verdicts.clone());
     assert!(matches!(warehouse.load("a.1", &twice).await, Err(WarehouseError::Refused(_))));
     assert_eq!(warehouse.load("a.1", &load).await.unwrap(), 0);
+}
+
+#[tokio::test]
+#[ignore = "needs an engine: run .ci/bigquery.sh"]
+async fn a_warehouse_in_an_engine_that_reads_google_sql() {
+    let engine = Engine::from_env("loader").unwrap();
+    engine.dataset("burnin").await.unwrap();
+    for table in warehouse::TABLES {
+        engine.table("burnin", table.name, &table.bigquery()).await.unwrap();
+    }
+    let store = engine.bucket("loader").unwrap();
+    let warehouse = BigQuery::new("loader", "burnin", Some(engine.endpoint.clone()), store, hasty());
+    conformance::warehouse(&warehouse).await;
 }

@@ -12,6 +12,7 @@
 //! would take it. No credentials, jobs of other kinds, schemas in a job, patterns in source URIs, partitions, nested
 //! columns, or values that BigQuery would convert from another type.
 
+pub mod engine;
 mod fault;
 mod load;
 mod query;
