@@ -177,12 +177,13 @@ impl BigQuery {
         inner.jobs.iter().map(|((_, _, id), job)| (id.clone(), job.clone())).collect()
     }
 
-    /// How many rows a table has for each value of a column, without asking over the wire.
+    /// How many rows a table has for each combination of values in some columns that are never null, without asking over
+    /// the wire.
     ///
     /// # Errors
     /// When there is no such table or column.
-    pub fn count(&self, table: &str, column: &str) -> Result<BTreeMap<String, u64>, String> {
-        query::count(&self.world.lock().rows, table, column).map_err(|error| error.to_string())
+    pub fn count(&self, table: &str, columns: &[&str]) -> Result<BTreeMap<Vec<String>, u64>, String> {
+        query::count(&self.world.lock().rows, table, columns).map_err(|error| error.to_string())
     }
 
     /// How often something was asked for.

@@ -130,8 +130,19 @@ fn select(
     Ok(told)
 }
 
-pub(crate) fn count(rows: &Connection, table: &str, column: &str) -> rusqlite::Result<BTreeMap<String, u64>> {
-    let mut count = rows.prepare(&format!("SELECT `{column}`, COUNT(*) FROM `{table}` GROUP BY 1"))?;
-    let counted = count.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs())))?;
+pub(crate) fn count(
+    rows: &Connection,
+    table: &str,
+    columns: &[&str],
+) -> rusqlite::Result<BTreeMap<Vec<String>, u64>> {
+    let texts: Vec<_> = columns.iter().map(|column| format!("CAST(`{column}` AS TEXT)")).collect();
+    let groups: Vec<_> = (1..=columns.len()).map(|place| place.to_string()).collect();
+    let statement =
+        format!("SELECT {}, COUNT(*) FROM `{table}` GROUP BY {}", texts.join(", "), groups.join(", "));
+    let mut count = rows.prepare(&statement)?;
+    let counted = count.query_map([], |row| {
+        let key = (0..columns.len()).map(|at| row.get(at)).collect::<Result<_, _>>()?;
+        Ok((key, row.get::<_, i64>(columns.len())?.unsigned_abs()))
+    })?;
     counted.collect()
 }

@@ -23,7 +23,7 @@ async fn an_answer_that_is_lost_costs_no_second_job() {
             bed.bigquery.fault(on, fault.clone());
         }
         assert_eq!(bed.warehouse(hasty()).load("a.1", &load("a", 3)).await, Ok(3), "{fault:?}");
-        assert_eq!(bed.bigquery.count(MEASUREMENTS, "run").unwrap()["a"], 3, "{fault:?}");
+        assert_eq!(bed.count(MEASUREMENTS)["a"], 3, "{fault:?}");
         assert_eq!(bed.bigquery.jobs().len(), 2, "{fault:?}: {:?}", bed.bigquery.jobs().keys());
     }
 }
@@ -41,8 +41,8 @@ async fn a_job_that_failed_is_followed_by_another_under_another_id() {
     for (attempt, (id, _)) in jobs.iter().enumerate() {
         assert!(id.starts_with("burnin_measurements_1_") && id.ends_with(&format!("_{attempt}")), "{id}");
     }
-    assert_eq!(bed.bigquery.count(MEASUREMENTS, "run").unwrap()["a"], 3);
-    assert_eq!(bed.bigquery.count(VERDICTS, "run").unwrap()["a"], 1);
+    assert_eq!(bed.count(MEASUREMENTS)["a"], 3);
+    assert_eq!(bed.count(VERDICTS)["a"], 1);
 }
 
 #[tokio::test]
@@ -78,8 +78,7 @@ async fn rows_that_are_refused_are_refused_alone() {
             _ => assert_eq!(*end, Ok(2), "{number}"),
         }
     }
-    let (measured, judged) =
-        (bed.bigquery.count(MEASUREMENTS, "run").unwrap(), bed.bigquery.count(VERDICTS, "run").unwrap());
+    let (measured, judged) = (bed.count(MEASUREMENTS), bed.count(VERDICTS));
     assert!(
         !measured.contains_key("run-4") && !judged.contains_key("run-4") && !judged.contains_key("run-7")
     );

@@ -5,7 +5,7 @@ mod faults;
 mod reads;
 mod storm;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bigquery_standin::BigQuery as StandIn;
 use cloud::storage::{CloudStorage, Patience};
@@ -53,6 +53,12 @@ impl Bed {
         let store = Arc::new(CloudStorage::with_patience(BUCKET, Some(emulator), patience));
         let endpoint = Some(self.bigquery.endpoint.clone());
         Arc::new(BigQuery::new("val-prod", "burnin", endpoint, store, options))
+    }
+
+    /// How many rows a table has of each run.
+    fn count(&self, table: &str) -> BTreeMap<String, u64> {
+        let counted = self.bigquery.count(table, &["run"]).unwrap();
+        counted.into_iter().map(|(key, rows)| (key.concat(), rows)).collect()
     }
 
     /// Load jobs of a table, and how they ended: nothing, or the reason.

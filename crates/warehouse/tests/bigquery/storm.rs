@@ -72,8 +72,7 @@ async fn storm(seed: u64) -> u32 {
     let told =
         tokio::time::timeout(Duration::from_secs(150), join_all(callers)).await.expect("it comes to an end");
 
-    let (measured, judged) =
-        (bed.bigquery.count(MEASUREMENTS, "run").unwrap(), bed.bigquery.count(VERDICTS, "run").unwrap());
+    let (measured, judged) = (bed.count(MEASUREMENTS), bed.count(VERDICTS));
     let mut refused = BTreeSet::new();
     for (id, load, (end, _)) in &told {
         let run = &load.verdicts[0].run;
