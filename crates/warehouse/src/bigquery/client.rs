@@ -225,6 +225,8 @@ impl Client {
         let location = self.ready().await?;
         let jobs = &self.apis().await?.jobs;
         let format = DataFormatOptions::new().set_use_int64_timestamp(true);
+        // Shorter than an answer may take: it is not complete then, and looked at again.
+        let wait = u32::try_from(self.options.attempt.as_millis() / 2).unwrap_or(u32::MAX);
         let request = QueryRequest::new()
             .set_query(statement)
             .set_use_legacy_sql(false)
@@ -232,7 +234,7 @@ impl Client {
             .set_query_parameters(values)
             .set_location(location)
             .set_format_options(format.clone())
-            .set_timeout_ms(u32::try_from(self.options.attempt.as_millis() / 2).unwrap_or(u32::MAX));
+            .set_timeout_ms(wait);
         // It only reads: to ask twice does no harm.
         let ask = || {
             let asked = jobs.query().set_project_id(&self.project).set_query_request(request.clone());
@@ -250,8 +252,11 @@ impl Client {
             }
             let ask = || {
                 let asked = jobs.get_query_results().set_project_id(&self.project).set_job_id(&job);
-                let asked =
-                    asked.set_location(location).set_page_token(&page).set_format_options(format.clone());
+                let asked = asked
+                    .set_location(location)
+                    .set_page_token(&page)
+                    .set_timeout_ms(wait)
+                    .set_format_options(format.clone());
                 asked.with_retry_policy(NeverRetry).with_attempt_timeout(self.options.attempt).send()
             };
             let more = self.until_answered(ask).await.map_err(|failed| unavailable(&failed))?;
