@@ -41,7 +41,10 @@ impl Settling {
         if ended.iter().all(Option::is_some) {
             return Ok(());
         }
-        let ends = Jobs { client, spool, batch: batch.number }.load(&batch.loads).await?;
+        let told = batch.loads.iter().zip(ended).filter(|(_, end)| end.is_some());
+        let told: BTreeSet<_> = told.map(|(load, _)| load.load.as_str()).collect();
+        let mut ends = Jobs { client, spool, batch: batch.number }.load(&batch.loads).await?;
+        ends.retain(|load, _| !told.contains(load.as_str()));
         let noted = stream::iter(ends).map(|(load, end)| async move { spool.set_end(&load, &end).await });
         noted.buffer_unordered(16).try_collect().await
     }

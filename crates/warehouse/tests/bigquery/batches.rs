@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
+use ledger::Store;
 use warehouse::{Error, bigquery::Options};
 
 use super::{Bed, MEASUREMENTS, VERDICTS, hasty, load};
@@ -70,4 +71,27 @@ async fn a_load_is_remembered_by_a_loader_that_never_saw_it() {
     assert_eq!(other.load("a.1", &load("a", 1)).await, Ok(4), "the first load decides what a load is");
     assert_eq!(bed.count(MEASUREMENTS)["a"], 4);
     assert_eq!(bed.bigquery.jobs().len(), 2, "one job a table");
+}
+
+#[tokio::test]
+async fn whoever_comes_after_a_death_adopts_the_jobs_and_says_the_rest() {
+    let bed = Bed::with_pause(Duration::ZERO).await;
+    let warehouse = bed.warehouse(Options { company: Duration::from_millis(300), ..hasty() });
+    let loads: Vec<_> = ["a", "b", "c"].map(|run| (format!("{run}.1"), load(run, 2))).into();
+    join_all(loads.iter().map(|(id, load)| async { assert_eq!(warehouse.load(id, load).await, Ok(2)) }))
+        .await;
+    let (jobs, store) = (bed.bigquery.jobs().len(), bed.store());
+    // What a loader had not written yet when it died, though BigQuery was through.
+    for unwritten in [&["a"][..], &["b", "c"], &["a", "b", "c"]] {
+        for run in unwritten {
+            store.remove(&format!("warehouse/val-prod.burnin/loads/{run}.1/end.json")).await.unwrap();
+        }
+        let another = bed.warehouse(hasty());
+        for (id, load) in &loads {
+            assert_eq!(another.load(id, load).await, Ok(2), "{unwritten:?}, {id}");
+        }
+    }
+    assert_eq!(bed.bigquery.jobs().len(), jobs, "nobody began another job");
+    assert!(bed.count(MEASUREMENTS).values().all(|rows| *rows == 2));
+    assert!(bed.count(VERDICTS).values().all(|rows| *rows == 1));
 }

@@ -28,8 +28,13 @@ struct Bed {
 
 impl Bed {
     async fn new() -> Self {
+        Self::with_pause(Storage::default().pause).await
+    }
+
+    /// With another time between two writes to one name.
+    async fn with_pause(pause: Duration) -> Self {
         let buckets = vec![BUCKET.to_owned()];
-        let bucket = Bucket::start(Storage { buckets, ..Storage::default() }).await.unwrap();
+        let bucket = Bucket::start(Storage { buckets, pause, ..Storage::default() }).await.unwrap();
         let bigquery = StandIn::serve(bucket.url()).await.unwrap();
         for (table, schema) in [
             ("measurements", include_str!("../../../../schemas/bigquery/measurements.json")),
@@ -41,8 +46,8 @@ impl Bed {
         Self { bucket, bigquery }
     }
 
-    /// A loader's end of it.
-    fn warehouse(&self, options: Options) -> Arc<BigQuery> {
+    /// The bucket, as loaders see it.
+    fn store(&self) -> Arc<CloudStorage> {
         let patience = Patience {
             attempt: Duration::from_secs(2),
             total: Duration::from_secs(8),
@@ -50,9 +55,13 @@ impl Bed {
             stream: Duration::from_secs(8),
         };
         let emulator = self.bucket.url().parse().unwrap();
-        let store = Arc::new(CloudStorage::with_patience(BUCKET, Some(emulator), patience));
+        Arc::new(CloudStorage::with_patience(BUCKET, Some(emulator), patience))
+    }
+
+    /// A loader's end of it.
+    fn warehouse(&self, options: Options) -> Arc<BigQuery> {
         let endpoint = Some(self.bigquery.endpoint.clone());
-        Arc::new(BigQuery::new("val-prod", "burnin", endpoint, store, options))
+        Arc::new(BigQuery::new("val-prod", "burnin", endpoint, self.store(), options))
     }
 
     /// How many rows a table has of each run.
