@@ -10,7 +10,7 @@ folder=$(mktemp -d "${TMPDIR:-/tmp}/burnin-kill.XXXXXX")
 target=${CARGO_TARGET_DIR:-target}
 status=0
 kill_loop() { "$target/debug/kill" --programs "$target/debug" "$@"; }
-# Fifty runs over folders; then a few with agents that pull, and objects in a bucket.
+# Fifty runs over folders; then a few with agents that pull, objects in a bucket, and rows in BigQuery.
 kill_loop --for "${BURNIN_KILL_FOR:-3m}" --runs "${BURNIN_KILL_RUNS:-50}" "$folder" &&
   rm -rf "$folder" && kill_loop --for 20s --runs 6 --every 3s --pull --bucket "$folder" || status=$?
 # What went wrong is to be looked at; what went well is not.

@@ -2,7 +2,9 @@
 set -euo pipefail
 cargo nextest run --workspace --locked --no-fail-fast
 # What only exists on Google Cloud.
-cargo nextest run --package builds --package builder --package provisioner --features builder/gcp,provisioner/gcp --locked --no-fail-fast
+cargo nextest run --locked --no-fail-fast \
+  --package builds --package builder --package provisioner --package judge --package loader --package warehouse \
+  --features builder/gcp,provisioner/gcp,judge/gcp,loader/gcp,warehouse/gcp
 # nextest shows no output of tests that pass, so what they had to leave out is said here.
 [[ -d ../shared/nccl-samples/public ]] ||
   echo "skipped: 1 test's public logs, because they may not be redistributed and do not lie beside this checkout"

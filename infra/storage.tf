@@ -52,6 +52,20 @@ resource "google_storage_bucket" "bucket" {
     }
   }
 
+  # Who waited for company a day ago does not wait any more. Everything else below warehouse/ says what was loaded.
+  dynamic "lifecycle_rule" {
+    for_each = each.key == "artefacts" ? [1] : []
+    content {
+      condition {
+        age            = 1
+        matches_prefix = ["warehouse/${var.project}.${google_bigquery_dataset.burnin.dataset_id}/waiting/"]
+      }
+      action {
+        type = "Delete"
+      }
+    }
+  }
+
   # An upload that was cut short leaves nothing behind.
   lifecycle_rule {
     condition {

@@ -17,9 +17,10 @@ const WORLDLY: [&str; 9] =
 /// Beside the services, who may stand on them: all of them at once, wired together.
 const OVER_SERVICES: [&str; 1] = ["sim"];
 /// Libraries that belong to one room.
-const KEPT: [(&str, &[&str]); 10] = [
-    ("axum", &["cloudbuild-standin", "kit", "storage-standin"]),
-    ("google-cloud-auth", &["builds", "cloud"]),
+const KEPT: [(&str, &[&str]); 11] = [
+    ("axum", &["bigquery-standin", "cloudbuild-standin", "kit", "storage-standin"]),
+    ("google-cloud-auth", &["builds", "cloud", "warehouse"]),
+    ("google-cloud-bigquery-v2", &["warehouse"]),
     ("google-cloud-build-v1", &["builds"]),
     ("google-cloud-pubsub", &["cloud"]),
     ("google-cloud-storage", &["cloud"]),
@@ -27,7 +28,7 @@ const KEPT: [(&str, &[&str]); 10] = [
     ("jsonwebtoken", &["cloud"]),
     ("opentelemetry-otlp", &["cloud"]),
     ("plotters", &["report"]),
-    ("rusqlite", &["warehouse"]),
+    ("rusqlite", &["bigquery-standin", "warehouse"]),
 ];
 
 /// One line a room: what it imports of ours, and which guarded libraries.

@@ -12,7 +12,7 @@
 //! | `BURNIN_PULL`, `BURNIN_CLUSTER` | a subscription to pull, see [`crate::pull`], and whose commands are meant |
 //! | `BURNIN_LOG`, `BURNIN_LOG_FORMAT` | what is logged, in the words of `RUST_LOG`; `google`, `json` or `compact` |
 //! | `OTEL_EXPORTER_OTLP_ENDPOINT` | where spans and measurements go, see [`crate::otlp`] |
-//! | `PUBSUB_EMULATOR_HOST`, `STORAGE_EMULATOR_HOST` | an emulator in Google's place, as Google's own clients read them |
+//! | `PUBSUB_EMULATOR_HOST`, `STORAGE_EMULATOR_HOST`, `BIGQUERY_EMULATOR_HOST` | an emulator in Google's place, as Google's own clients read them |
 
 use std::{path::PathBuf, str::FromStr};
 
@@ -145,6 +145,8 @@ pub struct Platform {
     pub pubsub_emulator: Option<String>,
     /// A server in Cloud Storage's place.
     pub storage_emulator: Option<Emulator>,
+    /// A server in BigQuery's place.
+    pub bigquery_emulator: Option<Emulator>,
     /// What is logged.
     pub log: String,
     /// How it is logged.
@@ -185,6 +187,7 @@ impl Platform {
         let topics = env.or("BURNIN_TOPICS", "burnin-".to_owned());
         let pubsub_emulator = env.optional("PUBSUB_EMULATOR_HOST");
         let storage_emulator = env.optional("STORAGE_EMULATOR_HOST");
+        let bigquery_emulator = env.optional("BIGQUERY_EMULATOR_HOST");
         let log = env.or("BURNIN_LOG", "info".to_owned());
         let log_format = env.or("BURNIN_LOG_FORMAT", LogFormat::Google);
         let otlp = env.optional("OTEL_EXPORTER_OTLP_ENDPOINT");
@@ -205,6 +208,7 @@ impl Platform {
             topics: topics?,
             pubsub_emulator: pubsub_emulator?,
             storage_emulator: storage_emulator?,
+            bigquery_emulator: bigquery_emulator?,
             log: log?,
             log_format,
             otlp: otlp?,

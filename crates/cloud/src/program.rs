@@ -35,6 +35,8 @@ pub struct Wiring {
     pub clock: Arc<dyn Clock>,
     /// A server in Cloud Storage's place.
     pub storage_emulator: Option<Emulator>,
+    /// A server in BigQuery's place.
+    pub bigquery_emulator: Option<Emulator>,
 }
 
 /// What a service is, once it is made.
@@ -127,8 +129,12 @@ async fn live(
     let bus =
         PubSub::connect(&platform.project, &platform.topics, platform.pubsub_emulator.as_deref()).await?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let storage_emulator = platform.storage_emulator;
-    let wiring = Wiring { bus: Arc::new(bus), clock: Arc::clone(&clock), storage_emulator };
+    let wiring = Wiring {
+        bus: Arc::new(bus),
+        clock: Arc::clone(&clock),
+        storage_emulator: platform.storage_emulator,
+        bigquery_emulator: platform.bigquery_emulator,
+    };
     let Parts { takes, handler, parking, chores } = build(&wiring)?;
     let parking: Arc<dyn Parking> = Arc::new(StoreParking::new(parking, clock));
     let (address, doorkeeper) = match platform.auth {

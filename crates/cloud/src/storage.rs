@@ -57,9 +57,16 @@ impl Default for Patience {
     }
 }
 
-/// A server in Cloud Storage's place, as `http://host:port` or `host:port`.
+/// A server in the place of one of Google's, as `http://host:port` or `host:port`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Emulator(String);
+
+impl Emulator {
+    /// `http://host:port`.
+    pub fn url(&self) -> &str {
+        &self.0
+    }
+}
 
 impl FromStr for Emulator {
     type Err = &'static str;

@@ -134,6 +134,7 @@ async fn push_one() {
         pubsub_emulator: None,
         pull: None,
         storage_emulator: None,
+        bigquery_emulator: None,
         log: "off".to_owned(),
         log_format: Format::Compact,
         otlp: std::env::var("OTEL_EXPORTER_OTLP_ENDPOINT").ok(),

@@ -14,19 +14,11 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use crate::{
+    Error,
     past::{Past, Wanted},
     rows::{Load, Row, VerdictRow},
     schema::{Column, Kind, TABLES, Table},
 };
-
-/// Why SQLite did not do it.
-#[derive(Debug)]
-pub enum SqliteError {
-    /// It may work later.
-    Unavailable(String),
-    /// These rows will not fit another time either.
-    Refused(String),
-}
 
 /// A SQLite file. Several processes may have it open.
 #[derive(Clone)]
@@ -61,7 +53,7 @@ impl Sqlite {
     ///
     /// # Errors
     /// When nothing was loaded, or it is not known whether it was.
-    pub async fn load(&self, id: &str, load: &Load) -> Result<u64, SqliteError> {
+    pub async fn load(&self, id: &str, load: &Load) -> Result<u64, Error> {
         let (id, load) = (id.to_owned(), load.clone());
         self.with(move |connection| {
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -85,7 +77,7 @@ impl Sqlite {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub async fn rows(&self, run: &str) -> Result<Vec<Row>, SqliteError> {
+    pub async fn rows(&self, run: &str) -> Result<Vec<Row>, Error> {
         let run = run.to_owned();
         self.with(move |connection| measurements(connection, &run)).await
     }
@@ -94,7 +86,7 @@ impl Sqlite {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, SqliteError> {
+    pub async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, Error> {
         let run = run.to_owned();
         self.with(move |connection| {
             select(connection, "verdicts", "WHERE run = ?1 ORDER BY attempt", &[&run])
@@ -106,7 +98,7 @@ impl Sqlite {
     ///
     /// # Errors
     /// When the file cannot be read.
-    pub async fn past(&self, wanted: &Wanted) -> Result<Vec<Past>, SqliteError> {
+    pub async fn past(&self, wanted: &Wanted) -> Result<Vec<Past>, Error> {
         let wanted = wanted.clone();
         self.with(move |connection| {
             let these = "WHERE workflow = ?1 AND identity = ?2 AND requested_at < ?3";
@@ -129,16 +121,16 @@ impl Sqlite {
     async fn with<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, SqliteError> {
+    ) -> Result<T, Error> {
         let connection = Arc::clone(&self.connection);
         let done = tokio::task::spawn_blocking(move || {
             work(&mut connection.lock().unwrap_or_else(PoisonError::into_inner))
         });
         match done.await {
-            Err(stopped) => Err(SqliteError::Unavailable(stopped.to_string())),
+            Err(stopped) => Err(Error::Unavailable(stopped.to_string())),
             Ok(Ok(value)) => Ok(value),
-            Ok(Err(error)) if refused(&error) => Err(SqliteError::Refused(error.to_string())),
-            Ok(Err(error)) => Err(SqliteError::Unavailable(error.to_string())),
+            Ok(Err(error)) if refused(&error) => Err(Error::Refused(error.to_string())),
+            Ok(Err(error)) => Err(Error::Unavailable(error.to_string())),
         }
     }
 }

@@ -7,6 +7,8 @@
 //! Idempotent: the whole verdict is stored under its command, with everything it was reached from, and a repeated
 //! command is answered with what is stored. From the same inputs the verdict is the same, always.
 
+#[cfg(feature = "gcp")]
+mod bigquery;
 pub mod conformance;
 pub mod fake;
 pub mod port;

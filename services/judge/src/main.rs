@@ -2,14 +2,17 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use cloud::{Local, Place};
-use judge::Judge;
+use cloud::Place;
+use judge::{History, Judge};
 use ledger::Artefacts;
-use warehouse::Sqlite;
+use warehouse::{
+    Sqlite,
+    bigquery::{BigQuery, Options},
+};
 
 struct Config {
     artefacts: Place,
-    warehouse: Local,
+    warehouse: warehouse::Place,
 }
 
 fn main() -> ExitCode {
@@ -22,8 +25,17 @@ fn main() -> ExitCode {
         },
         |config, wiring| {
             let store = wiring.store(&config.artefacts)?;
-            let warehouse = Arc::new(Sqlite::open(&config.warehouse.0)?);
-            let judge = Judge::new(Artefacts::new(Arc::clone(&store)), warehouse);
+            let history: Arc<dyn History> = match &config.warehouse {
+                warehouse::Place::File(path) => Arc::new(Sqlite::open(path)?),
+                warehouse::Place::BigQuery { project, dataset } => {
+                    let endpoint =
+                        wiring.bigquery_emulator.as_ref().map(|emulator| emulator.url().to_owned());
+                    // Nothing is written, so that the bucket is never asked.
+                    let store = Arc::clone(&store);
+                    Arc::new(BigQuery::new(project, dataset, endpoint, store, Options::default()))
+                }
+            };
+            let judge = Judge::new(Artefacts::new(Arc::clone(&store)), history);
             Ok(wiring.worker(judge, &Judge::TAKES, store))
         },
     )

@@ -1,12 +1,20 @@
 //! What the judge needs of the outside world: the cluster's own past.
 
-use warehouse::{Past, Wanted};
+use warehouse::{Error, Past, Wanted};
 
 /// Why the past is not known.
 #[derive(Debug)]
 pub enum HistoryError {
     /// It may be known later.
     Unavailable(String),
+}
+
+impl From<Error> for HistoryError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Unavailable(why) | Error::Refused(why) => Self::Unavailable(why),
+        }
+    }
 }
 
 /// Somewhere earlier runs can be looked up.

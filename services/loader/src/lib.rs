@@ -6,6 +6,8 @@
 //!
 //! Idempotent by load id, which is the run with the attempt whose logs count: the warehouse takes each load once.
 
+#[cfg(feature = "gcp")]
+mod bigquery;
 pub mod conformance;
 pub mod fake;
 pub mod port;

@@ -2,14 +2,19 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use cloud::{Local, Place};
-use ledger::Artefacts;
-use loader::Loader;
-use warehouse::Sqlite;
+use cloud::{Place, Unfit, Wiring};
+use ledger::{Artefacts, Store};
+use loader::{Loader, Warehouse};
+use terms::Span;
+use warehouse::{
+    Sqlite,
+    bigquery::{BigQuery, Options},
+};
 
 struct Config {
     artefacts: Place,
-    warehouse: Local,
+    warehouse: warehouse::Place,
+    every: Span,
 }
 
 fn main() -> ExitCode {
@@ -18,13 +23,28 @@ fn main() -> ExitCode {
         env!("CARGO_PKG_VERSION"),
         |env| {
             let (artefacts, warehouse) = (env.required("BURNIN_ARTEFACTS"), env.required("BURNIN_WAREHOUSE"));
-            Some(Config { artefacts: artefacts?, warehouse: warehouse? })
+            let every = env.or("BURNIN_BATCH_EVERY", Span(Options::default().every));
+            Some(Config { artefacts: artefacts?, warehouse: warehouse?, every: every? })
         },
         |config, wiring| {
             let store = wiring.store(&config.artefacts)?;
-            let warehouse = Arc::new(Sqlite::open(&config.warehouse.0)?);
+            let warehouse = warehouse(&config, wiring, &store)?;
             let loader = Loader::new(Artefacts::new(Arc::clone(&store)), warehouse);
             Ok(wiring.worker(loader, &Loader::TAKES, store))
         },
     )
+}
+
+fn warehouse(config: &Config, wiring: &Wiring, store: &Arc<dyn Store>) -> Result<Arc<dyn Warehouse>, Unfit> {
+    match &config.warehouse {
+        warehouse::Place::File(path) => Ok(Arc::new(Sqlite::open(path)?)),
+        warehouse::Place::BigQuery { project, dataset } => {
+            let Place::Bucket(_) = config.artefacts else {
+                return Err("BURNIN_ARTEFACTS: BigQuery loads from a bucket, name one as gs://NAME".into());
+            };
+            let endpoint = wiring.bigquery_emulator.as_ref().map(|emulator| emulator.url().to_owned());
+            let options = Options { every: config.every.0, ..Options::default() };
+            Ok(Arc::new(BigQuery::new(project, dataset, endpoint, Arc::clone(store), options)))
+        }
+    }
 }

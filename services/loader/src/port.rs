@@ -1,6 +1,6 @@
 //! What the loader needs of the outside world.
 
-use warehouse::{Load, Row, VerdictRow};
+use warehouse::{Error, Load, Row, VerdictRow};
 
 /// Why rows were not loaded.
 #[derive(Debug)]
@@ -9,6 +9,15 @@ pub enum WarehouseError {
     Unavailable(String),
     /// The warehouse will never take these rows.
     Refused(String),
+}
+
+impl From<Error> for WarehouseError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Unavailable(why) => Self::Unavailable(why),
+            Error::Refused(why) => Self::Refused(why),
+        }
+    }
 }
 
 /// Somewhere measurements are kept.

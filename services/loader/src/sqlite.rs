@@ -1,17 +1,8 @@
 //! A warehouse in one SQLite file.
 
-use warehouse::{Load, Row, Sqlite, SqliteError, VerdictRow};
+use warehouse::{Load, Row, Sqlite, VerdictRow};
 
 use crate::port::{Warehouse, WarehouseError};
-
-impl From<SqliteError> for WarehouseError {
-    fn from(error: SqliteError) -> Self {
-        match error {
-            SqliteError::Unavailable(why) => Self::Unavailable(why),
-            SqliteError::Refused(why) => Self::Refused(why),
-        }
-    }
-}
 
 #[async_trait::async_trait]
 impl Warehouse for Sqlite {

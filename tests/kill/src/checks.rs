@@ -6,6 +6,7 @@ use std::{
     path::Path,
 };
 
+use bigquery_standin::BigQuery;
 use ledger::Ledger;
 use machine::RunState;
 use terms::{RunId, Verdict};
@@ -68,20 +69,55 @@ fn counted(folder: &Path) -> BTreeMap<String, usize> {
     entries.map(count).collect()
 }
 
-/// Each row of a run once, and one verdict.
-pub async fn rows(warehouse: &Sqlite, run: &RunId, wrong: &mut Vec<String>) -> Result<(), String> {
-    let told = |error: warehouse::SqliteError| format!("{run}: {error:?}");
-    let rows = warehouse.rows(run.as_str()).await.map_err(told)?;
-    let keys: BTreeSet<_> = rows.iter().map(|row| (row.size_bytes, row.placement.clone())).collect();
-    // Two placements: out of place, in place.
-    if (rows.len(), keys.len()) != (SIZES * 2, SIZES * 2) {
-        wrong.push(format!("{run}: {} rows in the warehouse, {} of them different", rows.len(), keys.len()));
+/// What the services' warehouse holds, read in another way than theirs.
+pub enum Warehouse {
+    /// The file.
+    File(Sqlite),
+    /// Everything in BigQuery's tables.
+    BigQuery {
+        /// How often there is a measurement, by run, size and placement.
+        rows: BTreeMap<Vec<String>, u64>,
+        /// How often there is a verdict, by run.
+        verdicts: BTreeMap<Vec<String>, u64>,
+    },
+}
+
+impl Warehouse {
+    /// Everything, as it is now.
+    pub fn of(bigquery: &BigQuery) -> Result<Self, String> {
+        let rows = bigquery.count("kill.burnin.measurements", &["run", "size_bytes", "placement"])?;
+        let verdicts = bigquery.count("kill.burnin.verdicts", &["run"])?;
+        Ok(Self::BigQuery { rows, verdicts })
     }
-    let verdicts = warehouse.verdicts(run.as_str()).await.map_err(told)?.len();
-    if verdicts != 1 {
-        wrong.push(format!("{run}: {verdicts} verdicts in the warehouse"));
+
+    /// Each row of a run once, and one verdict.
+    pub async fn check(&self, run: &RunId, wrong: &mut Vec<String>) -> Result<(), String> {
+        let (rows, different, verdicts) = match self {
+            Self::File(sqlite) => {
+                let told = |error: warehouse::Error| format!("{run}: {error:?}");
+                let rows = sqlite.rows(run.as_str()).await.map_err(told)?;
+                let keys: BTreeSet<_> =
+                    rows.iter().map(|row| (row.size_bytes, row.placement.clone())).collect();
+                (rows.len(), keys.len(), sqlite.verdicts(run.as_str()).await.map_err(told)?.len())
+            }
+            Self::BigQuery { rows, verdicts } => {
+                let of = |counted: &BTreeMap<Vec<String>, u64>| {
+                    let these = counted.iter().filter(|(key, _)| key[0] == run.as_str());
+                    these.fold((0, 0), |(all, keys), (_, count)| (all + *count as usize, keys + 1))
+                };
+                let (all, keys) = of(rows);
+                (all, keys, of(verdicts).0)
+            }
+        };
+        // Two placements: out of place, in place.
+        if (rows, different) != (SIZES * 2, SIZES * 2) {
+            wrong.push(format!("{run}: {rows} rows in the warehouse, {different} of them different"));
+        }
+        if verdicts != 1 {
+            wrong.push(format!("{run}: {verdicts} verdicts in the warehouse"));
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// Nothing runs that carries the folder's name, services aside.

@@ -32,8 +32,10 @@ pub struct Fleet {
 pub struct Place {
     /// A folder or a bucket.
     pub name: OsString,
-    /// The stand-in for Cloud Storage.
-    pub emulator: Option<String>,
+    /// Where rows are kept.
+    pub warehouse: OsString,
+    /// The stand-ins for Cloud Storage and for BigQuery.
+    pub emulators: Option<(String, String)>,
 }
 
 const SERVICES: [(&str, &str); 7] = [
@@ -99,11 +101,14 @@ impl Fleet {
             .env("BURNIN_ARTEFACTS", &self.place.name)
             .env("BURNIN_BUILDS", at("host/builds"))
             .env("BURNIN_CLUSTERS", at("host/clusters"))
-            .env("BURNIN_WAREHOUSE", at("warehouse.sqlite"))
+            .env("BURNIN_WAREHOUSE", &self.place.warehouse)
+            .env("BURNIN_BATCH_EVERY", "1s")
             .env("BURNIN_RESEND", "5s")
             .env("BURNIN_LOOK", "100ms")
-            .env("BURNIN_LOG", "warn")
-            .envs(self.place.emulator.iter().map(|url| ("STORAGE_EMULATOR_HOST", url)));
+            .env("BURNIN_LOG", "warn");
+        if let Some((storage, bigquery)) = &self.place.emulators {
+            command.env("STORAGE_EMULATOR_HOST", storage).env("BIGQUERY_EMULATOR_HOST", bigquery);
+        }
         if self.pull && name == AGENT {
             command.env("BURNIN_PULL", format!("projects/{PROJECT}/subscriptions/{AGENT_SUBSCRIPTION}"));
         }

@@ -17,6 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use bigquery_standin::BigQuery;
 use clap::Parser;
 use cloud::{pubsub::PubSub, storage::CloudStorage};
 use ledger::{FolderStore, Ledger, Store};
@@ -25,6 +26,7 @@ use terms::{RunId, Span};
 use warehouse::Sqlite;
 
 use crate::{
+    checks::Warehouse,
     emulator::{Emulator, PROJECT},
     fleet::{Fleet, Place},
     runs::Requests,
@@ -54,7 +56,7 @@ struct Arguments {
     /// The agent pulls its commands, as it does beside a cluster, and is not killed.
     #[arg(long)]
     pull: bool,
-    /// Objects lie in a bucket of the stand-in for Cloud Storage, not in a folder.
+    /// Objects lie in a bucket of the stand-in for Cloud Storage, not in a folder, and rows in the one for BigQuery.
     #[arg(long)]
     bucket: bool,
     /// Where everything is kept; it must be empty.
@@ -118,16 +120,23 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     }
     let cloud =
         if arguments.bucket { Some(StandIn::start(Options::default()).await.map_err(told)?) } else { None };
+    let bigquery = match &cloud {
+        Some(standin) => Some(dataset(standin).await?),
+        None => None,
+    };
     let (store, place): (Arc<dyn Store>, Place) = match &cloud {
         Some(standin) => {
             let emulator = standin.url().parse().map_err(str::to_owned)?;
-            let place = Place { name: "gs://bucket".into(), emulator: Some(standin.url().to_owned()) };
+            let emulators =
+                bigquery.as_ref().map(|bigquery| (standin.url().to_owned(), bigquery.endpoint.clone()));
+            let place = Place { name: "gs://bucket".into(), warehouse: DATASET.into(), emulators };
             (Arc::new(CloudStorage::new("bucket", Some(emulator))), place)
         }
         None => {
             let path = folder.join("bucket");
             let store = FolderStore::open(&path).map_err(told)?;
-            (Arc::new(store), Place { name: path.into(), emulator: None })
+            let warehouse = folder.join("warehouse.sqlite").into();
+            (Arc::new(store), Place { name: path.into(), warehouse, emulators: None })
         }
     };
     let ledger = Ledger::new(Arc::clone(&store), Arc::new(kit::ids::unique));
@@ -189,9 +198,18 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
             wrong.push(format!("left in the bucket: {name}"));
         }
     }
-    let warehouse = Sqlite::open(&folder.join("warehouse.sqlite")).map_err(|error| error.to_string())?;
+    let warehouse = match &bigquery {
+        Some(bigquery) => Warehouse::of(bigquery)?,
+        None => Warehouse::File(
+            Sqlite::open(&folder.join("warehouse.sqlite")).map_err(|error| error.to_string())?,
+        ),
+    };
     for ended in &ended {
-        checks::rows(&warehouse, &ended.run, &mut wrong).await?;
+        warehouse.check(&ended.run, &mut wrong).await?;
+    }
+    if let Some(bigquery) = &bigquery {
+        let load = |job: &&serde_json::Value| job["configuration"]["load"].is_object();
+        println!("{} load jobs for {} runs", bigquery.jobs().values().filter(load).count(), ended.len());
     }
     let records: usize = ended.iter().map(|run| run.records).sum();
     println!(
@@ -203,6 +221,18 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
         ended.iter().filter(|run| run.attempts > 0).count(),
     );
     Ok(wrong)
+}
+
+const DATASET: &str = "bigquery:kill.burnin";
+
+/// A stand-in for BigQuery with the tables, which loads from this bucket.
+async fn dataset(bucket: &StandIn) -> Result<BigQuery, String> {
+    let bigquery = BigQuery::serve(bucket.url()).await.map_err(|error| error.to_string())?;
+    for table in warehouse::TABLES {
+        bigquery.table("kill", "burnin", table.name, &table.bigquery())?;
+    }
+    bigquery.jobs_take(Duration::from_millis(300));
+    Ok(bigquery)
 }
 
 /// Keeps time for the services: they are woken every second.

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Statements and views on an engine that reads GoogleSQL: bqemulator, which translates it for DuckDB.
+set -euo pipefail
+skip() { echo "skipped: statements and views on an engine, because $*"; exit 77; }
+requirements=tests/bigquery/requirements.txt
+venv=.tools/bqemulator
+type -P python3 >/dev/null || skip "there is no python3"
+# What is installed is what the requirements say now.
+if ! cmp -s "$requirements" "$venv/requirements.txt"; then
+  rm -rf "$venv"
+  { python3 -m venv "$venv" && timeout 150 "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$requirements"; } ||
+    skip "$requirements cannot be installed"
+  cp "$requirements" "$venv/requirements.txt"
+fi
+# Built before the engine starts.
+packages=(--package judge --package loader --package warehouse)
+features=(--features judge/gcp,loader/gcp,warehouse/gcp)
+cargo nextest run "${packages[@]}" "${features[@]}" --locked --no-run --cargo-quiet
+
+bed=$(mktemp -d "${TMPDIR:-/tmp}/burnin-bigquery.XXXXXX")
+# DuckDB would fetch its extension; here it comes with a package, and lies where DuckDB looks.
+read -r version extension < <("$venv/bin/python" -c '
+import duckdb, duckdb_extension_spatial, pathlib
+folder = pathlib.Path(duckdb_extension_spatial.__file__).parent
+print("v" + duckdb.__version__, next(folder.rglob("spatial.duckdb_extension")))')
+extensions=$bed/home/.duckdb/extensions/$version/linux_amd64
+mkdir -p "$extensions" "$bed/buckets"
+cp "$extension" "$extensions/"
+port=$("$venv/bin/python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+HOME=$bed/home BQEMU_GCS_LOCAL_ROOT=$bed/buckets "$venv/bin/bqemulator" start --rest-port "$port" --grpc-port 0 >"$bed/log" 2>&1 &
+engine=$!
+trap 'kill "$engine" 2>/dev/null; wait "$engine" 2>/dev/null; rm -rf "$bed"' EXIT
+url=http://127.0.0.1:$port
+until "$venv/bin/python" -c "import urllib.request; urllib.request.urlopen('$url/bigquery/v2/projects/p/datasets')" 2>/dev/null; do
+  kill -0 "$engine" 2>/dev/null || { tail -n 20 "$bed/log"; echo "bqemulator ended before it served"; exit 1; }
+  sleep 0.2
+done
+echo "bqemulator $("$venv/bin/pip" show bqemulator 2>/dev/null | sed -n 's/^Version: //p') on DuckDB $version"
+status=0
+BURNIN_BIGQUERY_ENGINE=$url BURNIN_BIGQUERY_BUCKETS=$bed/buckets \
+  timeout 150 cargo nextest run "${packages[@]}" "${features[@]}" --locked --no-fail-fast --run-ignored only || status=$?
+[[ $status == 0 ]] || grep -E '"level": "(error|critical)"' "$bed/log" | tail -n 20 || true
+exit "$status"

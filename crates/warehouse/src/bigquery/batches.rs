@@ -1,0 +1,209 @@
+//! Who is loaded together with whom.
+
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use futures::stream::{self, StreamExt, TryStreamExt};
+use serde::{Deserialize, Serialize};
+use tokio::sync::Mutex;
+
+use super::{
+    Options,
+    spool::{Mark, Note, Spool},
+};
+use crate::Error;
+
+/// The rules by which a batch becomes jobs. Who knows other ones leaves a batch alone.
+const RULES: u32 = 1;
+/// How long a hint is looked at: one to two times this.
+const SLOT: Duration = Duration::from_secs(600);
+/// Requests to the bucket at once.
+const AT_ONCE: usize = 16;
+
+/// Loads that share jobs.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Batch {
+    rules: u32,
+    /// Its number, from 1.
+    pub number: u64,
+    /// When it was made, milliseconds since 1970, by its maker's clock.
+    made_at: u64,
+    /// Its members, ordered by their ids.
+    pub loads: Vec<Note>,
+}
+
+impl Batch {
+    fn has(&self, load: &str) -> bool {
+        self.loads.iter().any(|member| member.load == load)
+    }
+}
+
+enum Found {
+    In(Batch),
+    /// Neither marked nor in the last batch. It may be in one before, whose members are not all marked yet.
+    Not {
+        last: Option<Batch>,
+    },
+}
+
+/// Every batch there is.
+pub struct Batches {
+    spool: Spool,
+    options: Options,
+    /// A batch that is known to exist; 0 is always there.
+    known: AtomicU64,
+    /// In one process one call makes a batch; the others find themselves in it.
+    making: Mutex<()>,
+}
+
+impl Batches {
+    /// Those of a dataset.
+    pub fn new(spool: Spool, options: Options) -> Self {
+        Self { spool, options, known: AtomicU64::new(0), making: Mutex::default() }
+    }
+
+    /// The one batch that holds this load. Makes it where there is none, not before it is time for another one.
+    pub async fn join(&self, note: &Note) -> Result<Batch, Error> {
+        if let Found::In(batch) = self.find(&note.load).await? {
+            return Ok(batch);
+        }
+        self.spool.wait(slots(now())[0], &note.load).await?;
+        let _one = self.making.lock().await;
+        let mut before = None;
+        loop {
+            let last = match self.find(&note.load).await? {
+                Found::In(batch) => return Ok(batch),
+                Found::Not { last } => last,
+            };
+            let number = last.as_ref().map_or(0, |last| last.number);
+            if before.replace(number) != Some(number) {
+                // It is not time yet, or others may come; meanwhile somebody else may make a batch.
+                let next = last.as_ref().map_or(0, |last| last.made_at + millis(self.options.every));
+                // A clock that is ahead of ours delays nobody for longer than the time between batches.
+                let wait = Duration::from_millis(next.saturating_sub(now())).min(self.options.every);
+                tokio::time::sleep(wait.max(self.options.company)).await;
+                continue;
+            }
+            if let Some(last) = &last {
+                self.seal(last).await?;
+                // Sealed, `batch.json` is the last word on every batch so far. Not before.
+                if self.spool.mark(&note.load).await?.is_some() {
+                    continue;
+                }
+            }
+            let batch = Batch {
+                rules: RULES,
+                number: number + 1,
+                made_at: now(),
+                loads: self.company(note, last.as_ref()).await?,
+            };
+            // Whether it is this one or a rival's is seen by looking.
+            self.spool.put(&name(batch.number), &batch).await?;
+        }
+    }
+
+    async fn find(&self, load: &str) -> Result<Found, Error> {
+        if let Some(mark) = self.spool.mark(load).await? {
+            return Ok(Found::In(self.read(mark.batch).await?));
+        }
+        Ok(match self.last().await? {
+            Some(last) if last.has(load) => Found::In(last),
+            last => Found::Not { last },
+        })
+    }
+
+    /// Sees to it that each member of a batch is marked.
+    async fn seal(&self, batch: &Batch) -> Result<(), Error> {
+        let mark = Mark { batch: batch.number };
+        let names: Vec<_> = batch.loads.iter().map(|load| load.load.clone()).collect();
+        let marks = stream::iter(names).map(|load| async move { self.spool.set_mark(&load, mark).await });
+        marks.buffer_unordered(AT_ONCE).try_collect().await
+    }
+
+    /// This load, and others that wait and are in no batch.
+    async fn company(&self, note: &Note, last: Option<&Batch>) -> Result<Vec<Note>, Error> {
+        let mut names = Vec::new();
+        for slot in slots(now()) {
+            names.extend(self.spool.waiting(slot).await?);
+        }
+        names.sort_unstable();
+        names.dedup();
+        names.retain(|name| *name != note.load && !last.is_some_and(|last| last.has(name)));
+        let free = stream::iter(names)
+            .map(|name| async move {
+                match self.spool.mark(&name).await? {
+                    Some(_) => Ok(None),
+                    None => self.spool.note(&name).await,
+                }
+            })
+            .buffered(AT_ONCE)
+            .try_filter_map(|note| async { Ok::<_, Error>(note.filter(|note| !note.objects.is_empty())) })
+            .take(self.options.most.saturating_sub(1));
+        let mut loads: BTreeMap<_, _> = free.map_ok(|note| (note.load.clone(), note)).try_collect().await?;
+        loads.insert(note.load.clone(), note.clone());
+        Ok(loads.into_values().collect())
+    }
+
+    /// The batch with the greatest number. Numbers have no gaps, so it is found by halving.
+    async fn last(&self) -> Result<Option<Batch>, Error> {
+        let (mut there, mut step) = (self.known.load(Ordering::Relaxed), 1);
+        let mut absent = loop {
+            if !self.is_there(there + step).await? {
+                break there + step;
+            }
+            there += step;
+            step *= 2;
+        };
+        while absent - there > 1 {
+            let middle = there + (absent - there) / 2;
+            match self.is_there(middle).await? {
+                true => there = middle,
+                false => absent = middle,
+            }
+        }
+        self.known.fetch_max(there, Ordering::Relaxed);
+        if there == 0 {
+            return Ok(None);
+        }
+        self.read(there).await.map(Some)
+    }
+
+    async fn is_there(&self, number: u64) -> Result<bool, Error> {
+        Ok(self.spool.get::<serde::de::IgnoredAny>(&name(number)).await?.is_some())
+    }
+
+    async fn read(&self, number: u64) -> Result<Batch, Error> {
+        let found: Option<Batch> = self.spool.get(&name(number)).await?;
+        let wrong = |why: String| Error::Unavailable(format!("BigQuery: batch {number} {why}"));
+        let batch = found.ok_or_else(|| wrong("was there and is gone".to_owned()))?;
+        if batch.rules != RULES || batch.number != number {
+            return Err(wrong(format!(
+                "follows rules {}, known are {RULES}: a newer loader made it",
+                batch.rules
+            )));
+        }
+        Ok(batch)
+    }
+}
+
+fn name(number: u64) -> String {
+    format!("batches/{number:010}.json")
+}
+
+/// Where hints are written now, and where they were written before.
+fn slots(now: u64) -> [u64; 2] {
+    let slot = now / millis(SLOT);
+    [slot, slot.saturating_sub(1)]
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Milliseconds since 1970.
+pub fn now() -> u64 {
+    millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+}

@@ -1,0 +1,330 @@
+//! BigQuery's API: what is asked of it, and what an answer means.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use google_cloud_auth::credentials::anonymous;
+use google_cloud_bigquery_v2::{
+    client::{JobService, TableService},
+    model::{
+        DataFormatOptions, Job, JobConfiguration, JobConfigurationLoad, JobReference, QueryParameter,
+        QueryRequest, TableReference,
+    },
+};
+use google_cloud_gax::{error::Error as Failed, options::RequestOptionsBuilder, retry_policy::NeverRetry};
+use serde_json::{Map, Value};
+use tokio::sync::OnceCell;
+
+use super::{Options, chain};
+use crate::{Error, TABLES};
+
+/// One dataset.
+pub struct Client {
+    project: String,
+    dataset: String,
+    endpoint: Option<String>,
+    options: Options,
+    apis: OnceCell<Apis>,
+    /// Where the dataset is, once its tables were seen to be as they should.
+    location: OnceCell<String>,
+    /// What went wrong last.
+    trouble: Mutex<Option<String>>,
+}
+
+struct Apis {
+    jobs: JobService,
+    tables: TableService,
+}
+
+/// A load job that has ended.
+pub struct Ended {
+    /// When, milliseconds since 1970, by BigQuery's clock.
+    pub at: u64,
+    /// How.
+    pub how: How,
+}
+
+/// How a load job ended. Each is for good: a job that failed never loads.
+pub enum How {
+    /// Every row is there.
+    Loaded,
+    /// No row is there, because of the rows.
+    Bad(String),
+    /// No row is there; the same may go well another time, under another id.
+    Passing(String),
+}
+
+impl Client {
+    /// It connects with its first request.
+    pub fn new(project: &str, dataset: &str, endpoint: Option<String>, options: Options) -> Self {
+        Self {
+            project: project.to_owned(),
+            dataset: dataset.to_owned(),
+            endpoint,
+            options,
+            apis: OnceCell::new(),
+            location: OnceCell::new(),
+            trouble: Mutex::default(),
+        }
+    }
+
+    /// `project.dataset`.
+    pub fn dataset(&self) -> String {
+        format!("{}.{}", self.project, self.dataset)
+    }
+
+    /// How long a failed job is left alone at first.
+    pub fn again(&self) -> Duration {
+        self.options.again
+    }
+
+    /// Remembers what went wrong, for whoever runs out of patience.
+    pub fn say(&self, trouble: &str) {
+        *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(trouble.to_owned());
+    }
+
+    /// What went wrong last, as the end of a sentence.
+    pub fn trouble(&self) -> String {
+        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        trouble.as_ref().map(|trouble| format!("; the last trouble was: {trouble}")).unwrap_or_default()
+    }
+
+    async fn apis(&self) -> Result<&Apis, Error> {
+        let connect = async || {
+            let (mut jobs, mut tables) = (JobService::builder(), TableService::builder());
+            if let Some(endpoint) = &self.endpoint {
+                let nobody = anonymous::Builder::new().build();
+                jobs = jobs.with_endpoint(endpoint).with_credentials(nobody.clone());
+                tables = tables.with_endpoint(endpoint).with_credentials(nobody);
+            }
+            let failed =
+                |error: &dyn std::error::Error| Error::Unavailable(format!("BigQuery: {}", chain(error)));
+            Ok(Apis {
+                jobs: jobs.build().await.map_err(|error| failed(&error))?,
+                tables: tables.build().await.map_err(|error| failed(&error))?,
+            })
+        };
+        self.apis.get_or_try_init(connect).await
+    }
+
+    /// Where the dataset is. Its tables have the columns that rows have.
+    ///
+    /// # Errors
+    /// Also when they have not: what BigQuery refuses because of its table is not the fault of the rows.
+    pub async fn ready(&self) -> Result<&str, Error> {
+        let location = self.location.get_or_try_init(async || {
+            let mut location = String::new();
+            for table in &TABLES {
+                let name = format!("{}.{}", self.dataset(), table.name);
+                let found = self.table(table.name).await?;
+                let has: BTreeMap<_, _> = found.schema.into_iter().flat_map(|schema| schema.fields)
+                    .map(|field| (field.name, (field.r#type, field.mode)))
+                    .collect();
+                for column in table.columns() {
+                    let fits = |(kind, mode): &(String, String)| {
+                        spelled(kind) == column.kind.bigquery() && (mode != "REQUIRED" || column.required)
+                    };
+                    if !has.get(&column.name).is_some_and(fits) {
+                        return Err(Error::Unavailable(format!(
+                            "BigQuery: table {name} has no column {} that takes {}: bring it up to schemas/bigquery/{}.json",
+                            column.name, column.kind.bigquery(), table.name
+                        )));
+                    }
+                }
+                location = found.location;
+            }
+            Ok(location)
+        });
+        location.await.map(String::as_str)
+    }
+
+    async fn table(&self, name: &str) -> Result<google_cloud_bigquery_v2::model::Table, Error> {
+        let tables = &self.apis().await?.tables;
+        let asked = || {
+            let asked = tables
+                .get_table()
+                .set_project_id(&self.project)
+                .set_dataset_id(&self.dataset)
+                .set_table_id(name);
+            asked.with_retry_policy(NeverRetry).with_attempt_timeout(self.options.attempt).send()
+        };
+        self.until_answered(asked).await.map_err(|failed| unavailable(&failed))
+    }
+
+    /// Sees a load job to its end, and begins it where it is not there. Under one id there is one job for ever.
+    ///
+    /// # Errors
+    /// When it did not begin and will not as things are. A job may be under way all the same.
+    pub async fn load(&self, id: &str, table: &str, uris: &[String]) -> Result<Ended, Error> {
+        let location = self.ready().await?;
+        let jobs = &self.apis().await?.jobs;
+        let wanted = Job::new()
+            .set_job_reference(
+                JobReference::new()
+                    .set_project_id(&self.project)
+                    .set_job_id(id)
+                    .set_location(location.to_owned()),
+            )
+            .set_configuration(JobConfiguration::new().set_load(self.loading(table, uris)));
+        let insert = || {
+            let asked = jobs.insert_job().set_project_id(&self.project).set_job(wanted.clone());
+            asked.with_retry_policy(NeverRetry).with_attempt_timeout(self.options.attempt).send()
+        };
+        let get = || {
+            let asked = jobs.get_job().set_project_id(&self.project).set_job_id(id).set_location(location);
+            asked.with_retry_policy(NeverRetry).with_attempt_timeout(self.options.attempt).send()
+        };
+        let mut look = self.options.look;
+        let mut known = None;
+        loop {
+            let job = match known.take() {
+                Some(job) => job,
+                None => match self.until_answered(insert).await {
+                    Ok(job) => job,
+                    // It was begun before, perhaps by us: an answer got lost.
+                    Err(failed) if failed.http_status_code() == Some(409) => {
+                        self.until_answered(get).await.map_err(|failed| unavailable(&failed))?
+                    }
+                    Err(failed) => return Err(unavailable(&failed)),
+                },
+            };
+            if let Some(ended) = ended(&job) {
+                return Ok(ended);
+            }
+            tokio::time::sleep(look).await;
+            look = (look + look / 2).min(self.options.look * 8);
+            known = Some(self.until_answered(get).await.map_err(|failed| unavailable(&failed))?);
+        }
+    }
+
+    fn loading(&self, table: &str, uris: &[String]) -> JobConfigurationLoad {
+        let table = TableReference::new()
+            .set_project_id(&self.project)
+            .set_dataset_id(&self.dataset)
+            .set_table_id(table);
+        JobConfigurationLoad::new()
+            .set_source_uris(uris)
+            .set_destination_table(table)
+            .set_source_format("NEWLINE_DELIMITED_JSON")
+            .set_create_disposition("CREATE_NEVER")
+            .set_write_disposition("WRITE_APPEND")
+            .set_max_bad_records(0)
+            .set_ignore_unknown_values(false)
+            .set_autodetect(false)
+    }
+
+    /// Every row that a statement gives, cell by cell. What values it has comes with it and is never part of it.
+    pub async fn query(
+        &self,
+        statement: &str,
+        values: Vec<QueryParameter>,
+    ) -> Result<Vec<Vec<Value>>, Error> {
+        let location = self.ready().await?;
+        let jobs = &self.apis().await?.jobs;
+        let format = DataFormatOptions::new().set_use_int64_timestamp(true);
+        // Shorter than an answer may take: it is not complete then, and looked at again.
+        let wait = u32::try_from(self.options.attempt.as_millis() / 2).unwrap_or(u32::MAX);
+        let request = QueryRequest::new()
+            .set_query(statement)
+            .set_use_legacy_sql(false)
+            .set_parameter_mode("NAMED")
+            .set_query_parameters(values)
+            .set_location(location)
+            .set_format_options(format.clone())
+            .set_timeout_ms(wait);
+        // It only reads: to ask twice does no harm.
+        let ask = || {
+            let asked = jobs.query().set_project_id(&self.project).set_query_request(request.clone());
+            asked.with_retry_policy(NeverRetry).with_attempt_timeout(self.options.attempt).send()
+        };
+        let first = self.until_answered(ask).await.map_err(|failed| unavailable(&failed))?;
+        let job = first.job_reference.map(|job| job.job_id).unwrap_or_default();
+        let (mut complete, mut rows, mut page) =
+            (first.job_complete == Some(true), first.rows, first.page_token);
+        let mut look = self.options.look;
+        while !complete || !page.is_empty() {
+            if !complete {
+                tokio::time::sleep(look).await;
+                look = (look + look / 2).min(self.options.look * 8);
+            }
+            let ask = || {
+                let asked = jobs.get_query_results().set_project_id(&self.project).set_job_id(&job);
+                let asked = asked
+                    .set_location(location)
+                    .set_page_token(&page)
+                    .set_timeout_ms(wait)
+                    .set_format_options(format.clone());
+                asked.with_retry_policy(NeverRetry).with_attempt_timeout(self.options.attempt).send()
+            };
+            let more = self.until_answered(ask).await.map_err(|failed| unavailable(&failed))?;
+            complete = more.job_complete == Some(true);
+            rows.extend(more.rows);
+            page = more.page_token;
+        }
+        rows.into_iter().map(cells).collect()
+    }
+
+    /// Asks until there is an answer that will stay the same. How long that may take is for the caller to say.
+    async fn until_answered<T, A>(&self, mut ask: impl FnMut() -> A) -> Result<T, Failed>
+    where
+        A: Future<Output = Result<T, Failed>>,
+    {
+        let mut pause = self.options.look.min(Duration::from_millis(250));
+        loop {
+            // A request's future is as large as all that a job may be: too large for the stacks of those who wait for it.
+            let failed = match Box::pin(ask()).await {
+                Ok(answer) => return Ok(answer),
+                Err(failed) => failed,
+            };
+            let passes = failed.http_status_code().is_none_or(|status| matches!(status, 408 | 429 | 500..));
+            if !passes || failed.is_authentication() || failed.is_binding() {
+                return Err(failed);
+            }
+            self.say(&chain(&failed));
+            // Those who stumble together should not come again together.
+            tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
+            pause = (pause * 2).min(Duration::from_secs(4));
+        }
+    }
+}
+
+/// BigQuery has two names for some types.
+fn spelled(kind: &str) -> &str {
+    match kind {
+        "INT64" => "INTEGER",
+        "FLOAT64" => "FLOAT",
+        other => other,
+    }
+}
+
+fn unavailable(failed: &Failed) -> Error {
+    let said = failed.status().map_or_else(|| chain(failed), |status| status.message.clone());
+    Error::Unavailable(match failed.http_status_code() {
+        Some(code) => format!("BigQuery answered {code}: {said}"),
+        None => format!("BigQuery: {said}"),
+    })
+}
+
+/// How a job ended, if it did. Only what is certain counts as certain.
+fn ended(job: &Job) -> Option<Ended> {
+    let status = job.status.as_ref().filter(|status| status.state == "DONE")?;
+    let at = job.statistics.as_ref().map_or(0, |statistics| statistics.end_time.unsigned_abs());
+    let Some(error) = &status.error_result else { return Some(Ended { at, how: How::Loaded }) };
+    let mut told: Vec<_> =
+        [error].into_iter().chain(&status.errors).map(|error| error.message.as_str()).collect();
+    told.dedup();
+    let why = format!("{}: {}", error.reason, told.join("; "));
+    let how = if error.reason == "invalid" { How::Bad(why) } else { How::Passing(why) };
+    Some(Ended { at, how })
+}
+
+/// `{"f": [{"v": ...}, ...]}`.
+fn cells(mut row: Map<String, Value>) -> Result<Vec<Value>, Error> {
+    let Some(Value::Array(cells)) = row.remove("f") else {
+        return Err(Error::Unavailable(format!("BigQuery answered a row without cells: {row:?}")));
+    };
+    Ok(cells.into_iter().map(|mut cell| cell["v"].take()).collect())
+}

@@ -1,0 +1,63 @@
+//! Rows that BigQuery would refuse, or keep as something else: found before anybody else is in one job with them.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{Column, Error, Kind, Load, TABLES, Table};
+
+/// Whether the tables can hold these rows.
+///
+/// # Errors
+/// [`Error::Refused`] names the first cell that does not fit.
+pub fn check(load: &Load) -> Result<(), Error> {
+    for table in &TABLES {
+        match table.name {
+            "verdicts" => rows(table, &load.verdicts)?,
+            _ => rows(table, &load.rows)?,
+        }
+    }
+    Ok(())
+}
+
+fn rows<T: Serialize>(table: &Table, rows: &[T]) -> Result<(), Error> {
+    let columns = table.columns();
+    let mut keys = BTreeSet::new();
+    for (number, row) in rows.iter().enumerate() {
+        let refused = |why: String| Error::Refused(format!("row {number} for {}: {why}", table.name));
+        let row = serde_json::to_value(row).map_err(|error| refused(error.to_string()))?;
+        for column in &columns {
+            if let Some(why) = unfit(column, &row[&column.name]) {
+                return Err(refused(format!("{}: {why}", column.name)));
+            }
+        }
+        let key: Vec<_> = table.key.iter().map(|column| row[*column].to_string()).collect();
+        // BigQuery has no keys: what is there twice would stay.
+        if !keys.insert(key) {
+            return Err(refused(format!("it is there twice, by {}", table.key.join(", "))));
+        }
+    }
+    Ok(())
+}
+
+fn unfit(column: &Column, value: &Value) -> Option<String> {
+    match (column.kind, value) {
+        // A float that is no number is written as null.
+        (_, Value::Null) => column.required.then(|| "a value is required".to_owned()),
+        (Kind::Integer, Value::Number(number)) => {
+            number.as_i64().is_none().then(|| format!("{number} is no integer of 64 bits with a sign"))
+        }
+        (Kind::Float, Value::Number(_)) | (Kind::Text, Value::String(_)) => None,
+        // The calendar of BigQuery ends with the year 9999; a moment beyond it is not written with four digits.
+        (Kind::Moment, Value::String(text)) => {
+            let year = text.get(..5).is_some_and(|year| {
+                year.ends_with('-')
+                    && year[..4].bytes().all(|byte| byte.is_ascii_digit())
+                    && !year.starts_with("0000")
+            });
+            (!year).then(|| format!("{text} is no moment between the years 1 and 9999"))
+        }
+        (_, other) => Some(format!("{other} is of another type")),
+    }
+}

@@ -1,0 +1,130 @@
+//! What is read back. Statements are fixed texts; every value is a named parameter.
+
+use std::collections::BTreeMap;
+
+use google_cloud_bigquery_v2::model::{QueryParameter, QueryParameterType, QueryParameterValue};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use terms::Timestamp;
+
+use super::client::Client;
+use crate::{Column, Error, Kind, Past, Row, TABLES, Table, VerdictRow, Wanted};
+
+/// The order of logs, as everywhere.
+const IN_ORDER: &str = "ORDER BY run, attempt, log, table_number, row_number, placement DESC";
+
+/// Measurements of a run.
+pub async fn rows(client: &Client, run: &str) -> Result<Vec<Row>, Error> {
+    let from = |table: &str| format!("FROM {table} WHERE run = @run {IN_ORDER}");
+    select(client, "measurements", from, vec![text("run", run)]).await
+}
+
+/// What was said of a run.
+pub async fn verdicts(client: &Client, run: &str) -> Result<Vec<VerdictRow>, Error> {
+    let from = |table: &str| format!("FROM {table} WHERE run = @run ORDER BY attempt");
+    select(client, "verdicts", from, vec![text("run", run)]).await
+}
+
+/// A cluster's history, oldest first.
+pub async fn past(client: &Client, wanted: &Wanted) -> Result<Vec<Past>, Error> {
+    let from = |table: &str| {
+        format!(
+            "FROM (SELECT *, ROW_NUMBER() OVER (ORDER BY requested_at, run) AS from_the_first, \
+             ROW_NUMBER() OVER (ORDER BY requested_at DESC, run DESC) AS from_the_last FROM {table} \
+             WHERE workflow = @workflow AND identity = @identity AND requested_at < @before) \
+             WHERE from_the_first <= @oldest OR from_the_last <= @newest ORDER BY requested_at, run"
+        )
+    };
+    let values = vec![
+        text("workflow", &wanted.workflow),
+        text("identity", &wanted.identity),
+        value("before", "TIMESTAMP", &wanted.before.to_string()),
+        value("oldest", "INT64", &wanted.oldest.to_string()),
+        value("newest", "INT64", &wanted.newest.to_string()),
+    ];
+    let mut runs: Vec<VerdictRow> = select(client, "verdicts", from, values).await?;
+    runs.dedup_by(|a, b| a.run == b.run);
+    let (Some(first), Some(last)) = (runs.first(), runs.last()) else { return Ok(Vec::new()) };
+    // The workflow and the days let BigQuery read a part of the table only.
+    let from = |table: &str| {
+        format!(
+            "FROM {table} WHERE workflow = @workflow AND run IN UNNEST(@runs) \
+             AND (requested_at IS NULL OR requested_at BETWEEN @first AND @last) {IN_ORDER}"
+        )
+    };
+    let moment = |name, row: &VerdictRow| {
+        value(name, "TIMESTAMP", &row.requested_at.unwrap_or(wanted.before).to_string())
+    };
+    let values = vec![
+        text("workflow", &wanted.workflow),
+        texts("runs", runs.iter().map(|run| run.run.as_str())),
+        moment("first", first),
+        moment("last", last),
+    ];
+    let mut measured: BTreeMap<String, Vec<Row>> = BTreeMap::new();
+    for row in select::<Row>(client, "measurements", from, values).await? {
+        measured.entry(row.run.clone()).or_default().push(row);
+    }
+    Ok(runs.iter().map(|run| Past::of(run, &measured.remove(&run.run).unwrap_or_default())).collect())
+}
+
+async fn select<T: DeserializeOwned>(
+    client: &Client,
+    table: &str,
+    from: impl FnOnce(&str) -> String,
+    values: Vec<QueryParameter>,
+) -> Result<Vec<T>, Error> {
+    let columns = TABLES.iter().find(|known| known.name == table).map(Table::columns).unwrap_or_default();
+    let names: Vec<_> = columns.iter().map(|column| format!("`{}`", column.name)).collect();
+    let from = from(&format!("`{}.{table}`", client.dataset()));
+    let statement = format!("SELECT {} {from}", names.join(", "));
+    let rows = client.query(&statement, values).await?;
+    rows.into_iter().map(|row| read(&columns, row)).collect()
+}
+
+/// A row from its cells, which are texts whatever they hold.
+fn read<T: DeserializeOwned>(columns: &[Column], cells: Vec<Value>) -> Result<T, Error> {
+    let strange =
+        |why: String| Error::Unavailable(format!("BigQuery answered a row that is none of ours: {why}"));
+    let mut row = Map::new();
+    for (column, cell) in columns.iter().zip(cells) {
+        let value = match (column.kind, &cell) {
+            (_, Value::Null) | (Kind::Text, Value::String(_)) => Some(cell.clone()),
+            (Kind::Integer, Value::String(text)) => text.parse::<i64>().ok().map(Value::from),
+            (Kind::Float, Value::String(text)) => text.parse::<f64>().ok().map(Value::from),
+            (Kind::Moment, Value::String(text)) => {
+                let moment = |micros: i64| Timestamp::from_millis(micros.div_euclid(1000)).to_string().into();
+                text.parse().ok().map(moment)
+            }
+            _ => None,
+        };
+        let value = value.ok_or_else(|| strange(format!("{} is {cell}", column.name)))?;
+        row.insert(column.name.clone(), value);
+    }
+    serde_json::from_value(Value::Object(row)).map_err(|error| strange(error.to_string()))
+}
+
+fn kind(name: &str) -> QueryParameterType {
+    QueryParameterType::new().set_type(name)
+}
+
+fn value(name: &str, of: &str, value: &str) -> QueryParameter {
+    QueryParameter::new()
+        .set_name(name)
+        .set_parameter_type(kind(of))
+        .set_parameter_value(QueryParameterValue::new().set_value(value))
+}
+
+fn text(name: &str, text: &str) -> QueryParameter {
+    value(name, "STRING", text)
+}
+
+fn texts<'a>(name: &str, texts: impl Iterator<Item = &'a str>) -> QueryParameter {
+    QueryParameter::new()
+        .set_name(name)
+        .set_parameter_type(kind("ARRAY").set_array_type(kind("STRING")))
+        .set_parameter_value(
+            QueryParameterValue::new()
+                .set_array_values(texts.map(|text| QueryParameterValue::new().set_value(text))),
+        )
+}

@@ -1,0 +1,123 @@
+//! From a batch to the end of each of its loads.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
+};
+
+use futures::stream::{self, StreamExt, TryStreamExt};
+use sha2::{Digest, Sha256};
+use tracing::warn;
+
+use super::{
+    batches::{Batch, now},
+    client::{Client, Ended, How},
+    spool::{End, Note, Spool},
+};
+use crate::Error;
+
+/// The longest that a failed job is left alone before its next try.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// Batches that are being settled in this process: each by one call, the others wait for it.
+#[derive(Default)]
+pub struct Settling(Mutex<BTreeMap<u64, Weak<tokio::sync::Mutex<()>>>>);
+
+impl Settling {
+    /// Goes on until every load of the batch has its end.
+    pub async fn settle(&self, client: &Client, spool: &Spool, batch: &Batch) -> Result<(), Error> {
+        let turn = {
+            let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            turns.retain(|_, turn| turn.strong_count() > 0);
+            let turn = turns.get(&batch.number).and_then(Weak::upgrade).unwrap_or_default();
+            turns.insert(batch.number, Arc::downgrade(&turn));
+            turn
+        };
+        let _turn = turn.lock().await;
+        let names: Vec<_> = batch.loads.iter().map(|load| load.load.clone()).collect();
+        let ends = stream::iter(names).map(|load| async move { spool.end(&load).await });
+        let ended: Vec<_> = ends.buffered(16).try_collect().await?;
+        if ended.iter().all(Option::is_some) {
+            return Ok(());
+        }
+        let told = batch.loads.iter().zip(ended).filter(|(_, end)| end.is_some());
+        let told: BTreeSet<_> = told.map(|(load, _)| load.load.as_str()).collect();
+        let mut ends = Jobs { client, spool, batch: batch.number }.load(&batch.loads).await?;
+        ends.retain(|load, _| !told.contains(load.as_str()));
+        let noted = stream::iter(ends).map(|(load, end)| async move { spool.set_end(&load, &end).await });
+        noted.buffer_unordered(16).try_collect().await
+    }
+}
+
+/// The jobs of a batch. Nothing is remembered of them: their ids and what they load follow from the batch alone, and what
+/// comes after them from how they ended, which never changes.
+struct Jobs<'a> {
+    client: &'a Client,
+    spool: &'a Spool,
+    batch: u64,
+}
+
+impl Jobs<'_> {
+    async fn load(&self, loads: &[Note]) -> Result<BTreeMap<String, End>, Error> {
+        let mut refused = BTreeMap::new();
+        // A verdict's row says that its measurements are there, so it comes after them.
+        for table in ["measurements", "verdicts"] {
+            let wanted = |load: &&Note| load.objects.contains_key(table) && !refused.contains_key(&load.load);
+            let mut sets = vec![loads.iter().filter(wanted).collect::<Vec<_>>()];
+            while let Some(set) = sets.pop() {
+                if set.is_empty() {
+                    continue;
+                }
+                let Err(why) = self.table(table, &set).await? else { continue };
+                match set.split_at(set.len() / 2) {
+                    ([], [culprit, ..]) => {
+                        warn!(load = culprit.load, table, why, "BigQuery refuses a load for good");
+                        refused.insert(culprit.load.clone(), why);
+                    }
+                    (some, others) => sets.extend([some.to_vec(), others.to_vec()]),
+                }
+            }
+        }
+        let end = |load: &Note| match refused.get(&load.load) {
+            Some(why) => End::Refused(why.clone()),
+            None => End::Loaded,
+        };
+        Ok(loads.iter().map(|load| (load.load.clone(), end(load))).collect())
+    }
+
+    /// Loads a table's rows of some loads, all or none, once: or says why rows among them will never be taken.
+    async fn table(&self, table: &str, set: &[&Note]) -> Result<Result<(), String>, Error> {
+        let uris: BTreeSet<_> =
+            set.iter().filter_map(|load| load.objects.get(table)).map(|o| self.spool.uri(o)).collect();
+        let uris: Vec<_> = uris.into_iter().collect();
+        for attempt in 0_u32.. {
+            let id = self.id(table, &uris, attempt);
+            let Ended { how, at } = self.client.load(&id, table, &uris).await?;
+            let why = match how {
+                How::Loaded => return Ok(Ok(())),
+                How::Bad(why) => return Ok(Err(why)),
+                How::Passing(why) => why,
+            };
+            warn!(job = id, why, "a load job failed, and wrote nothing");
+            self.client.say(&why);
+            // From its end, not from now: whoever comes later waits for no longer, and nobody spends the day's jobs.
+            let pause = self.client.again().saturating_mul(1 << attempt.min(20)).min(LONGEST);
+            let due = at.saturating_add(u64::try_from(pause.as_millis()).unwrap_or(u64::MAX));
+            tokio::time::sleep(Duration::from_millis(due.saturating_sub(now())).min(LONGEST)).await;
+        }
+        Err(Error::Unavailable(format!("BigQuery: batch {} was tried too often", self.batch)))
+    }
+
+    /// Equal for whoever loads the same objects into the same table, and for nothing else: names of objects say what is
+    /// in them, so that a job under this id loads exactly these rows, whoever asked for it.
+    fn id(&self, table: &str, uris: &[String], attempt: u32) -> String {
+        let mut digest = Sha256::new();
+        for part in [&self.client.dataset(), table].into_iter().chain(uris.iter().map(String::as_str)) {
+            digest.update(part);
+            digest.update([0]);
+        }
+        let digest: String = digest.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect();
+        format!("burnin_{table}_{}_{digest}_{attempt}", self.batch)
+    }
+}

@@ -1,0 +1,76 @@
+//! Where the warehouse is, as a service's environment says it.
+
+use std::{path::PathBuf, str::FromStr};
+
+/// Where the warehouse is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A SQLite file on this machine.
+    File(PathBuf),
+    /// A dataset of BigQuery.
+    BigQuery {
+        /// The project that has it, and pays for what is asked of it.
+        project: String,
+        /// The dataset.
+        dataset: String,
+    },
+}
+
+impl FromStr for Place {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.starts_with('/') {
+            return Ok(Self::File(text.into()));
+        }
+        let place = text
+            .strip_prefix("bigquery:")
+            .ok_or("neither an absolute path, for a SQLite file, nor bigquery:PROJECT.DATASET")?;
+        // A project of a domain has a dot of its own.
+        let (project, dataset) =
+            place.rsplit_once('.').ok_or("in bigquery:PROJECT.DATASET, DATASET is missing")?;
+        let of_project =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.:".contains(&byte);
+        let of_dataset = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        if !project.starts_with(|first: char| first.is_ascii_lowercase()) || !project.bytes().all(of_project)
+        {
+            return Err(
+                "in bigquery:PROJECT.DATASET, PROJECT is a project's id, not its number or its title",
+            );
+        }
+        if dataset.is_empty() || dataset.len() > 200 || !dataset.bytes().all(of_dataset) {
+            return Err("in bigquery:PROJECT.DATASET, DATASET has letters, digits and `_`, at most 200");
+        }
+        Ok(Self::BigQuery { project: project.to_owned(), dataset: dataset.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warehouse_is_a_file_or_a_dataset() {
+        assert_eq!("/var/w.sqlite".parse(), Ok(Place::File("/var/w.sqlite".into())));
+        for (project, dataset) in [("val-prod", "burnin"), ("example.com:val", "Burnin_2")] {
+            let expected = Place::BigQuery { project: project.into(), dataset: dataset.into() };
+            assert_eq!(format!("bigquery:{project}.{dataset}").parse(), Ok(expected));
+        }
+        for (wrong, hint) in [
+            ("", "neither"),
+            ("warehouse.sqlite", "neither"),
+            ("gs://bucket", "neither"),
+            ("bigquery:", "DATASET is missing"),
+            ("bigquery:project", "DATASET is missing"),
+            ("bigquery:p.", "DATASET has"),
+            ("bigquery:p.burn-in", "DATASET has"),
+            ("bigquery:p.d.t`; --", "DATASET has"),
+            ("bigquery:.burnin", "PROJECT is"),
+            ("bigquery:123.burnin", "PROJECT is"),
+            ("bigquery:My Project.burnin", "PROJECT is"),
+        ] {
+            let said = wrong.parse::<Place>();
+            assert!(said.as_ref().is_err_and(|why| why.contains(hint)), "{wrong}: {said:?}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Who shares a job with whom.
+
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use ledger::Store;
+use warehouse::{Error, bigquery::Options};
+
+use super::{Bed, MEASUREMENTS, VERDICTS, hasty, load};
+
+#[tokio::test]
+async fn loads_that_come_together_share_a_job_for_each_table() {
+    let bed = Bed::new().await;
+    let options = Options { company: Duration::from_millis(700), ..hasty() };
+    let (one, two) = (bed.warehouse(options.clone()), bed.warehouse(options));
+    let loads: Vec<_> =
+        (0..24).map(|number| (format!("run-{number}.1"), load(&format!("run-{number}"), 3))).collect();
+    let loaded = loads.iter().enumerate().map(|(at, (id, load))| {
+        let warehouse = if at % 2 == 0 { &one } else { &two };
+        warehouse.load(id, load)
+    });
+    for loaded in join_all(loaded).await {
+        assert_eq!(loaded, Ok(3));
+    }
+    let counted = bed.count(MEASUREMENTS);
+    assert_eq!((counted.len(), counted.values().all(|rows| *rows == 3)), (24, true));
+    let jobs = bed.jobs("measurements");
+    assert!(jobs.len() <= 3, "24 loads of two loaders: {jobs:?}");
+    assert_eq!(bed.jobs("verdicts").len(), jobs.len());
+}
+
+#[tokio::test]
+async fn batches_keep_their_distance_and_a_load_says_that_it_waits() {
+    let bed = Bed::new().await;
+    let options = Options { every: Duration::from_secs(3600), patience: Duration::from_secs(2), ..hasty() };
+    let warehouse = bed.warehouse(options.clone());
+    assert_eq!(warehouse.load("a.1", &load("a", 2)).await, Ok(2));
+    let begun = Instant::now();
+    for warehouse in [&warehouse, &bed.warehouse(options)] {
+        let waits = warehouse.load("b.1", &load("b", 2)).await;
+        assert!(matches!(&waits, Err(Error::Unavailable(why)) if why.contains("within 2.0 s")), "{waits:?}");
+    }
+    assert!(begun.elapsed() >= Duration::from_secs(4));
+    assert_eq!(bed.count(VERDICTS).len(), 1);
+    // Another loader, whose time has come, takes along what waits.
+    assert_eq!(bed.warehouse(hasty()).load("c.1", &load("c", 2)).await, Ok(2));
+    assert_eq!(bed.count(VERDICTS).len(), 3);
+    assert_eq!(bed.jobs("measurements").len(), 2);
+}
+
+#[tokio::test]
+async fn no_batch_is_larger_than_it_may_be() {
+    let bed = Bed::new().await;
+    let options = Options { company: Duration::from_millis(300), most: 4, ..hasty() };
+    let warehouse = bed.warehouse(options);
+    let loads: Vec<_> =
+        (0..10).map(|number| (format!("run-{number}.1"), load(&format!("run-{number}"), 1))).collect();
+    join_all(loads.iter().map(|(id, load)| async { assert_eq!(warehouse.load(id, load).await, Ok(1)) }))
+        .await;
+    assert_eq!(bed.count(MEASUREMENTS).len(), 10);
+    for job in bed.bigquery.jobs().values() {
+        assert!(job["configuration"]["load"]["sourceUris"].as_array().unwrap().len() <= 4, "{job}");
+    }
+}
+
+#[tokio::test]
+async fn a_load_is_remembered_by_a_loader_that_never_saw_it() {
+    let bed = Bed::new().await;
+    assert_eq!(bed.warehouse(hasty()).load("a.1", &load("a", 4)).await, Ok(4));
+    let other = bed.warehouse(hasty());
+    assert_eq!(other.load("a.1", &load("a", 1)).await, Ok(4), "the first load decides what a load is");
+    assert_eq!(bed.count(MEASUREMENTS)["a"], 4);
+    assert_eq!(bed.bigquery.jobs().len(), 2, "one job a table");
+}
+
+#[tokio::test]
+async fn whoever_comes_after_a_death_adopts_the_jobs_and_says_the_rest() {
+    let bed = Bed::with_pause(Duration::ZERO).await;
+    let warehouse = bed.warehouse(Options { company: Duration::from_millis(300), ..hasty() });
+    let loads: Vec<_> = ["a", "b", "c"].map(|run| (format!("{run}.1"), load(run, 2))).into();
+    join_all(loads.iter().map(|(id, load)| async { assert_eq!(warehouse.load(id, load).await, Ok(2)) }))
+        .await;
+    let (jobs, store) = (bed.bigquery.jobs().len(), bed.store());
+    // What a loader had not written yet when it died, though BigQuery was through.
+    for unwritten in [&["a"][..], &["b", "c"], &["a", "b", "c"]] {
+        for run in unwritten {
+            store.remove(&format!("warehouse/val-prod.burnin/loads/{run}.1/end.json")).await.unwrap();
+        }
+        let another = bed.warehouse(hasty());
+        for (id, load) in &loads {
+            assert_eq!(another.load(id, load).await, Ok(2), "{unwritten:?}, {id}");
+        }
+    }
+    assert_eq!(bed.bigquery.jobs().len(), jobs, "nobody began another job");
+    assert!(bed.count(MEASUREMENTS).values().all(|rows| *rows == 2));
+    assert!(bed.count(VERDICTS).values().all(|rows| *rows == 1));
+}

@@ -1,0 +1,152 @@
+//! What goes wrong, one by one.
+
+use std::time::Duration;
+
+use bigquery_standin::{Fault, On};
+use futures::future::join_all;
+use warehouse::{Error, Row, bigquery::Options};
+
+use super::{Bed, MEASUREMENTS, VERDICTS, hasty, load};
+
+#[tokio::test]
+async fn an_answer_that_is_lost_costs_no_second_job() {
+    for fault in [
+        Fault::Refused(503),
+        Fault::Refused(429),
+        Fault::Cut,
+        Fault::LandsAndAnswers(503),
+        Fault::LandsAndTears,
+        Fault::Late(Duration::from_millis(200)),
+    ] {
+        let bed = Bed::new().await;
+        for on in [On::Insert, On::Get, On::Table] {
+            bed.bigquery.fault(on, fault.clone());
+        }
+        assert_eq!(bed.warehouse(hasty()).load("a.1", &load("a", 3)).await, Ok(3), "{fault:?}");
+        assert_eq!(bed.count(MEASUREMENTS)["a"], 3, "{fault:?}");
+        assert_eq!(bed.bigquery.jobs().len(), 2, "{fault:?}: {:?}", bed.bigquery.jobs().keys());
+    }
+}
+
+#[tokio::test]
+async fn a_job_that_failed_is_followed_by_another_under_another_id() {
+    let bed = Bed::new().await;
+    for reason in ["backendError", "rateLimitExceeded"] {
+        bed.bigquery.fault(On::Job, Fault::Fails(reason));
+    }
+    assert_eq!(bed.warehouse(hasty()).load("a.1", &load("a", 3)).await, Ok(3));
+    let jobs = bed.jobs("measurements");
+    let ends: Vec<_> = jobs.iter().map(|(_, end)| end.as_str()).collect();
+    assert_eq!(ends, ["backendError", "rateLimitExceeded", ""], "{jobs:?}");
+    for (attempt, (id, _)) in jobs.iter().enumerate() {
+        assert!(id.starts_with("burnin_measurements_1_") && id.ends_with(&format!("_{attempt}")), "{id}");
+    }
+    assert_eq!(bed.count(MEASUREMENTS)["a"], 3);
+    assert_eq!(bed.count(VERDICTS)["a"], 1);
+}
+
+#[tokio::test]
+async fn whoever_takes_over_leaves_a_failed_job_alone_for_as_long() {
+    let bed = Bed::new().await;
+    bed.bigquery.quota(0);
+    let options = Options { again: Duration::from_secs(60), patience: Duration::from_secs(2), ..hasty() };
+    for _ in 0..3 {
+        let said = bed.warehouse(options.clone()).load("a.1", &load("a", 3)).await;
+        assert!(matches!(&said, Err(Error::Unavailable(why)) if why.contains("quotaExceeded")), "{said:?}");
+    }
+    assert_eq!(bed.jobs("measurements").len(), 1, "failed jobs count as well");
+    bed.bigquery.heal();
+    assert_eq!(bed.warehouse(hasty()).load("a.1", &load("a", 3)).await, Ok(3));
+}
+
+#[tokio::test]
+async fn rows_that_are_refused_are_refused_alone() {
+    let bed = Bed::new().await;
+    bed.bigquery.dislike("nobody likes this");
+    let warehouse = bed.warehouse(Options { company: Duration::from_millis(300), ..hasty() });
+    let mut loads: Vec<_> =
+        (0..9).map(|number| (format!("run-{number}.1"), load(&format!("run-{number}"), 2))).collect();
+    loads[4].1.rows[1].log = "nobody likes this".to_owned();
+    loads[7].1.verdicts[0].reasons = "nobody likes this".to_owned();
+    let ends = join_all(loads.iter().map(|(id, load)| warehouse.load(id, load))).await;
+    for (number, end) in ends.iter().enumerate() {
+        match number {
+            4 | 7 => assert!(
+                matches!(end, Err(Error::Refused(why)) if why.contains("no reason that anybody knew")),
+                "{number}: {end:?}"
+            ),
+            _ => assert_eq!(*end, Ok(2), "{number}"),
+        }
+    }
+    let (measured, judged) = (bed.count(MEASUREMENTS), bed.count(VERDICTS));
+    assert!(
+        !measured.contains_key("run-4") && !judged.contains_key("run-4") && !judged.contains_key("run-7")
+    );
+    assert_eq!((judged.len(), judged.values().all(|rows| *rows == 1)), (7, true));
+    assert!(judged.keys().all(|run| measured[run] == 2), "{measured:?}");
+    // Another loader hears the same of both, and nobody asks BigQuery again.
+    let (jobs, other) = (bed.bigquery.jobs().len(), bed.warehouse(hasty()));
+    assert!(matches!(other.load(&loads[4].0, &loads[4].1).await, Err(Error::Refused(_))));
+    assert_eq!(bed.bigquery.jobs().len(), jobs);
+}
+
+#[tokio::test]
+async fn rows_no_table_can_hold_are_refused_before_anybody_shares_a_job_with_them() {
+    let bed = Bed::new().await;
+    let warehouse = bed.warehouse(hasty());
+    let of = |change: &dyn Fn(&mut Row)| {
+        let mut load = load("a", 2);
+        change(&mut load.rows[1]);
+        load
+    };
+    for (what, bad) in [
+        ("size_bytes: 18446744073709551615 is no integer", of(&|row| row.size_bytes = u64::MAX)),
+        ("busbw: a value is required", of(&|row| row.busbw = f64::NAN)),
+        ("busbw: a value is required", of(&|row| row.busbw = f64::INFINITY)),
+        ("there twice", of(&|row| row.row_number = 0)),
+        ("requested_at", of(&|row| row.requested_at = Some(terms::Timestamp::from_millis(i64::MAX)))),
+        (
+            "requested_at",
+            of(&|row| row.requested_at = Some(terms::Timestamp::from_millis(300_000_000_000_000))),
+        ),
+    ] {
+        let refused = warehouse.load("a.1", &bad).await;
+        assert!(matches!(&refused, Err(Error::Refused(why)) if why.contains(what)), "{what}: {refused:?}");
+    }
+    for id in ["", "a/b", "a*", "../a", "a b", "é"] {
+        assert!(matches!(warehouse.load(id, &load("a", 1)).await, Err(Error::Refused(_))), "{id}");
+    }
+    assert!(bed.bigquery.jobs().is_empty());
+    assert_eq!(warehouse.load("a.1", &load("a", 2)).await, Ok(2), "a refused load was no load");
+}
+
+#[tokio::test]
+async fn a_table_that_lacks_a_column_is_told_and_refuses_nobody() {
+    let bed = Bed::new().await;
+    let mut schema: serde_json::Value =
+        serde_json::from_str(include_str!("../../../../schemas/bigquery/verdicts.json")).unwrap();
+    schema.as_array_mut().unwrap().retain(|column| column["name"] != "baseline");
+    bed.bigquery.table("val-prod", "older", "verdicts", &schema).unwrap();
+    let endpoint = Some(bed.bigquery.endpoint.clone());
+    for (dataset, said) in [
+        ("older", "table val-prod.older.verdicts has no column baseline that takes STRING"),
+        ("nowhere", "404: Not found: Table val-prod:nowhere.verdicts"),
+    ] {
+        let store = std::sync::Arc::new(ledger::MemoryStore::default());
+        let warehouse =
+            warehouse::bigquery::BigQuery::new("val-prod", dataset, endpoint.clone(), store, hasty());
+        let end = warehouse.load("a.1", &load("a", 1)).await;
+        assert!(matches!(&end, Err(Error::Unavailable(why)) if why.contains(said)), "{end:?}");
+    }
+    assert!(bed.bigquery.jobs().is_empty());
+}
+
+#[tokio::test]
+async fn a_batch_that_follows_other_rules_is_left_alone() {
+    let bed = Bed::new().await;
+    let batch = r#"{"rules":2,"number":1,"made_at":0,"loads":[]}"#;
+    bed.bucket.put(super::BUCKET, "warehouse/val-prod.burnin/batches/0000000001.json", batch);
+    let said = bed.warehouse(hasty()).load("a.1", &load("a", 1)).await;
+    assert!(matches!(&said, Err(Error::Unavailable(why)) if why.contains("a newer loader")), "{said:?}");
+    assert!(bed.bigquery.jobs().is_empty());
+}

@@ -1,0 +1,128 @@
+//! BigQuery and Cloud Storage as stand-ins, over real HTTP: what is loaded, when, and under which jobs.
+
+mod batches;
+mod faults;
+mod reads;
+mod storm;
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use bigquery_standin::BigQuery as StandIn;
+use cloud::storage::{CloudStorage, Patience};
+use storage_standin::{Options as Storage, StandIn as Bucket};
+use terms::{Timestamp, Verdict};
+use warehouse::{
+    Load, Row, VerdictRow,
+    bigquery::{BigQuery, Options},
+};
+
+const BUCKET: &str = "artefacts";
+const MEASUREMENTS: &str = "val-prod.burnin.measurements";
+const VERDICTS: &str = "val-prod.burnin.verdicts";
+
+/// Both stand-ins, and the tables.
+struct Bed {
+    bucket: Bucket,
+    bigquery: StandIn,
+}
+
+impl Bed {
+    async fn new() -> Self {
+        Self::with_pause(Storage::default().pause).await
+    }
+
+    /// With another time between two writes to one name.
+    async fn with_pause(pause: Duration) -> Self {
+        let buckets = vec![BUCKET.to_owned()];
+        let bucket = Bucket::start(Storage { buckets, pause, ..Storage::default() }).await.unwrap();
+        let bigquery = StandIn::serve(bucket.url()).await.unwrap();
+        for (table, schema) in [
+            ("measurements", include_str!("../../../../schemas/bigquery/measurements.json")),
+            ("verdicts", include_str!("../../../../schemas/bigquery/verdicts.json")),
+        ] {
+            let schema = serde_json::from_str(schema).unwrap();
+            bigquery.table("val-prod", "burnin", table, &schema).unwrap();
+        }
+        Self { bucket, bigquery }
+    }
+
+    /// The bucket, as loaders see it.
+    fn store(&self) -> Arc<CloudStorage> {
+        let patience = Patience {
+            attempt: Duration::from_secs(2),
+            total: Duration::from_secs(8),
+            look: Duration::from_secs(2),
+            stream: Duration::from_secs(8),
+        };
+        let emulator = self.bucket.url().parse().unwrap();
+        Arc::new(CloudStorage::with_patience(BUCKET, Some(emulator), patience))
+    }
+
+    /// A loader's end of it.
+    fn warehouse(&self, options: Options) -> Arc<BigQuery> {
+        let endpoint = Some(self.bigquery.endpoint.clone());
+        Arc::new(BigQuery::new("val-prod", "burnin", endpoint, self.store(), options))
+    }
+
+    /// How many rows a table has of each run.
+    fn count(&self, table: &str) -> BTreeMap<String, u64> {
+        let counted = self.bigquery.count(table, &["run"]).unwrap();
+        counted.into_iter().map(|(key, rows)| (key.concat(), rows)).collect()
+    }
+
+    /// Load jobs of a table, and how they ended: nothing, or the reason.
+    fn jobs(&self, table: &str) -> Vec<(String, String)> {
+        let jobs = self.bigquery.jobs();
+        let of = |job: &serde_json::Value| {
+            job["configuration"]["load"]["destinationTable"]["tableId"] == table
+                && job["status"]["state"] == "DONE"
+        };
+        let end = |job: &serde_json::Value| {
+            job["status"]["errorResult"]["reason"].as_str().unwrap_or_default().to_owned()
+        };
+        jobs.iter().filter(|(_, job)| of(job)).map(|(id, job)| (id.clone(), end(job))).collect()
+    }
+}
+
+/// No pauses that a test would have to wait for.
+fn hasty() -> Options {
+    Options {
+        patience: Duration::from_secs(20),
+        attempt: Duration::from_secs(2),
+        company: Duration::from_millis(1),
+        every: Duration::ZERO,
+        most: 500,
+        again: Duration::from_millis(5),
+        look: Duration::from_millis(5),
+    }
+}
+
+/// What a run brings: so many measurements, and a verdict.
+fn load(run: &str, rows: u32) -> Load {
+    let row = |row_number| Row {
+        run: run.to_owned(),
+        workflow: "nightly".to_owned(),
+        attempt: 1,
+        log: "1/node-0.log".to_owned(),
+        row_number,
+        placement: "in_place".to_owned(),
+        size_bytes: 8 << row_number,
+        dtype: "float".to_owned(),
+        time_us: 1.5,
+        busbw: 1e-3,
+        wrong: Some(0),
+        requested_at: Some(Timestamp::from_millis(1_000)),
+        ..Row::default()
+    };
+    let verdict = VerdictRow {
+        run: run.to_owned(),
+        workflow: "nightly".to_owned(),
+        attempt: 1,
+        requested_at: Some(Timestamp::from_millis(1_000)),
+        verdict: Some(Verdict::Pass),
+        fingerprint: "{}".to_owned(),
+        measurements: rows.into(),
+        ..VerdictRow::default()
+    };
+    Load { verdicts: vec![verdict], rows: (0..rows).map(row).collect() }
+}

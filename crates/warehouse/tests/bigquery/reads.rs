@@ -1,0 +1,72 @@
+//! What is read back.
+
+use bigquery_standin::{Fault, On};
+use terms::{Timestamp, Verdict};
+use warehouse::{Error, Row, VerdictRow, Wanted};
+
+use super::{Bed, hasty, load};
+
+#[tokio::test]
+async fn every_cell_comes_back_as_it_was_given() {
+    let bed = Bed::new().await;
+    let warehouse = bed.warehouse(hasty());
+    let mut given = load("a", 2);
+    given.rows[0] = Row {
+        workflow: "'; DROP TABLE runs; -- `\" \\ \n é 🦀 @run".to_owned(),
+        collective: Some(String::new()),
+        ranks: Some(u32::MAX),
+        size_bytes: i64::MAX.unsigned_abs(),
+        time_us: f64::MIN_POSITIVE,
+        algbw: -0.1 - 0.2,
+        busbw: 1e300,
+        wrong: None,
+        requested_at: Some(Timestamp::from_millis(-1)),
+        verdict: Some(Verdict::Inconclusive),
+        fingerprint: Some(r#"{"nccl":"2.28.9"}"#.to_owned()),
+        ..given.rows[0].clone()
+    };
+    given.verdicts[0] = VerdictRow {
+        requested_at: Some(Timestamp::from_millis(1_763_600_000_123)),
+        reasons: "TRUNCATED,UNCHECKED".to_owned(),
+        verdict: None,
+        ..given.verdicts[0].clone()
+    };
+    warehouse.load("a.1", &given).await.unwrap();
+    assert_eq!(warehouse.rows("a").await.unwrap(), given.rows);
+    assert_eq!(warehouse.verdicts("a").await.unwrap(), given.verdicts);
+    assert_eq!(warehouse.rows("' OR '1' = '1").await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn answers_that_are_slow_lost_or_in_pages_are_whole() {
+    let bed = Bed::new().await;
+    let warehouse = bed.warehouse(hasty());
+    let given = load("a", 30);
+    warehouse.load("a.1", &given).await.unwrap();
+    bed.bigquery.pages_of(7);
+    for fault in
+        [Fault::Slow, Fault::Refused(503), Fault::LandsAndTears, Fault::Cut, Fault::LandsAndAnswers(503)]
+    {
+        bed.bigquery.fault(On::Query, fault.clone());
+        bed.bigquery.fault(On::Get, if fault == Fault::Slow { Fault::Cut } else { fault.clone() });
+        assert_eq!(warehouse.rows("a").await.unwrap(), given.rows, "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_refused_is_told() {
+    let bed = Bed::new().await;
+    let warehouse = bed.warehouse(hasty());
+    bed.bigquery.fault(On::Query, Fault::Refused(403));
+    let wanted = Wanted {
+        workflow: "w".to_owned(),
+        identity: "i".to_owned(),
+        before: Timestamp::from_millis(0),
+        oldest: 1,
+        newest: 1,
+    };
+    let told = warehouse.past(&wanted).await.unwrap_err();
+    assert_eq!(told, Error::Unavailable("BigQuery answered 403: it goes wrong, as planned".to_owned()));
+    assert_eq!(warehouse.past(&wanted).await.unwrap(), []);
+    assert_eq!(warehouse.place(), "val-prod.burnin (tables measurements and verdicts)");
+}

@@ -1,0 +1,104 @@
+//! Everything at once: several loaders, requests and jobs that go wrong, calls that are dropped anywhere.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use bigquery_standin::Storm;
+use fastrand::Rng;
+use futures::future::join_all;
+use storage_standin::{Fault, Kind, Wants};
+use warehouse::{
+    Error, Load,
+    bigquery::{BigQuery, Options},
+};
+
+use super::{Bed, MEASUREMENTS, VERDICTS, hasty, load};
+
+const LOADERS: usize = 4;
+const RUNS: usize = 40;
+/// Each load is brought by so many callers at once, as deliveries of one command may be.
+const CALLERS: usize = 2;
+
+/// How a caller ends: what it was told in the end, and how often it was dropped before.
+async fn bring(
+    loaders: &[Arc<BigQuery>],
+    id: &str,
+    load: &Load,
+    mut dice: Rng,
+) -> (Result<u64, String>, u32) {
+    let mut dropped = 0;
+    loop {
+        let loader = &loaders[dice.usize(..loaders.len())];
+        // Where a call is when it ends is chance; half of them may finish.
+        let life =
+            if dice.bool() { Duration::from_millis(dice.u64(1..250)) } else { Duration::from_secs(30) };
+        match tokio::time::timeout(life, loader.load(id, load)).await {
+            Err(_) => dropped += 1,
+            Ok(Ok(rows)) => return (Ok(rows), dropped),
+            Ok(Err(Error::Refused(why))) => return (Err(why), dropped),
+            Ok(Err(Error::Unavailable(_))) => {}
+        }
+    }
+}
+
+async fn storm(seed: u64) -> u32 {
+    let bed = Bed::new().await;
+    let mut dice = Rng::with_seed(seed);
+    bed.bigquery.storm(Storm { dice: dice.fork(), percent: 40 });
+    bed.bigquery.jobs_take(Duration::from_millis(30));
+    bed.bigquery.dislike("nobody likes this");
+    // The bucket breaks as well: answers that get lost after their effect are the worst of it.
+    for wants in [Wants::Insert, Wants::Get, Wants::Media, Wants::List] {
+        for kind in [Kind::CutAfter, Kind::Refuse(503), Kind::FailAfter(503), Kind::CutBefore] {
+            let after = dice.u32(0..40);
+            bed.bucket.faults(Fault { on: wants, kind, times: 6, after });
+        }
+    }
+    let options = Options { company: Duration::from_millis(dice.u64(1..60)), most: 12, ..hasty() };
+    let loaders: Vec<_> = (0..LOADERS).map(|_| bed.warehouse(options.clone())).collect();
+    let loads: Vec<_> = (0..RUNS)
+        .map(|number| {
+            let mut load = load(&format!("run-{number}"), 1 + number as u32 % 5);
+            if number % 13 == 5 {
+                load.rows[0].dtype = "nobody likes this".to_owned();
+            }
+            (format!("run-{number}.1"), load)
+        })
+        .collect();
+    let callers = loads.iter().flat_map(|(id, load)| [(id, load); CALLERS]).map(|(id, load)| {
+        let dice = dice.fork();
+        let loaders = &loaders;
+        async move { (id, load, bring(loaders, id, load, dice).await) }
+    });
+    let told =
+        tokio::time::timeout(Duration::from_secs(150), join_all(callers)).await.expect("it comes to an end");
+
+    let (measured, judged) = (bed.count(MEASUREMENTS), bed.count(VERDICTS));
+    let mut refused = BTreeSet::new();
+    for (id, load, (end, _)) in &told {
+        let run = &load.verdicts[0].run;
+        let there = (measured.get(run).copied(), judged.get(run).copied());
+        match end {
+            Ok(rows) => assert_eq!(
+                (*rows, there),
+                (load.rows.len() as u64, (Some(*rows), Some(1))),
+                "seed {seed}: {id}: every row once"
+            ),
+            Err(why) => {
+                assert!(load.rows[0].dtype.starts_with("nobody"), "seed {seed}: {id} is refused: {why}");
+                assert_eq!(there, (None, None), "seed {seed}: {id} is refused and there");
+                refused.insert(run);
+            }
+        }
+    }
+    assert_eq!(refused.len(), (0..RUNS).filter(|number| number % 13 == 5).count(), "seed {seed}");
+    told.iter().map(|(_, _, (_, dropped))| dropped).sum()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_happens_every_row_is_there_once() {
+    let mut dropped = 0;
+    for seed in 0..4 {
+        dropped += storm(seed).await;
+    }
+    assert!(dropped > 100, "{dropped} calls were dropped: too few to prove anything");
+}

@@ -1,0 +1,190 @@
+//! Statements and views on an engine that reads GoogleSQL.
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use bigquery_standin::engine::Engine;
+use fastrand::Rng;
+use terms::{Timestamp, Verdict};
+use warehouse::{
+    Load, Row, Sqlite, TABLES, VerdictRow, Wanted,
+    bigquery::{BigQuery, Options},
+};
+
+const DATASET: &str = "burnin";
+
+async fn engine(project: &str) -> (Engine, BigQuery) {
+    let engine = Engine::from_env(project).unwrap();
+    engine.dataset(DATASET).await.unwrap();
+    for table in TABLES {
+        engine.table(DATASET, table.name, &table.bigquery()).await.unwrap();
+    }
+    let (company, every, look) = (Duration::ZERO, Duration::ZERO, Duration::from_millis(5));
+    let options = Options { company, every, look, ..Options::default() };
+    let store = engine.bucket(project).unwrap();
+    let warehouse = BigQuery::new(project, DATASET, Some(engine.endpoint.clone()), store, options);
+    (engine, warehouse)
+}
+
+/// A run of a cluster, at a number of minutes before now.
+fn run(name: &str, identity: &str, minutes: i64, verdict: Option<Verdict>, busbw: &[f64]) -> Load {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
+    let requested_at = Some(Timestamp::from_millis(now - minutes * 60_000));
+    let row = |(row_number, busbw): (u32, &f64)| Row {
+        run: name.to_owned(),
+        workflow: "it's `nightly`".to_owned(),
+        attempt: 1,
+        log: "1/node-0.log".to_owned(),
+        row_number,
+        placement: if row_number % 2 == 0 { "out_of_place" } else { "in_place" }.to_owned(),
+        collective: Some("all_reduce".to_owned()),
+        ranks: Some(16),
+        size_bytes: 1 << 30,
+        count: 1 << 28,
+        dtype: "float".to_owned(),
+        time_us: 1e4,
+        algbw: busbw / 1.875,
+        busbw: *busbw,
+        wrong: Some(0),
+        requested_at,
+        verdict,
+        identity: Some(identity.to_owned()),
+        fingerprint: Some(r#"{"nccl":"2.28.9"}"#.to_owned()),
+        ..Row::default()
+    };
+    let said = VerdictRow {
+        run: name.to_owned(),
+        workflow: "it's `nightly`".to_owned(),
+        attempt: 1,
+        requested_at,
+        verdict,
+        reasons: "SLOWER".to_owned(),
+        identity: Some(identity.to_owned()),
+        fingerprint: r#"{"nccl":"2.28.9"}"#.to_owned(),
+        measurements: busbw.len() as u64,
+        ..VerdictRow::default()
+    };
+    Load { verdicts: vec![said], rows: (0..).zip(busbw).map(row).collect() }
+}
+
+#[tokio::test]
+#[ignore = "needs an engine: run .ci/bigquery.sh"]
+async fn bigquery_says_what_sqlite_says() {
+    let (_, bigquery) = engine("both").await;
+    let folder = tempfile::tempdir().unwrap();
+    let sqlite = Sqlite::open(&folder.path().join("warehouse.sqlite")).unwrap();
+    let mut dice = Rng::with_seed(7);
+    let mut runs = Vec::new();
+    for number in 0..40 {
+        let name = format!("run-{number}");
+        let verdict = dice.choice([None, Some(Verdict::Pass), Some(Verdict::Fail)]).unwrap();
+        // Some at the same moment.
+        let load = run(
+            &name,
+            if dice.u8(..4) == 0 { "b" } else { "a" },
+            dice.i64(1..25),
+            verdict,
+            &[dice.f64(), 1e-9],
+        );
+        let id = format!("{name}.1");
+        assert_eq!((bigquery.load(&id, &load).await, sqlite.load(&id, &load).await), (Ok(2), Ok(2)));
+        runs.push(load);
+    }
+    let mut found = 0;
+    for load in &runs {
+        let said = &load.verdicts[0];
+        assert_eq!(bigquery.rows(&said.run).await, sqlite.rows(&said.run).await);
+        assert_eq!(bigquery.verdicts(&said.run).await, sqlite.verdicts(&said.run).await);
+        let wanted = Wanted {
+            workflow: said.workflow.clone(),
+            identity: dice.choice(["a", "b", "' OR TRUE --"]).unwrap().to_owned(),
+            before: said.requested_at.unwrap(),
+            oldest: dice.u32(..6),
+            newest: dice.u32(..6),
+        };
+        let (here, there) = (sqlite.past(&wanted).await.unwrap(), bigquery.past(&wanted).await.unwrap());
+        assert_eq!(there, here, "{wanted:?}");
+        found += here.len();
+    }
+    assert!(found > 40, "{found} runs were found: too few to prove anything");
+}
+
+#[tokio::test]
+#[ignore = "needs an engine: run .ci/bigquery.sh"]
+async fn views_say_what_they_are_for() {
+    let (engine, bigquery) = engine("views").await;
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas/bigquery/views");
+    let mut views = 0;
+    for file in std::fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        // As Terraform fills it in.
+        let statement = std::fs::read_to_string(&path).unwrap().replace("${dataset}", "views.burnin");
+        engine.view(DATASET, path.file_stem().unwrap().to_str().unwrap(), &statement).await.unwrap();
+        views += 1;
+    }
+    assert_eq!(views, 3, "a view without a test");
+    // Thirteen runs of one cluster, oldest first, and two of another, the last of which nobody could judge.
+    let curve: Vec<f64> =
+        [400., 410., 390., 405., 395., 402., 398., 401., 399., 403., 397., 300., 310.].into();
+    let mut loads: Vec<_> = (0..)
+        .zip(&curve)
+        .map(|(at, busbw)| {
+            let verdict = if *busbw < 350. { Verdict::Fail } else { Verdict::Pass };
+            run(&format!("a-{at:02}"), "a", 60 * (20 - at), Some(verdict), &[*busbw, busbw - 8.])
+        })
+        .collect();
+    loads.push(run("b-0", "b", 300, Some(Verdict::Fail), &[100.]));
+    loads.push(run("b-1", "b", 30, None, &[100.]));
+    for load in &loads {
+        bigquery.load(&format!("{}.1", load.verdicts[0].run), load).await.unwrap();
+    }
+
+    let select = async |columns: &str, view: &str, order: &str| {
+        let statement = format!("SELECT {columns} FROM `views.burnin.{view}` ORDER BY {order}");
+        engine.select(&statement).await.unwrap()
+    };
+    let text = |text: &str| Some(text.to_owned());
+    assert_eq!(
+        select("identity, run, verdict, reasons", "latest_verdicts", "identity").await,
+        [
+            [text("a"), text("a-12"), text("fail"), text("SLOWER")],
+            [text("b"), text("b-1"), None, text("SLOWER")]
+        ]
+    );
+
+    let trend = select("run, placement, busbw, median_before", "trend", "run, placement").await;
+    let number = |cell: &Option<String>| cell.as_ref().map(|text| text.parse::<f64>().unwrap());
+    let medians: BTreeMap<_, _> = trend
+        .iter()
+        .map(|row| ((row[0].clone().unwrap(), row[1].clone().unwrap()), (number(&row[2]), number(&row[3]))))
+        .collect();
+    assert_eq!(medians.len(), 28, "each run once, for each size and placement: {trend:?}");
+    for (at, busbw) in curve.iter().enumerate() {
+        let mut before = curve[at.saturating_sub(10)..at].to_vec();
+        before.sort_by(f64::total_cmp);
+        let middle = before.len() / 2;
+        let median = match before.len() {
+            0 => None,
+            even if even % 2 == 0 => Some((before[middle - 1] + before[middle]) / 2.),
+            _ => Some(before[middle]),
+        };
+        for (placement, less) in [("out_of_place", 0.), ("in_place", 8.)] {
+            let told = medians[&(format!("a-{at:02}"), placement.to_owned())];
+            assert_eq!(
+                told,
+                (Some(busbw - less), median.map(|median| median - less)),
+                "run {at}, {placement}"
+            );
+        }
+    }
+
+    let staleness = select("identity, hours_since_any, hours_since_pass", "staleness", "identity").await;
+    let hours: Vec<_> = staleness.iter().map(|row| (number(&row[1]), number(&row[2]))).collect();
+    let close = |told: Option<f64>, hours: f64| told.is_some_and(|told| (told - hours).abs() < 0.1);
+    // Its last pass is a-10.
+    assert!(close(hours[0].0, 8.) && close(hours[0].1, 10.), "{staleness:?}");
+    assert!(close(hours[1].0, 0.5) && hours[1].1.is_none(), "never passed: {staleness:?}");
+}

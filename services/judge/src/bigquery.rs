@@ -1,0 +1,12 @@
+//! The past in the dataset that the loader writes.
+
+use warehouse::{Past, Wanted, bigquery::BigQuery};
+
+use crate::port::{History, HistoryError};
+
+#[async_trait::async_trait]
+impl History for BigQuery {
+    async fn past(&self, wanted: &Wanted) -> Result<Vec<Past>, HistoryError> {
+        Ok(Self::past(self, wanted).await?)
+    }
+}

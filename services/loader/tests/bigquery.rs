@@ -1,0 +1,63 @@
+//! The suites, on BigQuery's stand-in.
+
+use std::{sync::Arc, time::Duration};
+
+use bigquery_standin::{BigQuery as StandIn, Fault, On, engine::Engine};
+use cloud::storage::CloudStorage;
+use loader::{Load, Warehouse, WarehouseError, conformance};
+use storage_standin::{Options as Storage, StandIn as Bucket};
+use warehouse::bigquery::{BigQuery, Options};
+
+/// Both stand-ins, for as long as they are needed, and a loader's end of them.
+async fn bed() -> (Bucket, StandIn, BigQuery) {
+    let bucket = Bucket::start(Storage::default()).await.unwrap();
+    let bigquery = StandIn::serve(bucket.url()).await.unwrap();
+    for table in warehouse::TABLES {
+        bigquery.table("p", "burnin", table.name, &table.bigquery()).unwrap();
+    }
+    let store = Arc::new(CloudStorage::new("bucket", Some(bucket.url().parse().unwrap())));
+    let endpoint = Some(bigquery.endpoint.clone());
+    let warehouse = BigQuery::new("p", "burnin", endpoint, store, hasty());
+    (bucket, bigquery, warehouse)
+}
+
+fn hasty() -> Options {
+    let (company, every, look) = (Duration::ZERO, Duration::ZERO, Duration::from_millis(5));
+    Options { company, every, look, ..Options::default() }
+}
+
+#[tokio::test]
+async fn a_warehouse_in_bigquery() {
+    let (_bucket, _bigquery, warehouse) = bed().await;
+    conformance::warehouse(&warehouse).await;
+}
+
+#[tokio::test]
+async fn it_says_whether_another_time_may_help() {
+    let (_bucket, bigquery, warehouse) = bed().await;
+    let warehouse: &dyn Warehouse = &warehouse;
+    assert_eq!(warehouse.table(), "p.burnin (tables measurements and verdicts)");
+    let load = Load {
+        verdicts: vec![loader::VerdictRow { run: "a".to_owned(), ..Default::default() }],
+        rows: vec![],
+    };
+    bigquery.fault(On::Table, Fault::Refused(403));
+    assert!(matches!(warehouse.load("a.1", &load).await, Err(WarehouseError::Unavailable(_))));
+    let mut twice = load.clone();
+    twice.verdicts.extend(load.verdicts.clone());
+    assert!(matches!(warehouse.load("a.1", &twice).await, Err(WarehouseError::Refused(_))));
+    assert_eq!(warehouse.load("a.1", &load).await.unwrap(), 0);
+}
+
+#[tokio::test]
+#[ignore = "needs an engine: run .ci/bigquery.sh"]
+async fn a_warehouse_in_an_engine_that_reads_google_sql() {
+    let engine = Engine::from_env("loader").unwrap();
+    engine.dataset("burnin").await.unwrap();
+    for table in warehouse::TABLES {
+        engine.table("burnin", table.name, &table.bigquery()).await.unwrap();
+    }
+    let store = engine.bucket("loader").unwrap();
+    let warehouse = BigQuery::new("loader", "burnin", Some(engine.endpoint.clone()), store, hasty());
+    conformance::warehouse(&warehouse).await;
+}

@@ -1,0 +1,43 @@
+//! The program's environment: what is wrong with it is told at once, and all of it.
+
+use std::process::Command;
+
+fn told(variables: &[(&str, &str)]) -> (Option<i32>, String) {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_burnin-loader"));
+    program.env_clear().env("BURNIN_AUTH", "platform").env("BURNIN_PROJECT", "val-prod");
+    // Nothing listens there, and nothing is asked before everything else is in order.
+    program.env("PUBSUB_EMULATOR_HOST", "127.0.0.1:1").envs(variables.iter().copied());
+    let output = program.output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn a_warehouse_is_a_file_or_a_dataset() {
+    let (status, said) = told(&[
+        ("BURNIN_ARTEFACTS", "gs://artefacts"),
+        ("BURNIN_WAREHOUSE", "bigquery:val-prod"),
+        ("BURNIN_BATCH_EVERY", "soon"),
+        ("BIGQUERY_EMULATOR_HOST", "http://host/path"),
+    ]);
+    assert_eq!(status, Some(64), "{said}");
+    for problem in [
+        "BURNIN_WAREHOUSE: `bigquery:val-prod` is not understood: in bigquery:PROJECT.DATASET, DATASET is missing",
+        "BURNIN_BATCH_EVERY: `soon` is not understood",
+        "BIGQUERY_EMULATOR_HOST: `http://host/path` is not understood: expected http://host:port or host:port",
+    ] {
+        assert!(said.contains(problem), "{said}");
+    }
+}
+
+#[test]
+fn bigquery_needs_a_bucket_to_load_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let (status, said) = told(&[
+        ("BURNIN_ARTEFACTS", folder.path().to_str().unwrap()),
+        ("BURNIN_WAREHOUSE", "bigquery:val-prod.burnin"),
+    ]);
+    assert_eq!(
+        (status, said.trim()),
+        (Some(1), "loader: BURNIN_ARTEFACTS: BigQuery loads from a bucket, name one as gs://NAME")
+    );
+}

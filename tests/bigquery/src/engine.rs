@@ -1,0 +1,142 @@
+//! An engine that executes GoogleSQL, where one runs: an emulator that reads source URIs from a folder. The gate
+//! `.ci/bigquery.sh` starts it and says where it is.
+
+use std::{path::PathBuf, sync::Arc};
+
+use bytes::Bytes;
+use ledger::{Creation, Digest, FolderStore, Reader, Store, StoreError};
+use serde_json::{Value, json};
+
+/// The engine's URL.
+pub const URL: &str = "BURNIN_BIGQUERY_ENGINE";
+/// The folder in which it looks for buckets.
+pub const BUCKETS: &str = "BURNIN_BIGQUERY_BUCKETS";
+
+/// An emulator of BigQuery, and a project of its own in it.
+pub struct Engine {
+    /// Where it is, as an endpoint.
+    pub endpoint: String,
+    project: String,
+    buckets: PathBuf,
+    http: reqwest::Client,
+}
+
+impl Engine {
+    /// The one that the environment names, which serves everybody: the project is the caller's own.
+    ///
+    /// # Errors
+    /// When it names none.
+    pub fn from_env(project: &str) -> Result<Self, String> {
+        let of =
+            |name: &str| std::env::var(name).map_err(|_| format!("{name} is not set: run .ci/bigquery.sh"));
+        let (endpoint, buckets) = (of(URL)?, of(BUCKETS)?.into());
+        Ok(Self { endpoint, project: project.to_owned(), buckets, http: reqwest::Client::new() })
+    }
+
+    /// Makes a dataset.
+    ///
+    /// # Errors
+    /// When the engine does not.
+    pub async fn dataset(&self, dataset: &str) -> Result<(), String> {
+        let reference = json!({"projectId": self.project, "datasetId": dataset});
+        let asked = json!({"datasetReference": reference, "location": "europe-west4"});
+        self.post("datasets", asked).await.map(drop)
+    }
+
+    /// Makes a table from a schema as `bq mk` takes it, by days as Terraform makes it.
+    ///
+    /// # Errors
+    /// When the engine does not.
+    pub async fn table(&self, dataset: &str, table: &str, schema: &Value) -> Result<(), String> {
+        let asked = json!({
+            "tableReference": {"projectId": self.project, "datasetId": dataset, "tableId": table},
+            "schema": {"fields": schema},
+            "timePartitioning": {"type": "DAY", "field": "requested_at"},
+        });
+        self.post(&format!("datasets/{dataset}/tables"), asked).await.map(drop)
+    }
+
+    /// Makes a view.
+    ///
+    /// # Errors
+    /// When the engine does not, because of its statement for instance.
+    pub async fn view(&self, dataset: &str, view: &str, statement: &str) -> Result<(), String> {
+        let asked = json!({
+            "tableReference": {"projectId": self.project, "datasetId": dataset, "tableId": view},
+            "view": {"query": statement, "useLegacySql": false},
+        });
+        self.post(&format!("datasets/{dataset}/tables"), asked).await.map(drop)
+    }
+
+    /// What a statement gives: each row's cells, as texts or nulls.
+    ///
+    /// # Errors
+    /// When the engine refuses the statement.
+    pub async fn select(&self, statement: &str) -> Result<Vec<Vec<Option<String>>>, String> {
+        let asked = json!({"query": statement, "useLegacySql": false, "location": "europe-west4"});
+        let mut answer = self.post("queries", asked).await?;
+        let rows = answer["rows"].as_array_mut().map(std::mem::take).unwrap_or_default();
+        let cells = |row: &Value| {
+            let cells = row["f"].as_array().map(Vec::as_slice).unwrap_or_default();
+            cells.iter().map(|cell| cell["v"].as_str().map(str::to_owned)).collect()
+        };
+        Ok(rows.iter().map(cells).collect())
+    }
+
+    /// A bucket that it reads.
+    ///
+    /// # Errors
+    /// When its folder cannot be made.
+    pub fn bucket(&self, name: &str) -> Result<Arc<dyn Store>, String> {
+        let folder = FolderStore::open(self.buckets.join(name)).map_err(|error| error.to_string())?;
+        Ok(Arc::new(Bucket { name: name.to_owned(), folder }))
+    }
+
+    async fn post(&self, path: &str, body: Value) -> Result<Value, String> {
+        let url = format!("{}/bigquery/v2/projects/{}/{path}", self.endpoint, self.project);
+        let answer = self.http.post(&url).json(&body).send().await.map_err(|error| error.to_string())?;
+        let status = answer.status();
+        let text = answer.text().await.map_err(|error| error.to_string())?;
+        if !status.is_success() {
+            return Err(format!("{path}: {status}: {text}"));
+        }
+        serde_json::from_str(&text).map_err(|error| format!("{path}: {error}: {text}"))
+    }
+}
+
+/// A folder that calls itself a bucket.
+struct Bucket {
+    name: String,
+    folder: FolderStore,
+}
+
+#[async_trait::async_trait]
+impl Store for Bucket {
+    async fn create(&self, name: &str, body: Bytes) -> Result<Creation, StoreError> {
+        self.folder.create(name, body).await
+    }
+
+    async fn create_from(&self, name: &str, body: Reader) -> Result<(Creation, Digest), StoreError> {
+        self.folder.create_from(name, body).await
+    }
+
+    async fn read(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
+        self.folder.read(name).await
+    }
+
+    async fn open(&self, name: &str) -> Result<Option<Reader>, StoreError> {
+        self.folder.open(name).await
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        self.folder.list(prefix).await
+    }
+
+    async fn remove(&self, name: &str) -> Result<(), StoreError> {
+        self.folder.remove(name).await
+    }
+
+    fn locate(&self, name: &str) -> String {
+        format!("gs://{}/{name}", self.name)
+    }
+}

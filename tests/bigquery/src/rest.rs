@@ -1,0 +1,178 @@
+//! The REST surface.
+
+use axum::{
+    Json, Router,
+    body::{Body, Bytes},
+    extract::{Path, Query, State},
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{Fault, On, World, load, query};
+
+pub(crate) fn router(world: World) -> Router {
+    Router::new()
+        .route("/bigquery/v2/projects/{project}/jobs", post(insert))
+        .route("/bigquery/v2/projects/{project}/jobs/{id}", get(read))
+        .route("/bigquery/v2/projects/{project}/queries", post(ask))
+        .route("/bigquery/v2/projects/{project}/queries/{id}", get(results))
+        .route("/bigquery/v2/projects/{project}/datasets/{dataset}/tables/{table}", get(table))
+        .with_state(world)
+}
+
+/// An answer that is no success, in BigQuery's words.
+pub(crate) struct Refusal {
+    pub code: u16,
+    pub reason: &'static str,
+    pub message: String,
+}
+
+impl Refusal {
+    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        Self { code, reason, message: message.into() }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let Self { code, reason, message } = self;
+        let status = match code {
+            400 => "INVALID_ARGUMENT",
+            403 => "PERMISSION_DENIED",
+            404 => "NOT_FOUND",
+            409 => "ALREADY_EXISTS",
+            429 => "RESOURCE_EXHAUSTED",
+            503 => "UNAVAILABLE",
+            _ => "INTERNAL",
+        };
+        let errors = json!([{"message": message, "domain": "global", "reason": reason}]);
+        let error = json!({"error": {"code": code, "message": message, "errors": errors, "status": status}});
+        let code = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        (code, Json(error)).into_response()
+    }
+}
+
+fn planned(code: u16) -> Response {
+    let reason = match code {
+        429 => "rateLimitExceeded",
+        403 => "quotaExceeded",
+        404 => "notFound",
+        _ => "backendError",
+    };
+    Refusal::new(code, reason, "it goes wrong, as planned").into_response()
+}
+
+/// The first bytes of an answer, and then nothing.
+fn torn(answer: &Value, sent: usize) -> Response {
+    let text = answer.to_string();
+    let part = Bytes::from(text.as_bytes()[..sent.min(text.len() / 2)].to_vec());
+    let torn = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+    let body = Body::from_stream(futures::stream::iter([Ok(part), Err(torn)]));
+    ([("content-type", "application/json"), ("content-length", &text.len().to_string())], body)
+        .into_response()
+}
+
+/// Does it, unless it goes wrong before; answers, unless it goes wrong afterwards.
+async fn answered<W>(world: &World, on: On, work: impl FnOnce(World) -> W) -> Response
+where
+    W: Future<Output = Result<Value, Refusal>> + Send + 'static,
+{
+    let fault = world.lock().fault(on);
+    match fault {
+        Some(Fault::Refused(code)) => return planned(code),
+        Some(Fault::Cut) => return torn(&json!({"kind": "cut"}), 0),
+        Some(Fault::Late(by)) => {
+            let work = work(world.clone());
+            tokio::spawn(async move {
+                tokio::time::sleep(by).await;
+                drop(work.await);
+            });
+            return planned(503);
+        }
+        _ => {}
+    }
+    let done = work(world.clone()).await;
+    match (fault, done) {
+        (Some(Fault::LandsAndAnswers(code)), _) => planned(code),
+        (Some(Fault::LandsAndTears), Ok(answer)) => torn(&answer, usize::MAX),
+        (Some(Fault::Slow), Ok(mut answer)) => {
+            answer["jobComplete"] = false.into();
+            if let Some(answer) = answer.as_object_mut() {
+                answer.retain(|field, _| field == "jobComplete" || field == "jobReference");
+            }
+            Json(answer).into_response()
+        }
+        (_, Ok(answer)) => Json(answer).into_response(),
+        (_, Err(refusal)) => refusal.into_response(),
+    }
+}
+
+async fn insert(State(world): State<World>, Path(project): Path<String>, Json(job): Json<Value>) -> Response {
+    answered(&world, On::Insert, |world| async move { load::begin(&world, &project, job) }).await
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Asked {
+    location: String,
+    page_token: String,
+}
+
+async fn read(
+    State(world): State<World>,
+    Path((project, id)): Path<(String, String)>,
+    Query(asked): Query<Asked>,
+) -> Response {
+    answered(&world, On::Get, |world| async move {
+        let unknown =
+            || Refusal::new(404, "notFound", format!("Not found: Job {project}:{}.{id}", asked.location));
+        world
+            .lock()
+            .jobs
+            .get(&(project.clone(), asked.location.clone(), id.clone()))
+            .cloned()
+            .ok_or_else(unknown)
+    })
+    .await
+}
+
+async fn ask(State(world): State<World>, Path(project): Path<String>, Json(asked): Json<Value>) -> Response {
+    answered(&world, On::Query, |world| async move { query::ask(&mut world.lock(), &project, &asked) }).await
+}
+
+async fn results(
+    State(world): State<World>,
+    Path((project, id)): Path<(String, String)>,
+    Query(asked): Query<Asked>,
+) -> Response {
+    answered(&world, On::Get, |world| async move {
+        query::page(&world.lock(), &(project, asked.location, id), &asked.page_token)
+    })
+    .await
+}
+
+async fn table(
+    State(world): State<World>,
+    Path((project, dataset, table)): Path<(String, String, String)>,
+) -> Response {
+    answered(&world, On::Table, |world| async move {
+        let inner = world.lock();
+        let unknown =
+            || Refusal::new(404, "notFound", format!("Not found: Table {project}:{dataset}.{table}"));
+        let columns = inner.tables.get(&format!("{project}.{dataset}.{table}")).ok_or_else(unknown)?;
+        let fields: Vec<_> = columns
+            .iter()
+            .map(|column| json!({"name": column.name, "type": column.kind, "mode": column.mode}))
+            .collect();
+        Ok(json!({
+            "kind": "bigquery#table", "id": format!("{project}:{dataset}.{table}"),
+            "tableReference": {"projectId": project, "datasetId": dataset, "tableId": table},
+            "schema": {"fields": fields}, "location": inner.location, "type": "TABLE",
+            "creationTime": "1763600000000", "lastModifiedTime": "1763600000000",
+        }))
+    })
+    .await
+}
