@@ -21,7 +21,7 @@ pub(crate) fn message(result: &Value) -> String {
     if hides(result) {
         return HIDDEN.to_owned();
     }
-    let own = said(&result["msg"]).or_else(|| item(result)).unwrap_or_default();
+    let own = item(result).or_else(|| said(&result["msg"])).unwrap_or_default();
     if !own.is_empty() && !EMPTY_WORDS.iter().any(|word| own.starts_with(word)) {
         return shown(&own, LONGEST_MESSAGE);
     }
@@ -51,10 +51,10 @@ fn said(message: &Value) -> Option<String> {
     }
 }
 
-/// Why the first item of a loop failed, where the loop itself has no word.
+/// Why the first item of a loop failed; the loop itself only says that one did.
 fn item(result: &Value) -> Option<String> {
     let items = result["results"].as_array()?;
-    items.iter().find(|item| item["failed"] == true && !hides(item)).map(message)
+    items.iter().find(|item| item["failed"] == true).map(message)
 }
 
 fn last_line(text: &str) -> Option<String> {
@@ -102,7 +102,10 @@ mod tests {
             (json!({"msg": ["two", "lines"]}), "two lines"),
             (json!({"msg": {"a": 1}}), r#"{"a":1}"#),
             (json!({"msg": "One or more items failed", "results": []}), "One or more items failed"),
-            (json!({"results": [{"failed": false}, {"failed": true, "msg": "second"}]}), "second"),
+            (
+                json!({"msg": "One or more items failed", "results": [{"failed": false}, {"failed": true, "msg": "second"}]}),
+                "second",
+            ),
             (json!({"msg": "a\u{1b}[31m\r\nb"}), "a [31m b"),
             (json!(null), ""),
         ] {
