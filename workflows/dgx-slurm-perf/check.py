@@ -170,6 +170,7 @@ class Inventory:
         for host in expand(words[0]):
             if not HOST.fullmatch(host) or host in ("localhost", "all", "ungrouped"):
                 self.complain(at, f"expected a host's name of letters, digits and -, found {host[:60]!r}")
+                self.groups.get(group, {})[host] = at
                 continue
             if group == "ungrouped":
                 self.complain(at, f"{host}: in no group")
@@ -197,6 +198,8 @@ def main():
             inventory.read(handle.read(4 << 20))
     except (OSError, UnicodeDecodeError) as error:
         problems.append(f"_INVENTORY: {file} cannot be read: {error}")
+    if values["deepops"] and values["share"] == "nfs":
+        problems.append("_SHARE: expected existing with _DEEPOPS, whose own playbooks do NFS")
     servers = inventory.groups["nfs-server"]
     if values["share"] == "nfs" and not values["deepops"] and len(servers) != 1:
         problems.append(f"{file}: [nfs-server]: expected one host for _SHARE=nfs, found {len(servers)}")

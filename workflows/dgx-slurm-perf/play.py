@@ -9,17 +9,18 @@ import os
 import subprocess
 import sys
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 HIDDEN = "(the task hides its output)"
 
 
-def words(result):
+def why(result):
     """Why a task ended as it did, in one line."""
     if result.get("_ansible_no_log") or "censored" in result:
         return HIDDEN
     # Of a loop that failed its first bad item is told.
     for item in result.get("results") or []:
         if isinstance(item, dict) and item.get("failed"):
-            return words(item)
+            return why(item)
     said = [str(result.get("msg") or "")]
     for field in ("module_stderr", "stderr", "stdout"):
         lines = str(result.get(field) or "").strip().splitlines()
@@ -45,9 +46,9 @@ def tell(line, told):
     for host, result in event.get("hosts", {}).items():
         task = event["task"]["name"]
         if kind == "v2_runner_on_unreachable":
-            lines.append(f"  UNREACHABLE {host}: {words(result)}")
+            lines.append(f"  UNREACHABLE {host}: {why(result)}")
         elif kind == "v2_runner_on_failed":
-            lines.append(f"  FAILED {host}: {task}: {words(result)}")
+            lines.append(f"  FAILED {host}: {task}: {why(result)}")
         elif kind == "v2_runner_on_ok" and result.get("changed"):
             lines.append(f"  changed {host}: {task}")
         elif kind == "v2_runner_on_ok" and task not in told:
@@ -56,31 +57,43 @@ def tell(line, told):
     return lines
 
 
-def main():
-    name, more = sys.argv[1], sys.argv[2:]
-    here = os.path.dirname(os.path.abspath(__file__))
+def values():
+    """What check.py wrote."""
     with open("vars.json", encoding="utf-8") as handle:
-        values = json.load(handle)
-    own = os.path.join(here, ".ansible", "bin", "ansible-playbook")
-    command = [own if os.path.exists(own) else "ansible-playbook", "--inventory", values["inventory"]]
-    command += ["--extra-vars", "@" + os.path.abspath("vars.json")]
+        return json.load(handle)
+
+
+def command(values):
+    """ansible-playbook and how it gets to the hosts."""
+    own = os.path.join(HERE, ".ansible", "bin", "ansible-playbook")
+    words = [own if os.path.exists(own) else "ansible-playbook", "--inventory", values["inventory"]]
     for option, value in (("--user", values["ssh_user"]), ("--private-key", values["ssh_key"]),
                           ("--become-password-file", values["sudo_password_file"])):
-        command += [option, value] if value else []
-    command += [*more, os.path.join(here, "playbooks", f"{name}.yml")]
-    environment = dict(os.environ, ANSIBLE_CONFIG=os.path.join(here, "ansible.cfg"), ANSIBLE_NOCOLOR="1",
-                       LC_ALL="C.UTF-8", PYTHONUNBUFFERED="1")
+        words += [option, value] if value else []
+    return words
+
+
+def run(name, command, environment, folder):
+    """Runs Ansible in a folder; its events go to events/NAME.jsonl. The exit code is Ansible's."""
     os.makedirs("events", exist_ok=True)
+    environment = dict(os.environ, ANSIBLE_NOCOLOR="1", LC_ALL="C.UTF-8", PYTHONUNBUFFERED="1", **environment)
     told = set()
     with open(f"events/{name}.jsonl", "w", encoding="utf-8") as events:
-        ansible = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=environment,
+        ansible = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=environment, cwd=folder,
                                    text=True, encoding="utf-8", errors="replace")
         for line in ansible.stdout:
             events.write(line)
             events.flush()
-            for words_ in tell(line, told):
-                print(words_, flush=True)
+            for words in tell(line, told):
+                print(words, flush=True)
     return ansible.wait()
+
+
+def main():
+    name, more = sys.argv[1], sys.argv[2:]
+    words = command(values()) + ["--extra-vars", "@" + os.path.abspath("vars.json"), *more]
+    words.append(os.path.join(HERE, "playbooks", f"{name}.yml"))
+    return run(name, words, {"ANSIBLE_CONFIG": os.path.join(HERE, "ansible.cfg")}, ".")
 
 
 if __name__ == "__main__":

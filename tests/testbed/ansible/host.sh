@@ -26,11 +26,13 @@ for ((i = 0; i < gpus; i++)); do mknod -m 666 "$all/dev/nvidia$i" c 1 3; done
 # A machine as it comes: nothing of this one's Slurm, no systemd, nobody else's name.
 rm -rf "$all"/etc/munge/munge.key "$all"/etc/slurm/*.conf "$all/sbin/init" "$all"/var/lib/slurm/*/*
 echo "$name" >"$all/etc/hostname"
+echo "$dir/up" >"$all/etc/bed"
 printf '127.0.0.1 localhost\n' >"$all/etc/hosts"
 chroot "$all" useradd --create-home --uid 10007 --shell /bin/bash ops
-echo "ops:right" | chroot "$all" chpasswd
-free="NOPASSWD:"; grep -qsx "$name" "$dir/asks" && free=
-echo "ops ALL=(ALL) ${free}ALL" >"$all/etc/sudoers.d/ops"
+chroot "$all" useradd --create-home --uid 10008 --shell /bin/bash asked
+# An account without any password is locked to sshd.
+printf 'ops:%s\nasked:right\n' "$(head -c 12 /dev/urandom | base64)" | chroot "$all" chpasswd
+printf 'ops ALL=(ALL) NOPASSWD:ALL\nasked ALL=(ALL) ALL\n' >"$all/etc/sudoers.d/bed"
 cat >"$all/etc/ssh/sshd_config" <<CONF
 ListenAddress $address
 HostKey $dir/ssh/host
@@ -43,7 +45,7 @@ UseDNS no
 MaxStartups 100
 Subsystem sftp internal-sftp
 CONF
-[[ $name == mgmt ]] || chroot "$all" /usr/sbin/sshd
+chroot "$all" /usr/sbin/sshd
 touch "$dir/pid/$name.ready"
 # A shell reaps whatever processes are left to it.
 exec chroot "$all" /bin/bash -c 'while :; do sleep 3600 & wait $!; done'

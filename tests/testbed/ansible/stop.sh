@@ -11,7 +11,7 @@ for host in $hosts; do
   for ((i = 0; i < 100; i++)); do [[ -e /proc/$outer/ns/pid ]] && [[ $(readlink "/proc/$outer/ns/pid" 2>/dev/null) ]] || break; sleep 0.05; done
 done
 if [[ -n $prefix ]]; then
-  for host in sw $hosts; do ip netns del "$prefix-$host" 2>/dev/null; done
+  for host in sw mgmt $hosts; do ip netns del "$prefix-$host" 2>/dev/null; done
 fi
 rm -rf "$dir"
 exit 0
