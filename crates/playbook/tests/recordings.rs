@@ -97,3 +97,46 @@ fn runs_one_after_the_other() {
     let half = read(&log[..log.len() - 600]).unwrap();
     assert_eq!((half.runs, half.ended), (1, false));
 }
+
+/// Ignored, rescued, hidden, followed by an `always`, and an item of a loop: what stands is told, and nothing else.
+#[test]
+fn failures_that_were_dealt_with() {
+    let findings = found("dealt-with");
+    let hosts = |count: fn(&Counts) -> u64| -> Vec<_> {
+        findings.hosts.iter().filter(|(_, counts)| count(counts) > 0).map(|(host, _)| host.as_str()).collect()
+    };
+    assert_eq!(hosts(|counts| counts.ignored), ["dgx01"]);
+    assert_eq!(hosts(|counts| counts.rescued), ["dgx02"]);
+    assert_eq!(hosts(|counts| counts.failures), ["dgx03", "dgx04"]);
+    let failure = findings.failure.unwrap();
+    assert_eq!((failure.host.as_str(), failure.task.as_str()), ("dgx03", "Says a password"));
+    assert_eq!(failure.message, "the task hides its output (no_log)");
+}
+
+#[test]
+fn a_wrong_sudo_password() {
+    let findings = found("wrong-sudo-password");
+    assert_eq!(findings.hosts.values().filter(|host| host.failures == 1).count(), 5);
+    let failure = findings.failure.unwrap();
+    assert_eq!((failure.play.as_str(), failure.task.as_str()), ("Every host answers", "Privilege is there"));
+    assert_eq!(failure.message, "Incorrect sudo password");
+}
+
+#[test]
+fn a_host_that_is_cut_off_under_a_kept_connection() {
+    let findings = found("cut-off");
+    assert_eq!(
+        findings.problems(),
+        [
+            "dgx03 cannot be reached: Failed to connect to the host via ssh: mux_client_request_session: read from master \
+          failed: Broken pipe ssh: connect to host 10.78.0.13 port 22: Connection timed out"
+        ]
+    );
+}
+
+/// A play may say that it minds nobody who is away; then that is no finding.
+#[test]
+fn a_host_that_may_be_away() {
+    let findings = found("ignored-unreachable");
+    assert!(findings.good(), "{findings:#?}");
+}

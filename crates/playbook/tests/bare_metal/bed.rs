@@ -20,6 +20,11 @@ impl Bed {
         std::fs::read_to_string(self.0.join(name)).unwrap()
     }
 
+    /// Leaves a file for the gate.
+    pub fn leave(&self, name: &str, text: &str) {
+        std::fs::write(self.0.join(name), text).unwrap();
+    }
+
     /// Runs a line of shell on a host, as root; its output.
     pub fn on(&self, host: &str, line: &str) -> String {
         let output = Command::new(self.0.join("on")).args([host, "bash", "-c", line]).output().unwrap();

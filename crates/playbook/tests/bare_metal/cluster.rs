@@ -41,6 +41,7 @@ fn a_cluster_is_provisioned() {
         "names are left alone"
     );
 
+    bed.leave("cluster.json", &workspace.read("cluster.json"));
     let cluster: Cluster = serde_json::from_str(&workspace.read("cluster.json")).unwrap();
     let nodes: Vec<_> = cluster.nodes.iter().map(|node| (node.name.as_str(), node.slots)).collect();
     assert_eq!(nodes, [("dgx01", 2), ("dgx02", 2), ("dgx03", 2), ("dgx04", 2)]);

@@ -98,13 +98,17 @@ fn a_kernel_without_nfs() {
     assert_eq!(workspace.python(&["check.py"]).0, Some(0));
     let (code, said) = workspace.python(&["play.py", "share"]);
     assert_eq!(code, Some(2), "{said}");
-    let failure = workspace.findings("share").failure.unwrap();
-    assert_eq!(failure.host, "login");
+    let findings = workspace.findings("share");
+    let message = findings.failure.as_ref().unwrap().message.as_str();
     assert!(
-        failure.message.contains("this host's kernel has no nfsd, so it cannot be an NFS server"),
-        "{}",
-        failure.message
+        message.contains("this host's kernel has no nfs") && message.contains("_SHARE=existing"),
+        "{message}"
     );
+    assert!(
+        findings.hosts.values().all(|host| host.failures == 1),
+        "every host is told of at once: {findings:#?}"
+    );
+    assert!(findings.unchanged());
     assert_eq!(state(&bed), before);
 }
 
