@@ -32,7 +32,12 @@ if [[ $(cat "$tools/installed" 2>/dev/null) != "$wanted" ]]; then
   echo "$wanted" >"$tools/installed"
 fi
 export PATH=$tools/bin:$PATH ANSIBLE_NOCOLOR=1 PYTHONWARNINGS=ignore
-(cd "$flow" && ansible-lint --nocolor -q -c .ansible-lint playbooks)
+bed=$(mktemp -d)
+export BED_DIR=$bed/machines
+trap 'bash tests/testbed/ansible/stop.sh; rm -rf "$bed"' EXIT
+# In a copy: the lint leaves a folder of its own beside what it reads.
+cp -r "$flow" "$bed/lint"
+(cd "$bed/lint" && ansible-lint --nocolor -q -c .ansible-lint playbooks)
 for play in "$flow"/playbooks/*.yml; do
   ANSIBLE_CONFIG=$flow/ansible.cfg ANSIBLE_STDOUT_CALLBACK=default ansible-playbook --syntax-check -i "$flow/inventory.example" "$play" >/dev/null
 done
@@ -40,11 +45,8 @@ done
 cargo build --quiet --locked --package burnin
 tests=$(cargo test --quiet --locked --package playbook --test bare_metal --no-run --message-format=json |
   sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -1)
-bed=$(mktemp -d)
-export BED_DIR=$bed/machines
 mkdir "$BED_DIR" "$bed/home"
 chmod 755 "$bed"
-trap 'bash tests/testbed/ansible/stop.sh; rm -rf "$bed"' EXIT
 bash tests/testbed/ansible/start.sh
 echo "5 machines, $(ansible-playbook --version | head -1), Slurm $(slurmctld -V | cut -d' ' -f2)"
 try() { "$BED_DIR/here" env HOME="$bed/home" BURNIN_ANSIBLE_BED="$BED_DIR" RUST_BACKTRACE=0 \

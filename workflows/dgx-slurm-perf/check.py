@@ -63,6 +63,7 @@ PARAMETERS = {
     "ranks_per_node": ("_RANKS_PER_NODE", "0", *number(0, 1024)),
     "process_tracking": ("_PROCESS_TRACKING", "cgroup", *one_of("cgroup", "linuxproc")),
     "pyxis": ("_PYXIS", "false", *truth()),
+    "validate_image": ("_VALIDATE_IMAGE", "", *matching(r"[A-Za-z0-9/][A-Za-z0-9_./:#@+-]{0,400}|", "a container image, or nothing")),
     "stop_slurm": ("_STOP_SLURM", "false", *truth()),
     "deepops": ("_DEEPOPS", "", *path(empty=True)),
     "ssh_user": ("_SSH_USER", "", *matching(r"([a-z_][a-z0-9_-]{0,31})?", "a user's name, or nothing")),

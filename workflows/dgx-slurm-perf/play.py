@@ -65,7 +65,7 @@ def values():
 
 def command(values):
     """ansible-playbook and how it gets to the hosts."""
-    own = os.path.join(HERE, ".ansible", "bin", "ansible-playbook")
+    own = os.path.join(HERE, ".venv", "bin", "ansible-playbook")
     words = [own if os.path.exists(own) else "ansible-playbook", "--inventory", values["inventory"]]
     for option, value in (("--user", values["ssh_user"]), ("--private-key", values["ssh_key"]),
                           ("--become-password-file", values["sudo_password_file"])):

@@ -22,6 +22,7 @@ mkdir -m 1777 "$all/dev/shm" "$all/dev/pts"
 mount -t devpts -o newinstance,ptmxmode=0666,mode=620 devpts "$all/dev/pts"
 ln -s pts/ptmx "$all/dev/ptmx"
 ln -s /proc/self/fd "$all/dev/fd"
+for stream in stdin:0 stdout:1 stderr:2; do ln -s "/proc/self/fd/${stream#*:}" "$all/dev/${stream%:*}"; done
 for ((i = 0; i < gpus; i++)); do mknod -m 666 "$all/dev/nvidia$i" c 1 3; done
 # A machine as it comes: nothing of this one's Slurm, no systemd, nobody else's name.
 rm -rf "$all"/etc/munge/munge.key "$all"/etc/slurm/*.conf "$all/sbin/init" "$all"/var/lib/slurm/*/*

@@ -55,22 +55,20 @@ fn playbooks_are_called_by_the_age_of_the_checkout() {
         "playbooks/generic/nfs-client.yml",
     ];
     let old = ["playbooks/nfs.yml", "playbooks/slurm-perf-cluster.yml", "playbooks/slurm-validation.yml"];
-    let everybody = |file: &str| ["dgx01", "dgx02", "login"].map(|host| format!("{file} {host}")).to_vec();
-    for (playbooks, expected) in [
-        // Limited to the cluster: the Kubernetes node is not called.
-        (
-            &young[..],
-            vec![
-                "playbooks/slurm-cluster.yml dgx01".to_owned(),
-                "playbooks/slurm-cluster.yml login".to_owned(),
-            ],
-        ),
-        (&middle[..], [middle[3], middle[2], middle[1]].iter().flat_map(|file| everybody(file)).collect()),
-        (&old[..], [old[0], old[1]].iter().flat_map(|file| everybody(file)).collect()),
+    let all = &["dgx01", "dgx02", "login"][..];
+    // Limited to the cluster: the Kubernetes node is not called.
+    let cluster = &["dgx01", "login"][..];
+    for (playbooks, called, hosts) in [
+        (&young[..], &[young[0], young[1]][..], cluster),
+        (&middle[..], &[middle[3], middle[2], middle[1]][..], all),
+        (&old[..], &old[..], all),
     ] {
+        let expected: Vec<_> =
+            called.iter().flat_map(|file| hosts.iter().map(move |host| format!("{file} {host}"))).collect();
+        let validated = called.last().is_some_and(|file| file.contains("validation"));
         let (workspace, folder) = checkout(playbooks);
         assert_eq!(workspace.python(&["check.py"]).0, Some(0));
-        for step in ["nfs", "cluster"] {
+        for step in ["nfs", "cluster"].into_iter().chain(validated.then_some("validation")) {
             let (code, said) = workspace.python(&["deepops.py", step]);
             assert_eq!(code, Some(0), "{step}: {said}");
         }
