@@ -33,7 +33,8 @@ if [[ $(cat "$tools/installed" 2>/dev/null) != "$wanted" ]]; then
 fi
 export PATH=$tools/bin:$PATH ANSIBLE_NOCOLOR=1 PYTHONWARNINGS=ignore
 bed=$(mktemp -d)
-export BED_DIR=$bed/machines
+# Ansible keeps its own things there too, and not in a home.
+export BED_DIR=$bed/machines ANSIBLE_HOME=$bed/ansible
 trap 'bash tests/testbed/ansible/stop.sh; rm -rf "$bed"' EXIT
 # In a copy: the lint leaves a folder of its own beside what it reads.
 cp -r "$flow" "$bed/lint"
@@ -48,7 +49,7 @@ tests=$(cargo test --quiet --locked --package playbook --test bare_metal --no-ru
 mkdir "$BED_DIR" "$bed/home"
 chmod 755 "$bed"
 bash tests/testbed/ansible/start.sh
-echo "5 machines, $(ansible-playbook --version | head -1), Slurm $(slurmctld -V | cut -d' ' -f2)"
+echo "5 machines, $(ansible-playbook --version | sed -n 1p), Slurm $(slurmctld -V | cut -d' ' -f2)"
 try() { "$BED_DIR/here" env HOME="$bed/home" BURNIN_ANSIBLE_BED="$BED_DIR" RUST_BACKTRACE=0 \
   "$tests" --ignored --test-threads=1 "$@"; }
 
