@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# A Slurm brought up on bare machines by the playbooks of workflows/dgx-slurm-perf: real ssh, a real Ansible, a real Slurm,
+# a benchmark on it, and everything given back. Before that what is wrong with machines has to be named.
+set -euo pipefail
+skip() { echo "skipped: a Slurm on bare machines by Ansible, because $*"; exit 77; }
+[[ $(id -u) == 0 ]] || skip "its machines need root"
+packages=(slurm-wlm munge openssh-server openssh-client sudo libopenmpi3 libpmix-dev iproute2 util-linux procps python3 python3-venv)
+installed() { type -P slurmctld slurmd munged sshd ssh sudo ip nsenter pgrep python3 >/dev/null &&
+  [[ -n $(ldconfig -p | grep -F libmpi.so.40) ]] && compgen -G '/usr/lib/*/pmix2/lib/libpmix.so' >/dev/null; }
+if ! installed; then
+  type -P apt-get >/dev/null || skip "there is no apt-get to install ${packages[*]}"
+  export DEBIAN_FRONTEND=noninteractive
+  { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${packages[@]}"; } >/dev/null ||
+    skip "these packages cannot be installed: ${packages[*]}"
+  hash -r
+fi
+probe=bedprobe$$
+ip netns add "$probe" 2>/dev/null || skip "network namespaces cannot be made here"
+ip netns del "$probe"
+folder=$(mktemp -d)
+unshare --mount bash -c 'mount -t tmpfs tmpfs "$0" && mkdir "$0"/{u,w,a} && mount -t overlay overlay -o "lowerdir=/,upperdir=$0/u,workdir=$0/w" "$0/a"' \
+  "$folder" 2>/dev/null || { rmdir "$folder"; skip "overlay file systems cannot be mounted here"; }
+rmdir "$folder"
+
+# In the project's own folder, as the workflow pins it; the lint beside it, which knows that Ansible.
+root=$PWD flow=workflows/dgx-slurm-perf tools=$PWD/.tools/ansible
+wanted=$(sha256sum "$flow/requirements.txt" .ci/ansible.sh | sha256sum)
+if [[ $(cat "$tools/installed" 2>/dev/null) != "$wanted" ]]; then
+  { python3 -m venv "$tools" &&
+    "$tools/bin/pip" install --quiet --disable-pip-version-check --requirement "$flow/requirements.txt" ansible-lint==25.12.2; } ||
+    skip "Ansible cannot be installed from here"
+  echo "$wanted" >"$tools/installed"
+fi
+export PATH=$tools/bin:$PATH ANSIBLE_NOCOLOR=1 PYTHONWARNINGS=ignore
+bed=$(mktemp -d)
+# Ansible keeps its own things there too, and not in a home.
+export BED_DIR=$bed/machines ANSIBLE_HOME=$bed/ansible
+trap 'bash tests/testbed/ansible/stop.sh; rm -rf "$bed"' EXIT
+# In a copy: the lint leaves a folder of its own beside what it reads.
+cp -r "$flow" "$bed/lint"
+(cd "$bed/lint" && ansible-lint --nocolor -q -c .ansible-lint playbooks)
+for play in "$flow"/playbooks/*.yml; do
+  ANSIBLE_CONFIG=$flow/ansible.cfg ANSIBLE_STDOUT_CALLBACK=default ansible-playbook --syntax-check -i "$flow/inventory.example" "$play" >/dev/null
+done
+
+cargo build --quiet --locked --package burnin
+tests=$(cargo test --quiet --locked --package playbook --test bare_metal --no-run --message-format=json |
+  sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -1)
+mkdir "$BED_DIR" "$bed/home"
+chmod 755 "$bed"
+bash tests/testbed/ansible/start.sh
+echo "5 machines, $(ansible-playbook --version | sed -n 1p), Slurm $(slurmctld -V | cut -d' ' -f2)"
+try() { "$BED_DIR/here" env HOME="$bed/home" BURNIN_ANSIBLE_BED="$BED_DIR" RUST_BACKTRACE=0 \
+  "$tests" --ignored --test-threads=1 "$@"; }
+
+try asked deepops wrong
+try a_cluster_is_provisioned
+# A benchmark on what the playbooks made, with the settings that they left in cluster.json.
+mapfile -t settings < <(python3 - "$BED_DIR/cluster.json" <<'SCRIPT'
+import json, sys
+for name, value in json.load(open(sys.argv[1]))["slurm"].items():
+    print(f"--set\ncluster.existing.system.slurm.{name}={value}")
+SCRIPT
+)
+here=(env --chdir="$root" PATH="$PATH" RUST_BACKTRACE=0)
+for name in CARGO_HOME RUSTUP_HOME RUSTUP_TOOLCHAIN; do [[ -z ${!name:-} ]] || here+=("$name=${!name}"); done
+target=${CARGO_TARGET_DIR:-target}
+"$BED_DIR/on" login "${here[@]}" timeout 120 "$(realpath "$target")/debug/burnin" run workflows/slurm.yaml --data /root/burnin-data "${settings[@]}"
+try the_cluster_is_given_back
+bash tests/testbed/ansible/stop.sh

@@ -1,0 +1,195 @@
+//! A stream of bytes, line by line.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read};
+
+use crate::event::{self, Event, How};
+use crate::findings::{Counts, Failure, Findings, Unreachable};
+use crate::text;
+
+/// Longest line that is looked into. A result with a whole file in it is not worth more memory.
+const LONGEST_LINE: usize = 4 << 20;
+/// Most hosts that are kept.
+const MOST_HOSTS: usize = 10_000;
+
+/// Takes a stream of events in pieces of any size.
+#[derive(Clone, Debug, Default)]
+pub struct Reader {
+    line: Vec<u8>,
+    /// The line is too long: what is left of it is dropped.
+    overlong: bool,
+    play: String,
+    /// What ended: counts by Ansible itself, failures and unreachable hosts that stand.
+    past: Findings,
+    /// The run under way: counts as events told them.
+    counts: BTreeMap<String, Counts>,
+    failed: BTreeMap<String, Failed>,
+    lost: Vec<Unreachable>,
+    failures: u64,
+}
+
+/// The last failure of a host.
+#[derive(Clone, Debug)]
+struct Failed {
+    /// Its place among all failures.
+    order: u64,
+    /// The host did another task afterwards: `ignore_errors` or `rescue`, or only an `always`. Ansible's counts tell.
+    went_on: bool,
+    failure: Failure,
+}
+
+impl Reader {
+    /// Takes the next bytes.
+    pub fn take(&mut self, bytes: &[u8]) {
+        for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
+            let (text, ends) = match piece.split_last() {
+                Some((b'\n', text)) => (text, true),
+                _ => (piece, false),
+            };
+            self.overlong |= self.line.len() + text.len() > LONGEST_LINE;
+            if self.overlong {
+                self.line.clear();
+            } else {
+                self.line.extend_from_slice(text);
+            }
+            if ends {
+                self.end_of_line();
+            }
+        }
+    }
+
+    /// What was found so far. A last line without an end counts where it is whole.
+    pub fn findings(&self) -> Findings {
+        let mut last = self.clone();
+        last.end_of_line();
+        if !last.counts.is_empty() {
+            last.settle(None);
+        }
+        last.past
+    }
+
+    fn end_of_line(&mut self) {
+        let line = std::mem::take(&mut self.line);
+        if std::mem::take(&mut self.overlong) {
+            self.past.foreign_lines += 1;
+        } else if !line.iter().all(u8::is_ascii_whitespace) {
+            match event::parse(&line) {
+                Some(event) => self.event(event),
+                None => self.past.foreign_lines += 1,
+            }
+        }
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::Play(name) => {
+                self.play = text::name(&name);
+                self.past.ended = false;
+            }
+            Event::Result { task, host, how, result } => {
+                self.past.ended = false;
+                self.result(&task, &text::name(&host), how, &result);
+            }
+            Event::Stats(stats) => {
+                self.settle(Some(stats));
+                self.past.ended = true;
+                self.past.runs += 1;
+            }
+            Event::Other => {}
+        }
+    }
+
+    fn result(&mut self, task: &str, host: &str, how: How, result: &serde_json::Value) {
+        if !self.counts.contains_key(host) && self.counts.len() >= MOST_HOSTS {
+            self.past.left_out += 1;
+            return;
+        }
+        let counts = self.counts.entry(host.to_owned()).or_default();
+        if let Some(failed) = self.failed.get_mut(host).filter(|failed| !failed.went_on) {
+            failed.went_on = true;
+            counts.failures -= 1;
+            counts.ignored += 1;
+        }
+        match how {
+            How::Ok => counts.ok += 1,
+            How::Changed => {
+                counts.ok += 1;
+                counts.changed += 1;
+            }
+            How::Skipped => counts.skipped += 1,
+            How::Failed => {
+                counts.failures += 1;
+                let failure = Failure {
+                    play: self.play.clone(),
+                    task: text::name(task),
+                    host: host.to_owned(),
+                    message: text::message(result),
+                };
+                let failed = Failed { order: self.failures, went_on: false, failure };
+                self.failed.insert(host.to_owned(), failed);
+                self.failures += 1;
+            }
+            How::Unreachable => {
+                counts.unreachable += 1;
+                self.lost.push(Unreachable { host: host.to_owned(), reason: text::message(result) });
+            }
+        }
+    }
+
+    /// Ends a run: with Ansible's own counts where it came to its end, with ours where it broke off.
+    fn settle(&mut self, stats: Option<BTreeMap<String, Counts>>) {
+        let told = std::mem::take(&mut self.counts);
+        let counts = match stats {
+            Some(stats) => stats.into_iter().map(|(host, counts)| (text::name(&host), counts)).collect(),
+            None => told,
+        };
+        let failed = std::mem::take(&mut self.failed);
+        let stands = |failed: &Failed| counts.get(&failed.failure.host).is_some_and(|host| host.failures > 0);
+        let first = failed.into_values().filter(stands).min_by_key(|failed| failed.order);
+        if self.past.failure.is_none() {
+            self.past.failure = first.map(|failed| failed.failure);
+        }
+        for lost in std::mem::take(&mut self.lost) {
+            // One that `ignore_unreachable` let go on is in no count.
+            let stands = counts.get(&lost.host).is_some_and(|host| host.unreachable > 0);
+            if stands && !self.past.unreachable.iter().any(|other| other.host == lost.host) {
+                self.past.unreachable.push(lost);
+            }
+        }
+        for (host, more) in counts {
+            if !self.past.hosts.contains_key(&host) && self.past.hosts.len() >= MOST_HOSTS {
+                self.past.left_out += 1;
+                continue;
+            }
+            let sum = self.past.hosts.entry(host).or_default();
+            for (sum, more) in [
+                (&mut sum.ok, more.ok),
+                (&mut sum.changed, more.changed),
+                (&mut sum.failures, more.failures),
+                (&mut sum.unreachable, more.unreachable),
+                (&mut sum.skipped, more.skipped),
+                (&mut sum.ignored, more.ignored),
+                (&mut sum.rescued, more.rescued),
+            ] {
+                *sum = sum.saturating_add(more);
+            }
+        }
+    }
+}
+
+/// Reads a whole stream.
+///
+/// # Errors
+/// Those of the stream itself; nothing in it is one.
+pub fn read(mut stream: impl Read) -> io::Result<Findings> {
+    let mut reader = Reader::default();
+    let mut piece = vec![0; 64 << 10];
+    loop {
+        match stream.read(&mut piece) {
+            Ok(0) => return Ok(reader.findings()),
+            Ok(length) => reader.take(&piece[..length]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

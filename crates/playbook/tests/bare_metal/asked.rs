@@ -1,0 +1,117 @@
+//! What is asked for is checked before any host is touched.
+
+use crate::workspace::{Workspace, plan};
+
+const GOOD: &str = "[slurm-master]\nlogin ansible_host=10.0.0.1\n[slurm-node]\ndgx[01:03]\n[nfs-server]\nlogin\n\
+                    [slurm-cluster:children]\nslurm-master\nslurm-node\n";
+
+fn told(inventory: &str, parameters: &[(&str, &str)]) -> (Option<i32>, String) {
+    let mut workspace = Workspace::new(inventory);
+    for (name, value) in parameters {
+        workspace = workspace.set(name, *value);
+    }
+    let (code, said) = workspace.python(&["check.py"]);
+    assert_eq!(workspace.path().join("vars.json").exists(), code == Some(0));
+    (code, said)
+}
+
+#[test]
+#[ignore = "needs Python: .ci/ansible.sh"]
+fn a_good_inventory() {
+    assert_eq!(
+        told(GOOD, &[]),
+        (Some(0), "inventory: 1 in [slurm-master], 3 in [slurm-node], 1 in [nfs-server]\n".into())
+    );
+}
+
+#[test]
+#[ignore = "needs Python: .ci/ansible.sh"]
+fn a_bad_inventory_is_one_clear_error() {
+    for (bad, expected) in [
+        ("[slurm-node]\na\n", "[slurm-master]: expected one host, found none"),
+        ("[slurm-master]\nm\n", "[slurm-node]: expected at least one host"),
+        ("[slurm-master]\nm\nn\n[slurm-node]\na\n", "[slurm-master]: expected one host, found 2"),
+        ("[slurm-master]\nm\n[slurm-node]\na\na\n", "inventory:5: a: twice in [slurm-node], first in line 4"),
+        (
+            "[slurm-master]\nm\n[slurm-node]\na[1:3]\na2\n",
+            "inventory:5: a2: twice in [slurm-node], first in line 4",
+        ),
+        (
+            "[slurm-master]\nm\n[slurm-node]\nm\n",
+            "m: expected in [slurm-master] or in [slurm-node], found in both",
+        ),
+        (
+            "[slurm-master]\nm ansible_host=10.0.0.1\n[slurm-node]\na ansible_host=10.0.0.1\n",
+            "inventory:4: a: has the address of m, 10.0.0.1",
+        ),
+        (
+            "[slurm-master]\nm\n[slurm-nodes]\na\n[slurm-node]\nb\n",
+            "inventory:3: [slurm-nodes]: no group of this workflow",
+        ),
+        ("a\n[slurm-master]\nm\n[slurm-node]\nb\n", "inventory:1: a: in no group"),
+        (
+            "[slurm-master]\nm\n[slurm-node]\na;reboot\n",
+            "inventory:4: expected a host's name of letters, digits and -",
+        ),
+        ("[slurm-master]\nm\n[slurm-node]\n-oProxyCommand=x\n", "inventory:4: expected a host's name"),
+        ("[slurm-master]\nm\n[slurm-node]\n$(reboot)\n", "inventory:4: expected a host's name"),
+        ("[slurm-master]\nm\n[slurm-node]\n{{x}}\n", "inventory:4: expected a host's name"),
+        ("[slurm-master]\nm\n[slurm-node]\nlocalhost\n", "inventory:4: expected a host's name"),
+        (
+            "[slurm-master]\nm\n[slurm-node]\na ansible_host=-oX\n",
+            "inventory:4: ansible_host: expected an address or a name",
+        ),
+        ("[slurm-master]\nm\n[slurm-node]\na ansible_become_password=x\n", "a password does not belong here"),
+        ("[slurm-master]\nm\n[slurm-node]\na colour=red\n", "inventory:4: 'colour': expected ansible_"),
+        ("[slurm-master]\nm\n[slurm-node]\nc\na 'b\n", "inventory:5: cannot be read: No closing quotation"),
+        ("[slurm-master]\nm\n[slurm-node]\na\n[nfs-server]\nn\n", "n: in [nfs-server] only"),
+    ] {
+        let (code, said) = told(bad, &[]);
+        assert_eq!(code, Some(64), "{bad}: {said}");
+        assert!(said.contains(expected), "{bad}: {said}");
+        assert_eq!(said.lines().count(), 2, "one error: {said}");
+    }
+}
+
+#[test]
+#[ignore = "needs Python: .ci/ansible.sh"]
+fn a_bad_parameter_is_one_clear_error() {
+    for (name, value, expected) in [
+        ("_SHARE", "smb", "_SHARE: expected existing or nfs, found 'smb'"),
+        ("_SHARED_FOLDER", "/mnt/../etc", "_SHARED_FOLDER: expected an absolute path"),
+        ("_SHARED_FOLDER", "/", "_SHARED_FOLDER: expected an absolute path"),
+        ("_SHARED_FOLDER", "/mnt/$(reboot)", "_SHARED_FOLDER: expected an absolute path"),
+        ("_GPUS", "eight", "_GPUS: expected a number from 0 to 64"),
+        ("_MPI", "openmpi", "_MPI: expected pmix or pmi2 or none"),
+        ("_CLUSTER", "../x", "_CLUSTER: expected a word"),
+        ("_PARTITION", "a,b", "_PARTITION: expected a name"),
+        ("_SSH_USER", "-oX", "_SSH_USER: expected a user's name"),
+        ("_SSH_KEY", "/no/such/key", "_SSH_KEY: /no/such/key cannot be read here"),
+        ("_SET_HOSTNAMES", "yes", "_SET_HOSTNAMES: expected true or false"),
+        ("_INVENTORY", "elsewhere", "_INVENTORY: elsewhere cannot be read"),
+    ] {
+        let (code, said) = told(GOOD, &[(name, value)]);
+        assert_eq!(code, Some(64), "{name}={value}: {said}");
+        assert!(said.contains(expected), "{name}={value}: {said}");
+    }
+    let (_, said) = told("[slurm-node]\n", &[("_MPI", "x"), ("_GPUS", "x")]);
+    assert_eq!(said.lines().count(), 5, "every problem at once: {said}");
+}
+
+/// A build config declares each parameter, with the default that the check has.
+#[test]
+#[ignore = "needs Python: .ci/ansible.sh"]
+fn the_defaults_are_the_same_everywhere() {
+    let list = "import check; [print(v[0], v[1], sep='\\t') for v in check.PARAMETERS.values()]";
+    let (_, said) = Workspace::new(GOOD).python(&["-c", list]);
+    assert!(said.lines().count() > 10, "{said}");
+    for config in ["provision.yaml", "release.yaml"] {
+        let plan = plan(config, &Default::default());
+        let environment = &plan.steps[0].env;
+        for line in said.lines() {
+            let (name, default) = line.split_once('\t').unwrap();
+            let value = environment.iter().find(|(key, _)| *key == name).map(|(_, value)| value.as_str());
+            assert_eq!(value, Some(default), "{config}: {name}");
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! A Slurm out of bare machines, and back. The gate runs a benchmark between the two tests.
+
+use std::collections::BTreeMap;
+
+use cloudbuild::Status;
+use serde::Deserialize;
+
+use crate::bed::Bed;
+
+#[derive(Deserialize)]
+struct Cluster {
+    nodes: Vec<Node>,
+    slurm: terms::Slurm,
+}
+
+#[derive(Deserialize)]
+struct Node {
+    name: String,
+    slots: u32,
+}
+
+/// Every playbook of the provisioning, in its order.
+const PLAYS: [&str; 6] = ["reach", "hosts", "share", "slurm", "validate", "cluster"];
+
+#[test]
+#[ignore = "needs the test bed: .ci/ansible.sh"]
+fn a_cluster_is_provisioned() {
+    let bed = Bed::here();
+    let workspace = bed.workspace();
+    let ran = workspace.run("provision.yaml");
+    assert_eq!(ran.status, Status::Success, "{}", ran.log);
+    for play in PLAYS {
+        let findings = workspace.findings(play);
+        assert!(findings.good(), "{play}: {:?}", findings.problems());
+    }
+    let changed = workspace.findings("slurm");
+    assert!(changed.hosts.values().all(|host| host.changed > 0), "{changed:#?}");
+    assert_eq!(
+        bed.on("login", "hostname") + &bed.on("dgx04", "hostname"),
+        "login\ndgx04\n",
+        "names are left alone"
+    );
+
+    bed.leave("cluster.json", &workspace.read("cluster.json"));
+    let cluster: Cluster = serde_json::from_str(&workspace.read("cluster.json")).unwrap();
+    let nodes: Vec<_> = cluster.nodes.iter().map(|node| (node.name.as_str(), node.slots)).collect();
+    assert_eq!(nodes, [("dgx01", 2), ("dgx02", 2), ("dgx03", 2), ("dgx04", 2)]);
+    assert_eq!(cluster.slurm.problems(), []);
+    assert_eq!(cluster.slurm.shared_folder, "/mnt/shared/burnin-dgx");
+    assert_eq!(
+        (cluster.slurm.nodes, cluster.slurm.ranks_per_node, cluster.slurm.gpus_per_node),
+        (4, 2, Some(2))
+    );
+
+    // The key that everything rests on is nowhere but on the hosts.
+    let keys: BTreeMap<_, _> = bed
+        .hosts()
+        .into_iter()
+        .map(|host| (bed.on(&host, "base64 -w0 /etc/munge/munge.key"), host))
+        .collect();
+    assert_eq!(keys.len(), 1, "one key on all hosts: {:?}", keys.values());
+    let key = keys.keys().next().unwrap();
+    assert!(key.len() > 1000);
+    let told = PLAYS.map(|play| workspace.read(&format!("events/{play}.jsonl"))).concat() + &ran.log;
+    assert!(!told.contains(&key[..40]));
+
+    again(&bed);
+    good_is_not_taken_for_granted(&bed);
+}
+
+/// The second time nothing changes, on any host.
+fn again(bed: &Bed) {
+    let workspace = bed.workspace();
+    let ran = workspace.run("provision.yaml");
+    assert_eq!(ran.status, Status::Success, "{}", ran.log);
+    for play in PLAYS {
+        let findings = workspace.findings(play);
+        assert!(findings.good() && findings.unchanged(), "{play}: {findings:#?}");
+    }
+}
+
+fn good_is_not_taken_for_granted(bed: &Bed) {
+    let workspace = bed.workspace();
+    assert_eq!(workspace.python(&["check.py"]).0, Some(0));
+    let why = |variables: &str| {
+        let (code, said) = workspace.python(&["play.py", "validate", "--extra-vars", variables]);
+        assert_eq!(code, Some(2), "{variables}: {said}");
+        workspace.findings("validate").failure.unwrap().message
+    };
+    // The wrong flavour: Debian's Open MPI speaks PMIx only.
+    let message = why("mpi=pmi2");
+    assert!(message.contains("expected 8 tasks, 0 answered"), "{message}");
+    let message = why("gpu_probe=nvidia-smi");
+    assert!(message.contains("expected 8 tasks, 0 answered") && message.contains("nvidia-smi"), "{message}");
+
+    // As many worlds as tasks, each whole in itself: every rank ends well, and it is not one job.
+    let probe = "/mnt/shared/burnin-dgx/world.py";
+    let alone = format!(
+        "cd /mnt/shared && srun -N4 --ntasks-per-node=2 --mpi=none env -i OMPI_MCA_ess_singleton_isolated=1 \
+         python3 {probe} rank mpi none 2>/dev/null | python3 {probe} judge 4 2 0"
+    );
+    let said = bed.on("login", &alone);
+    assert!(said.contains("expected one world of 8 ranks, found worlds of 1"), "{said}");
+
+    bed.on("login", "scontrol update nodename=dgx02 state=drain reason='a fan'");
+    let message = why("validate_patience=2");
+    bed.on("login", "scontrol update nodename=dgx02 state=resume");
+    assert!(message.contains("expected 4 idle nodes; not idle: dgx02 drained"), "{message}");
+    assert!(message.contains("a fan"), "{message}");
+}
+
+#[test]
+#[ignore = "needs the test bed: .ci/ansible.sh"]
+fn the_cluster_is_given_back() {
+    let bed = Bed::here();
+    let setting = "cd /mnt/shared/burnin-dgx && mkdir -p jobs/left && cd jobs/left && sbatch --parsable -N2 --wrap 'srun sleep 600' && \
+                   cd /tmp && sbatch --parsable -N1 -w dgx04 --output=/dev/null --wrap 'exec sleep 600' && \
+                   scontrol update nodename=dgx03 state=drain reason='burnin: looked slow' && \
+                   scontrol update nodename=dgx01 state=drain reason='somebody else'";
+    let jobs: Vec<_> = bed.on("login", setting).lines().map(str::to_owned).collect();
+    let [ours, others] = &jobs[..] else { panic!("{jobs:?}") };
+    let running =
+        format!("until [ \"$(squeue -h -t R -o %i -j {ours},{others} | wc -l)\" = 2 ]; do sleep 0.2; done");
+    bed.on("login", &format!("timeout 30 bash -c '{running}'"));
+
+    let workspace = bed.workspace();
+    let ran = workspace.run("release.yaml");
+    assert_eq!(ran.status, Status::Success, "{}", ran.log);
+    assert_eq!(bed.on("login", "squeue -h -o %i").trim(), others, "{}", ran.log);
+    let reasons = bed.on("login", "sinfo -h -R -o '%E %N'");
+    assert_eq!(reasons, "somebody else dgx01\n");
+    assert_eq!(bed.on("login", "ls -A /mnt/shared"), "");
+
+    // Again, and with somebody else's job still there: nothing.
+    let workspace = bed.workspace();
+    assert_eq!(workspace.run("release.yaml").status, Status::Success);
+    assert!(workspace.findings("release").good() && workspace.findings("release").unchanged());
+
+    bed.on("login", &format!("scancel {others}; scontrol update nodename=dgx01 state=resume"));
+    let gone = format!("until [ -z \"$(squeue -h -o %i -j {others} 2>/dev/null)\" ]; do sleep 0.2; done");
+    bed.on("login", &format!("timeout 30 bash -c '{gone}'"));
+    let workspace = bed.workspace().set("_STOP_SLURM", "true");
+    let ran = workspace.run("release.yaml");
+    assert_eq!(ran.status, Status::Success, "{}", ran.log);
+    for host in bed.hosts() {
+        let left = bed.on(&host, "for i in $(seq 100); do pgrep -a 'slurm|munge' >/dev/null || break; sleep 0.1; done; pgrep -a 'slurm|munge'");
+        assert_eq!(left, "", "{host}");
+    }
+}

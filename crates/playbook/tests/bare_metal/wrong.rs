@@ -1,0 +1,132 @@
+//! What is wrong with the machines is named, and the machines are left as they are.
+
+use cloudbuild::Status;
+
+use crate::bed::Bed;
+
+/// What a run may not have changed.
+fn state(bed: &Bed) -> Vec<String> {
+    bed.hosts()
+        .iter()
+        .map(|host| bed.on(host, "cat /etc/hosts; ls -A /etc/slurm /etc/munge; find /mnt/shared"))
+        .collect()
+}
+
+#[test]
+#[ignore = "needs the test bed: .ci/ansible.sh"]
+fn a_host_that_is_cut_off() {
+    let bed = Bed::here();
+    let before = state(&bed);
+    bed.cut("dgx03");
+    let workspace = bed.workspace();
+    let ran = workspace.run("provision.yaml");
+    bed.mend("dgx03");
+    assert_eq!((ran.status, ran.last.as_str()), (Status::Failure, "reach"), "{}", ran.log);
+    let findings = workspace.findings("reach");
+    assert!(findings.ended && !findings.good());
+    let [lost] = &findings.unreachable[..] else { panic!("{findings:#?}") };
+    assert_eq!(lost.host, "dgx03");
+    assert!(lost.reason.contains("ssh: connect to host 10.78.0.1"), "{}", lost.reason);
+    assert!(findings.hosts["dgx01"].ok > 0 && findings.hosts["dgx03"].ok == 0);
+    assert!(ran.log.contains("UNREACHABLE dgx03"), "{}", ran.log);
+    assert_eq!(workspace.played(), ["reach.jsonl"]);
+    assert_eq!(state(&bed), before);
+}
+
+#[test]
+#[ignore = "needs the test bed: .ci/ansible.sh"]
+fn a_wrong_sudo_password() {
+    let bed = Bed::here();
+    let before = state(&bed);
+    let workspace = bed.workspace().set("_SSH_USER", "asked");
+    let file = workspace.path().join("secret");
+    std::fs::write(&file, "swordfish\n").unwrap();
+    let workspace = workspace.set("_SUDO_PASSWORD_FILE", file.to_str().unwrap());
+    let ran = workspace.run("provision.yaml");
+    assert_eq!((ran.status, ran.last.as_str()), (Status::Failure, "reach"), "{}", ran.log);
+    let failure = workspace.findings("reach").failure.unwrap();
+    assert_eq!(
+        (failure.task.as_str(), failure.message.as_str()),
+        ("Privilege is there", "Incorrect sudo password")
+    );
+    assert_eq!(workspace.findings("reach").hosts.values().filter(|host| host.failures == 1).count(), 5);
+    assert!(!ran.log.contains("swordfish") && !workspace.read("events/reach.jsonl").contains("swordfish"));
+    assert_eq!(state(&bed), before);
+    // With the right one the same play passes.
+    std::fs::write(&file, "right\n").unwrap();
+    let (code, said) = workspace.python(&["play.py", "reach"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(workspace.findings("reach").good());
+}
+
+#[test]
+#[ignore = "needs the test bed: .ci/ansible.sh"]
+fn a_folder_that_is_not_shared() {
+    let bed = Bed::here();
+    bed.on("dgx02", "umount /mnt/shared && mkdir -p /mnt/shared && chmod 777 /mnt/shared");
+    let workspace = bed.workspace();
+    assert_eq!(workspace.python(&["check.py"]).0, Some(0));
+    let (code, said) = workspace.python(&["play.py", "share"]);
+    bed.on("dgx02", "mount --bind \"$(dirname \"$(cat /etc/bed)\")/shared\" /mnt/shared");
+    assert_eq!(code, Some(2), "{said}");
+    let failure = workspace.findings("share").failure.unwrap();
+    assert_eq!(
+        (failure.host.as_str(), failure.task.as_str()),
+        ("dgx02", "What the controller wrote is here")
+    );
+    assert!(
+        failure.message.contains("/mnt/shared on this host is not the folder of login"),
+        "{}",
+        failure.message
+    );
+    let (code, said) = workspace.python(&["play.py", "share"]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(workspace.findings("share").unchanged());
+    assert_eq!(bed.on("login", "ls -A /mnt/shared/burnin-dgx; rmdir /mnt/shared/burnin-dgx"), "");
+}
+
+#[test]
+#[ignore = "needs the test bed: .ci/ansible.sh"]
+fn a_kernel_without_nfs() {
+    let bed = Bed::here();
+    if bed.on("login", "modprobe nfsd 2>/dev/null; grep -w nfsd /proc/filesystems").contains("nfsd") {
+        println!("skipped: a kernel without NFS, because this one has it");
+        return;
+    }
+    let before = state(&bed);
+    let workspace = bed.workspace().set("_SHARE", "nfs");
+    assert_eq!(workspace.python(&["check.py"]).0, Some(0));
+    let (code, said) = workspace.python(&["play.py", "share"]);
+    assert_eq!(code, Some(2), "{said}");
+    let findings = workspace.findings("share");
+    let message = findings.failure.as_ref().unwrap().message.as_str();
+    assert!(
+        message.contains("this host's kernel has no nfs") && message.contains("_SHARE=existing"),
+        "{message}"
+    );
+    assert!(
+        findings.hosts.values().all(|host| host.failures == 1),
+        "every host is told of at once: {findings:#?}"
+    );
+    assert!(findings.unchanged());
+    assert_eq!(state(&bed), before);
+}
+
+#[test]
+#[ignore = "needs the test bed: .ci/ansible.sh"]
+fn somebody_elses_slurm() {
+    let bed = Bed::here();
+    bed.on("dgx01", "echo ClusterName=production > /etc/slurm/slurm.conf");
+    let before = state(&bed);
+    let workspace = bed.workspace();
+    assert_eq!(workspace.python(&["check.py"]).0, Some(0));
+    let (code, _) = workspace.python(&["play.py", "slurm"]);
+    assert_eq!(code, Some(2));
+    let findings = workspace.findings("slurm");
+    let failure = findings.failure.as_ref().unwrap();
+    assert_eq!((failure.host.as_str(), failure.play.as_str()), ("dgx01", "Nobody else's Slurm"));
+    assert!(failure.message.contains("was not written by these playbooks"), "{}", failure.message);
+    assert!(findings.unchanged());
+    assert_eq!(state(&bed), before);
+    bed.on("dgx01", "rm /etc/slurm/slurm.conf");
+}

@@ -1,0 +1,221 @@
+"""Checks what was asked for before any host is touched, and writes it to vars.json for the playbooks.
+
+Parameters come as environment variables, the substitutions of provision.yaml and release.yaml. Every problem is told at
+once, each as `where: what was expected`; the exit code is 64 then. Python's own library only.
+"""
+
+import json
+import os
+import re
+import shlex
+import sys
+
+GROUPS = ("slurm-master", "slurm-login", "slurm-node", "nfs-server")
+PARENT = "slurm-cluster"
+HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
+ADDRESS = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:-]{0,252}")
+RANGE = re.compile(r"\[(\d+):(\d+)\]")
+SECRETS = ("password", "_pass")
+MOST_HOSTS = 4096
+
+
+def one_of(*words):
+    return lambda text: text if text in words else None, " or ".join(words)
+
+
+def matching(pattern, wanted):
+    return lambda text: text if re.fullmatch(pattern, text) else None, wanted
+
+
+def number(least, most):
+    def read(text):
+        return int(text) if re.fullmatch(r"\d{1,9}", text) and least <= int(text) <= most else None
+
+    return read, f"a number from {least} to {most}"
+
+
+def truth():
+    return lambda text: {"true": True, "false": False}.get(text), "true or false"
+
+
+def path(empty=False):
+    def read(text):
+        if text == "":
+            return "" if empty else None
+        parts = text.split("/")
+        good = text.startswith("/") and ".." not in parts and re.fullmatch(r"[A-Za-z0-9_./@+-]{1,1024}", text)
+        return text.rstrip("/") or None if good else None
+
+    return read, "an absolute path of letters, digits and any of _.@+- without `..`" + (", or nothing" if empty else "")
+
+
+# Each parameter: its name here and in the environment, its default, how it is read and what is expected.
+PARAMETERS = {
+    "cluster": ("_CLUSTER", "dgx", *matching(r"[a-z][a-z0-9-]{0,39}", "a word of a-z, 0-9 and -")),
+    "share": ("_SHARE", "existing", *one_of("existing", "nfs")),
+    "shared_folder": ("_SHARED_FOLDER", "/mnt/shared", *path()),
+    "export_folder": ("_EXPORT_FOLDER", "/export/shared", *path()),
+    "set_hostnames": ("_SET_HOSTNAMES", "false", *truth()),
+    "partition": ("_PARTITION", "batch", *matching(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,39}", "a name of letters, digits, _ and -")),
+    "mpi": ("_MPI", "pmix", *one_of("pmix", "pmi2", "none")),
+    "gpus": ("_GPUS", "8", *number(0, 64)),
+    "gpu_probe": ("_GPU_PROBE", "nvidia-smi", *one_of("nvidia-smi", "devices")),
+    "ranks_per_node": ("_RANKS_PER_NODE", "0", *number(0, 1024)),
+    "process_tracking": ("_PROCESS_TRACKING", "cgroup", *one_of("cgroup", "linuxproc")),
+    "pyxis": ("_PYXIS", "false", *truth()),
+    "validate_image": ("_VALIDATE_IMAGE", "", *matching(r"[A-Za-z0-9/][A-Za-z0-9_./:#@+-]{0,400}|", "a container image, or nothing")),
+    "stop_slurm": ("_STOP_SLURM", "false", *truth()),
+    "deepops": ("_DEEPOPS", "", *path(empty=True)),
+    "ssh_user": ("_SSH_USER", "", *matching(r"([a-z_][a-z0-9_-]{0,31})?", "a user's name, or nothing")),
+    "ssh_key": ("_SSH_KEY", "", *path(empty=True)),
+    "sudo_password_file": ("_SUDO_PASSWORD_FILE", "", *path(empty=True)),
+}
+
+
+def parameters(environment, problems):
+    """The values of all parameters, each of its type."""
+    values = {}
+    for name, (variable, default, read, wanted) in PARAMETERS.items():
+        text = environment.get(variable, default)
+        values[name] = read(text)
+        if values[name] is None:
+            problems.append(f"{variable}: expected {wanted}, found {text[:80]!r}")
+    for name in ("ssh_key", "sudo_password_file"):
+        file = values[name]
+        if file and not os.access(file, os.R_OK):
+            problems.append(f"{PARAMETERS[name][0]}: {file} cannot be read here")
+    return values
+
+
+def expand(name):
+    """`dgx[01:03]` as three names, as Ansible reads it."""
+    found = RANGE.search(name)
+    if not found:
+        return [name]
+    first, last = found.groups()
+    numbers = range(int(first), min(int(last), int(first) + MOST_HOSTS) + 1)
+    names = [name[: found.start()] + str(n).zfill(len(first)) + name[found.end() :] for n in numbers]
+    return [full for part in names for full in expand(part)][:MOST_HOSTS]
+
+
+class Inventory:
+    """An inventory as it is written. Ansible would merge a host that is there twice without a word."""
+
+    def __init__(self, file, problems, others_allowed):
+        self.file, self.problems, self.others_allowed = file, problems, others_allowed
+        self.groups = {group: {} for group in GROUPS}
+        self.children = {}
+        self.addresses = {}
+        self.section = ("ungrouped", "hosts")
+
+    def complain(self, line, message):
+        self.problems.append(f"{self.file}:{line}: {message}")
+
+    def read(self, text):
+        for number_, line in enumerate(text.splitlines(), 1):
+            line = line.strip()
+            if line and line[0] not in "#;":
+                self.line(number_, line)
+        for group, wanted in (("slurm-master", 1), ("slurm-node", 0)):
+            found = len(self.groups[group])
+            if found == 0:
+                self.problems.append(f"{self.file}: [{group}]: expected at least one host" if not wanted else
+                                     f"{self.file}: [{group}]: expected one host, found none")
+            elif wanted and found != wanted:
+                self.problems.append(f"{self.file}: [{group}]: expected one host, found {found}")
+        both = set(self.groups["slurm-master"]) & set(self.groups["slurm-node"])
+        for host in sorted(both):
+            self.problems.append(f"{self.file}: {host}: expected in [slurm-master] or in [slurm-node], found in both")
+        for host in sorted(set(self.groups["nfs-server"]) - set(self.addresses)):
+            self.problems.append(f"{self.file}: {host}: in [nfs-server] only")
+
+    def line(self, at, line):
+        section = re.fullmatch(r"\[([^\]:]+)(?::(vars|children))?\]\s*([#;].*)?", line)
+        if line.startswith("[") and section:
+            group, kind = section.group(1).strip(), section.group(2) or "hosts"
+            self.section = (group, kind)
+            if group not in (*GROUPS, PARENT, "all") and not self.others_allowed:
+                known = ", ".join((*GROUPS, PARENT))
+                self.complain(at, f"[{group[:60]}]: no group of this workflow; there are {known}")
+            return
+        group, kind = self.section
+        if self.others_allowed and group not in (*GROUPS, PARENT, "all"):
+            return
+        if kind == "vars":
+            self.variable(at, *line.partition("=")[::2])
+        elif kind == "children":
+            if line.split()[0] not in GROUPS and not self.others_allowed:
+                self.complain(at, f"[{group}:children]: {line[:60]!r} is no group of this workflow")
+        else:
+            self.host(at, group, line)
+
+    def variable(self, at, name, value):
+        name = name.strip()
+        if any(word in name for word in SECRETS) and "file" not in name:
+            self.complain(at, f"{name[:60]}: a password does not belong here; _SUDO_PASSWORD_FILE names a file with it")
+        elif not re.fullmatch(r"ansible_[a-z_]+|cluster_address|slots", name):
+            self.complain(at, f"{name[:60]!r}: expected ansible_..., cluster_address or slots")
+        elif name in ("ansible_host", "cluster_address") and not ADDRESS.fullmatch(value.strip()):
+            self.complain(at, f"{name}: expected an address or a name, found {value.strip()[:60]!r}")
+        elif name == "slots" and not re.fullmatch(r"[1-9]\d{0,3}", value.strip()):
+            self.complain(at, f"slots: expected a number from 1, found {value.strip()[:60]!r}")
+
+    def host(self, at, group, line):
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError as error:
+            return self.complain(at, f"cannot be read: {error}")
+        given = dict(word.partition("=")[::2] for word in words[1:])
+        for word in words[1:]:
+            self.variable(at, *word.partition("=")[::2])
+        for host in expand(words[0]):
+            if not HOST.fullmatch(host) or host in ("localhost", "all", "ungrouped"):
+                self.complain(at, f"expected a host's name of letters, digits and -, found {host[:60]!r}")
+                self.groups.get(group, {})[host] = at
+                continue
+            if group == "ungrouped":
+                self.complain(at, f"{host}: in no group")
+                continue
+            hosts = self.groups.setdefault(group, {})
+            if host in hosts:
+                self.complain(at, f"{host}: twice in [{group}], first in line {hosts[host]}")
+            hosts[host] = at
+            if group == "nfs-server" and not given:
+                continue
+            address = given.get("ansible_host", self.addresses.get(host, host))
+            other = next((name for name, known in self.addresses.items() if known == address and name != host), None)
+            if other:
+                self.complain(at, f"{host}: has the address of {other}, {address}")
+            self.addresses[host] = address
+
+
+def main():
+    problems = []
+    values = parameters(os.environ, problems)
+    file = os.environ.get("_INVENTORY", "inventory")
+    inventory = Inventory(file, problems, bool(values["deepops"]))
+    try:
+        with open(file, encoding="utf-8") as handle:
+            inventory.read(handle.read(4 << 20))
+    except (OSError, UnicodeDecodeError) as error:
+        problems.append(f"_INVENTORY: {file} cannot be read: {error}")
+    if values["deepops"] and values["share"] == "nfs":
+        problems.append("_SHARE: expected existing with _DEEPOPS, whose own playbooks do NFS")
+    servers = inventory.groups["nfs-server"]
+    if values["share"] == "nfs" and not values["deepops"] and len(servers) != 1:
+        problems.append(f"{file}: [nfs-server]: expected one host for _SHARE=nfs, found {len(servers)}")
+    if problems:
+        print("nothing was touched, because of what was asked for:", *problems, sep="\n  ", file=sys.stderr)
+        return 64
+    values["inventory"] = os.path.abspath(file)
+    values["workspace"] = os.getcwd()
+    values["run_folder"] = f"{values['shared_folder']}/burnin-{values['cluster']}"
+    with open("vars.json", "w", encoding="utf-8") as handle:
+        json.dump(values, handle, indent=1)
+    counts = ", ".join(f"{len(hosts)} in [{group}]" for group, hosts in inventory.groups.items() if hosts)
+    print(f"{file}: {counts}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""Whether the tasks of a job are one world.
+
+As a task of a job, `world.py rank HOW GPUS` prints one line of JSON: who it is, how large its world is and which GPUs it
+sees. HOW is `mpi` (the MPI library is asked: each rank that was started alone believes to be 0 of 1) or `slurm` (Slurm's
+own numbers). GPUS is `none`, `devices` or `nvidia-smi`.
+`world.py judge NODES RANKS GPUS` reads those lines and ends with 1 and a reason unless they are NODES times RANKS ranks of
+one world with GPUS different GPUs a node. Python's own library only.
+"""
+
+import ctypes
+import ctypes.util
+import json
+import os
+import re
+import subprocess
+import sys
+
+MARK = "burnin-world "
+
+
+def by_mpi():
+    """Rank and size, as the MPI library on this host tells them after it has started."""
+    names = ["libmpi.so.40", "libmpi.so.12", ctypes.util.find_library("mpi") or "libmpi.so"]
+    for name in names:
+        try:
+            mpi = ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL)
+            break
+        except OSError:
+            continue
+    else:
+        raise SystemExit("no MPI library on this host (libmpi.so); install one, or choose _MPI=none")
+    # Open MPI's communicators are addresses of its own variables, MPICH's are numbers.
+    try:
+        world = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.in_dll(mpi, "ompi_mpi_comm_world")))
+    except ValueError:
+        world = ctypes.c_int(0x44000000)
+    rank, size = ctypes.c_int(-1), ctypes.c_int(-1)
+    if mpi.MPI_Init(None, None):
+        raise SystemExit("MPI_Init failed")
+    mpi.MPI_Comm_rank(world, ctypes.byref(rank))
+    mpi.MPI_Comm_size(world, ctypes.byref(size))
+    # Ends together: who waits here for others that do not exist is ended by the job's time limit.
+    mpi.MPI_Barrier(world)
+    mpi.MPI_Finalize()
+    return rank.value, size.value
+
+
+def gpus(how):
+    if how == "none":
+        return []
+    mine = [word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word]
+    if how == "devices":
+        return [gpu for gpu in mine if os.access(f"/dev/nvidia{gpu}", os.R_OK | os.W_OK)]
+    try:
+        said = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60, check=False)
+    except OSError as error:
+        raise SystemExit(f"nvidia-smi cannot be run in a job: {error}") from error
+    return re.findall(r"UUID: (GPU-[0-9a-f-]+)", said.stdout)
+
+
+def rank_main(how, probe):
+    if how == "mpi":
+        rank, size = by_mpi()
+    else:
+        rank, size = int(os.environ["SLURM_PROCID"]), int(os.environ["SLURM_NTASKS"])
+    node = os.environ.get("SLURMD_NODENAME", "")
+    # One write: lines of several ranks do not mix.
+    line = json.dumps({"rank": rank, "size": size, "node": node, "gpus": gpus(probe)})
+    os.write(1, f"{MARK}{line}\n".encode())
+
+
+def judge(text, nodes, ranks, devices):
+    """Why these are not the ranks of one world; none when they are."""
+    found = [json.loads(line.partition(MARK)[2]) for line in text.splitlines() if MARK in line]
+    wanted = nodes * ranks
+    if len(found) != wanted:
+        return f"expected {wanted} tasks, {len(found)} answered"
+    sizes = sorted({one["size"] for one in found})
+    if sizes != [wanted]:
+        return (f"expected one world of {wanted} ranks, found worlds of {', '.join(map(str, sizes))}: the ranks did not "
+                "find each other; is --mpi the flavour of this MPI library (srun --mpi=list)?")
+    if sorted(one["rank"] for one in found) != list(range(wanted)):
+        return f"expected each rank from 0 to {wanted - 1} once"
+    places = {}
+    for one in found:
+        places.setdefault(one["node"], []).append(one)
+    if len(places) != nodes or any(len(here) != ranks for here in places.values()):
+        told = ", ".join(f"{node or '?'}: {len(here)}" for node, here in sorted(places.items()))
+        return f"expected {ranks} ranks on each of {nodes} nodes, found {told}"
+    for node, here in sorted(places.items()):
+        seen = {gpu for one in here for gpu in one["gpus"]}
+        if len(seen) != devices:
+            return f"expected {devices} GPUs in a job on {node}, found {len(seen)}"
+    return None
+
+
+def main():
+    if sys.argv[1] == "rank":
+        return rank_main(*sys.argv[2:])
+    reason = judge(sys.stdin.read(), *map(int, sys.argv[2:]))
+    if reason:
+        print(reason, file=sys.stderr)
+        return 1
+    print("one world")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
