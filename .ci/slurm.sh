@@ -49,3 +49,8 @@ for command in sbatch squeue scontrol sacct scancel sinfo; do
 done
 PATH=$bed/bin:$PATH timeout 240 "${CARGO_TARGET_DIR:-target}/debug/burnin" run tests/testbed/deployed/workflow.yaml \
   --data "$bed/data-deployed" --set cluster.rent.deployed.deploy.substitutions._SLURM="$bed/deployed"
+
+echo "whole runs over shaped links: healthy, one slow node, one rank that corrupts data, one node cut off"
+mkdir -p "$BED_DIR"
+bash tests/testbed/slurm/start.sh
+BURNIN=$(realpath "${CARGO_TARGET_DIR:-target}/debug/burnin") WORK=$bed/links bash tests/testbed/links/run.sh

@@ -127,7 +127,15 @@ impl SlurmJobs {
                 let why = if drained.is_empty() { why } else { format!("{why}; out of service: {drained}") };
                 Standing::Lost { code, why }
             }
-            Finding::Lost { code, why } => Standing::Lost { code, why },
+            Finding::Lost { code, why } => {
+                // Which of its nodes it was is for whoever takes it out; that nobody can say now changes nothing.
+                let nodes = rows.last().map_or("", |row| row.nodes.as_str());
+                let nodes =
+                    if nodes.is_empty() { None } else { self.commands.drained(nodes, None).await.ok() };
+                let bad = nodes.unwrap_or_default().join(", ");
+                let why = if bad.is_empty() { why } else { format!("{why}; out of service: {bad}") };
+                Standing::Lost { code, why }
+            }
             Finding::Never { reason } => {
                 let message =
                     format!("the job can never start: {reason}; correct the workflow or the cluster");

@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Whole runs on a real Slurm whose links are shaped: healthy, one slow node, one rank that corrupts data, one node cut off.
+#   BED_DIR   a bed that is up, see ../slurm/start.sh
+#   BURNIN    the program
+#   WORK      a folder for data and what nodes share
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+. "$BED_DIR/run/up" # prefix
+shape() { # NODE RATE: both directions of its link
+  tc -n "$prefix-$1" qdisc replace dev eth0 root tbf rate "$2" burst 64kb latency 50ms
+  tc -n "$prefix-sw" qdisc replace dev "p$1" root tbf rate "$2" burst 64kb latency 50ms
+}
+run() { # CASE [SETTING...]: one whole run
+  local name=$1 settings=() setting; shift
+  for setting in "$@"; do settings+=(--set "$setting"); done
+  mkdir -p "$WORK/$name/shared"
+  code=0
+  "$BED_DIR/on" ctl timeout 170 "$BURNIN" run "$here/workflow.yaml" --data "$WORK/$name/data" \
+    --set cluster.existing.system.slurm.shared_folder="$WORK/$name/shared" "${settings[@]}" \
+    >"$WORK/$name/report" 2>"$WORK/$name/progress" || code=$?
+  echo "$code" >"$WORK/$name/code"
+}
+expect() { # CASE CODE TEXT...: the exit code, and words that its report has
+  local name=$1 wanted=$2 text code; shift 2
+  code=$(<"$WORK/$name/code")
+  [[ $code == "$wanted" ]] || { cat "$WORK/$name"/{progress,report}; echo "links: $name ended with $code, not $wanted" >&2; exit 1; }
+  for text in "$@"; do
+    grep -qF -- "$text" "$WORK/$name/report" || { cat "$WORK/$name/report"; echo "links: $name does not say $text" >&2; exit 1; }
+  done
+  echo "links: $name: exit code $code${*:+, $*}"
+}
+for node in n1 n2 n3 n4; do shape "$node" 400mbit; done
+run healthy; expect healthy 0 PASS
+shape n3 40mbit
+run slow; expect slow 1 BELOW_FLOOR
+shape n3 400mbit
+run corrupt cluster.existing.system.slurm.environment.BURNIN_FAULT=corrupt:2; expect corrupt 1 WRONG_DATA
+# Cut off in the middle: the benchmark hangs in its collective, and nothing of it may be called good.
+run cut benchmark.workload.iterations=20000 & cut=$!
+until grep -qs '#' "$WORK"/cut/shared/jobs/*/output/benchmark*; do kill -0 "$cut" || break; sleep 0.1; done
+ip -n "$prefix-sw" link set pn3 down
+wait "$cut"
+ip -n "$prefix-sw" link set pn3 up
+expect cut 3 NODE_FAIL 'out of service: n3: '
