@@ -43,6 +43,18 @@ async fn it_does_what_every_store_does() {
     }
 }
 
+/// The same suites on a server that is not ours, such as Google's storage-testbench; see docs/TESTING.md. Its buckets
+/// `suite-a`, `suite-b` and `suite-c` are there and empty.
+#[tokio::test]
+#[ignore = "needs a server: BURNIN_STORAGE_AT names it"]
+async fn it_does_the_same_elsewhere() {
+    let server: cloud::storage::Emulator = std::env::var("BURNIN_STORAGE_AT").unwrap().parse().unwrap();
+    let at = |bucket: &str| Arc::new(CloudStorage::with_patience(bucket, Some(server.clone()), patience()));
+    conformance::store(at("suite-a")).await;
+    conformance::ledger(at("suite-b")).await;
+    conformance::artefacts(at("suite-c")).await;
+}
+
 #[tokio::test]
 async fn names_come_back_as_they_were_given() {
     let standin = standin(Duration::ZERO).await;
