@@ -51,7 +51,8 @@ def path(empty=False):
 
 # Each parameter: its name here and in the environment, its default, how it is read and what is expected.
 PARAMETERS = {
-    "cluster": ("_CLUSTER", "dgx", *matching(r"[a-z][a-z0-9-]{0,39}", "a word of a-z, 0-9 and -")),
+    "cluster": ("_CLUSTER", "dgx", *matching(r"[a-z][a-z0-9-]{0,99}", "a word of a-z, 0-9 and -")),
+    "slurm_name": ("_SLURM_NAME", "dgx", *matching(r"[a-z][a-z0-9-]{0,39}", "a word of a-z, 0-9 and -")),
     "share": ("_SHARE", "existing", *one_of("existing", "nfs")),
     "shared_folder": ("_SHARED_FOLDER", "/mnt/shared", *path()),
     "export_folder": ("_EXPORT_FOLDER", "/export/shared", *path()),
