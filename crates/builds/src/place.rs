@@ -50,21 +50,20 @@ impl FromStr for Place {
     }
 }
 
-/// Builds of Cloud Build, in a project's location. `bucket` is what `BURNIN_ARTEFACTS` names, and `store` that bucket.
-///
-/// # Errors
-/// When the artefacts are not in a bucket: Cloud Build reaches nothing else.
+/// What is said when builds are Cloud Build's and `BURNIN_ARTEFACTS` names no bucket.
+pub const NEEDS_A_BUCKET: &str =
+    "BURNIN_ARTEFACTS: Cloud Build reads and writes a bucket, name one as gs://NAME";
+
+/// Builds of Cloud Build, in a project's location. `store` is the bucket called `bucket`.
 pub fn cloud_build(
     (project, location): (&str, &str),
     endpoint: Option<Endpoint>,
-    bucket: Option<&str>,
+    bucket: &str,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-) -> Result<CloudBuilds, &'static str> {
-    let bucket =
-        bucket.ok_or("BURNIN_ARTEFACTS: Cloud Build reads and writes a bucket, name one as gs://NAME")?;
+) -> CloudBuilds {
     let client = Client::new(project, location, endpoint.map(|Endpoint(url)| url));
-    Ok(CloudBuilds::new(client, store, bucket, clock, Default::default()))
+    CloudBuilds::new(client, store, bucket, clock, Default::default())
 }
 
 /// A server in Google's place, as a URL.

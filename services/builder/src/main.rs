@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc};
 use builder::{Builder, notification::Notified};
 use builds::{
     LocalBuilds,
-    place::{Endpoint, Place, cloud_build},
+    place::{Endpoint, NEEDS_A_BUCKET, Place, cloud_build},
 };
 use cloud::{Parts, Unfit, Wiring};
 use host::Program;
@@ -46,10 +46,10 @@ fn main() -> ExitCode {
 }
 
 fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
-    let store = wiring.store(&config.artefacts)?;
+    let store = || wiring.store(&config.artefacts);
     let (project, location) = match config.builds {
         Place::Here(folder) => {
-            let builds = host::Builds::new(folder, Program::this()?);
+            let (store, builds) = (store()?, host::Builds::new(folder, Program::this()?));
             let builds = LocalBuilds::new(builds, Arc::clone(&store), config.secrets);
             return Ok(wiring.worker(Builder::new(Arc::new(builds), config.look), &Builder::TAKES, store));
         }
@@ -58,8 +58,9 @@ fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
     if config.secrets.is_some() {
         return Err("BURNIN_SECRETS: for builds on this host; Cloud Build has Secret Manager".into());
     }
-    let (bucket, clock) = (config.artefacts.bucket(), Arc::clone(&wiring.clock));
-    let builds = cloud_build((&project, &location), config.endpoint, bucket, Arc::clone(&store), clock)?;
+    let bucket = config.artefacts.bucket().ok_or(NEEDS_A_BUCKET)?;
+    let (store, clock) = (store()?, Arc::clone(&wiring.clock));
+    let builds = cloud_build((&project, &location), config.endpoint, bucket, Arc::clone(&store), clock);
     let builds = Arc::new(builds);
     let worker = Builder::new(Arc::clone(&builds) as _, config.look);
     let mut parts = wiring.worker(worker, &Builder::TAKES, store);

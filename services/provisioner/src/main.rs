@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use builds::{
     Builds, LocalBuilds,
-    place::{Endpoint, Place, cloud_build},
+    place::{Endpoint, NEEDS_A_BUCKET, Place, cloud_build},
 };
 use cloud::{Parts, Unfit, Wiring};
 use host::Program;
@@ -54,23 +54,24 @@ fn main() -> ExitCode {
 }
 
 fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
-    let store = wiring.store(&config.artefacts)?;
+    let open = || wiring.store(&config.artefacts);
     let clock = || Arc::clone(&wiring.clock);
-    let (builds, processes): (Arc<dyn Builds>, _) = match config.clusters {
+    let (store, builds, processes): (_, Arc<dyn Builds>, _) = match config.clusters {
         Place::Here(folder) => {
-            let program = Program::this()?;
+            let (store, program) = (open()?, Program::this()?);
             let builds = host::Builds::new(folder.join("builds"), program.clone());
             let builds = LocalBuilds::new(builds, Arc::clone(&store), config.secrets);
             let clusters = host::Clusters::new(folder.join("clusters"), program);
-            (Arc::new(builds), Some(ProcessClusters::new(clusters, clock(), gpus())))
+            (store, Arc::new(builds), Some(ProcessClusters::new(clusters, clock(), gpus())))
         }
         Place::CloudBuild { .. } if config.secrets.is_some() => {
             return Err("BURNIN_SECRETS: for steps on this host; Cloud Build has Secret Manager".into());
         }
         Place::CloudBuild { project, location } => {
-            let (place, bucket) = ((project.as_str(), location.as_str()), config.artefacts.bucket());
-            let builds = cloud_build(place, config.endpoint, bucket, Arc::clone(&store), clock())?;
-            (Arc::new(builds), None)
+            let bucket = config.artefacts.bucket().ok_or(NEEDS_A_BUCKET)?;
+            let (place, store) = ((project.as_str(), location.as_str()), open()?);
+            let builds = cloud_build(place, config.endpoint, bucket, Arc::clone(&store), clock());
+            (store, Arc::new(builds), None)
         }
     };
     let deployed = DeployedClusters::new(builds, Arc::clone(&store), clock());

@@ -1,0 +1,39 @@
+//! The program's own word on an environment that cannot be.
+
+use std::process::Command;
+
+fn said(variables: &[(&str, &str)]) -> (Option<i32>, String) {
+    let root = tempfile::tempdir().unwrap();
+    let mut program = Command::new(env!("CARGO_BIN_EXE_burnin-provisioner"));
+    program.env_clear().current_dir(root.path());
+    program.envs([
+        ("BURNIN_AUTH", "platform"),
+        ("BURNIN_PROJECT", "val-prod"),
+        ("PUBSUB_EMULATOR_HOST", "127.0.0.1:9"),
+        ("PORT", "0"),
+    ]);
+    let output = program.envs(variables.iter().copied()).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn wrong_variables_are_named_all_at_once() {
+    let (code, text) = said(&[
+        ("BURNIN_ARTEFACTS", "gs://artefacts"),
+        ("BURNIN_CLUSTERS", "gcluster"),
+        ("BURNIN_SWEEP_GRACE", "soon"),
+    ]);
+    assert_eq!(code, Some(64), "{text}");
+    for part in ["BURNIN_CLUSTERS", "cloud-build:PROJECT/LOCATION", "BURNIN_SWEEP_GRACE"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
+
+#[test]
+fn cloud_build_needs_a_bucket_and_no_secrets_of_this_host() {
+    let cloud = ("BURNIN_CLUSTERS", "cloud-build:val-prod/us-central1");
+    let (code, text) = said(&[("BURNIN_ARTEFACTS", "/artefacts"), cloud]);
+    assert!(code == Some(1) && text.contains("BURNIN_ARTEFACTS") && text.contains("gs://NAME"), "{text}");
+    let (code, text) = said(&[("BURNIN_ARTEFACTS", "gs://artefacts"), cloud, ("BURNIN_SECRETS", "/secrets")]);
+    assert!(code == Some(1) && text.contains("BURNIN_SECRETS"), "{text}");
+}
