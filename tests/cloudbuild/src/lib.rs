@@ -2,7 +2,8 @@
 //! and in Cloud Build's own JSON. It shares no type with the client that is tested against it.
 //!
 //! No step is executed. A build goes on by one status each time it is shown (`QUEUED`, `WORKING`, its end), so that a
-//! test waits for nothing; how it ends is the value of its substitution `_ENDS`: a status, or `never`.
+//! test waits for nothing; how it ends is the value of its substitution `_ENDS`: a status, or `never`. What its files hold
+//! is the value of `_LEAVES`, where there is one.
 
 mod build;
 mod rest;
