@@ -1,0 +1,1 @@
+//! Scripts of nodes and jobs, each by itself.
