@@ -78,7 +78,7 @@ def lustre_machines(count):
 def base():
     prepared()
     wanted = asked()
-    settings = {"network_name": wanted["network"], "subnetwork_name": wanted["subnetwork"], "system_range": wanted["system_range"]}
+    settings = {"system_network": wanted["network"], "system_subnetwork": wanted["subnetwork"], "system_range": wanted["system_range"]}
     if wanted["storage"] == "lustre":
         settings |= {"lustre_name": wanted["lustre_name"], "lustre_mount": wanted["lustre_mount"],
                      "lustre_prefix": f"{wanted['short']}-lustre",
@@ -108,7 +108,7 @@ def base():
 
 def image():
     wanted, pin = asked(), pins()
-    settings = {"network_name": wanted["network"], "subnetwork_name": wanted["subnetwork"], "image_name": wanted["image"],
+    settings = {"system_network": wanted["network"], "system_subnetwork": wanted["subnetwork"], "image_name": wanted["image"],
                 "image_family": wanted["short"], "slurm_cluster_name": wanted["short"], "disk_gb": wanted["disk_gb"],
                 "source_image": wanted["source_image"], "source_image_project": [wanted["source_project"]],
                 "slurm_gcp_commit": pin["slurm_gcp"]["commit"], "gvnic_version": pin["gvnic"]["version"],
@@ -141,7 +141,7 @@ def scheduling(wanted):
 
 def cluster():
     wanted, known, pin = asked(), found(), pins()
-    settings = {"network_name": wanted["network"], "subnetwork_name": wanted["subnetwork"], "slurm_cluster_name": wanted["short"],
+    settings = {"system_network": wanted["network"], "system_subnetwork": wanted["subnetwork"], "slurm_cluster_name": wanted["short"],
                 "instance_image": {"name": known["image"], "project": wanted["project"]}, "disk_gb": wanted["disk_gb"],
                 "partition_name": wanted["partition"], "node_count": wanted["nodes"], "gpu_range": wanted["gpu_range"],
                 "gpu_network_prefix": f"{wanted['short']}-gpu",

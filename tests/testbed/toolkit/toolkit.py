@@ -119,10 +119,10 @@ def make(world, blueprint, mine, half):
 
     kind = NEEDED[blueprint["blueprint_name"]]
     if half == 0 and "network" in kind:
-        add("network", values["network_name"])
-        add("subnetwork", values["subnetwork_name"], network=values["network_name"])
-        add("firewall rule", f"{values['network_name']}-iap", network=values["network_name"])
-        add("router", f"{values['network_name']}-router")
+        add("network", values["system_network"])
+        add("subnetwork", values["system_subnetwork"], network=values["system_network"])
+        add("firewall rule", f"{values['system_network']}-iap", network=values["system_network"])
+        add("router", f"{values['system_network']}-router")
     elif half == 0 and "build_script" in kind:
         add("bucket", f"{short}-image-1f2e3d4c")
     elif half == 0:
@@ -242,7 +242,7 @@ def terraform(words):
                    "remote_mount": "/" + values["lustre_name"] if "lustre_name" in values else "/nfsshare"}
         storage["server_ip"] = fault("server-ip") or storage["server_ip"]
         name = "network_storage_lustrefs" if "lustre_name" in values else "network_storage_homefs"
-        outputs = {name: storage, "network_name_sysnet": values["network_name"], "subnetwork_name_sysnet": values["subnetwork_name"]}
+        outputs = {name: storage, "network_name_sysnet": values["system_network"], "subnetwork_name_sysnet": values["system_subnetwork"]}
         return print(json.dumps({name: {"sensitive": True, "type": "string", "value": value} for name, value in outputs.items()}))
     if words[1:] == ["init", "-input=false"]:
         return os.makedirs(f"{folder}/{group}/.terraform", exist_ok=True)
