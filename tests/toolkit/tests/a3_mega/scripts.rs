@@ -7,7 +7,9 @@ use std::{
 };
 
 use tempfile::TempDir;
+use terms::Verdict;
 use toolkit::{Cloud, DIGEST, registry, repository};
+use verdict::{Evidence, Listening, diagnose::diagnose};
 
 fn node(script: &str) -> PathBuf {
     repository("workflows/a3-mega/blueprints/nodes").join(script)
@@ -149,8 +151,7 @@ fn profiled(cloud: &Cloud) -> Output {
     let profile = fs::read_to_string(here.join("profile.sh")).unwrap();
     let own = cloud.path().join("nccl-env-profile.sh");
     fs::write(&own, "export NCCL_CROSS_NIC=0 NCCL_FASTRAK_IFNAME=eth1\n").unwrap();
-    let moved =
-        profile.replace(". /var/lib/tcpxo/lib64/nccl-env-profile.sh", &format!(". {}", own.display()));
+    let moved = profile.replace("/var/lib/tcpxo/lib64/nccl-env-profile.sh", &own.display().to_string());
     assert_ne!(moved, profile);
     fs::write(here.join("profile.sh"), moved).unwrap();
     let script = format!(
@@ -190,29 +191,51 @@ fn a_job_runs_its_benchmark_in_the_container_with_tcpxos_environment() {
     let arguments = &words[program + 1..];
     assert_eq!(&arguments[..4], ["-b", "8", "-c", "1"]);
     assert!(arguments[4] == "-J" && arguments[5].ends_with("/output/nccl-tests.json"), "{arguments:?}");
-    let plain = calls.lines().rev().nth(1).unwrap();
+    let plain = calls.lines().rev().nth(2).unwrap();
     assert!(plain.contains("hostname") && !plain.contains("container"), "{plain}");
 }
 
+/// What a verdict names of a log.
+fn diagnosed(log: &str) -> Vec<String> {
+    let mut listening = Listening::new(log.as_bytes());
+    let reading = nccl::read(&mut listening).unwrap();
+    let clues = listening.finish();
+    let found = diagnose(&Evidence::of(&reading, &clues), Some("FasTrak"), Verdict::Inconclusive);
+    found
+        .into_iter()
+        .map(|diagnosis| serde_json::to_value(diagnosis.cause).unwrap().as_str().unwrap().to_owned())
+        .collect()
+}
+
 #[test]
-fn a_job_on_a_node_that_is_not_as_it_should_be_does_not_begin() {
-    for (fault, told) in [
-        ("rxdm=", "RxDM not ready on b0-gpu-0: no container"),
+fn a_job_on_a_node_that_is_not_as_it_should_be_does_not_begin_and_says_why() {
+    let cases = [
+        ("rxdm=", "RxDM not ready on b0-gpu-0: no container", Some("rxdm_not_ready")),
         (
             "dev/aperture_devices/0000:04:00.0=",
             "APERTURE devices failed to initialize: /dev/aperture_devices is empty",
+            Some("aperture_devices_missing"),
         ),
-        ("sys/class/net/enp13s0=", "Failed to find interface enp13s0"),
-        ("var/lib/tcpxo/lib64/libnccl-net.so=", "Could not find: libnccl-net.so"),
-        ("var/lib/tcpxo/lib64/nccl-env-profile.sh=", "nccl-env-profile.sh: No such file or directory"),
-        ("gpus=7", "Number of GPUs detected 7 is not equal to the actual number of GPUs 8"),
-    ] {
+        ("dev/aperture_devices=", "/dev/aperture_devices: No such file", Some("aperture_devices_missing")),
+        ("sys/class/net/enp13s0=", "Failed to find interface enp13s0", Some("interface_not_found")),
+        ("var/lib/tcpxo/lib64/libnccl-net.so=", "Could not find: libnccl-net.so", Some("plugin_not_found")),
+        // No diagnosis has this name yet.
+        ("var/lib/tcpxo/lib64/nccl-env-profile.sh=", "nccl-env-profile.sh: No such file or directory", None),
+        (
+            "gpus=7",
+            "Number of GPUs detected 7 is not equal to the actual number of GPUs 8",
+            Some("rxdm_gpu_count"),
+        ),
+    ];
+    for (fault, told, cause) in cases {
         let cloud = Cloud::new().unwrap();
         cloud.fault("node", fault).unwrap();
         let output = profiled(&cloud);
-        assert_eq!(output.status.code(), Some(9), "{fault}: {}", text(&output.stderr));
+        assert_eq!(output.status.code(), Some(8), "{fault}: {}", text(&output.stderr));
         let said = text(&output.stdout);
         assert!(said.contains(told) && said.contains("0: PREFLIGHT: b0-gpu-0: "), "{fault}: {said}");
         assert!(!cloud.calls().contains("all_reduce_perf"), "{fault}");
+        let named = diagnosed(&said);
+        assert_eq!(named.first().map(String::as_str), cause, "{fault}: {named:?}");
     }
 }
