@@ -11,7 +11,7 @@ const HOSTILE: [&str; 9] =
     [" ", "a b", "'", "\"; reboot; \"", "$(reboot)", "`reboot`", "$(vars.project_id)", "a\nb: c", "-leading"];
 
 /// Every parameter of deploy.yaml, with values that are right together.
-fn right() -> BTreeMap<String, String> {
+pub fn right() -> BTreeMap<String, String> {
     let config = repository("workflows/a3-mega/deploy.yaml");
     let document = workflow::Document::read(&config).unwrap_or_else(|problems| panic!("{problems}"));
     let config: Value = document.read_as().unwrap_or_else(|problems| panic!("{problems}"));

@@ -2,6 +2,7 @@
 //! calls them, over stand-ins for gcluster, terraform, packer, gcloud and the machines.
 
 mod asked;
+mod bucket;
 mod faults;
 mod scripts;
 mod whole;
