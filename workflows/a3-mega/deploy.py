@@ -49,7 +49,7 @@ def prepared():
 
 
 def serves(wanted, server):
-    """Waits until Lustre's manager serves mounts and the client's own installer: both come minutes after Terraform's end."""
+    """Waits until Lustre serves mounts and the client's own installer: both come minutes after Terraform's end."""
     address = server.partition("@")[0]
     deadline = time.monotonic() + 60 * wanted["ready_minutes"]
     pause = 1
@@ -82,7 +82,7 @@ def base():
     if wanted["storage"] == "lustre":
         settings |= {"lustre_name": wanted["lustre_name"], "lustre_mount": wanted["lustre_mount"],
                      "lustre_prefix": f"{wanted['short']}-lustre",
-                     "lustre_manager": lustre_machines(1), "lustre_servers": lustre_machines(wanted["lustre_servers"]),
+                     "lustre_metadata": lustre_machines(1), "lustre_servers": lustre_machines(wanted["lustre_servers"]),
                      "lustre_disks": {"disk_bus": "SCSI", "disk_type": "pd-ssd", "disk_size": wanted["lustre_disk_gb"],
                                       "disk_count": 1, "disk_raid": False}}
     else:

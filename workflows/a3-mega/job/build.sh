@@ -14,8 +14,8 @@ git init --quiet "$draft"
 git -C "$draft" fetch --quiet --depth 1 "${NCCL_TESTS_FROM:-https://github.com/NVIDIA/nccl-tests.git}" "$commit"
 git -C "$draft" checkout --quiet FETCH_HEAD
 [[ $(git -C "$draft" rev-parse HEAD) == "$commit" ]] || { echo "nccl-tests: expected $commit" >&2; exit 1; }
-srun --nodes=1 --ntasks=1 --container-image="$container" --container-mounts="$folder:$folder" --container-workdir="$draft" \
-  make --jobs MPI=1 CC=mpicc CXX=mpicxx
+srun --nodes=1 --ntasks=1 --gpus-per-node=8 --container-image="$container" --container-mounts="$folder:$folder" \
+  --container-workdir="$draft" make --jobs MPI=1 CC=mpicc CXX=mpicxx
 rm -rf "$target"
 mv "$draft" "$target"
 echo "nccl-tests: $commit is built"

@@ -6,7 +6,9 @@ partition=$1 nodes=$2 image=$3 digest=$4 commit=$5 storage=$6 data=$7 source=$8
 here=$(cd "${BASH_SOURCE[0]%/*}" && pwd -P)
 folder=${here%/*}
 export SLURM_PARTITION=$partition SBATCH_PARTITION=$partition
-all=(srun --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --label)
+# GPUs that a job did not ask for are hidden from it.
+one=(srun --nodes=1 --ntasks=1 --gpus-per-node=8)
+all=(srun --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --gpus-per-node=8 --label)
 cd "$folder"
 
 echo "== every node answers; the first job on a node pulls its containers"
@@ -21,11 +23,11 @@ if [[ $storage == lustre ]]; then
   sudo -n install -d -m 1777 "$room"
 fi
 mark=$(date +%s)-$$
-srun --nodes=1 --ntasks=1 bash "$here/storage.sh" "$type" "$data" "$source" "$room/.burnin-$mark" write
+"${one[@]}" bash "$here/storage.sh" "$type" "$data" "$source" "$room/.burnin-$mark" write
 "${all[@]}" bash "$here/storage.sh" "$type" "$data" "$source" "$room/.burnin-$mark"
-srun --nodes=1 --ntasks=1 rm -f "$room/.burnin-$mark"
+"${one[@]}" rm -f "$room/.burnin-$mark"
 echo "== container"
-srun --nodes=1 --ntasks=1 bash "$here/import.sh" "$image" "$digest" "$folder"
+"${one[@]}" bash "$here/import.sh" "$image" "$digest" "$folder"
 container=$folder/${digest#sha256:}.sqsh
 echo "== nccl-tests"
 bash "$here/build.sh" "$commit" "$container" "$folder"

@@ -1,7 +1,8 @@
 #!/bin/bash
 # ready.sh PARTITION, on the login machine: what is there, a line each. Says nothing of what it cannot see yet.
-log=/slurm/scripts/setup.log
-if grep -qs 'Slurm setup failed' /etc/motd || sudo -n grep -qs 'Slurm setup failed' "$log"; then
+root=${READY_ROOT:-}
+log=$root/slurm/scripts/setup.log
+if grep -qs 'Slurm setup failed' "$root/etc/motd" || sudo -n grep -qs 'Slurm setup failed' "$log"; then
   echo "setup failed: $(sudo -n grep -m 1 -E 'ERROR|mount of path .* failed|TimeoutExpired' "$log" || echo "see $log")"
   exit 0
 fi

@@ -134,6 +134,25 @@ fn a_container_is_imported_once_and_only_if_it_is_what_was_asked_for() {
     );
 }
 
+#[test]
+fn a_setup_that_failed_is_told_with_its_first_error() {
+    let cloud = Cloud::new().unwrap();
+    let (root, environment) = (cloud.path().to_str().unwrap(), on_a_node(&cloud));
+    let mut environment: Vec<_> =
+        environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    environment.push(("READY_ROOT", root));
+    let nodes = serde_json::json!({"instance": {"b0-gpu-0": {"name": "b0-gpu-0"}}});
+    fs::write(cloud.path().join("things.json"), nodes.to_string()).unwrap();
+    let ready = || text(&bash(&job("ready.sh"), &["a3mega"], &environment).stdout);
+    assert_eq!(ready(), "login ready\npartition up\nnode b0-gpu-0 idle\n");
+    fs::create_dir_all(cloud.path().join("etc")).unwrap();
+    fs::create_dir_all(cloud.path().join("slurm/scripts")).unwrap();
+    fs::write(cloud.path().join("etc/motd"), "*** Slurm setup failed! Please view log ***\n").unwrap();
+    let log = "INFO: begun\nERROR: mount of path '/home' failed: exit status 32\nERROR: giving up\n";
+    fs::write(cloud.path().join("slurm/scripts/setup.log"), log).unwrap();
+    assert_eq!(ready(), "setup failed: ERROR: mount of path '/home' failed: exit status 32\n");
+}
+
 /// Sources the profile on a node as a job script does, and starts a benchmark.
 fn profiled(cloud: &Cloud) -> Output {
     let folder = cloud.path().join("shared");
