@@ -65,17 +65,17 @@ NAME = r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?"
 URL = r"https://[A-Za-z0-9][A-Za-z0-9.-]*(/[A-Za-z0-9_.~/-]*)?"
 SHA256 = matching(r"[0-9a-f]{64}", "a SHA-256 of 64 hexadecimal digits")
 
-# Each parameter: its name here and in the environment, how it is read and what is expected. What a teardown needs:
-WHERE = {
+# Each parameter: its name here and in the environment, how it is read and what is expected. What a teardown is told:
+TOLD = {
     "cluster": ("_CLUSTER", *matching(r"[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?", "a label's value: a-z, 0-9, - and _, at most 63")),
     "state": ("_STATE", *matching(r"gs://[a-z0-9][a-z0-9._-]{1,220}/[A-Za-z0-9_./-]{1,900}|/[^\0\r\n]{1,1000}", "gs://BUCKET/FOLDER, or an absolute path")),
+}
+# And a deployment:
+WHAT = {
     "project": ("_PROJECT", *matching(r"[a-z][a-z0-9-]{4,28}[a-z0-9]", "a project's id")),
     "region": ("_REGION", *matching(r"[a-z]{2,20}-[a-z]{2,20}[0-9]{1,2}", "a region, as us-central1")),
     "zone": ("_ZONE", *matching(r"[a-z]{2,20}-[a-z]{2,20}[0-9]{1,2}-[a-z]", "a zone, as us-central1-a")),
     "bucket": ("_STATE_BUCKET", *matching(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]", "a bucket's name without gs://")),
-}
-# And a deployment:
-WHAT = {
     "run": ("_RUN", *matching(r"[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?", "a label's value: a-z, 0-9, - and _, at most 63")),
     "expires": ("_EXPIRES", *number(1, 99_999_999_999)),
     "nodes": ("_NODES", *number(2, 512)),
@@ -153,7 +153,7 @@ def names(cluster):
 def values(environment, teardown=False):
     """What was asked for, and every problem with it."""
     problems = []
-    found = read(WHERE, environment, problems)
+    found = read(TOLD, environment, problems)
     if not teardown:
         found |= read(WHAT, environment, problems)
         found |= read(STORAGE.get(found["storage"], {}), environment, problems)
@@ -170,7 +170,7 @@ def main():
         return 64
     with open("asked.json", "w", encoding="utf-8") as file:
         json.dump(found, file, indent=1)
-    print(f"{found['cluster']}: called {found['short']} in {found['project']}, {found['zone']}")
+    print(f"{found['cluster']}: everything of it is called {found['short']}-")
     return 0
 
 

@@ -11,7 +11,7 @@ import time
 
 import asked as reading
 from calls import Failed, asked, at, call, end, pins
-from toolkit import Deployment, versions
+from toolkit import Deployment, put, versions
 
 
 def found(more=None):
@@ -76,8 +76,10 @@ def lustre_machines(count):
 
 
 def base():
-    prepared()
     wanted = asked()
+    # A teardown finds there what it has to look for, and where.
+    put(wanted["state"], "asked.json")
+    prepared()
     settings = {"system_network": wanted["network"], "system_subnetwork": wanted["subnetwork"], "system_range": wanted["system_range"]}
     if wanted["storage"] == "lustre":
         settings |= {"lustre_name": wanted["lustre_name"], "lustre_mount": wanted["lustre_mount"],

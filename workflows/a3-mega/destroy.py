@@ -7,7 +7,8 @@ controller or Packer made, images, other people's firewall rules on our networks
 import json
 
 from calls import Failed, asked, call, end
-from toolkit import Deployment
+from toolkit import Deployment, get
+from toolkit import listed as stored
 
 # What may be left: how it is listed, and whether it takes labels. Networks do not, and go by their names.
 KINDS = {
@@ -69,8 +70,18 @@ def down(wanted, part):
     return attempt(deployment.name, deployment.destroy) or attempt(deployment.name, deployment.destroy)
 
 
+def gone(left, evidence):
+    with open("gone.json", "w", encoding="utf-8") as file:
+        json.dump({"left": left, "evidence": evidence}, file, indent=1)
+    print("left: " + (", ".join(left) or "nothing"), flush=True)
+
+
 def destroy():
-    wanted = asked()
+    told = asked()
+    kept = stored(told["state"], "asked.json")
+    if not kept:
+        return gone([], f"nothing is kept in {told['state']}, where a deployment says what it wants before it makes anything")
+    wanted = json.loads(get(kept[0], "deployed.json")) | told
     down(wanted, "cluster")
     for kind in ("instance", "instance template", "resource policy", "disk"):
         remove(wanted, kind)
@@ -80,9 +91,7 @@ def destroy():
     down(wanted, "base")
     left = [f"{kind} {thing['name']}" for kind in KINDS for thing in listed(wanted, kind)]
     evidence = f"gcloud's lists of {wanted['project']}, by the name {wanted['short']}- and by the label burnin-cluster: " + ", ".join(KINDS)
-    with open("gone.json", "w", encoding="utf-8") as file:
-        json.dump({"left": left, "evidence": evidence}, file, indent=1)
-    print("left: " + (", ".join(left) or "nothing"), flush=True)
+    gone(left, evidence)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ A deployment's folder is all that its destruction needs, so it is kept in `_STAT
 is. Objects there are created once: each copy has a number of its own.
 """
 
+import glob
 import io
 import json
 import os
@@ -79,45 +80,56 @@ class Deployment:
         skip = lambda entry: None if os.path.basename(entry.name) == ".terraform" else entry
         with tarfile.open(file, "w:gz") as archive:
             archive.add(self.name, filter=skip)
-        target = f"{self.asked['state']}/{file}"
-        if self.asked["state"].startswith("gs://"):
-            call(["gcloud", "storage", "cp", "--if-generation-match=0", file, target])
-        else:
-            os.makedirs(self.asked["state"], exist_ok=True)
-            shutil.copyfile(file, target + ".part")
-            os.rename(target + ".part", target)
-        print(f"{self.name}: kept as {target}", flush=True)
+        put(self.asked["state"], file)
 
     def fetch(self):
         """Brings the newest folder that was kept; false when none was, because it never began."""
         kept = kept_of(self.asked, self.part)
         if not kept:
             return False
-        number = max(kept)
-        if self.asked["state"].startswith("gs://"):
-            call(["gcloud", "storage", "cp", kept[number], f"{self.part}.tar.gz"])
-            content = open(f"{self.part}.tar.gz", "rb").read()
-        else:
-            content = open(kept[number], "rb").read()
+        content = get(kept[max(kept)], f"{self.part}.tar.gz")
         shutil.rmtree(self.name, ignore_errors=True)
         with tarfile.open(fileobj=io.BytesIO(content)) as archive:
             archive.extractall(".")  # our own: see keep
         return True
 
 
+def put(state, file):
+    """Keeps a file of the workspace in `_STATE`, once under a name."""
+    target = f"{state}/{file}"
+    if state.startswith("gs://"):
+        call(["gcloud", "storage", "cp", "--if-generation-match=0", file, target])
+    else:
+        os.makedirs(state, exist_ok=True)
+        shutil.copyfile(file, target + ".part")
+        os.rename(target + ".part", target)
+    print(f"{file}: kept as {target}", flush=True)
+
+
+def get(place, file):
+    """The content of what is kept at a place; `file` is what it is called here."""
+    if place.startswith("gs://"):
+        call(["gcloud", "storage", "cp", place, file])
+        place = file
+    with open(place, "rb") as handle:
+        return handle.read()
+
+
+def listed(state, pattern):
+    """Places of what is kept, by a pattern of their names."""
+    if not state.startswith("gs://"):
+        return [path for path in glob.glob(f"{glob.escape(state)}/{pattern}")]
+    try:
+        return call(["gcloud", "storage", "ls", f"{state}/{pattern}"], shown=False).split()
+    except Failed as failed:
+        if "matched no objects" not in failed.said:
+            raise
+        return []
+
+
 def kept_of(asked, part):
     """What is kept of a part: number to place."""
-    state = asked["state"]
-    if state.startswith("gs://"):
-        try:
-            listed = call(["gcloud", "storage", "ls", f"{state}/{part}-*.tar.gz"], shown=False).split()
-        except Failed as failed:
-            if "matched no objects" not in failed.said:
-                raise
-            listed = []
-    else:
-        listed = [entry.path for entry in os.scandir(state)] if os.path.isdir(state) else []
-    found = ((re.search(rf"/{part}-([0-9]+)\.tar\.gz$", place), place) for place in listed)
+    found = ((re.search(rf"/{part}-([0-9]+)\.tar\.gz$", place), place) for place in listed(asked["state"], f"{part}-*.tar.gz"))
     return {int(match[1]): place for match, place in found if match}
 
 

@@ -126,6 +126,7 @@ async fn a_hostile_value_makes_nothing() {
     world.create().await;
     let why = world.broken().await;
     assert!(why.contains("_PARTITION: expected a name of a-z and 0-9"), "{why}");
+    let deleted = world.delete().await.unwrap();
+    assert!(deleted.evidence.contains("nothing is kept in "), "{deleted:?}");
     assert_eq!(world.cloud.calls(), "");
-    world.gone().await;
 }
