@@ -1,0 +1,116 @@
+//! A cloud of paper in a folder: what exists there, what was called, and what is to go wrong. The programs of
+//! `tests/testbed/toolkit` read and write it.
+
+use std::{
+    fs, io,
+    io::{Read, Write},
+    net::TcpListener,
+    path::{Path, PathBuf},
+    thread,
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// The digest that the registry gives.
+pub const DIGEST: &str = "sha256:bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
+
+/// A folder of this repository.
+pub fn repository(folder: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder)
+}
+
+/// A cloud with a bucket for Terraform's state, and one reservation of four machines.
+pub struct Cloud {
+    root: TempDir,
+}
+
+impl Cloud {
+    /// An empty one.
+    ///
+    /// # Errors
+    /// When its folder cannot be made.
+    pub fn new() -> io::Result<Self> {
+        let root = tempfile::tempdir()?;
+        fs::create_dir_all(root.path().join("gcs/tfstate"))?;
+        fs::create_dir_all(root.path().join("faults"))?;
+        let machines =
+            json!({"count": "4", "inUseCount": "1", "instanceProperties": {"machineType": "a3-megagpu-8g"}});
+        let reservations = json!({"eight-gpus": {"status": "READY", "specificReservation": machines}});
+        fs::write(root.path().join("reservations.json"), reservations.to_string())?;
+        Ok(Self { root })
+    }
+
+    /// Where it lies.
+    pub fn path(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// What every step and script gets, as `NAME=VALUE`: the stand-ins on the `PATH`, and this cloud behind them.
+    pub fn environment(&self) -> [String; 2] {
+        let programs = repository("tests/testbed/toolkit/bin");
+        let path = std::env::var("PATH").unwrap_or_default();
+        [
+            // The system's own Python first: a version switcher's takes a fifth of a second to begin.
+            format!("PATH={}:/usr/bin:{path}", programs.display()),
+            format!("TOOLKIT_WORLD={}", self.path().display()),
+        ]
+    }
+
+    /// What goes wrong at a place: a line for each time, an empty one for a time when nothing does.
+    ///
+    /// # Errors
+    /// When it cannot be noted.
+    pub fn fault(&self, place: &str, lines: &str) -> io::Result<()> {
+        fs::write(self.path().join("faults").join(place), lines)
+    }
+
+    /// Everything that exists, as `kind name`.
+    pub fn things(&self) -> Vec<String> {
+        let kinds = self.kinds();
+        let named = kinds.as_object().into_iter().flatten();
+        let named = named.flat_map(|(kind, things)| {
+            let names = things.as_object().into_iter().flat_map(|things| things.keys());
+            names.map(move |name| format!("{kind} {name}"))
+        });
+        named.collect()
+    }
+
+    /// Everything that exists, by kind and name.
+    pub fn kinds(&self) -> Value {
+        let text = fs::read(self.path().join("things.json")).unwrap_or_default();
+        serde_json::from_slice(&text).unwrap_or_default()
+    }
+
+    /// Every call so far, one a line, its words in JSON.
+    pub fn calls(&self) -> String {
+        fs::read_to_string(self.path().join("calls.jsonl")).unwrap_or_default()
+    }
+}
+
+/// A registry that says [`DIGEST`] of every tag, for as long as the test lives. Its address, as `HOST:PORT`.
+///
+/// # Errors
+/// When no port is free.
+pub fn registry() -> io::Result<String> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?.to_string();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { continue };
+            let mut request = Vec::new();
+            let mut piece = [0; 1024];
+            while !request.ends_with(b"\r\n\r\n") {
+                match stream.read(&mut piece) {
+                    Ok(0) | Err(_) => break,
+                    Ok(read) => request.extend_from_slice(&piece[..read]),
+                }
+            }
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\nDocker-Content-Digest: {DIGEST}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            );
+            _ = stream.write_all(answer.as_bytes());
+        }
+    });
+    Ok(address)
+}

@@ -1,0 +1,260 @@
+//! Scripts of nodes and jobs, each by itself.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use tempfile::TempDir;
+use terms::Verdict;
+use toolkit::{Cloud, DIGEST, registry, repository};
+use verdict::{Evidence, Listening, diagnose::diagnose};
+
+fn node(script: &str) -> PathBuf {
+    repository("workflows/a3-mega/blueprints/nodes").join(script)
+}
+
+fn job(script: &str) -> PathBuf {
+    repository("workflows/a3-mega/job").join(script)
+}
+
+fn bash(script: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Output {
+    let mut command = Command::new("bash");
+    command.arg(script).args(arguments).envs(environment.iter().copied()).output().unwrap()
+}
+
+fn text(output: &[u8]) -> String {
+    String::from_utf8_lossy(output).into_owned()
+}
+
+/// The line as it has been since August 2024, and as it has been since June 2025.
+const DEBIAN: &str = r#"if (grep -q "ID=debian" /etc/os-release && lsb_release -rs | grep -q "12"); then"#;
+const BOTH: &str = r#"if ( (grep -q "ID=debian" /etc/os-release && lsb_release -rs | grep -q "12") || (grep -q "ID=ubuntu" /etc/os-release) ); then"#;
+
+#[test]
+fn the_prolog_is_mended_where_it_needs_it() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("rxdm");
+    let path = file.to_str().unwrap();
+    let around = |line: &str| format!("#!/bin/bash\nset -e\n\t{line}\n\t\techo profile\n\tfi\n");
+    // In whichever line it stands.
+    fs::write(&file, around(DEBIAN)).unwrap();
+    let mended = bash(&node("mend-prolog.sh"), &[path], &[]);
+    assert!(mended.status.success(), "{}", text(&mended.stderr));
+    let ubuntu = r#"if (grep -q "ID=ubuntu" /etc/os-release && lsb_release -rs | grep -q "22.04"); then"#;
+    assert_eq!(fs::read_to_string(&file).unwrap(), around(ubuntu));
+    let again = bash(&node("mend-prolog.sh"), &[path], &[]);
+    assert!(again.status.success() && text(&again.stdout).contains("Ubuntu is known there"));
+    assert_eq!(fs::read_to_string(&file).unwrap(), around(ubuntu), "once");
+
+    fs::write(&file, around(BOTH)).unwrap();
+    assert!(bash(&node("mend-prolog.sh"), &[path], &[]).status.success());
+    assert_eq!(fs::read_to_string(&file).unwrap(), around(BOTH), "upstream has it");
+
+    fs::write(&file, around("if true; then")).unwrap();
+    let refused = bash(&node("mend-prolog.sh"), &[path], &[]);
+    assert!(!refused.status.success() && text(&refused.stderr).contains("found neither"));
+    assert_eq!(fs::read_to_string(&file).unwrap(), around("if true; then"), "and left alone");
+}
+
+fn sha256(path: &Path) -> String {
+    let output = Command::new("sha256sum").arg(path).output().unwrap();
+    text(&output.stdout)[..64].to_owned()
+}
+
+#[test]
+fn prologs_are_those_that_are_pinned_and_stay_mended() {
+    let folder = TempDir::new().unwrap();
+    let (root, from) = (folder.path().join("slurm"), folder.path().join("from"));
+    fs::create_dir(&from).unwrap();
+    fs::write(from.join("receive-data-path-manager-mega"), "rxdm\n").unwrap();
+    fs::write(from.join("sudo-oslogin"), "sudo\n").unwrap();
+    let url = format!("file://{}", from.display());
+    let environment = [("SLURM_ROOT", root.to_str().unwrap()), ("PROLOGS_FROM", url.as_str())];
+    let (rxdm, sudo) =
+        (sha256(&from.join("receive-data-path-manager-mega")), sha256(&from.join("sudo-oslogin")));
+    let run = |rxdm: &str| bash(&node("prologs.sh"), &["a-commit", rxdm, &sudo, "a3mega"], &environment);
+
+    let refused = run(&"0".repeat(64));
+    assert!(!refused.status.success());
+    assert!(text(&refused.stderr).contains("is not what was pinned"), "{}", text(&refused.stderr));
+    assert!(!root.join("scripts/rxdm").exists(), "nothing runs that is not what it should be");
+
+    for _ in 0..2 {
+        let brought = run(&rxdm);
+        assert!(brought.status.success(), "{}", text(&brought.stderr));
+        let link = root.join("partition-a3mega-prolog_slurmd.d/rxdm.prolog_slurmd");
+        assert!(fs::read_to_string(link).unwrap().starts_with("rxdm\n"));
+        assert!(root.join("epilog_slurmd.d/sudo-oslogin.epilog_slurmd").exists());
+        assert_eq!(fs::read_to_string(root.join("etc/slurm_mux.conf")).unwrap(), "set -e\n");
+        // What was mended is not brought anew when the machine boots again.
+        fs::write(root.join("scripts/rxdm"), "rxdm\nmended\n").unwrap();
+    }
+    assert_eq!(fs::read_to_string(root.join("scripts/rxdm")).unwrap(), "rxdm\nmended\n");
+}
+
+/// A cloud whose commands of a node are on the path.
+fn on_a_node(cloud: &Cloud) -> Vec<(String, String)> {
+    let programs = repository("tests/testbed/toolkit/node");
+    let path = std::env::var("PATH").unwrap();
+    vec![
+        ("PATH".to_owned(), format!("{}:/usr/bin:{path}", programs.display())),
+        ("TOOLKIT_WORLD".to_owned(), cloud.path().display().to_string()),
+        ("STANDIN_NODE".to_owned(), "b0-gpu-0".to_owned()),
+    ]
+}
+
+#[test]
+fn a_container_is_imported_once_and_only_if_it_is_what_was_asked_for() {
+    let cloud = Cloud::new().unwrap();
+    let environment = on_a_node(&cloud);
+    let environment: Vec<_> =
+        environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let image = format!("{}#nvidia/pytorch:24.04-py3", registry().unwrap());
+    let folder = cloud.path().to_str().unwrap();
+    let import = |digest: &str| bash(&job("import.sh"), &[&image, digest, folder], &environment);
+
+    let other = format!("sha256:{}", "c".repeat(64));
+    let refused = import(&other);
+    assert!(!refused.status.success());
+    let told = format!("CONTAINER: {image} is {DIGEST} now, expected {other}");
+    assert!(text(&refused.stderr).contains(&told), "{}", text(&refused.stderr));
+    assert_eq!(cloud.calls(), "");
+    for _ in 0..2 {
+        let imported = import(DIGEST);
+        assert!(imported.status.success(), "{}", text(&imported.stderr));
+    }
+    assert_eq!(cloud.calls().matches("enroot").count(), 1, "{}", cloud.calls());
+    let dead = bash(&job("import.sh"), &["127.0.0.1:9#a/b:c", &other, folder], &environment);
+    assert!(
+        text(&dead.stderr).contains("the registry does not say which image it is"),
+        "{}",
+        text(&dead.stderr)
+    );
+}
+
+#[test]
+fn a_setup_that_failed_is_told_with_its_first_error() {
+    let cloud = Cloud::new().unwrap();
+    let (root, environment) = (cloud.path().to_str().unwrap(), on_a_node(&cloud));
+    let mut environment: Vec<_> =
+        environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    environment.push(("READY_ROOT", root));
+    let nodes = serde_json::json!({"instance": {"b0-gpu-0": {"name": "b0-gpu-0"}}});
+    fs::write(cloud.path().join("things.json"), nodes.to_string()).unwrap();
+    let ready = || text(&bash(&job("ready.sh"), &["a3mega"], &environment).stdout);
+    assert_eq!(ready(), "login ready\npartition up\nnode b0-gpu-0 idle\n");
+    fs::create_dir_all(cloud.path().join("etc")).unwrap();
+    fs::create_dir_all(cloud.path().join("slurm/scripts")).unwrap();
+    fs::write(cloud.path().join("etc/motd"), "*** Slurm setup failed! Please view log ***\n").unwrap();
+    let log = "INFO: begun\nERROR: mount of path '/home' failed: exit status 32\nERROR: giving up\n";
+    fs::write(cloud.path().join("slurm/scripts/setup.log"), log).unwrap();
+    assert_eq!(ready(), "setup failed: ERROR: mount of path '/home' failed: exit status 32\n");
+}
+
+/// Sources the profile on a node as a job script does, and starts a benchmark.
+fn profiled(cloud: &Cloud) -> Output {
+    let folder = cloud.path().join("shared");
+    let here = folder.join("job");
+    fs::create_dir_all(&here).unwrap();
+    for script in ["profile.sh", "preflight.sh"] {
+        fs::copy(job(script), here.join(script)).unwrap();
+    }
+    fs::write(here.join("settings.sh"), format!("container={0}/c.sqsh\nfolder={0}\n", folder.display()))
+        .unwrap();
+    let nodes =
+        serde_json::json!({"instance": {"b0-gpu-0": {"name": "b0-gpu-0"}, "b0-gpu-1": {"name": "b0-gpu-1"}}});
+    fs::write(cloud.path().join("things.json"), nodes.to_string()).unwrap();
+    // The plug-in's own file lies where no test may write: it is read from the cloud's folder instead.
+    let profile = fs::read_to_string(here.join("profile.sh")).unwrap();
+    let own = cloud.path().join("nccl-env-profile.sh");
+    fs::write(&own, "export NCCL_CROSS_NIC=0 NCCL_FASTRAK_IFNAME=eth1\n").unwrap();
+    let moved = profile.replace("/var/lib/tcpxo/lib64/nccl-env-profile.sh", &own.display().to_string());
+    assert_ne!(moved, profile);
+    fs::write(here.join("profile.sh"), moved).unwrap();
+    let script = format!(
+        "set -u\nexport SLURM_JOB_NUM_NODES=2 NCCL_NET=x\nset +u\n. '{}' || exit 9\nset -u\nexport NCCL_DEBUG=INFO\n\
+         srun --ntasks-per-node=1 --ntasks=2 --label hostname\n\
+         srun --label --kill-on-bad-exit=1 --mpi='pmi2' '/tests/build/all_reduce_perf' -b 8 -c 1 || exit 8\n",
+        here.join("profile.sh").display()
+    );
+    let file = cloud.path().join("job.sh");
+    fs::write(&file, script).unwrap();
+    let environment = on_a_node(cloud);
+    let environment: Vec<_> =
+        environment.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    bash(&file, &[], &environment)
+}
+
+#[test]
+fn a_job_runs_its_benchmark_in_the_container_with_tcpxos_environment() {
+    let cloud = Cloud::new().unwrap();
+    let output = profiled(&cloud);
+    // There is no benchmark here to be run.
+    assert_eq!(output.status.code(), Some(8), "{}{}", text(&output.stdout), text(&output.stderr));
+    let calls = cloud.calls();
+    let last = calls.lines().last().unwrap();
+    let words: Vec<String> = serde_json::from_str(last).unwrap();
+    let find =
+        |flag: &str| words.iter().find_map(|word| word.strip_prefix(flag)).unwrap_or_default().to_owned();
+    assert!(words.contains(&"--mpi=pmi2".to_owned()), "{last}");
+    assert_eq!(find("--container-image="), "CLOUD/shared/c.sqsh");
+    let variables = find("--container-env=");
+    for name in ["NCCL_CROSS_NIC", "NCCL_DEBUG", "NCCL_FASTRAK_IFNAME", "NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY"]
+    {
+        assert!(variables.split(',').any(|variable| variable == name), "{name}: {variables}");
+    }
+    assert!(find("--container-mounts=").contains("/var/lib/tcpxo/lib64:/var/lib/tcpxo/lib64"));
+    let program = words.iter().position(|word| word == "/tests/build/all_reduce_perf").unwrap();
+    let arguments = &words[program + 1..];
+    assert_eq!(&arguments[..4], ["-b", "8", "-c", "1"]);
+    assert!(arguments[4] == "-J" && arguments[5].ends_with("/output/nccl-tests.json"), "{arguments:?}");
+    let plain = calls.lines().rev().nth(2).unwrap();
+    assert!(plain.contains("hostname") && !plain.contains("container"), "{plain}");
+}
+
+/// What a verdict names of a log.
+fn diagnosed(log: &str) -> Vec<String> {
+    let mut listening = Listening::new(log.as_bytes());
+    let reading = nccl::read(&mut listening).unwrap();
+    let clues = listening.finish();
+    let found = diagnose(&Evidence::of(&reading, &clues), Some("FasTrak"), Verdict::Inconclusive);
+    found
+        .into_iter()
+        .map(|diagnosis| serde_json::to_value(diagnosis.cause).unwrap().as_str().unwrap().to_owned())
+        .collect()
+}
+
+#[test]
+fn a_job_on_a_node_that_is_not_as_it_should_be_does_not_begin_and_says_why() {
+    let cases = [
+        ("rxdm=", "RxDM not ready on b0-gpu-0: no container", Some("rxdm_not_ready")),
+        (
+            "dev/aperture_devices/0000:04:00.0=",
+            "APERTURE devices failed to initialize: /dev/aperture_devices is empty",
+            Some("aperture_devices_missing"),
+        ),
+        ("dev/aperture_devices=", "/dev/aperture_devices: No such file", Some("aperture_devices_missing")),
+        ("sys/class/net/enp13s0=", "Failed to find interface enp13s0", Some("interface_not_found")),
+        ("var/lib/tcpxo/lib64/libnccl-net.so=", "Could not find: libnccl-net.so", Some("plugin_not_found")),
+        // No diagnosis has this name yet.
+        ("var/lib/tcpxo/lib64/nccl-env-profile.sh=", "nccl-env-profile.sh: No such file or directory", None),
+        (
+            "gpus=7",
+            "Number of GPUs detected 7 is not equal to the actual number of GPUs 8",
+            Some("rxdm_gpu_count"),
+        ),
+    ];
+    for (fault, told, cause) in cases {
+        let cloud = Cloud::new().unwrap();
+        cloud.fault("node", fault).unwrap();
+        let output = profiled(&cloud);
+        assert_eq!(output.status.code(), Some(8), "{fault}: {}", text(&output.stderr));
+        let said = text(&output.stdout);
+        assert!(said.contains(told) && said.contains("0: PREFLIGHT: b0-gpu-0: "), "{fault}: {said}");
+        assert!(!cloud.calls().contains("all_reduce_perf"), "{fault}");
+        let named = diagnosed(&said);
+        assert_eq!(named.first().map(String::as_str), cause, "{fault}: {named:?}");
+    }
+}

@@ -1,0 +1,79 @@
+//! Up and down again, as it should be: what is called, what jobs get, and what is left.
+
+use std::{env, fs};
+
+use provisioner::{Clusters, Standing};
+use terms::Slurm;
+use toolkit::repository;
+
+use crate::world::World;
+
+/// Compares with what was recorded; `UPDATE_FIXTURES=1` records anew.
+fn recorded(world: &World, name: &str) {
+    let place = world.cloud.path().display().to_string();
+    let calls = world.cloud.calls().replace(&place, "CLOUD");
+    let port = calls.split("127.0.0.1:").nth(1).and_then(|rest| rest.split('#').next()).unwrap_or("none");
+    let calls = calls.replace(&format!("127.0.0.1:{port}"), "REGISTRY");
+    let file = repository("tests/toolkit/tests/recorded").join(name);
+    if env::var_os("UPDATE_FIXTURES").is_some() {
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(&file, &calls).unwrap();
+    }
+    let expected = fs::read_to_string(&file).unwrap_or_default();
+    assert_eq!(calls, expected, "{}", file.display());
+}
+
+async fn up_and_down(workflow: &str, more: &[(&str, &str)], name: &str) -> World {
+    let world = World::new(workflow, more);
+    world.create().await;
+    let Standing::Ready(cluster) = world.settled().await else {
+        panic!("{:?}", world.clusters.look(&world.order.name).await)
+    };
+    assert_eq!((cluster.slots(), cluster.nodes.len()), (16, 2));
+    let slurm = Slurm::of(&cluster).unwrap().unwrap();
+    assert_eq!(slurm.partition.as_deref(), Some("a3mega"));
+    let profile = slurm.profile.unwrap();
+    assert!(profile.starts_with(&slurm.shared_folder) && fs::exists(&profile).unwrap(), "{profile}");
+    let programs = slurm.programs.unwrap();
+    assert!(fs::exists(format!("{programs}/all_reduce_perf")).unwrap(), "{programs}");
+
+    let kinds = world.cloud.kinds();
+    let (_, node) =
+        kinds["instance"].as_object().unwrap().iter().find(|(name, _)| name.ends_with("-gpu-0")).unwrap();
+    let seconds = world.order.expires_at.as_millis() / 1000;
+    assert_eq!(node["labels"]["burnin-cluster"], world.order.name.as_str());
+    assert_eq!(node["labels"]["burnin-expires"], seconds.to_string());
+    assert_eq!(node["scheduling"]["instanceTerminationAction"], "DELETE");
+    let life = node["scheduling"]["maxRunDuration"]["seconds"].as_i64().unwrap();
+    assert!((35_000..=36_000).contains(&life), "{life} s until it ends by itself");
+
+    world.gone().await;
+    recorded(&world, name);
+    world
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_on_filestore_comes_up_and_goes() {
+    up_and_down("a3-mega-slurm.yaml", &[], "filestore.jsonl").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_on_lustre_comes_up_and_goes() {
+    let more = [("_SOURCE_IMAGE", "ubuntu-2204-jammy-v20240904"), ("_GCS_BUCKET", "my-data")];
+    let world = up_and_down("a3-mega-slurm-lustre.yaml", &more, "lustre.jsonl").await;
+    let calls = world.cloud.calls();
+    assert!(calls.contains("172.16.0.9@tcp:/exacloud"), "the identifier is whole: {calls}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spot_cluster_asks_for_no_reservation() {
+    let more = [("_PROVISIONING", "spot"), ("_RESERVATION", "")];
+    let world = World::new("a3-mega-slurm.yaml", &more);
+    world.create().await;
+    assert!(matches!(world.settled().await, Standing::Ready(_)), "{}", world.cloud.calls());
+    assert!(!world.cloud.calls().contains("reservations"));
+    let kinds = world.cloud.kinds();
+    let spot = |node: &serde_json::Value| node["scheduling"]["provisioningModel"] == "SPOT";
+    assert_eq!(kinds["instance"].as_object().unwrap().values().filter(|node| spot(node)).count(), 2);
+    world.gone().await;
+}

@@ -1,0 +1,148 @@
+//! A provisioner over a cloud of paper.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+
+use builds::LocalBuilds;
+use host::Program;
+use kit::{Clock, ManualClock, PortError, SystemClock};
+use ledger::{FolderStore, Store};
+use provisioner::{Clusters, Order, Standing, deployed::DeployedClusters};
+use serde_json::json;
+use tempfile::TempDir;
+use terms::{Attempt, ClusterSpec, CommandId, Deleted, Deployed, Span, Stage, System, Verb};
+use toolkit::{Cloud, DIGEST, registry, repository};
+
+/// Starts this binary again, as a build's supervisor.
+fn program() -> Program {
+    let this = std::env::current_exe().unwrap();
+    let arguments = ["--exact", "world::be_host", "--nocapture", "--test-threads=1"];
+    Program([this.into()].into_iter().chain(arguments.map(Into::into)).collect())
+}
+
+/// An ordinary test to whoever runs them all; a supervisor when the arguments say so.
+#[test]
+fn be_host() {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let [.., verb, folder] = &arguments[..]
+        && verb == "build"
+    {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(host::supervise(Path::new(folder))).unwrap();
+    }
+}
+
+pub struct World {
+    pub cloud: Cloud,
+    pub clock: Arc<ManualClock>,
+    pub order: Order,
+    pub clusters: DeployedClusters,
+    _root: TempDir,
+}
+
+/// What an engineer says of a3-mega-slurm.
+pub fn wanted() -> BTreeMap<String, String> {
+    let said = [
+        ("_PROJECT", "my-project"),
+        ("_REGION", "us-central1"),
+        ("_ZONE", "us-central1-a"),
+        ("_STATE_BUCKET", "tfstate"),
+        ("_RESERVATION", "eight-gpus"),
+        ("_READY_MINUTES", "0"),
+        ("_HEADERS_FROM", "https://archive.example/debian/20240515T205635Z"),
+        ("_CONTAINER_TOOLKIT_FROM", "https://toolkit.example/libnvidia-container"),
+        ("_TCPXO_FROM", "ar+https://apt.example/projects/tcpxo"),
+        ("_GVNIC_SHA256", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"),
+        ("_CONTAINER_DIGEST", DIGEST),
+    ];
+    said.map(|(name, value)| (name.to_owned(), value.to_owned())).into()
+}
+
+impl World {
+    /// The order of a workflow, with what the engineer said and these values beside it.
+    pub fn new(workflow: &str, more: &[(&str, &str)]) -> Self {
+        let (root, cloud) = (tempfile::tempdir().unwrap(), Cloud::new().unwrap());
+        let path = repository("workflows").join(workflow);
+        let resolved = workflow::resolve(&path, &[]).unwrap_or_else(|problems| panic!("{problems}"));
+        let Some(ClusterSpec::Rent(System::Deployed(deployed))) = resolved.workflow.cluster else {
+            panic!("{workflow} rents no cluster by steps")
+        };
+        let store: Arc<dyn Store> = Arc::new(FolderStore::open(root.path().join("bucket")).unwrap());
+        let Deployed { mut deploy, mut destroy, slurm } = *deployed;
+        for build in [&mut deploy, &mut destroy] {
+            build.config["options"] = json!({"env": cloud.environment()});
+            let container = format!("{}#nvidia/pytorch:24.04-py3", registry().unwrap());
+            let mut said = wanted();
+            said.insert("_CONTAINER".to_owned(), container);
+            said.insert("_LUSTRE_MOUNT".to_owned(), cloud.path().join("data").display().to_string());
+            said.extend(more.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+            let declared = build.config["substitutions"].as_object().unwrap();
+            said.retain(|name, _| declared.contains_key(name));
+            build.substitutions.extend(said);
+        }
+        for archive in &resolved.archives {
+            let file = root.path().join("bucket").join(&archive.object);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, &archive.bytes).unwrap();
+        }
+        let clock = Arc::new(ManualClock::new(SystemClock.now()));
+        let builds = host::Builds::new(root.path().join("builds"), program());
+        let builds = Arc::new(LocalBuilds::new(builds, Arc::clone(&store), None));
+        let clusters = DeployedClusters::new(builds, store, clock.clone());
+        let id = CommandId {
+            run: "nightly-1a2b".parse().unwrap(),
+            stage: Stage::Cluster,
+            attempt: Attempt::FIRST,
+            verb: Verb::Start,
+        };
+        let system = System::Deployed(Box::new(Deployed { deploy, destroy, slurm }));
+        let expires_at = clock.now() + Span::from_secs(36_000);
+        let order = Order { name: id.resource_name(), id, system, expires_at };
+        Self { cloud, clock, order, clusters, _root: root }
+    }
+
+    pub async fn create(&self) {
+        self.clusters.create(&self.order).await.unwrap();
+    }
+
+    pub async fn settled(&self) -> Standing {
+        for _ in 0..6000 {
+            match self.clusters.look(&self.order.name).await.unwrap() {
+                Standing::Coming => tokio::time::sleep(Duration::from_millis(10)).await,
+                other => return other,
+            }
+        }
+        panic!("it does not settle")
+    }
+
+    /// Why it cannot be used.
+    pub async fn broken(&self) -> String {
+        match self.settled().await {
+            Standing::Broken(why) => why,
+            other => panic!("{other:?}\n{}", self.cloud.calls()),
+        }
+    }
+
+    /// Asks until it is gone, or a teardown did not do it.
+    pub async fn delete(&self) -> Result<Deleted, String> {
+        for _ in 0..6000 {
+            match self.clusters.delete(&self.order.name).await {
+                Ok(deleted) => return Ok(deleted),
+                Err(PortError::Passing(why))
+                    if ["at work", "begins", "being stopped"].iter().any(|word| why.contains(word)) =>
+                {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                Err(PortError::Passing(why)) => return Err(why),
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+        panic!("it stays")
+    }
+
+    /// It is gone by the provider's word, and nothing of it exists.
+    pub async fn gone(&self) {
+        let deleted = self.delete().await.unwrap();
+        assert!(deleted.evidence.contains("by the label burnin-cluster"), "{deleted:?}");
+        assert_eq!(self.cloud.things(), [""; 0], "nothing costs money");
+    }
+}

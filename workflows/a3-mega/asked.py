@@ -1,0 +1,178 @@
+"""Checks what was asked for before anything is made, and writes it to asked.json for the other steps.
+
+Parameters come as environment variables, the substitutions of deploy.yaml and destroy.yaml. Every problem is told at
+once, each as `name: what was expected`; the exit code is 64 then. `asked.py destroy` checks what a teardown needs.
+Python's own library only.
+"""
+
+import hashlib
+import ipaddress
+import json
+import os
+import re
+import sys
+
+
+def one_of(*words):
+    return lambda text: text if text in words else None, " or ".join(word or "nothing" for word in words)
+
+
+def matching(pattern, wanted):
+    return lambda text: text if re.fullmatch(pattern, text) else None, wanted
+
+
+def number(least, most):
+    def read(text):
+        return int(text) if re.fullmatch(r"[0-9]{1,12}", text) and least <= int(text) <= most else None
+
+    return read, f"a number from {least} to {most}"
+
+
+def truth():
+    return lambda text: {"true": True, "false": False}.get(text), "true or false"
+
+
+def network(widest, narrowest):
+    def read(text):
+        try:
+            found = ipaddress.IPv4Network(text)
+        except ValueError:
+            return None
+        return text if "/" in text and widest <= found.prefixlen <= narrowest else None
+
+    return read, f"an IPv4 range ADDRESS/LENGTH, /{widest} to /{narrowest}"
+
+
+def path():
+    def read(text):
+        good = re.fullmatch(r"/[A-Za-z0-9_.][A-Za-z0-9_./-]{0,200}", text) and ".." not in text.split("/")
+        return text.rstrip("/") if good else None
+
+    return read, "an absolute path of letters, digits and any of _.- without `..`"
+
+
+def nid(text):
+    """A Lustre network identifier as the mount needs it: without `@tcp` mounting fails minutes later."""
+    address, at, kind = text.partition("@")
+    try:
+        ipaddress.IPv4Address(address)
+    except ValueError:
+        return None
+    return text if (at, kind) == ("@", "tcp") else None
+
+
+NAME = r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?"
+URL = r"https://[A-Za-z0-9][A-Za-z0-9.-]*(/[A-Za-z0-9_.~/-]*)?"
+SHA256 = matching(r"[0-9a-f]{64}", "a SHA-256 of 64 hexadecimal digits")
+
+# Each parameter: its name here and in the environment, how it is read and what is expected. What a teardown is told:
+TOLD = {
+    "cluster": ("_CLUSTER", *matching(r"[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?", "a label's value: a-z, 0-9, - and _, at most 63")),
+    "state": ("_STATE", *matching(r"gs://[a-z0-9][a-z0-9._-]{1,220}/[A-Za-z0-9_./-]{1,900}|/[^\0\r\n]{1,1000}", "gs://BUCKET/FOLDER, or an absolute path")),
+}
+# And a deployment:
+WHAT = {
+    "project": ("_PROJECT", *matching(r"[a-z][a-z0-9-]{4,28}[a-z0-9]", "a project's id")),
+    "region": ("_REGION", *matching(r"[a-z]{2,20}-[a-z]{2,20}[0-9]{1,2}", "a region, as us-central1")),
+    "zone": ("_ZONE", *matching(r"[a-z]{2,20}-[a-z]{2,20}[0-9]{1,2}-[a-z]", "a zone, as us-central1-a")),
+    "bucket": ("_STATE_BUCKET", *matching(r"[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]", "a bucket's name without gs://")),
+    "run": ("_RUN", *matching(r"[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?", "a label's value: a-z, 0-9, - and _, at most 63")),
+    "expires": ("_EXPIRES", *number(1, 99_999_999_999)),
+    "nodes": ("_NODES", *number(2, 512)),
+    "provisioning": ("_PROVISIONING", *one_of("reservation", "spot", "on-demand")),
+    "reservation": ("_RESERVATION", *matching(f"({NAME})?", "a reservation's name, or nothing")),
+    "maintenance": ("_MAINTENANCE", *one_of("", "PERIODIC")),
+    "source_image": ("_SOURCE_IMAGE", *matching(NAME, "an image's name, as debian-12-bookworm-v20240515")),
+    "source_project": ("_SOURCE_PROJECT", *matching(r"[a-z][a-z0-9-]{4,28}[a-z0-9]", "a project's id")),
+    "disk_gb": ("_DISK_GB", *number(100, 4000)),
+    "partition": ("_PARTITION", *matching(r"[a-z][a-z0-9]{0,9}", "a name of a-z and 0-9, at most 10")),
+    "system_range": ("_SYSTEM_RANGE", *network(12, 20)),
+    "gpu_range": ("_GPU_RANGE", *network(8, 16)),
+    "monitoring": ("_MONITORING", *truth()),
+    "storage": ("_STORAGE", *one_of("filestore", "lustre")),
+    "ready_minutes": ("_READY_MINUTES", *number(0, 240)),
+    "driver_sha256": ("_GVNIC_SHA256", *SHA256),
+    "headers_from": ("_HEADERS_FROM", *matching(f"({URL})?", "an https:// URL, or nothing")),
+    "toolkit_apt": ("_CONTAINER_TOOLKIT_FROM", *matching(URL, "an https:// URL")),
+    "tcpxo_apt": ("_TCPXO_FROM", *matching(r"ar\+https://[A-Za-z0-9][A-Za-z0-9.-]*/[A-Za-z0-9_./-]+", "an ar+https:// URL")),
+    "container": ("_CONTAINER", *matching(r"[a-z0-9][a-z0-9.:-]*#[a-z0-9][a-z0-9._/-]*:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", "REGISTRY#IMAGE:TAG")),
+    "container_digest": ("_CONTAINER_DIGEST", *matching(r"sha256:[0-9a-f]{64}", "sha256: and 64 hexadecimal digits")),
+}
+STORAGE = {
+    "filestore": {
+        "filestore_tier": ("_FILESTORE_TIER", *one_of("HIGH_SCALE_SSD", "ENTERPRISE", "BASIC_SSD", "BASIC_HDD")),
+        "filestore_gb": ("_FILESTORE_GB", *number(1024, 102400)),
+    },
+    "lustre": {
+        "lustre_name": ("_LUSTRE_NAME", *matching(r"[a-z][a-z0-9]{0,7}", "a name of a-z and 0-9, at most 8")),
+        "lustre_mount": ("_LUSTRE_MOUNT", *path()),
+        "lustre_servers": ("_LUSTRE_SERVERS", *number(1, 32)),
+        "lustre_disk_gb": ("_LUSTRE_DISK_GB", *number(100, 65536)),
+        "gcs_bucket": ("_GCS_BUCKET", *matching(r"([a-z0-9][a-z0-9._-]{1,61}[a-z0-9])?", "a bucket's name without gs://, or nothing")),
+        "gcs_mount": ("_GCS_MOUNT", *path()),
+    },
+}
+
+
+def read(parameters, environment, problems):
+    values = {}
+    for name, (variable, reader, wanted) in parameters.items():
+        text = environment.get(variable, "")
+        values[name] = reader(text)
+        if values[name] is None:
+            problems.append(f"{variable}: expected {wanted}, found {text[:80]!r}")
+    return values
+
+
+def contradictions(values, problems):
+    """What is right by itself and not together."""
+    if values["region"] and values["zone"] and not values["zone"].startswith(values["region"] + "-"):
+        problems.append(f"_ZONE: expected a zone of {values['region']}, found {values['zone']!r}")
+    if values["provisioning"] == "reservation" and values["reservation"] == "":
+        problems.append("_RESERVATION: expected a reservation's name with _PROVISIONING=reservation, found nothing")
+    if values["provisioning"] in ("spot", "on-demand") and values["reservation"]:
+        problems.append(f"_RESERVATION: expected nothing with _PROVISIONING={values['provisioning']}")
+    if values["system_range"] and values["gpu_range"]:
+        if ipaddress.ip_network(values["system_range"]).overlaps(ipaddress.ip_network(values["gpu_range"])):
+            problems.append("_GPU_RANGE: expected a range that does not overlap _SYSTEM_RANGE")
+    if values["storage"] == "lustre" and values["source_image"] and not values["source_image"].startswith("ubuntu-"):
+        problems.append("_SOURCE_IMAGE: expected an Ubuntu 22.04 image with _STORAGE=lustre: there is no Lustre client for Debian")
+    if values["storage"] == "filestore" and values["source_image"] and not values["headers_from"]:
+        problems.append("_HEADERS_FROM: expected the archive that has the kernel headers of the Debian image")
+    mounts = [values.get(name) for name in ("lustre_mount", "gcs_mount")]
+    if mounts[0] and mounts[0] == mounts[1]:
+        problems.append("_GCS_MOUNT: expected another folder than _LUSTRE_MOUNT")
+
+
+def names(cluster):
+    """Short names that follow from the cluster's: Slurm takes ten letters and digits, and every one of ours begins so."""
+    short = "b" + hashlib.sha256(cluster.encode()).hexdigest()[:8]
+    return {"short": short, "network": f"{short}-net", "subnetwork": f"{short}-subnet", "image": f"{short}-image"}
+
+
+def values(environment, teardown=False):
+    """What was asked for, and every problem with it."""
+    problems = []
+    found = read(TOLD, environment, problems)
+    if not teardown:
+        found |= read(WHAT, environment, problems)
+        found |= read(STORAGE.get(found["storage"], {}), environment, problems)
+        contradictions(found, problems)
+    if not problems:
+        found |= names(found["cluster"])
+    return found, problems
+
+
+def main():
+    found, problems = values(os.environ, sys.argv[1:] == ["destroy"])
+    if problems:
+        print("nothing was made, because of what was asked for:", *problems, sep="\n  ", file=sys.stderr)
+        return 64
+    with open("asked.json", "w", encoding="utf-8") as file:
+        json.dump(found, file, indent=1)
+    print(f"{found['cluster']}: everything of it is called {found['short']}-")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

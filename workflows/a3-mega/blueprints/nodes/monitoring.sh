@@ -1,0 +1,19 @@
+#!/bin/bash
+# monitoring.sh true|false: GPU counters to Cloud Monitoring, or neither agent: they take time from the benchmark.
+set -euo pipefail
+config=/etc/google-cloud-ops-agent/config.yaml
+if [[ $1 == true ]]; then
+  grep -q dcgm "$config" || cat >>"$config" <<'CONFIG'
+metrics:
+  receivers:
+    dcgm:
+      type: dcgm
+  service:
+    pipelines:
+      dcgm:
+        receivers: [dcgm]
+CONFIG
+  systemctl enable --now nvidia-dcgm.service google-cloud-ops-agent.service
+else
+  systemctl disable --now nvidia-dcgm.service google-cloud-ops-agent.service
+fi

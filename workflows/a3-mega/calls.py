@@ -1,0 +1,83 @@
+"""Calls of other programs: every argument one word, all they print shown as it comes, a failure with its cause named."""
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+
+# What a program prints, and what it means. The first that is found is told.
+CAUSES = [
+    (r"Error acquiring the state lock", "LOCKED: another deployment holds Terraform's state, or one was killed"),
+    (r"ZONE_RESOURCE_POOL_EXHAUSTED|VM_MIN_COUNT_NOT_REACHED|INSUFFICIENT_CAPACITY|Requested minimum count", "STOCKOUT: the zone has no such machines now"),
+    (r"Quota '[^']*' exceeded|QUOTA_EXCEEDED", "QUOTA: the project's quota does not suffice"),
+    (r"is already being used by", "IN_USE: something that is not ours uses the network"),
+    (r"Timeout while waiting for|timeout while waiting for state", "TIMEOUT: a machine or an image did not come in time"),
+    (r"PERMISSION_DENIED|Error 403|does not have permission", "PERMISSION: the account may not do that"),
+    (r"Reservation .* not found|The resource '.*/reservations/.*' was not found", "RESERVATION: there is no such reservation in the zone"),
+]
+
+
+class Failed(Exception):
+    """A call that did not end well; `said` is what it printed."""
+
+    def __init__(self, words, code, said):
+        self.code, self.said = code, said
+        cause = next((meaning for pattern, meaning in CAUSES if re.search(pattern, said)), None)
+        # What our own scripts found on a node stands in a line of its own.
+        found = re.search(r"(PREFLIGHT|STORAGE|CONTAINER): .*", said)
+        cause = found[0] if found else cause
+        last = next((line for line in reversed(said.splitlines()) if line.strip()), "it said nothing")
+        super().__init__(f"{words[0]} {words[1] if len(words) > 1 else ''} ended with {code}: {cause or last.strip()[:300]}")
+
+
+def call(words, shown=True, given=None, timeout=None):
+    """Calls a program and returns its standard output."""
+    print("+", shlex.join(words), flush=True)
+    child = subprocess.Popen(words, stdin=subprocess.DEVNULL if given is None else subprocess.PIPE, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT if shown else subprocess.PIPE, text=True, errors="replace")
+    if not shown or given is not None or timeout is not None:
+        try:
+            said, errors = child.communicate(given, timeout)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            said, errors = child.communicate()
+            raise Failed(words, 124, f"{said}{errors or ''}\nno answer after {timeout} s") from None
+        if shown:
+            print(said, end="", flush=True)
+    else:
+        lines = []
+        for line in child.stdout:
+            print(line, end="", flush=True)
+            lines.append(line)
+        said, errors = "".join(lines), ""
+    if child.wait() != 0:
+        raise Failed(words, child.returncode, said + (errors or ""))
+    return said
+
+
+def at(wanted, machine, command, script=None, timeout=120):
+    """Runs a command on a machine, through Google's tunnel: it has no address of its own in the internet."""
+    words = ["gcloud", "compute", "ssh", machine, f"--project={wanted['project']}", f"--zone={wanted['zone']}",
+             "--tunnel-through-iap", "--quiet", f"--command={command}"]
+    return call(words, given=script, timeout=timeout)
+
+
+def asked():
+    """What asked.py wrote."""
+    with open("asked.json", encoding="utf-8") as file:
+        return json.load(file)
+
+
+def pins():
+    with open("pins.json", encoding="utf-8") as file:
+        return json.load(file)
+
+
+def end(step):
+    """Runs a step; its failure is its last line."""
+    try:
+        step()
+    except (Failed, OSError, ValueError) as error:
+        print(f"FAILED: {error}", file=sys.stderr)
+        sys.exit(1)

@@ -1,0 +1,35 @@
+#!/bin/bash
+# prepare.sh PARTITION NODES CONTAINER DIGEST NCCL_TESTS_COMMIT STORAGE FOLDER SOURCE, on the login machine: everything that
+# jobs need, once. Doing it again changes nothing.
+set -euo pipefail
+partition=$1 nodes=$2 image=$3 digest=$4 commit=$5 storage=$6 data=$7 source=$8
+here=$(cd "${BASH_SOURCE[0]%/*}" && pwd -P)
+folder=${here%/*}
+export SLURM_PARTITION=$partition SBATCH_PARTITION=$partition
+# GPUs that a job did not ask for are hidden from it.
+one=(srun --nodes=1 --ntasks=1 --gpus-per-node=8)
+all=(srun --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1 --gpus-per-node=8 --label)
+cd "$folder"
+
+echo "== every node answers; the first job on a node pulls its containers"
+"${all[@]}" hostname
+echo "== preflight"
+"${all[@]}" bash "$here/preflight.sh" job
+echo "== storage"
+type=nfs room=$folder
+if [[ $storage == lustre ]]; then
+  # Where everybody may write: the top of a file system is root's.
+  type=lustre room=$data/burnin
+  sudo -n install -d -m 1777 "$room"
+fi
+mark=$(date +%s)-$$
+"${one[@]}" bash "$here/storage.sh" "$type" "$data" "$source" "$room/.burnin-$mark" write
+"${all[@]}" bash "$here/storage.sh" "$type" "$data" "$source" "$room/.burnin-$mark"
+"${one[@]}" rm -f "$room/.burnin-$mark"
+echo "== container"
+"${one[@]}" bash "$here/import.sh" "$image" "$digest" "$folder"
+container=$folder/${digest#sha256:}.sqsh
+echo "== nccl-tests"
+bash "$here/build.sh" "$commit" "$container" "$folder"
+printf 'container=%q\nfolder=%q\n' "$container" "$folder" >"$here/settings.sh"
+echo "shared folder: $folder"

@@ -1,0 +1,33 @@
+# Read by a job before its ranks start, on its first node. Sets TCPXO's environment as it is documented, and makes `srun`
+# check every node and start benchmarks in the container. The guest's checker ends a job whose values differ: nothing of it
+# is tuned here.
+_here=${BASH_SOURCE[0]%/*}
+. "$_here/settings.sh"
+
+# Without it there is no benchmark either: what is missing is told by the preflight, where results are read.
+if [[ -r /var/lib/tcpxo/lib64/nccl-env-profile.sh ]]; then
+  NCCL_LIB_DIR=/var/lib/tcpxo/lib64 . /var/lib/tcpxo/lib64/nccl-env-profile.sh
+fi
+export NCCL_FASTRAK_CTRL_DEV=enp0s12
+export NCCL_FASTRAK_IFNAME=enp6s0,enp7s0,enp13s0,enp14s0,enp134s0,enp135s0,enp141s0,enp142s0
+export NCCL_SOCKET_IFNAME=enp0s12
+export NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY=/dev/aperture_devices
+
+# Benchmarks run in the container, and write their numbers as JSON beside the text. Pyxis forwards no variable that the image
+# defines, unless it is named.
+srun() {
+  local words=("$@") at
+  for at in "${!words[@]}"; do
+    [[ ${words[at]} == */*_perf ]] || continue
+    # In the benchmark's own log, so that a verdict names what is wrong with a node.
+    command srun --ntasks-per-node=1 --ntasks="$SLURM_JOB_NUM_NODES" --label bash "$_here/preflight.sh" job || return
+    local variables=(${!NCCL*})
+    local IFS=,
+    command srun "${words[@]:0:at}" --container-image="$container" --container-env="${variables[*]}" \
+      --container-mounts="/var/tmp:/var/tmp,/var/lib/tcpxo/lib64:/var/lib/tcpxo/lib64,$folder:$folder" --container-workdir="$PWD" \
+      bash -c 'export LD_LIBRARY_PATH=/var/lib/tcpxo/lib64:/usr/lib/x86_64-linux-gnu:$LD_LIBRARY_PATH; exec "$@"' tcpxo \
+      "${words[@]:at}" -J "$PWD/output/nccl-tests.json"
+    return
+  done
+  command srun "$@"
+}
