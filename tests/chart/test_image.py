@@ -16,9 +16,9 @@ BASE = "us-central1-docker.pkg.dev/deeplearning-images/reproducibility/pytorch-g
 GOOD = {"_REPOSITORY": "us-docker.pkg.dev/p/r", "_BASE": BASE, "_NCCL_TESTS_COMMIT": "a" * 40, "_CUDA_ARCHITECTURE": "100"}
 
 
-def burnin(command, substitutions, folder, *more, path=""):
+def burnin(command, substitutions, folder, *more, path="", config=IMAGE / "image.yaml"):
     workflow = pathlib.Path(folder) / "workflow.yaml"
-    build = {"config": str(IMAGE / "image.yaml"), "source": str(IMAGE), "substitutions": substitutions}
+    build = {"config": str(config), "source": str(IMAGE), "substitutions": substitutions}
     workflow.write_text(json.dumps({"name": "image", "description": "The image alone.", "image": {"build": build}}))
     return subprocess.run([os.environ["BURNIN"], command, str(workflow), *more], capture_output=True, text=True, check=False,
                           env={**os.environ, "PATH": path + os.environ["PATH"]})
@@ -35,10 +35,12 @@ class Config(unittest.TestCase):
         said = burnin("check", {"_REPOSITORY": GOOD["_REPOSITORY"], "_BASE": BASE}, self.folder)
         self.assertEqual(said.returncode, 0, said.stdout + said.stderr)
 
-    def test_a_substitution_that_is_not_there_is_named(self):
-        said = burnin("check", {"_BASE_IMAGE": BASE}, self.folder)
+    def test_a_misspelt_name_is_found_before_anything_runs(self):
+        copy = pathlib.Path(self.folder) / "image.yaml"
+        copy.write_text((IMAGE / "image.yaml").read_text().replace("BASE=${_BASE}", "BASE=${_BSAE}"))
+        said = burnin("check", {}, self.folder, config=copy)
         self.assertEqual(said.returncode, 64)
-        self.assertIn("_BASE_IMAGE", said.stdout + said.stderr)
+        self.assertIn("_BSAE", said.stdout + said.stderr)
 
     def docker(self):
         path = pathlib.Path(self.folder) / "bin"
