@@ -218,6 +218,13 @@ class Destroy(unittest.TestCase):
         self.assertIsNone(cloud.play("destroy")[0])
         self.assertEqual(self.gone(cloud), [])
 
+    def test_a_tool_that_hangs_is_ended_and_what_it_said_is_told(self):
+        script = ("import sys; sys.path.insert(0, sys.argv[1]); import tools\n"
+                  "try: tools.run('sh', '-c', 'echo begun; sleep 600 & wait', limit_s=1)\n"
+                  "except tools.Failed as failed: print('FAILED', failed, failed.said)")
+        said = subprocess.run([sys.executable, "-B", "-c", script, str(CLUSTER)], capture_output=True, text=True, timeout=30, check=True)
+        self.assertIn("FAILED sh -c: not done in 1 s begun", said.stdout)
+
     def test_a_list_that_cannot_be_had_is_no_proof(self):
         cloud = Cloud(self, faults={"list networks": 1})
         ended, status, said = cloud.play("destroy")

@@ -4,8 +4,10 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
 
 POLL = float(os.environ.get("TESTBED_POLL_S", "10"))
@@ -26,26 +28,46 @@ class Failed(Exception):
         self.said = said
 
 
-def run(*words, limit_s=300, told=True, file=None):
+def run(*words, limit_s=300, told=True):
     """A tool's standard output. Its output is told as it comes, unless it is data."""
     print("$ " + " ".join(words), flush=True)
     environment = {**os.environ, "TF_IN_AUTOMATION": "TRUE", "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
                    "KUBECONFIG": os.path.abspath("kubeconfig"), "USE_GKE_GCLOUD_AUTH_PLUGIN": "True"}
+    said, errors, late = [], [], threading.Event()
     try:
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace",
-                              stderr=subprocess.STDOUT if told else subprocess.PIPE, env=environment, timeout=limit_s, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise Failed(f"{words[0]} {words[1]}: not done in {limit_s} s") from error
+        with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace", env=environment,
+                              stderr=subprocess.STDOUT if told else subprocess.PIPE, start_new_session=True) as child:
+            timer = threading.Timer(limit_s, lambda: (late.set(), end(child)))
+            timer.start()
+            # Both are read at once, or a tool that says much on one would wait for us for ever.
+            other = threading.Thread(target=lambda: errors.extend(child.stderr or ()))
+            other.start()
+            for line in child.stdout:
+                said.append(line)
+                if told:
+                    sys.stdout.write(line)
+                    sys.stdout.flush()
+            other.join()
+            status = child.wait()
+            timer.cancel()
     except OSError as error:
         raise Failed(f"{words[0]}: {error.strerror}") from error
-    if told:
-        sys.stdout.write(done.stdout)
-    if done.returncode:
-        said = done.stdout + (done.stderr or "")
-        cause = next((f"{name}: {found.group(0).strip()}" for pattern, name in CAUSES if (found := pattern.search(said))), None)
-        last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "nothing was said")
-        raise Failed(f"{words[0]} {words[1]} ended with {done.returncode}: {(cause or last)[:300]}", said)
-    return done.stdout
+    if late.is_set():
+        raise Failed(f"{words[0]} {words[1]}: not done in {limit_s} s", "".join(said))
+    if status:
+        whole = "".join(said + errors)
+        cause = next((f"{name}: {found.group(0).strip()}" for pattern, name in CAUSES if (found := pattern.search(whole))), None)
+        last = next((line.strip() for line in reversed(whole.splitlines()) if line.strip()), "nothing was said")
+        raise Failed(f"{words[0]} {words[1]} ended with {status}: {(cause or last)[:300]}", whole)
+    return "".join(said)
+
+
+def end(child):
+    """A tool and what it began."""
+    try:
+        os.killpg(child.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
 
 
 def read(*words, limit_s=120):
