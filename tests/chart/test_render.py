@@ -190,7 +190,7 @@ class Values(unittest.TestCase):
 
     def test_wrong_values_are_named(self):
         wrong = {
-            "gpus": [12, 8, 0, -8, "16", 8200, 16.5, None],
+            "gpus": [12, 20, 65, 8, 0, -8, "16", 8200, 16.5, None],
             "attempt": [0, "1", 1.5], "expires": [0, "soon", 17], "run": ["", 7], "cluster": [""],
             "image": ["", "r/p/testbed:latest", "r/p/testbed@sha256:abc", "testbed@sha256:" + "a" * 64],
             "network.gib.image": ["", "r/p/gib:v1.0.6"], "network.mode": ["both"], "topology.request": ["maybe"],

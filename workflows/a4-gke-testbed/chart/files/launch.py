@@ -90,13 +90,14 @@ class Coordinator:
         return [self.pods[index]["hostname"] for index in sorted(self.pods)]
 
     def mpirun(self, words, limit_s, name):
-        """mpirun over all ranks; its output is kept. Called by its full path, it finds itself on the other pods too."""
+        """mpirun over all ranks; its output is kept. Called by its full path, it finds itself on the other pods too. MPI's own
+        words go over TCP, whatever the image prefers: RDMA is what is tested."""
         interface = self.plan["socket_interface"]
         command = [shutil.which("mpirun") or "mpirun", "--allow-run-as-root", "--hostfile", os.path.join(RUN, "hostfile"),
                    "-np", str(self.ranks), "--map-by", f"ppr:{self.plan['gpus_per_node']}:node", "--bind-to", "none",
                    "--mca", "orte_keep_fqdn_hostnames", "1", "--mca", "plm_rsh_no_tree_spawn", "1",
-                   "--mca", "plm_rsh_agent", f"ssh -F {RUN}/ssh_config", "--mca", "btl", "self,tcp",
-                   "--mca", "btl_tcp_if_include", interface, "--mca", "oob_tcp_if_include", interface, *words]
+                   "--mca", "plm_rsh_agent", f"ssh -F {RUN}/ssh_config", "--mca", "pml", "ob1",
+                   "--mca", "coll", "^hcoll", "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", interface, "--mca", "oob_tcp_if_include", interface, *words]
         path = os.path.join(self.work, name)
         start = os.path.getsize(path) if os.path.exists(path) else 0
         limit_s = min(limit_s, self.until - time.monotonic())
