@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# The A4 test bed on GKE without a cluster: its chart through Helm's own engine and Kubernetes' schemas, its launcher in pods
+# that are processes, its build configs as Burnin checks them, its cluster steps with stand-ins for the tools.
+set -euo pipefail
+skip() { echo "skipped: the A4 test bed's chart and steps, because $*"; exit 77; }
+type -P python3 >/dev/null || skip "there is no python3"
+python3 -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || skip "the packages are pinned for Python 3.11, and this is $(python3 --version)"
+type -P ssh-keygen ssh >/dev/null || skip "there is no OpenSSH client"
+requirements=tests/chart/requirements.txt
+venv=$PWD/.tools/chart
+# What is installed is what the requirements say now.
+if ! cmp -s "$requirements" "$venv/requirements.txt"; then
+  rm -rf "$venv"
+  { python3 -m venv "$venv" && timeout 150 "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r "$requirements"; } ||
+    skip "$requirements cannot be installed"
+  cp "$requirements" "$venv/requirements.txt"
+fi
+cargo build --quiet --locked --package burnin
+burnin=$(realpath "${CARGO_TARGET_DIR:-target}")/debug/burnin
+bed=$(mktemp -d)
+trap 'rm -rf "$bed"' EXIT
+"$venv/bin/python" -c 'import helm_python; print("Helm", helm_python.helm_sdk_version())'
+# Side by side: they mostly wait for processes.
+export BURNIN=$burnin TESTBED_RESULTS=$bed/results.txt PYTHONDONTWRITEBYTECODE=1
+parts=()
+for part in tests/chart/test_*.py; do
+  part=$(basename "$part" .py)
+  (cd tests/chart && exec timeout 85 "$venv/bin/python" -m unittest "$part") >"$bed/$part" 2>&1 &
+  parts+=("$part $!")
+done
+failed=0
+for part in "${parts[@]}"; do
+  if wait "${part#* }"; then echo "${part% *}: $(grep '^Ran ' "$bed/${part% *}"), $(tail -n 1 "$bed/${part% *}")"
+  else failed=1; cat "$bed/${part% *}"; fi
+done
+[[ $failed == 0 ]] || exit 1
+# What the launcher leaves is what Burnin reads: two tables, whole.
+"$burnin" parse --output json "$bed/results.txt" | python3 -c '
+import json, sys
+read = json.load(sys.stdin)
+tables = [(table["collective"], table["ranks"], len(table["rows"]), table["ended"]) for table in read["tables"]]
+assert tables == [("all_reduce", 16, 14, "complete"), ("all_gather", 16, 14, "complete")], tables
+print("nccl-test-results.txt:", ", ".join(f"{name} of {rows} sizes" for name, _, rows, _ in tables))'

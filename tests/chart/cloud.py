@@ -1,0 +1,128 @@
+"""Plays gcluster, gcloud, kubectl and helm on one small world in a file, and records how they were called. Faults are in the
+world, each as often as it says."""
+
+import json
+import os
+import pathlib
+import sys
+
+name, args = sys.argv[1], sys.argv[2:]
+file = pathlib.Path(os.environ["CLOUD"])
+world = json.loads(file.read_text())
+world["calls"].append([name, *args])
+
+
+def fault(which):
+    if world["faults"].get(which, 0) > 0:
+        world["faults"][which] -= 1
+        return True
+    return False
+
+
+def end(said="", status=0):
+    file.write_text(json.dumps(world))
+    print(said if isinstance(said, str) else json.dumps(said))
+    sys.exit(status)
+
+
+def option(word):
+    return args[args.index(word) + 1]
+
+
+def gcluster():
+    if args[0] == "create":
+        settings = json.loads(pathlib.Path(option("--deployment-file")).read_text())
+        world["settings"] = settings
+        pathlib.Path(settings["vars"]["deployment_name"]).mkdir()
+        end()
+    if not pathlib.Path(args[1]).is_dir():
+        end(f"{args[1]}: no such deployment", 1)
+    if args[0] == "deploy":
+        world["things"] = {"clusters": [args[1]], "networks": [f"{args[1]}-net-0"], "firewall-rules": ["gke-x"]}
+        for which, said in (("quota", "Error: Quota 'GPUS_PER_GPU_FAMILY' exceeded. Limit: 8.0 in region us-central1."),
+                            ("stockout", "Error: ZONE_RESOURCE_POOL_EXHAUSTED: the zone does not have a4-highgpu-8g")):
+            if fault(which):
+                world["things"].pop("clusters")
+                end(said, 1)
+        end("Apply complete!")
+    if fault("destroy"):
+        end("Error waiting for Deleting Network: The network resource is already being used by 'firewalls/gke-x'", 1)
+    world["things"] = {}
+    end()
+
+
+def gcloud():
+    if args[:3] == ["container", "clusters", "describe"]:
+        end({"name": args[3], "status": "ERROR" if fault("cluster") else "RUNNING"})
+    if args[:3] == ["container", "clusters", "get-credentials"]:
+        end("kubeconfig entry generated")
+    if "delete" in args:
+        world["things"]["firewall-rules"] = []
+        end()
+    kind = args[args.index("list") - 1]
+    if fault(f"list {kind}"):
+        end("ERROR: (gcloud) PERMISSION_DENIED: Required 'compute.networks.list' permission", 1)
+    names = world["things"].get(kind, [])
+    if any(word.startswith("--filter=name=") for word in args):
+        names = [world["existing"]] if world.get("existing") else []
+    end([{"name": each} for each in names])
+
+
+def conditions(kind, good):
+    return {"conditions": [{"type": kind, "status": "True" if good else "False", "message": "wait"}]}
+
+
+def node(n):
+    labels = {f"cloud.google.com/gce-topology-{level}": "x" for level in ("block", "subblock", "host")}
+    return {"metadata": {"name": f"gke-a4-{n}", "labels": labels}, "spec": {},
+            "status": {"allocatable": {"nvidia.com/gpu": "7" if n == world.get("bad_gpu") else "8"},
+                       **conditions("Ready", n != world.get("not_ready"))}}
+
+
+def kubectl():
+    if args[0] == "apply":
+        if fault("webhook"):
+            end('Internal error occurred: failed calling webhook "mclusterqueue.kb.io"', 1)
+        world["objects"] = json.loads(pathlib.Path(option("--filename")).read_text())["items"]
+        end("serverside-applied")
+    if args[0] == "rollout":
+        end("successfully rolled out")
+    if args[0] == "api-resources":
+        end("\n".join(["secrets", "configmaps", "services", "namespaces", "serviceaccounts", "daemonsets.apps", *world["crds"]]))
+    if args[0] == "delete":
+        if fault("delete"):
+            end("error: timed out waiting for the condition on clusterqueues/c-1", 1)
+        kinds = args[1].split(",")
+        world["objects"] = [each for each in world["objects"] if each["kind"].lower() not in kinds]
+        end()
+    kind = args[1]
+    if kind == "namespace":
+        end(world.get("namespace", ""))
+    if kind == "crd":
+        end(f"customresourcedefinition/{args[2]}" if args[2] in world["crds"] else "")
+    if kind == "deployments":
+        end({"items": [{"metadata": {"name": "controller"}, "status": conditions("Available", not fault("controller"))}]})
+    if kind == "networks.networking.gke.io":
+        end({"items": [{"metadata": {"name": each}} for each in ["default", *(f"rdma-{n}" for n in range(world.get("networks", 8)))]]})
+    if kind == "nodes":
+        end({"items": [node(n) for n in range(world.get("nodes", 2))]})
+    if kind == "clusterqueue":
+        end({"status": conditions("Active", not fault("queue"))})
+    kinds = kind.split(",")
+    end({"items": [each for each in world["objects"] if each["kind"].lower() in kinds]})
+
+
+def helm():
+    if args[0] == "list":
+        wanted = option("--filter").strip("^$") if "--filter" in args else None
+        end([each for each in world["releases"] if wanted in (None, each["name"])])
+    if args[0] == "uninstall":
+        world["releases"] = [each for each in world["releases"] if each["name"] != args[1]]
+        end()
+    world["releases"].append({"name": args[2], "namespace": option("--namespace")})
+    world["crds"] += {"jobset": ["jobsets.jobset.x-k8s.io"], "kueue": [
+        f"{each}.kueue.x-k8s.io" for each in ("clusterqueues", "localqueues", "resourceflavors", "topologies")]}[args[2]]
+    end()
+
+
+{"gcluster": gcluster, "gcloud": gcloud, "kubectl": kubectl, "helm": helm}[name]()

@@ -1,0 +1,272 @@
+"""The cluster's steps as their configs run them, with stand-ins for the cloud's tools that keep one small world."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import jsonschema
+import kubernetes_validate
+import yaml
+
+from world import FLOW, HERE, ROOT
+
+CLUSTER = FLOW / "cluster"
+HASH = "@sha256:" + "d" * 64
+TOLD = {"_CLUSTER": "c-1", "_RUN": "r-1", "_EXPIRES": "1800000000"}
+ASKED = {"_PROJECT": "my-project", "_REGION": "us-central1", "_NODES": "2", "_ZONE": "us-central1-b", "_RESERVATION": "a4-res",
+         "_AUTHORIZED_CIDR": "203.0.113.7/32", "_TERRAFORM_BUCKET": "states", "_JOBSET_CHART": "oci://h.example/charts/jobset" + HASH,
+         "_KUEUE_CHART": "oci://h.example/charts/kueue" + HASH, "_GIB_IMAGE": "h.example/gib" + HASH}
+
+
+class Cloud:
+    """A world, a folder of state, and the steps of a config in a workspace of their own."""
+
+    def __init__(self, test, tools=("gcluster", "gcloud", "kubectl", "helm"), **world):
+        folder = tempfile.TemporaryDirectory()
+        test.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.state, self.file, path = self.folder / "state", self.folder / "world", self.folder / "bin"
+        path.mkdir()
+        for tool in tools:
+            (path / tool).write_text(f'#!/bin/sh\nexec {sys.executable} -S {HERE}/cloud.py {tool} "$@"\n')
+            (path / tool).chmod(0o755)
+        (path / "python3").symlink_to(sys.executable)
+        # Nothing but the stand-ins and what a shell needs.
+        for tool in ("env", "bash", "sh"):
+            (path / tool).symlink_to(shutil.which(tool))
+        self.file.write_text(json.dumps({"calls": [], "faults": {}, "things": {}, "objects": [], "crds": [], "releases": [], **world}))
+        self.environment = {"PATH": str(path), "CLOUD": str(self.file), "HOME": str(self.folder), "TESTBED_POLL_S": "0.02",
+                            "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def world(self):
+        return json.loads(self.file.read_text())
+
+    def change(self, **more):
+        self.file.write_text(json.dumps({**self.world(), **more}))
+
+    def play(self, name, **substitutions):
+        """The steps of a config, until one fails; its id, its status, what all said."""
+        config = yaml.safe_load((CLUSTER / f"{name}.yaml").read_text())
+        given = {**config["substitutions"], **TOLD, "_STATE": str(self.state), **ASKED, **substitutions}
+        given = {key: value for key, value in given.items() if key in config["substitutions"]}
+        self.workspace = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
+        shutil.copytree(CLUSTER, self.workspace, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+        said = ""
+        for step in config["steps"]:
+            done = subprocess.run(["bash", "-c", step["script"]], cwd=self.workspace, env={**self.environment, **given}, text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False)
+            said += done.stdout
+            if done.returncode:
+                return step["id"], done.returncode, said
+        return None, 0, said
+
+    def left(self, name):
+        return json.loads((self.workspace / name).read_text())
+
+    def calls(self, *beginning):
+        return [call for call in self.world()["calls"] if call[: len(beginning)] == list(beginning)]
+
+
+class Deploy(unittest.TestCase):
+    def failed(self, cloud, step, words, **substitutions):
+        ended, status, said = cloud.play("deploy", **substitutions)
+        self.assertEqual(ended, step, said)
+        self.assertIn(words, said)
+        self.assertFalse((cloud.workspace / "cluster.json").exists())
+        return status
+
+    def test_a_cluster_is_made_and_proven(self):
+        cloud = Cloud(self, faults={"controller": 1, "webhook": 1, "queue": 2})
+        ended, _, said = cloud.play("deploy")
+        self.assertIsNone(ended, said)
+        made = cloud.left("cluster.json")
+        jsonschema.validate(made, json.loads((ROOT / "schemas/deployed/cluster.json").read_text()))
+        self.assertEqual(made, {"nodes": [{"name": "gke-a4-0", "slots": 8}, {"name": "gke-a4-1", "slots": 8}]})
+        self.assertEqual(cloud.left("kubernetes.json")["queue"], "a4")
+        # What destroy needs is kept before anything is made; the labels are on what is made.
+        calls = cloud.world()["calls"]
+        self.assertEqual([call[:2] for call in calls if call[0] == "gcluster"], [["gcluster", "create"], ["gcluster", "deploy"]])
+        self.assertEqual(sorted(path.name for path in cloud.state.iterdir()), ["deployment.tar", "ordered.json"])
+        settings = cloud.world()["settings"]
+        self.assertEqual(settings["vars"]["labels"], {"burnin-cluster": "c-1", "burnin-run": "r-1", "burnin-expires": "1800000000"})
+        self.assertRegex(settings["vars"]["deployment_name"], r"^b[0-9a-f]{10}$")
+        self.assertEqual(settings["terraform_backend_defaults"]["configuration"], {"bucket": "states"})
+        # Each variable of the blueprint is given, and none that it does not have.
+        blueprint = yaml.safe_load((CLUSTER / "blueprint.yaml").read_text())
+        self.assertEqual(sorted(settings["vars"]), sorted(blueprint["vars"]))
+        installed = {call[3]: call[4] for call in cloud.calls("helm", "upgrade")}
+        self.assertEqual(installed, {"jobset": ASKED["_JOBSET_CHART"], "kueue": ASKED["_KUEUE_CHART"]})
+
+    def test_objects_are_kubernetes_own_and_bear_the_labels(self):
+        cloud = Cloud(self)
+        self.assertIsNone(cloud.play("deploy")[0])
+        items = {each["kind"]: each for each in cloud.world()["objects"]}
+        for kind in ("Namespace", "ServiceAccount", "DaemonSet"):
+            kubernetes_validate.validate(items[kind], "1.33", strict=True)
+        for each in items.values():
+            self.assertEqual(each["metadata"]["labels"]["burnin-cluster"], "c-1")
+        self.assertEqual(items["ClusterQueue"]["spec"]["resourceGroups"][0]["flavors"][0]["resources"][0]["nominalQuota"], 16)
+        self.assertEqual(items["ResourceFlavor"]["spec"]["topologyName"], items["Topology"]["metadata"]["name"])
+        self.assertEqual(items["Topology"]["spec"]["levels"][0]["nodeLabel"], "cloud.google.com/gce-topology-block")
+        # The chart's defaults fit what is made here.
+        values = yaml.safe_load((FLOW / "chart/values.yaml").read_text())
+        self.assertIn({"nodeLabel": values["topology"]["level"]}, items["Topology"]["spec"]["levels"])
+
+    def test_a_quota_and_a_stock_out_are_named(self):
+        self.failed(Cloud(self, faults={"quota": 1}), "make", "ended with 1: quota: Quota 'GPUS_PER_GPU_FAMILY' exceeded")
+        self.failed(Cloud(self, faults={"stockout": 1}), "make", "ended with 1: stock-out: ZONE_RESOURCE_POOL_EXHAUSTED")
+
+    def test_what_is_not_ready_is_named_and_has_an_end(self):
+        for world, words in (({"not_ready": 1}, "gke-a4-1: not Ready"), ({"bad_gpu": 0}, "gke-a4-0: 7 of 8 GPUs"),
+                             ({"nodes": 1}, "expected 2 good nodes, found 1"), ({"networks": 7}, "networks: not ready in 1 s: expected rdma-7"),
+                             ({"faults": {"queue": 10**6}}, "queue: not ready in 1 s: not active: wait")):
+            with self.subTest(words):
+                cloud = Cloud(self, **world)
+                ended, _, said = cloud.play("deploy", _READY_SECONDS="1")
+                self.assertEqual(ended, "ready", said)
+                self.assertIn(words, said)
+
+    def test_a_cluster_in_error_is_named(self):
+        self.failed(Cloud(self, faults={"cluster": 1}), "make", "expected RUNNING, found ERROR")
+
+    def test_a_cluster_that_is_there_keeps_its_own(self):
+        cloud = Cloud(self, tools=("gcloud", "kubectl", "helm"), existing="theirs", crds=["jobsets.jobset.x-k8s.io"], nodes=5, bad_gpu=0)
+        ended, _, said = cloud.play("deploy", _EXISTING="theirs", _ZONE="", _RESERVATION="", _AUTHORIZED_CIDR="", _TERRAFORM_BUCKET="")
+        self.assertIsNone(ended, said)
+        self.assertEqual([call[3] for call in cloud.calls("helm", "upgrade")], ["kueue"])
+        self.assertEqual([node["name"] for node in cloud.left("cluster.json")["nodes"]], ["gke-a4-1", "gke-a4-2"])
+        self.assertEqual(cloud.play("destroy", _EXISTING="theirs")[0], None)
+        self.assertEqual(cloud.left("gone.json")["left"], [])
+        self.assertEqual([call[2] for call in cloud.calls("helm", "uninstall")], ["kueue"])
+        self.assertIn("jobsets.jobset.x-k8s.io", cloud.world()["crds"])
+
+    def test_a_namespace_of_somebody_else_is_left_alone(self):
+        cloud = Cloud(self, existing="theirs", namespace={"metadata": {"name": "burnin", "labels": {"team": "x"}}})
+        status = self.failed(cloud, "apply", "_NAMESPACE: burnin is there, and is not ours", _EXISTING="theirs")
+        self.assertEqual((status, cloud.calls("kubectl", "apply")), (64, []))
+
+    def test_a_tool_that_is_not_there_is_named(self):
+        cloud = Cloud(self, tools=("gcloud", "kubectl"))
+        self.assertEqual(self.failed(cloud, "check", "not on the PATH: helm, gcluster"), 64)
+
+    def test_wrong_and_hostile_parameters_are_named_before_anything_is_called(self):
+        cloud = Cloud(self)
+        wrong = {"_NODES": ["1", "two", ""], "_AUTHORIZED_CIDR": ["0.0.0.0/0", "me"], "_ZONE": ["europe-west4-a", "us-central1"],
+                 "_KUEUE_CHART": ["oci://h.example/kueue:0.14.0"], "_GIB_IMAGE": ["h.example/gib:v1"], "_EXPIRES": ["", "soon"]}
+        given = [{name: text} for name, texts in wrong.items() for text in texts]
+        # All at once: every problem is told.
+        given += [dict.fromkeys(ASKED, text) for text in ("$(id)", 'a"b', "a\nb", "{{x}}", "a b", "--help", " ")]
+        for each in given:
+            with self.subTest(each):
+                ended, status, said = cloud.play("deploy", **each)
+                self.assertEqual((ended, status), ("check", 64), said)
+                for name in each:
+                    self.assertIn(f"{name}: expected", said)
+        self.assertEqual(cloud.calls(), [])
+
+
+class Destroy(unittest.TestCase):
+    def gone(self, cloud):
+        gone = cloud.left("gone.json")
+        jsonschema.validate(gone, json.loads((ROOT / "schemas/deployed/gone.json").read_text()))
+        return gone["left"]
+
+    def test_what_never_began_is_gone(self):
+        cloud = Cloud(self)
+        self.assertIsNone(cloud.play("destroy")[0])
+        self.assertEqual((self.gone(cloud), cloud.calls("gcluster")), ([], []))
+
+    def test_a_cluster_goes_and_the_list_is_empty(self):
+        cloud = Cloud(self)
+        cloud.play("deploy")
+        self.assertIsNone(cloud.play("destroy")[0])
+        self.assertEqual(self.gone(cloud), [])
+        # And again.
+        self.assertIsNone(cloud.play("destroy")[0])
+        self.assertEqual(self.gone(cloud), [])
+
+    def test_half_a_cluster_goes_too(self):
+        cloud = Cloud(self, faults={"quota": 1})
+        self.assertEqual(cloud.play("deploy")[0], "make")
+        self.assertEqual(cloud.world()["things"]["networks"][0][-6:], "-net-0")
+        self.assertIsNone(cloud.play("destroy")[0])
+        self.assertEqual((self.gone(cloud), cloud.world()["things"]), ([], {}))
+
+    def test_deleting_fails_first(self):
+        cloud = Cloud(self)
+        cloud.play("deploy")
+        cloud.change(faults={"destroy": 1})
+        self.assertIsNone(cloud.play("destroy")[0])
+        self.assertEqual(self.gone(cloud), [])
+        (deleted,) = cloud.calls("gcloud", "compute", "firewall-rules", "delete")
+        self.assertIn("gke-x", deleted)
+
+    def test_what_is_left_is_named_until_it_goes(self):
+        cloud = Cloud(self)
+        cloud.play("deploy")
+        cloud.change(faults={"destroy": 2})
+        ended, _, said = cloud.play("destroy")
+        self.assertIsNone(ended, said)
+        left = self.gone(cloud)
+        self.assertTrue(any(each.startswith("cluster b") for each in left), left)
+        self.assertIn("already being used by", cloud.left("gone.json")["evidence"])
+        self.assertIsNone(cloud.play("destroy")[0])
+        self.assertEqual(self.gone(cloud), [])
+
+    def test_a_tool_that_hangs_is_ended_and_what_it_said_is_told(self):
+        script = ("import sys; sys.path.insert(0, sys.argv[1]); import tools\n"
+                  "try: tools.run('sh', '-c', 'echo begun; sleep 600 & wait', limit_s=1)\n"
+                  "except tools.Failed as failed: print('FAILED', failed, failed.said)")
+        said = subprocess.run([sys.executable, "-B", "-c", script, str(CLUSTER)], capture_output=True, text=True, timeout=30, check=True)
+        self.assertIn("FAILED sh -c: not done in 1 s begun", said.stdout)
+
+    def test_a_list_that_cannot_be_had_is_no_proof(self):
+        cloud = Cloud(self, faults={"list networks": 1})
+        ended, status, said = cloud.play("destroy")
+        self.assertEqual((ended, status), ("destroy", 1))
+        self.assertIn("permission: PERMISSION_DENIED", said)
+        self.assertFalse((cloud.workspace / "gone.json").exists())
+
+    def test_on_a_cluster_that_is_there_deleting_fails_first(self):
+        cloud = Cloud(self, existing="theirs")
+        self.assertIsNone(cloud.play("deploy", _EXISTING="theirs")[0])
+        cloud.change(faults={"delete": 1})
+        self.assertIsNone(cloud.play("destroy", _EXISTING="theirs")[0])
+        self.assertIn("clusterqueue c-1", self.gone(cloud))
+        self.assertIsNone(cloud.play("destroy", _EXISTING="theirs")[0])
+        self.assertEqual(self.gone(cloud), [])
+
+    def test_a_cluster_that_somebody_deleted_meanwhile_is_gone(self):
+        cloud = Cloud(self, existing="theirs")
+        cloud.play("deploy", _EXISTING="theirs")
+        cloud.change(existing=None)
+        self.assertIsNone(cloud.play("destroy", _EXISTING="theirs")[0])
+        self.assertEqual(self.gone(cloud), [])
+
+
+@unittest.skipUnless("BURNIN" in os.environ, "BURNIN names the program")
+class Configs(unittest.TestCase):
+    def test_burnin_finds_deploy_and_destroy_good(self):
+        with tempfile.TemporaryDirectory() as folder:
+            both = {name: {"config": str(CLUSTER / f"{name}.yaml"), "source": str(CLUSTER)} for name in ("deploy", "destroy")}
+            workflow = pathlib.Path(folder) / "workflow.yaml"
+            workflow.write_text(json.dumps({"name": "steps", "description": "The cluster alone.", "cluster": {"rent": {"deployed": {
+                **both, "slurm": {"nodes": 2, "shared_folder": "/x"}}}}}))
+            said = subprocess.run([os.environ["BURNIN"], "check", str(workflow)], capture_output=True, text=True, check=False)
+        self.assertEqual(said.returncode, 0, said.stdout + said.stderr)
+
+    def test_the_blueprint_names_only_modules_that_it_has(self):
+        blueprint = yaml.safe_load((CLUSTER / "blueprint.yaml").read_text())
+        known = set()
+        for module in blueprint["deployment_groups"][0]["modules"]:
+            self.assertTrue(set(module.get("use", [])) <= known, module["id"])
+            known.add(module["id"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,56 @@
+"""The launcher's judgement of real logs: what is there, and what is missing."""
+
+import sys
+import unittest
+
+from world import FLOW, ROOT
+
+sys.path.insert(0, str(FLOW / "chart" / "files"))
+import proof  # noqa: E402
+
+LOGS = ROOT / "tests" / "data" / "nccl" / "h200"
+TEST = {"min_bytes": 1 << 20, "max_bytes": 1 << 30, "step_factor": 2}
+
+
+class Proof(unittest.TestCase):
+    def test_tables_of_real_runs_are_whole(self):
+        logs = sorted(LOGS.glob("healthy-*.log"))
+        self.assertEqual(len(logs), 5)
+        for log in logs:
+            self.assertIsNone(proof.table(log.read_text(), TEST), log)
+
+    def test_each_line_that_is_missing_is_missed(self):
+        lines = (LOGS / "healthy-1.log").read_text().splitlines()
+        for n, line in enumerate(lines):
+            complaint = proof.table("\n".join(lines[:n] + lines[n + 1:]), TEST)
+            needed = (line.split() or "#")[0].isdigit() or "Avg bus bandwidth" in line
+            self.assertEqual(complaint is not None, needed, line)
+
+    def test_sizes(self):
+        self.assertEqual(len(proof.sizes({"min_bytes": 2 << 20, "max_bytes": 16 << 30, "step_factor": 2})), 14)
+        self.assertEqual(proof.sizes({"min_bytes": 8, "max_bytes": 100, "step_factor": 3}), [8, 24, 72])
+        self.assertEqual(proof.sizes({"min_bytes": 8, "max_bytes": 8, "step_factor": 2}), [8])
+        self.assertEqual(len(proof.sizes({"min_bytes": 1, "max_bytes": 10 ** 6, "step_factor": 10})), 7)
+
+    def test_transport(self):
+        def line(host, network):
+            return f"{host}:10:20 [0] NCCL INFO Using network {network}\n"
+
+        names = ["a-0", "a-1"]
+        self.assertIsNone(proof.transport(line("a-0", "gIB") + line("a-1", "gIB"), names))
+        self.assertIn("none of a-1", proof.transport(line("a-0", "gIB"), names))
+        self.assertIn("Socket", proof.transport(line("a-0", "gIB") + line("a-1", "Socket"), names))
+        self.assertIn("IB in use", proof.transport(line("a-0", "IB") + line("a-1", "gIB"), names))
+        self.assertIn("no RDMA device", proof.transport("x NCCL INFO NET/gIB : No device found.\n", names))
+        self.assertIn("cannot load", proof.transport("NCCL WARN Error: network gIB not found.\n", names))
+        real = (LOGS / "degraded-socket-only.log").read_text()
+        self.assertIsNotNone(proof.transport(real, ["vm"]))
+
+    def test_connectivity(self):
+        self.assertIsNone(proof.connectivity("a\n" * 8 + "b\n" * 8, ["a", "b"], 8))
+        self.assertIn("b 7 times", proof.connectivity("a\n" * 8 + "b\n" * 7, ["a", "b"], 8))
+        self.assertIn("b 16 times", proof.connectivity("a\n" * 8 + "b\n" * 16, ["a", "b"], 8))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,164 @@
+"""The steps of deploy.yaml, one by one: `deploy.py STEP`. Each can run again."""
+
+import json
+import os
+import sys
+import tarfile
+
+import objects
+import parameters
+import tools
+from tools import Failed
+
+CONTROLLERS = (("jobset", "jobset-system", "jobsets.jobset.x-k8s.io"), ("kueue", "kueue-system", "clusterqueues.kueue.x-k8s.io"))
+NETWORKS = [f"rdma-{n}" for n in range(8)]
+
+
+def asked():
+    return parameters.read(parameters.DEPLOY)
+
+
+def write(name, content):
+    with open(name, "w", encoding="utf-8") as file:
+        json.dump(content, file, indent=1)
+
+
+def check():
+    """What is asked for, and the tools that are needed for it."""
+    values = asked()
+    lacking = tools.missing("gcloud", "kubectl", "helm", *(() if values["existing"] else ("gcluster",)))
+    if lacking:
+        raise parameters.Wrong("not on the PATH: " + ", ".join(lacking))
+
+
+def make():
+    """The cluster: by Cluster Toolkit, or the one that is named. What destroy needs is kept before."""
+    values = asked()
+    write("ordered.json", values)
+    tools.keep(values["state"], "ordered.json")
+    if not values["existing"]:
+        write("deployment.yaml", {
+            "terraform_backend_defaults": {"type": "gcs", "configuration": {"bucket": values["state_bucket"]}},
+            "vars": {"project_id": values["project"], "deployment_name": values["deployment"], "region": values["region"],
+                     "zone": values["zone"], "static_node_count": values["nodes"], "authorized_cidr": values["authorized_cidr"],
+                     "reservation": values["reservation"], "version_prefix": values["version_prefix"],
+                     "labels": parameters.labels(values)}})
+        tools.run("gcluster", "create", "blueprint.yaml", "--deployment-file", "deployment.yaml", "--validation-level", "ERROR",
+                  "--overwrite-deployment", "--out", ".")
+        with tarfile.open("deployment.tar", "w") as archive:
+            archive.add(values["deployment"])
+        tools.keep(values["state"], "deployment.tar")
+        tools.run("gcluster", "deploy", values["deployment"], "--auto-approve", limit_s=5400)
+    name = cluster_name(values)
+    found = tools.read("gcloud", "container", "clusters", "describe", name, *where(values), "--format=json")
+    if found.get("status") != "RUNNING":
+        raise Failed(f"cluster {name}: expected RUNNING, found {found.get('status')}: {found.get('statusMessage', '')}".rstrip(": "))
+    tools.run("gcloud", "container", "clusters", "get-credentials", name, *where(values))
+
+
+def cluster_name(values):
+    """Cluster Toolkit names a GKE cluster after its deployment."""
+    return values["existing"] or values["deployment"]
+
+
+def where(values):
+    return "--region", values["region"], "--project", values["project"]
+
+
+def controllers():
+    """JobSet and Kueue at the digests of their charts. On a cluster that has them they are left as they are."""
+    values = asked()
+    label = f"burnin-cluster={values['cluster']}"
+    for name, namespace, crd in CONTROLLERS:
+        ours = tools.read("helm", "list", "--all-namespaces", "--selector", label, "--filter", f"^{name}$", "--output", "json")
+        there = tools.run("kubectl", "get", "crd", crd, "--ignore-not-found", "--output", "name", told=False).strip()
+        if values["existing"] and there and not ours:
+            print(f"{name}: is there, and is not ours")
+            continue
+        tools.run("helm", "upgrade", "--install", name, values[f"{name}_chart"], "--namespace", namespace, "--create-namespace",
+                  "--labels", label, "--wait", "--timeout", "10m", limit_s=660)
+
+
+def apply():
+    """Queue, topology, namespace. Kueue's webhooks may need a moment: refused is not yet failed."""
+    values = asked()
+    there = tools.read("kubectl", "get", "namespace", values["namespace"], "--ignore-not-found", "--output", "json")
+    if there and there["metadata"].get("labels", {}).get("burnin-cluster") != values["cluster"]:
+        # With us it would go, and all that is in it.
+        raise parameters.Wrong(f"_NAMESPACE: {values['namespace']} is there, and is not ours; name another")
+    write("objects.json", objects.all_of(values))
+    tools.until(300, "objects", lambda: tools.run("kubectl", "apply", "--server-side", "--filename", "objects.json") and None)
+
+
+def ready():
+    """Proof, with an end: controllers, networks, nodes with all their GPUs, the gIB installer, the queue."""
+    values = asked()
+    for _, namespace, _ in CONTROLLERS:
+        tools.until(values["ready_s"], namespace, lambda namespace=namespace: deployments(namespace))
+    tools.until(values["ready_s"], "networks", networks)
+    tools.until(values["ready_s"], "nodes", lambda: nodes(values)[1])
+    tools.run("kubectl", "rollout", "status", "daemonset/testbed-gib", "--namespace", values["namespace"],
+              f"--timeout={values['ready_s']}s", limit_s=values["ready_s"] + 30)
+    tools.until(values["ready_s"], "queue", lambda: queue(values))
+
+
+def deployments(namespace):
+    found = tools.read("kubectl", "get", "deployments", "--namespace", namespace, "--output", "json")["items"]
+    waiting = [each["metadata"]["name"] for each in found if not holds(each, "Available")]
+    return ", ".join(waiting) + ": not available" if waiting else None if found else "no deployment"
+
+
+def networks():
+    found = {each["metadata"]["name"] for each in tools.read("kubectl", "get", "networks.networking.gke.io", "--output", "json")["items"]}
+    lacking = [name for name in NETWORKS if name not in found]
+    return f"expected {', '.join(lacking)}" if lacking else None
+
+
+def holds(thing, condition):
+    return any(each["type"] == condition and each["status"] == "True" for each in thing.get("status", {}).get("conditions", []))
+
+
+def nodes(values):
+    """The names of good nodes, and what is wrong with the others."""
+    selector = ",".join(f"{key}={value}" for key, value in objects.ACCELERATOR.items())
+    found = tools.read("kubectl", "get", "nodes", "--selector", selector, "--output", "json")["items"]
+    good, bad = [], []
+    for node in sorted(found, key=lambda node: node["metadata"]["name"]):
+        name, gpus = node["metadata"]["name"], node.get("status", {}).get("allocatable", {}).get(objects.GPU, "0")
+        lacking = [level for level in objects.LEVELS[:3] if level not in node["metadata"].get("labels", {})]
+        wrong = ("not Ready" if not holds(node, "Ready") else "cordoned" if node.get("spec", {}).get("unschedulable") else
+                 f"{gpus} of 8 GPUs" if gpus != "8" else f"no label {lacking[0]}" if lacking else None)
+        bad.append(f"{name}: {wrong}") if wrong else good.append(name)
+    # On a cluster that is there some may be somebody else's, or broken: enough is enough.
+    short = len(good) < values["nodes"]
+    return good, f"expected {values['nodes']} good nodes, found {len(good)}; {'; '.join(bad[:8])}".rstrip("; ") if short else None
+
+
+def queue(values):
+    found = tools.read("kubectl", "get", "clusterqueue", values["cluster"], "--output", "json")
+    if holds(found, "Active"):
+        return None
+    told = [each.get("message", "") for each in found.get("status", {}).get("conditions", []) if each["type"] == "Active"]
+    return f"not active: {told[0] if told else 'nothing is said yet'}"
+
+
+def tell():
+    """cluster.json for Burnin; kubernetes.json for whoever installs the chart."""
+    values = asked()
+    good, complaint = nodes(values)
+    if complaint:
+        raise Failed(f"nodes: {complaint}")
+    write("cluster.json", {"nodes": [{"name": name, "slots": 8} for name in good[: values["nodes"]]]})
+    write("kubernetes.json", {"project": values["project"], "region": values["region"], "cluster": cluster_name(values),
+                              "namespace": values["namespace"], "service_account": objects.ACCOUNT, "queue": values["queue"],
+                              "topology_levels": list(objects.LEVELS), "accelerator": "nvidia-b200"})
+
+
+STEPS = {"check": check, "make": make, "controllers": controllers, "apply": apply, "ready": ready, "tell": tell}
+
+if __name__ == "__main__":
+    try:
+        sys.exit(parameters.play(STEPS))
+    except Failed as failed:
+        print(f"{sys.argv[1]}: {failed}", file=sys.stderr)
+        sys.exit(1)

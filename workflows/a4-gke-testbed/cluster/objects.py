@@ -1,0 +1,51 @@
+"""What is put into the cluster, as objects: a namespace and an account for the test bed, Kueue's queue over the A4 nodes with
+their topology, and a DaemonSet that brings the gIB installer to each node and proves that it installs there."""
+
+import parameters
+
+LEVELS = ("cloud.google.com/gce-topology-block", "cloud.google.com/gce-topology-subblock", "cloud.google.com/gce-topology-host",
+          "kubernetes.io/hostname")
+ACCELERATOR = {"cloud.google.com/gke-accelerator": "nvidia-b200"}
+ACCOUNT = "testbed"
+GPU = "nvidia.com/gpu"
+# Kueue 0.14 and later serve it.
+KUEUE = "kueue.x-k8s.io/v1beta1"
+INSTALL = "/scripts/container_entry.sh install --install-nccl && test -r /var/lib/gib/scripts/set_nccl_env.sh"
+# In the order in which they are made; taken away the other way round.
+KINDS = ("Namespace", "ServiceAccount", "DaemonSet", "Topology", "ResourceFlavor", "ClusterQueue", "LocalQueue")
+
+
+def all_of(values):
+    """The list, as kubectl takes it. What is not in a namespace is named after the cluster, so that it meets nobody else's."""
+    name, namespace = values["cluster"], values["namespace"]
+
+    def made(version, kind, name, spec=None, **more):
+        metadata = {"name": name, "labels": parameters.labels(values)}
+        if kind in ("ServiceAccount", "DaemonSet", "LocalQueue"):
+            metadata["namespace"] = namespace
+        return {"apiVersion": version, "kind": kind, "metadata": metadata, **({"spec": spec} if spec else {}), **more}
+
+    toleration = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}
+    installer = {"name": "installer", "image": values["gib_image"], "command": ["/bin/sh", "-ec", INSTALL],
+                 "resources": {"requests": {"cpu": "100m"}}}
+    # The second container only keeps the pod there, so that Kubernetes can say that the first one ended well.
+    stays = {"name": "installed", "image": values["gib_image"], "command": ["/bin/sh", "-c", "while :; do sleep 3600; done"],
+             "resources": {"requests": {"cpu": "10m"}}}
+    marks = {"app.kubernetes.io/name": "testbed-gib"}
+    daemon = {"selector": {"matchLabels": marks},
+              "template": {"metadata": {"labels": {**marks, **parameters.labels(values)}},
+                           "spec": {"nodeSelector": ACCELERATOR, "tolerations": [toleration], "initContainers": [installer],
+                                    "containers": [stays], "terminationGracePeriodSeconds": 1}}}
+    quota = [{"name": name, "resources": [{"name": GPU, "nominalQuota": values["nodes"] * 8}]}]
+    items = [
+        made("v1", "Namespace", namespace),
+        made("v1", "ServiceAccount", ACCOUNT),
+        made("apps/v1", "DaemonSet", "testbed-gib", daemon),
+        made(KUEUE, "Topology", name, {"levels": [{"nodeLabel": level} for level in LEVELS]}),
+        made(KUEUE, "ResourceFlavor", name, {"nodeLabels": ACCELERATOR, "topologyName": name, "tolerations": [toleration]}),
+        made(KUEUE, "ClusterQueue", name, {
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+            "resourceGroups": [{"coveredResources": [GPU], "flavors": quota}]}),
+        made(KUEUE, "LocalQueue", values["queue"], {"clusterQueue": name}),
+    ]
+    return {"apiVersion": "v1", "kind": "List", "items": items}

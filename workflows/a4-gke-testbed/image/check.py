@@ -1,0 +1,29 @@
+"""Checks what an image is asked to be made of, before anything is pulled. Every problem is told at once; the exit code is
+64 then. Parameters come as environment variables, the substitutions of image.yaml."""
+
+import os
+import re
+import sys
+
+NAME = r"[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9][a-z0-9._-]*)"
+PARAMETERS = {
+    "_REPOSITORY": (NAME + "{2,}", "an Artifact Registry repository as HOST/PROJECT/REPOSITORY"),
+    "_BASE": (NAME + "+@sha256:[0-9a-f]{64}", "an image by digest, as HOST/PATH@sha256:..., never a tag"),
+    "_NCCL_TESTS_COMMIT": (r"[0-9a-f]{40}", "a commit, 40 hexadecimal digits"),
+    "_CUDA_ARCHITECTURE": (r"[1-9][0-9]{1,2}a?", "a compute capability without its point, for instance 100"),
+}
+
+
+def main():
+    problems = []
+    for name, (pattern, wanted) in PARAMETERS.items():
+        text = os.environ.get(name, "")
+        if not re.fullmatch(pattern, text):
+            problems.append(f"{name}: expected {wanted}, found {text[:200]!r}")
+    if problems:
+        print("nothing was built, because of what was asked for:", *problems, sep="\n  ", file=sys.stderr)
+    return 64 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
