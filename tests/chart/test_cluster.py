@@ -33,14 +33,14 @@ class Cloud:
         self.state, self.file, path = self.folder / "state", self.folder / "world", self.folder / "bin"
         path.mkdir()
         for tool in tools:
-            (path / tool).write_text(f'#!/bin/sh\nexec {sys.executable} -S {HERE}/cloud.py {tool} "$@"\n')
+            (path / tool).write_text(f'#!/bin/sh\nCLOUD={self.file} exec {sys.executable} -S {HERE}/cloud.py {tool} "$@"\n')
             (path / tool).chmod(0o755)
         (path / "python3").symlink_to(sys.executable)
         # Nothing but the stand-ins and what a shell needs.
         for tool in ("env", "bash", "sh"):
             (path / tool).symlink_to(shutil.which(tool))
         self.file.write_text(json.dumps({"calls": [], "faults": {}, "things": {}, "objects": [], "crds": [], "releases": [], **world}))
-        self.environment = {"PATH": str(path), "CLOUD": str(self.file), "HOME": str(self.folder), "TESTBED_POLL_S": "0.02",
+        self.environment = {"PATH": str(path), "HOME": str(self.folder), "TESTBED_POLL_S": "0.02",
                             "PYTHONDONTWRITEBYTECODE": "1"}
 
     def world(self):
@@ -259,6 +259,24 @@ class Configs(unittest.TestCase):
                 **both, "slurm": {"nodes": 2, "shared_folder": "/x"}}}}}))
             said = subprocess.run([os.environ["BURNIN"], "check", str(workflow)], capture_output=True, text=True, check=False)
         self.assertEqual(said.returncode, 0, said.stdout + said.stderr)
+
+    def test_burnin_brings_a_cluster_up_and_gives_it_back(self):
+        """The configs by Burnin's own runner, with a lease that is shorter than a deployment may take."""
+        cloud = Cloud(self)
+        steps = {name: {"config": str(CLUSTER / f"{name}.yaml"), "source": str(CLUSTER)} for name in ("deploy", "destroy")}
+        steps["deploy"]["substitutions"] = ASKED
+        steps["destroy"]["substitutions"] = {key: ASKED[key] for key in ("_PROJECT", "_REGION")}
+        workflow = cloud.folder / "workflow.yaml"
+        workflow.write_text(json.dumps({
+            "name": "steps", "description": "The cluster alone.",
+            "cluster": {"rent": {"deployed": {**steps, "slurm": {"nodes": 2, "ranks_per_node": 8, "shared_folder": "/x"}}}},
+            "limits": {"cluster": "2m", "lease": "1h", "patience": "30s", "grace": "30s"}}))
+        environment = {**cloud.environment, "PATH": f"{cloud.environment['PATH']}:{os.environ['PATH']}"}
+        words = ["timeout", "--signal=KILL", "40", os.environ["BURNIN"], "run", str(workflow), "--data", str(cloud.folder / "data")]
+        said = subprocess.run(words, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False).stdout
+        self.assertEqual([call[1] for call in cloud.calls("gcluster")], ["create", "deploy", "destroy"], said)
+        self.assertEqual(cloud.world()["things"], {}, said)
+        self.assertEqual(cloud.world()["settings"]["vars"]["static_node_count"], 2)
 
     def test_the_blueprint_names_only_modules_that_it_has(self):
         blueprint = yaml.safe_load((CLUSTER / "blueprint.yaml").read_text())
