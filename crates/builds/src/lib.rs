@@ -8,6 +8,7 @@ pub mod cloud_build;
 pub mod conformance;
 pub mod fake;
 mod files;
+mod limit;
 pub mod local;
 #[cfg(feature = "gcp")]
 pub mod place;

@@ -10,6 +10,7 @@ use terms::{BuildSpec, Class, Failure, FileDigest, Image, Span};
 
 use crate::{
     files::{LOG, QUOTED_LINES, content, damaged, refuse_reserved},
+    limit,
     port::{Build, Builds, Key},
 };
 
@@ -95,13 +96,8 @@ impl Builds for LocalBuilds {
     async fn start(&self, key: &Key, build: &BuildSpec, timeout: Span) -> Result<String, PortError> {
         let name = key.resource_name();
         let source = self.fetch(&name, build).await?;
-        let mut config = build.config.clone();
-        // The config's own timeout may be shorter, never longer than the stage's.
-        let own = config["timeout"].as_str().and_then(|text| text.parse::<Span>().ok());
-        let seconds = own.map_or(timeout, |own| own.min(timeout)).0.as_secs().max(1);
-        config["timeout"] = format!("{seconds}s").into();
         let request = BuildRequest {
-            config,
+            config: limit::within(timeout, &build.config),
             source,
             substitutions: build.substitutions.clone(),
             id: name.clone(),

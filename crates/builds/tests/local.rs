@@ -138,6 +138,7 @@ async fn a_build_ends_at_the_stages_limit_whatever_its_own_may_be() {
     let world = World::new();
     let mut build = spec("sleep 300", &[]);
     build.config["timeout"] = "3600s".into();
+    build.config["steps"][0]["timeout"] = "1800s".into();
     world.builds.start(&id(), &build, Span::from_secs(1)).await.unwrap();
     let Build::Failed(failure) = world.end().await.unwrap() else { panic!("it takes longer than it may") };
     assert_eq!((failure.class, failure.code.as_str()), (Class::Workload, "TIMEOUT"));

@@ -14,6 +14,7 @@ use serde_json::json;
 use terms::{BuildSpec, Span};
 
 use super::tags;
+use crate::limit;
 
 /// Cloud Build's limits.
 const MOST_STEPS: usize = 300;
@@ -41,7 +42,7 @@ pub struct Frame<'a> {
 /// # Errors
 /// Everything that is wrong with it.
 pub fn translate(spec: &BuildSpec, frame: &Frame<'_>) -> Result<Build, Vec<Problem>> {
-    let config: Config = serde_json::from_value(spec.config.clone())
+    let config: Config = serde_json::from_value(limit::within(frame.limit, &spec.config))
         .map_err(|error| vec![problem("config", format!("not a Cloud Build config: {error}"))])?;
     let mut problems = Vec::new();
     check(&config, spec, &mut problems);
