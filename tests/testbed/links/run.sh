@@ -6,9 +6,9 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$BED_DIR/run/up" # prefix
-shape() { # NODE RATE: both directions of its link
-  tc -n "$prefix-$1" qdisc replace dev eth0 root tbf rate "$2" burst 64kb latency 50ms
-  tc -n "$prefix-sw" qdisc replace dev "p$1" root tbf rate "$2" burst 64kb latency 50ms
+shape() { # NODE RATE: both directions of its link. Long queues, so that what is measured is the rate and not what TCP makes of losses.
+  tc -n "$prefix-$1" qdisc replace dev eth0 root tbf rate "$2" burst 64kb latency 1s
+  tc -n "$prefix-sw" qdisc replace dev "p$1" root tbf rate "$2" burst 64kb latency 1s
 }
 run() { # CASE [SETTING...]: one whole run
   local name=$1 settings=() setting; shift
