@@ -4,6 +4,7 @@
 //!
 //! - [`from_processes`]: the per-process times of one run, with healthy runs beside it where there are any;
 //! - [`from_pairs`]: any set of two-member runs;
+//! - [`from_tried`]: the same, of a sweep over a cluster; [`next_pairs`] chooses the pairs to run next;
 //! - [`from_groups`]: collectives over chosen subsets of a cluster; [`plan_groups`] chooses the next one to run, and
 //!   [`plan_pairs`] the pairs that confirm what was found.
 //!
@@ -25,12 +26,14 @@ mod sampler;
 mod seeded;
 mod slowness;
 mod standout;
+mod sweep;
 
 pub use pairs::{Members, PairOptions, PairResult, from_pairs};
 pub use plan::{
     GroupOutcome, PairOutcome, PlanOptions, Search, TestPlan, from_groups, plan_groups, plan_pairs,
 };
 pub use processes::from_processes;
+pub use sweep::{Outcome, Tried, best_of, from_tried, next_pairs};
 
 /// What the measurements say of the place of a fault. This is the document `burnin/locate/v1`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

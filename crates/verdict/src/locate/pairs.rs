@@ -53,6 +53,18 @@ impl Default for PairOptions {
     }
 }
 
+impl PairOptions {
+    /// What a good pair reaches at least, GB/s.
+    pub(super) fn limit(&self, results: &[PairResult]) -> f64 {
+        self.expected_busbw.unwrap_or_else(|| plateau(results)) * (1.0 - self.tolerance)
+    }
+}
+
+/// Not a number is not good; nor is what cannot be.
+pub(super) fn is_good(result: &PairResult, limit: f64) -> bool {
+    result.ok && result.busbw.is_finite() && result.busbw > 0.0 && result.busbw >= limit
+}
+
 /// One member in so many is bad before anything was measured.
 const BAD_MEMBER: f64 = 0.02;
 /// The same of a link.
@@ -145,13 +157,12 @@ impl<'a> Evidence<'a> {
             usable().flat_map(|result| [result.a.as_str(), result.b.as_str()]).collect();
         let names: Vec<&str> = names.into_iter().collect();
         let index = |name: &str| names.binary_search(&name).ok();
-        let limit = options.expected_busbw.unwrap_or_else(|| plateau(results)) * (1.0 - options.tolerance);
+        let limit = options.limit(results);
         let mut pairs: BTreeMap<(usize, usize), Pair> = BTreeMap::new();
         for result in usable() {
             let (a, b) = (index(&result.a)?, index(&result.b)?);
             let pair = pairs.entry((a.min(b), a.max(b))).or_default();
-            // Not a number is not good either; nor is what cannot be.
-            if result.ok && result.busbw.is_finite() && result.busbw > 0.0 && result.busbw >= limit {
+            if is_good(result, limit) {
                 pair.good += 1;
             } else {
                 pair.bad += 1;
@@ -232,7 +243,7 @@ fn sum(a: f64, b: f64) -> f64 {
 }
 
 /// The best that several pairs agree on: one absurd value does not set the mark.
-fn plateau(results: &[PairResult]) -> f64 {
+pub(super) fn plateau(results: &[PairResult]) -> f64 {
     let usable = results.iter().filter(|result| result.ok && result.busbw.is_finite() && result.busbw > 0.0);
     let mut values: Vec<f64> = usable.map(|result| result.busbw).collect();
     values.sort_by(|a, b| b.total_cmp(a));

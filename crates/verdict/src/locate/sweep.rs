@@ -1,0 +1,157 @@
+//! A sweep over a cluster in pairs: which to run next, and what they say together.
+
+use std::collections::BTreeSet;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Located, PairOptions, PairOutcome, PairResult, from_pairs,
+    pairs::{is_good, plateau},
+    plan::plan_pairs,
+};
+
+/// A pair is not run more often than this to tell a bad link from chance.
+const REPEATS: usize = 3;
+
+/// A pair that was run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Tried {
+    /// One member.
+    pub a: String,
+    /// The other.
+    pub b: String,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of a pair.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It came to its end with right results.
+    Measured {
+        /// Bus bandwidth, GB/s.
+        busbw: f64,
+    },
+    /// It did not, or its results are wrong.
+    Broken {
+        /// How.
+        why: String,
+    },
+    /// Nothing: it could not be run.
+    Void {
+        /// Why.
+        why: String,
+    },
+}
+
+/// The next pairs, which have no member in common: they can run at the same time. None when nothing more is to be
+/// learnt, or `tests` are used up.
+///
+/// Everybody runs with two or three others first: of the pairs of two bad ones none stands out. Then those that are in
+/// doubt run with members who are not, and at last a pair that is bad although both its ends are good runs again.
+/// Deterministic: the same outcomes, in the same order, give the same pairs.
+#[must_use]
+pub fn next_pairs(
+    members: &[String],
+    tried: &[Tried],
+    options: &PairOptions,
+    tests: usize,
+) -> Vec<(String, String)> {
+    let mut pairs = first_pairs(members, tried.len());
+    if pairs.is_empty() {
+        pairs = doubtful_pairs(members, tried, options);
+    }
+    pairs.truncate(tests.saturating_sub(tried.len()));
+    pairs
+}
+
+/// What the pairs say together.
+#[must_use]
+pub fn from_tried(tried: &[Tried], options: &PairOptions) -> Located {
+    from_pairs(&results(tried), options)
+}
+
+/// What the best pairs reach, GB/s; none when no pair was measured.
+#[must_use]
+pub fn best_of(tried: &[Tried]) -> Option<f64> {
+    Some(plateau(&results(tried))).filter(|best| *best > 0.0)
+}
+
+fn results(tried: &[Tried]) -> Vec<PairResult> {
+    let result = |tried: &Tried| {
+        let (busbw, ok) = match tried.outcome {
+            Outcome::Measured { busbw } => (busbw, true),
+            Outcome::Broken { .. } => (0.0, false),
+            Outcome::Void { .. } => return None,
+        };
+        Some(PairResult { a: tried.a.clone(), b: tried.b.clone(), busbw, ok })
+    };
+    tried.iter().filter_map(result).collect()
+}
+
+/// The first rounds, in which everybody takes part: those of a tournament, by the circle method. `done` pairs of them
+/// were run.
+fn first_pairs(members: &[String], done: usize) -> Vec<(String, String)> {
+    let count = members.len();
+    // With an odd number one sits out in each round.
+    let seats = count + count % 2;
+    let rounds = if count % 2 == 1 { 3 } else { 2 }.min(seats.saturating_sub(1));
+    let mut begun = 0;
+    for round in 0..rounds {
+        // The last seat stays; the others move on by one.
+        let seat = |at: usize| if at == seats - 1 { at } else { (at + round) % (seats - 1) };
+        let pairs: Vec<_> = (0..seats / 2)
+            .map(|at| (seat(at), seat(seats - 1 - at)))
+            .filter(|(a, b)| *a < count && *b < count)
+            .map(|(a, b)| (members[a.min(b)].clone(), members[a.max(b)].clone()))
+            .collect();
+        if begun == done {
+            return pairs;
+        }
+        begun += pairs.len();
+    }
+    Vec::new()
+}
+
+fn doubtful_pairs(members: &[String], tried: &[Tried], options: &PairOptions) -> Vec<(String, String)> {
+    let results = results(tried);
+    let located = from_pairs(&results, options);
+    if located.undecided.is_none() || results.is_empty() {
+        return Vec::new();
+    }
+    let limit = options.limit(&results);
+    let named: BTreeSet<&str> =
+        located.suspects.iter().filter_map(|suspect| suspect.host.as_deref()).collect();
+    let open = |result: &&PairResult| {
+        !is_good(result, limit) && !named.contains(&*result.a) && !named.contains(&*result.b)
+    };
+    let unexplained: Vec<&PairResult> = results.iter().filter(open).collect();
+    let suspects: BTreeSet<&String> = unexplained.iter().flat_map(|result| [&result.a, &result.b]).collect();
+    let suspects: Vec<String> = suspects.into_iter().cloned().collect();
+    // Who is bad tells nothing about a partner.
+    let fit: Vec<String> = members.iter().filter(|member| !named.contains(&***member)).cloned().collect();
+    let outcome = |result: &PairResult| PairOutcome {
+        a: result.a.clone(),
+        b: result.b.clone(),
+        degraded: !is_good(result, limit),
+    };
+    let outcomes: Vec<PairOutcome> = results.iter().map(outcome).collect();
+    let pairs = plan_pairs(&fit, &suspects, &outcomes);
+    if pairs.is_empty() { again(&unexplained, tried) } else { pairs }
+}
+
+/// Pairs that stay bad although their ends are good: the link, or chance.
+fn again(unexplained: &[&PairResult], tried: &[Tried]) -> Vec<(String, String)> {
+    let mut taken = BTreeSet::new();
+    let mut pairs = Vec::new();
+    for PairResult { a, b, .. } in unexplained {
+        let same = |other: &&Tried| (&other.a, &other.b) == (a, b) || (&other.a, &other.b) == (b, a);
+        if tried.iter().filter(same).count() < REPEATS && !taken.contains(a) && !taken.contains(b) {
+            taken.extend([a, b]);
+            pairs.push((a.clone(), b.clone()));
+        }
+    }
+    pairs
+}

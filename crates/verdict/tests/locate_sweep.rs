@@ -1,0 +1,115 @@
+//! Whole sweeps in pairs over clusters with bad nodes and bad links, run on paper.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use verdict::locate::{Located, Outcome, PairOptions, Tried, best_of, from_tried, next_pairs};
+
+fn cluster(nodes: usize) -> Vec<String> {
+    (0..nodes).map(|node| format!("n{node:03}")).collect()
+}
+
+/// Runs pairs until there are none left to run. `busbw` is what a pair gives, by its number and its ends; none is wrong
+/// results.
+fn sweep(nodes: usize, busbw: impl Fn(usize, usize, usize) -> Option<f64>) -> (Located, Vec<Tried>) {
+    let members = cluster(nodes);
+    let number = |name: &str| name[1..].parse().unwrap();
+    let mut tried: Vec<Tried> = Vec::new();
+    loop {
+        let pairs = next_pairs(&members, &tried, &PairOptions::default(), 4 * nodes);
+        assert_eq!(pairs, next_pairs(&members, &tried, &PairOptions::default(), 4 * nodes));
+        if pairs.is_empty() {
+            return (from_tried(&tried, &PairOptions::default()), tried);
+        }
+        let distinct: BTreeSet<_> = pairs.iter().flat_map(|(a, b)| [a, b]).collect();
+        assert_eq!(distinct.len(), 2 * pairs.len(), "pairs of a round have nobody in common");
+        for (a, b) in pairs {
+            let outcome = match busbw(tried.len(), number(&a), number(&b)) {
+                Some(busbw) => Outcome::Measured { busbw },
+                None => Outcome::Broken { why: "wrong".to_owned() },
+            };
+            tried.push(Tried { a, b, outcome });
+        }
+    }
+}
+
+fn named(located: &Located) -> Vec<usize> {
+    let hosts = located.suspects.iter().filter_map(|suspect| suspect.host.as_deref());
+    let mut nodes: Vec<usize> = hosts.map(|host| host[1..].parse().unwrap()).collect();
+    nodes.sort_unstable();
+    nodes
+}
+
+#[test]
+fn one_bad_node_is_named_in_clusters_of_any_size() {
+    for nodes in 3..40 {
+        for bad in 0..nodes {
+            let slow = |_, a, b| Some(if a == bad || b == bad { 40.0 } else { 90.0 });
+            let (located, tried) = sweep(nodes, slow);
+            assert_eq!(named(&located), [bad], "of {nodes} {bad} is bad: {located:?}");
+            assert_eq!(located.undecided, None);
+            assert!(tried.len() <= nodes * 3 / 2 + 8, "{} tests for {nodes} nodes", tried.len());
+        }
+    }
+}
+
+#[test]
+fn wrong_data_names_the_node_as_well() {
+    let (located, _) = sweep(8, |_, a, b| (a != 5 && b != 5).then_some(90.0));
+    assert_eq!(named(&located), [5]);
+}
+
+#[test]
+fn a_healthy_cluster_is_called_so_after_two_rounds() {
+    let (located, tried) = sweep(16, |number, _, _| Some(90.0 + (number % 3) as f64));
+    assert!(located.healthy);
+    assert_eq!(tried.len(), 16);
+    assert_eq!(best_of(&tried), Some(92.0));
+}
+
+#[test]
+fn a_bad_link_is_told_from_its_ends() {
+    // One of the pairs of the first round.
+    let (first, second) = (0, 7);
+    let (located, _) = sweep(8, |_, a, b| Some(if (a, b) == (first, second) { 20.0 } else { 90.0 }));
+    assert_eq!(named(&located), [] as [usize; 0]);
+    assert_eq!(located.links.len(), 1, "{located:?}");
+    assert_eq!((&*located.links[0].a, &*located.links[0].b), ("n000", "n007"));
+}
+
+#[test]
+fn a_single_slow_pair_that_was_chance_names_nobody() {
+    let (located, _) = sweep(8, |number, _, _| Some(if number == 2 { 20.0 } else { 90.0 }));
+    assert!(located.suspects.is_empty() && located.links.is_empty(), "{located:?}");
+}
+
+#[test]
+fn two_nodes_and_pairs_that_could_not_run_tell_nothing() {
+    let (located, _) = sweep(2, |_, _, _| Some(40.0));
+    assert!(located.suspects.is_empty());
+    let void = Outcome::Void { why: "no time".to_owned() };
+    let tried: Vec<_> = next_pairs(&cluster(4), &[], &PairOptions::default(), 99)
+        .into_iter()
+        .map(|(a, b)| Tried { a, b, outcome: void.clone() })
+        .collect();
+    let located = from_tried(&tried, &PairOptions::default());
+    assert!(!located.healthy && located.undecided.is_some());
+}
+
+#[test]
+fn no_more_than_the_tests_asked_for_are_run() {
+    let members = cluster(100);
+    assert_eq!(next_pairs(&members, &[], &PairOptions::default(), 7).len(), 7);
+}
+
+proptest! {
+    /// Whoever is named is bad, and few of the bad ones are missed without a word.
+    #[test]
+    fn several_bad_nodes(nodes in 8usize..64, bad in proptest::collection::btree_set(0usize..64, 1..4)) {
+        let bad: BTreeSet<usize> = bad.into_iter().filter(|bad| *bad < nodes).collect();
+        let (located, _) = sweep(nodes, |_, a, b| Some(if bad.contains(&a) || bad.contains(&b) { 30.0 } else { 90.0 }));
+        let named: BTreeSet<usize> = named(&located).into_iter().collect();
+        prop_assert!(named.is_subset(&bad), "{named:?} of {bad:?}");
+        prop_assert!(named == bad || located.undecided.is_some() || !located.links.is_empty(), "{located:?}");
+    }
+}
