@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use terms::{Attempt, Reason, RunId, Stage, Timestamp, Verdict, measurement::Reading};
+use terms::{Attempt, Reason, RunId, Stage, Suspects, Timestamp, Verdict, measurement::Reading};
 
 /// What `burnin run --output json` prints.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -15,6 +15,9 @@ pub struct RunDocument {
     pub conclusion: String,
     /// What the measurements said; null when they were not judged.
     pub verdict: Option<Verdict>,
+    /// Which nodes are held to be bad, where they were looked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suspects: Option<Suspects>,
     /// Path of the HTML report.
     pub report: String,
 }
@@ -55,6 +58,9 @@ pub struct ShowDocument {
     pub line: RunLine,
     /// Why the verdict is what it is.
     pub reasons: Vec<Reason>,
+    /// Which nodes are held to be bad, where they were looked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suspects: Option<Suspects>,
     /// Every attempt of every stage, and every teardown, as far as they went.
     pub stages: Vec<StageDocument>,
     /// Ids of the commands that are owed to it now.

@@ -98,6 +98,7 @@ fn waiting(state: &RunState) -> String {
         (Stage::Logs, _) => "the logs to be in the bucket",
         (Stage::Results, _) => "the rows to be in the warehouse",
         (Stage::Verdict, _) => "the judge",
+        (Stage::Locate, _) => "pairs of nodes to tell which one is bad",
     };
     let attempt = state.attempt(stage);
     let again = if attempt.0 > 1 { format!(" (attempt {attempt})") } else { String::new() };

@@ -17,7 +17,8 @@
 //!
 //! Exit codes are those of nccl-tests: 0 well, 1 internal, 3 lost a rank, 4 timeout, 6 wrong usage, 7 wrong data.
 //!
-//! For tests, `BURNIN_FAULT` is `corrupt:RANK`, `slow:RANK:MICROSECONDS`, `exit:RANK:CODE` or `hang:RANK`.
+//! For tests, `BURNIN_FAULT` is `corrupt:RANK`, `slow:RANK:MICROSECONDS`, `exit:RANK:CODE` or `hang:RANK`; `@HOST` stands
+//! for every rank on that host.
 
 use std::env;
 use std::fs;
@@ -235,7 +236,7 @@ struct World {
     local: usize,
     ranks: usize,
     rendezvous: PathBuf,
-    fault: Option<(String, usize, u64)>,
+    fault: Option<(String, Whose, u64)>,
 }
 
 impl World {
@@ -290,7 +291,10 @@ impl World {
 
     fn run_rank(&self, rank: usize, options: &Options) -> i32 {
         let mut ring = Ring::join(rank, self.ranks, &self.rendezvous, options);
-        let fault = self.fault.as_ref().filter(|(_, whose, _)| *whose == rank);
+        let fault = self.fault.as_ref().filter(|(_, whose, _)| match whose {
+            Whose::Rank(whose) => *whose == rank,
+            Whose::Host(whose) => *whose == host(),
+        });
         if let Some((_, _, micros)) = fault.filter(|(kind, ..)| kind == "slow") {
             ring.delay = Duration::from_micros(*micros);
         }
@@ -298,13 +302,26 @@ impl World {
     }
 }
 
-fn fault() -> Result<Option<(String, usize, u64)>, String> {
+/// Who has a fault.
+enum Whose {
+    Rank(usize),
+    Host(String),
+}
+
+fn whose(text: &str) -> Option<Whose> {
+    match text.strip_prefix('@') {
+        Some(host) => Some(Whose::Host(host.to_owned())),
+        None => text.parse().ok().map(Whose::Rank),
+    }
+}
+
+fn fault() -> Result<Option<(String, Whose, u64)>, String> {
     let Ok(text) = env::var("BURNIN_FAULT") else { return Ok(None) };
     let parts: Vec<&str> = text.split(':').collect();
     let parsed = match parts[..] {
-        [kind @ ("corrupt" | "hang"), rank] => rank.parse().ok().map(|rank| (kind.to_owned(), rank, 0)),
-        [kind @ ("slow" | "exit"), rank, value] => {
-            rank.parse().ok().zip(value.parse().ok()).map(|(rank, value)| (kind.to_owned(), rank, value))
+        [kind @ ("corrupt" | "hang"), who] => whose(who).map(|who| (kind.to_owned(), who, 0)),
+        [kind @ ("slow" | "exit"), who, value] => {
+            whose(who).zip(value.parse().ok()).map(|(who, value)| (kind.to_owned(), who, value))
         }
         _ => None,
     };

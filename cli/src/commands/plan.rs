@@ -79,6 +79,13 @@ fn steps(workflow: &Workflow, archives: &[Archive]) -> Vec<(Stage, String)> {
         ));
         steps.push((Stage::Logs, "output of every node into the bucket, manifest last".to_owned()));
         steps.push((Stage::Verdict, format!("by the criteria {}", benchmark.criteria.name)));
+        if let Some(locate) = &workflow.locate {
+            let nodes = workflow.cluster.as_ref().map_or(0, |cluster| cluster.system().nodes());
+            let tests = locate.tests.unwrap_or(4 * nodes);
+            let what =
+                format!("should the verdict be fail: pairs of nodes, at most {tests}, to find the bad one");
+            steps.push((Stage::Locate, what));
+        }
         steps.push((Stage::Results, format!("{} rows at most into the warehouse", sizes.len() * 2)));
     }
     steps
@@ -97,7 +104,9 @@ fn described(build: &BuildSpec, archives: &[Archive]) -> String {
 /// What will exist, for how long at most. A lease ends by itself even if everything else is dead.
 fn exists(workflow: &Workflow) -> String {
     let limits = &workflow.limits;
-    let longest = limits.cluster.0 + limits.job.0 + limits.logs.0 + limits.grace.0 * 3;
+    let locate =
+        workflow.locate.map_or(Default::default(), |_| limits.verdict.0 + limits.locate.0 + limits.grace.0);
+    let longest = limits.cluster.0 + limits.job.0 + limits.logs.0 + locate + limits.grace.0 * 3;
     match &workflow.cluster {
         Some(ClusterSpec::Rent(system)) => {
             let dies = match system {

@@ -235,6 +235,7 @@ async fn report(data: &Data, run: &RunId, state: &RunState, output: Output) -> R
                 .map_or("open", |(conclusion, _)| conclusion.as_str())
                 .to_owned(),
             verdict: state.verdict().map(|reached| reached.verdict),
+            suspects: state.suspects().cloned(),
             report: path.display().to_string(),
         }),
     }

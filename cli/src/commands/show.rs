@@ -80,6 +80,7 @@ fn document(told: &Told) -> ShowDocument {
         schema: "burnin/show/v1",
         line: line(state),
         reasons: state.verdict().map(|reached| reached.reasons.clone()).unwrap_or_default(),
+        suspects: state.suspects().cloned(),
         stages: stages.collect(),
         owed: owed(state, SystemClock.now()).iter().map(|owed| owed.command.id.to_string()).collect(),
         logs: state.logs().map(|logs| logs.manifest.clone()),

@@ -20,7 +20,10 @@ const CLOSED: &str = "closed";
 const COMMANDS: [Topic; 5] = [
     topic("builder", &["image.build", "image.observe", "image.cancel"]),
     topic("provisioner", &["cluster.create", "cluster.observe", "cluster.delete"]),
-    topic("agent", &["job.submit", "job.observe", "job.cancel", "logs.collect"]),
+    topic(
+        "agent",
+        &["job.submit", "job.observe", "job.cancel", "logs.collect", "nodes.locate", "nodes.cancel"],
+    ),
     topic("judge", &["run.judge"]),
     topic("loader", &["results.load"]),
 ];

@@ -23,6 +23,17 @@ pub struct JobRequest {
     /// Whose it is, for whoever finds it.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+    /// The nodes that take part, in the order of their ranks; every one of the cluster when none is named.
+    #[serde(default)]
+    pub nodes: Vec<String>,
+}
+
+impl JobRequest {
+    /// The rank of a node, of so many; none when it takes no part. `all` are the cluster's nodes.
+    pub(crate) fn rank(&self, node: &str, all: &[String]) -> Option<(usize, usize)> {
+        let taking_part = if self.nodes.is_empty() { all } else { &self.nodes };
+        Some((taking_part.iter().position(|name| name == node)?, taking_part.len()))
+    }
 }
 
 /// How a node's process ended.
@@ -103,12 +114,13 @@ impl Jobs {
         if self.cluster.join("gone.json").exists() {
             return Ok(JobState::ClusterGone);
         }
-        if !folder.join("job.json").exists() {
+        let Some(request) = spool::read_json::<JobRequest>(&folder.join("job.json"))? else {
             return Ok(JobState::Absent);
-        }
+        };
         let mut exits = Vec::new();
         let mut running = false;
-        for node in &cluster.nodes {
+        let takes_part = |name: &String| request.nodes.is_empty() || request.nodes.contains(name);
+        for node in cluster.nodes.iter().filter(|node| takes_part(&node.name)) {
             // The lock is looked at first: a node that ends in between has left its exit.
             let alive = spool::is_locked(&self.cluster.join("nodes").join(&node.name).join("lock"))?;
             match spool::read_json::<Exit>(&folder.join("exits").join(format!("{}.json", node.name)))? {

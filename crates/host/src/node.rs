@@ -36,18 +36,15 @@ pub fn serve(folder: &Path, name: &str) -> io::Result<()> {
     let place = folder.join("nodes").join(name);
     let Some(_lock) = spool::lock(&place.join("lock"))? else { return Ok(()) };
     let Some(cluster) = cluster::read(folder)? else { return Ok(()) };
-    let Some(rank) = cluster.nodes.iter().position(|node| node.name == name) else { return Ok(()) };
+    let all: Vec<String> = cluster.nodes.into_iter().map(|node| node.name).collect();
+    if !all.iter().any(|node| node == name) {
+        return Ok(());
+    }
     let leader = Group::led_by(i32::try_from(std::process::id()).unwrap_or(0));
     spool::create_json(&place.join("leader"), &leader)?;
     spool::create(&place.join("ready"), b"")?;
 
-    let mut node = Node {
-        folder: folder.to_owned(),
-        name: name.to_owned(),
-        rank,
-        nodes: cluster.nodes.len(),
-        running: BTreeMap::new(),
-    };
+    let mut node = Node { folder: folder.to_owned(), name: name.to_owned(), all, running: BTreeMap::new() };
     let mut went = Ok(());
     while went.is_ok() && !folder.join("deleted.json").exists() && now() < cluster.expires_at {
         went = node.look_around();
@@ -61,8 +58,8 @@ pub fn serve(folder: &Path, name: &str) -> io::Result<()> {
 struct Node {
     folder: PathBuf,
     name: String,
-    rank: usize,
-    nodes: usize,
+    /// Every node of the cluster.
+    all: Vec<String>,
     running: BTreeMap<String, Process>,
 }
 
@@ -97,11 +94,12 @@ impl Node {
     /// A claimed job either runs or has an exit: a job that cannot be started has failed.
     fn start(&mut self, job: &str, folder: &Path) -> io::Result<()> {
         let Some(request) = spool::read_json::<JobRequest>(&folder.join("job.json"))? else { return Ok(()) };
+        let Some(rank) = request.rank(&self.name, &self.all) else { return Ok(()) };
         let started_at = now();
         if folder.join("cancel").exists() {
             return self.report(folder, "CANCELLED", None, started_at);
         }
-        match self.spawn(&request, folder) {
+        match self.spawn(&request, rank, folder) {
             Ok(child) => {
                 let group = Group::led_by(i32::try_from(child.id()).unwrap_or(0));
                 spool::create_json(&folder.join("groups").join(&self.name), &group)?;
@@ -123,7 +121,7 @@ impl Node {
         folder.join("output").join(format!("{}.log", self.name))
     }
 
-    fn spawn(&self, request: &JobRequest, folder: &Path) -> io::Result<Child> {
+    fn spawn(&self, request: &JobRequest, (rank, ranks): (usize, usize), folder: &Path) -> io::Result<Child> {
         let rendezvous = Jobs::rendezvous(folder);
         fs::create_dir_all(&rendezvous)?;
         fs::create_dir_all(folder.join("output"))?;
@@ -139,8 +137,8 @@ impl Node {
             .envs(&request.env)
             .env(process::MARK, &self.folder)
             .env(process::NODE_MARK, self.place())
-            .env("BURNIN_RANK", self.rank.to_string())
-            .env("BURNIN_RANKS", self.nodes.to_string())
+            .env("BURNIN_RANK", rank.to_string())
+            .env("BURNIN_RANKS", ranks.to_string())
             .env("BURNIN_RENDEZVOUS", &rendezvous)
             .current_dir(work)
             .process_group(0)

@@ -1,6 +1,6 @@
 //! What is to be recorded.
 
-use terms::{Attempt, Entry, EventKey, Fact, Record, Timestamp, planted};
+use terms::{Attempt, Entry, EventKey, Fact, Record, Stage, Timestamp, planted};
 
 use crate::{
     evolve::evolve,
@@ -183,7 +183,15 @@ fn due(state: &RunState, now: Timestamp) -> Option<Entry> {
 /// Giving back takes a moment, and costs: a run is stopped before its money is spent, not after.
 fn pass_budget(state: &RunState, now: Timestamp) -> Option<Entry> {
     let budget = state.budget()?;
-    (state.stops_at()? <= now).then(|| Entry::OverBudget { spent: state.spent(now), budget })
+    if state.stops_at()? > now {
+        return None;
+    }
+    // The answer needs no cluster any more: only the search for the bad node is given up.
+    if matches!(state.frontier(), Some(Stage::Verdict | Stage::Locate)) {
+        let attempt = state.attempt(Stage::Locate);
+        return Some(Entry::TimedOut { stage: Stage::Locate, attempt });
+    }
+    Some(Entry::OverBudget { spent: state.spent(now), budget })
 }
 
 fn open_attempt(state: &RunState) -> Option<Entry> {

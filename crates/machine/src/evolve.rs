@@ -82,9 +82,13 @@ pub fn evolve(mut state: RunState, record: &Record) -> RunState {
         Entry::Overdue { stage, attempt } => {
             state.current(*stage, *attempt, |stage| stage.overdue = Some(at))
         }
-        Entry::TimedOut { stage, attempt } => state.current(*stage, *attempt, |stage| {
-            stage.end.get_or_insert(End::TimedOut);
-        }),
+        Entry::TimedOut { stage, attempt } => {
+            // The search for a bad node may be given up before its turn.
+            state.stages.entry(*stage).or_insert_with(|| StageState::new(Attempt::FIRST));
+            state.current(*stage, *attempt, |stage| {
+                stage.end.get_or_insert(End::TimedOut);
+            })
+        }
         Entry::OverBudget { spent, budget } => state.stop_spending(*spent, *budget),
         Entry::Closed { .. } => state.closed = Some(at),
     }

@@ -1,7 +1,8 @@
 //! What the world still owes a run.
 
 use terms::{
-    Attempt, Body, ClusterSpec, Command, Conclusion, ImageSpec, JobRef, Span, Stage, Timestamp, Verb, planted,
+    Attempt, Body, ClusterSpec, Command, Conclusion, ImageSpec, JobRef, Search, Span, Stage, Timestamp, Verb,
+    planted,
 };
 
 use crate::state::{LeaseState, RunState};
@@ -78,6 +79,7 @@ fn stops(state: &RunState) -> Vec<Obligation> {
         let body = match stage {
             Stage::Image => Body::ImageCancel { handle },
             Stage::Job => Body::JobCancel { cluster: state.cluster()?.clone(), handle },
+            Stage::Locate => Body::NodesCancel { search: Box::new(search(state)?) },
             _ => return None,
         };
         let command = Command { id: state.command_id(stage, Verb::Cancel), body };
@@ -145,6 +147,7 @@ fn start(state: &RunState, stage: Stage) -> Option<Body> {
             criteria: Box::new(benchmark()?.criteria.clone()),
             baseline: benchmark()?.baseline.clone(),
         },
+        Stage::Locate => Body::NodesLocate { search: Box::new(search(state)?) },
         Stage::Results => Body::ResultsLoad {
             workflow: state.workflow.name.clone(),
             requested_at: Some(state.requested_at),
@@ -152,6 +155,23 @@ fn start(state: &RunState, stage: Stage) -> Option<Body> {
             job_attempt: state.attempt(Stage::Job),
             verdict: state.verdict().cloned(),
         },
+    })
+}
+
+fn search(state: &RunState) -> Option<Search> {
+    let limits = &state.workflow.limits;
+    let limit = state.stage(Stage::Locate)?.since? + job_limit(limits.locate, limits.grace);
+    // Nodes that end with their lease are not bad.
+    let lease = state.leases.get(&state.attempt(Stage::Cluster));
+    let lease =
+        lease.map(|lease| lease.asked_at + job_limit(lease.expires_at.since(lease.asked_at), limits.grace));
+    Some(Search {
+        cluster: state.cluster()?.clone(),
+        image: state.image().cloned(),
+        workload: state.workflow.benchmark.as_ref()?.workload.clone(),
+        job_attempt: state.attempt(Stage::Job),
+        locate: state.workflow.locate?,
+        ends_at: lease.map_or(limit, |lease| lease.min(limit)),
     })
 }
 
@@ -176,7 +196,7 @@ fn observe(state: &RunState, stage: Stage) -> Option<Body> {
             name: state.cluster_name(state.attempt(stage)),
         },
         Stage::Job => Body::JobObserve { cluster: state.cluster()?.clone(), handle },
-        Stage::Logs | Stage::Results | Stage::Verdict => return None,
+        Stage::Logs | Stage::Results | Stage::Verdict | Stage::Locate => return None,
     })
 }
 

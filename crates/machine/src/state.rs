@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use terms::{
     Attempt, Class, Cluster, ClusterSpec, CommandId, Conclusion, EventKey, Fact, Failure, Image, ImageSpec,
-    JobEnd, Logs, Results, RunId, Span, Stage, Timestamp, Trigger, Verb, VerdictReached, Workflow, planted,
+    JobEnd, Logs, Results, RunId, Span, Stage, Suspects, Timestamp, Trigger, Verb, Verdict, VerdictReached,
+    Workflow, planted,
 };
 
 /// A run, as its ledger tells it.
@@ -209,13 +210,25 @@ impl RunState {
         }
     }
 
-    /// The workflow asks for this stage.
+    /// What the search for bad nodes came to, once it did.
+    pub fn suspects(&self) -> Option<&Suspects> {
+        match self.success(Stage::Locate) {
+            Some(Fact::NodesLocated(suspects)) => Some(suspects),
+            _ => None,
+        }
+    }
+
+    /// The workflow asks for this stage. Bad nodes are looked for only once the verdict says that there are some.
     pub fn wants(&self, stage: Stage) -> bool {
         match stage {
             Stage::Image => matches!(self.workflow.image, Some(ImageSpec::Build(_))),
             Stage::Cluster => self.workflow.cluster.is_some(),
             Stage::Job | Stage::Logs | Stage::Verdict | Stage::Results => {
                 self.workflow.benchmark.is_some() && self.workflow.cluster.is_some()
+            }
+            Stage::Locate => {
+                let failed = self.verdict().is_some_and(|reached| reached.verdict == Verdict::Fail);
+                failed && self.workflow.locate.is_some()
             }
         }
     }
@@ -282,7 +295,8 @@ impl RunState {
     /// The stage whose turn it is; none when all that can be done for the answer is done.
     ///
     /// A stage that failed for good ends the walk, with two exceptions: a broken job's logs are still brought in
-    /// (they are the evidence), and a judge that could not work does not cost the measurements.
+    /// (they are the evidence), and a judge that could not work does not cost the measurements, nor does a bad node that
+    /// could not be found.
     pub fn frontier(&self) -> Option<Stage> {
         if self.settled.is_some() {
             return None;
@@ -296,7 +310,7 @@ impl RunState {
                     Stage::Job if self.job_began() => {
                         return (!self.ended(Stage::Logs)).then_some(Stage::Logs);
                     }
-                    Stage::Verdict | Stage::Results => {}
+                    Stage::Verdict | Stage::Locate | Stage::Results => {}
                     _ => return None,
                 },
             }
@@ -315,12 +329,12 @@ impl RunState {
         if self.frontier().is_some() {
             return None;
         }
-        let broken = Stage::ALL.into_iter().filter(|stage| self.wants(*stage)).find_map(|stage| {
-            match self.end(stage)? {
-                End::Succeeded(_) => None,
-                End::Failed(failure) => Some(Conclusion::Failed { stage, failure: failure.clone() }),
-                End::TimedOut => Some(Conclusion::TimedOut { stage }),
-            }
+        // The verdict is the answer: it stands whether a bad node is found or not.
+        let asked = |stage: &Stage| self.wants(*stage) && *stage != Stage::Locate;
+        let broken = Stage::ALL.into_iter().filter(asked).find_map(|stage| match self.end(stage)? {
+            End::Succeeded(_) => None,
+            End::Failed(failure) => Some(Conclusion::Failed { stage, failure: failure.clone() }),
+            End::TimedOut => Some(Conclusion::TimedOut { stage }),
         });
         Some(broken.unwrap_or(Conclusion::Completed))
     }
@@ -330,17 +344,25 @@ impl RunState {
         self.settled.is_none()
             && attempt == self.attempt(Stage::Cluster)
             && !matches!(self.end(Stage::Cluster), Some(End::Failed(_) | End::TimedOut))
-            && !self.ended(Stage::Logs)
+            && !self.is_through_with_cluster()
+    }
+
+    /// The logs are safe, and no bad node is going to be looked for any more.
+    fn is_through_with_cluster(&self) -> bool {
+        let searches = self.workflow.locate.is_some() && !planted("lease_ends_before_the_search");
+        let judged = self.failed(Stage::Logs) || self.ended(Stage::Verdict);
+        let searched = self.ended(Stage::Locate) || (judged && !self.wants(Stage::Locate));
+        self.ended(Stage::Logs) && (!searches || searched)
     }
 
     /// Stages of which something may still run although nobody waits for it.
     pub fn abandoned(&self) -> impl Iterator<Item = Stage> + '_ {
-        [Stage::Image, Stage::Job].into_iter().filter(|stage| {
+        [Stage::Image, Stage::Job, Stage::Locate].into_iter().filter(|stage| {
             let Some(state) = self.stage(*stage) else { return false };
             let begun = state.since.is_some() || state.handle.is_some();
             let unwanted = self.settled.is_some() || matches!(state.end, Some(End::TimedOut));
             // A job ends with its cluster: once the lease is returned there is nothing left to stop.
-            let gone = *stage == Stage::Job && self.rents() && self.leases_returned();
+            let gone = *stage != Stage::Image && self.rents() && self.leases_returned();
             begun && unwanted && !state.stopped && !gone
         })
     }

@@ -3,8 +3,8 @@
 mod support;
 
 use machine::{Usage, most, wake};
-use support::{Book, cluster, deleted, handle, happy, job_done, logs, workflow};
-use terms::{Attempt, Body, Cost, Entry, Fact, Money, Span, Workflow};
+use support::{Book, cluster, deleted, handle, happy, job_done, loaded, logs, verdict, workflow};
+use terms::{Attempt, Body, Cost, Entry, Fact, Money, Span, Verdict, Workflow};
 
 fn money(text: &str) -> Money {
     text.parse().unwrap()
@@ -68,7 +68,7 @@ fn a_run_is_stopped_and_its_cluster_given_back_before_the_money_is_spent() {
     assert!(book.state.settled.is_none());
     book.tick(1);
     assert!(matches!(book.entries().last(), Some(Entry::OverBudget { .. })), "{:?}", book.entries().last());
-    assert_eq!(book.records.last().unwrap().format, terms::RECORD_FORMAT);
+    assert_eq!(book.entries().last().unwrap().format(), 2);
     assert_eq!(book.owes(), ["cluster.1.delete", "job.1.cancel"]);
     let (conclusion, _) = book.state.settled.clone().unwrap();
     let told = format!("{conclusion:?}");
@@ -87,6 +87,29 @@ fn once_the_logs_are_safe_money_stops_nobody() {
     }
     book.tick(3600);
     assert!(!book.entries().iter().any(|entry| matches!(entry, Entry::OverBudget { .. })));
+}
+
+#[test]
+fn money_ends_the_search_for_a_bad_node_and_not_the_run() {
+    for judged in [false, true] {
+        let searching = Workflow { locate: Some(Default::default()), ..priced(Some("20")) };
+        let mut book = up(searching, 60);
+        for fact in [Fact::JobAccepted(handle()), job_done(), logs()] {
+            book.feed(1, fact);
+        }
+        if judged {
+            book.feed(1, verdict(Verdict::Fail));
+        }
+        book.tick(540 - book.state.workflow.limits.grace.0.as_secs());
+        assert!(book.owes().contains(&"cluster.1.delete".to_owned()), "{:?}", book.owes());
+        if !judged {
+            book.feed(1, verdict(Verdict::Fail));
+        }
+        for fact in [loaded(), deleted(book.now)] {
+            book.feed(1, fact);
+        }
+        assert_eq!(book.conclusion(), Some("completed"));
+    }
 }
 
 #[test]

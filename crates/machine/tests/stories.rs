@@ -205,6 +205,101 @@ fn a_warehouse_that_refuses_does_not_cost_the_verdict() {
     assert_eq!(book.state.verdict().unwrap().verdict, Verdict::Fail);
 }
 
+/// A run whose verdict is fail, up to there.
+fn failed(workflow: Workflow) -> Book {
+    let mut book = Book::open(workflow);
+    book.until("dev.burnin.logs.collected.v1");
+    assert_eq!(book.owes(), ["verdict.1.start"], "the cluster may be needed once more");
+    book.feed(1, verdict(Verdict::Fail));
+    book
+}
+
+#[test]
+fn a_failed_verdict_keeps_the_cluster_until_the_bad_node_is_found() {
+    let mut book = failed(searching());
+    assert_eq!(book.owes(), ["locate.1.start"]);
+    book.feed(1, located());
+    assert_eq!(book.owes(), ["cluster.1.delete", "results.1.start"]);
+    book.feed(1, loaded());
+    book.feed(1, deleted(book.now));
+    assert_eq!(book.conclusion(), Some("completed"));
+    assert_eq!(book.state.suspects().unwrap().nodes[0].node, "n1");
+    let formats: Vec<u32> = book.entries().iter().map(|entry| entry.format()).collect();
+    assert_eq!(formats.iter().filter(|format| **format == 3).count(), 1, "{formats:?}");
+}
+
+#[test]
+fn any_other_verdict_gives_the_cluster_back_at_once() {
+    for other in [Verdict::Pass, Verdict::Inconclusive] {
+        let mut book = Book::open(searching());
+        book.until("dev.burnin.logs.collected.v1");
+        book.feed(1, verdict(other));
+        assert_eq!(book.owes(), ["cluster.1.delete", "results.1.start"]);
+        assert_eq!(book.feed(1, located()), Some(machine::Ignored::NotAsked));
+    }
+    let mut book = Book::open(searching());
+    book.until("dev.burnin.logs.collected.v1");
+    book.feed(1, Fact::VerdictFailed(failure(Class::Workload)));
+    assert_eq!(book.owes(), ["cluster.1.delete", "results.1.start"], "nor without a verdict");
+}
+
+#[test]
+fn a_search_that_fails_costs_neither_the_verdict_nor_the_measurements() {
+    let mut book = failed(searching());
+    book.feed(1, Fact::NodesFailed(failure(Class::Infrastructure)));
+    assert_eq!(book.owes(), ["locate.2.start"]);
+    book.feed(2, Fact::NodesFailed(failure(Class::Infrastructure)));
+    assert_eq!(book.owes(), ["cluster.1.delete", "results.1.start"]);
+    book.feed(1, loaded());
+    book.feed(1, deleted(book.now));
+    assert_eq!(book.conclusion(), Some("completed"));
+}
+
+#[test]
+fn a_search_that_nobody_waits_for_is_stopped_before_the_run_closes() {
+    let mut shared = searching();
+    shared.cluster =
+        Some(ClusterSpec::Existing { system: System::Processes { nodes: 2 }, name: "lab".into() });
+    let mut book = failed(shared.clone());
+    book.feed(1, Fact::CancelRequested(CancelRequested { by: "ann".into(), reason: String::new() }));
+    assert_eq!(book.owes(), ["locate.1.cancel"]);
+    assert_eq!(book.conclusion(), None);
+    book.feed(1, Fact::NodesFailed(failure(Class::Cancelled)));
+    assert_eq!(book.conclusion(), Some("cancelled"));
+
+    let mut book = failed(shared);
+    let limits = book.state.workflow.limits;
+    book.tick(limits.locate.0.as_secs());
+    assert_eq!(book.owes(), ["locate.1.start"], "asked once more");
+    book.tick(limits.grace.0.as_secs());
+    assert_eq!(book.owes(), ["locate.1.cancel", "results.1.start"]);
+    book.feed(1, loaded());
+    assert_eq!(book.conclusion(), None);
+    book.feed(1, Fact::NodesFailed(failure(Class::Cancelled)));
+    assert_eq!(book.conclusion(), Some("completed"));
+}
+
+/// What is asked for stays the same however often it is asked for.
+#[test]
+fn a_search_ends_before_its_limit_and_before_the_lease() {
+    let ends = |workflow: Workflow| {
+        let mut book = failed(workflow);
+        let asked = |book: &Book| match machine::owed(&book.state, book.now).remove(0).command.body {
+            Body::NodesLocate { search } => search.ends_at,
+            other => panic!("{other:?}"),
+        };
+        let first = asked(&book);
+        book.tick(30);
+        assert_eq!(asked(&book), first);
+        first.since(START)
+    };
+    let grace = workflow().limits.grace.0;
+    assert_eq!(ends(searching()).0, searching().limits.locate.0 - grace);
+    let mut short = searching();
+    short.limits.lease = Span::from_secs(600);
+    assert_eq!(ends(short).0, std::time::Duration::from_secs(600) - grace);
+}
+
 /// Every moment of a good run against every fact: the whole behaviour on one page, to be read when it changes.
 #[test]
 fn every_stage_meets_every_fact() {

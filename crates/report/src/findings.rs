@@ -2,7 +2,7 @@
 
 use machine::{End, LeaseState, RunState};
 use serde::Serialize;
-use terms::{Conclusion, Entry, Fact, Reason, Stage, Verdict};
+use terms::{Conclusion, Drained, Entry, Fact, Reason, Stage, SuspectNode, Suspects, Verdict};
 
 use crate::{Run, StageLine, Story, text, words};
 
@@ -67,11 +67,15 @@ pub fn headline(story: &Story<'_>) -> Headline {
     Headline { word, tone }
 }
 
-/// How it ended if it did not complete, what is still held, and what was reported twice.
+/// How it ended if it did not complete, which nodes are bad, what is still held, and what was reported twice.
 pub fn notes(story: &Story<'_>) -> Vec<Note> {
     let Some(run) = story.run else { return Vec::new() };
     let state = run.state;
     let mut notes: Vec<_> = state.settled.iter().filter_map(|(how, _)| ending(&run, how)).collect();
+    if let Some(suspects) = state.suspects() {
+        notes.extend(named(suspects));
+    }
+    notes.extend(not_located(state));
     if state.settled.is_none() {
         notes.extend(state.frontier().map(|stage| now(state, stage)));
     }
@@ -105,6 +109,40 @@ fn ending(run: &Run<'_>, how: &Conclusion) -> Option<Note> {
         }
     };
     Some(Note { tone, head, text })
+}
+
+/// Nodes and links that are held to be bad, and what is left open.
+fn named(suspects: &Suspects) -> impl Iterator<Item = Note> + '_ {
+    let node = |SuspectNode { node, confidence, drained }: &SuspectNode| Note {
+        tone: Tone::Bad,
+        head: format!("bad node: {node}, sure to {:.0} %", (100.0 * confidence).floor()),
+        text: match drained {
+            Drained::Proposed { command } => format!("Take it out with: {command}"),
+            Drained::Applied { reason } => format!("It was taken out of service: {reason}"),
+            Drained::Left { why } => format!("It was left in service: {why}"),
+        },
+    };
+    let link = |[a, b]: &[String; 2]| Note {
+        tone: Tone::Bad,
+        head: format!("bad link: {a} with {b}"),
+        text: "Both are good with others.".to_owned(),
+    };
+    let open = suspects.undecided.as_ref().map(|why| Note {
+        tone: Tone::Unsure,
+        head: format!("not located, after {}", text::count(suspects.tests, "pair")),
+        text: why.clone(),
+    });
+    suspects.nodes.iter().map(node).chain(suspects.links.iter().map(link)).chain(open)
+}
+
+/// The verdict stands without it, so it is not how the run ended.
+fn not_located(state: &RunState) -> Option<Note> {
+    let text = match state.end(Stage::Locate)? {
+        End::Succeeded(_) => return None,
+        End::Failed(failure) => words::failure(failure),
+        End::TimedOut => format!("silent past its limit of {}", state.limit(Stage::Locate)),
+    };
+    Some(Note { tone: Tone::Unsure, head: "bad nodes could not be looked for".to_owned(), text })
 }
 
 fn cancel_reason(run: &Run<'_>) -> Option<String> {

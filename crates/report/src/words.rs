@@ -1,6 +1,6 @@
 //! Facts, endings and records, in words. The outside world keeps its own words.
 
-use terms::{Attempt, Cluster, Conclusion, Entry, Fact, Failure, Image, JobEnd, Workload};
+use terms::{Attempt, Cluster, Conclusion, Entry, Fact, Failure, Image, JobEnd, Suspects, Workload};
 
 use crate::{Places, Story, text};
 
@@ -23,12 +23,14 @@ pub fn fact(fact: &Fact) -> String {
         }
         Fact::ResultsLoaded(it) => format!("{} in {}", text::count(it.rows, "row"), it.table),
         Fact::VerdictReached(it) => it.verdict.to_string(),
+        Fact::NodesLocated(it) => suspects(it),
         Fact::ImageFailed(it)
         | Fact::ClusterFailed(it)
         | Fact::JobFailed(it)
         | Fact::LogsFailed(it)
         | Fact::ResultsFailed(it)
-        | Fact::VerdictFailed(it) => failure(it),
+        | Fact::VerdictFailed(it)
+        | Fact::NodesFailed(it) => failure(it),
         Fact::RunClosed(it) => conclusion(&it.conclusion),
     }
 }
@@ -80,6 +82,15 @@ pub fn conclusion(conclusion: &Conclusion) -> String {
         Conclusion::TimedOut { stage } => format!("timed out at {stage}"),
         Conclusion::Cancelled { by } => format!("cancelled by {by}"),
     }
+}
+
+/// Who is named, and how many pairs it took.
+pub fn suspects(suspects: &Suspects) -> String {
+    let nodes = suspects.nodes.iter().map(|suspect| suspect.node.clone());
+    let links = suspects.links.iter().map(|[a, b]| format!("{a} with {b}"));
+    let named: Vec<_> = nodes.chain(links).collect();
+    let named = if named.is_empty() { "nobody named".to_owned() } else { named.join(", ") };
+    format!("{named}, {}", text::count(suspects.tests, "pair"))
 }
 
 /// `who: why`, or who alone.

@@ -22,6 +22,7 @@ const fn limits() -> Limits {
         logs: Span::from_secs(300),
         results: Span::from_secs(300),
         verdict: Span::from_secs(300),
+        locate: Span::from_secs(1800),
         lease: Span::from_secs(5400),
         patience: Span::from_secs(60),
         grace: Span::from_secs(60),
@@ -54,6 +55,7 @@ pub fn whole() -> Workflow {
             criteria: Criteria::named("any"),
             baseline: None,
         }),
+        locate: None,
         limits: limits(),
         cost: None,
     }

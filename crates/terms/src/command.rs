@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Attempt, BuildSpec, Cluster, ClusterSpec, CommandId, Criteria, Image, JobEnd, Logs, Span, Stage,
+    Attempt, BuildSpec, Cluster, ClusterSpec, CommandId, Criteria, Image, JobEnd, Logs, Search, Span, Stage,
     Timestamp, VerdictReached, Workload,
 };
 
@@ -142,6 +142,16 @@ commands! {
         #[serde(default)]
         baseline: Option<serde_json::Value>,
     } = "dev.burnin.run.judge.v1";
+    /// Find the bad nodes of a cluster.
+    NodesLocate {
+        /// Where, and how far it may go.
+        search: Box<Search>,
+    } = "dev.burnin.nodes.locate.v1";
+    /// Stop looking for bad nodes: nothing of the search goes on afterwards.
+    NodesCancel {
+        /// The search.
+        search: Box<Search>,
+    } = "dev.burnin.nodes.cancel.v1";
     /// Load the measurements into the warehouse.
     ResultsLoad {
         /// The workflow's name.
@@ -170,6 +180,7 @@ impl Body {
             Self::JobSubmit { .. } | Self::JobObserve { .. } | Self::JobCancel { .. } => Stage::Job,
             Self::LogsCollect { .. } => Stage::Logs,
             Self::RunJudge { .. } => Stage::Verdict,
+            Self::NodesLocate { .. } | Self::NodesCancel { .. } => Stage::Locate,
             Self::ResultsLoad { .. } => Stage::Results,
         }
     }

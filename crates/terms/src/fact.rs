@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Conclusion, RunId, Stage, Timestamp, Workflow};
+use crate::{Conclusion, RunId, Stage, Suspects, Timestamp, Workflow};
 
 /// Builds the enum and the one table from which wire types, stages and schemas follow.
 macro_rules! facts {
@@ -72,6 +72,10 @@ facts! {
     VerdictReached(VerdictReached) = "dev.burnin.verdict.reached.v1", Some(Stage::Verdict);
     /// The judge could not work.
     VerdictFailed(Failure) = "dev.burnin.verdict.failed.v1", Some(Stage::Verdict);
+    /// The search for bad nodes is over.
+    NodesLocated(Suspects) = "dev.burnin.nodes.located.v1", Some(Stage::Locate);
+    /// Bad nodes could not be looked for.
+    NodesFailed(Failure) = "dev.burnin.nodes.failed.v1", Some(Stage::Locate);
     /// The measurements are in the warehouse.
     ResultsLoaded(Results) = "dev.burnin.results.loaded.v1", Some(Stage::Results);
     /// The measurements could not be loaded.
@@ -88,6 +92,7 @@ impl Fact {
             | Self::ClusterFailed(failure)
             | Self::JobFailed(failure)
             | Self::LogsFailed(failure)
+            | Self::NodesFailed(failure)
             | Self::ResultsFailed(failure)
             | Self::VerdictFailed(failure) => Some(failure),
             _ => None,
@@ -103,6 +108,7 @@ impl Fact {
             Stage::Logs => Self::LogsFailed(failure),
             Stage::Results => Self::ResultsFailed(failure),
             Stage::Verdict => Self::VerdictFailed(failure),
+            Stage::Locate => Self::NodesFailed(failure),
         }
     }
 
@@ -117,6 +123,7 @@ impl Fact {
                     | Self::LogsCollected(_)
                     | Self::ResultsLoaded(_)
                     | Self::VerdictReached(_)
+                    | Self::NodesLocated(_)
             )
     }
 }

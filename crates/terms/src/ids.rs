@@ -100,14 +100,16 @@ pub enum Stage {
     Logs,
     /// Judge the measurements.
     Verdict,
-    /// Load them, with the verdict, into the warehouse.
+    /// After a failed verdict, find the node it is due to.
+    Locate,
+    /// Load the measurements, with the verdict, into the warehouse.
     Results,
 }
 
 impl Stage {
     /// Every stage, in order.
-    pub const ALL: [Self; 6] =
-        [Self::Image, Self::Cluster, Self::Job, Self::Logs, Self::Verdict, Self::Results];
+    pub const ALL: [Self; 7] =
+        [Self::Image, Self::Cluster, Self::Job, Self::Logs, Self::Verdict, Self::Locate, Self::Results];
 
     /// The word, as in ids and paths.
     pub const fn as_str(self) -> &'static str {
@@ -117,6 +119,7 @@ impl Stage {
             Self::Job => "job",
             Self::Logs => "logs",
             Self::Verdict => "verdict",
+            Self::Locate => "locate",
             Self::Results => "results",
         }
     }
@@ -133,7 +136,9 @@ impl FromStr for Stage {
     type Err = InvalidId;
     fn from_str(text: &str) -> Result<Self, InvalidId> {
         let known = Self::ALL.into_iter().find(|stage| stage.as_str() == text);
-        known.ok_or_else(|| InvalidId::new("stage", text, "image, cluster, job, logs, verdict or results"))
+        known.ok_or_else(|| {
+            InvalidId::new("stage", text, "image, cluster, job, logs, verdict, locate or results")
+        })
     }
 }
 

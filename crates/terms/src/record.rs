@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Attempt, EventKey, Fact, Failure, Money, RunId, Stage, Timestamp};
 
 /// The newest format. Old formats are read for ever.
-pub const RECORD_FORMAT: u32 = 2;
+pub const RECORD_FORMAT: u32 = 3;
 
 /// One object of a run's ledger: written once, never again.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -77,14 +77,19 @@ pub enum Entry {
 
 impl Entry {
     /// The format that a record of it is written in: the oldest that has it, so that programs of before read on.
-    pub const fn format(&self) -> u32 {
+    pub fn format(&self) -> u32 {
+        let stage = match self {
+            Self::Accepted { fact, .. } => fact.stage(),
+            Self::AttemptOpened { stage, .. }
+            | Self::Overdue { stage, .. }
+            | Self::TimedOut { stage, .. } => Some(*stage),
+            Self::OverBudget { .. } | Self::Closed { .. } => None,
+        };
         match self {
+            // The stage itself is of that format.
+            _ if matches!(stage, Some(Stage::Locate)) => 3,
             Self::OverBudget { .. } => 2,
-            Self::Accepted { .. }
-            | Self::AttemptOpened { .. }
-            | Self::Overdue { .. }
-            | Self::TimedOut { .. }
-            | Self::Closed { .. } => 1,
+            _ => 1,
         }
     }
 }

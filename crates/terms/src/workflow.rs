@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Criteria, Money, Slurm, Span};
+use crate::{Criteria, Locate, Money, Slurm, Span};
 
 /// A resolved workflow. `image`, `cluster` and `benchmark` are each optional.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -21,6 +21,9 @@ pub struct Workflow {
     pub cluster: Option<ClusterSpec>,
     /// What to run on it and how to judge it. Needs a cluster.
     pub benchmark: Option<Benchmark>,
+    /// After a failed verdict, find the node it is due to. Needs a benchmark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub locate: Option<Locate>,
     /// How long anything may take, and how often it may be tried.
     pub limits: Limits,
     /// What the cluster costs, and what the run may cost.
@@ -296,6 +299,8 @@ pub struct Limits {
     pub results: Span,
     /// Longest wait for a verdict.
     pub verdict: Span,
+    /// Longest search for a bad node.
+    pub locate: Span,
     /// Life of a rented cluster; afterwards it ends by itself.
     pub lease: Span,
     /// Silence after which a stage is asked how it is.
@@ -316,6 +321,7 @@ impl Default for Limits {
             logs: Span::from_secs(15 * 60),
             results: Span::from_secs(15 * 60),
             verdict: Span::from_secs(5 * 60),
+            locate: Span::from_secs(30 * 60),
             lease: Span::from_secs(4 * 60 * 60),
             patience: Span::from_secs(60),
             grace: Span::from_secs(120),
@@ -334,6 +340,7 @@ impl Limits {
             crate::Stage::Logs => self.logs,
             crate::Stage::Results => self.results,
             crate::Stage::Verdict => self.verdict,
+            crate::Stage::Locate => self.locate,
         }
     }
 }

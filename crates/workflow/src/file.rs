@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use terms::{ByteSize, Collective, Cost, Image, Limits, Slurm};
+use terms::{ByteSize, Collective, Cost, Image, Limits, Locate, Slurm};
 
 /// `workflows/<name>.yaml`. Paths are relative to the file they stand in.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -23,6 +23,8 @@ pub struct WorkflowFile {
     pub cluster: Option<ClusterFile>,
     /// What is run, and how it is judged.
     pub benchmark: Option<BenchmarkFile>,
+    /// After a failed verdict, find the node it is due to; `{}` for the usual way.
+    pub locate: Option<Locate>,
     /// How long anything may take, and how often it may be tried.
     #[serde(default)]
     pub limits: Limits,

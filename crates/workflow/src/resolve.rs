@@ -108,14 +108,22 @@ pub fn resolve(path: &Path, overrides: &[Override]) -> Result<Resolved, Problems
     if file.image.is_none() && file.cluster.is_none() && file.benchmark.is_none() {
         reading.complain("", "asks for nothing: give it an `image`, a `cluster` or both");
     }
+    if let Some(locate) = &file.locate {
+        for (field, problem) in locate.problems() {
+            reading.complain(&format!("locate.{field}"), problem);
+        }
+        if file.benchmark.is_none() {
+            reading.complain("locate", "needs a `benchmark` to run on pairs of nodes");
+        }
+    }
     if file.limits.attempts == 0 {
         reading.complain("limits.attempts", "must be at least 1");
     }
     if !reading.problems.is_empty() {
         return Err(Problems(reading.problems));
     }
-    let (name, description, limits, cost) = (file.name, file.description, file.limits, file.cost);
-    let workflow = Workflow { name, description, image, cluster, benchmark, limits, cost };
+    let WorkflowFile { name, description, locate, limits, cost, .. } = file;
+    let workflow = Workflow { name, description, image, cluster, benchmark, locate, limits, cost };
     Ok(Resolved { workflow, archives: reading.archives })
 }
 

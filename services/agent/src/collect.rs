@@ -13,7 +13,7 @@ use std::{
 };
 
 use kit::PortError;
-use ledger::{ArtefactError, Artefacts};
+use ledger::{ArtefactError, Artefacts, Owner};
 use redact::Rules;
 use terms::{
     Attempt, Class, Cluster, CommandId, Fact, Failure, JobRef, LeftOut, Logs, ManifestObject, planted,
@@ -74,57 +74,64 @@ impl Collector {
         cluster: &Cluster,
         jobs: &[JobRef],
     ) -> Result<Fact, PortError> {
-        let committed = match self.artefacts.committed(id).await.map_err(damaged)? {
+        let jobs: Vec<_> = jobs.iter().map(|job| (job.attempt, job_name(id, job.attempt))).collect();
+        self.collect_for(id.into(), cluster, &jobs).await.map(Fact::LogsCollected)
+    }
+
+    /// The same for jobs by their names, into the folder of `owner`.
+    ///
+    /// # Errors
+    /// Those of [`Collector::collect`].
+    pub async fn collect_for(
+        &self,
+        owner: Owner<'_>,
+        cluster: &Cluster,
+        jobs: &[(Attempt, String)],
+    ) -> Result<Logs, PortError> {
+        let committed = match self.artefacts.committed(owner).await.map_err(damaged)? {
             Some(committed) => committed,
             None => {
                 if planted("manifest_first") {
-                    self.artefacts.commit(id, Vec::new()).await.map_err(damaged)?;
+                    self.artefacts.commit(owner, Vec::new()).await.map_err(damaged)?;
                 }
                 let mut taken = Taken::default();
-                for job in jobs {
-                    self.job(id, cluster, job.attempt, &mut taken).await?;
+                for (attempt, job) in jobs {
+                    self.job(&Of { owner, cluster, attempt: *attempt, job }, &mut taken).await?;
                 }
-                let commit = self.artefacts.commit_with(id, taken.objects, left_out(taken.left_out));
+                let commit = self.artefacts.commit_with(owner, taken.objects, left_out(taken.left_out));
                 commit.await.map_err(damaged)?
             }
         };
         let objects = &committed.manifest.objects;
-        Ok(Fact::LogsCollected(Logs {
+        Ok(Logs {
             manifest: committed.name,
             sha256: committed.digest.sha256,
             objects: u32::try_from(objects.len()).unwrap_or(u32::MAX),
             size_bytes: objects.iter().map(|object| object.size_bytes).sum(),
-        }))
+        })
     }
 
-    async fn job(
-        &self,
-        id: &CommandId,
-        cluster: &Cluster,
-        attempt: Attempt,
-        taken: &mut Taken,
-    ) -> Result<(), PortError> {
-        let job = job_name(id, attempt);
-        let listed = self.scheduler.outputs(cluster, &job).await?;
+    async fn job(&self, of: &Of<'_>, taken: &mut Taken) -> Result<(), PortError> {
+        let Of { cluster, job, .. } = *of;
+        let listed = self.scheduler.outputs(cluster, job).await?;
         let mut room =
             Room { bytes: self.limits.job_bytes, files: self.limits.files, names: Names::default() };
         let since = taken.objects.len();
         let mut seen = BTreeMap::new();
-        let of = Of { id, cluster, attempt, job: &job };
-        self.files(&of, &listed.files, &mut room, &mut seen, taken).await?;
+        self.files(of, &listed.files, &mut room, &mut seen, taken).await?;
         let mut others = listed.others;
         if listed.files.iter().any(|file| file.identity.is_some() || file.size_bytes.is_some()) {
             // A log that is rotated while it is collected is found under its new name.
-            let after = self.scheduler.outputs(cluster, &job).await?;
+            let after = self.scheduler.outputs(cluster, job).await?;
             let known = |file: &&Written| !listed.files.iter().any(|before| before.name == file.name);
             let new: Vec<_> = after.files.iter().filter(known).cloned().collect();
             changes(&listed.files, &after, &seen, &mut taken.objects[since..]);
-            self.files(&of, &new, &mut room, &mut seen, taken).await?;
+            self.files(of, &new, &mut room, &mut seen, taken).await?;
             others.extend(after.others);
             others.sort();
             others.dedup();
         }
-        taken.leave(attempt, others);
+        taken.leave(of.attempt, others);
         Ok(())
     }
 
@@ -178,7 +185,7 @@ impl Collector {
         for version in 1..=VERSIONS {
             let name = if version == 1 { name.to_owned() } else { format!("{name}~{version}") };
             let (body, told) = body::body(&file, &self.rules, limit).await?;
-            if let Some(mut object) = self.artefacts.offer(of.id, &name, body).await.map_err(damaged)? {
+            if let Some(mut object) = self.artefacts.offer(of.owner, &name, body).await.map_err(damaged)? {
                 let told = told.lock().unwrap_or_else(PoisonError::into_inner);
                 object.collected = Some(told.clone());
                 return Ok(object);
@@ -191,7 +198,7 @@ impl Collector {
 
 /// Which job, and for whom.
 struct Of<'a> {
-    id: &'a CommandId,
+    owner: Owner<'a>,
     cluster: &'a Cluster,
     attempt: Attempt,
     job: &'a str,

@@ -6,12 +6,15 @@
 //! | `job.observe` | the same, as far as it is true; nothing while the job goes on |
 //! | `job.cancel` | `job.done` or `job.failed`, once it has ended |
 //! | `logs.collect` | `logs.collected`, after the manifest is written |
+//! | `nodes.locate` | `nodes.located`, after pairs of nodes were run and judged |
+//! | `nodes.cancel` | `nodes.failed`, once no pair is running |
 //!
 //! Idempotent by name: a job is called after its command; submitting looks before it leaps.
 
 pub mod collect;
 pub mod conformance;
 pub mod fake;
+pub mod locate;
 pub mod port;
 pub mod processes;
 pub mod render;
@@ -27,10 +30,12 @@ use kit::{Look, Outbox, PortError, Trouble, Watches, Worker};
 use ledger::Artefacts;
 use redact::Rules;
 use terms::{
-    Body, Class, Cluster, Command, CommandId, Fact, Failure, Handle, Image, Span, Stage, Workload, planted,
+    Body, Class, Cluster, Command, CommandId, Fact, Failure, Handle, Image, Search, Span, Stage, Workload,
+    planted,
 };
 
 pub use collect::{Collector, Limits};
+pub use locate::Locator;
 pub use port::{Job, Scheduler, Standing};
 
 /// The agent's handler, over any [`Scheduler`].
@@ -43,11 +48,13 @@ pub struct Agent {
 
 impl Agent {
     /// Event types it takes.
-    pub const TAKES: [&'static str; 4] = [
+    pub const TAKES: [&'static str; 6] = [
         "dev.burnin.job.submit.v1",
         "dev.burnin.job.observe.v1",
         "dev.burnin.job.cancel.v1",
         "dev.burnin.logs.collect.v1",
+        "dev.burnin.nodes.locate.v1",
+        "dev.burnin.nodes.cancel.v1",
     ];
 
     /// Over this scheduler, bringing output into this bucket.
@@ -117,6 +124,29 @@ impl Agent {
     }
 }
 
+impl Agent {
+    fn locator(&self) -> Locator {
+        Locator { scheduler: Arc::clone(&self.scheduler), collector: self.collector.clone() }
+    }
+
+    async fn locate(&self, id: &CommandId, search: &Search, outbox: &Outbox) -> Result<(), Trouble> {
+        let locator = self.locator();
+        match locator.step(id, search, outbox.clock().now()).await {
+            Ok(Look::Ended(fact)) => Ok(outbox.tell(id, fact).await?),
+            Ok(Look::Going) => {
+                let (command, search, clock) = (id.clone(), search.clone(), Arc::clone(outbox.clock()));
+                self.watches.follow(id, outbox, self.every, move || {
+                    let (locator, command, search) = (locator.clone(), command.clone(), search.clone());
+                    let now = clock.now();
+                    async move { locator.step(&command, &search, now).await }
+                });
+                Ok(())
+            }
+            Err(error) => outbox.answer(id, Err(error)).await,
+        }
+    }
+}
+
 /// Where a job stands. What is called absent must stay so: a submission may still be on its way, and the next attempt
 /// would run beside it. So an absent job is cancelled, and looked at once more. One that nobody ever accepted and that is
 /// cancelled was absent: the answer stays the same when it is asked for again.
@@ -175,6 +205,11 @@ impl Worker for Agent {
                 let collected = self.collector.collect(id, cluster, jobs).await;
                 outbox.answer(id, collected.map(Some)).await
             }
+            Body::NodesLocate { search } => self.locate(id, search, outbox).await,
+            Body::NodesCancel { search } => match self.locator().cancel(id).await {
+                Ok(()) => self.locate(id, search, outbox).await,
+                Err(error) => outbox.answer(id, Err(error)).await,
+            },
             _ => Err(Trouble::Park(format!("the agent has nothing to do with the {} stage", id.stage))),
         }
     }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use kit::PortError;
 use ledger::Reader;
-use terms::{Cluster, Image, JobEnd, Span, Workload};
+use terms::{Class, Cluster, Failure, Image, JobEnd, Span, Workload};
 
 /// A benchmark to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     /// Its name, which is its identity.
     pub name: String,
-    /// Where.
+    /// Where: on every node of this cluster, which may be a part of a larger one ([`Cluster::part`]), and on no other.
     pub cluster: Cluster,
     /// The programs; none when the cluster has them.
     pub image: Option<Image>,
@@ -116,5 +116,27 @@ pub trait Scheduler: Send + Sync + 'static {
     /// Those of [`Scheduler::output`].
     async fn ending(&self, _: &Cluster, _: &str, _: &str, _bytes: u64) -> Result<Option<Ending>, PortError> {
         Ok(None)
+    }
+
+    /// The nodes that a job ran on, by the names that jobs can be given by.
+    ///
+    /// # Errors
+    /// When the scheduler does not answer, or nobody knows any more.
+    async fn nodes(&self, cluster: &Cluster, _name: &str) -> Result<Vec<String>, PortError> {
+        Ok(cluster.nodes.iter().map(|node| node.name.clone()).collect())
+    }
+
+    /// The command with which a person takes a node out of service; none where there is no such thing.
+    fn drain_command(&self, _: &Cluster, _node: &str, _reason: &str) -> Option<String> {
+        None
+    }
+
+    /// Takes a node out of service once its jobs have ended. Done twice it is done once.
+    ///
+    /// # Errors
+    /// [`PortError::Final`] when it is not going to be: it may not be, or somebody else took it out.
+    async fn drain(&self, _: &Cluster, _node: &str, _reason: &str) -> Result<(), PortError> {
+        let why = "nodes of this kind of cluster cannot be taken out of service";
+        Err(PortError::Final(Failure::new(Class::Input, "NO_DRAIN", why)))
     }
 }

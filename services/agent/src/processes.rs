@@ -44,8 +44,9 @@ impl Scheduler for Processes {
         let slots = job.cluster.nodes.first().map_or(1, |node| node.slots);
         let mut argv = vec![program];
         argv.extend(render::arguments(&job.workload, slots));
-        let request =
-            JobRequest { argv, env: Default::default(), limit: job.limit, labels: job.labels.clone() };
+        let nodes = job.cluster.nodes.iter().map(|node| node.name.clone()).collect();
+        let (limit, labels) = (job.limit, job.labels.clone());
+        let request = JobRequest { argv, env: Default::default(), limit, labels, nodes };
         match jobs.submit(&job.name, &request) {
             Ok(()) => Ok(job.name.clone()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -60,4 +60,16 @@ impl Scheduler for Schedulers {
     ) -> Result<Option<Ending>, PortError> {
         self.of(cluster).ending(cluster, name, file, bytes).await
     }
+
+    async fn nodes(&self, cluster: &Cluster, name: &str) -> Result<Vec<String>, PortError> {
+        self.of(cluster).nodes(cluster, name).await
+    }
+
+    fn drain_command(&self, cluster: &Cluster, node: &str, reason: &str) -> Option<String> {
+        self.of(cluster).drain_command(cluster, node, reason)
+    }
+
+    async fn drain(&self, cluster: &Cluster, node: &str, reason: &str) -> Result<(), PortError> {
+        self.of(cluster).drain(cluster, node, reason).await
+    }
 }

@@ -37,7 +37,7 @@ fn claimed(row: &Row) -> Marks {
 fn ending(row: &Row, launched: bool, exit_code: i32) -> Marks {
     let at = chrono::DateTime::from_timestamp_millis(1_763_700_000_000).unwrap();
     let attempt = format!("{}.0", row.id);
-    let end = End { attempt, launched, exit_code, started_at: at, ended_at: at };
+    let end = End { attempt, launched, exit_code, started_at: at, ended_at: at, nodes: String::new() };
     Marks { end: Some(end), ..claimed(row) }
 }
 

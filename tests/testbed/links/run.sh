@@ -29,12 +29,21 @@ expect() { # CASE CODE TEXT...: the exit code, and words that its report has
   done
   echo "links: $name: exit code $code${*:+, $*}"
 }
+back_in_service() { # NODE: it was taken out, with the run's name as the reason, and no other
+  local out
+  out=$("$BED_DIR/on" ctl sinfo --noheader --Node --states=drain --format='%N %E' | sort -u)
+  [[ $out == "$1 burnin links-"* && $out != *$'\n'* ]] || { echo "links: out of service is: $out" >&2; exit 1; }
+  "$BED_DIR/on" ctl scontrol update nodename="$1" state=resume
+}
 for node in n1 n2 n3 n4; do shape "$node" 400mbit; done
 run healthy; expect healthy 0 PASS
 shape n3 40mbit
-run slow; expect slow 1 BELOW_FLOOR
+run slow; expect slow 1 BELOW_FLOOR 'bad node: n3, ' 'It was taken out of service: burnin links-'
 shape n3 400mbit
-run corrupt cluster.existing.system.slurm.environment.BURNIN_FAULT=corrupt:2; expect corrupt 1 WRONG_DATA
+back_in_service n3
+run corrupt cluster.existing.system.slurm.environment.BURNIN_FAULT=corrupt:@n2
+expect corrupt 1 WRONG_DATA 'bad node: n2, ' 'It was taken out of service: burnin links-'
+back_in_service n2
 # Cut off in the middle: the benchmark hangs in its collective, and nothing of it may be called good.
 run cut benchmark.workload.iterations=20000 & cut=$!
 until grep -qs '#' "$WORK"/cut/shared/jobs/*/output/benchmark*; do kill -0 "$cut" || break; sleep 0.1; done

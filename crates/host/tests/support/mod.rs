@@ -155,6 +155,7 @@ impl World {
             env: [("WORLD".to_owned(), self.folder.path().display().to_string())].into(),
             limit: Span::from_secs(30),
             labels: Default::default(),
+            nodes: Vec::new(),
         }
     }
 }

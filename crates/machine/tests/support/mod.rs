@@ -29,6 +29,7 @@ pub fn workflow() -> Workflow {
             criteria: Criteria::named("any"),
             baseline: None,
         }),
+        locate: None,
         limits: Limits::default(),
         cost: None,
     }
@@ -108,6 +109,23 @@ pub fn happy() -> Vec<Fact> {
         loaded(),
         deleted(START),
     ]
+}
+
+/// A workflow that looks for the bad node after a failed verdict.
+pub fn searching() -> Workflow {
+    Workflow { locate: Some(Locate::default()), ..workflow() }
+}
+
+pub fn located() -> Fact {
+    let drained = Drained::Proposed { command: "drain n1".into() };
+    Fact::NodesLocated(Suspects {
+        nodes: vec![SuspectNode { node: "n1".into(), confidence: 0.9, drained }],
+        links: vec![],
+        undecided: None,
+        tests: 6,
+        best_busbw: Some(90.0),
+        object: "located".into(),
+    })
 }
 
 /// Every kind of fact that a worker can publish.

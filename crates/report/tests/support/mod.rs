@@ -41,6 +41,7 @@ pub fn workflow() -> Workflow {
             baseline: None,
             criteria: criteria(&[(1 << 20, 1.5), (16 << 20, 4.0)]),
         }),
+        locate: None,
         limits: Limits::default(),
         cost: None,
     }

@@ -11,6 +11,8 @@ use super::{
     plan::plan_pairs,
 };
 
+/// Who is named with less confidence runs with another good member: a wrong name sends people to the wrong machine.
+const CONFIRMED: f64 = 0.95;
 /// A pair is not run more often than this to tell a bad link from chance.
 const REPEATS: usize = 3;
 
@@ -50,7 +52,8 @@ pub enum Outcome {
 /// learnt, or `tests` are used up.
 ///
 /// Everybody runs with two or three others first: of the pairs of two bad ones none stands out. Then those that are in
-/// doubt run with members who are not, and at last a pair that is bad although both its ends are good runs again.
+/// doubt run with members who are not, a pair that is bad although both its ends are good runs again, and at last whoever
+/// is named runs once more.
 /// Deterministic: the same outcomes, in the same order, give the same pairs.
 #[must_use]
 pub fn next_pairs(
@@ -118,12 +121,15 @@ fn first_pairs(members: &[String], done: usize) -> Vec<(String, String)> {
 fn doubtful_pairs(members: &[String], tried: &[Tried], options: &PairOptions) -> Vec<(String, String)> {
     let results = results(tried);
     let located = from_pairs(&results, options);
-    if located.undecided.is_none() || results.is_empty() {
+    if results.is_empty() {
         return Vec::new();
     }
     let limit = options.limit(&results);
     let named: BTreeSet<&str> =
         located.suspects.iter().filter_map(|suspect| suspect.host.as_deref()).collect();
+    if located.undecided.is_none() {
+        return confirming(members, &located, &named, &results);
+    }
     let open = |result: &&PairResult| {
         !is_good(result, limit) && !named.contains(&*result.a) && !named.contains(&*result.b)
     };
@@ -140,6 +146,32 @@ fn doubtful_pairs(members: &[String], tried: &[Tried], options: &PairOptions) ->
     let outcomes: Vec<PairOutcome> = results.iter().map(outcome).collect();
     let pairs = plan_pairs(&fit, &suspects, &outcomes);
     if pairs.is_empty() { again(&unexplained, tried) } else { pairs }
+}
+
+/// Each member that is named, but not surely, with somebody who is not and whom it did not run with before.
+fn confirming(
+    members: &[String],
+    located: &Located,
+    named: &BTreeSet<&str>,
+    results: &[PairResult],
+) -> Vec<(String, String)> {
+    let mut taken = BTreeSet::new();
+    let mut pairs = Vec::new();
+    for suspect in located.suspects.iter().filter(|suspect| suspect.confidence < CONFIRMED) {
+        let Some(bad) = suspect.host.as_deref() else { continue };
+        let met = |other: &str| {
+            results
+                .iter()
+                .any(|pair| (&*pair.a, &*pair.b) == (bad, other) || (&*pair.a, &*pair.b) == (other, bad))
+        };
+        let fit =
+            |other: &&String| !named.contains(&***other) && !taken.contains(*other) && !met(other.as_str());
+        if let Some(partner) = members.iter().find(fit) {
+            taken.insert(partner);
+            pairs.push((bad.to_owned(), partner.clone()));
+        }
+    }
+    pairs
 }
 
 /// Pairs that stay bad although their ends are good: the link, or chance.

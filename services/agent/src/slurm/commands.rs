@@ -142,6 +142,39 @@ impl Commands {
         Ok(nodes)
     }
 
+    /// The nodes of a list such as `n[1-4],n7`.
+    ///
+    /// # Errors
+    /// When `scontrol` cannot be asked.
+    pub async fn expand(&self, nodes: &str) -> Result<Vec<String>, PortError> {
+        let said = self.good(&["scontrol", "show", "hostnames", nodes]).await?;
+        Ok(said.lines().map(|line| line.trim().to_owned()).filter(|node| !node.is_empty()).collect())
+    }
+
+    /// Takes a node out of service, unless it is out already.
+    ///
+    /// # Errors
+    /// [`PortError::Final`] when somebody else took it out, or Slurm refuses.
+    pub async fn drain(&self, node: &str, reason: &str) -> Result<(), PortError> {
+        let left = |why: String| PortError::Final(Failure::new(Class::Input, "NOT_DRAINED", why));
+        if let Some(out) = self.drained(node, None).await?.into_iter().next() {
+            let because = out.split_once(": ").map_or("", |(_, because)| because);
+            return if because == reason {
+                Ok(())
+            } else {
+                Err(left(format!("out of service already: {because}")))
+            };
+        }
+        let (node, reason) = (format!("nodename={node}"), format!("reason={reason}"));
+        let argv = ["scontrol", "update", &node, "state=drain", &reason].map(str::to_owned);
+        let answer = self.ask(argv.into()).await?;
+        match answer.good {
+            true => Ok(()),
+            false if passes(&answer.complained) => Err(PortError::Passing(answer.complained)),
+            false => Err(left(answer.complained)),
+        }
+    }
+
     async fn good(&self, argv: &[&str]) -> Result<String, PortError> {
         let answer = self.ask(argv.iter().map(|&word| word.to_owned()).collect()).await?;
         if answer.good { Ok(answer.said) } else { Err(PortError::Passing(answer.complained)) }
@@ -156,6 +189,17 @@ fn user() -> u32 {
 /// What a failed submission means. Who cannot talk to the controller does not know what it did; whatever the controller
 /// itself says of the job is its answer.
 fn refusal(complaint: &str) -> PortError {
+    if passes(complaint) || !complaint.contains("sbatch: ") {
+        return PortError::Passing(complaint.to_owned());
+    }
+    let last = complaint.lines().rev().find(|line| line.contains("error: ")).unwrap_or(complaint);
+    let reason = last.rsplit("failed: ").next().unwrap_or(last).trim_start_matches("sbatch: error: ").trim();
+    let message = format!("Slurm refuses the job: {reason}");
+    PortError::Final(Failure::new(Class::Input, "REFUSED", message))
+}
+
+/// What is complained of may pass.
+fn passes(complaint: &str) -> bool {
     const PASSING: [&str; 16] = [
         "timed out",
         "Unable to contact",
@@ -174,13 +218,7 @@ fn refusal(complaint: &str) -> PortError {
         "ended with signal",
         "database",
     ];
-    if PASSING.iter().any(|word| complaint.contains(word)) || !complaint.contains("sbatch: ") {
-        return PortError::Passing(complaint.to_owned());
-    }
-    let last = complaint.lines().rev().find(|line| line.contains("error: ")).unwrap_or(complaint);
-    let reason = last.rsplit("failed: ").next().unwrap_or(last).trim_start_matches("sbatch: error: ").trim();
-    let message = format!("Slurm refuses the job: {reason}");
-    PortError::Final(Failure::new(Class::Input, "REFUSED", message))
+    PASSING.iter().any(|word| complaint.contains(word))
 }
 
 #[cfg(test)]

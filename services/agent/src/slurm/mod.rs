@@ -265,6 +265,31 @@ impl Scheduler for SlurmJobs {
     ) -> Result<Option<Ending>, PortError> {
         written::ending(output_folder(cluster, name)?, file, bytes).await.map(Some)
     }
+
+    async fn nodes(&self, cluster: &Cluster, name: &str) -> Result<Vec<String>, PortError> {
+        let (_, folder) = place(cluster, name)?;
+        let marks = read(&folder, Folder::marks).await?;
+        // The job's own word stays; the controller forgets.
+        let mut nodes = marks.end.map(|end| end.nodes).unwrap_or_default();
+        if nodes.is_empty() {
+            let rows = self.known(&folder, name).await?.0;
+            nodes = rows.last().map(|row| row.nodes.clone()).unwrap_or_default();
+        }
+        if nodes.is_empty() {
+            let why = format!("nobody knows any more which nodes {name} ran on");
+            return Err(PortError::Final(Failure::new(Class::Infrastructure, "NODES_UNKNOWN", why)));
+        }
+        self.commands.expand(&nodes).await
+    }
+
+    fn drain_command(&self, _: &Cluster, node: &str, reason: &str) -> Option<String> {
+        let [nodename, reason] = [format!("nodename={node}"), format!("reason={reason}")];
+        Some(format!("scontrol update {} state=drain {}", script::quote(&nodename), script::quote(&reason)))
+    }
+
+    async fn drain(&self, _: &Cluster, node: &str, reason: &str) -> Result<(), PortError> {
+        self.commands.drain(node, reason).await
+    }
 }
 
 fn output_folder(cluster: &Cluster, name: &str) -> Result<PathBuf, PortError> {

@@ -89,8 +89,8 @@ fi
 
 # The last thing that is done, and done at once: launched or not, exit code.
 end() {{
-  printf '{{"attempt":"%s","launched":%s,"exit_code":%d,"started_at":"%s","ended_at":"%s"}}\n' \
-    "$attempt" "$1" "$2" "$began" "$(date -u +%Y-%m-%dT%H:%M:%S.%3NZ)" >end.draft && mv -T end.draft end.json
+  printf '{{"attempt":"%s","launched":%s,"exit_code":%d,"started_at":"%s","ended_at":"%s","nodes":"%s"}}\n' \
+    "$attempt" "$1" "$2" "$began" "$(date -u +%Y-%m-%dT%H:%M:%S.%3NZ)" "$SLURM_JOB_NODELIST" >end.draft && mv -T end.draft end.json
   exit "$2"
 }}
 

@@ -176,6 +176,9 @@ pub struct End {
     pub started_at: DateTime<chrono::Utc>,
     /// Last moment.
     pub ended_at: DateTime<chrono::Utc>,
+    /// Its nodes, as Slurm writes a list of them.
+    #[serde(default)]
+    pub nodes: String,
 }
 
 impl End {

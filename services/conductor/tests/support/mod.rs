@@ -59,6 +59,7 @@ pub fn workflow() -> Workflow {
             criteria: Criteria::named("any"),
             baseline: None,
         }),
+        locate: None,
         limits: Limits::default(),
         cost: None,
     }

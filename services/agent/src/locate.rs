@@ -1,0 +1,365 @@
+//! Bad nodes, found: the benchmark on pairs of the job's nodes, round after round, until their results tell who is bad.
+//!
+//! Each step begins anew from what is in the bucket, created once and never changed. Whoever comes second, after a crash
+//! or beside another agent, finds the same and does the same.
+//!
+//! ```text
+//! artefacts/{run}/locate/{attempt}/
+//!   nodes.json       nodes that the job ran on       over.json       no pair may begin any more, and why
+//!   pair-{n}/...     the logs of the n-th pair       located.json    what was done, and what it came to
+//!   pair-{n}.json    what came of it
+//! ```
+
+use std::{io::Cursor, sync::Arc};
+
+use kit::{Look, PortError};
+use ledger::{Artefacts, Owner, Reader};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use terms::{
+    Attempt, Class, CommandId, Drain, Drained, Fact, Failure, JobEnd, Search, Span, SuspectNode, Suspects,
+    Timestamp, Workload, measurement::Reading, planted,
+};
+use verdict::locate::{Located, Outcome, PairOptions, Tried, best_of, from_tried, next_pairs};
+
+use crate::{
+    collect::{Collector, damaged},
+    job_name,
+    port::{Job, Scheduler, Standing},
+};
+
+/// Of two nodes no pair tells which one is bad.
+const LEAST_NODES: usize = 3;
+/// A pair gets at least this long, however near the end is.
+const LEAST_LIMIT: Span = Span::from_secs(10);
+
+/// Looks for bad nodes.
+#[derive(Clone)]
+pub struct Locator {
+    /// Runs the pairs.
+    pub scheduler: Arc<dyn Scheduler>,
+    /// Brings in what they wrote.
+    pub collector: Collector,
+}
+
+/// Why no pair may begin any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Over {
+    Cancelled,
+    TimeIsUp,
+    Failed(Failure),
+}
+
+/// Everything that was done, and what it came to: `located.json`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Record {
+    suspects: Suspects,
+    located: Located,
+    pairs: Vec<Tried>,
+}
+
+impl Locator {
+    /// Stops a search: no pair begins any more. It is over when a step says so.
+    ///
+    /// # Errors
+    /// When the bucket does not answer.
+    pub async fn cancel(&self, id: &CommandId) -> Result<(), PortError> {
+        self.note(id, "over.json", &Over::Cancelled).await.map(drop)
+    }
+
+    /// The next step of a search, as far as nothing has to be waited for.
+    ///
+    /// # Errors
+    /// When the scheduler or the bucket does not answer; [`PortError::Final`] when the search cannot go on.
+    pub async fn step(&self, id: &CommandId, search: &Search, now: Timestamp) -> Result<Look, PortError> {
+        if let Some(Record { suspects, .. }) = self.read(id, "located.json").await? {
+            return Ok(Look::Ended(Fact::NodesLocated(suspects)));
+        }
+        let mut over: Option<Over> = self.read(id, "over.json").await?;
+        if over.is_none() && now >= search.ends_at {
+            over = Some(self.note(id, "over.json", &Over::TimeIsUp).await?);
+        }
+        match self.walk(id, search, now, over.as_ref()).await {
+            // Before that is told, the pairs that are running have to end.
+            Err(PortError::Final(failure)) if over.is_none() => {
+                let over = self.note(id, "over.json", &Over::Failed(failure)).await?;
+                self.walk(id, search, now, Some(&over)).await
+            }
+            walked => walked,
+        }
+    }
+
+    /// All rounds, as far as they have come.
+    async fn walk(
+        &self,
+        id: &CommandId,
+        search: &Search,
+        now: Timestamp,
+        over: Option<&Over>,
+    ) -> Result<Look, PortError> {
+        let Some(nodes) = self.nodes(id, search, over).await? else {
+            return Ok(Look::Ended(stopped(over))); // nothing ever began
+        };
+        let options = PairOptions { tolerance: search.locate.tolerance, ..PairOptions::default() };
+        let tests = search.locate.tests.map_or(4 * nodes.len(), |tests| tests as usize);
+        let mut tried: Vec<Tried> = Vec::new();
+        while nodes.len() >= LEAST_NODES {
+            let pairs = next_pairs(&nodes, &tried, &options, tests);
+            let first = tried.len() + 1;
+            let mut round = Vec::new();
+            let mut known = true;
+            for (number, (a, b)) in pairs.iter().enumerate() {
+                let pair = Pair { id, search, number: first + number, ends: [a, b], now };
+                let before = self.outcome(&pair).await?;
+                known &= before.is_some();
+                let outcome = match before {
+                    None => self.pair(&pair, over).await?,
+                    before => before,
+                };
+                if let Some(outcome) = outcome {
+                    round.push(Tried { a: a.clone(), b: b.clone(), outcome });
+                }
+            }
+            if round.len() < pairs.len() {
+                return Ok(Look::Going);
+            }
+            tried.extend(round);
+            // The round after one that was not through has not begun.
+            if pairs.is_empty() || (over.is_some() && !known) {
+                break;
+            }
+        }
+        match over {
+            Some(Over::Cancelled | Over::Failed(_)) => Ok(Look::Ended(stopped(over))),
+            None | Some(Over::TimeIsUp) => self.finish(id, search, &nodes, tried, over).await,
+        }
+    }
+
+    /// The nodes that are searched; none when the search was stopped before anybody asked.
+    async fn nodes(
+        &self,
+        id: &CommandId,
+        search: &Search,
+        over: Option<&Over>,
+    ) -> Result<Option<Vec<String>>, PortError> {
+        let known = self.read(id, "nodes.json").await?;
+        if known.is_some() || matches!(over, Some(Over::Cancelled | Over::Failed(_))) {
+            return Ok(known);
+        }
+        let nodes = self.scheduler.nodes(&search.cluster, &job_name(id, search.job_attempt)).await?;
+        self.note(id, "nodes.json", &nodes).await.map(Some)
+    }
+
+    /// What came of a pair, where that was noted.
+    async fn outcome(&self, pair: &Pair<'_>) -> Result<Option<Outcome>, PortError> {
+        self.read(pair.id, &pair.file()).await
+    }
+
+    /// What came of a pair; none while it goes on. It is begun if it was not.
+    async fn pair(&self, pair: &Pair<'_>, over: Option<&Over>) -> Result<Option<Outcome>, PortError> {
+        let (cluster, name) = (pair.search.cluster.part(&pair.ends), pair.name());
+        let mut standing = self.scheduler.look(&cluster, &name).await?;
+        if over.is_some() && matches!(standing, Standing::Absent | Standing::Going) {
+            // One that is on its way must not begin afterwards.
+            if !planted("a_pair_may_still_come") {
+                self.scheduler.cancel(&cluster, &name).await?;
+            }
+            standing = self.scheduler.look(&cluster, &name).await?;
+        }
+        let outcome = match standing {
+            Standing::Going => return Ok(None),
+            Standing::Absent if over.is_some() => Outcome::Void { why: "it was not begun".to_owned() },
+            Standing::Absent => {
+                self.scheduler.submit(&pair.job()).await?;
+                return Ok(None);
+            }
+            Standing::Lost { code, why } if code == "CLUSTER_GONE" => {
+                return Err(PortError::Final(Failure::new(Class::Infrastructure, code, why)));
+            }
+            Standing::Lost { why, .. } if over.is_some() => Outcome::Void { why },
+            Standing::Lost { code, why } => Outcome::Broken { why: format!("{code}: {why}") },
+            Standing::Ended(end) => {
+                let readings = self.logs(pair).await?;
+                outcome(&end, &pair.search.workload, &readings)
+            }
+        };
+        self.note(pair.id, &pair.file(), &outcome).await.map(Some)
+    }
+
+    /// What the logs of a pair say.
+    async fn logs(&self, pair: &Pair<'_>) -> Result<Vec<Reading>, PortError> {
+        let (part, cluster) = (pair.part(), pair.search.cluster.part(&pair.ends));
+        let owner = Owner { command: pair.id, part: Some(&part) };
+        let logs = self.collector.collect_for(owner, &cluster, &[(Attempt::FIRST, pair.name())]).await?;
+        let read = self.collector.artefacts.logs(&logs, Attempt::FIRST, |log| nccl::read(log));
+        Ok(read.await.map_err(damaged)?.into_iter().map(|(_, reading)| reading).collect())
+    }
+
+    async fn finish(
+        &self,
+        id: &CommandId,
+        search: &Search,
+        nodes: &[String],
+        pairs: Vec<Tried>,
+        over: Option<&Over>,
+    ) -> Result<Look, PortError> {
+        let options = PairOptions { tolerance: search.locate.tolerance, ..PairOptions::default() };
+        let located = from_tried(&pairs, &options);
+        let mut named = Vec::new();
+        for suspect in &located.suspects {
+            let Some(node) = suspect.host.clone() else { continue };
+            let may = named.len() < search.locate.drain_at_most as usize;
+            let drained = self.drain(id, search, &node, may).await?;
+            named.push(SuspectNode { node, confidence: suspect.confidence, drained });
+        }
+        let undecided = match (nodes.len() < LEAST_NODES, &located.undecided) {
+            (true, _) => Some("of two nodes no pair tells which one is bad; run it with a third".to_owned()),
+            (_, Some(why)) if over.is_some() => Some(format!("time was up (limits.locate): {why}")),
+            (_, Some(why)) => Some(why.clone()),
+            (_, None) if located.healthy => Some(
+                "in pairs all nodes do equally well: what is wrong is the same for all of them, or shows with more nodes only"
+                    .to_owned(),
+            ),
+            (_, None) => None,
+        };
+        let ran = pairs.iter().filter(|pair| !matches!(pair.outcome, Outcome::Void { .. }));
+        let suspects = Suspects {
+            nodes: named,
+            links: located.links.iter().map(|link| [link.a.clone(), link.b.clone()]).collect(),
+            undecided,
+            tests: u32::try_from(ran.count()).unwrap_or(u32::MAX),
+            best_busbw: best_of(&pairs),
+            object: Artefacts::folder(id) + "located.json",
+        };
+        let record = Record { suspects, located, pairs };
+        let Record { suspects, .. } = self.note(id, "located.json", &record).await?;
+        Ok(Look::Ended(Fact::NodesLocated(suspects)))
+    }
+
+    async fn drain(
+        &self,
+        id: &CommandId,
+        search: &Search,
+        node: &str,
+        may: bool,
+    ) -> Result<Drained, PortError> {
+        let (cluster, reason) = (&search.cluster, Drained::reason(&id.run));
+        let Some(command) = self.scheduler.drain_command(cluster, node, &reason) else {
+            let why = "nodes of this kind of cluster cannot be taken out of service".to_owned();
+            return Ok(Drained::Left { why });
+        };
+        if search.locate.drain == Drain::Propose || !may {
+            return Ok(Drained::Proposed { command });
+        }
+        match self.scheduler.drain(cluster, node, &reason).await {
+            Ok(()) => Ok(Drained::Applied { reason }),
+            Err(PortError::Final(failure)) => Ok(Drained::Left { why: failure.message }),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn read<T: DeserializeOwned>(&self, id: &CommandId, file: &str) -> Result<Option<T>, PortError> {
+        self.collector.artefacts.get(&(Artefacts::folder(id) + file)).await.map_err(damaged)
+    }
+
+    /// Writes a document once. The first one stands, and is returned.
+    async fn note<T: Serialize + DeserializeOwned>(
+        &self,
+        id: &CommandId,
+        file: &str,
+        value: &T,
+    ) -> Result<T, PortError> {
+        let body = serde_json::to_vec_pretty(value).map_err(PortError::passing)?;
+        let body: Reader = Box::new(Cursor::new(body));
+        self.collector.artefacts.offer(id, file, body).await.map_err(damaged)?;
+        self.read(id, file).await?.ok_or_else(|| PortError::Passing(format!("{file} is not there yet")))
+    }
+}
+
+/// One pair of a search.
+struct Pair<'a> {
+    id: &'a CommandId,
+    search: &'a Search,
+    /// From 1.
+    number: usize,
+    ends: [&'a str; 2],
+    now: Timestamp,
+}
+
+impl Pair<'_> {
+    fn part(&self) -> String {
+        format!("pair-{}", self.number)
+    }
+
+    fn file(&self) -> String {
+        format!("{}.json", self.part())
+    }
+
+    fn name(&self) -> String {
+        format!("{}-p{}", self.id.resource_name(), self.number)
+    }
+
+    /// The largest size shows what a node can do; the others show it less and take longer.
+    fn job(&self) -> Job {
+        let Search { cluster, image, workload, ends_at, .. } = self.search;
+        let limit = ends_at.since(self.now).max(LEAST_LIMIT);
+        let size = workload.sizes().last().copied().unwrap_or(workload.max_bytes);
+        let labels = [
+            ("burnin-run", self.id.run.to_string()),
+            ("burnin-attempt", self.id.attempt.to_string()),
+            ("burnin-expires", (self.now + limit).to_string()),
+        ];
+        Job {
+            name: self.name(),
+            cluster: cluster.part(&self.ends),
+            image: image.clone(),
+            workload: Workload { min_bytes: size, max_bytes: size, ..workload.clone() },
+            limit,
+            labels: labels.map(|(name, value)| (name.to_owned(), value)).into(),
+        }
+    }
+}
+
+fn stopped(over: Option<&Over>) -> Fact {
+    let cancelled = || Failure::new(Class::Cancelled, "CANCELLED", "the search for bad nodes was stopped");
+    Fact::NodesFailed(match over {
+        Some(Over::Failed(failure)) => failure.clone(),
+        _ => cancelled(),
+    })
+}
+
+/// What a pair that ended tells of its nodes. What it does not tell is void: a node is not bad for want of a log.
+fn outcome(end: &JobEnd, workload: &Workload, readings: &[Reading]) -> Outcome {
+    let tables = || readings.iter().flat_map(|reading| &reading.tables);
+    let wrong = tables().any(|table| {
+        let halves = table.rows.iter().flat_map(|row| [row.out_of_place, row.in_place]).flatten();
+        table.out_of_bounds.is_some_and(|found| found.count > 0)
+            || halves.into_iter().any(|half| half.wrong.is_some_and(|wrong| wrong > 0))
+    });
+    if wrong {
+        return Outcome::Broken { why: "its results are wrong".to_owned() };
+    }
+    match end.state.as_str() {
+        "COMPLETED" => {}
+        "CANCELLED" => return Outcome::Void { why: "it was cancelled".to_owned() },
+        state => {
+            let error = readings.iter().find_map(|reading| reading.first_error.as_deref());
+            let why = error.map_or_else(|| state.to_owned(), |error| format!("{state}: {error}"));
+            return Outcome::Broken { why };
+        }
+    }
+    // From the times: the bandwidth is printed with two decimals.
+    let measured = tables().flat_map(|table| {
+        let factor = workload.collective.bus_factor(table.ranks.unwrap_or(2).max(2));
+        let halves = table.rows.iter().flat_map(|row| [(row, row.out_of_place), (row, row.in_place)]);
+        halves.filter_map(move |(row, half)| {
+            let time_us = half?.time_us;
+            (time_us > 0.0).then(|| row.size_bytes as f64 / time_us / 1e3 * factor)
+        })
+    });
+    let (count, sum) = measured.fold((0_u32, 0.0), |(count, sum), busbw| (count + 1, sum + busbw));
+    match count {
+        0 => Outcome::Void { why: "its log has no measurement".to_owned() },
+        _ => Outcome::Measured { busbw: sum / f64::from(count) },
+    }
+}

@@ -1,0 +1,311 @@
+//! Searches for bad nodes on a scheduler of paper, interrupted wherever they can be.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+    io::Cursor,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+};
+
+use agent::{Collector, Job, Limits, Locator, Scheduler, Standing, port::Outputs};
+use kit::{Look, PortError};
+use ledger::{Artefacts, MemoryStore, Reader};
+use redact::Rules;
+use terms::{
+    Attempt, Class, Cluster, Collective, CommandId, Drain, Drained, Fact, Failure, JobEnd, Locate, Node,
+    Search, Stage, Suspects, Timestamp, Verb, Workload,
+};
+
+/// Runs every pair for two looks. A pair with a bad node takes ten times as long.
+#[derive(Default)]
+struct Paper {
+    bad: BTreeSet<&'static str>,
+    refuses: Option<usize>,
+    wrong: bool,
+    mute: bool,
+    jobs: Mutex<BTreeMap<String, (Job, u32, Option<&'static str>)>>,
+    fenced: Mutex<BTreeSet<String>>,
+    drained: Mutex<Vec<String>>,
+    /// Calls that still succeed before one fails.
+    lasts: AtomicU32,
+}
+
+impl Paper {
+    fn call(&self) -> Result<(), PortError> {
+        match self.lasts.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)) {
+            Ok(1) => {
+                self.lasts.store(u32::MAX, Relaxed);
+                Err(PortError::Passing("the connection broke".to_owned()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn going(&self) -> usize {
+        let jobs = self.jobs.lock().unwrap();
+        jobs.values().filter(|(_, looks, end)| *looks < 2 && end.is_none()).count()
+    }
+}
+
+#[async_trait::async_trait]
+impl Scheduler for Paper {
+    async fn submit(&self, job: &Job) -> Result<String, PortError> {
+        self.call()?;
+        assert_eq!(job.cluster.nodes.len(), 2);
+        assert_eq!((job.workload.min_bytes, job.workload.max_bytes), (8 << 20, 8 << 20));
+        let mut jobs = self.jobs.lock().unwrap();
+        if self.refuses.is_some_and(|most| jobs.len() >= most) {
+            let failure = Failure::new(Class::Input, "REFUSED", "no jobs of two nodes here");
+            return Err(PortError::Final(failure));
+        }
+        let end = self.fenced.lock().unwrap().contains(&job.name).then_some("CANCELLED");
+        let known = jobs.insert(job.name.clone(), (job.clone(), 0, end));
+        assert!(known.is_none(), "{} is submitted twice", job.name);
+        Ok(job.name.clone())
+    }
+
+    async fn look(&self, _: &Cluster, name: &str) -> Result<Standing, PortError> {
+        self.call()?;
+        let mut jobs = self.jobs.lock().unwrap();
+        let Some((_, looks, end)) = jobs.get_mut(name) else { return Ok(Standing::Absent) };
+        *looks += 1;
+        if *looks < 2 && end.is_none() {
+            return Ok(Standing::Going);
+        }
+        let state = end.unwrap_or("COMPLETED").to_owned();
+        let (started_at, ended_at) = (None, None);
+        Ok(Standing::Ended(JobEnd { state, exit_code: Some(0), signal: None, started_at, ended_at }))
+    }
+
+    async fn cancel(&self, _: &Cluster, name: &str) -> Result<(), PortError> {
+        self.call()?;
+        self.fenced.lock().unwrap().insert(name.to_owned());
+        if let Some((_, looks, end)) = self.jobs.lock().unwrap().get_mut(name)
+            && *looks < 2
+        {
+            *end = Some("CANCELLED");
+        }
+        Ok(())
+    }
+
+    async fn outputs(&self, _: &Cluster, _: &str) -> Result<Outputs, PortError> {
+        self.call()?;
+        Ok(["benchmark.log"].into_iter().collect())
+    }
+
+    async fn output(&self, cluster: &Cluster, name: &str, _: &str) -> Result<Reader, PortError> {
+        self.call()?;
+        let bad = cluster.nodes.iter().any(|node| self.bad.contains(&*node.name));
+        let job = &self.jobs.lock().unwrap()[name].0;
+        assert_eq!(&job.cluster, cluster);
+        let (time, wrong) = match bad {
+            true if self.wrong => (100.0, 3),
+            true => (1000.0, 0),
+            false => (100.0, 0),
+        };
+        Ok(Box::new(Cursor::new(if self.mute { String::new() } else { log(time, wrong) })))
+    }
+
+    fn drain_command(&self, _: &Cluster, node: &str, reason: &str) -> Option<String> {
+        Some(format!("drain {node} '{reason}'"))
+    }
+
+    async fn drain(&self, _: &Cluster, node: &str, reason: &str) -> Result<(), PortError> {
+        self.call()?;
+        self.drained.lock().unwrap().push(format!("{node}: {reason}"));
+        Ok(())
+    }
+}
+
+fn log(time: f64, wrong: u32) -> String {
+    let mut text = "# nThread 1 nGpus 1 minBytes 8388608 maxBytes 8388608 step: 2(factor) warmup iters: 1 iters: 5 agg iters: 1 validation: 1 graph: 0\n#\n# Using devices\n".to_owned();
+    for rank in 0..2 {
+        _ = writeln!(text, "#  Rank {rank:2} Group  0 Pid  10{rank} on     n{rank} device  0 [cpu:00] CPU");
+    }
+    text += "#\n#                                                              out-of-place                       in-place\n#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong\n#        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)\n";
+    // Printed as 0.01 and less: what counts is the time.
+    let half = format!("{time:7.2}    0.00    0.00  {wrong:6}");
+    _ = writeln!(text, "     8388608       2097152     float     sum      -1  {half}  {half}");
+    text + "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 0.00\n#\n"
+}
+
+fn nodes(count: usize) -> Vec<Node> {
+    (0..count).map(|node| Node { name: format!("n{node}"), slots: 1 }).collect()
+}
+
+fn search(count: usize, locate: Locate) -> Search {
+    Search {
+        cluster: Cluster { name: "lab".into(), nodes: nodes(count), endpoint: "/lab".into() },
+        image: None,
+        workload: Workload {
+            collective: Collective::AllReduce,
+            min_bytes: 8,
+            max_bytes: 8 << 20,
+            step_factor: 2,
+            iterations: 5,
+            warmup_iterations: 1,
+            check: true,
+        },
+        job_attempt: Attempt::FIRST,
+        locate,
+        ends_at: Timestamp::from_millis(600_000),
+    }
+}
+
+fn id() -> CommandId {
+    CommandId {
+        run: "lab-1".parse().unwrap(),
+        stage: Stage::Locate,
+        attempt: Attempt::FIRST,
+        verb: Verb::Start,
+    }
+}
+
+struct World {
+    paper: Arc<Paper>,
+    locator: Locator,
+}
+
+impl World {
+    fn new(paper: Paper) -> Self {
+        paper.lasts.store(u32::MAX, Relaxed);
+        let paper = Arc::new(paper);
+        let scheduler: Arc<dyn Scheduler> = Arc::clone(&paper) as _;
+        let collector = Collector {
+            scheduler: Arc::clone(&scheduler),
+            artefacts: Artefacts::in_place(Arc::new(MemoryStore::default())),
+            rules: Rules::of_patterns(),
+            limits: Limits::default(),
+        };
+        Self { paper, locator: Locator { scheduler, collector } }
+    }
+
+    /// Steps until it is over; broken calls are made again.
+    async fn end(&self, search: &Search, at: i64) -> Fact {
+        for _ in 0..500 {
+            match self.locator.step(&id(), search, Timestamp::from_millis(at)).await {
+                Ok(Look::Ended(fact)) => return fact,
+                Ok(Look::Going) | Err(PortError::Passing(_)) => {}
+                Err(PortError::Final(failure)) => return Fact::NodesFailed(failure),
+            }
+        }
+        panic!("the search does not end");
+    }
+
+    async fn located(&self, search: &Search) -> Suspects {
+        match self.end(search, 0).await {
+            Fact::NodesLocated(suspects) => suspects,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn named(suspects: &Suspects) -> Vec<&str> {
+    suspects.nodes.iter().map(|suspect| suspect.node.as_str()).collect()
+}
+
+#[tokio::test]
+async fn the_bad_node_is_named_and_how_to_take_it_out() {
+    for wrong in [false, true] {
+        let world = World::new(Paper { bad: ["n3"].into(), wrong, ..Paper::default() });
+        let search = search(8, Locate::default());
+        let suspects = world.located(&search).await;
+        assert_eq!(named(&suspects), ["n3"]);
+        let command = "drain n3 'burnin lab-1: slow or wrong in pairs'".to_owned();
+        assert_eq!(suspects.nodes[0].drained, Drained::Proposed { command });
+        assert_eq!(suspects.undecided, None);
+        assert_eq!(suspects.tests as usize, world.paper.jobs.lock().unwrap().len());
+        assert!(suspects.best_busbw.is_some_and(|busbw| (busbw - 83.9).abs() < 0.1), "{suspects:?}");
+        assert_eq!(world.located(&search).await, suspects, "asked again, it says the same");
+        assert!(world.paper.drained.lock().unwrap().is_empty(), "nothing was done to it");
+    }
+}
+
+#[tokio::test]
+async fn no_more_nodes_are_taken_out_than_may_be() {
+    let world = World::new(Paper { bad: ["n3", "n6"].into(), ..Paper::default() });
+    let locate = Locate { drain: Drain::Apply, ..Locate::default() };
+    let suspects = world.located(&search(12, locate)).await;
+    let mut both = named(&suspects);
+    both.sort_unstable();
+    assert_eq!(both, ["n3", "n6"]);
+    assert!(matches!(suspects.nodes[0].drained, Drained::Applied { .. }));
+    assert!(matches!(suspects.nodes[1].drained, Drained::Proposed { .. }));
+    assert_eq!(world.paper.drained.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn nobody_is_named_where_nothing_tells() {
+    let search = search(4, Locate::default());
+    let healthy = World::new(Paper::default());
+    let suspects = healthy.located(&search).await;
+    assert!(suspects.nodes.is_empty() && suspects.undecided.is_some_and(|why| why.contains("equally well")));
+    let mute = World::new(Paper { bad: ["n1"].into(), mute: true, ..Paper::default() });
+    let suspects = mute.located(&search).await;
+    assert!(suspects.nodes.is_empty() && suspects.undecided.is_some());
+    let two = World::new(Paper { bad: ["n1"].into(), ..Paper::default() });
+    let suspects = two.located(&self::search(2, Locate::default())).await;
+    assert!(suspects.nodes.is_empty() && suspects.undecided.is_some_and(|why| why.contains("of two nodes")));
+    assert!(two.paper.jobs.lock().unwrap().is_empty());
+}
+
+/// Whatever call breaks, the search goes on where it was: the same pairs, each once, and the same name.
+#[tokio::test]
+async fn broken_calls_change_nothing() {
+    let search = search(6, Locate { drain: Drain::Apply, ..Locate::default() });
+    let calm = World::new(Paper { bad: ["n2"].into(), ..Paper::default() });
+    let expected = calm.located(&search).await;
+    let pairs: Vec<String> = calm.paper.jobs.lock().unwrap().keys().cloned().collect();
+    for call in 1..60 {
+        let world = World::new(Paper { bad: ["n2"].into(), ..Paper::default() });
+        world.paper.lasts.store(call, Relaxed);
+        assert_eq!(world.located(&search).await, expected, "call {call} broke");
+        assert_eq!(world.paper.jobs.lock().unwrap().keys().cloned().collect::<Vec<_>>(), pairs);
+    }
+}
+
+#[tokio::test]
+async fn cancelled_it_leaves_no_pair_behind() {
+    for steps in 0..4 {
+        for broken in 1..12 {
+            let world = World::new(Paper { bad: ["n2"].into(), ..Paper::default() });
+            let search = search(6, Locate::default());
+            for _ in 0..steps {
+                drop(world.locator.step(&id(), &search, Timestamp::from_millis(0)).await);
+            }
+            world.locator.cancel(&id()).await.unwrap();
+            world.paper.lasts.store(broken, Relaxed);
+            let fact = world.end(&search, 0).await;
+            assert!(matches!(&fact, Fact::NodesFailed(failure) if failure.class == Class::Cancelled));
+            assert_eq!(world.paper.going(), 0, "after {steps} steps");
+            // Somebody who did not hear of it in time comes too late.
+            let jobs = world.paper.jobs.lock().unwrap().len();
+            assert_eq!(world.end(&search, 0).await, fact);
+            assert_eq!(world.paper.jobs.lock().unwrap().len(), jobs);
+        }
+    }
+}
+
+#[tokio::test]
+async fn when_time_is_up_it_says_what_it_knows() {
+    let world = World::new(Paper { bad: ["n2"].into(), ..Paper::default() });
+    let search = search(6, Locate::default());
+    drop(world.locator.step(&id(), &search, Timestamp::from_millis(0)).await);
+    assert!(world.paper.going() > 0);
+    let Fact::NodesLocated(suspects) = world.end(&search, 600_000).await else { panic!() };
+    assert_eq!(world.paper.going(), 0);
+    assert!(suspects.nodes.is_empty());
+    assert!(suspects.undecided.is_some_and(|why| why.contains("limits.locate")));
+}
+
+#[tokio::test]
+async fn a_scheduler_that_refuses_a_pair_ends_it_once_the_others_have_ended() {
+    let world = World::new(Paper { refuses: Some(2), ..Paper::default() });
+    let search = search(6, Locate::default());
+    let Fact::NodesFailed(failure) = world.end(&search, 0).await else { panic!() };
+    assert_eq!((failure.class, failure.code.as_str()), (Class::Input, "REFUSED"));
+    assert_eq!(world.paper.going(), 0);
+}
