@@ -79,6 +79,8 @@ faults! {
     Outlives = "cluster outlives its lease", 1000;
     /// A deletion is answered with 200 and nothing is deleted.
     DeleteSwallowed = "delete answered, nothing deleted", 600;
+    /// A node is slow as long as its cluster lives.
+    SickNode = "node slow", 800;
     /// The benchmark fails by its own fault.
     JobFails = "job fails", 300;
     /// The benchmark hangs until its time limit.

@@ -111,7 +111,14 @@ pub enum Happening {
 
 /// The run that a resource is named after: `{run}-{stage}-{attempt}`.
 pub fn run_of(name: &str) -> &str {
+    // A pair of a search is called after the search.
+    let name = if is_pair(name) { name.rsplit_once('-').map_or(name, |(search, _)| search) } else { name };
     name.rsplitn(3, '-').nth(2).unwrap_or(name)
+}
+
+/// A job of this name is a pair of nodes that is run to find the bad one.
+pub fn is_pair(name: &str) -> bool {
+    name.contains("-locate-")
 }
 
 impl fmt::Display for Happening {

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use terms::{
-    Benchmark, BuildSpec, ClusterSpec, Collective, Criteria, Fact, Image, ImageSpec, Limits, RunRequested,
-    Span, System, Trigger, Workflow, Workload,
+    Benchmark, BuildSpec, ClusterSpec, Collective, Criteria, Fact, Floor, Image, ImageSpec, Limits, Locate,
+    RunRequested, Span, System, Trigger, Workflow, Workload,
 };
 
 use crate::Dice;
@@ -72,16 +72,29 @@ pub fn any(dice: &mut Dice) -> Workflow {
         }
         1 => workflow.image = None,
         2..4 => {
-            let system = System::Processes { nodes: 2 };
+            let system = System::Processes { nodes: 3 };
             workflow.cluster = Some(ClusterSpec::Existing { system, name: EXISTING.to_owned() });
         }
         4 => workflow.benchmark = None,
         5 => (workflow.cluster, workflow.benchmark) = (None, None),
         _ => {}
     }
+    if let (Some(cluster), Some(benchmark), true) =
+        (&mut workflow.cluster, &mut workflow.benchmark, dice.once_in(2))
+    {
+        // Of two nodes no pair tells which is bad.
+        if let ClusterSpec::Rent(system) = cluster {
+            *system = System::Processes { nodes: 3 + u32::try_from(dice.below(4)).unwrap_or(0) };
+        }
+        benchmark.criteria.floors.push(Floor { size_bytes: 64, busbw: SLOW });
+        workflow.locate = Some(Locate::default());
+    }
     workflow.limits.attempts = 1 + u32::try_from(dice.below(3)).unwrap_or(0);
     workflow
 }
+
+/// What no good node falls below, GB/s of bus bandwidth at 64 bytes, and no slow one reaches.
+const SLOW: f64 = 0.003;
 
 /// Somebody asks for a run.
 pub fn requested(workflow: Workflow) -> Fact {
@@ -89,8 +102,8 @@ pub fn requested(workflow: Workflow) -> Fact {
     Fact::RunRequested(Box::new(RunRequested { workflow, trigger }))
 }
 
-/// What a benchmark that goes well writes.
-pub fn log(workload: &Workload, ranks: u32, job: &str) -> String {
+/// What a benchmark that goes well writes. One slow node makes all of it slow.
+pub fn log(workload: &Workload, ranks: u32, job: &str, slow: bool) -> String {
     let mut text = format!("# job {job}\n# Collective test starting: all_reduce_perf\n");
     _ = writeln!(
         text,
@@ -115,7 +128,7 @@ pub fn log(workload: &Workload, ranks: u32, job: &str) -> String {
          #        (B)    (elements)                               (us)  (GB/s)  (GB/s)             (us)  (GB/s)  (GB/s)\n",
     );
     for size in workload.sizes() {
-        let time = 10.0;
+        let time = if slow { 1000.0 } else { 10.0 };
         let algbw = size as f64 / time / 1e3;
         let half = format!("{time:7.2}  {algbw:6.4}  {algbw:6.4}       0");
         _ = writeln!(text, "{size:12}  {:12}     float     sum      -1  {half}  {half}", size / 4);

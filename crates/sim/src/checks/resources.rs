@@ -2,10 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use terms::{Attempt, Entry, Fact, RunId};
+use terms::{Attempt, Entry, Fact, RunId, Stage, Verdict};
 
 use super::{Evidence, Violation};
-use crate::{Happening, history::run_of, workload};
+use crate::{
+    Happening,
+    history::{is_pair, run_of},
+    workload,
+};
 
 const ONE_CLUSTER: &str = "I1 one cluster a run";
 const ONE_JOB: &str = "I2 one job a run";
@@ -15,6 +19,8 @@ const ZOMBIE: &str = "no cluster outlives its lease by more than ten minutes";
 const STOPPED: &str = "what was stopped does not begin";
 const CLOSED: &str = "closed means returned";
 const FALSE_KILL: &str = "no cluster is deleted while it is needed";
+const PAIRS: &str = "pairs run alone, and only while somebody searches";
+const NAMED: &str = "no good node is named";
 const FALSE_STOP: &str = "no job is stopped while it is needed";
 
 pub fn check(evidence: &Evidence, quiet: bool, found: &mut Vec<Violation>) {
@@ -24,6 +30,7 @@ pub fn check(evidence: &Evidence, quiet: bool, found: &mut Vec<Violation>) {
     kills(evidence, found);
     zombies(evidence, found);
     stops(evidence, found);
+    named(evidence, found);
     if !quiet {
         left(evidence, found);
     }
@@ -93,6 +100,11 @@ fn jobs(evidence: &Evidence, found: &mut Vec<Violation>) {
                     found.push(Violation::new(STOPPED, format!("{name} begins after it was stopped")));
                 }
                 let run = run_of(name);
+                if is_pair(name) {
+                    pair(evidence, place, name, &running, found);
+                    running.insert(name, run);
+                    continue;
+                }
                 let others: Vec<_> = running.iter().filter(|(_, other)| **other == run).collect();
                 if !others.is_empty() {
                     let what = format!("{name} begins beside {others:?}");
@@ -112,6 +124,47 @@ fn jobs(evidence: &Evidence, found: &mut Vec<Violation>) {
                 running.remove(name.as_str());
             }
             _ => {}
+        }
+    }
+}
+
+/// A pair runs while its search goes on, and shares no node with another.
+fn pair(
+    evidence: &Evidence,
+    place: usize,
+    name: &str,
+    running: &BTreeMap<&str, &str>,
+    found: &mut Vec<Violation>,
+) {
+    let nodes = |name: &str| evidence.clouds.jobs.get(name).map_or(&[][..], |job| &job.nodes);
+    for (other, _) in running.iter().filter(|(_, run)| **run == run_of(name)) {
+        if !is_pair(other) || nodes(other).iter().any(|node| nodes(name).contains(node)) {
+            found.push(Violation::new(PAIRS, format!("{name} begins beside {other}")));
+        }
+    }
+    let known = id(run_of(name)).and_then(|run| evidence.runs.get(&run));
+    if !known.is_some_and(|known| {
+        known.state_at(place).is_some_and(|state| {
+            let running = state.stage(Stage::Locate).is_some_and(|stage| !stage.stopped);
+            state.wants(Stage::Locate) && running
+        })
+    }) {
+        found.push(Violation::new(PAIRS, format!("{name} begins and nobody searches")));
+    }
+}
+
+/// Whoever is named is bad.
+fn named(evidence: &Evidence, found: &mut Vec<Violation>) {
+    for (id, run) in &evidence.runs {
+        for (place, _, fact) in run.facts() {
+            let Fact::NodesLocated(suspects) = fact else { continue };
+            let cluster = run.state_at(place).and_then(|state| state.cluster()).map(|cluster| &cluster.name);
+            let cluster = cluster.and_then(|name| evidence.clouds.clusters.get(name));
+            let sick = cluster.and_then(|cluster| cluster.sick).map(|node| format!("node-{node}"));
+            for suspect in suspects.nodes.iter().filter(|suspect| Some(&suspect.node) != sick.as_ref()) {
+                let what = format!("{id}: {} is named, {sick:?} is slow", suspect.node);
+                found.push(Violation::new(NAMED, what));
+            }
         }
     }
 }
@@ -204,8 +257,15 @@ fn kills(evidence: &Evidence, found: &mut Vec<Violation>) {
         let reason = known.is_some_and(|known| {
             known.records.iter().take_while(|(at, _)| *at < place).any(|(_, record)| match &record.entry {
                 Entry::Accepted { fact, .. } => {
+                    let searches = known.states[0].workflow.locate.is_some();
+                    let through = match &**fact {
+                        Fact::LogsCollected(_) => !searches,
+                        Fact::VerdictReached(reached) => reached.verdict != Verdict::Fail,
+                        Fact::NodesLocated(_) | Fact::CancelRequested(_) => true,
+                        _ => false,
+                    };
                     fact.failure().is_some()
-                        || matches!(**fact, Fact::CancelRequested(_) | Fact::LogsCollected(_))
+                        || through
                         // Without a benchmark the cluster has done its work when it is there.
                         || matches!(**fact, Fact::ClusterReady(_)) && known.states[0].workflow.benchmark.is_none()
                 }
@@ -235,7 +295,13 @@ fn stops(evidence: &Evidence, found: &mut Vec<Violation>) {
                 _ => true,
             })
         });
-        if how == "CANCELLED" && !reason {
+        // A search ends its pairs itself, and notes why before it does.
+        let search = name.rsplit_once("-p").map_or("", |(search, _)| search);
+        let search = search
+            .rsplit_once("-locate-")
+            .map_or_else(String::new, |(run, attempt)| format!("artefacts/{run}/locate/{attempt}/over.json"));
+        let over = evidence.objects.contains_key(&search);
+        if how == "CANCELLED" && !reason && !over {
             found.push(Violation::new(FALSE_STOP, format!("{name} is stopped without a reason")));
         }
     }

@@ -39,6 +39,8 @@ pub struct Cluster {
     pub expires_at: Timestamp,
     /// Number of its nodes.
     pub nodes: u32,
+    /// The number of a node that is slow, if one is.
+    pub sick: Option<u32>,
     /// Not rented: it was there before and stays.
     pub existing: bool,
     /// Where it stands.
@@ -50,7 +52,7 @@ impl Cluster {
     pub const fn existing() -> Self {
         let expires_at = Timestamp::from_millis(i64::MAX);
         let (run, attempt) = (None, Attempt::FIRST);
-        Self { run, attempt, expires_at, nodes: 2, existing: true, state: State::Ready }
+        Self { run, attempt, expires_at, nodes: 3, sick: None, existing: true, state: State::Ready }
     }
 
     fn facts(&self, name: &str) -> terms::Cluster {
@@ -69,9 +71,12 @@ impl Inner {
             return;
         }
         let nodes = order.system.nodes();
+        let sick = self.strikes(Fault::SickNode).then(|| self.dice.below(u64::from(nodes)));
+        let sick = sick.and_then(|node| u32::try_from(node).ok());
         let (run, attempt, expires_at) = (order.id.run.clone(), order.id.attempt, order.expires_at);
         let state = State::Coming;
-        let cluster = Cluster { run: Some(run.clone()), attempt, expires_at, nodes, existing: false, state };
+        let cluster =
+            Cluster { run: Some(run.clone()), attempt, expires_at, nodes, sick, existing: false, state };
         self.clouds.clusters.insert(order.name.clone(), cluster);
         let name = order.name.clone();
         self.note(Service::Outside, Happening::ClusterBegan { name, run, expires_at, late });

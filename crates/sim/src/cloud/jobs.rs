@@ -17,6 +17,7 @@ use super::{State, answered, passing};
 use crate::{
     Fault, Happening,
     door::{Door, Kind},
+    history::is_pair,
     workload,
     world::{Inner, Service, World},
 };
@@ -38,6 +39,8 @@ pub enum Stage {
 pub struct Job {
     /// The cluster it is on.
     pub cluster: String,
+    /// The nodes it gets.
+    pub nodes: Vec<String>,
     /// Where it stands.
     pub stage: Stage,
     /// It began to run, so there is a log.
@@ -99,14 +102,20 @@ impl Inner {
             return;
         }
         let stopped = self.clouds.stopped_jobs.contains(&name);
-        let mut log = workload::log(&job.workload, job.cluster.slots(), &name);
+        let sick = self.clouds.clusters.get(&job.cluster.name).and_then(|cluster| cluster.sick);
+        let sick = sick.map(|number| format!("node-{number}"));
+        let nodes: Vec<String> = job.cluster.nodes.iter().map(|node| node.name.clone()).collect();
+        let slow = sick.is_some_and(|sick| nodes.contains(&sick));
+        let mut log = workload::log(&job.workload, job.cluster.slots(), &name, slow);
         let limit = i64::try_from(job.limit.0.as_millis()).unwrap_or(i64::MAX);
         let mut takes = self.dice.between(10_000, 120_000).min(limit);
         let mut ended = end("COMPLETED", 0);
-        if self.strikes(Fault::JobFails) {
+        // A pair that breaks by chance would name a good node, and rightly so.
+        let breaks = !is_pair(&name);
+        if breaks && self.strikes(Fault::JobFails) {
             log = workload::failed(&log);
             ended = end("FAILED", 3);
-        } else if self.strikes(Fault::JobHangs) {
+        } else if breaks && self.strikes(Fault::JobHangs) {
             log = workload::truncated(&log);
             (takes, ended) = (limit, end("TIMEOUT", 1));
         } else if self.strikes(Fault::LogTruncated) {
@@ -115,7 +124,7 @@ impl Inner {
         let stage = if stopped { Stage::Ended(end("CANCELLED", 0)) } else { Stage::Pending };
         let cluster = job.cluster.name.clone();
         self.clouds.jobs_on.entry(cluster.clone()).or_default().push(name.clone());
-        self.clouds.jobs.insert(name.clone(), Job { cluster, stage, began: false, log });
+        self.clouds.jobs.insert(name.clone(), Job { cluster, nodes, stage, began: false, log });
         if stopped {
             return;
         }
