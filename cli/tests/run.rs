@@ -108,6 +108,26 @@ fn wrong_data_fails() {
     lab.assert_nothing_left();
 }
 
+/// Each node has its own work folder: so the fault stays with the node, whatever its rank.
+#[test]
+fn the_bad_node_is_named_before_the_cluster_is_given_back() {
+    let lab = Lab::new("case $PWD in */node-2) export BURNIN_FAULT=corrupt:$BURNIN_RANK ;; esac", "");
+    // Beside other tests good pairs differ as much as they like.
+    let output = lab.burnin(&["run", "w.yaml", "--set", "locate.tolerance=0.95", "--output", "json"]);
+    let document = json(&output);
+    assert_eq!((output.status.code(), &document["verdict"]), (Some(1), &"fail".into()), "{document}");
+    let suspects = &document["suspects"];
+    let named: Vec<_> = suspects["nodes"].as_array().unwrap().iter().map(|node| &node["node"]).collect();
+    assert_eq!(named, ["node-2"], "{suspects}");
+    let drained = &suspects["nodes"][0]["drained"]["left"]["why"];
+    assert!(drained.as_str().unwrap().contains("cannot be taken out"), "{suspects}");
+    let shown = String::from_utf8(lab.burnin(&["show", &lab.run()]).stdout).unwrap();
+    assert!(shown.contains("bad node: node-2"), "{shown}");
+    let page = fs::read_to_string(document["report"].as_str().unwrap()).unwrap();
+    assert!(page.contains("bad node: node-2"));
+    lab.assert_nothing_left();
+}
+
 #[test]
 fn a_hang_is_inconclusive_and_given_back() {
     let lab = Lab::new("export BURNIN_FAULT=hang:2", "");

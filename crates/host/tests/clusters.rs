@@ -169,6 +169,19 @@ fn a_job_that_cannot_be_started_has_failed_and_says_why() {
 }
 
 #[test]
+fn a_job_of_some_nodes_runs_on_these_alone_ranked_as_they_are_named() {
+    let world = World::new();
+    let jobs = world.cluster("c", 4);
+    let nodes = vec!["node-3".to_owned(), "node-1".to_owned()];
+    let script = "echo $BURNIN_RANK of $BURNIN_RANKS on ${BURNIN_NODE##*/}";
+    jobs.submit("j", &JobRequest { nodes, ..world.job(script) }).unwrap();
+    assert_eq!(ended(&jobs, "j").state, "COMPLETED");
+    let mut lines: Vec<String> = output(&jobs, "j").lines().map(str::to_owned).collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["0 of 2 on node-3", "1 of 2 on node-1"]);
+}
+
+#[test]
 fn a_job_sees_of_our_environment_only_where_programs_lie() {
     let world = World::new();
     let jobs = world.cluster("c", 1);

@@ -101,6 +101,10 @@ impl Scenario {
             // What piled up in hours, all of it delivered once more, takes a million calls and shows nothing new.
             faults.set(Fault::Replay, 0);
         }
+        // It breaks nothing, and what follows from it has to go right beside everything else.
+        if dice.once_in(2) {
+            faults.set(Fault::SickNode, 800);
+        }
         let heals_after = dice.between(600_000, HOUR);
         let runs = if dice.once_in(4) { 2 } else { 1 };
         let asked = |number, dice: &mut Dice| {

@@ -56,6 +56,19 @@ pub async fn scheduler(scheduler: &dyn Scheduler, cluster: &Cluster, job: impl F
     assert!(!text.is_empty());
     assert_eq!(scheduler.outputs(cluster, "none").await.expect("an answer"), Outputs::default());
 
+    let ran = scheduler.nodes(cluster, "one").await.expect("an answer");
+    assert_eq!(ran.len(), cluster.nodes.len(), "{ran:?}");
+    // A part of the cluster is a cluster: all of it runs the job, and nothing else of it.
+    if let [_, others @ ..] = &ran[..]
+        && !others.is_empty()
+    {
+        let part = cluster.part(&others.iter().map(String::as_str).collect::<Vec<_>>());
+        let job = Job { cluster: part.clone(), ..job("part") };
+        scheduler.submit(&job).await.expect("a handle");
+        assert_eq!(ended(scheduler, &part, "part").await.state, "COMPLETED");
+        assert_eq!(scheduler.nodes(&part, "part").await.expect("an answer"), others);
+    }
+
     scheduler.submit(&job("two")).await.expect("a handle");
     scheduler.cancel(cluster, "two").await.expect("an answer");
     assert_eq!(ended(scheduler, cluster, "two").await.state, "CANCELLED");
