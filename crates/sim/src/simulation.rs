@@ -97,7 +97,8 @@ impl Simulation {
         {
             let inner = &mut *world.inner();
             inner.crash_at.clone_from(&scenario.crash_at);
-            inner.clouds.clusters.insert(workload::EXISTING.to_owned(), Cluster::existing());
+            let sick = (scenario.faults.rate(Fault::SickNode) > 0).then_some(1);
+            inner.clouds.clusters.insert(workload::EXISTING.to_owned(), Cluster::existing(sick));
             for (service, skew) in &scenario.skews {
                 inner.conditions.entry(*service).or_default().skew = *skew;
                 inner.faults.strike(Fault::Skew, &mut inner.dice);

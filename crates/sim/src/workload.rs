@@ -86,6 +86,14 @@ pub fn any(dice: &mut Dice) -> Workflow {
         if let ClusterSpec::Rent(system) = cluster {
             *system = System::Processes { nodes: 3 + u32::try_from(dice.below(4)).unwrap_or(0) };
         }
+        // Where nothing is given back a pair that comes late has where to run.
+        if dice.once_in(3) {
+            let system = System::Processes { nodes: 3 };
+            *cluster = ClusterSpec::Existing { system, name: EXISTING.to_owned() };
+        }
+        if dice.once_in(2) {
+            workflow.limits.locate = Span::from_secs(20 + dice.below(200));
+        }
         benchmark.criteria.floors.push(Floor { size_bytes: 64, busbw: SLOW });
         workflow.locate = Some(Locate::default());
     }

@@ -170,7 +170,12 @@ impl Locator {
             Standing::Going => return Ok(None),
             Standing::Absent if over.is_some() => Outcome::Void { why: "it was not begun".to_owned() },
             Standing::Absent => {
-                self.scheduler.submit(&pair.job()).await?;
+                // Somebody else may have ended the search since this step began. Who does so later sees every outcome that
+                // led to this pair, and cancels it by its name.
+                let ended: Option<Over> = self.read(pair.id, "over.json").await?;
+                if ended.is_none() || planted("a_pair_comes_late") {
+                    self.scheduler.submit(&pair.job()).await?;
+                }
                 return Ok(None);
             }
             Standing::Lost { code, why } if code == "CLUSTER_GONE" => {

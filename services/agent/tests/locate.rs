@@ -19,6 +19,9 @@ use terms::{
     Search, Stage, Suspects, Timestamp, Verb, Workload,
 };
 
+/// A pair that was submitted, how often it was looked at, and how it was made to end.
+type Known = (Job, u32, Option<&'static str>);
+
 /// Runs every pair for two looks. A pair with a bad node takes ten times as long.
 #[derive(Default)]
 struct Paper {
@@ -26,7 +29,7 @@ struct Paper {
     refuses: Option<usize>,
     wrong: bool,
     mute: bool,
-    jobs: Mutex<BTreeMap<String, (Job, u32, Option<&'static str>)>>,
+    jobs: Mutex<BTreeMap<String, Known>>,
     fenced: Mutex<BTreeSet<String>>,
     drained: Mutex<Vec<String>>,
     /// Calls that still succeed before one fails.

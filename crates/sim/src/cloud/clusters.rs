@@ -48,11 +48,11 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Somebody else's cluster, which is always there.
-    pub const fn existing() -> Self {
+    /// Somebody else's cluster, which is always there, perhaps with a slow node.
+    pub const fn existing(sick: Option<u32>) -> Self {
         let expires_at = Timestamp::from_millis(i64::MAX);
         let (run, attempt) = (None, Attempt::FIRST);
-        Self { run, attempt, expires_at, nodes: 3, sick: None, existing: true, state: State::Ready }
+        Self { run, attempt, expires_at, nodes: 3, sick, existing: true, state: State::Ready }
     }
 
     fn facts(&self, name: &str) -> terms::Cluster {
