@@ -26,7 +26,7 @@ rmdir "$folder"
 root=$PWD flow=workflows/dgx-slurm-perf tools=$PWD/.tools/ansible
 wanted=$(sha256sum "$flow/requirements.txt" .ci/ansible.sh | sha256sum)
 if [[ $(cat "$tools/installed" 2>/dev/null) != "$wanted" ]]; then
-  { python3 -m venv "$tools" &&
+  { python3 -m venv --clear "$tools" &&
     "$tools/bin/pip" install --quiet --disable-pip-version-check --requirement "$flow/requirements.txt" ansible-lint==25.12.2; } ||
     skip "Ansible cannot be installed from here"
   echo "$wanted" >"$tools/installed"
@@ -67,4 +67,12 @@ for name in CARGO_HOME RUSTUP_HOME RUSTUP_TOOLCHAIN; do [[ -z ${!name:-} ]] || h
 target=${CARGO_TARGET_DIR:-target}
 "$BED_DIR/on" login "${here[@]}" timeout 120 "$(realpath "$target")/debug/burnin" run workflows/slurm.yaml --data /root/burnin-data "${settings[@]}"
 try the_cluster_is_given_back
+
+echo "all of it as one run"
+cp -r workflows "$bed/workflows"
+sed "s#KEY#$BED_DIR/ssh/id#" tests/testbed/ansible/workflow.yaml >"$bed/workflows/bare-metal.yaml"
+cp "$BED_DIR/inventory" "$bed/workflows/dgx-slurm-perf/inventory"
+# Hosts see of this machine's temporary folders the bed's alone.
+mv "$bed/workflows" "$BED_DIR/workflows"
+"$BED_DIR/on" login "${here[@]}" ANSIBLE_HOME=/root/ansible timeout 400 "$(realpath "$target")/debug/burnin" run "$BED_DIR/workflows/bare-metal.yaml" --data /root/burnin-whole
 bash tests/testbed/ansible/stop.sh

@@ -8,7 +8,7 @@ type -P python3 >/dev/null || skip "there is no python3"
 # What is installed is what the requirements say now.
 if ! cmp -s "$requirements" "$venv/requirements.txt"; then
   rm -rf "$venv"
-  { python3 -m venv "$venv" && timeout 150 "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$requirements"; } ||
+  { python3 -m venv --clear "$venv" && timeout 150 "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$requirements"; } ||
     skip "$requirements cannot be installed"
   cp "$requirements" "$venv/requirements.txt"
 fi

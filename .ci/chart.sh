@@ -11,7 +11,7 @@ venv=$PWD/.tools/chart
 # What is installed is what the requirements say now.
 if ! cmp -s "$requirements" "$venv/requirements.txt"; then
   rm -rf "$venv"
-  { python3 -m venv "$venv" && timeout 150 "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r "$requirements"; } ||
+  { python3 -m venv --clear "$venv" && timeout 150 "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r "$requirements"; } ||
     skip "$requirements cannot be installed"
   cp "$requirements" "$venv/requirements.txt"
 fi

@@ -19,7 +19,7 @@ else
 fi
 scanner=.tools/checkov
 if [[ ! -x $scanner/bin/checkov ]] &&
-  ! { python3 -m venv "$scanner" && "$scanner/bin/pip" install --quiet --disable-pip-version-check "checkov==3.*"; }; then
+  ! { python3 -m venv --clear "$scanner" && "$scanner/bin/pip" install --quiet --disable-pip-version-check "checkov==3.*"; }; then
   echo "skipped: the policy scanner, because it cannot be installed from here"
   exit 0
 fi

@@ -125,6 +125,11 @@ const CASES: &[Case] = &[
         ),
     ),
     case(
+        ProfileMissing,
+        "1: PREFLIGHT: node-2: /var/lib/tcpxo/lib64/nccl-env-profile.sh: No such file or directory",
+        Stops,
+    ),
+    case(
         RxdmGpuCount,
         "E0101 a3.cc:99] Number of GPUs detected 7 is not equal to the actual number of GPUs 8",
         Stops,

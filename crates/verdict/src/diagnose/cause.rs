@@ -68,6 +68,8 @@ causes! {
         "RxDM was not there when NCCL started: look at its container's log on the node and at the prolog; a node that was just booted needs longer.";
     ApertureDevicesMissing = "aperture_devices_missing", Own(0.9),
         "/dev/aperture_devices was not made at boot: replace the node, or run its start-up script again.";
+    ProfileMissing = "profile_missing", Own(0.9),
+        "nccl-env-profile.sh is not on the node, and without it NCCL is not set up for this network: install the image's TCPXO files again, or replace the node.";
     PluginUnloadable = "plugin_unloadable", Nobody,
         "The network plug-in is there but does not fit: it needs another glibc or another NCCL than the image has.";
     PluginNotFound = "plugin_not_found", Nobody,

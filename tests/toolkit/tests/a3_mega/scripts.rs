@@ -238,8 +238,11 @@ fn a_job_on_a_node_that_is_not_as_it_should_be_does_not_begin_and_says_why() {
         ("dev/aperture_devices=", "/dev/aperture_devices: No such file", Some("aperture_devices_missing")),
         ("sys/class/net/enp13s0=", "Failed to find interface enp13s0", Some("interface_not_found")),
         ("var/lib/tcpxo/lib64/libnccl-net.so=", "Could not find: libnccl-net.so", Some("plugin_not_found")),
-        // No diagnosis has this name yet.
-        ("var/lib/tcpxo/lib64/nccl-env-profile.sh=", "nccl-env-profile.sh: No such file or directory", None),
+        (
+            "var/lib/tcpxo/lib64/nccl-env-profile.sh=",
+            "nccl-env-profile.sh: No such file or directory",
+            Some("profile_missing"),
+        ),
         (
             "gpus=7",
             "Number of GPUs detected 7 is not equal to the actual number of GPUs 8",
