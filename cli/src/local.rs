@@ -22,6 +22,7 @@ use machine::{Input, RunState};
 use provisioner::{Provisioner, deployed::DeployedClusters, processes::ProcessClusters, systems::Systems};
 use terms::{Fact, RunId, Span};
 use tokio::sync::watch;
+use view::{Elsewhere, Pace, Told, View};
 
 use crate::exit::Error;
 
@@ -82,14 +83,29 @@ impl Data {
         }
     }
 
+    /// Its runs, as they are looked at.
+    pub fn view(&self) -> View {
+        View::new(self.ledger.clone(), Arc::clone(&self.store), Arc::new(SystemClock), Pace::LOCAL)
+    }
+
+    /// A run with everything its report needs.
+    pub async fn told(&self, run: &RunId) -> Result<Told, Error> {
+        let elsewhere =
+            Elsewhere { warehouse: table(self), report: Some(self.report(run).display().to_string()) };
+        let told = self.view().told(run, elsewhere).await.map_err(Error::infrastructure)?;
+        told.ok_or_else(|| self.unknown(run))
+    }
+
+    /// Nobody asked for such a run here.
+    pub fn unknown(&self, run: &RunId) -> Error {
+        Error::usage(format!("there is no run {run} in {}; see `burnin runs`", self.root.display()))
+    }
+
     /// The run as its ledger tells it.
     pub async fn state(&self, run: &RunId) -> Result<(Vec<terms::Record>, RunState), Error> {
         let loaded = self.ledger.load(run).await.map_err(Error::infrastructure)?;
         if loaded.records().is_empty() {
-            return Err(Error::usage(format!(
-                "there is no run {run} in {}; see `burnin runs`",
-                self.root.display()
-            )));
+            return Err(self.unknown(run));
         }
         let state = machine::fold(loaded.records()).map_err(Error::infrastructure)?;
         Ok((loaded.records().to_vec(), state))

@@ -10,7 +10,8 @@ use std::{
 use serde_json::Value;
 
 /// Rooms without an outside world: no runtime, no clock, no randomness, no files.
-const PURE: [&str; 8] = ["contract", "machine", "nccl", "playbook", "redact", "report", "terms", "verdict"];
+const PURE: [&str; 9] =
+    ["contract", "machine", "nccl", "playbook", "redact", "report", "terms", "triggers", "verdict"];
 /// What a pure room may not have.
 const WORLDLY: [&str; 9] =
     ["axum", "host", "indicatif", "kit", "ledger", "rusqlite", "rustix", "tokio", "tokio-util"];

@@ -8,7 +8,6 @@ mod plan;
 mod run;
 mod show;
 mod sweep;
-mod told;
 
 use std::path::Path;
 
@@ -73,6 +72,13 @@ fn existing(root: &Path) -> Result<Data, Error> {
 fn block_on(work: impl Future<Output = Result<Exit, Error>>) -> Result<Exit, Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.map_err(Error::infrastructure)?.block_on(work)
+}
+
+/// What standard output can show.
+fn style() -> report::Style {
+    use std::io::IsTerminal;
+    let plain = !std::io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some();
+    if plain { report::Style::Plain } else { report::Style::Colour }
 }
 
 /// Prints to standard output. A reader that went away is no error of ours.
