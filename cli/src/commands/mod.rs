@@ -8,6 +8,7 @@ mod plan;
 mod run;
 mod show;
 mod sweep;
+mod up;
 
 use std::path::Path;
 
@@ -30,6 +31,10 @@ pub fn dispatch(cli: Cli) -> Result<Exit, Error> {
             block_on(run::begin(data()?, resolved, output))
         }
         Command::Run { resume, output, .. } => block_on(run::resume(data()?, resume.flatten(), output)),
+        Command::Up { workflows, port, look, rates } => {
+            let asked = up::Asked { workflows, port, look, rates, secrets: up::secrets()? };
+            block_on(async { up::up(data()?, asked).await })
+        }
         Command::Check { workflow, set } => plan::check(&workflow, &set),
         Command::Plan { workflow, set } => plan::plan(&workflow, &set),
         Command::Runs { output } => block_on(show::runs(existing(&cli.data)?, output)),

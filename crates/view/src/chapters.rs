@@ -23,7 +23,10 @@ struct Chapter {
 /// Every line that was kept.
 pub(crate) async fn read(store: &dyn Store) -> Result<Vec<Line>, StoreError> {
     let names = store.list(FOLDER).await?;
-    let reads = stream::iter(&names).map(async |name| Ok::<_, StoreError>((name, store.read(name).await?)));
+    let reads = stream::iter(names).map(|name| async {
+        let body = store.read(&name).await?;
+        Ok::<_, StoreError>((name, body))
+    });
     let chapters: Vec<_> = reads.buffer_unordered(ABREAST).try_collect().await?;
     let mut lines = Vec::new();
     for (name, body) in chapters {

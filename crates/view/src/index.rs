@@ -69,7 +69,7 @@ impl Index {
         }
         let look: Vec<_> = look.into_iter().map(|run| (self.open.remove(&run), run)).collect();
         let mut reading = stream::iter(look)
-            .map(async |(known, run)| (read(ledger, &run, known.clone()).await, known, run))
+            .map(|(known, run)| async { (read(ledger, &run, known.clone()).await, known, run) })
             .buffer_unordered(ABREAST);
         let mut failed = None;
         while let Some((read, known, run)) = reading.next().await {

@@ -2,7 +2,6 @@
 
 use std::{fmt, str::FromStr};
 
-use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use schemars::JsonSchema;
 use serde::Serialize;
 use terms::{RunId, Timestamp, Verdict};
@@ -52,6 +51,9 @@ pub struct Cursor {
 }
 
 impl Cursor {
+    /// Its form, as a regular expression. Whatever has it is a place.
+    pub const PATTERN: &str = r"^[0-9]{1,15}\.[a-z]([a-z0-9-]{0,48}[a-z0-9])?$";
+
     fn behind(line: &Line) -> Self {
         Self { requested_at: line.requested_at, run: line.run.clone() }
     }
@@ -64,8 +66,7 @@ impl Cursor {
 
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = format!("{}.{}", self.requested_at.as_millis(), self.run);
-        f.write_str(&URL_SAFE_NO_PAD.encode(place))
+        write!(f, "{}.{}", self.requested_at.as_millis(), self.run)
     }
 }
 
@@ -73,9 +74,11 @@ impl FromStr for Cursor {
     type Err = &'static str;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let read = || {
-            let place = String::from_utf8(URL_SAFE_NO_PAD.decode(text).ok()?).ok()?;
-            let (millis, run) = place.split_once('.')?;
-            Some(Self { requested_at: Timestamp::from_millis(millis.parse().ok()?), run: run.parse().ok()? })
+            let (millis, run) = text.split_once('.')?;
+            let written =
+                (1..=15).contains(&millis.len()) && millis.bytes().all(|byte| byte.is_ascii_digit());
+            let requested_at = Timestamp::from_millis(millis.parse().ok().filter(|_| written)?);
+            Some(Self { requested_at, run: run.parse().ok()? })
         };
         read().ok_or("expected the `next` of another page")
     }
@@ -92,7 +95,7 @@ impl JsonSchema for Cursor {
         "Cursor".into()
     }
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-        schemars::json_schema!({"type": "string", "pattern": "^[A-Za-z0-9_-]+$"})
+        schemars::json_schema!({"type": "string", "pattern": Self::PATTERN})
     }
 }
 
