@@ -8,7 +8,7 @@ target=${CARGO_TARGET_DIR:-target}
 built=$target/$([[ $profile == dev ]] && echo debug || echo "$profile")
 # Where the Dockerfile looks for them, wherever programs are built.
 images=target/images/$profile
-services=(agent builder conductor judge loader provisioner)
+services=(agent builder conductor gateway judge loader provisioner)
 packages=()
 for service in "${services[@]}"; do packages+=(--package "$service" --features "$service/gcp"); done
 cargo build --quiet --locked --profile "$profile" "${packages[@]}"

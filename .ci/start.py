@@ -12,7 +12,7 @@ service, root = sys.argv[1], sys.argv[2]
 with socket.socket() as free:
     free.bind(("127.0.0.1", 0))
     port = free.getsockname()[1]
-places = ("LEDGER", "ARTEFACTS", "BUILDS", "CLUSTERS", "WAREHOUSE")
+places = ("LEDGER", "ARTEFACTS", "BUILDS", "CLUSTERS", "WAREHOUSE", "WORKFLOWS")
 environment = {f"BURNIN_{place}": f"/tmp/{place.lower()}" for place in places} | {
     "PORT": str(port),
     "BURNIN_AUTH": "platform",

@@ -1,7 +1,7 @@
 # One topic for each room that takes commands, one for all facts, one for ends of runs; and one for what nobody could
 # deliver. Cloud Build publishes on a topic of a name that is its own.
 locals {
-  topics = toset(concat(["facts", "closed", "agent"], [for name, service in local.services : service.takes]))
+  topics = toset(concat(["facts", "closed", "replies", "agent"], [for name, service in local.services : service.takes]))
   pubsub = "serviceAccount:service-${data.google_project.this.number}@gcp-sa-pubsub.iam.gserviceaccount.com"
 
   says = merge([

@@ -4,6 +4,10 @@ locals {
       BURNIN_LEDGER = "gs://${google_storage_bucket.bucket["ledger"].name}"
       BURNIN_HINTS  = "gs://${google_storage_bucket.bucket["artefacts"].name}"
     }
+    gateway = {
+      BURNIN_LEDGER    = "gs://${google_storage_bucket.bucket["ledger"].name}"
+      BURNIN_WORKFLOWS = "gs://${google_storage_bucket.bucket["artefacts"].name}" # below workflows/
+    }
     builder     = { BURNIN_BUILDS = "cloud-build:${var.project}/${var.region}" }
     provisioner = { BURNIN_CLUSTERS = "cloud-build:${var.project}/${var.region}" }
     judge       = { BURNIN_WAREHOUSE = "bigquery:${var.project}.${google_bigquery_dataset.burnin.dataset_id}" }

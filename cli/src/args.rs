@@ -45,6 +45,22 @@ pub enum Command {
         #[arg(long, value_enum, default_value_t = Output::Human)]
         output: Output,
     },
+    /// Serve everything on this machine: the front door, every service, schedules and looks at repositories. Goes on with
+    /// what was running, and ends with SIGTERM or Ctrl-C; what runs then goes on, and the next one finds it.
+    Up {
+        /// Folder of the workflows that may be asked for.
+        #[arg(long, default_value = "workflows", value_name = "DIR")]
+        workflows: PathBuf,
+        /// Port on 127.0.0.1; 0 is any that is free.
+        #[arg(long, default_value_t = 8080, value_name = "PORT")]
+        port: u16,
+        /// How often the refs of repositories are looked at.
+        #[arg(long, default_value = "1m", value_name = "SPAN")]
+        look: Span,
+        /// Requests a second and changes a second that a caller may ask for.
+        #[arg(long, default_value = "50,5", value_name = "RATES")]
+        rates: gateway::Rates,
+    },
     /// Check a workflow file and everything it names.
     Check {
         /// The workflow file.

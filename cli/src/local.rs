@@ -12,7 +12,7 @@ use std::{
 use agent::{Agent, schedulers::Schedulers};
 use builder::Builder;
 use builds::LocalBuilds;
-use conductor::{Conductor, Settings};
+use conductor::{Conductor, Observer, Settings};
 use host::Program;
 use judge::Judge;
 use kit::{Bus, Clock, Handler, MemoryBus, StoreParking, SystemClock, Worker, WorkerHandler};
@@ -22,13 +22,14 @@ use machine::{Input, RunState};
 use provisioner::{Provisioner, deployed::DeployedClusters, processes::ProcessClusters, systems::Systems};
 use terms::{Fact, RunId, Span};
 use tokio::sync::watch;
+use view::{Elsewhere, Pace, Told, View};
 
 use crate::exit::Error;
 
 /// How often the local outside world is looked at. It does not notify.
 const LOOK: Span = Span::from_millis(25);
 /// How often a run is woken although nothing happened. Also how soon another process's cancel is noticed.
-const TICK: Span = Span::from_millis(250);
+pub const TICK: Span = Span::from_millis(250);
 /// How long a command that is still owed waits before it is sent again.
 const RESEND: Span = Span::from_secs(5);
 
@@ -82,33 +83,48 @@ impl Data {
         }
     }
 
+    /// Its runs, as they are looked at.
+    pub fn view(&self) -> View {
+        View::new(self.ledger.clone(), Arc::clone(&self.store), Arc::new(SystemClock), Pace::LOCAL)
+    }
+
+    /// A run with everything its report needs.
+    pub async fn told(&self, run: &RunId) -> Result<Told, Error> {
+        let elsewhere =
+            Elsewhere { warehouse: table(self), report: Some(self.report(run).display().to_string()) };
+        let told = self.view().told(run, elsewhere).await.map_err(Error::infrastructure)?;
+        told.ok_or_else(|| self.unknown(run))
+    }
+
+    /// Nobody asked for such a run here.
+    pub fn unknown(&self, run: &RunId) -> Error {
+        Error::usage(format!("there is no run {run} in {}; see `burnin runs`", self.root.display()))
+    }
+
     /// The run as its ledger tells it.
     pub async fn state(&self, run: &RunId) -> Result<(Vec<terms::Record>, RunState), Error> {
         let loaded = self.ledger.load(run).await.map_err(Error::infrastructure)?;
         if loaded.records().is_empty() {
-            return Err(Error::usage(format!(
-                "there is no run {run} in {}; see `burnin runs`",
-                self.root.display()
-            )));
+            return Err(self.unknown(run));
         }
         let state = machine::fold(loaded.records()).map_err(Error::infrastructure)?;
         Ok((loaded.records().to_vec(), state))
     }
 }
 
-/// The services, wired together, driving one run.
-pub struct World {
-    conductor: Arc<Conductor>,
-    bus: Arc<MemoryBus>,
-    outbox: kit::Outbox,
-    run: RunId,
-    states: watch::Receiver<Option<RunState>>,
-    _claim: File,
+/// The services, wired together. Facts reach the conductor through whoever [`Services::hear`] is given.
+pub struct Services {
+    /// Decides and records.
+    pub conductor: Arc<Conductor>,
+    /// Where they speak.
+    pub bus: Arc<MemoryBus>,
+    /// What time it is.
+    pub clock: Arc<dyn Clock>,
 }
 
-impl World {
-    /// Wires every service for a run that this process has claimed.
-    pub fn new(data: &Data, run: RunId, claim: File) -> Result<Self, Error> {
+impl Services {
+    /// Over a data folder.
+    pub fn new(data: &Data, observer: Option<Observer>) -> Result<Self, Error> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let parking = Arc::new(StoreParking::new(Arc::clone(&data.store), Arc::clone(&clock)));
         let memory = Arc::new(MemoryBus::new(Arc::clone(&clock), parking));
@@ -131,21 +147,37 @@ impl World {
         serve.worker(Judge::new(artefacts.clone(), Arc::new(warehouse.clone())), &Judge::TAKES);
         serve.worker(Loader::new(artefacts, Arc::new(warehouse)), &Loader::TAKES);
 
+        let settings = Settings { resend: RESEND };
+        let conductor = Conductor::new(data.ledger.clone(), bus, Arc::clone(&clock), settings, observer);
+        Ok(Self { conductor: Arc::new(conductor), bus: memory, clock })
+    }
+
+    /// Hands every fact that the conductor takes to `handler`.
+    pub fn hear(&self, handler: &Arc<dyn Handler>) {
+        self.bus.subscribe(&conductor::takes(), handler);
+    }
+}
+
+/// The services, driving one run.
+pub struct World {
+    services: Services,
+    outbox: kit::Outbox,
+    run: RunId,
+    states: watch::Receiver<Option<RunState>>,
+    _claim: File,
+}
+
+impl World {
+    /// Wires every service for a run that this process has claimed.
+    pub fn new(data: &Data, run: RunId, claim: File) -> Result<Self, Error> {
         let (told, states) = watch::channel(None);
         let observer = Arc::new(move |state: &RunState| drop(told.send(Some(state.clone()))));
-        let settings = Settings { resend: RESEND };
-        let conductor = Conductor::new(
-            data.ledger.clone(),
-            Arc::clone(&bus),
-            Arc::clone(&clock),
-            settings,
-            Some(observer),
-        );
-        let conductor = Arc::new(conductor);
-        let handler: Arc<dyn Handler> = Arc::clone(&conductor) as Arc<dyn Handler>;
-        memory.subscribe(&conductor::takes(), &handler);
-        let outbox = kit::Outbox::new("cli", bus, clock);
-        Ok(Self { conductor, bus: memory, outbox, run, states, _claim: claim })
+        let services = Services::new(data, Some(observer))?;
+        let handler: Arc<dyn Handler> = Arc::clone(&services.conductor) as Arc<dyn Handler>;
+        services.hear(&handler);
+        let bus = Arc::clone(&services.bus) as Arc<dyn Bus>;
+        let outbox = kit::Outbox::new("cli", bus, Arc::clone(&services.clock));
+        Ok(Self { services, outbox, run, states, _claim: claim })
     }
 
     /// Publishes a fact about the run.
@@ -162,7 +194,7 @@ impl World {
     /// Wakes the run every so often, for ever. A wake-up that fails is tried again: nothing is lost by it.
     pub async fn tick(&self) {
         loop {
-            if let Err(error) = self.conductor.wake(&self.run, Input::Tick).await {
+            if let Err(error) = self.services.conductor.wake(&self.run, Input::Tick).await {
                 tracing::warn!(run.id = %self.run, "{}", kit::worker::chain(&error));
             }
             self.outbox.clock().sleep(TICK).await;
@@ -171,7 +203,7 @@ impl World {
 
     /// Ends what this process does for the run. What it began elsewhere goes on.
     pub async fn stop(self) {
-        self.bus.stop().await;
+        self.services.bus.stop().await;
     }
 }
 

@@ -10,7 +10,8 @@ use std::{
 use serde_json::Value;
 
 /// Rooms without an outside world: no runtime, no clock, no randomness, no files.
-const PURE: [&str; 8] = ["contract", "machine", "nccl", "playbook", "redact", "report", "terms", "verdict"];
+const PURE: [&str; 9] =
+    ["contract", "machine", "nccl", "playbook", "redact", "report", "terms", "triggers", "verdict"];
 /// What a pure room may not have.
 const WORLDLY: [&str; 9] =
     ["axum", "host", "indicatif", "kit", "ledger", "rusqlite", "rustix", "tokio", "tokio-util"];
@@ -18,7 +19,7 @@ const WORLDLY: [&str; 9] =
 const OVER_SERVICES: [&str; 1] = ["sim"];
 /// Libraries that belong to one room.
 const KEPT: [(&str, &[&str]); 11] = [
-    ("axum", &["bigquery-standin", "cloudbuild-standin", "kit", "storage-standin"]),
+    ("axum", &["bigquery-standin", "cloudbuild-standin", "gateway", "kit", "storage-standin"]),
     ("google-cloud-auth", &["builds", "cloud", "warehouse"]),
     ("google-cloud-bigquery-v2", &["warehouse"]),
     ("google-cloud-build-v1", &["builds"]),

@@ -22,7 +22,7 @@ pub fn all() -> BTreeMap<PathBuf, String> {
     add("build.json".to_owned(), cloudbuild::config::schema());
     add("ledger-record.json".to_owned(), schema::<terms::Record>());
     add("baseline.json".to_owned(), schema::<verdict::Baseline>());
-    add("stored-verdict.json".to_owned(), schema::<judge::Stored>());
+    add("stored-verdict.json".to_owned(), schema::<verdict::Stored>());
     for table in &warehouse::TABLES {
         add(format!("bigquery/{}.json", table.name), table.bigquery());
     }
@@ -31,7 +31,7 @@ pub fn all() -> BTreeMap<PathBuf, String> {
     add("cli/parse.v1.json".to_owned(), schema::<burnin::documents::ParseDocument>());
     add("cli/run.v1.json".to_owned(), schema::<burnin::documents::RunDocument>());
     add("cli/runs.v1.json".to_owned(), schema::<burnin::documents::RunsDocument>());
-    add("cli/show.v1.json".to_owned(), schema::<burnin::documents::ShowDocument>());
+    add("cli/show.v1.json".to_owned(), schema::<view::Detail>());
     add("cli/verdict.v1.json".to_owned(), schema::<verdict::Judgement>());
     files
 }

@@ -20,7 +20,7 @@ use workflow::Document;
 
 use crate::{
     args::{ComparisonForm, ReportForm},
-    commands::{parse, print, print_json, told::style},
+    commands::{parse, print, print_json, style},
     exit::{Error, Exit},
 };
 

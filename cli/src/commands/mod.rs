@@ -8,7 +8,7 @@ mod plan;
 mod run;
 mod show;
 mod sweep;
-mod told;
+mod up;
 
 use std::path::Path;
 
@@ -31,6 +31,10 @@ pub fn dispatch(cli: Cli) -> Result<Exit, Error> {
             block_on(run::begin(data()?, resolved, output))
         }
         Command::Run { resume, output, .. } => block_on(run::resume(data()?, resume.flatten(), output)),
+        Command::Up { workflows, port, look, rates } => {
+            let asked = up::Asked { workflows, port, look, rates, secrets: up::secrets()? };
+            block_on(async { up::up(data()?, asked).await })
+        }
         Command::Check { workflow, set } => plan::check(&workflow, &set),
         Command::Plan { workflow, set } => plan::plan(&workflow, &set),
         Command::Runs { output } => block_on(show::runs(existing(&cli.data)?, output)),
@@ -73,6 +77,13 @@ fn existing(root: &Path) -> Result<Data, Error> {
 fn block_on(work: impl Future<Output = Result<Exit, Error>>) -> Result<Exit, Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.map_err(Error::infrastructure)?.block_on(work)
+}
+
+/// What standard output can show.
+fn style() -> report::Style {
+    use std::io::IsTerminal;
+    let plain = !std::io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some();
+    if plain { report::Style::Plain } else { report::Style::Colour }
 }
 
 /// Prints to standard output. A reader that went away is no error of ours.

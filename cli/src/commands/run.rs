@@ -1,6 +1,9 @@
 //! `burnin run`, `run --resume` and `cancel`: driving a run to its end.
 
-use std::fs::File;
+use std::{
+    fs::{self, File},
+    path::Path,
+};
 
 use kit::shutdown;
 use ledger::Creation;
@@ -12,7 +15,7 @@ use workflow::Resolved;
 
 use crate::{
     args::Output,
-    commands::{print, print_json, told::Told},
+    commands::{print, print_json, show::terminal},
     documents::RunDocument,
     exit::{Error, Exit},
     local::{Data, World},
@@ -87,14 +90,7 @@ async fn only_open(data: &Data) -> Result<RunId, Error> {
 }
 
 async fn unclosed(data: &Data) -> Result<Vec<RunId>, Error> {
-    let mut unclosed = Vec::new();
-    for run in data.ledger.runs().await.map_err(Error::infrastructure)? {
-        let (_, state) = data.state(&run).await?;
-        if state.closed.is_none() || !state.leases_returned() {
-            unclosed.push(run);
-        }
-    }
-    Ok(unclosed)
+    data.view().unfinished().await.map_err(Error::infrastructure)
 }
 
 /// Ends a run: here, or in the process that drives it.
@@ -220,12 +216,20 @@ async fn watch(data: &Data, world: &World, run: &RunId, progress: &mut Progress)
     }
 }
 
+/// Writes a page, whole or not at all.
+fn write_page(path: &Path, page: &str) -> std::io::Result<()> {
+    let draft = path.with_extension("draft");
+    fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;
+    fs::write(&draft, page)?;
+    fs::rename(&draft, path)
+}
+
 async fn report(data: &Data, run: &RunId, state: &RunState, output: Output) -> Result<Exit, Error> {
     let path = data.report(run);
-    let told = Told::gather(data, run).await?;
-    told.write_page(&path)?;
+    let told = data.told(run).await?;
+    write_page(&path, &report::html(&told.story())).map_err(Error::infrastructure)?;
     match output {
-        Output::Human => print(&told.terminal()),
+        Output::Human => print(&terminal(&told)),
         Output::Json => print_json(&RunDocument {
             schema: "burnin/run/v1",
             run: run.clone(),

@@ -1,26 +1,20 @@
 //! `burnin runs` and `show`.
 
 use comfy_table::{Table, presets};
-use kit::{Clock, SystemClock};
-use machine::{RunState, owed};
 use terms::RunId;
+use view::Told;
 
 use crate::{
     args::{Output, ReportForm},
-    commands::{print, print_json, told::Told},
-    documents::{RunLine, RunsDocument, ShowDocument, StageDocument},
+    commands::{print, print_json, style},
+    documents::RunsDocument,
     exit::{Error, Exit},
     local::Data,
 };
 
 /// Lists the runs.
 pub async fn runs(data: Data, output: Output) -> Result<Exit, Error> {
-    let mut runs = Vec::new();
-    for run in data.ledger.runs().await.map_err(Error::infrastructure)? {
-        let (_, state) = data.state(&run).await?;
-        runs.push(line(&state));
-    }
-    runs.sort_by_key(|run| std::cmp::Reverse(run.requested_at));
+    let runs = data.view().all().await.map_err(Error::infrastructure)?;
     if output == Output::Json {
         print_json(&RunsDocument { schema: "burnin/runs/v1", runs });
         return Ok(Exit::Pass);
@@ -40,24 +34,16 @@ pub async fn runs(data: Data, output: Output) -> Result<Exit, Error> {
     Ok(Exit::Pass)
 }
 
-fn line(state: &RunState) -> RunLine {
-    let settled = state.closed.and(state.settled.as_ref());
-    RunLine {
-        run: state.run.clone(),
-        workflow: state.workflow.name.clone(),
-        requested_at: state.requested_at,
-        conclusion: settled.map_or("open", |(conclusion, _)| conclusion.as_str()).to_owned(),
-        verdict: state.verdict().map(|reached| reached.verdict),
-        stage: state.frontier(),
-    }
-}
-
 /// Shows one run, as its report does.
 pub async fn show(data: Data, run: &RunId, output: ReportForm) -> Result<Exit, Error> {
-    let told = Told::gather(&data, run).await?;
+    if output == ReportForm::Json {
+        let detail = data.view().detail(run).await.map_err(Error::infrastructure)?;
+        print_json(&detail.ok_or_else(|| data.unknown(run))?);
+        return Ok(Exit::Pass);
+    }
+    let told = data.told(run).await?;
     match output {
-        ReportForm::Human => print(&told.terminal()),
-        ReportForm::Json => print_json(&document(&told)),
+        ReportForm::Human | ReportForm::Json => print(&terminal(&told)),
         ReportForm::Csv => print(&report::csv(&told.story())),
         ReportForm::Markdown => print(&report::markdown(&told.story())),
         ReportForm::Junit => print(&report::junit(&told.story())),
@@ -66,23 +52,7 @@ pub async fn show(data: Data, run: &RunId, output: ReportForm) -> Result<Exit, E
     Ok(Exit::Pass)
 }
 
-fn document(told: &Told) -> ShowDocument {
-    let state = &told.state;
-    let stages = report::timeline(&told.records).into_iter().map(|line| StageDocument {
-        stage: line.stage,
-        attempt: line.attempt,
-        teardown: line.teardown,
-        began: line.began,
-        ended: line.ended,
-        outcome: line.outcome,
-    });
-    ShowDocument {
-        schema: "burnin/show/v1",
-        line: line(state),
-        reasons: state.verdict().map(|reached| reached.reasons.clone()).unwrap_or_default(),
-        suspects: state.suspects().cloned(),
-        stages: stages.collect(),
-        owed: owed(state, SystemClock.now()).iter().map(|owed| owed.command.id.to_string()).collect(),
-        logs: state.logs().map(|logs| logs.manifest.clone()),
-    }
+/// The report for standard output.
+pub fn terminal(told: &Told) -> String {
+    report::terminal(&told.story(), style())
 }

@@ -13,4 +13,4 @@ pub mod pull;
 pub mod storage;
 
 pub use environment::{Local, Place, Platform};
-pub use program::{Parts, Unfit, Wiring, ended, run};
+pub use program::{Parts, Unfit, Wiring, ended, run, run_with_routes};

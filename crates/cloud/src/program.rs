@@ -7,7 +7,7 @@ use kit::{
     auth::Doorkeeper,
     config::Reader,
     push::Door,
-    serve::{Chore, Service, router, serve},
+    serve::{Chore, Routes, Service, serve, with_routes},
     shutdown,
 };
 use ledger::{FolderStore, Store};
@@ -84,6 +84,16 @@ pub fn run<C>(
     read: impl FnOnce(&mut Reader) -> Option<C>,
     build: impl FnOnce(C, &Wiring) -> Result<Parts, Unfit>,
 ) -> ExitCode {
+    run_with_routes(name, version, read, |config, wiring| Ok((build(config, wiring)?, Routes::default())))
+}
+
+/// The same for a service that serves more than events and chores.
+pub fn run_with_routes<C>(
+    name: &'static str,
+    version: &'static str,
+    read: impl FnOnce(&mut Reader) -> Option<C>,
+    build: impl FnOnce(C, &Wiring) -> Result<(Parts, Routes), Unfit>,
+) -> ExitCode {
     let mut env = Reader::from_env();
     let (platform, config) = (Platform::read(&mut env), read(&mut env));
     let (platform, config) = match env.finish(|| platform.zip(config)) {
@@ -123,7 +133,7 @@ async fn live(
     name: &'static str,
     version: &'static str,
     platform: Platform,
-    build: impl FnOnce(&Wiring) -> Result<Parts, Unfit>,
+    build: impl FnOnce(&Wiring) -> Result<(Parts, Routes), Unfit>,
 ) -> Result<(), Unfit> {
     let telemetry = Arc::new(otlp::start(name, version, &platform)?);
     let bus =
@@ -135,7 +145,7 @@ async fn live(
         storage_emulator: platform.storage_emulator,
         bigquery_emulator: platform.bigquery_emulator,
     };
-    let Parts { takes, handler, parking, chores } = build(&wiring)?;
+    let (Parts { takes, handler, parking, chores }, routes) = build(&wiring)?;
     let parking: Arc<dyn Parking> = Arc::new(StoreParking::new(parking, clock));
     let (address, doorkeeper) = match platform.auth {
         // Beyond Cloud Run nobody checks who calls, so only this machine may.
@@ -158,7 +168,7 @@ async fn live(
     });
     let service =
         Service { name, version, revision, takes, handler, parking, chores, doorkeeper, telemetry: exported };
-    serve(listener, router(service), stop).await?;
+    serve(listener, with_routes(service, routes), stop).await?;
     if let Some(pulling) = pulling {
         pulling.await??;
     }

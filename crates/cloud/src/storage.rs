@@ -115,6 +115,23 @@ impl CloudStorage {
     fn tries(&self) -> Tries {
         Tries::new(&self.inner.patience)
     }
+
+    /// Every page of a list.
+    async fn pages(&self, prefix: &str, folded: bool) -> Result<Vec<String>, StoreError> {
+        let mut names = Vec::new();
+        let mut token: Option<String> = None;
+        loop {
+            let page = self.tries().until_done(|| async {
+                self.inner.rest().await?.page(prefix, folded, token.as_deref()).await
+            });
+            let (more, next) = page.await.map_err(|trouble| trouble.store("list", prefix))?;
+            names.extend(more);
+            if next.is_none() {
+                return Ok(names);
+            }
+            token = next;
+        }
+    }
 }
 
 impl Inner {
@@ -243,19 +260,13 @@ impl Store for CloudStorage {
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
-        let mut names = Vec::new();
-        let mut token: Option<String> = None;
-        loop {
-            let page = self
-                .tries()
-                .until_done(|| async { self.inner.rest().await?.page(prefix, token.as_deref()).await });
-            let (more, next) = page.await.map_err(|trouble| trouble.store("list", prefix))?;
-            names.extend(more);
-            if next.is_none() {
-                return Ok(names);
-            }
-            token = next;
-        }
+        self.pages(prefix, false).await
+    }
+
+    async fn children(&self, folder: &str) -> Result<Vec<String>, StoreError> {
+        let names = self.pages(folder, true).await?;
+        let child = |name: &String| Some(name.strip_prefix(folder)?.trim_end_matches('/').to_owned());
+        Ok(names.iter().filter_map(child).collect())
     }
 
     async fn remove(&self, name: &str) -> Result<(), StoreError> {

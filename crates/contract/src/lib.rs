@@ -12,9 +12,11 @@
 //! `source` and `id` follow from the content, so publishing the same thing twice makes the same event.
 
 mod message;
+mod request;
 mod schema;
 mod topics;
 
 pub use message::{Content, Message, Unreadable};
+pub use request::{RUN_ANSWERED, RUN_REQUEST, RunAnswer, RunRequest, payload};
 pub use schema::event_schemas;
 pub use topics::{topic_of, topics};

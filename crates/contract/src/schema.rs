@@ -3,11 +3,17 @@
 use serde_json::{Value, json};
 use terms::{Body, Fact};
 
+use crate::{RUN_ANSWERED, RUN_REQUEST, RunAnswer, RunRequest};
+
 /// Every event type with the JSON Schema of its `data`, sorted by type.
 pub fn event_schemas() -> Vec<(&'static str, Value)> {
     let facts = Fact::schemas().into_iter().map(|(event_type, schema)| (event_type, schema.to_value()));
     let mut schemas: Vec<_> = facts
         .chain(commands())
+        .chain([
+            (RUN_REQUEST, schemars::schema_for!(RunRequest).to_value()),
+            (RUN_ANSWERED, schemars::schema_for!(RunAnswer).to_value()),
+        ])
         .map(|(event_type, schema)| (event_type, titled(event_type, schema)))
         .collect();
     schemas.sort_by_key(|(event_type, _)| *event_type);

@@ -2,6 +2,8 @@
 //!
 //! Nothing depends on subscription filters: whoever is subscribed to a topic takes everything on it.
 
+use crate::{RUN_ANSWERED, RUN_REQUEST};
+
 /// A topic, and the event types on it by their nouns.
 struct Topic {
     name: &'static str,
@@ -17,6 +19,11 @@ const FACTS: &str = "facts";
 /// For ends of runs: for whoever wants to know. The conductor says so itself and is not subscribed.
 const CLOSED: &str = "closed";
 
+/// For requests of others: the gateway's.
+const REQUESTS: &str = "gateway";
+/// For what came of them: for whoever asked.
+const REPLIES: &str = "replies";
+
 const COMMANDS: [Topic; 5] = [
     topic("builder", &["image.build", "image.observe", "image.cancel"]),
     topic("provisioner", &["cluster.create", "cluster.observe", "cluster.delete"]),
@@ -30,13 +37,16 @@ const COMMANDS: [Topic; 5] = [
 
 /// Every topic.
 pub fn topics() -> Vec<&'static str> {
-    COMMANDS.iter().map(|topic| topic.name).chain([FACTS, CLOSED]).collect()
+    COMMANDS.iter().map(|topic| topic.name).chain([FACTS, CLOSED, REQUESTS, REPLIES]).collect()
 }
 
 /// The topic for events of this type.
 pub fn topic_of(event_type: &str) -> &'static str {
-    if event_type == "dev.burnin.run.closed.v1" {
-        return CLOSED;
+    match event_type {
+        "dev.burnin.run.closed.v1" => return CLOSED,
+        RUN_REQUEST => return REQUESTS,
+        RUN_ANSWERED => return REPLIES,
+        _ => {}
     }
     let said = event_type.strip_prefix("dev.burnin.").and_then(|rest| rest.strip_suffix(".v1"));
     let takes = |topic: &&Topic| said.is_some_and(|said| topic.commands.contains(&said));

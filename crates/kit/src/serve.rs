@@ -81,8 +81,25 @@ struct About {
     chores: Vec<&'static str>,
 }
 
+/// What a service serves beside events and chores.
+#[derive(Default)]
+pub struct Routes {
+    /// For callers that were let in.
+    pub guarded: Router,
+    /// For anybody: what comes here proves itself by other means, or is no secret.
+    pub open: Router,
+}
+
 /// The routes of a service.
 pub fn router(service: Service) -> Router {
+    with_routes(service, Routes::default())
+}
+
+/// The routes of a service that has some of its own.
+///
+/// # Panics
+/// When a route is there twice.
+pub fn with_routes(service: Service, routes: Routes) -> Router {
     let Service { name, version, revision, takes, handler, parking, chores, doorkeeper, telemetry } = service;
     let chore_names = chores.iter().map(|chore| chore.name()).collect();
     let about =
@@ -92,7 +109,9 @@ pub fn router(service: Service) -> Router {
         .with_state(Door { handler, parking })
         .merge(Router::new().route("/chores/{name}", post(chore)).with_state(chores.into()))
         .route("/about", get(async || Json(about)))
+        .merge(routes.guarded)
         .layer(from_fn_with_state(doorkeeper, admit))
+        .merge(routes.open)
         .layer(from_fn_with_state(telemetry, flushed))
         .route("/healthz", get(|| async { "ok" }))
 }

@@ -44,6 +44,7 @@ pub async fn ledger(store: Arc<dyn Store>) {
     the_slower_writer_loses(&ledger).await;
     a_gap_is_damage(&ledger, &*store).await;
     hints_come_and_go(&ledger).await;
+    runs_are_named_and_followed(&ledger).await;
 }
 
 async fn create_happens_once(store: &dyn Store) {
@@ -85,6 +86,14 @@ async fn listing_and_removing(store: &dyn Store) {
     assert_eq!(list("list/a").await, ["list/a/1", "list/a/2", "list/ab"], "a prefix is text, not a folder");
     assert_eq!(list("list/a/").await, ["list/a/1", "list/a/2"]);
     assert_eq!(list("nothing/").await, [""; 0]);
+    let children = async |folder| {
+        let mut names = store.children(folder).await.unwrap();
+        names.sort();
+        names
+    };
+    assert_eq!(children("list/").await, ["a", "ab", "b"], "a folder's name stands for what is in it");
+    assert_eq!(children("list/a/").await, ["1", "2"]);
+    assert_eq!(children("nothing/").await, [""; 0]);
     store.remove("list/a/1").await.unwrap();
     store.remove("list/a/1").await.unwrap();
     assert_eq!(list("list/a/").await, ["list/a/2"], "removing twice is removing once");
@@ -141,6 +150,19 @@ async fn appended_records_are_read_back(ledger: &Ledger) {
     assert_eq!(read.records(), loaded.records());
     let times: Vec<_> = read.records().iter().map(|record| record.recorded_at.as_millis()).collect();
     assert_eq!(times, [5000, 5000, 9000], "time never goes back");
+}
+
+async fn runs_are_named_and_followed(ledger: &Ledger) {
+    let run = run("follow");
+    let mut loaded = ledger.load(&run).await.unwrap();
+    for _ in 0..3 {
+        loaded = ledger.append(loaded, entry("a"), Timestamp::from_millis(0)).await.unwrap();
+    }
+    assert!(ledger.names().await.unwrap().contains(&run));
+    let since = async |seq| ledger.since(&run, seq).await.unwrap();
+    assert_eq!(since(0).await, loaded.records());
+    assert_eq!(since(2).await, loaded.records()[2..]);
+    assert_eq!(since(3).await, []);
 }
 
 async fn the_slower_writer_loses(ledger: &Ledger) {

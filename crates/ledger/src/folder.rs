@@ -126,6 +126,20 @@ impl Store for FolderStore {
             .map_err(StoreError::io("list", prefix))
     }
 
+    async fn children(&self, folder: &str) -> Result<Vec<String>, StoreError> {
+        let path = self.root.join(folder);
+        let read = tokio::task::spawn_blocking(move || match fs::read_dir(path) {
+            Err(error) if absent(&error) => Ok(Vec::new()),
+            entries => entries?
+                .filter_map(|entry| entry.map(|entry| entry.file_name().into_string().ok()).transpose())
+                .filter(|name| !matches!(name, Ok(name) if name == DRAFTS))
+                .collect(),
+        });
+        read.await
+            .unwrap_or_else(|stopped| Err(io::Error::other(stopped)))
+            .map_err(StoreError::io("list", folder))
+    }
+
     async fn remove(&self, name: &str) -> Result<(), StoreError> {
         match tokio::fs::remove_file(self.path(name)?).await {
             Err(error) if !absent(&error) => Err(StoreError::io("remove", name)(error)),

@@ -106,6 +106,21 @@ impl Ledger {
         Ok(Loaded { run: run.clone(), records })
     }
 
+    /// The records after number `seq`, as far as they are there: what somebody who follows a run has not seen.
+    ///
+    /// # Errors
+    /// When the store does not answer or a record is damaged.
+    pub async fn since(&self, run: &RunId, seq: u64) -> Result<Vec<Record>, LedgerError> {
+        let mut records = Vec::new();
+        for seq in seq + 1.. {
+            match self.read(run, seq).await? {
+                Some(record) => records.push(record),
+                None => break,
+            }
+        }
+        Ok(records)
+    }
+
     async fn read(&self, run: &RunId, seq: u64) -> Result<Option<Record>, LedgerError> {
         let body = self.store.read(&Self::name(run, seq)).await;
         let Some(body) = body.map_err(|source| LedgerError::Store { run: run.clone(), source })? else {
@@ -177,6 +192,15 @@ impl Ledger {
             .collect();
         runs.sort();
         Ok(runs)
+    }
+
+    /// Every run that has a ledger, or is about to, without a look at any record.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn names(&self) -> Result<Vec<RunId>, StoreError> {
+        let children = self.store.children("ledger/").await?;
+        Ok(children.iter().filter_map(|name| name.parse().ok()).collect())
     }
 
     /// Leaves a hint that the run owes something.

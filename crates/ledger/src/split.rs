@@ -55,6 +55,17 @@ impl Store for Split {
         Ok(names)
     }
 
+    async fn children(&self, folder: &str) -> Result<Vec<String>, StoreError> {
+        if folder.starts_with(self.prefix) || !self.prefix.starts_with(folder) {
+            return self.of(folder).children(folder).await;
+        }
+        let mut children = self.others.children(folder).await?;
+        children.extend(self.below.children(folder).await?);
+        children.sort();
+        children.dedup();
+        Ok(children)
+    }
+
     async fn remove(&self, name: &str) -> Result<(), StoreError> {
         self.of(name).remove(name).await
     }

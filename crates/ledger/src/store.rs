@@ -68,6 +68,15 @@ pub trait Store: Send + Sync + 'static {
     /// Names that begin with `prefix`, in no order that means anything.
     async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError>;
 
+    /// What the names below `folder`, which ends in `/`, go on with up to the next `/`: `ledger/` gives the runs, without a
+    /// look at any of their records. In no order that means anything, each once.
+    async fn children(&self, folder: &str) -> Result<Vec<String>, StoreError> {
+        let names = self.list(folder).await?;
+        let first = |name: &String| Some(name.strip_prefix(folder)?.split('/').next()?.to_owned());
+        let children: std::collections::BTreeSet<_> = names.iter().filter_map(first).collect();
+        Ok(children.into_iter().collect())
+    }
+
     /// Removes a hint. Absent is done.
     async fn remove(&self, name: &str) -> Result<(), StoreError>;
 

@@ -17,8 +17,10 @@ mod network;
 mod performance;
 pub mod reference;
 mod sanity;
+mod stored;
 
 pub use baseline::Baseline;
 pub use clues::{Clues, Listening};
 pub use fingerprint::Fingerprint;
 pub use judge::{Evidence, Judgement, Standard, judge};
+pub use stored::Stored;

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use terms::{ByteSize, Collective, Cost, Image, Limits, Locate, Slurm};
+use triggers::On;
 
 /// `workflows/<name>.yaml`. Paths are relative to the file they stand in.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -30,6 +31,13 @@ pub struct WorkflowFile {
     pub limits: Limits,
     /// What the cluster costs, and what the run may cost.
     pub cost: Option<Cost>,
+    /// What starts it by itself.
+    #[serde(default)]
+    pub on: On,
+    /// Fields that whoever asks for a run over the network may replace, such as `limits.job`. On the command line every
+    /// field may be replaced.
+    #[serde(default)]
+    pub parameters: Vec<String>,
 }
 
 /// Where the image comes from.

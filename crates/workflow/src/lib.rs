@@ -14,4 +14,5 @@ pub use file::{
     BenchmarkFile, BuildFile, ClusterFile, DeployedFile, ExistingFile, ImageFile, RentFile, SystemFile,
     WorkflowFile, WorkloadFile,
 };
-pub use resolve::{Archive, Override, Resolved, resolve};
+pub use resolve::{Archive, Offered, Override, Resolved, offered, resolve};
+pub use triggers::On;

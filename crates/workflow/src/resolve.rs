@@ -12,6 +12,7 @@ use terms::{
     Benchmark, BuildSpec, ByteSize, ClusterSpec, Criteria, Deployed, ImageSpec, Slurm, Source, System,
     Workflow, Workload,
 };
+use triggers::On;
 
 use crate::{
     document::{Document, Problem, Problems, scalar},
@@ -47,6 +48,34 @@ pub struct Archive {
     pub object: String,
     /// Its content.
     pub bytes: Bytes,
+}
+
+/// What a workflow file offers to those who start it.
+#[derive(Clone, Debug)]
+pub struct Offered {
+    /// Its name.
+    pub name: String,
+    /// For people.
+    pub description: String,
+    /// What starts it by itself.
+    pub on: On,
+    /// Fields that may be replaced over the network.
+    pub parameters: Vec<String>,
+}
+
+/// Reads what a workflow file offers, and nothing that it names.
+///
+/// # Errors
+/// Every problem in the file itself.
+pub fn offered(path: &Path) -> Result<Offered, Problems> {
+    let document = Document::read(path)?;
+    let WorkflowFile { name, description, on, parameters, .. } = document.read_as()?;
+    let problems = on.problems();
+    if problems.is_empty() {
+        return Ok(Offered { name, description, on, parameters });
+    }
+    let problem = |(field, why): (String, String)| document.problem(&format!("on.{field}"), why);
+    Err(Problems(problems.into_iter().map(problem).collect()))
 }
 
 /// `--set key=value`: a field of the file, replaced.
@@ -118,6 +147,15 @@ pub fn resolve(path: &Path, overrides: &[Override]) -> Result<Resolved, Problems
     }
     if file.limits.attempts == 0 {
         reading.complain("limits.attempts", "must be at least 1");
+    }
+    for (field, problem) in file.on.problems() {
+        reading.complain(&format!("on.{field}"), problem);
+    }
+    for (at, field) in file.parameters.iter().enumerate() {
+        // A name, a trigger or a parameter that could be replaced would be another workflow.
+        if ["", "name", "on", "parameters"].contains(&field.split('.').next().unwrap_or_default()) {
+            reading.complain(&format!("parameters[{at}]"), "is not a field that may be replaced");
+        }
     }
     if !reading.problems.is_empty() {
         return Err(Problems(reading.problems));

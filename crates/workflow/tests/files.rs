@@ -262,3 +262,28 @@ fn steps_that_bring_up_a_cluster_take_what_they_are_told_and_say_what_they_did()
     let told = set("cluster.rent.deployed.destroy.config=nowhere.yaml");
     assert!(told.contains("destroy.config: there is no file"), "{told}");
 }
+
+#[test]
+fn triggers_and_parameters_are_checked_where_they_stand() {
+    let on = |text: &str| problems(&format!("{GOOD}{text}"), &[]);
+    let good = "on:\n  push: [{repository: acme/images, branches: [main]}]\n  schedule: [{cron: 0 2 * * *, zone: Europe/Zurich}]\n  validated_every: 26h\nparameters: [limits.job]\n";
+    assert_eq!(on(good), [""; 0]);
+    assert_eq!(
+        on("on:\n  push:\n    - {repository: acme}\n  schedule:\n    - cron: 0 2 * * *\n      zone: Mars\n"),
+        [
+            "w.yaml:15:8: on.push[0].repository: expected owner/name, found `acme`",
+            "w.yaml:18:7: on.schedule[0].zone: there is no time zone `Mars`",
+        ]
+    );
+    assert_eq!(on("on: {pull: []}\n"), ["w.yaml:13:6: on.pull: is not a known field"]);
+    assert_eq!(
+        on("parameters: [limits.job, name, on.push]\n"),
+        [
+            "w.yaml:13:26: parameters[1]: is not a field that may be replaced",
+            "w.yaml:13:32: parameters[2]: is not a field that may be replaced",
+        ]
+    );
+    let folder = folder(&format!("{GOOD}{good}"));
+    let offered = workflow::offered(&folder.path().join("w.yaml")).unwrap();
+    assert_eq!((offered.name.as_str(), offered.parameters.len(), offered.on.push.len()), ("good", 1, 1));
+}

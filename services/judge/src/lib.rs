@@ -19,17 +19,17 @@ use std::{io::Read, sync::Arc};
 
 use kit::{Outbox, PortError, Trouble, Worker};
 use ledger::{ArtefactError, Artefacts, Reader};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 use terms::{
     Attempt, Body, Class, Cluster, ClusterSpec, Command, CommandId, Criteria, Fact, Failure, Image, JobEnd,
     Logs, Timestamp, VerdictReached, Workload,
     measurement::{Ended, Reading},
 };
-use verdict::{Baseline, Clues, Evidence, Fingerprint, Judgement, Listening, Standard};
+use verdict::{Baseline, Clues, Evidence, Fingerprint, Listening, Standard};
 
 pub use port::{History, HistoryError};
+pub use verdict::Stored;
 pub use warehouse::Sqlite;
 
 /// The judge's handler.
@@ -40,28 +40,6 @@ pub struct Judge {
 
 /// What the judge stores.
 pub const OBJECT: &str = "verdict.json";
-
-/// A verdict with what it was reached from: `verdict.json`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Stored {
-    /// The verdict.
-    #[serde(flatten)]
-    pub judgement: Judgement,
-    /// Name and digest of the criteria judged by.
-    pub criteria: String,
-    /// Digest of the baseline judged by; none when there was none.
-    #[serde(default)]
-    pub baseline: Option<String>,
-    /// The baseline itself.
-    #[serde(default)]
-    pub judged_by: Option<Baseline>,
-    /// Levels of the plateau in the runs since the baseline was learned, oldest first: how much longer it took, relative.
-    #[serde(default)]
-    pub earlier: Vec<f64>,
-    /// SHA-256 of the log judged, hex; none when there was no log.
-    #[serde(default)]
-    pub log_sha256: Option<String>,
-}
 
 impl Judge {
     /// Event types it takes.

@@ -62,6 +62,7 @@ pub enum Progress {
 #[serde(default, rename_all = "camelCase")]
 struct Page {
     items: Vec<Item>,
+    prefixes: Vec<String>,
     next_page_token: Option<String>,
 }
 
@@ -115,19 +116,24 @@ impl Rest {
         }
     }
 
-    /// A page of names, and where the next one begins.
+    /// A page of names, and where the next one begins. Folded, names that go on beyond the next `/` are that folder's.
     pub async fn page(
         &self,
         prefix: &str,
+        folded: bool,
         token: Option<&str>,
     ) -> Result<(Vec<String>, Option<String>), Trouble> {
         let mut request = self.http.get(self.objects());
-        request = request.query(&[("prefix", prefix), ("fields", "items(name),nextPageToken")]);
+        request = request.query(&[("prefix", prefix), ("fields", "items(name),prefixes,nextPageToken")]);
+        if folded {
+            request = request.query(&[("delimiter", "/")]);
+        }
         if let Some(token) = token {
             request = request.query(&[("pageToken", token)]);
         }
         let page: Page = Self::done(self.send(request).await?).await?.json().await?;
-        Ok((page.items.into_iter().map(|item| item.name).collect(), page.next_page_token))
+        let names = page.items.into_iter().map(|item| item.name).chain(page.prefixes);
+        Ok((names.collect(), page.next_page_token))
     }
 
     /// Removes an object. Absent is done.

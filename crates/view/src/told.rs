@@ -1,20 +1,24 @@
 //! A run with everything its report needs.
 
-use std::{fs, io::IsTerminal, path::Path};
-
 use ledger::Artefacts;
 use machine::RunState;
-use report::{Log, Places, Run, Story, Style};
+use report::{Log, Places, Run, Story};
 use terms::{
     Record, RunId, Stage,
     measurement::{Ended, Reading},
 };
-use verdict::{Judgement, Standard};
+use verdict::{Judgement, Standard, Stored};
 
-use crate::{
-    exit::Error,
-    local::{self, Data},
-};
+use crate::{Folded, View, ViewError};
+
+/// Where people find what lies outside of the bucket.
+#[derive(Clone, Debug, Default)]
+pub struct Elsewhere {
+    /// The warehouse with the measurements.
+    pub warehouse: String,
+    /// The HTML page of the run.
+    pub report: Option<String>,
+}
 
 /// A run as far as it is known.
 pub struct Told {
@@ -30,7 +34,7 @@ pub struct Told {
 /// What the judge stored, as far as it can be read.
 enum Judged {
     /// With what it was reached from.
-    Whole(Box<judge::Stored>),
+    Whole(Box<Stored>),
     /// The judgement alone: what came with it was written by another version.
     Alone(Box<Judgement>),
 }
@@ -49,40 +53,39 @@ impl Judged {
     }
 }
 
-impl Told {
-    /// Reads ledger and artefacts.
-    pub async fn gather(data: &Data, run: &RunId) -> Result<Self, Error> {
-        let (records, state) = data.state(run).await?;
-        let artefacts = Artefacts::new(data.store.clone());
+impl View {
+    /// A run with its measurements and its verdict; none when nobody asked for it.
+    ///
+    /// # Errors
+    /// When its ledger or its artefacts cannot be read.
+    pub async fn told(&self, run: &RunId, elsewhere: Elsewhere) -> Result<Option<Told>, ViewError> {
+        let Some(Folded { records, state }) = self.folded(run).await? else { return Ok(None) };
+        let artefacts = Artefacts::new(self.store.clone());
         let reading = match state.logs() {
             Some(logs) => {
                 let job = state.attempt(Stage::Job);
-                let logs = artefacts
-                    .logs(logs, job, |body| nccl::read(body))
-                    .await
-                    .map_err(Error::infrastructure)?;
+                let read = artefacts.logs(logs, job, |body| nccl::read(body)).await;
+                let logs = read.map_err(|source| ViewError::Artefact { run: run.clone(), source })?;
                 together(logs.into_iter().map(|(_, reading)| reading))
             }
             None => None,
         };
         let judged = match state.verdict() {
-            Some(reached) => {
-                let body = data.store.read(&reached.object).await.map_err(Error::infrastructure)?;
-                body.and_then(|body| Judged::read(&body))
-            }
+            Some(reached) => self.store.read(&reached.object).await?.and_then(|body| Judged::read(&body)),
             None => None,
         };
-        let report = data.report(run);
         let places = Places {
             ledger: artefacts.locate(&format!("ledger/{run}")),
             artefacts: artefacts.locate(&format!("artefacts/{run}")),
             logs: state.logs().map(|logs| artefacts.locate(logs.manifest.trim_end_matches("/manifest.json"))),
-            warehouse: local::table(data),
-            report: Some(report.display().to_string()),
+            warehouse: elsewhere.warehouse,
+            report: elsewhere.report,
         };
-        Ok(Self { records, state, reading, judged, places })
+        Ok(Some(Told { records, state, reading, judged, places }))
     }
+}
 
+impl Told {
     /// What is reported.
     pub fn story(&self) -> Story<'_> {
         let benchmark = self.state.workflow.benchmark.as_ref();
@@ -100,27 +103,6 @@ impl Told {
             standard,
         }
     }
-
-    /// The report for standard output.
-    pub fn terminal(&self) -> String {
-        report::terminal(&self.story(), style())
-    }
-
-    /// Writes the page, whole or not at all.
-    pub fn write_page(&self, path: &Path) -> Result<(), Error> {
-        let draft = path.with_extension("draft");
-        let folder = path.parent().unwrap_or(Path::new("."));
-        fs::create_dir_all(folder)
-            .and_then(|()| fs::write(&draft, report::html(&self.story())))
-            .and_then(|()| fs::rename(&draft, path))
-            .map_err(Error::infrastructure)
-    }
-}
-
-/// What standard output can show.
-pub fn style() -> Style {
-    let plain = !std::io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some();
-    if plain { Style::Plain } else { Style::Colour }
 }
 
 /// What the logs of a run say together, as the judge hears it: one of them has the table.

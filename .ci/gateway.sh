@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# The front door as it is described: Schemathesis asks the running server whatever its own OpenAPI document allows, and much
+# that it forbids.
+set -euo pipefail
+skip() { echo "skipped: the API against its description, because $*"; exit 77; }
+requirements=tests/gateway/requirements.txt
+venv=.tools/schemathesis
+type -P python3 >/dev/null || skip "there is no python3"
+# What is installed is what the requirements say now.
+if ! cmp -s "$requirements" "$venv/requirements.txt"; then
+  rm -rf "$venv"
+  { python3 -m venv "$venv" && timeout 150 "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$requirements"; } ||
+    skip "$requirements cannot be installed"
+  cp "$requirements" "$venv/requirements.txt"
+fi
+cargo build --quiet --locked --package burnin
+bed=$(mktemp -d "${TMPDIR:-/tmp}/burnin-gateway.XXXXXX")
+trap 'kill "${server:-}" 2>/dev/null; wait "${server:-}" 2>/dev/null; rm -rf "$bed"' EXIT
+"${CARGO_TARGET_DIR:-target}/debug/burnin" --data "$bed/data" up --port 0 --rates 10000,10000 \
+  --workflows tests/gateway/workflows >"$bed/url" 2>"$bed/log" &
+server=$!
+until [[ -s $bed/url ]]; do
+  kill -0 "$server" 2>/dev/null || { cat "$bed/log"; echo "burnin up ended before it served"; exit 1; }
+  sleep 0.1
+done
+url=$(<"$bed/url")
+# A run that there is, for the operations that are about one.
+run=$("$venv/bin/python" - "$url" <<'PY'
+import json, sys, time, urllib.request
+url = sys.argv[1].rstrip("/")
+def ask(path, body=None):
+    headers = {"content-type": "application/json"}
+    data = None if body is None else json.dumps(body).encode()
+    with urllib.request.urlopen(urllib.request.Request(url + path, data, headers)) as answer:
+        return json.load(answer)
+run = ask("/api/v1/runs", {"workflow": "small"})["run"]
+until = time.monotonic() + 60
+while True:
+    try:
+        shown = ask(f"/api/v1/runs/{run}")
+        if shown["state"] == "closed":
+            break
+    except urllib.error.HTTPError as error:  # not recorded yet
+        assert error.code == 404, error
+    assert time.monotonic() < until, "the run does not close"
+    time.sleep(0.1)
+print(run)
+PY
+)
+echo "Schemathesis $("$venv/bin/python" -m schemathesis.cli --version | grep -o '[0-9.]*$') against $url, with the run $run"
+status=0
+here=$PWD
+# It leaves a folder of its own wherever it runs. One worker: with more, Python 3.11 loses count of its own recursion.
+(cd "$bed" && SCHEMATHESIS_RUN=$run timeout 170 "$here/$venv/bin/python" -m schemathesis.cli \
+  --config-file "$here/tests/gateway/schemathesis.toml" run --url "${url%/}" --max-examples "${BURNIN_EXAMPLES:-40}" \
+  --generation-deterministic --max-failures 5 --no-color --workers 1 "${url}api/v1/openapi.json") || status=$?
+[[ $status == 0 ]] || tail -n 20 "$bed/log"
+kill -0 "$server" || { echo "the server did not survive"; exit 1; }
+exit "$status"

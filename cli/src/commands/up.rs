@@ -1,0 +1,210 @@
+//! `burnin up`: everything in one process, for as long as it runs.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    net::Ipv4Addr,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use contract::{Content, Message};
+use gateway::{Catalogue, Gateway, GitRefs, Rates, Secrets, Setup, TAKES};
+use kit::{
+    Bus, Clock, Disposition, Event, Handler, StoreParking,
+    serve::{Chore, Service, serve, with_routes},
+    shutdown,
+};
+use machine::Input;
+use terms::{Fact, RunId, Span};
+use tokio::{net::TcpListener, task::JoinSet};
+use view::View;
+
+use crate::{
+    commands::print,
+    exit::{Error, Exit},
+    local::{self, Data, Services, TICK},
+};
+
+/// How often schedules are looked at; they know minutes.
+const SCHEDULE: Span = Span::from_secs(5);
+/// How often requests that were not recorded are published again.
+const REQUESTS: Span = Span::from_secs(2);
+
+/// What the command was told.
+pub struct Asked {
+    /// Folder of workflows.
+    pub workflows: PathBuf,
+    /// Port on 127.0.0.1.
+    pub port: u16,
+    /// How often refs are looked at.
+    pub look: Span,
+    /// How often callers may ask.
+    pub rates: Rates,
+    /// With what GitHub signs.
+    pub secrets: Secrets,
+}
+
+/// A secret is in the environment: a command line is read by everybody on the machine.
+pub fn secrets() -> Result<Secrets, Error> {
+    const VARIABLE: &str = "BURNIN_GITHUB_SECRETS";
+    let text = std::env::var(VARIABLE).unwrap_or_default();
+    text.parse().map_err(|why| Error::usage(format!("{VARIABLE}: {why}")))
+}
+
+/// Serves until it is told to stop.
+pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
+    if !asked.workflows.is_dir() {
+        let folder = asked.workflows.display();
+        return Err(Error::usage(format!("--workflows: there is no folder {folder}")));
+    }
+    let stop = shutdown::on_signal().map_err(Error::infrastructure)?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, asked.port)).await;
+    let port = asked.port;
+    let listener = listener.map_err(|error| Error::usage(format!("--port {port}: {error}")))?;
+    let address = listener.local_addr().map_err(Error::infrastructure)?;
+
+    let view = Arc::new(data.view());
+    resume(&data, &view).await?;
+    let services = Services::new(&data, None)?;
+    let (bus, clock) = (Arc::clone(&services.bus) as Arc<dyn Bus>, Arc::clone(&services.clock));
+    let driver = Arc::new(Driver { services, data: data.clone(), claims: Mutex::default() });
+    driver.services.hear(&(Arc::clone(&driver) as Arc<dyn Handler>));
+    let gateway = Gateway::new(Setup {
+        ledger: data.ledger.clone(),
+        store: Arc::clone(&data.store),
+        view,
+        catalogue: Catalogue::folder(&asked.workflows),
+        bus,
+        clock: Arc::clone(&clock),
+        rates: asked.rates,
+        secrets: asked.secrets,
+        refs: Arc::new(GitRefs),
+        warehouse: local::table(&data),
+        local: true,
+    });
+    let chores = gateway.chores();
+    let service = Service {
+        name: "up",
+        version: env!("CARGO_PKG_VERSION"),
+        revision: None,
+        takes: TAKES.to_vec(),
+        handler: Arc::clone(&gateway) as Arc<dyn Handler>,
+        parking: Arc::new(StoreParking::new(Arc::clone(&data.store), Arc::clone(&clock))),
+        chores: chores.clone(),
+        doorkeeper: None,
+        telemetry: None,
+    };
+    let mut beside = JoinSet::new();
+    for chore in chores {
+        let every = match chore.name() {
+            "schedule" => SCHEDULE,
+            "refs" => asked.look,
+            _ => REQUESTS,
+        };
+        beside.spawn(again_and_again(chore, every, Arc::clone(&clock)));
+    }
+    beside.spawn({
+        let driver = Arc::clone(&driver);
+        async move { driver.tick().await }
+    });
+    print(&format!("http://{address}/\n"));
+    eprintln!("burnin up: serving {} on http://{address}/; Ctrl-C ends it", asked.workflows.display());
+    serve(listener, with_routes(service, gateway.routes()), stop).await.map_err(Error::infrastructure)?;
+    beside.shutdown().await;
+    driver.services.bus.stop().await;
+    eprintln!("burnin up: ended; what runs goes on, and the next `burnin up` finds it");
+    Ok(Exit::Pass)
+}
+
+/// Whatever was not finished gets its hint back, should a crash have cost it.
+async fn resume(data: &Data, view: &View) -> Result<(), Error> {
+    let unfinished = view.unfinished().await.map_err(Error::infrastructure)?;
+    for run in &unfinished {
+        data.ledger.mark_open(run).await.map_err(Error::infrastructure)?;
+    }
+    if !unfinished.is_empty() {
+        let names: Vec<_> = unfinished.iter().map(ToString::to_string).collect();
+        eprintln!("burnin up: going on with {}", names.join(", "));
+    }
+    Ok(())
+}
+
+/// Does a chore every so often, for ever. What it could not do it says, once until it can again.
+async fn again_and_again(chore: Arc<dyn Chore>, every: Span, clock: Arc<dyn Clock>) {
+    let mut said = None;
+    loop {
+        let why = chore.run().await.err();
+        if let Some(why) = why.as_ref().filter(|why| said.as_ref() != Some(*why)) {
+            tracing::error!(chore = chore.name(), "not done: {why}");
+        }
+        said = why;
+        clock.sleep(every).await;
+    }
+}
+
+/// Drives every run that no other process drives.
+struct Driver {
+    services: Services,
+    data: Data,
+    claims: Mutex<BTreeMap<RunId, File>>,
+}
+
+impl Driver {
+    /// The run is ours to drive.
+    fn holds(&self, run: &RunId) -> Result<bool, Error> {
+        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        if claims.contains_key(run) {
+            return Ok(true);
+        }
+        let claim = self.data.claim(run)?;
+        let ours = claim.is_some();
+        claims.extend(claim.map(|claim| (run.clone(), claim)));
+        Ok(ours)
+    }
+
+    /// Wakes every open run every so often, for ever.
+    async fn tick(&self) {
+        loop {
+            match self.data.ledger.open_runs().await {
+                Err(error) => tracing::warn!("{}", kit::worker::chain(&error)),
+                Ok(open) => {
+                    for run in &open {
+                        self.wake(run).await;
+                    }
+                    let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+                    claims.retain(|run, _| open.binary_search(run).is_ok());
+                }
+            }
+            self.services.clock.sleep(TICK).await;
+        }
+    }
+
+    async fn wake(&self, run: &RunId) {
+        match self.holds(run) {
+            Ok(false) => {} // another process drives it
+            Ok(true) => {
+                if let Err(error) = self.services.conductor.wake(run, Input::Tick).await {
+                    tracing::warn!(run.id = %run, "{}", kit::worker::chain(&error));
+                }
+            }
+            Err(error) => tracing::warn!(run.id = %run, "{}", error.message),
+        }
+    }
+}
+
+#[kit::async_trait]
+impl Handler for Driver {
+    async fn handle(&self, event: &Event) -> Disposition {
+        // Claimed before its first record, so that nobody resumes it in between.
+        if let Ok(Message { run, content: Content::Fact(fact), .. }) = Message::from_event(event) {
+            match self.holds(&run) {
+                Ok(true) => {}
+                Ok(false) if matches!(fact, Fact::RunRequested(_)) => return Disposition::Done,
+                Ok(false) => {} // a cancel: whoever drives it finds it in the ledger
+                Err(error) => return Disposition::Retry(error.message),
+            }
+        }
+        self.services.conductor.handle(event).await
+    }
+}

@@ -1,0 +1,197 @@
+//! `burnin up`: asked over HTTP, killed, started again, ended.
+
+mod support;
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use serde_json::{Value, json};
+use support::{Lab, signal, wait_for};
+
+/// A server on a port of its own.
+struct Up {
+    process: Child,
+    address: String,
+}
+
+impl Up {
+    fn new(mut command: Command) -> Self {
+        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("http://").and_then(|at| at.strip_suffix('/'));
+        let address = address.unwrap_or_else(|| panic!("it says where it serves, not {line:?}")).to_owned();
+        Self { process, address }
+    }
+
+    /// Of a lab's workflow and data.
+    fn of(lab: &Lab) -> Self {
+        Self::new(lab.command(&["up", "--port", "0", "--workflows", "."]))
+    }
+
+    fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let length = body.len();
+        let host = &self.address;
+        write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head[9..12].parse().unwrap(), body.to_owned())
+    }
+
+    fn get(&self, path: &str) -> Value {
+        let (status, body) = self.ask("GET", path, "", "");
+        assert_eq!(status, 200, "{path}: {body}");
+        serde_json::from_str(&body).unwrap()
+    }
+
+    fn begin(&self, workflow: &str, key: &str) -> String {
+        let headers = format!("Content-Type: application/json\r\nIdempotency-Key: {key}\r\n");
+        let (status, body) =
+            self.ask("POST", "/api/v1/runs", &headers, &json!({"workflow": workflow}).to_string());
+        assert_eq!(status, 202, "{body}");
+        let begun: Value = serde_json::from_str(&body).unwrap();
+        begun["run"].as_str().unwrap().to_owned()
+    }
+
+    /// Types of what was recorded, followed until there is no more.
+    fn follow(&self, run: &str) -> Vec<String> {
+        let mut told: Vec<(u64, String)> = Vec::new();
+        loop {
+            let after = told.last().map_or(0, |(seq, _)| *seq);
+            let (status, body) = self.ask("GET", &format!("/api/v1/runs/{run}/events?after={after}"), "", "");
+            assert_eq!(status, 200, "{body}");
+            for line in body.lines().filter_map(|line| line.strip_prefix("data: ")) {
+                let step: Value = serde_json::from_str(line).unwrap();
+                let Some(seq) = step["seq"].as_u64() else {
+                    return told.into_iter().map(|(_, what)| what).collect();
+                };
+                told.push((seq, step["what"].as_str().unwrap().to_owned()));
+            }
+        }
+    }
+
+    fn end(mut self, by: &str) -> String {
+        signal(by, self.process.id());
+        let status = self.process.wait().unwrap();
+        let mut said = String::new();
+        self.process.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        if by != "-KILL" {
+            assert!(status.success(), "{status}: {said}");
+        }
+        said
+    }
+}
+
+#[test]
+fn the_quickstart_is_asked_for_over_http_and_passes() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let workflows = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workflows");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_burnin"));
+    command.arg("--data").arg(folder.path()).args(["up", "--port", "0", "--workflows"]).arg(workflows);
+    let up = Up::new(command);
+    let run = up.begin("quickstart", "first");
+    let story = up.follow(&run);
+    assert_eq!((story.len(), story.last().map(String::as_str)), (12, Some("closed")), "{story:?}");
+    let shown = up.get(&format!("/api/v1/runs/{run}"));
+    assert_eq!((&shown["verdict"], &shown["conclusion"]), (&json!("pass"), &json!("completed")), "{shown}");
+    assert_eq!(up.begin("quickstart", "first"), run, "the same key is the same run");
+    let logs = up.get(&format!("/api/v1/runs/{run}/logs"));
+    let log = logs["files"][0]["name"].as_str().unwrap();
+    let (status, part) = up.ask("GET", &format!("/api/v1/runs/{run}/logs/{log}"), "Range: bytes=2-7\r\n", "");
+    assert_eq!((status, part.len()), (206, 6), "{part}");
+    let (status, page) = up.ask("GET", &format!("/api/v1/runs/{run}/report"), "", "");
+    assert!(status == 200 && page.contains("</html>"), "{page}");
+    assert_eq!(up.get("/api/v1/runs?verdict=pass")["runs"][0]["run"], run.as_str());
+    let (status, index) = up.ask("GET", "/", "", "");
+    assert!(status == 200 && index.contains("/api/v1/openapi.json"), "{index}");
+    up.end("-TERM");
+}
+
+#[test]
+fn killed_in_the_middle_it_goes_on_where_it_was() {
+    let lab = Lab::new("sleep 0.3", "");
+    let up = Up::of(&lab);
+    let run = up.begin("lab", "k");
+    wait_for("a rank", || lab.path("counts/rank-2").exists());
+    up.end("-KILL");
+    let up = Up::of(&lab);
+    assert_eq!(up.begin("lab", "k"), run);
+    let story = up.follow(&run);
+    assert_eq!(story.len(), 12, "nothing was done twice: {story:?}");
+    assert_eq!(up.get(&format!("/api/v1/runs/{run}"))["verdict"], "pass");
+    for (name, count) in lab.counts() {
+        assert_eq!(count, 1, "{name} was begun {count} times");
+    }
+    let said = up.end("-INT");
+    assert!(said.contains(&format!("going on with {run}")), "{said}");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn what_was_asked_for_is_not_lost_with_the_process_that_was_asked() {
+    let lab = Lab::new("", "");
+    // Killed between the request and its first record: only the request is there.
+    let up = Up::of(&lab);
+    let run = up.begin("lab", "k");
+    up.end("-KILL");
+    fs::remove_dir_all(lab.data().join("ledger")).unwrap();
+    fs::remove_dir_all(lab.data().join("open")).unwrap();
+    let hint = lab.data().join("requests/open");
+    fs::create_dir_all(&hint).unwrap();
+    let request =
+        fs::read_dir(lab.data().join("requests")).unwrap().flatten().find(|entry| entry.path().is_file());
+    let request = request.unwrap().file_name().into_string().unwrap();
+    fs::write(hint.join(&run), format!("requests/{request}")).unwrap();
+    let up = Up::of(&lab);
+    wait_for("the request to be published again", || lab.records() > 0);
+    assert_eq!(up.follow(&run).last().map(String::as_str), Some("closed"));
+    up.end("-TERM");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_run_that_another_process_drives_is_left_to_it_and_cancelled_through_the_ledger() {
+    let lab = Lab::new("sleep 30", "");
+    let driving = lab.start();
+    wait_for("a rank", || lab.path("counts/rank-2").exists());
+    let up = Up::of(&lab);
+    let run = lab.run();
+    let cancel = format!("/api/v1/runs/{run}/cancel");
+    let (status, body) =
+        up.ask("POST", &cancel, "Content-Type: application/json\r\n", r#"{"reason":"enough"}"#);
+    assert_eq!(status, 202, "{body}");
+    let output = driving.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(up.follow(&run).last().map(String::as_str), Some("closed"));
+    for (name, count) in lab.counts() {
+        assert_eq!(count, 1, "{name} was begun {count} times");
+    }
+    up.end("-TERM");
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn wrong_usage_is_told_before_anything_is_made() {
+    let lab = Lab::new("", "");
+    let output = lab.burnin(&["up", "--workflows", "nowhere"]);
+    assert_eq!(output.status.code(), Some(64));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--workflows: there is no folder nowhere"));
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let output = lab.burnin(&["up", "--workflows", ".", "--port", &port]);
+    assert_eq!(output.status.code(), Some(64));
+    let output =
+        lab.command(&["up", "--workflows", "."]).env("BURNIN_GITHUB_SECRETS", "short").output().unwrap();
+    assert_eq!(output.status.code(), Some(64));
+    assert!(
+        String::from_utf8_lossy(&output.stderr)
+            .contains("BURNIN_GITHUB_SECRETS: expected secrets of at least 16")
+    );
+}

@@ -1,0 +1,192 @@
+//! Which pushes and which moments start a run.
+
+use proptest::prelude::*;
+use terms::{Span, Timestamp};
+use triggers::{On, OnBuild, OnPush, OnSchedule, Push};
+
+fn on_push(branches: &[&str], tags: &[&str], paths: &[&str]) -> OnPush {
+    let list = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
+    OnPush {
+        repository: "Acme/images".to_owned(),
+        url: None,
+        branches: list(branches),
+        tags: list(tags),
+        paths: list(paths),
+        bots: false,
+    }
+}
+
+fn push(reference: &str, paths: Option<&[&str]>) -> Push {
+    Push {
+        repository: "acme/Images".to_owned(),
+        reference: reference.to_owned(),
+        paths: paths.map(|paths| paths.iter().map(|path| (*path).to_owned()).collect()),
+        bot: false,
+    }
+}
+
+#[test]
+fn branches_tags_and_paths() {
+    let cases = [
+        (on_push(&[], &[], &[]), "refs/heads/any/thing", None, true),
+        (on_push(&[], &[], &[]), "refs/tags/v1", None, false),
+        (on_push(&[], &[], &[]), "refs/notes/commits", None, false),
+        (on_push(&["main", "release/*"], &[], &[]), "refs/heads/main", None, true),
+        (on_push(&["main", "release/*"], &[], &[]), "refs/heads/release/1.2", None, true),
+        (on_push(&["main", "release/*"], &[], &[]), "refs/heads/release/1/2", None, false),
+        (on_push(&["main"], &[], &[]), "refs/heads/maintenance", None, false),
+        (on_push(&["**"], &[], &[]), "refs/heads/a/b/c", None, true),
+        (on_push(&[], &["v*"], &[]), "refs/tags/v1.0", None, true),
+        (on_push(&[], &["v*"], &[]), "refs/heads/v1.0", None, false),
+        (on_push(&["main"], &[], &["images/**"]), "refs/heads/main", Some(&["docs/a.md"][..]), false),
+        (
+            on_push(&["main"], &[], &["images/**"]),
+            "refs/heads/main",
+            Some(&["a", "images/x/Dockerfile"]),
+            true,
+        ),
+        (on_push(&["main"], &[], &["images/**"]), "refs/heads/main", Some(&[]), false),
+        (on_push(&["main"], &[], &["images/**"]), "refs/heads/main", None, true),
+        (on_push(&["main"], &["v*"], &["images/**"]), "refs/tags/v1", Some(&["docs/a.md"]), true),
+        (on_push(&["a$(id)"], &[], &[]), "refs/heads/a$(id)", None, true),
+    ];
+    for (on, reference, paths, expected) in cases {
+        assert_eq!(on.wants(&push(reference, paths)), expected, "{on:?} {reference} {paths:?}");
+    }
+    let mut other = push("refs/heads/main", None);
+    other.repository = "acme/other".to_owned();
+    assert!(!on_push(&[], &[], &[]).wants(&other));
+    let bot = Push { bot: true, ..push("refs/heads/main", None) };
+    assert!(!on_push(&[], &[], &[]).wants(&bot));
+    assert!(OnPush { bots: true, ..on_push(&[], &[], &[]) }.wants(&bot));
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_field() {
+    let schedule = |cron: &str, zone: &str| OnSchedule {
+        cron: cron.to_owned(),
+        zone: zone.to_owned(),
+        window: Span::from_secs(60),
+    };
+    let on = On {
+        push: vec![
+            OnPush {
+                repository: "acme".into(),
+                url: Some("ext::sh -c id".into()),
+                ..on_push(&["a**"], &[], &[])
+            },
+            on_push(&[], &["["], &["x"]),
+        ],
+        schedule: vec![
+            schedule("0 25 * * *", "UTC"),
+            schedule("@daily", "UTC"),
+            schedule("0 2 * * *", "Europe/Zürich"),
+            schedule("0 0 30 2 *", "UTC"),
+            schedule("0 0 2 * * *", "UTC"),
+            schedule("0 2 * * *", "UTC"),
+            schedule("0 2 * * *", "UTC"),
+        ],
+        build: vec![OnBuild { trigger: String::new(), image: Some("a@sha256:0".into()) }],
+        validated_every: Some(Span::from_secs(1)),
+    };
+    let fields: Vec<_> = on.problems().into_iter().map(|(field, _)| field).collect();
+    assert_eq!(
+        fields,
+        [
+            "push[0].repository",
+            "push[0].url",
+            "push[0].branches",
+            "push[1].tags",
+            "schedule[0].cron",
+            "schedule[1].cron",
+            "schedule[2].zone",
+            "schedule[3].cron",
+            "schedule[4].cron",
+            "schedule[6]",
+            "build[0].trigger",
+            "build[0].image",
+            "validated_every",
+        ]
+    );
+    assert!(On::default().problems().is_empty());
+}
+
+fn moments(cron: &str, zone: &str, after: &str, until: &str) -> Vec<String> {
+    let on = OnSchedule { cron: cron.to_owned(), zone: zone.to_owned(), window: Span::from_secs(60) };
+    let moments = on.read().unwrap().between(after.parse().unwrap(), until.parse().unwrap(), 100);
+    moments.iter().map(|moment| moment.to_string().replace(":00.000Z", "Z")).collect()
+}
+
+#[test]
+fn a_night_that_the_clock_jumps_over_comes_once_and_one_that_it_shows_twice_comes_once() {
+    // Zurich: 02:00 becomes 03:00 on 2026-03-29, and 03:00 becomes 02:00 on 2026-10-25.
+    let zurich = |after, until| moments("30 2 * * *", "Europe/Zurich", after, until);
+    assert_eq!(
+        zurich("2026-03-27T12:00:00Z", "2026-03-30T12:00:00Z"),
+        ["2026-03-28T01:30Z", "2026-03-29T01:00Z", "2026-03-30T00:30Z"]
+    );
+    assert_eq!(
+        zurich("2026-10-23T12:00:00Z", "2026-10-26T12:00:00Z"),
+        ["2026-10-24T00:30Z", "2026-10-25T00:30Z", "2026-10-26T01:30Z"]
+    );
+    // New York: 02:00 becomes 03:00 on 2026-03-08, and 02:00 becomes 01:00 on 2026-11-01.
+    let newyork = |after, until| moments("15 1 * * *", "America/New_York", after, until);
+    assert_eq!(
+        newyork("2026-10-31T12:00:00Z", "2026-11-02T12:00:00Z"),
+        ["2026-11-01T05:15Z", "2026-11-02T06:15Z"]
+    );
+    // Lord Howe moves by half an hour: 02:00 becomes 02:30 on 2026-10-04.
+    let howe = moments("10 2 * * *", "Australia/Lord_Howe", "2026-10-02T00:00:00Z", "2026-10-05T00:00:00Z");
+    assert_eq!(howe, ["2026-10-02T15:40Z", "2026-10-03T15:30Z", "2026-10-04T15:10Z"]);
+    // What comes every hour comes in every hour that there is.
+    let hourly = moments("0 * * * *", "Europe/Zurich", "2026-10-24T22:30:00Z", "2026-10-25T03:00:00Z");
+    assert_eq!(hourly.len(), 5, "{hourly:?}");
+}
+
+#[test]
+fn a_moment_asked_for_from_within_the_hour_that_comes_twice_is_not_another_one() {
+    let on = OnSchedule { cron: "30 2 * * *".into(), zone: "Europe/Zurich".into(), window: Span::default() };
+    let zoned = on.read().unwrap();
+    for minute in 0..180 {
+        let after: Timestamp = "2026-10-25T00:30:00Z".parse().unwrap();
+        let after = after + Span::from_secs(minute * 60);
+        assert_eq!(zoned.next(after).unwrap().to_string(), "2026-10-26T01:30:00.000Z", "{after}");
+    }
+}
+
+#[test]
+fn of_many_the_last_ones_are_told() {
+    let on = OnSchedule { cron: "0 * * * *".into(), zone: "UTC".into(), window: Span::default() };
+    let between = |most| {
+        let (after, until) =
+            ("2026-01-01T00:00:00Z".parse().unwrap(), "2026-01-02T00:00:00Z".parse().unwrap());
+        on.read().unwrap().between(after, until, most)
+    };
+    assert_eq!((between(100).len(), between(3).len()), (24, 3));
+    assert_eq!(between(3), between(100)[21..]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// However time is cut into looks, the same moments are seen, each once.
+    #[test]
+    fn looks_of_any_length_see_each_moment_once(
+        cron in prop::sample::select(vec!["30 2 * * *", "0 3 * * 1", "*/20 * * * *", "59 1 * * *", "0 2 1 * *"]),
+        zone in prop::sample::select(vec!["Europe/Zurich", "America/New_York", "UTC", "Asia/Kolkata"]),
+        start in 1_770_000_000i64..1_800_000_000,
+        looks in prop::collection::vec(1i64..200_000, 1..12),
+    ) {
+        let on = OnSchedule { cron: cron.into(), zone: zone.into(), window: Span::default() };
+        let zoned = on.read().unwrap();
+        let at = |seconds: i64| Timestamp::from_millis(seconds * 1000);
+        let mut seen = Vec::new();
+        let mut from = start;
+        for look in looks {
+            seen.extend(zoned.between(at(from), at(from + look), 100_000));
+            from += look;
+        }
+        prop_assert_eq!(&seen, &zoned.between(at(start), at(from), 100_000));
+        prop_assert!(seen.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+}

@@ -1,0 +1,94 @@
+//! A run while it goes on.
+
+use std::sync::Arc;
+
+use futures::{Stream, stream};
+use machine::{RunState, evolve, fold};
+use schemars::JsonSchema;
+use serde::Serialize;
+use terms::{Entry, Record, RunId, Timestamp};
+
+use crate::{Line, View, ViewError, line::finished};
+
+/// A record, and the run as it is with it.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Step {
+    /// The record's number.
+    pub seq: u64,
+    /// When it was recorded.
+    pub recorded_at: Timestamp,
+    /// The type of the fact, or `attempt_opened`, `overdue`, `timed_out`, `over_budget`, `closed`.
+    pub what: String,
+    /// The run from here on.
+    pub run: Line,
+}
+
+struct Following {
+    view: Arc<View>,
+    run: RunId,
+    state: Option<RunState>,
+    news: std::vec::IntoIter<Record>,
+    seen: u64,
+}
+
+impl View {
+    /// What is recorded of a run after number `seen`, until it is closed and has given everything back. Waits for a run
+    /// that is only about to be recorded.
+    pub fn follow(
+        self: &Arc<Self>,
+        run: RunId,
+        seen: u64,
+    ) -> impl Stream<Item = Result<Step, ViewError>> + use<> {
+        let following =
+            Following { view: Arc::clone(self), run, state: None, news: Vec::new().into_iter(), seen };
+        stream::try_unfold(following, |mut following| async {
+            Ok(following.step().await?.map(|step| (step, following)))
+        })
+    }
+}
+
+impl Following {
+    async fn step(&mut self) -> Result<Option<Step>, ViewError> {
+        loop {
+            if let Some(record) = self.news.next() {
+                let state = match self.state.take() {
+                    Some(state) => evolve(state, &record),
+                    None => fold([&record])
+                        .map_err(|source| ViewError::Unreadable { run: self.run.clone(), source })?,
+                };
+                let step = (record.seq > self.seen).then(|| Step {
+                    seq: record.seq,
+                    recorded_at: record.recorded_at,
+                    what: what(&record.entry).to_owned(),
+                    run: Line::of(&state),
+                });
+                self.state = Some(state);
+                if step.is_some() {
+                    return Ok(step);
+                }
+                continue;
+            }
+            let read = self.state.as_ref().map_or(0, |state| state.seq);
+            self.news = self.view.ledger.since(&self.run, read).await?.into_iter();
+            if self.news.len() > 0 {
+                continue;
+            }
+            if self.state.as_ref().is_some_and(finished) {
+                return Ok(None);
+            }
+            self.view.clock.sleep(self.view.pace.look).await;
+        }
+    }
+}
+
+/// One word for a record.
+fn what(entry: &Entry) -> &str {
+    match entry {
+        Entry::Accepted { fact, .. } => fact.event_type(),
+        Entry::AttemptOpened { .. } => "attempt_opened",
+        Entry::Overdue { .. } => "overdue",
+        Entry::TimedOut { .. } => "timed_out",
+        Entry::OverBudget { .. } => "over_budget",
+        Entry::Closed { .. } => "closed",
+    }
+}

@@ -1,0 +1,138 @@
+//! Every run's line in memory.
+
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use futures::{StreamExt, stream};
+use ledger::{Ledger, LedgerError, Store};
+use machine::{RunState, evolve, fold};
+use terms::{RunId, Timestamp};
+use tracing::warn;
+
+use crate::{
+    Line, Pace, ViewError,
+    chapters::{self, ABREAST, LENGTH},
+    line::finished,
+};
+
+/// Lines by run, and what has to be looked at again.
+#[derive(Default)]
+pub(crate) struct Index {
+    lines: BTreeMap<RunId, Line>,
+    order: BTreeSet<(Reverse<Timestamp>, RunId)>,
+    /// Runs that go on, as far as they were read.
+    open: BTreeMap<RunId, RunState>,
+    /// Closed runs that no chapter has.
+    unkept: BTreeSet<RunId>,
+    began: bool,
+    looked_at: Option<Timestamp>,
+    scanned_at: Option<Timestamp>,
+}
+
+impl Index {
+    /// Lines, newest first.
+    pub fn newest(&self) -> impl Iterator<Item = &Line> {
+        self.order.iter().filter_map(|(_, run)| self.lines.get(run))
+    }
+
+    /// Runs that go on.
+    pub fn unfinished(&self) -> Vec<RunId> {
+        self.open.keys().cloned().collect()
+    }
+
+    /// Looks at what may have changed.
+    pub async fn refresh(
+        &mut self,
+        ledger: &Ledger,
+        store: &dyn Store,
+        now: Timestamp,
+        pace: Pace,
+    ) -> Result<(), ViewError> {
+        let due =
+            |last: Option<Timestamp>, span| last.is_none_or(|last| now.since(last) >= span || now < last);
+        if !due(self.looked_at, pace.look) {
+            return Ok(());
+        }
+        if !self.began {
+            for line in chapters::read(store).await? {
+                self.put(line);
+            }
+            self.began = true;
+        }
+        let mut look: BTreeSet<RunId> = self.open.keys().cloned().collect();
+        look.extend(ledger.open_runs().await?);
+        let scan = due(self.scanned_at, pace.scan);
+        if scan {
+            look.extend(ledger.names().await?.into_iter().filter(|run| !self.lines.contains_key(run)));
+        }
+        let look: Vec<_> = look.into_iter().map(|run| (self.open.remove(&run), run)).collect();
+        let mut reading = stream::iter(look)
+            .map(|(known, run)| async { (read(ledger, &run, known.clone()).await, known, run) })
+            .buffer_unordered(ABREAST);
+        let mut failed = None;
+        while let Some((read, known, run)) = reading.next().await {
+            match read {
+                Ok(Some(state)) => self.learn(state),
+                Ok(None) => {}
+                Err(error @ ViewError::Ledger(LedgerError::Store { .. })) => {
+                    self.open.extend(known.map(|state| (run, state)));
+                    failed = Some(error);
+                }
+                // One damaged ledger must not hide all others.
+                Err(error) => warn!(run.id = %run, "left out: {}", kit::worker::chain(&error)),
+            }
+            if self.unkept.len() >= LENGTH {
+                self.keep(store).await;
+            }
+        }
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        self.looked_at = Some(now);
+        if scan {
+            self.scanned_at = Some(now);
+        }
+        Ok(())
+    }
+
+    fn learn(&mut self, state: RunState) {
+        let kept = self.lines.get(&state.run).is_some_and(|line| line.state == crate::State::Closed);
+        self.put(Line::of(&state));
+        if !finished(&state) {
+            self.unkept.remove(&state.run);
+            self.open.insert(state.run.clone(), state);
+        } else if !kept {
+            self.unkept.insert(state.run);
+        }
+    }
+
+    fn put(&mut self, line: Line) {
+        self.order.insert((Reverse(line.requested_at), line.run.clone()));
+        self.lines.insert(line.run.clone(), line);
+    }
+
+    /// Writes a chapter. It only saves time later, so it may fail.
+    async fn keep(&mut self, store: &dyn Store) {
+        let runs = std::mem::take(&mut self.unkept);
+        let lines = runs.iter().filter_map(|run| self.lines.get(run)).cloned().collect();
+        if let Err(error) = chapters::keep(store, lines).await {
+            warn!("a chapter is not kept: {}", kit::worker::chain(&error));
+            self.unkept = runs;
+        }
+    }
+}
+
+/// A run, read on from where it was known; none when it has no record yet.
+async fn read(ledger: &Ledger, run: &RunId, known: Option<RunState>) -> Result<Option<RunState>, ViewError> {
+    if let Some(state) = known {
+        let news = ledger.since(run, state.seq).await?;
+        return Ok(Some(news.iter().fold(state, evolve)));
+    }
+    let records = ledger.since(run, 0).await?;
+    if records.is_empty() {
+        return Ok(None);
+    }
+    fold(&records).map(Some).map_err(|source| ViewError::Unreadable { run: run.clone(), source })
+}

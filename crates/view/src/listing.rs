@@ -1,0 +1,126 @@
+//! Which runs, and how many at a time.
+
+use std::{fmt, str::FromStr};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use terms::{RunId, Timestamp, Verdict};
+
+use crate::{Line, State};
+
+/// The most runs of one page.
+pub const MOST: usize = 200;
+
+/// Which runs are wanted; what is none is no condition.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Of this workflow.
+    pub workflow: Option<String>,
+    /// On this kind of cluster.
+    pub system: Option<String>,
+    /// On the cluster of this name.
+    pub cluster: Option<String>,
+    /// Open or closed.
+    pub state: Option<State>,
+    /// That ended like this: `completed`, `failed`, `timed_out` or `cancelled`.
+    pub conclusion: Option<String>,
+    /// With this verdict.
+    pub verdict: Option<Verdict>,
+    /// Asked for at this moment or later.
+    pub since: Option<Timestamp>,
+    /// Older than this place in the list.
+    pub after: Option<Cursor>,
+    /// So many at most: 1 to [`MOST`]; 50 where nothing is said.
+    pub limit: Option<usize>,
+}
+
+/// A page of runs.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Page {
+    /// Newest first.
+    pub runs: Vec<Line>,
+    /// Where the next page begins; null when this is the last one.
+    pub next: Option<Cursor>,
+}
+
+/// A place in the list of runs: just behind one of them. Runs that begin later do not move it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    requested_at: Timestamp,
+    run: RunId,
+}
+
+impl Cursor {
+    /// Its form, as a regular expression. Whatever has it is a place.
+    pub const PATTERN: &str = r"^[0-9]{1,15}\.[a-z]([a-z0-9-]{0,48}[a-z0-9])?$";
+
+    fn behind(line: &Line) -> Self {
+        Self { requested_at: line.requested_at, run: line.run.clone() }
+    }
+
+    fn is_before(&self, line: &Line) -> bool {
+        // Newest first: what lies behind is older, or of the same moment with a later name.
+        (std::cmp::Reverse(line.requested_at), &line.run) > (std::cmp::Reverse(self.requested_at), &self.run)
+    }
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.requested_at.as_millis(), self.run)
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = &'static str;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let read = || {
+            let (millis, run) = text.split_once('.')?;
+            let written =
+                (1..=15).contains(&millis.len()) && millis.bytes().all(|byte| byte.is_ascii_digit());
+            let requested_at = Timestamp::from_millis(millis.parse().ok().filter(|_| written)?);
+            Some(Self { requested_at, run: run.parse().ok()? })
+        };
+        read().ok_or("expected the `next` of another page")
+    }
+}
+
+impl Serialize for Cursor {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl JsonSchema for Cursor {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Cursor".into()
+    }
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({"type": "string", "pattern": Self::PATTERN})
+    }
+}
+
+impl Wanted {
+    fn takes(&self, line: &Line) -> bool {
+        fn is<T: PartialEq + ?Sized>(wanted: Option<&T>, there: Option<&T>) -> bool {
+            wanted.is_none() || wanted == there
+        }
+        is(self.workflow.as_deref(), Some(line.workflow.as_str()))
+            && is(self.system.as_deref(), line.system.as_deref())
+            && is(self.cluster.as_deref(), line.cluster.as_deref())
+            && is(self.state.as_ref(), Some(&line.state))
+            && is(self.conclusion.as_deref(), Some(line.conclusion.as_str()))
+            && is(self.verdict.as_ref(), line.verdict.as_ref())
+            && self.since.is_none_or(|since| line.requested_at >= since)
+            && self.after.as_ref().is_none_or(|after| after.is_before(line))
+    }
+}
+
+/// A page of `lines`, which come newest first.
+pub(crate) fn page<'a>(lines: impl Iterator<Item = &'a Line>, wanted: &Wanted) -> Page {
+    let limit = wanted.limit.unwrap_or(50).clamp(1, MOST);
+    let mut runs: Vec<Line> = lines.filter(|line| wanted.takes(line)).take(limit + 1).cloned().collect();
+    let more = runs.len() > limit;
+    runs.truncate(limit);
+    let next = if more { runs.last().map(Cursor::behind) } else { None };
+    Page { runs, next }
+}

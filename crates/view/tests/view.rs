@@ -1,0 +1,173 @@
+//! What is listed, in which order, from where, and what it costs in requests.
+
+mod support;
+
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt};
+use kit::ManualClock;
+use ledger::{MemoryStore, Store};
+use support::{Counting, START, ask, cancel, ledger, run, view};
+use terms::{RunId, Span, Timestamp};
+use view::{Cursor, Page, State, View, Wanted};
+
+struct World {
+    counting: Arc<Counting<MemoryStore>>,
+    store: Arc<dyn Store>,
+    clock: Arc<ManualClock>,
+}
+
+impl World {
+    fn new() -> Self {
+        let counting = Arc::new(Counting::new(MemoryStore::default()));
+        let clock = Arc::new(ManualClock::new(Timestamp::from_millis(START)));
+        Self { store: counting.clone(), counting, clock }
+    }
+
+    /// Runs with these numbers, closed but for every hundredth.
+    async fn with(runs: std::ops::Range<usize>) -> Self {
+        let world = Self::new();
+        let ledger = ledger(Arc::clone(&world.store));
+        for number in runs {
+            let run = ask(&ledger, number).await;
+            if !number.is_multiple_of(100) {
+                cancel(&ledger, &run, i64::try_from(number).unwrap()).await;
+            }
+        }
+        world
+    }
+
+    fn view(&self) -> Arc<View> {
+        view(&self.store, &self.clock)
+    }
+}
+
+fn names(page: &Page) -> Vec<RunId> {
+    page.runs.iter().map(|line| line.run.clone()).collect()
+}
+
+#[tokio::test]
+async fn pages_are_stable_while_runs_begin_and_hold_each_run_once() {
+    let world = World::with(0..250).await;
+    let view = world.view();
+    let mut seen = Vec::new();
+    let mut wanted = Wanted { limit: Some(60), ..Wanted::default() };
+    let mut number = 1000;
+    loop {
+        let page = view.page(&wanted).await.unwrap();
+        seen.extend(names(&page));
+        // Somebody asks for a run between two pages.
+        ask(&ledger(Arc::clone(&world.store)), number).await;
+        number += 1;
+        world.clock.advance(Span::from_secs(60));
+        let Some(next) = page.next else { break };
+        // As it travels through a URL.
+        wanted.after = Some(next.to_string().parse().unwrap());
+    }
+    let mut expected: Vec<_> = (0..250).map(run).collect();
+    expected.sort_by_key(|run| {
+        let number: i64 = run.as_str()[2..].parse().unwrap();
+        (-(number / 2), run.clone())
+    });
+    assert_eq!(seen, expected);
+    let newest = view.page(&Wanted { limit: Some(1), ..Wanted::default() }).await.unwrap();
+    assert_eq!(names(&newest), [run(number - 1)], "what began meanwhile is there too");
+    assert!("x".parse::<Cursor>().is_err() && "".parse::<Cursor>().is_err());
+}
+
+#[tokio::test]
+async fn filters_count_together() {
+    let world = World::with(0..60).await;
+    let view = world.view();
+    let count =
+        async |wanted: Wanted| view.page(&Wanted { limit: Some(200), ..wanted }).await.unwrap().runs.len();
+    let text = |text: &str| Some(text.to_owned());
+    assert_eq!(count(Wanted::default()).await, 60);
+    assert_eq!(count(Wanted { workflow: text("odd"), ..Wanted::default() }).await, 30);
+    assert_eq!(count(Wanted { cluster: text("c1"), ..Wanted::default() }).await, 20);
+    assert_eq!(count(Wanted { system: text("processes"), ..Wanted::default() }).await, 60);
+    assert_eq!(count(Wanted { system: text("slurm"), ..Wanted::default() }).await, 0);
+    assert_eq!(count(Wanted { state: Some(State::Open), ..Wanted::default() }).await, 1);
+    assert_eq!(count(Wanted { conclusion: text("cancelled"), ..Wanted::default() }).await, 59);
+    assert_eq!(count(Wanted { verdict: Some(terms::Verdict::Pass), ..Wanted::default() }).await, 0);
+    let since = Some(Timestamp::from_millis(START + 20_000));
+    assert_eq!(count(Wanted { since, ..Wanted::default() }).await, 20);
+    let both = Wanted { workflow: text("odd"), cluster: text("c1"), ..Wanted::default() };
+    assert_eq!(count(both).await, 10);
+}
+
+#[tokio::test]
+async fn a_closed_run_is_folded_once_for_ever() {
+    let world = World::with(0..1001).await;
+    let wanted = Wanted { limit: Some(5), ..Wanted::default() };
+    let first = world.view();
+    world.counting.asked();
+    let page = first.page(&wanted).await.unwrap();
+    let (reads, _) = world.counting.asked();
+    assert!(reads >= 3 * 1001, "the first time everything is folded: {reads}");
+    // Warm, nothing happened: one list of open runs and one look for a next record of each.
+    world.clock.advance(Span::from_secs(2));
+    assert_eq!(first.page(&wanted).await.unwrap(), page);
+    assert_eq!(world.counting.asked(), (11, 1));
+    // Within the pace nobody is asked at all.
+    assert_eq!(first.page(&wanted).await.unwrap(), page);
+    assert_eq!(world.counting.asked(), (0, 0));
+    // Cold: the chapters, and a fold of what is in none: the open ones and less than one chapter of closed ones.
+    let second = world.view();
+    assert_eq!(second.page(&wanted).await.unwrap(), page);
+    let (reads, lists) = world.counting.asked();
+    let (chapters, unkept) = (990 / 128, 990 % 128);
+    assert_eq!(
+        reads,
+        chapters + unkept * 4 + 11 * 2,
+        "three records and the end, of an open run one and the end"
+    );
+    assert_eq!(lists, 3);
+    assert_eq!(first.all().await.unwrap(), second.all().await.unwrap());
+}
+
+#[tokio::test]
+async fn a_damaged_chapter_and_a_damaged_ledger_hide_nothing_else() {
+    let world = World::with(1..200).await;
+    world.view().all().await.unwrap();
+    let chapters = world.store.list("view/").await.unwrap();
+    assert_eq!(chapters.len(), 1);
+    world.store.remove(&chapters[0]).await.unwrap();
+    world.store.create(&chapters[0], "{".into()).await.unwrap();
+    world.store.create("ledger/broken/0000000001.json", "{}".into()).await.unwrap();
+    world.store.create("ledger/Not-A-Run/0000000001.json", "{}".into()).await.unwrap();
+    assert_eq!(world.view().all().await.unwrap().len(), 199);
+    assert!(world.view().detail(&"broken".parse().unwrap()).await.is_err());
+    assert!(world.view().detail(&"nobody".parse().unwrap()).await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_run_is_followed_from_any_record_to_its_end() {
+    let world = World::new();
+    let (ledger, view) = (ledger(Arc::clone(&world.store)), world.view());
+    let following = view.follow(run(7), 0);
+    let (ledger, clock) = (&ledger, &world.clock);
+    let happens = async {
+        let run = ask(ledger, 7).await;
+        cancel(ledger, &run, 8).await;
+    };
+    let moves = async {
+        loop {
+            clock.advance(Span::from_secs(1));
+            tokio::task::yield_now().await;
+        }
+    };
+    let steps = async { following.try_collect::<Vec<_>>().await.unwrap() };
+    let steps = tokio::select! {
+        (steps, ()) = async { tokio::join!(steps, happens) } => steps,
+        () = moves => unreachable!(),
+    };
+    let what: Vec<_> = steps.iter().map(|step| (step.seq, step.what.as_str())).collect();
+    let told = [(1, "dev.burnin.run.requested.v1"), (2, "dev.burnin.cancel.requested.v1"), (3, "closed")];
+    assert_eq!(what, told);
+    assert_eq!((steps[0].run.state, steps[2].run.state), (State::Open, State::Closed));
+    let late: Vec<_> = view.follow(run(7), 2).map(|step| step.unwrap().seq).collect().await;
+    assert_eq!(late, [3], "who has seen two gets the third");
+    let detail = view.detail(&run(7)).await.unwrap().unwrap();
+    assert_eq!((detail.seq, detail.line.conclusion.as_str()), (3, "cancelled"));
+}

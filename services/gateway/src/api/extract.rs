@@ -1,0 +1,79 @@
+//! What a request says, or the problem with it.
+
+use axum::{
+    Json,
+    extract::{FromRequest, FromRequestParts, Path, Query, Request, rejection::JsonRejection},
+    http::{StatusCode, request::Parts},
+};
+use kit::auth::Caller;
+use serde::de::DeserializeOwned;
+use terms::RunId;
+
+use super::problem::Problem;
+
+/// A JSON body.
+pub struct Asked<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Asked<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let read = Json::<T>::from_request(request, state).await;
+        let problem = |rejection: JsonRejection| {
+            // What is JSON and says something else is wrong input like any other.
+            let status = match &rejection {
+                JsonRejection::JsonDataError(_) => StatusCode::UNPROCESSABLE_ENTITY,
+                other => other.status(),
+            };
+            Problem::new(status, rejection.body_text())
+        };
+        read.map(|Json(read)| Self(read)).map_err(problem)
+    }
+}
+
+/// The query.
+pub struct Filtered<T>(pub T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Filtered<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        match Query::<T>::from_request_parts(parts, state).await {
+            Ok(Query(read)) => Ok(Self(read)),
+            Err(rejection) => Err(Problem::new(StatusCode::BAD_REQUEST, rejection.body_text())),
+        }
+    }
+}
+
+/// The run that a path names. What cannot be a run's name is the name of none.
+pub struct Named(pub RunId);
+
+impl<S: Send + Sync> FromRequestParts<S> for Named {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        #[derive(serde::Deserialize)]
+        struct In {
+            run: String,
+        }
+        let Path(In { run }) = Path::<In>::from_request_parts(parts, state)
+            .await
+            .map_err(|rejection| Problem::new(StatusCode::NOT_FOUND, rejection.body_text()))?;
+        run.parse().map(Self).map_err(|_| Problem::no_run(&run))
+    }
+}
+
+/// Who asks, as far as that is known here.
+pub struct By(pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for By {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        Ok(Self(caller(&parts.extensions)))
+    }
+}
+
+pub(super) fn caller(extensions: &axum::http::Extensions) -> String {
+    extensions.get::<Caller>().map_or_else(|| "somebody".to_owned(), |caller| caller.email.clone())
+}

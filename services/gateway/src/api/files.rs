@@ -1,0 +1,192 @@
+//! Logs and reports.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    body::Body,
+    extract::{Path, State},
+    http::{
+        HeaderMap, StatusCode,
+        header::{
+            ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, RANGE,
+        },
+    },
+    response::{IntoResponse, Response},
+};
+use ledger::{Artefacts, Committed};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use terms::{LeftOut, ManifestObject, RunId};
+use tokio::io::{AsyncReadExt, copy, sink};
+use tokio_util::io::ReaderStream;
+use view::Elsewhere;
+
+use super::{
+    extract::{Filtered, Named},
+    problem::Problem,
+};
+use crate::Gateway;
+
+/// A run's logs.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Files {
+    /// `burnin/logs/v1`.
+    schema: &'static str,
+    /// They are all there, each as it will stay.
+    safe: bool,
+    /// The files.
+    files: Vec<ManifestObject>,
+    /// Files that were not collected, and why.
+    left_out: Vec<LeftOut>,
+}
+
+/// None while they are not safe.
+async fn manifest(gateway: &Gateway, run: &RunId) -> Result<Option<Committed>, Problem> {
+    let detail = gateway.view.detail(run).await?.ok_or_else(|| Problem::no_run(run.as_str()))?;
+    let Some(name) = detail.logs else { return Ok(None) };
+    let read = Artefacts::new(Arc::clone(&gateway.store)).manifest(&name).await;
+    read.map_err(|error| Problem::unavailable(&error))
+}
+
+pub async fn list(State(gateway): State<Arc<Gateway>>, Named(run): Named) -> Result<Json<Files>, Problem> {
+    let committed = manifest(&gateway, &run).await?;
+    let safe = committed.is_some();
+    let (files, left_out) = committed
+        .map(|committed| (committed.manifest.objects, committed.manifest.left_out))
+        .unwrap_or_default();
+    Ok(Json(Files { schema: "burnin/logs/v1", safe, files, left_out }))
+}
+
+pub async fn fetch(
+    State(gateway): State<Arc<Gateway>>,
+    Named(run): Named,
+    Path((_, name)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let not_yet = || Problem::new(StatusCode::NOT_FOUND, format!("{run} has no logs, or not yet"));
+    let committed = manifest(&gateway, &run).await?.ok_or_else(not_yet)?;
+    // Only what the manifest names exists: no other object can be reached from here.
+    let object = committed.manifest.objects.iter().find(|object| object.name == name);
+    let object =
+        object.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, format!("{run} has no such log")))?;
+    let size = object.size_bytes;
+    let range =
+        headers.get(RANGE).and_then(|range| range.to_str().ok()).and_then(|range| wanted(range, size));
+    let full = format!("{}{name}", committed.name.trim_end_matches("manifest.json"));
+    let opened = gateway.store.open(&full).await.map_err(|error| Problem::unavailable(&error))?;
+    let mut body =
+        opened.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, format!("{run} has lost that log")))?;
+    let headers = |length: u64| {
+        [
+            (CONTENT_TYPE, "text/plain; charset=utf-8".to_owned()),
+            (CONTENT_LENGTH, length.to_string()),
+            (ACCEPT_RANGES, "bytes".to_owned()),
+        ]
+    };
+    let stream = |body| Body::from_stream(ReaderStream::with_capacity(body, 64 << 10));
+    match range {
+        None => Ok((headers(size), stream(body)).into_response()),
+        Some(Err(())) => {
+            let problem =
+                Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, format!("the log has {size} bytes"));
+            Ok(([(CONTENT_RANGE, format!("bytes */{size}"))], problem).into_response())
+        }
+        Some(Ok((first, last))) => {
+            let skipped = copy(&mut (&mut body).take(first), &mut sink()).await;
+            skipped.map_err(|error| Problem::unavailable(&error))?;
+            let length = last - first + 1;
+            let part: ledger::Reader = Box::new(body.take(length));
+            let range = [(CONTENT_RANGE, format!("bytes {first}-{last}/{size}"))];
+            Ok((StatusCode::PARTIAL_CONTENT, headers(length), range, stream(part)).into_response())
+        }
+    }
+}
+
+/// The bytes that are asked for, first and last. What is no single range of bytes is as if nobody had said it; a range
+/// that lies behind the end cannot be given.
+fn wanted(range: &str, size: u64) -> Option<Result<(u64, u64), ()>> {
+    let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
+    let number = |text: &str| (!text.is_empty()).then(|| text.parse::<u64>().ok());
+    match (number(first), number(last)) {
+        (Some(Some(first)), last) => {
+            let last = last.map_or(Some(u64::MAX), |last| last)?;
+            if first > last {
+                return None;
+            }
+            Some(if first < size { Ok((first, last.min(size - 1))) } else { Err(()) })
+        }
+        (None, Some(Some(tail))) => {
+            Some(if tail > 0 && size > 0 { Ok((size.saturating_sub(tail), size - 1)) } else { Err(()) })
+        }
+        _ => None,
+    }
+}
+
+/// What a report is written as.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Form {
+    #[default]
+    Html,
+    Markdown,
+    Json,
+    Csv,
+    Junit,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct As {
+    form: Form,
+}
+
+pub async fn report(
+    State(gateway): State<Arc<Gateway>>,
+    Named(run): Named,
+    Filtered(As { form }): Filtered<As>,
+) -> Result<Response, Problem> {
+    let elsewhere = Elsewhere { warehouse: gateway.warehouse.clone(), report: None };
+    let told = gateway.view.told(&run, elsewhere).await?.ok_or_else(|| Problem::no_run(run.as_str()))?;
+    let story = told.story();
+    let (media, text) = match form {
+        Form::Html => ("text/html; charset=utf-8", report::html(&story)),
+        Form::Markdown => ("text/markdown; charset=utf-8", report::markdown(&story)),
+        Form::Csv => ("text/csv; charset=utf-8", report::csv(&story)),
+        Form::Junit => ("application/xml", report::junit(&story)),
+        Form::Json => {
+            let none = || Problem::new(StatusCode::NOT_FOUND, format!("{run} has no verdict, or not yet"));
+            return Ok(Json(story.judgement.ok_or_else(none)?).into_response());
+        }
+    };
+    // The page asks nobody for anything, and what others wrote into it may not either.
+    let policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox";
+    Ok(([(CONTENT_TYPE, media), (CONTENT_SECURITY_POLICY, policy)], text).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_read_as_the_standard_says() {
+        let cases = [
+            ("bytes=0-9", Some(Ok((0, 9)))),
+            ("bytes=90-", Some(Ok((90, 99)))),
+            ("bytes=90-1000", Some(Ok((90, 99)))),
+            ("bytes=-10", Some(Ok((90, 99)))),
+            ("bytes=-1000", Some(Ok((0, 99)))),
+            ("bytes=100-", Some(Err(()))),
+            ("bytes=-0", Some(Err(()))),
+            ("bytes=9-0", None),
+            ("bytes=0-1,5-6", None),
+            ("lines=0-1", None),
+            ("bytes=a-b", None),
+            ("bytes=-", None),
+        ];
+        for (range, expected) in cases {
+            assert_eq!(wanted(range, 100), expected, "{range}");
+        }
+        assert_eq!(wanted("bytes=0-", 0), Some(Err(())));
+    }
+}

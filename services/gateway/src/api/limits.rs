@@ -1,0 +1,84 @@
+//! How often a caller may ask, and under which name.
+
+use std::{num::NonZeroU32, str::FromStr, sync::Arc};
+
+use axum::{
+    extract::{Request, State},
+    http::{Method, StatusCode, header::HOST},
+    middleware::Next,
+    response::{IntoResponse, Response},
+};
+use governor::{DefaultKeyedRateLimiter, Quota};
+
+use super::{extract::caller, problem::Problem};
+use crate::Gateway;
+
+/// How often a caller may ask: requests a second, and ten times as many at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Rates {
+    /// Anything.
+    pub requests: NonZeroU32,
+    /// What starts or ends something.
+    pub changes: NonZeroU32,
+}
+
+impl FromStr for Rates {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let read = || {
+            let (requests, changes) = text.split_once(',')?;
+            Some(Self { requests: requests.trim().parse().ok()?, changes: changes.trim().parse().ok()? })
+        };
+        read().ok_or("expected requests a second and changes a second, such as 50,5")
+    }
+}
+
+impl Rates {
+    /// For people and their scripts.
+    pub const USUAL: Self =
+        Self { requests: NonZeroU32::new(50).unwrap(), changes: NonZeroU32::new(5).unwrap() };
+}
+
+pub(crate) struct Limiter {
+    requests: DefaultKeyedRateLimiter<String>,
+    changes: DefaultKeyedRateLimiter<String>,
+}
+
+impl Limiter {
+    pub(crate) fn new(rates: Rates) -> Self {
+        let limiter = |rate: NonZeroU32| {
+            let burst = NonZeroU32::new(rate.get().saturating_mul(10)).unwrap_or(rate);
+            DefaultKeyedRateLimiter::keyed(Quota::per_second(rate).allow_burst(burst))
+        };
+        Self { requests: limiter(rates.requests), changes: limiter(rates.changes) }
+    }
+
+    /// Counts a request, and says whether it may be answered.
+    pub(crate) fn lets(&self, caller: &String, method: &Method) -> bool {
+        let changes = !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
+        self.requests.check_key(caller).is_ok() && (!changes || self.changes.check_key(caller).is_ok())
+    }
+}
+
+pub(crate) async fn limited(State(gateway): State<Arc<Gateway>>, request: Request, next: Next) -> Response {
+    if gateway.rates.lets(&caller(request.extensions()), request.method()) {
+        return next.run(request).await;
+    }
+    Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many requests; wait as Retry-After says").into_response()
+}
+
+/// A page of another site can make a browser ask this machine, under a name that leads here and is not ours.
+pub(crate) async fn by_its_name(
+    State(gateway): State<Arc<Gateway>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    if !gateway.local || matches!(name, "127.0.0.1" | "localhost" | "[::1]") {
+        return next.run(request).await;
+    }
+    Problem::new(StatusCode::MISDIRECTED_REQUEST, "this server answers as 127.0.0.1 and localhost only")
+        .into_response()
+}

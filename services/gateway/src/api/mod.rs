@@ -1,0 +1,51 @@
+//! HTTP under `/api/v1`. The routes and their description are one table, [`operations::all`], so that neither can know of
+//! one that the other lacks.
+
+mod extract;
+mod files;
+mod index;
+pub mod limits;
+mod openapi;
+mod operations;
+mod problem;
+mod runs;
+mod workflows;
+
+use std::sync::Arc;
+
+use axum::{
+    Json, Router, extract::DefaultBodyLimit, http::StatusCode, middleware::from_fn_with_state, routing::get,
+};
+
+use crate::Gateway;
+
+pub use openapi::document;
+pub use problem::Problem;
+
+/// The largest request, bytes.
+const BODY_LIMIT: usize = 64 << 10;
+
+pub(crate) fn routes(gateway: &Arc<Gateway>) -> Router {
+    let mut router = Router::new();
+    for operation in operations::all() {
+        router = router.route(operation.path, operation.handler);
+    }
+    let document = document();
+    router
+        .route("/api/v1/openapi.json", get(async move || Json(document)))
+        .route("/api/v1/{*anything}", get(nothing).fallback(nothing))
+        .method_not_allowed_fallback(not_so)
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
+        .layer(from_fn_with_state(Arc::clone(gateway), limits::limited))
+        .route("/", get(index::page))
+        .layer(from_fn_with_state(Arc::clone(gateway), limits::by_its_name))
+        .with_state(Arc::clone(gateway))
+}
+
+async fn nothing() -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, "there is nothing here; /api/v1/openapi.json says what there is")
+}
+
+async fn not_so() -> Problem {
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path takes other methods; see the header Allow")
+}

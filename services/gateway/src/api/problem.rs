@@ -1,0 +1,91 @@
+//! What went wrong, as RFC 9457 has it.
+
+use axum::{
+    Json,
+    http::{HeaderValue, StatusCode, header::CONTENT_TYPE},
+    response::{IntoResponse, Response},
+};
+use schemars::JsonSchema;
+use serde::Serialize;
+use view::ViewError;
+
+use crate::Refused;
+
+/// `application/problem+json`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Problem {
+    /// `about:blank`: the status says what kind of problem it is.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// The status in words.
+    pub title: String,
+    /// The status.
+    pub status: u16,
+    /// What happened and what to do next.
+    pub detail: String,
+    /// Everything that is wrong, each as `file:line:column: field: what was expected`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<String>,
+}
+
+impl Problem {
+    /// A problem of this status.
+    pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        let title = status.canonical_reason().unwrap_or("unknown").to_owned();
+        Self {
+            kind: "about:blank",
+            title,
+            status: status.as_u16(),
+            detail: detail.into(),
+            errors: Vec::new(),
+        }
+    }
+
+    /// There is no such run.
+    pub fn no_run(run: &str) -> Self {
+        let run: String = run.chars().take(80).collect();
+        Self::new(StatusCode::NOT_FOUND, format!("there is no run {run}"))
+    }
+
+    /// Something around us does not work.
+    pub fn unavailable(error: &(dyn std::error::Error + 'static)) -> Self {
+        tracing::error!("{}", kit::worker::chain(error));
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "the store does not answer; ask again in a moment")
+    }
+}
+
+impl From<Refused> for Problem {
+    fn from(refused: Refused) -> Self {
+        let status = match &refused {
+            Refused::Unknown { .. } => StatusCode::NOT_FOUND,
+            Refused::Forbidden { .. } => StatusCode::FORBIDDEN,
+            Refused::Invalid(_) | Refused::Reused { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            Refused::Later(_) => return Self::unavailable(&refused),
+        };
+        match refused {
+            Refused::Invalid(problems) => {
+                let errors = problems.0.iter().map(ToString::to_string).collect();
+                Self { errors, ..Self::new(status, "the workflow cannot be run as it was asked for") }
+            }
+            other => Self::new(status, other.to_string()),
+        }
+    }
+}
+
+impl From<ViewError> for Problem {
+    fn from(error: ViewError) -> Self {
+        Self::unavailable(&error)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = (status, Json(&self)).into_response();
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+            response.headers_mut().insert("retry-after", HeaderValue::from_static("1"));
+        }
+        response
+    }
+}

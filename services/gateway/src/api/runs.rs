@@ -1,0 +1,259 @@
+//! Runs: asked for, listed, shown, followed, ended.
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::{
+    Json,
+    extract::State,
+    http::{HeaderMap, StatusCode, header::LOCATION},
+    response::{
+        IntoResponse, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
+};
+use futures::{Stream, StreamExt, stream};
+use kit::ids;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use terms::{Attempt, CancelRequested, EventKey, Fact, RunId, Timestamp, Trigger, Verdict};
+use view::{Cursor, Detail, MOST, Page, State as Going, Wanted};
+
+use super::{
+    extract::{Asked, By, Filtered, Named},
+    problem::Problem,
+};
+use crate::{Gateway, Wish, start::CALLERS};
+
+/// A stream ends by itself before whoever stands in front of us ends it.
+const LONGEST_STREAM: Duration = Duration::from_secs(40);
+
+/// How long an answer waits for the run to be recorded.
+const RECORDED: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The longest reason of a cancel, characters.
+const LONGEST_REASON: usize = 500;
+
+/// `POST /api/v1/runs`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Begin {
+    /// The workflow's name.
+    #[schemars(regex(pattern = r"^[a-z][a-z0-9-]{0,30}$"))]
+    workflow: String,
+    /// Fields of the workflow to replace, as far as it lets them be replaced: `{"limits.job": "10m"}`.
+    #[serde(default)]
+    set: BTreeMap<String, String>,
+}
+
+/// What came of it.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Begun {
+    /// `burnin/begun/v1`.
+    schema: &'static str,
+    /// The run.
+    run: RunId,
+    /// False when this key started it before.
+    new: bool,
+    /// Where to look.
+    links: Links,
+}
+
+/// Where to look.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Links {
+    /// The run.
+    run: String,
+    /// What happens to it, as it happens.
+    events: String,
+    /// Its logs.
+    logs: String,
+    /// Its report.
+    report: String,
+}
+
+impl Links {
+    fn of(run: &RunId) -> Self {
+        let at = format!("/api/v1/runs/{run}");
+        Self {
+            events: format!("{at}/events"),
+            logs: format!("{at}/logs"),
+            report: format!("{at}/report"),
+            run: at,
+        }
+    }
+}
+
+/// A run with its stages, and where to look.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Shown {
+    #[serde(flatten)]
+    detail: Detail,
+    /// Where to look.
+    links: Links,
+}
+
+/// `POST /api/v1/runs/{run}/cancel`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Cancel {
+    /// Why, for people.
+    #[schemars(length(max = LONGEST_REASON))]
+    reason: String,
+}
+
+/// The query of `GET /api/v1/runs`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Filters {
+    workflow: Option<String>,
+    system: Option<String>,
+    cluster: Option<String>,
+    state: Option<Going>,
+    conclusion: Option<String>,
+    verdict: Option<Verdict>,
+    since: Option<Timestamp>,
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+/// The parameters of the list, described.
+pub fn filters() -> Vec<Value> {
+    let text = || json!({"type": "string"});
+    let one_of = |words: &[&str]| json!({"type": "string", "enum": words});
+    let parameter = |name: &str, schema: Value, what: &str| json!({"name": name, "in": "query", "required": false, "schema": schema, "description": what});
+    vec![
+        parameter("workflow", text(), "Of this workflow."),
+        parameter("system", text(), "On this kind of cluster: processes, slurm, deployed."),
+        parameter("cluster", text(), "On the cluster of this name."),
+        parameter("state", one_of(&["open", "closed"]), "Whether it still goes on."),
+        parameter("conclusion", text(), "That ended like this."),
+        parameter("verdict", one_of(&["pass", "fail", "inconclusive"]), "With this verdict."),
+        parameter("since", json!({"type": "string", "format": "date-time"}), "Asked for then or later."),
+        parameter(
+            "after",
+            json!({"type": "string", "pattern": Cursor::PATTERN}),
+            "`next` of the page before.",
+        ),
+        parameter("limit", json!({"type": "integer", "minimum": 1, "maximum": MOST}), "Runs of a page; 50."),
+    ]
+}
+
+pub async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    Filtered(filters): Filtered<Filters>,
+) -> Result<Json<Page>, Problem> {
+    let bad = |field: &str, why: String| Problem::new(StatusCode::BAD_REQUEST, format!("{field}: {why}"));
+    if let Some(limit) = filters.limit.filter(|limit| !(1..=MOST).contains(limit)) {
+        return Err(bad("limit", format!("expected 1 to {MOST}, found {limit}")));
+    }
+    let after = filters.after.map(|after| after.parse::<Cursor>()).transpose();
+    let wanted = Wanted {
+        workflow: filters.workflow,
+        system: filters.system,
+        cluster: filters.cluster,
+        state: filters.state,
+        conclusion: filters.conclusion,
+        verdict: filters.verdict,
+        since: filters.since,
+        after: after.map_err(|why| bad("after", why.to_owned()))?,
+        limit: filters.limit,
+    };
+    Ok(Json(gateway.view.page(&wanted).await?))
+}
+
+pub async fn begin(
+    State(gateway): State<Arc<Gateway>>,
+    By(by): By,
+    headers: HeaderMap,
+    Asked(begin): Asked<Begin>,
+) -> Result<Response, Problem> {
+    let key = match headers.get("idempotency-key").map(|key| key.to_str().ok().filter(|key| fit(key))) {
+        None => ids::unique(),
+        Some(Some(key)) => format!("key/{key}"),
+        Some(None) => {
+            let why = "Idempotency-Key: expected 1 to 200 letters, digits and any of _ . : -";
+            return Err(Problem::new(StatusCode::BAD_REQUEST, why));
+        }
+    };
+    let wish = Wish {
+        key: EventKey { source: format!("{CALLERS}{by}"), id: key },
+        workflow: begin.workflow,
+        set: begin.set,
+        image: None,
+        trigger: Trigger { kind: "manual".to_owned(), by },
+    };
+    let started = gateway.starter.start(&wish).await?;
+    // Whoever asked looks next, and should find it. If the conductor is slow, they look again.
+    let until = Instant::now() + RECORDED;
+    while Instant::now() < until && gateway.view.folded(&started.run).await?.is_none() {
+        tokio::time::sleep(PAUSE).await;
+    }
+    let links = Links::of(&started.run);
+    let location = [(LOCATION, links.run.clone())];
+    let begun = Begun { schema: "burnin/begun/v1", run: started.run, new: started.new, links };
+    Ok((StatusCode::ACCEPTED, location, Json(begun)).into_response())
+}
+
+fn fit(key: &str) -> bool {
+    (1..=200).contains(&key.len())
+        && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.:-".contains(&byte))
+}
+
+async fn shown(gateway: &Gateway, run: &RunId) -> Result<Shown, Problem> {
+    let detail = gateway.view.detail(run).await?.ok_or_else(|| Problem::no_run(run.as_str()))?;
+    Ok(Shown { detail, links: Links::of(run) })
+}
+
+pub async fn show(State(gateway): State<Arc<Gateway>>, Named(run): Named) -> Result<Json<Shown>, Problem> {
+    shown(&gateway, &run).await.map(Json)
+}
+
+pub async fn cancel(
+    State(gateway): State<Arc<Gateway>>,
+    By(by): By,
+    Named(run): Named,
+    Asked(Cancel { reason }): Asked<Cancel>,
+) -> Result<(StatusCode, Json<Shown>), Problem> {
+    if reason.chars().count() > LONGEST_REASON {
+        let why = format!("reason: expected at most {LONGEST_REASON} characters");
+        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, why));
+    }
+    let shown = shown(&gateway, &run).await?;
+    if shown.detail.line.settled_at.is_none() {
+        let fact = Fact::CancelRequested(CancelRequested { by, reason });
+        let told = gateway.outbox.tell_run(run, Attempt::FIRST, fact).await;
+        told.map_err(|error| Problem::unavailable(&error))?;
+    }
+    Ok((StatusCode::ACCEPTED, Json(shown)))
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct After {
+    after: Option<u64>,
+}
+
+pub async fn follow(
+    State(gateway): State<Arc<Gateway>>,
+    Named(run): Named,
+    Filtered(After { after }): Filtered<After>,
+    headers: HeaderMap,
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
+    shown(&gateway, &run).await?;
+    let last = headers.get("last-event-id").and_then(|last| last.to_str().ok()?.parse().ok());
+    let steps = gateway.view.follow(run, last.or(after).unwrap_or(0));
+    let steps = steps.filter_map(async |step| {
+        let step = step.inspect_err(|error| tracing::warn!("{}", kit::worker::chain(error))).ok()?;
+        Event::default().id(step.seq.to_string()).event("record").json_data(&step).ok()
+    });
+    let end = stream::once(async { Event::default().event("end").data("{}") });
+    let events = steps.chain(end).map(Ok).take_until(tokio::time::sleep(LONGEST_STREAM));
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(Duration::from_secs(10))))
+}

@@ -1,0 +1,61 @@
+//! What the gateway does now and then.
+
+use std::sync::Arc;
+
+use kit::serve::Chore;
+
+use crate::{Gateway, Refused};
+
+/// `schedule`: starts what has come.
+struct Schedule(Arc<Gateway>);
+
+/// `refs`: finds pushes that nobody told of.
+struct Look(Arc<Gateway>);
+
+/// `requests`: publishes again what no conductor recorded.
+struct Recover(Arc<Gateway>);
+
+pub fn all(gateway: &Arc<Gateway>) -> Vec<Arc<dyn Chore>> {
+    vec![
+        Arc::new(Schedule(Arc::clone(gateway))),
+        Arc::new(Look(Arc::clone(gateway))),
+        Arc::new(Recover(Arc::clone(gateway))),
+    ]
+}
+
+fn told(done: Result<(), Refused>) -> Result<(), String> {
+    done.map_err(|refused| refused.to_string())
+}
+
+#[async_trait::async_trait]
+impl Chore for Schedule {
+    fn name(&self) -> &'static str {
+        "schedule"
+    }
+
+    async fn run(&self) -> Result<(), String> {
+        told(self.0.keep_time().await)
+    }
+}
+
+#[async_trait::async_trait]
+impl Chore for Look {
+    fn name(&self) -> &'static str {
+        "refs"
+    }
+
+    async fn run(&self) -> Result<(), String> {
+        told(self.0.look_at_refs().await)
+    }
+}
+
+#[async_trait::async_trait]
+impl Chore for Recover {
+    fn name(&self) -> &'static str {
+        "requests"
+    }
+
+    async fn run(&self) -> Result<(), String> {
+        told(self.0.starter.recover().await)
+    }
+}

@@ -1,0 +1,146 @@
+//! Runs that messages ask for: `run.request`, and builds of Cloud Build triggers.
+
+use std::collections::BTreeMap;
+
+use contract::{RUN_REQUEST, RunAnswer, RunRequest};
+use kit::{AttributesReader, Disposition, Event, Handler, push::BUILD_CHANGED};
+use serde::Deserialize;
+use terms::{EventKey, Image, Trigger};
+use tracing::warn;
+
+use crate::{Gateway, Refused, Wish};
+
+/// Event types the gateway takes.
+pub const TAKES: [&str; 2] = [RUN_REQUEST, BUILD_CHANGED];
+
+#[async_trait::async_trait]
+impl Handler for Gateway {
+    async fn handle(&self, event: &Event) -> Disposition {
+        match event.ty() {
+            RUN_REQUEST => self.requested(event).await,
+            BUILD_CHANGED => self.built(event).await,
+            other => Disposition::Park(format!("the gateway takes requests, not `{other}`")),
+        }
+    }
+}
+
+impl Gateway {
+    async fn requested(&self, event: &Event) -> Disposition {
+        let key = EventKey { source: event.source().as_str().to_owned(), id: event.id().to_owned() };
+        let started = match RunRequest::of(event) {
+            Err(why) => Err((why, true)),
+            Ok(RunRequest { workflow, set, image }) => {
+                let wish = Wish {
+                    // Under a name of its own: no sender can take the place of another kind of key.
+                    key: EventKey { source: format!("//burnin/messages/{}", key.source), id: key.id.clone() },
+                    workflow,
+                    set,
+                    image,
+                    trigger: Trigger { kind: "message".to_owned(), by: key.source.clone() },
+                };
+                let started = self.starter.start(&wish).await;
+                started.map_err(|refused| (refused.to_string(), refused.is_final()))
+            }
+        };
+        let answer = match &started {
+            Err((why, false)) => return Disposition::Retry(why.clone()),
+            Ok(started) => RunAnswer { request: key, run: Some(started.run.clone()), problem: None },
+            Err((why, true)) => RunAnswer { request: key, run: None, problem: Some(why.clone()) },
+        };
+        if let Err(error) = self.bus.publish(answer.to_event(self.clock.now())).await {
+            return Disposition::Retry(error.to_string());
+        }
+        match started {
+            Ok(_) => Disposition::Done,
+            Err((why, _)) => Disposition::Park(why),
+        }
+    }
+
+    async fn built(&self, event: &Event) -> Disposition {
+        let build: Build = match contract::payload(event) {
+            Ok(build) => build,
+            Err(why) => return Disposition::Park(format!("not a build: {why}")),
+        };
+        if build.status != "SUCCESS" {
+            return Disposition::Done;
+        }
+        let read = match self.catalogue.read().await {
+            Ok(read) => read,
+            Err(error) => return Disposition::Retry(error.to_string()),
+        };
+        for (name, entry) in &read.workflows {
+            let Some(on) = entry.offered.on.build.iter().find(|on| build.is_of(&on.trigger)) else {
+                continue;
+            };
+            let image = on.image.as_ref().map(|image| build.image(image));
+            if let Some(None) = image {
+                warn!(
+                    workflow = name,
+                    build = build.id,
+                    "the build pushed no image of the name that is wanted"
+                );
+                continue;
+            }
+            let wish = Wish {
+                key: EventKey { source: "//cloudbuild.googleapis.com".to_owned(), id: build.id.clone() },
+                workflow: name.clone(),
+                set: BTreeMap::new(),
+                image: image.flatten(),
+                trigger: Trigger {
+                    kind: "message".to_owned(),
+                    by: format!("the build trigger {}", on.trigger),
+                },
+            };
+            match self.starter.start(&wish).await {
+                Ok(_) => {}
+                Err(Refused::Later(why)) => return Disposition::Retry(why),
+                Err(refused) => return Disposition::Park(refused.to_string()),
+            }
+        }
+        Disposition::Done
+    }
+}
+
+/// What is read of a build, in Cloud Build's words.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Build {
+    id: String,
+    status: String,
+    #[serde(default)]
+    build_trigger_id: String,
+    #[serde(default)]
+    substitutions: BTreeMap<String, String>,
+    #[serde(default)]
+    results: Results,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Results {
+    #[serde(default)]
+    images: Vec<Pushed>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Pushed {
+    name: String,
+    digest: String,
+}
+
+impl Build {
+    fn is_of(&self, trigger: &str) -> bool {
+        self.build_trigger_id == trigger
+            || self.substitutions.get("TRIGGER_NAME").is_some_and(|name| name == trigger)
+    }
+
+    /// The image of this name, by its digest.
+    fn image(&self, name: &str) -> Option<Image> {
+        let untagged = |pushed: &str| match pushed.rsplit_once(':') {
+            Some((name, tag)) if !tag.contains('/') => name.to_owned(),
+            _ => pushed.to_owned(),
+        };
+        let pushed = self.results.images.iter().find(|pushed| untagged(&pushed.name) == name)?;
+        let reference = format!("{name}@{}", pushed.digest);
+        Some(Image { reference, digest: pushed.digest.clone(), files: Vec::new() })
+    }
+}

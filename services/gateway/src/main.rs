@@ -1,0 +1,69 @@
+//! `burnin-gateway`: the front door.
+
+use std::{process::ExitCode, sync::Arc};
+
+use cloud::{Parts, Place};
+use gateway::{Catalogue, Gateway, GitRefs, Rates, Secrets, Setup, TAKES};
+use kit::{Handler, ids};
+use ledger::{Ledger, Split};
+use view::{Pace, View};
+
+struct Config {
+    ledger: Place,
+    artefacts: Place,
+    workflows: Place,
+    warehouse: String,
+    rates: Rates,
+    secrets: Secrets,
+}
+
+fn main() -> ExitCode {
+    cloud::run_with_routes(
+        "gateway",
+        env!("CARGO_PKG_VERSION"),
+        |env| {
+            let (ledger, artefacts) = (env.required("BURNIN_LEDGER"), env.required("BURNIN_ARTEFACTS"));
+            let (workflows, rates) = (env.required("BURNIN_WORKFLOWS"), env.or("BURNIN_RATES", Rates::USUAL));
+            let secrets = env.or("BURNIN_GITHUB_SECRETS", Secrets::default());
+            let warehouse = env.or("BURNIN_WAREHOUSE", String::new());
+            Some(Config {
+                ledger: ledger?,
+                artefacts: artefacts?,
+                workflows: workflows?,
+                warehouse: warehouse?,
+                rates: rates?,
+                secrets: secrets?,
+            })
+        },
+        |config, wiring| {
+            let store = wiring.store(&config.artefacts)?;
+            let mut records = wiring.store(&config.ledger)?;
+            if config.ledger != config.artefacts {
+                records = Arc::new(Split::new("open/", Arc::clone(&store), records));
+            }
+            let ledger = Ledger::new(records, Arc::new(ids::unique));
+            let catalogue = match &config.workflows {
+                Place::Folder(folder) => Catalogue::folder(folder),
+                bucket @ Place::Bucket(_) => Catalogue::bucket(wiring.store(bucket)?, "workflows/"),
+            };
+            let clock = Arc::clone(&wiring.clock);
+            let view = View::new(ledger.clone(), Arc::clone(&store), Arc::clone(&clock), Pace::CLOUD);
+            let gateway = Gateway::new(Setup {
+                ledger,
+                store: Arc::clone(&store),
+                view: Arc::new(view),
+                catalogue,
+                bus: Arc::clone(&wiring.bus),
+                clock,
+                rates: config.rates,
+                secrets: config.secrets,
+                refs: Arc::new(GitRefs),
+                warehouse: config.warehouse,
+                local: false,
+            });
+            let (routes, chores) = (gateway.routes(), gateway.chores());
+            let handler: Arc<dyn Handler> = gateway;
+            Ok((Parts { takes: TAKES.to_vec(), handler, parking: store, chores }, routes))
+        },
+    )
+}

@@ -1,0 +1,220 @@
+//! Nights: one run for each moment of a schedule, whoever looks and however often.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use ledger::{Store, StoreError};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use terms::{EventKey, RunId, Span, Timestamp, Trigger, Verdict};
+use tracing::{error, info};
+use triggers::OnSchedule;
+use view::ViewError;
+
+use crate::{Gateway, Refused, Wish, start};
+
+/// How far back is looked for moments that nobody dealt with.
+const WEEK: Span = Span::from_secs(7 * 24 * 3600);
+/// More missed moments than these are told by the last ones.
+const MOST: usize = 500;
+/// A run that starts later than this is late.
+const PUNCTUAL: Span = Span::from_secs(120);
+
+/// A moment of a schedule that was dealt with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Night {
+    /// The moment.
+    pub moment: Timestamp,
+    /// The run; null when there is none.
+    pub run: Option<RunId>,
+    /// Why there is none: it was missed.
+    #[serde(default)]
+    pub missed: Option<String>,
+    /// The run was started later than it should have been.
+    #[serde(default)]
+    pub late: bool,
+}
+
+/// Which moments were dealt with.
+pub struct Calendar {
+    store: Arc<dyn Store>,
+    /// Workflows of which it was said that they are stale.
+    alarmed: Mutex<BTreeSet<String>>,
+}
+
+#[derive(Deserialize, Serialize)]
+struct Since {
+    since: Timestamp,
+}
+
+impl Calendar {
+    /// Kept in this store.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, alarmed: Mutex::default() }
+    }
+
+    /// Moments of the last week that were dealt with, newest first.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn nights(&self, workflow: &str, now: Timestamp) -> Result<Vec<Night>, StoreError> {
+        let mut nights = Vec::new();
+        for name in self.marks(workflow, now).await? {
+            let body = self.store.read(&name).await?.unwrap_or_default();
+            nights.extend(serde_json::from_slice::<Night>(&body).ok());
+        }
+        nights.retain(|night| now.since(night.moment) <= WEEK);
+        nights.sort_by_key(|night| std::cmp::Reverse(night.moment));
+        Ok(nights)
+    }
+
+    /// Names of marks of this month and of the one before.
+    async fn marks(&self, workflow: &str, now: Timestamp) -> Result<Vec<String>, StoreError> {
+        let months: BTreeSet<_> = [now, back(now, WEEK)].iter().map(|at| month(*at)).collect();
+        let mut names = Vec::new();
+        for month in months {
+            names.extend(self.store.list(&format!("schedules/{workflow}/{month}/")).await?);
+        }
+        Ok(names)
+    }
+
+    /// Since when this schedule is known: what lies before it was not missed.
+    async fn since(&self, workflow: &str, on: &OnSchedule, now: Timestamp) -> Result<Timestamp, StoreError> {
+        let digest = start::hex(&start::digest(&[&on.cron, &on.zone]));
+        let name = format!("schedules/{workflow}/since/{}.json", digest.get(..12).unwrap_or(&digest));
+        let body = serde_json::to_vec(&Since { since: now }).unwrap_or_default();
+        self.store.create(&name, body.into()).await?;
+        let body = self.store.read(&name).await?.unwrap_or_default();
+        Ok(serde_json::from_slice::<Since>(&body).map_or(now, |since| since.since))
+    }
+
+    async fn mark(&self, workflow: &str, night: &Night) -> Result<(), StoreError> {
+        let body = serde_json::to_vec(night).unwrap_or_default();
+        self.store.create(&mark(workflow, night.moment), body.into()).await.map(drop)
+    }
+}
+
+fn back(now: Timestamp, span: Span) -> Timestamp {
+    Timestamp::from_millis(now.as_millis() - i64::try_from(span.0.as_millis()).unwrap_or(0))
+}
+
+fn month(at: Timestamp) -> String {
+    at.to_string().chars().take(7).collect()
+}
+
+fn mark(workflow: &str, moment: Timestamp) -> String {
+    format!("schedules/{workflow}/{}/{}.json", month(moment), moment.as_millis() / 1000)
+}
+
+impl Gateway {
+    /// Deals with every moment that has come and that nobody dealt with, and says which workflows were not validated for
+    /// too long.
+    ///
+    /// # Errors
+    /// What may pass, after every workflow had its turn.
+    pub async fn keep_time(&self) -> Result<(), Refused> {
+        let read = self.catalogue.read().await.map_err(Refused::later)?;
+        let mut result = Ok(());
+        for (name, entry) in &read.workflows {
+            let mut due = BTreeMap::new();
+            for on in &entry.offered.on.schedule {
+                result = result.and(self.due(name, on, &mut due).await.map_err(Refused::later));
+            }
+            // Of several that are due only the last starts a run: clusters are not rented to catch up.
+            let newest = due.keys().next_back().copied();
+            for (moment, window) in due {
+                result = result.and(self.night(name, moment, window, newest == Some(moment)).await);
+            }
+        }
+        let validated = self.validated().await.map_err(Refused::later)?;
+        for (name, entry) in &read.workflows {
+            if let Some(every) = entry.offered.on.validated_every {
+                self.alarm(name, every, validated.get(name).copied());
+            }
+        }
+        result
+    }
+
+    /// Moments that nobody dealt with, each with how late it may still start a run.
+    async fn due(
+        &self,
+        workflow: &str,
+        on: &OnSchedule,
+        due: &mut BTreeMap<Timestamp, Span>,
+    ) -> Result<(), StoreError> {
+        let Ok(zoned) = on.read() else { return Ok(()) }; // told where the catalogue is read
+        let now = self.clock.now();
+        let since = self.calendar.since(workflow, on, now).await?;
+        let marks: BTreeSet<_> = self.calendar.marks(workflow, now).await?.into_iter().collect();
+        let moments = zoned.between(since.max(back(now, WEEK)), now, MOST);
+        let open = moments.into_iter().filter(|moment| !marks.contains(&mark(workflow, *moment)));
+        due.extend(open.map(|moment| (moment, on.window)));
+        Ok(())
+    }
+
+    async fn night(
+        &self,
+        workflow: &str,
+        moment: Timestamp,
+        window: Span,
+        newest: bool,
+    ) -> Result<(), Refused> {
+        let after = self.clock.now().since(moment);
+        let missed = if !newest {
+            Some("a later one had come as well".to_owned())
+        } else if after > window {
+            Some(format!("it was noticed {after} later, and may be {window} late"))
+        } else {
+            None
+        };
+        let mut night = Night { moment, run: None, missed, late: after > PUNCTUAL };
+        if night.missed.is_none() {
+            let wish = Wish {
+                key: EventKey { source: "//burnin/schedules".to_owned(), id: moment.to_string() },
+                workflow: workflow.to_owned(),
+                set: BTreeMap::new(),
+                image: None,
+                trigger: Trigger { kind: "schedule".to_owned(), by: moment.to_string() },
+            };
+            match self.starter.start(&wish).await {
+                Ok(started) => night.run = Some(started.run),
+                Err(refused) if refused.is_final() => night.missed = Some(refused.to_string()),
+                Err(later) => return Err(later),
+            }
+        }
+        match (&night.run, &night.missed) {
+            (Some(run), _) => {
+                info!(workflow, %moment, run.id = %run, late = night.late, "its moment has come")
+            }
+            (None, missed) => {
+                let why = missed.as_deref().unwrap_or_default();
+                error!(workflow, %moment, "a moment of its schedule was missed: {why}");
+            }
+        }
+        self.calendar.mark(workflow, &night).await.map_err(Refused::later)
+    }
+
+    /// When each workflow last had a verdict that says something.
+    pub(crate) async fn validated(&self) -> Result<BTreeMap<String, Timestamp>, ViewError> {
+        let mut validated = BTreeMap::new();
+        for line in self.view.all().await? {
+            if let (Some(at), Some(Verdict::Pass | Verdict::Fail)) = (line.settled_at, line.verdict) {
+                let last = validated.entry(line.workflow).or_insert(at);
+                *last = at.max(*last);
+            }
+        }
+        Ok(validated)
+    }
+
+    fn alarm(&self, workflow: &str, every: Span, last: Option<Timestamp>) {
+        let mut alarmed = self.calendar.alarmed.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_some_and(|last| self.clock.now().since(last) <= every) {
+            alarmed.remove(workflow);
+        } else if alarmed.insert(workflow.to_owned()) {
+            let last = last.map_or_else(|| "never".to_owned(), |last| last.to_string());
+            error!(workflow, %every, last, "stale: it was not validated for longer than it should be");
+        }
+    }
+}

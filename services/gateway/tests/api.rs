@@ -1,0 +1,224 @@
+//! What is asked over HTTP, and what is answered.
+
+mod support;
+
+use std::sync::atomic::Ordering;
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+use support::Front;
+
+const OPEN: &str = "parameters: [limits.job, limits.attempts]\n";
+
+#[tokio::test]
+async fn the_same_key_is_the_same_run_for_ever_and_another_request_is_refused() {
+    let mut front = Front::new(&[("w", OPEN), ("v", "")]);
+    let wish = json!({"workflow": "w", "set": {"limits.job": "5m"}});
+    let (status, first) = front.post("/api/v1/runs", Some("k"), wish.clone()).await;
+    assert_eq!((status, &first["new"]), (202, &json!(true)), "{first}");
+    // The file changes, the process ends, a day goes by: what was started stays what it is.
+    front.write("w", "parameters: [limits.job]\nlimits: {attempts: 7}\n");
+    front.restart();
+    let again = front.post("/api/v1/runs", Some("k"), wish.clone()).await;
+    assert_eq!((again.0, &again.1["run"], &again.1["new"]), (202, &first["run"], &json!(false)));
+    for other in [
+        json!({"workflow": "v"}),
+        json!({"workflow": "w"}),
+        json!({"workflow": "w", "set": {"limits.job": "6m"}}),
+    ] {
+        let (status, problem) = front.post("/api/v1/runs", Some("k"), other).await;
+        assert_eq!(status, 422, "{problem}");
+        assert!(problem["detail"].as_str().unwrap().contains(first["run"].as_str().unwrap()), "{problem}");
+    }
+    assert_eq!(front.runs().await.len(), 1);
+    let run = front.runs().await.remove(0);
+    let records = support::ledger(&front.store).load(&run.parse().unwrap()).await.unwrap();
+    let requested = serde_json::to_value(&records.records()[0].entry).unwrap();
+    let workflow = &requested["accepted"]["fact"]["data"]["workflow"];
+    assert_eq!((&workflow["limits"]["job"], &workflow["limits"]["attempts"]), (&json!("5m"), &json!(2)));
+    let (_, other) = front.post("/api/v1/runs", Some("k2"), wish.clone()).await;
+    let (_, without) = front.post("/api/v1/runs", None, wish.clone()).await;
+    assert!(other["run"] != first["run"] && without["run"] != first["run"]);
+}
+
+#[tokio::test]
+async fn of_many_at_once_one_starts_the_run() {
+    let front = Front::new(&[("w", OPEN)]);
+    let asked = (0..20).map(|_| front.post("/api/v1/runs", Some("k"), json!({"workflow": "w"})));
+    let answers = join_all(asked).await;
+    let new = answers.iter().filter(|(_, answer)| answer["new"] == true).count();
+    assert_eq!((new, front.runs().await.len()), (1, 1));
+    assert!(answers.iter().all(|(status, answer)| (*status, &answer["run"]) == (202, &answers[0].1["run"])));
+}
+
+#[tokio::test]
+async fn a_request_that_was_kept_and_not_published_is_published_later() {
+    let front = Front::new(&[("w", OPEN)]);
+    front.wire.broken.store(true, Ordering::Relaxed);
+    let (status, problem) = front.post("/api/v1/runs", Some("k"), json!({"workflow": "w"})).await;
+    assert_eq!((status, problem["status"].as_u64()), (503, Some(503)));
+    assert_eq!(front.chore("requests").await, 503, "still cut");
+    front.wire.broken.store(false, Ordering::Relaxed);
+    assert_eq!(front.chore("requests").await, 204);
+    assert_eq!(front.runs().await.len(), 1, "nobody asked again");
+    assert_eq!(front.store.list("requests/open/").await.unwrap().len(), 1);
+    assert_eq!(front.chore("requests").await, 204);
+    assert_eq!(front.store.list("requests/open/").await.unwrap(), [""; 0], "recorded, and seen to be");
+    let (_, again) = front.post("/api/v1/runs", Some("k"), json!({"workflow": "w"})).await;
+    assert_eq!(again["run"].as_str().unwrap(), front.runs().await[0]);
+}
+
+#[tokio::test]
+async fn a_bus_that_loses_what_it_took_loses_no_run() {
+    let front = Front::new(&[("w", OPEN)]);
+    *front.wire.conductor.lock().unwrap() = None;
+    assert_eq!(front.post("/api/v1/runs", Some("k"), json!({"workflow": "w"})).await.0, 202);
+    assert_eq!(front.runs().await, [""; 0]);
+    front.conduct();
+    assert_eq!(front.chore("requests").await, 204);
+    assert_eq!(front.runs().await.len(), 1);
+}
+
+#[tokio::test]
+async fn what_cannot_be_is_refused_in_words_that_help() {
+    let front = Front::new(&[("w", OPEN), ("closed", "")]);
+    let begin = async |body: Value| {
+        let (status, problem) = front.post("/api/v1/runs", None, body).await;
+        (status, problem["detail"].as_str().unwrap_or_default().to_owned(), problem["errors"].clone())
+    };
+    let told = begin(json!({"workflow": "x"})).await;
+    assert_eq!((told.0, told.1.as_str()), (404, "there is no workflow `x`; there are: closed, w"));
+    let told = begin(json!({"workflow": "closed", "set": {"limits.job": "1s"}})).await;
+    assert_eq!(told.0, 403);
+    assert_eq!(told.1, "the workflow `closed` does not let `limits.job` be replaced; it lets: none");
+    let told = begin(json!({"workflow": "w", "set": {"limits.job": "soon"}})).await;
+    assert_eq!(told.0, 422);
+    assert!(told.2[0].as_str().unwrap().starts_with("--set: limits.job: expected"), "{told:?}");
+    let told = begin(json!({"workflow": "w", "sets": {}})).await;
+    assert!(told.0 == 422 && told.1.contains("unknown field `sets`"), "{told:?}");
+    for key in ["", " ", "a b", "é", &"x".repeat(201)] {
+        let (status, _, _) = front
+            .ask(
+                "POST",
+                "/api/v1/runs",
+                &[("content-type", "application/json"), ("idempotency-key", key)],
+                r#"{"workflow":"w"}"#,
+            )
+            .await;
+        assert_eq!(status, 400, "{key}");
+    }
+    let large = format!(r#"{{"workflow":"{}"}}"#, "w".repeat(100_000));
+    let json = [("content-type", "application/json")];
+    assert_eq!(front.ask("POST", "/api/v1/runs", &json, &large).await.0, 413);
+    assert_eq!(front.ask("POST", "/api/v1/runs", &json, "{").await.0, 400);
+    assert_eq!(front.ask("POST", "/api/v1/runs", &[], r#"{"workflow":"w"}"#).await.0, 415);
+    let (status, headers, body) = front.ask("DELETE", "/api/v1/runs", &[], "").await;
+    assert_eq!(
+        (status.as_u16(), headers["content-type"].to_str().unwrap()),
+        (405, "application/problem+json")
+    );
+    assert!(headers.contains_key("allow"), "{body}");
+    for query in ["limit=0", "limit=201", "limit=x", "after=!", "since=now", "state=new", "colour=red"] {
+        assert_eq!(front.get(&format!("/api/v1/runs?{query}")).await.0, 400, "{query}");
+    }
+    for path in [
+        "runs/nobody",
+        "runs/No..Body",
+        "runs/nobody/logs",
+        "runs/nobody/logs/a",
+        "runs/nobody/report",
+        "nothing",
+        "runs/nobody/events",
+    ] {
+        let (status, problem) = front.get(&format!("/api/v1/{path}")).await;
+        assert_eq!((status, problem["status"].as_u64()), (404, Some(404)), "{path}");
+    }
+    assert_eq!(front.runs().await, [""; 0], "nothing of this started a run");
+    let (status, _, _) = front.ask("GET", "/api/v1/runs", &[("host", "evil.example")], "").await;
+    assert_eq!(status, 421, "a browser was led here under another name");
+}
+
+#[tokio::test]
+async fn a_run_is_listed_shown_and_cancelled() {
+    let front = Front::new(&[("w", OPEN)]);
+    let (_, begun) = front.post("/api/v1/runs", None, json!({"workflow": "w"})).await;
+    let at = begun["links"]["run"].as_str().unwrap();
+    let (status, page) = front.get("/api/v1/runs?workflow=w&state=open").await;
+    assert_eq!((status, &page["runs"][0]["run"], &page["next"]), (200, &begun["run"], &Value::Null));
+    assert_eq!(front.get("/api/v1/runs?state=closed").await.1["runs"], json!([]));
+    let (status, shown) = front.get(at).await;
+    assert_eq!((status, &shown["schema"], &shown["seq"]), (200, &json!("burnin/show/v1"), &json!(1)));
+    let cancel = json!({"reason": "enough"});
+    let (status, _) = front.post(&format!("{at}/cancel"), None, cancel.clone()).await;
+    assert_eq!(status, 202);
+    let (_, shown) = front.get(at).await;
+    assert_eq!((&shown["conclusion"], &shown["state"]), (&json!("cancelled"), &json!("closed")));
+    // Again changes nothing, and says how it is.
+    let (status, again) = front.post(&format!("{at}/cancel"), None, cancel).await;
+    assert_eq!((status, &again["seq"]), (202, &shown["seq"]));
+    let (_, _, events) = front.ask("GET", &format!("{at}/events?after=1"), &[], "").await;
+    let ids: Vec<_> = events.lines().filter_map(|line| line.strip_prefix("id: ")).collect();
+    assert_eq!(ids, ["2", "3"], "{events}");
+    assert!(events.contains("event: end"), "{events}");
+    let (status, headers, page) = front.ask("GET", &format!("{at}/report"), &[], "").await;
+    assert!(
+        status == 200
+            && page.contains("cancelled")
+            && headers["content-security-policy"].to_str().unwrap().contains("sandbox")
+    );
+    assert_eq!(front.get(&format!("{at}/report?form=json")).await.0, 404, "no verdict was reached");
+}
+
+#[tokio::test]
+async fn whoever_asks_too_often_waits() {
+    let front = Front::with(&[("w", OPEN)], "1000,1");
+    let mut told = Vec::new();
+    for _ in 0..12 {
+        let (status, headers, _) = front
+            .ask("POST", "/api/v1/runs", &[("content-type", "application/json")], r#"{"workflow":"none"}"#)
+            .await;
+        told.push((status.as_u16(), headers.contains_key("retry-after")));
+    }
+    assert_eq!(told[..10], [(404, false); 10]);
+    assert!(told.contains(&(429, true)), "{told:?}");
+    assert_eq!(front.get("/api/v1/runs").await.0, 200, "looking is another matter");
+}
+
+#[tokio::test]
+async fn what_is_described_is_served_and_refers_to_what_is_there() {
+    let front = Front::new(&[("w", OPEN)]);
+    let (status, document) = front.get("/api/v1/openapi.json").await;
+    assert_eq!((status, &document["openapi"]), (200, &json!("3.1.0")));
+    let mut operations = 0;
+    for (path, methods) in document["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            let path = path.replace("{run}", "nobody").replace("{name}", "a/b");
+            let (status, _, body) = front.ask(&method.to_uppercase(), &path, &[], "").await;
+            assert!(
+                status != 405 && !body.contains("there is nothing here"),
+                "{method} {path}: {status} {body}"
+            );
+            assert!(operation["operationId"].is_string());
+            operations += 1;
+        }
+    }
+    assert!(operations >= 9);
+    let text = document.to_string();
+    for reference in text.split("\"$ref\":\"").skip(1) {
+        let reference = reference.split('"').next().unwrap();
+        assert!(document.pointer(reference.trim_start_matches('#')).is_some(), "{reference}");
+    }
+}
+
+#[tokio::test]
+async fn workflows_are_offered_with_what_is_wrong_with_the_others() {
+    let front = Front::new(&[("w", OPEN), ("broken", "on: {schedule: [{cron: never}]}\n")]);
+    std::fs::write(front.folder.path().join("copy.yaml"), support::workflow("w", "")).unwrap();
+    let (_, offered) = front.get("/api/v1/workflows").await;
+    assert_eq!(offered["workflows"].as_array().unwrap().len(), 1, "{offered}");
+    let problems = offered["problems"].to_string();
+    assert!(problems.contains("broken.yaml:3:18: on.schedule[0].cron"), "{problems}");
+    assert!(problems.contains("`w` is the name of"), "{problems}");
+    let (_, _, page) = front.ask("GET", "/", &[], "").await;
+    assert!(page.contains("http://127.0.0.1:1/api/v1/runs"), "{page}");
+}

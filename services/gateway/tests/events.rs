@@ -1,0 +1,115 @@
+//! Runs that messages ask for.
+
+mod support;
+
+use contract::{RUN_ANSWERED, RUN_REQUEST};
+use kit::{Disposition, Handler, push::BUILD_CHANGED};
+use serde_json::{Value, json};
+use support::Front;
+
+const DIGEST: &str = "sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae";
+
+/// An event as Pub/Sub pushes it.
+fn pushed(event_type: &str, source: &str, id: &str, data: &Value) -> kit::Event {
+    let event = json!({"specversion": "1.0", "type": event_type, "source": source, "id": id,
+                       "datacontenttype": "application/json", "data": data});
+    let mut headers = kit::push::Headers::new();
+    headers.insert("content-type", "application/cloudevents+json".parse().unwrap());
+    kit::push::decode(&headers, event.to_string().as_bytes()).unwrap()
+}
+
+#[tokio::test]
+async fn a_request_is_one_run_for_ever_and_is_answered_each_time() {
+    let mut front = Front::new(&[("w", "parameters: [limits.job]\n")]);
+    let ask = pushed(RUN_REQUEST, "//acme/ci", "42", &json!({"workflow": "w", "set": {"limits.job": "5m"}}));
+    for _ in 0..3 {
+        assert_eq!(front.gateway.handle(&ask).await, Disposition::Done);
+        front.restart();
+    }
+    assert_eq!(front.runs().await.len(), 1);
+    let answers = front.said(RUN_ANSWERED);
+    assert_eq!(answers.len(), 3);
+    let run = front.runs().await.remove(0);
+    assert_eq!(
+        answers[0],
+        json!({"request": {"source": "//acme/ci", "id": "42"}, "run": run, "problem": null})
+    );
+    assert!(answers.iter().all(|answer| *answer == answers[0]));
+    // Another sender's 42 is another request; the same sender's with another content is none.
+    let other = pushed(RUN_REQUEST, "//acme/other", "42", &json!({"workflow": "w"}));
+    assert_eq!(front.gateway.handle(&other).await, Disposition::Done);
+    assert_eq!(front.runs().await.len(), 2);
+    let changed = pushed(RUN_REQUEST, "//acme/ci", "42", &json!({"workflow": "w"}));
+    assert!(matches!(front.gateway.handle(&changed).await, Disposition::Park(why) if why.contains(&run)));
+    assert_eq!(front.runs().await.len(), 2);
+}
+
+#[tokio::test]
+async fn what_cannot_be_is_parked_and_answered() {
+    let front = Front::new(&[("w", "parameters: [limits.job]\n")]);
+    let cases = [
+        (json!({"workflow": "x"}), "there is no workflow `x`; there are: w"),
+        (
+            json!({"workflow": "w", "set": {"cluster.existing.name": "mine"}}),
+            "does not let `cluster.existing.name`",
+        ),
+        (json!({"workflow": "w", "image": {"reference": "r@s", "digest": DIGEST}}), "does not let `image`"),
+        (
+            json!({"workflow": "w", "image": {"reference": "r", "digest": "latest"}}),
+            "image.digest: expected sha256:",
+        ),
+        (json!({"work": "w"}), "unknown field `work`"),
+        (json!(null), "payload of"),
+    ];
+    for (number, (data, expected)) in cases.iter().enumerate() {
+        let said = front.gateway.handle(&pushed(RUN_REQUEST, "//acme", &number.to_string(), data)).await;
+        assert!(matches!(&said, Disposition::Park(why) if why.contains(expected)), "{data}: {said:?}");
+        let answers = front.said(RUN_ANSWERED);
+        let answer = answers.last().unwrap();
+        assert_eq!((answers.len(), &answer["run"]), (number + 1, &Value::Null));
+        assert!(answer["problem"].as_str().unwrap().contains(expected), "{answer}");
+    }
+    assert_eq!(front.runs().await, [""; 0]);
+    // Over HTTP, as Pub/Sub delivers it: acknowledged, and kept for a person.
+    let body = json!({"specversion": "1.0", "type": RUN_REQUEST, "source": "//a", "id": "9", "data": {"workflow": "x"}});
+    let structured = [("content-type", "application/cloudevents+json")];
+    assert_eq!(front.ask("POST", "/", &structured, &body.to_string()).await.0, 204);
+    assert_eq!(front.store.list("parked/").await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn an_image_that_may_be_fed_is_used() {
+    let front = Front::new(&[("w", "parameters: [image]\n")]);
+    let image = json!({"reference": format!("registry/nccl@{DIGEST}"), "digest": DIGEST});
+    let ask = pushed(RUN_REQUEST, "//acme", "1", &json!({"workflow": "w", "image": image}));
+    assert_eq!(front.gateway.handle(&ask).await, Disposition::Done);
+    let requested = &front.said("dev.burnin.run.requested.v1")[0];
+    assert_eq!(requested["workflow"]["image"]["prebuilt"], image);
+}
+
+#[tokio::test]
+async fn a_build_of_a_trigger_starts_its_workflow_with_what_it_built() {
+    let on = "on: {build: [{trigger: nccl-image, image: registry.example:5000/nccl}]}\n";
+    let front = Front::new(&[("w", on), ("other", "")]);
+    let build = |id: &str, status: &str, trigger: &str| {
+        let build = json!({"id": id, "status": status, "buildTriggerId": "0f", "substitutions": {"TRIGGER_NAME": trigger},
+            "results": {"images": [{"name": "registry.example:5000/nccl:v1", "digest": DIGEST}]}});
+        pushed(BUILD_CHANGED, "//cloudbuild.googleapis.com", &format!("{id}-{status}"), &build)
+    };
+    for event in [
+        build("b1", "WORKING", "nccl-image"),
+        build("b1", "FAILURE", "nccl-image"),
+        build("b1", "A_NEW_STATUS", "nccl-image"),
+        build("b2", "SUCCESS", "docs"),
+    ] {
+        assert_eq!(front.gateway.handle(&event).await, Disposition::Done);
+    }
+    assert_eq!(front.runs().await, [""; 0]);
+    for _ in 0..2 {
+        assert_eq!(front.gateway.handle(&build("b3", "SUCCESS", "nccl-image")).await, Disposition::Done);
+    }
+    assert_eq!(front.runs().await.len(), 1);
+    let requested = &front.said("dev.burnin.run.requested.v1")[0];
+    let reference = format!("registry.example:5000/nccl@{DIGEST}");
+    assert_eq!(requested["workflow"]["image"]["prebuilt"]["reference"], reference);
+}

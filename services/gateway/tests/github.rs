@@ -1,0 +1,267 @@
+//! Pushes: told by webhooks as GitHub writes them, told by a real `git push`, and found by looking.
+
+mod support;
+
+use std::{fs, path::Path, process::Command};
+
+use axum::http::StatusCode;
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::{Value, json};
+use sha2::Sha256;
+use support::{Front, SECRET};
+use terms::Span;
+
+const ON_MAIN: &str =
+    "on: {push: [{repository: acme/images, branches: [main], tags: ['v*'], paths: ['images/**']}]}\n";
+const A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+const B: &str = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
+const NONE: &str = "0000000000000000000000000000000000000000";
+
+fn signature(secret: &str, body: &str) -> String {
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
+    mac.update(body.as_bytes());
+    let hex: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256={hex}")
+}
+
+/// A push in GitHub's documented fields.
+fn push(reference: &str, before: &str, after: &str, files: &[&str]) -> Value {
+    json!({
+        "ref": reference, "before": before, "after": after,
+        "created": before == NONE, "deleted": after == NONE, "forced": false,
+        "base_ref": null, "compare": "https://github.com/acme/images/compare/a...b",
+        "commits": [{"id": after, "message": "m", "timestamp": "2026-11-20T20:54:40Z", "distinct": true,
+                     "author": {"name": "a", "email": "a@example.com"},
+                     "added": [], "removed": [], "modified": files}],
+        "head_commit": if after == NONE { Value::Null } else { json!({"id": after}) },
+        "repository": {"id": 186_853_002, "full_name": "Acme/Images", "default_branch": "main"},
+        "pusher": {"name": "a"}, "sender": {"login": "a", "id": 1, "type": "User"},
+    })
+}
+
+async fn deliver(front: &Front, event: &str, delivery: &str, payload: &Value) -> (StatusCode, Value) {
+    let body = payload.to_string();
+    let signature = signature(SECRET, &body);
+    let headers = [
+        ("content-type", "application/json"),
+        ("x-github-event", event),
+        ("x-github-delivery", delivery),
+        ("x-hub-signature-256", &signature),
+    ];
+    let (status, _, said) = front.ask("POST", "/hooks/github", &headers, &body).await;
+    (status, serde_json::from_str(&said).unwrap_or_default())
+}
+
+fn runs(said: &Value) -> usize {
+    said["runs"].as_array().map_or(0, Vec::len)
+}
+
+#[tokio::test]
+async fn a_push_starts_its_run_once_however_often_it_is_told() {
+    let mut front = Front::new(&[("w", ON_MAIN), ("other", "")]);
+    let payload = push("refs/heads/main", B, A, &["images/nccl/Dockerfile"]);
+    let (status, first) = deliver(&front, "push", "d-1", &payload).await;
+    assert_eq!((status, runs(&first)), (StatusCode::ACCEPTED, 1), "{first}");
+    for number in 0..100 {
+        // The header is not signed: a captured delivery may come under any other.
+        let (status, again) = deliver(&front, "push", &format!("d-{number}"), &payload).await;
+        assert_eq!((status, &again["runs"]), (StatusCode::ACCEPTED, &first["runs"]));
+    }
+    front.restart();
+    let (_, again) = deliver(&front, "push", "d-1", &payload).await;
+    assert_eq!((&again["runs"], front.runs().await.len()), (&first["runs"], 1));
+    let (_, shown) = front.get(&format!("/api/v1/runs/{}", first["runs"][0].as_str().unwrap())).await;
+    assert_eq!(shown["trigger"], json!({"kind": "push", "by": "Acme/Images refs/heads/main aaaaaaaaaaaa"}));
+}
+
+#[tokio::test]
+async fn what_starts_nothing_starts_nothing() {
+    let front = Front::new(&[("w", ON_MAIN)]);
+    let main = |files: &[&str]| push("refs/heads/main", B, A, files);
+    let good = main(&["images/a"]);
+    let cases = [
+        ("ping", json!({"zen": "Keep it logically awesome.", "hook_id": 1}), 204),
+        ("issues", json!({"action": "opened"}), 204),
+        ("push", push("refs/heads/main", A, NONE, &[]), 204),
+        ("push", push("refs/heads/topic", B, A, &["images/a"]), 202),
+        ("push", main(&["docs/a.md"]), 202),
+        ("push", push("refs/tags/nightly", NONE, A, &[]), 202),
+        ("push", json!({"ref": "refs/heads/main"}), 400),
+        ("push", json!([]), 400),
+    ];
+    for (number, (event, payload, status)) in cases.into_iter().enumerate() {
+        let (answered, said) = deliver(&front, event, &format!("d-{number}"), &payload).await;
+        assert_eq!((answered.as_u16(), runs(&said)), (status, 0), "{payload}");
+    }
+    let mut bot = push("refs/heads/main", B, "cccccccccccccccccccccccccccccccccccccccc", &["images/a"]);
+    bot["sender"] = json!({"login": "renovate[bot]", "id": 2, "type": "Bot"});
+    assert_eq!(runs(&deliver(&front, "push", "d-b", &bot).await.1), 0);
+    let mut other = good.clone();
+    other["repository"]["full_name"] = "acme/other".into();
+    assert_eq!(runs(&deliver(&front, "push", "d-o", &other).await.1), 0);
+    // Signed by nobody, by somebody else, or not these bytes.
+    let body = good.to_string();
+    let altered = signature(SECRET, &body.replace("a@example.com", "b@example.com"));
+    for signed in ["", "sha256=", &signature("another secret of letters", &body), &altered] {
+        let headers = [("x-github-event", "push"), ("x-hub-signature-256", signed)];
+        assert_eq!(front.ask("POST", "/hooks/github", &headers, &body).await.0, 401, "{signed}");
+    }
+    assert_eq!(front.runs().await, [""; 0]);
+}
+
+#[tokio::test]
+async fn forced_pushes_new_branches_and_tags_start_runs_whatever_they_change() {
+    let front = Front::new(&[("w", ON_MAIN)]);
+    let mut forced = push("refs/heads/main", B, A, &["docs/a.md"]);
+    forced["forced"] = true.into();
+    assert_eq!(runs(&deliver(&front, "push", "d-1", &forced).await.1), 1, "what it undid is not told");
+    let back = push("refs/heads/main", A, B, &["images/a"]);
+    assert_eq!(runs(&deliver(&front, "push", "d-2", &back).await.1), 1);
+    let (_, again) = deliver(&front, "push", "d-3", &forced).await;
+    assert_eq!(
+        (runs(&again), front.runs().await.len()),
+        (1, 2),
+        "the commit was validated on this branch already"
+    );
+    let tag = push("refs/tags/v1.0", NONE, A, &[]);
+    assert_eq!(runs(&deliver(&front, "push", "d-4", &tag).await.1), 1, "the same commit under another ref");
+    assert_eq!(front.runs().await.len(), 3);
+}
+
+#[tokio::test]
+async fn a_hostile_name_is_only_a_name() {
+    let front = Front::new(&[("w", "on: {push: [{repository: acme/images}]}\n")]);
+    let payload = push("refs/heads/a$(id);`id`,_EVIL=1", B, A, &[]);
+    assert_eq!(runs(&deliver(&front, "push", "d-1", &payload).await.1), 1);
+    let short = push("refs/heads/main", B, "../../x", &[]);
+    assert_ne!(deliver(&front, "push", "d-2", &short).await.0, StatusCode::ACCEPTED);
+    assert_eq!(front.runs().await.len(), 1);
+}
+
+fn git(folder: &Path, arguments: &[&str]) -> String {
+    let mut git = Command::new("git");
+    git.current_dir(folder).args(["-c", "user.name=a", "-c", "user.email=a@example.com"]).args(arguments);
+    git.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_SYSTEM", "/dev/null");
+    let output = git.output().unwrap();
+    assert!(output.status.success(), "git {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// A bare repository and a clone of it; without a hook nobody is told of a push.
+struct Forge {
+    folder: tempfile::TempDir,
+}
+
+impl Forge {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        git(folder.path(), &["init", "--quiet", "--bare", "--initial-branch=main", "forge.git"]);
+        git(folder.path(), &["clone", "--quiet", "forge.git", "work"]);
+        git(&folder.path().join("work"), &["checkout", "--quiet", "-B", "main"]);
+        Self { folder }
+    }
+
+    fn url(&self) -> String {
+        self.folder.path().join("forge.git").display().to_string()
+    }
+
+    fn commit(&self, file: &str, text: &str) {
+        let path = self.folder.path().join("work").join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+        self.work(&["add", "."]);
+        self.work(&["commit", "--quiet", "-m", text]);
+    }
+
+    fn work(&self, arguments: &[&str]) -> String {
+        git(&self.folder.path().join("work"), arguments)
+    }
+}
+
+/// What a forge does after a push: tells the server at `PORT` of each ref, signed.
+const HOOK: &str = r#"#!/usr/bin/env bash
+set -euo pipefail
+zero=0000000000000000000000000000000000000000
+while read -r before after ref; do
+  files=""
+  if [[ $before != "$zero" && $after != "$zero" ]]; then
+    for file in $(git diff --name-only "$before" "$after"); do files+="${files:+,}\"$file\""; done
+  fi
+  body=$(printf '{"ref":"%s","before":"%s","after":"%s","created":%s,"deleted":%s,"forced":false,"commits":[{"id":"%s","added":[],"removed":[],"modified":[%s]}],"repository":{"id":1,"full_name":"acme/images"},"sender":{"login":"a","type":"User"}}' \
+    "$ref" "$before" "$after" "$([[ $before == "$zero" ]] && echo true || echo false)" "$([[ $after == "$zero" ]] && echo true || echo false)" "$after" "$files")
+  signature=$(printf '%s' "$body" | openssl dgst -sha256 -hmac "SECRET" | sed 's/.*= *//')
+  exec 3<>"/dev/tcp/127.0.0.1/PORT"
+  printf 'POST /hooks/github HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Type: application/json\r\nX-GitHub-Event: push\r\nX-GitHub-Delivery: %s\r\nX-Hub-Signature-256: sha256=%s\r\nContent-Length: %s\r\n\r\n%s' \
+    "$after" "$signature" "${#body}" "$body" >&3
+  head -n 1 <&3 >&2
+done
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_real_push_with_a_signed_hook_starts_a_run_and_a_lost_one_is_found() {
+    let forge = Forge::new();
+    let on = format!(
+        "on: {{push: [{{repository: acme/images, url: '{}', branches: [main], paths: ['images/**']}}]}}\n",
+        forge.url()
+    );
+    let front = Front::new(&[("w", &on)]);
+    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let router = front.router();
+    tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+    forge.commit("images/Dockerfile", "one");
+    forge.work(&["push", "--quiet", "origin", "main"]);
+    assert_eq!(front.chore("refs").await, 204, "the first look: what is there was not pushed to us");
+    assert_eq!(front.runs().await.len(), 0);
+
+    let hook = Path::new(&forge.url()).join("hooks/post-receive");
+    fs::write(&hook, HOOK.replace("PORT", &port.to_string()).replace("SECRET", SECRET)).unwrap();
+    assert!(Command::new("chmod").arg("+x").arg(&hook).status().unwrap().success());
+    let push = async |arguments: &[&str]| {
+        let (work, arguments) =
+            (forge.folder.path().join("work"), arguments.iter().map(|a| (*a).to_owned()).collect::<Vec<_>>());
+        tokio::task::spawn_blocking(move || {
+            git(&work, &arguments.iter().map(String::as_str).collect::<Vec<_>>())
+        })
+        .await
+        .unwrap()
+    };
+    forge.commit("images/Dockerfile", "two");
+    push(&["push", "--quiet", "origin", "main"]).await;
+    assert_eq!(front.runs().await.len(), 1, "told");
+    forge.commit("docs/a.md", "three");
+    push(&["push", "--quiet", "origin", "main"]).await;
+    assert_eq!(front.runs().await.len(), 1, "told, and of no interest");
+    push(&["push", "--quiet", "origin", "main:topic"]).await;
+    push(&["push", "--quiet", "origin", "--delete", "topic"]).await;
+    assert_eq!(front.chore("refs").await, 204);
+    assert_eq!(front.runs().await.len(), 1, "a look finds nothing that was not told");
+
+    // The hook is lost. The look waits whether word comes by itself, and then says so.
+    fs::remove_file(&hook).unwrap();
+    forge.work(&["commit", "--quiet", "--amend", "-m", "rewritten"]);
+    push(&["push", "--quiet", "--force", "origin", "main"]).await;
+    assert_eq!(front.chore("refs").await, 204);
+    assert_eq!(front.runs().await.len(), 1, "it may still be on its way");
+    front.clock.advance(Span::from_secs(180));
+    for _ in 0..3 {
+        assert_eq!(front.chore("refs").await, 204);
+    }
+    assert_eq!(front.runs().await.len(), 2, "found, once");
+}
+
+#[tokio::test]
+async fn without_webhooks_a_look_starts_the_run_at_once() {
+    let forge = Forge::new();
+    let on = format!("on: {{push: [{{repository: acme/images, url: '{}'}}]}}\n", forge.url());
+    let front = Front::new(&[("w", &on)]).without_secrets();
+    assert_eq!(front.chore("refs").await, 204);
+    forge.commit("a", "one");
+    forge.work(&["push", "--quiet", "origin", "main"]);
+    for _ in 0..3 {
+        assert_eq!(front.chore("refs").await, 204);
+    }
+    assert_eq!(front.runs().await.len(), 1);
+    fs::remove_dir_all(forge.url()).unwrap();
+    assert_eq!(front.chore("refs").await, 503, "a repository that is gone is said to be");
+}

@@ -1,0 +1,123 @@
+//! Nights: each once, none forgotten, none doubled.
+
+mod support;
+
+use futures::future::join_all;
+use serde_json::{Value, json};
+use support::{Front, at};
+use terms::Span;
+
+const NIGHTLY: &str =
+    "on: {schedule: [{cron: 30 2 * * *, zone: Europe/Zurich, window: 3h}], validated_every: 26h}\n";
+
+/// At noon of this day, with the schedule already known.
+async fn front(more: &str, now: &str) -> Front {
+    let front = Front::new(&[("w", more)]);
+    let ahead = at(now).since(at("2026-11-20T12:00:00Z"));
+    front.clock.advance(ahead);
+    assert_eq!(front.chore("schedule").await, 204);
+    assert_eq!(front.runs().await, [""; 0], "what lies before the first look was not missed");
+    front
+}
+
+async fn nights(front: &Front) -> Vec<Value> {
+    let (_, offered) = front.get("/api/v1/workflows").await;
+    offered["workflows"][0]["nights"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn a_night_starts_one_run_however_many_look() {
+    let mut front = front(NIGHTLY, "2026-11-20T12:00:00Z").await;
+    front.clock.advance(Span::from_secs(13 * 3600 + 29 * 60));
+    assert_eq!(front.chore("schedule").await, 204);
+    assert_eq!(front.runs().await.len(), 0, "01:29 UTC: a minute too early");
+    front.clock.advance(Span::from_secs(60));
+    assert!(join_all((0..10).map(|_| front.chore("schedule"))).await.iter().all(|status| *status == 204));
+    front.restart();
+    assert_eq!(front.chore("schedule").await, 204);
+    assert_eq!(front.runs().await.len(), 1);
+    let night = &nights(&front).await[0];
+    assert_eq!((&night["moment"], &night["late"]), (&json!("2026-11-21T01:30:00.000Z"), &json!(false)));
+    assert_eq!(night["run"].as_str().unwrap(), front.runs().await[0]);
+    let (_, shown) = front.get(&format!("/api/v1/runs/{}", front.runs().await[0])).await;
+    assert_eq!(shown["trigger"], json!({"kind": "schedule", "by": "2026-11-21T01:30:00.000Z"}));
+}
+
+#[tokio::test]
+async fn a_missed_night_runs_late_within_its_window_and_is_reported_after_it() {
+    let front = front(NIGHTLY, "2026-11-20T12:00:00Z").await;
+    // Back two hours after the night.
+    front.clock.advance(Span::from_secs(15 * 3600 + 30 * 60));
+    front.chore("schedule").await;
+    assert_eq!(front.runs().await.len(), 1);
+    assert_eq!(nights(&front).await[0]["late"], true);
+    // Away for three nights, back at noon.
+    front.clock.advance(Span::from_secs(3 * 24 * 3600 + 8 * 3600));
+    for _ in 0..3 {
+        assert_eq!(front.chore("schedule").await, 204);
+    }
+    assert_eq!(front.runs().await.len(), 1, "the window is over");
+    let nights = nights(&front).await;
+    let told: Vec<_> = nights
+        .iter()
+        .map(|night| (night["moment"].as_str().unwrap().get(..10).unwrap(), night["missed"].is_string()))
+        .collect();
+    assert_eq!(
+        told,
+        [("2026-11-24", true), ("2026-11-23", true), ("2026-11-22", true), ("2026-11-21", false)]
+    );
+}
+
+#[tokio::test]
+async fn of_several_that_came_only_the_last_one_runs() {
+    let hourly = "on: {schedule: [{cron: 0 * * * *, window: 6h}, {cron: 0 14 * * *, window: 6h}]}\n";
+    let front = front(hourly, "2026-11-20T12:30:00Z").await;
+    front.clock.advance(Span::from_secs(3 * 3600 + 600));
+    front.chore("schedule").await;
+    assert_eq!(front.runs().await.len(), 1);
+    let nights = nights(&front).await;
+    assert_eq!(nights.len(), 3, "a moment of two schedules is one moment: {nights:?}");
+    assert_eq!(nights[0]["moment"], "2026-11-20T15:00:00.000Z");
+    assert!(nights[0]["run"].is_string() && nights[1]["missed"].is_string());
+}
+
+#[tokio::test]
+async fn the_night_that_comes_twice_runs_once() {
+    // The clocks of Zurich go from 03:00 back to 02:00 at 01:00 UTC.
+    let front = Front::new(&[("w", NIGHTLY)]);
+    front.clock.advance(at("2027-10-30T12:00:00Z").since(at("2026-11-20T12:00:00Z")));
+    front.chore("schedule").await;
+    for _ in 0..(24 * 6) {
+        front.clock.advance(Span::from_secs(600));
+        assert_eq!(front.chore("schedule").await, 204);
+    }
+    assert_eq!(front.runs().await.len(), 1);
+    assert_eq!(nights(&front).await[0]["moment"], "2027-10-31T00:30:00.000Z");
+}
+
+#[tokio::test]
+async fn a_schedule_of_a_workflow_that_cannot_run_is_reported_once() {
+    let broken = "benchmark: {workload: {collective: all_reduce, min_bytes: 8, max_bytes: 1K}, criteria: gone.yaml}\n\
+                  on: {schedule: [{cron: 0 13 * * *}]}\n";
+    let front = front(broken, "2026-11-20T12:00:00Z").await;
+    front.clock.advance(Span::from_secs(3600));
+    for _ in 0..2 {
+        assert_eq!(front.chore("schedule").await, 204);
+    }
+    let nights = nights(&front).await;
+    assert!(nights[0]["missed"].as_str().unwrap().contains("there is no file"), "{nights:?}");
+}
+
+#[tokio::test]
+async fn a_workflow_that_was_not_validated_for_too_long_is_stale() {
+    let front = front(NIGHTLY, "2026-11-20T12:00:00Z").await;
+    let (_, offered) = front.get("/api/v1/workflows").await;
+    let offer = &offered["workflows"][0];
+    assert_eq!((&offer["stale"], &offer["validated_at"]), (&json!(true), &Value::Null));
+    assert_eq!(offer["next"], json!(["2026-11-21T01:30:00.000Z"]));
+    // A run that ends without a verdict validates nothing.
+    let (_, begun) = front.post("/api/v1/runs", None, json!({"workflow": "w"})).await;
+    let cancel = format!("{}/cancel", begun["links"]["run"].as_str().unwrap());
+    front.post(&cancel, None, json!({"reason": "x"})).await;
+    assert_eq!(front.get("/api/v1/workflows").await.1["workflows"][0]["stale"], true);
+}
