@@ -45,8 +45,6 @@ pub const ALL: &[Planted] = &[
     bug("random_in_a_command_id", "a command names another attempt"),
     bug("teardown_only_on_success", "a cluster is given back when its run completed"),
     bug("lease_ends_before_the_search", "a cluster is given back before its bad node is found"),
-    bug("a_pair_may_still_come", "a search is over while a pair of it is on its way"),
-    bug("a_pair_comes_late", "a search that was ended meanwhile begins another pair"),
     bug("a_good_node_is_named", "a search names the partner of the bad node"),
     bug("second_cluster_at_once", "a cluster is asked for before the last one is gone"),
     bug("close_without_the_lease", "a run closes while its cluster is there"),

@@ -5,7 +5,7 @@ use std::{
     fmt::Write,
     io::Cursor,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicU32, Ordering::Relaxed},
     },
 };
@@ -29,6 +29,13 @@ struct Paper {
     refuses: Option<usize>,
     wrong: bool,
     mute: bool,
+    /// Submissions are reported as failed, and land when somebody says so.
+    lands_late: bool,
+    late: Mutex<Vec<Job>>,
+    /// At the look after so many, somebody ends the search.
+    meddled: AtomicU32,
+    meddler: OnceLock<Locator>,
+    begun_by_then: OnceLock<usize>,
     jobs: Mutex<BTreeMap<String, Known>>,
     fenced: Mutex<BTreeSet<String>>,
     drained: Mutex<Vec<String>>,
@@ -44,6 +51,18 @@ impl Paper {
                 Err(PortError::Passing("the connection broke".to_owned()))
             }
             _ => Ok(()),
+        }
+    }
+
+    fn fence(&self, name: &str) -> Option<&'static str> {
+        self.fenced.lock().unwrap().contains(name).then_some("CANCELLED")
+    }
+
+    /// Everything that was on its way arrives.
+    fn land(&self) {
+        for job in self.late.lock().unwrap().drain(..) {
+            let end = self.fence(&job.name);
+            self.jobs.lock().unwrap().entry(job.name.clone()).or_insert((job, 0, end));
         }
     }
 
@@ -64,14 +83,23 @@ impl Scheduler for Paper {
             let failure = Failure::new(Class::Input, "REFUSED", "no jobs of two nodes here");
             return Err(PortError::Final(failure));
         }
-        let end = self.fenced.lock().unwrap().contains(&job.name).then_some("CANCELLED");
-        let known = jobs.insert(job.name.clone(), (job.clone(), 0, end));
+        if self.lands_late {
+            self.late.lock().unwrap().push(job.clone());
+            return Err(PortError::Passing("deadline exceeded".to_owned()));
+        }
+        let known = jobs.insert(job.name.clone(), (job.clone(), 0, self.fence(&job.name)));
         assert!(known.is_none(), "{} is submitted twice", job.name);
         Ok(job.name.clone())
     }
 
     async fn look(&self, _: &Cluster, name: &str) -> Result<Standing, PortError> {
         self.call()?;
+        if self.meddled.fetch_sub(1, Relaxed) == 1
+            && let Some(locator) = self.meddler.get()
+        {
+            locator.cancel(&id()).await.unwrap();
+            drop(self.begun_by_then.set(self.jobs.lock().unwrap().len()));
+        }
         let mut jobs = self.jobs.lock().unwrap();
         let Some((_, looks, end)) = jobs.get_mut(name) else { return Ok(Standing::Absent) };
         *looks += 1;
@@ -289,6 +317,40 @@ async fn cancelled_it_leaves_no_pair_behind() {
             assert_eq!(world.end(&search, 0).await, fact);
             assert_eq!(world.paper.jobs.lock().unwrap().len(), jobs);
         }
+    }
+}
+
+/// A submission that is reported as failed may still arrive, long after the search is over.
+#[tokio::test]
+async fn a_pair_that_lands_late_does_not_begin() {
+    for (at, cancelled) in [(0, true), (600_000, false)] {
+        let world = World::new(Paper { lands_late: true, ..Paper::default() });
+        let search = search(6, Locate::default());
+        drop(world.locator.step(&id(), &search, Timestamp::from_millis(0)).await);
+        assert!(!world.paper.late.lock().unwrap().is_empty());
+        if cancelled {
+            world.locator.cancel(&id()).await.unwrap();
+        }
+        world.end(&search, at).await;
+        world.paper.land();
+        assert!(!world.paper.jobs.lock().unwrap().is_empty());
+        assert_eq!(world.paper.going(), 0);
+    }
+}
+
+/// Somebody else ends the search in the middle of a step, which has not heard of it.
+#[tokio::test]
+async fn a_step_that_is_overtaken_begins_no_pair() {
+    for look in 1..20 {
+        let world = World::new(Paper { bad: ["n2"].into(), ..Paper::default() });
+        world.paper.meddled.store(look, Relaxed);
+        drop(world.paper.meddler.set(world.locator.clone()));
+        let search = search(6, Locate::default());
+        let fact = world.end(&search, 0).await;
+        if let Some(begun) = world.paper.begun_by_then.get() {
+            assert_eq!(world.paper.jobs.lock().unwrap().len(), *begun, "look {look}: {fact:?}");
+        }
+        assert_eq!(world.paper.going(), 0);
     }
 }
 
