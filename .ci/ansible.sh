@@ -70,7 +70,7 @@ try the_cluster_is_given_back
 
 echo "all of it as one run"
 cp -r workflows "$bed/workflows"
-sed "s#KEY#$BED_DIR/ssh/id#" tests/testbed/ansible/workflow.yaml >"$bed/workflows/bare-metal.yaml"
+sed "s#/the/bed/#$BED_DIR/#" tests/testbed/ansible/workflow.yaml >"$bed/workflows/bare-metal.yaml"
 cp "$BED_DIR/inventory" "$bed/workflows/dgx-slurm-perf/inventory"
 # Hosts see of this machine's temporary folders the bed's alone.
 mv "$bed/workflows" "$BED_DIR/workflows"

@@ -9,6 +9,7 @@ use std::{
 };
 
 use contract::{Content, Message};
+use dashboard::{Dashboard, Plan, Plans};
 use gateway::{Catalogue, Gateway, GitRefs, Rates, Secrets, Setup, TAKES};
 use kit::{
     Bus, Clock, Disposition, Event, Handler, StoreParking,
@@ -67,6 +68,7 @@ pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
     let view = Arc::new(data.view());
     resume(&data, &view).await?;
     let services = Services::new(&data, None)?;
+    let pages = Arc::clone(&view);
     let (bus, clock) = (Arc::clone(&services.bus) as Arc<dyn Bus>, Arc::clone(&services.clock));
     let driver = Arc::new(Driver { services, data: data.clone(), claims: Mutex::default() });
     driver.services.hear(&(Arc::clone(&driver) as Arc<dyn Handler>));
@@ -83,6 +85,13 @@ pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
         warehouse: local::table(&data),
         local: true,
     });
+    let dashboard = Dashboard {
+        view: pages,
+        store: Arc::clone(&data.store),
+        plans: Arc::new(Offers(Arc::clone(&gateway))),
+        clock: Arc::clone(&clock),
+        warehouse: local::table(&data),
+    };
     let chores = gateway.chores();
     let service = Service {
         name: "up",
@@ -110,11 +119,30 @@ pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
     });
     print(&format!("http://{address}/\n"));
     eprintln!("burnin up: serving {} on http://{address}/; Ctrl-C ends it", asked.workflows.display());
-    serve(listener, with_routes(service, gateway.routes()), stop).await.map_err(Error::infrastructure)?;
+    serve(listener, with_routes(service, gateway.routes_beside(dashboard.routes())), stop)
+        .await
+        .map_err(Error::infrastructure)?;
     beside.shutdown().await;
     driver.services.bus.stop().await;
     eprintln!("burnin up: ended; what runs goes on, and the next `burnin up` finds it");
     Ok(Exit::Pass)
+}
+
+/// What the gateway offers, for the pages.
+struct Offers(Arc<Gateway>);
+
+#[kit::async_trait]
+impl Plans for Offers {
+    async fn plans(&self) -> Result<Vec<Plan>, String> {
+        let (offers, _) = self.0.offers().await.map_err(|problem| problem.detail)?;
+        let plan = |offer: gateway::Offer| Plan {
+            workflow: offer.name,
+            description: offer.description,
+            next: offer.next.into_iter().min(),
+            stale: offer.stale,
+        };
+        Ok(offers.into_iter().map(plan).collect())
+    }
 }
 
 /// Whatever was not finished gets its hint back, should a crash have cost it.

@@ -163,6 +163,20 @@ struct View<'a> {
 /// One page that asks nobody for anything.
 #[must_use]
 pub fn html(pair: Pair<'_>) -> String {
+    let (_, word) = headline(pair.found);
+    page::page(&format!("{word} · {}", text::shortened(pair.b, VALUE)), TEMPLATE, view(pair))
+}
+
+/// What is on that page, to be shown inside of another one whose style is [`crate::CSS`].
+#[must_use]
+pub fn part(pair: Pair<'_>) -> String {
+    page::body(TEMPLATE, view(pair)).unwrap_or_else(|error| page::unmade(&error))
+}
+
+const TEMPLATE: &str =
+    concat!(include_str!("../templates/drawing.html.j2"), include_str!("../templates/comparison.html.j2"));
+
+fn view(pair: Pair<'_>) -> View<'_> {
     let found = pair.found;
     let (tone, word) = headline(found);
     let skipped = found.points.len().saturating_sub(POINTS);
@@ -178,7 +192,7 @@ pub fn html(pair: Pair<'_>) -> String {
     let fields = found.fingerprint.iter().take(FIELDS);
     let described = "Above zero the second log took longer. The table below has every figure.".to_owned();
     let draw = |canvas| slower(&found.points[skipped..], canvas);
-    let view = View {
+    View {
         a: pair.a,
         b: pair.b,
         tone,
@@ -189,10 +203,5 @@ pub fn html(pair: Pair<'_>) -> String {
         points: points.collect(),
         skipped,
         rest: unmatched(found),
-    };
-    let template = concat!(
-        include_str!("../templates/drawing.html.j2"),
-        include_str!("../templates/comparison.html.j2")
-    );
-    page::page(&format!("{word} · {}", text::shortened(pair.b, VALUE)), template, view)
+    }
 }

@@ -20,22 +20,38 @@ use view::View;
 pub fn html(story: &Story<'_>) -> String {
     let view = View::of(story);
     let title = format!("{} · {}", view.word(), story.title());
-    page(
-        &title,
-        concat!(include_str!("../templates/drawing.html.j2"), include_str!("../templates/page.html.j2")),
-        view,
-    )
+    page(&title, STORY, view)
 }
+
+/// What is on that page, to be shown inside of another one whose style is [`CSS`].
+#[must_use]
+pub fn part(story: &Story<'_>) -> String {
+    body(STORY, View::of(story)).unwrap_or_else(|error| unmade(&error))
+}
+
+/// How pages look. It needs no inline style.
+pub const CSS: &str = include_str!("../templates/page.css");
+
+const STORY: &str =
+    concat!(include_str!("../templates/drawing.html.j2"), include_str!("../templates/page.html.j2"));
 
 /// A page: its own template inside the one that all share.
 pub fn page(title: &str, template: &'static str, view: impl Serialize) -> String {
     let rendered = environment(template).and_then(|world| {
-        let body = world.get_template("body.html")?.render(Serde(view))?;
-        let css = include_str!("../templates/page.css");
-        world.get_template("frame.html")?.render(minijinja::context! { title, css, body })
+        let body = body(template, view)?;
+        world.get_template("frame.html")?.render(minijinja::context! { title, css => CSS, body })
     });
-    // The templates are part of this crate and every test renders them: this is a bug of ours, told without a panic.
-    rendered.unwrap_or_else(|error| format!("<!doctype html><title>Burnin</title><pre>{error:?}</pre>"))
+    rendered.unwrap_or_else(|error| format!("<!doctype html><title>Burnin</title>{}", unmade(&error)))
+}
+
+/// A template, filled in.
+pub fn body(template: &'static str, view: impl Serialize) -> Result<String, Error> {
+    environment(template)?.get_template("body.html")?.render(Serde(view))
+}
+
+/// The templates are part of this crate and every test renders them: this is a bug of ours, told without a panic.
+pub fn unmade(error: &Error) -> String {
+    format!("<pre>{}</pre>", minijinja::HtmlEscape(&format!("{error:?}")))
 }
 
 fn environment(template: &'static str) -> Result<Environment<'static>, Error> {

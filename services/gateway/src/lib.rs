@@ -30,6 +30,7 @@ mod start;
 
 use std::sync::Arc;
 
+use axum::{Router, routing::get};
 use kit::{
     Bus, Clock, Outbox,
     serve::{Chore, Routes},
@@ -37,7 +38,7 @@ use kit::{
 use ledger::{Ledger, Store};
 use view::View;
 
-pub use api::limits::Rates;
+pub use api::{Problem, limits::Rates, workflows::Offer};
 pub use catalogue::{Catalogue, Entry};
 pub use events::TAKES;
 pub use github::Secrets;
@@ -116,9 +117,14 @@ impl Gateway {
         })
     }
 
-    /// What it serves over HTTP.
+    /// What it serves over HTTP, with a plain page at `/` that says where everything is.
     pub fn routes(self: &Arc<Self>) -> Routes {
-        Routes { guarded: api::routes(self), open: github::route(self) }
+        self.routes_beside(Router::new().route("/", get(api::index)))
+    }
+
+    /// What it serves over HTTP, beside pages for people: they are reached as its interface is, and by nobody else.
+    pub fn routes_beside(self: &Arc<Self>, pages: Router) -> Routes {
+        Routes { guarded: api::routes(self, pages), open: github::route(self) }
     }
 
     /// What it does now and then.

@@ -9,7 +9,7 @@ mod openapi;
 mod operations;
 mod problem;
 mod runs;
-mod workflows;
+pub mod workflows;
 
 use std::sync::Arc;
 
@@ -19,13 +19,15 @@ use axum::{
 
 use crate::Gateway;
 
+pub use index::page as index;
 pub use openapi::document;
 pub use problem::Problem;
 
 /// The largest request, bytes.
 const BODY_LIMIT: usize = 64 << 10;
 
-pub(crate) fn routes(gateway: &Arc<Gateway>) -> Router {
+/// The interface, beside pages for people. What lies at `/` is theirs.
+pub(crate) fn routes(gateway: &Arc<Gateway>, pages: Router) -> Router {
     let mut router = Router::new();
     for operation in operations::all() {
         router = router.route(operation.path, operation.handler);
@@ -37,9 +39,10 @@ pub(crate) fn routes(gateway: &Arc<Gateway>) -> Router {
         .method_not_allowed_fallback(not_so)
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .layer(from_fn_with_state(Arc::clone(gateway), limits::limited))
-        .route("/", get(index::page))
-        .layer(from_fn_with_state(Arc::clone(gateway), limits::by_its_name))
+        .route("/api", get(index::page))
         .with_state(Arc::clone(gateway))
+        .merge(pages)
+        .layer(from_fn_with_state(Arc::clone(gateway), limits::by_its_name))
 }
 
 async fn nothing() -> Problem {

@@ -26,47 +26,59 @@ pub struct Workflows {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Offer {
     /// Its name.
-    name: String,
+    pub name: String,
     /// For people.
-    description: String,
+    pub description: String,
     /// Fields that a request may replace.
-    parameters: Vec<String>,
+    pub parameters: Vec<String>,
     /// What starts it by itself.
-    on: On,
+    pub on: On,
     /// The next moment of each of its schedules.
-    next: Vec<Timestamp>,
+    pub next: Vec<Timestamp>,
     /// Nights of the last week that are dealt with, newest first.
-    nights: Vec<Night>,
+    pub nights: Vec<Night>,
     /// When it last had a verdict.
-    validated_at: Option<Timestamp>,
+    pub validated_at: Option<Timestamp>,
     /// It had none for longer than it should.
-    stale: bool,
+    pub stale: bool,
 }
 
+/// `GET /api/v1/workflows`.
 pub async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Json<Workflows>, Problem> {
-    let read = gateway.catalogue.read().await.map_err(|error| Problem::unavailable(&error))?;
-    let validated = gateway.validated().await?;
-    let now = gateway.clock.now();
-    let mut workflows = Vec::new();
-    for (name, entry) in &read.workflows {
-        let offered = entry.offered.clone();
-        let schedules = offered.on.schedule.iter();
-        let next = schedules.filter_map(|on| on.read().ok()?.next(now)).collect();
-        let nights = gateway.calendar.nights(name, now).await;
-        let nights = nights.map_err(|error| Problem::unavailable(&error))?;
-        let validated_at = validated.get(name).copied();
-        let overdue = |every: terms::Span| validated_at.is_none_or(|at| now.since(at) > every);
-        workflows.push(Offer {
-            name: offered.name,
-            description: offered.description,
-            parameters: offered.parameters,
-            stale: offered.on.validated_every.is_some_and(overdue),
-            on: offered.on,
-            next,
-            nights,
-            validated_at,
-        });
-    }
-    let problems = read.problems.0.iter().map(ToString::to_string).collect();
+    let (workflows, problems) = gateway.offers().await?;
     Ok(Json(Workflows { schema: "burnin/workflows/v1", workflows, problems }))
+}
+
+impl Gateway {
+    /// The workflows that may be asked for, by name, and what is wrong with files that are none.
+    ///
+    /// # Errors
+    /// When the catalogue or the ledgers cannot be read.
+    pub async fn offers(&self) -> Result<(Vec<Offer>, Vec<String>), Problem> {
+        let read = self.catalogue.read().await.map_err(|error| Problem::unavailable(&error))?;
+        let validated = self.validated().await?;
+        let now = self.clock.now();
+        let mut workflows = Vec::new();
+        for (name, entry) in &read.workflows {
+            let offered = entry.offered.clone();
+            let schedules = offered.on.schedule.iter();
+            let next = schedules.filter_map(|on| on.read().ok()?.next(now)).collect();
+            let nights = self.calendar.nights(name, now).await;
+            let nights = nights.map_err(|error| Problem::unavailable(&error))?;
+            let validated_at = validated.get(name).copied();
+            let overdue = |every: terms::Span| validated_at.is_none_or(|at| now.since(at) > every);
+            workflows.push(Offer {
+                name: offered.name,
+                description: offered.description,
+                parameters: offered.parameters,
+                stale: offered.on.validated_every.is_some_and(overdue),
+                on: offered.on,
+                next,
+                nights,
+                validated_at,
+            });
+        }
+        let problems = read.problems.0.iter().map(ToString::to_string).collect();
+        Ok((workflows, problems))
+    }
 }

@@ -1,0 +1,76 @@
+//! Two runs beside each other.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Query, State},
+    response::Response,
+};
+use report::comparison::{self, Pair};
+use serde::{Deserialize, Serialize};
+use terms::{RunId, measurement::Table};
+use verdict::{compare::compare, fingerprint::Fingerprint};
+use view::{Elsewhere, Told, Wanted};
+
+use crate::{
+    Dashboard,
+    frame::{self, Refusal},
+    run::named,
+};
+
+/// Which runs: the one before, and the one after.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Asked {
+    a: String,
+    b: String,
+}
+
+#[derive(Serialize)]
+struct View {
+    a: String,
+    b: String,
+    /// Runs that may be compared, newest first.
+    runs: Vec<String>,
+    /// The comparison, whole: made and escaped by the report's crate.
+    report: Option<String>,
+    problem: Option<String>,
+}
+
+/// `GET /compare`.
+pub async fn page(
+    State(dashboard): State<Arc<Dashboard>>,
+    Query(Asked { a, b }): Query<Asked>,
+) -> Result<Response, Refusal> {
+    let wanted = Wanted { limit: Some(200), ..Wanted::default() };
+    let runs = dashboard.view.page(&wanted).await?.runs;
+    let runs = runs.into_iter().filter(|line| line.verdict.is_some()).map(|line| line.run.to_string());
+    let mut view = View { a, b, runs: runs.collect(), report: None, problem: None };
+    if !view.a.is_empty() && !view.b.is_empty() {
+        let (before, after) = (told(&dashboard, &view.a).await?, told(&dashboard, &view.b).await?);
+        match (measured(&before), measured(&after)) {
+            (Ok(first), Ok(second)) => {
+                let found = compare((&first.0, &first.1), (&second.0, &second.1));
+                view.report = Some(comparison::part(Pair { a: &view.a, b: &view.b, found: &found }));
+            }
+            (Err(why), _) => view.problem = Some(format!("{}: {why}", view.a)),
+            (_, Err(why)) => view.problem = Some(format!("{}: {why}", view.b)),
+        }
+    }
+    Ok(frame::page("Two runs", include_str!("../templates/compare.html.j2"), view))
+}
+
+async fn told(dashboard: &Dashboard, run: &str) -> Result<Told, Refusal> {
+    let run: RunId = named(run)?;
+    let told = dashboard.view.told(&run, Elsewhere::default()).await?;
+    told.ok_or_else(|| Refusal::no_run(&run))
+}
+
+/// The one table of a run, and what it was measured on.
+fn measured(told: &Told) -> Result<(Table, Fingerprint), &'static str> {
+    let story = told.story();
+    let tables = story.logs.first().map_or(&[][..], |log| &log.reading.tables[..]);
+    let [table] = tables else { return Err("it has no measurements, or those of several benchmarks") };
+    let fingerprint = told.state.verdict().map(|reached| reached.fingerprint.clone()).unwrap_or_default();
+    Ok((table.clone(), Fingerprint(fingerprint)))
+}

@@ -1,0 +1,91 @@
+//! What all pages share: the frame, what they may do in a browser, and how an error looks.
+
+use axum::{
+    http::{
+        StatusCode,
+        header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS},
+    },
+    response::{Html, IntoResponse, Response},
+};
+use minijinja::{Environment, context, syntax::SyntaxConfig, value::Serde};
+use serde::Serialize;
+use terms::RunId;
+use view::ViewError;
+
+/// Nothing from anywhere else, no script but ours, and nobody shows a page inside of theirs.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
+                      img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// A page: its template inside the frame.
+pub fn page(title: &str, template: &'static str, view: impl Serialize) -> Response {
+    let rendered = render(title, template, view);
+    match rendered {
+        Ok(page) => answer(StatusCode::OK, page),
+        // The templates are part of this program, and tests render all of them.
+        Err(error) => {
+            tracing::error!("a page cannot be made: {error:#}");
+            answer(StatusCode::INTERNAL_SERVER_ERROR, "this page cannot be made; see the log".to_owned())
+        }
+    }
+}
+
+fn render(title: &str, template: &'static str, view: impl Serialize) -> Result<String, minijinja::Error> {
+    let mut world = Environment::new();
+    world.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+    world.add_template("frame.html", include_str!("../templates/frame.html.j2"))?;
+    world.add_template("body.html", template)?;
+    let body = world.get_template("body.html")?.render(Serde(view))?;
+    let version = env!("CARGO_PKG_VERSION");
+    world.get_template("frame.html")?.render(context! { title, body, version })
+}
+
+fn answer(status: StatusCode, page: String) -> Response {
+    let headers = [
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (REFERRER_POLICY, "no-referrer"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        // What is shown changes, and belongs to whoever asked.
+        (CACHE_CONTROL, "no-store"),
+    ];
+    (status, headers, Html(page)).into_response()
+}
+
+/// What a person is told instead of a page.
+pub struct Refusal {
+    status: StatusCode,
+    why: String,
+}
+
+impl Refusal {
+    /// What was asked for makes no sense.
+    pub fn bad(why: impl Into<String>) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, why: why.into() }
+    }
+
+    /// It is not there.
+    pub fn none(why: impl Into<String>) -> Self {
+        Self { status: StatusCode::NOT_FOUND, why: why.into() }
+    }
+
+    /// There is no such run.
+    pub fn no_run(run: &RunId) -> Self {
+        Self::none(format!("There is no run {run}."))
+    }
+}
+
+impl From<ViewError> for Refusal {
+    fn from(error: ViewError) -> Self {
+        let why = format!("{}. Try again; if it stays so, see the log.", kit::worker::chain(&error));
+        Self { status: StatusCode::SERVICE_UNAVAILABLE, why }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let view = context! { why => self.why };
+        let template = "<h1>This cannot be shown</h1>\n<p>{{ why }}</p>\n<p><a href=\"/\">All runs</a></p>\n";
+        let mut response = page("Burnin", template, view);
+        *response.status_mut() = self.status;
+        response
+    }
+}

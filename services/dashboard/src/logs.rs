@@ -1,0 +1,152 @@
+//! A log, line by line.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Path, Query, State},
+    response::Response,
+};
+use ledger::Artefacts;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+
+use crate::{
+    Dashboard,
+    frame::{self, Refusal},
+    run::named,
+};
+
+/// Lines of a page.
+const LINES: usize = 1000;
+/// Of a line, bytes. The raw log has the rest.
+const LONGEST: usize = 2000;
+/// Of a log that is searched, bytes. What lies behind is in the raw log.
+const SEARCHED: u64 = 256 << 20;
+
+/// What is wanted of a log.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Asked {
+    /// Only lines with this text.
+    q: String,
+    /// From this line on, from 1.
+    from: usize,
+}
+
+#[derive(Serialize)]
+struct View {
+    run: String,
+    log: String,
+    q: String,
+    lines: Vec<(usize, String)>,
+    /// Where the next page begins.
+    next: Option<usize>,
+    raw: String,
+}
+
+/// `GET /runs/{run}/logs/{log}`.
+pub async fn page(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path((run, log)): Path<(String, String)>,
+    Query(Asked { q, from }): Query<Asked>,
+) -> Result<Response, Refusal> {
+    let run = named(&run)?;
+    let folded = dashboard.view.folded(&run).await?.ok_or_else(|| Refusal::no_run(&run))?;
+    let none = || Refusal::none(format!("{run} has no such log, or not yet."));
+    let safe = folded.state.logs().ok_or_else(none)?;
+    let manifest = Artefacts::new(Arc::clone(&dashboard.store)).manifest(&safe.manifest).await;
+    let committed = manifest.ok().flatten().ok_or_else(none)?;
+    // Only what the manifest names can be reached from here.
+    if !committed.manifest.objects.iter().any(|object| object.name == log) {
+        return Err(none());
+    }
+    let name = format!("{}{log}", committed.name.trim_end_matches("manifest.json"));
+    let unreadable =
+        |error: &dyn std::fmt::Display| Refusal::none(format!("The log cannot be read: {error}"));
+    let body = dashboard.store.open(&name).await.map_err(|error| unreadable(&error))?.ok_or_else(none)?;
+    let (lines, next) = read(BufReader::new(body.take(SEARCHED)), &q, from.max(1))
+        .await
+        .map_err(|error| unreadable(&error))?;
+    let raw = format!("/api/v1/runs/{run}/logs/{log}");
+    let title = format!("{log} of {run}");
+    let view = View { run: run.to_string(), log, q, lines, next, raw };
+    Ok(frame::page(&title, include_str!("../templates/log.html.j2"), view))
+}
+
+/// The lines from number `from` on that have the text, and the number of the first that is left out.
+async fn read(
+    mut body: impl tokio::io::AsyncBufRead + Unpin,
+    text: &str,
+    from: usize,
+) -> std::io::Result<(Vec<(usize, String)>, Option<usize>)> {
+    let wanted = text.to_lowercase();
+    let mut lines = Vec::new();
+    let mut number = 0;
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        // A line without an end must not fill the memory.
+        let read = (&mut body).take(LONGEST as u64).read_until(b'\n', &mut line).await?;
+        if read == 0 {
+            return Ok((lines, None));
+        }
+        if line.last() != Some(&b'\n') && read == LONGEST {
+            skip_line(&mut body).await?;
+        }
+        number += 1;
+        let shown: String = String::from_utf8_lossy(&line)
+            .trim_end_matches(['\n', '\r'])
+            .chars()
+            .map(|letter| if letter.is_control() && letter != '\t' { '\u{fffd}' } else { letter })
+            .collect();
+        if number < from || !(wanted.is_empty() || shown.to_lowercase().contains(&wanted)) {
+            continue;
+        }
+        if lines.len() == LINES {
+            return Ok((lines, Some(number)));
+        }
+        lines.push((number, shown));
+    }
+}
+
+async fn skip_line(body: &mut (impl tokio::io::AsyncBufRead + Unpin)) -> std::io::Result<()> {
+    loop {
+        let buffer = body.fill_buf().await?;
+        let (used, end) = match buffer.iter().position(|byte| *byte == b'\n') {
+            Some(at) => (at + 1, true),
+            None => (buffer.len(), buffer.is_empty()),
+        };
+        body.consume(used);
+        if end {
+            return Ok(());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn lines_are_found_by_text_and_page_by_page() {
+        let log: String = (1..=2500).map(|line| format!("line {line} Hay{}\r\n", line % 7)).collect();
+        let (lines, next) = read(log.as_bytes(), "", 1).await.unwrap();
+        assert_eq!((lines.len(), next), (1000, Some(1001)));
+        assert_eq!(lines[0], (1, "line 1 Hay1".to_owned()));
+        let (lines, next) = read(log.as_bytes(), "hay3", 1000).await.unwrap();
+        assert!(lines.iter().all(|(number, line)| *number >= 1000 && line.ends_with("Hay3")));
+        assert_eq!((lines.len(), next), (214, None));
+    }
+
+    #[tokio::test]
+    async fn a_line_without_an_end_and_bytes_that_are_no_text_do_no_harm() {
+        let mut log = vec![b'x'; 5 << 20];
+        log.extend(b"\nnext \x1b[31m\xff\n");
+        let (lines, next) = read(&log[..], "", 1).await.unwrap();
+        assert_eq!(
+            lines.iter().map(|(number, line)| (*number, line.len())).collect::<Vec<_>>(),
+            [(1, LONGEST), (2, 15)]
+        );
+        assert_eq!((lines[1].1.as_str(), next), ("next \u{fffd}[31m\u{fffd}", None));
+    }
+}

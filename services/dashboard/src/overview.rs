@@ -1,0 +1,173 @@
+//! The first page.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use axum::{
+    extract::{Query, State},
+    response::{
+        IntoResponse, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
+};
+use futures::{Stream, StreamExt, stream};
+use serde::{Deserialize, Serialize};
+use terms::{Timestamp, Verdict};
+use view::{Cursor, Line, Wanted};
+
+use crate::{
+    Dashboard, Plan,
+    frame::{self, Refusal},
+    nights::{self, Row, Shown},
+};
+
+/// Runs of a page.
+const RUNS: usize = 50;
+/// How often it is looked whether something changed.
+const LOOK: Duration = Duration::from_secs(1);
+/// A connection that lasts longer is made anew by the browser.
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// Which runs are listed, as the address says.
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(default)]
+pub struct Filters {
+    workflow: String,
+    verdict: String,
+    state: String,
+    after: String,
+}
+
+impl Filters {
+    fn wanted(&self) -> Result<Wanted, Refusal> {
+        let word = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let verdict = match self.verdict.as_str() {
+            "" => None,
+            "pass" => Some(Verdict::Pass),
+            "fail" => Some(Verdict::Fail),
+            "inconclusive" => Some(Verdict::Inconclusive),
+            _ => return Err(Refusal::bad("verdict: expected pass, fail or inconclusive.")),
+        };
+        let state = match self.state.as_str() {
+            "" => None,
+            "open" => Some(view::State::Open),
+            "closed" => Some(view::State::Closed),
+            _ => return Err(Refusal::bad("state: expected open or closed.")),
+        };
+        let after = word(&self.after).map(|after| after.parse::<Cursor>()).transpose();
+        let after = after.map_err(|why| Refusal::bad(format!("after: {why}.")))?;
+        Ok(Wanted {
+            workflow: word(&self.workflow),
+            verdict,
+            state,
+            after,
+            limit: Some(RUNS),
+            ..Wanted::default()
+        })
+    }
+
+    fn is_none(&self) -> bool {
+        [&self.workflow, &self.verdict, &self.state, &self.after].iter().all(|field| field.is_empty())
+    }
+}
+
+#[derive(Serialize)]
+struct View<'a> {
+    dates: Vec<String>,
+    rows: Vec<Row>,
+    open: Vec<Listed>,
+    runs: Vec<Listed>,
+    next: Option<String>,
+    filters: &'a Filters,
+    filtered: bool,
+    workflows: Vec<String>,
+    plans: Vec<(String, String)>,
+    problem: Option<String>,
+}
+
+/// A run of a list.
+#[derive(Serialize)]
+struct Listed {
+    shown: Shown,
+    workflow: String,
+    place: String,
+    by: String,
+    asked: String,
+    age: String,
+    took: Option<String>,
+    stage: Option<String>,
+}
+
+fn listed(line: &Line, now: Timestamp) -> Listed {
+    let end = line.closed_at.or(line.settled_at);
+    Listed {
+        shown: Shown::of(line),
+        workflow: line.workflow.clone(),
+        place: nights::place(line),
+        by: format!("{} by {}", line.trigger.kind, line.trigger.by),
+        asked: moment(line.requested_at),
+        age: nights::ago(now, line.requested_at),
+        took: end.map(|end| report::took(end.since(line.requested_at))),
+        stage: line.stage.map(|stage| stage.to_string()),
+    }
+}
+
+/// To the minute, in UTC.
+pub fn moment(at: Timestamp) -> String {
+    at.to_string().chars().take(16).collect::<String>().replace('T', " ")
+}
+
+/// `GET /`.
+pub async fn page(
+    State(dashboard): State<Arc<Dashboard>>,
+    Query(filters): Query<Filters>,
+) -> Result<Response, Refusal> {
+    let wanted = filters.wanted()?;
+    let page = dashboard.view.page(&wanted).await?;
+    let all = dashboard.view.all().await?;
+    let (plans, problem) = match dashboard.plans.plans().await {
+        Ok(plans) => (plans, None),
+        Err(why) => (Vec::new(), Some(why)),
+    };
+    let now = dashboard.clock.now();
+    let mut workflows: Vec<String> = all.iter().map(|line| line.workflow.clone()).collect();
+    workflows.sort_unstable();
+    workflows.dedup();
+    let open = all.iter().filter(|line| line.state == view::State::Open).take(RUNS);
+    let view = View {
+        dates: nights::dates(now),
+        rows: nights::rows(&all, &plans, now),
+        open: open.map(|line| listed(line, now)).collect(),
+        runs: page.runs.iter().map(|line| listed(line, now)).collect(),
+        next: page.next.map(|next| next.to_string()),
+        filtered: !filters.is_none(),
+        filters: &filters,
+        workflows,
+        plans: plans.into_iter().map(|Plan { workflow, description, .. }| (workflow, description)).collect(),
+        problem,
+    };
+    Ok(frame::page("Burnin", include_str!("../templates/overview.html.j2"), view))
+}
+
+/// `GET /changes`: an event whenever a run began, moved on or ended.
+pub async fn changes(State(dashboard): State<Arc<Dashboard>>) -> impl IntoResponse {
+    Sse::new(stream(dashboard).take_until(tokio::time::sleep(LONGEST)))
+        .keep_alive(KeepAlive::new().interval(Duration::from_secs(10)))
+}
+
+fn stream(dashboard: Arc<Dashboard>) -> impl Stream<Item = Result<Event, Infallible>> {
+    let wanted = Wanted { limit: Some(RUNS), ..Wanted::default() };
+    let looks = stream::unfold((dashboard, wanted, None), async |(dashboard, wanted, known)| {
+        loop {
+            // A store that does not answer has no news.
+            if let Ok(page) = dashboard.view.page(&wanted).await
+                && known.as_ref() != Some(&page.runs)
+            {
+                let first = known.is_none();
+                return Some((first, (dashboard, wanted, Some(page.runs))));
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    });
+    let news = looks.filter(|first| futures::future::ready(!first));
+    news.map(|_| Ok(Event::default().event("changed").data("{}")))
+}

@@ -1,0 +1,76 @@
+//! A run, live while it goes on.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Path, State},
+    response::Response,
+};
+use ledger::Artefacts;
+use serde::Serialize;
+use terms::RunId;
+use view::{Elsewhere, Wanted};
+
+use crate::{
+    Dashboard,
+    frame::{self, Refusal},
+};
+
+/// Logs that are named.
+const LOGS: usize = 200;
+
+#[derive(Serialize)]
+struct View {
+    run: String,
+    open: bool,
+    cancellable: bool,
+    seq: u64,
+    /// The report, whole: made and escaped by its own crate.
+    report: String,
+    logs: Vec<(String, String)>,
+    more_logs: usize,
+    /// Runs of the same workflow before this one, newest first.
+    earlier: Vec<String>,
+}
+
+/// `GET /runs/{run}`.
+pub async fn page(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path(run): Path<String>,
+) -> Result<Response, Refusal> {
+    let run = named(&run)?;
+    let elsewhere = Elsewhere { warehouse: dashboard.warehouse.clone(), report: None };
+    let told = dashboard.view.told(&run, elsewhere).await?.ok_or_else(|| Refusal::no_run(&run))?;
+    let state = &told.state;
+    let mut logs = Vec::new();
+    if let Some(safe) = state.logs() {
+        let manifest = Artefacts::new(Arc::clone(&dashboard.store)).manifest(&safe.manifest).await;
+        let objects = manifest.ok().flatten().map(|committed| committed.manifest.objects).unwrap_or_default();
+        logs = objects.into_iter().map(|object| (object.name, report::size(object.size_bytes))).collect();
+    }
+    let more_logs = logs.len().saturating_sub(LOGS);
+    logs.truncate(LOGS);
+    let same = Wanted { workflow: Some(state.workflow.name.clone()), limit: Some(200), ..Wanted::default() };
+    let earlier = dashboard.view.page(&same).await?.runs;
+    let before = earlier.into_iter().filter(|line| line.requested_at < state.requested_at);
+    let view = View {
+        run: run.to_string(),
+        open: state.closed.is_none(),
+        cancellable: state.settled.is_none(),
+        seq: state.seq,
+        report: report::part(&told.story()),
+        logs,
+        more_logs,
+        earlier: before
+            .filter(|line| line.verdict.is_some())
+            .take(20)
+            .map(|line| line.run.to_string())
+            .collect(),
+    };
+    Ok(frame::page(run.as_str(), include_str!("../templates/run.html.j2"), view))
+}
+
+/// A run by its name in an address.
+pub fn named(run: &str) -> Result<RunId, Refusal> {
+    run.parse().map_err(|_| Refusal::none("There is no run of that name."))
+}

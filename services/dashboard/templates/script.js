@@ -1,0 +1,75 @@
+"use strict";
+// Replaces what changed, and sends what a person asks for. Without it every page shows the same, and stays as it was.
+(() => {
+  const live = document.getElementById("live");
+  let again = 0;
+
+  async function refresh() {
+    const response = await fetch(location.href, { headers: { accept: "text/html" } });
+    if (!response.ok) return;
+    const page = new DOMParser().parseFromString(await response.text(), "text/html");
+    const [here, there] = [document, page].map((it) => it.getElementById("live-content"));
+    if (!here || !there) return;
+    // Whoever is in the middle of a form there keeps it.
+    if (here.contains(document.activeElement) && document.activeElement.matches("input, select")) return;
+    const opened = [...here.querySelectorAll("details")].map((it) => it.open);
+    here.innerHTML = there.innerHTML;
+    here.querySelectorAll("details").forEach((it, at) => { it.open = opened[at] ?? it.open; });
+    const tools = document.querySelector(".tools"), newTools = page.querySelector(".tools");
+    if (tools && newTools && !tools.contains(document.activeElement)) tools.innerHTML = newTools.innerHTML;
+    begin();
+    if (!there.dataset.live) live.textContent = "";
+  }
+
+  // Many records at once are one change.
+  function soon() {
+    clearTimeout(again);
+    again = setTimeout(refresh, 150);
+  }
+
+  const place = document.getElementById("live-content");
+  if (place && place.dataset.live) {
+    const events = new EventSource(place.dataset.live);
+    events.onopen = () => { live.textContent = "live"; };
+    events.onerror = () => { live.textContent = "not connected"; };
+    events.addEventListener("record", soon);
+    events.addEventListener("changed", soon);
+    events.addEventListener("end", () => { events.close(); soon(); });
+  }
+
+  async function send(form, path, body) {
+    const said = form.querySelector(".said"), button = form.querySelector("button");
+    button.disabled = true;
+    said.textContent = "asked";
+    try {
+      const response = await fetch(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+      const answer = await response.json();
+      if (!response.ok) throw new Error(answer.detail || answer.title || response.statusText);
+      said.textContent = "done";
+      return answer;
+    } catch (error) {
+      said.textContent = error.message;
+      return null;
+    } finally {
+      button.disabled = false;
+    }
+  }
+
+  function begin() {
+    for (const form of document.querySelectorAll("form[data-begin], form[data-cancel]")) {
+      if (form.dataset.ready) continue;
+      form.dataset.ready = "yes";
+      form.addEventListener("submit", async (event) => {
+        event.preventDefault();
+        const asked = Object.fromEntries(new FormData(form));
+        if (form.dataset.begin) {
+          const begun = await send(form, form.dataset.begin, asked);
+          if (begun) location.href = "/runs/" + encodeURIComponent(begun.run);
+        } else {
+          await send(form, form.dataset.cancel, { reason: asked.reason || "asked for on its page" });
+        }
+      });
+    }
+  }
+  begin();
+})();

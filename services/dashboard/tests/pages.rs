@@ -1,0 +1,165 @@
+//! The pages over ledgers on paper.
+
+use std::sync::Arc;
+
+use axum::{Router, body::Body, http::Request};
+use dashboard::{Dashboard, Plan, Plans};
+use http_body_util::BodyExt;
+use kit::{Clock, SystemClock};
+use ledger::{Ledger, MemoryStore, Store};
+use terms::{
+    Attempt, Conclusion, Entry, EventKey, Fact, Limits, RECORD_FORMAT, Reason, Record, RunRequested, Span,
+    Timestamp, Trigger, Verdict, VerdictReached, Workflow,
+};
+use tower::ServiceExt;
+use view::{Pace, View};
+
+struct Two;
+
+#[async_trait::async_trait]
+impl Plans for Two {
+    async fn plans(&self) -> Result<Vec<Plan>, String> {
+        let plan = |workflow: &str| Plan { workflow: workflow.to_owned(), stale: true, ..Plan::default() };
+        Ok(vec![plan("nightly"), plan("never-ran")])
+    }
+}
+
+const HOSTILE: &str = "<script>alert(1)</script>\"'&";
+
+/// A run of so long ago, as records.
+fn records(run: &str, verdict: Option<Verdict>, at: Timestamp) -> Vec<Record> {
+    let workflow = Workflow {
+        name: "nightly".to_owned(),
+        description: HOSTILE.to_owned(),
+        image: None,
+        cluster: None,
+        benchmark: None,
+        locate: None,
+        limits: Limits::default(),
+        cost: None,
+    };
+    let trigger = Trigger { kind: "manual".to_owned(), by: HOSTILE.to_owned() };
+    let mut entries = vec![Fact::RunRequested(Box::new(RunRequested { workflow, trigger }))]
+        .into_iter()
+        .chain(verdict.map(|verdict| {
+            let weighs = verdict;
+            Fact::VerdictReached(VerdictReached {
+                verdict,
+                reasons: vec![Reason { code: "SANE".to_owned(), weighs, text: HOSTILE.to_owned() }],
+                criteria: "c".to_owned(),
+                baseline: None,
+                fingerprint: Default::default(),
+                log_sha256: None,
+                object: "nowhere".to_owned(),
+            })
+        }))
+        .enumerate()
+        .map(|(number, fact)| Entry::Accepted {
+            event: EventKey { source: "//test".to_owned(), id: format!("{run}-{number}") },
+            attempt: Attempt::FIRST,
+            fact: Box::new(fact),
+        })
+        .collect::<Vec<_>>();
+    if verdict.is_some() {
+        entries.push(Entry::Closed { conclusion: Conclusion::Completed });
+    }
+    let record = |(number, entry): (usize, Entry)| Record {
+        format: RECORD_FORMAT,
+        run: run.parse().unwrap(),
+        seq: number as u64 + 1,
+        nonce: "n".to_owned(),
+        recorded_at: at,
+        entry,
+    };
+    entries.into_iter().enumerate().map(record).collect()
+}
+
+async fn pages(runs: usize) -> Router {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let now = clock.now();
+    for number in 0..runs {
+        let verdict = [Some(Verdict::Pass), Some(Verdict::Fail), Some(Verdict::Inconclusive)][number % 3];
+        let at = Timestamp::from_millis(now.as_millis() - number as i64 * 600_000);
+        for record in records(&format!("nightly-{number}"), verdict, at) {
+            let name = format!("ledger/{}/{:010}.json", record.run, record.seq);
+            store.create(&name, serde_json::to_vec(&record).unwrap().into()).await.unwrap();
+        }
+    }
+    let view = View::new(
+        Ledger::new(Arc::clone(&store), Arc::new(kit::ids::unique)),
+        Arc::clone(&store),
+        Arc::clone(&clock),
+        Pace::LOCAL,
+    );
+    let (view, plans) = (Arc::new(view), Arc::new(Two));
+    Dashboard { view, store, plans, clock, warehouse: "here".to_owned() }.routes()
+}
+
+async fn get(pages: &Router, path: &str) -> (u16, String, String) {
+    let request = Request::get(path).body(Body::empty()).unwrap();
+    let response = pages.clone().oneshot(request).await.unwrap();
+    let status = response.status().as_u16();
+    let policy = response.headers().get("content-security-policy");
+    let policy = policy.map_or("", |policy| policy.to_str().unwrap()).to_owned();
+    let body = response.into_body().collect().await.unwrap().to_bytes();
+    (status, policy, String::from_utf8(body.to_vec()).unwrap())
+}
+
+#[tokio::test]
+async fn systems_and_runs_are_on_the_first_page_and_nothing_in_them_acts() {
+    let pages = pages(7).await;
+    let (status, policy, page) = get(&pages, "/").await;
+    assert_eq!(status, 200);
+    assert!(policy.contains("script-src 'self'") && !policy.contains("unsafe"), "{policy}");
+    for text in ["nightly-0", "never-ran", "never validated", "stale", "/runs/nightly-6"] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    assert!(!page.contains("<script>alert") && page.contains("&lt;script&gt;alert"));
+    let (_, _, page) = get(&pages, "/?verdict=fail").await;
+    assert!(page.contains(">nightly-1<") && !page.contains(">nightly-0<"), "{page}");
+    let (_, _, page) = get(&pages, "/runs/nightly-1").await;
+    assert!(page.contains("SANE") && !page.contains("<script>alert") && !page.contains("style="), "{page}");
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_said_so() {
+    let pages = pages(2).await;
+    for (path, expected) in [
+        ("/?verdict=maybe", 400),
+        ("/?state=x", 400),
+        ("/?after=x", 400),
+        ("/runs/nightly-9", 404),
+        ("/runs/%3Cscript%3E", 404),
+        ("/runs/nightly-1/logs/1/none.log", 404),
+        ("/runs/nightly-1/logs/..%2f..%2fledger", 404),
+        ("/compare?a=nightly-0&b=nightly-9", 404),
+        ("/assets/passwd", 404),
+    ] {
+        let (status, _, page) = get(&pages, path).await;
+        assert_eq!(status, expected, "{path}: {page}");
+        assert!(!page.contains("<script>alert"));
+    }
+    let (status, _, page) = get(&pages, "/compare?a=nightly-0&b=nightly-1").await;
+    assert!(status == 200 && page.contains("it has no measurements"), "{page}");
+    assert_eq!(get(&pages, "/compare").await.0, 200);
+}
+
+/// Not a measurement of this machine: a page that reads every ledger again would take many times as long.
+#[tokio::test]
+async fn many_runs_make_neither_a_heavy_page_nor_a_slow_one() {
+    let pages = pages(2000).await;
+    let (status, _, first) = get(&pages, "/").await;
+    assert_eq!(status, 200);
+    let mut weight = first.len();
+    for asset in ["/assets/style.css", "/assets/script.js"] {
+        let (status, _, body) = get(&pages, asset).await;
+        assert_eq!(status, 200);
+        weight += body.len();
+    }
+    assert!(weight <= 200 << 10, "{weight} bytes");
+    let began = std::time::Instant::now();
+    let (_, _, page) = get(&pages, "/").await;
+    assert!(page.contains("rel=\"next\""));
+    assert!(began.elapsed() < Span::from_secs(2).0, "{:?}", began.elapsed());
+}
