@@ -41,6 +41,8 @@ pub use api::limits::Rates;
 pub use catalogue::{Catalogue, Entry};
 pub use events::TAKES;
 pub use github::Secrets;
+#[cfg(feature = "gcp")]
+pub use refs::HttpRefs;
 pub use refs::{GitRefs, Ref, Refs};
 pub use schedule::Calendar;
 pub use start::{Refused, Started, Starter, Wish};

@@ -45,7 +45,7 @@ pub struct Offer {
 
 pub async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Json<Workflows>, Problem> {
     let read = gateway.catalogue.read().await.map_err(|error| Problem::unavailable(&error))?;
-    let validated = gateway.validated().await?;
+    let validated = gateway.view.validated().await?;
     let now = gateway.clock.now();
     let mut workflows = Vec::new();
     for (name, entry) in &read.workflows {
