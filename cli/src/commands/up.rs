@@ -81,7 +81,6 @@ pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
         secrets: asked.secrets,
         refs: Arc::new(GitRefs),
         warehouse: local::table(&data),
-        local: true,
     });
     let chores = gateway.chores();
     let service = Service {
@@ -110,7 +109,8 @@ pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
     });
     print(&format!("http://{address}/\n"));
     eprintln!("burnin up: serving {} on http://{address}/; Ctrl-C ends it", asked.workflows.display());
-    serve(listener, with_routes(service, gateway.routes()), stop).await.map_err(Error::infrastructure)?;
+    let router = gateway::at_home(with_routes(service, gateway.routes()));
+    serve(listener, router, stop).await.map_err(Error::infrastructure)?;
     beside.shutdown().await;
     driver.services.bus.stop().await;
     eprintln!("burnin up: ended; what runs goes on, and the next `burnin up` finds it");

@@ -20,6 +20,8 @@ use triggers::Push;
 
 use crate::{Gateway, Refused, Wish, api::Problem, start};
 
+/// Where GitHub's webhooks come.
+pub(crate) const PATH: &str = "/hooks/github";
 /// GitHub sends no more.
 const BODY_LIMIT: usize = 25 << 20;
 /// GitHub lists no more; those that it leaves out may change anything.
@@ -145,7 +147,7 @@ pub(crate) struct Dealt {
 
 pub(crate) fn route(gateway: &Arc<Gateway>) -> Router {
     Router::new()
-        .route("/hooks/github", post(hook))
+        .route(PATH, post(hook))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .with_state(Arc::clone(gateway))
 }

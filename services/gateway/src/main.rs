@@ -62,7 +62,6 @@ fn main() -> ExitCode {
                 secrets: config.secrets,
                 refs: Arc::new(HttpRefs::new(config.token)?),
                 warehouse: config.warehouse,
-                local: false,
             });
             let (routes, chores) = (gateway.routes(), gateway.chores());
             let handler: Arc<dyn Handler> = gateway;

@@ -38,7 +38,6 @@ pub(crate) fn routes(gateway: &Arc<Gateway>) -> Router {
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .layer(from_fn_with_state(Arc::clone(gateway), limits::limited))
         .route("/", get(index::page))
-        .layer(from_fn_with_state(Arc::clone(gateway), limits::by_its_name))
         .with_state(Arc::clone(gateway))
 }
 

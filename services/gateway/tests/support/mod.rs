@@ -147,7 +147,7 @@ impl Front {
             doorkeeper,
             telemetry: None,
         };
-        with_routes(service, self.gateway.routes())
+        gateway::at_home(with_routes(service, self.gateway.routes()))
     }
 
     pub async fn ask(
@@ -220,7 +220,6 @@ fn gateway(
         secrets,
         refs: Arc::new(GitRefs),
         warehouse: "nowhere".to_owned(),
-        local: true,
     })
 }
 
