@@ -1,4 +1,4 @@
-//! HTTP under `/api/v1`. The routes and their description are one table, [`operations::all`], so that neither can know of
+//! HTTP under `/api/v1`. The routes and their description are one table, `operations::all`, so that neither can know of
 //! one that the other lacks.
 
 mod extract;
