@@ -85,9 +85,13 @@ impl Calendar {
     async fn since(&self, workflow: &str, on: &OnSchedule, now: Timestamp) -> Result<Timestamp, StoreError> {
         let digest = start::hex(&start::digest(&[&on.cron, &on.zone]));
         let name = format!("schedules/{workflow}/since/{}.json", digest.get(..12).unwrap_or(&digest));
-        let body = serde_json::to_vec(&Since { since: now }).unwrap_or_default();
-        self.store.create(&name, body.into()).await?;
-        let body = self.store.read(&name).await?.unwrap_or_default();
+        let mut known = self.store.read(&name).await?;
+        if known.is_none() {
+            let body = serde_json::to_vec(&Since { since: now }).unwrap_or_default();
+            self.store.create(&name, body.into()).await?;
+            known = self.store.read(&name).await?;
+        }
+        let body = known.unwrap_or_default();
         Ok(serde_json::from_slice::<Since>(&body).map_or(now, |since| since.since))
     }
 
