@@ -104,6 +104,31 @@ resource "google_pubsub_subscription" "cloud_builds" {
   }
 }
 
+# And a reason to start what waits for the builds of a trigger, for the gateway.
+resource "google_pubsub_subscription" "triggers" {
+  name                       = "${local.prefix}triggers"
+  topic                      = google_pubsub_topic.cloud_builds.id
+  ack_deadline_seconds       = 60
+  message_retention_duration = "86400s"
+
+  push_config {
+    push_endpoint = google_cloud_run_v2_service.service["gateway"].uri
+    oidc_token {
+      service_account_email = google_service_account.push["gateway"].email
+      audience              = google_cloud_run_v2_service.service["gateway"].uri
+    }
+  }
+
+  retry_policy {
+    minimum_backoff = "10s"
+    maximum_backoff = "600s"
+  }
+
+  expiration_policy {
+    ttl = ""
+  }
+}
+
 # Agents dial out: each has a subscription of its own, with the commands for its cluster.
 resource "google_pubsub_subscription" "agent" {
   for_each                   = var.agents

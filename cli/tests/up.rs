@@ -109,8 +109,10 @@ fn the_quickstart_is_asked_for_over_http_and_passes() {
     let (status, page) = up.ask("GET", &format!("/api/v1/runs/{run}/report"), "", "");
     assert!(status == 200 && page.contains("</html>"), "{page}");
     assert_eq!(up.get("/api/v1/runs?verdict=pass")["runs"][0]["run"], run.as_str());
-    let (status, index) = up.ask("GET", "/", "", "");
+    let (status, index) = up.ask("GET", "/api", "", "");
     assert!(status == 200 && index.contains("/api/v1/openapi.json"), "{index}");
+    let (status, page) = up.ask("GET", "/", "", "");
+    assert!(status == 200 && page.contains(&format!("/runs/{run}")), "{page}");
     up.end("-TERM");
 }
 
@@ -194,4 +196,27 @@ fn wrong_usage_is_told_before_anything_is_made() {
         String::from_utf8_lossy(&output.stderr)
             .contains("BURNIN_GITHUB_SECRETS: expected secrets of at least 16")
     );
+}
+
+#[test]
+fn a_plan_says_what_starts_a_workflow() {
+    let lab = Lab::new("", "");
+    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
+    let on = "on:\n  push: [{repository: acme/images, branches: [main], tags: ['v*']}]\n  schedule: [{cron: 30 2 * * *, zone: Europe/Zurich}]\n  build: [{trigger: nccl-image}]\nparameters: [limits.job]\n";
+    lab.write("w.yaml", &format!("{workflow}{on}"));
+    let output = lab.burnin(&["plan", "w.yaml"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    for line in [
+        "Starts by itself: pushes to acme/images, main, v*.\n",
+        "Starts by itself: 30 2 * * * in Europe/Zurich, next at ",
+        "Starts by itself: builds of the trigger nccl-image that succeed.\n",
+        "Requests over the network may replace: limits.job.\n",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    lab.write("w.yaml", &format!("{workflow}{}", on.replace("30 2 * * *", "30 26 * * *")));
+    let output = lab.burnin(&["check", "w.yaml"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(64));
+    assert!(said.contains("on.schedule[0].cron: expected minute, hour"), "{said}");
 }

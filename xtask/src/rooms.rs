@@ -19,7 +19,7 @@ const WORLDLY: [&str; 9] =
 const OVER_SERVICES: [&str; 1] = ["sim"];
 /// Libraries that belong to one room.
 const KEPT: [(&str, &[&str]); 11] = [
-    ("axum", &["bigquery-standin", "cloudbuild-standin", "gateway", "kit", "storage-standin"]),
+    ("axum", &["bigquery-standin", "cloudbuild-standin", "dashboard", "gateway", "kit", "storage-standin"]),
     ("google-cloud-auth", &["builds", "cloud", "warehouse"]),
     ("google-cloud-bigquery-v2", &["warehouse"]),
     ("google-cloud-build-v1", &["builds"]),

@@ -2,8 +2,9 @@
 
 use std::{fmt::Write, path::Path};
 
-use terms::{BuildSpec, ClusterSpec, ImageSpec, Span, Stage, System, Workflow};
-use workflow::{Archive, Override, Resolved};
+use kit::{Clock, SystemClock};
+use terms::{BuildSpec, ClusterSpec, ImageSpec, Span, Stage, System, Timestamp, Workflow};
+use workflow::{Archive, Offered, Override, Resolved};
 
 use crate::{
     commands::print,
@@ -30,8 +31,32 @@ pub fn plan(path: &Path, set: &[Override]) -> Result<Exit, Error> {
     }
     text += &exists(&workflow);
     text += &costs(&workflow);
+    text += &starts(&workflow::offered(path).map_err(Error::usage)?, SystemClock.now());
     print(&text);
     Ok(Exit::Pass)
+}
+
+/// What starts it by itself where `burnin up` or the gateway serves it, and when next.
+fn starts(offered: &Offered, now: Timestamp) -> String {
+    let on = &offered.on;
+    let mut text = String::new();
+    for push in &on.push {
+        let refs = [push.branches.as_slice(), &push.tags].concat();
+        let refs = if refs.is_empty() { "any branch".to_owned() } else { refs.join(", ") };
+        _ = writeln!(text, "Starts by itself: pushes to {}, {refs}.", push.repository);
+    }
+    for schedule in &on.schedule {
+        let next = schedule.read().ok().and_then(|zoned| zoned.next(now));
+        let next = next.map_or_else(|| "never".to_owned(), |next| next.to_string());
+        _ = writeln!(text, "Starts by itself: {} in {}, next at {next}.", schedule.cron, schedule.zone);
+    }
+    for build in &on.build {
+        _ = writeln!(text, "Starts by itself: builds of the trigger {} that succeed.", build.trigger);
+    }
+    if !offered.parameters.is_empty() {
+        _ = writeln!(text, "Requests over the network may replace: {}.", offered.parameters.join(", "));
+    }
+    text
 }
 
 fn steps(workflow: &Workflow, archives: &[Archive]) -> Vec<(Stage, String)> {

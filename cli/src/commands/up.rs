@@ -83,7 +83,6 @@ pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
         secrets: asked.secrets,
         refs: Arc::new(GitRefs),
         warehouse: local::table(&data),
-        local: true,
     });
     let dashboard = Dashboard {
         view: pages,
@@ -119,9 +118,9 @@ pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
     });
     print(&format!("http://{address}/\n"));
     eprintln!("burnin up: serving {} on http://{address}/; Ctrl-C ends it", asked.workflows.display());
-    serve(listener, with_routes(service, gateway.routes_beside(dashboard.routes())), stop)
-        .await
-        .map_err(Error::infrastructure)?;
+    let routes = gateway.routes_beside(dashboard.routes());
+    let router = gateway::at_home(with_routes(service, routes));
+    serve(listener, router, stop).await.map_err(Error::infrastructure)?;
     beside.shutdown().await;
     driver.services.bus.stop().await;
     eprintln!("burnin up: ended; what runs goes on, and the next `burnin up` finds it");

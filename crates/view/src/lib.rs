@@ -25,12 +25,12 @@ mod line;
 mod listing;
 mod told;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use kit::Clock;
 use ledger::{Ledger, LedgerError, Store, StoreError};
 use machine::RunState;
-use terms::{Record, RunId, Span};
+use terms::{Record, RunId, Span, Timestamp, Verdict};
 use tokio::sync::{Mutex, MutexGuard};
 
 pub use detail::{Detail, StageDetail};
@@ -122,6 +122,22 @@ impl View {
     /// When a store does not answer.
     pub async fn all(&self) -> Result<Vec<Line>, ViewError> {
         Ok(self.fresh().await?.newest().cloned().collect())
+    }
+
+    /// When each workflow last had a verdict that says something: pass or fail.
+    ///
+    /// # Errors
+    /// When a store does not answer.
+    pub async fn validated(&self) -> Result<BTreeMap<String, Timestamp>, ViewError> {
+        let index = self.fresh().await?;
+        let mut validated = BTreeMap::new();
+        for line in index.newest() {
+            if let (Some(at), Some(Verdict::Pass | Verdict::Fail)) = (line.settled_at, line.verdict) {
+                let last = validated.entry(line.workflow.clone()).or_insert(at);
+                *last = at.max(*last);
+            }
+        }
+        Ok(validated)
     }
 
     /// Runs that owe something or are owed something.

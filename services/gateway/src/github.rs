@@ -20,6 +20,8 @@ use triggers::Push;
 
 use crate::{Gateway, Refused, Wish, api::Problem, start};
 
+/// Where GitHub's webhooks come.
+pub(crate) const PATH: &str = "/hooks/github";
 /// GitHub sends no more.
 const BODY_LIMIT: usize = 25 << 20;
 /// GitHub lists no more; those that it leaves out may change anything.
@@ -145,7 +147,7 @@ pub(crate) struct Dealt {
 
 pub(crate) fn route(gateway: &Arc<Gateway>) -> Router {
     Router::new()
-        .route("/hooks/github", post(hook))
+        .route(PATH, post(hook))
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .with_state(Arc::clone(gateway))
 }
@@ -176,6 +178,9 @@ async fn hook(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, body: Byt
     if told.deleted || told.after.bytes().all(|byte| byte == b'0') {
         return StatusCode::NO_CONTENT.into_response();
     }
+    if !is_commit(&told.after) {
+        return Problem::new(StatusCode::BAD_REQUEST, "after: expected a commit, in hex").into_response();
+    }
     let (paths, bot) = (told.paths(), told.bot());
     let push = Push { repository: told.repository.full_name, reference: told.reference, paths, bot };
     let told_by = format!("delivery {}", said("x-github-delivery").chars().take(80).collect::<String>());
@@ -190,7 +195,7 @@ impl Gateway {
     /// Starts what a push starts, once for each repository, ref and commit.
     pub(crate) async fn pushed(&self, known: Known) -> Result<Dealt, Refused> {
         let Known { push, commit, told_by } = known;
-        if !matches!(commit.len(), 40 | 64) || !commit.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        if !is_commit(&commit) {
             return Err(Refused::Later(format!("`{commit}` is no commit")));
         }
         let mark = mark(&push.repository, &push.reference, &commit);
@@ -242,6 +247,10 @@ impl Gateway {
         self.store.create(&mark, body.into()).await.map_err(Refused::later)?;
         Ok(dealt)
     }
+}
+
+fn is_commit(text: &str) -> bool {
+    matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Where it is noted that a push was dealt with.

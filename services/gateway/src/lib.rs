@@ -24,6 +24,7 @@ mod catalogue;
 mod chores;
 mod events;
 mod github;
+mod home;
 mod refs;
 mod schedule;
 mod start;
@@ -42,6 +43,9 @@ pub use api::{Problem, limits::Rates, workflows::Offer};
 pub use catalogue::{Catalogue, Entry};
 pub use events::TAKES;
 pub use github::Secrets;
+pub use home::at_home;
+#[cfg(feature = "gcp")]
+pub use refs::HttpRefs;
 pub use refs::{GitRefs, Ref, Refs};
 pub use schedule::Calendar;
 pub use start::{Refused, Started, Starter, Wish};
@@ -68,9 +72,6 @@ pub struct Setup {
     pub refs: Arc<dyn Refs>,
     /// Where the measurements are, for people.
     pub warehouse: String,
-    /// Whether only requests to this machine by its own name are answered: a page in somebody's browser must not reach
-    /// it under another one.
-    pub local: bool,
 }
 
 /// The gateway.
@@ -87,14 +88,12 @@ pub struct Gateway {
     pub(crate) secrets: Secrets,
     pub(crate) refs: Arc<dyn Refs>,
     pub(crate) warehouse: String,
-    pub(crate) local: bool,
 }
 
 impl Gateway {
     /// Made from this.
     pub fn new(setup: Setup) -> Arc<Self> {
-        let Setup { ledger, store, view, catalogue, bus, clock, rates, secrets, refs, warehouse, local } =
-            setup;
+        let Setup { ledger, store, view, catalogue, bus, clock, rates, secrets, refs, warehouse } = setup;
         let outbox = Outbox::new("gateway", Arc::clone(&bus), Arc::clone(&clock));
         let catalogue = Arc::new(catalogue);
         let starter = Starter::new(ledger, Arc::clone(&store), Arc::clone(&catalogue), outbox.clone());
@@ -113,7 +112,6 @@ impl Gateway {
             secrets,
             refs,
             warehouse,
-            local,
         })
     }
 

@@ -3,7 +3,7 @@
 use std::{process::ExitCode, sync::Arc};
 
 use cloud::{Parts, Place};
-use gateway::{Catalogue, Gateway, GitRefs, Rates, Secrets, Setup, TAKES};
+use gateway::{Catalogue, Gateway, HttpRefs, Rates, Secrets, Setup, TAKES};
 use kit::{Handler, ids};
 use ledger::{Ledger, Split};
 use view::{Pace, View};
@@ -15,6 +15,7 @@ struct Config {
     warehouse: String,
     rates: Rates,
     secrets: Secrets,
+    token: Option<String>,
 }
 
 fn main() -> ExitCode {
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
             let (workflows, rates) = (env.required("BURNIN_WORKFLOWS"), env.or("BURNIN_RATES", Rates::USUAL));
             let secrets = env.or("BURNIN_GITHUB_SECRETS", Secrets::default());
             let warehouse = env.or("BURNIN_WAREHOUSE", String::new());
+            let token = env.optional("BURNIN_GIT_TOKEN");
             Some(Config {
                 ledger: ledger?,
                 artefacts: artefacts?,
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
                 warehouse: warehouse?,
                 rates: rates?,
                 secrets: secrets?,
+                token: token?,
             })
         },
         |config, wiring| {
@@ -57,9 +60,8 @@ fn main() -> ExitCode {
                 clock,
                 rates: config.rates,
                 secrets: config.secrets,
-                refs: Arc::new(GitRefs),
+                refs: Arc::new(HttpRefs::new(config.token)?),
                 warehouse: config.warehouse,
-                local: false,
             });
             let (routes, chores) = (gateway.routes(), gateway.chores());
             let handler: Arc<dyn Handler> = gateway;

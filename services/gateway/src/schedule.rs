@@ -5,13 +5,14 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
 use ledger::{Store, StoreError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use terms::{EventKey, RunId, Span, Timestamp, Trigger, Verdict};
+use terms::{EventKey, RunId, Span, Timestamp, Trigger};
 use tracing::{error, info};
 use triggers::OnSchedule;
-use view::ViewError;
 
 use crate::{Gateway, Refused, Wish, start};
 
@@ -60,11 +61,11 @@ impl Calendar {
     /// # Errors
     /// When the store does not answer.
     pub async fn nights(&self, workflow: &str, now: Timestamp) -> Result<Vec<Night>, StoreError> {
-        let mut nights = Vec::new();
-        for name in self.marks(workflow, now).await? {
-            let body = self.store.read(&name).await?.unwrap_or_default();
-            nights.extend(serde_json::from_slice::<Night>(&body).ok());
-        }
+        let marks = self.marks(workflow, now).await?.into_iter();
+        let reads = stream::iter(marks).map(|name| async move { self.store.read(&name).await });
+        let bodies: Vec<_> = reads.buffer_unordered(16).try_collect().await?;
+        let night = |body: Option<Bytes>| serde_json::from_slice::<Night>(&body?).ok();
+        let mut nights: Vec<_> = bodies.into_iter().filter_map(night).collect();
         nights.retain(|night| now.since(night.moment) <= WEEK);
         nights.sort_by_key(|night| std::cmp::Reverse(night.moment));
         Ok(nights)
@@ -84,9 +85,13 @@ impl Calendar {
     async fn since(&self, workflow: &str, on: &OnSchedule, now: Timestamp) -> Result<Timestamp, StoreError> {
         let digest = start::hex(&start::digest(&[&on.cron, &on.zone]));
         let name = format!("schedules/{workflow}/since/{}.json", digest.get(..12).unwrap_or(&digest));
-        let body = serde_json::to_vec(&Since { since: now }).unwrap_or_default();
-        self.store.create(&name, body.into()).await?;
-        let body = self.store.read(&name).await?.unwrap_or_default();
+        let mut known = self.store.read(&name).await?;
+        if known.is_none() {
+            let body = serde_json::to_vec(&Since { since: now }).unwrap_or_default();
+            self.store.create(&name, body.into()).await?;
+            known = self.store.read(&name).await?;
+        }
+        let body = known.unwrap_or_default();
         Ok(serde_json::from_slice::<Since>(&body).map_or(now, |since| since.since))
     }
 
@@ -128,7 +133,7 @@ impl Gateway {
                 result = result.and(self.night(name, moment, window, newest == Some(moment)).await);
             }
         }
-        let validated = self.validated().await.map_err(Refused::later)?;
+        let validated = self.view.validated().await.map_err(Refused::later)?;
         for (name, entry) in &read.workflows {
             if let Some(every) = entry.offered.on.validated_every {
                 self.alarm(name, every, validated.get(name).copied());
@@ -194,18 +199,6 @@ impl Gateway {
             }
         }
         self.calendar.mark(workflow, &night).await.map_err(Refused::later)
-    }
-
-    /// When each workflow last had a verdict that says something.
-    pub(crate) async fn validated(&self) -> Result<BTreeMap<String, Timestamp>, ViewError> {
-        let mut validated = BTreeMap::new();
-        for line in self.view.all().await? {
-            if let (Some(at), Some(Verdict::Pass | Verdict::Fail)) = (line.settled_at, line.verdict) {
-                let last = validated.entry(line.workflow).or_insert(at);
-                *last = at.max(*last);
-            }
-        }
-        Ok(validated)
     }
 
     fn alarm(&self, workflow: &str, every: Span, last: Option<Timestamp>) {

@@ -18,7 +18,7 @@ struct Service {
     starts: u32,
 }
 
-/// All services: two conductors, one of each worker.
+/// All services: two conductors, two gateways, one of each worker.
 pub struct Fleet {
     services: Vec<Service>,
     programs: PathBuf,
@@ -38,7 +38,9 @@ pub struct Place {
     pub emulators: Option<(String, String)>,
 }
 
-const SERVICES: [(&str, &str); 7] = [
+const SERVICES: [(&str, &str); 9] = [
+    ("gateway", "gateway"),
+    ("gateway", "gateway"),
     ("conductor", "facts"),
     ("conductor", "facts"),
     ("builder", "builder"),
@@ -105,6 +107,8 @@ impl Fleet {
             .env("BURNIN_BATCH_EVERY", "1s")
             .env("BURNIN_RESEND", "5s")
             .env("BURNIN_LOOK", "100ms")
+            .env("BURNIN_WORKFLOWS", at("runs"))
+            .env("BURNIN_RATES", "10000,10000")
             .env("BURNIN_LOG", "warn");
         if let Some((storage, bigquery)) = &self.place.emulators {
             command.env("STORAGE_EMULATOR_HOST", storage).env("BIGQUERY_EMULATOR_HOST", bigquery);
@@ -150,9 +154,16 @@ impl Fleet {
         let chore = |service: &Service| match service.topic {
             "facts" => Some(format!("http://127.0.0.1:{}/chores/tick", service.port)),
             "provisioner" => Some(format!("http://127.0.0.1:{}/chores/sweep", service.port)),
+            "gateway" => Some(format!("http://127.0.0.1:{}/chores/requests", service.port)),
             _ => None,
         };
         self.services.iter().filter_map(chore).collect()
+    }
+
+    /// Where runs are asked for.
+    pub fn gateways(&self) -> Vec<String> {
+        let gateways = self.services.iter().filter(|service| service.name == "gateway");
+        gateways.map(|service| format!("http://127.0.0.1:{}/api/v1/runs", service.port)).collect()
     }
 }
 

@@ -19,7 +19,7 @@ use std::{
 
 use bigquery_standin::BigQuery;
 use clap::Parser;
-use cloud::{pubsub::PubSub, storage::CloudStorage};
+use cloud::storage::CloudStorage;
 use ledger::{FolderStore, Ledger, Store};
 use storage_standin::{Options, StandIn};
 use terms::{RunId, Span};
@@ -27,7 +27,7 @@ use warehouse::Sqlite;
 
 use crate::{
     checks::Warehouse,
-    emulator::{Emulator, PROJECT},
+    emulator::Emulator,
     fleet::{Fleet, Place},
     runs::Requests,
 };
@@ -140,10 +140,9 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
         }
     };
     let ledger = Ledger::new(Arc::clone(&store), Arc::new(kit::ids::unique));
-    let bus =
-        PubSub::connect(PROJECT, "burnin-", Some(&emulator.host)).await.map_err(|error| error.to_string())?;
-    let requests = Requests::new(&folder.join("runs"), Arc::new(bus), Arc::clone(&store))?;
+    let requests = Requests::new(&folder.join("runs"))?;
     let mut fleet = Fleet::start(&arguments.programs, &folder, place, &emulator, arguments.pull).await?;
+    let gateways = fleet.gateways();
     let clock = tokio::spawn(chores(fleet.chores()));
 
     let began = Instant::now();
@@ -154,7 +153,7 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     loop {
         let killing = began.elapsed() < arguments.lasting.0;
         while killing && open.len() < arguments.runs {
-            open.insert(requests.ask(asked).await?);
+            open.insert(requests.ask(asked, &gateways).await?);
             asked += 1;
         }
         if killing && Instant::now() >= next_kill {
@@ -183,6 +182,12 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     }
     let rest = quiet_since.map_or(Duration::ZERO, |since| since.elapsed());
     wrong.extend(fleet.ended());
+    // The gateways look once a second whether what they asked for was recorded.
+    let until = Instant::now() + Duration::from_secs(20);
+    let hints = async || store.list("requests/open/").await.map_err(|error| kit::worker::chain(&error));
+    while !hints().await?.is_empty() && Instant::now() < until {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
     clock.abort();
     let kills = fleet.kills();
     // Whoever is still telling may go on for a moment; what is left after that is left for good.
@@ -194,7 +199,7 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     }
     wrong.extend(left.into_iter().map(|process| format!("left running: {process}")));
     for name in store.list("").await.map_err(|error| kit::worker::chain(&error))? {
-        if name.starts_with("parked/") || name.starts_with("open/") {
+        if ["parked/", "open/", "requests/open/"].iter().any(|hint| name.starts_with(hint)) {
             wrong.push(format!("left in the bucket: {name}"));
         }
     }

@@ -4,12 +4,11 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
-    sync::Arc,
+    time::{Duration, Instant},
 };
 
-use kit::{Bus, Clock, SystemClock};
-use ledger::Store;
-use terms::{Attempt, Fact, RunId, RunRequested, Trigger};
+use serde_json::{Value, json};
+use terms::RunId;
 
 /// Sizes that every run measures.
 pub const SIZES: usize = 4;
@@ -42,18 +41,20 @@ artifacts: {objects: {location: "gs://any/", paths: ["image/*"]}}
 pub struct Requests {
     folder: PathBuf,
     bench: PathBuf,
-    bus: Arc<dyn Bus>,
-    store: Arc<dyn Store>,
+    http: reqwest::Client,
 }
+
+/// How long the gateways may refuse a request: they are killed, and started again at once.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Requests {
     /// Compiles the quickstart's benchmark; what runs count goes into `folder`.
-    pub fn new(folder: &Path, bus: Arc<dyn Bus>, store: Arc<dyn Store>) -> Result<Self, String> {
+    pub fn new(folder: &Path) -> Result<Self, String> {
         let told = |error: std::io::Error| format!("{}: {error}", folder.display());
         fs::create_dir_all(folder.join("source")).map_err(told)?;
         fs::write(folder.join("source/readme"), "nothing is needed\n").map_err(told)?;
-        fs::write(folder.join("image.yaml"), BUILD).map_err(told)?;
-        fs::write(folder.join("criteria.yaml"), "name: any\n").map_err(told)?;
+        fs::write(folder.join("image.yml"), BUILD).map_err(told)?;
+        fs::write(folder.join("criteria.yml"), "name: any\n").map_err(told)?;
         let source =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows/quickstart/all_reduce_perf.rs");
         let bench = folder.join("all_reduce_perf");
@@ -62,52 +63,77 @@ impl Requests {
         if !compiled.map_err(told)?.success() {
             return Err("the benchmark does not compile".to_owned());
         }
-        Ok(Self { folder: folder.to_owned(), bench, bus, store })
+        Ok(Self { folder: folder.to_owned(), bench, http: reqwest::Client::new() })
     }
 
-    /// Where a run counts.
+    /// Where a run counts: in the folder of its workflow, of which it is the only one.
     pub fn counts(&self, run: &RunId) -> PathBuf {
-        self.folder.join("counts").join(run.as_str())
+        let workflow = run.as_str().rsplit_once('-').map_or(run.as_str(), |(workflow, _)| workflow);
+        self.folder.join("counts").join(workflow)
     }
 
-    /// Asks for run number `number`, again and again until the bus has it.
-    pub async fn ask(&self, number: usize) -> Result<RunId, String> {
-        let run: RunId = format!("kill-{number}").parse().map_err(|error| format!("{error}"))?;
-        let counts = self.counts(&run);
+    /// Asks for run number `number` at every gateway at once, again and again until each has answered with the run.
+    pub async fn ask(&self, number: usize, gateways: &[String]) -> Result<RunId, String> {
+        let name = format!("kill-{number}");
+        let counts = self.folder.join("counts").join(&name);
         fs::create_dir_all(&counts).map_err(|error| error.to_string())?;
-        let path = self.folder.join(format!("{run}.yaml"));
+        let path = self.folder.join(format!("{name}.yaml"));
         let workflow = format!(
             r#"
-name: kill
+name: {name}
 image:
   build:
-    config: image.yaml
+    config: image.yml
     source: source
     substitutions: {{_BENCH: "{}", _COUNTS: "{}"}}
 cluster: {{rent: {{processes: {{nodes: {NODES}}}}}}}
 benchmark:
   workload: {{collective: all_reduce, min_bytes: 16, max_bytes: 1K, step_factor: 4, iterations: 5, warmup_iterations: 1}}
-  criteria: criteria.yaml
+  criteria: criteria.yml
 limits: {{image: 10m, cluster: 10m, job: 10m, logs: 10m, results: 10m, verdict: 10m, lease: 60m, patience: 15s, grace: 2m}}
 "#,
             self.bench.display(),
             counts.display()
         );
         fs::write(&path, workflow).map_err(|error| error.to_string())?;
-        let resolved = workflow::resolve(&path, &[]).map_err(|problems| problems.to_string())?;
-        for archive in resolved.archives {
-            self.store.create(&archive.object, archive.bytes).await.map_err(|error| error.to_string())?;
+        let mut asked = tokio::task::JoinSet::new();
+        for gateway in gateways {
+            asked.spawn(begin(self.http.clone(), gateway.clone(), name.clone()));
         }
-        let trigger = Trigger { kind: "manual".to_owned(), by: "kill".to_owned() };
-        let requested = RunRequested { workflow: resolved.workflow, trigger };
-        let fact = Fact::RunRequested(Box::new(requested));
-        let message = contract::Message::fact("kill", run.clone(), Attempt::FIRST, fact);
-        let event = message.stamped(SystemClock.now(), None).to_event();
-        for _ in 0..10 {
-            if self.bus.publish(event.clone()).await.is_ok() {
-                return Ok(run);
+        let mut runs = Vec::new();
+        while let Some(begun) = asked.join_next().await {
+            runs.push(begun.map_err(|error| error.to_string())??);
+        }
+        runs.dedup();
+        match runs.as_slice() {
+            [run] => Ok(run.clone()),
+            many => Err(format!("one key, several runs: {many:?}")),
+        }
+    }
+}
+
+async fn begin(http: reqwest::Client, gateway: String, name: String) -> Result<RunId, String> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let request = http.post(&gateway).header("idempotency-key", &name).json(&json!({"workflow": name}));
+        let said = match request.timeout(Duration::from_secs(10)).send().await {
+            Ok(answer) if answer.status() == 202 => {
+                // Killed while it answered: the same key again is the same run.
+                let begun: Result<Value, _> = answer.json().await;
+                match begun.ok().and_then(|begun| begun["run"].as_str()?.parse().ok()) {
+                    Some(run) => return Ok(run),
+                    None => "half an answer".to_owned(),
+                }
             }
+            Ok(answer) if answer.status().is_client_error() => {
+                return Err(format!("{name} is refused: {}", answer.text().await.unwrap_or_default()));
+            }
+            Ok(answer) => answer.status().to_string(),
+            Err(error) => error.to_string(),
+        };
+        if Instant::now() > until {
+            return Err(format!("{name} could not be asked for: {said}"));
         }
-        Err(format!("{run} could not be asked for"))
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

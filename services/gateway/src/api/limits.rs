@@ -1,10 +1,10 @@
-//! How often a caller may ask, and under which name.
+//! How often a caller may ask.
 
 use std::{num::NonZeroU32, str::FromStr, sync::Arc};
 
 use axum::{
     extract::{Request, State},
-    http::{Method, StatusCode, header::HOST},
+    http::{Method, StatusCode},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -66,19 +66,4 @@ pub(crate) async fn limited(State(gateway): State<Arc<Gateway>>, request: Reques
         return next.run(request).await;
     }
     Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many requests; wait as Retry-After says").into_response()
-}
-
-/// A page of another site can make a browser ask this machine, under a name that leads here and is not ours.
-pub(crate) async fn by_its_name(
-    State(gateway): State<Arc<Gateway>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    if !gateway.local || matches!(name, "127.0.0.1" | "localhost" | "[::1]") {
-        return next.run(request).await;
-    }
-    Problem::new(StatusCode::MISDIRECTED_REQUEST, "this server answers as 127.0.0.1 and localhost only")
-        .into_response()
 }

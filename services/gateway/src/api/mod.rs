@@ -1,4 +1,4 @@
-//! HTTP under `/api/v1`. The routes and their description are one table, [`operations::all`], so that neither can know of
+//! HTTP under `/api/v1`. The routes and their description are one table, `operations::all`, so that neither can know of
 //! one that the other lacks.
 
 mod extract;
@@ -42,7 +42,6 @@ pub(crate) fn routes(gateway: &Arc<Gateway>, pages: Router) -> Router {
         .route("/api", get(index::page))
         .with_state(Arc::clone(gateway))
         .merge(pages)
-        .layer(from_fn_with_state(Arc::clone(gateway), limits::by_its_name))
 }
 
 async fn nothing() -> Problem {

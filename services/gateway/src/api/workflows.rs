@@ -56,7 +56,7 @@ impl Gateway {
     /// When the catalogue or the ledgers cannot be read.
     pub async fn offers(&self) -> Result<(Vec<Offer>, Vec<String>), Problem> {
         let read = self.catalogue.read().await.map_err(|error| Problem::unavailable(&error))?;
-        let validated = self.validated().await?;
+        let validated = self.view.validated().await?;
         let now = self.clock.now();
         let mut workflows = Vec::new();
         for (name, entry) in &read.workflows {

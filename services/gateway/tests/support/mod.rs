@@ -1,6 +1,8 @@
 //! The gateway over a store in memory, with a real conductor behind a bus that can fail.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod forge;
+
 use std::{
     fs,
     path::PathBuf,
@@ -130,6 +132,10 @@ impl Front {
     }
 
     pub fn router(&self) -> Router {
+        self.router_behind(None)
+    }
+
+    pub fn router_behind(&self, doorkeeper: Option<Arc<dyn kit::auth::Doorkeeper>>) -> Router {
         let service = Service {
             name: "gateway",
             version: "0",
@@ -138,10 +144,10 @@ impl Front {
             handler: self.gateway.clone(),
             parking: Arc::new(kit::StoreParking::new(self.store.clone(), self.clock.clone())),
             chores: self.gateway.chores(),
-            doorkeeper: None,
+            doorkeeper,
             telemetry: None,
         };
-        with_routes(service, self.gateway.routes())
+        gateway::at_home(with_routes(service, self.gateway.routes()))
     }
 
     pub async fn ask(
@@ -214,7 +220,6 @@ fn gateway(
         secrets,
         refs: Arc::new(GitRefs),
         warehouse: "nowhere".to_owned(),
-        local: true,
     })
 }
 

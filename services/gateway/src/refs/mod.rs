@@ -1,8 +1,11 @@
 //! Pushes that nobody told of: GitHub sends a webhook once, and what gets lost is found by looking.
 
+mod git;
+#[cfg(feature = "gcp")]
+mod http;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
-    process::Stdio,
     time::Duration,
 };
 
@@ -11,6 +14,10 @@ use serde::{Deserialize, Serialize};
 use terms::{Span, Timestamp};
 use tracing::warn;
 use triggers::Push;
+
+pub use git::GitRefs;
+#[cfg(feature = "gcp")]
+pub use http::HttpRefs;
 
 use crate::{Gateway, Refused, github, start};
 
@@ -36,31 +43,6 @@ pub trait Refs: Send + Sync + 'static {
     /// # Errors
     /// Why they cannot be read.
     async fn list(&self, url: &str) -> Result<Vec<Ref>, String>;
-}
-
-/// `git ls-remote`, with the credentials that git has by itself.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct GitRefs;
-
-#[async_trait::async_trait]
-impl Refs for GitRefs {
-    async fn list(&self, url: &str) -> Result<Vec<Ref>, String> {
-        let mut git = tokio::process::Command::new("git");
-        git.args(["ls-remote", "--heads", "--tags", "--refs", "--", url]);
-        git.env("GIT_TERMINAL_PROMPT", "0").env("GIT_ALLOW_PROTOCOL", "file:http:https:ssh");
-        git.stdin(Stdio::null()).kill_on_drop(true);
-        let output = tokio::time::timeout(PATIENCE, git.output()).await;
-        let output = output.map_err(|_| format!("git did not answer within {} s", PATIENCE.as_secs()))?;
-        let output = output.map_err(|error| format!("git cannot be started: {error}"))?;
-        if !output.status.success() {
-            return Err(format!("git: {}", String::from_utf8_lossy(&output.stderr).trim()));
-        }
-        let line = |line: &str| {
-            let (commit, name) = line.split_once('\t')?;
-            Some(Ref { name: name.to_owned(), commit: commit.to_owned() })
-        };
-        Ok(String::from_utf8_lossy(&output.stdout).lines().filter_map(line).collect())
-    }
 }
 
 /// The refs as they were when the repository was first looked at: they were not pushed to us.

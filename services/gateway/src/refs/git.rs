@@ -1,0 +1,32 @@
+//! Refs by the program `git`.
+
+use std::process::Stdio;
+
+use super::{PATIENCE, Ref, Refs};
+
+/// `git ls-remote`, with the credentials that git has by itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GitRefs;
+
+#[async_trait::async_trait]
+impl Refs for GitRefs {
+    async fn list(&self, url: &str) -> Result<Vec<Ref>, String> {
+        let mut git = tokio::process::Command::new("git");
+        git.args(["ls-remote", "--heads", "--tags", "--refs", "--", url]);
+        git.env("GIT_TERMINAL_PROMPT", "0").env("GIT_ALLOW_PROTOCOL", "file:http:https:ssh");
+        git.stdin(Stdio::null()).kill_on_drop(true);
+        let output = tokio::time::timeout(PATIENCE, git.output()).await;
+        let output = output.map_err(|_| format!("git did not answer within {} s", PATIENCE.as_secs()))?;
+        let output = output.map_err(|error| format!("git cannot be started: {error}"))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let lines: Vec<_> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+            return Err(format!("git: {}", lines.join("; ")));
+        }
+        let line = |line: &str| {
+            let (commit, name) = line.split_once('\t')?;
+            Some(Ref { name: name.to_owned(), commit: commit.to_owned() })
+        };
+        Ok(String::from_utf8_lossy(&output.stdout).lines().filter_map(line).collect())
+    }
+}
