@@ -15,6 +15,7 @@ mod command;
 mod criteria;
 mod fact;
 mod ids;
+mod kubernetes;
 pub mod measurement;
 mod money;
 mod planted;
@@ -32,6 +33,7 @@ pub use fact::{
     RunRequested, Trigger, Verdict, VerdictReached,
 };
 pub use ids::{Attempt, CommandId, EventKey, InvalidId, RunId, Stage, Verb};
+pub use kubernetes::{Access, Kubernetes, Launch, Plugin, Topology};
 pub use money::Money;
 #[cfg(feature = "planted")]
 pub use planted::plant;
