@@ -283,6 +283,6 @@ fn a_kubernetes_is_named_and_its_wrong_fields_are_too() {
         let set = format!("cluster.existing.system.kubernetes.{field}={wrong}");
         let told = resolve(&path, &[set.parse().unwrap()]).unwrap_err().to_string();
         let named = format!("cluster.existing.system.kubernetes.{field}");
-        assert!(told.contains(&named) && told.contains("kubernetes-cpu.yaml:"), "{told}");
+        assert!(told.contains(&named), "{told}");
     }
 }

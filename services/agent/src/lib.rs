@@ -12,6 +12,8 @@
 pub mod collect;
 pub mod conformance;
 pub mod fake;
+#[cfg(feature = "kubernetes")]
+pub mod kubernetes;
 pub mod port;
 pub mod processes;
 pub mod render;
@@ -173,7 +175,16 @@ impl Worker for Agent {
             }
             Body::LogsCollect { cluster, jobs } => {
                 let collected = self.collector.collect(id, cluster, jobs).await;
-                outbox.answer(id, collected.map(Some)).await
+                let safe = collected.is_ok();
+                outbox.answer(id, collected.map(Some)).await?;
+                for job in jobs.iter().filter(|_| safe) {
+                    if let Err(PortError::Passing(why)) =
+                        self.scheduler.release(cluster, &job_name(id, job.attempt)).await
+                    {
+                        return Err(Trouble::Retry(why));
+                    }
+                }
+                Ok(())
             }
             _ => Err(Trouble::Park(format!("the agent has nothing to do with the {} stage", id.stage))),
         }
