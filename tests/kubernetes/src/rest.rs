@@ -48,12 +48,12 @@ struct Target {
 
 fn target(path: &str) -> Option<Target> {
     let mut parts: Vec<&str> = path.trim_matches('/').split('/').collect();
-    let group = match parts.first()? {
-        &"api" => {
+    let group = match *parts.first()? {
+        "api" => {
             parts.drain(..2.min(parts.len()));
             String::new()
         }
-        &"apis" if parts.len() > 3 => {
+        "apis" if parts.len() > 3 => {
             let group = parts[1].to_owned();
             parts.drain(..3);
             group
