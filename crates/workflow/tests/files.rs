@@ -277,8 +277,8 @@ fn a_kubernetes_is_named_and_its_wrong_fields_are_too() {
         ("image", "host/name:latest"),
         ("namespace", "Default"),
         ("nodes", "0"),
-        ("access", "{kubeconfig: {path: relative}}"),
-        ("topology", "{required: rack}"),
+        ("access.kubeconfig.path", "relative"),
+        ("launch", "by hand"),
     ] {
         let set = format!("cluster.existing.system.kubernetes.{field}={wrong}");
         let told = resolve(&path, &[set.parse().unwrap()]).unwrap_err().to_string();

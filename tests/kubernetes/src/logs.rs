@@ -1,14 +1,23 @@
 //! What containers wrote, as a kubelet keeps it: by line, with the time of each, and not for ever.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
+use axum::{
+    Router,
+    body::Body,
+    extract::{Path, Query},
+    http::StatusCode,
+    response::IntoResponse,
+    routing::get,
+};
 use bytes::Bytes;
 use chrono::{DateTime, SecondsFormat, Utc};
 use futures::Stream;
+use tokio::{net::TcpListener, task::JoinHandle};
 
 /// The output of all containers.
 #[derive(Clone, Default)]
@@ -61,6 +70,28 @@ impl Logs {
             .map(|output| output.lines.iter().flat_map(|(_, line)| line.clone()).collect::<Vec<u8>>());
         let text = lines.unwrap_or_default();
         String::from_utf8_lossy(&text[text.len().saturating_sub(bytes)..]).into_owned()
+    }
+
+    /// Serves them as a kubelet does, over plain HTTP.
+    ///
+    /// # Errors
+    /// When the address cannot be had.
+    pub async fn serve(&self, address: &str) -> std::io::Result<JoinHandle<()>> {
+        let (logs, listener) = (self.clone(), TcpListener::bind(address).await?);
+        let answer = move |Path((_, pod, container)): Path<(String, String, String)>,
+                           Query(asked): Query<HashMap<String, String>>| {
+            let logs = logs.clone();
+            async move {
+                let since = asked.get("sinceTime").and_then(|since| since.parse().ok());
+                let follow = asked.get("follow").is_some_and(|follow| follow == "true");
+                match logs.read(&pod, &container, since, follow) {
+                    Some(body) => Body::from_stream(body).into_response(),
+                    None => StatusCode::NOT_FOUND.into_response(),
+                }
+            }
+        };
+        let router = Router::new().route("/containerLogs/{namespace}/{pod}/{container}", get(answer));
+        Ok(tokio::spawn(async move { drop(axum::serve(listener, router).await) }))
     }
 
     /// The output as the API gives it, from a time on; none of a container that has not begun.

@@ -157,10 +157,12 @@ impl Turn {
         }
         let (namespace, name) = (text(&meta["namespace"]), text(&meta["name"]));
         let Some(workload) = workloads.iter().find(|workload| owned(workload, meta)) else {
+            let template = &jobset["spec"]["replicatedJobs"][0]["template"]["spec"]["template"];
+            let set = json!({"name": "n", "count": 1, "template": template});
             let workload = json!({"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": "Workload", "metadata": {
                 "name": format!("jobset-{name}-0"), "labels": {"kueue.x-k8s.io/job-uid": meta["uid"]},
                 "ownerReferences": [owner("jobset.x-k8s.io/v1alpha2", "JobSet", meta)]},
-                "spec": {"queueName": meta["labels"]["kueue.x-k8s.io/queue-name"], "podSets": []}});
+                "spec": {"queueName": meta["labels"]["kueue.x-k8s.io/queue-name"], "podSets": [set]}});
             return self.make(WORKLOADS, "workloads", namespace, &workload).await;
         };
         let say = |kind: &str, status: &str, reason: &str, message: &str| {
@@ -173,8 +175,14 @@ impl Turn {
             if said != "EvictedTrue" {
                 let why =
                     "Preempted to accommodate a workload (UID: 1) due to prioritization in the ClusterQueue";
-                self.patch(WORKLOADS, "workloads", workload, "", &say("Evicted", "True", "Preempted", why))
-                    .await;
+                self.patch(
+                    WORKLOADS,
+                    "workloads",
+                    workload,
+                    "/status",
+                    &say("Evicted", "True", "Preempted", why),
+                )
+                .await;
                 self.patch(JOBSETS, "jobsets", jobset, "", &json!({"spec": {"suspend": true}})).await;
             }
         } else if self.held.load(Ordering::SeqCst) {
@@ -184,7 +192,7 @@ impl Turn {
                     WORKLOADS,
                     "workloads",
                     workload,
-                    "",
+                    "/status",
                     &say("QuotaReserved", "False", "Pending", why),
                 )
                 .await;
@@ -194,7 +202,7 @@ impl Turn {
                 WORKLOADS,
                 "workloads",
                 workload,
-                "",
+                "/status",
                 &say("Admitted", "True", "Admitted", "The workload is admitted"),
             )
             .await;

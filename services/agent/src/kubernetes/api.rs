@@ -258,7 +258,6 @@ impl Cluster {
             ("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets", &ours),
             ("batch", "v1", "Job", "jobs", &of_jobset(jobset)),
             ("", "v1", "Pod", "pods", &of_jobset(jobset)),
-            ("", "v1", "Secret", "secrets", &ours),
             ("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", &of_jobset(jobset)),
         ];
         for (group, version, kind, plural, which) in kinds {
@@ -267,13 +266,17 @@ impl Cluster {
                 left.push(format!("{}/{name}", kind.to_lowercase()));
             }
         }
-        let services = self.objects("", "v1", "Service", "services");
-        match limited(services.get_opt(jobset)).await? {
-            Ok(Some(service)) if value(&service)?["metadata"]["ownerReferences"][0]["kind"] == "JobSet" => {
-                left.push(format!("service/{jobset}"));
+        // By name: whoever may list secrets may read them all.
+        for (kind, plural, name) in
+            [("Service", "services", jobset.to_owned()), ("Secret", "secrets", format!("{jobset}-ssh"))]
+        {
+            match limited(self.objects("", "v1", kind, plural).get_opt(&name)).await? {
+                Ok(Some(found)) if value(&found)?["metadata"]["ownerReferences"][0]["kind"] == "JobSet" => {
+                    left.push(format!("{}/{name}", kind.to_lowercase()));
+                }
+                Ok(_) => {}
+                Err(error) => return Err(trouble(&error, kind)),
             }
-            Ok(_) => {}
-            Err(error) => return Err(trouble(&error, "Service")),
         }
         Ok(left)
     }

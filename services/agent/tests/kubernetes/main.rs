@@ -3,6 +3,7 @@
 mod bed;
 mod once;
 mod output;
+mod real;
 
 use agent::{Scheduler, Standing, conformance};
 use bed::{Bed, ended, last, text, until};
