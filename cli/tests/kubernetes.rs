@@ -50,13 +50,20 @@ async fn a_benchmark_in_pods_reaches_a_verdict_and_leaves_nothing() {
         }
         tokio::task::spawn_blocking(move || command.output().unwrap())
     };
-    let environment = format!("{settings}.environment.BURNIN_PORT={}", free_ports(8));
-    let quick = ["benchmark.workload.max_bytes=64K".to_owned(), format!("{settings}.nodes=2"), environment];
+    let port = format!("{settings}.rank_port={}", free_ports(8));
+    let quick = [format!("{settings}.nodes=2"), port];
     let output = run("data", quick.to_vec()).await.unwrap();
     let said =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     let told: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+    let logs = Command::new("sh")
+        .arg("-c")
+        .arg("cat $(find . -name *.log)")
+        .current_dir(root.path())
+        .output()
+        .unwrap();
+    let said = said + &String::from_utf8_lossy(&logs.stdout);
     assert_eq!(told["verdict"], "pass", "{said}");
     assert_eq!(output.status.code(), Some(0), "{said}");
     for kind in ["jobset.x-k8s.io/jobsets", "batch/jobs", "/pods", "/services"] {

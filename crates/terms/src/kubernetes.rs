@@ -80,6 +80,10 @@ pub struct Kubernetes {
     /// How the ranks are started.
     #[serde(default)]
     pub launch: Launch,
+    /// Rank N listens on this port + N with `ranks`; 1024 or more.
+    #[serde(default = "rank_port")]
+    #[schemars(range(min = 1024))]
+    pub rank_port: u16,
     /// Puts a network plugin into each pod before the benchmark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plugin: Option<Plugin>,
@@ -149,7 +153,8 @@ pub enum Topology {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Launch {
-    /// Each pod starts its own; they find each other by `BURNIN_RANK`, `BURNIN_RANKS` and `BURNIN_HOSTS`.
+    /// Each pod starts its own; they find each other by `BURNIN_RANK`, `BURNIN_RANKS` and
+    /// addresses in the folder `BURNIN_RENDEZVOUS`.
     #[default]
     Ranks,
     /// The first pod starts them all with `mpirun` over ssh.
@@ -173,6 +178,9 @@ const fn one() -> u32 {
 }
 fn default_namespace() -> String {
     "default".to_owned()
+}
+const fn rank_port() -> u16 {
+    29_400
 }
 fn info() -> String {
     "INFO".to_owned()
@@ -238,6 +246,13 @@ impl Kubernetes {
         complain("nodes", range(self.nodes, 4096));
         complain("ranks_per_node", range(self.ranks_per_node, 64));
         complain("gpus_per_node", self.gpus_per_node.and_then(|gpus| range(gpus, 64)));
+        let ranks = u64::from(self.nodes) * u64::from(self.ranks_per_node);
+        let ports = self.rank_port < 1024
+            || (self.launch == Launch::Ranks && u64::from(self.rank_port) + ranks > 65_536);
+        let found_port = || {
+            format!("expected 1024 or more, with a port up to 65535 for each rank, found {}", self.rank_port)
+        };
+        complain("rank_port", ports.then(found_port));
         complain("cpu_millis", self.cpu_millis.and_then(|cpus| range(cpus, 1_024_000)));
         complain("memory_mib", self.memory_mib.and_then(|memory| range(memory, 64 << 20)));
         complain("image", self.image.as_deref().and_then(not_an_image));
@@ -398,7 +413,7 @@ mod tests {
         assert_eq!(minimal().problems(), []);
         let wrong = serde_json::json!({
             "access": {"kubeconfig": {"path": "config"}}, "namespace": "A", "queue": "-q", "priority_class": "a b",
-            "topology": {"required": "a b"}, "nodes": 0, "ranks_per_node": 65, "gpus_per_node": 0, "memory_mib": 0,
+            "topology": {"required": "a b"}, "nodes": 0, "ranks_per_node": 65, "gpus_per_node": 0, "rank_port": 80, "memory_mib": 0,
             "image": "host/name:latest", "service_account": "x_y", "node_selector": {"a b": "c", "ok": "a b"},
             "tolerate": ["a b"], "annotations": {"": "x"}, "socket_interface": "eth0;x", "profile": "x", "programs": "x",
             "nccl_debug": "A B", "environment": {"A B": ""}, "begin_within": "0s",
@@ -417,6 +432,7 @@ mod tests {
                 "nodes",
                 "ranks_per_node",
                 "gpus_per_node",
+                "rank_port",
                 "memory_mib",
                 "image",
                 "service_account",

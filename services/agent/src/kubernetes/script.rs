@@ -31,7 +31,7 @@ say "pod $index of $BURNIN_NODES is $(hostname)"
 "#;
 
 /// The pod's own ranks, which find each other by the names of the pods.
-const RANKS: &str = r#"port=${BURNIN_PORT:-29400}
+const RANKS: &str = r#"port=${BURNIN_PORT:?}
 export BURNIN_RANKS=$((BURNIN_NODES * BURNIN_RANKS_PER_NODE)) BURNIN_RENDEZVOUS=$run/rendezvous BURNIN_HOST=0.0.0.0 BURNIN_PORT=$port
 rm -rf "$BURNIN_RENDEZVOUS" && mkdir -p "$BURNIN_RENDEZVOUS" || fail 85 UNFIT "$BURNIN_RENDEZVOUS cannot be made"
 # Names of pods that were just made may not be known for a while.
@@ -155,14 +155,22 @@ pub fn command(workload: &Workload, settings: &Kubernetes) -> Vec<String> {
 }
 
 /// What the script is told of the job, as environment.
-pub fn told(settings: &Kubernetes, jobset: &str) -> Vec<(&'static str, String)> {
-    vec![
+pub fn told<'a>(settings: &'a Kubernetes, jobset: &str) -> Vec<(&'a str, String)> {
+    let ours = [
         ("BURNIN_NODES", settings.nodes.to_string()),
         ("BURNIN_RANKS_PER_NODE", settings.ranks_per_node.to_string()),
         ("BURNIN_POD", format!("{jobset}-{}-0", super::manifest::REPLICATED)),
         ("BURNIN_DOMAIN", jobset.to_owned()),
         ("BURNIN_KEYS", KEYS.to_owned()),
+        ("BURNIN_PORT", settings.rank_port.to_string()),
         ("BURNIN_SSH_PORT", SSH_PORT.to_string()),
         ("BURNIN_INTERFACE", settings.socket_interface.clone().unwrap_or_default()),
-    ]
+    ];
+    // What is meant for the ranks reaches them alone; the script reads what has our name.
+    let theirs = settings
+        .environment
+        .iter()
+        .filter(|(name, _)| name.starts_with("BURNIN_") && ours.iter().all(|(taken, _)| taken != name));
+    let theirs = theirs.map(|(name, value)| (name.as_str(), value.clone())).collect::<Vec<_>>();
+    ours.into_iter().chain(theirs).collect()
 }
