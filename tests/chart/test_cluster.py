@@ -86,7 +86,10 @@ class Deploy(unittest.TestCase):
         self.assertIsNone(ended, said)
         made = cloud.left("cluster.json")
         jsonschema.validate(made, json.loads((ROOT / "schemas/deployed/cluster.json").read_text()))
-        self.assertEqual(made, {"nodes": [{"name": "gke-a4-0", "slots": 8}, {"name": "gke-a4-1", "slots": 8}]})
+        self.assertEqual(made["nodes"], [{"name": "gke-a4-0", "slots": 8}, {"name": "gke-a4-1", "slots": 8}])
+        self.assertEqual(made["kubernetes"], {
+            "access": {"gke": {"server": "https://203.0.113.7", "certificate_authority": "QUJD"}},
+            "namespace": "burnin", "queue": "a4", "service_account": "testbed"})
         self.assertEqual(cloud.left("kubernetes.json")["queue"], "a4")
         # What destroy needs is kept before anything is made; the labels are on what is made.
         calls = cloud.world()["calls"]

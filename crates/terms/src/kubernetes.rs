@@ -169,7 +169,7 @@ pub struct Plugin {
     pub image: String,
     /// What it runs.
     pub command: Vec<String>,
-    /// The folder that it fills, and that the benchmark finds under the same path.
+    /// Where the benchmark finds what it left in its `/plugin`.
     pub folder: String,
 }
 

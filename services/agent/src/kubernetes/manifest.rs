@@ -19,6 +19,8 @@ pub const JOB: &str = "burnin.dev/job";
 pub const FENCE: &str = "burnin.dev/cancelled";
 /// The label by which everything of a job is found.
 pub const LABEL: &str = "burnin-job";
+/// Where the plugin's container finds the folder that it fills.
+const PLUGIN: &str = "/plugin";
 /// Longest name of a JobSet: its pods' names must be names of DNS.
 const LONGEST: usize = 44;
 /// What a pod gets on top of the job's limit, to be reached and to end, seconds.
@@ -172,7 +174,7 @@ fn pod(job: &Job, settings: &Kubernetes, name: &str, life: u64) -> Result<Value,
     let init = settings.plugin.as_ref().map(|plugin| {
         mount("plugin", &plugin.folder, json!({"emptyDir": {}}));
         json!([{"name": "plugin", "image": plugin.image, "command": plugin.command,
-                "volumeMounts": [{"name": "plugin", "mountPath": plugin.folder}],
+                "volumeMounts": [{"name": "plugin", "mountPath": PLUGIN}],
                 "terminationMessagePolicy": "FallbackToLogsOnError"}])
     });
     let mut command = vec!["bash".to_owned(), "-c".to_owned(), script::script(settings), "burnin".to_owned()];
