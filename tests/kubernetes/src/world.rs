@@ -32,6 +32,8 @@ pub struct Wants {
     pub token: Option<String>,
     /// Where the images' programs lie: pods find them on their `PATH`.
     pub programs: PathBuf,
+    /// Where sshd listens in pods that have one; all of them share this machine's ports.
+    pub ssh_port: u16,
     /// Somebody else makes pods of jobs, and collects what has lost its owner.
     pub has_controllers: bool,
 }
@@ -376,6 +378,21 @@ impl Turn {
             .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true);
+        // A secret's files, where the pod mounts one.
+        let volumes = pod["spec"]["volumes"].as_array().into_iter().flatten();
+        for secret in volumes.filter_map(|volume| volume["secret"]["secretName"].as_str()) {
+            let path = format!("{CORE}/namespaces/{}/secrets/{secret}", text(&pod["metadata"]["namespace"]));
+            let mut found = None;
+            while found.is_none() {
+                found = self.ask("GET", &path, None).await;
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            for (file, content) in found.iter().filter_map(|found| found["stringData"].as_object()).flatten()
+            {
+                _ = std::fs::write(folder.path().join(file), text(content));
+            }
+            command.env("BURNIN_KEYS", folder.path()).env("BURNIN_SSH_PORT", self.wants.ssh_port.to_string());
+        }
         self.logs.begin(&name, &which);
         let begun = now();
         let status = |state: Value| json!([{"name": which, "image": container["image"], "imageID": "", "ready": false, "restartCount": 0, "state": state}]);

@@ -345,3 +345,27 @@ pub fn trouble(error: &kube::Error, kind: &str) -> PortError {
         _ => PortError::Passing(format!("{kind}: {}", status.message)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_gke_cluster_is_reached_by_the_plugin_with_nothing_stored() {
+        let config = gke("https://203.0.113.7", "QUJD").unwrap();
+        let user = config.auth_infos[0].auth_info.as_ref().unwrap();
+        assert_eq!(user.exec.as_ref().unwrap().command.as_deref(), Some("gke-gcloud-auth-plugin"));
+        assert!(user.token.is_none() && user.client_key_data.is_none());
+        let cluster = config.clusters[0].cluster.as_ref().unwrap();
+        assert_eq!(cluster.server.as_deref(), Some("https://203.0.113.7"));
+    }
+
+    #[tokio::test]
+    async fn outside_a_cluster_there_is_no_service_account() {
+        let refused = client(&Access::InCluster).await.err();
+        assert!(
+            matches!(&refused, Some(PortError::Final(why)) if why.code == "CREDENTIALS" && why.message.starts_with("access.in_cluster")),
+            "{refused:?}"
+        );
+    }
+}

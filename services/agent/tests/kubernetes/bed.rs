@@ -63,7 +63,9 @@ impl Bed {
 }
 
 pub fn wants(endpoint: &str, programs: &Path) -> Wants {
-    Wants { endpoint: endpoint.to_owned(), programs: programs.to_owned(), ..Wants::default() }
+    let free = std::net::TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+    let ssh_port = free.unwrap().port();
+    Wants { endpoint: endpoint.to_owned(), programs: programs.to_owned(), ssh_port, ..Wants::default() }
 }
 
 pub fn kubeconfig(folder: &Path, server: &str, user: &Value) {

@@ -49,6 +49,43 @@ async fn every_rank_of_every_pod_runs_once_and_each_pod_has_a_file() {
     assert_eq!(ends["benchmark.log"]["whole"], true);
 }
 
+/// One pod that reaches itself by a real ssh, with the job's own keys. Only `mpirun` is played: it says what it was told,
+/// and starts the ranks' script once.
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_of_mpi_reach_each_other_by_ssh_before_anything_is_measured() {
+    let there = |program: &str| {
+        ["/usr/bin/", "/usr/sbin/"]
+            .iter()
+            .any(|folder| std::path::Path::new(&format!("{folder}{program}")).exists())
+    };
+    if !["ssh", "ssh-keygen", "sshd"].iter().all(|program| there(program))
+        || !rustix::process::geteuid().is_root()
+    {
+        eprintln!("skipped: there is no OpenSSH server, or it may not be started");
+        return;
+    }
+    let bed = Bed::up("echo \"measured $A with $NCCL_DEBUG: $*\"").await;
+    let mpirun = "#!/bin/bash\necho \"mpirun: $*\" | head -1; cat \"$3\"\nwhile [[ $1 != bash ]]; do shift; done; exec \"$@\"\n";
+    std::fs::write(bed.root.path().join("mpirun"), mpirun).unwrap();
+    std::fs::set_permissions(
+        bed.root.path().join("mpirun"),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
+    let settings =
+        json!({"nodes": 1, "ranks_per_node": 8, "launch": "mpi", "environment": {"A": "it's $(x)"}});
+    let (jobs, job) = (bed.jobs(), bed.job("mpi", settings));
+    jobs.submit(&job).await.unwrap();
+    let end = ended(&jobs, &job).await;
+    jobs.outputs(&job.cluster, "mpi").await.unwrap();
+    let log = text(&jobs, &job, "benchmark.log").await;
+    assert_eq!(end.exit_code, Some(0), "{log}");
+    assert!(log.contains("pod 0 answers: ") && log.contains("127.0.0.1 slots=8\n"), "{log}");
+    assert!(log.contains("measured it's $(x) with INFO: -b 8 -e 64"), "{log}");
+    jobs.release(&job.cluster, "mpi").await.unwrap();
+    assert!(bed.api.list("/secrets").is_empty(), "the keys go with the job");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_rank_to_fail_gives_the_exit_code() {
     let bed = Bed::up("[ \"$BURNIN_RANK\" = 1 ] && exit 3; sleep 30").await;

@@ -37,6 +37,7 @@ impl Real {
             token: Some(read("admin-token")),
             programs: programs.path().to_owned(),
             has_controllers: true,
+            ..Wants::default()
         };
         let logs = Logs::default();
         let kubelet = logs.serve("127.0.0.1:10255").await.unwrap();
@@ -111,7 +112,7 @@ async fn everything_that_burnin_may_submit_is_what_jobset_takes() {
         real.kubectl("get pods -n burnin -l burnin-job=everything -o name").lines().count() == 2
     })
     .await;
-    // ssh's own program reads the keys.
+    // Its keys go with it.
     let secret: Value =
         serde_json::from_str(&real.kubectl("get secret everything-ssh -n burnin -o json")).unwrap();
     assert_eq!(secret["metadata"]["ownerReferences"][0]["uid"], made["metadata"]["uid"]);
