@@ -33,11 +33,16 @@ use state::{Finding, Known};
 /// How long a deletion is waited for before it is asked about again later.
 const DELETION: Duration = Duration::from_secs(20);
 
+/// An API serves a whole cluster: while a job goes on, it is asked at most this often.
+const PACE: Duration = Duration::from_millis(500);
+
 /// The scheduler of Kubernetes clusters.
 pub struct KubernetesJobs {
     store: Arc<dyn Store>,
     clients: Clients,
     followed: Mutex<HashMap<String, Follower>>,
+    /// When a job was last found going.
+    going: Mutex<HashMap<String, Instant>>,
 }
 
 /// A job on its cluster.
@@ -59,7 +64,7 @@ enum Found {
 impl KubernetesJobs {
     /// Keeps its notes in this bucket.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, clients: Clients::default(), followed: Mutex::default() }
+        Self { store, clients: Clients::default(), followed: Mutex::default(), going: Mutex::default() }
     }
 
     async fn place(&self, cluster: &Cluster, name: &str) -> Result<Place, PortError> {
@@ -73,6 +78,19 @@ impl KubernetesJobs {
         let cluster = self.clients.of(&settings).await?;
         let (spool, jobset) = (Spool::of(&self.store, name), manifest::name(name));
         Ok(Place { settings, cluster, spool, jobset })
+    }
+
+    fn paced(&self, name: &str) -> bool {
+        let going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
+        going.get(name).is_some_and(|asked| asked.elapsed() < PACE)
+    }
+
+    fn pace(&self, name: &str, standing: Option<&Standing>) {
+        let mut going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
+        match standing {
+            Some(Standing::Going) => going.insert(name.to_owned(), Instant::now()),
+            _ => going.remove(name),
+        };
     }
 
     /// Reads on what its pods write, from now on.
@@ -234,6 +252,7 @@ fn ended(state: &str) -> JobEnd {
 #[async_trait::async_trait]
 impl Scheduler for KubernetesJobs {
     async fn submit(&self, job: &Job) -> Result<String, PortError> {
+        self.pace(&job.name, None);
         let place = self.place(&job.cluster, &job.name).await?;
         let Place { settings, cluster, spool, .. } = &place;
         // What ended, must not begin, or was there and is gone is not begun again.
@@ -267,13 +286,19 @@ impl Scheduler for KubernetesJobs {
     }
 
     async fn look(&self, cluster: &Cluster, name: &str) -> Result<Standing, PortError> {
+        if self.paced(name) {
+            return Ok(Standing::Going);
+        }
         let place = self.place(cluster, name).await?;
-        self.stands(&place, name).await
+        let standing = self.stands(&place, name).await;
+        self.pace(name, standing.as_ref().ok());
+        standing
     }
 
     async fn cancel(&self, cluster: &Cluster, name: &str) -> Result<(), PortError> {
         let place = self.place(cluster, name).await?;
         let Place { settings, cluster, spool, jobset: called } = &place;
+        self.pace(name, None);
         spool.cancel().await?;
         if spool.told().await?.is_some() {
             return Ok(());
