@@ -85,3 +85,18 @@ impl Scheduler for Schedulers {
         self.of(cluster)?.ending(cluster, name, file, bytes).await
     }
 }
+
+#[cfg(all(test, not(feature = "kubernetes")))]
+mod tests {
+    use ledger::MemoryStore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_program_without_kubernetes_says_so() {
+        let endpoint = r#"kubernetes:{"nodes": 1}"#.to_owned();
+        let cluster = Cluster { name: "lab".into(), nodes: vec![], endpoint };
+        let refused = Schedulers::new(Arc::new(MemoryStore::default())).look(&cluster, "job").await;
+        assert!(matches!(&refused, Err(PortError::Final(why)) if why.code == "NOT_BUILT"), "{refused:?}");
+    }
+}
