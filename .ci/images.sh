@@ -11,6 +11,8 @@ images=target/images/$profile
 services=(agent builder conductor gateway judge loader provisioner)
 packages=()
 for service in "${services[@]}"; do packages+=(--package "$service" --features "$service/gcp"); done
+# The agent in the cloud takes jobs to Kubernetes too.
+packages+=(--features agent/kubernetes)
 cargo build --quiet --locked --profile "$profile" "${packages[@]}"
 
 rm -rf "$images"

@@ -53,7 +53,8 @@ def gcluster():
 
 def gcloud():
     if args[:3] == ["container", "clusters", "describe"]:
-        end({"name": args[3], "status": "ERROR" if fault("cluster") else "RUNNING"})
+        end({"name": args[3], "status": "ERROR" if fault("cluster") else "RUNNING", "endpoint": "203.0.113.7",
+             "masterAuth": {"clusterCaCertificate": "QUJD"}})
     if args[:3] == ["container", "clusters", "get-credentials"]:
         end("kubeconfig entry generated")
     if "delete" in args:

@@ -86,7 +86,10 @@ class Deploy(unittest.TestCase):
         self.assertIsNone(ended, said)
         made = cloud.left("cluster.json")
         jsonschema.validate(made, json.loads((ROOT / "schemas/deployed/cluster.json").read_text()))
-        self.assertEqual(made, {"nodes": [{"name": "gke-a4-0", "slots": 8}, {"name": "gke-a4-1", "slots": 8}]})
+        self.assertEqual(made["nodes"], [{"name": "gke-a4-0", "slots": 8}, {"name": "gke-a4-1", "slots": 8}])
+        self.assertEqual(made["kubernetes"], {
+            "access": {"gke": {"server": "https://203.0.113.7", "certificate_authority": "QUJD"}},
+            "namespace": "burnin", "queue": "a4", "service_account": "testbed"})
         self.assertEqual(cloud.left("kubernetes.json")["queue"], "a4")
         # What destroy needs is kept before anything is made; the labels are on what is made.
         calls = cloud.world()["calls"]
@@ -269,7 +272,7 @@ class Configs(unittest.TestCase):
         workflow = cloud.folder / "workflow.yaml"
         workflow.write_text(json.dumps({
             "name": "steps", "description": "The cluster alone.",
-            "cluster": {"rent": {"deployed": {**steps, "slurm": {"nodes": 2, "ranks_per_node": 8, "shared_folder": "/x"}}}},
+            "cluster": {"rent": {"deployed": {**steps, "kubernetes": {"nodes": 2, "ranks_per_node": 8}}}},
             "limits": {"cluster": "2m", "lease": "1h", "patience": "30s", "grace": "30s"}}))
         environment = {**cloud.environment, "PATH": f"{cloud.environment['PATH']}:{os.environ['PATH']}"}
         words = ["timeout", "--signal=KILL", "40", os.environ["BURNIN"], "run", str(workflow), "--data", str(cloud.folder / "data")]

@@ -13,7 +13,8 @@
 //! * none, or one process: it starts `-t` x `-g` copies of itself, one rank each.
 //!
 //! Each of several processes hosts `-t` x `-g` ranks as threads, as the real one does with GPUs. More than one rank meet in
-//! the folder `BURNIN_RENDEZVOUS`, where each leaves its address; they listen on `BURNIN_HOST` (127.0.0.1).
+//! the folder `BURNIN_RENDEZVOUS`, where each leaves its address; they listen on `BURNIN_HOST` (127.0.0.1). Where no folder is
+//! seen by all, each finds the others' addresses in its own: then rank N listens on the port `BURNIN_PORT` + N.
 //!
 //! Exit codes are those of nccl-tests: 0 well, 1 internal, 3 lost a rank, 4 timeout, 6 wrong usage, 7 wrong data.
 //!
@@ -484,7 +485,14 @@ fn publish(rank: usize, rendezvous: &Path) -> io::Result<TcpListener> {
     // Ranks on other hosts reach this one by the name its scheduler knows, where that is a name on the network.
     let host = env::var("BURNIN_HOST").or_else(|_| env::var("SLURMD_NODENAME"));
     let host = host.unwrap_or_else(|_| "127.0.0.1".to_owned());
-    let listener = TcpListener::bind((host.as_str(), 0)).or_else(|_| TcpListener::bind(("127.0.0.1", 0)))?;
+    let known = env::var("BURNIN_PORT").ok().map(|text| match text.parse::<u16>() {
+        Ok(port) if usize::from(port) + rank <= usize::from(u16::MAX) => Ok(port + rank as u16),
+        _ => Err(io::Error::other(format!("BURNIN_PORT is no port for rank {rank}: {text:?}"))),
+    });
+    let listener = match known.transpose()? {
+        Some(port) => TcpListener::bind((host.as_str(), port))?,
+        None => TcpListener::bind((host.as_str(), 0)).or_else(|_| TcpListener::bind(("127.0.0.1", 0)))?,
+    };
     let draft = rendezvous.join(format!("rank-{rank}.{}", process::id()));
     fs::write(&draft, listener.local_addr()?.to_string())?;
     fs::rename(draft, rendezvous.join(format!("rank-{rank}")))?;

@@ -18,8 +18,19 @@ const WORLDLY: [&str; 9] =
 /// Beside the services, who may stand on them: all of them at once, wired together.
 const OVER_SERVICES: [&str; 1] = ["sim"];
 /// Libraries that belong to one room.
-const KEPT: [(&str, &[&str]); 11] = [
-    ("axum", &["bigquery-standin", "cloudbuild-standin", "dashboard", "gateway", "kit", "storage-standin"]),
+const KEPT: [(&str, &[&str]); 13] = [
+    (
+        "axum",
+        &[
+            "bigquery-standin",
+            "cloudbuild-standin",
+            "dashboard",
+            "gateway",
+            "kit",
+            "kubernetes-standin",
+            "storage-standin",
+        ],
+    ),
     ("google-cloud-auth", &["builds", "cloud", "warehouse"]),
     ("google-cloud-bigquery-v2", &["warehouse"]),
     ("google-cloud-build-v1", &["builds"]),
@@ -27,6 +38,8 @@ const KEPT: [(&str, &[&str]); 11] = [
     ("google-cloud-storage", &["cloud"]),
     ("indicatif", &["burnin"]),
     ("jsonwebtoken", &["cloud"]),
+    ("k8s-openapi", &["agent"]),
+    ("kube", &["agent"]),
     ("opentelemetry-otlp", &["cloud"]),
     ("plotters", &["report"]),
     ("rusqlite", &["bigquery-standin", "warehouse"]),

@@ -75,13 +75,14 @@ fn steps(workflow: &Workflow, archives: &[Archive]) -> Vec<(Stage, String)> {
             steps.push((Stage::Cluster, format!("{nodes} processes of this machine, one a node, rented")));
         }
         Some(ClusterSpec::Rent(System::Deployed(deployed))) => {
-            let nodes = deployed.slurm.nodes;
+            let nodes = deployed.nodes();
+            let kind = if deployed.kubernetes.is_some() { "Kubernetes" } else { "Slurm" };
             let deploy = described(&deployed.deploy, archives);
             let destroy = described(&deployed.destroy, archives);
-            let what = format!("a Slurm of {nodes} nodes: deployed by a {deploy}; destroyed by a {destroy}");
+            let what = format!("a {kind} of {nodes} nodes: deployed by a {deploy}; destroyed by a {destroy}");
             steps.push((Stage::Cluster, what));
         }
-        Some(ClusterSpec::Rent(System::Slurm(_))) => {} // no file can say so
+        Some(ClusterSpec::Rent(System::Slurm(_) | System::Kubernetes(_))) => {} // no file can say so
         Some(ClusterSpec::Existing { name, .. }) => {
             steps.push((Stage::Cluster, format!("{name}, used and left alone")))
         }

@@ -15,6 +15,7 @@ mod command;
 mod criteria;
 mod fact;
 mod ids;
+mod kubernetes;
 mod locate;
 pub mod measurement;
 mod money;
@@ -33,6 +34,7 @@ pub use fact::{
     RunRequested, Trigger, Verdict, VerdictReached,
 };
 pub use ids::{Attempt, CommandId, EventKey, InvalidId, RunId, Stage, Verb};
+pub use kubernetes::{Access, Kubernetes, Launch, Plugin, Topology};
 pub use locate::{Drain, Drained, Locate, Search, SuspectNode, Suspects};
 pub use money::Money;
 #[cfg(feature = "planted")]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Criteria, Locate, Money, Slurm, Span};
+use crate::{Criteria, Kubernetes, Locate, Money, Slurm, Span};
 
 /// A resolved workflow. `image`, `cluster` and `benchmark` are each optional.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -116,7 +116,9 @@ pub enum System {
     },
     /// A Slurm that is there. It cannot be rented.
     Slurm(Box<Slurm>),
-    /// A Slurm that steps bring up and give back.
+    /// A Kubernetes with JobSet that is there. It cannot be rented.
+    Kubernetes(Box<Kubernetes>),
+    /// A Slurm or a Kubernetes that steps bring up and give back.
     Deployed(Box<Deployed>),
 }
 
@@ -132,7 +134,19 @@ pub struct Deployed {
     /// Gives it back, however far it came up, and looks that nothing is left. Leaves the file `gone.json`: [`Destroyed`].
     pub destroy: BuildSpec,
     /// The Slurm that comes up. What of it is known only afterwards, `cluster.json` says.
-    pub slurm: Slurm,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slurm: Option<Slurm>,
+    /// The Kubernetes that comes up, in a Slurm's place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubernetes: Option<Kubernetes>,
+}
+
+impl Deployed {
+    /// Nodes that are asked for.
+    pub fn nodes(&self) -> u32 {
+        let slurm = self.slurm.as_ref().map(|slurm| slurm.nodes);
+        slurm.or(self.kubernetes.as_ref().map(|kubernetes| kubernetes.nodes)).unwrap_or(0)
+    }
 }
 
 /// What a deployment made: its file `cluster.json`.
@@ -144,6 +158,9 @@ pub struct Made {
     /// Settings of the Slurm that the workflow could not know; they replace its own.
     #[serde(default)]
     pub slurm: serde_json::Map<String, serde_json::Value>,
+    /// The same of a Kubernetes.
+    #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
+    pub kubernetes: serde_json::Map<String, serde_json::Value>,
 }
 
 /// What is left of a deployment: its file `gone.json`.
@@ -162,6 +179,7 @@ impl System {
         match self {
             Self::Processes { .. } => "processes",
             Self::Slurm(_) => "slurm",
+            Self::Kubernetes(_) => "kubernetes",
             Self::Deployed(_) => "deployed",
         }
     }
@@ -171,7 +189,8 @@ impl System {
         match self {
             Self::Processes { nodes } => *nodes,
             Self::Slurm(slurm) => slurm.nodes,
-            Self::Deployed(deployed) => deployed.slurm.nodes,
+            Self::Kubernetes(kubernetes) => kubernetes.nodes,
+            Self::Deployed(deployed) => deployed.nodes(),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use terms::{ByteSize, Collective, Cost, Image, Limits, Locate, Slurm};
+use terms::{ByteSize, Collective, Cost, Image, Kubernetes, Limits, Locate, Slurm};
 use triggers::On;
 
 /// `workflows/<name>.yaml`. Paths are relative to the file they stand in.
@@ -83,7 +83,7 @@ pub enum RentFile {
         #[schemars(range(min = 1, max = 64))]
         nodes: u32,
     },
-    /// A Slurm that steps bring up and give back.
+    /// A Slurm or a Kubernetes that steps bring up and give back.
     Deployed(Box<DeployedFile>),
 }
 
@@ -96,8 +96,10 @@ pub struct DeployedFile {
     pub deploy: BuildFile,
     /// Gives it back.
     pub destroy: BuildFile,
-    /// The Slurm that comes up.
-    pub slurm: Slurm,
+    /// The Slurm that comes up; either this or `kubernetes`.
+    pub slurm: Option<Slurm>,
+    /// The Kubernetes that comes up.
+    pub kubernetes: Option<Kubernetes>,
 }
 
 /// A kind of cluster that is there.
@@ -112,6 +114,8 @@ pub enum SystemFile {
     },
     /// A Slurm.
     Slurm(Box<Slurm>),
+    /// A Kubernetes with JobSet.
+    Kubernetes(Box<Kubernetes>),
 }
 
 /// A cluster that is there.

@@ -9,8 +9,8 @@ use std::{
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use terms::{
-    Benchmark, BuildSpec, ByteSize, ClusterSpec, Criteria, Deployed, ImageSpec, Slurm, Source, System,
-    Workflow, Workload,
+    Benchmark, BuildSpec, ByteSize, ClusterSpec, Criteria, Deployed, ImageSpec, Source, System, Workflow,
+    Workload,
 };
 use triggers::On;
 
@@ -203,8 +203,12 @@ impl<'a> Reading<'a> {
                 let system = match system {
                     SystemFile::Processes { nodes } => System::Processes { nodes: *nodes },
                     SystemFile::Slurm(slurm) => {
-                        self.slurm("cluster.existing.system.slurm", slurm);
+                        self.settings("cluster.existing.system.slurm", slurm.problems());
                         System::Slurm(slurm.clone())
+                    }
+                    SystemFile::Kubernetes(kubernetes) => {
+                        self.settings("cluster.existing.system.kubernetes", kubernetes.problems());
+                        System::Kubernetes(kubernetes.clone())
                     }
                 };
                 ClusterSpec::Existing { system, name: name.clone() }
@@ -212,18 +216,27 @@ impl<'a> Reading<'a> {
         })
     }
 
-    fn slurm(&mut self, field: &str, slurm: &Slurm) {
-        for (setting, problem) in slurm.problems() {
+    fn settings(&mut self, field: &str, problems: Vec<(String, String)>) {
+        for (setting, problem) in problems {
             self.complain(&format!("{field}.{setting}"), problem);
         }
     }
 
     fn deployed(&mut self, file: &DeployedFile) -> Option<Deployed> {
         let field = "cluster.rent.deployed";
-        self.slurm(&format!("{field}.slurm"), &file.slurm);
+        match (&file.slurm, &file.kubernetes) {
+            (Some(slurm), None) => self.settings(&format!("{field}.slurm"), slurm.problems()),
+            (None, Some(kubernetes)) => self.settings(&format!("{field}.kubernetes"), kubernetes.problems()),
+            _ => self.complain(field, "expected either `slurm` or `kubernetes`"),
+        }
         let deploy = self.steps(&format!("{field}.deploy"), &file.deploy, &TOLD_TO_DEPLOY, "cluster.json");
         let destroy = self.steps(&format!("{field}.destroy"), &file.destroy, &TOLD_TO_DESTROY, "gone.json");
-        Some(Deployed { deploy: deploy?, destroy: destroy?, slurm: file.slurm.clone() })
+        Some(Deployed {
+            deploy: deploy?,
+            destroy: destroy?,
+            slurm: file.slurm.clone(),
+            kubernetes: file.kubernetes.clone(),
+        })
     }
 
     /// Steps that make or end a cluster: they can only be right if they take what they are told, and say what they did.

@@ -238,7 +238,7 @@ fn steps_that_bring_up_a_cluster_take_what_they_are_told_and_say_what_they_did()
     let Some(ClusterSpec::Rent(System::Deployed(spec))) = &resolved.workflow.cluster else {
         panic!("deployed")
     };
-    assert_eq!((resolved.archives.len(), spec.slurm.nodes), (1, 2), "one source, one archive");
+    assert_eq!((resolved.archives.len(), spec.nodes()), (1, 2), "one source, one archive");
     assert_eq!(spec.deploy.source, spec.destroy.source);
 
     write(config("_OTHER: ''", "made"), config("_X: ''", "made"));
@@ -286,4 +286,28 @@ fn triggers_and_parameters_are_checked_where_they_stand() {
     let folder = folder(&format!("{GOOD}{good}"));
     let offered = workflow::offered(&folder.path().join("w.yaml")).unwrap();
     assert_eq!((offered.name.as_str(), offered.parameters.len(), offered.on.push.len()), ("good", 1, 1));
+}
+
+#[test]
+fn a_kubernetes_is_named_and_its_wrong_fields_are_too() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows/kubernetes-cpu.yaml");
+    let resolved = resolve(&path, &[]).unwrap_or_else(|problems| panic!("{problems}"));
+    let Some(ClusterSpec::Existing { system: System::Kubernetes(kubernetes), .. }) =
+        resolved.workflow.cluster
+    else {
+        panic!("a Kubernetes")
+    };
+    assert_eq!((kubernetes.nodes, kubernetes.gpus_per_node), (4, None));
+    for (field, wrong) in [
+        ("image", "host/name:latest"),
+        ("namespace", "Default"),
+        ("nodes", "0"),
+        ("access.kubeconfig.path", "relative"),
+        ("launch", "by hand"),
+    ] {
+        let set = format!("cluster.existing.system.kubernetes.{field}={wrong}");
+        let told = resolve(&path, &[set.parse().unwrap()]).unwrap_err().to_string();
+        let named = format!("cluster.existing.system.kubernetes.{field}");
+        assert!(told.contains(&named), "{told}");
+    }
 }

@@ -14,6 +14,8 @@
 pub mod collect;
 pub mod conformance;
 pub mod fake;
+#[cfg(feature = "kubernetes")]
+pub mod kubernetes;
 pub mod locate;
 pub mod port;
 pub mod processes;
@@ -203,7 +205,16 @@ impl Worker for Agent {
             }
             Body::LogsCollect { cluster, jobs } => {
                 let collected = self.collector.collect(id, cluster, jobs).await;
-                outbox.answer(id, collected.map(Some)).await
+                let safe = collected.is_ok();
+                outbox.answer(id, collected.map(Some)).await?;
+                for job in jobs.iter().filter(|_| safe) {
+                    if let Err(PortError::Passing(why)) =
+                        self.scheduler.release(cluster, &job_name(id, job.attempt)).await
+                    {
+                        return Err(Trouble::Retry(why));
+                    }
+                }
+                Ok(())
             }
             Body::NodesLocate { search } => self.locate(id, search, outbox).await,
             Body::NodesCancel { search } => match self.locator().cancel(id).await {

@@ -110,6 +110,14 @@ pub trait Scheduler: Send + Sync + 'static {
     /// [`PortError::Final`] when this file can never be read: it is gone, or may not be. The others still are.
     async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<Reader, PortError>;
 
+    /// Takes away what is left of a job on its cluster, once its output is safe, and says so when nothing is left.
+    ///
+    /// # Errors
+    /// [`PortError::Passing`] while something is still there.
+    async fn release(&self, _: &Cluster, _name: &str) -> Result<(), PortError> {
+        Ok(())
+    }
+
     /// The last `bytes` bytes of such a file, without reading what stands before; none where that cannot be done.
     ///
     /// # Errors

@@ -6,6 +6,8 @@ use kit::PortError;
 use ledger::{Reader, Store};
 use terms::Cluster;
 
+#[cfg(feature = "kubernetes")]
+use crate::kubernetes::KubernetesJobs;
 use crate::{
     port::{Ending, Job, Outputs, Scheduler, Standing},
     processes::Processes,
@@ -16,39 +18,61 @@ use crate::{
 pub struct Schedulers {
     processes: Processes,
     slurm: SlurmJobs,
+    #[cfg(feature = "kubernetes")]
+    kubernetes: KubernetesJobs,
 }
 
 impl Schedulers {
     /// All of them take images from this bucket.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { processes: Processes::new(Arc::clone(&store)), slurm: SlurmJobs::new(store) }
+        Self {
+            processes: Processes::new(Arc::clone(&store)),
+            #[cfg(feature = "kubernetes")]
+            kubernetes: KubernetesJobs::new(Arc::clone(&store)),
+            slurm: SlurmJobs::new(store),
+        }
     }
 
-    fn of(&self, cluster: &Cluster) -> &dyn Scheduler {
-        if matches!(terms::Slurm::of(cluster), Ok(None)) { &self.processes } else { &self.slurm }
+    fn of(&self, cluster: &Cluster) -> Result<&dyn Scheduler, PortError> {
+        match (terms::Slurm::of(cluster), terms::Kubernetes::of(cluster)) {
+            #[cfg(feature = "kubernetes")]
+            (_, Err(_) | Ok(Some(_))) => Ok(&self.kubernetes),
+            #[cfg(not(feature = "kubernetes"))]
+            (_, Err(_) | Ok(Some(_))) => Err(PortError::Final(terms::Failure::new(
+                terms::Class::Input,
+                "NOT_BUILT",
+                format!("cluster {}: this program was built without the feature `kubernetes`", cluster.name),
+            ))),
+            (Ok(None), _) => Ok(&self.processes),
+            _ => Ok(&self.slurm),
+        }
     }
 }
 
 #[async_trait::async_trait]
 impl Scheduler for Schedulers {
     async fn submit(&self, job: &Job) -> Result<String, PortError> {
-        self.of(&job.cluster).submit(job).await
+        self.of(&job.cluster)?.submit(job).await
     }
 
     async fn look(&self, cluster: &Cluster, name: &str) -> Result<Standing, PortError> {
-        self.of(cluster).look(cluster, name).await
+        self.of(cluster)?.look(cluster, name).await
     }
 
     async fn cancel(&self, cluster: &Cluster, name: &str) -> Result<(), PortError> {
-        self.of(cluster).cancel(cluster, name).await
+        self.of(cluster)?.cancel(cluster, name).await
     }
 
     async fn outputs(&self, cluster: &Cluster, name: &str) -> Result<Outputs, PortError> {
-        self.of(cluster).outputs(cluster, name).await
+        self.of(cluster)?.outputs(cluster, name).await
     }
 
     async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<Reader, PortError> {
-        self.of(cluster).output(cluster, name, file).await
+        self.of(cluster)?.output(cluster, name, file).await
+    }
+
+    async fn release(&self, cluster: &Cluster, name: &str) -> Result<(), PortError> {
+        self.of(cluster)?.release(cluster, name).await
     }
 
     async fn ending(
@@ -58,7 +82,22 @@ impl Scheduler for Schedulers {
         file: &str,
         bytes: u64,
     ) -> Result<Option<Ending>, PortError> {
-        self.of(cluster).ending(cluster, name, file, bytes).await
+        self.of(cluster)?.ending(cluster, name, file, bytes).await
+    }
+}
+
+#[cfg(all(test, not(feature = "kubernetes")))]
+mod tests {
+    use ledger::MemoryStore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_program_without_kubernetes_says_so() {
+        let endpoint = r#"kubernetes:{"nodes": 1}"#.to_owned();
+        let cluster = Cluster { name: "lab".into(), nodes: vec![], endpoint };
+        let refused = Schedulers::new(Arc::new(MemoryStore::default())).look(&cluster, "job").await;
+        assert!(matches!(&refused, Err(PortError::Final(why)) if why.code == "NOT_BUILT"), "{refused:?}");
     }
 
     async fn nodes(&self, cluster: &Cluster, name: &str) -> Result<Vec<String>, PortError> {

@@ -18,8 +18,8 @@ use kit::{Clock, PortError};
 use ledger::{ArtefactError, Artefacts, Creation, Store};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use terms::{
-    BuildSpec, Class, Cluster, CommandId, Deleted, Deployed, Destroyed, Failure, Image, Made, Slurm, Span,
-    System, Timestamp,
+    BuildSpec, Class, Cluster, CommandId, Deleted, Deployed, Destroyed, Failure, Image, Made, Span, System,
+    Timestamp,
 };
 use tracing::{info, warn};
 
@@ -106,9 +106,9 @@ impl DeployedClusters {
         build
     }
 
-    async fn made(&self, name: &str, slurm: &Slurm, image: &Image) -> Result<Standing, PortError> {
+    async fn made(&self, name: &str, asked: &Deployed, image: &Image) -> Result<Standing, PortError> {
         match self.left::<Made>(image, "cluster.json").await? {
-            Ok(made) => Ok(ready(name, slurm, made)
+            Ok(made) => Ok(ready(name, asked, made)
                 .unwrap_or_else(|why| Standing::Broken(format!("cluster.json: {why}")))),
             Err(why) => Ok(Standing::Broken(format!("the deployment's {why}"))),
         }
@@ -198,25 +198,50 @@ fn note(name: &str, what: &str) -> String {
     format!("clusters/{name}/{what}")
 }
 
-/// The cluster that jobs get: what the workflow says of its Slurm, with what only the deployment knew.
-fn ready(name: &str, slurm: &Slurm, made: Made) -> Result<Standing, String> {
-    let mut settings = serde_json::to_value(slurm).map_err(|error| error.to_string())?;
-    for (setting, value) in made.slurm {
+/// The cluster that jobs get: what the workflow says of it, with what only the deployment knew.
+fn ready(name: &str, asked: &Deployed, made: Made) -> Result<Standing, String> {
+    let Made { nodes, slurm, kubernetes } = made;
+    let (count, ranks, endpoint) = match (&asked.slurm, &asked.kubernetes) {
+        (Some(settings), None) if kubernetes.is_empty() => {
+            let settings = told("slurm", settings, slurm)?;
+            good("slurm", settings.problems())?;
+            (settings.nodes, settings.ranks_per_node, settings.endpoint())
+        }
+        (None, Some(settings)) if slurm.is_empty() => {
+            let settings = told("kubernetes", settings, kubernetes)?;
+            good("kubernetes", settings.problems())?;
+            (settings.nodes, settings.ranks_per_node, settings.endpoint())
+        }
+        _ => return Err("it speaks of another system than the workflow".to_owned()),
+    };
+    if nodes.len() != count as usize {
+        return Err(format!("{count} nodes are asked for, it names {}", nodes.len()));
+    }
+    if let Some(node) = nodes.iter().find(|node| node.slots != ranks) {
+        let (name, slots) = (&node.name, node.slots);
+        return Err(format!("node {name} has {slots} slots, jobs have {ranks} ranks a node"));
+    }
+    Ok(Standing::Ready(Cluster { name: name.to_owned(), nodes, endpoint }))
+}
+
+/// Settings with those replaced that a deployment told.
+fn told<T: Serialize + DeserializeOwned>(
+    field: &str,
+    asked: &T,
+    told: serde_json::Map<String, serde_json::Value>,
+) -> Result<T, String> {
+    let mut settings = serde_json::to_value(asked).map_err(|error| error.to_string())?;
+    for (setting, value) in told {
         settings[setting] = value;
     }
-    let slurm: Slurm = serde_json::from_value(settings).map_err(|error| format!("slurm: {error}"))?;
-    if let Some((field, problem)) = slurm.problems().first() {
-        return Err(format!("slurm.{field}: {problem}"));
+    serde_json::from_value(settings).map_err(|error| format!("{field}: {error}"))
+}
+
+fn good(system: &str, problems: Vec<(String, String)>) -> Result<(), String> {
+    match problems.into_iter().next() {
+        Some((field, problem)) => Err(format!("{system}.{field}: {problem}")),
+        None => Ok(()),
     }
-    if made.nodes.len() != slurm.nodes as usize {
-        return Err(format!("{} nodes are asked for, it names {}", slurm.nodes, made.nodes.len()));
-    }
-    if let Some(node) = made.nodes.iter().find(|node| node.slots != slurm.ranks_per_node) {
-        let (name, slots, asked) = (&node.name, node.slots, slurm.ranks_per_node);
-        return Err(format!("node {name} has {slots} slots, jobs have {asked} ranks a node"));
-    }
-    let endpoint = slurm.endpoint();
-    Ok(Standing::Ready(Cluster { name: name.to_owned(), nodes: made.nodes, endpoint }))
 }
 
 fn given_back(name: &str) -> PortError {
@@ -259,7 +284,7 @@ impl Clusters for DeployedClusters {
         match self.builds.look(&Key::of(&command)).await? {
             None => Ok(Standing::Absent),
             Some(Build::Going) => Ok(Standing::Coming),
-            Some(Build::Built(image)) => self.made(name, &asked.deployed.slurm, &image).await,
+            Some(Build::Built(image)) => self.made(name, &asked.deployed, &image).await,
             Some(Build::Failed(failure)) => Ok(Standing::Broken(failure.message)),
         }
     }

@@ -1,7 +1,7 @@
 //! Every kind of cluster that a provisioner can bring, behind one door.
 
 use kit::PortError;
-use terms::{Class, Deleted, Failure, System};
+use terms::{Class, Cluster, Deleted, Failure, Kubernetes, Node, System};
 
 use crate::{
     deployed::DeployedClusters,
@@ -17,6 +17,17 @@ pub struct Systems {
     pub deployed: DeployedClusters,
     /// Those of this host; none where the provisioner's host comes and goes.
     pub processes: Option<ProcessClusters>,
+}
+
+/// A Kubernetes that is there. Which of its nodes a job gets only its scheduler knows, and whether its API answers the
+/// agent finds out, which alone has credentials for it.
+fn named(name: &str, kubernetes: &Kubernetes) -> Standing {
+    if let Some((field, problem)) = kubernetes.problems().first() {
+        return Standing::Broken(format!("{name}: {field}: {problem}"));
+    }
+    let node = |number| Node { name: format!("any-{number}"), slots: kubernetes.ranks_per_node };
+    let nodes = (0..kubernetes.nodes).map(node).collect();
+    Standing::Ready(Cluster { name: name.to_owned(), nodes, endpoint: kubernetes.endpoint() })
 }
 
 #[async_trait::async_trait]
@@ -42,6 +53,7 @@ impl Clusters for Systems {
     async fn find(&self, system: &System, name: &str) -> Result<Standing, PortError> {
         match (system, &self.processes) {
             (System::Slurm(slurm), _) => slurm::look(name, slurm).await,
+            (System::Kubernetes(kubernetes), _) => Ok(named(name, kubernetes)),
             (System::Processes { .. }, Some(processes)) => processes.look(name).await,
             _ => Ok(Standing::Absent),
         }

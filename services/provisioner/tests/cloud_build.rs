@@ -66,6 +66,7 @@ fn system(destroy_ends: &str) -> System {
         deploy: steps("cluster.json", &made, "SUCCESS"),
         destroy: steps("gone.json", &json!({"left": [], "evidence": "the lists are empty"}), destroy_ends),
         slurm: serde_json::from_value(slurm).unwrap(),
+        kubernetes: None,
     }))
 }
 

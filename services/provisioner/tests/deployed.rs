@@ -84,7 +84,7 @@ impl World {
 
     fn order(&self, deploy: BuildSpec, destroy: BuildSpec) -> Order {
         let slurm = slurm();
-        let deployed = Deployed { deploy, destroy, slurm };
+        let deployed = Deployed { deploy, destroy, slurm: Some(slurm), kubernetes: None };
         let id = CommandId {
             run: "a-run".parse().unwrap(),
             stage: Stage::Cluster,
@@ -184,6 +184,10 @@ async fn what_a_deployment_leaves_is_held_against_what_was_asked_for() {
         (two(&json!({"partition": "a b"})), "slurm.partition"),
         (two(&json!({"shared_foldr": "/x"})), "unknown field `shared_foldr`"),
         (json!([]), "cluster.json"),
+        (
+            json!({"nodes": [node("n1", 8), node("n2", 8)], "kubernetes": {"queue": "a4"}}),
+            "of another system",
+        ),
     ];
     for (made, expected) in cases {
         let world = World::new();
@@ -193,6 +197,32 @@ async fn what_a_deployment_leaves_is_held_against_what_was_asked_for() {
         assert!(matches!(&standing, Standing::Broken(why) if why.contains(expected)), "{made}: {standing:?}");
         world.delete(&order.name).await.unwrap();
         assert_eq!(world.has(), [""; 0], "a cluster nobody can use is given back all the same");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kubernetes_is_what_was_asked_for_and_what_only_its_deployment_knew() {
+    let nodes = json!([{"name": "n1", "slots": 8}, {"name": "n2", "slots": 8}]);
+    let access = json!({"gke": {"server": "https://203.0.113.7", "certificate_authority": "QUJD"}});
+    for (namespace, problem) in [("burnin", ""), ("Burnin", "cluster.json: kubernetes.namespace: ")] {
+        let world = World::new();
+        let made = json!({"nodes": nodes, "kubernetes": {"namespace": namespace, "access": access}});
+        let mut order = world.order(world.deploy("", &made), world.destroy(""));
+        let System::Deployed(deployed) = &mut order.system else { panic!("deployed") };
+        let asked = json!({"nodes": 2, "ranks_per_node": 8, "queue": "a4"});
+        (deployed.slurm, deployed.kubernetes) = (None, Some(serde_json::from_value(asked).unwrap()));
+        world.clusters.create(&order).await.unwrap();
+        match world.settled(&order.name).await {
+            Standing::Ready(cluster) => {
+                let kubernetes = terms::Kubernetes::of(&cluster).unwrap().expect("it is one");
+                assert_eq!((cluster.slots(), kubernetes.namespace.as_str()), (16, "burnin"));
+                assert_eq!(kubernetes.queue.as_deref(), Some("a4"));
+                assert!(matches!(kubernetes.access, terms::Access::Gke { .. }));
+            }
+            Standing::Broken(why) => assert!(!problem.is_empty() && why.starts_with(problem), "{why}"),
+            other => panic!("{other:?}"),
+        }
+        world.delete(&order.name).await.unwrap();
     }
 }
 

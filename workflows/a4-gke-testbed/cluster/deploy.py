@@ -148,7 +148,12 @@ def tell():
     good, complaint = nodes(values)
     if complaint:
         raise Failed(f"nodes: {complaint}")
-    write("cluster.json", {"nodes": [{"name": name, "slots": 8} for name in good[: values["nodes"]]]})
+    found = tools.read("gcloud", "container", "clusters", "describe", cluster_name(values), *where(values), "--format=json")
+    # Where the API is, and how it is known; credentials are fetched by whoever needs some.
+    access = {"gke": {"server": f"https://{found['endpoint']}", "certificate_authority": found["masterAuth"]["clusterCaCertificate"]}}
+    write("cluster.json", {"nodes": [{"name": name, "slots": 8} for name in good[: values["nodes"]]],
+                           "kubernetes": {"access": access, "namespace": values["namespace"], "queue": values["queue"],
+                                          "service_account": objects.ACCOUNT}})
     write("kubernetes.json", {"project": values["project"], "region": values["region"], "cluster": cluster_name(values),
                               "namespace": values["namespace"], "service_account": objects.ACCOUNT, "queue": values["queue"],
                               "topology_levels": list(objects.LEVELS), "accelerator": "nvidia-b200"})

@@ -67,7 +67,7 @@ impl World {
             panic!("{workflow} rents no cluster by steps")
         };
         let store: Arc<dyn Store> = Arc::new(FolderStore::open(root.path().join("bucket")).unwrap());
-        let Deployed { mut deploy, mut destroy, slurm } = *deployed;
+        let Deployed { mut deploy, mut destroy, slurm, kubernetes } = *deployed;
         for build in [&mut deploy, &mut destroy] {
             build.config["options"] = json!({"env": cloud.environment()});
             let container = format!("{}#nvidia/pytorch:24.04-py3", registry().unwrap());
@@ -94,7 +94,7 @@ impl World {
             attempt: Attempt::FIRST,
             verb: Verb::Start,
         };
-        let system = System::Deployed(Box::new(Deployed { deploy, destroy, slurm }));
+        let system = System::Deployed(Box::new(Deployed { deploy, destroy, slurm, kubernetes }));
         let expires_at = clock.now() + Span::from_secs(36_000);
         let order = Order { name: id.resource_name(), id, system, expires_at };
         Self { cloud, clock, order, clusters, _root: root }

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# The Kubernetes scheduler on a real API server, with the rights of workflows/a4-gke-testbed/rbac.yaml and no others.
+# Neither a kube-apiserver nor the definitions of JobSet and Kueue are in any package: a folder with kube-apiserver,
+# kube-controller-manager and crds/*.yaml is .tools/kubernetes, or what BURNIN_KUBERNETES names.
+set -euo pipefail
+skip() { echo "skipped: the Kubernetes scheduler on a real API server, because $*"; exit 77; }
+KUBERNETES=$(realpath -m "${BURNIN_KUBERNETES:-.tools/kubernetes}")
+export KUBERNETES
+for part in kube-apiserver kube-controller-manager crds; do
+  [[ -e $KUBERNETES/$part ]] || skip "there is no $part in $KUBERNETES"
+done
+[[ $(id -u) == 0 ]] || skip "network namespaces need root"
+type -P kubectl >/dev/null || skip "there is no kubectl"
+if ! type -P etcd socat openssl ip nsenter curl >/dev/null; then
+  type -P apt-get >/dev/null || skip "etcd or socat is not installed and there is no apt-get"
+  export DEBIAN_FRONTEND=noninteractive
+  packages=(etcd-server socat openssl iproute2 util-linux curl)
+  { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${packages[@]}"; } >/dev/null ||
+    skip "these packages cannot be installed: ${packages[*]}"
+fi
+probe=bedprobe$$
+ip netns add "$probe" 2>/dev/null || skip "network namespaces cannot be made here"
+ip netns del "$probe"
+
+tests=$(cargo test --quiet --locked --package agent --features kubernetes --test kubernetes --no-run --message-format=json |
+  sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -1)
+BED_DIR=$(mktemp -d)
+export BED_DIR
+trap 'bash tests/testbed/kubernetes/stop.sh; rm -rf "$BED_DIR"' EXIT
+bash tests/testbed/kubernetes/start.sh
+inside() { nsenter --net="/run/netns/$(cat "$BED_DIR/namespace")" "$@"; }
+inside kubectl --kubeconfig "$BED_DIR/admin" apply --server-side --filename workflows/a4-gke-testbed/rbac.yaml
+inside env BURNIN_KUBERNETES_BED="$BED_DIR" RUST_BACKTRACE=0 timeout 400 "$tests" --ignored --test-threads=1

@@ -1,0 +1,84 @@
+//! A whole run on a Kubernetes: `workflows/kubernetes-cpu.yaml` and the quickstart's benchmark, over the stand-in for the
+//! API server. Its pods are processes, which run what the pods would.
+
+use std::{path::Path, process::Command};
+
+use kubernetes_standin::{Api, Wants, World};
+use serde_json::{Value, json};
+
+fn repository() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+/// Ports that nobody listens on at the moment.
+fn free_ports(count: u16) -> u16 {
+    (20_000..32_000)
+        .step_by(64)
+        .skip(std::process::id() as usize % 100)
+        .find(|first| {
+            (*first..first + count).all(|port| std::net::TcpListener::bind(("0.0.0.0", port)).is_ok())
+        })
+        .expect("free ports")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_benchmark_in_pods_reaches_a_verdict_and_leaves_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let source = repository().join("workflows/quickstart/all_reduce_perf.rs");
+    let mut compiler = Command::new("rustc");
+    compiler.args(["--edition", "2024", "-O", "-o"]).arg(root.path().join("all_reduce_perf")).arg(source);
+    assert!(compiler.status().unwrap().success());
+
+    let api = Api::serve().await.unwrap();
+    let wants =
+        Wants { endpoint: api.endpoint.clone(), programs: root.path().to_owned(), ..Wants::default() };
+    let _world = World::start(wants, api.logs());
+    let config = json!({"apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": api.endpoint}}], "users": [{"name": "c", "user": {}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}]});
+    let kubeconfig = root.path().join("kubeconfig");
+    std::fs::write(&kubeconfig, config.to_string()).unwrap();
+
+    let settings = "cluster.existing.system.kubernetes";
+    let run = |data: &str, more: Vec<String>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_burnin"));
+        command.arg("run").arg(repository().join("workflows/kubernetes-cpu.yaml"));
+        command.arg("--data").arg(root.path().join(data)).args(["--output", "json"]);
+        command.args(["--set", &format!("{settings}.access.kubeconfig.path={}", kubeconfig.display())]);
+        for set in more {
+            command.args(["--set", &set]);
+        }
+        tokio::task::spawn_blocking(move || command.output().unwrap())
+    };
+    let port = format!("{settings}.rank_port={}", free_ports(8));
+    let quick = [format!("{settings}.nodes=2"), port];
+    let output = run("data", quick.to_vec()).await.unwrap();
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let told: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+    let logs = Command::new("sh")
+        .arg("-c")
+        .arg("cat $(find . -name *.log)")
+        .current_dir(root.path())
+        .output()
+        .unwrap();
+    let said = said + &String::from_utf8_lossy(&logs.stdout);
+    assert_eq!(told["verdict"], "pass", "{said}");
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    for kind in ["jobset.x-k8s.io/jobsets", "batch/jobs", "/pods", "/services"] {
+        assert!(api.list(kind).is_empty(), "{kind}: {:?}", api.list(kind));
+    }
+
+    // What a pod says of itself is what the run failed for.
+    std::fs::write(
+        root.path().join("all_reduce_perf"),
+        "#!/bin/sh\necho \"libc.so.6: version 'GLIBC_2.38' not found\" >&2; exit 1\n",
+    )
+    .unwrap();
+    let output = run("data-2", quick.to_vec()).await.unwrap();
+    let said =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("GLIBC_MISMATCH"), "{said}");
+}

@@ -1,0 +1,460 @@
+//! A Kubernetes cluster that is there, with JobSet on it, as a workflow names it.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Cluster, Span};
+
+/// What an endpoint begins with when the cluster is a Kubernetes.
+const SCHEME: &str = "kubernetes:";
+/// Longest name of an object, bytes.
+const LONGEST: usize = 253;
+/// Most settings of one kind.
+const MOST: usize = 256;
+
+/// Where a job's pods run and what they get. One pod a node; everything not named here is left to the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Kubernetes {
+    /// How its API is reached.
+    #[serde(default)]
+    pub access: Access,
+    /// Where the job's objects lie.
+    #[serde(default = "default_namespace")]
+    pub namespace: String,
+    /// Kueue's LocalQueue in that namespace. Without one the pods are scheduled at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    /// Kueue's WorkloadPriorityClass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority_class: Option<String>,
+    /// How near to each other the pods must be; only Kueue reads it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topology: Option<Topology>,
+    /// Pods of the job, each on a node of its own, 1 to 4096.
+    #[schemars(range(min = 1, max = 4096))]
+    pub nodes: u32,
+    /// Processes a pod, each with one GPU where there are any, 1 to 64.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1, max = 64))]
+    pub ranks_per_node: u32,
+    /// `nvidia.com/gpu` of each pod; none: the benchmark runs on CPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 64))]
+    pub gpus_per_node: Option<u32>,
+    /// CPUs that each pod asks for, thousandths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_024_000))]
+    pub cpu_millis: Option<u32>,
+    /// Memory of each pod, MiB: what it asks for, and what it may not pass.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 67_108_864))]
+    pub memory_mib: Option<u32>,
+    /// The pods' image by digest, `HOST/NAME@sha256:...`, when the workflow has no image stage. It has bash and the
+    /// benchmark's program, and for `mpi` Open MPI and OpenSSH.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// A secret with the image's registry credentials.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_pull_secret: Option<String>,
+    /// The pods' service account.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_account: Option<String>,
+    /// Labels that nodes must have.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_selector: BTreeMap<String, String>,
+    /// Keys of taints that the pods tolerate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tolerate: Vec<String>,
+    /// Annotations of the pods, for instance the networks they are attached to.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// The pods use the node's own network.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub host_network: bool,
+    /// The pods may use the node's devices: GPUDirect RDMA needs that.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub privileged: bool,
+    /// How the ranks are started.
+    #[serde(default)]
+    pub launch: Launch,
+    /// Rank N listens on this port + N with `ranks`; 1024 or more.
+    #[serde(default = "rank_port")]
+    #[schemars(range(min = 1024))]
+    pub rank_port: u16,
+    /// Puts a network plugin into each pod before the benchmark.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plugin: Option<Plugin>,
+    /// The network interface for everything but the data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub socket_interface: Option<String>,
+    /// A shell file in the pods that sets up the network, read before each rank.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// Folder in the image where the benchmark's programs lie. Otherwise the `PATH` is searched.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub programs: Option<String>,
+    /// What NCCL says of itself (`NCCL_DEBUG`).
+    #[serde(default = "info")]
+    pub nccl_debug: String,
+    /// Environment of the ranks.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub environment: BTreeMap<String, String>,
+    /// Longest wait for quota and nodes, until every pod has begun.
+    #[serde(default = "half_an_hour")]
+    pub begin_within: Span,
+}
+
+/// How the API of a cluster is reached. Credentials are fetched where the agent runs, and never stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Access {
+    /// By a kubeconfig.
+    Kubeconfig {
+        /// Its absolute path; none: the one that kubectl would take.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        path: Option<String>,
+        /// The context; none: the current one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        context: Option<String>,
+    },
+    /// From inside the cluster, by the service account of the agent's own pod.
+    InCluster,
+    /// A GKE cluster, by `gke-gcloud-auth-plugin` on the `PATH`.
+    Gke {
+        /// The API's address, `https://...`.
+        server: String,
+        /// Its certificate authority, PEM in base64, as `gcloud` tells it.
+        certificate_authority: String,
+    },
+}
+
+impl Default for Access {
+    fn default() -> Self {
+        Self::Kubeconfig { path: None, context: None }
+    }
+}
+
+/// How near to each other a job's pods must be, in Kueue's words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Topology {
+    /// All in one domain of this level, a label of nodes, or not at all.
+    Required(String),
+    /// In as few domains of this level as there can be.
+    Preferred(String),
+    /// Anywhere among nodes whose topology is known.
+    Unconstrained,
+}
+
+/// How ranks are started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Launch {
+    /// Each pod starts its own; they find each other by `BURNIN_RANK`, `BURNIN_RANKS` and
+    /// addresses in the folder `BURNIN_RENDEZVOUS`.
+    #[default]
+    Ranks,
+    /// The first pod starts them all with `mpirun` over ssh.
+    Mpi,
+}
+
+/// A container that runs before the benchmark and leaves files for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Plugin {
+    /// Its image by digest.
+    pub image: String,
+    /// What it runs.
+    pub command: Vec<String>,
+    /// Where the benchmark finds what it left in its `/plugin`.
+    pub folder: String,
+}
+
+const fn one() -> u32 {
+    1
+}
+fn default_namespace() -> String {
+    "default".to_owned()
+}
+const fn rank_port() -> u16 {
+    29_400
+}
+fn info() -> String {
+    "INFO".to_owned()
+}
+const fn half_an_hour() -> Span {
+    Span::from_secs(1800)
+}
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+impl Kubernetes {
+    /// The settings as a cluster's endpoint.
+    pub fn endpoint(&self) -> String {
+        // Only a map with keys that are no strings cannot be written.
+        format!("{SCHEME}{}", serde_json::to_string(self).unwrap_or_default())
+    }
+
+    /// The settings of a cluster; none when it is no Kubernetes.
+    ///
+    /// # Errors
+    /// When its endpoint says that it is one and not which.
+    pub fn of(cluster: &Cluster) -> Result<Option<Self>, serde_json::Error> {
+        cluster.endpoint.strip_prefix(SCHEME).map(serde_json::from_str).transpose()
+    }
+
+    /// Everything that Kubernetes would refuse, or take for something else, as field and what was expected.
+    pub fn problems(&self) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        let mut complain = |field: &str, problem: Option<String>| {
+            found.extend(problem.map(|problem| (field.to_owned(), problem)));
+        };
+        let range = |number: u32, most: u32| {
+            (number == 0 || number > most).then(|| format!("expected 1 to {most}, found {number}"))
+        };
+        match &self.access {
+            Access::Kubeconfig { path, context } => {
+                complain("access.kubeconfig.path", path.as_deref().and_then(not_a_path));
+                let bad = context.as_ref().filter(|context| context.is_empty() || context.len() > 1024);
+                complain("access.kubeconfig.context", bad.map(|_| "expected 1 to 1024 bytes".to_owned()));
+            }
+            Access::InCluster => {}
+            Access::Gke { server, certificate_authority } => {
+                let bad = !server.starts_with("https://") || server.chars().any(char::is_whitespace);
+                complain(
+                    "access.gke.server",
+                    bad.then(|| format!("expected https://..., found `{}`", shown(server))),
+                );
+                let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"+/=".contains(&byte);
+                let bad = certificate_authority.is_empty() || !certificate_authority.bytes().all(letter);
+                complain("access.gke.certificate_authority", bad.then(|| "expected base64".to_owned()));
+            }
+        }
+        complain("namespace", not_a_label_name(&self.namespace));
+        complain("queue", self.queue.as_deref().and_then(not_a_name));
+        complain("priority_class", self.priority_class.as_deref().and_then(not_a_name));
+        if let Some(Topology::Required(level) | Topology::Preferred(level)) = &self.topology {
+            complain("topology", not_a_key(level));
+        }
+        if self.topology.is_some() && self.queue.is_none() {
+            complain("topology", Some("is read by Kueue alone; name a queue".to_owned()));
+        }
+        complain("nodes", range(self.nodes, 4096));
+        complain("ranks_per_node", range(self.ranks_per_node, 64));
+        complain("gpus_per_node", self.gpus_per_node.and_then(|gpus| range(gpus, 64)));
+        let ranks = u64::from(self.nodes) * u64::from(self.ranks_per_node);
+        let ports = self.rank_port < 1024
+            || (self.launch == Launch::Ranks && u64::from(self.rank_port) + ranks > 65_536);
+        let found_port = || {
+            format!("expected 1024 or more, with a port up to 65535 for each rank, found {}", self.rank_port)
+        };
+        complain("rank_port", ports.then(found_port));
+        complain("cpu_millis", self.cpu_millis.and_then(|cpus| range(cpus, 1_024_000)));
+        complain("memory_mib", self.memory_mib.and_then(|memory| range(memory, 64 << 20)));
+        complain("image", self.image.as_deref().and_then(not_an_image));
+        complain("image_pull_secret", self.image_pull_secret.as_deref().and_then(not_a_name));
+        complain("service_account", self.service_account.as_deref().and_then(not_a_name));
+        for (key, value) in &self.node_selector {
+            complain(&format!("node_selector.{}", shown(key)), not_a_key(key).or_else(|| not_a_label(value)));
+        }
+        for key in &self.tolerate {
+            complain("tolerate", not_a_key(key));
+        }
+        for (key, value) in &self.annotations {
+            let long = (value.len() > 16 << 10).then(|| "expected at most 16 KiB".to_owned());
+            complain(&format!("annotations.{}", shown(key)), not_a_key(key).or(long));
+        }
+        if let Some(plugin) = &self.plugin {
+            complain("plugin.image", not_an_image(&plugin.image));
+            complain("plugin.folder", not_a_path(&plugin.folder));
+            let bad = plugin.command.is_empty() || plugin.command.iter().any(|word| word.contains('\0'));
+            complain("plugin.command", bad.then(|| "expected a program and its arguments".to_owned()));
+        }
+        let interface = self.socket_interface.as_deref().filter(|name| {
+            name.is_empty()
+                || name.len() > 64
+                || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.,-".contains(&byte))
+        });
+        complain(
+            "socket_interface",
+            interface.map(|name| format!("expected the name of an interface, found `{}`", shown(name))),
+        );
+        complain("profile", self.profile.as_deref().and_then(not_a_path));
+        complain("programs", self.programs.as_deref().and_then(not_a_path));
+        let debug =
+            self.nccl_debug.bytes().all(|byte| byte.is_ascii_alphanumeric()) && self.nccl_debug.len() <= 16;
+        complain("nccl_debug", (!debug).then(|| "expected NCCL's own word, for instance INFO".to_owned()));
+        for (name, value) in &self.environment {
+            complain(&format!("environment.{}", shown(name)), not_a_variable(name, value));
+        }
+        let seconds = self.begin_within.0.as_secs();
+        complain(
+            "begin_within",
+            (seconds == 0 || seconds > 7 * 86_400).then(|| "expected 1 s to 7 days".to_owned()),
+        );
+        for (field, size) in [
+            ("node_selector", self.node_selector.len()),
+            ("tolerate", self.tolerate.len()),
+            ("annotations", self.annotations.len()),
+            ("environment", self.environment.len()),
+        ] {
+            complain(field, (size > MOST).then(|| format!("expected at most {MOST}, found {size}")));
+        }
+        found
+    }
+}
+
+fn shown(text: &str) -> String {
+    text.chars().take(60).flat_map(char::escape_debug).collect()
+}
+
+/// A name that DNS takes, dots allowed: what most objects are called.
+fn not_a_name(name: &str) -> Option<String> {
+    let part = |part: &str| not_a_label_name(part).is_none();
+    (name.len() > LONGEST || !name.split('.').all(part)).then(|| {
+        format!("expected at most {LONGEST} of a-z, 0-9, - and ., as DNS takes them, found `{}`", shown(name))
+    })
+}
+
+fn not_a_label_name(name: &str) -> Option<String> {
+    let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let ends = |edge: Option<u8>| edge.is_some_and(|byte| byte != b'-');
+    let good = ends(name.bytes().next())
+        && ends(name.bytes().last())
+        && name.len() <= 63
+        && name.bytes().all(letter);
+    (!good).then(|| format!("expected 1 to 63 of a-z, 0-9 and -, as DNS takes them, found `{}`", shown(name)))
+}
+
+/// A label's value.
+fn not_a_label(value: &str) -> Option<String> {
+    let edge = |byte: Option<u8>| byte.is_none_or(|byte| byte.is_ascii_alphanumeric());
+    let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    let good = edge(value.bytes().next())
+        && edge(value.bytes().last())
+        && value.len() <= 63
+        && value.bytes().all(letter);
+    (!good).then(|| format!("expected at most 63 letters, digits and any of _.-, found `{}`", shown(value)))
+}
+
+/// A label's or annotation's key, with or without the domain it belongs to.
+fn not_a_key(key: &str) -> Option<String> {
+    let (domain, name) = key.split_once('/').map_or((None, key), |(domain, name)| (Some(domain), name));
+    let good = domain.is_none_or(|domain| not_a_name(domain).is_none())
+        && !name.is_empty()
+        && not_a_label(name).is_none();
+    (!good).then(|| format!("expected a key such as example.com/name, found `{}`", shown(key)))
+}
+
+fn not_an_image(image: &str) -> Option<String> {
+    let good = image.split_once("@sha256:").is_some_and(|(name, digest)| {
+        let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-/:".contains(&byte);
+        !name.is_empty()
+            && name.len() <= 512
+            && name.bytes().all(letter)
+            && digest.len() == 64
+            && digest.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+    });
+    (!good).then(|| {
+        format!(
+            "expected HOST/NAME@sha256: and 64 hex digits, since a tag can change its meaning; found `{}`",
+            shown(image)
+        )
+    })
+}
+
+fn not_a_path(path: &str) -> Option<String> {
+    let bad = !path.starts_with('/') || path.len() > 1024 || path.chars().any(char::is_control);
+    bad.then(|| {
+        format!(
+            "expected an absolute path of at most 1024 bytes without control characters, found `{}`",
+            shown(path)
+        )
+    })
+}
+
+fn not_a_variable(name: &str, value: &str) -> Option<String> {
+    let first = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+    let letters = name.bytes().all(|letter| letter.is_ascii_alphanumeric() || letter == b'_');
+    if !first || !letters || name.len() > LONGEST {
+        return Some(format!("expected a name of letters, digits and _, found `{}`", shown(name)));
+    }
+    (value.contains('\0') || value.len() > 16 << 10)
+        .then(|| "expected a value of at most 16 KiB without a zero byte".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn minimal() -> Kubernetes {
+        serde_json::from_str(r#"{"nodes": 2}"#).unwrap()
+    }
+
+    #[test]
+    fn an_endpoint_says_everything() {
+        let mut kubernetes = minimal();
+        kubernetes.access = Access::InCluster;
+        kubernetes.topology = Some(Topology::Required("cloud.google.com/gce-topology-block".into()));
+        kubernetes.environment.insert("A".into(), "it's \"$(x)\"\n".into());
+        let cluster = Cluster { name: "lab".into(), nodes: vec![], endpoint: kubernetes.endpoint() };
+        assert_eq!(Kubernetes::of(&cluster).unwrap(), Some(kubernetes));
+        let other = Cluster { endpoint: "/folder".into(), ..cluster.clone() };
+        assert_eq!(Kubernetes::of(&other).unwrap(), None);
+        assert!(Kubernetes::of(&Cluster { endpoint: "kubernetes:{}".into(), ..cluster }).is_err());
+    }
+
+    #[test]
+    fn every_field_that_is_wrong_is_named() {
+        assert_eq!(minimal().problems(), []);
+        let wrong = serde_json::json!({
+            "access": {"kubeconfig": {"path": "config"}}, "namespace": "A", "queue": "-q", "priority_class": "a b",
+            "topology": {"required": "a b"}, "nodes": 0, "ranks_per_node": 65, "gpus_per_node": 0, "rank_port": 80, "memory_mib": 0,
+            "image": "host/name:latest", "service_account": "x_y", "node_selector": {"a b": "c", "ok": "a b"},
+            "tolerate": ["a b"], "annotations": {"": "x"}, "socket_interface": "eth0;x", "profile": "x", "programs": "x",
+            "nccl_debug": "A B", "environment": {"A B": ""}, "begin_within": "0s",
+            "plugin": {"image": "x", "command": [], "folder": "x"}
+        });
+        let kubernetes: Kubernetes = serde_json::from_value(wrong).unwrap();
+        let fields: Vec<_> = kubernetes.problems().into_iter().map(|(field, _)| field).collect();
+        assert_eq!(
+            fields,
+            [
+                "access.kubeconfig.path",
+                "namespace",
+                "queue",
+                "priority_class",
+                "topology",
+                "nodes",
+                "ranks_per_node",
+                "gpus_per_node",
+                "rank_port",
+                "memory_mib",
+                "image",
+                "service_account",
+                "node_selector.a b",
+                "node_selector.ok",
+                "tolerate",
+                "annotations.",
+                "plugin.image",
+                "plugin.folder",
+                "plugin.command",
+                "socket_interface",
+                "profile",
+                "programs",
+                "nccl_debug",
+                "environment.A B",
+                "begin_within",
+            ]
+        );
+        let gke = serde_json::json!({"nodes": 1, "topology": "unconstrained",
+            "access": {"gke": {"server": "http://x", "certificate_authority": "-"}}});
+        let gke: Kubernetes = serde_json::from_value(gke).unwrap();
+        let fields: Vec<_> = gke.problems().into_iter().map(|(field, _)| field).collect();
+        assert_eq!(fields, ["access.gke.server", "access.gke.certificate_authority", "topology"]);
+    }
+}

@@ -1,0 +1,371 @@
+//! The API of a cluster, as far as a job needs it. Everything is asked anew: nothing is decided on what was kept.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use k8s_openapi::api::core::v1::{Pod, Secret};
+use kit::{PortError, chain};
+use kube::{
+    Api, Client, Config, Resource,
+    api::{
+        ApiResource, DeleteParams, DynamicObject, ListParams, PostParams, Preconditions, PropagationPolicy,
+    },
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use terms::{Access, Class, Failure, Kubernetes};
+
+/// A request that takes longer got lost.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Clients by endpoint: connections and tokens are kept.
+#[derive(Default)]
+pub struct Clients(Mutex<HashMap<String, Client>>);
+
+impl Clients {
+    /// The API that these settings name.
+    ///
+    /// # Errors
+    /// When there are no credentials for it.
+    pub async fn of(&self, settings: &Kubernetes) -> Result<Cluster, PortError> {
+        let key = serde_json::to_string(&settings.access).map_err(PortError::passing)?;
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        let client = match known {
+            Some(client) => client,
+            None => {
+                let client = client(&settings.access).await?;
+                self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(key, client.clone());
+                client
+            }
+        };
+        Ok(Cluster { client, namespace: settings.namespace.clone() })
+    }
+}
+
+async fn client(access: &Access) -> Result<Client, PortError> {
+    let unreadable = |field: &str, why: String| {
+        PortError::Final(Failure::new(Class::Input, "CREDENTIALS", format!("{field}: {why}")))
+    };
+    let config = match access {
+        Access::Kubeconfig { path, context } => {
+            let field = path.as_deref().unwrap_or("kubeconfig");
+            let options = KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
+            let read = match path {
+                Some(path) => Kubeconfig::read_from(path),
+                None => Kubeconfig::read(),
+            };
+            let read = read.map_err(|error| unreadable(field, chain(&error)))?;
+            Config::from_custom_kubeconfig(read, &options)
+                .await
+                .map_err(|error| unreadable(field, chain(&error)))?
+        }
+        Access::InCluster => {
+            Config::incluster().map_err(|error| unreadable("access.in_cluster", chain(&error)))?
+        }
+        Access::Gke { server, certificate_authority } => {
+            let written = gke(server, certificate_authority).map_err(PortError::passing)?;
+            let made = Config::from_custom_kubeconfig(written, &KubeConfigOptions::default()).await;
+            made.map_err(|error| unreadable("access.gke", chain(&error)))?
+        }
+    };
+    // What may be done again is decided here, request by request.
+    let mut config = config;
+    (config.connect_timeout, config.default_retry) = (Some(Duration::from_secs(10)), false);
+    Client::try_from(config).map_err(|error| unreadable("access", chain(&error)))
+}
+
+/// What `gcloud container clusters get-credentials` would write.
+fn gke(server: &str, certificate_authority: &str) -> Result<Kubeconfig, serde_json::Error> {
+    let exec = json!({"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "gke-gcloud-auth-plugin",
+                      "interactiveMode": "Never", "provideClusterInfo": true});
+    serde_json::from_value(json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "gke",
+        "clusters": [{"name": "gke", "cluster": {"server": server, "certificate-authority-data": certificate_authority}}],
+        "users": [{"name": "gke", "user": {"exec": exec}}],
+        "contexts": [{"name": "gke", "context": {"cluster": "gke", "user": "gke"}}],
+    }))
+}
+
+/// What a create did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Created {
+    /// The object is new.
+    New,
+    /// The name was taken. After a lost answer it may have been taken by us: read it.
+    Taken,
+}
+
+/// A namespace of a cluster.
+#[derive(Clone)]
+pub struct Cluster {
+    client: Client,
+    namespace: String,
+}
+
+impl Cluster {
+    fn objects(&self, group: &str, version: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
+        let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+        let resource = ApiResource {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            api_version,
+            kind: kind.to_owned(),
+            plural: plural.to_owned(),
+        };
+        Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
+    }
+
+    fn jobsets(&self) -> Api<DynamicObject> {
+        self.objects("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
+    }
+
+    /// Pods, for watching them and reading their logs.
+    pub fn pods(&self) -> Api<Pod> {
+        Api::namespaced(self.client.clone(), &self.namespace)
+    }
+
+    /// A JobSet as it is now.
+    ///
+    /// # Errors
+    /// When the API does not answer, or may not be asked.
+    pub async fn jobset(&self, name: &str) -> Result<Option<Value>, PortError> {
+        match limited(self.jobsets().get_opt(name)).await? {
+            Ok(found) => found.map(|found| value(&found)).transpose(),
+            Err(error) => Err(trouble(&error, "JobSet")),
+        }
+    }
+
+    /// Creates a JobSet, unless the name is taken.
+    ///
+    /// # Errors
+    /// [`PortError::Passing`] may mean that it is there: look.
+    pub async fn create_jobset(&self, jobset: &Value) -> Result<Created, PortError> {
+        create(&self.jobsets(), jobset, "JobSet").await
+    }
+
+    /// Creates a secret, unless the name is taken.
+    ///
+    /// # Errors
+    /// See [`Cluster::create_jobset`].
+    pub async fn create_secret(&self, secret: &Value) -> Result<Created, PortError> {
+        create(&Api::<Secret>::namespaced(self.client.clone(), &self.namespace), secret, "Secret").await
+    }
+
+    /// Asks for the end of this very JobSet and of everything that it owns.
+    ///
+    /// # Errors
+    /// When the API does not answer.
+    pub async fn delete_jobset(&self, name: &str, uid: &str) -> Result<(), PortError> {
+        let parameters = DeleteParams {
+            propagation_policy: Some(PropagationPolicy::Foreground),
+            preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
+            ..DeleteParams::default()
+        };
+        match limited(self.jobsets().delete(name, &parameters)).await? {
+            Ok(_) => Ok(()),
+            // Gone, or another one by now.
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
+            Err(error) => Err(trouble(&error, "JobSet")),
+        }
+    }
+
+    /// A pod as it is now.
+    ///
+    /// # Errors
+    /// When the API does not answer.
+    pub async fn pod(&self, name: &str) -> Result<Option<Value>, PortError> {
+        match limited(self.pods().get_opt(name)).await? {
+            Ok(found) => found.map(|found| value(&found)).transpose(),
+            Err(error) => Err(trouble(&error, "Pod")),
+        }
+    }
+
+    /// The pods of a JobSet.
+    ///
+    /// # Errors
+    /// When the API does not answer.
+    pub async fn pods_of(&self, jobset: &str) -> Result<Vec<Value>, PortError> {
+        self.list(&self.pods(), &of_jobset(jobset), "Pod").await
+    }
+
+    /// The jobs of a JobSet.
+    ///
+    /// # Errors
+    /// When the API does not answer.
+    pub async fn jobs_of(&self, jobset: &str) -> Result<Vec<Value>, PortError> {
+        self.list(&self.objects("batch", "v1", "Job", "jobs"), &of_jobset(jobset), "Job").await
+    }
+
+    /// Kueue's Workload of the JobSet with this id; none where there is no Kueue.
+    ///
+    /// # Errors
+    /// When the API does not answer.
+    pub async fn workload_of(&self, uid: &str) -> Result<Option<Value>, PortError> {
+        let workloads = self.objects("kueue.x-k8s.io", "v1beta1", "Workload", "workloads");
+        let label = ListParams::default().labels(&format!("kueue.x-k8s.io/job-uid={uid}"));
+        match limited(workloads.list(&label)).await? {
+            Ok(found) => found.items.first().map(value).transpose(),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(trouble(&error, "Workload")),
+        }
+    }
+
+    /// What events say of objects whose names begin so, the latest last.
+    ///
+    /// # Errors
+    /// When the API does not answer.
+    pub async fn events_of(&self, jobset: &str) -> Result<Vec<Value>, PortError> {
+        let events = self.objects("", "v1", "Event", "events");
+        let mut found = Vec::new();
+        for kind in ["JobSet", "Pod"] {
+            // A JobSet's events by its name; those of pods have names of their own.
+            let fields = match kind {
+                "JobSet" => format!("involvedObject.kind={kind},involvedObject.name={jobset}"),
+                _ => format!("involvedObject.kind={kind},type=Warning"),
+            };
+            match limited(events.list(&ListParams::default().fields(&fields))).await? {
+                Ok(list) => {
+                    for event in list.items {
+                        let event = value(&event)?;
+                        let name = event["involvedObject"]["name"].as_str().unwrap_or_default();
+                        if name == jobset || name.starts_with(&format!("{jobset}-")) {
+                            found.push(event);
+                        }
+                    }
+                }
+                // They explain, and decide nothing.
+                Err(kube::Error::Api(status)) if status.code == 403 => {}
+                Err(error) => return Err(trouble(&error, "Event")),
+            }
+        }
+        let when = |event: &Value| event["lastTimestamp"].as_str().unwrap_or_default().to_owned();
+        found.sort_by_key(when);
+        Ok(found)
+    }
+
+    /// Everything of a job that is still there, as `kind/name`.
+    ///
+    /// # Errors
+    /// When the API does not answer.
+    pub async fn left_of(&self, jobset: &str) -> Result<Vec<String>, PortError> {
+        let mut left = Vec::new();
+        let ours = ListParams::default().labels(&format!("{}={jobset}", super::manifest::LABEL));
+        let kinds = [
+            ("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets", &ours),
+            ("batch", "v1", "Job", "jobs", &of_jobset(jobset)),
+            ("", "v1", "Pod", "pods", &of_jobset(jobset)),
+            ("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", &of_jobset(jobset)),
+        ];
+        for (group, version, kind, plural, which) in kinds {
+            for object in self.list(&self.objects(group, version, kind, plural), which, kind).await? {
+                let name = object["metadata"]["name"].as_str().unwrap_or_default();
+                left.push(format!("{}/{name}", kind.to_lowercase()));
+            }
+        }
+        // By name: whoever may list secrets may read them all.
+        for (kind, plural, name) in
+            [("Service", "services", jobset.to_owned()), ("Secret", "secrets", format!("{jobset}-ssh"))]
+        {
+            match limited(self.objects("", "v1", kind, plural).get_opt(&name)).await? {
+                Ok(Some(found)) if value(&found)?["metadata"]["ownerReferences"][0]["kind"] == "JobSet" => {
+                    left.push(format!("{}/{name}", kind.to_lowercase()));
+                }
+                Ok(_) => {}
+                Err(error) => return Err(trouble(&error, kind)),
+            }
+        }
+        Ok(left)
+    }
+
+    async fn list<K>(&self, api: &Api<K>, which: &ListParams, kind: &str) -> Result<Vec<Value>, PortError>
+    where
+        K: Clone + DeserializeOwned + Serialize + std::fmt::Debug,
+    {
+        match limited(api.list(which)).await? {
+            Ok(found) => found.items.iter().map(value).collect(),
+            Err(error) => Err(trouble(&error, kind)),
+        }
+    }
+}
+
+fn of_jobset(jobset: &str) -> ListParams {
+    ListParams::default().labels(&format!("jobset.sigs.k8s.io/jobset-name={jobset}"))
+}
+
+/// An object as plain JSON.
+///
+/// # Errors
+/// Only for maps whose keys are no strings.
+pub fn value<K: Serialize>(object: &K) -> Result<Value, PortError> {
+    serde_json::to_value(object).map_err(PortError::passing)
+}
+
+async fn create<K>(api: &Api<K>, object: &Value, kind: &str) -> Result<Created, PortError>
+where
+    K: Clone + DeserializeOwned + Serialize + std::fmt::Debug + Resource,
+{
+    let object: K = serde_json::from_value(object.clone()).map_err(PortError::passing)?;
+    let parameters = PostParams { field_manager: Some("burnin".to_owned()), ..PostParams::default() };
+    match limited(api.create(&parameters, &object)).await? {
+        Ok(_) => Ok(Created::New),
+        Err(kube::Error::Api(status)) if status.code == 409 && status.reason == "AlreadyExists" => {
+            Ok(Created::Taken)
+        }
+        Err(error) => Err(trouble(&error, kind)),
+    }
+}
+
+async fn limited<T>(request: impl Future<Output = T>) -> Result<T, PortError> {
+    let late =
+        |_| PortError::Passing(format!("the cluster's API has not answered for {} s", LIMIT.as_secs()));
+    tokio::time::timeout(LIMIT, request).await.map_err(late)
+}
+
+/// What an error means for the job: most may pass; what the API refuses by rule will be refused again.
+pub fn trouble(error: &kube::Error, kind: &str) -> PortError {
+    let kube::Error::Api(status) = error else { return PortError::Passing(chain(error)) };
+    let refused = |class, code: &str| {
+        PortError::Final(Failure::new(
+            class,
+            code,
+            format!("{kind}: the cluster's API says: {}", status.message),
+        ))
+    };
+    match status.code {
+        401 => refused(Class::Input, "UNAUTHENTICATED"),
+        403 if status.message.contains("exceeded quota") => refused(Class::Infrastructure, "QUOTA"),
+        403 if status.message.contains("is being terminated") => refused(Class::ClusterLost, "CLUSTER_GONE"),
+        403 => refused(Class::Input, "PERMISSION_DENIED"),
+        404 => refused(Class::Input, "NOT_FOUND"),
+        400 | 422 => refused(Class::Input, "REFUSED"),
+        _ => PortError::Passing(format!("{kind}: {}", status.message)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_gke_cluster_is_reached_by_the_plugin_with_nothing_stored() {
+        let config = gke("https://203.0.113.7", "QUJD").unwrap();
+        let user = config.auth_infos[0].auth_info.as_ref().unwrap();
+        assert_eq!(user.exec.as_ref().unwrap().command.as_deref(), Some("gke-gcloud-auth-plugin"));
+        assert!(user.token.is_none() && user.client_key_data.is_none());
+        let cluster = config.clusters[0].cluster.as_ref().unwrap();
+        assert_eq!(cluster.server.as_deref(), Some("https://203.0.113.7"));
+    }
+
+    #[tokio::test]
+    async fn outside_a_cluster_there_is_no_service_account() {
+        let refused = client(&Access::InCluster).await.err();
+        assert!(
+            matches!(&refused, Some(PortError::Final(why)) if why.code == "CREDENTIALS" && why.message.starts_with("access.in_cluster")),
+            "{refused:?}"
+        );
+    }
+}

@@ -1,0 +1,303 @@
+//! A container's output, read while it is written: what was read stays, whatever the kubelet rotates away.
+//!
+//! Lines are read with the kubelet's timestamps, which say where to go on after a connection broke, and are kept without
+//! them, as the program wrote them.
+
+use std::{future::Future, time::Duration};
+
+use chrono::{DateTime, DurationRound, TimeDelta, Utc};
+use futures::AsyncBufReadExt;
+use kit::PortError;
+use kube::api::LogParams;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{
+    api::{Cluster, trouble},
+    spool::{Cursor, Spool},
+};
+
+/// A piece is kept when it has so many bytes, or when its first line has waited for so long.
+const PIECE: usize = 256 << 10;
+const LATEST: Duration = Duration::from_secs(1);
+/// A line that is longer is kept in parts.
+const LINE: usize = 1 << 20;
+/// Between two connections.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Which output, and where it is kept.
+#[derive(Clone)]
+pub struct Source {
+    /// The cluster.
+    pub cluster: Cluster,
+    /// The job's notes.
+    pub spool: Spool,
+    /// The pod.
+    pub pod: String,
+    /// Its container.
+    pub container: String,
+    /// The name it is kept under.
+    pub stream: String,
+}
+
+/// How a passage through the output ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Passage {
+    /// The API had no more.
+    Through,
+    /// Somebody else keeps the same output: what they kept is not kept again.
+    Overtaken,
+    /// The pod is gone.
+    Gone,
+}
+
+impl Source {
+    /// Reads until the container has ended. Trouble is no end: it is tried again.
+    pub async fn follow(&self) {
+        loop {
+            match self.step().await {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(why) => tracing::debug!(pod = self.pod, "its output will be read on: {why:?}"),
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    async fn step(&self) -> Result<bool, PortError> {
+        if self.spool.end(&self.stream).await?.is_some() {
+            return Ok(true);
+        }
+        if self.passage(true, false).await? == Passage::Overtaken {
+            return Ok(false);
+        }
+        self.finish().await
+    }
+
+    /// Reads what there is by now; closes the output when its container has ended, or is gone. True: it is closed.
+    ///
+    /// # Errors
+    /// When the cluster or the bucket does not answer.
+    pub async fn finish(&self) -> Result<bool, PortError> {
+        if self.spool.end(&self.stream).await?.is_some() {
+            return Ok(true);
+        }
+        // Looked at before the last passage: what ends after it is not over.
+        let pod = self.cluster.pod(&self.pod).await?;
+        let ended = pod.as_ref().is_some_and(|pod| ended(pod, &self.container));
+        loop {
+            match self.passage(false, ended).await? {
+                Passage::Overtaken => {}
+                Passage::Through if ended => {
+                    self.spool.close(&self.stream, None).await?;
+                    return Ok(true);
+                }
+                Passage::Through if pod.is_some() => return Ok(false),
+                Passage::Through | Passage::Gone => {
+                    let why = "the pod was gone before its output was read to the end".to_owned();
+                    self.spool.close(&self.stream, Some(why)).await?;
+                    return Ok(true);
+                }
+            }
+        }
+    }
+
+    /// Once through the output from where it was left. `last`: what stands behind the last newline is a line too.
+    async fn passage(&self, follow: bool, last: bool) -> Result<Passage, PortError> {
+        let mut keeping = Keeping::after(self.spool.cursor(&self.stream).await?);
+        let since_time = keeping.until.and_then(|until| {
+            // The API takes whole seconds; what comes twice is told by its time.
+            let whole = until.duration_trunc(TimeDelta::seconds(1)).unwrap_or(until);
+            k8s_openapi::jiff::Timestamp::from_second(whole.timestamp()).ok()
+        });
+        let asked = LogParams {
+            container: Some(self.container.clone()),
+            follow,
+            timestamps: true,
+            since_time,
+            ..LogParams::default()
+        };
+        let pods = self.cluster.pods();
+        let opened = tokio::time::timeout(Duration::from_secs(30), pods.log_stream(&self.pod, &asked));
+        let mut body = match opened.await {
+            Err(_) => return Err(PortError::Passing(format!("pod {}: its output does not come", self.pod))),
+            Ok(Ok(body)) => Box::pin(body),
+            Ok(Err(kube::Error::Api(status))) if status.code == 404 => return Ok(Passage::Gone),
+            Ok(Err(error)) => return Err(trouble(&error, "Pod")),
+        };
+        let mut line = Vec::new();
+        loop {
+            let until = keeping.since.filter(|_| follow).map(|since| since + LATEST);
+            let read = patient(until, next(&mut body, &mut line)).await;
+            let (complete, over) = match read {
+                None => (false, false),
+                Some(Ok(complete)) => (complete, !complete),
+                // What is read whole is kept; the rest comes again.
+                Some(Err(error)) => {
+                    self.keep(&mut keeping).await?;
+                    return Err(PortError::passing(error));
+                }
+            };
+            if complete || (over && last && !line.is_empty()) {
+                keeping.take(&std::mem::take(&mut line));
+            }
+            let full = keeping.body.len() >= PIECE;
+            if (read_nothing(complete, over) || over || full) && !self.keep(&mut keeping).await? {
+                return Ok(Passage::Overtaken);
+            }
+            if over {
+                return Ok(Passage::Through);
+            }
+        }
+    }
+
+    async fn keep(&self, keeping: &mut Keeping) -> Result<bool, PortError> {
+        if keeping.body.is_empty() {
+            return Ok(true);
+        }
+        let body = std::mem::take(&mut keeping.body);
+        keeping.since = None;
+        let from = keeping.cursor.bytes;
+        keeping.cursor.bytes += body.len() as u64;
+        let kept = self.spool.keep(&self.stream, from, &keeping.cursor, &body).await?;
+        keeping.cursor.gap = None;
+        Ok(kept)
+    }
+}
+
+const fn read_nothing(complete: bool, over: bool) -> bool {
+    !complete && !over
+}
+
+/// None: what has come must not wait any longer to be kept.
+async fn patient<T>(until: Option<Instant>, read: impl Future<Output = T>) -> Option<T> {
+    match until {
+        Some(until) if until <= Instant::now() => None,
+        Some(until) => tokio::time::timeout_at(until, read).await.ok(),
+        None => Some(read.await),
+    }
+}
+
+/// Adds to `line` until it is one. False: there is no more. It may be given up and called again: nothing is lost.
+async fn next(body: &mut (impl futures::AsyncBufRead + Unpin), line: &mut Vec<u8>) -> std::io::Result<bool> {
+    loop {
+        let filled = body.fill_buf().await?;
+        if filled.is_empty() {
+            return Ok(false);
+        }
+        let end = filled.iter().position(|byte| *byte == b'\n').map(|end| end + 1);
+        let taken = end.unwrap_or(filled.len());
+        line.extend_from_slice(&filled[..taken]);
+        body.consume_unpin(taken);
+        if end.is_some() || line.len() > LINE {
+            return Ok(true);
+        }
+    }
+}
+
+/// The lines of a passage, less those that are kept already.
+struct Keeping {
+    cursor: Cursor,
+    until: Option<DateTime<Utc>>,
+    /// Lines of the last kept time that came again; none once something new has come.
+    again: Option<u64>,
+    body: Vec<u8>,
+    /// When the first line of the body came.
+    since: Option<Instant>,
+}
+
+impl Keeping {
+    fn after(cursor: Cursor) -> Self {
+        let until = cursor.until.parse().ok();
+        Self { again: until.map(|_| 0), until, cursor, body: Vec::new(), since: None }
+    }
+
+    fn take(&mut self, line: &[u8]) {
+        let space = line.iter().position(|byte| *byte == b' ');
+        let stamp = space.and_then(|space| std::str::from_utf8(&line[..space]).ok());
+        let time = stamp.and_then(|stamp| stamp.parse::<DateTime<Utc>>().ok());
+        let (Some(space), Some(stamp), Some(time)) = (space, stamp, time) else {
+            // A part of a line that is too long.
+            if self.again.is_none() {
+                self.body.extend_from_slice(line);
+            }
+            return;
+        };
+        if let (Some(again), Some(until)) = (&mut self.again, self.until) {
+            if time < until {
+                return;
+            }
+            if time == until && *again < self.cursor.same {
+                *again += 1;
+                return;
+            }
+            if *again < self.cursor.same {
+                self.cursor.gap =
+                    Some(format!("lines between {} and {stamp} may be missing", self.cursor.until));
+            }
+            self.again = None;
+        }
+        self.cursor.same = if self.until == Some(time) { self.cursor.same + 1 } else { 1 };
+        self.until = Some(time);
+        stamp.clone_into(&mut self.cursor.until);
+        self.body.extend_from_slice(&line[space + 1..]);
+        self.since.get_or_insert_with(Instant::now);
+    }
+}
+
+/// A container of a pod has ended, or never will begin.
+pub fn ended(pod: &Value, container: &str) -> bool {
+    let statuses = ["initContainerStatuses", "containerStatuses"].into_iter();
+    let mut statuses = statuses.filter_map(|list| pod["status"][list].as_array()).flatten();
+    let over = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    statuses.find(|status| status["name"] == container).map_or(over, |status| {
+        status["state"]["terminated"].is_object() || (over && !status["state"]["running"].is_object())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(cursor: Cursor, lines: &[&str]) -> (String, Cursor) {
+        let mut keeping = Keeping::after(cursor);
+        for line in lines {
+            keeping.take(line.as_bytes());
+        }
+        (String::from_utf8(keeping.body).unwrap(), keeping.cursor)
+    }
+
+    const LINES: [&str; 4] = [
+        "2026-11-20T19:01:41.5Z one\n",
+        "2026-11-20T19:01:41.5Z one\n",
+        "2026-11-20T19:01:41.50000001Z two\n",
+        "2026-11-20T19:01:42Z \n",
+    ];
+
+    #[test]
+    fn a_line_that_comes_again_is_kept_once_wherever_the_connection_broke() {
+        for broke in 0..=LINES.len() {
+            let (first, cursor) = kept(Cursor::default(), &LINES[..broke]);
+            let (second, cursor) = kept(cursor, &LINES);
+            assert_eq!(first + &second, "one\none\ntwo\n\n", "broke after {broke}");
+            assert_eq!((cursor.gap, cursor.same), (None, 1));
+        }
+    }
+
+    #[test]
+    fn what_was_rotated_away_is_told_as_missing() {
+        let (_, cursor) = kept(Cursor::default(), &LINES[..2]);
+        let (text, cursor) = kept(cursor, &LINES[3..]);
+        assert_eq!(text, "\n");
+        assert_eq!(
+            cursor.gap.as_deref(),
+            Some("lines between 2026-11-20T19:01:41.5Z and 2026-11-20T19:01:42Z may be missing")
+        );
+    }
+
+    #[test]
+    fn a_clock_that_steps_back_costs_no_line() {
+        let (text, _) = kept(Cursor::default(), &[LINES[3], LINES[0]]);
+        assert_eq!(text, "\none\n");
+    }
+}

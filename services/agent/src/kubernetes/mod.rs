@@ -1,0 +1,451 @@
+//! Jobs of a Kubernetes that is there: one JobSet each.
+//!
+//! Never two for one command: the JobSet's name follows from the job's, the API gives a name once, and what has the name
+//! counts only when it carries the job's own. A job that must not begin gets a JobSet without pods, which keeps the name.
+//! What was submitted and what was told stands in the bucket, so that nothing is begun again after its objects are gone.
+
+pub mod api;
+pub mod follow;
+pub mod keys;
+pub mod logs;
+pub mod manifest;
+pub mod script;
+pub mod spool;
+pub mod state;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use kit::{Clock, PortError, SystemClock};
+use ledger::{Reader, Store};
+use serde_json::{Value, json};
+use terms::{Class, Cluster, Failure, JobEnd, Kubernetes, Launch};
+
+use crate::port::{Ending, Job, Outputs, Scheduler, Standing, Written};
+use api::{Clients, Created};
+use follow::Follower;
+use spool::Spool;
+use state::{Finding, Known};
+
+/// How long a deletion is waited for before it is asked about again later.
+const DELETION: Duration = Duration::from_secs(20);
+
+/// An API serves a whole cluster: while a job goes on, it is asked at most this often.
+const PACE: Duration = Duration::from_millis(500);
+
+/// The scheduler of Kubernetes clusters.
+pub struct KubernetesJobs {
+    store: Arc<dyn Store>,
+    clients: Clients,
+    followed: Mutex<HashMap<String, Follower>>,
+    /// When a job was last found going.
+    going: Mutex<HashMap<String, Instant>>,
+}
+
+/// A job on its cluster.
+struct Place {
+    settings: Kubernetes,
+    cluster: api::Cluster,
+    spool: Spool,
+    jobset: String,
+}
+
+/// What has a job's name.
+enum Found {
+    Nothing,
+    Ours(Value),
+    /// It keeps the name from being used.
+    Fence(Value),
+}
+
+impl KubernetesJobs {
+    /// Keeps its notes in this bucket.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self { store, clients: Clients::default(), followed: Mutex::default(), going: Mutex::default() }
+    }
+
+    async fn place(&self, cluster: &Cluster, name: &str) -> Result<Place, PortError> {
+        let wrong = |message: String| PortError::Final(Failure::new(Class::Input, "SETTINGS", message));
+        let settings = Kubernetes::of(cluster)
+            .map_err(|error| wrong(format!("cluster {}: endpoint: {error}", cluster.name)))?
+            .ok_or_else(|| wrong(format!("cluster {}: endpoint: it is no Kubernetes", cluster.name)))?;
+        if let Some((field, problem)) = settings.problems().first() {
+            return Err(wrong(format!("cluster {}: {field}: {problem}", cluster.name)));
+        }
+        let cluster = self.clients.of(&settings).await?;
+        let (spool, jobset) = (Spool::of(&self.store, name), manifest::name(name));
+        Ok(Place { settings, cluster, spool, jobset })
+    }
+
+    fn paced(&self, name: &str) -> bool {
+        let going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
+        going.get(name).is_some_and(|asked| asked.elapsed() < PACE)
+    }
+
+    fn pace(&self, name: &str, standing: Option<&Standing>) {
+        let mut going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
+        match standing {
+            Some(Standing::Going) => going.insert(name.to_owned(), Instant::now()),
+            _ => going.remove(name),
+        };
+    }
+
+    /// Reads on what its pods write, from now on.
+    fn follow(&self, place: &Place, name: &str) {
+        let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        followed
+            .entry(name.to_owned())
+            .or_insert_with(|| Follower::start(place.cluster.clone(), place.spool.clone(), &place.jobset));
+    }
+
+    fn forget(&self, name: &str) {
+        self.followed.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
+    }
+
+    fn seen(&self, name: &str) -> BTreeMap<String, Value> {
+        let followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
+        followed.get(name).map(Follower::seen).unwrap_or_default()
+    }
+
+    /// Everything of a job that is there, and what was seen of it before.
+    async fn known(&self, place: &Place, name: &str, jobset: Value) -> Result<Known, PortError> {
+        let Place { cluster, jobset: called, settings, .. } = place;
+        let mut pods = self.seen(name);
+        for pod in cluster.pods_of(called).await? {
+            pods.insert(pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned(), pod);
+        }
+        let mut known = Known { pods: pods.into_values().collect(), jobset, ..Known::default() };
+        known.pods.sort_by_key(|pod| pod["metadata"]["name"].as_str().unwrap_or_default().to_owned());
+        if settings.queue.is_some() {
+            let uid = known.jobset["metadata"]["uid"].as_str().unwrap_or_default();
+            known.workload = cluster.workload_of(uid).await?;
+        }
+        if state::over(&known.jobset) {
+            known.jobs = cluster.jobs_of(called).await?;
+        } else if !known.pods.iter().any(state::began) {
+            known.events = cluster.events_of(called).await?;
+        }
+        Ok(known)
+    }
+
+    async fn stands(&self, place: &Place, name: &str) -> Result<Standing, PortError> {
+        let Place { settings, cluster, spool, jobset: called } = place;
+        if let Some(told) = spool.told().await? {
+            return told.map_err(PortError::Final);
+        }
+        let cancelled = spool.cancelled().await?;
+        let jobset = match place.found(name).await? {
+            Found::Ours(jobset) => jobset,
+            Found::Nothing if cancelled => {
+                // It may still be on its way: then one of the two gets the name.
+                return match cluster.create_jobset(&manifest::fence(name, settings)).await? {
+                    Created::New => place.tell(Ok(Standing::Ended(ended("CANCELLED")))).await,
+                    Created::Taken => Ok(Standing::Going),
+                };
+            }
+            Found::Fence(_) => return place.tell(Ok(Standing::Ended(ended("CANCELLED")))).await,
+            Found::Nothing if spool.submitted().await?.is_some() => {
+                let why = format!("JobSet {called} is gone before its end was seen: somebody deleted it");
+                return place.tell(Ok(Standing::Lost { code: "DELETED".to_owned(), why })).await;
+            }
+            Found::Nothing => return Ok(Standing::Absent),
+        };
+        let uid = jobset["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        spool.note_submitted(&uid).await?;
+        let over = state::over(&jobset);
+        if !over && (cancelled || jobset["metadata"]["deletionTimestamp"].is_string()) {
+            cluster.delete_jobset(called, &uid).await?;
+            return Ok(Standing::Going); // until it is gone
+        }
+        if !over {
+            place.keys(name, &uid).await?;
+            self.follow(place, name);
+        }
+        let known = self.known(place, name, jobset).await?;
+        let now = SystemClock.now();
+        let end = match state::standing(&known, settings, now) {
+            Finding::Going => return Ok(Standing::Going),
+            Finding::Waiting { code, why } => {
+                spool.waits(&format!("{now} {code}: {why}")).await?;
+                return Ok(Standing::Going);
+            }
+            Finding::Ended(end) if cancelled && end.state != "COMPLETED" => {
+                Ok(Standing::Ended(JobEnd { state: "CANCELLED".to_owned(), ..end }))
+            }
+            Finding::Ended(end) => Ok(Standing::Ended(end)),
+            Finding::Lost { code, why } => Ok(Standing::Lost { code, why }),
+            Finding::Failed(failure) => Err(failure),
+        };
+        if !over {
+            // What is called lost must not go on, nor begin again. Its output is read first, as far as it is there.
+            self.drain(place, name).await?;
+            cluster.delete_jobset(called, &uid).await?;
+        }
+        place.tell(end).await
+    }
+
+    /// Reads every output to the end it has by now.
+    async fn drain(&self, place: &Place, name: &str) -> Result<(), PortError> {
+        let Place { cluster, spool, jobset, .. } = place;
+        let mut pods = self.seen(name);
+        for pod in cluster.pods_of(jobset).await? {
+            pods.insert(pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned(), pod);
+        }
+        for source in pods.values().flat_map(|pod| follow::sources(cluster, spool, pod)) {
+            source.finish().await?;
+        }
+        // Of pods that are gone, and that only another agent had seen.
+        for stream in spool.streams().await? {
+            let mut parts = stream.splitn(3, '.').skip(1).map(str::to_owned);
+            let (Some(container), Some(pod)) = (parts.next(), parts.next()) else { continue };
+            let (cluster, spool) = (cluster.clone(), spool.clone());
+            logs::Source { cluster, spool, pod, container, stream }.finish().await?;
+        }
+        Ok(())
+    }
+}
+
+impl Place {
+    fn handle(&self) -> String {
+        format!("{}/{}", self.settings.namespace, self.jobset)
+    }
+
+    /// What has the job's name now; somebody else's is refused.
+    async fn found(&self, name: &str) -> Result<Found, PortError> {
+        let Some(jobset) = self.cluster.jobset(&self.jobset).await? else { return Ok(Found::Nothing) };
+        let annotations = &jobset["metadata"]["annotations"];
+        if annotations[manifest::JOB] != name {
+            let message = format!(
+                "JobSet {} in namespace {} is not of {name}: it does not say `{}: {name}`; take it away or use another namespace",
+                self.jobset,
+                self.settings.namespace,
+                manifest::JOB
+            );
+            return Err(PortError::Final(Failure::new(Class::Input, "NAME_TAKEN", message)));
+        }
+        let fence = annotations[manifest::FENCE].is_string();
+        Ok(if fence { Found::Fence(jobset) } else { Found::Ours(jobset) })
+    }
+
+    /// The first that is told of an end is told ever after.
+    async fn tell(&self, end: spool::Final) -> Result<Standing, PortError> {
+        self.spool.tell(end).await?.map_err(PortError::Final)
+    }
+
+    /// The keys of the pods' ssh, where they need some. They belong to the JobSet, and go with it.
+    async fn keys(&self, name: &str, uid: &str) -> Result<(), PortError> {
+        if self.settings.launch == Launch::Mpi {
+            let (user, host) = (keys::private_key()?, keys::private_key()?);
+            self.cluster.create_secret(&manifest::keys(name, &self.settings, uid, &user, &host)).await?;
+        }
+        Ok(())
+    }
+}
+
+fn ended(state: &str) -> JobEnd {
+    JobEnd { state: state.to_owned(), exit_code: None, signal: None, started_at: None, ended_at: None }
+}
+
+#[async_trait::async_trait]
+impl Scheduler for KubernetesJobs {
+    async fn submit(&self, job: &Job) -> Result<String, PortError> {
+        self.pace(&job.name, None);
+        let place = self.place(&job.cluster, &job.name).await?;
+        let Place { settings, cluster, spool, .. } = &place;
+        // What ended, must not begin, or was there and is gone is not begun again.
+        if spool.told().await?.is_some() || spool.cancelled().await? {
+            return Ok(place.handle());
+        }
+        let mut found = place.found(&job.name).await?;
+        if matches!(found, Found::Nothing) {
+            if spool.submitted().await?.is_some() {
+                return Ok(place.handle());
+            }
+            let jobset = manifest::jobset(job, settings).map_err(PortError::Final)?;
+            let created = cluster.create_jobset(&jobset).await;
+            // Looked at whatever was said: an answer may be lost, and somebody else may have been as quick.
+            found = place.found(&job.name).await?;
+            if let (Found::Nothing, Err(error)) = (&found, created) {
+                return Err(error);
+            }
+        }
+        if let Found::Ours(jobset) = found {
+            let uid = jobset["metadata"]["uid"].as_str().unwrap_or_default();
+            spool.note_submitted(uid).await?;
+            place.keys(&job.name, uid).await?;
+            if spool.cancelled().await? {
+                self.cancel(&job.cluster, &job.name).await?; // cancelled meanwhile
+            } else {
+                self.follow(&place, &job.name);
+            }
+        }
+        Ok(place.handle())
+    }
+
+    async fn look(&self, cluster: &Cluster, name: &str) -> Result<Standing, PortError> {
+        if self.paced(name) {
+            return Ok(Standing::Going);
+        }
+        let place = self.place(cluster, name).await?;
+        let standing = self.stands(&place, name).await;
+        self.pace(name, standing.as_ref().ok());
+        standing
+    }
+
+    async fn cancel(&self, cluster: &Cluster, name: &str) -> Result<(), PortError> {
+        let place = self.place(cluster, name).await?;
+        let Place { settings, cluster, spool, jobset: called } = &place;
+        self.pace(name, None);
+        spool.cancel().await?;
+        if spool.told().await?.is_some() {
+            return Ok(());
+        }
+        loop {
+            match place.found(name).await? {
+                Found::Nothing => match cluster.create_jobset(&manifest::fence(name, settings)).await? {
+                    Created::New => return Ok(()),
+                    Created::Taken => {}
+                },
+                Found::Fence(_) => return Ok(()),
+                Found::Ours(jobset) if state::over(&jobset) => return Ok(()),
+                Found::Ours(jobset) => {
+                    let uid = jobset["metadata"]["uid"].as_str().unwrap_or_default();
+                    spool.note_submitted(uid).await?;
+                    self.drain(&place, name).await?;
+                    return cluster.delete_jobset(called, uid).await;
+                }
+            }
+        }
+    }
+
+    async fn outputs(&self, cluster: &Cluster, name: &str) -> Result<Outputs, PortError> {
+        let spool = Spool::of(&self.store, name);
+        if spool.submitted().await?.is_none() {
+            return Ok(Outputs::default());
+        }
+        if !spool.drained().await? {
+            let place = self.place(cluster, name).await?;
+            self.drain(&place, name).await?;
+            if spool.told().await?.is_some() {
+                spool.note_drained().await?;
+                self.forget(name);
+            }
+        }
+        let mut outputs = Outputs::default();
+        for (name, stream) in follow::files(&spool.streams().await?) {
+            let missing = spool.end(&stream).await?.map(|end| end.missing).unwrap_or_default();
+            outputs.others.extend(missing.into_iter().map(|why| (name.clone(), why)));
+            let size_bytes = Some(spool.cursor(&stream).await?.bytes);
+            outputs.files.push(Written { name, size_bytes, identity: None });
+        }
+        for name in [WAITING, ENDS] {
+            let text = whole(&spool, name).await?;
+            if !text.is_empty() {
+                outputs.files.push(Written {
+                    name: name.to_owned(),
+                    size_bytes: Some(text.len() as u64),
+                    identity: None,
+                });
+            }
+        }
+        Ok(outputs)
+    }
+
+    async fn output(&self, _: &Cluster, name: &str, file: &str) -> Result<Reader, PortError> {
+        let spool = Spool::of(&self.store, name);
+        if [WAITING, ENDS].contains(&file) {
+            return Ok(Box::new(std::io::Cursor::new(whole(&spool, file).await?)));
+        }
+        spool.open(&stream(&spool, file).await?).await
+    }
+
+    async fn ending(
+        &self,
+        _: &Cluster,
+        name: &str,
+        file: &str,
+        bytes: u64,
+    ) -> Result<Option<Ending>, PortError> {
+        if [WAITING, ENDS].contains(&file) {
+            return Ok(None);
+        }
+        let spool = Spool::of(&self.store, name);
+        let stream = stream(&spool, file).await?;
+        let from = spool.cursor(&stream).await?.bytes.saturating_sub(bytes);
+        Ok(Some(Ending { from, body: spool.open_from(&stream, from).await? }))
+    }
+
+    async fn nodes(&self, _: &Cluster, _: &str) -> Result<Vec<String>, PortError> {
+        let why =
+            "pairs of nodes cannot be run on a Kubernetes yet; its pods' logs say which node each was on";
+        Err(PortError::Final(Failure::new(Class::Input, "NOT_SEARCHED", why)))
+    }
+
+    async fn release(&self, cluster: &Cluster, name: &str) -> Result<(), PortError> {
+        let place = self.place(cluster, name).await?;
+        let Place { cluster, spool, jobset: called, .. } = &place;
+        if spool.released().await? {
+            return Ok(());
+        }
+        let until = Instant::now() + DELETION;
+        loop {
+            if let Found::Ours(jobset) | Found::Fence(jobset) = place.found(name).await? {
+                let uid = jobset["metadata"]["uid"].as_str().unwrap_or_default();
+                cluster.delete_jobset(called, uid).await?;
+            }
+            let left = cluster.left_of(called).await?;
+            if left.is_empty() {
+                self.forget(name);
+                return spool.note_released().await;
+            }
+            if Instant::now() > until {
+                return Err(PortError::Passing(format!(
+                    "{}: still being deleted: {}",
+                    place.handle(),
+                    left.join(", ")
+                )));
+            }
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    }
+}
+
+/// Why it waited, in order.
+const WAITING: &str = "waiting.log";
+/// Size and SHA-256 of each output, and whether all of it was read.
+const ENDS: &str = "outputs.json";
+
+/// One of the two files that no container wrote.
+async fn whole(spool: &Spool, file: &str) -> Result<Vec<u8>, PortError> {
+    if file == WAITING {
+        return Ok(spool
+            .waiting()
+            .await?
+            .into_iter()
+            .flat_map(|line| line.into_bytes().into_iter().chain([b'\n']))
+            .collect());
+    }
+    let mut ends = serde_json::Map::new();
+    for (name, stream) in follow::files(&spool.streams().await?) {
+        ends.insert(name, json!(spool.end(&stream).await?));
+    }
+    if ends.is_empty() {
+        Ok(Vec::new())
+    } else {
+        serde_json::to_vec_pretty(&ends).map_err(PortError::passing)
+    }
+}
+
+/// The stream of a file.
+async fn stream(spool: &Spool, file: &str) -> Result<String, PortError> {
+    follow::files(&spool.streams().await?).remove(file).ok_or_else(|| {
+        PortError::Final(Failure::new(
+            Class::Workload,
+            "UNREADABLE",
+            format!("the job wrote no {}", file.escape_debug()),
+        ))
+    })
+}

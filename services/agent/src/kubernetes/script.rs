@@ -1,0 +1,176 @@
+//! What the pods run. Pure: the settings come as environment and as quoted words.
+//!
+//! A pod that cannot do its part says why in one line, beginning with the reason's code, as its termination message: it
+//! outlives the pod's log.
+
+use terms::{Kubernetes, Launch, Workload};
+
+use crate::{render, slurm::script::quote};
+
+/// Where ssh's keys are mounted.
+pub const KEYS: &str = "/etc/burnin-keys";
+/// The port of ssh in the pods, also on the node's own network.
+const SSH_PORT: u16 = 2222;
+
+/// Exit statuses of the script's own, before the benchmark begins.
+pub const NOT_REACHED: i32 = 80;
+/// See [`NOT_REACHED`].
+pub const NOT_FIT: i32 = 85;
+
+const HEAD: &str = r#"set -u
+say() { printf '%s\n' "$*"; }
+# Status, code, words: the pod's last word, which outlives its log.
+fail() { local status=$1; shift; say "$*" >&2; { printf '%s\n' "$*" >"${BURNIN_LAST_WORD:-/dev/termination-log}"; } 2>/dev/null; exit "$status"; }
+index=${JOB_COMPLETION_INDEX:?}
+# Addresses of the pods by commas, where DNS is not to be asked.
+IFS=, read -ra hosts <<<"${BURNIN_HOSTS:-}"
+host() { if [[ -n ${hosts[$1]:-} ]]; then printf %s "${hosts[$1]}"; else printf '%s-%d.%s' "$BURNIN_POD" "$1" "$BURNIN_DOMAIN"; fi; }
+run=${BURNIN_RUN_FOLDER:-/tmp/burnin}
+mkdir -p "$run" || fail 85 UNFIT "$run cannot be made"
+say "pod $index of $BURNIN_NODES is $(hostname)"
+"#;
+
+/// The pod's own ranks, which find each other by the names of the pods.
+const RANKS: &str = r#"port=${BURNIN_PORT:?}
+export BURNIN_RANKS=$((BURNIN_NODES * BURNIN_RANKS_PER_NODE)) BURNIN_RENDEZVOUS=$run/rendezvous BURNIN_HOST=0.0.0.0 BURNIN_PORT=$port
+rm -rf "$BURNIN_RENDEZVOUS" && mkdir -p "$BURNIN_RENDEZVOUS" || fail 85 UNFIT "$BURNIN_RENDEZVOUS cannot be made"
+# Names of pods that were just made may not be known for a while.
+until=$((SECONDS + ${BURNIN_REACH_SECONDS:-300}))
+for ((node = 0; node < BURNIN_NODES; node++)); do
+  name=$(host "$node")
+  until getent hosts "$name" >/dev/null; do
+    ((SECONDS < until)) || fail 80 DNS_NOT_READY "$name is not known to DNS"
+    sleep 1
+  done
+  for ((slot = 0; slot < BURNIN_RANKS_PER_NODE; slot++)); do
+    rank=$((node * BURNIN_RANKS_PER_NODE + slot))
+    [[ $node == "$index" ]] || printf '%s:%d' "$name" $((port + rank)) >"$BURNIN_RENDEZVOUS/rank-$rank"
+  done
+done
+say "every pod has a name"
+ranks=()
+stop() { trap - TERM; kill -TERM "${ranks[@]}" 2>/dev/null; wait; exit 143; }
+trap stop TERM
+for ((slot = 0; slot < BURNIN_RANKS_PER_NODE; slot++)); do
+  BURNIN_RANK=$((index * BURNIN_RANKS_PER_NODE + slot)) bash "$run/rank.sh" "$@" &
+  ranks+=($!)
+done
+status=0
+for rank in "${ranks[@]}"; do
+  wait "$rank"; code=$?
+  ((code > status)) && status=$code
+done
+exit "$status"
+"#;
+
+/// ssh in every pod; the first one reaches them all, and starts the ranks by mpirun. Where it ends the job ends.
+const MPI: &str = r#"port=${BURNIN_SSH_PORT:?}
+for program in ssh ssh-keygen mpirun; do
+  [[ $program == mpirun && $index != 0 ]] || type -P "$program" >/dev/null || fail 85 UNFIT "the image has no $program"
+done
+sshd=$(PATH=$PATH:/usr/sbin:/usr/local/sbin type -P sshd) || fail 85 UNFIT "the image has no sshd"
+mkdir -p /run/sshd
+install -m 600 "$BURNIN_KEYS/user" "$run/user_key" && install -m 600 "$BURNIN_KEYS/host" "$run/host_key" || fail 85 UNFIT "the job's ssh keys cannot be read"
+ssh-keygen -y -f "$run/user_key" >"$run/authorized_keys" && { printf 'burnin '; ssh-keygen -y -f "$run/host_key"; } >"$run/known_hosts" || fail 85 UNFIT "the job's ssh keys are not ssh's"
+# Every pod of the job has the same host key, which nobody else has: who answers with another one is not ours.
+printf '%s\n' "Port $port" "HostKey $run/host_key" "AuthorizedKeysFile $run/authorized_keys" "PidFile $run/sshd.pid" \
+  'AuthenticationMethods publickey' 'PermitRootLogin prohibit-password' 'PasswordAuthentication no' 'UsePAM no' \
+  'StrictModes no' 'MaxStartups 1024' 'MaxSessions 1024' >"$run/sshd_config"
+printf '%s\n' 'Host *' "Port $port" "IdentityFile $run/user_key" 'IdentitiesOnly yes' 'HostKeyAlias burnin' \
+  "UserKnownHostsFile $run/known_hosts" 'StrictHostKeyChecking yes' 'BatchMode yes' 'ConnectTimeout 5' \
+  'ServerAliveInterval 15' 'ServerAliveCountMax 4' 'LogLevel ERROR' >"$run/ssh_config"
+if [[ $index != 0 ]]; then
+  say "waits for the first pod"
+  exec "$sshd" -D -e -f "$run/sshd_config"
+fi
+"$sshd" -e -f "$run/sshd_config" || fail 85 UNFIT "sshd does not start"
+: >"$run/hostfile"
+until=$((SECONDS + ${BURNIN_REACH_SECONDS:-900}))
+for ((node = 0; node < BURNIN_NODES; node++)); do
+  name=$(host "$node")
+  until said=$(ssh -F "$run/ssh_config" "$name" hostname 2>&1); do
+    if ((SECONDS >= until)); then
+      case $said in
+        *'not resolve'*|*'not known'*) fail 80 DNS_NOT_READY "$name: ${said##*$'\n'}" ;;
+        *) fail 80 SSH_REFUSED "$name: ${said##*$'\n'}" ;;
+      esac
+    fi
+    sleep 2
+  done
+  say "pod $node answers: $said"
+  printf '%s slots=%d\n' "$name" "$BURNIN_RANKS_PER_NODE" >>"$run/hostfile"
+done
+interface=()
+[[ -z ${BURNIN_INTERFACE:-} ]] || interface=(--mca btl_tcp_if_include "$BURNIN_INTERFACE" --mca oob_tcp_if_include "$BURNIN_INTERFACE")
+# A rank gets its script with the command: the other pods have no file of ours.
+mpirun --allow-run-as-root --hostfile "$run/hostfile" -np $((BURNIN_NODES * BURNIN_RANKS_PER_NODE)) \
+  --map-by "ppr:$BURNIN_RANKS_PER_NODE:node" --bind-to none --mca orte_keep_fqdn_hostnames 1 --mca plm_rsh_no_tree_spawn 1 \
+  --mca plm_rsh_agent "ssh -F $run/ssh_config" --mca pml ob1 --mca coll ^hcoll --mca btl self,tcp "${interface[@]}" \
+  bash -c "$(cat "$run/rank.sh")" rank "$@"
+"#;
+
+/// The script of every pod of a job. Its arguments are the benchmark's.
+pub fn script(settings: &Kubernetes) -> String {
+    let launch = match settings.launch {
+        Launch::Ranks => RANKS,
+        Launch::Mpi => MPI,
+    };
+    format!("{HEAD}cat >\"$run/rank.sh\" <<'RANK'\n{}RANK\n{launch}", rank(settings))
+}
+
+/// What starts one rank: the network's settings, ours after them, then the program.
+fn rank(settings: &Kubernetes) -> String {
+    let environment: String = settings
+        .environment
+        .iter()
+        .map(|(name, value)| format!("export {name}={}\n", quote(value)))
+        .collect();
+    let profile = settings.profile.as_ref().map_or_else(String::new, |profile| {
+        let file = quote(profile);
+        format!(
+            "[ -r {file} ] || {{ echo \"$(hostname): \"{file}' cannot be read: the network plugin is not in the pod' >&2; exit 88; }}\n\
+             . {file} || exit 88\n"
+        )
+    });
+    let interface = settings
+        .socket_interface
+        .as_ref()
+        .map_or_else(String::new, |name| format!("export NCCL_SOCKET_IFNAME={}\n", quote(name)));
+    let debug = quote(&settings.nccl_debug);
+    // What the profile sets, `environment` may correct; what it needs, it finds.
+    format!(
+        "{environment}{profile}{interface}export NCCL_DEBUG={debug}\nunset NCCL_DEBUG_FILE\n{}exec \"$@\"\n",
+        if settings.profile.is_some() { environment.as_str() } else { "" }
+    )
+}
+
+/// The program and its arguments. Each rank has one GPU.
+pub fn command(workload: &Workload, settings: &Kubernetes) -> Vec<String> {
+    let program = render::program(workload);
+    let program = settings
+        .programs
+        .as_ref()
+        .map_or(program.clone(), |folder| format!("{}/{program}", folder.trim_end_matches('/')));
+    std::iter::once(program).chain(render::arguments(workload, 1)).collect()
+}
+
+/// What the script is told of the job, as environment.
+pub fn told<'a>(settings: &'a Kubernetes, jobset: &str) -> Vec<(&'a str, String)> {
+    let ours = [
+        ("BURNIN_NODES", settings.nodes.to_string()),
+        ("BURNIN_RANKS_PER_NODE", settings.ranks_per_node.to_string()),
+        ("BURNIN_POD", format!("{jobset}-{}-0", super::manifest::REPLICATED)),
+        ("BURNIN_DOMAIN", jobset.to_owned()),
+        ("BURNIN_KEYS", KEYS.to_owned()),
+        ("BURNIN_PORT", settings.rank_port.to_string()),
+        ("BURNIN_SSH_PORT", SSH_PORT.to_string()),
+        ("BURNIN_INTERFACE", settings.socket_interface.clone().unwrap_or_default()),
+    ];
+    // What is meant for the ranks reaches them alone; the script reads what has our name.
+    let theirs = settings
+        .environment
+        .iter()
+        .filter(|(name, _)| name.starts_with("BURNIN_") && ours.iter().all(|(taken, _)| taken != name));
+    let theirs = theirs.map(|(name, value)| (name.as_str(), value.clone())).collect::<Vec<_>>();
+    ours.into_iter().chain(theirs).collect()
+}

@@ -1,0 +1,366 @@
+//! What the API says of a job's objects, as one standing. Pure.
+//!
+//! The JobSet's own status is the end. Why it ended so stands in its pods, which are looked at for the first cause: what
+//! the infrastructure took, then what the kernel or a limit ended, then the pod's own last word.
+
+use chrono::{DateTime, Utc};
+use serde_json::Value;
+use terms::{Class, Failure, JobEnd, Kubernetes, Timestamp};
+
+use super::manifest::CONTAINER;
+
+/// Everything that is known of a job at a moment.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// The JobSet as it is now.
+    pub jobset: Value,
+    /// Every pod that was ever seen of it, as it was seen last.
+    pub pods: Vec<Value>,
+    /// Its jobs.
+    pub jobs: Vec<Value>,
+    /// Kueue's Workload.
+    pub workload: Option<Value>,
+    /// What events say, the latest last.
+    pub events: Vec<Value>,
+}
+
+/// What is found when all of it is read together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// Its pods run.
+    Going,
+    /// It waits, with the code of the reason.
+    Waiting {
+        /// The code, as in docs/ERRORS.md.
+        code: &'static str,
+        /// The cluster's words.
+        why: String,
+    },
+    /// It ran to an end.
+    Ended(JobEnd),
+    /// The infrastructure took it away.
+    Lost {
+        /// The code.
+        code: String,
+        /// What happened.
+        why: String,
+    },
+    /// It did not begin, or did not measure anything, for a reason that has a name.
+    Failed(Failure),
+}
+
+/// Where a job stands.
+pub fn standing(known: &Known, settings: &Kubernetes, now: Timestamp) -> Finding {
+    match text(&known.jobset["status"]["terminalState"]) {
+        "Completed" => return Finding::Ended(end(known, "COMPLETED", Some(0))),
+        "Failed" => return failed(known),
+        // Before there was such a field the conditions said it.
+        _ if holds(&known.jobset, "Completed").is_some() => {
+            return Finding::Ended(end(known, "COMPLETED", Some(0)));
+        }
+        _ if holds(&known.jobset, "Failed").is_some() => return failed(known),
+        _ => {}
+    }
+    if let Some(lost) = evicted(known) {
+        return lost;
+    }
+    if twice(&known.pods) {
+        let why = "its pods had begun, and were made again".to_owned();
+        return Finding::Lost { code: "RESTARTED".to_owned(), why };
+    }
+    let begun = known.pods.iter().filter(|pod| began(pod)).count();
+    if begun >= settings.nodes as usize {
+        return Finding::Going;
+    }
+    let waiting = waiting(known, settings);
+    if let Finding::Waiting { code, why } = &waiting
+        && let Some(created) = moment(&known.jobset["metadata"]["creationTimestamp"])
+        && now.as_millis() - created.as_millis()
+            > i64::try_from(settings.begin_within.0.as_millis()).unwrap_or(i64::MAX)
+    {
+        let code = if *code == "WAITING" { "ADMISSION_TIMEOUT" } else { code };
+        let message =
+            format!("{begun} of {} pods began within {}: {why}", settings.nodes, settings.begin_within);
+        return Finding::Failed(Failure::new(Class::Infrastructure, code, message));
+    }
+    waiting
+}
+
+/// Kueue took its quota back.
+fn evicted(known: &Known) -> Option<Finding> {
+    let workload = known.workload.as_ref()?;
+    let preempted = holds(workload, "Preempted");
+    let evicted = preempted.or_else(|| holds(workload, "Evicted"))?;
+    let why = text(&evicted["message"]).to_owned();
+    let lost = |code: &str| Finding::Lost { code: code.to_owned(), why: why.clone() };
+    Some(match text(&evicted["reason"]) {
+        _ if preempted.is_some() => lost("PREEMPTED"),
+        "Preempted" => lost("PREEMPTED"),
+        "NodeFailures" => lost("NODE_LOST"),
+        "PodsReadyTimeout" | "AdmissionCheck" => {
+            let message = format!("Kueue gave it up: {why}");
+            Finding::Failed(Failure::new(Class::Infrastructure, "ADMISSION_TIMEOUT", message))
+        }
+        _ => lost("EVICTED"),
+    })
+}
+
+/// A pod of one index was made again after one had begun: the benchmark may have run twice.
+fn twice(pods: &[Value]) -> bool {
+    let index = |pod: &Value| pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"].clone();
+    pods.iter().any(|one| {
+        let newer = |two: &&Value| {
+            two["metadata"]["uid"] != one["metadata"]["uid"]
+                && index(two) == index(one)
+                && text(&two["metadata"]["creationTimestamp"]) >= text(&one["metadata"]["creationTimestamp"])
+        };
+        began(one) && pods.iter().find(newer).is_some()
+    })
+}
+
+/// Why it has not begun.
+fn waiting(known: &Known, settings: &Kubernetes) -> Finding {
+    let input = |code: &str, message: String| Finding::Failed(Failure::new(Class::Input, code, message));
+    let wait = |code, why: &str| Finding::Waiting { code, why: why.to_owned() };
+    let mut unschedulable = None;
+    for pod in &known.pods {
+        let name = text(&pod["metadata"]["name"]);
+        for container in containers(pod) {
+            let (state, which) = (&container["state"]["waiting"], text(&container["name"]));
+            let (reason, said) = (text(&state["reason"]), text(&state["message"]));
+            let why = format!("pod {name}, container {which}: {reason}: {said}");
+            match reason {
+                "InvalidImageName" | "ErrImageNeverPull" => return input("IMAGE_PULL", why),
+                "ImagePullBackOff" | "ErrImagePull" if forever(said) => return input("IMAGE_PULL", why),
+                "ImagePullBackOff" | "ErrImagePull" | "RegistryUnavailable" => {
+                    return wait("IMAGE_PULL", &why);
+                }
+                "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
+                    return input("CONTAINER", why);
+                }
+                _ => {}
+            }
+        }
+        if let Some(scheduled) = condition(pod, "PodScheduled")
+            && text(&scheduled["status"]) == "False"
+            && text(&scheduled["reason"]) == "Unschedulable"
+        {
+            unschedulable = Some(format!("pod {name}: {}", text(&scheduled["message"])));
+        }
+    }
+    if let Some(why) = unschedulable {
+        return wait("UNSCHEDULABLE", &why);
+    }
+    if let Some(workload) = &known.workload
+        && let Some(reserved) =
+            condition(workload, "QuotaReserved").filter(|said| text(&said["status"]) == "False")
+    {
+        let (reason, why) = (text(&reserved["reason"]), text(&reserved["message"]));
+        return match () {
+            () if reason == "ExceedsMaxQuota" || why.contains("> maximum capacity") => {
+                input("QUOTA", why.to_owned())
+            }
+            () if why.contains("no topology domains at level") => input("TOPOLOGY", why.to_owned()),
+            () if reason == "TopologyPlacementFailed" || why.contains("topology") => wait("TOPOLOGY", why),
+            () if why.contains("doesn't exist") || why.contains("not found") => {
+                input("QUEUE", why.to_owned())
+            }
+            () if reason == "WaitingForQuota" || why.contains("insufficient") => wait("QUOTA", why),
+            () => wait("WAITING", why),
+        };
+    }
+    // Whatever was said last by whoever should have made or fed the pods.
+    let warned = known.events.iter().rev().find(|event| text(&event["type"]) == "Warning");
+    match warned {
+        Some(event) if text(&event["message"]).contains("exceeded quota") => {
+            wait("QUOTA", text(&event["message"]))
+        }
+        Some(event) => wait("WAITING", &format!("{}: {}", text(&event["reason"]), text(&event["message"]))),
+        None if settings.queue.is_some() && known.workload.is_none() => {
+            wait("WAITING", "Kueue has not taken it up yet")
+        }
+        None => wait("WAITING", "its pods are being made"),
+    }
+}
+
+/// What no second pull mends.
+fn forever(said: &str) -> bool {
+    let said = said.to_ascii_lowercase();
+    [
+        "not found",
+        "manifest unknown",
+        "unauthorized",
+        "denied",
+        "forbidden",
+        "invalid reference",
+        "no match for platform",
+    ]
+    .iter()
+    .any(|sign| said.contains(sign))
+}
+
+/// Why a JobSet failed.
+fn failed(known: &Known) -> Finding {
+    let lost = |code: &str, why: String| Finding::Lost { code: code.to_owned(), why };
+    for pod in &known.pods {
+        let (name, node) = (text(&pod["metadata"]["name"]), text(&pod["spec"]["nodeName"]));
+        let status = &pod["status"];
+        let disrupted = condition(pod, "DisruptionTarget").filter(|said| text(&said["status"]) == "True");
+        let on = format!("pod {name} on node {node}");
+        if let Some(said) = disrupted {
+            let why = format!("{on}: {}", text(&said["message"]));
+            return match text(&said["reason"]) {
+                "PreemptionByScheduler" => lost("PREEMPTED", why),
+                "DeletionByTaintManager" | "DeletionByPodGC" => lost("NODE_LOST", why),
+                _ => lost("EVICTED", why),
+            };
+        }
+        match text(&status["reason"]) {
+            "Evicted" | "Preempting" => {
+                return lost("EVICTED", format!("{on}: {}", text(&status["message"])));
+            }
+            "NodeLost"
+            | "NodeShutdown"
+            | "Shutdown"
+            | "Terminated"
+            | "NodeAffinity"
+            | "UnexpectedAdmissionError" => {
+                return lost(
+                    "NODE_LOST",
+                    format!("{on}: {}: {}", text(&status["reason"]), text(&status["message"])),
+                );
+            }
+            _ => {}
+        }
+    }
+    let ended: Vec<_> =
+        known.pods.iter().flat_map(|pod| terminated(pod).map(move |state| (pod, state))).collect();
+    if ended.iter().any(|(_, state)| text(&state["reason"]) == "OOMKilled") {
+        return Finding::Ended(end(known, "OUT_OF_MEMORY", Some(137)));
+    }
+    let late = |object: &Value| {
+        condition(object, "Failed").is_some_and(|said| text(&said["reason"]) == "DeadlineExceeded")
+            || text(&object["status"]["reason"]) == "DeadlineExceeded"
+    };
+    if known.jobs.iter().chain(&known.pods).any(late) {
+        return Finding::Ended(end(known, "TIMEOUT", None));
+    }
+    for (pod, state) in &ended {
+        let said = text(&state["message"]);
+        if state["exitCode"] != 0
+            && let Some((class, code, line)) = named(said)
+        {
+            let message = format!("pod {}: {line}", text(&pod["metadata"]["name"]));
+            return Finding::Failed(Failure::new(class, code, message));
+        }
+    }
+    // The first to fail is nearest to the cause: the others lost it, or were ended with it.
+    let first = ended
+        .iter()
+        .filter(|(_, state)| state["exitCode"].as_i64().is_some_and(|code| code != 0))
+        .min_by_key(|(_, state)| {
+            (matches!(state["exitCode"].as_i64(), Some(137 | 143)), text(&state["finishedAt"]).to_owned())
+        });
+    match first {
+        Some((_, state)) => {
+            let code = state["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok());
+            Finding::Ended(end(known, "FAILED", code))
+        }
+        None => {
+            let said = holds(&known.jobset, "Failed").or_else(|| condition(&known.jobset, "Failed"));
+            let why = said.map_or("no pod is left to say why", |said| text(&said["message"]));
+            lost("NO_END", why.to_owned())
+        }
+    }
+}
+
+/// What a pod's last word means, where it has a name: whose fault, the code, the line.
+pub fn named(said: &str) -> Option<(Class, &'static str, String)> {
+    const OURS: [(&str, Class); 3] = [
+        ("DNS_NOT_READY", Class::Infrastructure),
+        ("SSH_REFUSED", Class::Infrastructure),
+        ("UNFIT", Class::Input),
+    ];
+    // In the words of the C library, NCCL, its plugins and ssh. The first line that is found counts.
+    const THEIRS: [(&str, &str, Class); 10] = [
+        ("GLIBC_", "GLIBC_MISMATCH", Class::Input),
+        ("network gIB not found", "GIB_MISSING", Class::Input),
+        ("the network plugin is not in the pod", "GIB_MISSING", Class::Input),
+        ("Failed to initialize any NET plugin", "GIB_MISSING", Class::Input),
+        ("NET/gIB : No device found", "RDMA_MISSING", Class::Input),
+        ("NET/IB : No device found", "RDMA_MISSING", Class::Input),
+        ("Could not resolve hostname", "DNS_NOT_READY", Class::Infrastructure),
+        ("Connection refused", "SSH_REFUSED", Class::Infrastructure),
+        ("Permission denied (publickey", "SSH_REFUSED", Class::Infrastructure),
+        ("Host key verification failed", "SSH_REFUSED", Class::Infrastructure),
+    ];
+    let first = said.lines().next().unwrap_or_default();
+    for (code, class) in OURS {
+        if first.split_whitespace().next() == Some(code) {
+            return Some((class, code, first.to_owned()));
+        }
+    }
+    THEIRS.into_iter().find_map(|(sign, code, class)| {
+        let line = said.lines().find(|line| line.contains(sign))?;
+        Some((class, code, line.trim().chars().take(500).collect()))
+    })
+}
+
+/// The JobSet is over, whatever follows.
+pub fn over(jobset: &Value) -> bool {
+    !text(&jobset["status"]["terminalState"]).is_empty()
+        || ["Completed", "Failed"].iter().any(|state| holds(jobset, state).is_some())
+}
+
+fn end(known: &Known, state: &str, exit_code: Option<i32>) -> JobEnd {
+    let all = || known.pods.iter().flat_map(terminated);
+    let signal = exit_code.filter(|code| (129..160).contains(code)).map(|code| code - 128);
+    JobEnd {
+        state: state.to_owned(),
+        exit_code,
+        signal,
+        started_at: all().filter_map(|state| moment(&state["startedAt"])).min(),
+        ended_at: all().filter_map(|state| moment(&state["finishedAt"])).max(),
+    }
+}
+
+/// What the containers of a pod that are measured, or prepare it, ended with.
+fn terminated(pod: &Value) -> impl Iterator<Item = &Value> {
+    containers(pod).map(|container| &container["state"]["terminated"]).filter(|state| state.is_object())
+}
+
+/// What is said of the containers of a pod, those that prepare it first.
+pub fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
+    ["initContainerStatuses", "containerStatuses"]
+        .into_iter()
+        .filter_map(|list| pod["status"][list].as_array())
+        .flatten()
+}
+
+/// The container that is measured has run, or runs.
+pub fn began(pod: &Value) -> bool {
+    containers(pod).any(|container| {
+        let state = &container["state"];
+        let ours = pod["status"]["initContainerStatuses"].as_array().is_none_or(Vec::is_empty)
+            || text(&container["name"]) == CONTAINER;
+        ours && (state["running"].is_object() || state["terminated"].is_object())
+    })
+}
+
+fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    object["status"]["conditions"].as_array()?.iter().find(|condition| text(&condition["type"]) == kind)
+}
+
+fn holds<'a>(object: &'a Value, kind: &str) -> Option<&'a Value> {
+    condition(object, kind).filter(|condition| text(&condition["status"]) == "True")
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// A time as the API writes it.
+pub fn moment(value: &Value) -> Option<Timestamp> {
+    let moment: DateTime<Utc> = text(value).parse().ok()?;
+    Some(moment.into())
+}

@@ -1,0 +1,120 @@
+//! A container's output comes whole and once, whatever breaks while it is read.
+
+use agent::{Scheduler, kubernetes::spool::Spool};
+use serde_json::json;
+
+use crate::bed::{Bed, ended, text, until};
+
+/// Lines, some of them alike, for as long as `going` is there.
+fn writer(bed: &std::path::Path) -> String {
+    format!(
+        "for ((n = 0; ; n++)); do echo \"line $n\"; echo same; [ -e {}/enough ] && break; sleep 0.02; done; printf 'no newline'",
+        bed.display()
+    )
+}
+
+fn whole(text: &str) {
+    let mut next = 0;
+    let (body, last) = text.rsplit_once('\n').unwrap();
+    let mut lines = body.lines().filter(|line| line.starts_with("line ") || *line == "same");
+    while let Some(line) = lines.next() {
+        assert_eq!(
+            (line, lines.next()),
+            (format!("line {next}").as_str(), Some("same")),
+            "no line is missing or doubled"
+        );
+        next += 1;
+    }
+    assert!(next > 3, "{next} lines");
+    assert_eq!(last, "no newline", "what stands behind the last newline is output too");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_breaks_costs_and_doubles_no_line() {
+    let bed = Bed::up("exec bash \"$(dirname \"$0\")/writer\"").await;
+    std::fs::write(bed.root.path().join("writer"), writer(bed.root.path())).unwrap();
+    let (jobs, job) = (bed.jobs(), bed.job("breaks", json!({"nodes": 1})));
+    jobs.submit(&job).await.unwrap();
+    let spool = Spool::of(&bed.store, "breaks");
+    for times in 1..=4 {
+        until("output is kept while the pod runs", async || {
+            jobs.look(&job.cluster, "breaks").await.unwrap();
+            let mut pieces = 0;
+            for stream in spool.streams().await.unwrap() {
+                pieces += spool.pieces(&stream).await.unwrap().len();
+            }
+            pieces >= times
+        })
+        .await;
+        bed.api.cut();
+    }
+    // Another agent beside the first: they meet at the next piece.
+    let other = bed.jobs();
+    other.look(&job.cluster, "breaks").await.unwrap();
+    std::fs::write(bed.root.path().join("enough"), "").unwrap();
+    assert_eq!(ended(&jobs, &job).await.state, "COMPLETED");
+    assert_eq!(jobs.outputs(&job.cluster, "breaks").await.unwrap().others, []);
+    whole(&text(&jobs, &job, "benchmark.log").await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_read_stays_when_the_kubelet_rotates_it_away() {
+    let bed = Bed::up("exec bash \"$(dirname \"$0\")/writer\"").await;
+    std::fs::write(bed.root.path().join("writer"), writer(bed.root.path())).unwrap();
+    let (jobs, job) = (bed.jobs(), bed.job("rotates", json!({"nodes": 1})));
+    jobs.submit(&job).await.unwrap();
+    let spool = Spool::of(&bed.store, "rotates");
+    until("some is kept", async || {
+        jobs.look(&job.cluster, "rotates").await.unwrap();
+        let streams = spool.streams().await.unwrap();
+        match streams.first() {
+            Some(stream) => spool.cursor(stream).await.unwrap().bytes > 200,
+            None => false,
+        }
+    })
+    .await;
+    let stream = spool.streams().await.unwrap().remove(0);
+    let before = spool.cursor(&stream).await.unwrap().bytes;
+    let pod = stream.splitn(3, '.').nth(2).unwrap().to_owned();
+    // Lines go while nobody reads: that is told. What was kept stays.
+    drop(jobs);
+    bed.api.logs().rotate(&pod, "benchmark");
+    let jobs = bed.jobs();
+    jobs.look(&job.cluster, "rotates").await.unwrap();
+    std::fs::write(bed.root.path().join("enough"), "").unwrap();
+    assert_eq!(ended(&jobs, &job).await.state, "COMPLETED");
+    let outputs = jobs.outputs(&job.cluster, "rotates").await.unwrap();
+    assert!(
+        outputs.others.iter().any(|(name, why)| name == "benchmark.log" && why.contains("may be missing")),
+        "{outputs:?}"
+    );
+    let all = text(&jobs, &job, "benchmark.log").await;
+    assert!(
+        all.len() as u64 > before && all.contains("line 0\nsame\n") && all.ends_with("no newline"),
+        "{all}"
+    );
+    let mut lines: Vec<_> = all.lines().filter(|line| line.starts_with("line ")).collect();
+    let count = lines.len();
+    lines.dedup();
+    assert_eq!(lines.len(), count, "none is doubled");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_that_is_too_old_begins_anew() {
+    let bed = Bed::up("exec bash \"$(dirname \"$0\")/writer\"").await;
+    std::fs::write(bed.root.path().join("writer"), writer(bed.root.path())).unwrap();
+    bed.world.hold(true);
+    let (jobs, job) = (bed.jobs(), bed.job("old", json!({"nodes": 1, "queue": "a4"})));
+    jobs.submit(&job).await.unwrap();
+    until("it is watched", async || bed.api.asked("GET pods") > 2).await;
+    bed.api.compact();
+    bed.api.cut();
+    bed.world.hold(false);
+    let spool = Spool::of(&bed.store, "old");
+    // Nobody looks: the watch alone has to find the pod.
+    until("its output is read", async || !spool.streams().await.unwrap().is_empty()).await;
+    std::fs::write(bed.root.path().join("enough"), "").unwrap();
+    assert_eq!(ended(&jobs, &job).await.state, "COMPLETED");
+    jobs.outputs(&job.cluster, "old").await.unwrap();
+    whole(&text(&jobs, &job, "benchmark.log").await);
+}

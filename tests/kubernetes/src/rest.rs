@@ -1,0 +1,333 @@
+//! The API over HTTP.
+
+use std::{collections::HashMap, convert::Infallible, time::Duration};
+
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    extract::{Query, Request},
+    http::{HeaderMap, Method, StatusCode},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use futures::StreamExt;
+use serde_json::{Value, json};
+
+use crate::{
+    Fault, State,
+    store::{Key, Refused},
+};
+
+/// Kinds that this cluster knows.
+const KINDS: [(&str, &str, &str); 10] = [
+    ("jobset.x-k8s.io/jobsets", "JobSet", "jobset.x-k8s.io/v1alpha2"),
+    ("kueue.x-k8s.io/workloads", "Workload", "kueue.x-k8s.io/v1beta1"),
+    ("batch/jobs", "Job", "batch/v1"),
+    ("/pods", "Pod", "v1"),
+    ("/services", "Service", "v1"),
+    ("/secrets", "Secret", "v1"),
+    ("/events", "Event", "v1"),
+    ("/persistentvolumeclaims", "PersistentVolumeClaim", "v1"),
+    ("/nodes", "Node", "v1"),
+    ("/configmaps", "ConfigMap", "v1"),
+];
+
+pub fn router(state: State) -> Router {
+    Router::new().fallback(move |Query(query): Query<HashMap<String, String>>, request: Request| {
+        let state = state.clone();
+        async move { serve(state, query, request).await }
+    })
+}
+
+/// Where a request goes.
+struct Target {
+    key: Key,
+    namespace: Option<String>,
+    below: Option<String>,
+}
+
+fn target(path: &str) -> Option<Target> {
+    let mut parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    let group = match *parts.first()? {
+        "api" => {
+            parts.drain(..2.min(parts.len()));
+            String::new()
+        }
+        "apis" if parts.len() > 3 => {
+            let group = parts[1].to_owned();
+            parts.drain(..3);
+            group
+        }
+        _ => return None,
+    };
+    let namespace = (parts.first() == Some(&"namespaces") && parts.len() > 2).then(|| parts[1].to_owned());
+    if namespace.is_some() {
+        parts.drain(..2);
+    }
+    let mut parts = parts.into_iter().map(str::to_owned);
+    let kind = format!("{group}/{}", parts.next()?);
+    let name = parts.next().unwrap_or_default();
+    Some(Target { key: (kind, namespace.clone().unwrap_or_default(), name), namespace, below: parts.next() })
+}
+
+async fn serve(state: State, query: HashMap<String, String>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let Some(target) = target(head.uri.path()) else {
+        return refused(&(404, "NotFound", "no such path".to_owned()));
+    };
+    let Some((_, kind, version)) = KINDS.iter().find(|(path, ..)| *path == target.key.0) else {
+        return refused(&(404, "NotFound", "the server could not find the requested resource".to_owned()));
+    };
+    let plural = target.key.0.rsplit('/').next().unwrap_or_default().to_owned();
+    let asked = format!(
+        "{} {plural}{}",
+        head.method,
+        target.below.as_ref().map(|below| format!("/{below}")).unwrap_or_default()
+    );
+    *state.asked.lock().unwrap_or_else(std::sync::PoisonError::into_inner).entry(asked).or_default() += 1;
+    // Only Burnin's own requests go wrong: the world's have no agent of this kind.
+    let fault = if world(&head.headers) { None } else { fault(&state, &head.method, head.uri.path()) };
+    if let Some(Fault::Refused(code)) = fault {
+        return refused(&(code, "InternalError", "as the test wants it".to_owned()));
+    }
+    if fault == Some(Fault::CutBefore) {
+        return broken();
+    }
+    let body = to_bytes(body, 16 << 20).await.unwrap_or_default();
+    if head.method == Method::GET {
+        return read(&state, &target, kind, version, &query);
+    }
+    let patch =
+        head.headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default().to_owned();
+    if fault == Some(Fault::Late) {
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(150)).await;
+            drop(write(&state, &head.method, target, &patch, &body));
+        });
+        return broken();
+    }
+    let (kind, version) = ((*kind).to_owned(), (*version).to_owned());
+    let written = write(&state, &head.method, target, &patch, &body);
+    match (fault, written) {
+        (Some(Fault::CutAfter), _) => broken(),
+        (Some(Fault::LandsAndAnswers(code)), _) => {
+            refused(&(code, "InternalError", "as the test wants it".to_owned()))
+        }
+        (_, Ok(mut object)) => {
+            (object["kind"], object["apiVersion"]) = (json!(kind), json!(version));
+            let status = if head.method == Method::POST { StatusCode::CREATED } else { StatusCode::OK };
+            (status, axum::Json(object)).into_response()
+        }
+        (_, Err(refusal)) => refused(&refusal),
+    }
+}
+
+fn world(headers: &HeaderMap) -> bool {
+    headers.get("user-agent").is_some_and(|agent| agent == "world")
+}
+
+fn fault(state: &State, method: &Method, path: &str) -> Option<Fault> {
+    let mut faults = state.faults.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let ours = faults.iter().position(|(verb, part, _)| *verb == method.as_str() && path.contains(part))?;
+    faults.remove(ours).map(|(.., fault)| fault)
+}
+
+fn write(
+    state: &State,
+    method: &Method,
+    target: Target,
+    patch: &str,
+    body: &Bytes,
+) -> Result<Value, Refused> {
+    let wrong = |why: &str| (400, "BadRequest", why.to_owned());
+    let object: Value = if body.is_empty() {
+        json!({})
+    } else {
+        serde_json::from_slice(body).map_err(|_| wrong("no JSON"))?
+    };
+    let mut key = target.key;
+    let mut objects = state.objects();
+    let done = match *method {
+        Method::POST => {
+            let given = object["metadata"]["name"].as_str().map(str::to_owned);
+            let made = || {
+                let prefix = object["metadata"]["generateName"].as_str()?;
+                Some(format!("{prefix}{}", &uuid::Uuid::new_v4().simple().to_string()[..5]))
+            };
+            key.2 = given.or_else(made).ok_or_else(|| wrong("name or generateName is required"))?;
+            objects.create(&key, object)
+        }
+        Method::PUT => objects.replace(&key, object),
+        Method::PATCH if patch.contains("apply-patch") && objects.get(&key).is_none() => {
+            objects.create(&key, object)
+        }
+        Method::PATCH if patch.contains("apply-patch") || patch.contains("merge-patch") => {
+            objects.merge(&key, &object)
+        }
+        Method::DELETE => objects.delete(&key, &object),
+        _ => Err((405, "MethodNotAllowed", format!("{method} {patch} is not served"))),
+    };
+    drop(objects);
+    state.told();
+    done
+}
+
+fn read(
+    state: &State,
+    target: &Target,
+    kind: &str,
+    version: &str,
+    query: &HashMap<String, String>,
+) -> Response {
+    let Target { key, namespace, below } = target;
+    let asked = |name: &str| query.get(name).map(String::as_str);
+    match below.as_deref() {
+        Some("log") => {
+            let since = asked("sinceTime").and_then(|since| since.parse().ok());
+            let follow = asked("follow") == Some("true");
+            let container = asked("container").unwrap_or_default();
+            if state.objects().get(key).is_none() {
+                return refused(&(404, "NotFound", format!("pods \"{}\" not found", key.2)));
+            }
+            return match state.logs.read(&key.2, container, since, follow) {
+                Some(body) => Body::from_stream(until_cut(state, body)).into_response(),
+                None => {
+                    refused(&(400, "BadRequest", format!("container \"{container}\" is waiting to start")))
+                }
+            };
+        }
+        Some(_) => return refused(&(404, "NotFound", "no such subresource".to_owned())),
+        None => {}
+    }
+    let shown = |mut object: Value| {
+        (object["kind"], object["apiVersion"]) = (json!(kind), json!(version));
+        object
+    };
+    if !key.2.is_empty() {
+        return match state.objects().get(key).cloned() {
+            Some(object) => axum::Json(shown(object)).into_response(),
+            None => refused(&(
+                404,
+                "NotFound",
+                format!("{} \"{}\" not found", key.0.trim_start_matches('/'), key.2),
+            )),
+        };
+    }
+    let (labels, fields) = (
+        asked("labelSelector").unwrap_or_default().to_owned(),
+        asked("fieldSelector").unwrap_or_default().to_owned(),
+    );
+    if asked("watch") == Some("true") {
+        let from = asked("resourceVersion").and_then(|from| from.parse().ok()).unwrap_or(0);
+        let watched = watch(state.clone(), key.0.clone(), namespace.clone(), labels, from);
+        let shown = (kind.to_owned(), version.to_owned());
+        let lines = watched.map(move |mut event| {
+            if event["object"]["kind"].is_null() {
+                (event["object"]["kind"], event["object"]["apiVersion"]) = (json!(shown.0), json!(shown.1));
+            }
+            Ok::<_, std::io::Error>(Bytes::from(format!("{event}\n")))
+        });
+        return Body::from_stream(until_cut(state, lines)).into_response();
+    }
+    let objects = state.objects();
+    let items: Vec<_> = objects
+        .list(&key.0, namespace.as_deref())
+        .into_iter()
+        .filter(|object| selected(object, &labels) && fielded(object, &fields))
+        .map(shown)
+        .collect();
+    let meta = json!({"resourceVersion": objects.version().to_string()});
+    axum::Json(
+        json!({"kind": format!("{kind}List"), "apiVersion": version, "metadata": meta, "items": items}),
+    )
+    .into_response()
+}
+
+/// Changes after a version, with bookmarks, until it is cut. What is forgotten is told as too old.
+fn watch(
+    state: State,
+    kind: String,
+    namespace: Option<String>,
+    labels: String,
+    from: u64,
+) -> impl futures::Stream<Item = Value> {
+    let changed = state.changed.subscribe();
+    futures::stream::unfold((state, changed, from, false), move |(state, mut changed, from, over)| {
+        let (kind, namespace, labels) = (kind.clone(), namespace.clone(), labels.clone());
+        async move {
+            if over {
+                return None;
+            }
+            loop {
+                changed.mark_unchanged();
+                let (new, now) = {
+                    let objects = state.objects();
+                    (objects.after(from), objects.version())
+                };
+                let Some(new) = new else {
+                    let gone = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": 410,
+                        "reason": "Expired", "message": format!("too old resource version: {from} ({now})")});
+                    return Some((vec![json!({"type": "ERROR", "object": gone})], (state, changed, from, true)));
+                };
+                let events: Vec<_> = new
+                    .iter()
+                    .filter(|change| change.key.0 == kind && namespace.as_ref().is_none_or(|namespace| change.key.1 == *namespace))
+                    .filter(|change| selected(&change.object, &labels))
+                    .map(|change| json!({"type": change.kind, "object": change.object}))
+                    .collect();
+                if !events.is_empty() {
+                    return Some((events, (state, changed, now, false)));
+                }
+                if tokio::time::timeout(Duration::from_millis(300), changed.changed()).await.is_err() {
+                    let mark = json!({"metadata": {"resourceVersion": now.to_string(), "creationTimestamp": null}});
+                    return Some((vec![json!({"type": "BOOKMARK", "object": mark})], (state, changed, now, false)));
+                }
+            }
+        }
+    })
+    .flat_map(futures::stream::iter)
+}
+
+fn until_cut<T, B: futures::Stream<Item = Result<T, std::io::Error>>>(
+    state: &State,
+    body: B,
+) -> impl futures::Stream<Item = Result<T, std::io::Error>> + use<T, B> {
+    let mut cut = state.cut.subscribe();
+    cut.mark_unchanged();
+    let broken = futures::stream::once(async move {
+        _ = cut.changed().await;
+        Err(std::io::Error::other("cut"))
+    });
+    // Whichever comes first: an error ends the body, and so does its own end.
+    let ended = futures::stream::once(async { Ok(None) });
+    let body = body.map(|item| item.map(Some)).chain(ended);
+    let all = futures::stream::select(body, broken.map(|cut: Result<Infallible, _>| cut.map(|_| None)));
+    all.scan((), |(), item| async move { item.transpose() })
+}
+
+fn selected(object: &Value, labels: &str) -> bool {
+    labels.split(',').filter(|label| !label.is_empty()).all(|label| match label.split_once('=') {
+        Some((key, value)) => object["metadata"]["labels"][key] == *value.trim_start_matches('='),
+        None => object["metadata"]["labels"][label].is_string(),
+    })
+}
+
+fn fielded(object: &Value, fields: &str) -> bool {
+    fields.split(',').filter(|field| !field.is_empty()).all(|field| {
+        let Some((path, value)) = field.split_once('=') else { return false };
+        path.split('.').fold(object, |object, part| &object[part]) == value
+    })
+}
+
+fn refused((code, reason, message): &Refused) -> Response {
+    let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code,
+        "reason": reason, "message": message});
+    (StatusCode::from_u16(*code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), axum::Json(status))
+        .into_response()
+}
+
+/// An answer that breaks off before it has begun to make sense.
+fn broken() -> Response {
+    let body = futures::stream::iter([Ok(Bytes::from_static(b"{")), Err(std::io::Error::other("cut"))]);
+    Body::from_stream(body).into_response()
+}

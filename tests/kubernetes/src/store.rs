@@ -1,0 +1,250 @@
+//! Objects under the API's rules, as far as Burnin meets them: names are given once, every change has a number, what
+//! owns others goes after them, and what has finalizers goes when the last one is taken away.
+
+use std::collections::BTreeMap;
+
+use chrono::{SecondsFormat, Utc};
+use serde_json::{Value, json};
+
+/// `{group}/{plural}`, namespace, name.
+pub type Key = (String, String, String);
+
+/// How many changes a watch may ask for; older ones are gone.
+const REMEMBERED: usize = 2000;
+const FOREGROUND: &str = "foregroundDeletion";
+
+/// A change, as a watch tells it.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// Its number.
+    pub version: u64,
+    /// `ADDED`, `MODIFIED`, `DELETED`.
+    pub kind: &'static str,
+    /// Of what.
+    pub key: Key,
+    /// As it is, or was last.
+    pub object: Value,
+}
+
+/// A refusal: code, reason, message.
+pub type Refused = (u16, &'static str, String);
+
+/// All objects.
+#[derive(Debug, Default)]
+pub struct Objects {
+    version: u64,
+    all: BTreeMap<Key, Value>,
+    changes: Vec<Change>,
+    /// Changes up to this number are forgotten.
+    compacted: u64,
+    /// Every object that was ever created, by kind and name.
+    created: Vec<(String, String)>,
+}
+
+/// The time as the API writes it.
+pub fn now() -> String {
+    Utc::now().to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+impl Objects {
+    /// The number of the last change.
+    pub const fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Changes after a number; none when they are forgotten.
+    pub fn after(&self, version: u64) -> Option<Vec<Change>> {
+        let new = || self.changes.iter().filter(|change| change.version > version).cloned().collect();
+        (version >= self.compacted).then(new)
+    }
+
+    /// Forgets every change there was.
+    pub fn compact(&mut self) {
+        self.compacted = self.version;
+        self.changes.clear();
+    }
+
+    /// How often an object of this kind and name was created.
+    pub fn creations(&self, plural: &str, name: &str) -> usize {
+        let ours = |made: &&(String, String)| made.0.ends_with(&format!("/{plural}")) && made.1 == name;
+        self.created.iter().filter(ours).count()
+    }
+
+    /// An object.
+    pub fn get(&self, key: &Key) -> Option<&Value> {
+        self.all.get(key)
+    }
+
+    /// Objects of a kind, in a namespace or in all.
+    pub fn list(&self, kind: &str, namespace: Option<&str>) -> Vec<Value> {
+        let ours = |key: &Key| key.0 == kind && namespace.is_none_or(|namespace| key.1 == namespace);
+        self.all.iter().filter(|(key, _)| ours(key)).map(|(_, object)| object.clone()).collect()
+    }
+
+    fn changed(&mut self, kind: &'static str, key: &Key, mut object: Value) -> Value {
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = json!(self.version.to_string());
+        self.changes.push(Change { version: self.version, kind, key: key.clone(), object: object.clone() });
+        if self.changes.len() > REMEMBERED {
+            self.compacted = self.changes.remove(0).version;
+        }
+        if kind == "DELETED" {
+            self.all.remove(key);
+        } else {
+            self.all.insert(key.clone(), object.clone());
+        }
+        object
+    }
+
+    /// Creates an object.
+    ///
+    /// # Errors
+    /// When the name is taken.
+    pub fn create(&mut self, key: &Key, mut object: Value) -> Result<Value, Refused> {
+        if self.all.contains_key(key) {
+            return Err((
+                409,
+                "AlreadyExists",
+                format!("{} \"{}\" already exists", key.0.replace('/', "."), key.2),
+            ));
+        }
+        let meta = &mut object["metadata"];
+        (meta["uid"], meta["creationTimestamp"]) = (json!(uuid::Uuid::new_v4().to_string()), json!(now()));
+        (meta["namespace"], meta["name"], meta["generation"]) = (json!(key.1), json!(key.2), json!(1));
+        self.created.push((key.0.clone(), key.2.clone()));
+        Ok(self.changed("ADDED", key, object))
+    }
+
+    /// Puts another in an object's place. With a version it must be the one that is there.
+    ///
+    /// # Errors
+    /// When it is not there, or has changed.
+    pub fn replace(&mut self, key: &Key, mut object: Value) -> Result<Value, Refused> {
+        let there = self.all.get(key).ok_or_else(|| missing(key))?;
+        let (asked, now) = (&object["metadata"]["resourceVersion"], &there["metadata"]["resourceVersion"]);
+        if asked.is_string() && asked != now {
+            let message =
+                "the object has been modified; please apply your changes to the latest version".to_owned();
+            return Err((409, "Conflict", message));
+        }
+        for field in ["uid", "creationTimestamp", "deletionTimestamp"] {
+            object["metadata"][field] = there["metadata"][field].clone();
+        }
+        if object["spec"] != there["spec"] {
+            let generation = there["metadata"]["generation"].as_u64().unwrap_or(0) + 1;
+            object["metadata"]["generation"] = json!(generation);
+        }
+        let bare = object["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty);
+        if object["metadata"]["deletionTimestamp"].is_string() && bare {
+            return Ok(self.changed("DELETED", key, object));
+        }
+        Ok(self.changed("MODIFIED", key, object))
+    }
+
+    /// Lays a patch over an object.
+    ///
+    /// # Errors
+    /// Those of [`Objects::replace`].
+    pub fn merge(&mut self, key: &Key, patch: &Value) -> Result<Value, Refused> {
+        let mut object = self.all.get(key).ok_or_else(|| missing(key))?.clone();
+        lay(&mut object, patch);
+        self.replace(key, object)
+    }
+
+    /// Deletes an object, at once or when what it owns is gone.
+    ///
+    /// # Errors
+    /// When it is not there, or is another one by now.
+    pub fn delete(&mut self, key: &Key, options: &Value) -> Result<Value, Refused> {
+        let mut object = self.all.get(key).ok_or_else(|| missing(key))?.clone();
+        let (asked, uid) = (&options["preconditions"]["uid"], &object["metadata"]["uid"]);
+        if asked.is_string() && asked != uid {
+            return Err((
+                409,
+                "Conflict",
+                format!("the UID in the precondition ({asked}) does not match ({uid})"),
+            ));
+        }
+        let mut finalizers = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+        if options["propagationPolicy"] == "Foreground" && !finalizers.contains(&json!(FOREGROUND)) {
+            finalizers.push(json!(FOREGROUND));
+        }
+        // Pods are given time to end.
+        if key.0 == "/pods" && options["gracePeriodSeconds"] != 0 {
+            finalizers.retain(|finalizer| finalizer != FOREGROUND);
+            if !finalizers.contains(&json!("kubelet")) && object["spec"]["nodeName"].is_string() {
+                finalizers.push(json!("kubelet"));
+            }
+        }
+        if options["gracePeriodSeconds"] == 0 {
+            finalizers.retain(|finalizer| finalizer != "kubelet");
+        }
+        if finalizers.is_empty() {
+            return Ok(self.changed("DELETED", key, object));
+        }
+        if object["metadata"]["deletionTimestamp"].is_string()
+            && object["metadata"]["finalizers"] == json!(finalizers)
+        {
+            return Ok(object);
+        }
+        object["metadata"]["deletionTimestamp"] = json!(now());
+        object["metadata"]["finalizers"] = json!(finalizers);
+        Ok(self.changed("MODIFIED", key, object))
+    }
+
+    /// One round of the garbage collector: what has lost its owner goes, and what waits for what it owns.
+    pub fn collect(&mut self) {
+        let uids: Vec<Value> = self.all.values().map(|object| object["metadata"]["uid"].clone()).collect();
+        for (key, object) in self.all.clone() {
+            let owners = object["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default();
+            let orphan = !owners.is_empty() && owners.iter().all(|owner| !uids.contains(&owner["uid"]));
+            let goes = |owner: &Value| {
+                self.all.values().any(|other| {
+                    other["metadata"]["uid"] == owner["uid"]
+                        && other["metadata"]["finalizers"]
+                            .as_array()
+                            .is_some_and(|all| all.contains(&json!(FOREGROUND)))
+                })
+            };
+            if (orphan || owners.iter().any(goes)) && !object["metadata"]["deletionTimestamp"].is_string() {
+                _ = self.delete(&key, &json!({"propagationPolicy": "Foreground"}));
+                continue;
+            }
+            let finalizers = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+            let owns = |other: &Value| {
+                other["metadata"]["ownerReferences"].as_array().is_some_and(|owners| {
+                    owners.iter().any(|owner| owner["uid"] == object["metadata"]["uid"])
+                })
+            };
+            if finalizers.contains(&json!(FOREGROUND)) && !self.all.values().any(owns) {
+                let mut freed = object.clone();
+                let rest: Vec<_> =
+                    finalizers.into_iter().filter(|finalizer| finalizer != FOREGROUND).collect();
+                freed["metadata"]["finalizers"] = json!(rest);
+                _ = self.replace(&key, freed);
+            }
+        }
+    }
+}
+
+fn missing(key: &Key) -> Refused {
+    (404, "NotFound", format!("{} \"{}\" not found", key.0.trim_start_matches('/').replace('/', "."), key.2))
+}
+
+/// JSON merge patch.
+fn lay(object: &mut Value, patch: &Value) {
+    let Some(fields) = patch.as_object() else {
+        *object = patch.clone();
+        return;
+    };
+    if !object.is_object() {
+        *object = json!({});
+    }
+    for (name, value) in fields {
+        if value.is_null() {
+            object.as_object_mut().map(|object| object.remove(name));
+        } else {
+            lay(&mut object[name], value);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# A real API server and the real controllers of jobs and of garbage, with JobSet's and Kueue's own definitions, in a network
+# namespace: BED_DIR (a folder that is there), KUBERNETES (a folder with kube-apiserver, kube-controller-manager and crds/).
+# No kubelet runs, and nothing of JobSet's and Kueue's controllers: the tests play their parts.
+set -euo pipefail
+bed=${BED_DIR:?} kubernetes=$(realpath "${KUBERNETES:?}")
+space=burnin-k8s-$$ address=10.77.0.1
+mkdir -p "$bed/etcd" "$bed/certs"
+echo "$space" >"$bed/namespace"
+: >"$bed/pids"
+ip netns add "$space"
+ip -n "$space" link set lo up
+# The API server speaks to no kubelet on loopback.
+ip -n "$space" link add here type veth peer name there
+ip -n "$space" addr add "$address/24" dev here
+ip -n "$space" link set here up
+ip -n "$space" link set there up
+start() { # NAME WORDS...: until stop.sh
+  local name=$1
+  shift
+  nsenter --net="/run/netns/$space" setsid "$@" >"$bed/$name.log" 2>&1 </dev/null &
+  echo $! >>"$bed/pids"
+}
+inside() { nsenter --net="/run/netns/$space" "$@"; }
+until_good() { # SECONDS WORDS...
+  local end=$((SECONDS + $1))
+  shift
+  until inside "$@" >/dev/null 2>&1; do
+    ((SECONDS < end)) || { echo "never: $*" >&2; tail -n 5 "$bed"/*.log >&2; exit 1; }
+    sleep 0.2
+  done
+}
+
+start etcd etcd --data-dir "$bed/etcd" --listen-client-urls http://127.0.0.1:2379 --advertise-client-urls http://127.0.0.1:2379 \
+  --listen-peer-urls http://127.0.0.1:2380 --initial-advertise-peer-urls http://127.0.0.1:2380 \
+  --initial-cluster default=http://127.0.0.1:2380 --unsafe-no-fsync
+until_good 30 curl --silent --fail http://127.0.0.1:2379/health
+openssl genrsa -out "$bed/certs/accounts.key" 2048 2>/dev/null
+admin=$(openssl rand -hex 16) burnin=$(openssl rand -hex 16)
+printf '%s\n' "$admin,admin,1,system:masters" "$burnin,system:serviceaccount:burnin:burnin,2,system:serviceaccounts" >"$bed/tokens"
+start kube-apiserver "$kubernetes/kube-apiserver" --etcd-servers=http://127.0.0.1:2379 --service-cluster-ip-range=10.96.0.0/24 \
+  --bind-address="$address" --advertise-address="$address" --secure-port=6443 --cert-dir="$bed/certs" \
+  --token-auth-file="$bed/tokens" --authorization-mode=RBAC --allow-privileged --disable-admission-plugins=ServiceAccount \
+  --service-account-issuer=https://bed --service-account-key-file="$bed/certs/accounts.key" \
+  --service-account-signing-key-file="$bed/certs/accounts.key" --kubelet-preferred-address-types=InternalIP
+config() { # FILE TOKEN
+  cat >"$bed/$1" <<CONFIG
+{"apiVersion": "v1", "kind": "Config", "current-context": "bed",
+ "clusters": [{"name": "bed", "cluster": {"server": "https://$address:6443", "insecure-skip-tls-verify": true}}],
+ "users": [{"name": "bed", "user": {"token": "$2"}}],
+ "contexts": [{"name": "bed", "context": {"cluster": "bed", "user": "bed"}}]}
+CONFIG
+}
+config admin "$admin"
+config kubeconfig "$burnin"
+printf 'https://%s:6443' "$address" >"$bed/endpoint"
+printf '%s' "$admin" >"$bed/admin-token"
+kubectl=(kubectl --kubeconfig "$bed/admin")
+until_good 120 "${kubectl[@]}" get --raw /readyz
+start kube-controller-manager "$kubernetes/kube-controller-manager" --kubeconfig="$bed/admin" --authentication-kubeconfig="$bed/admin" \
+  --authorization-kubeconfig="$bed/admin" --controllers=job-controller,garbage-collector-controller,namespace-controller \
+  --leader-elect=false --cert-dir="$bed/certs/manager"
+inside "${kubectl[@]}" apply --server-side --filename "$kubernetes/crds" >/dev/null
+until_good 60 "${kubectl[@]}" wait --for=condition=Established crd --all --timeout=1s
+# The kubelet that the tests play serves plain HTTP; the API server wants TLS.
+openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=node-1 -keyout "$bed/certs/kubelet.key" -out "$bed/certs/kubelet.crt" 2>/dev/null
+cat "$bed/certs/kubelet.key" "$bed/certs/kubelet.crt" >"$bed/certs/kubelet.pem"
+start kubelet-tls socat "OPENSSL-LISTEN:10250,bind=$address,cert=$bed/certs/kubelet.pem,verify=0,fork,reuseaddr" TCP:127.0.0.1:10255
+inside "${kubectl[@]}" create --filename - >/dev/null <<'NODE'
+{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"}}
+NODE
+inside "${kubectl[@]}" patch node node-1 --subresource=status --type=merge --patch \
+  "{\"status\": {\"addresses\": [{\"type\": \"InternalIP\", \"address\": \"$address\"}], \"daemonEndpoints\": {\"kubeletEndpoint\": {\"Port\": 10250}}}}" >/dev/null
+inside "${kubectl[@]}" version | tail -n 1
