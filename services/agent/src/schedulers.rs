@@ -84,6 +84,18 @@ impl Scheduler for Schedulers {
     ) -> Result<Option<Ending>, PortError> {
         self.of(cluster)?.ending(cluster, name, file, bytes).await
     }
+
+    async fn nodes(&self, cluster: &Cluster, name: &str) -> Result<Vec<String>, PortError> {
+        self.of(cluster)?.nodes(cluster, name).await
+    }
+
+    fn drain_command(&self, cluster: &Cluster, node: &str, reason: &str) -> Option<String> {
+        self.of(cluster).ok()?.drain_command(cluster, node, reason)
+    }
+
+    async fn drain(&self, cluster: &Cluster, node: &str, reason: &str) -> Result<(), PortError> {
+        self.of(cluster)?.drain(cluster, node, reason).await
+    }
 }
 
 #[cfg(all(test, not(feature = "kubernetes")))]
@@ -98,17 +110,5 @@ mod tests {
         let cluster = Cluster { name: "lab".into(), nodes: vec![], endpoint };
         let refused = Schedulers::new(Arc::new(MemoryStore::default())).look(&cluster, "job").await;
         assert!(matches!(&refused, Err(PortError::Final(why)) if why.code == "NOT_BUILT"), "{refused:?}");
-    }
-
-    async fn nodes(&self, cluster: &Cluster, name: &str) -> Result<Vec<String>, PortError> {
-        self.of(cluster).nodes(cluster, name).await
-    }
-
-    fn drain_command(&self, cluster: &Cluster, node: &str, reason: &str) -> Option<String> {
-        self.of(cluster).drain_command(cluster, node, reason)
-    }
-
-    async fn drain(&self, cluster: &Cluster, node: &str, reason: &str) -> Result<(), PortError> {
-        self.of(cluster).drain(cluster, node, reason).await
     }
 }
