@@ -98,7 +98,7 @@ impl Scheduler for Paper {
             && let Some(locator) = self.meddler.get()
         {
             locator.cancel(&id()).await.unwrap();
-            drop(self.begun_by_then.set(self.jobs.lock().unwrap().len()));
+            let _ = self.begun_by_then.set(self.jobs.lock().unwrap().len());
         }
         let mut jobs = self.jobs.lock().unwrap();
         let Some((_, looks, end)) = jobs.get_mut(name) else { return Ok(Standing::Absent) };
@@ -344,7 +344,7 @@ async fn a_step_that_is_overtaken_begins_no_pair() {
     for look in 1..20 {
         let world = World::new(Paper { bad: ["n2"].into(), ..Paper::default() });
         world.paper.meddled.store(look, Relaxed);
-        drop(world.paper.meddler.set(world.locator.clone()));
+        let _ = world.paper.meddler.set(world.locator.clone());
         let search = search(6, Locate::default());
         let fact = world.end(&search, 0).await;
         if let Some(begun) = world.paper.begun_by_then.get() {

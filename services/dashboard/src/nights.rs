@@ -97,7 +97,7 @@ pub fn rows(lines: &[Line], plans: &[Plan], now: Timestamp) -> Vec<Row> {
             cells: cells(&lines, now),
             latest: latest.map(|line| Shown::of(line)),
             age: latest.map(|line| ago(now, line.requested_at)),
-            next: plan.and_then(|plan| plan.next).map(|next| crate::overview::moment(next)),
+            next: plan.and_then(|plan| plan.next).map(crate::overview::moment),
             stale: plan.is_some_and(|plan| plan.stale),
             workflow,
             place,

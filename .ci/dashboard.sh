@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# The dashboard in a real browser: a run started, watched, searched, cancelled and compared as a person does it.
+set -euo pipefail
+skip() { echo "skipped: the dashboard in a browser, because $*"; exit 77; }
+if [[ ! -x /usr/bin/chromium || ! -x /usr/bin/chromedriver ]]; then
+  [[ $(id -u) == 0 ]] && type -P apt-get >/dev/null || skip "Chromium and its driver are not here, and cannot be installed"
+  export DEBIAN_FRONTEND=noninteractive
+  { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium chromium-driver; } >/dev/null ||
+    skip "Chromium and its driver cannot be installed"
+fi
+venv=.tools/dashboard requirements=tests/testbed/dashboard/requirements.txt
+wanted=$(sha256sum <"$requirements")
+if [[ $(cat "$venv/installed" 2>/dev/null) != "$wanted" ]]; then
+  { python3 -m venv --clear "$venv" && timeout 150 "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$requirements"; } ||
+    skip "what drives the browser cannot be installed"
+  echo "$wanted" >"$venv/installed"
+fi
+cargo build --quiet --locked --package burnin
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+timeout 400 "$venv/bin/python" tests/testbed/dashboard/drive.py "$(realpath "${CARGO_TARGET_DIR:-target}")/debug/burnin" workflows "$folder"
+[[ -z ${BURNIN_PICTURES:-} ]] || cp "$folder"/*.png "$BURNIN_PICTURES"
