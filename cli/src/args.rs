@@ -91,6 +91,26 @@ pub enum Command {
         #[arg(long, value_enum, default_value_t = ReportForm::Human)]
         output: ReportForm,
     },
+    /// Write a closed run as one signed file: ledger, logs, measurements, verdict and report.
+    Export {
+        /// The run.
+        run: RunId,
+        /// An Ed25519 private key, as `openssl genpkey -algorithm ed25519 -out KEY` writes it.
+        #[arg(long, value_name = "KEY")]
+        key: PathBuf,
+        /// The file to write; `RUN.burnin.tar` where none is named.
+        #[arg(long, value_name = "FILE")]
+        save: Option<PathBuf>,
+    },
+    /// Check such a file, offline: the signature, every byte, and that its ledger says what it says. Exit code 1 when it
+    /// does not hold.
+    Verify {
+        /// The file.
+        bundle: PathBuf,
+        /// The public key that is trusted, as `openssl pkey -in KEY -pubout` writes it.
+        #[arg(long, value_name = "KEY")]
+        key: Option<PathBuf>,
+    },
     /// Say why a run is where it is, and what is owed to it.
     Explain {
         /// The run.

@@ -22,6 +22,7 @@ pub fn all() -> BTreeMap<PathBuf, String> {
     add("build.json".to_owned(), cloudbuild::config::schema());
     add("ledger-record.json".to_owned(), schema::<terms::Record>());
     add("baseline.json".to_owned(), schema::<verdict::Baseline>());
+    add("bundle.json".to_owned(), schema::<bundle::Contents>());
     add("stored-verdict.json".to_owned(), schema::<verdict::Stored>());
     for table in &warehouse::TABLES {
         add(format!("bigquery/{}.json", table.name), table.bigquery());

@@ -1,5 +1,6 @@
 //! One file a kind of command.
 
+mod bundles;
 mod explain;
 mod judge;
 mod locate;
@@ -39,6 +40,10 @@ pub fn dispatch(cli: Cli) -> Result<Exit, Error> {
         Command::Plan { workflow, set } => plan::plan(&workflow, &set),
         Command::Runs { output } => block_on(show::runs(existing(&cli.data)?, output)),
         Command::Show { run, output } => block_on(show::show(existing(&cli.data)?, &run, output)),
+        Command::Export { run, key, save } => {
+            block_on(bundles::export(existing(&cli.data)?, &run, &key, save))
+        }
+        Command::Verify { bundle, key } => bundles::verify(&bundle, key.as_deref()),
         Command::Explain { run } => block_on(explain::explain(existing(&cli.data)?, &run)),
         Command::Replay { run } => block_on(explain::replay(existing(&cli.data)?, &run)),
         Command::Cancel { run, reason } => block_on(run::cancel(existing(&cli.data)?, run, reason)),

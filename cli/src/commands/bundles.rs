@@ -1,0 +1,71 @@
+//! `burnin export` and `verify`.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use bundle::{Broken, BundleError, Key, PublicKey};
+use terms::RunId;
+
+use crate::{
+    commands::print,
+    exit::{Error, Exit},
+    local::Data,
+};
+
+/// Writes a run as one signed file.
+pub async fn export(data: Data, run: &RunId, key: &Path, save: Option<PathBuf>) -> Result<Exit, Error> {
+    let named = |why: &dyn std::fmt::Display| Error::usage(format!("--key {}: {why}", key.display()));
+    let pem = fs::read_to_string(key).map_err(|error| named(&error))?;
+    let key = Key::read(&pem).map_err(|why| named(&why))?;
+    let told = data.told(run).await?;
+    let save = save.unwrap_or_else(|| PathBuf::from(format!("{run}.burnin.tar")));
+    let page = report::html(&told.story());
+    let contents = bundle::write(&data.store, run, page, &key, &save).await.map_err(|error| match error {
+        BundleError::NoRun(_) | BundleError::Open(_) => Error::usage(error),
+        error => Error::infrastructure(error),
+    })?;
+    print(&format!("{}: {} files, signed with {}\n", save.display(), contents.files.len(), contents.key));
+    Ok(Exit::Pass)
+}
+
+/// Checks such a file.
+pub fn verify(path: &Path, key: Option<&Path>) -> Result<Exit, Error> {
+    let named = |path: &Path, why: &dyn std::fmt::Display| Error::usage(format!("{}: {why}", path.display()));
+    let trusted = match key {
+        Some(key) => {
+            let pem = fs::read_to_string(key).map_err(|error| named(key, &error))?;
+            Some(PublicKey::read(&pem).map_err(|why| named(key, &why))?)
+        }
+        None => None,
+    };
+    let file = fs::File::open(path).map_err(|error| named(path, &error))?;
+    match bundle::verify(std::io::BufReader::new(file), trusted.as_ref()) {
+        Ok(checked) => {
+            let contents = &checked.contents;
+            let verdict = contents.verdict.map_or_else(|| "none".to_owned(), |verdict| verdict.to_string());
+            let vouched = if checked.trusted {
+                "the key that you trust".to_owned()
+            } else {
+                format!("{}; name a key that you trust with --key, because anybody can sign", contents.key)
+            };
+            print(&format!(
+                "{} holds\n  run       {} ({}), asked for at {}\n  ended     {}, verdict {verdict}\n  holds     {} records, {} files\n  made by   burnin {}\n  signed    with {vouched}\n",
+                path.display(),
+                contents.run,
+                contents.workflow,
+                contents.requested_at,
+                contents.conclusion,
+                contents.records,
+                contents.files.len(),
+                contents.version,
+            ));
+            Ok(Exit::Pass)
+        }
+        Err(error @ Broken::NoBundle(_)) => Err(named(path, &error)),
+        Err(error) => {
+            Err(Error { message: format!("{} does not hold: {error}", path.display()), exit: Exit::Fail })
+        }
+    }
+}

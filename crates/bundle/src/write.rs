@@ -1,0 +1,135 @@
+//! Making a bundle.
+
+use std::{io, path::Path, sync::Arc};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use ed25519_dalek::Signer;
+use ledger::{Digest, Digester, Store, StoreError};
+use machine::fold;
+use terms::{Record, RunId};
+use tokio_util::io::SyncIoBridge;
+
+use crate::{CONTENTS, Contents, File, Key, SCHEMA, SIGNATURE};
+
+/// Why there is no bundle.
+#[derive(Debug, thiserror::Error)]
+pub enum BundleError {
+    /// Nobody asked for such a run.
+    #[error("there is no run {0}")]
+    NoRun(RunId),
+    /// A run that goes on is no record of anything yet.
+    #[error("{0} still goes on; a bundle is made of a run that is closed")]
+    Open(RunId),
+    /// Its ledger makes no run.
+    #[error("the ledger of {run} cannot be read: {why}")]
+    Damaged {
+        /// The run.
+        run: RunId,
+        /// Why.
+        why: String,
+    },
+    /// An object is another one than a moment before.
+    #[error("{0} changed while it was read")]
+    Changed(String),
+    /// The store did not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The bundle could not be written.
+    #[error("the bundle cannot be written: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Writes a closed run's bundle to `path`, whole or not at all. `report` is its page.
+///
+/// # Errors
+/// When the run is not closed, something of it cannot be read, or the file cannot be written.
+pub async fn write(
+    store: &Arc<dyn Store>,
+    run: &RunId,
+    report: String,
+    key: &Key,
+    path: &Path,
+) -> Result<Contents, BundleError> {
+    let damaged = |why: String| BundleError::Damaged { run: run.clone(), why };
+    let mut names = store.list(&format!("artefacts/{run}/")).await?;
+    let mut records = store.list(&format!("ledger/{run}/")).await?;
+    records.sort(); // numbers are padded
+    let mut ledger: Vec<Record> = Vec::new();
+    for name in &records {
+        let body = store.read(name).await?.unwrap_or_default();
+        ledger.push(serde_json::from_slice(&body).map_err(|error| damaged(format!("{name}: {error}")))?);
+    }
+    if ledger.is_empty() {
+        return Err(BundleError::NoRun(run.clone()));
+    }
+    let state = fold(&ledger).map_err(|error| damaged(error.to_string()))?;
+    let Some((conclusion, _)) = state.closed.and(state.settled.as_ref()) else {
+        return Err(BundleError::Open(run.clone()));
+    };
+    names.extend(records);
+    names.sort();
+    let mut files = Vec::new();
+    for name in names {
+        let body = store.open(&name).await?.ok_or_else(|| BundleError::Changed(name.clone()))?;
+        let mut digester = Digester::new(body);
+        tokio::io::copy(&mut digester, &mut tokio::io::sink()).await?;
+        let Digest { size_bytes, sha256, .. } = digester.finish();
+        files.push(File { name, size_bytes, sha256 });
+    }
+    let page = Digest::of(report.as_bytes());
+    files.push(File { name: "report.html".to_owned(), size_bytes: page.size_bytes, sha256: page.sha256 });
+    let contents = Contents {
+        schema: SCHEMA.to_owned(),
+        run: run.clone(),
+        workflow: state.workflow.name.clone(),
+        requested_at: state.requested_at,
+        conclusion: conclusion.as_str().to_owned(),
+        verdict: state.verdict().map(|reached| reached.verdict),
+        records: ledger.len() as u64,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        key: key.public(),
+        files,
+    };
+    let body = serde_json::to_vec_pretty(&contents).map_err(io::Error::from)?;
+    let signature = STANDARD.encode(key.0.sign(&body).to_bytes());
+
+    let draft = path.with_extension("draft");
+    let mut archive = tar::Builder::new(std::fs::File::create(&draft)?);
+    append(&mut archive, CONTENTS, body.len() as u64, &body[..])?;
+    append(&mut archive, SIGNATURE, signature.len() as u64, signature.as_bytes())?;
+    for file in &contents.files {
+        if file.name == "report.html" {
+            append(&mut archive, &file.name, file.size_bytes, report.as_bytes())?;
+            continue;
+        }
+        let body = store.open(&file.name).await?.ok_or_else(|| BundleError::Changed(file.name.clone()))?;
+        let (name, size) = (file.name.clone(), file.size_bytes);
+        let appending = tokio::task::spawn_blocking(move || {
+            let mut bridge = SyncIoBridge::new(Digester::new(body));
+            append(&mut archive, &name, size, io::Read::take(&mut bridge, size))?;
+            Ok::<_, io::Error>((archive, bridge.into_inner().finish()))
+        });
+        let (back, digest) = appending.await.map_err(io::Error::other)??;
+        archive = back;
+        if digest.sha256 != file.sha256 {
+            std::fs::remove_file(&draft)?;
+            return Err(BundleError::Changed(file.name.clone()));
+        }
+    }
+    archive.into_inner()?.sync_all()?;
+    std::fs::rename(&draft, path)?;
+    Ok(contents)
+}
+
+/// Without times and owners: the same run makes the same bytes.
+fn append(
+    archive: &mut tar::Builder<std::fs::File>,
+    name: &str,
+    size: u64,
+    body: impl io::Read,
+) -> io::Result<()> {
+    let mut header = tar::Header::new_gnu();
+    header.set_size(size);
+    header.set_mode(0o644);
+    archive.append_data(&mut header, name, body)
+}
