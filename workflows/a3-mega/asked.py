@@ -96,6 +96,11 @@ WHAT = {
     "toolkit_apt": ("_CONTAINER_TOOLKIT_FROM", *matching(URL, "an https:// URL")),
     "tcpxo_apt": ("_TCPXO_FROM", *matching(r"ar\+https://[A-Za-z0-9][A-Za-z0-9.-]*/[A-Za-z0-9_./-]+", "an ar+https:// URL")),
     "container": ("_CONTAINER", *matching(r"[a-z0-9][a-z0-9.:-]*#[a-z0-9][a-z0-9._/-]*:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", "REGISTRY#IMAGE:TAG")),
+    "agent": ("_AGENT", *matching(r"(gs://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]/[A-Za-z0-9_./-]{1,900})?", "gs://BUCKET/OBJECT, or nothing")),
+    "agent_sha256": ("_AGENT_SHA256", *matching(r"([0-9a-f]{64})?", "a SHA-256 of 64 hexadecimal digits, or nothing")),
+    "home": ("_BURNIN_PROJECT", *matching(r"([a-z][a-z0-9-]{4,28}[a-z0-9])?", "a project's id, or nothing")),
+    "topics": ("_TOPICS", *matching(r"[A-Za-z][A-Za-z0-9-]{0,40}", "what topics' names begin with, as burnin-")),
+    "artefacts": ("_ARTEFACTS", *matching(r"([a-z0-9][a-z0-9._-]{1,61}[a-z0-9])?", "a bucket's name without gs://, or nothing")),
     "container_digest": ("_CONTAINER_DIGEST", *matching(r"sha256:[0-9a-f]{64}", "sha256: and 64 hexadecimal digits")),
 }
 STORAGE = {
@@ -139,6 +144,10 @@ def contradictions(values, problems):
         problems.append("_SOURCE_IMAGE: expected an Ubuntu 22.04 image with _STORAGE=lustre: there is no Lustre client for Debian")
     if values["storage"] == "filestore" and values["source_image"] and not values["headers_from"]:
         problems.append("_HEADERS_FROM: expected the archive that has the kernel headers of the Debian image")
+    if values["agent"]:
+        for name, variable in (("agent_sha256", "_AGENT_SHA256"), ("artefacts", "_ARTEFACTS")):
+            if values[name] == "":
+                problems.append(f"{variable}: expected a value with _AGENT, found nothing")
     mounts = [values.get(name) for name in ("lustre_mount", "gcs_mount")]
     if mounts[0] and mounts[0] == mounts[1]:
         problems.append("_GCS_MOUNT: expected another folder than _LUSTRE_MOUNT")

@@ -25,7 +25,7 @@ class Failed(Exception):
         self.code, self.said = code, said
         cause = next((meaning for pattern, meaning in CAUSES if re.search(pattern, said)), None)
         # What our own scripts found on a node stands in a line of its own.
-        found = re.search(r"(PREFLIGHT|STORAGE|CONTAINER): .*", said)
+        found = re.search(r"(PREFLIGHT|STORAGE|CONTAINER|AGENT): .*", said)
         cause = found[0] if found else cause
         last = next((line for line in reversed(said.splitlines()) if line.strip()), "it said nothing")
         super().__init__(f"{words[0]} {words[1] if len(words) > 1 else ''} ended with {code}: {cause or last.strip()[:300]}")

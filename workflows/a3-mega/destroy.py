@@ -6,6 +6,7 @@ controller or Packer made, images, other people's firewall rules on our networks
 
 import json
 
+from agent import change, subscriptions
 from calls import Failed, asked, call, end
 from toolkit import Deployment, get
 from toolkit import listed as stored
@@ -70,6 +71,20 @@ def down(wanted, part):
     return attempt(deployment.name, deployment.destroy) or attempt(deployment.name, deployment.destroy)
 
 
+def dismiss(wanted):
+    """Takes back what the agent had. What is left of it."""
+    kept = stored(wanted["state"], "agent.json")
+    if not kept:
+        return []
+    kept = json.loads(get(kept[0], "dismissed.json"))
+    # On a second teardown they are not there any more.
+    for right in kept["rights"]:
+        attempt(f"right on {right['is'][0]}", lambda right=right: change("remove", right))
+    for name in subscriptions(kept):
+        attempt(f"subscription {name}", lambda name=name: call(["gcloud", "pubsub", "subscriptions", "delete", name, f"--project={kept['home']}", "--quiet"]))
+    return [f"subscription {name}" for name in subscriptions(kept)]
+
+
 def gone(left, evidence):
     with open("gone.json", "w", encoding="utf-8") as file:
         json.dump({"left": left, "evidence": evidence}, file, indent=1)
@@ -89,8 +104,8 @@ def destroy():
     remove(wanted, "image")
     remove(wanted, "firewall rule")
     down(wanted, "base")
-    left = [f"{kind} {thing['name']}" for kind in KINDS for thing in listed(wanted, kind)]
-    evidence = f"gcloud's lists of {wanted['project']}, by the name {wanted['short']}- and by the label burnin-cluster: " + ", ".join(KINDS)
+    left = dismiss(wanted) + [f"{kind} {thing['name']}" for kind in KINDS for thing in listed(wanted, kind)]
+    evidence = f"gcloud's lists of {wanted['project']}, by the name {wanted['short']}- and by the label burnin-cluster: " + ", ".join([*KINDS, "subscription"])
     gone(left, evidence)
 
 

@@ -111,6 +111,19 @@ def sudo(words):
     sys.exit(subprocess.run(words, check=False).returncode)
 
 
+def systemctl(words):
+    recorded("systemctl", words)
+
+
+def curl(words):
+    if message := fault("agent"):
+        fail(message, 7)
+
+
+def journalctl(words):
+    print("burnin-agent: it said this at last")
+
+
 def main():
     program, *words = sys.argv[1:]
     if program == "hostname":
@@ -119,7 +132,7 @@ def main():
         print("\n".join(f"GPU {number}: NVIDIA H100 80GB HBM3" for number in range(int(have("gpus") or 0))))
     elif program == "docker":
         print(have("rxdm").strip())
-    elif program in ("sinfo", "srun", "findmnt", "git", "enroot", "sudo"):
+    elif program in ("sinfo", "srun", "findmnt", "git", "enroot", "sudo", "systemctl", "curl", "journalctl"):
         globals()[program](words)
     else:
         fail(f"{program} is not known here", 127)

@@ -65,6 +65,67 @@ async fn a_cluster_on_lustre_comes_up_and_goes() {
     assert!(calls.contains("172.16.0.9@tcp:/exacloud"), "the identifier is whole: {calls}");
 }
 
+/// What an agent's program is here.
+const AGENT: &str = "#!/bin/true\n";
+
+fn with_agent(sha256: &str) -> World {
+    let more =
+        [("_AGENT", "gs://programs/burnin-agent"), ("_AGENT_SHA256", sha256), ("_ARTEFACTS", "my-artefacts")];
+    let world = World::new("a3-mega-slurm.yaml", &more);
+    fs::create_dir_all(world.cloud.path().join("gcs/programs")).unwrap();
+    fs::write(world.cloud.path().join("gcs/programs/burnin-agent"), AGENT).unwrap();
+    world
+}
+
+fn sha256() -> String {
+    let output = std::process::Command::new("sh")
+        .args(["-c", "printf '#!/bin/true\\n' | sha256sum | cut -d' ' -f1"])
+        .output()
+        .unwrap();
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_comes_with_the_cluster_and_goes_with_it() {
+    let world = with_agent(&sha256());
+    world.create().await;
+    assert!(matches!(world.settled().await, Standing::Ready(_)), "{}", world.cloud.calls());
+    let things = world.cloud.things();
+    let rights = things.iter().filter(|thing| thing.starts_with("right "));
+    assert_eq!(rights.count(), 4, "{things:?}");
+    assert!(things.iter().any(|thing| thing.starts_with("subscription b") && thing.ends_with("-agent")));
+    let unit = world.cloud.path().join("login/etc/systemd/system/burnin-agent.service");
+    let unit = fs::read_to_string(unit).unwrap();
+    let name = &world.order.name;
+    assert!(
+        unit.contains(&format!("BURNIN_CLUSTER={name} BURNIN_PULL=projects/my-project/subscriptions/b")),
+        "{unit}"
+    );
+    assert!(
+        unit.contains("BURNIN_ARTEFACTS=gs://my-artefacts") && unit.contains("BURNIN_TOPICS=burnin-\n")
+            || unit.contains("BURNIN_TOPICS=burnin- "),
+        "{unit}"
+    );
+    assert!(world.cloud.calls().contains(r#"["systemctl", "restart", "burnin-agent"]"#));
+    world.gone().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_is_another_program_or_does_not_serve_is_named_and_leaves_nothing() {
+    let world = with_agent(&"0".repeat(64));
+    world.create().await;
+    let why = world.broken().await;
+    assert!(why.contains("AGENT: gs://programs/burnin-agent has the SHA-256"), "{why}");
+    world.gone().await;
+
+    let world = with_agent(&sha256());
+    world.cloud.fault("agent", "curl: (7) Failed to connect").unwrap();
+    world.create().await;
+    let why = world.broken().await;
+    assert!(why.contains("AGENT: it does not serve"), "{why}");
+    world.gone().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_spot_cluster_asks_for_no_reservation() {
     let more = [("_PROVISIONING", "spot"), ("_RESERVATION", "")];
