@@ -129,6 +129,10 @@ const CASES: &[Case] = &[
         "1: PREFLIGHT: node-2: /var/lib/tcpxo/lib64/nccl-env-profile.sh: No such file or directory",
         Stops,
     ),
+    blaming(
+        "node-2",
+        case(StorageBroken, "1: STORAGE: node-2: /data: expected a mount of type lustre, found ext4", Stops),
+    ),
     case(
         RxdmGpuCount,
         "E0101 a3.cc:99] Number of GPUs detected 7 is not equal to the actual number of GPUs 8",

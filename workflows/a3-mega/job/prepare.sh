@@ -31,5 +31,8 @@ echo "== container"
 container=$folder/${digest#sha256:}.sqsh
 echo "== nccl-tests"
 bash "$here/build.sh" "$commit" "$container" "$folder"
-printf 'container=%q\nfolder=%q\n' "$container" "$folder" >"$here/settings.sh"
+{
+  printf 'container=%q\nfolder=%q\n' "$container" "$folder"
+  printf 'storage_type=%q\nstorage_folder=%q\nstorage_source=%q\nstorage_room=%q\n' "$type" "$data" "$source" "$room"
+} >"$here/settings.sh"
 echo "shared folder: $folder"

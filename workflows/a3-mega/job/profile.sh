@@ -21,6 +21,12 @@ srun() {
     [[ ${words[at]} == */*_perf ]] || continue
     # In the benchmark's own log, so that a verdict names what is wrong with a node.
     command srun --ntasks-per-node=1 --ntasks="$SLURM_JOB_NUM_NODES" --label bash "$_here/preflight.sh" job || return
+    # And of its storage: what one node writes all others read.
+    local mark=$storage_room/.burnin-$SLURM_JOB_ID
+    local check=(bash "$_here/storage.sh" "$storage_type" "$storage_folder" "$storage_source" "$mark")
+    command srun --nodes=1 --ntasks=1 --label "${check[@]}" write || return
+    command srun --ntasks-per-node=1 --ntasks="$SLURM_JOB_NUM_NODES" --label "${check[@]}" || return
+    rm -f -- "$mark"
     local variables=(${!NCCL*})
     local IFS=,
     command srun "${words[@]:0:at}" --container-image="$container" --container-env="${variables[*]}" \

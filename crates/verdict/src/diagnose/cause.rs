@@ -70,6 +70,8 @@ causes! {
         "/dev/aperture_devices was not made at boot: replace the node, or run its start-up script again.";
     ProfileMissing = "profile_missing", Own(0.9),
         "nccl-env-profile.sh is not on the node, and without it NCCL is not set up for this network: install the image's TCPXO files again, or replace the node.";
+    StorageBroken = "storage_broken", Own(0.9),
+        "The shared storage is not what it should be on a node: not mounted, mounted from elsewhere, or not showing what another node wrote. Mount it again, or replace the node.";
     PluginUnloadable = "plugin_unloadable", Nobody,
         "The network plug-in is there but does not fit: it needs another glibc or another NCCL than the image has.";
     PluginNotFound = "plugin_not_found", Nobody,

@@ -39,12 +39,13 @@ pub struct Diagnosis {
 }
 
 /// Causes that a sign of its own proves, in a run that went wrong.
-const PROVEN: [(Cause, &[Sign]); 22] = [
+const PROVEN: [(Cause, &[Sign]); 23] = [
     (Cause::GuestConfigRejected, &[Sign::ConfigMismatch]),
     (Cause::RxdmNotReady, &[Sign::RxdmNotReady]),
     (Cause::RxdmGpuCount, &[Sign::RxdmGpus]),
     (Cause::ApertureDevicesMissing, &[Sign::NoAperture]),
     (Cause::ProfileMissing, &[Sign::NoProfile]),
+    (Cause::StorageBroken, &[Sign::Storage]),
     (Cause::InterfaceNotFound, &[Sign::NoInterface]),
     (Cause::GpuFault, &[Sign::GpuFault]),
     (Cause::OutOfMemory, &[Sign::OutOfMemory]),

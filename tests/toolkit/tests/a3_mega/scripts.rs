@@ -158,11 +158,14 @@ fn profiled(cloud: &Cloud) -> Output {
     let folder = cloud.path().join("shared");
     let here = folder.join("job");
     fs::create_dir_all(&here).unwrap();
-    for script in ["profile.sh", "preflight.sh"] {
+    for script in ["profile.sh", "preflight.sh", "storage.sh"] {
         fs::copy(job(script), here.join(script)).unwrap();
     }
-    fs::write(here.join("settings.sh"), format!("container={0}/c.sqsh\nfolder={0}\n", folder.display()))
-        .unwrap();
+    let settings = format!(
+        "container={0}/c.sqsh\nfolder={0}\nstorage_type=nfs storage_folder=/home storage_source=10.1.2.3:/nfsshare storage_room={0}\n",
+        folder.display()
+    );
+    fs::write(here.join("settings.sh"), settings).unwrap();
     let nodes =
         serde_json::json!({"instance": {"b0-gpu-0": {"name": "b0-gpu-0"}, "b0-gpu-1": {"name": "b0-gpu-1"}}});
     fs::write(cloud.path().join("things.json"), nodes.to_string()).unwrap();
@@ -174,7 +177,7 @@ fn profiled(cloud: &Cloud) -> Output {
     assert_ne!(moved, profile);
     fs::write(here.join("profile.sh"), moved).unwrap();
     let script = format!(
-        "set -u\nexport SLURM_JOB_NUM_NODES=2 NCCL_NET=x\nset +u\n. '{}' || exit 9\nset -u\nexport NCCL_DEBUG=INFO\n\
+        "set -u\nexport SLURM_JOB_NUM_NODES=2 SLURM_JOB_ID=7 NCCL_NET=x\nset +u\n. '{}' || exit 9\nset -u\nexport NCCL_DEBUG=INFO\n\
          srun --ntasks-per-node=1 --ntasks=2 --label hostname\n\
          srun --label --kill-on-bad-exit=1 --mpi='pmi2' '/tests/build/all_reduce_perf' -b 8 -c 1 || exit 8\n",
         here.join("profile.sh").display()
@@ -210,7 +213,7 @@ fn a_job_runs_its_benchmark_in_the_container_with_tcpxos_environment() {
     let arguments = &words[program + 1..];
     assert_eq!(&arguments[..4], ["-b", "8", "-c", "1"]);
     assert!(arguments[4] == "-J" && arguments[5].ends_with("/output/nccl-tests.json"), "{arguments:?}");
-    let plain = calls.lines().rev().nth(2).unwrap();
+    let plain = calls.lines().rev().nth(4).unwrap();
     assert!(plain.contains("hostname") && !plain.contains("container"), "{plain}");
 }
 
@@ -229,7 +232,13 @@ fn diagnosed(log: &str) -> Vec<String> {
 #[test]
 fn a_job_on_a_node_that_is_not_as_it_should_be_does_not_begin_and_says_why() {
     let cases = [
-        ("rxdm=", "RxDM not ready on b0-gpu-0: no container", Some("rxdm_not_ready")),
+        ("rxdm=", "PREFLIGHT: b0-gpu-0: RxDM not ready on b0-gpu-0: no container", Some("rxdm_not_ready")),
+        ("mounts=", "STORAGE: b0-gpu-0: /home: is not mounted", Some("storage_broken")),
+        (
+            "mounts=/home ext4 /dev/sdb",
+            "STORAGE: b0-gpu-0: /home: expected a mount of type nfs, found ext4",
+            Some("storage_broken"),
+        ),
         (
             "dev/aperture_devices/0000:04:00.0=",
             "APERTURE devices failed to initialize: /dev/aperture_devices is empty",
@@ -255,7 +264,11 @@ fn a_job_on_a_node_that_is_not_as_it_should_be_does_not_begin_and_says_why() {
         let output = profiled(&cloud);
         assert_eq!(output.status.code(), Some(8), "{fault}: {}", text(&output.stderr));
         let said = text(&output.stdout);
-        assert!(said.contains(told) && said.contains("0: PREFLIGHT: b0-gpu-0: "), "{fault}: {said}");
+        assert!(
+            said.contains(told)
+                && (said.contains("0: PREFLIGHT: b0-gpu-0: ") || told.starts_with("STORAGE: ")),
+            "{fault}: {said}"
+        );
         assert!(!cloud.calls().contains("all_reduce_perf"), "{fault}");
         let named = diagnosed(&said);
         assert_eq!(named.first().map(String::as_str), cause, "{fault}: {named:?}");
