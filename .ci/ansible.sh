@@ -68,7 +68,10 @@ target=${CARGO_TARGET_DIR:-target}
 "$BED_DIR/on" login "${here[@]}" timeout 120 "$(realpath "$target")/debug/burnin" run workflows/slurm.yaml --data /root/burnin-data "${settings[@]}"
 try the_cluster_is_given_back
 
-echo "all of it as one run"
+echo "all of it as one run, on machines that nobody has used"
+bash tests/testbed/ansible/stop.sh
+mkdir "$BED_DIR"
+bash tests/testbed/ansible/start.sh
 cp -r workflows "$bed/workflows"
 sed "s#/the/bed/#$BED_DIR/#" tests/testbed/ansible/workflow.yaml >"$bed/workflows/bare-metal.yaml"
 cp "$BED_DIR/inventory" "$bed/workflows/dgx-slurm-perf/inventory"
