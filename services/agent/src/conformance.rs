@@ -58,7 +58,8 @@ pub async fn scheduler(scheduler: &dyn Scheduler, cluster: &Cluster, job: impl F
 
     let ran = match scheduler.nodes(cluster, "one").await {
         Ok(ran) => {
-            assert_eq!(ran.len(), cluster.nodes.len(), "{ran:?}");
+            // A cluster may not know its nodes before a job is on them.
+            assert!(!ran.is_empty() && [0, ran.len()].contains(&cluster.nodes.len()), "{ran:?}");
             ran
         }
         // Where jobs cannot be given their nodes, that is said.
