@@ -12,7 +12,7 @@ use ledger::MemoryStore;
 use terms::{Cluster, Collective, JobEnd, Slurm, Span, Workload};
 
 /// The longest anything may take here: a node that is silent is down after half of it.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A running Slurm of four nodes, and a folder of this test's own on all of them.
 pub struct Bed {
