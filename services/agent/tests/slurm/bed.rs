@@ -11,7 +11,7 @@ use agent::{Job, Scheduler, Standing, slurm::SlurmJobs};
 use ledger::MemoryStore;
 use terms::{Cluster, Collective, JobEnd, Slurm, Span, Workload};
 
-/// The longest anything may take here: a node that is silent is down after half of it.
+/// The longest anything may take here, on a machine with other things to do. A node that is silent is down after half a minute.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A running Slurm of four nodes, and a folder of this test's own on all of them.
