@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::plain::{not_a_path, not_a_variable, shown};
 use crate::{Cluster, Span};
 
 /// What an endpoint begins with when the cluster is a Kubernetes.
@@ -289,7 +290,7 @@ impl Kubernetes {
             self.nccl_debug.bytes().all(|byte| byte.is_ascii_alphanumeric()) && self.nccl_debug.len() <= 16;
         complain("nccl_debug", (!debug).then(|| "expected NCCL's own word, for instance INFO".to_owned()));
         for (name, value) in &self.environment {
-            complain(&format!("environment.{}", shown(name)), not_a_variable(name, value));
+            complain(&format!("environment.{}", shown(name)), not_a_variable(name, value, LONGEST));
         }
         let seconds = self.begin_within.0.as_secs();
         complain(
@@ -306,10 +307,6 @@ impl Kubernetes {
         }
         found
     }
-}
-
-fn shown(text: &str) -> String {
-    text.chars().take(60).flat_map(char::escape_debug).collect()
 }
 
 /// A name that DNS takes, dots allowed: what most objects are called.
@@ -365,26 +362,6 @@ fn not_an_image(image: &str) -> Option<String> {
             shown(image)
         )
     })
-}
-
-fn not_a_path(path: &str) -> Option<String> {
-    let bad = !path.starts_with('/') || path.len() > 1024 || path.chars().any(char::is_control);
-    bad.then(|| {
-        format!(
-            "expected an absolute path of at most 1024 bytes without control characters, found `{}`",
-            shown(path)
-        )
-    })
-}
-
-fn not_a_variable(name: &str, value: &str) -> Option<String> {
-    let first = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
-    let letters = name.bytes().all(|letter| letter.is_ascii_alphanumeric() || letter == b'_');
-    if !first || !letters || name.len() > LONGEST {
-        return Some(format!("expected a name of letters, digits and _, found `{}`", shown(name)));
-    }
-    (value.contains('\0') || value.len() > 16 << 10)
-        .then(|| "expected a value of at most 16 KiB without a zero byte".to_owned())
 }
 
 #[cfg(test)]

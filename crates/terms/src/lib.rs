@@ -19,6 +19,7 @@ mod kubernetes;
 mod locate;
 pub mod measurement;
 mod money;
+mod plain;
 mod planted;
 mod record;
 mod slurm;

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Cluster;
+use crate::{
+    Cluster,
+    plain::{self, not_a_path, shown},
+};
 
 /// What an endpoint begins with when the cluster is a Slurm.
 const SCHEME: &str = "slurm:";
@@ -138,10 +141,6 @@ impl Slurm {
     }
 }
 
-fn shown(text: &str) -> String {
-    text.chars().take(60).flat_map(char::escape_debug).collect()
-}
-
 fn not_a_name(name: &str, beside: &str) -> Option<String> {
     let good =
         |letter: char| letter.is_ascii_alphanumeric() || "_.@:+-".contains(letter) || beside.contains(letter);
@@ -155,28 +154,12 @@ fn not_a_name(name: &str, beside: &str) -> Option<String> {
     })
 }
 
-fn not_a_path(path: &str) -> Option<String> {
-    let bad = !path.starts_with('/') || path.len() > 1024 || path.chars().any(char::is_control);
-    bad.then(|| {
-        format!(
-            "expected an absolute path of at most 1024 bytes without control characters, found `{}`",
-            shown(path)
-        )
-    })
-}
-
 fn not_a_variable(name: &str, value: &str) -> Option<String> {
-    let first = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
-    let letters = name.bytes().all(|letter| letter.is_ascii_alphanumeric() || letter == b'_');
-    if !first || !letters || name.len() > LONGEST {
-        return Some(format!("expected a name of letters, digits and _, found `{}`", shown(name)));
-    }
     // Slurm's own variables steer srun: what they would do has a field, or is not wanted.
     if ["SLURM_", "SBATCH_", "SRUN_"].iter().any(|prefix| name.starts_with(prefix)) {
         return Some("is Slurm's own; there are fields for what may be set".to_owned());
     }
-    (value.contains('\0') || value.len() > 16 << 10)
-        .then(|| "expected a value of at most 16 KiB without a zero byte".to_owned())
+    plain::not_a_variable(name, value, LONGEST)
 }
 
 #[cfg(test)]
