@@ -34,6 +34,13 @@ fn store(standin: &StandIn) -> Arc<CloudStorage> {
     Arc::new(CloudStorage::with_patience(BUCKET, Some(standin.url().parse().unwrap()), patience()))
 }
 
+/// For pieces of 8 MiB, which a busy machine takes its time for.
+fn store_of_streams(standin: &StandIn) -> Arc<CloudStorage> {
+    let (attempt, stream) = (Duration::from_secs(1), Duration::from_secs(30));
+    let patience = Patience { attempt, stream, ..patience() };
+    Arc::new(CloudStorage::with_patience(BUCKET, Some(standin.url().parse().unwrap()), patience))
+}
+
 #[tokio::test]
 async fn it_does_what_every_store_does() {
     for pause in [Duration::ZERO, Duration::from_secs(1)] {

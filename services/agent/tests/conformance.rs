@@ -79,7 +79,8 @@ impl Drop for Rented {
 
 #[tokio::test]
 async fn jobs_on_paper() {
-    let cluster = Cluster { name: "c".into(), nodes: vec![], endpoint: "paper".into() };
+    let nodes = ["node-0", "node-1"].map(|name| Node { name: name.into(), slots: 1 }).into();
+    let cluster = Cluster { name: "c".into(), nodes, endpoint: "paper".into() };
     let scheduler = FakeScheduler::new("some output\n");
     conformance::scheduler(&scheduler, &cluster, |name| job(&cluster, None, name)).await;
 }

@@ -10,7 +10,7 @@ use ledger::{Creation, Digest, Store, StoreError};
 use storage_standin::{Fault, Kind, Wants};
 use tokio::io::AsyncReadExt;
 
-use super::{BUCKET, patience, standin, store};
+use super::{BUCKET, patience, standin, store, store_of_streams};
 
 const FOR_GOOD: u32 = u32::MAX;
 
@@ -189,7 +189,7 @@ async fn a_stream_is_stored_whole_whatever_happens_to_its_pieces() {
     ];
     for kind in pieces {
         let standin = standin(Duration::ZERO).await;
-        let store = store(&standin);
+        let store = store_of_streams(&standin);
         standin.fault(Wants::Start, Kind::Refuse(503));
         // Each piece, the last one included, and the question after it.
         for after in [0, 1, 1] {
@@ -235,6 +235,6 @@ fn breaking(bytes: Bytes) -> ledger::Reader {
 async fn a_stream_whose_stored_sum_is_another_one_is_not_said_to_be_stored() {
     let standin = standin(Duration::ZERO).await;
     standin.faults(Fault { on: Wants::Chunk, kind: Kind::WrongCrc, times: 1, after: 2 });
-    let stored = store(&standin).create_from("name", Box::new(Cursor::new(stream()))).await;
+    let stored = store_of_streams(&standin).create_from("name", Box::new(Cursor::new(stream()))).await;
     assert!(kit::worker::chain(&stored.unwrap_err()).contains("CRC32C"));
 }
