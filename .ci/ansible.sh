@@ -43,9 +43,8 @@ for play in "$flow"/playbooks/*.yml; do
   ANSIBLE_CONFIG=$flow/ansible.cfg ANSIBLE_STDOUT_CALLBACK=default ansible-playbook --syntax-check -i "$flow/inventory.example" "$play" >/dev/null
 done
 
-cargo build --quiet --locked --package burnin
-tests=$(cargo test --quiet --locked --package playbook --test bare_metal --no-run --message-format=json |
-  sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -1)
+. .ci/built.sh
+tests=$(test_program crates/playbook bare_metal)
 mkdir "$BED_DIR" "$bed/home"
 chmod 755 "$bed"
 bash tests/testbed/ansible/start.sh
@@ -64,8 +63,7 @@ SCRIPT
 )
 here=(env --chdir="$root" PATH="$PATH" RUST_BACKTRACE=0)
 for name in CARGO_HOME RUSTUP_HOME RUSTUP_TOOLCHAIN; do [[ -z ${!name:-} ]] || here+=("$name=${!name}"); done
-target=${CARGO_TARGET_DIR:-target}
-"$BED_DIR/on" login "${here[@]}" timeout 120 "$(realpath "$target")/debug/burnin" run workflows/slurm.yaml --data /root/burnin-data "${settings[@]}"
+"$BED_DIR/on" login "${here[@]}" timeout 120 "$programs/burnin" run workflows/slurm.yaml --data /root/burnin-data "${settings[@]}"
 try the_cluster_is_given_back
 
 echo "all of it as one run, on machines that nobody has used"
@@ -77,5 +75,5 @@ sed "s#/the/bed/#$BED_DIR/#" tests/testbed/ansible/workflow.yaml >"$bed/workflow
 cp "$BED_DIR/inventory" "$bed/workflows/dgx-slurm-perf/inventory"
 # Hosts see of this machine's temporary folders the bed's alone.
 mv "$bed/workflows" "$BED_DIR/workflows"
-"$BED_DIR/on" login "${here[@]}" ANSIBLE_HOME=/root/ansible timeout 400 "$(realpath "$target")/debug/burnin" run "$BED_DIR/workflows/bare-metal.yaml" --data /root/burnin-whole
+"$BED_DIR/on" login "${here[@]}" ANSIBLE_HOME=/root/ansible timeout 400 "$programs/burnin" run "$BED_DIR/workflows/bare-metal.yaml" --data /root/burnin-whole
 bash tests/testbed/ansible/stop.sh

@@ -13,9 +13,7 @@ if ! cmp -s "$requirements" "$venv/requirements.txt"; then
   cp "$requirements" "$venv/requirements.txt"
 fi
 # Built before the engine starts.
-packages=(--package judge --package loader --package warehouse)
-features=(--features judge/gcp,loader/gcp,warehouse/gcp)
-cargo nextest run "${packages[@]}" "${features[@]}" --locked --no-run --cargo-quiet
+. .ci/built.sh
 
 bed=$(mktemp -d "${TMPDIR:-/tmp}/burnin-bigquery.XXXXXX")
 # DuckDB would fetch its extension; here it comes with a package, and lies where DuckDB looks.
@@ -38,6 +36,7 @@ done
 echo "bqemulator $("$venv/bin/pip" show bqemulator 2>/dev/null | sed -n 's/^Version: //p') on DuckDB $version"
 status=0
 BURNIN_BIGQUERY_ENGINE=$url BURNIN_BIGQUERY_BUCKETS=$bed/buckets \
-  timeout 150 cargo nextest run "${packages[@]}" "${features[@]}" --locked --no-fail-fast --run-ignored only || status=$?
+  timeout 150 cargo nextest run "${built[@]}" --no-fail-fast --run-ignored only \
+  -E 'package(judge) | package(loader) | package(warehouse)' || status=$?
 [[ $status == 0 ]] || grep -E '"level": "(error|critical)"' "$bed/log" | tail -n 20 || true
 exit "$status"

@@ -15,8 +15,8 @@ if ! cmp -s "$requirements" "$venv/requirements.txt"; then
     skip "$requirements cannot be installed"
   cp "$requirements" "$venv/requirements.txt"
 fi
-cargo build --quiet --locked --package burnin
-burnin=$(realpath "${CARGO_TARGET_DIR:-target}")/debug/burnin
+. .ci/built.sh
+burnin=$programs/burnin
 bed=$(mktemp -d)
 trap 'rm -rf "$bed"' EXIT
 "$venv/bin/python" -c 'import helm_python; print("Helm", helm_python.helm_sdk_version())'

@@ -15,8 +15,8 @@ if [[ $(cat "$venv/installed" 2>/dev/null) != "$wanted" ]]; then
     skip "what drives the browser cannot be installed"
   echo "$wanted" >"$venv/installed"
 fi
-cargo build --quiet --locked --package burnin
+. .ci/built.sh
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
-timeout 400 "$venv/bin/python" tests/testbed/dashboard/drive.py "$(realpath "${CARGO_TARGET_DIR:-target}")/debug/burnin" workflows "$folder"
+timeout 400 "$venv/bin/python" tests/testbed/dashboard/drive.py "$programs/burnin" workflows "$folder"
 [[ -z ${BURNIN_PICTURES:-} ]] || cp "$folder"/*.png "$BURNIN_PICTURES"

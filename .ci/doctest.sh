@@ -1,3 +1,4 @@
 #!/usr/bin/env bash
 set -euo pipefail
-cargo test --workspace --doc --locked --quiet
+. .ci/built.sh
+cargo test --quiet "${built[@]}" --doc

@@ -13,10 +13,10 @@ if ! cmp -s "$requirements" "$venv/requirements.txt"; then
     skip "$requirements cannot be installed"
   cp "$requirements" "$venv/requirements.txt"
 fi
-cargo build --quiet --locked --package burnin
+. .ci/built.sh
 bed=$(mktemp -d "${TMPDIR:-/tmp}/burnin-gateway.XXXXXX")
 trap 'kill "${server:-}" 2>/dev/null; wait "${server:-}" 2>/dev/null; rm -rf "$bed"' EXIT
-"${CARGO_TARGET_DIR:-target}/debug/burnin" --data "$bed/data" up --port 0 --rates 10000,10000 \
+"$programs/burnin" --data "$bed/data" up --port 0 --rates 10000,10000 \
   --workflows tests/gateway/workflows >"$bed/url" 2>"$bed/log" &
 server=$!
 until [[ -s $bed/url ]]; do

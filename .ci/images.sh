@@ -4,28 +4,31 @@
 #   .ci/images.sh [PROFILE]    dev without an argument; `dist` for what is deployed
 set -euo pipefail
 profile=${1:-dev}
-target=${CARGO_TARGET_DIR:-target}
-built=$target/$([[ $profile == dev ]] && echo debug || echo "$profile")
 # Where the Dockerfile looks for them, wherever programs are built.
 images=target/images/$profile
 services=(agent builder conductor gateway judge loader provisioner)
-packages=()
-for service in "${services[@]}"; do packages+=(--package "$service" --features "$service/gcp"); done
-# The agent in the cloud takes jobs to Kubernetes too.
-packages+=(--features agent/kubernetes)
-cargo build --quiet --locked --profile "$profile" "${packages[@]}"
+if [[ $profile == dev ]]; then
+  . .ci/built.sh
+else
+  packages=()
+  for service in "${services[@]}"; do packages+=(--package "$service" --features "$service/gcp"); done
+  # The agent in the cloud takes jobs to Kubernetes too.
+  packages+=(--features agent/kubernetes)
+  cargo build --quiet --locked --profile "$profile" "${packages[@]}"
+  programs=${CARGO_TARGET_DIR:-target}/$profile
+fi
 
 rm -rf "$images"
 for service in "${services[@]}"; do
   root=$images/$service
   mkdir -p "$root"/{etc/ssl/certs,proc,tmp}
-  cp "$built/burnin-$service" "$root/service"
+  cp "$programs/burnin-$service" "$root/service"
   [[ $profile != dev ]] || strip "$root/service"
   # The loader and the libraries it names, where it looks for them.
   while read -r library; do
     mkdir -p "$root$(dirname "$library")"
     cp -L "$library" "$root$library"
-  done < <(ldd "$built/burnin-$service" | grep -o '/[^ ]*')
+  done < <(ldd "$programs/burnin-$service" | grep -o '/[^ ]*')
   cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/" 2>/dev/null || true
   echo 'burnin:x:65532:65532::/:/' >"$root/etc/passwd"
   # Equal contents make equal archives: no times, no owners, one order.

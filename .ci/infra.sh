@@ -2,7 +2,8 @@
 # The cloud's plan: written as Terraform writes it, understood by it where its provider can be had, and held against a
 # scanner's rules; who may do what is told as it is granted.
 set -euo pipefail
-cargo run --quiet --locked --package xtask -- rights --check
+. .ci/built.sh
+"$programs/xtask" rights --check
 if type -P terraform >/dev/null; then
   terraform fmt -check -recursive infra
   plan=$(mktemp -d)

@@ -22,8 +22,8 @@ probe=bedprobe$$
 ip netns add "$probe" 2>/dev/null || skip "network namespaces cannot be made here"
 ip netns del "$probe"
 
-tests=$(cargo test --quiet --locked --package agent --features kubernetes --test kubernetes --no-run --message-format=json |
-  sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -1)
+. .ci/built.sh
+tests=$(test_program services/agent kubernetes)
 BED_DIR=$(mktemp -d)
 export BED_DIR
 trap 'bash tests/testbed/kubernetes/stop.sh; rm -rf "$BED_DIR"' EXIT

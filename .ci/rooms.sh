@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
 # Who imports whom is what was agreed on.
 set -euo pipefail
-cargo run --quiet --locked --package xtask -- rooms --check
+. .ci/built.sh
+"$programs/xtask" rooms --check

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
 # Generated files are what the code says.
 set -euo pipefail
-cargo run --quiet --locked --package xtask -- schemas --check
+. .ci/built.sh
+"$programs/xtask" schemas --check

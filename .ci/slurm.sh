@@ -14,9 +14,8 @@ probe=bedprobe$$
 ip netns add "$probe" 2>/dev/null || skip "network namespaces cannot be made here"
 ip netns del "$probe"
 
-cargo build --quiet --locked --package burnin
-tests=$(cargo test --quiet --locked --package agent --test slurm --no-run --message-format=json |
-  sed -n 's/.*"executable":"\([^"]*\)".*/\1/p' | tail -1)
+. .ci/built.sh
+tests=$(test_program services/agent slurm)
 bed=$(mktemp -d)
 export BED_DIR=$bed/slurm
 mkdir "$BED_DIR"
@@ -34,7 +33,7 @@ for accounts in 0 1; do
   # Whatever the last test did to the nodes.
   on_controller scontrol update nodename='n[1-4]' state=resume >/dev/null 2>&1 || true
   mkdir "$bed/shared-$accounts"
-  on_controller timeout 120 "${CARGO_TARGET_DIR:-target}/debug/burnin" run workflows/slurm.yaml --data "$bed/data-$accounts" \
+  on_controller timeout 120 "$programs/burnin" run workflows/slurm.yaml --data "$bed/data-$accounts" \
     --set cluster.existing.system.slurm.shared_folder="$bed/shared-$accounts"
   bash tests/testbed/slurm/stop.sh
   mkdir -p "$BED_DIR"
@@ -47,10 +46,10 @@ for command in sbatch squeue scontrol sacct scancel sinfo; do
   printf '#!/bin/sh\nexec "$(cat %q)/on" ctl /usr/bin/%s "$@"\n' "$bed/deployed" "$command" >"$bed/bin/$command"
   chmod 755 "$bed/bin/$command"
 done
-PATH=$bed/bin:$PATH timeout 240 "${CARGO_TARGET_DIR:-target}/debug/burnin" run tests/testbed/deployed/workflow.yaml \
+PATH=$bed/bin:$PATH timeout 240 "$programs/burnin" run tests/testbed/deployed/workflow.yaml \
   --data "$bed/data-deployed" --set cluster.rent.deployed.deploy.substitutions._SLURM="$bed/deployed"
 
 echo "whole runs over shaped links: healthy, one slow node, one rank that corrupts data, one node cut off"
 mkdir -p "$BED_DIR"
 bash tests/testbed/slurm/start.sh
-BURNIN=$(realpath "${CARGO_TARGET_DIR:-target}/debug/burnin") WORK=$bed/links bash tests/testbed/links/run.sh
+BURNIN=$programs/burnin WORK=$bed/links bash tests/testbed/links/run.sh

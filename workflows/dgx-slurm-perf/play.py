@@ -77,7 +77,7 @@ def run(name, command, environment, folder):
     """Runs Ansible in a folder; its events go to events/NAME.jsonl. The exit code is Ansible's."""
     os.makedirs("events", exist_ok=True)
     environment = dict(os.environ, ANSIBLE_NOCOLOR="1", LC_ALL="C.UTF-8", PYTHONUNBUFFERED="1", **environment)
-    told = set()
+    told, wrong = set(), []
     with open(f"events/{name}.jsonl", "w", encoding="utf-8") as events:
         ansible = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=environment, cwd=folder,
                                    text=True, encoding="utf-8", errors="replace")
@@ -85,8 +85,13 @@ def run(name, command, environment, folder):
             events.write(line)
             events.flush()
             for words in tell(line, told):
+                wrong += [words] if words.startswith(("  FAILED ", "  UNREACHABLE ")) else []
                 print(words, flush=True)
-    return ansible.wait()
+    code = ansible.wait()
+    if code:
+        # Whoever reports a failed build quotes the end of its log.
+        print(f"{name}.yml failed with {code}:", *wrong[-3:], sep="\n", flush=True)
+    return code
 
 
 def main():

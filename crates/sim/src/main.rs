@@ -9,6 +9,10 @@ use std::{
 use clap::{Parser, Subcommand};
 use sim::Scenario;
 
+/// Whole worlds are made and thrown away, and ten thousand runs live in one heap.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Parser)]
 #[command(about = "The whole chain in one seeded, single-threaded world")]
 struct Arguments {

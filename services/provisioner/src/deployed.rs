@@ -21,6 +21,7 @@ use terms::{
     BuildSpec, Class, Cluster, CommandId, Deleted, Deployed, Destroyed, Failure, Image, Made, Span, System,
     Timestamp,
 };
+use tokio::io::AsyncReadExt;
 use tracing::{info, warn};
 
 use crate::port::{Clusters, Listed, Listing, Order, Standing};
@@ -107,11 +108,38 @@ impl DeployedClusters {
     }
 
     async fn made(&self, name: &str, asked: &Deployed, image: &Image) -> Result<Standing, PortError> {
-        match self.left::<Made>(image, "cluster.json").await? {
-            Ok(made) => Ok(ready(name, asked, made)
-                .unwrap_or_else(|why| Standing::Broken(format!("cluster.json: {why}")))),
-            Err(why) => Ok(Standing::Broken(format!("the deployment's {why}"))),
+        let made = match self.left::<Made>(image, "cluster.json").await? {
+            Ok(made) => made,
+            Err(why) => return Ok(Standing::Broken(format!("the deployment's {why}"))),
+        };
+        // Steps may end well although a playbook did not, and nothing is benchmarked on half a cluster.
+        if let Some(problem) = self.played(image).await? {
+            return Ok(Standing::Broken(problem));
         }
+        Ok(ready(name, asked, made).unwrap_or_else(|why| Standing::Broken(format!("cluster.json: {why}"))))
+    }
+
+    /// What Ansible's events tell of playbooks that did not do all of it: which host, which task and why. Of the steps'
+    /// files those that end with `.jsonl` are such events, as the callback `ansible.posix.jsonl` writes them.
+    async fn played(&self, image: &Image) -> Result<Option<String>, PortError> {
+        for file in image.files.iter().filter(|file| file.name.ends_with(".jsonl")) {
+            let object = image.reference.clone() + &file.name;
+            let Some(mut events) = self.store.open(&object).await.map_err(PortError::passing)? else {
+                return Ok(Some(format!("the deployment's {} is not in the bucket", file.name)));
+            };
+            let (mut reader, mut piece) = (playbook::Reader::default(), vec![0; 64 << 10]);
+            loop {
+                match events.read(&mut piece).await.map_err(PortError::passing)? {
+                    0 => break,
+                    length => reader.take(&piece[..length]),
+                }
+            }
+            let findings = reader.findings();
+            if !findings.good() {
+                return Ok(Some(format!("{}: {}", file.name, findings.problems().join("; "))));
+            }
+        }
+        Ok(None)
     }
 
     /// A file that a build left; or what is wrong with it, which no second look changes.

@@ -174,6 +174,31 @@ async fn what_the_deployment_knew_reaches_the_job_and_its_labels_the_steps() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_deployment_whose_playbook_failed_is_broken_and_says_where() {
+    let recorded = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/playbook/tests/data/ansible-2.17");
+    let cases = [
+        ("ok", None),
+        ("task-failed", Some("task-failed.jsonl: ")),
+        ("cut-off", Some("broke off before its end")),
+        ("unreachable", Some("cannot be reached")),
+    ];
+    for (events, expected) in cases {
+        let world = World::new();
+        let mut deploy =
+            world.deploy(&format!("mkdir events; cp '{recorded}/{events}.jsonl' events/"), &two(&json!({})));
+        deploy.config["artifacts"]["objects"]["paths"] = json!(["cluster.json", "events/*.jsonl"]);
+        let order = world.order(deploy, world.destroy(""));
+        world.clusters.create(&order).await.unwrap();
+        match (world.settled(&order.name).await, expected) {
+            (Standing::Ready(_), None) => {}
+            (Standing::Broken(why), Some(expected)) => assert!(why.contains(expected), "{events}: {why}"),
+            (other, _) => panic!("{events}: {other:?}"),
+        }
+        world.delete(&order.name).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_a_deployment_leaves_is_held_against_what_was_asked_for() {
     let node = |name: &str, slots: u32| json!({"name": name, "slots": slots});
     let cases = [
