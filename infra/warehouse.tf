@@ -16,6 +16,7 @@ resource "google_bigquery_table" "table" {
   for_each = {
     measurements = ["workflow", "identity", "size_bytes", "placement"]
     verdicts     = ["workflow", "identity"]
+    runs         = ["workflow"]
   }
   dataset_id          = google_bigquery_dataset.burnin.dataset_id
   table_id            = each.key

@@ -7,6 +7,7 @@ use std::{
     os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     sync::{Arc, Weak},
+    time::Duration,
 };
 
 use agent::{Agent, schedulers::Schedulers};
@@ -30,6 +31,8 @@ use crate::exit::Error;
 const LOOK: Span = Span::from_millis(25);
 /// How often a run is woken although nothing happened. Also how soon another process's cancel is noticed.
 pub const TICK: Span = Span::from_millis(250);
+/// How long whoever hears of a run's end may take to note it.
+const LAST_WORDS: Duration = Duration::from_secs(3);
 /// How long a command that is still owed waits before it is sent again.
 const RESEND: Span = Span::from_secs(5);
 
@@ -201,9 +204,12 @@ impl World {
         }
     }
 
-    /// Ends what this process does for the run. What it began elsewhere goes on.
-    pub async fn stop(self) {
-        self.services.bus.stop().await;
+    /// Ends what this process does for a run that is over. Its end is told once more, since whoever told it may have been
+    /// stopped half-way, and whoever hears of it has a moment to take note.
+    pub async fn end(self) -> Result<(), Error> {
+        let told = self.services.conductor.wake(&self.run, Input::Tick).await;
+        self.services.bus.finish(LAST_WORDS).await;
+        told.map(drop).map_err(Error::infrastructure)
     }
 }
 

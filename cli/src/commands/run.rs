@@ -194,7 +194,7 @@ async fn driving(
         }
     };
     progress.finish();
-    world.stop().await;
+    world.end().await?;
     report(&data, &run, &closed, output).await
 }
 

@@ -44,6 +44,8 @@ pub fn topics() -> Vec<&'static str> {
 pub fn topic_of(event_type: &str) -> &'static str {
     match event_type {
         "dev.burnin.run.closed.v1" => return CLOSED,
+        // The loader keeps it.
+        "dev.burnin.run.used.v1" => return "loader",
         RUN_REQUEST => return REQUESTS,
         RUN_ANSWERED => return REPLIES,
         _ => {}
@@ -65,7 +67,11 @@ mod tests {
             assert!(COMMANDS.iter().any(|topic| topic.name == topic_of(event_type)), "{event_type}");
         }
         for event_type in Fact::TYPES {
-            let expected = if *event_type == "dev.burnin.run.closed.v1" { CLOSED } else { FACTS };
+            let expected = match *event_type {
+                "dev.burnin.run.closed.v1" => CLOSED,
+                "dev.burnin.run.used.v1" => "loader",
+                _ => FACTS,
+            };
             assert_eq!(topic_of(event_type), expected, "{event_type}");
         }
         assert_eq!(COMMANDS.iter().map(|topic| topic.commands.len()).sum::<usize>(), Body::TYPES.len());

@@ -80,6 +80,23 @@ impl MemoryBus {
         }
     }
 
+    /// Lets deliveries under way, and what comes of them, be answered for so long, and ends the rest.
+    pub async fn finish(&self, patience: Duration) {
+        let answered = async {
+            loop {
+                let mut deliveries =
+                    std::mem::take(&mut *self.deliveries.lock().unwrap_or_else(PoisonError::into_inner));
+                if deliveries.is_empty() {
+                    return;
+                }
+                while deliveries.join_next().await.is_some() {}
+            }
+        };
+        if tokio::time::timeout(patience, answered).await.is_err() {
+            self.stop().await;
+        }
+    }
+
     /// Ends every delivery under way. Whoever had not answered yet is delivered to again after a restart.
     pub async fn stop(&self) {
         let mut deliveries =

@@ -65,6 +65,14 @@ pub trait Worker: Send + Sync + 'static {
     /// # Errors
     /// [`Trouble`] when nothing could be said; a failure of the work itself is a fact, not an error.
     async fn perform(&self, command: &Command, outbox: &Outbox) -> Result<(), Trouble>;
+
+    /// Takes note of a fact, where the worker takes any.
+    ///
+    /// # Errors
+    /// [`Trouble`] when it could not.
+    async fn hear(&self, _run: &RunId, fact: &Fact) -> Result<(), Trouble> {
+        Err(Trouble::Park(format!("{} takes commands, not {}", self.name(), fact.event_type())))
+    }
 }
 
 /// Where a worker says what happened.
@@ -174,8 +182,9 @@ impl<W: Worker> Handler for WorkerHandler<W> {
             Ok(message) => message,
             Err(unreadable) => return Disposition::Park(unreadable.to_string()),
         };
-        let Content::Command(command) = message.content else {
-            return Disposition::Park(format!("{} takes commands, not facts", self.worker.name()));
+        let command = match message.content {
+            Content::Command(command) => command,
+            Content::Fact(fact) => return disposition(self.worker.hear(&message.run, &fact).await),
         };
         let span = info_span!(
             "command",
@@ -190,10 +199,14 @@ impl<W: Worker> Handler for WorkerHandler<W> {
             event.id = %command.id,
         );
         telemetry::follow(&span, message.traceparent.as_deref());
-        match self.worker.perform(&command, &self.outbox).instrument(span).await {
-            Ok(()) => Disposition::Done,
-            Err(Trouble::Retry(why)) => Disposition::Retry(why),
-            Err(Trouble::Park(why)) => Disposition::Park(why),
-        }
+        disposition(self.worker.perform(&command, &self.outbox).instrument(span).await)
+    }
+}
+
+fn disposition(done: Result<(), Trouble>) -> Disposition {
+    match done {
+        Ok(()) => Disposition::Done,
+        Err(Trouble::Retry(why)) => Disposition::Retry(why),
+        Err(Trouble::Park(why)) => Disposition::Park(why),
     }
 }

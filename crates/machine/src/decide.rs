@@ -122,7 +122,9 @@ fn refusal(state: &RunState, occurrence: &Occurrence, now: Timestamp) -> Option<
         return Some(Ignored::Duplicate);
     }
     match (fact, fact.stage()) {
-        (Fact::RunRequested(_) | Fact::RunClosed(_), _) => return Some(Ignored::NothingNew),
+        (Fact::RunRequested(_) | Fact::RunClosed(_) | Fact::RunUsed(_), _) => {
+            return Some(Ignored::NothingNew);
+        }
         (Fact::CancelRequested(_), _) if state.settled.is_some() || planted("cancel_is_ignored") => {
             return Some(Ignored::Settled);
         }

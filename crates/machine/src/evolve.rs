@@ -102,7 +102,7 @@ impl RunState {
         self.learn_lease(attempt, fact, at);
         match fact {
             // The first record asks for the run; a second request cannot change what was asked.
-            Fact::RunRequested(_) | Fact::RunClosed(_) | Fact::ClusterDeleted(_) => {}
+            Fact::RunRequested(_) | Fact::RunClosed(_) | Fact::RunUsed(_) | Fact::ClusterDeleted(_) => {}
             Fact::CancelRequested(cancel) => {
                 self.cancelled_by.get_or_insert_with(|| cancel.by.clone());
             }

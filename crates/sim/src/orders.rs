@@ -38,7 +38,7 @@ pub fn every(count: usize) -> (u64, Vec<String>) {
     let run: terms::RunId = "sim-0".parse().unwrap_or_else(|error| unreachable!("{error}"));
     let is = |fact: &Fact, request: bool| match fact {
         Fact::RunRequested(_) => request,
-        Fact::ClusterDeleted(_) | Fact::RunClosed(_) => false,
+        Fact::ClusterDeleted(_) | Fact::RunClosed(_) | Fact::RunUsed(_) => false,
         _ => !request,
     };
     let request = facts.iter().find(|fact| is(&fact.fact, true)).cloned();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Conclusion, RunId, Stage, Suspects, Timestamp, Workflow};
+use crate::{Conclusion, Money, RunId, Span, Stage, Suspects, Timestamp, Workflow};
 
 /// Builds the enum and the one table from which wire types, stages and schemas follow.
 macro_rules! facts {
@@ -82,6 +82,8 @@ facts! {
     ResultsFailed(Failure) = "dev.burnin.results.failed.v1", Some(Stage::Results);
     /// The answer is settled and everything is given back.
     RunClosed(RunClosed) = "dev.burnin.run.closed.v1", None;
+    /// What a closed run used of clusters.
+    RunUsed(RunUsed) = "dev.burnin.run.used.v1", None;
 }
 
 impl Fact {
@@ -443,4 +445,32 @@ pub struct RunClosed {
     pub conclusion: Conclusion,
     /// What the measurements said, if they were judged.
     pub verdict: Option<Verdict>,
+}
+
+/// What a run used of clusters, all of them given back. Told again when one shows up afterwards and is given back too.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RunUsed {
+    /// Name of its workflow.
+    pub workflow: String,
+    /// When it was asked for.
+    pub requested_at: Timestamp,
+    /// When it was closed.
+    pub closed_at: Timestamp,
+    /// How it ended.
+    pub conclusion: Conclusion,
+    /// What the measurements said, if they were judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+    /// Nodes of its cluster; 0 when none was asked for.
+    pub nodes: u32,
+    /// How long clusters were held: from being asked for to being confirmed gone.
+    pub held: Span,
+    /// How long of it the benchmark ran.
+    pub busy: Span,
+    /// What they cost, where a price is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent: Option<Money>,
+    /// Of that: `USD`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub currency: Option<String>,
 }

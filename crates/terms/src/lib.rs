@@ -32,7 +32,7 @@ pub use criteria::{Criteria, Floor, Reference, Tolerance};
 pub use fact::{
     CancelRequested, Class, Cluster, Collected, Cut, Deleted, Fact, Failure, FileDigest, Handle, Image,
     JobEnd, LeftOut, Logs, MANIFEST_FORMAT, Manifest, ManifestObject, Node, Reason, Results, RunClosed,
-    RunRequested, Trigger, Verdict, VerdictReached,
+    RunRequested, RunUsed, Trigger, Verdict, VerdictReached,
 };
 pub use ids::{Attempt, CommandId, EventKey, InvalidId, RunId, Stage, Verb};
 pub use kubernetes::{Access, Kubernetes, Launch, Plugin, Topology};

@@ -104,7 +104,7 @@ impl BigQuery {
 
     /// Where a person looks.
     pub fn place(&self) -> String {
-        format!("{} (tables measurements and verdicts)", self.client.dataset())
+        format!("{} (tables measurements, verdicts and runs)", self.client.dataset())
     }
 
     /// Loads a run under an id, all or nothing, once; says how many measurements the first load under it brought.

@@ -1,7 +1,7 @@
 //! What the warehouse keeps.
 //!
-//! Two tables, the same in SQLite and in BigQuery: `verdicts` has one [`VerdictRow`] a run, `measurements` one
-//! [`Row`] a size and placement. Their columns are written down once, as these types; [`TABLES`] is what
+//! Three tables, the same in SQLite and in BigQuery: `runs` has one [`RunRow`] a run that is over, `verdicts` one
+//! [`VerdictRow`] a run that measured something, `measurements` one [`Row`] a size and placement. Their columns are written down once, as these types; [`TABLES`] is what
 //! follows for both databases. Only the loader writes; whoever wants a cluster's history reads.
 
 #[cfg(feature = "gcp")]
@@ -14,7 +14,7 @@ mod sqlite;
 
 pub use past::{Past, Wanted};
 pub use place::Place;
-pub use rows::{Load, Row, VerdictRow};
+pub use rows::{Load, Row, RunRow, VerdictRow};
 pub use schema::{Column, Kind, TABLES, Table};
 pub use sqlite::Sqlite;
 

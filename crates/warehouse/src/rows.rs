@@ -3,17 +3,48 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use terms::{
-    Attempt, RunId, Timestamp, Verdict, VerdictReached,
+    Attempt, Conclusion, RunId, RunUsed, Span, Timestamp, Verdict, VerdictReached,
     measurement::{Half, Reading},
 };
 
-/// What one run brings: loaded together or not at all.
+/// What is loaded together or not at all: what a run measured, or how it ended.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Load {
+    /// How it ended. At most one.
+    pub runs: Vec<RunRow>,
     /// What was said of it. At most one.
     pub verdicts: Vec<VerdictRow>,
     /// What it measured.
     pub rows: Vec<Row>,
+}
+
+/// A run that is over and has given everything back.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunRow {
+    /// The run.
+    pub run: String,
+    /// The workflow's name.
+    pub workflow: String,
+    /// When the run was asked for.
+    pub requested_at: Option<Timestamp>,
+    /// When it was closed.
+    pub closed_at: Option<Timestamp>,
+    /// `completed`, `failed`, `timed_out` or `cancelled`.
+    pub conclusion: String,
+    /// Code of the failure, where it failed.
+    pub failure: Option<String>,
+    /// What was said of its measurements; null when nothing was.
+    pub verdict: Option<Verdict>,
+    /// Nodes of its cluster; 0 when it rented none.
+    pub nodes: u32,
+    /// Hours that nodes were held, all nodes together: from being asked for to being confirmed gone.
+    pub node_hours: f64,
+    /// Hours of it in which the benchmark ran, all nodes together.
+    pub busy_node_hours: f64,
+    /// What they cost; null where no price is known.
+    pub cost: Option<f64>,
+    /// Currency of the cost.
+    pub currency: Option<String>,
 }
 
 /// A run, and what was said of it.
@@ -105,7 +136,33 @@ impl Load {
             fingerprint: "{}".to_owned(),
             ..VerdictRow::default()
         };
-        Self { verdicts: vec![verdict], rows: Vec::new() }
+        Self { verdicts: vec![verdict], ..Self::default() }
+    }
+
+    /// Of a run that is over.
+    pub fn used(run: &RunId, used: &RunUsed) -> Self {
+        let (conclusion, failure) = match &used.conclusion {
+            Conclusion::Completed => ("completed", None),
+            Conclusion::Failed { failure, .. } => ("failed", Some(failure.code.clone())),
+            Conclusion::TimedOut { .. } => ("timed_out", None),
+            Conclusion::Cancelled { .. } => ("cancelled", None),
+        };
+        let hours = |span: Span| f64::from(used.nodes) * span.0.as_secs_f64() / 3600.0;
+        let row = RunRow {
+            run: run.to_string(),
+            workflow: used.workflow.clone(),
+            requested_at: Some(used.requested_at),
+            closed_at: Some(used.closed_at),
+            conclusion: conclusion.to_owned(),
+            failure,
+            verdict: used.verdict,
+            nodes: used.nodes,
+            node_hours: hours(used.held),
+            busy_node_hours: hours(used.busy),
+            cost: used.spent.map(|spent| spent.as_micros() as f64 / 1e6),
+            currency: used.currency.clone(),
+        };
+        Self { runs: vec![row], ..Self::default() }
     }
 
     /// Adds what a log measured.

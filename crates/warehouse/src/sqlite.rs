@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use crate::{
     Error,
     past::{Past, Wanted},
-    rows::{Load, Row, VerdictRow},
+    rows::{Load, Row, RunRow, VerdictRow},
     schema::{Column, Kind, TABLES, Table},
 };
 
@@ -46,7 +46,7 @@ impl Sqlite {
 
     /// Where a person looks.
     pub fn place(&self) -> String {
-        format!("{} (tables measurements and verdicts)", self.path.display())
+        format!("{} (tables measurements, verdicts and runs)", self.path.display())
     }
 
     /// Loads a run under an id, all or nothing, once; says how many measurements the first load under it brought.
@@ -65,6 +65,7 @@ impl Sqlite {
             }
             let rows = load.rows.len() as u64;
             transaction.execute("INSERT INTO loads VALUES (?1, ?2)", params![id, rows.cast_signed()])?;
+            insert(&transaction, "runs", &load.runs)?;
             insert(&transaction, "verdicts", &load.verdicts)?;
             insert(&transaction, "measurements", &load.rows)?;
             transaction.commit()?;
@@ -116,6 +117,16 @@ impl Sqlite {
                 .collect()
         })
         .await
+    }
+
+    /// How a run ended, each time that it did.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub async fn runs(&self, run: &str) -> Result<Vec<RunRow>, Error> {
+        let run = run.to_owned();
+        self.with(move |connection| select(connection, "runs", "WHERE run = ?1 ORDER BY node_hours", &[&run]))
+            .await
     }
 
     async fn with<T: Send + 'static>(

@@ -8,7 +8,7 @@ use std::{
 
 use bigquery_standin::engine::Engine;
 use fastrand::Rng;
-use terms::{Timestamp, Verdict};
+use terms::{Conclusion, Money, RunUsed, Span, Timestamp, Verdict};
 use warehouse::{
     Load, Row, Sqlite, TABLES, VerdictRow, Wanted,
     bigquery::{BigQuery, Options},
@@ -67,7 +67,24 @@ fn run(name: &str, identity: &str, minutes: i64, verdict: Option<Verdict>, busbw
         measurements: busbw.len() as u64,
         ..VerdictRow::default()
     };
-    Load { verdicts: vec![said], rows: (0..).zip(busbw).map(row).collect() }
+    Load { verdicts: vec![said], rows: (0..).zip(busbw).map(row).collect(), ..Load::default() }
+}
+
+/// A run that is over, on 4 nodes of 2.50 an hour.
+fn over(name: &str, minutes: u64) -> Load {
+    let used = RunUsed {
+        workflow: "it's `nightly`".to_owned(),
+        requested_at: Timestamp::from_millis(1_000_000),
+        closed_at: Timestamp::from_millis(7_200_000),
+        conclusion: Conclusion::Completed,
+        verdict: Some(Verdict::Pass),
+        nodes: 4,
+        held: Span::from_secs(60 * minutes),
+        busy: Span::from_secs(15 * 60),
+        spent: Some(Money::from_micros(2_500_000).for_hours_of(4, Span::from_secs(60 * minutes))),
+        currency: Some("EUR".to_owned()),
+    };
+    Load::used(&name.parse().unwrap(), &used)
 }
 
 #[tokio::test]
@@ -125,7 +142,7 @@ async fn views_say_what_they_are_for() {
         engine.view(DATASET, path.file_stem().unwrap().to_str().unwrap(), &statement).await.unwrap();
         views += 1;
     }
-    assert_eq!(views, 3, "a view without a test");
+    assert_eq!(views, 4, "a view without a test");
     // Thirteen runs of one cluster, oldest first, and two of another, the last of which nobody could judge.
     let curve: Vec<f64> =
         [400., 410., 390., 405., 395., 402., 398., 401., 399., 403., 397., 300., 310.].into();
@@ -154,6 +171,15 @@ async fn views_say_what_they_are_for() {
             [text("b"), text("b-1"), None, text("SLOWER")]
         ]
     );
+
+    // A cluster of the second one showed up after the end: those hours count, once.
+    for (name, minutes) in [("a-00", 30), ("a-01", 30), ("a-01", 60)] {
+        bigquery.load(&format!("{name}.used.{minutes}"), &over(name, minutes)).await.unwrap();
+    }
+    let hours = select("runs, node_hours, idle_node_hours, cost, currency", "cluster_hours", "day").await;
+    let [hours] = &hours[..] else { panic!("one workflow, one day: {hours:?}") };
+    let figures: Vec<f64> = hours[..4].iter().map(|cell| cell.as_ref().unwrap().parse().unwrap()).collect();
+    assert_eq!((figures, hours[4].clone()), (vec![2.0, 6.0, 4.0, 15.0], text("EUR")));
 
     let trend = select("run, placement, busbw, median_before", "trend", "run, placement").await;
     let number = |cell: &Option<String>| cell.as_ref().map(|text| text.parse::<f64>().unwrap());

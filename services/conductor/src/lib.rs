@@ -48,6 +48,6 @@ impl Handler for Conductor {
 
 /// Event types the conductor takes: every fact but its own.
 pub fn takes() -> Vec<&'static str> {
-    let own = "dev.burnin.run.closed.v1";
-    Fact::TYPES.iter().copied().filter(|event_type| *event_type != own).collect()
+    let own = ["dev.burnin.run.closed.v1", "dev.burnin.run.used.v1"];
+    Fact::TYPES.iter().copied().filter(|event_type| !own.contains(event_type)).collect()
 }

@@ -8,7 +8,9 @@ use std::{
 use kit::{Bus, Clock, Outbox, telemetry::meters::run_ended};
 use ledger::{AppendError, Ledger, LedgerError, Loaded};
 use machine::{Decision, Ignored, Input, RunState, checkup, decide, decide_first, fold, owed};
-use terms::{Attempt, Command, CommandId, Entry, Fact, Record, RunClosed, RunId, Span, Timestamp, planted};
+use terms::{
+    Attempt, Command, CommandId, Entry, Fact, Record, RunClosed, RunId, RunUsed, Span, Timestamp, planted,
+};
 use tracing::{debug, info, warn};
 
 /// How often an append is tried against rivals before the wake-up is left to the next delivery.
@@ -244,7 +246,9 @@ impl Conductor {
                 conclusion: conclusion.clone(),
                 verdict: state.verdict().map(|verdict| verdict.verdict),
             };
+            let used = used(state, &closed);
             self.outbox.tell_run(run.clone(), Attempt::FIRST, Fact::RunClosed(closed)).await?;
+            self.outbox.tell_run(run.clone(), Attempt::FIRST, Fact::RunUsed(used)).await?;
             self.ledger.mark_closed(run).await?;
             self.sent().remove(run);
             // A rival may have recorded a cluster that came back, and left its hint before this one was taken away.
@@ -290,5 +294,22 @@ impl Conductor {
 
     fn turns(&self) -> MutexGuard<'_, Turns> {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// With every cluster given back it does not depend on when it is asked.
+fn used(state: &RunState, closed: &RunClosed) -> RunUsed {
+    let usage = state.usage(state.recorded_at);
+    RunUsed {
+        workflow: state.workflow.name.clone(),
+        requested_at: state.requested_at,
+        closed_at: state.closed.unwrap_or(state.recorded_at),
+        conclusion: closed.conclusion.clone(),
+        verdict: closed.verdict,
+        nodes: if state.leases.is_empty() { 0 } else { usage.nodes },
+        held: usage.held,
+        busy: usage.busy,
+        spent: usage.spent,
+        currency: state.workflow.cost.as_ref().map(|cost| cost.currency.clone()),
     }
 }

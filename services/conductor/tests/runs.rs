@@ -21,6 +21,9 @@ async fn a_good_run_takes_twelve_records_and_sends_each_command_once() {
     let closings = world.bus.closings();
     let closed = RunClosed { conclusion: Conclusion::Completed, verdict: Some(Verdict::Pass) };
     assert_eq!(closings.into_iter().map(|(_, closed)| closed).collect::<Vec<_>>(), [closed]);
+    let [used] = &world.bus.used()[..] else { panic!("it is told once what it used") };
+    assert_eq!((used.workflow.as_str(), used.nodes), ("quickstart", 2));
+    assert!(used.requested_at < used.closed_at && used.held > Span::default(), "{used:?}");
     assert_eq!(world.hints().await, [], "nothing is owed any more");
 }
 
@@ -263,6 +266,7 @@ async fn a_failed_stage_closes_the_run_with_its_reason() {
     assert_eq!(world.bus.commands(), ["image.1.start"]);
     let conclusion = Conclusion::Failed { stage: Stage::Image, failure };
     assert_eq!(world.bus.closings()[0].1, RunClosed { conclusion, verdict: None });
+    assert_eq!(world.bus.used()[0].nodes, 0, "it never asked for a cluster");
     assert_eq!(world.hints().await, []);
 }
 

@@ -39,7 +39,7 @@ pub fn runs() -> Vec<Load> {
         let rows =
             [(0, "out_of_place", 1.0), (0, "in_place", 2.0), (1, "out_of_place", 3.0), (1, "in_place", 4.0)];
         let rows = rows.map(|(number, placement, time)| row(number, placement, time + at as f64)).to_vec();
-        Load { verdicts: vec![verdict], rows }
+        Load { verdicts: vec![verdict], rows, ..Load::default() }
     };
     vec![
         of("e", "w", "same", 5_000),

@@ -42,6 +42,7 @@ pub async fn warehouse(warehouse: &dyn Warehouse) {
     let of = |run: &str, rows: &[Row]| Load {
         verdicts: vec![verdict(run, rows.len() as u64)],
         rows: rows.to_vec(),
+        ..Load::default()
     };
 
     let first = of("a", &[row("a", 0, "out_of_place"), row("a", 0, "in_place"), row("a", 1, "out_of_place")]);

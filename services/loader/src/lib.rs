@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `results.load` | `results.loaded`, or `results.failed` when the logs cannot be what was committed |
 //!
+//! It hears `run.used` as well, and loads what the run used of clusters.
+//!
 //! Idempotent by load id, which is the run with the attempt whose logs count: the warehouse takes each load once.
 
 #[cfg(feature = "gcp")]
@@ -18,12 +20,12 @@ use std::sync::Arc;
 use kit::{Outbox, PortError, Trouble, Worker};
 use ledger::{ArtefactError, Artefacts};
 use terms::{
-    Attempt, Body, Class, Command, CommandId, Fact, Failure, Logs, Results, Timestamp, VerdictReached,
+    Attempt, Body, Class, Command, CommandId, Fact, Failure, Logs, Results, RunId, Timestamp, VerdictReached,
 };
 use verdict::Fingerprint;
 
 pub use port::{Warehouse, WarehouseError};
-pub use warehouse::{Load, Row, Sqlite, VerdictRow};
+pub use warehouse::{Load, Row, RunRow, Sqlite, VerdictRow};
 
 /// The loader's handler, over any [`Warehouse`].
 pub struct Loader {
@@ -33,7 +35,7 @@ pub struct Loader {
 
 impl Loader {
     /// Event types it takes.
-    pub const TAKES: [&'static str; 1] = ["dev.burnin.results.load.v1"];
+    pub const TAKES: [&'static str; 2] = ["dev.burnin.results.load.v1", "dev.burnin.run.used.v1"];
 
     /// From this bucket into this warehouse.
     pub fn new(artefacts: Artefacts, warehouse: Arc<dyn Warehouse>) -> Self {
@@ -99,5 +101,19 @@ impl Worker for Loader {
             verdict: verdict.as_ref(),
         };
         outbox.answer(id, self.load(id, &results).await.map(Some)).await
+    }
+
+    /// What a run used is known when it is over.
+    async fn hear(&self, run: &RunId, fact: &Fact) -> Result<(), Trouble> {
+        let Fact::RunUsed(used) = fact else {
+            return Err(Trouble::Park(format!("the loader has nothing to do with {}", fact.event_type())));
+        };
+        // Once, and once more for each cluster that showed up after the end.
+        let load = format!("{run}.used.{}", used.held.0.as_millis());
+        match self.warehouse.load(&load, &Load::used(run, used)).await {
+            Ok(_) => Ok(()),
+            Err(WarehouseError::Unavailable(why)) => Err(Trouble::Retry(why)),
+            Err(WarehouseError::Refused(why)) => Err(Trouble::Park(why)),
+        }
     }
 }

@@ -36,10 +36,10 @@ async fn a_warehouse_in_bigquery() {
 async fn it_says_whether_another_time_may_help() {
     let (_bucket, bigquery, warehouse) = bed().await;
     let warehouse: &dyn Warehouse = &warehouse;
-    assert_eq!(warehouse.table(), "p.burnin (tables measurements and verdicts)");
+    assert_eq!(warehouse.table(), "p.burnin (tables measurements, verdicts and runs)");
     let load = Load {
         verdicts: vec![loader::VerdictRow { run: "a".to_owned(), ..Default::default() }],
-        rows: vec![],
+        ..Load::default()
     };
     bigquery.fault(On::Table, Fault::Refused(403));
     assert!(matches!(warehouse.load("a.1", &load).await, Err(WarehouseError::Unavailable(_))));

@@ -32,7 +32,7 @@ fn row(row_number: u32) -> Row {
 
 /// As its port has it: of two methods with one name the port's is meant here.
 async fn load(warehouse: &dyn Warehouse, id: &str, rows: &[Row]) -> Result<u64, WarehouseError> {
-    warehouse.load(id, &Load { verdicts: vec![], rows: rows.to_vec() }).await
+    warehouse.load(id, &Load { rows: rows.to_vec(), ..Load::default() }).await
 }
 
 #[tokio::test]

@@ -6,9 +6,12 @@ mod fixtures;
 use std::{io::Cursor, sync::Arc};
 
 use fixtures::Service;
+use kit::{Trouble, Worker};
 use ledger::{Artefacts, Committed, MemoryStore, Store};
-use loader::{Loader, Warehouse, fake::FakeWarehouse};
-use terms::{CommandId, Stage};
+use loader::{Loader, Sqlite, Warehouse, fake::FakeWarehouse};
+use terms::{
+    Class, CommandId, Conclusion, Fact, Failure, Money, RunId, RunUsed, Span, Stage, Timestamp, Verdict,
+};
 
 const SERVICE: &str = "loader";
 
@@ -111,4 +114,38 @@ async fn a_damaged_log_loads_nothing() {
 #[tokio::test]
 async fn what_is_not_for_the_loader_is_parked() {
     service(Arc::default()).parks_what_is_not_for_it().await;
+}
+
+#[tokio::test]
+async fn what_a_run_used_is_loaded_once_and_again_when_it_was_more() {
+    let folder = tempfile::tempdir().unwrap();
+    let warehouse = Sqlite::open(&folder.path().join("warehouse.sqlite")).unwrap();
+    let loader = Loader::new(Artefacts::new(Arc::new(MemoryStore::default())), Arc::new(warehouse.clone()));
+    let run: RunId = "over-1".parse().unwrap();
+    let used = RunUsed {
+        workflow: "nightly".to_owned(),
+        requested_at: Timestamp::from_millis(1_000),
+        closed_at: Timestamp::from_millis(2_000_000),
+        conclusion: Conclusion::Completed,
+        verdict: Some(Verdict::Pass),
+        nodes: 4,
+        held: Span::from_secs(1800),
+        busy: Span::from_secs(900),
+        spent: Some(Money::from_micros(5_000_000)),
+        currency: Some("EUR".to_owned()),
+    };
+    for _ in 0..2 {
+        loader.hear(&run, &Fact::RunUsed(used.clone())).await.unwrap();
+    }
+    let [row] = &warehouse.runs("over-1").await.unwrap()[..] else { panic!("one row") };
+    assert_eq!((row.workflow.as_str(), row.conclusion.as_str(), row.nodes), ("nightly", "completed", 4));
+    assert_eq!((row.node_hours, row.busy_node_hours, row.cost), (2.0, 1.0, Some(5.0)));
+    // A cluster that showed up later was given back too.
+    let later = RunUsed { held: Span::from_secs(3600), ..used };
+    loader.hear(&run, &Fact::RunUsed(later)).await.unwrap();
+    assert_eq!(warehouse.runs("over-1").await.unwrap().len(), 2);
+    assert!(matches!(
+        loader.hear(&run, &Fact::ResultsFailed(Failure::new(Class::Input, "X", ""))).await,
+        Err(Trouble::Park(_))
+    ));
 }

@@ -179,7 +179,7 @@ async fn a_deployment_whose_playbook_failed_is_broken_and_says_where() {
     let cases = [
         ("ok", None),
         ("task-failed", Some("task-failed.jsonl: ")),
-        ("cut-off", Some("broke off before its end")),
+        ("cut-off", Some("dgx03 cannot be reached")),
         ("unreachable", Some("cannot be reached")),
     ];
     for (events, expected) in cases {

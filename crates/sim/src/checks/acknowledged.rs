@@ -62,7 +62,7 @@ fn teaches_nothing(run: &Run, state: &RunState, message: &Message, fact: &Fact, 
         })
     };
     match fact {
-        Fact::RunRequested(_) | Fact::RunClosed(_) => true,
+        Fact::RunRequested(_) | Fact::RunClosed(_) | Fact::RunUsed(_) => true,
         Fact::CancelRequested(_) => state.settled.is_some(),
         Fact::ClusterDeleted(_) => {
             let lease = state.leases.get(&attempt);

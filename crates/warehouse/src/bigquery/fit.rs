@@ -14,6 +14,7 @@ use crate::{Column, Error, Kind, Load, TABLES, Table};
 pub fn check(load: &Load) -> Result<(), Error> {
     for table in &TABLES {
         match table.name {
+            "runs" => rows(table, &load.runs)?,
             "verdicts" => rows(table, &load.verdicts)?,
             _ => rows(table, &load.rows)?,
         }

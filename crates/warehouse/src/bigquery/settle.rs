@@ -62,7 +62,7 @@ impl Jobs<'_> {
     async fn load(&self, loads: &[Note]) -> Result<BTreeMap<String, End>, Error> {
         let mut refused = BTreeMap::new();
         // A verdict's row says that its measurements are there, so it comes after them.
-        for table in ["measurements", "verdicts"] {
+        for table in ["measurements", "verdicts", "runs"] {
             let wanted = |load: &&Note| load.objects.contains_key(table) && !refused.contains_key(&load.load);
             let mut sets = vec![loads.iter().filter(wanted).collect::<Vec<_>>()];
             while let Some(set) = sets.pop() {

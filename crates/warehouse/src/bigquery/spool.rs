@@ -83,6 +83,7 @@ impl Spool {
         let mut objects = BTreeMap::new();
         for table in &TABLES {
             let lines = match table.name {
+                "runs" => lines(&rows.runs)?,
                 "verdicts" => lines(&rows.verdicts)?,
                 _ => lines(&rows.rows)?,
             };

@@ -39,6 +39,7 @@ impl Bed {
         for (table, schema) in [
             ("measurements", include_str!("../../../../schemas/bigquery/measurements.json")),
             ("verdicts", include_str!("../../../../schemas/bigquery/verdicts.json")),
+            ("runs", include_str!("../../../../schemas/bigquery/runs.json")),
         ] {
             let schema = serde_json::from_str(schema).unwrap();
             bigquery.table("val-prod", "burnin", table, &schema).unwrap();
@@ -124,5 +125,5 @@ fn load(run: &str, rows: u32) -> Load {
         measurements: rows.into(),
         ..VerdictRow::default()
     };
-    Load { verdicts: vec![verdict], rows: (0..rows).map(row).collect() }
+    Load { verdicts: vec![verdict], rows: (0..rows).map(row).collect(), ..Load::default() }
 }

@@ -97,8 +97,8 @@ async fn storm(seed: u64) -> u32 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn whatever_happens_every_row_is_there_once() {
     let mut dropped = 0;
-    for seed in 0..4 {
+    for seed in 0..2 {
         dropped += storm(seed).await;
     }
-    assert!(dropped > 100, "{dropped} calls were dropped: too few to prove anything");
+    assert!(dropped > 50, "{dropped} calls were dropped: too few to prove anything");
 }

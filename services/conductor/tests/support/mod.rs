@@ -186,6 +186,15 @@ impl Catch {
         self.caught.lock().unwrap().iter().filter_map(closing).collect()
     }
 
+    /// Every `run.used`.
+    pub fn used(&self) -> Vec<RunUsed> {
+        let used = |message: &Message| match &message.content {
+            Content::Fact(Fact::RunUsed(used)) => Some(used.clone()),
+            _ => None,
+        };
+        self.caught.lock().unwrap().iter().filter_map(used).collect()
+    }
+
     pub fn forget(&self) {
         self.caught.lock().unwrap().clear();
     }
