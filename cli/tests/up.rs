@@ -307,3 +307,27 @@ fn a_failure_and_the_recovery_from_it_are_told_once_each() {
     );
     lab.assert_nothing_left();
 }
+
+#[test]
+fn a_machine_without_certificates_does_everything_but_tell() {
+    let lab = Lab::new("", "");
+    let receiver = Receiver::start();
+    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
+    lab.write("w.yaml", &format!("{workflow}notify:\n  - webhook: {{target: pager, on: [broken]}}\n"));
+    lab.write(
+        "image.yaml",
+        "steps: [{name: bash, script: exit 1}]\noptions: {substitutionOption: ALLOW_LOOSE}\n",
+    );
+    let mut command = lab.command(&["up", "--port", "0", "--workflows", "."]);
+    command.env("SSL_CERT_FILE", "/nonexistent").env("SSL_CERT_DIR", "/nonexistent");
+    command.env("BURNIN_CHANNEL_PAGER_URL", &receiver.url).env("BURNIN_CHANNEL_PAGER_KEY", "k");
+    let server = Up::new(command);
+    let run = server.begin("lab", "1");
+    assert_eq!(server.follow(&run).last().map(String::as_str), Some("closed"));
+    let said = lab.data().join("notices").join(&run).join("webhook-pager/said-1.json");
+    wait_for("the first try to fail", || said.exists());
+    server.end("-TERM");
+    let why = fs::read_to_string(said).unwrap();
+    assert!(why.contains("there is no TLS here"), "{why}");
+    assert!(receiver.came().is_empty());
+}

@@ -82,7 +82,7 @@ pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
     let (bus, clock) = (Arc::clone(&services.bus) as Arc<dyn Bus>, Arc::clone(&services.clock));
     let here = || format!("http://{address}/runs/{{run}}").parse().map_err(Error::usage);
     let link = asked.link.map_or_else(here, Ok)?;
-    let notifier = notifier(&data, &services, asked.github, link)?;
+    let notifier = notifier(&data, &services, asked.github, link);
     let hears: Arc<dyn Handler> = Arc::clone(&notifier) as Arc<dyn Handler>;
     services.bus.subscribe(&notifier::TAKES, &hears);
     let driver = Arc::new(Driver { services, data: data.clone(), claims: Mutex::default() });
@@ -144,22 +144,17 @@ pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
 }
 
 /// Tells people. Addresses and keys lie in `channels/` of the data folder, or in the environment.
-fn notifier(
-    data: &Data,
-    services: &Services,
-    github: Api,
-    link: notifier::Link,
-) -> Result<Arc<Notifier>, Error> {
+fn notifier(data: &Data, services: &Services, github: Api, link: notifier::Link) -> Arc<Notifier> {
     let secrets = notifier::secrets::Secrets::of_process(data.path("channels"));
     let courier = HttpCourier::new(secrets, github, Arc::clone(&services.clock));
-    Ok(Notifier::new(notifier::Setup {
+    Notifier::new(notifier::Setup {
         ledger: data.ledger.clone(),
         store: Arc::clone(&data.store),
-        courier: Arc::new(courier.map_err(Error::infrastructure)?),
+        courier: Arc::new(courier),
         bus: services.upstream(),
         clock: Arc::clone(&services.clock),
         link: Some(link),
-    }))
+    })
 }
 
 /// What the gateway offers, for the pages.

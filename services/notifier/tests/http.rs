@@ -44,7 +44,7 @@ fn courier(url: &str, clock: &Arc<ManualClock>) -> Arc<HttpCourier> {
     ];
     let secrets = Secrets::new(variables.map(|(name, value)| (name.to_owned(), value)), None);
     let github = format!("{url}/api").parse().unwrap();
-    Arc::new(HttpCourier::new(secrets, github, clock.clone()).unwrap())
+    Arc::new(HttpCourier::new(secrets, github, clock.clone()))
 }
 
 fn clock() -> Arc<ManualClock> {
@@ -332,9 +332,8 @@ async fn no_secret_is_in_a_log_an_error_or_the_outbox() {
     }
     let far = "http://hooks.example/s3cr3t".to_owned();
     let variables = [("BURNIN_CHANNEL_OPS_URL".to_owned(), far)];
-    let courier =
-        HttpCourier::new(Secrets::new(variables, None), "https://127.0.0.1:1".parse().unwrap(), clock)
-            .unwrap();
+    let nowhere = "https://127.0.0.1:1".parse().unwrap();
+    let courier = HttpCourier::new(Secrets::new(variables, None), nowhere, clock);
     let insecure = courier.deliver(&message(1)).await;
     assert!(
         matches!(&insecure, Reply::Later { why, .. } if why.contains("expected https://")),

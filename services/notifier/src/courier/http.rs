@@ -1,6 +1,6 @@
 //! One request, and what its answer means. Nothing here repeats an address: it may hold a secret.
 
-use std::{net::IpAddr, str::FromStr, time::Duration};
+use std::{net::IpAddr, str::FromStr, sync::OnceLock, time::Duration};
 
 use chrono::DateTime;
 use reqwest::{
@@ -19,8 +19,9 @@ const LONGEST: usize = 4 << 20;
 /// Nobody is waited for longer than this, whatever they say.
 const LONGEST_WAIT: Span = Span::from_secs(6 * 3600);
 
-/// Sends requests.
-pub struct Http(Client);
+/// Sends requests. Made when it is first needed: a machine without certificates must do everything else.
+#[derive(Default)]
+pub struct Http(OnceLock<Client>);
 
 /// What came back.
 pub struct Answer {
@@ -75,24 +76,27 @@ fn safe(text: &str) -> Result<Url, &'static str> {
 }
 
 impl Http {
-    /// # Errors
-    /// When there is no TLS.
-    pub fn new() -> Result<Self, reqwest::Error> {
+    fn client(&self) -> Result<&Client, String> {
+        if let Some(client) = self.0.get() {
+            return Ok(client);
+        }
         // Who is told stands in the configuration: a receiver does not send us elsewhere.
         let client = Client::builder()
             .timeout(PATIENCE)
             .redirect(Policy::none())
             .user_agent(concat!("burnin/", env!("CARGO_PKG_VERSION")))
-            .build()?;
-        Ok(Self(client))
+            .build();
+        let client =
+            client.map_err(|error| format!("there is no TLS here: {}", kit::worker::chain(&error)))?;
+        Ok(self.0.get_or_init(|| client))
     }
 
-    pub fn post(&self, url: Url) -> RequestBuilder {
+    pub fn post(&self, url: Url) -> Result<RequestBuilder, String> {
         self.request(Method::POST, url)
     }
 
-    pub fn request(&self, method: Method, url: Url) -> RequestBuilder {
-        self.0.request(method, url)
+    pub fn request(&self, method: Method, url: Url) -> Result<RequestBuilder, String> {
+        Ok(self.client()?.request(method, url))
     }
 
     /// Asks once. Whoever gave no answer may have taken it all the same.

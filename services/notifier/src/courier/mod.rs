@@ -35,16 +35,13 @@ pub struct HttpCourier {
 
 impl HttpCourier {
     /// With these secrets; GitHub is at `github`.
-    ///
-    /// # Errors
-    /// When there is no TLS.
-    pub fn new(secrets: Secrets, github: Api, clock: Arc<dyn Clock>) -> Result<Self, reqwest::Error> {
-        Ok(Self { http: Http::new()?, secrets, github, clock })
+    pub fn new(secrets: Secrets, github: Api, clock: Arc<dyn Clock>) -> Self {
+        Self { http: Http::default(), secrets, github, clock }
     }
 
     async fn slack(&self, webhook: &str, id: &str, text: &str) -> Result<Reply, String> {
         let url = self.secrets.find(webhook, Kind::Url)?;
-        let request = self.http.post(http::address(webhook, &url)?);
+        let request = self.http.post(http::address(webhook, &url)?)?;
         let request = DELIVERY.iter().fold(request, |request, header| request.header(*header, id));
         let sent = self.http.send(request.json(&json!({"text": text}))).await;
         Ok(sent.map_or_else(|later| later, |answer| answer.reply(self.clock.now())))
@@ -53,7 +50,7 @@ impl HttpCourier {
     async fn webhook(&self, target: &str, id: &str, body: &str) -> Result<Reply, String> {
         let (url, keys) = (self.secrets.find(target, Kind::Url)?, self.secrets.find(target, Kind::Key)?);
         let timestamp = (self.clock.now().as_millis() / 1000).to_string();
-        let request = self.http.post(http::address(target, &url)?);
+        let request = self.http.post(http::address(target, &url)?)?;
         let request = DELIVERY.iter().fold(request, |request, header| request.header(*header, id));
         let request = request
             .header(TIMESTAMP, &timestamp)
