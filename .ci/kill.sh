@@ -2,7 +2,7 @@
 # The services as separate processes over Pub/Sub's emulator, killed at random while runs go on.
 set -euo pipefail
 packages=(--package kill)
-for service in agent builder conductor gateway judge loader provisioner; do
+for service in agent builder conductor gateway judge loader notifier provisioner; do
   packages+=(--package "$service" --features "$service/gcp")
 done
 cargo build --quiet --locked "${packages[@]}"

@@ -3,8 +3,8 @@ set -euo pipefail
 cargo nextest run --workspace --locked --no-fail-fast
 # What only exists on Google Cloud.
 cargo nextest run --locked --no-fail-fast \
-  --package builds --package builder --package provisioner --package judge --package loader --package warehouse \
-  --features builder/gcp,provisioner/gcp,judge/gcp,loader/gcp,warehouse/gcp
+  --package builds --package builder --package provisioner --package judge --package loader --package notifier --package warehouse \
+  --features builder/gcp,provisioner/gcp,judge/gcp,loader/gcp,notifier/gcp,warehouse/gcp
 # What is not in every build.
 cargo nextest run --locked --no-fail-fast --package agent --package burnin --features agent/kubernetes,burnin/kubernetes \
   -E 'binary(kubernetes) | binary(kubernetes_states) | test(kubernetes::)'
