@@ -12,6 +12,7 @@ resource "google_logging_metric" "line" {
     parked  = "jsonPayload.message=~\"^parked:\""
     overdue = "jsonPayload.message=~\"^outlived its lease\""
     denied  = "jsonPayload.message=~\"^not let in\""
+    untold  = "jsonPayload.message=~\"^not told:\""
     broken  = "severity>=ERROR"
   }
   name   = "burnin/${each.key}"
@@ -60,6 +61,13 @@ locals {
       above     = 20
       lasting   = "0s"
       condition = "callers are refused: a forgery, or a subscription with the wrong account or audience"
+    }
+    untold = {
+      filter    = "${local.counted}/untold\""
+      aligner   = "ALIGN_DELTA"
+      above     = 0
+      lasting   = "0s"
+      condition = "somebody was not told: a channel refuses, or could not be reached for a day"
     }
     errors = {
       filter    = "${local.counted}/broken\""

@@ -1,7 +1,7 @@
 # One topic for each room that takes commands, one for all facts, one for ends of runs; and one for what nobody could
 # deliver. Cloud Build publishes on a topic of a name that is its own.
 locals {
-  topics = toset(concat(["facts", "closed", "replies", "agent"], [for name, service in local.services : service.takes]))
+  topics = toset(concat(["facts", "replies", "agent"], [for name, service in local.services : service.takes]))
   pubsub = "serviceAccount:service-${data.google_project.this.number}@gcp-sa-pubsub.iam.gserviceaccount.com"
 
   says = merge([
@@ -129,6 +129,38 @@ resource "google_pubsub_subscription" "triggers" {
   }
 }
 
+# A commit waits from the moment its run is recorded, and the notifier is told of that as the conductor is. The filter
+# only saves: it passes over every other fact.
+resource "google_pubsub_subscription" "begun" {
+  name                       = "${local.prefix}begun"
+  topic                      = google_pubsub_topic.topic["facts"].id
+  filter                     = "attributes.\"ce-type\" = \"dev.burnin.run.requested.v1\""
+  ack_deadline_seconds       = 60
+  message_retention_duration = "86400s"
+
+  push_config {
+    push_endpoint = google_cloud_run_v2_service.service["notifier"].uri
+    oidc_token {
+      service_account_email = google_service_account.push["notifier"].email
+      audience              = google_cloud_run_v2_service.service["notifier"].uri
+    }
+  }
+
+  retry_policy {
+    minimum_backoff = "1s"
+    maximum_backoff = "60s"
+  }
+
+  dead_letter_policy {
+    dead_letter_topic     = google_pubsub_topic.topic["dead"].id
+    max_delivery_attempts = 100
+  }
+
+  expiration_policy {
+    ttl = ""
+  }
+}
+
 # Agents dial out: each has a subscription of its own, with the commands for its cluster.
 resource "google_pubsub_subscription" "agent" {
   for_each                   = var.agents
@@ -180,6 +212,7 @@ resource "google_pubsub_subscription_iam_member" "forwards" {
   for_each = merge(
     { for name, subscription in google_pubsub_subscription.push : name => subscription.name },
     { for name, subscription in google_pubsub_subscription.agent : "agent-${name}" => subscription.name },
+    { begun = google_pubsub_subscription.begun.name },
   )
   subscription = each.value
   role         = "roles/pubsub.subscriber"

@@ -86,3 +86,12 @@ resource "google_bigquery_dataset_iam_member" "grant" {
   role       = each.value.role
   member     = google_service_account.holder[each.value.holder].member
 }
+
+# What a channel's address and keys are, only the notifier reads; which secrets these are, `channels` says.
+resource "google_secret_manager_secret_iam_member" "channel" {
+  for_each  = toset(values(var.channels))
+  project   = var.project
+  secret_id = each.key
+  role      = "roles/secretmanager.secretAccessor"
+  member    = google_service_account.holder["notifier"].member
+}

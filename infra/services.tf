@@ -12,6 +12,10 @@ locals {
     provisioner = { BURNIN_CLUSTERS = "cloud-build:${var.project}/${var.region}" }
     judge       = { BURNIN_WAREHOUSE = "bigquery:${var.project}.${google_bigquery_dataset.burnin.dataset_id}" }
     loader      = { BURNIN_WAREHOUSE = "bigquery:${var.project}.${google_bigquery_dataset.burnin.dataset_id}" }
+    notifier = merge(
+      { BURNIN_LEDGER = "gs://${google_storage_bucket.bucket["ledger"].name}" },
+      var.link == null ? {} : { BURNIN_LINK = var.link },
+    )
   }
 }
 
@@ -64,6 +68,20 @@ resource "google_cloud_run_v2_service" "service" {
         content {
           name  = env.key
           value = env.value
+        }
+      }
+
+      # Addresses and keys of channels: by their names, from Secret Manager, and to the notifier alone.
+      dynamic "env" {
+        for_each = each.key == "notifier" ? var.channels : {}
+        content {
+          name = "BURNIN_CHANNEL_${upper(replace(env.key, "/[-.]/", "_"))}"
+          value_source {
+            secret_key_ref {
+              secret  = env.value
+              version = "latest"
+            }
+          }
         }
       }
     }

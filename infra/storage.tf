@@ -44,7 +44,7 @@ resource "google_storage_bucket" "bucket" {
     content {
       condition {
         age            = var.artefact_days
-        matches_prefix = ["artefacts/", "sources/"]
+        matches_prefix = ["artefacts/", "sources/", "notices/"]
       }
       action {
         type = "Delete"

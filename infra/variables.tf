@@ -56,6 +56,23 @@ variable "artefact_days" {
   default     = 400
 }
 
+variable "channels" {
+  description = "Secrets of Secret Manager that the notifier may read, by what they are: ops-channel.url, pager.key, github.token."
+  type        = map(string)
+  default     = {}
+
+  validation {
+    condition     = alltrue([for name in keys(var.channels) : can(regex("^[a-z][a-z0-9-]{0,39}\\.(url|key|token)$", name))])
+    error_message = "A channel's secret is NAME.url, NAME.key or github.token."
+  }
+}
+
+variable "link" {
+  description = "Where people find a run, with {run} in it, for what is told of it; none to tell no address."
+  type        = string
+  default     = null
+}
+
 variable "otlp_endpoint" {
   description = "Where spans and measurements go; none to export nothing."
   type        = string

@@ -60,6 +60,18 @@ pub enum Command {
         /// Requests a second and changes a second that a caller may ask for.
         #[arg(long, default_value = "50,5", value_name = "RATES")]
         rates: gateway::Rates,
+        /// Where people find a run, with {run} in it; without it, here.
+        #[arg(long, env = "BURNIN_LINK", value_name = "URL")]
+        link: Option<notifier::Link>,
+        /// GitHub's REST API.
+        #[arg(
+            long,
+            env = "BURNIN_GITHUB_API",
+            default_value = "https://api.github.com",
+            value_name = "URL",
+            hide_env = true
+        )]
+        github: notifier::courier::Api,
     },
     /// Check a workflow file and everything it names.
     Check {

@@ -155,6 +155,11 @@ impl Services {
         Ok(Self { conductor: Arc::new(conductor), bus: memory, clock })
     }
 
+    /// The bus for one of its own subscribers.
+    pub fn upstream(&self) -> Arc<dyn Bus> {
+        Arc::new(Upstream(Arc::downgrade(&self.bus)))
+    }
+
     /// Hands every fact that the conductor takes to `handler`.
     pub fn hear(&self, handler: &Arc<dyn Handler>) {
         self.bus.subscribe(&conductor::takes(), handler);

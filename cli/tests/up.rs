@@ -5,9 +5,10 @@ mod support;
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
     path::Path,
     process::{Child, Command, Stdio},
+    sync::{Arc, Mutex},
 };
 
 use serde_json::{Value, json};
@@ -219,4 +220,114 @@ fn a_plan_says_what_starts_a_workflow() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(64));
     assert!(said.contains("on.schedule[0].cron: expected minute, hour"), "{said}");
+}
+
+/// A program on 127.0.0.1 that is posted to: heads and bodies, as they come.
+struct Receiver {
+    url: String,
+    came: Arc<Mutex<Vec<(String, Value)>>>,
+}
+
+impl Receiver {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/hook", listener.local_addr().unwrap());
+        let came = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&came);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                let mut head = String::new();
+                while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).unwrap() > 0 {}
+                let length = head.lines().find_map(|line| {
+                    line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse::<usize>().ok()
+                });
+                let mut body = vec![0; length.unwrap()];
+                reader.read_exact(&mut body).unwrap();
+                heard.lock().unwrap().push((head, serde_json::from_slice(&body).unwrap()));
+                stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").unwrap();
+            }
+        });
+        Self { url, came }
+    }
+
+    fn came(&self) -> Vec<(String, Value)> {
+        self.came.lock().unwrap().clone()
+    }
+}
+
+#[test]
+fn a_failure_and_the_recovery_from_it_are_told_once_each() {
+    let lab = Lab::new("", "");
+    let receiver = Receiver::start();
+    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
+    lab.write("w.yaml", &format!("{workflow}notify:\n  - webhook: {{target: pager}}\n"));
+    // More than any machine moves.
+    lab.write("criteria.yaml", "name: impossible\nfloors: [{size_bytes: 1024, busbw: 1000000}]\n");
+    let up = || {
+        let mut command = lab.command(&["up", "--port", "0", "--workflows", "."]);
+        command.env("BURNIN_CHANNEL_PAGER_URL", &receiver.url);
+        command.env("BURNIN_CHANNEL_PAGER_KEY", "a key of the two of them");
+        Up::new(command)
+    };
+    let decided = |run: &str| lab.data().join("notices").join(run).join("ended.json").exists();
+    let server = up();
+    let mut runs = Vec::new();
+    for (number, told) in [(1, 1), (2, 1), (3, 2), (4, 2)] {
+        if number == 3 {
+            lab.write("criteria.yaml", "name: any\n");
+        }
+        let run = server.begin("lab", &number.to_string());
+        assert_eq!(server.follow(&run).last().map(String::as_str), Some("closed"));
+        wait_for("what is told to be decided", || decided(&run));
+        wait_for("it to be told", || receiver.came().len() >= told);
+        runs.push(run);
+    }
+    let address = server.address.clone();
+    server.end("-KILL");
+    // Another process finds nothing that is left to tell.
+    let server = up();
+    let run = server.begin("lab", "5");
+    server.follow(&run);
+    wait_for("what is told to be decided", || decided(&run));
+    let said = server.end("-TERM");
+    let came = receiver.came();
+    let news: Vec<_> = came.iter().map(|(_, told)| (&told["news"], &told["run"])).collect();
+    let of = |number: usize| json!(runs[number - 1]);
+    assert_eq!(news, [(&json!("failed"), &of(1)), (&json!("recovered"), &of(3))], "{said}");
+    let (head, failed) = &came[0];
+    assert_eq!((&failed["verdict"], &failed["outcome"]), (&json!("fail"), &json!("failed")));
+    assert_eq!(failed["link"], json!(format!("http://{address}/runs/{}", runs[0])));
+    let id = failed["id"].as_str().unwrap();
+    let head = head.to_ascii_lowercase();
+    assert!(
+        head.contains(&format!("idempotency-key: {id}\r\n")) && head.contains("x-burnin-signature: v1="),
+        "{head}"
+    );
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_machine_without_certificates_does_everything_but_tell() {
+    let lab = Lab::new("", "");
+    let receiver = Receiver::start();
+    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
+    lab.write("w.yaml", &format!("{workflow}notify:\n  - webhook: {{target: pager, on: [broken]}}\n"));
+    lab.write(
+        "image.yaml",
+        "steps: [{name: bash, script: exit 1}]\noptions: {substitutionOption: ALLOW_LOOSE}\n",
+    );
+    let mut command = lab.command(&["up", "--port", "0", "--workflows", "."]);
+    command.env("SSL_CERT_FILE", "/nonexistent").env("SSL_CERT_DIR", "/nonexistent");
+    command.env("BURNIN_CHANNEL_PAGER_URL", &receiver.url).env("BURNIN_CHANNEL_PAGER_KEY", "k");
+    let server = Up::new(command);
+    let run = server.begin("lab", "1");
+    assert_eq!(server.follow(&run).last().map(String::as_str), Some("closed"));
+    let said = lab.data().join("notices").join(&run).join("webhook-pager/said-1.json");
+    wait_for("the first try to fail", || said.exists());
+    server.end("-TERM");
+    let why = fs::read_to_string(said).unwrap();
+    assert!(why.contains("there is no TLS here"), "{why}");
+    assert!(receiver.came().is_empty());
 }

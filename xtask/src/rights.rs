@@ -10,7 +10,7 @@ use std::{
 use serde::Deserialize;
 
 /// Where hints lie: what a thing that is over does not need any more, and what can be found without them.
-const HINTS: [&str; 3] = ["open/", "clusters/open/", "requests/open/"];
+const HINTS: [&str; 4] = ["open/", "clusters/open/", "requests/open/", "notices/open/"];
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

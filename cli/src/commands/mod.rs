@@ -32,8 +32,8 @@ pub fn dispatch(cli: Cli) -> Result<Exit, Error> {
             block_on(run::begin(data()?, resolved, output))
         }
         Command::Run { resume, output, .. } => block_on(run::resume(data()?, resume.flatten(), output)),
-        Command::Up { workflows, port, look, rates } => {
-            let asked = up::Asked { workflows, port, look, rates, secrets: up::secrets()? };
+        Command::Up { workflows, port, look, rates, link, github } => {
+            let asked = up::Asked { workflows, port, look, rates, secrets: up::secrets()?, link, github };
             block_on(async { up::up(data()?, asked).await })
         }
         Command::Check { workflow, set } => plan::check(&workflow, &set),

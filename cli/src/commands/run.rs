@@ -35,7 +35,7 @@ pub async fn begin(data: Data, resolved: Resolved, output: Output) -> Result<Exi
     eprintln!("run {run}  ({})", workflow.name);
     let by = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
     let trigger = Trigger { kind: "manual".to_owned(), by };
-    let requested = Fact::RunRequested(Box::new(RunRequested { workflow, trigger }));
+    let requested = Fact::RunRequested(Box::new(RunRequested { workflow, trigger, origin: None }));
     drive(data, run, claim, Some(requested), output).await
 }
 

@@ -17,6 +17,10 @@ use kit::{
     shutdown,
 };
 use machine::Input;
+use notifier::{
+    Notifier,
+    courier::{Api, HttpCourier},
+};
 use terms::{Fact, RunId, Span};
 use tokio::{net::TcpListener, task::JoinSet};
 use view::View;
@@ -31,6 +35,8 @@ use crate::{
 const SCHEDULE: Span = Span::from_secs(5);
 /// How often requests that were not recorded are published again.
 const REQUESTS: Span = Span::from_secs(2);
+/// How often is looked for what nobody told, and what could not be delivered is tried again.
+const NOTICES: Span = Span::from_secs(2);
 
 /// What the command was told.
 pub struct Asked {
@@ -44,6 +50,10 @@ pub struct Asked {
     pub rates: Rates,
     /// With what GitHub signs.
     pub secrets: Secrets,
+    /// Where people find a run; none where they find it here.
+    pub link: Option<notifier::Link>,
+    /// GitHub's REST API.
+    pub github: Api,
 }
 
 /// A secret is in the environment: a command line is read by everybody on the machine.
@@ -70,6 +80,11 @@ pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
     let services = Services::new(&data, None)?;
     let pages = Arc::clone(&view);
     let (bus, clock) = (Arc::clone(&services.bus) as Arc<dyn Bus>, Arc::clone(&services.clock));
+    let here = || format!("http://{address}/runs/{{run}}").parse().map_err(Error::usage);
+    let link = asked.link.map_or_else(here, Ok)?;
+    let notifier = notifier(&data, &services, asked.github, link);
+    let hears: Arc<dyn Handler> = Arc::clone(&notifier) as Arc<dyn Handler>;
+    services.bus.subscribe(&notifier::TAKES, &hears);
     let driver = Arc::new(Driver { services, data: data.clone(), claims: Mutex::default() });
     driver.services.hear(&(Arc::clone(&driver) as Arc<dyn Handler>));
     let gateway = Gateway::new(Setup {
@@ -91,7 +106,7 @@ pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
         clock: Arc::clone(&clock),
         warehouse: local::table(&data),
     };
-    let chores = gateway.chores();
+    let chores = [gateway.chores(), notifier.chores()].concat();
     let service = Service {
         name: "up",
         version: env!("CARGO_PKG_VERSION"),
@@ -108,6 +123,7 @@ pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
         let every = match chore.name() {
             "schedule" => SCHEDULE,
             "refs" => asked.look,
+            "notices" => NOTICES,
             _ => REQUESTS,
         };
         beside.spawn(again_and_again(chore, every, Arc::clone(&clock)));
@@ -125,6 +141,20 @@ pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
     driver.services.bus.stop().await;
     eprintln!("burnin up: ended; what runs goes on, and the next `burnin up` finds it");
     Ok(Exit::Pass)
+}
+
+/// Tells people. Addresses and keys lie in `channels/` of the data folder, or in the environment.
+fn notifier(data: &Data, services: &Services, github: Api, link: notifier::Link) -> Arc<Notifier> {
+    let secrets = notifier::secrets::Secrets::of_process(data.path("channels"));
+    let courier = HttpCourier::new(secrets, github, Arc::clone(&services.clock));
+    Notifier::new(notifier::Setup {
+        ledger: data.ledger.clone(),
+        store: Arc::clone(&data.store),
+        courier: Arc::new(courier),
+        bus: services.upstream(),
+        clock: Arc::clone(&services.clock),
+        link: Some(link),
+    })
 }
 
 /// What the gateway offers, for the pages.

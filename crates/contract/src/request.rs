@@ -7,7 +7,7 @@ use cloudevents::{Data, Event, EventBuilder, EventBuilderV10};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
-use terms::{EventKey, Image, RunId, Timestamp};
+use terms::{EventKey, Image, RunClosed, RunId, Timestamp};
 
 /// The type of [`RunRequest`].
 pub const RUN_REQUEST: &str = "dev.burnin.run.request.v1";
@@ -28,7 +28,7 @@ pub struct RunRequest {
     pub image: Option<Image>,
 }
 
-/// What came of a [`RunRequest`].
+/// What came of a [`RunRequest`]: told when it is taken or refused, and once more when its run has ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunAnswer {
     /// `source` and `id` of the request.
@@ -37,6 +37,9 @@ pub struct RunAnswer {
     pub run: Option<RunId>,
     /// Why there is none, and never will be.
     pub problem: Option<String>,
+    /// How the run ended; null while it goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<RunClosed>,
 }
 
 /// An event's payload, in whatever mode it travelled.
@@ -74,17 +77,17 @@ impl RunRequest {
 }
 
 impl RunAnswer {
-    /// The CloudEvent. Its id follows from what it says, so that the same answer twice is one event.
+    /// The CloudEvent, as `publisher` says it. Its id follows from what it says, so that the same answer twice is one event.
     ///
     /// # Panics
     /// Never: every attribute is set and legal by construction.
-    pub fn to_event(&self, now: Timestamp) -> Event {
+    pub fn to_event(&self, publisher: &str, now: Timestamp) -> Event {
         let data = serde_json::to_value(self).unwrap_or_default();
         let digest = Sha256::digest(data.to_string());
         let id: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
         let mut builder = EventBuilderV10::new()
             .id(id)
-            .source("//burnin/gateway")
+            .source(format!("//burnin/{publisher}"))
             .ty(RUN_ANSWERED)
             .data("application/json", data);
         if let Some(run) = &self.run {

@@ -28,3 +28,15 @@ fn format_1_cancelled_while_the_job_ran() {
     assert_eq!(state.settled.as_ref().unwrap().0, Conclusion::Cancelled { by: "signal".into() });
     assert!(state.cluster().is_some() && state.verdict().is_none());
 }
+
+#[test]
+fn what_older_ledgers_do_not_know_is_not_written_into_new_ones() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/ledger/v1-pass.json");
+    let written: serde_json::Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
+    let first: Record = serde_json::from_value(written[0].clone()).unwrap();
+    let terms::Entry::Accepted { fact, .. } = &first.entry else { panic!("a fact") };
+    let terms::Fact::RunRequested(requested) = &**fact else { panic!("run.requested") };
+    assert!(requested.origin.is_none() && requested.workflow.notify.is_empty());
+    let data = &serde_json::to_value(&first).unwrap()["entry"]["accepted"]["fact"]["data"];
+    assert!(data.get("origin").is_none() && data["workflow"].get("notify").is_none(), "{data}");
+}

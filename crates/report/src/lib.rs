@@ -35,9 +35,9 @@ mod words;
 
 pub use csv::csv;
 pub use junit::junit;
-pub use markdown::markdown;
+pub use markdown::{escaped, markdown};
 pub use page::{CSS, html, part};
 pub use story::{Log, Places, Run, Story};
 pub use terminal::{Style, terminal};
-pub use text::{size, took};
+pub use text::{shortened, size, took};
 pub use timeline::{StageLine, timeline};

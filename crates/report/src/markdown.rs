@@ -12,7 +12,8 @@ use crate::{
     words,
 };
 
-pub(crate) use escape::{code, escaped, fenced};
+pub use escape::escaped;
+pub(crate) use escape::{code, fenced};
 
 /// Reasons that are told. A comment on GitHub has 65,536 characters: all bounds together stay below it.
 const REASONS: usize = 20;

@@ -58,6 +58,7 @@ pub fn whole() -> Workflow {
         locate: None,
         limits: limits(),
         cost: None,
+        notify: Vec::new(),
     }
 }
 
@@ -107,7 +108,7 @@ const SLOW: f64 = 0.003;
 /// Somebody asks for a run.
 pub fn requested(workflow: Workflow) -> Fact {
     let trigger = Trigger { kind: "manual".to_owned(), by: "sim".to_owned() };
-    Fact::RunRequested(Box::new(RunRequested { workflow, trigger }))
+    Fact::RunRequested(Box::new(RunRequested { workflow, trigger, origin: None }))
 }
 
 /// What a benchmark that goes well writes. One slow node makes all of it slow.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Conclusion, Money, RunId, Span, Stage, Suspects, Timestamp, Workflow};
+use crate::{Conclusion, EventKey, Money, RunId, Span, Stage, Suspects, Timestamp, Workflow};
 
 /// Builds the enum and the one table from which wire types, stages and schemas follow.
 macro_rules! facts {
@@ -137,6 +137,30 @@ pub struct RunRequested {
     pub workflow: Workflow,
     /// What caused it.
     pub trigger: Trigger,
+    /// Where it came from, if somebody there waits for its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+}
+
+/// Where a run came from, exactly: its end is told there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// A push to a repository on GitHub.
+    Push(Push),
+    /// An event that asked for it: `source` and `id` of a `run.request`.
+    Message(EventKey),
+}
+
+/// What was pushed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Push {
+    /// `owner/name`.
+    pub repository: String,
+    /// `refs/heads/...` or `refs/tags/...`.
+    pub reference: String,
+    /// The commit, in hex.
+    pub commit: String,
 }
 
 /// What caused a run.

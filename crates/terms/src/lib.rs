@@ -19,6 +19,7 @@ mod kubernetes;
 mod locate;
 pub mod measurement;
 mod money;
+mod notify;
 mod plain;
 mod planted;
 mod record;
@@ -31,13 +32,14 @@ pub use command::{Body, Command, JobRef};
 pub use criteria::{Criteria, Floor, Reference, Tolerance};
 pub use fact::{
     CancelRequested, Class, Cluster, Collected, Cut, Deleted, Fact, Failure, FileDigest, Handle, Image,
-    JobEnd, LeftOut, Logs, MANIFEST_FORMAT, Manifest, ManifestObject, Node, Reason, Results, RunClosed,
-    RunRequested, RunUsed, Trigger, Verdict, VerdictReached,
+    JobEnd, LeftOut, Logs, MANIFEST_FORMAT, Manifest, ManifestObject, Node, Origin, Push, Reason, Results,
+    RunClosed, RunRequested, RunUsed, Trigger, Verdict, VerdictReached,
 };
 pub use ids::{Attempt, CommandId, EventKey, InvalidId, RunId, Stage, Verb};
 pub use kubernetes::{Access, Kubernetes, Launch, Plugin, Topology};
 pub use locate::{Drain, Drained, Locate, Search, SuspectNode, Suspects};
 pub use money::Money;
+pub use notify::{GithubNotify, News, Notify, SlackNotify, WebhookNotify};
 #[cfg(feature = "planted")]
 pub use planted::plant;
 pub use planted::planted;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Criteria, Kubernetes, Locate, Money, Slurm, Span};
+use crate::{Criteria, Kubernetes, Locate, Money, Notify, Slurm, Span};
 
 /// A resolved workflow. `image`, `cluster` and `benchmark` are each optional.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -29,6 +29,9 @@ pub struct Workflow {
     /// What the cluster costs, and what the run may cost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
+    /// Who is told what came of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notify: Vec<Notify>,
 }
 
 /// What a cluster costs, and what a run may cost.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use terms::{ByteSize, Collective, Cost, Image, Kubernetes, Limits, Locate, Slurm};
+use terms::{ByteSize, Collective, Cost, Image, Kubernetes, Limits, Locate, Notify, Slurm};
 use triggers::On;
 
 /// `workflows/<name>.yaml`. Paths are relative to the file they stand in.
@@ -31,6 +31,9 @@ pub struct WorkflowFile {
     pub limits: Limits,
     /// What the cluster costs, and what the run may cost.
     pub cost: Option<Cost>,
+    /// Who is told what came of it: GitHub, Slack, programs.
+    #[serde(default)]
+    pub notify: Vec<Notify>,
     /// What starts it by itself.
     #[serde(default)]
     pub on: On,

@@ -9,8 +9,8 @@ use std::{
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 use terms::{
-    Benchmark, BuildSpec, ByteSize, ClusterSpec, Criteria, Deployed, ImageSpec, Source, System, Workflow,
-    Workload,
+    Benchmark, BuildSpec, ByteSize, ClusterSpec, Criteria, Deployed, ImageSpec, Notify, Source, System,
+    Workflow, Workload,
 };
 use triggers::On;
 
@@ -151,17 +151,27 @@ pub fn resolve(path: &Path, overrides: &[Override]) -> Result<Resolved, Problems
     for (field, problem) in file.on.problems() {
         reading.complain(&format!("on.{field}"), problem);
     }
+    for (field, problem) in Notify::problems(&file.notify) {
+        reading.complain(&format!("notify{field}"), problem);
+    }
+    if file.on.push.is_empty()
+        && let Some(at) = file.notify.iter().position(|notify| matches!(notify, Notify::Github(_)))
+    {
+        let why = "needs `on.push`: only a run that a push started has a commit";
+        reading.complain(&format!("notify[{at}].github"), why);
+    }
     for (at, field) in file.parameters.iter().enumerate() {
-        // A name, a trigger or a parameter that could be replaced would be another workflow.
-        if ["", "name", "on", "parameters"].contains(&field.split('.').next().unwrap_or_default()) {
+        // A name, a trigger or a parameter that could be replaced would be another workflow; and who asks for a run does
+        // not choose who hears of it.
+        if ["", "name", "notify", "on", "parameters"].contains(&field.split('.').next().unwrap_or_default()) {
             reading.complain(&format!("parameters[{at}]"), "is not a field that may be replaced");
         }
     }
     if !reading.problems.is_empty() {
         return Err(Problems(reading.problems));
     }
-    let WorkflowFile { name, description, locate, limits, cost, .. } = file;
-    let workflow = Workflow { name, description, image, cluster, benchmark, locate, limits, cost };
+    let WorkflowFile { name, description, locate, limits, cost, notify, .. } = file;
+    let workflow = Workflow { name, description, image, cluster, benchmark, locate, limits, cost, notify };
     Ok(Resolved { workflow, archives: reading.archives })
 }
 

@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use proptest::prelude::*;
-use terms::{ByteSize, ClusterSpec, ImageSpec, System};
+use terms::{ByteSize, ClusterSpec, ImageSpec, News, Notify, System};
 use workflow::{Document, Override, Problems, resolve};
 
 const GOOD: &str = "\
@@ -310,4 +310,67 @@ fn a_kubernetes_is_named_and_its_wrong_fields_are_too() {
         let named = format!("cluster.existing.system.kubernetes.{field}");
         assert!(told.contains(&named), "{told}");
     }
+}
+
+#[test]
+fn who_is_told_is_checked_where_it_stands() {
+    let push = "on: {push: [{repository: acme/images}]}\n";
+    let told = |text: &str| problems(&format!("{GOOD}{push}{text}"), &[]);
+    let good = "notify:\n  - github: {check: true}\n  - slack: {webhook: ops-channel, on: [failed, still-failing]}\n  - webhook: {target: pager}\n";
+    assert_eq!(told(good), [""; 0]);
+    let folder = folder(&format!("{GOOD}{push}{good}"));
+    let workflow = resolve(&folder.path().join("w.yaml"), &[]).unwrap().workflow;
+    let [Notify::Github(github), slack, pager] = &workflow.notify[..] else { panic!("three") };
+    assert!(github.status && github.check);
+    assert_eq!(
+        slack.channel(),
+        Some(("slack", "ops-channel", [News::Failed, News::StillFailing].as_slice()))
+    );
+    assert_eq!(pager.channel(), Some(("webhook", "pager", News::ALL.as_slice())));
+
+    let name =
+        "expected a name: a letter, then lower-case letters, digits and `-`, at most 40; never an address";
+    let cases = [
+        (
+            "notify: [slack: {webhook: 'https://hooks.example/T/B/secret'}]\n",
+            format!("w.yaml:14:18: notify[0].slack.webhook: {name}"),
+        ),
+        (
+            "notify:\n  - webhook: {target: pager}\n  - webhook: {target: pager}\n",
+            "w.yaml:16:15: notify[1].webhook.target: is written twice".to_owned(),
+        ),
+        (
+            "notify:\n  - webhook: {target: pager, on: []}\n",
+            "w.yaml:15:30: notify[0].webhook.on: expected at least one, and each of them once".to_owned(),
+        ),
+        (
+            "notify:\n  - github: {status: false}\n",
+            "w.yaml:15:5: notify[0].github: asks for nothing: give it `status`, `check` or both".to_owned(),
+        ),
+        (
+            "notify:\n  - email: {to: me}\n",
+            "w.yaml:15:5: notify[0]: expected one of `github`, `slack`, `webhook`, found the fields email"
+                .to_owned(),
+        ),
+        (
+            "notify:\n  - slack: {webhook: a, on: [fialed]}\n",
+            "w.yaml:15:30: notify[0].slack.on[0]: expected one of".to_owned(),
+        ),
+        (
+            "notify:\n  - slack: {webhook: a, url: x}\n",
+            "w.yaml:15:25: notify[0].slack.url: is not a known field".to_owned(),
+        ),
+        (
+            "parameters: [notify]\n",
+            "w.yaml:14:14: parameters[0]: is not a field that may be replaced".to_owned(),
+        ),
+    ];
+    for (text, expected) in cases {
+        let told = told(text);
+        assert!(told.len() == 1 && told[0].starts_with(&expected), "{text}: {told:?}");
+    }
+    assert_eq!(
+        problems(&format!("{GOOD}notify: [github: {{}}]\n"), &[]),
+        ["w.yaml:13:10: notify[0].github: needs `on.push`: only a run that a push started has a commit"]
+    );
 }

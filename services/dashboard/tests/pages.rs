@@ -37,9 +37,10 @@ fn records(run: &str, verdict: Option<Verdict>, at: Timestamp) -> Vec<Record> {
         locate: None,
         limits: Limits::default(),
         cost: None,
+        notify: Vec::new(),
     };
     let trigger = Trigger { kind: "manual".to_owned(), by: HOSTILE.to_owned() };
-    let mut entries = vec![Fact::RunRequested(Box::new(RunRequested { workflow, trigger }))]
+    let mut entries = vec![Fact::RunRequested(Box::new(RunRequested { workflow, trigger, origin: None }))]
         .into_iter()
         .chain(verdict.map(|verdict| {
             let weighs = verdict;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use contract::{RUN_REQUEST, RunAnswer, RunRequest};
 use kit::{AttributesReader, Disposition, Event, Handler, push::BUILD_CHANGED};
 use serde::Deserialize;
-use terms::{EventKey, Image, Trigger};
+use terms::{EventKey, Image, Origin, Trigger};
 use tracing::warn;
 
 use crate::{Gateway, Refused, Wish};
@@ -37,6 +37,7 @@ impl Gateway {
                     set,
                     image,
                     trigger: Trigger { kind: "message".to_owned(), by: key.source.clone() },
+                    origin: Some(Origin::Message(key.clone())),
                 };
                 let started = self.starter.start(&wish).await;
                 started.map_err(|refused| (refused.to_string(), refused.is_final()))
@@ -44,10 +45,14 @@ impl Gateway {
         };
         let answer = match &started {
             Err((why, false)) => return Disposition::Retry(why.clone()),
-            Ok(started) => RunAnswer { request: key, run: Some(started.run.clone()), problem: None },
-            Err((why, true)) => RunAnswer { request: key, run: None, problem: Some(why.clone()) },
+            Ok(started) => {
+                RunAnswer { request: key, run: Some(started.run.clone()), problem: None, ended: None }
+            }
+            Err((why, true)) => {
+                RunAnswer { request: key, run: None, problem: Some(why.clone()), ended: None }
+            }
         };
-        if let Err(error) = self.bus.publish(answer.to_event(self.clock.now())).await {
+        if let Err(error) = self.bus.publish(answer.to_event("gateway", self.clock.now())).await {
             return Disposition::Retry(error.to_string());
         }
         match started {
@@ -90,6 +95,7 @@ impl Gateway {
                     kind: "message".to_owned(),
                     by: format!("the build trigger {}", on.trigger),
                 },
+                origin: None,
             };
             match self.starter.start(&wish).await {
                 Ok(_) => {}

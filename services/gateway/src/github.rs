@@ -14,7 +14,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::Sha256;
-use terms::{EventKey, RunId, Trigger};
+use terms::{EventKey, Origin, RunId, Trigger};
 use tracing::{error, info, warn};
 use triggers::Push;
 
@@ -225,6 +225,11 @@ impl Gateway {
                     kind: "push".to_owned(),
                     by: format!("{} {} {short}", push.repository, push.reference),
                 },
+                origin: Some(Origin::Push(terms::Push {
+                    repository: push.repository.clone(),
+                    reference: push.reference.clone(),
+                    commit: commit.clone(),
+                })),
             };
             match self.starter.start(&wish).await {
                 Ok(started) => dealt.runs.push(started.run),

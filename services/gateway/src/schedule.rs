@@ -182,6 +182,7 @@ impl Gateway {
                 set: BTreeMap::new(),
                 image: None,
                 trigger: Trigger { kind: "schedule".to_owned(), by: moment.to_string() },
+                origin: None,
             };
             match self.starter.start(&wish).await {
                 Ok(started) => night.run = Some(started.run),

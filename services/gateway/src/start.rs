@@ -6,7 +6,7 @@ use kit::Outbox;
 use ledger::{Creation, Ledger, Store};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use terms::{Attempt, EventKey, Fact, Image, ImageSpec, RunId, RunRequested, Trigger};
+use terms::{Attempt, EventKey, Fact, Image, ImageSpec, Origin, RunId, RunRequested, Trigger};
 use workflow::{Override, Problems};
 
 use crate::{Catalogue, catalogue::Entry};
@@ -30,6 +30,8 @@ pub struct Wish {
     pub image: Option<Image>,
     /// What caused it.
     pub trigger: Trigger,
+    /// Where its end is told, beside those whom the workflow names.
+    pub origin: Option<Origin>,
 }
 
 /// What came of a wish.
@@ -133,7 +135,8 @@ impl Starter {
             workflow.image = Some(ImageSpec::Prebuilt(image.clone()));
         }
         let run = run_id(&wish.key, &workflow.name).map_err(Refused::later)?;
-        let requested = RunRequested { workflow, trigger: wish.trigger.clone() };
+        let (trigger, origin) = (wish.trigger.clone(), wish.origin.clone());
+        let requested = RunRequested { workflow, trigger, origin };
         let request = Request { format: 1, key: wish.key.clone(), asked: asked.clone(), run, requested };
         let body = serde_json::to_vec(&request).map_err(Refused::later)?;
         // The hint first: a hint without a request is removed, a request without a hint would be forgotten.

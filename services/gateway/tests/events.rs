@@ -35,6 +35,8 @@ async fn a_request_is_one_run_for_ever_and_is_answered_each_time() {
         json!({"request": {"source": "//acme/ci", "id": "42"}, "run": run, "problem": null})
     );
     assert!(answers.iter().all(|answer| *answer == answers[0]));
+    let requested = &front.said("dev.burnin.run.requested.v1")[0];
+    assert_eq!(requested["origin"], json!({"message": {"source": "//acme/ci", "id": "42"}}));
     // Another sender's 42 is another request; the same sender's with another content is none.
     let other = pushed(RUN_REQUEST, "//acme/other", "42", &json!({"workflow": "w"}));
     assert_eq!(front.gateway.handle(&other).await, Disposition::Done);

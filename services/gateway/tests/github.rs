@@ -75,6 +75,8 @@ async fn a_push_starts_its_run_once_however_often_it_is_told() {
     assert_eq!((&again["runs"], front.runs().await.len()), (&first["runs"], 1));
     let (_, shown) = front.get(&format!("/api/v1/runs/{}", first["runs"][0].as_str().unwrap())).await;
     assert_eq!(shown["trigger"], json!({"kind": "push", "by": "Acme/Images refs/heads/main aaaaaaaaaaaa"}));
+    let origin = json!({"push": {"repository": "Acme/Images", "reference": "refs/heads/main", "commit": A}});
+    assert_eq!(front.said("dev.burnin.run.requested.v1")[0]["origin"], origin);
 }
 
 #[tokio::test]

@@ -26,6 +26,7 @@ pub struct Fleet {
     place: Place,
     emulator: String,
     pull: bool,
+    told: String,
 }
 
 /// Where objects are kept, in the words of a service's environment.
@@ -38,7 +39,7 @@ pub struct Place {
     pub emulators: Option<(String, String)>,
 }
 
-const SERVICES: [(&str, &str); 9] = [
+const SERVICES: [(&str, &str); 10] = [
     ("gateway", "gateway"),
     ("gateway", "gateway"),
     ("conductor", "facts"),
@@ -48,6 +49,7 @@ const SERVICES: [(&str, &str); 9] = [
     ("agent", "agent"),
     ("judge", "judge"),
     ("loader", "loader"),
+    ("notifier", "closed"),
 ];
 
 const AGENT: &str = "agent";
@@ -63,6 +65,7 @@ impl Fleet {
         place: Place,
         emulator: &Emulator,
         pull: bool,
+        told: String,
     ) -> Result<Self, String> {
         let mut fleet = Self {
             services: Vec::new(),
@@ -71,6 +74,7 @@ impl Fleet {
             place,
             emulator: emulator.host.clone(),
             pull,
+            told,
         };
         for (number, (name, topic)) in SERVICES.into_iter().enumerate() {
             let port = crate::free_port()?;
@@ -112,6 +116,9 @@ impl Fleet {
             .env("BURNIN_LOG", "warn");
         if let Some((storage, bigquery)) = &self.place.emulators {
             command.env("STORAGE_EMULATOR_HOST", storage).env("BIGQUERY_EMULATOR_HOST", bigquery);
+        }
+        if name == "notifier" {
+            command.env("BURNIN_CHANNEL_KILL_URL", &self.told).env("BURNIN_CHANNEL_KILL_KEY", "kill");
         }
         if self.pull && name == AGENT {
             command.env("BURNIN_PULL", format!("projects/{PROJECT}/subscriptions/{AGENT_SUBSCRIPTION}"));
@@ -155,6 +162,7 @@ impl Fleet {
             "facts" => Some(format!("http://127.0.0.1:{}/chores/tick", service.port)),
             "provisioner" => Some(format!("http://127.0.0.1:{}/chores/sweep", service.port)),
             "gateway" => Some(format!("http://127.0.0.1:{}/chores/requests", service.port)),
+            "closed" => Some(format!("http://127.0.0.1:{}/chores/notices", service.port)),
             _ => None,
         };
         self.services.iter().filter_map(chore).collect()

@@ -6,6 +6,7 @@ mod checks;
 mod emulator;
 mod fleet;
 mod runs;
+mod told;
 
 use std::{
     collections::BTreeSet,
@@ -30,6 +31,7 @@ use crate::{
     emulator::Emulator,
     fleet::{Fleet, Place},
     runs::Requests,
+    told::Told,
 };
 
 #[derive(Parser)]
@@ -141,7 +143,9 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     };
     let ledger = Ledger::new(Arc::clone(&store), Arc::new(kit::ids::unique));
     let requests = Requests::new(&folder.join("runs"))?;
-    let mut fleet = Fleet::start(&arguments.programs, &folder, place, &emulator, arguments.pull).await?;
+    let told_of = Told::start().await?;
+    let url = told_of.url.clone();
+    let mut fleet = Fleet::start(&arguments.programs, &folder, place, &emulator, arguments.pull, url).await?;
     let gateways = fleet.gateways();
     let clock = tokio::spawn(chores(fleet.chores()));
 
@@ -153,6 +157,7 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     loop {
         let killing = began.elapsed() < arguments.lasting.0;
         while killing && open.len() < arguments.runs {
+            told::failed_before(&*store, &runs::name(asked), kit::Clock::now(&kit::SystemClock)).await?;
             open.insert(requests.ask(asked, &gateways).await?);
             asked += 1;
         }
@@ -188,6 +193,17 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     while !hints().await?.is_empty() && Instant::now() < until {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+    // A notifier that died over a delivery says nothing of it; a minute later another one tries again.
+    let until = Instant::now() + Duration::from_secs(150);
+    let untold = async || store.list("notices/open/").await.map_err(|error| kit::worker::chain(&error));
+    let decided = async || {
+        let marks = store.list("notices/").await.map_err(|error| kit::worker::chain(&error))?;
+        Ok::<_, String>(marks.iter().filter(|name| name.ends_with("/ended.json")).count())
+    };
+    while (decided().await? < ended.len() || !untold().await?.is_empty()) && Instant::now() < until {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    told_of.check(ended.iter().map(|ended| &ended.run), &mut wrong);
     clock.abort();
     let kills = fleet.kills();
     // Whoever is still telling may go on for a moment; what is left after that is left for good.
@@ -199,7 +215,7 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     }
     wrong.extend(left.into_iter().map(|process| format!("left running: {process}")));
     for name in store.list("").await.map_err(|error| kit::worker::chain(&error))? {
-        if ["parked/", "open/", "requests/open/"].iter().any(|hint| name.starts_with(hint)) {
+        if ["parked/", "open/", "requests/open/", "notices/open/"].iter().any(|hint| name.starts_with(hint)) {
             wrong.push(format!("left in the bucket: {name}"));
         }
     }

@@ -44,6 +44,11 @@ pub struct Requests {
     http: reqwest::Client,
 }
 
+/// The name of the workflow of run number `number`.
+pub fn name(number: usize) -> String {
+    format!("kill-{number}")
+}
+
 /// How long the gateways may refuse a request: they are killed, and started again at once.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -74,7 +79,7 @@ impl Requests {
 
     /// Asks for run number `number` at every gateway at once, again and again until each has answered with the run.
     pub async fn ask(&self, number: usize, gateways: &[String]) -> Result<RunId, String> {
-        let name = format!("kill-{number}");
+        let name = name(number);
         let counts = self.folder.join("counts").join(&name);
         fs::create_dir_all(&counts).map_err(|error| error.to_string())?;
         let path = self.folder.join(format!("{name}.yaml"));
@@ -91,6 +96,7 @@ benchmark:
   workload: {{collective: all_reduce, min_bytes: 16, max_bytes: 1K, step_factor: 4, iterations: 5, warmup_iterations: 1}}
   criteria: criteria.yml
 limits: {{image: 10m, cluster: 10m, job: 10m, logs: 10m, results: 10m, verdict: 10m, lease: 60m, patience: 15s, grace: 2m}}
+notify: [webhook: {{target: kill}}]
 "#,
             self.bench.display(),
             counts.display()

@@ -32,12 +32,13 @@ pub fn workflow() -> Workflow {
         locate: None,
         limits: Limits::default(),
         cost: None,
+        notify: Vec::new(),
     }
 }
 
 pub fn requested(workflow: Workflow) -> Fact {
     let trigger = Trigger { kind: "manual".into(), by: "test".into() };
-    Fact::RunRequested(Box::new(RunRequested { workflow, trigger }))
+    Fact::RunRequested(Box::new(RunRequested { workflow, trigger, origin: None }))
 }
 
 pub fn handle() -> Handle {

@@ -44,6 +44,7 @@ pub fn workflow() -> Workflow {
         locate: None,
         limits: Limits::default(),
         cost: None,
+        notify: Vec::new(),
     }
 }
 
@@ -142,7 +143,7 @@ pub struct Run {
 impl Run {
     pub fn open(workflow: Workflow) -> Self {
         let trigger = Trigger { kind: "manual".into(), by: "ada".into() };
-        let fact = Fact::RunRequested(Box::new(RunRequested { workflow, trigger }));
+        let fact = Fact::RunRequested(Box::new(RunRequested { workflow, trigger, origin: None }));
         let event = EventKey { source: "//test".into(), id: "request".into() };
         let entry = decide_first(Occurrence { event, attempt: Attempt::FIRST, fact });
         let record = record(1, START, entry);

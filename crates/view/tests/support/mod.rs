@@ -113,7 +113,7 @@ pub async fn tell(ledger: &Ledger, run: &RunId, fact: Fact, at: i64) {
 
 pub async fn ask(ledger: &Ledger, number: usize) -> RunId {
     let trigger = Trigger { kind: "manual".into(), by: "me".into() };
-    let requested = RunRequested { workflow: workflow(number), trigger };
+    let requested = RunRequested { workflow: workflow(number), trigger, origin: None };
     // Two runs a second, so that moments alone do not order them.
     let at = i64::try_from(number / 2).unwrap();
     tell(ledger, &run(number), Fact::RunRequested(Box::new(requested)), at).await;

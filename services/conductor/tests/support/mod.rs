@@ -62,12 +62,13 @@ pub fn workflow() -> Workflow {
         locate: None,
         limits: Limits::default(),
         cost: None,
+        notify: Vec::new(),
     }
 }
 
 pub fn requested() -> Event {
     let trigger = Trigger { kind: "manual".into(), by: "test".into() };
-    event("cli", Fact::RunRequested(Box::new(RunRequested { workflow: workflow(), trigger })))
+    event("cli", Fact::RunRequested(Box::new(RunRequested { workflow: workflow(), trigger, origin: None })))
 }
 
 /// What workers say in a run in which all goes well, in order.

@@ -188,6 +188,7 @@ pub async fn begin(
         set: begin.set,
         image: None,
         trigger: Trigger { kind: "manual".to_owned(), by },
+        origin: None,
     };
     let started = gateway.starter.start(&wish).await?;
     // Whoever asked looks next, and should find it. If the conductor is slow, they look again.

@@ -1,0 +1,176 @@
+//! Commit statuses and check runs, by GitHub's REST API.
+//!
+//! A status takes the place of the one before it, so it may be sent twice. A check run does not: it bears the notice's id as
+//! its `external_id`, and is looked for before it is made.
+
+use reqwest::{Method, RequestBuilder, Url, header::HeaderName};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use terms::{Push, Span, Timestamp};
+
+use super::{HttpCourier, http::Answer};
+use crate::{
+    notice::{Check, Status},
+    port::Reply,
+    secrets::{Kind, Secret},
+};
+
+/// The version of the API that is spoken.
+const VERSION: &str = "2022-11-28";
+/// GitHub takes no longer summary or text, characters.
+const LONGEST: usize = 65_535;
+/// Pages of check runs that are looked at.
+const PAGES: u32 = 10;
+/// Check runs on a page.
+const PAGE: usize = 100;
+
+#[derive(Deserialize)]
+struct Listed {
+    check_runs: Vec<Known>,
+}
+
+#[derive(Deserialize)]
+struct Known {
+    external_id: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Problem {
+    message: String,
+}
+
+impl HttpCourier {
+    pub(super) async fn status(&self, status: &Status) -> Result<Reply, String> {
+        let Some(repository) = repository(&status.push) else { return Ok(nowhere(&status.push)) };
+        let token = self.secrets.find("github", Kind::Token)?;
+        let url = self.github.at(&format!("/repos/{repository}/statuses/{}", status.push.commit))?;
+        let mut body =
+            json!({"state": status.state, "context": status.context, "description": status.description});
+        if let Some(target_url) = &status.target_url {
+            body["target_url"] = json!(target_url);
+        }
+        let sent = self.http.send(self.ask(Method::POST, url, &token)?.json(&body)).await;
+        Ok(sent.map_or_else(|later| later, |answer| reply(&answer, &token, self.clock.now())))
+    }
+
+    pub(super) async fn check(&self, id: &str, check: &Check) -> Result<Reply, String> {
+        let Some(repository) = repository(&check.push) else { return Ok(nowhere(&check.push)) };
+        let token = self.secrets.find("github", Kind::Token)?;
+        match self.is_there(&repository, id, check, &token).await? {
+            Ok(false) => {}
+            Ok(true) => return Ok(Reply::Delivered),
+            Err(reply) => return Ok(reply),
+        }
+        let mut output = json!({"title": check.title, "summary": cut(&check.summary)});
+        if let Some(text) = &check.text {
+            output["text"] = json!(cut(text));
+        }
+        let mut body = json!({
+            "name": check.name,
+            "head_sha": check.push.commit,
+            "external_id": id,
+            "status": "completed",
+            "conclusion": check.conclusion,
+            "started_at": seconds(check.started_at),
+            "completed_at": seconds(check.completed_at),
+            "output": output,
+        });
+        if let Some(details_url) = &check.details_url {
+            body["details_url"] = json!(details_url);
+        }
+        let url = self.github.at(&format!("/repos/{repository}/check-runs"))?;
+        let sent = self.http.send(self.ask(Method::POST, url, &token)?.json(&body)).await;
+        Ok(sent.map_or_else(|later| later, |answer| reply(&answer, &token, self.clock.now())))
+    }
+
+    /// Whether a check run of this id is there; or why that is not known.
+    async fn is_there(
+        &self,
+        repository: &str,
+        id: &str,
+        check: &Check,
+        token: &Secret,
+    ) -> Result<Result<bool, Reply>, String> {
+        for page in 1..=PAGES {
+            let path = format!("/repos/{repository}/commits/{}/check-runs", check.push.commit);
+            let mut url = self.github.at(&path)?;
+            // Every one of this name, not only the newest.
+            url.query_pairs_mut()
+                .append_pair("check_name", &check.name)
+                .append_pair("filter", "all")
+                .append_pair("per_page", &PAGE.to_string())
+                .append_pair("page", &page.to_string());
+            let answer = match self.http.send(self.ask(Method::GET, url, token)?).await {
+                Ok(answer) => answer,
+                Err(later) => return Ok(Err(later)),
+            };
+            match reply(&answer, token, self.clock.now()) {
+                Reply::Delivered => {}
+                other => return Ok(Err(other)),
+            }
+            let Ok(Listed { check_runs }) = serde_json::from_slice(&answer.body) else {
+                return Ok(Err(Reply::later("it does not list check runs as GitHub does")));
+            };
+            if check_runs.iter().any(|known| known.external_id.as_deref() == Some(id)) {
+                return Ok(Ok(true));
+            }
+            if check_runs.len() < PAGE {
+                break;
+            }
+        }
+        Ok(Ok(false))
+    }
+
+    fn ask(&self, method: Method, url: Url, token: &Secret) -> Result<RequestBuilder, String> {
+        let request = self.http.request(method, url)?;
+        let request = request.header("accept", "application/vnd.github+json");
+        Ok(request.header("x-github-api-version", VERSION).bearer_auth(token.reveal()))
+    }
+}
+
+/// What GitHub's answer means. Its limits come as 403 too, and say when they end.
+fn reply(answer: &Answer, token: &Secret, now: Timestamp) -> Reply {
+    let spent = answer.header(&HeaderName::from_static("x-ratelimit-remaining")) == Some("0");
+    let status = answer.status.as_u16();
+    if matches!(status, 403 | 429) && (spent || answer.wait(now).is_some()) {
+        let reset = answer.header(&HeaderName::from_static("x-ratelimit-reset"));
+        let reset = reset.and_then(|text| text.parse::<i64>().ok()).filter(|_| spent);
+        let until = reset.map(|at| Timestamp::from_millis(at.saturating_mul(1000)).since(now));
+        let after = answer.wait(now).or(until).map(|span| span.min(Span::from_secs(2 * 3600)));
+        return Reply::Later { why: format!("it answers {}: its limit is reached", answer.status), after };
+    }
+    match answer.reply(now) {
+        Reply::Never { why } => {
+            let said = serde_json::from_slice::<Problem>(&answer.body).ok();
+            let said = said.map(|problem| format!(": {}", report::shortened(&problem.message, 200)));
+            Reply::Never { why: token.hidden_in(&format!("{why}{}", said.unwrap_or_default())) }
+        }
+        other => other,
+    }
+}
+
+/// `owner/name`, where it is one: it becomes a part of an address.
+fn repository(push: &Push) -> Option<String> {
+    let part = |part: &str| {
+        let legal = |c: u8| c.is_ascii_alphanumeric() || b"-_.".contains(&c);
+        !part.is_empty() && !matches!(part, "." | "..") && part.bytes().all(legal)
+    };
+    let (owner, name) = push.repository.split_once('/')?;
+    let commit = matches!(push.commit.len(), 40 | 64) && push.commit.bytes().all(|c| c.is_ascii_hexdigit());
+    (part(owner) && part(name) && commit).then(|| format!("{owner}/{name}"))
+}
+
+fn nowhere(push: &Push) -> Reply {
+    let Push { repository, commit, .. } = push;
+    Reply::never(format!("`{commit}` of `{repository}` is no commit of a repository on GitHub"))
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(LONGEST).collect()
+}
+
+/// GitHub takes moments to the second.
+fn seconds(at: Timestamp) -> Value {
+    let text = at.to_string();
+    json!(text.split_once('.').map_or(text.clone(), |(seconds, _)| format!("{seconds}Z")))
+}

@@ -1,0 +1,200 @@
+//! One request, and what its answer means. Nothing here repeats an address: it may hold a secret.
+
+use std::{net::IpAddr, str::FromStr, sync::OnceLock, time::Duration};
+
+use chrono::DateTime;
+use reqwest::{
+    Client, Method, RequestBuilder, StatusCode, Url,
+    header::{HeaderMap, HeaderName, RETRY_AFTER},
+    redirect::Policy,
+};
+use terms::{Span, Timestamp};
+
+use crate::{port::Reply, secrets::Secret};
+
+/// How long an answer may take, from the first byte sent to the last one read.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Of an answer no more is read, bytes.
+const LONGEST: usize = 4 << 20;
+/// Nobody is waited for longer than this, whatever they say.
+const LONGEST_WAIT: Span = Span::from_secs(6 * 3600);
+
+/// Sends requests. Made when it is first needed: a machine without certificates must do everything else.
+#[derive(Default)]
+pub struct Http(OnceLock<Client>);
+
+/// What came back.
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Vec<u8>,
+}
+
+/// Where GitHub's REST API is.
+#[derive(Clone, Debug)]
+pub struct Api(String);
+
+impl Default for Api {
+    /// GitHub's own.
+    fn default() -> Self {
+        Self("https://api.github.com".to_owned())
+    }
+}
+
+impl Api {
+    /// An address below it.
+    pub fn at(&self, path: &str) -> Result<Url, String> {
+        Url::parse(&format!("{}{path}", self.0.trim_end_matches('/'))).map_err(|error| error.to_string())
+    }
+}
+
+impl FromStr for Api {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        safe(text).map(|url| Self(url.into()))
+    }
+}
+
+/// The address that is meant by a name.
+pub fn address(name: &str, url: &Secret) -> Result<Url, String> {
+    safe(url.reveal()).map_err(|why| format!("the url of `{name}`: {why}"))
+}
+
+/// Tokens and news go over TLS, or stay on this machine.
+fn safe(text: &str) -> Result<Url, &'static str> {
+    let wrong = "expected https://, or http:// to this machine itself";
+    let url = Url::parse(text).map_err(|_| wrong)?;
+    let host = url.host_str().unwrap_or_default();
+    let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+    let here = host == "localhost" || address.is_ok_and(|address| address.is_loopback());
+    match url.scheme() {
+        "https" if !host.is_empty() => Ok(url),
+        "http" if here => Ok(url),
+        _ => Err(wrong),
+    }
+}
+
+impl Http {
+    fn client(&self) -> Result<&Client, String> {
+        if let Some(client) = self.0.get() {
+            return Ok(client);
+        }
+        // Who is told stands in the configuration: a receiver does not send us elsewhere.
+        let client = Client::builder()
+            .timeout(PATIENCE)
+            .redirect(Policy::none())
+            .user_agent(concat!("burnin/", env!("CARGO_PKG_VERSION")))
+            .build();
+        let client =
+            client.map_err(|error| format!("there is no TLS here: {}", kit::worker::chain(&error)))?;
+        Ok(self.0.get_or_init(|| client))
+    }
+
+    pub fn post(&self, url: Url) -> Result<RequestBuilder, String> {
+        self.request(Method::POST, url)
+    }
+
+    pub fn request(&self, method: Method, url: Url) -> Result<RequestBuilder, String> {
+        Ok(self.client()?.request(method, url))
+    }
+
+    /// Asks once. Whoever gave no answer may have taken it all the same.
+    pub async fn send(&self, request: RequestBuilder) -> Result<Answer, Reply> {
+        let failed = |error: reqwest::Error| {
+            let what = if error.is_timeout() { "it does not answer in time" } else { "it cannot be reached" };
+            Reply::later(format!("{what}: {}", kit::worker::chain(&error.without_url())))
+        };
+        let mut answer = request.send().await.map_err(failed)?;
+        let (status, headers) = (answer.status(), answer.headers().clone());
+        let mut body = Vec::new();
+        while body.len() < LONGEST {
+            match answer.chunk().await {
+                Ok(Some(piece)) => body.extend_from_slice(&piece),
+                Ok(None) => break,
+                // The status says it all, where it says that all is well.
+                Err(_) if status.is_success() => break,
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        Ok(Answer { status, headers, body })
+    }
+}
+
+impl Answer {
+    /// What the status means to whoever delivers.
+    pub fn reply(&self, now: Timestamp) -> Reply {
+        let why = format!("it answers {}", self.status);
+        match self.status.as_u16() {
+            200..300 => Reply::Delivered,
+            300..400 => Reply::never(format!("{why}, and redirects are not followed")),
+            408 | 425 | 429 | 500..600 => Reply::Later { why, after: self.wait(now) },
+            _ => Reply::never(why),
+        }
+    }
+
+    /// How long it asks us to wait: `Retry-After`, in seconds or as a date.
+    pub fn wait(&self, now: Timestamp) -> Option<Span> {
+        let text = self.header(&RETRY_AFTER)?;
+        let span = text.trim().parse().map(Span::from_secs).ok().or_else(|| {
+            let at = DateTime::parse_from_rfc2822(text).ok()?;
+            Some(Timestamp::from(at.to_utc()).since(now))
+        });
+        Some(span?.min(LONGEST_WAIT))
+    }
+
+    pub fn header(&self, name: &HeaderName) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_go_over_tls_or_stay_here() {
+        for good in [
+            "https://hooks.slack.com/services/T/B/x",
+            "http://127.0.0.1:9/x",
+            "http://[::1]/",
+            "http://localhost:1",
+        ] {
+            assert!(safe(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "http://hooks.slack.com/x",
+            "http://169.254.169.254/",
+            "http://127.0.0.1.example.com/",
+            "http://localhost.example/",
+            "file:///etc/passwd",
+            "ftp://127.0.0.1/",
+            "hooks.slack.com",
+            "",
+        ] {
+            assert!(safe(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_a_status_means() {
+        let now: Timestamp = "2026-11-20T12:00:00Z".parse().unwrap();
+        let reply = |status: u16, retry_after: &str| {
+            let headers = HeaderMap::from_iter([(RETRY_AFTER, retry_after.parse().unwrap())]);
+            Answer { status: StatusCode::from_u16(status).unwrap(), headers, body: Vec::new() }.reply(now)
+        };
+        let after = |reply| match reply {
+            Reply::Later { after, .. } => after.map(|after| after.0.as_secs()),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(reply(204, ""), Reply::Delivered);
+        assert_eq!(after(reply(503, "")), None);
+        assert_eq!(after(reply(429, "90")), Some(90));
+        assert_eq!(after(reply(503, "Fri, 20 Nov 2026 12:01:30 GMT")), Some(90));
+        assert_eq!(after(reply(503, "Fri, 20 Nov 2026 11:00:00 GMT")), Some(0));
+        assert_eq!(after(reply(429, "99999999999")), Some(6 * 3600));
+        for status in [301, 307, 400, 401, 403, 404, 410, 413] {
+            assert!(matches!(reply(status, "5"), Reply::Never { .. }), "{status}");
+        }
+    }
+}

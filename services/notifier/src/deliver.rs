@@ -1,0 +1,103 @@
+//! From notices to their addressees.
+
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
+use kit::Trouble;
+use ledger::StoreError;
+use terms::RunId;
+use tracing::{error, info, warn};
+
+use crate::{
+    Notifier, Reply,
+    notice::{BEGUN, ENDED, Notice},
+    outbox::{Place, Standing, UNDER_WAY},
+};
+
+/// A try that takes longer is given up: it may be heard all the same.
+const PATIENCE: Duration = Duration::from_secs(30);
+const _: () = assert!(PATIENCE.as_secs() < UNDER_WAY.0.as_secs());
+/// Deliveries under way at a time.
+const ABREAST: usize = 16;
+/// Notices that are looked at in one go.
+const MOST: usize = 1000;
+
+impl Notifier {
+    /// Tries to deliver what is to be told of a run. What does not get there stays in the outbox.
+    pub(crate) async fn deliver_of(&self, run: &RunId) -> Result<(), Trouble> {
+        let mut places = self.outbox.open().await.map_err(Trouble::retry)?;
+        places.retain(|place| place.run == *run);
+        self.deliver(places).await
+    }
+
+    /// Tries to deliver everything that is due.
+    pub(crate) async fn deliver_all(&self) -> Result<(), Trouble> {
+        let mut places = self.outbox.open().await.map_err(Trouble::retry)?;
+        places.truncate(MOST);
+        self.deliver(places).await
+    }
+
+    async fn deliver(&self, places: Vec<Place>) -> Result<(), Trouble> {
+        let tries = places.into_iter().map(|place| async move { self.attempt(&place).await });
+        let done: Vec<_> = stream::iter(tries).buffer_unordered(ABREAST).collect().await;
+        done.into_iter().collect::<Result<(), _>>().map_err(Trouble::retry)
+    }
+
+    async fn attempt(&self, place: &Place) -> Result<(), StoreError> {
+        let now = self.clock.now();
+        let number = match self.outbox.standing(place, now).await? {
+            Standing::Over => return self.outbox.forget(place).await,
+            Standing::Wait(_) | Standing::Busy(_) => return Ok(()),
+            Standing::Due(number) => number,
+        };
+        // A hint without a notice: whoever left it may be about to write the notice.
+        let Some(notice) = self.outbox.get(place).await? else { return Ok(()) };
+        if place.channel == ENDED && !self.beginning_is_over(place).await? {
+            return Ok(());
+        }
+        if !self.outbox.claim(place, number, now).await? {
+            return Ok(());
+        }
+        // After the claim, which the other one looks for: one of the two sees the other.
+        let ended = Place { channel: ENDED.to_owned(), ..place.clone() };
+        if place.channel == BEGUN && self.outbox.get(&ended).await?.is_some() {
+            return self.outbox.supersede(place, now).await;
+        }
+        let reply = tokio::time::timeout(PATIENCE, self.courier.deliver(&notice)).await;
+        let reply = reply.unwrap_or_else(|_| Reply::later("it takes too long"));
+        self.note(&notice, number, reply).await
+    }
+
+    /// A pending status that came after the final one would stand at the commit for ever: it is given up, and whoever is
+    /// about to send it is waited for.
+    async fn beginning_is_over(&self, place: &Place) -> Result<bool, StoreError> {
+        let begun = Place { channel: BEGUN.to_owned(), ..place.clone() };
+        if self.outbox.get(&begun).await?.is_none() {
+            return Ok(true);
+        }
+        let now = self.clock.now();
+        match self.outbox.standing(&begun, now).await? {
+            Standing::Over => Ok(true),
+            Standing::Due(_) | Standing::Wait(_) => self.outbox.supersede(&begun, now).await.map(|()| true),
+            Standing::Busy(_) => Ok(false),
+        }
+    }
+
+    async fn note(&self, notice: &Notice, number: u32, reply: Reply) -> Result<(), StoreError> {
+        let (run, channel) = (&notice.run, notice.channel());
+        let said = match &reply {
+            Reply::Delivered => None,
+            Reply::Later { why, .. } | Reply::Never { why } => Some(why.clone()),
+        };
+        let end = self.outbox.settle(notice, number, reply, self.clock.now()).await?;
+        match (end.map(|end| end.how), said) {
+            (Some(_), None) => info!(run.id = %run, channel, number, "told"),
+            (Some(how), Some(why)) => error!(run.id = %run, channel, number, how, "not told: {why}"),
+            (None, why) => {
+                let why = why.unwrap_or_default();
+                warn!(run.id = %run, channel, number, "will be told again: {why}");
+            }
+        }
+        Ok(())
+    }
+}

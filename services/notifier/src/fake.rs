@@ -1,0 +1,55 @@
+//! A courier on paper.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::{Mutex, PoisonError},
+};
+
+use crate::{
+    notice::{Letter, Notice},
+    port::{Courier, Reply},
+};
+
+/// Keeps what it is given. Whoever is not told what to answer takes everything.
+#[derive(Default)]
+pub struct FakeCourier {
+    answers: Mutex<VecDeque<(bool, Reply)>>,
+    taken: Mutex<Vec<Notice>>,
+}
+
+impl FakeCourier {
+    /// The next delivery that nothing is planned for is answered so; with `taken` it arrives all the same.
+    pub fn answer(&self, taken: bool, reply: Reply) {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner).push_back((taken, reply));
+    }
+
+    /// What arrived, in order; what came twice is here twice.
+    pub fn taken(&self) -> Vec<Notice> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How often each notice arrived, by its id.
+    pub fn counted(&self) -> BTreeMap<String, usize> {
+        let mut counted = BTreeMap::new();
+        for notice in self.taken() {
+            *counted.entry(notice.id).or_default() += 1;
+        }
+        counted
+    }
+}
+
+#[async_trait::async_trait]
+impl Courier for FakeCourier {
+    async fn deliver(&self, notice: &Notice) -> Reply {
+        let planned = self.answers.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let (arrives, reply) = planned.unwrap_or((true, Reply::Delivered));
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        // A check run that is there is found, as on GitHub.
+        let found =
+            matches!(notice.letter, Letter::Check(_)) && taken.iter().any(|known| known.id == notice.id);
+        if arrives && !found {
+            taken.push(notice.clone());
+        }
+        reply
+    }
+}

@@ -1,0 +1,59 @@
+//! `burnin-notifier`: what changed is told to people, each commit of its runs.
+
+use std::{process::ExitCode, sync::Arc};
+
+use cloud::{Local, Parts, Place};
+use kit::{Handler, ids};
+use ledger::{Ledger, Split};
+use notifier::{
+    Link, Notifier, Setup, TAKES,
+    courier::{Api, HttpCourier},
+    secrets::Secrets,
+};
+
+struct Config {
+    ledger: Place,
+    artefacts: Place,
+    channels: Option<Local>,
+    github: Api,
+    link: Option<Link>,
+}
+
+fn main() -> ExitCode {
+    cloud::run(
+        "notifier",
+        env!("CARGO_PKG_VERSION"),
+        |env| {
+            let (ledger, artefacts) = (env.required("BURNIN_LEDGER"), env.required("BURNIN_ARTEFACTS"));
+            let (channels, link) = (env.optional("BURNIN_CHANNELS"), env.optional("BURNIN_LINK"));
+            let github = env.or("BURNIN_GITHUB_API", Api::default());
+            Some(Config {
+                ledger: ledger?,
+                artefacts: artefacts?,
+                channels: channels?,
+                github: github?,
+                link: link?,
+            })
+        },
+        |config, wiring| {
+            let store = wiring.store(&config.artefacts)?;
+            let mut records = wiring.store(&config.ledger)?;
+            if config.ledger != config.artefacts {
+                records = Arc::new(Split::new("open/", Arc::clone(&store), records));
+            }
+            let secrets = Secrets::of_process(config.channels.map(|Local(folder)| folder));
+            let courier = HttpCourier::new(secrets, config.github, Arc::clone(&wiring.clock));
+            let notifier = Notifier::new(Setup {
+                ledger: Ledger::new(records, Arc::new(ids::unique)),
+                store: Arc::clone(&store),
+                courier: Arc::new(courier),
+                bus: Arc::clone(&wiring.bus),
+                clock: Arc::clone(&wiring.clock),
+                link: config.link,
+            });
+            let chores = notifier.chores();
+            let handler: Arc<dyn Handler> = notifier;
+            Ok(Parts { takes: TAKES.to_vec(), handler, parking: store, chores })
+        },
+    )
+}

@@ -1,0 +1,147 @@
+//! Addresses and keys, by name. They are read each time they are needed, so that a new one needs no restart, and shown to
+//! nobody.
+//!
+//! | what | variable | file in the folder |
+//! |---|---|---|
+//! | where `ops-channel` is | `BURNIN_CHANNEL_OPS_CHANNEL_URL` | `ops-channel.url` |
+//! | with what is signed for it, one key a line | `BURNIN_CHANNEL_OPS_CHANNEL_KEY` | `ops-channel.key` |
+//! | who GitHub takes us for | `BURNIN_CHANNEL_GITHUB_TOKEN` | `github.token` |
+
+use std::{collections::BTreeMap, fmt, fs, io::Read, path::PathBuf};
+
+/// What variables begin with.
+const PREFIX: &str = "BURNIN_CHANNEL_";
+/// No secret is longer, bytes.
+const LONGEST: u64 = 16 << 10;
+
+/// What is known by a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An address.
+    Url,
+    /// Keys to sign with.
+    Key,
+    /// A token.
+    Token,
+}
+
+impl Kind {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Url => "url",
+            Self::Key => "key",
+            Self::Token => "token",
+        }
+    }
+}
+
+/// A text that is not shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The text, for whoever it is meant for.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// `text` without it.
+    pub fn hidden_in(&self, text: &str) -> String {
+        text.replace(&self.0, "[secret]")
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("[secret]")
+    }
+}
+
+/// Where secrets are found.
+#[derive(Debug, Default)]
+pub struct Secrets {
+    folder: Option<PathBuf>,
+    variables: BTreeMap<String, Secret>,
+}
+
+impl Secrets {
+    /// In these variables, of which only those count whose names begin as they must, and then in a folder.
+    pub fn new(
+        variables: impl IntoIterator<Item = (String, String)>,
+        folder: impl Into<Option<PathBuf>>,
+    ) -> Self {
+        let ours = variables.into_iter().filter(|(name, _)| name.starts_with(PREFIX));
+        let variables = ours.map(|(name, value)| (name, Secret(value.trim().to_owned()))).collect();
+        Self { folder: folder.into(), variables }
+    }
+
+    /// From the environment of the process, and a folder.
+    pub fn of_process(folder: impl Into<Option<PathBuf>>) -> Self {
+        let texts = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        Self::new(std::env::vars_os().filter_map(texts), folder)
+    }
+
+    /// The secret of a name: a name as a workflow has it, letters, digits and `-`.
+    ///
+    /// # Errors
+    /// That it is not there or cannot be read, and where it is looked for.
+    pub fn find(&self, name: &str, kind: Kind) -> Result<Secret, String> {
+        let variable = format!("{PREFIX}{}_{}", name.replace('-', "_"), kind.as_str()).to_ascii_uppercase();
+        let known = self.variables.get(&variable).cloned();
+        let file = self.folder.as_ref().map(|folder| folder.join(format!("{name}.{}", kind.as_str())));
+        let secret = match (known, &file) {
+            (Some(secret), _) => Some(secret),
+            (None, Some(file)) if file.is_file() => {
+                let mut text = String::new();
+                let read = fs::File::open(file).and_then(|file| file.take(LONGEST).read_to_string(&mut text));
+                // Not the error's own words where it is about what is in the file.
+                read.map_err(|error| format!("{} cannot be read: {}", file.display(), error.kind()))?;
+                Some(Secret(text.trim().to_owned()))
+            }
+            (None, _) => None,
+        };
+        secret.filter(|secret| !secret.0.is_empty()).ok_or_else(|| {
+            let or = file.map(|file| format!(" or put it into {}", file.display())).unwrap_or_default();
+            format!("nobody knows the {} of `{name}`: set {variable}{or}", kind.as_str())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_found_by_its_name_and_shown_to_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let set = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        set("ops-channel.url", "https://hooks.example/T/s3cret\n");
+        set("pager.key", "\n");
+        let variables = [("BURNIN_CHANNEL_PAGER_URL", "https://pager.example/s3cret"), ("HOME", "/")];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let secrets = Secrets::new(variables, folder.path().to_owned());
+        let found = secrets.find("ops-channel", Kind::Url).unwrap();
+        assert_eq!(found.reveal(), "https://hooks.example/T/s3cret");
+        assert_eq!(secrets.find("pager", Kind::Url).unwrap().reveal(), "https://pager.example/s3cret");
+        assert!(!format!("{secrets:?} {found:?}").contains("s3cret"));
+        let said = found.hidden_in("POST https://hooks.example/T/s3cret failed");
+        assert_eq!(said, "POST [secret] failed");
+        // Read when it is needed: the next one counts from now on.
+        set("ops-channel.url", "https://hooks.example/new");
+        assert_eq!(secrets.find("ops-channel", Kind::Url).unwrap().reveal(), "https://hooks.example/new");
+        let why = secrets.find("pager", Kind::Key).unwrap_err();
+        assert!(
+            why.starts_with("nobody knows the key of `pager`: set BURNIN_CHANNEL_PAGER_KEY or put it into "),
+            "{why}"
+        );
+        fs::write(folder.path().join("bad.token"), [0xff, b's', b'3']).unwrap();
+        let why = secrets.find("bad", Kind::Token).unwrap_err();
+        assert!(
+            why.ends_with("bad.token cannot be read: stream did not contain valid UTF-8")
+                || why.ends_with("invalid data"),
+            "{why}"
+        );
+    }
+}

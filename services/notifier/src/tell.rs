@@ -1,0 +1,147 @@
+//! From a run to its notices.
+
+use std::{collections::BTreeSet, sync::PoisonError};
+
+use contract::RunAnswer;
+use kit::{Trouble, worker::chain};
+use machine::RunState;
+use terms::{ClusterSpec, Entry, Fact, Origin, Record, RunClosed, RunId, Span, Timestamp};
+use tracing::{info, warn};
+use view::{Elsewhere, Folded, Line};
+
+use crate::{
+    Notifier,
+    decide::{self, Subject, Telling},
+    notice::{FORMAT, Notice},
+    words::{self, Told},
+};
+
+/// Ends that are older than this are no news.
+const RECENT: Span = Span::from_secs(24 * 3600);
+
+/// Where a run came from, as its first record says.
+fn origin(records: &[Record]) -> Option<&Origin> {
+    let Entry::Accepted { fact, .. } = &records.first()?.entry else { return None };
+    let Fact::RunRequested(requested) = &**fact else { return None };
+    requested.origin.as_ref()
+}
+
+/// The subject of what is decided about a run.
+fn subject<'a>(line: &'a Line, state: &'a RunState, origin: Option<&'a Origin>) -> Subject<'a> {
+    let cluster = match &state.workflow.cluster {
+        Some(ClusterSpec::Existing { name, .. }) => Some(name.as_str()),
+        _ => None,
+    };
+    let push = match origin {
+        Some(Origin::Push(push)) => Some(push),
+        _ => None,
+    };
+    Subject { line, cluster, push, wishes: &state.workflow.notify }
+}
+
+impl Notifier {
+    /// Writes down what is to be told of a run that was recorded.
+    pub(crate) async fn tell_beginning(&self, run: &RunId) -> Result<(), Trouble> {
+        let Some(Folded { records, state }) = self.view.folded(run).await.map_err(Trouble::retry)? else {
+            return Err(Trouble::Retry(format!("{run} is not recorded yet")));
+        };
+        let line = Line::of(&state);
+        let tellings = decide::begun(&subject(&line, &state, origin(&records)));
+        self.write(&line, &state, &tellings).await.map(drop)
+    }
+
+    /// Writes down what is to be told of a run that ended, once.
+    pub(crate) async fn tell_end(&self, run: &RunId) -> Result<(), Trouble> {
+        if self.outbox.is_marked(run).await.map_err(Trouble::retry)? {
+            return Ok(());
+        }
+        let Some(Folded { records, state }) = self.view.folded(run).await.map_err(Trouble::retry)? else {
+            return Err(Trouble::Park(format!("no run {run} was ever asked for")));
+        };
+        if state.closed.is_none() {
+            return Err(Trouble::Retry(format!("{run} is not closed yet")));
+        }
+        let origin = origin(&records);
+        if state.workflow.notify.is_empty() && !matches!(origin, Some(Origin::Message(_))) {
+            return Ok(()); // nobody asked, so nothing is kept of it
+        }
+        let line = Line::of(&state);
+        let others = self.view.all().await.map_err(Trouble::retry)?;
+        let tellings = decide::ended(&subject(&line, &state, origin), &others);
+        let channels = self.write(&line, &state, &tellings).await?;
+        if let Some(Origin::Message(request)) = origin {
+            self.answer(request.clone(), &state).await?;
+        }
+        info!(run.id = %run, conclusion = line.conclusion, told = channels.join(" "), "decided what is told");
+        // The mark last: whatever happens before it, all of this is done again, and comes to the same.
+        self.outbox.mark(run, channels, self.clock.now()).await.map_err(Trouble::retry)
+    }
+
+    async fn answer(&self, request: terms::EventKey, state: &RunState) -> Result<(), Trouble> {
+        let Some((conclusion, _)) = &state.settled else { return Ok(()) };
+        let verdict = state.verdict().map(|reached| reached.verdict);
+        let ended = Some(RunClosed { conclusion: conclusion.clone(), verdict });
+        let answer = RunAnswer { request, run: Some(state.run.clone()), problem: None, ended };
+        Ok(self.bus.publish(answer.to_event("notifier", self.clock.now())).await?)
+    }
+
+    /// Keeps a notice for each telling; says to which channels they go.
+    async fn write(
+        &self,
+        line: &Line,
+        state: &RunState,
+        tellings: &[Telling],
+    ) -> Result<Vec<String>, Trouble> {
+        let checked = tellings.iter().any(|telling| matches!(telling.to, decide::Addressee::Check(_)));
+        let report = if checked { self.report(&line.run).await } else { None };
+        let link = self.link.as_ref().map(|link| link.of(&line.run));
+        let told = Told { line, state, link, report };
+        let mut channels = Vec::new();
+        for telling in tellings {
+            let id = Notice::id(&line.run, &telling.to, &telling.what);
+            let letter = words::letter(&told, telling, &id);
+            let letter = letter.map_err(|error| Trouble::Park(format!("a template is wrong: {error:#}")))?;
+            let made_at = self.clock.now();
+            let notice = Notice { format: FORMAT, id, run: line.run.clone(), made_at, letter };
+            self.outbox.put(&notice).await.map_err(Trouble::retry)?;
+            channels.push(notice.channel());
+        }
+        Ok(channels)
+    }
+
+    /// The report of a run; a run whose artefacts cannot be read is told without one.
+    async fn report(&self, run: &RunId) -> Option<String> {
+        let told = self.view.told(run, Elsewhere::default()).await;
+        let told = told.map_err(|error| warn!(run.id = %run, "told without its report: {}", chain(&error)));
+        Some(report::markdown(&told.ok()??.story()))
+    }
+
+    /// Looks for what nobody told: a bus may lose what it took, and a run may be driven by another process.
+    ///
+    /// # Errors
+    /// What may pass, after every run had its turn.
+    pub(crate) async fn look(&self) -> Result<(), Trouble> {
+        let now = self.clock.now();
+        let since = self.outbox.since(now).await.map_err(Trouble::retry)?;
+        let recent = Timestamp::from_millis(now.as_millis() - RECENT.0.as_millis() as i64).max(since);
+        let lines = self.view.all().await.map_err(Trouble::retry)?;
+        let ended = |line: &&Line| line.closed_at.is_some_and(|at| at >= recent);
+        let open = |line: &&Line| line.closed_at.is_none() && line.trigger.kind == "push";
+        let looked_at = || self.looked_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let current: BTreeSet<(RunId, bool)> = lines
+            .iter()
+            .filter(|line| ended(line) || open(line))
+            .map(|line| (line.run.clone(), line.closed_at.is_some()))
+            .collect();
+        looked_at().retain(|known| current.contains(known));
+        let unknown: Vec<_> = current.difference(&looked_at()).cloned().collect();
+        let mut result = Ok(());
+        for (run, over) in unknown {
+            match if over { self.tell_end(&run).await } else { self.tell_beginning(&run).await } {
+                Ok(()) => drop(looked_at().insert((run, over))),
+                Err(trouble) => result = result.and(Err(trouble)),
+            }
+        }
+        result
+    }
+}

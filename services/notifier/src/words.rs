@@ -1,0 +1,263 @@
+//! How things are said. What is said lies in `templates/`, one file for each form; every value that reaches one of them is
+//! escaped for that form, because names, messages and reasons were written by others.
+
+use machine::{End, RunState};
+use minijinja::{
+    AutoEscape, Environment, Error, ErrorKind, Output, State, Value, context, syntax::SyntaxConfig,
+    value::Serde,
+};
+use serde::Serialize;
+use terms::{News, Reason, Stage, Verdict};
+use view::Line;
+
+use crate::{
+    decide::{Addressee, New, Outcome, Telling, What},
+    notice::{Check, Letter, Posted, StageFailure, Status},
+};
+
+/// GitHub takes no longer description of a status.
+const DESCRIPTION: usize = 140;
+/// Reasons that are told to people.
+const REASONS: usize = 5;
+/// Characters of a reason or of a message, and of a name.
+const TEXT: usize = 300;
+const NAME: usize = 100;
+
+/// A run, as it is told.
+pub struct Told<'a> {
+    /// On one line.
+    pub line: &'a Line,
+    /// As its ledger tells it.
+    pub state: &'a RunState,
+    /// Where a person finds more.
+    pub link: Option<String>,
+    /// The report, in Markdown; none where nobody wants it.
+    pub report: Option<String>,
+}
+
+/// What is sent to somebody, under this id.
+///
+/// # Errors
+/// When a template is wrong: a bug of this program.
+pub fn letter(told: &Told<'_>, telling: &Telling, id: &str) -> Result<Letter, Error> {
+    Ok(match (&telling.to, &telling.what) {
+        (Addressee::Status(push), what) => Letter::Status(Status {
+            push: push.clone(),
+            state: match outcome(what) {
+                None => "pending",
+                Some(Outcome::Passed) => "success",
+                Some(Outcome::Failed) => "failure",
+                Some(Outcome::Inconclusive | Outcome::Broken | Outcome::Cancelled) => "error",
+            }
+            .to_owned(),
+            context: context_of(told),
+            description: report::shortened(&told.say("status.txt", what)?, DESCRIPTION),
+            target_url: told.link.clone(),
+        }),
+        (Addressee::Check(push), what) => Letter::Check(Box::new(Check {
+            push: push.clone(),
+            name: context_of(told),
+            // Neutral and skipped would count as good where checks are required.
+            conclusion: match (outcome(what), told.line.conclusion.as_str()) {
+                (Some(Outcome::Passed), _) => "success",
+                (Some(Outcome::Cancelled), _) => "cancelled",
+                (Some(Outcome::Broken), "timed_out") => "timed_out",
+                (Some(Outcome::Inconclusive), _) => "action_required",
+                _ => "failure",
+            }
+            .to_owned(),
+            title: headline(told, what),
+            summary: told.say("check.md", what)?,
+            text: told.report.clone(),
+            started_at: told.line.requested_at,
+            completed_at: told.line.closed_at.unwrap_or(told.state.recorded_at),
+            details_url: told.link.clone(),
+        })),
+        (Addressee::Slack(webhook), what) => {
+            Letter::Slack { webhook: webhook.clone(), text: told.say("slack.mrkdwn", what)? }
+        }
+        (Addressee::Webhook(target), What::New(new)) => {
+            let body = serde_json::to_string(&told.posted(new, id));
+            let body = body.map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string()))?;
+            Letter::Webhook { target: target.clone(), body }
+        }
+        (Addressee::Webhook(_), _) => {
+            return Err(Error::new(ErrorKind::InvalidOperation, "a program is told of news alone"));
+        }
+    })
+}
+
+const fn outcome(what: &What) -> Option<Outcome> {
+    match what {
+        What::Begun => None,
+        What::Ended(outcome) => Some(*outcome),
+        What::New(new) => Some(new.outcome),
+    }
+}
+
+fn context_of(told: &Told<'_>) -> String {
+    format!("burnin/{}", told.line.workflow)
+}
+
+/// In a few words.
+fn headline(told: &Told<'_>, what: &What) -> String {
+    let came_to = |outcome: Outcome| match (outcome, told.line.verdict) {
+        (Outcome::Passed, Some(_)) => "the verdict is pass",
+        (Outcome::Passed, None) => "done, and nothing to judge",
+        (Outcome::Failed, _) => "the verdict is fail",
+        (Outcome::Inconclusive, _) => "the verdict is inconclusive",
+        (Outcome::Broken, _) => "the run did not complete, something around the benchmark failed",
+        (Outcome::Cancelled, _) => "the run was cancelled",
+    };
+    match what {
+        What::Begun => "the run is under way".to_owned(),
+        What::Ended(outcome) => came_to(*outcome).to_owned(),
+        What::New(New { news: News::Recovered, .. }) => "recovered, the verdict is pass again".to_owned(),
+        What::New(New { news: News::StillFailing, outcome, .. }) => {
+            format!("not mended for a day: {}", came_to(*outcome))
+        }
+        What::New(New { outcome, .. }) => came_to(*outcome).to_owned(),
+    }
+}
+
+/// What failed around the benchmark, as a person may read it.
+#[derive(Serialize)]
+struct Failed {
+    stage: String,
+    code: String,
+    message: String,
+}
+
+impl Told<'_> {
+    fn reasons(&self) -> Vec<Reason> {
+        let reasons = self.state.verdict().map(|reached| reached.reasons.clone()).unwrap_or_default();
+        // Of a verdict that is no pass only what pleads for it is news.
+        let verdict = self.line.verdict.unwrap_or(Verdict::Pass);
+        reasons.into_iter().filter(|reason| reason.weighs == verdict).collect()
+    }
+
+    /// The stage that ended the run, if one did.
+    fn failure(&self) -> Option<StageFailure> {
+        let stages = self.state.stages.iter();
+        stages.filter(|(stage, _)| **stage != Stage::Locate).find_map(|(stage, state)| match &state.end {
+            Some(End::Failed(failure)) => {
+                Some(StageFailure { stage: *stage, failure: Some(failure.clone()) })
+            }
+            Some(End::TimedOut) => Some(StageFailure { stage: *stage, failure: None }),
+            Some(End::Succeeded(_)) | None => None,
+        })
+    }
+
+    fn posted(&self, new: &New, id: &str) -> Posted {
+        let line = self.line;
+        Posted {
+            schema: "burnin/notice/v1".to_owned(),
+            id: id.to_owned(),
+            news: new.news,
+            outcome: new.outcome,
+            since: new.since,
+            first_run: new.first.clone(),
+            run: line.run.clone(),
+            workflow: line.workflow.clone(),
+            system: line.system.clone(),
+            cluster: line.cluster.clone(),
+            trigger: line.trigger.clone(),
+            requested_at: line.requested_at,
+            closed_at: line.closed_at.unwrap_or(self.state.recorded_at),
+            conclusion: line.conclusion.clone(),
+            verdict: line.verdict,
+            reasons: self.state.verdict().map(|reached| reached.reasons.clone()).unwrap_or_default(),
+            failure: self.failure(),
+            link: self.link.clone(),
+        }
+    }
+
+    fn say(&self, template: &'static str, what: &What) -> Result<String, Error> {
+        let line = self.line;
+        let short = report::shortened;
+        let reasons: Vec<_> = self
+            .reasons()
+            .into_iter()
+            .take(REASONS)
+            .map(|reason| {
+                let Reason { code, weighs, text } = reason;
+                Reason { code: short(&code, NAME), weighs, text: short(&text, TEXT) }
+            })
+            .collect();
+        let failure = self.failure().map(|StageFailure { stage, failure }| {
+            let silent = ("TIMEOUT".to_owned(), "it stayed silent past its limit".to_owned());
+            let (code, message) = failure.map_or(silent, |failure| (failure.code, failure.message));
+            Failed { stage: stage.to_string(), code: short(&code, NAME), message: short(&message, TEXT) }
+        });
+        let suspects = self.state.suspects().map(|suspects| {
+            let names: Vec<_> = suspects.nodes.iter().map(|suspect| suspect.node.as_str()).collect();
+            short(&names.join(", "), TEXT)
+        });
+        let began = match what {
+            What::New(new) if new.first != line.run => Some(new),
+            _ => None,
+        };
+        let said = environment()?.get_template(template)?.render(context! {
+            headline => headline(self, what),
+            workflow => short(&line.workflow, NAME),
+            cluster => line.cluster.as_deref().map(|cluster| short(cluster, NAME)),
+            run => line.run.as_str(),
+            reasons => Serde(reasons),
+            failure => Serde(failure),
+            suspects => suspects.filter(|names| !names.is_empty()),
+            since => began.map(|new| new.since.to_string()),
+            first => began.map(|new| new.first.to_string()),
+            cause => short(&format!("{}: {}", line.trigger.kind, line.trigger.by), NAME),
+            closed_at => line.closed_at.map(|at| at.to_string()),
+            // Ours, and checked when it was configured.
+            link => self.link.clone().map(Value::from_safe_string),
+        })?;
+        Ok(said.trim().to_owned())
+    }
+}
+
+fn environment() -> Result<Environment<'static>, Error> {
+    let mut world = Environment::new();
+    world.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+    world.set_auto_escape_callback(|name| match name.rsplit_once('.') {
+        Some((_, "mrkdwn")) => AutoEscape::Custom("mrkdwn".into()),
+        Some((_, "md")) => AutoEscape::Custom("markdown".into()),
+        _ => AutoEscape::None,
+    });
+    world.set_formatter(escape);
+    world.add_template("slack.mrkdwn", include_str!("../templates/slack.mrkdwn"))?;
+    world.add_template("check.md", include_str!("../templates/check.md"))?;
+    world.add_template("status.txt", include_str!("../templates/status.txt"))?;
+    Ok(world)
+}
+
+fn escape(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
+    let text = value.to_string();
+    let text = match state.auto_escape() {
+        _ if value.is_safe() => text,
+        AutoEscape::Custom(form) if form == "mrkdwn" => mrkdwn(&text),
+        AutoEscape::Custom(_) => report::escaped(&text),
+        _ => text,
+    };
+    out.write_str(&text).map_err(Error::from)
+}
+
+/// Text that stays text in Slack, and in those who take its webhooks and read Markdown: nobody is called, nothing is a
+/// link, and no line begins or ends. `*`, `_` and the like may make it bold, and do no harm.
+fn mrkdwn(raw: &str) -> String {
+    const BREAK: char = '\u{200b}';
+    let mut safe = String::with_capacity(raw.len());
+    for c in raw.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            c if c.is_control() => safe.push(' '),
+            // `@channel`, `[shown](elsewhere)` and `https://` end here.
+            '@' | ']' | '`' => safe.extend([c, BREAK]),
+            '/' if safe.ends_with(':') => safe.extend([BREAK, c]),
+            c => safe.push(c),
+        }
+    }
+    safe
+}

@@ -1,0 +1,214 @@
+//! What is told of which run: tables.
+
+use notifier::decide::{Addressee, New, Outcome, STILL, Subject, Telling, What, begun, ended};
+use serde_json::json;
+use terms::{News, Notify, Push, Span, Timestamp, Trigger, Verdict};
+use view::{Line, State};
+
+fn at(hours: f64) -> Timestamp {
+    Timestamp::from_millis(1_795_122_600_000 + (hours * 3_600_000.0) as i64)
+}
+
+/// A line of the workflow `w` on `c1`: `p`ass, `f`ail, `i`nconclusive, `b`roken, `t`imed out, `c`ancelled, `o`pen.
+fn line(number: usize, how: char, hours: f64) -> Line {
+    let (conclusion, verdict) = match how {
+        'p' => ("completed", Some(Verdict::Pass)),
+        'd' => ("completed", None),
+        'f' => ("completed", Some(Verdict::Fail)),
+        'i' => ("completed", Some(Verdict::Inconclusive)),
+        'b' => ("failed", None),
+        'l' => ("failed", Some(Verdict::Fail)), // a fail whose rows could not be loaded
+        'u' => ("failed", Some(Verdict::Pass)),
+        't' => ("timed_out", None),
+        'c' => ("cancelled", None),
+        _ => ("open", None),
+    };
+    Line {
+        run: format!("w-{number:03}").parse().unwrap(),
+        workflow: "w".to_owned(),
+        system: Some("slurm".to_owned()),
+        cluster: Some("c1".to_owned()),
+        trigger: Trigger { kind: "manual".to_owned(), by: "me".to_owned() },
+        requested_at: at(hours - 0.5),
+        state: if how == 'o' { State::Open } else { State::Closed },
+        conclusion: conclusion.to_owned(),
+        verdict,
+        stage: None,
+        settled_at: Some(at(hours)),
+        closed_at: (how != 'o').then(|| at(hours)),
+    }
+}
+
+fn slack(on: &[News]) -> Vec<Notify> {
+    serde_json::from_value(json!([{"slack": {"webhook": "ops", "on": on}}])).unwrap()
+}
+
+/// What is told of each of these runs, which end an hour apart, to somebody who wants all of it.
+fn told(story: &str) -> Vec<&'static str> {
+    told_to(story, &News::ALL, 1.0)
+}
+
+fn told_to(story: &str, on: &[News], apart: f64) -> Vec<&'static str> {
+    let lines: Vec<_> =
+        story.chars().enumerate().map(|(number, how)| line(number, how, number as f64 * apart)).collect();
+    let wishes = slack(on);
+    let news = |subject: &Line| {
+        let subject = Subject { line: subject, cluster: Some("c1"), push: None, wishes: &wishes };
+        match ended(&subject, &lines).as_slice() {
+            [] => "",
+            [Telling { what: What::New(new), .. }] => new.news.as_str(),
+            other => panic!("{other:?}"),
+        }
+    };
+    lines.iter().map(news).collect()
+}
+
+#[test]
+fn what_changed_is_told_and_nothing_else() {
+    let cases: [(&str, &[&str]); 16] = [
+        // The first run ever.
+        ("p", &[""]),
+        ("f", &["failed"]),
+        ("i", &["inconclusive"]),
+        ("b", &["broken"]),
+        ("c", &[""]),
+        ("o", &[""]),
+        // The first failure after passes, the second, recovery.
+        ("ppffppf", &["", "", "failed", "", "recovered", "", "failed"]),
+        // Done with nothing to judge is as good as a pass; a verdict of fail counts whatever came after it.
+        ("dld", &["", "failed", "recovered"]),
+        // What does not complete although the verdict is a pass is not green.
+        ("pup", &["", "broken", "recovered"]),
+        ("pt", &["", "broken"]),
+        // Each way of not passing has its own line.
+        ("pfibfibp", &["", "failed", "inconclusive", "broken", "", "", "", "recovered"]),
+        ("piip", &["", "inconclusive", "", "recovered"]),
+        ("pbbp", &["", "broken", "", "recovered"]),
+        // What is cancelled says nothing.
+        ("pcfcfcp", &["", "", "failed", "", "", "", "recovered"]),
+        ("fcp", &["failed", "", "recovered"]),
+        ("pop", &["", "", ""]),
+    ];
+    for (story, expected) in cases {
+        assert_eq!(told(story), expected, "{story}");
+    }
+}
+
+#[test]
+fn still_failing_is_told_once_after_a_day() {
+    let all = News::ALL;
+    // Every eight hours: the fourth is a day after the first.
+    assert_eq!(
+        told_to("pffffffffp", &all, 8.0),
+        ["", "failed", "", "", "still-failing", "", "", "", "", "recovered"]
+    );
+    // Less than a day, whatever the number; a day and a half.
+    assert_eq!(told_to("fff", &all, 11.9), ["failed", "", ""]);
+    assert_eq!(told_to("ff", &all, 36.0), ["failed", "still-failing"]);
+    // Of each way by itself, and again after a recovery.
+    assert_eq!(told_to("fiif", &all, 24.0), ["failed", "inconclusive", "still-failing", "still-failing"]);
+    assert_eq!(
+        told_to("ffpff", &all, 24.0),
+        ["failed", "still-failing", "recovered", "failed", "still-failing"]
+    );
+    // The exact moment counts.
+    assert_eq!(STILL, Span::from_secs(86_400));
+    assert_eq!(told_to("ff", &all, 24.0), ["failed", "still-failing"]);
+}
+
+#[test]
+fn somebody_hears_what_they_want_to_hear_of() {
+    use News::{Broken, Failed, Inconclusive, Recovered, StillFailing};
+    assert_eq!(told_to("pfibp", &[Failed], 1.0), ["", "failed", "", "", ""]);
+    assert_eq!(told_to("pfibp", &[Broken, Inconclusive], 1.0), ["", "", "inconclusive", "broken", ""]);
+    // Nobody recovers from what was not told; whoever wants recoveries alone hears all of them.
+    assert_eq!(told_to("pip", &[Failed, Recovered], 1.0), ["", "", ""]);
+    assert_eq!(told_to("pfp", &[Failed, Recovered], 1.0), ["", "failed", "recovered"]);
+    assert_eq!(told_to("pip", &[Recovered], 1.0), ["", "", "recovered"]);
+    assert_eq!(told_to("pii", &[Failed, StillFailing], 24.0), ["", "", ""]);
+    assert_eq!(told_to("pii", &[StillFailing], 24.0), ["", "", "still-failing"]);
+}
+
+#[test]
+fn runs_at_once_count_in_the_order_in_which_they_end() {
+    let wishes = slack(&News::ALL);
+    let news = |line: &Line, others: &[Line]| {
+        let subject = Subject { line, cluster: Some("c1"), push: None, wishes: &wishes };
+        ended(&subject, others).first().map(|telling| match &telling.what {
+            What::New(New { news, since, first, .. }) => (*news, *since, first.to_string()),
+            other => panic!("{other:?}"),
+        })
+    };
+    // Asked for first, ended last.
+    let slow = Line { requested_at: at(-9.0), ..line(1, 'f', 3.0) };
+    let quick = line(2, 'p', 2.0);
+    let next = line(3, 'f', 4.0);
+    for others in [[slow.clone(), quick.clone(), next.clone()], [next.clone(), quick.clone(), slow.clone()]] {
+        assert_eq!(news(&slow, &others), Some((News::Failed, at(3.0), "w-001".to_owned())));
+        assert_eq!(news(&quick, &others), None, "what ended later is not known yet");
+        assert_eq!(news(&next, &others), None);
+    }
+    // At the same moment one of the two is the first, whoever looks.
+    let (one, two) = (line(1, 'f', 1.0), line(2, 'f', 1.0));
+    let both = [two.clone(), one.clone()];
+    assert!(news(&one, &both).is_some() && news(&two, &both).is_none());
+    // Heard of late, after others: the same as if it had been heard of at once.
+    let (first, later) = (line(1, 'f', 1.0), line(9, 'p', 9.0));
+    let late = [later.clone(), first.clone()];
+    assert_eq!(news(&first, &late), news(&first, &[]));
+    assert_eq!(news(&later, &late), Some((News::Recovered, at(1.0), "w-001".to_owned())));
+}
+
+#[test]
+fn another_system_is_another_story() {
+    let wishes = slack(&News::ALL);
+    let failed = line(1, 'f', 1.0);
+    let second = line(2, 'f', 2.0);
+    let told = |others: &[Line], cluster| {
+        ended(&Subject { line: &second, cluster, push: None, wishes: &wishes }, others).len()
+    };
+    assert_eq!(told(std::slice::from_ref(&failed), Some("c1")), 0);
+    let elsewhere = Line { cluster: Some("c2".to_owned()), ..failed.clone() };
+    assert_eq!(told(std::slice::from_ref(&elsewhere), Some("c1")), 1, "another cluster that is there");
+    assert_eq!(told(&[elsewhere], None), 0, "clusters that come and go are one system");
+    let other = Line { workflow: "v".to_owned(), ..failed };
+    assert_eq!(told(&[other], Some("c1")), 1, "another workflow");
+}
+
+#[test]
+fn a_commit_is_told_of_every_run() {
+    let wishes: Vec<Notify> =
+        serde_json::from_value(json!([{"github": {"check": true}}, {"webhook": {"target": "pager"}}]))
+            .unwrap();
+    let push = Push {
+        repository: "acme/images".to_owned(),
+        reference: "refs/heads/main".to_owned(),
+        commit: "a".repeat(40),
+    };
+    let lines: Vec<_> = "pffp".chars().enumerate().map(|(n, how)| line(n, how, n as f64)).collect();
+    let of = |line: &Line, push: Option<&Push>| {
+        ended(&Subject { line, cluster: None, push, wishes: &wishes }, &lines)
+    };
+    for (line, outcome) in
+        lines.iter().zip([Outcome::Passed, Outcome::Failed, Outcome::Failed, Outcome::Passed])
+    {
+        let tellings = of(line, Some(&push));
+        let what = What::Ended(outcome);
+        assert_eq!(tellings[0], Telling { to: Addressee::Status(push.clone()), what: what.clone() });
+        assert_eq!(tellings[1], Telling { to: Addressee::Check(push.clone()), what });
+        assert_eq!(tellings[2..], of(line, None), "a run that nobody pushed has no commit");
+    }
+    let count = |number: usize| of(&lines[number], None).len();
+    assert_eq!([0, 1, 2, 3].map(count), [0, 1, 0, 1]);
+
+    let (open, over) = (line(7, 'o', 7.0), line(8, 'p', 8.0));
+    let begins = |line: &Line, push| begun(&Subject { line, cluster: None, push, wishes: &wishes });
+    assert_eq!(
+        begins(&open, Some(&push)),
+        [Telling { to: Addressee::Status(push.clone()), what: What::Begun }]
+    );
+    assert_eq!(begins(&open, None), []);
+    assert_eq!(begins(&over, Some(&push)), [], "what is over does not begin");
+    // Even a cancelled run ends for its commit.
+    assert_eq!(of(&line(9, 'c', 9.0), Some(&push))[0].what, What::Ended(Outcome::Cancelled));
+}

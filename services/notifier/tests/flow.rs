@@ -1,0 +1,286 @@
+//! From what is heard to what arrives, over a courier on paper and a clock of the test's.
+
+mod support;
+
+use std::sync::Arc;
+
+use kit::{Clock, Disposition, Handler};
+use notifier::{Reply, fake::FakeCourier, notice::Letter};
+use serde_json::{Value, json};
+use support::*;
+use terms::{EventKey, Origin, Span};
+
+fn to_all() -> Value {
+    json!([{"github": {"check": true}}, {"slack": {"webhook": "ops"}}, {"webhook": {"target": "pager"}}])
+}
+
+fn pager() -> Value {
+    json!([{"webhook": {"target": "pager"}}])
+}
+
+fn world() -> (World, Arc<FakeCourier>) {
+    let courier = Arc::new(FakeCourier::default());
+    (World::new(courier.clone()), courier)
+}
+
+fn channels(courier: &FakeCourier) -> Vec<String> {
+    courier.taken().iter().map(|notice| format!("{} {}", notice.run, notice.channel())).collect()
+}
+
+#[tokio::test]
+async fn everybody_is_told_once_however_often_it_is_heard() {
+    let (mut world, courier) = world();
+    let failed = Paper::new("w-1", FAIL, 1.0).telling(to_all()).pushed();
+    for _ in 0..3 {
+        world.ends(&failed).await;
+        world.chore().await;
+        world.restart();
+    }
+    let told = ["w-1 github-check", "w-1 github-status", "w-1 slack-ops", "w-1 webhook-pager"];
+    let mut arrived = channels(&courier);
+    arrived.sort();
+    assert_eq!(arrived, told);
+    // The second failure is no news; to the commit it is.
+    world.ends(&Paper::new("w-2", FAIL, 2.0).telling(to_all()).pushed()).await;
+    world.ends(&Paper::new("w-3", PASS, 3.0).telling(to_all())).await;
+    let mut arrived = channels(&courier).split_off(4);
+    arrived.sort();
+    assert_eq!(arrived, ["w-2 github-check", "w-2 github-status", "w-3 slack-ops", "w-3 webhook-pager"]);
+    assert_eq!(world.names("notices/open/").await, [""; 0]);
+    let mark = world.json("notices/w-2/ended.json").await;
+    assert_eq!(mark["channels"], json!(["github-status", "github-check"]));
+    let end = world.json("notices/w-1/webhook-pager/end.json").await;
+    assert_eq!((&end["how"], &end["tries"]), (&json!("delivered"), &json!(1)));
+}
+
+#[tokio::test]
+async fn a_run_that_nobody_wants_to_hear_of_leaves_nothing() {
+    let (world, courier) = world();
+    world.ends(&Paper::new("w-1", FAIL, 1.0).pushed()).await;
+    world.chore().await;
+    assert!(courier.taken().is_empty());
+    assert_eq!(world.names("notices/").await, ["notices/since.json"]);
+}
+
+#[tokio::test]
+async fn what_does_not_arrive_is_tried_again_and_the_waits_grow() {
+    let (mut world, courier) = world();
+    for _ in 0..3 {
+        courier.answer(false, Reply::later("it answers 500"));
+    }
+    courier.answer(false, Reply::Later { why: "it answers 429".into(), after: Some(Span::from_secs(900)) });
+    world.ends(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
+    let mut waited = Vec::new();
+    for number in 1..=4 {
+        let said = format!("notices/w-1/webhook-pager/said-{number}.json");
+        let said = world.json(&said).await;
+        let until: terms::Timestamp = serde_json::from_value(said["not_before"].clone()).unwrap();
+        let wait = until.since(world.clock.now());
+        waited.push(wait.0.as_secs());
+        // Too early: nothing happens, also after a restart.
+        world.clock.advance(Span::from_millis(wait.0.as_millis() as u64 - 1));
+        world.restart();
+        world.chore().await;
+        assert_eq!(world.names("notices/w-1/webhook-pager/try").await.len(), number);
+        assert!(courier.taken().is_empty());
+        world.clock.advance(Span::from_millis(1));
+        world.chore().await;
+    }
+    assert_eq!(waited, [2, 4, 8, 900], "the receiver's own wish counts where it is longer");
+    assert_eq!(courier.taken().len(), 1);
+    assert_eq!(world.names("notices/open/").await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_refusal_is_final_and_said() {
+    let (mut world, courier) = world();
+    courier.answer(false, Reply::never("it answers 410 Gone"));
+    world.ends(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
+    for hours in 2..40 {
+        world.now_is(f64::from(hours));
+        world.restart();
+        world.chore().await;
+    }
+    assert!(courier.taken().is_empty());
+    let end = world.json("notices/w-1/webhook-pager/end.json").await;
+    assert_eq!((&end["how"], &end["why"]), (&json!("refused"), &json!("it answers 410 Gone")));
+    assert_eq!(world.names("notices/w-1/webhook-pager/").await.len(), 2, "one try, and its end");
+}
+
+#[tokio::test]
+async fn what_cannot_be_delivered_for_a_day_is_given_up() {
+    let (world, courier) = world();
+    for _ in 0..1000 {
+        courier.answer(false, Reply::later("it cannot be reached"));
+    }
+    world.ends(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
+    for quarter in 0..110 {
+        world.now_is(1.0 + f64::from(quarter) * 0.25 + 0.01);
+        world.chore().await;
+    }
+    let end = world.json("notices/w-1/webhook-pager/end.json").await;
+    assert_eq!((&end["how"], &end["why"]), (&json!("given_up"), &json!("it cannot be reached")));
+    let tries = end["tries"].as_u64().unwrap();
+    assert!((50..150).contains(&tries), "{tries}");
+    assert_eq!(world.names("notices/open/").await, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_process_that_dies_over_a_delivery_leaves_it_to_the_next_under_the_same_id() {
+    let (mut world, courier) = world();
+    let failed = Paper::new("w-1", FAIL, 1.0).telling(pager());
+    // Decided and begun by somebody who died: the try is there, and says nothing.
+    courier.answer(false, Reply::later("died"));
+    world.ends(&failed).await;
+    world.store.remove("notices/w-1/webhook-pager/said-1.json").await.unwrap();
+    world.restart();
+    for _ in 0..3 {
+        world.chore().await;
+        assert_eq!(world.notifier.handle(&closed(&failed)).await, Disposition::Done);
+    }
+    assert!(courier.taken().is_empty(), "whoever began it may be at it still");
+    world.clock.advance(notifier::outbox::UNDER_WAY);
+    world.chore().await;
+    assert_eq!(courier.counted().into_values().collect::<Vec<_>>(), [1]);
+    // Died between the answer and writing it down: twice, and by the id the receiver knows it.
+    world.store.remove("notices/w-1/webhook-pager/end.json").await.unwrap();
+    world.store.create("notices/open/w-1.webhook-pager", Default::default()).await.unwrap();
+    world.clock.advance(notifier::outbox::UNDER_WAY);
+    world.restart();
+    world.chore().await;
+    assert_eq!(courier.counted().into_values().collect::<Vec<_>>(), [2]);
+}
+
+#[tokio::test]
+async fn two_notifiers_at_once_deliver_once() {
+    let (mut world, courier) = world();
+    let failed = Paper::new("w-1", FAIL, 1.0).telling(to_all()).pushed();
+    world.record(&failed).await;
+    world.now_is(1.0);
+    let one = world.notifier.clone();
+    world.restart();
+    let event = closed(&failed);
+    let said = tokio::join!(one.handle(&event), world.notifier.handle(&event), one.handle(&event));
+    assert_eq!(said, (Disposition::Done, Disposition::Done, Disposition::Done));
+    world.chore().await;
+    assert_eq!(courier.counted().into_values().collect::<Vec<_>>(), [1, 1, 1, 1]);
+}
+
+#[tokio::test]
+async fn what_the_bus_lost_is_found_in_the_ledger() {
+    let (mut world, courier) = world();
+    // Ended before anybody looked: old news.
+    world.record(&Paper::new("w-0", FAIL, -1.0).telling(pager())).await;
+    world.chore().await;
+    assert!(courier.taken().is_empty());
+    world.record(&Paper::new("w-1", PASS, 1.0).telling(pager())).await;
+    world.record(&Paper::new("w-2", FAIL, 2.0).telling(pager())).await;
+    world.now_is(3.0);
+    world.restart();
+    for _ in 0..2 {
+        world.chore().await;
+    }
+    assert_eq!(channels(&courier), ["w-1 webhook-pager", "w-2 webhook-pager"], "recovered, failed");
+    // A commit waits, though nobody told of its run.
+    let begun = Paper::new("w-3", How::Open, 4.0).telling(to_all()).pushed();
+    world.record(&begun).await;
+    world.chore().await;
+    world.chore().await;
+    assert_eq!(channels(&courier)[2..], ["w-3 github-begun"]);
+}
+
+fn states(courier: &FakeCourier) -> Vec<String> {
+    let state = |letter: &Letter| match letter {
+        Letter::Status(status) => status.state.clone(),
+        other => panic!("{other:?}"),
+    };
+    courier.taken().iter().map(|notice| state(&notice.letter)).collect()
+}
+
+#[tokio::test]
+async fn a_commit_waits_until_its_run_has_ended() {
+    let github = json!([{"github": {}}]);
+    for (how, ended) in [
+        (PASS, "success"),
+        (FAIL, "failure"),
+        (UNSURE, "error"),
+        (How::Broken, "error"),
+        (How::Cancelled, "error"),
+    ] {
+        let (world, courier) = world();
+        let open = Paper::new("w-1", How::Open, 1.0).telling(github.clone()).pushed();
+        // Heard of before it is recorded: later.
+        let said = world.notifier.handle(&requested(&open)).await;
+        assert_eq!(said, Disposition::Retry("w-1 is not recorded yet".to_owned()));
+        world.record(&open).await;
+        for _ in 0..2 {
+            assert_eq!(world.notifier.handle(&requested(&open)).await, Disposition::Done);
+        }
+        world.ends(&Paper { how, ..open.clone() }).await;
+        assert_eq!(world.notifier.handle(&requested(&open)).await, Disposition::Done);
+        assert_eq!(states(&courier), ["pending", ended]);
+        let Letter::Status(status) = &courier.taken()[1].letter else { panic!("a status") };
+        assert_eq!((status.context.as_str(), status.push.clone()), ("burnin/nightly", push()));
+        assert_eq!(status.target_url.as_deref(), Some("https://burnin.example/runs/w-1"));
+    }
+}
+
+#[tokio::test]
+async fn a_pending_status_never_comes_after_the_final_one() {
+    let github = json!([{"github": {}}]);
+    let (mut world, courier) = world();
+    let open = Paper::new("w-1", How::Open, 1.0).telling(github.clone()).pushed();
+    world.record(&open).await;
+    courier.answer(false, Reply::later("it answers 502"));
+    assert_eq!(world.notifier.handle(&requested(&open)).await, Disposition::Done);
+    world.ends(&Paper { how: PASS, ..open.clone() }).await;
+    world.now_is(9.0);
+    world.chore().await;
+    assert_eq!(states(&courier), ["success"], "what did not arrive in time is given up");
+    let end = world.json("notices/w-1/github-begun/end.json").await;
+    assert_eq!(end["how"], "superseded");
+
+    // Somebody is about to send it: waited for.
+    let open = Paper { run: "w-2".to_owned(), ended: 10.0, began: 9.5, ..open };
+    world.record(&open).await;
+    courier.answer(false, Reply::later("died"));
+    assert_eq!(world.notifier.handle(&requested(&open)).await, Disposition::Done);
+    world.store.remove("notices/w-2/github-begun/said-1.json").await.unwrap();
+    world.restart();
+    let over = Paper { how: PASS, ended: 9.0, ..open };
+    world.ends(&over).await;
+    assert_eq!(states(&courier), ["success"], "not yet");
+    world.clock.advance(notifier::outbox::UNDER_WAY);
+    world.chore().await;
+    assert_eq!(states(&courier), ["success", "success"]);
+    assert_eq!(world.names("notices/open/").await, [""; 0]);
+}
+
+#[tokio::test]
+async fn whoever_asked_by_a_message_gets_a_second_answer() {
+    let (world, courier) = world();
+    let request = EventKey { source: "//acme/ci".to_owned(), id: "42".to_owned() };
+    let paper = Paper { origin: Some(Origin::Message(request)), ..Paper::new("w-1", UNSURE, 1.0) };
+    world.ends(&paper).await;
+    world.ends(&paper).await;
+    let said = world.wire.0.lock().unwrap().clone();
+    assert_eq!(said.len(), 1);
+    let answer: Value = contract::payload(&said[0]).unwrap();
+    assert_eq!(
+        answer,
+        json!({"request": {"source": "//acme/ci", "id": "42"}, "run": "w-1", "problem": null,
+               "ended": {"conclusion": {"how": "completed"}, "verdict": "inconclusive"}})
+    );
+    assert!(courier.taken().is_empty());
+}
+
+#[tokio::test]
+async fn other_facts_are_passed_over_and_other_words_parked() {
+    let (world, _) = world();
+    let run = "w-1".parse().unwrap();
+    let handle = terms::Fact::JobAccepted(terms::Handle { handle: "1".into() });
+    let event = contract::Message::fact("agent", run, terms::Attempt::FIRST, handle).to_event();
+    assert_eq!(world.notifier.handle(&event).await, Disposition::Done);
+    let nobody = Paper::new("w-9", PASS, 1.0);
+    assert!(matches!(world.notifier.handle(&closed(&nobody)).await, Disposition::Park(_)));
+}

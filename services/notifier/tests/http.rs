@@ -1,0 +1,353 @@
+//! Notices over real HTTP, to receivers that take, refuse, hang, break and lead elsewhere.
+
+mod support;
+
+use std::{
+    io::Write,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use kit::{Clock, ManualClock};
+use notifier::{
+    Courier, Reply,
+    conformance::{OtherEnd, suite},
+    courier::{HttpCourier, sign},
+    fake::FakeCourier,
+    notice::{Check, FORMAT, Letter, Notice, Status},
+    secrets::Secrets,
+};
+use serde_json::json;
+use support::{
+    receiver::{Answer, Receiver},
+    *,
+};
+use terms::Span;
+
+const KEY: &str = "a key that nobody knows";
+const TOKEN: &str = "ghs_s3cr3t";
+
+/// A receiver, and a courier who knows it as `pager`, as `ops` and as GitHub.
+async fn pair(clock: &Arc<ManualClock>) -> (Receiver, Arc<HttpCourier>) {
+    let receiver = Receiver::default();
+    let url = receiver.serve().await;
+    let courier = courier(&url, clock);
+    (receiver, courier)
+}
+
+fn courier(url: &str, clock: &Arc<ManualClock>) -> Arc<HttpCourier> {
+    let variables = [
+        ("BURNIN_CHANNEL_PAGER_URL", format!("{url}/hook/s3cr3t-path?token=s3cr3t")),
+        ("BURNIN_CHANNEL_PAGER_KEY", KEY.to_owned()),
+        ("BURNIN_CHANNEL_OPS_URL", format!("{url}/services/T/B/s3cr3t")),
+        ("BURNIN_CHANNEL_GITHUB_TOKEN", TOKEN.to_owned()),
+    ];
+    let secrets = Secrets::new(variables.map(|(name, value)| (name.to_owned(), value)), None);
+    let github = format!("{url}/api").parse().unwrap();
+    Arc::new(HttpCourier::new(secrets, github, clock.clone()))
+}
+
+fn clock() -> Arc<ManualClock> {
+    Arc::new(ManualClock::new(at(0.0)))
+}
+
+fn notice(number: usize, letter: Letter) -> Notice {
+    Notice {
+        format: FORMAT,
+        id: format!("{number:032x}"),
+        run: "w-1".parse().unwrap(),
+        made_at: at(0.0),
+        letter,
+    }
+}
+
+fn posted(number: usize) -> Notice {
+    let body = json!({"number": number}).to_string();
+    notice(number, Letter::Webhook { target: "pager".to_owned(), body })
+}
+
+fn message(number: usize) -> Notice {
+    notice(number, Letter::Slack { webhook: "ops".to_owned(), text: "it *failed*".to_owned() })
+}
+
+fn checked(number: usize) -> Notice {
+    let check = Check {
+        push: push(),
+        name: "burnin/nightly".to_owned(),
+        conclusion: "failure".to_owned(),
+        title: "the verdict is fail".to_owned(),
+        summary: "s".repeat(70_000),
+        text: None,
+        started_at: at(0.0),
+        completed_at: at(1.0),
+        details_url: None,
+    };
+    notice(number, Letter::Check(Box::new(check)))
+}
+
+fn status(state: &str) -> Notice {
+    let status = Status {
+        push: push(),
+        state: state.to_owned(),
+        context: "burnin/nightly".to_owned(),
+        description: "the verdict is fail".to_owned(),
+        target_url: Some("https://burnin.example/runs/w-1".to_owned()),
+    };
+    notice(1, Letter::Status(status))
+}
+
+#[tokio::test]
+async fn every_courier_keeps_its_promises() {
+    let (receiver, courier) = pair(&clock()).await;
+    suite(&*courier, &receiver, posted).await;
+    let (receiver, courier) = pair(&clock()).await;
+    suite(&*courier, &receiver, message).await;
+    let (receiver, courier) = pair(&clock()).await;
+    suite(&*courier, &receiver, checked).await;
+    assert_eq!(receiver.taken().len(), 3, "a check run that is there is not made again, answer or not");
+
+    struct OnPaper(FakeCourier);
+    impl OtherEnd for OnPaper {
+        fn will(&self, mood: notifier::conformance::Mood) {
+            use notifier::conformance::Mood::*;
+            match mood {
+                Takes => self.0.answer(true, Reply::Delivered),
+                TakesInSilence => self.0.answer(true, Reply::later("it breaks")),
+                Busy(seconds) => {
+                    let after = Some(Span::from_secs(seconds));
+                    self.0.answer(false, Reply::Later { why: "busy".to_owned(), after });
+                }
+                Refuses => self.0.answer(false, Reply::never("it answers 410 Gone")),
+            }
+        }
+        fn arrived(&self) -> Vec<String> {
+            self.0.taken().into_iter().map(|notice| notice.id).collect()
+        }
+    }
+    for kind in [posted, message, checked] {
+        let paper = OnPaper(FakeCourier::default());
+        suite(&paper.0, &paper, kind).await;
+    }
+}
+
+#[tokio::test]
+async fn a_program_can_tell_who_posts_and_what_it_has_seen() {
+    let clock = clock();
+    let (receiver, courier) = pair(&clock).await;
+    for _ in 0..2 {
+        assert_eq!(courier.deliver(&posted(7)).await, Reply::Delivered);
+        clock.advance(Span::from_secs(100));
+    }
+    let came = receiver.came();
+    let [first, second] = &came[..] else { panic!("{came:?}") };
+    assert_eq!(first.path, "/hook/s3cr3t-path?token=s3cr3t");
+    assert_eq!(first.header("content-type"), "application/json");
+    let id = format!("{:032x}", 7);
+    for one in [first, second] {
+        assert_eq!((one.header("idempotency-key"), one.header("x-burnin-delivery")), (&*id, &*id));
+        assert_eq!(one.body, json!({"number": 7}).to_string());
+        // As a receiver does it: the same over what it got, in constant time where it matters.
+        let timestamp = one.header("x-burnin-timestamp");
+        assert_eq!(one.header("x-burnin-signature"), sign(KEY, timestamp, &one.body));
+        assert_ne!(one.header("x-burnin-signature"), sign("another key", timestamp, &one.body));
+    }
+    let seconds = at(0.0).as_millis() / 1000;
+    assert_eq!(first.header("x-burnin-timestamp"), seconds.to_string());
+    assert_eq!(second.header("x-burnin-timestamp"), (seconds + 100).to_string());
+    assert_ne!(first.header("x-burnin-signature"), second.header("x-burnin-signature"));
+}
+
+#[tokio::test]
+async fn slack_gets_a_message_and_nothing_else() {
+    let (receiver, courier) = pair(&clock()).await;
+    assert_eq!(courier.deliver(&message(1)).await, Reply::Delivered);
+    let came = receiver.came().remove(0);
+    assert_eq!((came.path.as_str(), came.json()), ("/services/T/B/s3cr3t", json!({"text": "it *failed*"})));
+    assert_eq!(came.header("x-burnin-signature"), "");
+}
+
+#[tokio::test]
+async fn nobody_is_followed_to_another_place() {
+    let (receiver, courier) = pair(&clock()).await;
+    let (elsewhere, _) = pair(&clock()).await;
+    let there = format!("{}/stolen", elsewhere.serve().await);
+    for status in [301, 302, 303, 307, 308] {
+        receiver.says(status, &[("location", &there)]);
+        let said = courier.deliver(&posted(1)).await;
+        assert!(
+            matches!(&said, Reply::Never { why } if why.contains("redirects are not followed")),
+            "{said:?}"
+        );
+    }
+    assert!(elsewhere.came().is_empty());
+}
+
+#[tokio::test]
+async fn a_receiver_that_hangs_is_given_up_and_tried_again() {
+    let clock = clock();
+    let (receiver, courier) = pair(&clock).await;
+    receiver.answers(Answer::Hangs);
+    let began = std::time::Instant::now();
+    let said = courier.deliver(&posted(1)).await;
+    assert!(matches!(&said, Reply::Later { why, .. } if why.contains("does not answer in time")), "{said:?}");
+    assert!(began.elapsed() >= Duration::from_secs(9), "it had its time");
+    assert_eq!(courier.deliver(&posted(1)).await, Reply::Delivered);
+    assert_eq!(receiver.arrived(), [posted(1).id, posted(1).id], "heard twice, known by its id");
+}
+
+#[tokio::test]
+async fn over_a_restart_a_lost_answer_and_doubled_events_each_notice_is_one_to_its_receiver() {
+    let clock = clock();
+    let (receiver, courier) = pair(&clock).await;
+    let mut world = World::over(Arc::new(ledger::MemoryStore::default()), courier, clock.clone());
+    let everybody =
+        json!([{"github": {"check": true}}, {"slack": {"webhook": "ops"}}, {"webhook": {"target": "pager"}}]);
+    let failed = Paper::new("w-1", FAIL, 1.0).telling(everybody.clone()).pushed();
+    // Somebody's answer gets lost after it took what it was sent.
+    for _ in 0..4 {
+        receiver.answers(Answer::Breaks);
+    }
+    world.ends(&failed).await;
+    world.restart();
+    world.ends(&failed).await;
+    for _ in 0..4 {
+        clock.advance(Span::from_secs(61));
+        world.chore().await;
+    }
+    let mut arrived = receiver.arrived();
+    arrived.sort();
+    arrived.dedup();
+    // The check run's first lookup broke, so it was made once; a status is known by its state.
+    assert_eq!(arrived.len(), 4, "{arrived:?}");
+    assert_eq!(world.names("notices/open/").await, [""; 0]);
+    let checks = receiver.taken().iter().filter(|(_, what)| what["head_sha"].is_string()).count();
+    assert_eq!(checks, 1);
+    let before = receiver.came().len();
+    world.restart();
+    world.ends(&failed).await;
+    world.chore().await;
+    assert_eq!(receiver.came().len(), before, "nothing is sent again");
+}
+
+#[tokio::test]
+async fn github_is_told_as_it_documents() {
+    let clock = clock();
+    let (receiver, courier) = pair(&clock).await;
+    for state in ["pending", "success", "failure", "error"] {
+        assert_eq!(courier.deliver(&status(state)).await, Reply::Delivered);
+    }
+    assert_eq!(courier.deliver(&checked(2)).await, Reply::Delivered);
+    let taken = receiver.taken();
+    let expected = json!({"state": "pending", "context": "burnin/nightly", "description": "the verdict is fail",
+                          "target_url": "https://burnin.example/runs/w-1", "sha": COMMIT});
+    assert_eq!(taken[0].1, expected);
+    let check = &taken[4].1;
+    assert_eq!((&check["head_sha"], &check["conclusion"]), (&json!(COMMIT), &json!("failure")));
+    assert_eq!(check["output"]["summary"].as_str().unwrap().len(), 65_535);
+    assert!(check["completed_at"].as_str().unwrap().ends_with(":00Z"), "{check}");
+    assert_eq!(receiver.came()[0].path, format!("/repos/acme/images/statuses/{COMMIT}"));
+
+    // Its limits come as 403 too, and say when they end.
+    let reset = (clock.now().as_millis() / 1000 + 90).to_string();
+    receiver.says(403, &[("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", &reset)]);
+    let said = courier.deliver(&status("success")).await;
+    assert!(
+        matches!(&said, Reply::Later { after: Some(after), .. } if *after == Span::from_secs(90)),
+        "{said:?}"
+    );
+    receiver.says(403, &[("retry-after", "30")]);
+    let said = courier.deliver(&status("success")).await;
+    assert!(
+        matches!(&said, Reply::Later { after: Some(after), .. } if *after == Span::from_secs(30)),
+        "{said:?}"
+    );
+    receiver.says(403, &[("x-ratelimit-remaining", "12")]);
+    assert!(matches!(courier.deliver(&status("success")).await, Reply::Never { .. }));
+    // A lookup that fails makes nothing.
+    receiver.says(502, &[]);
+    assert!(matches!(courier.deliver(&checked(3)).await, Reply::Later { .. }));
+    assert_eq!(receiver.taken().len(), 5);
+    // Whatever a push claims, it is no part of another address.
+    for repository in ["acme/images/../../user", "acme", "../x", "acme/..", "acme/im%2fages"] {
+        let Letter::Status(mut bad) = status("success").letter else { panic!("a status") };
+        bad.push.repository = repository.to_owned();
+        let said = courier.deliver(&notice(1, Letter::Status(bad))).await;
+        assert!(matches!(said, Reply::Never { .. }), "{repository}: {said:?}");
+    }
+}
+
+/// Whatever is logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn no_secret_is_in_a_log_an_error_or_the_outbox() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _logging = tracing::subscriber::set_default(subscriber);
+
+    let clock = clock();
+    let receiver = Receiver::default();
+    let url = receiver.serve().await;
+    // A port where nobody listens, a wrong token, no such channel, and every kind of refusal.
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let nobody = format!("http://{}", closed.local_addr().unwrap());
+    drop(closed);
+    let mut said = Vec::new();
+    for (url, statuses) in [(&nobody, vec![200; 1]), (&url, vec![301, 401, 404, 410, 500, 503])] {
+        let courier = courier(url, &clock);
+        for status in statuses {
+            for notice in [posted(1), message(2), checked(3), self::status("failure")] {
+                receiver.forgets();
+                receiver.says(status, &[("location", "http://127.0.0.1:1/s3cr3t")]);
+                said.push(format!("{:?}", courier.deliver(&notice).await));
+            }
+        }
+        let everybody = json!([{"github": {"check": true}}, {"slack": {"webhook": "ops"}},
+                               {"slack": {"webhook": "unknown"}}, {"webhook": {"target": "pager"}}]);
+        let world = World::over(Arc::new(ledger::MemoryStore::default()), courier, clock.clone());
+        receiver.forgets();
+        for status in [410, 410, 500] {
+            receiver.says(status, &[]);
+        }
+        world.ends(&Paper::new("w-1", FAIL, 1.0).telling(everybody).pushed()).await;
+        for name in world.names("").await {
+            let body = world.store.read(&name).await.unwrap().unwrap();
+            said.push(format!("{name}: {}", String::from_utf8_lossy(&body)));
+        }
+    }
+    let far = "http://hooks.example/s3cr3t".to_owned();
+    let variables = [("BURNIN_CHANNEL_OPS_URL".to_owned(), far)];
+    let nowhere = "https://127.0.0.1:1".parse().unwrap();
+    let courier = HttpCourier::new(Secrets::new(variables, None), nowhere, clock);
+    let insecure = courier.deliver(&message(1)).await;
+    assert!(
+        matches!(&insecure, Reply::Later { why, .. } if why.contains("expected https://")),
+        "{insecure:?}"
+    );
+    said.push(format!("{insecure:?}"));
+    said.push(String::from_utf8_lossy(&log.0.lock().unwrap()).into_owned());
+    let all = said.join("\n");
+    assert!(
+        all.contains("not told: it answers") && all.contains("nobody knows the url of `unknown`"),
+        "{all}"
+    );
+    for secret in ["s3cr3t", TOKEN, KEY] {
+        let place = all.find(secret).map(|at| &all[at.saturating_sub(200)..(at + 40).min(all.len())]);
+        assert_eq!(place, None, "{secret}");
+    }
+}

@@ -1,0 +1,114 @@
+//! What is said, and that nothing of it acts where it is read.
+
+mod support;
+
+use std::sync::Arc;
+
+use notifier::{
+    fake::FakeCourier,
+    notice::{Letter, Notice, Posted},
+};
+use serde_json::json;
+use support::*;
+use terms::{News, Verdict};
+
+async fn letters(paper: Paper) -> Vec<Notice> {
+    let courier = Arc::new(FakeCourier::default());
+    let world = World::new(courier.clone());
+    let everybody =
+        json!([{"github": {"check": true}}, {"slack": {"webhook": "ops"}}, {"webhook": {"target": "pager"}}]);
+    world.ends(&paper.telling(everybody).pushed()).await;
+    let mut taken = courier.taken();
+    taken.sort_by_key(Notice::channel);
+    taken
+}
+
+#[tokio::test]
+async fn a_failure_is_told_in_few_words() {
+    let told = letters(Paper::new("w-1", FAIL, 1.0)).await;
+    let [check, status, slack, webhook] = &told[..] else { panic!("{told:?}") };
+    let Letter::Check(check) = &check.letter else { panic!("a check run") };
+    assert_eq!((check.name.as_str(), check.conclusion.as_str()), ("burnin/nightly", "failure"));
+    assert_eq!(check.title, "the verdict is fail");
+    assert_eq!(
+        check.summary,
+        "**the verdict is fail**\n\n- ABOVE\\_FLOOR: bus bandwidth is low\n\nThe workflow nightly on c1, run w-1: \
+         [everything about it](https://burnin.example/runs/w-1)"
+    );
+    let report = check.text.as_ref().unwrap();
+    assert!(report.contains("FAIL") && report.contains("bus bandwidth is low"), "{report}");
+    let Letter::Status(status) = &status.letter else { panic!("a status") };
+    assert_eq!(status.description, "the verdict is fail: bus bandwidth is low");
+    let Letter::Slack { webhook: name, text } = &slack.letter else { panic!("a message") };
+    assert_eq!(name, "ops");
+    assert_eq!(
+        *text,
+        "*nightly* on c1: the verdict is fail\n• ABOVE_FLOOR: bus bandwidth is low\nw-1, caused by push: bus \
+         bandwidth is low, ended at 2026-11-19T23:10:00.000Z. <https://burnin.example/runs/w-1|Look at it>"
+            .replace("2026-11-19T23:10:00.000Z", &at(1.0).to_string())
+    );
+    let Letter::Webhook { body, .. } = &webhook.letter else { panic!("JSON") };
+    let posted: Posted = serde_json::from_str(body).unwrap();
+    assert_eq!((posted.schema.as_str(), &posted.id), ("burnin/notice/v1", &webhook.id));
+    assert_eq!((posted.news, posted.verdict, posted.since), (News::Failed, Some(Verdict::Fail), at(1.0)));
+    assert_eq!(posted.reasons[0].text, "bus bandwidth is low");
+}
+
+#[tokio::test]
+async fn what_broke_is_named() {
+    let told = letters(Paper::new("w-1", How::Broken, 1.0)).await;
+    let Letter::Check(check) = &told[0].letter else { panic!("a check run") };
+    assert!(
+        check.conclusion == "failure" && check.summary.contains("image: CONFIG: bus"),
+        "{}",
+        check.summary
+    );
+    let Letter::Slack { text, .. } = &told[2].letter else { panic!("a message") };
+    assert!(text.contains("\n• image: CONFIG: bus bandwidth is low\n"), "{text}");
+    let told = letters(Paper::new("w-1", UNSURE, 1.0)).await;
+    let Letter::Check(check) = &told[0].letter else { panic!("a check run") };
+    assert_eq!(check.conclusion, "action_required", "never neutral, which counts as good");
+}
+
+#[tokio::test]
+async fn nothing_that_others_wrote_acts() {
+    for how in [FAIL, How::Broken] {
+        let hostile = Paper {
+            cluster: HOSTILE.replace('\n', ""),
+            text: HOSTILE.to_owned(),
+            ..Paper::new("w-1", how, 1.0)
+        };
+        let told = letters(hostile).await;
+        let Letter::Check(check) = &told[0].letter else { panic!("a check run") };
+        // The report is tested where it is made; it fences what this text must not hold.
+        let summary = &check.summary;
+        for acting in ["<script", "<!channel", "@here", "](https://evil", "https://evil", "\n# ", "\u{202e}"]
+        {
+            assert!(!summary.contains(acting), "{acting}: {summary}");
+        }
+        let Letter::Status(status) = &told[1].letter else { panic!("a status") };
+        assert!(
+            status.description.chars().count() <= 140 && !status.description.contains(['\n', '\u{202e}'])
+        );
+        let Letter::Slack { text, .. } = &told[2].letter else { panic!("a message") };
+        for acting in ["<!", "<script", "@here", "](", "https://evil", "\n# ", "\u{202e}"] {
+            assert!(!text.contains(acting), "{acting}: {text}");
+        }
+        let Letter::Webhook { body, .. } = &told[3].letter else { panic!("JSON") };
+        let posted: Posted = serde_json::from_str(body).unwrap();
+        let said = posted.reasons.first().map(|reason| &reason.text);
+        let said =
+            said.or(posted.failure.as_ref().and_then(|failed| Some(&failed.failure.as_ref()?.message)));
+        assert_eq!(said.map(String::as_str), Some(HOSTILE), "a program gets it as it was written");
+    }
+}
+
+#[tokio::test]
+async fn long_words_are_cut() {
+    let long = "é".repeat(100_000);
+    let told = letters(Paper { text: long, ..Paper::new("w-1", FAIL, 1.0) }).await;
+    let Letter::Status(status) = &told[1].letter else { panic!("a status") };
+    assert_eq!(status.description.chars().count(), 140);
+    let Letter::Slack { text, .. } = &told[2].letter else { panic!("a message") };
+    assert!(text.chars().count() < 2000, "Slack takes 40,000 characters");
+}

@@ -1,0 +1,140 @@
+//! Who is told: a program that is posted to, which is busy now and then, and now and then hangs up after it heard.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use ledger::Store;
+use serde_json::{Value, json};
+use terms::{
+    Attempt, Conclusion, Entry, EventKey, Fact, Limits, RECORD_FORMAT, Record, RunId, RunRequested,
+    Timestamp, Trigger, Verdict, VerdictReached, Workflow,
+};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::{TcpListener, TcpStream},
+};
+
+/// What came: how often each id, by run and what was new.
+type Heard = BTreeMap<(String, String), BTreeMap<String, usize>>;
+
+/// The program.
+#[derive(Clone)]
+pub struct Told {
+    /// Where it is.
+    pub url: String,
+    heard: Arc<Mutex<Heard>>,
+}
+
+impl Told {
+    /// Listens.
+    pub async fn start() -> Result<Self, String> {
+        let told = |error: std::io::Error| error.to_string();
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(told)?;
+        let url = format!("http://{}/hook", listener.local_addr().map_err(told)?);
+        let here = Self { url, heard: Arc::default() };
+        let hearing = here.clone();
+        tokio::spawn(async move {
+            for number in 0_u32.. {
+                let Ok((stream, _)) = listener.accept().await else { return };
+                let here = hearing.clone();
+                tokio::spawn(async move { here.hear(stream, number).await });
+            }
+        });
+        Ok(here)
+    }
+
+    async fn hear(&self, stream: TcpStream, number: u32) -> Option<()> {
+        let mut stream = BufReader::new(stream);
+        let (mut head, mut length) = (String::new(), 0);
+        while !head.ends_with("\r\n\r\n") {
+            let before = head.len();
+            if stream.read_line(&mut head).await.ok()? == 0 {
+                return None;
+            }
+            let line = head[before..].to_ascii_lowercase();
+            length = line
+                .strip_prefix("content-length: ")
+                .and_then(|text| text.trim().parse().ok())
+                .unwrap_or(length);
+        }
+        let mut body = vec![0; length];
+        stream.read_exact(&mut body).await.ok()?;
+        if number % 4 == 1 {
+            let busy =
+                b"HTTP/1.1 503 Busy\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+            return stream.write_all(busy).await.ok();
+        }
+        let notice: Value = serde_json::from_slice(&body).ok()?;
+        let text = |field: &str| notice[field].as_str().unwrap_or_default().to_owned();
+        *self
+            .heard
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry((text("run"), text("news")))
+            .or_default()
+            .entry(text("id"))
+            .or_default() += 1;
+        if number % 7 == 2 {
+            return None; // heard, and not said so
+        }
+        let taken = b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n";
+        stream.write_all(taken).await.ok()
+    }
+
+    /// Each of these runs was told of as a recovery, as one notice, however often it came.
+    pub fn check<'a>(&self, runs: impl Iterator<Item = &'a RunId>, wrong: &mut Vec<String>) {
+        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ended = 0;
+        for run in runs {
+            ended += 1;
+            match heard.get(&(run.to_string(), "recovered".to_owned())).map(BTreeMap::len) {
+                Some(1) => {}
+                Some(ids) => wrong.push(format!("{run} was told of under {ids} ids")),
+                None => wrong.push(format!("{run} was not told of")),
+            }
+        }
+        let came: usize = heard.values().flat_map(BTreeMap::values).sum();
+        println!("{came} deliveries of {} notices of {ended} runs", heard.len());
+        if heard.len() != ended {
+            wrong.push(format!("{} notices of {ended} runs: {:?}", heard.len(), heard.keys()));
+        }
+    }
+}
+
+/// A run of this workflow that failed an hour ago, so that the next pass is news.
+pub async fn failed_before(store: &dyn Store, workflow: &str, now: Timestamp) -> Result<(), String> {
+    let run: RunId = format!("{workflow}-before").parse().map_err(|error| format!("{error}"))?;
+    let value = json!({"name": workflow, "image": null, "cluster": null, "benchmark": null, "limits": Limits::default()});
+    let workflow: Workflow = serde_json::from_value(value).map_err(|error| error.to_string())?;
+    let trigger = Trigger { kind: "manual".to_owned(), by: "kill".to_owned() };
+    let reached = VerdictReached {
+        verdict: Verdict::Fail,
+        reasons: Vec::new(),
+        criteria: "any".to_owned(),
+        baseline: None,
+        fingerprint: BTreeMap::new(),
+        log_sha256: None,
+        object: "nowhere".to_owned(),
+    };
+    let accepted = |number: u64, fact: Fact| Entry::Accepted {
+        event: EventKey { source: "//kill".to_owned(), id: number.to_string() },
+        attempt: Attempt::FIRST,
+        fact: Box::new(fact),
+    };
+    let entries = [
+        accepted(1, Fact::RunRequested(Box::new(RunRequested { workflow, trigger, origin: None }))),
+        accepted(2, Fact::VerdictReached(reached)),
+        Entry::Closed { conclusion: Conclusion::Completed },
+    ];
+    for (seq, entry) in (1..).zip(entries) {
+        let recorded_at = Timestamp::from_millis(now.as_millis() - 3_600_000);
+        let nonce = format!("before-{seq}");
+        let record = Record { format: RECORD_FORMAT, run: run.clone(), seq, nonce, recorded_at, entry };
+        let body = serde_json::to_vec(&record).map_err(|error| error.to_string())?;
+        let created = store.create(&format!("ledger/{run}/{seq:010}.json"), body.into()).await;
+        created.map_err(|error| kit::worker::chain(&error))?;
+    }
+    Ok(())
+}
