@@ -23,6 +23,7 @@ mod follow;
 mod index;
 mod line;
 mod listing;
+mod reference;
 mod told;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -37,6 +38,7 @@ pub use detail::{Detail, StageDetail};
 pub use follow::Step;
 pub use line::{Line, State};
 pub use listing::{Cursor, MOST, Page, Wanted};
+pub use reference::{NoReference, Reference};
 pub use told::{Elsewhere, Told};
 
 use index::Index;
