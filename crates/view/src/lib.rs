@@ -5,7 +5,7 @@
 //! with the lines of many runs. Chapters lie beside the artefacts:
 //!
 //! ```text
-//! view/1/{first 16 hex digits of the SHA-256}.json   the lines of up to 128 closed runs, whichever were closed first
+//! view/2/{first 16 hex digits of the SHA-256}.json   the lines of up to 128 closed runs, whichever were closed first
 //! ```
 //!
 //! Chapters are objects and no database file, so that a laptop and a bucket work alike, no process owns them, and none is
@@ -18,6 +18,7 @@
 //! | a cold start | a read a chapter, a list of the runs, and a fold of what no chapter has |
 
 mod chapters;
+mod curves;
 mod detail;
 mod follow;
 mod index;
@@ -34,9 +35,10 @@ use machine::RunState;
 use terms::{Record, RunId, Span, Timestamp, Verdict};
 use tokio::sync::{Mutex, MutexGuard};
 
+pub use curves::{Curve, Curves};
 pub use detail::{Detail, StageDetail};
 pub use follow::Step;
-pub use line::{Line, State};
+pub use line::{Cost, Line, State};
 pub use listing::{Cursor, MOST, Page, Wanted};
 pub use reference::{NoReference, Reference};
 pub use told::{Elsewhere, Told};
@@ -102,12 +104,13 @@ pub struct View {
     clock: Arc<dyn Clock>,
     pace: Pace,
     index: Mutex<Index>,
+    curves: std::sync::Mutex<curves::Known>,
 }
 
 impl View {
     /// Of this ledger; artefacts and chapters lie in `store`.
     pub fn new(ledger: Ledger, store: Arc<dyn Store>, clock: Arc<dyn Clock>, pace: Pace) -> Self {
-        Self { ledger, store, clock, pace, index: Mutex::default() }
+        Self { ledger, store, clock, pace, index: Mutex::default(), curves: std::sync::Mutex::default() }
     }
 
     /// Runs, newest first.
@@ -122,7 +125,7 @@ impl View {
     ///
     /// # Errors
     /// When a store does not answer.
-    pub async fn all(&self) -> Result<Vec<Line>, ViewError> {
+    pub async fn all(&self) -> Result<Vec<Arc<Line>>, ViewError> {
         Ok(self.fresh().await?.newest().cloned().collect())
     }
 
@@ -135,8 +138,10 @@ impl View {
         let mut validated = BTreeMap::new();
         for line in index.newest() {
             if let (Some(at), Some(Verdict::Pass | Verdict::Fail)) = (line.settled_at, line.verdict) {
-                let last = validated.entry(line.workflow.clone()).or_insert(at);
-                *last = at.max(*last);
+                match validated.get_mut(&line.workflow) {
+                    Some(last) => *last = at.max(*last),
+                    None => drop(validated.insert(line.workflow.clone(), at)),
+                }
             }
         }
         Ok(validated)

@@ -115,7 +115,7 @@ impl Told {
 }
 
 /// What the logs of a run say together, as the judge hears it: one of them has the table.
-fn together(readings: impl Iterator<Item = Reading>) -> Option<Reading> {
+pub(crate) fn together(readings: impl Iterator<Item = Reading>) -> Option<Reading> {
     let mut whole: Option<Reading> = None;
     for reading in readings.filter(|reading| reading.ended != Ended::Empty) {
         let Some(whole) = &mut whole else {

@@ -7,6 +7,7 @@ use axum::{
     response::Response,
 };
 use ledger::Artefacts;
+use report::sizes::Earlier;
 use serde::Serialize;
 use terms::RunId;
 use view::{Elsewhere, Wanted};
@@ -14,6 +15,7 @@ use view::{Elsewhere, Wanted};
 use crate::{
     Dashboard,
     frame::{self, Refusal},
+    nights::date,
 };
 
 /// Logs that are named.
@@ -48,17 +50,22 @@ pub async fn page(
         let objects = manifest.ok().flatten().map(|committed| committed.manifest.objects).unwrap_or_default();
         logs = objects.into_iter().map(|object| (object.name, report::size(object.size_bytes))).collect();
     }
+    let curves = dashboard.view.curves(&run).await?;
     let more_logs = logs.len().saturating_sub(LOGS);
     logs.truncate(LOGS);
     let same = Wanted { workflow: Some(state.workflow.name.clone()), limit: Some(200), ..Wanted::default() };
     let earlier = dashboard.view.page(&same).await?.runs;
     let before = earlier.into_iter().filter(|line| line.requested_at < state.requested_at);
+    let at: Vec<_> = curves.iter().map(|curve| date(curve.requested_at)).collect();
+    let runs = curves.iter().zip(&at);
+    let runs: Vec<_> =
+        runs.map(|(curve, at)| Earlier { run: curve.run.as_str(), at, table: &curve.table }).collect();
     let view = View {
         run: run.to_string(),
         open: state.closed.is_none(),
         cancellable: state.settled.is_none(),
         seq: state.seq,
-        report: report::part(&told.story()),
+        report: report::part(&told.story(), &runs),
         logs,
         more_logs,
         earlier: before

@@ -28,8 +28,12 @@ impl Logs {
         let mut before = earlier.clone();
         let mut judged = Vec::new();
         for (name, reading, clues) in logs {
-            let standard =
-                Standard { criteria: criteria.as_ref(), baseline: baseline.as_ref(), earlier: &before, pin: None };
+            let standard = Standard {
+                criteria: criteria.as_ref(),
+                baseline: baseline.as_ref(),
+                earlier: &before,
+                pin: None,
+            };
             let judgement = judge(&Evidence::of(&reading, &clues), &standard);
             if let (Some(baseline), [table]) = (&baseline, reading.tables.as_slice()) {
                 before.extend(baseline.level(table));
