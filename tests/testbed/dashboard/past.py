@@ -1,7 +1,8 @@
-"""past.py DATA RUNS: gives a data folder with one closed run a past: RUNS closed runs like it, each with its whole ledger.
+"""past.py DATA RUNS: gives a data folder with one closed run a past of RUNS more, each with its whole ledger.
 
-They belong to a few workflows and go back hour by hour. The newest ones have logs and verdicts too: there the benchmark
-takes 4 % longer from one night on, and another driver came with it.
+They belong to a few workflows and go back hour by hour. The newest ones are like the run that is there, with logs and
+verdicts: the benchmark takes 4 % longer from one night on, and another driver came with it. Those before were cancelled at
+once, which makes three records each.
 """
 
 import hashlib
@@ -46,6 +47,11 @@ def main(data, runs):
     manifest = (data / "artefacts" / template / "logs/1/manifest.json").read_text()
     verdict = (data / "artefacts" / template / "verdict/1/verdict.json").read_text()
 
+    event = {"source": "//burnin/cli", "id": "enough"}
+    fact = {"type": "dev.burnin.cancel.requested.v1", "data": {"by": "somebody", "reason": "enough"}}
+    cancelled = [(2, {"accepted": {"event": event, "attempt": 1, "fact": fact}}),
+                 (3, {"closed": {"conclusion": {"how": "cancelled", "by": "somebody"}}})]
+
     for number in range(1, runs + 1):
         workflow = WORKFLOWS[number % len(WORKFLOWS)]
         run, back = f"{workflow}-{number:05x}", timedelta(hours=2 * number)
@@ -56,12 +62,14 @@ def main(data, runs):
 
         driver = '"driver": "CUDA 13.1"' if number <= SLOWER else '"driver": "CUDA 13.0"'
         measured_on = lambda text: text.replace('"collective"', f'{driver}, "collective"')
-        new = [told(text) for text in records]
+        new = [told(text) for text in (records if number <= WITH_LOGS else records[:1])]
         requested = json.loads(new[0])
         asked = requested["entry"]["accepted"]["fact"]["data"]["workflow"]
         asked["name"], asked["cost"] = workflow, {"node_hour": "98.32", "currency": "USD"}
         new[0] = json.dumps(requested)
-        if number <= WITH_LOGS:
+        if number > WITH_LOGS:
+            new += [json.dumps({**requested, "seq": seq, "entry": entry}) for seq, entry in cancelled]
+        else:
             factor, noise = 1.04 if number <= SLOWER else 1.0, lambda: chance.gauss(1, 0.003)
             objects = json.loads(manifest.replace(template, run))
             for entry in objects["objects"]:
@@ -74,8 +82,8 @@ def main(data, runs):
             write(data / "artefacts" / run / "verdict/1/verdict.json", measured_on(verdict).replace(template, run))
             was = json.loads(records[7])["entry"]["accepted"]["fact"]["data"]["sha256"]
             new[7] = new[7].replace(was, hashlib.sha256(text.encode()).hexdigest())
-        new[8] = measured_on(new[8])
-        if number % 97 == 3:
+            new[8] = measured_on(new[8])
+        if number == 3:
             new[8] = new[8].replace('"verdict": "pass"', '"verdict": "fail"').replace('"verdict":"pass"', '"verdict":"fail"')
         folder = data / "ledger" / run
         folder.mkdir()
