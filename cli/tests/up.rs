@@ -259,7 +259,7 @@ fn wrong_usage_is_told_before_anything_is_made() {
 fn a_plan_says_what_starts_a_workflow() {
     let lab = Lab::new("", "");
     let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
-    let on = "on:\n  push: [{repository: acme/images, branches: [main], tags: ['v*']}]\n  schedule: [{cron: 30 2 * * *, zone: Europe/Zurich}]\n  build: [{trigger: nccl-image}]\nparameters: [limits.job]\n";
+    let on = "on:\n  push: [{repository: acme/images, branches: [main], tags: ['v*']}]\n  schedule: [{cron: 30 2 * * *, zone: Europe/Zurich}]\n  build: [{trigger: nccl-image}]\n  cluster: [{source: //acme/rack, system: slurm, name: 'gpu-*'}]\nparameters: [limits.job]\n";
     lab.write("w.yaml", &format!("{workflow}{on}"));
     let output = lab.burnin(&["plan", "w.yaml"]);
     let said = String::from_utf8(output.stdout).unwrap();
@@ -267,6 +267,7 @@ fn a_plan_says_what_starts_a_workflow() {
         "Starts by itself: pushes to acme/images, main, v*.\n",
         "Starts by itself: 30 2 * * * in Europe/Zurich, next at ",
         "Starts by itself: builds of the trigger nccl-image that succeed.\n",
+        "Starts by itself: slurm clusters named gpu-* that //acme/rack offers.\n",
         "Requests over the network may replace: limits.job.\n",
     ] {
         assert!(said.contains(line), "{line}: {said}");
