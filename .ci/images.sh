@@ -8,7 +8,7 @@ target=${CARGO_TARGET_DIR:-target}
 built=$target/$([[ $profile == dev ]] && echo debug || echo "$profile")
 # Where the Dockerfile looks for them, wherever programs are built.
 images=target/images/$profile
-services=(agent builder conductor gateway judge loader provisioner)
+services=(agent builder conductor dashboard gateway judge loader provisioner)
 packages=()
 for service in "${services[@]}"; do packages+=(--package "$service" --features "$service/gcp"); done
 # The agent in the cloud takes jobs to Kubernetes too.

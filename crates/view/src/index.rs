@@ -49,7 +49,7 @@ impl Index {
         ledger: &Ledger,
         store: &dyn Store,
         now: Timestamp,
-        pace: Pace,
+        (pace, keeps): (Pace, bool),
     ) -> Result<(), ViewError> {
         let due =
             |last: Option<Timestamp>, span| last.is_none_or(|last| now.since(last) >= span || now < last);
@@ -84,7 +84,7 @@ impl Index {
                 // One damaged ledger must not hide all others.
                 Err(error) => warn!(run.id = %run, "left out: {}", kit::worker::chain(&error)),
             }
-            if self.unkept.len() >= LENGTH {
+            if keeps && self.unkept.len() >= LENGTH {
                 self.keep(store).await;
             }
         }

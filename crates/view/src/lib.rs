@@ -103,6 +103,7 @@ pub struct View {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     pace: Pace,
+    keeps: bool,
     index: Mutex<Index>,
     curves: std::sync::Mutex<curves::Known>,
 }
@@ -110,7 +111,21 @@ pub struct View {
 impl View {
     /// Of this ledger; artefacts and chapters lie in `store`.
     pub fn new(ledger: Ledger, store: Arc<dyn Store>, clock: Arc<dyn Clock>, pace: Pace) -> Self {
-        Self { ledger, store, clock, pace, index: Mutex::default(), curves: std::sync::Mutex::default() }
+        Self {
+            ledger,
+            store,
+            clock,
+            pace,
+            keeps: true,
+            index: Mutex::default(),
+            curves: std::sync::Mutex::default(),
+        }
+    }
+
+    /// The same without the right to write: chapters are read, and kept by others.
+    #[must_use]
+    pub fn reading_only(self) -> Self {
+        Self { keeps: false, ..self }
     }
 
     /// Runs, newest first.
@@ -181,7 +196,7 @@ impl View {
     /// The index, no older than [`Pace`] says. One caller looks, the others wait for what it saw.
     async fn fresh(&self) -> Result<MutexGuard<'_, Index>, ViewError> {
         let mut index = self.index.lock().await;
-        index.refresh(&self.ledger, &*self.store, self.clock.now(), self.pace).await?;
+        index.refresh(&self.ledger, &*self.store, self.clock.now(), (self.pace, self.keeps)).await?;
         Ok(index)
     }
 }
