@@ -14,4 +14,8 @@ for root in target/images/dist/*/; do
   # An agent runs where its cluster is; whoever looks after that one installs it.
   [[ $service == agent ]] ||
     gcloud run services update "burnin-$service" --region "$_REGION" --image "$digest" --quiet
+  # Webhooks are taken by the gateway's program, where they are taken at all.
+  if [[ $service == gateway ]] && gcloud run services describe burnin-hooks --region "$_REGION" --quiet >/dev/null 2>&1; then
+    gcloud run services update burnin-hooks --region "$_REGION" --image "$digest" --quiet
+  fi
 done

@@ -6,7 +6,7 @@ set -euo pipefail
 profile=${1:-dev}
 # Where the Dockerfile looks for them, wherever programs are built.
 images=target/images/$profile
-services=(agent builder conductor gateway judge loader notifier provisioner)
+services=(agent builder conductor dashboard gateway judge loader notifier provisioner)
 if [[ $profile == dev ]]; then
   . .ci/built.sh
 else

@@ -17,3 +17,8 @@ output "agents" {
     }
   }
 }
+
+output "webhook" {
+  description = "What GitHub is given as the webhook's address; none where there is no secret."
+  value       = one([for name, service in google_cloud_run_v2_service.service : "${service.uri}/hooks/github" if name == "hooks"])
+}

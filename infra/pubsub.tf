@@ -1,7 +1,7 @@
 # One topic for each room that takes commands, one for all facts, one for ends of runs; and one for what nobody could
 # deliver. Cloud Build publishes on a topic of a name that is its own.
 locals {
-  topics = toset(concat(["facts", "replies", "agent"], [for name, service in local.services : service.takes]))
+  topics = toset(concat(["facts", "replies", "agent"], [for name, service in local.told : service.takes]))
   pubsub = "serviceAccount:service-${data.google_project.this.number}@gcp-sa-pubsub.iam.gserviceaccount.com"
 
   says = merge([
@@ -37,20 +37,20 @@ resource "google_pubsub_topic_iam_member" "says" {
 
 # Each subscription speaks for itself: an account of its own may call one service, and nothing else.
 resource "google_service_account" "push" {
-  for_each     = local.services
+  for_each     = local.told
   account_id   = "${local.prefix}push-${each.key}"
   display_name = "Burnin: delivers to ${each.key}"
 }
 
 resource "google_service_account_iam_member" "push_token" {
-  for_each           = local.services
+  for_each           = local.told
   service_account_id = google_service_account.push[each.key].name
   role               = "roles/iam.serviceAccountTokenCreator"
   member             = local.pubsub
 }
 
 resource "google_pubsub_subscription" "push" {
-  for_each                   = local.services
+  for_each                   = local.told
   name                       = "${local.prefix}${each.key}"
   topic                      = google_pubsub_topic.topic[each.value.takes].id
   ack_deadline_seconds       = 60 # longer than the service's own limit: two deliveries at once are the exception

@@ -1,9 +1,12 @@
 # Who may do what is written in rights.json alone; docs/RIGHTS.md is made from it.
 locals {
-  rights   = jsondecode(file("${path.module}/rights.json"))
-  services = local.rights.services
-  builds   = local.rights.builds
-  prefix   = "burnin-"
+  rights = jsondecode(file("${path.module}/rights.json"))
+  # Webhooks are served where there is a secret to check them with.
+  services = { for name, service in local.rights.services : name => service if name != "hooks" || var.github_secret != null }
+  # Those that events are delivered to.
+  told   = { for name, service in local.services : name => service if service.takes != null }
+  builds = local.rights.builds
+  prefix = "burnin-"
 
   roles = {
     create = "roles/storage.objectCreator"

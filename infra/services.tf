@@ -8,6 +8,15 @@ locals {
       BURNIN_LEDGER    = "gs://${google_storage_bucket.bucket["ledger"].name}"
       BURNIN_WORKFLOWS = "gs://${google_storage_bucket.bucket["artefacts"].name}" # below workflows/
     }
+    hooks = {
+      BURNIN_SERVES    = "hooks"
+      BURNIN_LEDGER    = "gs://${google_storage_bucket.bucket["ledger"].name}"
+      BURNIN_WORKFLOWS = "gs://${google_storage_bucket.bucket["artefacts"].name}"
+    }
+    dashboard = {
+      BURNIN_LEDGER    = "gs://${google_storage_bucket.bucket["ledger"].name}"
+      BURNIN_WAREHOUSE = "bigquery:${var.project}.${google_bigquery_dataset.burnin.dataset_id}" # told, not asked
+    }
     builder     = { BURNIN_BUILDS = "cloud-build:${var.project}/${var.region}" }
     provisioner = { BURNIN_CLUSTERS = "cloud-build:${var.project}/${var.region}" }
     judge       = { BURNIN_WAREHOUSE = "bigquery:${var.project}.${google_bigquery_dataset.burnin.dataset_id}" }
@@ -20,10 +29,11 @@ locals {
 }
 
 resource "google_cloud_run_v2_service" "service" {
-  for_each            = local.services
-  name                = "${local.prefix}${each.key}"
-  location            = var.region
-  ingress             = "INGRESS_TRAFFIC_INTERNAL_ONLY" # Pub/Sub and Cloud Scheduler of this project are inside
+  for_each = local.services
+  name     = "${local.prefix}${each.key}"
+  location = var.region
+  # Pub/Sub and Cloud Scheduler of this project are inside. GitHub and people are not.
+  ingress             = contains(["dashboard", "hooks"], each.key) ? "INGRESS_TRAFFIC_ALL" : "INGRESS_TRAFFIC_INTERNAL_ONLY"
   deletion_protection = true
 
   template {
@@ -38,7 +48,7 @@ resource "google_cloud_run_v2_service" "service" {
     }
 
     containers {
-      image = var.images[each.key]
+      image = var.images[try(each.value.image, each.key)]
 
       resources {
         limits            = { cpu = "1", memory = "512Mi" }
@@ -84,14 +94,53 @@ resource "google_cloud_run_v2_service" "service" {
           }
         }
       }
+
+      dynamic "env" {
+        for_each = each.key == "hooks" ? [var.github_secret] : []
+        content {
+          name = "BURNIN_GITHUB_SECRETS"
+          value_source {
+            secret_key_ref {
+              secret  = env.value
+              version = "latest"
+            }
+          }
+        }
+      }
     }
   }
 }
 
 resource "google_cloud_run_v2_service_iam_member" "push" {
-  for_each = local.services
+  for_each = local.told
   location = var.region
   name     = google_cloud_run_v2_service.service[each.key].name
   role     = "roles/run.invoker"
   member   = google_service_account.push[each.key].member
+}
+
+# Whoever looks at the pages says who they are, to Cloud Run.
+resource "google_cloud_run_v2_service_iam_member" "people" {
+  for_each = var.people
+  location = var.region
+  name     = google_cloud_run_v2_service.service["dashboard"].name
+  role     = "roles/run.invoker"
+  member   = each.value
+}
+
+# GitHub has no account here. What it sends is signed, and this service has nothing else to offer.
+resource "google_cloud_run_v2_service_iam_member" "github" {
+  # checkov:skip=CKV_GCP_102:a webhook proves itself by its signature
+  for_each = { for name, service in local.services : name => service if name == "hooks" }
+  location = var.region
+  name     = google_cloud_run_v2_service.service[each.key].name
+  role     = "roles/run.invoker"
+  member   = "allUsers"
+}
+
+resource "google_secret_manager_secret_iam_member" "github" {
+  for_each  = { for name, service in local.services : name => service if name == "hooks" }
+  secret_id = var.github_secret
+  role      = "roles/secretmanager.secretAccessor"
+  member    = google_service_account.holder[each.key].member
 }

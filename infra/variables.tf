@@ -84,3 +84,20 @@ variable "kms_key" {
   type        = string
   default     = null
 }
+
+variable "people" {
+  description = "Who may look at the dashboard, as IAM spells them: user:..., group:..., domain:..."
+  type        = set(string)
+  default     = []
+
+  validation {
+    condition     = !anytrue([for who in var.people : startswith(who, "all")])
+    error_message = "The dashboard is not for everybody."
+  }
+}
+
+variable "github_secret" {
+  description = "The secret in Secret Manager with what GitHub's webhooks are signed with, one secret a line; none for no webhook."
+  type        = string
+  default     = null
+}

@@ -176,14 +176,18 @@ pub enum Command {
         #[arg(long, value_enum, default_value_t = ReportForm::Human)]
         output: ReportForm,
     },
-    /// Learn a baseline from healthy logs of the same thing; five are enough.
+    /// Learn a baseline from healthy logs of the same thing; five are enough. Or decide which run is one from now on.
+    #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
     Baseline {
+        /// Pin a run, or release it.
+        #[command(subcommand)]
+        decide: Option<Decide>,
         /// Healthy logs.
         #[arg(required = true, value_name = "LOG")]
         logs: Vec<PathBuf>,
         /// Where to write the baseline.
-        #[arg(long, value_name = "FILE")]
-        save: PathBuf,
+        #[arg(long, required = true, value_name = "FILE")]
+        save: Option<PathBuf>,
     },
     /// Say what differs between two logs. Exit code 1 when the second is slower, 2 when they measure different things.
     Compare {
@@ -217,6 +221,36 @@ pub enum Command {
     /// Be a part of the local cloud: a build's supervisor or a node. Started by other commands.
     #[command(hide = true, subcommand)]
     Host(Host),
+}
+
+/// Which run of a workflow others are held against.
+#[derive(Debug, Subcommand)]
+pub enum Decide {
+    /// From now on, hold the runs of its workflow against this one.
+    Pin {
+        /// A closed run that passed.
+        run: RunId,
+        /// Not what it measured, but the baseline that it was judged by.
+        #[arg(long)]
+        learned: bool,
+        /// Why, for whoever looks later.
+        #[arg(long, default_value = "", value_name = "TEXT")]
+        why: String,
+    },
+    /// From now on, hold the runs of a workflow against what is learned of them.
+    Unpin {
+        /// The workflow's name.
+        workflow: String,
+        /// Why, for whoever looks later.
+        #[arg(long, default_value = "", value_name = "TEXT")]
+        why: String,
+    },
+    /// List who pinned and released what, when and why.
+    Pins {
+        /// What to print.
+        #[arg(long, value_enum, default_value_t = Output::Human)]
+        output: Output,
+    },
 }
 
 /// Processes that outlive the command that started them.

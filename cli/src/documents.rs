@@ -43,3 +43,12 @@ pub struct ParseDocument {
     #[serde(flatten)]
     pub reading: Reading,
 }
+
+/// What `burnin baseline pins --output json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct PinsDocument {
+    /// `burnin/baselines/v1`.
+    pub schema: &'static str,
+    /// Workflows of which something was ever pinned, by name.
+    pub workflows: Vec<pins::History>,
+}

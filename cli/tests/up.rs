@@ -118,6 +118,63 @@ fn the_quickstart_is_asked_for_over_http_and_passes() {
 }
 
 #[test]
+fn a_run_is_pinned_judged_by_and_released() {
+    let lab = Lab::new("", "");
+    let up = Up::of(&lab);
+    let json = "Content-Type: application/json\r\n";
+    let ask = |method: &str, query: &str, body: &str| {
+        let (status, body) = up.ask(method, &format!("/api/v1/baselines/lab{query}"), json, body);
+        (status, serde_json::from_str::<Value>(&body).unwrap())
+    };
+    let first = up.begin("lab", "first");
+    up.follow(&first);
+    let wish = json!({"run": first, "why": "after the repair"}).to_string();
+    let (status, pinned) = ask("PUT", "", &wish);
+    assert_eq!((status, &pinned["pin"]["run"]), (200, &json!(first)), "{pinned}");
+    assert_eq!(ask("PUT", "", &wish), (200, pinned.clone()), "the same pin again changes nothing");
+    assert_eq!(up.get("/api/v1/baselines")["workflows"], json!([pinned]));
+    let (status, refused) = ask("PUT", "", &json!({"run": first, "source": "learned"}).to_string());
+    let why = refused["detail"].as_str().unwrap();
+    assert!(status == 422 && why.contains("it was judged without a learned baseline"), "{refused}");
+
+    let second = up.begin("lab", "second");
+    up.follow(&second);
+    let verdict = fs::read(lab.data().join(format!("artefacts/{second}/verdict/1/verdict.json"))).unwrap();
+    let verdict: Value = serde_json::from_slice(&verdict).unwrap();
+    assert_eq!((&verdict["pin"]["run"], &verdict["pin"]["number"]), (&json!(first), &json!(1)), "{verdict}");
+    let reasons = verdict["reasons"].as_array().unwrap();
+    let said = reasons.iter().find(|reason| reason["code"] == "PINNED").unwrap();
+    assert!(said["text"].as_str().unwrap().ends_with(": after the repair"), "{said}");
+
+    // The same from the command line, on the same folder.
+    let command = |arguments: &[&str]| {
+        let output = lab.burnin(arguments);
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code().unwrap(), String::from_utf8(said).unwrap())
+    };
+    let again = command(&["baseline", "pin", &first]);
+    assert_eq!(again, (0, format!("lab is held against {first} already\n")));
+    assert_eq!(command(&["baseline", "unpin", "lab", "--why", "enough"]).0, 0);
+    let (status, released) = ask("GET", "", "");
+    assert_eq!(
+        (status, &released["pin"], &released["history"][1]["why"]),
+        (200, &Value::Null, &json!("enough"))
+    );
+    assert_eq!(ask("DELETE", "?why=twice", ""), (200, released), "released is released");
+    let (status, said) = command(&["baseline", "pins"]);
+    assert!(
+        status == 0 && said.contains(&format!("pinned {first} by")) && said.contains("released by"),
+        "{said}"
+    );
+    let (status, said) = command(&["baseline", "pin", "nobody"]);
+    assert!(status == 64 && said.contains("there is no run nobody"), "{said}");
+    let (status, said) = command(&["baseline", "unpin", "another"]);
+    assert!(status == 64 && said.contains("nothing was ever pinned for another"), "{said}");
+    assert_eq!(command(&["baseline"]).0, 64, "logs and --save are still asked for");
+    up.end("-TERM");
+}
+
+#[test]
 fn killed_in_the_middle_it_goes_on_where_it_was() {
     let lab = Lab::new("sleep 0.3", "");
     let up = Up::of(&lab);
@@ -203,7 +260,7 @@ fn wrong_usage_is_told_before_anything_is_made() {
 fn a_plan_says_what_starts_a_workflow() {
     let lab = Lab::new("", "");
     let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
-    let on = "on:\n  push: [{repository: acme/images, branches: [main], tags: ['v*']}]\n  schedule: [{cron: 30 2 * * *, zone: Europe/Zurich}]\n  build: [{trigger: nccl-image}]\nparameters: [limits.job]\n";
+    let on = "on:\n  push: [{repository: acme/images, branches: [main], tags: ['v*']}]\n  schedule: [{cron: 30 2 * * *, zone: Europe/Zurich}]\n  build: [{trigger: nccl-image}]\n  cluster: [{source: //acme/rack, system: slurm, name: 'gpu-*'}]\nparameters: [limits.job]\n";
     lab.write("w.yaml", &format!("{workflow}{on}"));
     let output = lab.burnin(&["plan", "w.yaml"]);
     let said = String::from_utf8(output.stdout).unwrap();
@@ -211,6 +268,7 @@ fn a_plan_says_what_starts_a_workflow() {
         "Starts by itself: pushes to acme/images, main, v*.\n",
         "Starts by itself: 30 2 * * * in Europe/Zurich, next at ",
         "Starts by itself: builds of the trigger nccl-image that succeed.\n",
+        "Starts by itself: slurm clusters named gpu-* that //acme/rack offers.\n",
         "Requests over the network may replace: limits.job.\n",
     ] {
         assert!(said.contains(line), "{line}: {said}");

@@ -25,7 +25,9 @@ struct Rights {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Service {
-    takes: String,
+    /// Whose image it runs, where that is not one of its own.
+    image: Option<String>,
+    takes: Option<String>,
     says: Vec<String>,
     objects: Vec<Grant>,
     project: Vec<String>,
@@ -123,7 +125,22 @@ fn broken(rights: &Rights) -> Vec<String> {
     let basic = |role: &&String| ["roles/owner", "roles/editor", "roles/viewer"].contains(&role.as_str());
     broken.extend(roles.filter(basic).map(|role| format!("{role} is a basic role: it is far too much")));
     let said: BTreeSet<&str> = rights.services.values().flat_map(|of| &of.says).map(String::as_str).collect();
-    let taken = rights.services.values().map(|of| of.takes.as_str());
+    let taken = rights.services.values().filter_map(|of| of.takes.as_deref());
+    for (name, service) in &rights.services {
+        if service.image.as_ref().is_some_and(|image| !rights.services.contains_key(image)) {
+            broken.push(format!("{name}: there is no image of {:?}", service.image));
+        }
+        // Everybody may come to it, or people look at it: neither is told anything that it could be asked to do.
+        if ["dashboard", "hooks"].contains(&name.as_str())
+            && (service.takes.is_some() || !service.chores.is_empty())
+        {
+            broken.push(format!("{name}: takes neither events nor chores"));
+        }
+        let writes = |grant: &Grant| grant.right != "read";
+        if name == "dashboard" && (service.objects.iter().any(writes) || !service.says.is_empty()) {
+            broken.push("dashboard: only reads".to_owned());
+        }
+    }
     let topics: BTreeSet<&str> = contract::topics().into_iter().collect();
     let known: BTreeSet<&str> =
         said.into_iter().chain(taken).chain(rights.agent.says.iter().map(String::as_str)).collect();
@@ -134,7 +151,7 @@ fn broken(rights: &Rights) -> Vec<String> {
 }
 
 fn told_as_table(rights: &Rights) -> String {
-    let mut text = "# Who may do what\n\nMade by `cargo xtask rights` from `infra/rights.json`, which is also what Terraform grants. The same command holds it\nagainst the rules: only the conductor creates in the ledger, and nobody removes there; only hints are removed at all; only\nthe provisioner rents; only the loader writes the warehouse; nobody has a basic role; topics are those of the code.\n\n".to_owned();
+    let mut text = "# Who may do what\n\nMade by `cargo xtask rights` from `infra/rights.json`, which is also what Terraform grants. The same command holds it\nagainst the rules: only the conductor creates in the ledger, and nobody removes there; only hints are removed at all; only\nthe provisioner rents; only the loader writes the warehouse; the dashboard only reads; nobody has a basic role; topics are\nthose of the code.\n\n".to_owned();
     for (name, what) in &rights.buckets {
         _ = writeln!(text, "- bucket **{name}**: {what}");
     }
@@ -160,9 +177,10 @@ fn told_as_table(rights: &Rights) -> String {
             of.chores.iter().map(|(chore, when)| format!("; `{chore}` at `{when}`")).collect();
         _ = writeln!(
             text,
-            "| {name} | {} | `{}`{} | {} | {roles} | {} |",
+            "| {name}{} | {} | {}{} | {} | {roles} | {} |",
+            of.image.as_ref().map(|image| format!(", of the image of {image}")).unwrap_or_default(),
             objects(&of.objects),
-            of.takes,
+            of.takes.as_ref().map(|topic| format!("`{topic}`")).unwrap_or_default(),
             chores.concat(),
             codes(of.says.iter().collect()),
             codes(of.acts_as.iter().collect())
@@ -215,6 +233,9 @@ mod tests {
             ("rented by builds", on("provisioner", |of| of.project.push("roles/compute.admin".to_owned()))),
             ("only the loader", on("judge", |of| of.warehouse.push("roles/bigquery.dataEditor".to_owned()))),
             ("basic role", on("judge", |of| of.project.push("roles/editor".to_owned()))),
+            ("only reads", on("dashboard", move |of| of.objects.push(grant("artefacts", "create", None)))),
+            ("neither events nor chores", on("hooks", |of| of.takes = Some("gateway".to_owned()))),
+            ("there is no image", on("hooks", |of| of.image = Some("attic".to_owned()))),
             ("the topics are", on("judge", |of| of.says.push("gossip".to_owned()))),
         ];
         for (why, change) in changes {

@@ -31,6 +31,7 @@ pub fn all() -> BTreeMap<PathBuf, String> {
     add("cli/compare.v1.json".to_owned(), schema::<verdict::compare::Comparison>());
     add("cli/locate.v1.json".to_owned(), schema::<verdict::locate::Located>());
     add("cli/parse.v1.json".to_owned(), schema::<burnin::documents::ParseDocument>());
+    add("cli/baselines.v1.json".to_owned(), schema::<burnin::documents::PinsDocument>());
     add("cli/run.v1.json".to_owned(), schema::<burnin::documents::RunDocument>());
     add("cli/runs.v1.json".to_owned(), schema::<burnin::documents::RunsDocument>());
     add("cli/show.v1.json".to_owned(), schema::<view::Detail>());

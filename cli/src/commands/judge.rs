@@ -39,8 +39,12 @@ pub fn judge(
     for log in logs {
         let (reading, clues) = heard(log.as_ref(), logs.len() > 1)?;
         room.take(log.as_ref(), &reading)?;
-        let standard =
-            Standard { criteria: criteria.as_ref(), baseline: baseline.as_ref(), earlier: &earlier };
+        let standard = Standard {
+            criteria: criteria.as_ref(),
+            baseline: baseline.as_ref(),
+            earlier: &earlier,
+            pin: None,
+        };
         let judgement = verdict::judge(&Evidence::of(&reading, &clues), &standard);
         if let (Some(baseline), [table]) = (&baseline, reading.tables.as_slice()) {
             earlier.extend(baseline.level(table));
@@ -52,7 +56,11 @@ pub fn judge(
         run: None,
         logs: judged.iter().map(source).collect(),
         judgement: Some(&whole),
-        standard: Standard { criteria: criteria.as_ref(), baseline: baseline.as_ref(), earlier: &[] },
+        standard: Standard {
+            criteria: criteria.as_ref(),
+            baseline: baseline.as_ref(),
+            ..Standard::default()
+        },
     };
     match output {
         ReportForm::Json => print_json(&whole),

@@ -5,6 +5,7 @@ mod explain;
 mod judge;
 mod locate;
 mod parse;
+mod pins;
 mod plan;
 mod run;
 mod show;
@@ -52,7 +53,10 @@ pub fn dispatch(cli: Cli) -> Result<Exit, Error> {
         Command::Judge { logs, criteria, baseline, output } => {
             judge::judge(&logs, criteria.as_deref(), baseline.as_deref(), output)
         }
-        Command::Baseline { logs, save } => judge::baseline(&logs, &save),
+        Command::Baseline { decide: Some(decide), .. } => {
+            block_on(pins::decide(existing(&cli.data)?, decide))
+        }
+        Command::Baseline { logs, save, .. } => judge::baseline(&logs, &save.unwrap_or_default()),
         Command::Compare { a, b, output } => judge::compare(&a, &b, output),
         Command::Locate { files, reference, output } => locate::locate(&files, &reference, output),
         Command::Completions { shell } => {

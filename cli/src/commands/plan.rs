@@ -53,6 +53,10 @@ fn starts(offered: &Offered, now: Timestamp) -> String {
     for build in &on.build {
         _ = writeln!(text, "Starts by itself: builds of the trigger {} that succeed.", build.trigger);
     }
+    for cluster in &on.cluster {
+        let (system, name, source) = (cluster.system, &cluster.name, &cluster.source);
+        _ = writeln!(text, "Starts by itself: {system} clusters named {name} that {source} offers.");
+    }
     if !offered.parameters.is_empty() {
         _ = writeln!(text, "Requests over the network may replace: {}.", offered.parameters.join(", "));
     }

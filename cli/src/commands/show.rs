@@ -16,6 +16,7 @@ use crate::{
 pub async fn runs(data: Data, output: Output) -> Result<Exit, Error> {
     let runs = data.view().all().await.map_err(Error::infrastructure)?;
     if output == Output::Json {
+        let runs = runs.iter().map(|line| view::Line::clone(line)).collect();
         print_json(&RunsDocument { schema: "burnin/runs/v1", runs });
         return Ok(Exit::Pass);
     }

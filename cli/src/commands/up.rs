@@ -105,6 +105,7 @@ pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
         plans: Arc::new(Offers(Arc::clone(&gateway))),
         clock: Arc::clone(&clock),
         warehouse: local::table(&data),
+        beside_gateway: true,
     };
     let chores = [gateway.chores(), notifier.chores()].concat();
     let service = Service {

@@ -17,6 +17,8 @@ mod schema;
 mod topics;
 
 pub use message::{Content, Message, Unreadable};
-pub use request::{RUN_ANSWERED, RUN_REQUEST, RunAnswer, RunRequest, payload};
+pub use request::{
+    CLUSTER_OFFERED, ClusterOffer, OfferedSystem, RUN_ANSWERED, RUN_REQUEST, RunAnswer, RunRequest, payload,
+};
 pub use schema::event_schemas;
 pub use topics::{topic_of, topics};

@@ -7,10 +7,12 @@ use cloudevents::{Data, Event, EventBuilder, EventBuilderV10};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
-use terms::{EventKey, Image, RunClosed, RunId, Timestamp};
+use terms::{EventKey, Image, Kubernetes, RunClosed, RunId, Slurm, Timestamp};
 
 /// The type of [`RunRequest`].
 pub const RUN_REQUEST: &str = "dev.burnin.run.request.v1";
+/// The type of [`ClusterOffer`].
+pub const CLUSTER_OFFERED: &str = "dev.burnin.cluster.offered.v1";
 /// The type of [`RunAnswer`].
 pub const RUN_ANSWERED: &str = "dev.burnin.run.answered.v1";
 
@@ -28,7 +30,47 @@ pub struct RunRequest {
     pub image: Option<Image>,
 }
 
-/// What came of a [`RunRequest`]: told when it is taken or refused, and once more when its run has ended.
+/// A cluster of another system that can take jobs now. Workflows that want it run on it and leave it alone. The event's
+/// `source` and `id` are known for ever: sent again, it starts nothing more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterOffer {
+    /// Its name in its own world.
+    pub name: String,
+    /// How it is reached: what a workflow says under `cluster.existing.system`.
+    pub system: OfferedSystem,
+}
+
+/// The connection settings of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum OfferedSystem {
+    /// A Slurm.
+    Slurm(Box<Slurm>),
+    /// A Kubernetes.
+    Kubernetes(Box<Kubernetes>),
+}
+
+impl ClusterOffer {
+    /// Reads an offer.
+    ///
+    /// # Errors
+    /// What is wrong with its payload. What the settings say is checked with the workflow that uses them.
+    pub fn of(event: &Event) -> Result<Self, String> {
+        payload(event).map_err(|why| format!("payload of `{CLUSTER_OFFERED}`: {why}"))
+    }
+
+    /// The kind of cluster, as it is spelt in the offer.
+    pub const fn kind(&self) -> &'static str {
+        match self.system {
+            OfferedSystem::Slurm(_) => "slurm",
+            OfferedSystem::Kubernetes(_) => "kubernetes",
+        }
+    }
+}
+
+/// What came of a [`RunRequest`], or of a [`ClusterOffer`] for one workflow: told when it is taken or refused, and once
+/// more when its run has ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunAnswer {
     /// `source` and `id` of the request.

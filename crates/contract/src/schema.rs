@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use terms::{Body, Fact};
 
-use crate::{RUN_ANSWERED, RUN_REQUEST, RunAnswer, RunRequest};
+use crate::{CLUSTER_OFFERED, ClusterOffer, RUN_ANSWERED, RUN_REQUEST, RunAnswer, RunRequest};
 
 /// Every event type with the JSON Schema of its `data`, sorted by type.
 pub fn event_schemas() -> Vec<(&'static str, Value)> {
@@ -11,6 +11,7 @@ pub fn event_schemas() -> Vec<(&'static str, Value)> {
     let mut schemas: Vec<_> = facts
         .chain(commands())
         .chain([
+            (CLUSTER_OFFERED, schemars::schema_for!(ClusterOffer).to_value()),
             (RUN_REQUEST, schemars::schema_for!(RunRequest).to_value()),
             (RUN_ANSWERED, schemars::schema_for!(RunAnswer).to_value()),
         ])

@@ -2,7 +2,7 @@
 //!
 //! Nothing depends on subscription filters: whoever is subscribed to a topic takes everything on it.
 
-use crate::{RUN_ANSWERED, RUN_REQUEST};
+use crate::{CLUSTER_OFFERED, RUN_ANSWERED, RUN_REQUEST};
 
 /// A topic, and the event types on it by their nouns.
 struct Topic {
@@ -46,7 +46,7 @@ pub fn topic_of(event_type: &str) -> &'static str {
         "dev.burnin.run.closed.v1" => return CLOSED,
         // The loader keeps it.
         "dev.burnin.run.used.v1" => return "loader",
-        RUN_REQUEST => return REQUESTS,
+        RUN_REQUEST | CLUSTER_OFFERED => return REQUESTS,
         RUN_ANSWERED => return REPLIES,
         _ => {}
     }

@@ -73,8 +73,8 @@ fn unknown_fields_are_no_obstacle() {
 #[test]
 fn every_type_has_a_schema() {
     let schemas = event_schemas();
-    // And a request with its answer.
-    assert_eq!(schemas.len(), Fact::TYPES.len() + Body::TYPES.len() + 2);
+    // And an offer, and a request with its answer.
+    assert_eq!(schemas.len(), Fact::TYPES.len() + Body::TYPES.len() + 3);
     assert!(
         schemas
             .iter()

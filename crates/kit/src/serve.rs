@@ -88,6 +88,8 @@ pub struct Routes {
     pub guarded: Router,
     /// For anybody: what comes here proves itself by other means, or is no secret.
     pub open: Router,
+    /// Nothing but `open` and `/healthz` is there: where anybody at all may come, nobody is to find more.
+    pub alone: bool,
 }
 
 /// The routes of a service.
@@ -101,6 +103,10 @@ pub fn router(service: Service) -> Router {
 /// When a route is there twice.
 pub fn with_routes(service: Service, routes: Routes) -> Router {
     let Service { name, version, revision, takes, handler, parking, chores, doorkeeper, telemetry } = service;
+    if routes.alone {
+        let open = routes.open.layer(from_fn_with_state(telemetry, flushed));
+        return open.route("/healthz", get(|| async { "ok" }));
+    }
     let chore_names = chores.iter().map(|chore| chore.name()).collect();
     let about =
         About { schema: "burnin/about/v1", service: name, version, revision, takes, chores: chore_names };

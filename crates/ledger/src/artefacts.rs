@@ -80,6 +80,11 @@ impl Artefacts {
         Self { store, in_place: true }
     }
 
+    /// The bucket.
+    pub fn store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.store)
+    }
+
     /// The folder of a stage's attempt, ending in `/`.
     pub fn folder<'a>(owner: impl Into<Owner<'a>>) -> String {
         let Owner { command: CommandId { run, stage, attempt, .. }, part } = owner.into();

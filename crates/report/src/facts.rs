@@ -77,8 +77,6 @@ fn of_run(run: &Run<'_>) -> Vec<Detail> {
         add("nodes", Some(format!("{}: {}", cluster.nodes.len(), listed(nodes))), false);
         add("endpoint", Some(cluster.endpoint.clone()), true);
     }
-    add("cluster time", used(run), false);
-    add("spent", spent(run), false);
     add("benchmark", workflow.benchmark.as_ref().map(|it| words::workload(&it.workload)), true);
     if let Some(logs) = state.logs() {
         add("logs manifest", Some(logs.manifest.clone()), true);
@@ -111,13 +109,24 @@ fn devices(devices: &[Device]) -> String {
     listed(counts.into_iter().map(|(name, count)| format!("{count} × {name}")))
 }
 
-/// How long clusters were held, and how long of that for nothing.
-fn used(run: &Run<'_>) -> Option<String> {
+/// What the run used of clusters that were rented for it: how long, how long of that for nothing, and for how much.
+pub fn costs(story: &Story<'_>) -> Vec<Detail> {
+    let Some(run) = story.run else { return Vec::new() };
     let usage = run.state.usage(run.state.recorded_at);
-    (usage.held.0 > Duration::ZERO).then(|| {
-        let (held, idle) = (text::took(usage.held), text::took(usage.idle()));
-        format!("{held} of {}, {idle} of it idle", text::count(usage.nodes, "node"))
-    })
+    if usage.held.0 == Duration::ZERO {
+        return Vec::new();
+    }
+    let node_hours = usage.held.0.as_secs_f64() * f64::from(usage.nodes) / 3600.0;
+    let part = 100.0 * usage.idle().0.as_secs_f64() / usage.held.0.as_secs_f64();
+    let detail = |name, value| Detail { name, value, code: false };
+    let held = format!(
+        "{} of {}, {node_hours:.2} node hours",
+        text::took(usage.held),
+        text::count(usage.nodes, "node")
+    );
+    let idle = format!("{}, {part:.0} % of it", text::took(usage.idle()));
+    let spent = spent(&run).map(|spent| detail("spent", spent));
+    [detail("clusters held", held), detail("idle", idle)].into_iter().chain(spent).collect()
 }
 
 /// What that cost, where the workflow names a price.

@@ -27,6 +27,7 @@ mod markdown;
 mod measured;
 mod page;
 mod plot;
+pub mod sizes;
 mod story;
 mod terminal;
 mod text;

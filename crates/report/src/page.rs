@@ -11,6 +11,7 @@ use serde::Serialize;
 use crate::{
     Story,
     plot::{Canvas, Plot},
+    sizes::{self, Earlier, Series},
     text,
 };
 use view::View;
@@ -23,10 +24,13 @@ pub fn html(story: &Story<'_>) -> String {
     page(&title, STORY, view)
 }
 
-/// What is on that page, to be shown inside of another one whose style is [`CSS`].
+/// What is on that page, to be shown inside of another one whose style is [`CSS`]; with comparable runs, oldest first and
+/// the reported one last, also each size through them.
 #[must_use]
-pub fn part(story: &Story<'_>) -> String {
-    body(STORY, View::of(story)).unwrap_or_else(|error| unmade(&error))
+pub fn part(story: &Story<'_>, runs: &[Earlier<'_>]) -> String {
+    let baseline = story.logs.first().and_then(|log| story.baseline(log));
+    let sizes = sizes::part(Series { runs, baseline });
+    body(STORY, View::of(story).with_sizes(sizes)).unwrap_or_else(|error| unmade(&error))
 }
 
 /// How pages look. It needs no inline style.

@@ -1,5 +1,6 @@
 //! What starts a workflow by itself. Pure: it says which workflows a push or a moment concerns, and starts nothing.
 
+mod cluster;
 mod push;
 mod schedule;
 
@@ -7,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use terms::Span;
 
+pub use cluster::{Kind, Offer, OnCluster};
 pub use push::{OnPush, Push};
 pub use schedule::{OnSchedule, Zoned};
 
@@ -20,6 +22,8 @@ pub struct On {
     pub schedule: Vec<OnSchedule>,
     /// Builds that a Cloud Build trigger began and that succeeded.
     pub build: Vec<OnBuild>,
+    /// Clusters that other systems offer: the run uses the offered one in place of the workflow's own, and leaves it alone.
+    pub cluster: Vec<OnCluster>,
     /// An alarm is raised when the workflow had no verdict for longer than this.
     pub validated_every: Option<Span>,
 }
@@ -55,6 +59,9 @@ impl On {
                 let why = "expected an image's name without a tag or a digest".to_owned();
                 problems.push((format!("build[{at}].image"), why));
             }
+        }
+        for (at, cluster) in self.cluster.iter().enumerate() {
+            problems.extend(under(&format!("cluster[{at}]"), cluster.problems()));
         }
         if self.validated_every.is_some_and(|every| every.0.as_secs() < 60) {
             problems.push(("validated_every".to_owned(), "must be at least one minute".to_owned()));

@@ -87,6 +87,7 @@ fn what_is_wrong_is_told_with_its_field() {
             schedule("0 2 * * *", "UTC"),
         ],
         build: vec![OnBuild { trigger: String::new(), image: Some("a@sha256:0".into()) }],
+        cluster: vec![],
         validated_every: Some(Span::from_secs(1)),
     };
     let fields: Vec<_> = on.problems().into_iter().map(|(field, _)| field).collect();
@@ -189,4 +190,25 @@ proptest! {
         prop_assert_eq!(&seen, &zoned.between(at(start), at(from), 100_000));
         prop_assert!(seen.windows(2).all(|pair| pair[0] < pair[1]));
     }
+}
+
+#[test]
+fn an_offered_cluster_is_wanted_by_its_source_its_kind_and_its_name() {
+    let on = |source: &str, system, name: &str| triggers::OnCluster {
+        source: source.to_owned(),
+        system,
+        name: name.to_owned(),
+    };
+    let any = on("s", triggers::Kind::Kubernetes, "*");
+    let on = on("//acme/rack", triggers::Kind::Slurm, "gpu-*");
+    let offer = |source, system, name| triggers::Offer { source, system, name };
+    assert!(on.wants(offer("//acme/rack", "slurm", "gpu-a")));
+    for other in [
+        offer("//acme/rack/", "slurm", "gpu-a"),
+        offer("//acme/rack", "kubernetes", "gpu-a"),
+        offer("//acme/rack", "slurm", "cpu-a"),
+    ] {
+        assert!(!on.wants(other), "{other:?}");
+    }
+    assert!(any.wants(offer("s", "kubernetes", "whatever/it.is")));
 }

@@ -10,7 +10,9 @@ use crate::{
     diagnose::{self, Diagnosis, diagnose},
     fingerprint::Fingerprint,
     locate::{Suspect, from_processes},
-    performance, sanity,
+    performance,
+    pin::Pin,
+    sanity,
 };
 
 /// Everything a verdict is reached from. What was asked for is known of a run, not of a log on its own.
@@ -46,6 +48,8 @@ pub struct Standard<'a> {
     pub baseline: Option<&'a Baseline>,
     /// The [level](Baseline::level) of every run since the baseline was learned, oldest first.
     pub earlier: &'a [f64],
+    /// Who decided on the baseline, where a person did.
+    pub pin: Option<&'a Pin>,
 }
 
 /// A verdict with its reasons. This is the document `burnin/verdict/v1`.

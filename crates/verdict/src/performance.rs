@@ -22,7 +22,12 @@ pub fn reasons(evidence: &Evidence<'_>, fingerprint: &Fingerprint, standard: &St
         reasons.extend(reference::reasons(table, evidence, criteria));
     }
     if let Some(baseline) = standard.baseline {
-        reasons.extend(against(table, fingerprint, baseline, standard.earlier));
+        let against = against(table, fingerprint, baseline, standard);
+        // Which pin it was weighs nothing, but belongs to what is said against it.
+        if let (Some(pin), false) = (standard.pin, against.is_empty()) {
+            reasons.push(reason(Verdict::Pass, "PINNED", format!("the baseline is {pin}")));
+        }
+        reasons.extend(against);
     }
     reasons
 }
@@ -67,13 +72,22 @@ const fn tolerance(region: Region) -> Tolerance {
     }
 }
 
-fn against(table: &Table, fingerprint: &Fingerprint, baseline: &Baseline, earlier: &[f64]) -> Vec<Reason> {
+fn against(
+    table: &Table,
+    fingerprint: &Fingerprint,
+    baseline: &Baseline,
+    standard: &Standard<'_>,
+) -> Vec<Reason> {
     let changed: Vec<_> = baseline.fingerprint.differences(fingerprint).collect();
     let identity: Vec<_> = changed.iter().filter(|difference| difference.is_identity()).collect();
     if !identity.is_empty() {
         // Curves of different things are not compared.
         let of = identity.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        let text = format!("{of} when the baseline was learned: learn one of what runs now");
+        let next = match standard.pin {
+            Some(_) => "release its pin, or pin a run of what runs now",
+            None => "learn one of what runs now",
+        };
+        let text = format!("{of} when the baseline was learned: {next}");
         return vec![reason(Verdict::Inconclusive, "OTHER_FINGERPRINT", text)];
     }
     let mut reasons = Vec::new();
@@ -88,7 +102,7 @@ fn against(table: &Table, fingerprint: &Fingerprint, baseline: &Baseline, earlie
     reasons.extend(slower.into_iter().map(|(_, reason)| reason));
     reasons.extend(single_sizes(table, baseline));
     if !plateau {
-        reasons.extend(drift(table, baseline, earlier));
+        reasons.extend(drift(table, baseline, standard.earlier));
     }
     let as_before = reasons.is_empty();
     if !changed.is_empty() {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Baseline, Judgement};
+use crate::{Baseline, Judgement, Pin};
 
 /// A verdict with what it was reached from: `verdict.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -19,6 +19,9 @@ pub struct Stored {
     /// The baseline itself.
     #[serde(default)]
     pub judged_by: Option<Baseline>,
+    /// Who decided on that baseline, where a person did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pin: Option<Pin>,
     /// Levels of the plateau in the runs since the baseline was learned, oldest first: how much longer it took, relative.
     #[serde(default)]
     pub earlier: Vec<f64>,

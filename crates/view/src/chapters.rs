@@ -13,7 +13,7 @@ pub(crate) const LENGTH: usize = 128;
 /// Requests under way at a time.
 pub(crate) const ABREAST: usize = 32;
 /// Where chapters of this format lie.
-const FOLDER: &str = "view/1/";
+const FOLDER: &str = "view/2/";
 
 #[derive(Deserialize, Serialize)]
 struct Chapter {

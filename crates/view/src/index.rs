@@ -3,6 +3,7 @@
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
+    sync::Arc,
 };
 
 use futures::{StreamExt, stream};
@@ -20,7 +21,7 @@ use crate::{
 /// Lines by run, and what has to be looked at again.
 #[derive(Default)]
 pub(crate) struct Index {
-    lines: BTreeMap<RunId, Line>,
+    lines: BTreeMap<RunId, Arc<Line>>,
     order: BTreeSet<(Reverse<Timestamp>, RunId)>,
     /// Runs that go on, as far as they were read.
     open: BTreeMap<RunId, RunState>,
@@ -33,7 +34,7 @@ pub(crate) struct Index {
 
 impl Index {
     /// Lines, newest first.
-    pub fn newest(&self) -> impl Iterator<Item = &Line> {
+    pub fn newest(&self) -> impl Iterator<Item = &Arc<Line>> {
         self.order.iter().filter_map(|(_, run)| self.lines.get(run))
     }
 
@@ -48,7 +49,7 @@ impl Index {
         ledger: &Ledger,
         store: &dyn Store,
         now: Timestamp,
-        pace: Pace,
+        (pace, keeps): (Pace, bool),
     ) -> Result<(), ViewError> {
         let due =
             |last: Option<Timestamp>, span| last.is_none_or(|last| now.since(last) >= span || now < last);
@@ -83,7 +84,7 @@ impl Index {
                 // One damaged ledger must not hide all others.
                 Err(error) => warn!(run.id = %run, "left out: {}", kit::worker::chain(&error)),
             }
-            if self.unkept.len() >= LENGTH {
+            if keeps && self.unkept.len() >= LENGTH {
                 self.keep(store).await;
             }
         }
@@ -110,13 +111,13 @@ impl Index {
 
     fn put(&mut self, line: Line) {
         self.order.insert((Reverse(line.requested_at), line.run.clone()));
-        self.lines.insert(line.run.clone(), line);
+        self.lines.insert(line.run.clone(), Arc::new(line));
     }
 
     /// Writes a chapter. It only saves time later, so it may fail.
     async fn keep(&mut self, store: &dyn Store) {
         let runs = std::mem::take(&mut self.unkept);
-        let lines = runs.iter().filter_map(|run| self.lines.get(run)).cloned().collect();
+        let lines = runs.iter().filter_map(|run| self.lines.get(run)).map(|line| Line::clone(line)).collect();
         if let Err(error) = chapters::keep(store, lines).await {
             warn!("a chapter is not kept: {}", kit::worker::chain(&error));
             self.unkept = runs;

@@ -5,7 +5,7 @@
 //! with the lines of many runs. Chapters lie beside the artefacts:
 //!
 //! ```text
-//! view/1/{first 16 hex digits of the SHA-256}.json   the lines of up to 128 closed runs, whichever were closed first
+//! view/2/{first 16 hex digits of the SHA-256}.json   the lines of up to 128 closed runs, whichever were closed first
 //! ```
 //!
 //! Chapters are objects and no database file, so that a laptop and a bucket work alike, no process owns them, and none is
@@ -18,11 +18,13 @@
 //! | a cold start | a read a chapter, a list of the runs, and a fold of what no chapter has |
 
 mod chapters;
+mod curves;
 mod detail;
 mod follow;
 mod index;
 mod line;
 mod listing;
+mod reference;
 mod told;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -33,10 +35,12 @@ use machine::RunState;
 use terms::{Record, RunId, Span, Timestamp, Verdict};
 use tokio::sync::{Mutex, MutexGuard};
 
+pub use curves::{Curve, Curves};
 pub use detail::{Detail, StageDetail};
 pub use follow::Step;
-pub use line::{Line, State};
+pub use line::{Cost, Line, State};
 pub use listing::{Cursor, MOST, Page, Wanted};
+pub use reference::{NoReference, Reference};
 pub use told::{Elsewhere, Told};
 
 use index::Index;
@@ -101,13 +105,29 @@ pub struct View {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     pace: Pace,
+    keeps: bool,
     index: Mutex<Index>,
+    curves: std::sync::Mutex<curves::Known>,
 }
 
 impl View {
     /// Of this ledger; artefacts and chapters lie in `store`.
     pub fn new(ledger: Ledger, store: Arc<dyn Store>, clock: Arc<dyn Clock>, pace: Pace) -> Self {
-        Self { ledger, store, clock, pace, index: Mutex::default() }
+        Self {
+            ledger,
+            store,
+            clock,
+            pace,
+            keeps: true,
+            index: Mutex::default(),
+            curves: std::sync::Mutex::default(),
+        }
+    }
+
+    /// The same without the right to write: chapters are read, and kept by others.
+    #[must_use]
+    pub fn reading_only(self) -> Self {
+        Self { keeps: false, ..self }
     }
 
     /// Runs, newest first.
@@ -122,7 +142,7 @@ impl View {
     ///
     /// # Errors
     /// When a store does not answer.
-    pub async fn all(&self) -> Result<Vec<Line>, ViewError> {
+    pub async fn all(&self) -> Result<Vec<Arc<Line>>, ViewError> {
         Ok(self.fresh().await?.newest().cloned().collect())
     }
 
@@ -135,8 +155,10 @@ impl View {
         let mut validated = BTreeMap::new();
         for line in index.newest() {
             if let (Some(at), Some(Verdict::Pass | Verdict::Fail)) = (line.settled_at, line.verdict) {
-                let last = validated.entry(line.workflow.clone()).or_insert(at);
-                *last = at.max(*last);
+                match validated.get_mut(&line.workflow) {
+                    Some(last) => *last = at.max(*last),
+                    None => drop(validated.insert(line.workflow.clone(), at)),
+                }
             }
         }
         Ok(validated)
@@ -176,7 +198,7 @@ impl View {
     /// The index, no older than [`Pace`] says. One caller looks, the others wait for what it saw.
     async fn fresh(&self) -> Result<MutexGuard<'_, Index>, ViewError> {
         let mut index = self.index.lock().await;
-        index.refresh(&self.ledger, &*self.store, self.clock.now(), self.pace).await?;
+        index.refresh(&self.ledger, &*self.store, self.clock.now(), (self.pace, self.keeps)).await?;
         Ok(index)
     }
 }

@@ -1,9 +1,11 @@
 //! A run on one line.
 
+use std::collections::BTreeMap;
+
 use machine::RunState;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use terms::{ClusterSpec, RunId, Stage, Timestamp, Trigger, Verdict};
+use terms::{ClusterSpec, Money, RunId, Span, Stage, Timestamp, Trigger, Verdict};
 
 /// Whether a run still goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -42,6 +44,43 @@ pub struct Line {
     pub settled_at: Option<Timestamp>,
     /// When everything was given back as well.
     pub closed_at: Option<Timestamp>,
+    /// What it was measured on, field by field; empty until it was judged.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub setup: BTreeMap<String, String>,
+    /// What it used of clusters that were rented for it; null where none was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
+}
+
+/// What a run used of clusters that were rented for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Cost {
+    /// Nodes of its cluster.
+    pub nodes: u32,
+    /// How long clusters were held: from being asked for to being confirmed gone.
+    pub held: Span,
+    /// How long of it nothing was measured.
+    pub idle: Span,
+    /// What that cost, where the workflow names a price.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent: Option<Money>,
+    /// In what it is counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub currency: Option<String>,
+}
+
+impl Cost {
+    fn of(state: &RunState) -> Option<Self> {
+        let usage = state.usage(state.recorded_at);
+        let used = usage.held > Span::default();
+        used.then(|| Self {
+            nodes: usage.nodes,
+            held: usage.held,
+            idle: usage.idle(),
+            spent: usage.spent,
+            currency: state.workflow.cost.as_ref().map(|cost| cost.currency.clone()),
+        })
+    }
 }
 
 impl Line {
@@ -66,6 +105,8 @@ impl Line {
             stage: state.frontier(),
             settled_at: state.settled.as_ref().map(|(_, at)| *at),
             closed_at: state.closed,
+            setup: state.verdict().map(|reached| reached.fingerprint.clone()).unwrap_or_default(),
+            cost: Cost::of(state),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Which runs, and how many at a time.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::Arc};
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -116,9 +116,10 @@ impl Wanted {
 }
 
 /// A page of `lines`, which come newest first.
-pub(crate) fn page<'a>(lines: impl Iterator<Item = &'a Line>, wanted: &Wanted) -> Page {
+pub(crate) fn page<'a>(lines: impl Iterator<Item = &'a Arc<Line>>, wanted: &Wanted) -> Page {
     let limit = wanted.limit.unwrap_or(50).clamp(1, MOST);
-    let mut runs: Vec<Line> = lines.filter(|line| wanted.takes(line)).take(limit + 1).cloned().collect();
+    let lines = lines.filter(|line| wanted.takes(line)).take(limit + 1);
+    let mut runs: Vec<Line> = lines.map(|line| Line::clone(line)).collect();
     let more = runs.len() > limit;
     runs.truncate(limit);
     let next = if more { runs.last().map(Cursor::behind) } else { None };

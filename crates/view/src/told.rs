@@ -26,7 +26,7 @@ pub struct Told {
     pub records: Vec<Record>,
     /// Its state.
     pub state: RunState,
-    reading: Option<Reading>,
+    pub(crate) reading: Option<Reading>,
     judged: Option<Judged>,
     places: Places,
 }
@@ -86,6 +86,14 @@ impl View {
 }
 
 impl Told {
+    /// The baseline that it was judged by, where there was one.
+    pub(crate) fn judged_by(&self) -> Option<&verdict::Baseline> {
+        match &self.judged {
+            Some(Judged::Whole(stored)) => stored.judged_by.as_ref(),
+            _ => None,
+        }
+    }
+
     /// What is reported.
     pub fn story(&self) -> Story<'_> {
         let benchmark = self.state.workflow.benchmark.as_ref();
@@ -93,6 +101,7 @@ impl Told {
             Standard { criteria: benchmark.map(|benchmark| &benchmark.criteria), ..Standard::default() };
         if let Some(Judged::Whole(stored)) = &self.judged {
             (standard.baseline, standard.earlier) = (stored.judged_by.as_ref(), &stored.earlier);
+            standard.pin = stored.pin.as_ref();
         }
         let judgement = self.judged.as_ref().map(Judged::judgement);
         let name = self.state.run.as_str();
@@ -106,7 +115,7 @@ impl Told {
 }
 
 /// What the logs of a run say together, as the judge hears it: one of them has the table.
-fn together(readings: impl Iterator<Item = Reading>) -> Option<Reading> {
+pub(crate) fn together(readings: impl Iterator<Item = Reading>) -> Option<Reading> {
     let mut whole: Option<Reading> = None;
     for reading in readings.filter(|reading| reading.ended != Ended::Empty) {
         let Some(whole) = &mut whole else {

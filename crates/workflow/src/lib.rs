@@ -14,5 +14,5 @@ pub use file::{
     BenchmarkFile, BuildFile, ClusterFile, DeployedFile, ExistingFile, ImageFile, RentFile, SystemFile,
     WorkflowFile, WorkloadFile,
 };
-pub use resolve::{Archive, Offered, Override, Resolved, offered, resolve};
+pub use resolve::{Archive, Offered, Override, Resolved, offered, resolve, resolve_on};
 pub use triggers::On;

@@ -104,7 +104,22 @@ impl std::str::FromStr for Override {
 /// # Errors
 /// Every problem in any of the files.
 pub fn resolve(path: &Path, overrides: &[Override]) -> Result<Resolved, Problems> {
+    resolve_on(path, overrides, None)
+}
+
+/// The same, on a cluster that is there in place of the file's own: what stands under `cluster.existing`.
+///
+/// # Errors
+/// Every problem in any of the files, and in what is said of the cluster.
+pub fn resolve_on(
+    path: &Path,
+    overrides: &[Override],
+    existing: Option<serde_json::Value>,
+) -> Result<Resolved, Problems> {
     let mut document = Document::read(path)?;
+    if let Some(existing) = existing {
+        document.set("cluster", serde_json::json!({ "existing": existing }));
+    }
     for Override { field, value } in overrides {
         document.set(field, scalar(value));
     }

@@ -16,9 +16,9 @@ use view::ViewError;
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
                       img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// A page: its template inside the frame.
-pub fn page(title: &str, template: &'static str, view: impl Serialize) -> Response {
-    let rendered = render(title, template, view);
+/// A page: its template inside the frame, with a way to the gateway's interface where that lies at the same origin.
+pub fn page(beside_gateway: bool, title: &str, template: &'static str, view: impl Serialize) -> Response {
+    let rendered = render(beside_gateway, title, template, view);
     match rendered {
         Ok(page) => answer(StatusCode::OK, page),
         // The templates are part of this program, and tests render all of them.
@@ -29,14 +29,19 @@ pub fn page(title: &str, template: &'static str, view: impl Serialize) -> Respon
     }
 }
 
-fn render(title: &str, template: &'static str, view: impl Serialize) -> Result<String, minijinja::Error> {
+fn render(
+    beside_gateway: bool,
+    title: &str,
+    template: &'static str,
+    view: impl Serialize,
+) -> Result<String, minijinja::Error> {
     let mut world = Environment::new();
     world.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
     world.add_template("frame.html", include_str!("../templates/frame.html.j2"))?;
     world.add_template("body.html", template)?;
     let body = world.get_template("body.html")?.render(Serde(view))?;
     let version = env!("CARGO_PKG_VERSION");
-    world.get_template("frame.html")?.render(context! { title, body, version })
+    world.get_template("frame.html")?.render(context! { title, body, version, beside_gateway })
 }
 
 fn answer(status: StatusCode, page: String) -> Response {
@@ -84,7 +89,7 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let view = context! { why => self.why };
         let template = "<h1>This cannot be shown</h1>\n<p>{{ why }}</p>\n<p><a href=\"/\">All runs</a></p>\n";
-        let mut response = page("Burnin", template, view);
+        let mut response = page(false, "Burnin", template, view);
         *response.status_mut() = self.status;
         response
     }

@@ -1,12 +1,13 @@
 //! One place to look: systems and their nights, runs while they go on, and what came of them.
 //!
 //! Pages are made here, whole, from the read side alone; without scripts they show everything. The one script replaces
-//! what has changed and sends what a person asks for to the gateway's interface, which lies at the same origin.
+//! what has changed and sends what a person asks for to the gateway's interface, where that lies at the same origin.
 //!
 //! | page | what is on it |
 //! |---|---|
 //! | `/` | systems by nights, what goes on, the newest runs; filters are in the address |
 //! | `/runs/{run}` | the run's report, live while it goes on; logs, comparisons, an end to it |
+//! | `/runs/{run}/changes` | an event whenever something was recorded of it |
 //! | `/runs/{run}/logs/{log}` | the lines of a log, all or those with some text |
 //! | `/compare?a=&b=` | two runs beside each other |
 //! | `/changes` | an event whenever the first page would look different |
@@ -62,6 +63,18 @@ pub struct Dashboard {
     pub clock: Arc<dyn Clock>,
     /// Where the measurements are, for people.
     pub warehouse: String,
+    /// The gateway's interface lies at the same origin: runs can be asked for and ended, logs and reports fetched raw.
+    pub beside_gateway: bool,
+}
+
+/// No workflow can be asked for here.
+pub struct Readonly;
+
+#[async_trait::async_trait]
+impl Plans for Readonly {
+    async fn plans(&self) -> Result<Vec<Plan>, String> {
+        Ok(Vec::new())
+    }
 }
 
 impl Dashboard {
@@ -71,6 +84,7 @@ impl Dashboard {
             .route("/", get(overview::page))
             .route("/changes", get(overview::changes))
             .route("/runs/{run}", get(run::page))
+            .route("/runs/{run}/changes", get(run::changes))
             .route("/runs/{run}/logs/{*log}", get(logs::page))
             .route("/compare", get(compare::page))
             .route("/assets/{name}", get(assets::asset))

@@ -41,7 +41,7 @@ struct View {
     lines: Vec<(usize, String)>,
     /// Where the next page begins.
     next: Option<usize>,
-    raw: String,
+    raw: Option<String>,
 }
 
 /// `GET /runs/{run}/logs/{log}`.
@@ -67,10 +67,10 @@ pub async fn page(
     let (lines, next) = read(BufReader::new(body.take(SEARCHED)), &q, from.max(1))
         .await
         .map_err(|error| unreadable(&error))?;
-    let raw = format!("/api/v1/runs/{run}/logs/{log}");
+    let raw = dashboard.beside_gateway.then(|| format!("/api/v1/runs/{run}/logs/{log}"));
     let title = format!("{log} of {run}");
     let view = View { run: run.to_string(), log, q, lines, next, raw };
-    Ok(frame::page(&title, include_str!("../templates/log.html.j2"), view))
+    Ok(frame::page(dashboard.beside_gateway, &title, include_str!("../templates/log.html.j2"), view))
 }
 
 /// The lines from number `from` on that have the text, and the number of the first that is left out.

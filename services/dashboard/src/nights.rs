@@ -1,9 +1,10 @@
 //! Systems by nights: one look says which cluster is good, which is not, and which nobody looked at.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Serialize;
-use terms::{RunId, Timestamp, Verdict};
+use terms::{Money, RunId, Timestamp, Verdict};
+use verdict::{Fingerprint, fingerprint::Difference};
 use view::{Line, State};
 
 use crate::Plan;
@@ -27,10 +28,34 @@ pub struct Row {
     pub latest: Option<Shown>,
     /// How long ago that was.
     pub age: Option<String>,
+    /// Since when it is as it is, and what changed then.
+    pub changed: Option<Changed>,
+    /// What the nights shown cost together.
+    pub cost: Option<Cost>,
     /// When it starts by itself next.
     pub next: Option<String>,
     /// Nobody validated it for longer than it should be.
     pub stale: bool,
+}
+
+/// A change from one judged run to the next.
+#[derive(Debug, Serialize)]
+pub struct Changed {
+    /// The first run after it.
+    pub run: RunId,
+    /// The date of that run.
+    pub date: String,
+    /// What changed.
+    pub what: String,
+}
+
+/// What nights cost together.
+#[derive(Debug, Serialize)]
+pub struct Cost {
+    /// An amount for each currency.
+    pub money: Vec<String>,
+    /// How long nodes were held.
+    pub hours: String,
 }
 
 /// A night of a system.
@@ -76,42 +101,45 @@ impl Shown {
 
 /// The dates of the nights, oldest first.
 pub fn dates(now: Timestamp) -> Vec<String> {
-    (0..NIGHTS).rev().map(|back| date(day(now) - back as i64)).collect()
+    let midnight = |back| Timestamp::from_millis((day(now) - back as i64) * DAY_MS);
+    (0..NIGHTS).rev().map(|back| date(midnight(back))).collect()
 }
 
 /// Every system that ran, and every workflow that may, by name. `lines` come newest first.
-pub fn rows(lines: &[Line], plans: &[Plan], now: Timestamp) -> Vec<Row> {
-    let mut systems: BTreeMap<(String, String), Vec<&Line>> = BTreeMap::new();
+pub fn rows(lines: &[Arc<Line>], plans: &[Plan], now: Timestamp) -> Vec<Row> {
+    let mut systems: BTreeMap<(&str, &str), Vec<&Line>> = BTreeMap::new();
     for line in lines {
-        systems.entry((line.workflow.clone(), place(line))).or_default().push(line);
+        systems.entry((&line.workflow, place(line))).or_default().push(line);
     }
     for plan in plans {
         if !systems.keys().any(|(workflow, _)| *workflow == plan.workflow) {
-            systems.insert((plan.workflow.clone(), String::new()), Vec::new());
+            systems.insert((&plan.workflow, ""), Vec::new());
         }
     }
-    let of = |((workflow, place), lines): ((String, String), Vec<&Line>)| {
+    let of = |((workflow, place), lines): ((&str, &str), Vec<&Line>)| {
         let plan = plans.iter().find(|plan| plan.workflow == workflow);
         let latest = lines.iter().find(|line| line.verdict.is_some());
         Row {
             cells: cells(&lines, now),
             latest: latest.map(|line| Shown::of(line)),
             age: latest.map(|line| ago(now, line.requested_at)),
+            changed: changed(&lines),
+            cost: cost(&lines, now),
             next: plan.and_then(|plan| plan.next).map(crate::overview::moment),
             stale: plan.is_some_and(|plan| plan.stale),
-            workflow,
-            place,
+            workflow: workflow.to_owned(),
+            place: place.to_owned(),
         }
     };
     systems.into_iter().take(MOST).map(of).collect()
 }
 
 /// A rented cluster has another name each time.
-pub fn place(line: &Line) -> String {
+pub fn place(line: &Line) -> &str {
     let rented = line.cluster.as_deref().is_none_or(|name| name.starts_with(line.run.as_str()));
     match (&line.cluster, &line.system) {
-        (Some(name), _) if !rented => name.clone(),
-        (_, system) => system.clone().unwrap_or_default(),
+        (Some(name), _) if !rented => name,
+        (_, system) => system.as_deref().unwrap_or_default(),
     }
 }
 
@@ -127,12 +155,69 @@ fn cells(lines: &[&Line], now: Timestamp) -> Vec<Cell> {
     cells
 }
 
+/// Fields of a setup that are told one by one.
+const FIELDS: usize = 2;
+/// Of a value, characters.
+const VALUE: usize = 24;
+
+/// The newest change of verdict or setup between judged runs. `lines` come newest first.
+fn changed(lines: &[&Line]) -> Option<Changed> {
+    let judged: Vec<_> = lines.iter().filter(|line| line.verdict.is_some()).collect();
+    judged.windows(2).find_map(|pair| {
+        let [after, before] = pair else { return None };
+        let verdict = (after.verdict != before.verdict)
+            .then(|| format!("{} after {}", Shown::of(after).word, Shown::of(before).word));
+        let (was, is) = (Fingerprint(before.setup.clone()), Fingerprint(after.setup.clone()));
+        let fields: Vec<_> = was.differences(&is).map(|field| field_of(&field)).collect();
+        let more = fields.len().saturating_sub(FIELDS);
+        let mut what: Vec<_> = verdict.into_iter().chain(fields.into_iter().take(FIELDS)).collect();
+        if more > 0 {
+            what.push(format!("{more} more"));
+        }
+        (!what.is_empty()).then(|| Changed {
+            run: after.run.clone(),
+            date: date(after.requested_at),
+            what: what.join("; "),
+        })
+    })
+}
+
+/// Versions are told; digests say nothing to people.
+fn field_of(field: &Difference<'_>) -> String {
+    let short = |text: &str| text.chars().take(VALUE).collect::<String>();
+    match field.name {
+        "blueprint" | "image" => format!("another {}", field.name),
+        name => format!("{name} {}, was {}", short(field.after), short(field.before)),
+    }
+}
+
+/// What the nights that are shown cost: money by currency, and node hours.
+fn cost(lines: &[&Line], now: Timestamp) -> Option<Cost> {
+    let first = day(now) - NIGHTS as i64 + 1;
+    let costs = lines.iter().filter(|line| day(line.requested_at) >= first);
+    let costs: Vec<_> = costs.filter_map(|line| line.cost.as_ref()).collect();
+    let mut money: BTreeMap<&str, Money> = BTreeMap::new();
+    for cost in &costs {
+        if let (Some(spent), Some(currency)) = (cost.spent, &cost.currency) {
+            let sum = money.entry(currency).or_default();
+            *sum = *sum + spent;
+        }
+    }
+    // To the cent, and never less than it was.
+    let cents = |money: Money| Money::from_micros(money.as_micros().div_ceil(10_000) * 10_000);
+    let money = money.into_iter().map(|(currency, spent)| format!("{} {currency}", cents(spent))).collect();
+    let node_seconds: f64 = costs.iter().map(|cost| cost.held.0.as_secs_f64() * f64::from(cost.nodes)).sum();
+    let hours = format!("{:.1} node h", node_seconds / 3600.0);
+    (!costs.is_empty()).then_some(Cost { money, hours })
+}
+
 fn day(at: Timestamp) -> i64 {
     at.as_millis().div_euclid(DAY_MS)
 }
 
-fn date(day: i64) -> String {
-    Timestamp::from_millis(day * DAY_MS).to_string().chars().take(10).collect()
+/// The date of a moment, in UTC.
+pub fn date(at: Timestamp) -> String {
+    at.to_string().chars().take(10).collect()
 }
 
 /// How long ago, to one unit.
@@ -145,4 +230,56 @@ pub fn ago(now: Timestamp, at: Timestamp) -> String {
         _ => (seconds / 86_400, "d"),
     };
     format!("{count} {unit} ago")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A judged run so many days ago.
+    fn line(back: i64, verdict: &str, driver: &str, cost: serde_json::Value) -> Line {
+        let at = Timestamp::from_millis((20_000 - back) * DAY_MS);
+        let line = serde_json::json!({
+            "run": format!("w-{back}"), "workflow": "w", "system": "slurm", "cluster": null,
+            "trigger": {"kind": "schedule", "by": "cron"}, "requested_at": at, "state": "closed",
+            "conclusion": "completed", "verdict": verdict, "stage": null, "settled_at": at, "closed_at": at,
+            "setup": {"driver": driver, "image": format!("sha256:{driver}"), "ranks": "16"}, "cost": cost,
+        });
+        serde_json::from_value(line).unwrap()
+    }
+
+    #[test]
+    fn what_changed_last_is_told_with_the_run_it_came_with() {
+        let none = || serde_json::Value::Null;
+        let told = |lines: &[Line]| changed(&lines.iter().collect::<Vec<_>>());
+        let same = [line(0, "pass", "13.0", none()), line(1, "pass", "13.0", none())];
+        assert!(told(&same).is_none());
+        let since = [
+            line(0, "fail", "13.1", none()),
+            line(1, "fail", "13.1", none()),
+            line(2, "pass", "13.0", none()),
+            line(3, "fail", "13.0", none()),
+        ];
+        let change = told(&since).unwrap();
+        assert_eq!((change.run.as_str(), change.date), ("w-1", date(since[1].requested_at)));
+        assert_eq!(change.what, "fail after pass; driver 13.1, was 13.0; another image");
+    }
+
+    #[test]
+    fn nights_that_are_shown_are_added_up_by_currency() {
+        let held = |spent: &str, currency: &str| serde_json::json!({"nodes": 2, "held": "30m", "idle": "1m", "spent": spent, "currency": currency});
+        let lines = [
+            line(0, "pass", "1", held("10.001", "USD")),
+            line(1, "pass", "1", held("5", "CHF")),
+            line(2, "pass", "1", serde_json::json!({"nodes": 2, "held": "30m", "idle": "1m"})),
+            line(NIGHTS as i64, "pass", "1", held("1000", "USD")),
+        ];
+        let now = lines[0].requested_at;
+        let cost = cost(&lines.iter().collect::<Vec<_>>(), now).unwrap();
+        assert_eq!(
+            (cost.money, cost.hours.as_str()),
+            (vec!["5.00 CHF".to_owned(), "10.01 USD".to_owned()], "3.0 node h")
+        );
+        assert!(super::cost(&[], now).is_none());
+    }
 }

@@ -1,6 +1,6 @@
 //! The first page.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     extract::{Query, State},
@@ -79,7 +79,7 @@ struct View<'a> {
     next: Option<String>,
     filters: &'a Filters,
     filtered: bool,
-    workflows: Vec<String>,
+    workflows: BTreeSet<&'a str>,
     plans: Vec<(String, String)>,
     problem: Option<String>,
 }
@@ -102,7 +102,7 @@ fn listed(line: &Line, now: Timestamp) -> Listed {
     Listed {
         shown: Shown::of(line),
         workflow: line.workflow.clone(),
-        place: nights::place(line),
+        place: nights::place(line).to_owned(),
         by: format!("{} by {}", line.trigger.kind, line.trigger.by),
         asked: moment(line.requested_at),
         age: nights::ago(now, line.requested_at),
@@ -129,9 +129,7 @@ pub async fn page(
         Err(why) => (Vec::new(), Some(why)),
     };
     let now = dashboard.clock.now();
-    let mut workflows: Vec<String> = all.iter().map(|line| line.workflow.clone()).collect();
-    workflows.sort_unstable();
-    workflows.dedup();
+    let workflows: BTreeSet<&str> = all.iter().map(|line| line.workflow.as_str()).collect();
     let open = all.iter().filter(|line| line.state == view::State::Open).take(RUNS);
     let view = View {
         dates: nights::dates(now),
@@ -145,7 +143,7 @@ pub async fn page(
         plans: plans.into_iter().map(|Plan { workflow, description, .. }| (workflow, description)).collect(),
         problem,
     };
-    Ok(frame::page("Burnin", include_str!("../templates/overview.html.j2"), view))
+    Ok(frame::page(dashboard.beside_gateway, "Burnin", include_str!("../templates/overview.html.j2"), view))
 }
 
 /// `GET /changes`: an event whenever a run began, moved on or ended.

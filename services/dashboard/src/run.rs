@@ -1,19 +1,26 @@
 //! A run, live while it goes on.
 
-use std::sync::Arc;
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
-    extract::{Path, State},
-    response::Response,
+    extract::{Path, Query, State},
+    http::HeaderMap,
+    response::{
+        IntoResponse, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
 };
+use futures::{StreamExt, stream};
 use ledger::Artefacts;
-use serde::Serialize;
+use report::sizes::Earlier;
+use serde::{Deserialize, Serialize};
 use terms::RunId;
 use view::{Elsewhere, Wanted};
 
 use crate::{
     Dashboard,
     frame::{self, Refusal},
+    nights::date,
 };
 
 /// Logs that are named.
@@ -24,6 +31,7 @@ struct View {
     run: String,
     open: bool,
     cancellable: bool,
+    beside_gateway: bool,
     seq: u64,
     /// The report, whole: made and escaped by its own crate.
     report: String,
@@ -48,17 +56,23 @@ pub async fn page(
         let objects = manifest.ok().flatten().map(|committed| committed.manifest.objects).unwrap_or_default();
         logs = objects.into_iter().map(|object| (object.name, report::size(object.size_bytes))).collect();
     }
+    let curves = dashboard.view.curves(&run).await?;
     let more_logs = logs.len().saturating_sub(LOGS);
     logs.truncate(LOGS);
     let same = Wanted { workflow: Some(state.workflow.name.clone()), limit: Some(200), ..Wanted::default() };
     let earlier = dashboard.view.page(&same).await?.runs;
     let before = earlier.into_iter().filter(|line| line.requested_at < state.requested_at);
+    let at: Vec<_> = curves.iter().map(|curve| date(curve.requested_at)).collect();
+    let runs = curves.iter().zip(&at);
+    let runs: Vec<_> =
+        runs.map(|(curve, at)| Earlier { run: curve.run.as_str(), at, table: &curve.table }).collect();
     let view = View {
         run: run.to_string(),
         open: state.closed.is_none(),
-        cancellable: state.settled.is_none(),
+        cancellable: state.settled.is_none() && dashboard.beside_gateway,
+        beside_gateway: dashboard.beside_gateway,
         seq: state.seq,
-        report: report::part(&told.story()),
+        report: report::part(&told.story(), &runs),
         logs,
         more_logs,
         earlier: before
@@ -67,7 +81,37 @@ pub async fn page(
             .map(|line| line.run.to_string())
             .collect(),
     };
-    Ok(frame::page(run.as_str(), include_str!("../templates/run.html.j2"), view))
+    Ok(frame::page(dashboard.beside_gateway, run.as_str(), include_str!("../templates/run.html.j2"), view))
+}
+
+/// A connection that lasts longer is made anew by the browser: before whoever stands in front of us ends it.
+const LONGEST: Duration = Duration::from_secs(40);
+
+/// What is known of a run already.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct After {
+    after: u64,
+}
+
+/// `GET /runs/{run}/changes`: an event whenever something was recorded, and one at the end.
+pub async fn changes(
+    State(dashboard): State<Arc<Dashboard>>,
+    Path(run): Path<String>,
+    Query(After { after }): Query<After>,
+    headers: HeaderMap,
+) -> Result<impl IntoResponse, Refusal> {
+    let run = named(&run)?;
+    dashboard.view.folded(&run).await?.ok_or_else(|| Refusal::no_run(&run))?;
+    let last = headers.get("last-event-id").and_then(|last| last.to_str().ok()?.parse().ok());
+    let steps = dashboard.view.follow(run, last.unwrap_or(after));
+    let steps = steps.filter_map(async |step| {
+        let step = step.inspect_err(|error| tracing::warn!("{}", kit::worker::chain(&error))).ok()?;
+        Some(Event::default().id(step.seq.to_string()).event("record").data("{}"))
+    });
+    let end = stream::once(async { Event::default().event("end").data("{}") });
+    let events = steps.chain(end).map(Ok::<_, Infallible>).take_until(tokio::time::sleep(LONGEST));
+    Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(Duration::from_secs(10))))
 }
 
 /// A run by its name in an address.

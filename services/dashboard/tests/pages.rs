@@ -94,7 +94,7 @@ async fn pages(runs: usize) -> Router {
         Pace::LOCAL,
     );
     let (view, plans) = (Arc::new(view), Arc::new(Two));
-    Dashboard { view, store, plans, clock, warehouse: "here".to_owned() }.routes()
+    Dashboard { view, store, plans, clock, warehouse: "here".to_owned(), beside_gateway: true }.routes()
 }
 
 async fn get(pages: &Router, path: &str) -> (u16, String, String) {

@@ -136,13 +136,17 @@ impl Catalogue {
 }
 
 impl Entry {
-    /// The workflow with everything it names.
+    /// The workflow with everything it names, on a cluster that is there where one is named.
     ///
     /// # Errors
     /// Every problem in any of its files.
-    pub async fn resolve(&self, set: &[Override]) -> Result<Resolved, Problems> {
+    pub async fn resolve(
+        &self,
+        set: &[Override],
+        existing: Option<serde_json::Value>,
+    ) -> Result<Resolved, Problems> {
         let (path, set) = (self.path.clone(), set.to_vec());
-        let resolving = tokio::task::spawn_blocking(move || workflow::resolve(&path, &set));
+        let resolving = tokio::task::spawn_blocking(move || workflow::resolve_on(&path, &set, existing));
         resolving.await.unwrap_or_else(|stopped| {
             let problem = workflow::Problem {
                 file: self.path.display().to_string(),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use contract::{RUN_REQUEST, RunAnswer, RunRequest};
+use contract::{CLUSTER_OFFERED, RUN_REQUEST, RunAnswer, RunRequest};
 use kit::{AttributesReader, Disposition, Event, Handler, push::BUILD_CHANGED};
 use serde::Deserialize;
 use terms::{EventKey, Image, Origin, Trigger};
@@ -11,13 +11,14 @@ use tracing::warn;
 use crate::{Gateway, Refused, Wish};
 
 /// Event types the gateway takes.
-pub const TAKES: [&str; 2] = [RUN_REQUEST, BUILD_CHANGED];
+pub const TAKES: [&str; 3] = [RUN_REQUEST, CLUSTER_OFFERED, BUILD_CHANGED];
 
 #[async_trait::async_trait]
 impl Handler for Gateway {
     async fn handle(&self, event: &Event) -> Disposition {
         match event.ty() {
             RUN_REQUEST => self.requested(event).await,
+            CLUSTER_OFFERED => self.offered(event).await,
             BUILD_CHANGED => self.built(event).await,
             other => Disposition::Park(format!("the gateway takes requests, not `{other}`")),
         }
@@ -36,6 +37,7 @@ impl Gateway {
                     workflow,
                     set,
                     image,
+                    cluster: None,
                     trigger: Trigger { kind: "message".to_owned(), by: key.source.clone() },
                     origin: Some(Origin::Message(key.clone())),
                 };
@@ -91,6 +93,7 @@ impl Gateway {
                 workflow: name.clone(),
                 set: BTreeMap::new(),
                 image: image.flatten(),
+                cluster: None,
                 trigger: Trigger {
                     kind: "message".to_owned(),
                     by: format!("the build trigger {}", on.trigger),

@@ -221,6 +221,7 @@ impl Gateway {
                 workflow: name.clone(),
                 set: Default::default(),
                 image: None,
+                cluster: None,
                 trigger: Trigger {
                     kind: "push".to_owned(),
                     by: format!("{} {} {short}", push.repository, push.reference),

@@ -8,10 +8,12 @@
 //! | a moment of a schedule | workflow and moment |
 //! | `run.request` | the event's source and id |
 //! | a build of a Cloud Build trigger | the build's id |
+//! | `cluster.offered` | the event's source and id |
 //!
 //! ```text
 //! requests/{first 32 hex digits of the key's SHA-256}.json   created once: what was asked, and the run that came of it
 //! requests/open/{run}                                        hint: whether it was recorded is not known yet
+//! offers/{digest of source and id}.json                      this offer came, and whom it concerns
 //! pushes/{digest of repository, ref and commit}.json         this push was dealt with
 //! schedules/{workflow}/{moment}.json                         this moment was dealt with: run, or missed
 //! ```
@@ -25,6 +27,7 @@ mod chores;
 mod events;
 mod github;
 mod home;
+mod offers;
 mod refs;
 mod schedule;
 mod start;
@@ -122,7 +125,12 @@ impl Gateway {
 
     /// What it serves over HTTP, beside pages for people: they are reached as its interface is, and by nobody else.
     pub fn routes_beside(self: &Arc<Self>, pages: Router) -> Routes {
-        Routes { guarded: api::routes(self, pages), open: github::route(self) }
+        Routes { guarded: api::routes(self, pages), open: github::route(self), alone: false }
+    }
+
+    /// What it serves where everybody may come: webhooks, which prove themselves, and nothing else.
+    pub fn hooks_alone(self: &Arc<Self>) -> Routes {
+        Routes { guarded: Router::new(), open: github::route(self), alone: true }
     }
 
     /// What it does now and then.

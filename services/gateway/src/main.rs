@@ -1,6 +1,6 @@
 //! `burnin-gateway`: the front door.
 
-use std::{process::ExitCode, sync::Arc};
+use std::{process::ExitCode, str::FromStr, sync::Arc};
 
 use cloud::{Parts, Place};
 use gateway::{Catalogue, Gateway, HttpRefs, Rates, Secrets, Setup, TAKES};
@@ -16,6 +16,27 @@ struct Config {
     rates: Rates,
     secrets: Secrets,
     token: Option<String>,
+    serves: Serves,
+}
+
+/// What is served of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Serves {
+    Everything,
+    /// Where everybody may come.
+    Hooks,
+}
+
+impl FromStr for Serves {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "everything" => Ok(Self::Everything),
+            "hooks" => Ok(Self::Hooks),
+            _ => Err("expected everything or hooks"),
+        }
+    }
 }
 
 fn main() -> ExitCode {
@@ -28,6 +49,7 @@ fn main() -> ExitCode {
             let secrets = env.or("BURNIN_GITHUB_SECRETS", Secrets::default());
             let warehouse = env.or("BURNIN_WAREHOUSE", String::new());
             let token = env.optional("BURNIN_GIT_TOKEN");
+            let serves = env.or("BURNIN_SERVES", Serves::Everything);
             Some(Config {
                 ledger: ledger?,
                 artefacts: artefacts?,
@@ -36,6 +58,7 @@ fn main() -> ExitCode {
                 rates: rates?,
                 secrets: secrets?,
                 token: token?,
+                serves: serves?,
             })
         },
         |config, wiring| {
@@ -63,7 +86,11 @@ fn main() -> ExitCode {
                 refs: Arc::new(HttpRefs::new(config.token)?),
                 warehouse: config.warehouse,
             });
-            let (routes, chores) = (gateway.routes(), gateway.chores());
+            let routes = match config.serves {
+                Serves::Everything => gateway.routes(),
+                Serves::Hooks => gateway.hooks_alone(),
+            };
+            let chores = gateway.chores();
             let handler: Arc<dyn Handler> = gateway;
             Ok((Parts { takes: TAKES.to_vec(), handler, parking: store, chores }, routes))
         },

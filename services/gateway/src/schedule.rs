@@ -181,6 +181,7 @@ impl Gateway {
                 workflow: workflow.to_owned(),
                 set: BTreeMap::new(),
                 image: None,
+                cluster: None,
                 trigger: Trigger { kind: "schedule".to_owned(), by: moment.to_string() },
                 origin: None,
             };

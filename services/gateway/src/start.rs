@@ -2,11 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use contract::ClusterOffer;
 use kit::Outbox;
 use ledger::{Creation, Ledger, Store};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use terms::{Attempt, EventKey, Fact, Image, ImageSpec, Origin, RunId, RunRequested, Trigger};
+use triggers::Offer;
 use workflow::{Override, Problems};
 
 use crate::{Catalogue, catalogue::Entry};
@@ -28,6 +30,9 @@ pub struct Wish {
     /// An image that somebody else built, in place of the workflow's own. Only where the workflow names `image` in
     /// `parameters`, or the image in `on.build`.
     pub image: Option<Image>,
+    /// A cluster that somebody offered, in place of the workflow's own, and who did. Only where the workflow wants it in
+    /// `on.cluster`.
+    pub cluster: Option<(String, ClusterOffer)>,
     /// What caused it.
     pub trigger: Trigger,
     /// Where its end is told, beside those whom the workflow names.
@@ -126,7 +131,16 @@ impl Starter {
         let entry = self.entry(wish).await?;
         let set: Vec<_> = wish.set.iter().map(|(field, value)| (field.clone(), value.clone())).collect();
         let set: Vec<_> = set.into_iter().map(|(field, value)| Override { field, value }).collect();
-        let resolved = entry.resolve(&set).await.map_err(Refused::Invalid)?;
+        let existing =
+            wish.cluster.as_ref().map(|(_, offer)| serde_json::to_value(offer).unwrap_or_default());
+        let resolved = entry.resolve(&set, existing).await.map_err(|mut problems| {
+            for problem in problems.0.iter_mut().filter(|_| wish.cluster.is_some()) {
+                if problem.file == "--set" {
+                    "the offer".clone_into(&mut problem.file);
+                }
+            }
+            Refused::Invalid(problems)
+        })?;
         let mut workflow = resolved.workflow;
         for archive in resolved.archives {
             self.store.create(&archive.object, archive.bytes).await.map_err(Refused::later)?;
@@ -219,6 +233,12 @@ impl Starter {
         };
         let image = "image".to_owned();
         let fed = wish.image.as_ref().filter(|image| !built(image)).map(|_| &image);
+        let cluster = "cluster".to_owned();
+        let wanted = |(source, offer): &(String, ClusterOffer)| {
+            let offer = Offer { source, system: offer.kind(), name: &offer.name };
+            entry.offered.on.cluster.iter().any(|on| on.wants(offer))
+        };
+        let fed = fed.into_iter().chain(wish.cluster.as_ref().filter(|it| !wanted(it)).map(|_| &cluster));
         match wish.set.keys().chain(fed).find(|field| !allowed.contains(field)) {
             Some(field) => Err(Refused::Forbidden {
                 workflow: wish.workflow.clone(),
@@ -233,9 +253,12 @@ impl Starter {
 impl Wish {
     fn digest(&self) -> String {
         // Maps are sorted and structs have their order, so equal wishes have equal bytes. Who asked is no part of it.
-        hex(&Sha256::digest(
-            serde_json::to_vec(&(&self.workflow, &self.set, &self.image)).unwrap_or_default(),
-        ))
+        let asked = (&self.workflow, &self.set, &self.image);
+        let asked = match &self.cluster {
+            None => serde_json::to_vec(&asked),
+            Some(offered) => serde_json::to_vec(&(asked, offered)),
+        };
+        hex(&Sha256::digest(asked.unwrap_or_default()))
     }
 }
 

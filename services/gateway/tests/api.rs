@@ -168,6 +168,47 @@ async fn a_run_is_listed_shown_and_cancelled() {
 }
 
 #[tokio::test]
+async fn only_a_closed_run_that_passed_is_pinned_and_every_refusal_says_why() {
+    let front = Front::new(&[("w", OPEN), ("v", OPEN)]);
+    let (_, begun) = front.post("/api/v1/runs", None, json!({"workflow": "w"})).await;
+    let run = begun["run"].as_str().unwrap().to_owned();
+    let json = [("content-type", "application/json")];
+    let put = async |workflow: &str, body: Value| {
+        let at = format!("/api/v1/baselines/{workflow}");
+        let (status, headers, body) = front.ask("PUT", &at, &json, &body.to_string()).await;
+        assert!(status == 200 || headers["content-type"] == "application/problem+json", "{body}");
+        let told: Value = serde_json::from_str(&body).unwrap();
+        (status.as_u16(), told["detail"].as_str().unwrap_or_default().to_owned())
+    };
+    for (workflow, body, status, why) in [
+        ("w", json!({"run": run}), 422, "it is not closed yet"),
+        ("v", json!({"run": run}), 422, "it is a run of w, not of v"),
+        ("w", json!({"run": "nobody"}), 422, "run: there is no run nobody"),
+        ("w", json!({"run": "No Body"}), 422, "run: "),
+        ("w", json!({"run": run, "source": "guessed"}), 422, "unknown variant `guessed`"),
+        ("w", json!({"run": run, "because": "x"}), 422, "unknown field `because`"),
+        ("w", json!({"run": run, "why": "x".repeat(501)}), 422, "why: expected at most 500 characters"),
+        ("..", json!({"run": run}), 404, "there is no workflow"),
+    ] {
+        let told = put(workflow, body).await;
+        assert!(told.0 == status && told.1.contains(why), "{workflow} {told:?}");
+    }
+    let cancel = json!({"reason": "enough"});
+    front.post(&format!("/api/v1/runs/{run}/cancel"), None, cancel).await;
+    let told = put("w", json!({"run": run})).await;
+    assert!(told.0 == 422 && told.1.contains("it was not judged"), "{told:?}");
+    assert_eq!(
+        front.get("/api/v1/baselines").await,
+        (200, json!({"schema": "burnin/baselines/v1", "workflows": []}))
+    );
+    assert_eq!(front.get("/api/v1/baselines/w").await.0, 404);
+    assert_eq!(front.ask("DELETE", "/api/v1/baselines/w", &[], "").await.0, 404);
+    let long = format!("/api/v1/baselines/w?why={}", "x".repeat(501));
+    assert_eq!(front.ask("DELETE", &long, &[], "").await.0, 400);
+    assert_eq!(front.store.list("baselines/").await.unwrap(), [""; 0], "nothing of this was written");
+}
+
+#[tokio::test]
 async fn whoever_asks_too_often_waits() {
     let front = Front::with(&[("w", OPEN)], "1000,1");
     let mut told = Vec::new();
@@ -190,7 +231,7 @@ async fn what_is_described_is_served_and_refers_to_what_is_there() {
     let mut operations = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
         for (method, operation) in methods.as_object().unwrap() {
-            let path = path.replace("{run}", "nobody").replace("{name}", "a/b");
+            let path = path.replace("{run}", "nobody").replace("{name}", "a/b").replace("{workflow}", "w");
             let (status, _, body) = front.ask(&method.to_uppercase(), &path, &[], "").await;
             assert!(
                 status != 405 && !body.contains("there is nothing here"),
@@ -200,7 +241,7 @@ async fn what_is_described_is_served_and_refers_to_what_is_there() {
             operations += 1;
         }
     }
-    assert!(operations >= 9);
+    assert!(operations >= 13);
     let text = document.to_string();
     for reference in text.split("\"$ref\":\"").skip(1) {
         let reference = reference.split('"').next().unwrap();

@@ -28,7 +28,7 @@ async fn a_workflow_in_a_bucket_is_read_with_what_it_names() {
     let read = catalogue.read().await.unwrap();
     let names: Vec<_> = read.workflows.keys().map(String::as_str).collect();
     assert_eq!((names, read.problems.0.len()), (vec!["stored"], 1));
-    let resolved = read.workflows["stored"].resolve(&[]).await.unwrap();
+    let resolved = read.workflows["stored"].resolve(&[], None).await.unwrap();
     assert_eq!(resolved.workflow.benchmark.unwrap().criteria.name, "any");
     // For a minute the copy is used: no list and no read for each request.
     store.create("workflows/late.yaml", WORKFLOW.replace("stored", "late").into()).await.unwrap();

@@ -23,6 +23,7 @@ fn what_is_wrong_with_its_environment_is_told_at_once() {
     program
         .env("BURNIN_LEDGER", "gs://ledger")
         .env("BURNIN_RATES", "fast")
+        .env("BURNIN_SERVES", "cake")
         .env("BURNIN_GITHUB_SECRETS", "short");
     let output = program.output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
@@ -31,6 +32,7 @@ fn what_is_wrong_with_its_environment_is_told_at_once() {
         "BURNIN_ARTEFACTS: is not set",
         "BURNIN_WORKFLOWS: is not set",
         "BURNIN_RATES: `fast` is not understood: expected requests a second and changes a second",
+        "BURNIN_SERVES: `cake` is not understood: expected everything or hooks",
         "BURNIN_GITHUB_SECRETS:",
     ] {
         assert!(said.contains(problem), "{problem}: {said}");
@@ -55,6 +57,37 @@ fn ask(port: u16, method: &str, path: &str, body: &str) -> Option<(u16, String)>
     stream.read_to_string(&mut answer).ok()?;
     let (head, body) = answer.split_once("\r\n\r\n")?;
     Some((head.get(9..12)?.parse().ok()?, body.to_owned()))
+}
+
+#[test]
+fn where_everybody_may_come_nothing_but_webhooks_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let workflows = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows");
+    let mut program = program();
+    program.env("PORT", port.to_string()).env("BURNIN_SERVES", "hooks").env("BURNIN_WORKFLOWS", workflows);
+    program.env("BURNIN_LEDGER", folder.path().join("ledger"));
+    program.env("BURNIN_ARTEFACTS", folder.path().join("artefacts"));
+    let _served = Served(program.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let until = Instant::now() + Duration::from_secs(30);
+    while ask(port, "GET", "/healthz", "").is_none() {
+        assert!(Instant::now() < until, "it does not serve");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(ask(port, "POST", "/hooks/github", "{}").unwrap().0, 401, "signed by nobody");
+    for (method, path) in [
+        ("GET", "/"),
+        ("POST", "/"),
+        ("GET", "/about"),
+        ("GET", "/api/v1/runs"),
+        ("POST", "/api/v1/runs"),
+        ("GET", "/api/v1/openapi.json"),
+        ("POST", "/chores/schedule"),
+        ("POST", "/chores/requests"),
+    ] {
+        let body = r#"{"workflow":"quickstart"}"#;
+        assert_eq!(ask(port, method, path, body).unwrap().0, 404, "{method} {path}");
+    }
 }
 
 #[test]

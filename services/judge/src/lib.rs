@@ -1,4 +1,4 @@
-//! The judge: committed logs, criteria and the cluster's own past in, a verdict out.
+//! The judge: committed logs, criteria, and what is pinned or known of the cluster's past in, a verdict out.
 //!
 //! | command | fact |
 //! |---|---|
@@ -19,6 +19,7 @@ use std::{io::Read, sync::Arc};
 
 use kit::{Outbox, PortError, Trouble, Worker};
 use ledger::{ArtefactError, Artefacts, Reader};
+use pins::{InForce, Pins};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use terms::{
@@ -28,6 +29,8 @@ use terms::{
 };
 use verdict::{Baseline, Clues, Evidence, Fingerprint, Listening, Standard};
 
+use standard::Fixed;
+
 pub use port::{History, HistoryError};
 pub use verdict::Stored;
 pub use warehouse::Sqlite;
@@ -36,6 +39,7 @@ pub use warehouse::Sqlite;
 pub struct Judge {
     artefacts: Artefacts,
     history: Arc<dyn History>,
+    pins: Pins,
 }
 
 /// What the judge stores.
@@ -47,7 +51,8 @@ impl Judge {
 
     /// Over this bucket, with this past.
     pub fn new(artefacts: Artefacts, history: Arc<dyn History>) -> Self {
-        Self { artefacts, history }
+        let pins = Pins::new(artefacts.store());
+        Self { artefacts, history, pins }
     }
 
     async fn judge(&self, id: &CommandId, case: &Case<'_>) -> Result<Fact, PortError> {
@@ -80,25 +85,47 @@ impl Judge {
         };
         let fingerprint = Fingerprint::of(&evidence);
         let of = (case.workflow, &fingerprint, case.requested_at);
-        let own = standard::own(&*self.history, case.criteria, case.pinned()?, of).await;
+        let fixed = self.fixed(case).await?;
+        let own = standard::own(&*self.history, case.criteria, fixed, of).await;
         let own = own.map_err(|HistoryError::Unavailable(why)| PortError::Passing(why))?;
         let standard = Standard {
             criteria: Some(case.criteria),
             baseline: own.baseline.as_ref(),
             earlier: &own.earlier,
+            pin: own.pin.as_ref(),
         };
         let stored = Stored {
             judgement: verdict::judge(&evidence, &standard),
             criteria: version(case.criteria),
             baseline: own.baseline.as_ref().map(digest),
             judged_by: own.baseline,
+            pin: own.pin,
             earlier: own.earlier,
             log_sha256: heard.log_sha256,
         };
         let body = serde_json::to_vec_pretty(&stored).map_err(PortError::passing)?;
         let body: Reader = Box::new(std::io::Cursor::new(body));
-        self.artefacts.put(id, OBJECT, body).await.map_err(damaged)?;
-        Ok(stored)
+        if self.artefacts.offer(id, OBJECT, body).await.map_err(damaged)?.is_some() {
+            return Ok(stored);
+        }
+        // Somebody judged at the same time, by what was pinned or known then: what is stored counts.
+        let first = self.artefacts.get(&(Artefacts::folder(id) + OBJECT)).await.map_err(damaged)?;
+        first.ok_or_else(|| PortError::Passing("the verdict is stored and cannot be read".to_owned()))
+    }
+
+    /// The baseline that is not learned: that of the workflow's file, or else the one that a person pinned.
+    async fn fixed(&self, case: &Case<'_>) -> Result<Option<Fixed>, PortError> {
+        if let Some(baseline) = case.pinned()? {
+            return Ok(Some(Fixed { baseline, pin: None }));
+        }
+        match self.pins.in_force(case.workflow).await {
+            Ok(pinned) => Ok(pinned.map(|InForce { pin, baseline }| Fixed { baseline, pin: Some(pin) })),
+            Err(error @ pins::Error::Damaged { .. }) => {
+                let why = format!("{error}; release the pin, or pin another run");
+                Err(PortError::Final(Failure::new(Class::Input, "BASELINE_UNREADABLE", why)))
+            }
+            Err(error) => Err(PortError::passing(error)),
+        }
     }
 
     /// What the logs of the attempt say, together. One of them has the table; the others may say what went wrong.

@@ -1,8 +1,9 @@
-//! What a run is held against besides its criteria: the baseline that its workflow pins, or else its cluster's own past.
+//! What a run is held against besides its criteria: the baseline that its workflow names or a person pinned, or else its
+//! cluster's own past.
 
 use terms::{Criteria, Timestamp, Verdict, measurement::Reading};
 use verdict::{
-    Baseline, Fingerprint,
+    Baseline, Fingerprint, Pin,
     baseline::{Healthy, learn},
 };
 use warehouse::{Past, Wanted};
@@ -24,19 +25,30 @@ pub struct Own {
     pub baseline: Option<Baseline>,
     /// The level of every run since, oldest first.
     pub earlier: Vec<f64>,
+    /// Who decided on the baseline, where a person did.
+    pub pin: Option<Pin>,
+}
+
+/// A baseline that is not learned here.
+#[derive(Debug)]
+pub struct Fixed {
+    /// The baseline.
+    pub baseline: Baseline,
+    /// Who decided on it; none where the workflow's file names it.
+    pub pin: Option<Pin>,
 }
 
 /// The baseline for a run that was measured on this, as far as the workflow or the past knows one.
 pub async fn own(
     history: &dyn History,
     criteria: &Criteria,
-    pinned: Option<Baseline>,
+    fixed: Option<Fixed>,
     of: (&str, &Fingerprint, Option<Timestamp>),
 ) -> Result<Own, HistoryError> {
     let (workflow, fingerprint, Some(before)) = of else {
-        return Ok(Own { baseline: pinned, ..Own::default() });
+        return Ok(fixed.map_or_else(Own::default, |fixed| fixed.over(&[])));
     };
-    if pinned.is_none() && !criteria.history {
+    if fixed.is_none() && !criteria.history {
         return Ok(Own::default());
     }
     let wanted = Wanted {
@@ -47,14 +59,24 @@ pub async fn own(
         newest: SINCE,
     };
     let past = history.past(&wanted).await?;
-    Ok(from(pinned, &past))
+    Ok(match fixed {
+        Some(fixed) => fixed.over(&past),
+        None => learned(&past),
+    })
 }
 
-fn from(pinned: Option<Baseline>, past: &[Past]) -> Own {
-    if let Some(baseline) = pinned {
-        let earlier = past.iter().filter_map(|past| baseline.level(&past.table)).collect();
-        return Own { baseline: Some(baseline), earlier };
+impl Fixed {
+    fn over(self, past: &[Past]) -> Own {
+        let Self { baseline, pin } = self;
+        // Whoever pins a run takes what was before it for settled: the history begins there.
+        let at = pin.as_ref().and_then(|pin| past.iter().position(|past| past.run == pin.run.as_str()));
+        let since = &past[at.map_or(0, |at| at + 1)..];
+        let earlier = since.iter().filter_map(|past| baseline.level(&past.table)).collect();
+        Own { baseline: Some(baseline), earlier, pin }
     }
+}
+
+fn learned(past: &[Past]) -> Own {
     let passed = |past: &&Past| past.verdict == Some(Verdict::Pass);
     let Some(first) = past.iter().find(passed).map(|past| Fingerprint(past.fingerprint.clone())) else {
         return Own::default();
@@ -70,7 +92,7 @@ fn from(pinned: Option<Baseline>, past: &[Past]) -> Own {
     };
     let last = healthy.last().map_or(0, |(at, _)| *at);
     let earlier = past[last + 1..].iter().filter_map(|past| baseline.level(&past.table)).collect();
-    Own { baseline: Some(baseline), earlier }
+    Own { baseline: Some(baseline), earlier, pin: None }
 }
 
 fn reading(past: &Past) -> Reading {

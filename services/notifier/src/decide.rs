@@ -4,7 +4,7 @@
 //! so since the last pass: then it is told, once more when it is still so after a day, and when a run passes. What is
 //! cancelled says nothing of the system, and is passed over. A commit is told of each of its runs.
 
-use std::collections::BTreeSet;
+use std::{borrow::Borrow, collections::BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -124,7 +124,7 @@ pub fn begun(subject: &Subject<'_>) -> Vec<Telling> {
 }
 
 /// What is told when a run has ended. `others` are any runs; those of the same system that ended before it count.
-pub fn ended(subject: &Subject<'_>, others: &[Line]) -> Vec<Telling> {
+pub fn ended(subject: &Subject<'_>, others: &[impl Borrow<Line>]) -> Vec<Telling> {
     let Some(outcome) = Outcome::of(subject.line) else { return Vec::new() };
     let change = change(subject, outcome, others);
     let mut tellings = Vec::new();
@@ -166,7 +166,7 @@ impl Change {
     }
 }
 
-fn change(subject: &Subject<'_>, outcome: Outcome, others: &[Line]) -> Option<Change> {
+fn change(subject: &Subject<'_>, outcome: Outcome, others: &[impl Borrow<Line>]) -> Option<Change> {
     let line = subject.line;
     let ended = (line.closed_at?, &line.run);
     let same = |other: &&Line| {
@@ -176,6 +176,7 @@ fn change(subject: &Subject<'_>, outcome: Outcome, others: &[Line]) -> Option<Ch
     // In the order in which they ended: that is when somebody could be told, whichever was asked for first.
     let mut before: Vec<(Timestamp, &RunId, Outcome)> = others
         .iter()
+        .map(Borrow::borrow)
         .filter(same)
         .filter_map(|other| Some((other.closed_at?, &other.run, Outcome::of(other)?)))
         .filter(|(at, run, outcome)| (*at, *run) < ended && *outcome != Outcome::Cancelled)

@@ -125,8 +125,8 @@ impl Notifier {
         let since = self.outbox.since(now).await.map_err(Trouble::retry)?;
         let recent = Timestamp::from_millis(now.as_millis() - RECENT.0.as_millis() as i64).max(since);
         let lines = self.view.all().await.map_err(Trouble::retry)?;
-        let ended = |line: &&Line| line.closed_at.is_some_and(|at| at >= recent);
-        let open = |line: &&Line| line.closed_at.is_none() && line.trigger.kind == "push";
+        let ended = |line: &Line| line.closed_at.is_some_and(|at| at >= recent);
+        let open = |line: &Line| line.closed_at.is_none() && line.trigger.kind == "push";
         let looked_at = || self.looked_at.lock().unwrap_or_else(PoisonError::into_inner);
         let current: BTreeSet<(RunId, bool)> = lines
             .iter()

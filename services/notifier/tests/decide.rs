@@ -1,5 +1,7 @@
 //! What is told of which run: tables.
 
+use std::collections::BTreeMap;
+
 use notifier::decide::{Addressee, New, Outcome, STILL, Subject, Telling, What, begun, ended};
 use serde_json::json;
 use terms::{News, Notify, Push, Span, Timestamp, Trigger, Verdict};
@@ -36,6 +38,8 @@ fn line(number: usize, how: char, hours: f64) -> Line {
         stage: None,
         settled_at: Some(at(hours)),
         closed_at: (how != 'o').then(|| at(hours)),
+        setup: BTreeMap::new(),
+        cost: None,
     }
 }
 

@@ -64,7 +64,10 @@ pub struct View<'a> {
     changed: bool,
     stages: Vec<Bar>,
     unreached: Option<String>,
+    costs: Vec<Detail>,
     details: Vec<Detail>,
+    /// Each size through earlier runs: made and escaped already.
+    sizes: String,
     places: Vec<(&'static str, &'a str)>,
     ledger: Vec<Line>,
     records: usize,
@@ -160,11 +163,18 @@ impl<'a> View<'a> {
             fingerprint,
             stages,
             unreached,
+            costs: facts::costs(story),
             details: facts::details(story),
+            sizes: String::new(),
             places: run.map_or_else(Vec::new, |run| words::places(run.places)),
             ledger: records.iter().take(RECORDS).map(line).collect(),
             records: records.len(),
         }
+    }
+
+    /// With each size through earlier runs.
+    pub fn with_sizes(self, sizes: String) -> Self {
+        Self { sizes, ..self }
     }
 
     pub const fn word(&self) -> &'static str {

@@ -28,8 +28,12 @@ impl Logs {
         let mut before = earlier.clone();
         let mut judged = Vec::new();
         for (name, reading, clues) in logs {
-            let standard =
-                Standard { criteria: criteria.as_ref(), baseline: baseline.as_ref(), earlier: &before };
+            let standard = Standard {
+                criteria: criteria.as_ref(),
+                baseline: baseline.as_ref(),
+                earlier: &before,
+                pin: None,
+            };
             let judgement = judge(&Evidence::of(&reading, &clues), &standard);
             if let (Some(baseline), [table]) = (&baseline, reading.tables.as_slice()) {
                 before.extend(baseline.level(table));
@@ -56,6 +60,7 @@ impl Logs {
                 criteria: self.criteria.as_ref(),
                 baseline: self.baseline.as_ref(),
                 earlier: &self.earlier,
+                pin: None,
             },
         }
     }

@@ -19,7 +19,7 @@ const PAGE: &str = r#"<!doctype html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Burnin</title>
 <style>
-  :root { color-scheme: light dark; font: 1rem/1.5 system-ui, sans-serif; }
+  :root { color-scheme: light dark; font: 1rem/1.5 system-ui, sans-serif; background: Canvas; color: CanvasText; }
   body { max-width: 44rem; margin: 3rem auto; padding: 0 1rem; }
   code, pre { font-size: .9rem; }
   pre { overflow-x: auto; padding: .75rem; border: 1px solid; border-radius: .25rem; }

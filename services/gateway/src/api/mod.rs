@@ -1,6 +1,7 @@
 //! HTTP under `/api/v1`. The routes and their description are one table, `operations::all`, so that neither can know of
 //! one that the other lacks.
 
+mod baselines;
 mod extract;
 mod files;
 mod index;

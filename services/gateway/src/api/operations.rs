@@ -9,7 +9,7 @@ use axum::{
 use serde_json::{Value, json};
 
 use super::{
-    files,
+    baselines, files,
     openapi::{Schemas, sent},
     runs, workflows,
 };
@@ -71,6 +71,48 @@ pub fn all() -> Vec<Place> {
                 body: None,
                 answers: answers(200, "The workflows.", Schemas::of::<workflows::Workflows>),
             }],
+        },
+        Place {
+            path: "/api/v1/baselines",
+            handler: get(baselines::list),
+            told: vec![Operation {
+                method: Method::GET,
+                id: "listBaselines",
+                what: "Which run is which workflow's reference, and everything that was decided about it.",
+                parameters: vec![],
+                body: None,
+                answers: answers(200, "The workflows.", Schemas::of::<baselines::Baselines>),
+            }],
+        },
+        Place {
+            path: "/api/v1/baselines/{workflow}",
+            handler: get(baselines::show).put(baselines::pin).delete(baselines::release),
+            told: vec![
+                Operation {
+                    method: Method::GET,
+                    id: "showBaseline",
+                    what: "Which run is the workflow's reference, and everything that was decided about it.",
+                    parameters: vec![baselines::workflow()],
+                    body: None,
+                    answers: answers(200, "The history.", Schemas::of::<pins::History>),
+                },
+                Operation {
+                    method: Method::PUT,
+                    id: "pinBaseline",
+                    what: "From now on the workflow's runs are held against this one. The same pin again changes nothing.",
+                    parameters: vec![baselines::workflow()],
+                    body: Some(sent::<baselines::Wanted>),
+                    answers: answers(200, "The history.", Schemas::of::<pins::History>),
+                },
+                Operation {
+                    method: Method::DELETE,
+                    id: "releaseBaseline",
+                    what: "From now on the workflow's runs are held against what is learned of them. Again changes nothing.",
+                    parameters: vec![baselines::workflow(), baselines::why()],
+                    body: None,
+                    answers: answers(200, "The history.", Schemas::of::<pins::History>),
+                },
+            ],
         },
         Place {
             path: "/api/v1/runs",

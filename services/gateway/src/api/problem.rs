@@ -72,6 +72,18 @@ impl From<Refused> for Problem {
     }
 }
 
+impl From<pins::Error> for Problem {
+    fn from(error: pins::Error) -> Self {
+        match error {
+            pins::Error::Damaged { .. } => {
+                tracing::error!("{error}");
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+            }
+            other => Self::unavailable(&other),
+        }
+    }
+}
+
 impl From<ViewError> for Problem {
     fn from(error: ViewError) -> Self {
         Self::unavailable(&error)

@@ -187,6 +187,7 @@ pub async fn begin(
         workflow: begin.workflow,
         set: begin.set,
         image: None,
+        cluster: None,
         trigger: Trigger { kind: "manual".to_owned(), by },
         origin: None,
     };

@@ -1,0 +1,96 @@
+//! Which run of a workflow others are held against.
+
+use std::fmt::Write;
+
+use kit::{Clock, SystemClock};
+use pins::{Decided, Noted, Pinned, Pins, Who};
+use verdict::pin::Source;
+use view::NoReference;
+
+use super::{print, print_json};
+use crate::{
+    args::{Decide, Output},
+    documents::PinsDocument,
+    exit::{Error, Exit},
+    local::Data,
+};
+
+/// Pins, releases, or lists what was decided.
+pub async fn decide(data: Data, decide: Decide) -> Result<Exit, Error> {
+    let pins = Pins::new(data.store.clone());
+    match decide {
+        Decide::Pin { run, learned, why } => {
+            let source = if learned { Source::Learned } else { Source::Run };
+            let reference = data.view().reference(None, &run, source).await;
+            let reference = reference.map_err(|error| match error {
+                NoReference::Unknown(run) => data.unknown(&run),
+                NoReference::Unfit { .. } => Error::usage(error),
+                NoReference::View(error) => Error::infrastructure(error),
+            })?;
+            let pinned = Pinned { run: run.clone(), source, baseline: reference.baseline };
+            let workflow = reference.workflow;
+            match pins.pin(&workflow, pinned, who(why)).await.map_err(Error::infrastructure)? {
+                Decided::Before => print(&format!("{workflow} is held against {run} already\n")),
+                Decided::Now | Decided::Never => {
+                    print(&format!("{workflow} is held against {run} from now on\n"));
+                }
+            }
+        }
+        Decide::Unpin { workflow, why } => {
+            // A word that is no workflow's name would be looked for elsewhere in the folder.
+            if workflow.is_empty() || workflow.contains(['/', '\\', '.']) {
+                return Err(Error::usage(format!("workflow: `{workflow}` is no workflow's name")));
+            }
+            match pins.release(&workflow, who(why)).await.map_err(Error::infrastructure)? {
+                Decided::Now => {
+                    print(&format!("{workflow} is held against what is learned of it from now on\n"));
+                }
+                Decided::Before => print(&format!("{workflow} was released before\n")),
+                Decided::Never => {
+                    let why = format!("nothing was ever pinned for {workflow}; see `burnin baseline pins`");
+                    return Err(Error::usage(why));
+                }
+            }
+        }
+        Decide::Pins { output } => {
+            let workflows = pins.all().await.map_err(Error::infrastructure)?;
+            match output {
+                Output::Json => print_json(&PinsDocument { schema: "burnin/baselines/v1", workflows }),
+                Output::Human => {
+                    let lines = workflows.iter().flat_map(|told| {
+                        let newest = told.history.last().map(|newest| newest.number);
+                        told.history.iter().map(move |noted| line(&told.workflow, noted, newest))
+                    });
+                    let lines: String = lines.collect();
+                    print(if lines.is_empty() { "nothing was ever pinned\n" } else { &lines });
+                }
+            }
+        }
+    }
+    Ok(Exit::Pass)
+}
+
+fn who(why: String) -> Who {
+    let by = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
+    Who { by, at: SystemClock.now(), why }
+}
+
+/// Names and reasons are others' words: what is no printable letter does not reach the terminal.
+fn line(workflow: &str, noted: &Noted, newest: Option<u64>) -> String {
+    let plain = |text: &str| text.chars().filter(|letter| !letter.is_control()).collect::<String>();
+    let at = noted.at.to_string();
+    let mut line = format!("{workflow}  {}  {}", noted.number, at.get(..16).unwrap_or(&at));
+    let _ = match (&noted.run, noted.source) {
+        (Some(run), Some(Source::Learned)) => write!(line, "  pinned the baseline of {run}"),
+        (Some(run), _) => write!(line, "  pinned {run}"),
+        (None, _) => write!(line, "  released"),
+    };
+    let _ = write!(line, " by {}", plain(&noted.by));
+    if !noted.why.is_empty() {
+        let _ = write!(line, ": {}", plain(&noted.why));
+    }
+    if Some(noted.number) == newest && noted.run.is_some() {
+        line.push_str("  (in force)");
+    }
+    line + "\n"
+}

@@ -1,0 +1,264 @@
+//! Each message size through a workflow's runs: what is slower than it was, and since when.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+use terms::measurement::Table;
+use verdict::{
+    Baseline,
+    baseline::{LEAST_SPREAD, Region, regions},
+    history::{Segment, segments},
+};
+
+use crate::{
+    history::percent,
+    page,
+    text::{self, figure},
+};
+
+/// Sizes that are shown: the largest ones.
+const SIZES: usize = 64;
+/// No run takes so many times as long: what says so is no point.
+const ABSURD: f64 = 1e6;
+/// A change smaller than this is not told.
+const TOLD: f64 = 0.005;
+/// The picture's view box.
+const WIDE: f64 = 240.0;
+const HIGH: f64 = 40.0;
+/// Room around the points.
+const ROOM: f64 = 3.0;
+
+/// A run in the series.
+#[derive(Clone, Copy, Debug)]
+pub struct Earlier<'a> {
+    /// Its name.
+    pub run: &'a str,
+    /// When it was asked for, for people.
+    pub at: &'a str,
+    /// What it measured.
+    pub table: &'a Table,
+}
+
+/// Comparable runs, oldest first; the last one is what is reported.
+#[derive(Clone, Copy, Debug)]
+pub struct Series<'a> {
+    /// The runs.
+    pub runs: &'a [Earlier<'a>],
+    /// What the last one is held against, where there is something.
+    pub baseline: Option<&'a Baseline>,
+}
+
+#[derive(Serialize)]
+struct View {
+    runs: usize,
+    first: String,
+    baseline: bool,
+    rows: Vec<Row>,
+    more: usize,
+    /// Some size has a change.
+    changes: bool,
+}
+
+#[derive(Serialize)]
+struct Row {
+    size: String,
+    busbw: String,
+    /// How much longer it takes than it usually does.
+    slower: String,
+    bad: bool,
+    /// What changed last, in words.
+    told: String,
+    view: String,
+    /// The tolerated band, from top to bottom, in the picture's units.
+    band: Option<(String, String)>,
+    level: String,
+    points: String,
+    changes: Vec<String>,
+    last: (String, String),
+    described: String,
+}
+
+/// The section, to be shown inside of a page whose style is [`CSS`](crate::CSS); nothing for fewer than two runs.
+#[must_use]
+pub fn part(series: Series<'_>) -> String {
+    let Some(view) = View::of(series) else { return String::new() };
+    page::body(include_str!("../templates/sizes.html.j2"), view).unwrap_or_else(|error| page::unmade(&error))
+}
+
+impl View {
+    fn of(series: Series<'_>) -> Option<Self> {
+        let (last, before) = series.runs.split_last()?;
+        let first = before.first()?;
+        let curve: Vec<_> =
+            sizes(last.table).into_iter().filter_map(|size| Some((size, last.time(size)?))).collect();
+        let parts: Vec<_> = regions(&curve).collect();
+        let of_size = |((size, _), region): (&(u64, f64), Region)| row(series, *size, region);
+        let mut rows: Vec<_> = curve.iter().zip(parts).filter_map(of_size).collect();
+        let more = rows.len().saturating_sub(SIZES);
+        rows.drain(..more);
+        (!rows.is_empty()).then(|| Self {
+            runs: series.runs.len(),
+            first: first.at.to_owned(),
+            baseline: series.baseline.is_some(),
+            changes: rows.iter().any(|row| !row.changes.is_empty()),
+            rows,
+            more,
+        })
+    }
+}
+
+fn sizes(table: &Table) -> Vec<u64> {
+    let mut sizes: Vec<_> = table.rows.iter().map(|row| row.size_bytes).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+impl Earlier<'_> {
+    /// Of a size: the time of the faster placement, microseconds. What is wrong with a cluster slows both.
+    fn time(&self, size: u64) -> Option<f64> {
+        let rows = self.table.rows.iter().filter(|row| row.size_bytes == size);
+        let halves = rows.flat_map(|row| [&row.out_of_place, &row.in_place]).flatten();
+        let times = halves.map(|half| half.time_us).filter(|time| time.is_finite() && *time > 0.0);
+        times.min_by(f64::total_cmp)
+    }
+
+    fn busbw(&self, size: u64) -> Option<f64> {
+        let rows = self.table.rows.iter().filter(|row| row.size_bytes == size);
+        rows.flat_map(|row| [&row.out_of_place, &row.in_place])
+            .flatten()
+            .map(|half| half.busbw)
+            .max_by(f64::total_cmp)
+    }
+}
+
+fn row(series: Series<'_>, size: u64, region: Region) -> Option<Row> {
+    let measured: Vec<_> = series.runs.iter().filter_map(|run| Some((run, run.time(size)?))).collect();
+    let known = series.baseline.and_then(|baseline| {
+        let points = baseline.points.iter().filter(|point| point.key.size_bytes == size);
+        let fastest = points.min_by(|a, b| a.time_us.total_cmp(&b.time_us))?;
+        Some((fastest.time_us, baseline.tolerated(fastest.region)))
+    });
+    let usual = match known {
+        Some((time, _)) => time,
+        None => middle(measured.iter().map(|(_, time)| *time)),
+    };
+    let levels: Vec<_> = measured.iter().map(|(run, time)| (*run, time / usual - 1.0)).collect();
+    let levels: Vec<_> = levels.into_iter().filter(|(_, level)| level.abs() < ABSURD).collect();
+    let (reported, slower) = levels.last().filter(|_| levels.len() > 1)?;
+    let values: Vec<_> = levels.iter().map(|(_, level)| *level).collect();
+    let mut stretches = segments(&values, noise(region));
+    for stretch in &mut stretches {
+        // What the search calls a level is one of a few: the middle of its runs is nearer to them.
+        stretch.level = middle(values[stretch.first..stretch.end].iter().copied());
+    }
+    let tolerated = known.map(|(_, tolerated)| tolerated);
+    let bad = tolerated.is_some_and(|tolerated| *slower > tolerated);
+    let told = match stretches.as_slice() {
+        [.., before, now] if (now.level - before.level).abs() >= TOLD => {
+            let since = levels[now.first].0;
+            format!("{} since {}, {}", percent(now.level - before.level), since.at, since.run)
+        }
+        _ => String::new(),
+    };
+    let picture = Picture::of(&values, &stretches, tolerated);
+    let described = match told.as_str() {
+        "" => format!("{} runs on one level", values.len()),
+        told => format!("{} runs: {told}", values.len()),
+    };
+    Some(Row {
+        size: text::size(size),
+        busbw: reported.busbw(size).map_or_else(|| "-".to_owned(), figure),
+        slower: percent(*slower),
+        bad,
+        told,
+        view: format!("0 0 {WIDE} {HIGH}"),
+        band: tolerated.map(|tolerated| picture.band(tolerated)),
+        level: picture.steps(&stretches),
+        points: picture.line(&values),
+        changes: picture.changes(&stretches),
+        last: picture.last(*slower),
+        described,
+    })
+}
+
+/// The least noise that is assumed of one run.
+const fn noise(region: Region) -> f64 {
+    match region {
+        Region::Plateau => LEAST_SPREAD,
+        // Healthy latencies move by half from run to run.
+        Region::Slope => 10.0 * LEAST_SPREAD,
+        Region::Latency => 50.0 * LEAST_SPREAD,
+    }
+}
+
+fn middle(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<_> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(1.0)
+}
+
+/// Where values lie in the view box.
+struct Picture {
+    count: usize,
+    /// Half of what is shown, up and down from the usual.
+    scale: f64,
+}
+
+impl Picture {
+    fn of(values: &[f64], stretches: &[Segment], tolerated: Option<f64>) -> Self {
+        // A single run far off is drawn at the edge: next to it, a change that lasts would not be seen.
+        let levels = stretches.iter().map(|stretch| stretch.level.abs());
+        let mut far: Vec<_> = values.iter().map(|value| value.abs()).collect();
+        far.sort_by(f64::total_cmp);
+        let most = far.get(far.len() * 9 / 10).copied();
+        let scale = levels.chain(tolerated).chain(most).fold(LEAST_SPREAD, f64::max);
+        Self { count: values.len(), scale: 1.2 * scale }
+    }
+
+    fn x(&self, at: f64) -> f64 {
+        let last = (self.count.saturating_sub(1)).max(1) as f64;
+        ROOM + (WIDE - 2.0 * ROOM) * (at / last).clamp(0.0, 1.0)
+    }
+
+    fn y(&self, value: f64) -> f64 {
+        let up = (value / self.scale).clamp(-1.0, 1.0);
+        HIGH / 2.0 - up * (HIGH / 2.0 - ROOM)
+    }
+
+    fn band(&self, tolerated: f64) -> (String, String) {
+        let (top, bottom) = (self.y(tolerated), self.y(-tolerated));
+        (short(top), short(bottom - top))
+    }
+
+    fn line(&self, values: &[f64]) -> String {
+        let mut points = String::new();
+        for (at, value) in values.iter().enumerate() {
+            let _ = write!(points, "{} {} ", short(self.x(at as f64)), short(self.y(*value)));
+        }
+        points.trim_end().to_owned()
+    }
+
+    fn steps(&self, stretches: &[Segment]) -> String {
+        let mut path = String::new();
+        for stretch in stretches {
+            let y = short(self.y(stretch.level));
+            let (from, to) = (stretch.first as f64 - 0.5, stretch.end as f64 - 0.5);
+            let _ = write!(path, "M{} {y}H{}", short(self.x(from)), short(self.x(to)));
+        }
+        path
+    }
+
+    fn changes(&self, stretches: &[Segment]) -> Vec<String> {
+        stretches.iter().skip(1).map(|stretch| short(self.x(stretch.first as f64 - 0.5))).collect()
+    }
+
+    fn last(&self, value: f64) -> (String, String) {
+        (short(self.x(self.count as f64)), short(self.y(value)))
+    }
+}
+
+/// To a tenth of a unit.
+fn short(value: f64) -> String {
+    format!("{:.1}", value + 0.0)
+}

@@ -1,0 +1,115 @@
+//! Which runs may be what others are held against.
+
+use terms::{RunId, Verdict, measurement::Reading};
+use verdict::{
+    Baseline, Fingerprint,
+    baseline::{Healthy, Unlearnable, learn},
+    pin::Source,
+};
+
+use crate::{Elsewhere, State, Told, View, ViewError};
+
+/// A run that may be a reference.
+#[derive(Clone, Debug)]
+pub struct Reference {
+    /// Its workflow.
+    pub workflow: String,
+    /// What other runs are held against.
+    pub baseline: Baseline,
+}
+
+/// Why a run is no reference.
+#[derive(Debug, thiserror::Error)]
+pub enum NoReference {
+    /// There is no such run.
+    #[error("there is no run {0}")]
+    Unknown(RunId),
+    /// It may not be one.
+    #[error("{run} cannot be pinned: {why}")]
+    Unfit {
+        /// The run.
+        run: RunId,
+        /// Why, and what to do.
+        why: String,
+    },
+    /// It may be known later.
+    #[error(transparent)]
+    View(#[from] ViewError),
+}
+
+impl View {
+    /// What the runs of a workflow would be held against if this run were pinned: only a closed run that passed, and that
+    /// measured what the workflow measures now. Without a workflow, that of the run.
+    ///
+    /// # Errors
+    /// Why it cannot be, or that it could not be looked at.
+    pub async fn reference(
+        &self,
+        workflow: Option<&str>,
+        run: &RunId,
+        source: Source,
+    ) -> Result<Reference, NoReference> {
+        let told = self.told(run, Elsewhere::default()).await?;
+        let told = told.ok_or_else(|| NoReference::Unknown(run.clone()))?;
+        let unfit = |why: String| NoReference::Unfit { run: run.clone(), why };
+        let (baseline, fingerprint) = measured(&told, workflow, source).map_err(unfit)?;
+        let workflow = told.state.workflow.name;
+        let newest = self.all().await?.into_iter().find(|line| {
+            let judged = matches!(line.verdict, Some(Verdict::Pass | Verdict::Fail));
+            line.workflow == workflow && line.run != *run && line.state == State::Closed && judged
+        });
+        if let Some(newest) = newest
+            && let Some(folded) = self.folded(&newest.run).await?
+            && let Some(reached) = folded.state.verdict()
+        {
+            let now = Fingerprint(reached.fingerprint.clone());
+            let other = now.differences(&fingerprint).find(verdict::fingerprint::Difference::is_identity);
+            if let Some(other) = other {
+                let (name, before, after) = (other.name, other.before, other.after);
+                return Err(unfit(format!(
+                    "its {name} is {after}, and that of {}, the newest run of {workflow}, is {before}",
+                    newest.run
+                )));
+            }
+        }
+        Ok(Reference { workflow, baseline })
+    }
+}
+
+/// What the run measured, and on what.
+fn measured(told: &Told, workflow: Option<&str>, source: Source) -> Result<(Baseline, Fingerprint), String> {
+    let state = &told.state;
+    let own = &state.workflow.name;
+    if let Some(wanted) = workflow.filter(|wanted| wanted != own) {
+        return Err(format!("it is a run of {own}, not of {wanted}"));
+    }
+    if state.closed.is_none() {
+        return Err("it is not closed yet".to_owned());
+    }
+    let reached = state.verdict().ok_or("it was not judged")?;
+    if reached.verdict != Verdict::Pass {
+        return Err(format!("its verdict is {}, and only a run that passed is a reference", reached.verdict));
+    }
+    if state.workflow.benchmark.as_ref().is_some_and(|benchmark| benchmark.baseline.is_some()) {
+        return Err(format!(
+            "{own} names a baseline of its own in `benchmark.baseline`, and that one counts"
+        ));
+    }
+    let fingerprint = Fingerprint(reached.fingerprint.clone());
+    let baseline = match (source, told.judged_by()) {
+        (Source::Learned, Some(baseline)) => baseline.clone(),
+        (Source::Learned, None) => {
+            return Err("it was judged without a learned baseline; pin what it measured itself".to_owned());
+        }
+        (Source::Run, _) => itself(told.reading.as_ref(), fingerprint.clone())?,
+    };
+    Ok((baseline, fingerprint))
+}
+
+fn itself(reading: Option<&Reading>, fingerprint: Fingerprint) -> Result<Baseline, String> {
+    let reading = reading.ok_or("it has no measurements")?;
+    learn(&[Healthy { reading, fingerprint }]).map_err(|error| match error {
+        Unlearnable::Unfit { why, .. } => why,
+        Unlearnable::Nothing | Unlearnable::Mixed { .. } => "it has no measurements".to_owned(),
+    })
+}

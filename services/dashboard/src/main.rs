@@ -1,0 +1,59 @@
+//! `burnin-dashboard`: the pages, where the gateway is another service. It reads, and nothing else.
+
+use std::{process::ExitCode, sync::Arc};
+
+use cloud::{Parts, Place};
+use dashboard::{Dashboard, Readonly};
+use kit::{AttributesReader, Disposition, Event, Handler, async_trait, ids, serve::Routes};
+use ledger::Ledger;
+use view::{Pace, View};
+
+struct Config {
+    ledger: Place,
+    artefacts: Place,
+    warehouse: String,
+}
+
+/// Nobody sends events here.
+struct Nobody;
+
+#[async_trait]
+impl Handler for Nobody {
+    async fn handle(&self, event: &Event) -> Disposition {
+        // It may not park either: whoever sends it hears that it did not arrive.
+        Disposition::Retry(format!("the dashboard takes no events, and no `{}`", event.ty()))
+    }
+}
+
+fn main() -> ExitCode {
+    cloud::run_with_routes(
+        "dashboard",
+        env!("CARGO_PKG_VERSION"),
+        |env| {
+            let (ledger, artefacts) = (env.required("BURNIN_LEDGER"), env.required("BURNIN_ARTEFACTS"));
+            let warehouse = env.or("BURNIN_WAREHOUSE", String::new());
+            Some(Config { ledger: ledger?, artefacts: artefacts?, warehouse: warehouse? })
+        },
+        |config, wiring| {
+            let store = wiring.store(&config.artefacts)?;
+            let mut records = wiring.store(&config.ledger)?;
+            if config.ledger != config.artefacts {
+                records = Arc::new(ledger::Split::new("open/", Arc::clone(&store), records));
+            }
+            let ledger = Ledger::new(records, Arc::new(ids::unique));
+            let clock = Arc::clone(&wiring.clock);
+            let view = View::new(ledger, Arc::clone(&store), Arc::clone(&clock), Pace::CLOUD).reading_only();
+            let dashboard = Dashboard {
+                view: Arc::new(view),
+                store: Arc::clone(&store),
+                plans: Arc::new(Readonly),
+                clock,
+                warehouse: config.warehouse,
+                beside_gateway: false,
+            };
+            let routes = Routes { guarded: dashboard.routes(), ..Routes::default() };
+            let handler = Arc::new(Nobody);
+            Ok((Parts { takes: Vec::new(), handler, parking: store, chores: Vec::new() }, routes))
+        },
+    )
+}

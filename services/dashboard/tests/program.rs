@@ -1,0 +1,122 @@
+//! `burnin-dashboard` as a process: its environment, its pages over folders, and that it changes nothing there.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+fn program() -> Command {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_burnin-dashboard"));
+    program.env_clear().env("BURNIN_AUTH", "platform").env("BURNIN_PROJECT", "val-prod");
+    program.env("BURNIN_LOG_FORMAT", "compact").stdin(Stdio::null());
+    // Nothing listens there.
+    program.env("PUBSUB_EMULATOR_HOST", "127.0.0.1:1");
+    program
+}
+
+#[test]
+fn what_is_wrong_with_its_environment_is_told_at_once() {
+    let output = program().output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(64), "{said}");
+    for problem in ["BURNIN_LEDGER: is not set", "BURNIN_ARTEFACTS: is not set"] {
+        assert!(said.contains(problem), "{problem}: {said}");
+    }
+}
+
+struct Served(Child);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+fn ask(port: u16, method: &str, path: &str) -> Option<(u16, String)> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    let head = "Host: dashboard.example\r\nConnection: close\r\nContent-Length: 0";
+    write!(stream, "{method} {path} HTTP/1.1\r\n{head}\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    Some((head.get(9..12)?.parse().ok()?, body.to_owned()))
+}
+
+/// Every file below a folder.
+fn files(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut found: Vec<_> = entries
+        .flat_map(|entry| match entry.path() {
+            path if path.is_dir() => files(&path),
+            path => vec![path.display().to_string()],
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+/// A run that asked for nothing, and was done at once, as its records.
+fn done(ledger: &Path, run: &str) {
+    let entry = |fact: &str, data: &str| {
+        format!(
+            r#"{{"accepted":{{"event":{{"source":"//test","id":"{run}-{fact}"}},"attempt":1,"fact":{{"type":"dev.burnin.{fact}.v1","data":{data}}}}}}}"#
+        )
+    };
+    let requested = r#"{"workflow":{"name":"nightly","description":"","limits":{}},"trigger":{"kind":"manual","by":"ann"}}"#;
+    let entries =
+        [entry("run.requested", requested), r#"{"closed":{"conclusion":{"how":"completed"}}}"#.to_owned()];
+    for (number, entry) in entries.iter().enumerate() {
+        let seq = number + 1;
+        let record = format!(
+            r#"{{"format":1,"run":"{run}","seq":{seq},"nonce":"n","recorded_at":"2026-11-20T0{seq}:00:00Z","entry":{entry}}}"#
+        );
+        let folder = ledger.join("ledger").join(run);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(format!("{seq:010}.json")), record).unwrap();
+    }
+}
+
+#[test]
+fn it_serves_its_pages_and_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    // More than one chapter's worth: whoever may write would keep them.
+    for number in 0..140 {
+        done(&folder.path().join("ledger"), &format!("nightly-{number}"));
+    }
+    fs::create_dir_all(folder.path().join("artefacts")).unwrap();
+    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut program = program();
+    program.env("PORT", port.to_string()).env("BURNIN_LEDGER", folder.path().join("ledger"));
+    program.env("BURNIN_ARTEFACTS", folder.path().join("artefacts"));
+    let before = files(folder.path());
+    let _served = Served(program.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let until = Instant::now() + Duration::from_secs(30);
+    while ask(port, "GET", "/healthz").is_none() {
+        assert!(Instant::now() < until, "it does not serve");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let get = |path: &str| ask(port, "GET", path).unwrap();
+    let (status, page) = get("/");
+    assert!(status == 200 && page.contains("/runs/nightly-139"), "{page}");
+    let (status, run) = get("/runs/nightly-7");
+    assert!(status == 200 && run.contains("DONE"), "{run}");
+    for page in [&page, &run] {
+        // What only the gateway can do is not offered.
+        assert!(
+            !page.contains("/api") && !page.contains("data-begin") && !page.contains("data-cancel"),
+            "{page}"
+        );
+    }
+    let (status, events) = get("/runs/nightly-7/changes");
+    let numbers: Vec<_> = events.lines().filter_map(|line| line.strip_prefix("id: ")).collect();
+    assert_eq!((status, numbers), (200, vec!["1", "2"]), "{events}");
+    assert!(events.contains("event: end"), "{events}");
+    assert_eq!((get("/api/v1/runs").0, get("/runs/nobody").0), (404, 404));
+    assert_eq!(ask(port, "POST", "/chores/requests").unwrap().0, 404);
+    assert_eq!(files(folder.path()), before, "nothing was written");
+}

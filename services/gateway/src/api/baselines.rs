@@ -1,0 +1,149 @@
+//! Which run is a workflow's reference from now on.
+
+use std::sync::Arc;
+
+use axum::{
+    Json,
+    extract::{Path, State},
+    http::StatusCode,
+};
+use pins::{Decided, History, Pinned, Pins, Who};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use terms::RunId;
+use verdict::pin::Source;
+use view::NoReference;
+
+use super::{
+    extract::{Asked, By, Filtered},
+    problem::Problem,
+};
+use crate::Gateway;
+
+/// The longest reason, characters.
+pub const LONGEST_WHY: usize = 500;
+
+/// `PUT /api/v1/baselines/{workflow}`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Wanted {
+    /// A closed run of the workflow that passed.
+    #[schemars(regex(pattern = r"^[a-z][a-z0-9-]{0,49}$"))]
+    run: String,
+    /// What of it: what it measured, or the baseline that it was judged by.
+    #[serde(default)]
+    source: Source,
+    /// Why, for people.
+    #[serde(default)]
+    #[schemars(length(max = LONGEST_WHY))]
+    why: String,
+}
+
+/// `GET /api/v1/baselines`.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Baselines {
+    /// `burnin/baselines/v1`.
+    schema: &'static str,
+    /// Workflows of which something was ever pinned, by name.
+    workflows: Vec<History>,
+}
+
+/// The query of `DELETE /api/v1/baselines/{workflow}`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Released {
+    why: String,
+}
+
+/// The path of all of them.
+pub fn workflow() -> Value {
+    let schema = json!({"type": "string", "pattern": "^[a-z][a-z0-9-]{0,30}$"});
+    json!({"name": "workflow", "in": "path", "required": true, "schema": schema, "description": "The workflow's name."})
+}
+
+/// The parameter of a release.
+pub fn why() -> Value {
+    let schema = json!({"type": "string", "maxLength": LONGEST_WHY});
+    json!({"name": "why", "in": "query", "required": false, "schema": schema, "description": "Why, for people."})
+}
+
+pub async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Json<Baselines>, Problem> {
+    let workflows = gateway.pins().all().await?;
+    Ok(Json(Baselines { schema: "burnin/baselines/v1", workflows }))
+}
+
+pub async fn show(
+    State(gateway): State<Arc<Gateway>>,
+    Path(workflow): Path<String>,
+) -> Result<Json<History>, Problem> {
+    history(&gateway, &named(&workflow)?).await
+}
+
+pub async fn pin(
+    State(gateway): State<Arc<Gateway>>,
+    By(by): By,
+    Path(workflow): Path<String>,
+    Asked(Wanted { run, source, why }): Asked<Wanted>,
+) -> Result<Json<History>, Problem> {
+    let workflow = named(&workflow)?;
+    let why = short(why, StatusCode::UNPROCESSABLE_ENTITY)?;
+    let unprocessable = |why: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, why);
+    let run: RunId = run.parse().map_err(|error: terms::InvalidId| unprocessable(format!("run: {error}")))?;
+    let reference = gateway.view.reference(Some(&workflow), &run, source).await;
+    let baseline = match reference {
+        Ok(reference) => reference.baseline,
+        Err(NoReference::View(error)) => return Err(error.into()),
+        Err(refused) => return Err(unprocessable(format!("run: {refused}"))),
+    };
+    let who = Who { by, at: gateway.clock.now(), why };
+    gateway.pins().pin(&workflow, Pinned { run, source, baseline }, who).await?;
+    history(&gateway, &workflow).await
+}
+
+pub async fn release(
+    State(gateway): State<Arc<Gateway>>,
+    By(by): By,
+    Path(workflow): Path<String>,
+    Filtered(Released { why }): Filtered<Released>,
+) -> Result<Json<History>, Problem> {
+    let workflow = named(&workflow)?;
+    let who = Who { by, at: gateway.clock.now(), why: short(why, StatusCode::BAD_REQUEST)? };
+    match gateway.pins().release(&workflow, who).await? {
+        Decided::Never => Err(nothing(&workflow)),
+        Decided::Now | Decided::Before => history(&gateway, &workflow).await,
+    }
+}
+
+async fn history(gateway: &Gateway, workflow: &str) -> Result<Json<History>, Problem> {
+    gateway.pins().history(workflow).await?.map(Json).ok_or_else(|| nothing(workflow))
+}
+
+fn nothing(workflow: &str) -> Problem {
+    Problem::new(StatusCode::NOT_FOUND, format!("nothing was ever pinned for {workflow}"))
+}
+
+/// What cannot be a workflow's name is the name of none.
+fn named(workflow: &str) -> Result<String, Problem> {
+    let fit = workflow.len() <= 31
+        && workflow.starts_with(|first: char| first.is_ascii_lowercase())
+        && workflow.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
+    if fit {
+        return Ok(workflow.to_owned());
+    }
+    let shown: String = workflow.chars().take(80).collect();
+    Err(Problem::new(StatusCode::NOT_FOUND, format!("there is no workflow {shown}")))
+}
+
+fn short(why: String, status: StatusCode) -> Result<String, Problem> {
+    if why.chars().count() <= LONGEST_WHY {
+        return Ok(why);
+    }
+    Err(Problem::new(status, format!("why: expected at most {LONGEST_WHY} characters")))
+}
+
+impl Gateway {
+    fn pins(&self) -> Pins {
+        Pins::new(Arc::clone(&self.store))
+    }
+}

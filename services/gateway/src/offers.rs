@@ -1,0 +1,126 @@
+//! Clusters that other systems offer: each starts the workflows that want it, once for ever.
+
+use contract::{ClusterOffer, RunAnswer};
+use kit::{AttributesReader, Disposition, Event};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use terms::{EventKey, Origin, RunId, Trigger};
+use triggers::Offer;
+
+use crate::{Gateway, Refused, Wish, start};
+
+/// That an offer came, and whom it concerns. Later workflows do not get it.
+#[derive(Debug, Deserialize, Serialize)]
+struct Mark {
+    format: u32,
+    key: EventKey,
+    /// SHA-256 of what was offered.
+    offered: String,
+    workflows: Vec<String>,
+}
+
+/// Why an offer starts nothing.
+enum Why {
+    /// No repetition helps.
+    Final(String),
+    /// It may work later.
+    Later(String),
+}
+
+impl From<Refused> for Why {
+    fn from(refused: Refused) -> Self {
+        if refused.is_final() { Self::Final(refused.to_string()) } else { Self::Later(refused.to_string()) }
+    }
+}
+
+impl Gateway {
+    pub(crate) async fn offered(&self, event: &Event) -> Disposition {
+        let key = EventKey { source: event.source().as_str().to_owned(), id: event.id().to_owned() };
+        let concerned = match ClusterOffer::of(event) {
+            Ok(offer) => self.concerned(&key, &offer).await.map(|workflows| (offer, workflows)),
+            Err(why) => Err(Why::Final(why)),
+        };
+        let (offer, workflows) = match concerned {
+            Ok(concerned) => concerned,
+            Err(Why::Later(why)) => return Disposition::Retry(why),
+            Err(Why::Final(why)) => return self.refuse(key, vec![why]).await,
+        };
+        let mut problems = Vec::new();
+        for workflow in workflows {
+            let wish = Wish {
+                // Under a name of its own: no sender can take the place of another kind of key.
+                key: EventKey { source: format!("//burnin/offers/{}", key.source), id: key.id.clone() },
+                workflow: workflow.clone(),
+                set: Default::default(),
+                image: None,
+                cluster: Some((key.source.clone(), offer.clone())),
+                trigger: Trigger {
+                    kind: "message".to_owned(),
+                    by: format!("{}, which offered {}", key.source, offer.name),
+                },
+                origin: Some(Origin::Message(key.clone())),
+            };
+            match self.starter.start(&wish).await.map_err(Why::from) {
+                Ok(started) => {
+                    if let Err(later) = self.answer(&key, Ok(started.run)).await {
+                        return later;
+                    }
+                }
+                Err(Why::Later(why)) => return Disposition::Retry(why),
+                Err(Why::Final(why)) => problems.push(format!("{workflow}: {why}")),
+            }
+        }
+        if problems.is_empty() { Disposition::Done } else { self.refuse(key, problems).await }
+    }
+
+    /// The workflows that the offer concerns: those that wanted it when it first came.
+    async fn concerned(&self, key: &EventKey, offer: &ClusterOffer) -> Result<Vec<String>, Why> {
+        let digest = start::hex(&start::digest(&[&key.source, &key.id]));
+        let name = format!("offers/{}.json", digest.get(..32).unwrap_or(&digest));
+        let offered = start::hex(&Sha256::digest(serde_json::to_vec(offer).unwrap_or_default()));
+        let later = |error: &dyn std::error::Error| Why::Later(error.to_string());
+        loop {
+            if let Some(body) = self.store.read(&name).await.map_err(|error| later(&error))? {
+                let mark: Mark = serde_json::from_slice(&body).map_err(|error| later(&error))?;
+                let other = "this source and id came before with another cluster".to_owned();
+                return if mark.offered == offered { Ok(mark.workflows) } else { Err(Why::Final(other)) };
+            }
+            let read = self.catalogue.read().await.map_err(|error| later(&error))?;
+            let known = Offer { source: &key.source, system: offer.kind(), name: &offer.name };
+            let wants = |on: &triggers::On| on.cluster.iter().any(|on| on.wants(known));
+            let concerned = read.workflows.iter().filter(|(_, entry)| wants(&entry.offered.on));
+            let workflows: Vec<_> = concerned.map(|(workflow, _)| workflow.clone()).collect();
+            if workflows.is_empty() {
+                let kind = offer.kind();
+                return Err(Why::Final(format!(
+                    "no workflow wants a {kind} cluster `{}` from `{}`; say so in its `on.cluster`",
+                    offer.name, key.source
+                )));
+            }
+            let mark = Mark { format: 1, key: key.clone(), offered: offered.clone(), workflows };
+            let body = serde_json::to_vec(&mark).map_err(|error| later(&error))?;
+            // Whoever was first decided; what it decided is read in the next round.
+            self.store.create(&name, body.into()).await.map_err(|error| later(&error))?;
+        }
+    }
+
+    async fn refuse(&self, key: EventKey, problems: Vec<String>) -> Disposition {
+        for problem in &problems {
+            if let Err(later) = self.answer(&key, Err(problem.clone())).await {
+                return later;
+            }
+        }
+        Disposition::Park(problems.join("\n"))
+    }
+
+    /// Says on the reply topic what came of it.
+    async fn answer(&self, key: &EventKey, came: Result<RunId, String>) -> Result<(), Disposition> {
+        let (run, problem) = match came {
+            Ok(run) => (Some(run), None),
+            Err(problem) => (None, Some(problem)),
+        };
+        let answer = RunAnswer { request: key.clone(), run, problem, ended: None };
+        let published = self.bus.publish(answer.to_event("gateway", self.clock.now())).await;
+        published.map_err(|error| Disposition::Retry(error.to_string()))
+    }
+}

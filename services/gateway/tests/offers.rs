@@ -1,0 +1,120 @@
+//! Clusters that other systems offer.
+
+mod support;
+
+use contract::{CLUSTER_OFFERED, RUN_ANSWERED};
+use kit::{Disposition, Handler};
+use serde_json::{Value, json};
+use std::sync::atomic::Ordering;
+use support::Front;
+
+const ON: &str = "on: {cluster: [{source: //acme/rack, system: slurm, name: 'gpu-*'}]}\n";
+
+/// An offer as Pub/Sub pushes it.
+fn offer(source: &str, id: &str, data: &Value) -> kit::Event {
+    let event = json!({"specversion": "1.0", "type": CLUSTER_OFFERED, "source": source, "id": id,
+                       "datacontenttype": "application/json", "data": data});
+    let mut headers = kit::push::Headers::new();
+    headers.insert("content-type", "application/cloudevents+json".parse().unwrap());
+    kit::push::decode(&headers, event.to_string().as_bytes()).unwrap()
+}
+
+fn slurm(name: &str) -> Value {
+    json!({"name": name, "system": {"slurm": {"nodes": 4, "shared_folder": "/shared/burnin"}}})
+}
+
+#[tokio::test]
+async fn an_offered_cluster_starts_every_workflow_that_wants_it_once_for_ever() {
+    let mut front = Front::new(&[("w", ON), ("v", ON), ("other", "")]);
+    let event = offer("//acme/rack", "7", &slurm("gpu-a"));
+    assert_eq!(front.gateway.handle(&event).await, Disposition::Done);
+    let runs = front.runs().await;
+    assert_eq!(runs.len(), 2, "{runs:?}");
+    for requested in front.said("dev.burnin.run.requested.v1") {
+        let existing = &requested["workflow"]["cluster"]["existing"];
+        assert_eq!(existing["name"], "gpu-a");
+        assert_eq!(
+            existing["system"]["slurm"]["shared_folder"], "/shared/burnin",
+            "in place of the file's own"
+        );
+        assert_eq!(requested["trigger"]["by"], "//acme/rack, which offered gpu-a");
+    }
+    // Replayed, by another process, with a workflow that came later: nothing more.
+    front.write("late", ON);
+    front.restart();
+    assert_eq!(front.gateway.handle(&event).await, Disposition::Done);
+    assert_eq!(front.runs().await, runs);
+    let answers = front.said(RUN_ANSWERED);
+    assert_eq!(answers.len(), 4, "each time, for each workflow");
+    let key = json!({"source": "//acme/rack", "id": "7"});
+    assert!(answers.iter().all(|answer| answer["request"] == key && answer["run"].is_string()));
+    assert_eq!(answers[..2], answers[2..]);
+    // Another offer of the same cluster is another run; the same one with another content is none.
+    assert_eq!(front.gateway.handle(&offer("//acme/rack", "8", &slurm("gpu-a"))).await, Disposition::Done);
+    assert_eq!(front.runs().await.len(), 5);
+    let said = front.gateway.handle(&offer("//acme/rack", "7", &slurm("gpu-b"))).await;
+    assert!(matches!(&said, Disposition::Park(why) if why.contains("came before")), "{said:?}");
+    assert_eq!(front.runs().await.len(), 5);
+}
+
+#[tokio::test]
+async fn what_nobody_wants_and_what_cannot_be_is_parked_and_answered() {
+    let front = Front::new(&[("w", ON)]);
+    let settings = |slurm: Value| json!({"name": "gpu-a", "system": {"slurm": slurm}});
+    let cases = [
+        ("//evil", slurm("gpu-a"), "no workflow wants a slurm cluster `gpu-a` from `//evil`"),
+        ("//acme/rack", slurm("cpu-a"), "no workflow wants a slurm cluster `cpu-a`"),
+        (
+            "//acme/rack",
+            json!({"name": "gpu-a", "system": {"processes": {"nodes": 4}}}),
+            "unknown variant `processes`",
+        ),
+        ("//acme/rack", settings(json!({"nodes": 4})), "missing field `shared_folder`"),
+        (
+            "//acme/rack",
+            settings(json!({"nodes": 0, "shared_folder": "/s"})),
+            "w: the workflow cannot be run as asked: the offer: cluster.existing.system.slurm.nodes",
+        ),
+        (
+            "//acme/rack",
+            settings(json!({"nodes": 4, "shared_folder": "relative"})),
+            "cluster.existing.system.slurm.shared_folder",
+        ),
+        ("//acme/rack", json!({"name": "gpu-a"}), "missing field `system`"),
+        ("//acme/rack", json!(null), "payload of"),
+    ];
+    for (number, (source, data, expected)) in cases.iter().enumerate() {
+        let said = front.gateway.handle(&offer(source, &number.to_string(), data)).await;
+        assert!(matches!(&said, Disposition::Park(why) if why.contains(expected)), "{data}: {said:?}");
+        let answers = front.said(RUN_ANSWERED);
+        let answer = answers.last().unwrap();
+        assert_eq!((answers.len(), &answer["run"]), (number + 1, &Value::Null));
+        assert!(answer["problem"].as_str().unwrap().contains(expected), "{answer}");
+    }
+    assert_eq!(front.runs().await, [""; 0]);
+    // Over HTTP, as Pub/Sub delivers it: acknowledged, and kept for a person.
+    let body = json!({"specversion": "1.0", "type": CLUSTER_OFFERED, "source": "//a", "id": "9", "data": slurm("x")});
+    let structured = [("content-type", "application/cloudevents+json")];
+    assert_eq!(front.ask("POST", "/", &structured, &body.to_string()).await.0, 204);
+    assert_eq!(front.store.list("parked/").await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn an_offer_that_could_not_be_told_comes_again() {
+    let front = Front::new(&[("w", ON), ("v", ON)]);
+    let event = offer("//acme/rack", "1", &slurm("gpu-a"));
+    front.wire.broken.store(true, Ordering::Relaxed);
+    assert!(matches!(front.gateway.handle(&event).await, Disposition::Retry(_)));
+    front.wire.broken.store(false, Ordering::Relaxed);
+    assert_eq!(front.gateway.handle(&event).await, Disposition::Done);
+    assert_eq!(front.runs().await.len(), 2);
+}
+
+#[tokio::test]
+async fn a_pattern_that_is_none_is_a_problem_of_the_file() {
+    let front = Front::new(&[("w", "on: {cluster: [{source: '', system: slurm, name: '['}]}\n")]);
+    let (_, offered) = front.get("/api/v1/workflows").await;
+    let problems = offered["problems"].to_string();
+    assert!(problems.contains("on.cluster[0].source: must not be empty"), "{problems}");
+    assert!(problems.contains("on.cluster[0].name: `[` is not a pattern"), "{problems}");
+}

@@ -1,0 +1,114 @@
+//! A baseline that a person pinned.
+
+#[path = "../../../tests/contract/mod.rs"]
+mod fixtures;
+
+use std::{io::Cursor, sync::Arc};
+
+use fixtures::Service;
+use judge::{Judge, Stored, fake::FakeHistory};
+use ledger::{Artefacts, MemoryStore, Store};
+use pins::{Pinned, Pins, Who};
+use serde_json::Value;
+use terms::{CommandId, Stage, Timestamp};
+use verdict::{
+    Baseline, Fingerprint,
+    baseline::{Healthy, learn},
+    pin::Source,
+};
+
+/// A bucket with the logs of the case, and a judge without any past.
+async fn judge() -> (Arc<MemoryStore>, Service) {
+    let id: CommandId = fixtures::command("judge", "own-past")["id"].as_str().unwrap().parse().unwrap();
+    let id = CommandId { stage: Stage::Logs, ..id };
+    let store = Arc::new(MemoryStore::default());
+    let artefacts = Artefacts::new(store.clone());
+    let mut objects = Vec::new();
+    for (name, body) in [("1/node-0.log", fixtures::log()), ("1/node-1.log", b"nothing to say\n".to_vec())] {
+        objects.push(artefacts.put(&id, name, Box::new(Cursor::new(body))).await.unwrap());
+    }
+    artefacts.commit(&id, objects).await.unwrap();
+    let judge = Judge::new(artefacts, Arc::<FakeHistory>::default());
+    (store, Service::new(|_| judge))
+}
+
+/// The log's own curve, so many times as long, on what the case runs on.
+fn curve(slower: f64, fields: &[(&str, &str)]) -> Baseline {
+    let mut reading = nccl::read_bytes(&fixtures::log());
+    for half in
+        reading.tables[0].rows.iter_mut().flat_map(|row| row.out_of_place.iter_mut().chain(&mut row.in_place))
+    {
+        half.time_us *= slower;
+    }
+    let fingerprint =
+        Fingerprint(fields.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect());
+    learn(&[Healthy { reading: &reading, fingerprint }]).unwrap()
+}
+
+async fn pin(store: &Arc<MemoryStore>, run: &str, baseline: Baseline) {
+    let pinned = Pinned { run: run.parse().unwrap(), source: Source::Run, baseline };
+    let who = Who { by: "ann".to_owned(), at: Timestamp::from_millis(0), why: "after the repair".to_owned() };
+    Pins::new(store.clone()).pin("one-gpu", pinned, who).await.unwrap();
+}
+
+async fn stored(store: &MemoryStore) -> Stored {
+    let body = store.read("artefacts/past-9/verdict/1/verdict.json").await.unwrap().unwrap();
+    serde_json::from_slice(&body).unwrap()
+}
+
+fn codes(said: &Value) -> Vec<&str> {
+    let reasons = said["facts"][0]["data"]["reasons"].as_array().unwrap();
+    reasons.iter().map(|reason| reason["code"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_run_is_held_against_what_is_pinned_and_the_verdict_says_which_pin() {
+    let (store, judge) = judge().await;
+    pin(&store, "one-gpu-1", curve(1.0, &[])).await;
+    pin(&store, "one-gpu-2", curve(1.0 / 1.05, &[])).await;
+    let said = judge.deliver("own-past").await;
+    assert_eq!(said["facts"][0]["data"]["verdict"], "fail", "{said}");
+    assert!(codes(&said).contains(&"BELOW_BASELINE") && codes(&said).contains(&"PINNED"), "{said}");
+    let first = stored(&store).await;
+    let pin_used = first.pin.clone().unwrap();
+    assert_eq!((pin_used.number, pin_used.run.as_str(), pin_used.by.as_str()), (2, "one-gpu-2", "ann"));
+    assert_eq!(first.judged_by, Some(curve(1.0 / 1.05, &[])), "with the whole baseline beside it");
+
+    // What was reached stays, whatever is decided afterwards.
+    pin(&store, "one-gpu-3", curve(1.0, &[])).await;
+    assert_eq!(judge.deliver("own-past").await, said);
+    assert_eq!(stored(&store).await, first);
+}
+
+#[tokio::test]
+async fn what_was_released_is_not_used() {
+    let (store, judge) = judge().await;
+    pin(&store, "one-gpu-2", curve(1.0 / 1.05, &[])).await;
+    let who = Who { by: "eve".to_owned(), at: Timestamp::from_millis(1), why: String::new() };
+    Pins::new(store.clone()).release("one-gpu", who).await.unwrap();
+    let said = judge.deliver("own-past").await;
+    assert_eq!((&said["facts"][0]["data"]["verdict"], stored(&store).await.pin), (&"pass".into(), None));
+}
+
+#[tokio::test]
+async fn a_pin_of_something_else_decides_nothing() {
+    let (store, judge) = judge().await;
+    pin(&store, "one-gpu-2", curve(1.0, &[("ranks", "4096")])).await;
+    let said = judge.deliver("own-past").await;
+    assert_eq!(said["facts"][0]["data"]["verdict"], "inconclusive", "{said}");
+    let text = said["facts"][0]["data"]["reasons"][0]["text"].as_str().unwrap();
+    assert!(text.contains("was 4096 when the baseline was learned: release its pin"), "{text}");
+}
+
+#[tokio::test]
+async fn a_pin_that_cannot_be_read_is_told_and_not_passed_over() {
+    let (store, judge) = judge().await;
+    store.create("baselines/one-gpu/0000000001.json", "{}".into()).await.unwrap();
+    let said = judge.deliver("own-past").await;
+    let failure = &said["facts"][0]["data"];
+    assert_eq!(
+        (&failure["code"], &failure["class"]),
+        (&"BASELINE_UNREADABLE".into(), &"input".into()),
+        "{said}"
+    );
+}

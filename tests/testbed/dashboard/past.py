@@ -1,0 +1,95 @@
+"""past.py DATA RUNS: gives a data folder with one closed run a past of RUNS more, each with its whole ledger.
+
+They belong to a few workflows and go back hour by hour. The newest ones are like the run that is there, with logs and
+verdicts: the benchmark takes 4 % longer from one night on, and another driver came with it. Those before were cancelled at
+once, which makes three records each.
+"""
+
+import hashlib
+import json
+import random
+import re
+import sys
+from datetime import datetime, timedelta
+from pathlib import Path
+
+WORKFLOWS = ["quickstart", "a3-mega-slurm", "a4-gke-testbed", "dgx-slurm-perf"]
+WITH_LOGS = 200  # of all, the newest; a fourth of them is one workflow's
+SLOWER = 44      # of those, since when the benchmark is slower
+ROW = re.compile(r"^(\s+\d+\s+\d+\s+\w+\s+\w+\s+-?\d+)((?:\s+[\d.]+){3}\s+\S+)((?:\s+[\d.]+){3}\s+\S+)\s*$")
+MOMENT = re.compile(r'"(20\d\d-\d\d-\d\dT[\d:.]+Z)"')
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def slower(log, factor, noise):
+    """The same log of a slower run."""
+    def half(text):
+        time, algbw, busbw, wrong = text.split()
+        by = factor * noise()
+        return f"  {float(time) * by:10.2f}  {float(algbw) / by:6.2f}  {float(busbw) / by:6.2f}  {wrong}"
+    lines = []
+    for line in log.splitlines():
+        row = ROW.match(line)
+        lines.append(row[1] + half(row[2]) + half(row[3]) if row else line)
+    return "\n".join(lines) + "\n"
+
+
+def main(data, runs):
+    data, runs, chance = Path(data), int(runs), random.Random(7)
+    [ledger] = (data / "ledger").iterdir()
+    template, records = ledger.name, [path.read_text() for path in sorted(ledger.iterdir())]
+    newest = datetime.fromisoformat(json.loads(records[0])["recorded_at"].rstrip("Z"))
+    logs = {path.name: path.read_text() for path in (data / "artefacts" / template / "logs/1/1").iterdir()}
+    manifest = (data / "artefacts" / template / "logs/1/manifest.json").read_text()
+    verdict = (data / "artefacts" / template / "verdict/1/verdict.json").read_text()
+
+    event = {"source": "//burnin/cli", "id": "enough"}
+    fact = {"type": "dev.burnin.cancel.requested.v1", "data": {"by": "somebody", "reason": "enough"}}
+    cancelled = [(2, {"accepted": {"event": event, "attempt": 1, "fact": fact}}),
+                 (3, {"closed": {"conclusion": {"how": "cancelled", "by": "somebody"}}})]
+
+    for number in range(1, runs + 1):
+        workflow = WORKFLOWS[number % len(WORKFLOWS)]
+        run, back = f"{workflow}-{number:05x}", timedelta(hours=2 * number)
+
+        def told(text):
+            moved = lambda at: '"' + (datetime.fromisoformat(at[1].rstrip("Z")) - back).isoformat(timespec="milliseconds") + 'Z"'
+            return MOMENT.sub(moved, text).replace(template, run)
+
+        driver = '"driver": "CUDA 13.1"' if number <= SLOWER else '"driver": "CUDA 13.0"'
+        measured_on = lambda text: text.replace('"collective"', f'{driver}, "collective"')
+        new = [told(text) for text in (records if number <= WITH_LOGS else records[:1])]
+        requested = json.loads(new[0])
+        asked = requested["entry"]["accepted"]["fact"]["data"]["workflow"]
+        asked["name"], asked["cost"] = workflow, {"node_hour": "98.32", "currency": "USD"}
+        new[0] = json.dumps(requested)
+        if number > WITH_LOGS:
+            new += [json.dumps({**requested, "seq": seq, "entry": entry}) for seq, entry in cancelled]
+        else:
+            factor, noise = 1.04 if number <= SLOWER else 1.0, lambda: chance.gauss(1, 0.003)
+            objects = json.loads(manifest.replace(template, run))
+            for entry in objects["objects"]:
+                name = entry["name"].removeprefix("1/")
+                body = slower(logs[name], factor, noise) if ROW.search(logs[name]) or "busbw" in logs[name] else logs[name]
+                entry["size_bytes"], entry["sha256"] = len(body.encode()), hashlib.sha256(body.encode()).hexdigest()
+                write(data / "artefacts" / run / "logs/1/1" / name, body)
+            text = json.dumps(objects)
+            write(data / "artefacts" / run / "logs/1/manifest.json", text)
+            write(data / "artefacts" / run / "verdict/1/verdict.json", measured_on(verdict).replace(template, run))
+            was = json.loads(records[7])["entry"]["accepted"]["fact"]["data"]["sha256"]
+            new[7] = new[7].replace(was, hashlib.sha256(text.encode()).hexdigest())
+            new[8] = measured_on(new[8])
+        if number == 3:
+            new[8] = new[8].replace('"verdict": "pass"', '"verdict": "fail"').replace('"verdict":"pass"', '"verdict":"fail"')
+        folder = data / "ledger" / run
+        folder.mkdir()
+        for at, text in enumerate(new, 1):
+            (folder / f"{at:010}.json").write_text(text)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
