@@ -47,7 +47,10 @@ impl SimBus {
 
 /// Nobody would say these again, so the bus keeps its promise for them.
 fn irreplaceable(event: &Event) -> bool {
-    matches!(event.ty(), "dev.burnin.run.requested.v1" | "dev.burnin.cancel.requested.v1")
+    matches!(
+        event.ty(),
+        "dev.burnin.run.requested.v1" | "dev.burnin.cancel.requested.v1" | "dev.burnin.run.used.v1"
+    )
 }
 
 /// Commands after which something costs.

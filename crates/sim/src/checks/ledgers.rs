@@ -182,10 +182,11 @@ fn replay(evidence: &Evidence, found: &mut Vec<Violation>) {
     for (_, happening) in after {
         let effect = match happening {
             Happening::Stored { name } => name.starts_with("ledger/") && !about_money(evidence, name),
-            Happening::BuildBegan { .. }
-            | Happening::ClusterBegan { .. }
-            | Happening::JobBegan { .. }
-            | Happening::Loaded { .. } => true,
+            // So are the hours that such a record adds to what the run used.
+            Happening::Loaded { load, .. } => !load.contains(".used."),
+            Happening::BuildBegan { .. } | Happening::ClusterBegan { .. } | Happening::JobBegan { .. } => {
+                true
+            }
             _ => false,
         };
         if effect {

@@ -68,5 +68,5 @@ async fn what_is_refused_is_told() {
     let told = warehouse.past(&wanted).await.unwrap_err();
     assert_eq!(told, Error::Unavailable("BigQuery answered 403: it goes wrong, as planned".to_owned()));
     assert_eq!(warehouse.past(&wanted).await.unwrap(), []);
-    assert_eq!(warehouse.place(), "val-prod.burnin (tables measurements and verdicts)");
+    assert_eq!(warehouse.place(), "val-prod.burnin (tables measurements, verdicts and runs)");
 }
