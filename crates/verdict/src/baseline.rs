@@ -125,7 +125,8 @@ pub struct Healthy<'a> {
     pub fingerprint: Fingerprint,
 }
 
-/// Learns from healthy runs of the same thing, oldest first. Five are enough; fewer are taken, with a wider tolerance.
+/// Learns from healthy runs of the same thing, oldest first. Five are enough. How much fewer vary is hardly known: the
+/// least tolerances decide, around a level that one odd run can shift.
 ///
 /// # Errors
 /// When a log is not one whole healthy run, or the logs are of different things.

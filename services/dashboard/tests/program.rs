@@ -1,50 +1,17 @@
 //! `burnin-dashboard` as a process: its environment, its pages over folders, and that it changes nothing there.
 
-use std::{
-    fs,
-    io::{Read, Write},
-    net::{TcpListener, TcpStream},
-    path::Path,
-    process::{Child, Command, Stdio},
-    time::{Duration, Instant},
-};
+#[path = "../../../tests/program/mod.rs"]
+mod process;
 
-fn program() -> Command {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_burnin-dashboard"));
-    program.env_clear().env("BURNIN_AUTH", "platform").env("BURNIN_PROJECT", "val-prod");
-    program.env("BURNIN_LOG_FORMAT", "compact").stdin(Stdio::null());
-    // Nothing listens there.
-    program.env("PUBSUB_EMULATOR_HOST", "127.0.0.1:1");
-    program
-}
+use std::{fs, path::Path};
+
+use process::{Served, program, refuses};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_burnin-dashboard");
 
 #[test]
 fn what_is_wrong_with_its_environment_is_told_at_once() {
-    let output = program().output().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(64), "{said}");
-    for problem in ["BURNIN_LEDGER: is not set", "BURNIN_ARTEFACTS: is not set"] {
-        assert!(said.contains(problem), "{problem}: {said}");
-    }
-}
-
-struct Served(Child);
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
-
-fn ask(port: u16, method: &str, path: &str) -> Option<(u16, String)> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-    let head = "Host: dashboard.example\r\nConnection: close\r\nContent-Length: 0";
-    write!(stream, "{method} {path} HTTP/1.1\r\n{head}\r\n\r\n").ok()?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).ok()?;
-    let (head, body) = answer.split_once("\r\n\r\n")?;
-    Some((head.get(9..12)?.parse().ok()?, body.to_owned()))
+    refuses(program(PROGRAM), &["BURNIN_LEDGER: is not set", "BURNIN_ARTEFACTS: is not set"]);
 }
 
 /// Every file below a folder.
@@ -89,18 +56,13 @@ fn it_serves_its_pages_and_changes_nothing() {
         done(&folder.path().join("ledger"), &format!("nightly-{number}"));
     }
     fs::create_dir_all(folder.path().join("artefacts")).unwrap();
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let mut program = program();
-    program.env("PORT", port.to_string()).env("BURNIN_LEDGER", folder.path().join("ledger"));
-    program.env("BURNIN_ARTEFACTS", folder.path().join("artefacts"));
+    let mut program = program(PROGRAM);
+    program
+        .env("BURNIN_LEDGER", folder.path().join("ledger"))
+        .env("BURNIN_ARTEFACTS", folder.path().join("artefacts"));
     let before = files(folder.path());
-    let _served = Served(program.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
-    let until = Instant::now() + Duration::from_secs(30);
-    while ask(port, "GET", "/healthz").is_none() {
-        assert!(Instant::now() < until, "it does not serve");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    let get = |path: &str| ask(port, "GET", path).unwrap();
+    let served = Served::start(program);
+    let get = |path: &str| served.get(path);
     let (status, page) = get("/");
     assert!(status == 200 && page.contains("/runs/nightly-139"), "{page}");
     let (status, run) = get("/runs/nightly-7");
@@ -117,6 +79,6 @@ fn it_serves_its_pages_and_changes_nothing() {
     assert_eq!((status, numbers), (200, vec!["1", "2"]), "{events}");
     assert!(events.contains("event: end"), "{events}");
     assert_eq!((get("/api/v1/runs").0, get("/runs/nobody").0), (404, 404));
-    assert_eq!(ask(port, "POST", "/chores/requests").unwrap().0, 404);
+    assert_eq!(served.ask("POST", "/chores/requests", "").0, 404);
     assert_eq!(files(folder.path()), before, "nothing was written");
 }

@@ -1,0 +1,78 @@
+//! A service as a process of its own, over folders: with an environment, asked over plain HTTP, ended with the test.
+#![allow(dead_code, reason = "each service uses a part of it")]
+
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// The program at this path, with what every service needs to know. Where its bus would be nothing listens.
+pub fn program(path: &str) -> Command {
+    let mut program = Command::new(path);
+    program.env_clear().env("BURNIN_AUTH", "platform").env("BURNIN_PROJECT", "val-prod");
+    program.env("BURNIN_LOG_FORMAT", "compact").stdin(Stdio::null());
+    program.env("PUBSUB_EMULATOR_HOST", "127.0.0.1:1");
+    program
+}
+
+/// A service that ends at once says every one of these problems, and exits with 64.
+pub fn refuses(mut program: Command, problems: &[&str]) {
+    let output = program.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(64), "{said}");
+    for problem in problems {
+        assert!(said.contains(problem), "{problem}: {said}");
+    }
+}
+
+/// A service that serves.
+pub struct Served {
+    process: Child,
+    port: u16,
+}
+
+impl Served {
+    /// Starts it, and waits until it serves.
+    pub fn start(mut program: Command) -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        program.env("PORT", port.to_string()).stdout(Stdio::null()).stderr(Stdio::null());
+        let served = Self { process: program.spawn().unwrap(), port };
+        let until = Instant::now() + Duration::from_secs(60);
+        while served.try_ask("GET", "/healthz", "").is_none() {
+            assert!(Instant::now() < until, "it does not serve");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        served
+    }
+
+    /// Status and body of its answer.
+    pub fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
+        self.try_ask(method, path, body).unwrap_or_else(|| panic!("{method} {path}: no answer"))
+    }
+
+    /// Status and body of what lies there.
+    pub fn get(&self, path: &str) -> (u16, String) {
+        self.ask("GET", path, "")
+    }
+
+    fn try_ask(&self, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).ok()?;
+        let length = body.len();
+        let head = "Host: service.example\r\nConnection: close\r\nContent-Type: application/json";
+        write!(stream, "{method} {path} HTTP/1.1\r\n{head}\r\nContent-Length: {length}\r\n\r\n{body}")
+            .ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        Some((head.get(9..12)?.parse().ok()?, body.to_owned()))
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
