@@ -36,7 +36,7 @@ fn store(standin: &StandIn) -> Arc<CloudStorage> {
 
 /// For pieces of 8 MiB, which a busy machine takes its time for.
 fn store_of_streams(standin: &StandIn) -> Arc<CloudStorage> {
-    let (attempt, stream) = (Duration::from_secs(1), Duration::from_secs(30));
+    let (attempt, stream) = (Duration::from_secs(1), Duration::from_secs(8));
     let patience = Patience { attempt, stream, ..patience() };
     Arc::new(CloudStorage::with_patience(BUCKET, Some(standin.url().parse().unwrap()), patience))
 }
