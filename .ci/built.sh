@@ -7,5 +7,5 @@ cargo build --quiet "${built[@]}" --bins --tests
 # The program of the integration tests $2 of the package in folder $1.
 test_program() {
   cargo test --quiet "${built[@]}" --test "$2" --no-run --message-format=json |
-    grep -F "/$1/Cargo.toml" | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'
+    grep -F "/$1/Cargo.toml" | grep -F '"kind":["test"]' | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'
 }

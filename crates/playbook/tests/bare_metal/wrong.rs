@@ -29,7 +29,7 @@ fn a_host_that_is_cut_off() {
     assert!(lost.reason.contains("ssh: connect to host 10.78.0.1"), "{}", lost.reason);
     assert!(findings.hosts["dgx01"].ok > 0 && findings.hosts["dgx03"].ok == 0);
     // Of a failed build the last lines are quoted.
-    let last: Vec<_> = ran.log.lines().rev().take(3).collect();
+    let last: Vec<_> = ran.log.lines().rev().take(5).collect();
     assert!(last.iter().any(|line| line.contains("UNREACHABLE dgx03")), "{}", ran.log);
     assert_eq!(workspace.played(), ["reach.jsonl"]);
     assert_eq!(state(&bed), before);
