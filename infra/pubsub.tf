@@ -79,43 +79,20 @@ resource "google_pubsub_subscription" "push" {
   }
 }
 
-# Cloud Build tells of its builds here: a reason to look, for the builder.
+# Cloud Build tells of its builds here: a reason to look, for the builder; and to start what waits for the builds of a
+# trigger, for the gateway.
 resource "google_pubsub_subscription" "cloud_builds" {
-  name                       = "${local.prefix}cloud-builds"
+  for_each                   = { cloud-builds = "builder", triggers = "gateway" }
+  name                       = "${local.prefix}${each.key}"
   topic                      = google_pubsub_topic.cloud_builds.id
   ack_deadline_seconds       = 60
   message_retention_duration = "86400s"
 
   push_config {
-    push_endpoint = google_cloud_run_v2_service.service["builder"].uri
+    push_endpoint = google_cloud_run_v2_service.service[each.value].uri
     oidc_token {
-      service_account_email = google_service_account.push["builder"].email
-      audience              = google_cloud_run_v2_service.service["builder"].uri
-    }
-  }
-
-  retry_policy {
-    minimum_backoff = "10s"
-    maximum_backoff = "600s"
-  }
-
-  expiration_policy {
-    ttl = ""
-  }
-}
-
-# And a reason to start what waits for the builds of a trigger, for the gateway.
-resource "google_pubsub_subscription" "triggers" {
-  name                       = "${local.prefix}triggers"
-  topic                      = google_pubsub_topic.cloud_builds.id
-  ack_deadline_seconds       = 60
-  message_retention_duration = "86400s"
-
-  push_config {
-    push_endpoint = google_cloud_run_v2_service.service["gateway"].uri
-    oidc_token {
-      service_account_email = google_service_account.push["gateway"].email
-      audience              = google_cloud_run_v2_service.service["gateway"].uri
+      service_account_email = google_service_account.push[each.value].email
+      audience              = google_cloud_run_v2_service.service[each.value].uri
     }
   }
 
