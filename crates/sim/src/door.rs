@@ -68,7 +68,7 @@ impl Door {
             let mortal = self.service != Service::Outside;
             inner.calls += u64::from(mortal);
             let call = inner.calls;
-            if mortal && kind != Kind::Read && inner.heals_at == START {
+            if mortal && kind != Kind::Read && inner.heals_at == START && inner.busy.is_none() {
                 inner.effects.push(call); // only enumerations ask, and they have no other faults
             }
             let dies = |inner: &mut Inner, moment, fault| {

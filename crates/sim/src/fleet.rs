@@ -10,7 +10,7 @@ use builder::Builder;
 use conductor::{Conductor, Settings};
 use judge::Judge;
 use kit::{Bus, Clock, Handler, Parking, Spawn, StoreParking, SystemClock, Worker, WorkerHandler};
-use ledger::{Artefacts, Ledger, MemoryStore, Store};
+use ledger::{Artefacts, Ledger, Store};
 use loader::Loader;
 use provisioner::Provisioner;
 use terms::{Span, planted};
@@ -73,7 +73,7 @@ impl Group {
 /// Every process there is.
 pub struct Fleet {
     world: Arc<World>,
-    bucket: Arc<MemoryStore>,
+    bucket: Arc<dyn Store>,
     alive: Mutex<BTreeMap<Service, Arc<dyn Handler>>>,
     lives: Mutex<BTreeMap<Service, u32>>,
     settings: Mutex<BTreeMap<Service, Span>>,
@@ -81,7 +81,7 @@ pub struct Fleet {
 
 impl Fleet {
     /// Without processes, around a bucket.
-    pub fn new(world: Arc<World>, bucket: Arc<MemoryStore>) -> Arc<Self> {
+    pub fn new(world: Arc<World>, bucket: Arc<dyn Store>) -> Arc<Self> {
         Arc::new(Self {
             world,
             bucket,

@@ -11,7 +11,7 @@ use sim::Scenario;
 
 /// Whole worlds are made and thrown away, and ten thousand runs live in one heap.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: cap::Cap<mimalloc::MiMalloc> = cap::Cap::new(mimalloc::MiMalloc, usize::MAX);
 
 #[derive(Parser)]
 #[command(about = "The whole chain in one seeded, single-threaded world")]
@@ -77,9 +77,15 @@ fn main() -> ExitCode {
         What::Seeds { count, from, jobs } => sim::seeds::report(&sim::seeds::many(from, count, jobs)),
         What::Crashes { pairs, jobs } => sim::crashes::report(pairs, jobs),
         What::Throughput { runs } => {
-            runs.iter().for_each(|runs| sim::throughput::held(*runs));
-            runs.into_iter().for_each(sim::throughput::report);
-            ExitCode::SUCCESS
+            let heap = || ALLOCATOR.allocated();
+            let held = runs.iter().try_for_each(|runs| sim::throughput::held(*runs, &heap));
+            match held.and_then(|()| runs.iter().try_for_each(|runs| sim::throughput::report(*runs, &heap))) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => {
+                    eprintln!("no file for the bucket: {error}; make room in the folder for temporary files");
+                    ExitCode::FAILURE
+                }
+            }
         }
         #[cfg(feature = "planted")]
         What::Planted { seeds, only, jobs } => planted(seeds, only.as_deref(), jobs),

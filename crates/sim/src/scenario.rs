@@ -70,19 +70,21 @@ fn name(number: usize) -> RunId {
     format!("sim-{number}").parse().unwrap_or_else(|error| unreachable!("{error}"))
 }
 
+impl Asked {
+    /// The run of this number, at once and to its end.
+    pub fn plainly(number: usize) -> Self {
+        // A system's own past is read for each of its verdicts, and no system has ten thousand runs at once.
+        let workflow = Workflow { name: format!("sim-{}", number / RUNS_OF_A_SYSTEM), ..workload::whole() };
+        Self { run: name(number), workflow, after: 0, cancelled_after: None }
+    }
+}
+
 impl Scenario {
     /// Nothing goes wrong: so many runs, asked for at once.
     pub fn happy(seed: u64, runs: usize) -> Self {
-        // A system's own past is read for each of its verdicts, and no system has ten thousand runs at once.
-        let workflow = |number: usize| Workflow {
-            name: format!("sim-{}", number / RUNS_OF_A_SYSTEM),
-            ..workload::whole()
-        };
-        let asked =
-            |number| Asked { run: name(number), workflow: workflow(number), after: 0, cancelled_after: None };
         Self {
             seed,
-            asked: (0..runs).map(asked).collect(),
+            asked: (0..runs).map(Asked::plainly).collect(),
             faults: Faults::none(),
             blows: Vec::new(),
             skews: Vec::new(),

@@ -11,7 +11,7 @@ use ledger::{MemoryStore, Store};
 use terms::{Attempt, CancelRequested, Fact, Record, RunId};
 
 use crate::{
-    Dice, Fault, Happening, Scenario,
+    Asked, Dice, Fault, Happening, Scenario,
     blows::befall,
     bus::{SimBus, carry},
     checks::{self, Evidence, Violation},
@@ -69,7 +69,7 @@ pub struct Simulation {
     /// What everything shares.
     pub world: Arc<World>,
     /// What lies in the bucket.
-    pub bucket: Arc<MemoryStore>,
+    pub bucket: Arc<dyn Store>,
     fleet: Arc<Fleet>,
     executor: Executor,
 }
@@ -87,12 +87,16 @@ pub fn run(scenario: Scenario) -> Outcome {
 }
 
 impl Simulation {
-    /// Ready to go.
+    /// Ready to go, with a bucket in memory.
     pub fn new(scenario: Scenario) -> Self {
+        Self::with(scenario, Arc::new(MemoryStore::default()))
+    }
+
+    /// Ready to go, with this bucket, which answers at once.
+    pub fn with(scenario: Scenario, bucket: Arc<dyn Store>) -> Self {
         let dice = Dice::new(!scenario.seed);
         let heals_at = START + scenario.heals_after;
         let world = World::new(dice, scenario.faults.clone(), heals_at, scenario.traced);
-        let bucket = Arc::new(MemoryStore::default());
         let fleet = Fleet::new(Arc::clone(&world), Arc::clone(&bucket));
         {
             let inner = &mut *world.inner();
@@ -112,7 +116,7 @@ impl Simulation {
         }
         let executor = Executor::new(Arc::clone(&world));
         let simulation = Self { scenario, world, bucket, fleet, executor };
-        simulation.ask();
+        simulation.scenario.asked.iter().for_each(|asked| simulation.ask(asked));
         for (after, service, blow) in simulation.scenario.blows.clone() {
             let (fleet, resend) = (Arc::clone(&simulation.fleet), simulation.scenario.resend);
             simulation.world.spawn(Service::Outside, befall(fleet, resend, after, service, blow));
@@ -120,31 +124,29 @@ impl Simulation {
         simulation
     }
 
-    /// Somebody asks for the runs, and for their end. Whoever asks goes on asking until the bus takes it.
-    fn ask(&self) {
-        for asked in &self.scenario.asked {
-            let say = |after: i64, fact: Fact| {
-                let door = Door { world: Arc::clone(&self.world), service: Service::Outside };
-                let bus = SimBus::new(door, Arc::clone(&self.fleet));
-                let event = Message::fact("cli", asked.run.clone(), Attempt::FIRST, fact).to_event();
-                let world = Arc::clone(&self.world);
-                self.world.inner().in_flight += 1;
-                self.world.spawn(Service::Outside, async move {
-                    world.sleep(after).await;
-                    while bus.publish(event.clone()).await.is_err() {
-                        world.sleep(1_000).await;
-                    }
-                    world.inner().in_flight -= 1;
-                });
-            };
-            say(asked.after, workload::requested(asked.workflow.clone()));
-            if let Some(after) = asked.cancelled_after {
-                let by = "somebody".to_owned();
-                let cancel = CancelRequested { by, reason: "no longer needed".to_owned() };
-                say(asked.after + after, Fact::CancelRequested(cancel));
-                let inner = &mut *self.world.inner();
-                inner.faults.strike(Fault::Cancel, &mut inner.dice);
-            }
+    /// Somebody asks for a run, and perhaps for its end. Whoever asks goes on asking until the bus takes it.
+    pub fn ask(&self, asked: &Asked) {
+        let say = |after: i64, fact: Fact| {
+            let door = Door { world: Arc::clone(&self.world), service: Service::Outside };
+            let bus = SimBus::new(door, Arc::clone(&self.fleet));
+            let message = Message::fact("cli", asked.run.clone(), Attempt::FIRST, fact);
+            let world = Arc::clone(&self.world);
+            self.world.inner().in_flight += 1;
+            self.world.spawn(Service::Outside, async move {
+                world.sleep(after).await;
+                while bus.publish(message.to_event()).await.is_err() {
+                    world.sleep(1_000).await;
+                }
+                world.inner().in_flight -= 1;
+            });
+        };
+        say(asked.after, workload::requested(asked.workflow.clone()));
+        if let Some(after) = asked.cancelled_after {
+            let by = "somebody".to_owned();
+            let cancel = CancelRequested { by, reason: "no longer needed".to_owned() };
+            say(asked.after + after, Fact::CancelRequested(cancel));
+            let inner = &mut *self.world.inner();
+            inner.faults.strike(Fault::Cancel, &mut inner.dice);
         }
     }
 

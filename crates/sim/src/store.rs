@@ -4,7 +4,7 @@ use std::{io, sync::Arc};
 
 use bytes::Bytes;
 use futures::FutureExt;
-use ledger::{Creation, Digest, MemoryStore, Reader, Store, StoreError};
+use ledger::{Creation, Digest, Reader, Store, StoreError};
 use terms::{Entry, Record, planted};
 use tokio::io::AsyncReadExt;
 
@@ -16,7 +16,7 @@ use crate::{
 /// The bucket, as one process sees it.
 pub struct SimStore {
     door: Door,
-    bucket: Arc<MemoryStore>,
+    bucket: Arc<dyn Store>,
 }
 
 /// What lies in memory is there at once.
@@ -31,7 +31,7 @@ fn broken<T>(doing: &'static str, name: &str) -> Result<T, StoreError> {
 
 impl SimStore {
     /// Behind a door.
-    pub fn new(door: Door, bucket: Arc<MemoryStore>) -> Self {
+    pub fn new(door: Door, bucket: Arc<dyn Store>) -> Self {
         Self { door, bucket }
     }
 

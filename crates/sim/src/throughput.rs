@@ -1,7 +1,7 @@
 //! Many runs at once through the real handlers: how fast, at what cost, in how much memory.
 
 use std::{
-    fs,
+    fs, io,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -12,16 +12,16 @@ use std::{
 use conductor::{Conductor, Settings};
 use contract::Message;
 use kit::{Bus, BusError, Event, Handler, ManualClock};
-use ledger::{Ledger, MemoryStore, Store};
+use ledger::Ledger;
 use terms::{Attempt, Span, Timestamp};
 
-use crate::{Scenario, Simulation, store::at_once, workload, world::START};
+use crate::{Asked, Scenario, Shelf, Simulation, store::at_once, workload, world::START};
 
-/// Resident memory of this process, bytes; 0 where the system does not tell.
-fn resident() -> u64 {
-    let pages = fs::read_to_string("/proc/self/statm").ok();
-    let pages = pages.and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok());
-    pages.unwrap_or(0) * 4096
+/// Bytes on the heap.
+pub type Heap<'a> = &'a dyn Fn() -> usize;
+
+fn kib_a_run(bytes: usize, runs: usize) -> f64 {
+    bytes as f64 / 1024.0 / runs as f64
 }
 
 /// What this thread has had of a processor, milliseconds; 0 where the system does not tell. Others at work do not count.
@@ -31,18 +31,32 @@ fn processor() -> f64 {
     nanoseconds.unwrap_or(0.0) / 1e6
 }
 
-/// Runs so many at once to their end and prints what it took.
-pub fn report(runs: usize) {
-    let before = resident();
-    let mut simulation = Simulation::new(Scenario::happy(1, runs));
+/// Deliveries under way beside which another run is asked for: whoever asks does not wait for the runs to end.
+const UNDER_WAY: u64 = 64;
+
+/// Runs so many at once to their end and prints what it took. What they leave behind lies in a file: it is no memory of
+/// whoever handles them.
+///
+/// # Errors
+/// There is no room for that file.
+pub fn report(runs: usize, heap: Heap<'_>) -> io::Result<()> {
+    let before = heap();
+    let mut simulation = Simulation::with(Scenario::happy(1, 0), Arc::new(Shelf::new()?));
     simulation.world.inner().busy = Some(Vec::new());
     let (began, before_cpu) = (Instant::now(), processor());
-    let mut most = 0;
-    let mut steps = 0_u64;
-    while !simulation.settle_for(20_000) {
-        steps += 1;
-        if steps.is_multiple_of(16) {
-            most = most.max(resident());
+    let (mut most, mut open) = (0, 0);
+    for number in 0..runs {
+        simulation.ask(&Asked::plainly(number));
+        while simulation.world.inner().in_flight > UNDER_WAY {
+            simulation.step();
+        }
+    }
+    loop {
+        let quiet = simulation.settle_for(20_000);
+        most = most.max(heap());
+        open = open.max(at_once(simulation.bucket.list("open/")).map_or(0, |names| names.len()));
+        if quiet {
+            break;
         }
     }
     let (took, cpu) = (began.elapsed().as_secs_f64(), processor() - before_cpu);
@@ -56,18 +70,18 @@ pub fn report(runs: usize) {
     busy.sort_unstable();
     let at = |share: usize| busy.get(busy.len() * share / 100).map_or(0.0, |busy| busy.as_secs_f64() * 1e3);
     let events = simulation.published();
-    let grown = most.max(resident()).saturating_sub(before);
     println!(
-        "{runs:>6} runs: {took:7.2} s, {:8.0} events/s, {:6.2} ms of CPU a run, {:5.1} records a run, \
-         fact to command p50 {:.3} ms p99 {:.3} ms; memory grew by {:.1} KiB a run, of which {:.1} KiB lie in the bucket",
+        "{runs:>6} runs, {open:>6} of them open at once: {took:7.2} s, {:8.0} events/s, {:6.2} ms of CPU a run, {:5.1} records a run, \
+         fact to command p50 {:.3} ms p99 {:.3} ms; the heap grew by {:.1} KiB a run, beside a bucket of {:.1} KiB a run",
         events as f64 / took,
         cpu / runs as f64,
         records as f64 / runs as f64,
         at(50),
         at(99),
-        grown as f64 / 1024.0 / runs as f64,
-        stored as f64 / 1024.0 / runs as f64,
+        kib_a_run(most.saturating_sub(before), runs),
+        kib_a_run(stored, runs),
     );
+    Ok(())
 }
 
 /// Takes everything and keeps nothing.
@@ -81,28 +95,25 @@ impl Bus for Nobody {
 }
 
 /// Has one conductor hold so many runs open at once, and prints what each costs it beside its records.
-pub fn held(runs: usize) {
-    let bucket = Arc::new(MemoryStore::default());
+///
+/// # Errors
+/// There is no room for the file with the records.
+pub fn held(runs: usize, heap: Heap<'_>) -> io::Result<()> {
+    let bucket = Arc::new(Shelf::new()?);
     let written = AtomicU64::new(0);
     let nonces = move || written.fetch_add(1, Ordering::Relaxed).to_string();
-    let ledger = Ledger::new(Arc::clone(&bucket) as Arc<dyn Store>, Arc::new(nonces));
+    let ledger = Ledger::new(bucket, Arc::new(nonces));
     let clock = Arc::new(ManualClock::new(Timestamp::from_millis(START)));
     let settings = Settings { resend: Span::from_secs(30) };
     let conductor = Conductor::new(ledger, Arc::new(Nobody), clock, settings, None);
-    let before = resident();
+    let before = heap();
     for number in 0..runs {
         let run = format!("sim-{number}").parse().unwrap_or_else(|error| unreachable!("{error}"));
         let event =
             Message::fact("cli", run, Attempt::FIRST, workload::requested(workload::whole())).to_event();
         at_once(conductor.handle(&event));
     }
-    let names = at_once(bucket.list("")).unwrap_or_default();
-    let body = |name: &String| at_once(bucket.read(name)).ok().flatten().map_or(0, |body| body.len());
-    let stored: usize = names.iter().map(|name| name.len() + body(name)).sum();
-    let grown = resident().saturating_sub(before) as f64 / 1024.0 / runs as f64;
-    println!(
-        "{runs:>6} runs held open by one conductor: {grown:.2} KiB a run, of which {:.2} KiB are its first record in the \
-         bucket of paper",
-        stored as f64 / 1024.0 / runs as f64
-    );
+    let grown = kib_a_run(heap().saturating_sub(before), runs);
+    println!("{runs:>6} runs held open by one conductor: {grown:.2} KiB a run, names of objects included");
+    Ok(())
 }

@@ -112,7 +112,7 @@ pub fn requested(workflow: Workflow) -> Fact {
 }
 
 /// What a benchmark that goes well writes. One slow node makes all of it slow.
-pub fn log(workload: &Workload, ranks: u32, job: &str, slow: bool) -> String {
+fn log(workload: &Workload, ranks: u32, job: &str, slow: bool) -> String {
     let mut text = format!("# job {job}\n# Collective test starting: all_reduce_perf\n");
     _ = writeln!(
         text,
@@ -147,13 +147,40 @@ pub fn log(workload: &Workload, ranks: u32, job: &str, slow: bool) -> String {
     text
 }
 
-/// What it writes when it stops in the middle.
-pub fn truncated(log: &str) -> String {
-    log.split_once("# Out of bounds").map_or(log, |(begin, _)| begin).to_owned()
+/// How what a benchmark writes ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    /// As it should.
+    Whole,
+    /// In the middle.
+    Short,
+    /// In the middle, with an error.
+    Badly,
 }
 
-/// What it writes when it fails.
-pub fn failed(log: &str) -> String {
-    let begin = truncated(log);
-    format!("{begin}node-0: Test NCCL failure all_reduce.cu:44 'unhandled system error'\n")
+/// What a benchmark writes, before it is written.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// What it measures.
+    pub workload: Workload,
+    /// On how many ranks.
+    pub ranks: u32,
+    /// One of its nodes is slow.
+    pub slow: bool,
+    /// How it ends.
+    pub ends: Ends,
+}
+
+impl Output {
+    /// All of it, of the job of this name.
+    pub fn text(&self, job: &str) -> String {
+        let mut text = log(&self.workload, self.ranks, job, self.slow);
+        if self.ends != Ends::Whole {
+            text.truncate(text.find("# Out of bounds").unwrap_or(text.len()));
+        }
+        if self.ends == Ends::Badly {
+            text.push_str("node-0: Test NCCL failure all_reduce.cu:44 'unhandled system error'\n");
+        }
+        text
+    }
 }

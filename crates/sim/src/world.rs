@@ -171,7 +171,7 @@ impl World {
     /// Returns after this many milliseconds.
     pub fn sleep(self: &Arc<Self>, millis: i64) -> Sleep {
         let until = self.inner().now.saturating_add(millis.max(0));
-        Sleep { world: Arc::clone(self), until, registered: false }
+        Sleep { world: Arc::clone(self), until, ticket: None }
     }
 }
 
@@ -258,7 +258,8 @@ impl Inner {
 pub struct Sleep {
     world: Arc<World>,
     until: i64,
-    registered: bool,
+    /// Of its timer, once there is one.
+    ticket: Option<u64>,
 }
 
 impl Future for Sleep {
@@ -267,15 +268,24 @@ impl Future for Sleep {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let world = Arc::clone(&self.world);
         let mut inner = world.inner();
-        if inner.now >= self.until && self.registered {
+        if inner.now >= self.until && self.ticket.is_some() {
             return Poll::Ready(());
         }
-        if !self.registered {
-            self.registered = true;
+        if self.ticket.is_none() {
             // Whoever wakes at the same moment does so in any order.
             let ticket = inner.dice.number();
+            self.ticket = Some(ticket);
             inner.timers.insert((self.until, ticket), context.waker().clone());
         }
         Poll::Pending
+    }
+}
+
+/// Who no longer waits is not woken: most deadlines are never met.
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket {
+            self.world.inner().timers.remove(&(self.until, ticket));
+        }
     }
 }

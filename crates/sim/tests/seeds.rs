@@ -1,8 +1,9 @@
 //! What every build runs: some seeds, every order, every single death, and the same trace twice.
 
-use std::process::Command;
+use std::{process::Command, sync::Arc};
 
-use sim::{Fault, Scenario, run};
+use ledger::conformance;
+use sim::{Fault, Scenario, Shelf, run};
 
 #[test]
 fn seeds_find_nothing_and_most_runs_are_judged() {
@@ -33,6 +34,13 @@ fn the_same_seed_gives_the_same_trace_in_two_processes() {
         assert!(first.len() > 1000);
         assert!(first == replay(seed), "seed {seed}");
     }
+}
+
+#[tokio::test]
+async fn a_bucket_in_a_file_is_a_bucket() {
+    conformance::store(Arc::new(Shelf::new().unwrap())).await;
+    conformance::ledger(Arc::new(Shelf::new().unwrap())).await;
+    conformance::artefacts(Arc::new(Shelf::new().unwrap())).await;
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
-use ledger::{MemoryStore, Store};
+use ledger::Store;
 use machine::RunState;
 use terms::{Entry, Fact, Record, RunId};
 
@@ -55,7 +55,7 @@ pub struct Evidence {
 
 impl Evidence {
     /// Takes the history and the outside worlds, and reads the bucket.
-    pub fn gather(scenario: &Scenario, inner: &mut Inner, bucket: &Arc<MemoryStore>) -> Self {
+    pub fn gather(scenario: &Scenario, inner: &mut Inner, bucket: &Arc<dyn Store>) -> Self {
         let history = std::mem::take(&mut inner.history);
         let mut objects = BTreeMap::new();
         for name in at_once(bucket.list("")).unwrap_or_default() {

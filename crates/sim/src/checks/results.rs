@@ -56,7 +56,8 @@ fn bytes(evidence: &Evidence, id: &RunId, run: &Run, place: usize, logs: &Logs, 
         if file != workload::LOG {
             continue;
         }
-        let Some(job) = evidence.clouds.jobs.get(&format!("{id}-job-{attempt}")) else {
+        let job = format!("{id}-job-{attempt}");
+        let Some(log) = evidence.clouds.jobs.get(&job).map(|known| known.output.text(&job)) else {
             wrong(format!("{name} comes from no job"));
             continue;
         };
@@ -66,8 +67,8 @@ fn bytes(evidence: &Evidence, id: &RunId, run: &Run, place: usize, logs: &Logs, 
             .iter()
             .any(|(at, record)| *at < place && matches!(record.entry, Entry::TimedOut { .. }));
         let half = given_up || evidence.lied_about(id);
-        let whole = stored[..] == *job.log.as_bytes();
-        let begun = half && job.log.as_bytes().starts_with(stored);
+        let whole = stored[..] == *log.as_bytes();
+        let begun = half && log.as_bytes().starts_with(stored);
         if !whole && !begun {
             wrong(format!("{name} is not what the job wrote"));
         }

@@ -18,7 +18,7 @@ use crate::{
     Fault, Happening,
     door::{Door, Kind},
     history::is_pair,
-    workload,
+    workload::{self, Ends, Output},
     world::{Inner, Service, World},
 };
 
@@ -45,8 +45,8 @@ pub struct Job {
     pub stage: Stage,
     /// It began to run, so there is a log.
     pub began: bool,
-    /// What it has written when it is through.
-    pub log: String,
+    /// What it has written when it is through: made when it is read, because thousands of logs would be memory.
+    pub output: Output,
 }
 
 impl Job {
@@ -55,14 +55,16 @@ impl Job {
         matches!(self.stage, Stage::Pending | Stage::Running)
     }
 
-    /// What it wrote so far.
-    fn written(&self, file: &str) -> Vec<u8> {
-        let through = !matches!(self.stage, Stage::Running);
-        match file {
-            workload::LOG if through => self.log.clone().into_bytes(),
-            workload::LOG => self.log.as_bytes()[..self.log.len() / 2].to_vec(),
-            _ => b"nothing to say\n".to_vec(),
+    /// What it, under this name, wrote so far.
+    fn written(&self, name: &str, file: &str) -> Vec<u8> {
+        if file != workload::LOG {
+            return b"nothing to say\n".to_vec();
         }
+        let mut log = self.output.text(name).into_bytes();
+        if matches!(self.stage, Stage::Running) {
+            log.truncate(log.len() / 2);
+        }
+        log
     }
 }
 
@@ -106,25 +108,25 @@ impl Inner {
         let sick = sick.map(|number| format!("node-{number}"));
         let nodes: Vec<String> = job.cluster.nodes.iter().map(|node| node.name.clone()).collect();
         let slow = sick.is_some_and(|sick| nodes.contains(&sick));
-        let mut log = workload::log(&job.workload, job.cluster.slots(), &name, slow);
         let limit = i64::try_from(job.limit.0.as_millis()).unwrap_or(i64::MAX);
         let mut takes = self.dice.between(10_000, 120_000).min(limit);
-        let mut ended = end("COMPLETED", 0);
+        let (mut ended, mut ends) = (end("COMPLETED", 0), Ends::Whole);
         // A pair that breaks by chance would name a good node, and rightly so.
         let breaks = !is_pair(&name);
         if breaks && self.strikes(Fault::JobFails) {
-            log = workload::failed(&log);
+            ends = Ends::Badly;
             ended = end("FAILED", 3);
         } else if breaks && self.strikes(Fault::JobHangs) {
-            log = workload::truncated(&log);
+            ends = Ends::Short;
             (takes, ended) = (limit, end("TIMEOUT", 1));
         } else if self.strikes(Fault::LogTruncated) {
-            log = workload::truncated(&log);
+            ends = Ends::Short;
         }
         let stage = if stopped { Stage::Ended(end("CANCELLED", 0)) } else { Stage::Pending };
         let cluster = job.cluster.name.clone();
         self.clouds.jobs_on.entry(cluster.clone()).or_default().push(name.clone());
-        self.clouds.jobs.insert(name.clone(), Job { cluster, nodes, stage, began: false, log });
+        let output = Output { workload: job.workload.clone(), ranks: job.cluster.slots(), slow, ends };
+        self.clouds.jobs.insert(name.clone(), Job { cluster, nodes, stage, began: false, output });
         if stopped {
             return;
         }
@@ -236,7 +238,7 @@ impl Scheduler for SimScheduler {
 
     async fn output(&self, _: &Cluster, name: &str, file: &str) -> Result<Reader, PortError> {
         let effect = |inner: &mut Inner| match inner.clouds.jobs.get(name) {
-            Some(job) => Ok((job.written(file), inner.strikes(Fault::ProviderLies))),
+            Some(job) => Ok((job.written(name, file), inner.strikes(Fault::ProviderLies))),
             None => passing("no such file"),
         };
         let what = || format!("read {file} of {name}");

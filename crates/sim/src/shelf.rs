@@ -1,0 +1,99 @@
+//! A bucket whose objects lie in a file, so that what thousands of runs leave behind is not memory of whoever made it.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io::{self, Cursor},
+    ops::Bound,
+    os::unix::fs::FileExt,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use bytes::Bytes;
+use ledger::{Creation, Digest, Reader, Store, StoreError, check_name};
+use tokio::io::AsyncReadExt;
+
+/// Objects in a file without a name, which is gone with this.
+pub struct Shelf {
+    file: File,
+    objects: Mutex<Objects>,
+}
+
+#[derive(Default)]
+struct Objects {
+    /// Where each begins, and how long it is.
+    places: BTreeMap<Box<str>, (u64, u32)>,
+    end: u64,
+}
+
+fn failed(doing: &'static str, name: &str) -> impl FnOnce(io::Error) -> StoreError {
+    let name = name.to_owned();
+    move |source| StoreError::Io { doing, name, source }
+}
+
+impl Shelf {
+    /// Empty.
+    ///
+    /// # Errors
+    /// The system's folder for temporary files takes none.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { file: tempfile::tempfile()?, objects: Mutex::default() })
+    }
+
+    fn objects(&self) -> MutexGuard<'_, Objects> {
+        self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait::async_trait]
+impl Store for Shelf {
+    async fn create(&self, name: &str, body: Bytes) -> Result<Creation, StoreError> {
+        check_name(name)?;
+        let objects = &mut *self.objects();
+        if objects.places.contains_key(name) {
+            return Ok(Creation::Exists);
+        }
+        let length =
+            u32::try_from(body.len()).map_err(|error| failed("create", name)(io::Error::other(error)))?;
+        self.file.write_all_at(&body, objects.end).map_err(failed("create", name))?;
+        objects.places.insert(name.into(), (objects.end, length));
+        objects.end += u64::from(length);
+        Ok(Creation::Created)
+    }
+
+    async fn create_from(&self, name: &str, mut body: Reader) -> Result<(Creation, Digest), StoreError> {
+        let mut bytes = Vec::new();
+        body.read_to_end(&mut bytes).await.map_err(failed("read the body of", name))?;
+        let digest = Digest::of(&bytes);
+        Ok((self.create(name, bytes.into()).await?, digest))
+    }
+
+    async fn read(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
+        check_name(name)?;
+        let Some((begin, length)) = self.objects().places.get(name).copied() else { return Ok(None) };
+        let mut bytes = vec![0; length as usize];
+        self.file.read_exact_at(&mut bytes, begin).map_err(failed("read", name))?;
+        Ok(Some(bytes.into()))
+    }
+
+    async fn open(&self, name: &str) -> Result<Option<Reader>, StoreError> {
+        Ok(self.read(name).await?.map(|bytes| Box::new(Cursor::new(bytes)) as Reader))
+    }
+
+    async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
+        let objects = self.objects();
+        let from = objects.places.range::<str, _>((Bound::Included(prefix), Bound::Unbounded));
+        let names = from.map(|(name, _)| name).take_while(|name| name.starts_with(prefix));
+        Ok(names.map(ToString::to_string).collect())
+    }
+
+    async fn remove(&self, name: &str) -> Result<(), StoreError> {
+        check_name(name)?;
+        self.objects().places.remove(name);
+        Ok(())
+    }
+
+    fn locate(&self, name: &str) -> String {
+        format!("shelf:{name}")
+    }
+}
