@@ -57,7 +57,7 @@ pub async fn page(
             (_, Err(why)) => view.problem = Some(format!("{}: {why}", view.b)),
         }
     }
-    Ok(frame::page(dashboard.beside_gateway, "Two runs", include_str!("../templates/compare.html.j2"), view))
+    Ok(frame::page(dashboard.beside_gateway, "Two runs", "compare.html", view))
 }
 
 async fn told(dashboard: &Dashboard, run: &str) -> Result<Told, Refusal> {

@@ -1,5 +1,7 @@
 //! What all pages share: the frame, what they may do in a browser, and how an error looks.
 
+use std::sync::LazyLock;
+
 use axum::{
     http::{
         StatusCode,
@@ -16,32 +18,49 @@ use view::ViewError;
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
                       img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// A page: its template inside the frame, with a way to the gateway's interface where that lies at the same origin.
-pub fn page(beside_gateway: bool, title: &str, template: &'static str, view: impl Serialize) -> Response {
-    let rendered = render(beside_gateway, title, template, view);
+/// Every template by its name, read once: reading them takes longer than filling one in.
+static TEMPLATES: LazyLock<Result<Environment<'static>, minijinja::Error>> = LazyLock::new(|| {
+    let mut world = Environment::new();
+    world.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+    for (name, template) in [
+        ("frame.html", include_str!("../templates/frame.html.j2")),
+        ("overview.html", include_str!("../templates/overview.html.j2")),
+        ("run.html", include_str!("../templates/run.html.j2")),
+        ("log.html", include_str!("../templates/log.html.j2")),
+        ("compare.html", include_str!("../templates/compare.html.j2")),
+        ("refusal.html", include_str!("../templates/refusal.html.j2")),
+    ] {
+        world.add_template(name, template)?;
+    }
+    Ok(world)
+});
+
+/// A page: the template of this name inside the frame, with a way to the gateway's interface where that lies at the same
+/// origin.
+pub fn page(beside_gateway: bool, title: &str, template: &str, view: impl Serialize) -> Response {
+    let rendered = TEMPLATES.as_ref().map_err(|error| format!("{error:#}")).and_then(|templates| {
+        render(templates, beside_gateway, title, template, view).map_err(|error| format!("{error:#}"))
+    });
     match rendered {
         Ok(page) => answer(StatusCode::OK, page),
         // The templates are part of this program, and tests render all of them.
         Err(error) => {
-            tracing::error!("a page cannot be made: {error:#}");
+            tracing::error!("a page cannot be made: {error}");
             answer(StatusCode::INTERNAL_SERVER_ERROR, "this page cannot be made; see the log".to_owned())
         }
     }
 }
 
 fn render(
+    templates: &Environment<'_>,
     beside_gateway: bool,
     title: &str,
-    template: &'static str,
+    template: &str,
     view: impl Serialize,
 ) -> Result<String, minijinja::Error> {
-    let mut world = Environment::new();
-    world.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
-    world.add_template("frame.html", include_str!("../templates/frame.html.j2"))?;
-    world.add_template("body.html", template)?;
-    let body = world.get_template("body.html")?.render(Serde(view))?;
+    let body = templates.get_template(template)?.render(Serde(view))?;
     let version = env!("CARGO_PKG_VERSION");
-    world.get_template("frame.html")?.render(context! { title, body, version, beside_gateway })
+    templates.get_template("frame.html")?.render(context! { title, body, version, beside_gateway })
 }
 
 fn answer(status: StatusCode, page: String) -> Response {
@@ -88,8 +107,7 @@ impl From<ViewError> for Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let view = context! { why => self.why };
-        let template = "<h1>This cannot be shown</h1>\n<p>{{ why }}</p>\n<p><a href=\"/\">All runs</a></p>\n";
-        let mut response = page(false, "Burnin", template, view);
+        let mut response = page(false, "Burnin", "refusal.html", view);
         *response.status_mut() = self.status;
         response
     }

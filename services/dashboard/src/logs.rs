@@ -70,7 +70,7 @@ pub async fn page(
     let raw = dashboard.beside_gateway.then(|| format!("/api/v1/runs/{run}/logs/{log}"));
     let title = format!("{log} of {run}");
     let view = View { run: run.to_string(), log, q, lines, next, raw };
-    Ok(frame::page(dashboard.beside_gateway, &title, include_str!("../templates/log.html.j2"), view))
+    Ok(frame::page(dashboard.beside_gateway, &title, "log.html", view))
 }
 
 /// The lines from number `from` on that have the text, and the number of the first that is left out.

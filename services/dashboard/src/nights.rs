@@ -162,24 +162,33 @@ const VALUE: usize = 24;
 
 /// The newest change of verdict or setup between judged runs. `lines` come newest first.
 fn changed(lines: &[&Line]) -> Option<Changed> {
-    let judged: Vec<_> = lines.iter().filter(|line| line.verdict.is_some()).collect();
-    judged.windows(2).find_map(|pair| {
-        let [after, before] = pair else { return None };
-        let verdict = (after.verdict != before.verdict)
-            .then(|| format!("{} after {}", Shown::of(after).word, Shown::of(before).word));
+    let mut judged = lines.iter().filter(|line| line.verdict.is_some());
+    let mut after = judged.next()?;
+    for before in judged {
+        if let Some(what) = difference(before, after) {
+            return Some(Changed { run: after.run.clone(), date: date(after.requested_at), what });
+        }
+        after = before;
+    }
+    None
+}
+
+/// What is another from one run to the next.
+fn difference(before: &Line, after: &Line) -> Option<String> {
+    let verdict = (after.verdict != before.verdict)
+        .then(|| format!("{} after {}", Shown::of(after).word, Shown::of(before).word));
+    let mut what: Vec<_> = verdict.into_iter().collect();
+    // Nearly always it is the same, and there are thousands of them.
+    if before.setup != after.setup {
         let (was, is) = (Fingerprint(before.setup.clone()), Fingerprint(after.setup.clone()));
         let fields: Vec<_> = was.differences(&is).map(|field| field_of(&field)).collect();
         let more = fields.len().saturating_sub(FIELDS);
-        let mut what: Vec<_> = verdict.into_iter().chain(fields.into_iter().take(FIELDS)).collect();
+        what.extend(fields.into_iter().take(FIELDS));
         if more > 0 {
             what.push(format!("{more} more"));
         }
-        (!what.is_empty()).then(|| Changed {
-            run: after.run.clone(),
-            date: date(after.requested_at),
-            what: what.join("; "),
-        })
-    })
+    }
+    (!what.is_empty()).then(|| what.join("; "))
 }
 
 /// Versions are told; digests say nothing to people.

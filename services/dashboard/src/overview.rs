@@ -143,7 +143,7 @@ pub async fn page(
         plans: plans.into_iter().map(|Plan { workflow, description, .. }| (workflow, description)).collect(),
         problem,
     };
-    Ok(frame::page(dashboard.beside_gateway, "Burnin", include_str!("../templates/overview.html.j2"), view))
+    Ok(frame::page(dashboard.beside_gateway, "Burnin", "overview.html", view))
 }
 
 /// `GET /changes`: an event whenever a run began, moved on or ended.

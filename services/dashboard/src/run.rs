@@ -81,7 +81,7 @@ pub async fn page(
             .map(|line| line.run.to_string())
             .collect(),
     };
-    Ok(frame::page(dashboard.beside_gateway, run.as_str(), include_str!("../templates/run.html.j2"), view))
+    Ok(frame::page(dashboard.beside_gateway, run.as_str(), "run.html", view))
 }
 
 /// A connection that lasts longer is made anew by the browser: before whoever stands in front of us ends it.
