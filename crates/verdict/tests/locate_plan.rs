@@ -160,8 +160,7 @@ fn without_noise_one_bad_node_takes_22_tests_and_five_take_55_at_most() {
 /// outcomes are wrong, there are more sets that agree as well than there are answers.
 #[test]
 fn with_one_outcome_in_twenty_wrong_no_search_takes_more_and_most_are_right() {
-    for (bad, most, correct) in [(0, 22, 0.995), (1, 22, 0.98), (2, 31, 0.95), (3, 39, 0.92), (5, 55, 0.88)]
-    {
+    for (bad, most, correct) in [(0, 22, 0.995), (1, 22, 0.98), (2, 31, 0.95), (3, 39, 0.92), (5, 55, 0.88)] {
         // One is the usual case, and its searches are short.
         let seeds = if bad == 1 { 5 * SEEDS } else { SEEDS };
         let series = search(bad, 0.05, &suspecting(bad.max(1) as f64), seeds);
