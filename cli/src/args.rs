@@ -204,11 +204,21 @@ pub enum Command {
     /// Name the slow rank, GPU or node. Exit code 0 healthy, 1 somebody is named, 2 it cannot be told.
     Locate {
         /// One nccl-tests JSON file with per-process times (`-I 1 -J`, best with `-z 3`), or the logs of pair tests.
-        #[arg(required = true, value_name = "FILE")]
+        #[arg(required_unless_present = "groups", value_name = "FILE")]
         files: Vec<PathBuf>,
         /// A healthy run of the same shape. May be given several times.
         #[arg(long, value_name = "HEALTHY")]
         reference: Vec<PathBuf>,
+        /// Search by group tests: a JSON file of the `members` and the `tests` run so far, each with its `members` and
+        /// whether it was `degraded`. Says whom to test next, or who is bad.
+        #[arg(long, value_name = "FILE", conflicts_with_all = ["files", "reference"])]
+        groups: Option<PathBuf>,
+        /// How many bad members are suspected.
+        #[arg(long, value_name = "COUNT", requires = "groups", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+        suspected: u32,
+        /// No more group tests than this; as many as finding the suspected number usually takes where it is not given.
+        #[arg(long, value_name = "COUNT", requires = "groups")]
+        tests: Option<usize>,
         /// What to print.
         #[arg(long, value_enum, default_value_t = Output::Human)]
         output: Output,

@@ -93,3 +93,68 @@ fn what_is_neither_is_told() {
     assert_eq!(output.status.code(), Some(64));
     assert!(String::from_utf8(output.stderr).unwrap().contains("healthy-1.log"));
 }
+
+/// `burnin locate --groups` on a file of this text.
+fn groups(text: &str, more: &[&str]) -> (Output, Value) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tested.json");
+    std::fs::write(&path, text).unwrap();
+    let file = ["--groups".to_owned(), path.display().to_string()];
+    locate(&[&file[..], &more.iter().map(|&one| one.to_owned()).collect::<Vec<_>>()].concat())
+}
+
+#[test]
+fn group_tests_are_planned_until_the_bad_node_is_known() {
+    let members: Vec<String> = (0..40).map(|at| format!("node-{at:02}")).collect();
+    let mut tests: Vec<Value> = Vec::new();
+    let (output, located) = loop {
+        let file = serde_json::json!({ "members": members, "tests": tests }).to_string();
+        let (output, located) = groups(&file, &[]);
+        let Some(next) = located["next"].as_array().cloned() else { break (output, located) };
+        assert_eq!(output.status.code(), Some(2), "a search that goes on is not decided: {located}");
+        let degraded = next.contains(&"node-07".into());
+        tests.push(serde_json::json!({ "members": next, "degraded": degraded }));
+        assert!(tests.len() <= 20, "{located}");
+    };
+    assert_eq!((output.status.code(), &located["search"]["sure"]), (Some(1), &true.into()), "{located}");
+    assert_eq!(located["suspects"][0]["host"], "node-07");
+    assert!(located["search"]["confidence"].as_f64().unwrap() > 0.99, "{located}");
+
+    // With half of them the search ends unsure, and says so.
+    tests.truncate(tests.len() / 2);
+    let file = serde_json::json!({ "members": members, "tests": tests }).to_string();
+    let limit = tests.len().to_string();
+    let (output, located) = groups(&file, &["--tests", &limit]);
+    assert_eq!((output.status.code(), &located["next"]), (Some(2), &Value::Null), "{located}");
+    assert_eq!(located["search"]["sure"], false);
+    assert!(located["undecided"].as_str().unwrap().contains("tests allowed are used up"), "{located}");
+}
+
+#[test]
+fn wrong_group_tests_are_one_clear_error() {
+    for (text, more, says) in [
+        ("{", &[][..], "tested.json: no `members` and `tests`"),
+        (r#"{"members": ["a", "b"], "test": []}"#, &[], "unknown field `test`"),
+        (r#"{"members": ["a"]}"#, &[], "members: between 2 and"),
+        (r#"{"members": ["a", "b", "a"]}"#, &[], "members: a name is there twice"),
+        (
+            r#"{"members": ["a", "b"], "tests": [{"members": ["c"], "degraded": true}]}"#,
+            &[],
+            "tests[0].members: c is not",
+        ),
+        (
+            r#"{"members": ["a", "b"], "tests": [{"members": [], "degraded": true}]}"#,
+            &[],
+            "tests[0].members: at least",
+        ),
+        (r#"{"members": ["a", "b"], "tests": [{"members": ["a", "b"]}]}"#, &[], "missing field `degraded`"),
+        (r#"{"members": ["a", "b"]}"#, &["--suspected", "0"], "--suspected"),
+        (r#"{"members": ["a", "b"]}"#, &["--tests", "1e400"], "--tests"),
+        ("\0\u{1}\u{2}", &[], "tested.json: no `members`"),
+    ] {
+        let (output, located) = groups(text, more);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!((output.status.code(), &located), (Some(64), &Value::Null), "{text}: {error}");
+        assert!(error.contains(says), "{text}: {error}");
+    }
+}

@@ -29,13 +29,18 @@ pub fn locate(files: &[PathBuf], reference: &[PathBuf], output: Output) -> Resul
         Output::Json => print_json(&located),
         Output::Human => print(&told(&located)),
     }
-    Ok(if located.healthy {
+    Ok(ends(&located))
+}
+
+/// Healthy, somebody is named, or it cannot be told.
+pub fn ends(located: &Located) -> Exit {
+    if located.healthy {
         Exit::Pass
     } else if located.suspects.is_empty() && located.links.is_empty() {
         Exit::Inconclusive
     } else {
         Exit::Fail
-    })
+    }
 }
 
 fn has_processes(reading: &Reading) -> bool {
@@ -103,7 +108,8 @@ fn plateau(table: &Table) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
-fn told(located: &Located) -> String {
+/// For people.
+pub fn told(located: &Located) -> String {
     let mut text =
         String::from(match (located.healthy, located.suspects.is_empty() && located.links.is_empty()) {
             (true, _) => "healthy\n",
@@ -113,6 +119,10 @@ fn told(located: &Located) -> String {
     for suspect in &located.suspects {
         let name = judge::name(suspect);
         text += &format!("  {}, confidence {:.2}\n", parse::shown(&name), suspect.confidence);
+    }
+    for suspect in &located.suspected {
+        let name = judge::name(suspect);
+        text += &format!("  {} is suspected, confidence {:.2}\n", parse::shown(&name), suspect.confidence);
     }
     for link in &located.links {
         let name = parse::shown(&format!("link {} - {}", link.a, link.b));

@@ -2,6 +2,7 @@
 
 mod bundles;
 mod explain;
+mod groups;
 mod judge;
 mod locate;
 mod parse;
@@ -58,7 +59,10 @@ pub fn dispatch(cli: Cli) -> Result<Exit, Error> {
         }
         Command::Baseline { logs, save, .. } => judge::baseline(&logs, &save.unwrap_or_default()),
         Command::Compare { a, b, output } => judge::compare(&a, &b, output),
-        Command::Locate { files, reference, output } => locate::locate(&files, &reference, output),
+        Command::Locate { groups: Some(file), suspected, tests, output, .. } => {
+            groups::groups(&file, suspected, tests, output)
+        }
+        Command::Locate { files, reference, output, .. } => locate::locate(&files, &reference, output),
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "burnin", &mut std::io::stdout());
             Ok(Exit::Pass)

@@ -125,6 +125,11 @@ const CASES: &[Case] = &[
         ),
     ),
     case(
+        RxdmNotReady,
+        "E0105 12:00:00.000000 1 gpumem_manager.cc:99] Initialization failed with result: UNAVAILABLE: no NIC for GPU 3",
+        Stops,
+    ),
+    case(
         ProfileMissing,
         "1: PREFLIGHT: node-2: /var/lib/tcpxo/lib64/nccl-env-profile.sh: No such file or directory",
         Stops,
@@ -203,12 +208,18 @@ const CASES: &[Case] = &[
         "node-1:21:26 [0] NCCL INFO Call to connect returned Connection refused, retrying",
         Stops,
     ),
+    case(Unreachable, "node-2 is not ready yet (pong failed, retrying in 2 seconds)", Stops),
     case(
         RdmaError,
         "node-1:21:26 [0] NCCL WARN NET/IB : Got completion from peer 192.0.2.12<47000> with status=12 opcode=0 len=0 vendor err 129 (Recv)",
         Stops,
     ),
     case(ContainerFailed, "slurmstepd: error: pyxis: [ERROR] Command not found: nvidia-container-cli", Stops),
+    case(
+        ContainerFailed,
+        "slurmstepd: error: pyxis: realpath: /home/ubuntu/nccl.sqsh: No such file or directory",
+        Stops,
+    ),
     case(
         ProgramMissing,
         "slurmstepd: error: execve(): /nccl-tests/build/all_gather_perf: No such file or directory",

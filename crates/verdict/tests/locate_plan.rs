@@ -1,6 +1,9 @@
 //! Group tests find the bad members with few tests: simulated, with the counts printed.
 
-use verdict::locate::{GroupOutcome, PairOutcome, PlanOptions, Search, from_groups, plan_groups, plan_pairs};
+use verdict::locate::{
+    GroupOutcome, Located, PairOutcome, PlanOptions, Search, Suspect, from_groups, plan_groups, plan_pairs,
+    tests_for,
+};
 
 /// SplitMix64: small, seeded, and the same everywhere.
 struct Seeded(u64);
@@ -19,9 +22,21 @@ impl Seeded {
     }
 }
 
+/// What came of many searches.
+#[derive(Default)]
 struct Series {
+    /// Tests of each search, ascending.
     counts: Vec<usize>,
+    /// Searches whose likeliest set is the truth.
     right: usize,
+    /// Searches that ended sure, and of those the wrong ones.
+    sure: usize,
+    sure_and_wrong: usize,
+    /// Searches in which a good one was named, and in which one of the bad was neither named nor suspected.
+    good_named: usize,
+    bad_missed: usize,
+    /// Sum of the confidences that were told.
+    told: f64,
 }
 
 impl Series {
@@ -33,13 +48,17 @@ impl Series {
         self.counts[((self.counts.len() - 1) as f64 * part) as usize]
     }
 
+    fn part(&self, of: usize) -> f64 {
+        of as f64 / self.counts.len() as f64
+    }
+
     fn correct(&self) -> f64 {
-        self.right as f64 / self.counts.len() as f64
+        self.part(self.right)
     }
 }
 
 /// Unoptimised, a search for five takes seconds: `cargo test --release` runs them all.
-const SEEDS: u64 = if cfg!(debug_assertions) { 4 } else { 500 };
+const SEEDS: u64 = if cfg!(debug_assertions) { 3 } else { 200 };
 
 fn names(count: usize) -> Vec<String> {
     (0..count).map(|at| format!("node-{at:03}")).collect()
@@ -47,7 +66,7 @@ fn names(count: usize) -> Vec<String> {
 
 fn search(bad: usize, noise: f64, options: &PlanOptions, seeds: u64) -> Series {
     let members = names(232);
-    let mut series = Series { counts: Vec::new(), right: 0 };
+    let mut series = Series::default();
     for seed in 0..seeds {
         let mut seeded = Seeded(seed);
         let mut truth: Vec<String> = Vec::new();
@@ -67,69 +86,153 @@ fn search(bad: usize, noise: f64, options: &PlanOptions, seeds: u64) -> Series {
             tests += 1;
             assert!(tests < 500, "the search ends");
         }
-        let located = going.located();
-        let mut found: Vec<String> =
-            located.suspects.iter().filter_map(|suspect| suspect.host.clone()).collect();
-        found.sort();
-        series.right += usize::from(found == truth);
-        series.counts.push(tests);
+        series.add(&going.located(), &truth, tests);
     }
     series.counts.sort_unstable();
-    let within =
-        |most| 100.0 * series.counts.iter().filter(|count| **count <= most).count() as f64 / seeds as f64;
+    let percent = |of: usize| 100.0 * series.part(of);
     println!(
-        "232 nodes, {bad} bad, noise {noise}, planned for {}: mean {:.1}, p95 {}, max {} tests, {:.1} % within 22, \
-         {:.1} % within 55, {:.1} % right",
-        options.noise,
+        "| {bad} | {:.0} % | {} | {:.1} | {} | {} | {:.1} % | {:.1} % | {} of {} | {} | {} | {:.1} % |",
+        100.0 * noise,
+        options.expected,
         series.mean(),
         series.at(0.95),
         series.at(1.0),
-        within(22),
-        within(55),
-        100.0 * series.correct()
+        percent(series.right),
+        percent(series.sure),
+        series.sure_and_wrong,
+        seeds,
+        series.good_named,
+        series.bad_missed,
+        100.0 * series.told / seeds as f64,
     );
     series
 }
 
-#[test]
-fn without_noise_one_bad_node_takes_22_tests_and_five_take_55_at_most() {
-    for (bad, most, most_without) in [(0, 4, 4), (1, 14, 13), (2, 23, 22), (5, 48, 42)] {
-        // Planned for noise although there is none, which is how it runs unless told otherwise.
-        let series = search(bad, 0.0, &PlanOptions::default(), SEEDS);
-        assert!(series.at(1.0) <= most && series.correct() == 1.0);
-        let series = search(bad, 0.0, &PlanOptions { noise: 0.0, ..PlanOptions::default() }, SEEDS);
-        assert!(series.at(1.0) <= most_without && series.correct() == 1.0);
+impl Series {
+    fn add(&mut self, located: &Located, truth: &[String], tests: usize) {
+        let hosts = |of: &[Suspect]| of.iter().filter_map(|one| one.host.clone()).collect::<Vec<String>>();
+        let named = hosts(&located.suspects);
+        let mut likeliest = [named.clone(), hosts(&located.suspected)].concat();
+        likeliest.sort();
+        let told = located.search.as_ref().expect("a search says how far it is");
+        assert!(located.suspects.iter().all(|suspect| suspect.confidence >= told.named_from));
+        assert!(located.suspected.iter().all(|suspect| suspect.confidence < told.named_from));
+        assert_eq!(told.sure, located.undecided.is_none());
+        assert_eq!(told.tests, tests);
+        let right = likeliest == truth;
+        self.counts.push(tests);
+        self.right += usize::from(right);
+        self.sure += usize::from(told.sure);
+        self.sure_and_wrong += usize::from(told.sure && !right);
+        self.good_named += usize::from(named.iter().any(|name| !truth.contains(name)));
+        self.bad_missed += usize::from(truth.iter().any(|name| !likeliest.contains(name)));
+        self.told += told.confidence;
     }
 }
 
-/// Five of 232 are 32 bits, such a test gives 0.71 of a bit at best, and the number is not known: 51 tests by that
-/// alone. Each wrong outcome costs six more, so no search stays below 55 always.
+fn suspecting(expected: f64) -> PlanOptions {
+    PlanOptions { expected, ..PlanOptions::default() }
+}
+
 #[test]
-fn with_one_outcome_in_twenty_wrong_the_search_stays_right_and_takes_somewhat_more() {
-    for (bad, mean, p95, correct) in
-        [(0, 5.1, 9, 0.995), (1, 15.0, 23, 0.99), (2, 26.5, 37, 0.985), (5, 55.0, 71, 0.98)]
+fn the_default_limit_is_22_tests_for_one_of_232_and_55_for_five() {
+    assert_eq!([1.0, 2.0, 3.0, 5.0].map(|suspected| tests_for(232, suspected, 0.05)), [22, 31, 39, 55]);
+    assert_eq!(tests_for(232, 1.0, 0.0), 22);
+    assert!(tests_for(232, 1.0, 0.2) > 44);
+    for (members, suspected, noise) in
+        [(0, 1.0, 0.05), (1, 5.0, 0.0), (2, f64::NAN, f64::NAN), (9, 1e300, 0.5)]
     {
-        let series = search(bad, 0.05, &PlanOptions::default(), SEEDS);
-        if SEEDS >= 500 {
-            assert!(series.mean() <= mean, "mean {}", series.mean());
-            assert!(series.at(0.95) <= p95, "p95 {}", series.at(0.95));
-            assert!(series.correct() >= correct, "right {}", series.correct());
+        assert!((12..10_000).contains(&tests_for(members, suspected, noise)), "{members}");
+    }
+}
+
+/// Planned for noise although there is none, which is how it runs unless told otherwise.
+#[test]
+fn without_noise_one_bad_node_takes_22_tests_and_five_take_55_at_most() {
+    for (bad, most) in [(0, 22), (1, 22), (2, 31), (3, 39), (5, 55)] {
+        let series = search(bad, 0.0, &suspecting(bad.max(1) as f64), SEEDS);
+        assert!(series.at(1.0) <= most && series.correct() == 1.0 && series.good_named == 0);
+    }
+}
+
+/// Five of 232 are 32 bits and such a test gives 0.71 of a bit at best: 45 tests in the mean by that alone, and each
+/// wrong outcome costs six more. No way of asking finds all five in 55 tests in more than 95 of 100 searches: where six
+/// outcomes are wrong, there are more sets that agree as well than there are answers.
+#[test]
+fn with_one_outcome_in_twenty_wrong_no_search_takes_more_and_most_are_right() {
+    for (bad, most, correct) in [(0, 22, 0.995), (1, 22, 0.98), (2, 31, 0.95), (3, 39, 0.92), (5, 55, 0.88)] {
+        // One is the usual case, and its searches are short.
+        let seeds = if bad == 1 { 5 * SEEDS } else { SEEDS };
+        let series = search(bad, 0.05, &suspecting(bad.max(1) as f64), seeds);
+        assert!(series.at(1.0) <= most, "{bad} bad: {} tests", series.at(1.0));
+        if seeds >= 200 {
+            assert!(series.correct() >= correct, "{bad} bad: right {}", series.correct());
+            assert!(
+                series.part(series.good_named) <= 0.005,
+                "{bad} bad: a good one named {}",
+                series.good_named
+            );
+            // What is said of the confidence is true, within four deviations.
+            let said = series.told / seeds as f64;
+            assert!((said - series.correct()).abs() <= 0.09, "{bad} bad: said {said}");
         }
     }
 }
 
+/// Who suspects one, and lets the search go on for as long as five take, finds five less often: that they are five costs
+/// six bits more, which is eight tests.
+#[test]
+fn the_number_need_not_be_known_if_there_are_tests_to_spare() {
+    for (bad, correct) in [(1, 0.98), (5, 0.65)] {
+        let series = search(bad, 0.05, &PlanOptions { most: Some(55), ..PlanOptions::default() }, SEEDS);
+        assert!(series.at(1.0) <= 55);
+        assert!(SEEDS < 200 || series.correct() >= correct, "{bad} bad: right {}", series.correct());
+    }
+}
+
+/// With tests to spare the search goes on until it is sure.
+#[test]
+fn a_larger_limit_makes_it_surer() {
+    let options = PlanOptions { most: Some(150), ..suspecting(5.0) };
+    let series = search(5, 0.05, &options, SEEDS.div_ceil(3));
+    assert!(series.correct() >= if SEEDS > 100 { 0.97 } else { 0.6 });
+    let options = PlanOptions { most: Some(7), ..suspecting(5.0) };
+    let series = search(5, 0.05, &options, 2);
+    assert_eq!((series.at(0.0), series.at(1.0), series.sure, series.good_named), (7, 7, 0, 0));
+    let options = PlanOptions { most: Some(0), ..suspecting(5.0) };
+    assert_eq!(search(5, 0.05, &options, 1).at(1.0), 0);
+}
+
+#[test]
+fn at_the_limit_the_likeliest_are_suspected_and_it_is_said_how_many_tests_are_missing() {
+    let members = names(232);
+    let options = PlanOptions { most: Some(9), ..PlanOptions::default() };
+    let mut search = Search::new(&members, &options);
+    while let Some(group) = search.plan().groups.pop() {
+        let degraded = group.contains(&members[41]);
+        search.learn(&GroupOutcome { members: group, degraded });
+    }
+    let located = search.located();
+    let told = located.search.clone().expect("it says how far it is");
+    assert!(!told.sure && !located.healthy && located.suspects.is_empty());
+    assert_eq!((told.tests, told.most), (9, 9));
+    assert!((1..=8).contains(&told.more), "{told:?}");
+    let why = located.undecided.expect("it says why");
+    assert!(why.starts_with("likely, ") && why.ends_with("the tests allowed are used up"), "{why}");
+}
+
 #[test]
 fn what_was_not_expected_is_found_too() {
-    let few = SEEDS.div_ceil(50);
+    let few = SEEDS.div_ceil(30);
     for (bad, expected, most) in [(0, 5.0, 30), (1, 20.0, 60), (5, 0.1, 120), (12, 1.0, 220)] {
         if few > 1 || bad < 12 {
-            let options = PlanOptions { expected, ..PlanOptions::default() };
+            let options = PlanOptions { most: Some(250), ..suspecting(expected) };
             let series = search(bad, 0.05, &options, few);
             assert!(series.at(1.0) <= most && series.correct() >= 0.9, "{bad}");
         }
     }
     if few > 1 {
-        let series = search(20, 0.05, &PlanOptions::default(), few);
+        let series = search(20, 0.05, &PlanOptions { most: Some(250), ..PlanOptions::default() }, few);
         assert!(series.correct() >= 0.8);
     }
 }
@@ -188,7 +291,7 @@ proptest::proptest! {
             degraded,
         };
         let outcomes: Vec<_> = outcomes.into_iter().map(outcome).collect();
-        let options = PlanOptions { noise, doubt, ..PlanOptions::default() };
+        let options = PlanOptions { noise, doubt, sure: doubt, expected: noise, ..PlanOptions::default() };
         // The search does not know the last two.
         let located = from_groups(&all[..10], &outcomes, &options);
         assert!(located.suspects.iter().all(|suspect| (0.0..=1.0).contains(&suspect.confidence)));

@@ -107,13 +107,14 @@ impl Evidence {
 
 /// `[size]`: logarithm of the chance that so many are bad.
 ///
-/// None with one chance in `1 + 4 expected`; more are the less likely the more they are, but slowly: each number that
-/// is not the expected one costs the tests that its improbability is worth, log2 of it over 0.71 at 5 % noise.
+/// None with one chance in `1 + 5 expected`; other numbers are the less likely the further they are from the expected
+/// one, but slowly, by the distance to the power of 2.5: the expected one costs one test, one that is ten off a dozen,
+/// log2 of its improbability over 0.71 at 5 % noise.
 pub(super) fn sizes(members: usize, expected: f64) -> Vec<f64> {
-    let fewer = (1.0 - 0.2 / expected.max(1.0)).ln();
-    let of = |size: usize| size as f64 * fewer - (size as f64 + 3.0 + expected.max(1.0)).ln();
+    let usual = expected.clamp(1.0, members.max(1) as f64);
+    let of = |size: usize| -2.5 * (1.0 + (size as f64 - usual).abs()).ln();
     let some: f64 = (1..=members).map(|size| of(size).exp()).sum();
-    let none = 1.0 / (1.0 + 4.0 * expected);
+    let none = 1.0 / (1.0 + 5.0 * expected);
     let rest = ((1.0 - none) / some.max(f64::MIN_POSITIVE)).ln();
     (0..=members).map(|size| if size == 0 { none.ln() } else { of(size) + rest }).collect()
 }

@@ -23,6 +23,7 @@ mod pairs;
 mod plan;
 mod processes;
 mod sampler;
+mod search;
 mod seeded;
 mod slowness;
 mod standout;
@@ -30,9 +31,10 @@ mod sweep;
 
 pub use pairs::{Members, PairOptions, PairResult, from_pairs};
 pub use plan::{
-    GroupOutcome, PairOutcome, PlanOptions, Search, TestPlan, from_groups, plan_groups, plan_pairs,
+    GroupOutcome, PairOutcome, PlanOptions, TestPlan, from_groups, plan_groups, plan_pairs, tests_for,
 };
 pub use processes::from_processes;
+pub use search::Search;
 pub use sweep::{Outcome, Tried, best_of, from_tried, next_pairs};
 
 /// What the measurements say of the place of a fault. This is the document `burnin/locate/v1`.
@@ -49,6 +51,29 @@ pub struct Located {
     pub links: Vec<SuspectLink>,
     /// Why it could not be told, or not all of it.
     pub undecided: Option<String>,
+    /// Who is likely bad, but not with the confidence that a name needs, likeliest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub suspected: Vec<Suspect>,
+    /// Of a search by group tests: how far it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub search: Option<Searched>,
+}
+
+/// How far a search by group tests is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Searched {
+    /// It is over: the bad members are known, and known to be all.
+    pub sure: bool,
+    /// How likely it is that those named and those suspected are bad, and nobody else; from 0 to 1.
+    pub confidence: f64,
+    /// Who is bad with this chance at least is named, others are suspected.
+    pub named_from: f64,
+    /// Tests that were run.
+    pub tests: usize,
+    /// Tests that are allowed.
+    pub most: usize,
+    /// Tests that would still be wanted, about; 0 when none would help.
+    pub more: usize,
 }
 
 /// One rank, GPU or node held to be bad.
@@ -95,6 +120,28 @@ impl Located {
             suspects,
             links: Vec::new(),
             undecided: None,
+            suspected: Vec::new(),
+            search: None,
+        }
+    }
+}
+
+impl Searched {
+    /// What is not decided, in words.
+    fn told(&self, located: &Located) -> String {
+        let who = if located.suspects.is_empty() && located.suspected.is_empty() {
+            "nobody is bad"
+        } else {
+            "just these are bad"
+        };
+        let percent = (self.confidence * 100.0).floor();
+        let used_up = if self.tests >= self.most { ", and the tests allowed are used up" } else { "" };
+        match self.more {
+            0 => format!("likely, {percent} %, that {who}; no test of a group would tell more"),
+            1 => format!("likely, {percent} %, that {who}; one more test would be wanted{used_up}"),
+            more => {
+                format!("likely, {percent} %, that {who}; about {more} more tests would be wanted{used_up}")
+            }
         }
     }
 }

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::belief::Belief;
-use super::choose::most_telling;
+use super::search::Search;
 use super::{Located, Members};
 
 /// What to run next. The groups have no member in common: they can run at the same time.
@@ -43,107 +42,49 @@ pub struct PlanOptions {
     pub members: Members,
     /// Part of the outcomes that may be wrong.
     pub noise: f64,
-    /// Doubt that may remain for each member named, and once more for the rest being called good.
+    /// The search ends when no more doubt remains than this for each bad member, and once more for the rest being good.
     pub doubt: f64,
-    /// How many bad members to expect before anything is known. A wrong guess costs a few tests, no more.
+    /// How many bad members are suspected before anything is known. A wrong guess costs a few tests, no more.
     pub expected: f64,
+    /// No more tests are asked for than this; [`tests_for`] says how many where it is not given.
+    pub most: Option<usize>,
+    /// Who is bad with this chance at least is named. With less, one is suspected and never named.
+    pub sure: f64,
 }
 
 impl Default for PlanOptions {
     fn default() -> Self {
-        Self { members: Members::default(), noise: 0.05, doubt: 0.005, expected: 1.0 }
+        Self { members: Members::default(), noise: 0.05, doubt: 0.002, expected: 1.0, most: None, sure: 0.98 }
     }
 }
 
-/// However many are named, the doubt in all of them together is not more than this many times that in one.
-const MOST_DOUBTS: usize = 4;
-
-/// A search for the bad members that is under way.
+/// How many tests a search may take unless told otherwise: for 232 members 22 when one bad one is suspected, and 55 for
+/// five.
 ///
-/// [`plan_groups`] and [`from_groups`] replay the outcomes into one; who holds on to it saves that.
-#[derive(Debug)]
-pub struct Search<'a> {
-    members: Vec<&'a str>,
-    number: BTreeMap<&'a str, usize>,
-    belief: Belief,
-    options: PlanOptions,
+/// Four thirds of a test for each bit that says which of the members they are, and twelve to find out how many they are
+/// and to bear wrong outcomes; more where more than one outcome in twenty is wrong, as a test tells less then.
+#[must_use]
+pub fn tests_for(members: usize, suspected: f64, noise: f64) -> usize {
+    let most = (members / 2).max(1);
+    let suspected = if suspected.is_nan() { 1 } else { (suspected.ceil() as usize).clamp(1, most) };
+    let bits: f64 =
+        (0..suspected).map(|at| ((members - at.min(members)).max(1) as f64 / (at + 1) as f64).log2()).sum();
+    let usual = PlanOptions::default().noise;
+    let dearer = (told_by_a_test(usual) / told_by_a_test(noise.clamp(usual, MOST_NOISE))).max(1.0);
+    ((12.0 + bits * 4.0 / 3.0) * dearer) as usize
 }
 
-impl<'a> Search<'a> {
-    /// Before any test.
-    #[must_use]
-    pub fn new(members: &'a [String], options: &PlanOptions) -> Self {
-        let mut options = *options;
-        // What is no number is no wish either.
-        let usual = PlanOptions::default();
-        let within = |value: f64, from: f64, to: f64, usual| {
-            if value.is_nan() { usual } else { value.clamp(from, to) }
-        };
-        options.noise = within(options.noise, 0.0, 0.45, usual.noise);
-        options.doubt = within(options.doubt, 1e-9, 0.5, usual.doubt);
-        options.expected = within(options.expected, 1e-3, 1e6, usual.expected);
-        // Where outcomes are not wrong, being sure costs next to nothing.
-        options.doubt = (options.doubt * (options.noise / usual.noise).clamp(0.01, 1.0)).max(1e-9);
-        let members = distinct(members);
-        let number = members.iter().enumerate().map(|(at, name)| (*name, at)).collect();
-        let belief = Belief::new(members.len(), options.noise, options.expected);
-        Self { members, number, belief, options }
-    }
+/// More noise than this is no test.
+pub(super) const MOST_NOISE: f64 = 0.45;
 
-    /// Takes one outcome into account, of a test planned here or of any other. Members unknown to the search are
-    /// ignored.
-    pub fn learn(&mut self, outcome: &GroupOutcome) {
-        let mut group = vec![false; self.members.len()];
-        for member in outcome.members.iter().filter_map(|name| self.number.get(name.as_str())) {
-            group[*member] = true;
-        }
-        self.belief.hear(&group, outcome.degraded);
-    }
-
-    /// The bad members are known, and known to be all.
-    #[must_use]
-    pub fn is_done(&self) -> bool {
-        let likeliest = self.belief.sets.first();
-        likeliest.is_some_and(|(bad, likely)| {
-            1.0 - likely < self.options.doubt * (1 + bad.len()).min(MOST_DOUBTS) as f64
-        })
-    }
-
-    /// The next test: the one that tells most. Empty when the search is done, or when no test could end it.
-    #[must_use]
-    pub fn plan(&self) -> TestPlan {
-        let next = if self.is_done() { None } else { most_telling(&self.belief) };
-        // Of two who are left, one of them bad, no test tells which: its outcome is known before.
-        let next = next.filter(|(_, degraded)| degraded.min(1.0 - degraded) > self.options.doubt / 16.0);
-        let named =
-            |group: Vec<usize>| group.into_iter().map(|member| self.members[member].to_owned()).collect();
-        TestPlan { groups: next.into_iter().map(|(group, _)| named(group)).collect() }
-    }
-
-    /// Who is bad. When more tests are needed to tell, that is said.
-    #[must_use]
-    pub fn located(&self) -> Located {
-        let done = self.is_done();
-        let sure = |member: &usize, chance: f64| match self.belief.sets.first() {
-            Some((bad, _)) if done => bad.contains(member),
-            _ => chance > 1.0 - self.options.doubt,
-        };
-        let each = self.belief.bad().into_iter().enumerate().filter(|(member, chance)| sure(member, *chance));
-        let suspect = |(member, chance): (usize, f64)| {
-            self.options.members.suspect(self.members[member], chance.clamp(0.0, 1.0))
-        };
-        let mut located = Located::named(each.map(suspect).collect());
-        if self.members.is_empty() {
-            located.undecided = Some("there are no members to test".to_owned());
-        } else if !done {
-            located.undecided = Some("the tests so far do not tell who else is bad, if anybody".to_owned());
-        }
-        located.healthy = located.suspects.is_empty() && located.undecided.is_none();
-        located
-    }
+/// What one test tells at best, in bits.
+pub(super) fn told_by_a_test(noise: f64) -> f64 {
+    let part = |chance: f64| if chance > 0.0 { -chance * chance.log2() } else { 0.0 };
+    1.0 - part(noise) - part(1.0 - noise)
 }
 
-/// The next group test: the one that tells most. Empty when the bad members are known, and known to be all.
+/// The next group test: the one that tells most. Empty when the bad members are known, and known to be all, or when as
+/// many tests were run as [`PlanOptions::most`] allows.
 ///
 /// Deterministic: the same outcomes give the same plan.
 #[must_use]
@@ -151,7 +92,7 @@ pub fn plan_groups(members: &[String], outcomes: &[GroupOutcome], options: &Plan
     replay(members, outcomes, options).plan()
 }
 
-/// Who is bad after these group tests. When more tests are needed to tell, that is said.
+/// Who is bad after these group tests, and how sure that is. When more tests are needed to tell, that is said.
 #[must_use]
 pub fn from_groups(members: &[String], outcomes: &[GroupOutcome], options: &PlanOptions) -> Located {
     replay(members, outcomes, options).located()
@@ -208,7 +149,7 @@ pub fn plan_pairs(
     pairs
 }
 
-fn distinct(members: &[String]) -> Vec<&str> {
+pub(super) fn distinct(members: &[String]) -> Vec<&str> {
     let mut seen = BTreeSet::new();
     members.iter().map(String::as_str).filter(|name| seen.insert(*name)).collect()
 }
