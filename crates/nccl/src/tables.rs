@@ -136,6 +136,7 @@ impl Tables {
             devices: Vec::new(),
             nccl_tests_version: None,
             nccl_version: self.library.take(),
+            unmeasured: 0,
             rows: Vec::new(),
             out_of_bounds: None,
             average_busbw: None,
@@ -199,6 +200,8 @@ impl Tables {
         if measured {
             run.step = Step::Row;
             run.notes.row();
+        } else {
+            run.table.unmeasured += 1;
         }
         let keep = measured
             && !run.left_out

@@ -180,6 +180,9 @@ fn bare_words_in_json_are_not_measured() {
             "{word}"
         );
         assert_eq!((reading.ended, reading.tables[0].average_busbw), (Ended::Complete, None), "{word}");
+        assert_eq!(reading.tables[0].unmeasured, 0, "{word}: a half was measured");
+        let reading = nccl::read_bytes(json(word, "1").replace("\"time\":3.5", "\"time\":nan").as_bytes());
+        assert_eq!((reading.tables[0].rows.len(), reading.tables[0].unmeasured), (0, 1), "{word}");
     }
     let reading = nccl::read_bytes(json("1.0", "-").as_bytes());
     assert_eq!(reading.tables[0].rows.len(), 1);

@@ -46,12 +46,19 @@ pub struct Table {
     pub nccl_version: Option<String>,
     /// Measured rows, in file order.
     pub rows: Vec<Row>,
+    /// Rows that were printed without one number that is one, such as `nan`: they are not among the others.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub unmeasured: u64,
     /// The line `Out of bounds values`.
     pub out_of_bounds: Option<OutOfBounds>,
     /// The line `Avg bus bandwidth`, GB/s. For people; never judged on.
     pub average_busbw: Option<f64>,
     /// How this table ended.
     pub ended: Ended,
+}
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 /// A Rank line.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use terms::{
     Cluster, Criteria, Reason, Verdict,
-    measurement::{self, Ended, Half, Table},
+    measurement::{self, Ended, Half, Row, Table},
 };
 
 use crate::{
@@ -154,7 +154,12 @@ fn ranks(
 }
 
 fn sizes(table: &Table, evidence: &Evidence<'_>, add: &mut impl FnMut(Verdict, &'static str, String)) {
-    let Some(workload) = evidence.workload else { return };
+    let Some(workload) = evidence.workload else {
+        if let Some(text) = hole(table) {
+            add(Verdict::Inconclusive, "MISSING_SIZE", text);
+        }
+        return;
+    };
     let measured = |size: u64| {
         let whole = table.rows.iter().filter(|row| row.out_of_place.is_some() && row.in_place.is_some());
         whole.into_iter().any(|row| workload.covers(size, row.size_bytes, table.ranks))
@@ -167,6 +172,56 @@ fn sizes(table: &Table, evidence: &Evidence<'_>, add: &mut impl FnMut(Verdict, &
         );
         add(Verdict::Inconclusive, "MISSING_SIZE", text);
     }
+}
+
+/// What a table lacks by its own account, where nobody says what was asked for: a row or a half that was printed and not
+/// measured, or a size that is left out on the way from the first to the last.
+fn hole(table: &Table) -> Option<String> {
+    if table.unmeasured > 0 {
+        return Some(format!("{} rows were printed without a number that is one", table.unmeasured));
+    }
+    let half_of = |of: fn(&Row) -> bool, placement: &str| {
+        let lacks = table.rows.iter().find(|row| !of(row)).filter(|_| table.rows.iter().any(of))?;
+        Some(format!("at {} nothing was measured {placement}", measurement::size(lacks.size_bytes)))
+    };
+    half_of(|row| row.out_of_place.is_some(), "out of place")
+        .or_else(|| half_of(|row| row.in_place.is_some(), "in place"))
+        .or_else(|| {
+            let sizes: Vec<u64> = table.rows.iter().map(|row| row.size_bytes).collect();
+            let (before, after) = leap(&sizes)?;
+            let (before, after) = (measurement::size(before), measurement::size(after));
+            Some(format!(
+                "between {before} and {after} a size is missing that the steps before and after lead to"
+            ))
+        })
+}
+
+/// The first place where a table takes several of its steps at once. Sizes are multiplied by a factor or grow by a
+/// step, and each is rounded to a whole number of elements for every rank.
+fn leap(sizes: &[u64]) -> Option<(u64, u64)> {
+    let pairs = || sizes.windows(2).filter_map(|pair| <[u64; 2]>::try_from(pair).ok());
+    let grows = || pairs().filter(|[before, after]| 0 < *before && before < after);
+    let usual = |steps: Vec<f64>| {
+        let least = steps.iter().copied().fold(f64::INFINITY, f64::min);
+        let like = steps.iter().filter(|step| close(**step, least)).count();
+        (steps.len() >= 3 && like * 3 >= steps.len() * 2).then_some(least)
+    };
+    let factor = usual(grows().map(|[before, after]| (after as f64 / before as f64).ln()).collect());
+    let step = usual(grows().map(|[before, after]| (after - before) as f64).collect());
+    let several = |taken: f64, one: f64| {
+        let steps = (taken / one).round();
+        steps >= 2.0 && close(taken / steps, one)
+    };
+    let leaps = grows().find(|[before, after]| match (factor, step) {
+        (Some(factor), _) => several((*after as f64 / *before as f64).ln(), factor),
+        (None, Some(step)) => several((after - before) as f64, step),
+        (None, None) => false,
+    });
+    leaps.map(|[before, after]| (before, after))
+}
+
+fn close(one: f64, other: f64) -> bool {
+    (one / other - 1.0).abs() < 0.02
 }
 
 fn values(

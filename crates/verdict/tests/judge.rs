@@ -64,6 +64,7 @@ fn good() -> (Reading, JobEnd) {
         devices: vec![],
         nccl_tests_version: None,
         nccl_version: None,
+        unmeasured: 0,
         rows: workload().sizes().into_iter().map(row).collect(),
         out_of_bounds: Some(OutOfBounds { count: 0, ok: true }),
         average_busbw: Some(3.0),
@@ -150,6 +151,66 @@ fn every_way_of_being_broken_is_named() {
             (*verdict, *code),
             "{judgement:?}"
         );
+    }
+}
+
+/// Judged by criteria alone: nobody says what was asked for.
+fn judged_alone(change: impl FnOnce(&mut Vec<Row>, &mut u64)) -> Judgement {
+    let (mut reading, _) = good();
+    let table = &mut reading.tables[0];
+    change(&mut table.rows, &mut table.unmeasured);
+    by(&Evidence::of(&reading, &NOTHING), &criteria())
+}
+
+#[test]
+fn what_a_table_lacks_by_its_own_account_is_missed_where_nobody_says_what_was_asked_for() {
+    let sized = |rows: &mut Vec<Row>, sizes: &[u64]| {
+        let row = rows[0].clone();
+        let half = |size| Some(half(size));
+        let row = |size: &u64| Row {
+            size_bytes: *size,
+            out_of_place: half(*size),
+            in_place: half(*size),
+            ..row.clone()
+        };
+        *rows = sizes.iter().map(row).collect();
+    };
+    const M: u64 = 1 << 20;
+    type Change<'a> = &'a dyn Fn(&mut Vec<Row>, &mut u64);
+    let whole: [Change<'_>; 5] = [
+        &|_, _| {},
+        &|rows, _| rows.iter_mut().for_each(|row| row.in_place = None),
+        &|rows, _| sized(rows, &[8 * M, 12 * M, 16 * M, 20 * M, 24 * M]),
+        // Rounded to whole elements of three ranks.
+        &|rows, _| {
+            let sizes: Vec<u64> = (4..24).map(|power| (1 << power) / 12 * 12).collect();
+            sized(rows, &[sizes, vec![16 * M]].concat());
+        },
+        &|rows, _| sized(rows, &[M, 16 * M]),
+    ];
+    for (case, change) in whole.into_iter().enumerate() {
+        let judgement = judged_alone(change);
+        assert_eq!(judgement.verdict, Verdict::Pass, "{case}: {:?}", judgement.reasons);
+    }
+    let broken: [(Change<'_>, &str); 5] = [
+        (&|rows, _| rows[1].out_of_place = None, "at 4 MiB nothing was measured out of place"),
+        (&|rows, _| rows[0].in_place = None, "at 1 MiB nothing was measured in place"),
+        (&|_, unmeasured| *unmeasured = 1, "1 rows were printed without a number"),
+        (
+            &|rows, _| sized(rows, &[M, 2 * M, 4 * M, 16 * M, 32 * M]),
+            "between 4 MiB and 16 MiB a size is missing",
+        ),
+        (
+            &|rows, _| sized(rows, &[8 * M, 12 * M, 16 * M, 24 * M, 28 * M]),
+            "between 16 MiB and 24 MiB a size is missing",
+        ),
+    ];
+    for (change, said) in broken {
+        let judgement = judged_alone(change);
+        let reason = judgement.reasons.iter().find(|reason| reason.code == "MISSING_SIZE");
+        let text = &reason.unwrap_or_else(|| panic!("{said}: {:?}", judgement.reasons)).text;
+        assert!(text.starts_with(said), "{text}");
+        assert_eq!(judgement.verdict, Verdict::Inconclusive, "{said}");
     }
 }
 

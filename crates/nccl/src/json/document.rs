@@ -175,6 +175,7 @@ impl Document {
             Ok(())
         })?;
         let (Some(size), Some(count), Some(kind)) = (size, count, kind) else {
+            self.tables.runs[at].table.unmeasured += 1;
             self.tables.budget.give_back(budget::times(&times));
             return Ok(());
         };

@@ -103,6 +103,7 @@ pub fn reading(slower: impl Fn(u64) -> f64) -> Reading {
             devices: (0..16).map(device).collect(),
             nccl_tests_version: Some("2.17.1".into()),
             nccl_version: Some("2.27.7".into()),
+            unmeasured: 0,
             rows: (0..27).map(row).collect(),
             out_of_bounds: Some(OutOfBounds { count: 0, ok: true }),
             average_busbw: Some(121.4),
