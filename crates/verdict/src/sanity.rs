@@ -178,7 +178,7 @@ fn sizes(table: &Table, evidence: &Evidence<'_>, add: &mut impl FnMut(Verdict, &
 /// measured, or a size that is left out on the way from the first to the last.
 fn hole(table: &Table) -> Option<String> {
     if table.unmeasured > 0 {
-        return Some(format!("{} rows were printed without a number that is one", table.unmeasured));
+        return Some(format!("rows that were printed without a number that is one: {}", table.unmeasured));
     }
     let half_of = |of: fn(&Row) -> bool, placement: &str| {
         let lacks = table.rows.iter().find(|row| !of(row)).filter(|_| table.rows.iter().any(of))?;

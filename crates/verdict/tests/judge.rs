@@ -195,7 +195,7 @@ fn what_a_table_lacks_by_its_own_account_is_missed_where_nobody_says_what_was_as
     let broken: [(Change<'_>, &str); 5] = [
         (&|rows, _| rows[1].out_of_place = None, "at 4 MiB nothing was measured out of place"),
         (&|rows, _| rows[0].in_place = None, "at 1 MiB nothing was measured in place"),
-        (&|_, unmeasured| *unmeasured = 1, "1 rows were printed without a number"),
+        (&|_, unmeasured| *unmeasured = 1, "rows that were printed without a number that is one: 1"),
         (
             &|rows, _| sized(rows, &[M, 2 * M, 4 * M, 16 * M, 32 * M]),
             "between 4 MiB and 16 MiB a size is missing",
