@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use agent::kubernetes::state::{Finding, Known, named, standing};
+use agent::kubernetes::state::{self, Finding, Known, named, standing};
 use serde_json::{Value, json};
 use terms::{Class, Kubernetes, Timestamp};
 
@@ -74,6 +74,28 @@ fn a_job_on_its_way() {
     }
     codes.dedup();
     assert_eq!(codes, ["WAITING", "going", "COMPLETED"]);
+}
+
+/// One object of each kind, as a real cluster had them at a moment.
+fn recorded(scenario: &str) -> Known {
+    let file = format!("tests/data/kubernetes-1.32/{scenario}.objects.json");
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
+    let all: Value = serde_json::from_str(&text).unwrap();
+    let of = |kind: &str| all[kind].as_array().cloned().unwrap_or_default();
+    let (jobset, workload) = (of("jobsets").pop().unwrap(), of("workloads").pop());
+    Known { jobset, pods: of("pods"), jobs: of("jobs"), workload, events: vec![] }
+}
+
+/// The kubelet of a node was killed. Its pod is to be deleted, which nobody does any more, and Kubernetes waits for that
+/// before the job, and then the JobSet, fails.
+#[test]
+fn a_pod_on_a_node_that_says_nothing_is_lost_at_once() {
+    let known = recorded("node-lost");
+    assert!(known.jobset["status"]["terminalState"].is_null());
+    let Finding::Lost { code, why } = at(&known) else { panic!("{:?}", at(&known)) };
+    assert_eq!(code, "NODE_LOST");
+    assert!(why.contains("-n-0-0-cg8fh on node n3: Taint manager"), "{why}");
+    assert!(state::node_lost(&known.pods[0]));
 }
 
 /// JobSet's own restarts are off in what Burnin submits; what another made is read all the same.

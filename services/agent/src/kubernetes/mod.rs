@@ -194,8 +194,17 @@ impl KubernetesJobs {
         for pod in cluster.pods_of(jobset).await? {
             pods.insert(pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned(), pod);
         }
-        for source in pods.values().flat_map(|pod| follow::sources(cluster, spool, pod)) {
-            source.finish().await?;
+        for (pod, source) in pods
+            .values()
+            .flat_map(|pod| follow::sources(cluster, spool, pod).into_iter().map(move |of| (pod, of)))
+        {
+            match source.finish().await {
+                // Nobody answers for a node that is lost, and nobody may ever again.
+                Err(PortError::Passing(why)) if state::node_lost(pod) => {
+                    spool.close(&source.stream, Some(format!("its node is lost: {why}"))).await?;
+                }
+                read => drop(read?),
+            }
         }
         // Of pods that are gone, and that only another agent had seen.
         for stream in spool.streams().await? {
