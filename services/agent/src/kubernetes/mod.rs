@@ -139,6 +139,10 @@ impl KubernetesJobs {
         let cancelled = spool.cancelled().await?;
         let jobset = match place.found(name).await? {
             Found::Ours(jobset) => jobset,
+            // It was there, and is taken away as it should be: its name needs no keeping, which nobody would end.
+            Found::Nothing if cancelled && spool.submitted().await?.is_some() => {
+                return place.tell(Ok(Standing::Ended(ended("CANCELLED")))).await;
+            }
             Found::Nothing if cancelled => {
                 // It may still be on its way: then one of the two gets the name.
                 return match cluster.create_jobset(&manifest::fence(name, settings)).await? {
@@ -314,6 +318,7 @@ impl Scheduler for KubernetesJobs {
         }
         loop {
             match place.found(name).await? {
+                Found::Nothing if spool.submitted().await?.is_some() => return Ok(()),
                 Found::Nothing => match cluster.create_jobset(&manifest::fence(name, settings)).await? {
                     Created::New => return Ok(()),
                     Created::Taken => {}
