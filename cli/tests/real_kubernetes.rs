@@ -175,6 +175,8 @@ fn what_cannot_be_placed_says_why() {
     let apart = ["queue=bed", "nodes=3", MOST_OF_A_NODE, "topology.required=bed/block", "begin_within=15s"];
     let output = bed.burnin(&apart).output().unwrap();
     bed.failed(&output, "TOPOLOGY", &["topology \"bed\""]);
+    let output = bed.burnin(&["queue=bed", "topology.required=bed/block"]).output().unwrap();
+    bed.failed(&output, "TOPOLOGY", &["has another pod of the job", "more than half of a node"]);
     let output = bed.burnin(&["queue=none"]).output().unwrap();
     bed.failed(&output, "QUEUE", &["there is no LocalQueue none in namespace burnin"]);
 }

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 
 use agent::kubernetes::state::{self, Finding, Known, named, standing};
 use serde_json::{Value, json};
-use terms::{Class, Kubernetes, Timestamp};
+use terms::{Class, Kubernetes, Timestamp, Topology};
 
 /// The stream of a scenario, as a watch told it.
 fn stream(scenario: &str, kind: &str) -> Vec<Value> {
@@ -96,6 +96,32 @@ fn a_pod_on_a_node_that_says_nothing_is_lost_at_once() {
     assert_eq!(code, "NODE_LOST");
     assert!(why.contains("-n-0-0-cg8fh on node n3: Taint manager"), "{why}");
     assert!(state::node_lost(&known.pods[0]));
+}
+
+/// Kueue's word on three pods that are to be in one block of two nodes, each with room for one.
+#[test]
+fn a_topology_that_cannot_be_is_waited_for_by_name() {
+    let known = recorded("topology-too-large");
+    let created =
+        known.jobset["metadata"]["creationTimestamp"].as_str().unwrap().parse::<Timestamp>().unwrap();
+    let Finding::Waiting { code, why } = standing(&known, &settings(), created) else { panic!("{known:?}") };
+    assert_eq!(code, "TOPOLOGY");
+    assert!(why.contains("topology \"bed\""), "{why}");
+}
+
+/// Two pods of half a node each: Kueue sent both to one node, where only one of them may be.
+#[test]
+fn two_pods_that_kueue_sends_to_one_node_are_named_at_once() {
+    let mut settings = settings();
+    let known = recorded("two-on-one-node");
+    let created =
+        known.jobset["metadata"]["creationTimestamp"].as_str().unwrap().parse::<Timestamp>().unwrap();
+    let waits = standing(&known, &settings, created);
+    assert!(matches!(waits, Finding::Waiting { code: "UNSCHEDULABLE", .. }), "not by Kueue: {waits:?}");
+    settings.topology = Some(Topology::Required("bed/block".to_owned()));
+    let Finding::Failed(why) = standing(&known, &settings, created) else { panic!("{known:?}") };
+    assert_eq!((why.class, why.code.as_str()), (Class::Input, "TOPOLOGY"));
+    assert!(why.message.contains("more than half of a node"), "{}", why.message);
 }
 
 /// JobSet's own restarts are off in what Burnin submits; what another made is read all the same.

@@ -149,7 +149,16 @@ fn waiting(known: &Known, settings: &Kubernetes) -> Finding {
             && text(&scheduled["status"]) == "False"
             && text(&scheduled["reason"]) == "Unschedulable"
         {
-            unschedulable = Some(format!("pod {name}: {}", text(&scheduled["message"])));
+            let said = text(&scheduled["message"]);
+            // Kueue has named the node, and does not know that the job's pods are apart: nothing will change that.
+            if settings.topology.is_some() && said.contains("didn't match pod anti-affinity rules") {
+                let why = format!(
+                    "pod {name}: Kueue sends it to a node that has another pod of the job; with `topology`, ask for more \
+                     than half of a node (cpu_millis, memory_mib, gpus_per_node): {said}"
+                );
+                return input("TOPOLOGY", why);
+            }
+            unschedulable = Some(format!("pod {name}: {said}"));
         }
     }
     if let Some(why) = unschedulable {
