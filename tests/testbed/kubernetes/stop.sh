@@ -20,7 +20,7 @@ while read -r node; do
   find /sys/fs/cgroup/*/"$node" -depth -type d -exec rmdir {} + 2>/dev/null
 done < <(cat "$bed/nodes" 2>/dev/null)
 for shim in /proc/[0-9]*; do
-  if tr '\0' ' ' <"$shim/cmdline" 2>/dev/null | grep -q "^[^ ]*containerd-shim.* -address $bed/"; then kill -KILL "${shim#/proc/}"; fi
+  if { tr '\0' ' ' <"$shim/cmdline"; } 2>/dev/null | grep -q "^[^ ]*containerd-shim.* -address $bed/"; then kill -KILL "${shim#/proc/}"; fi
 done
 awk -v bed="$bed/" 'index($2, bed) == 1 {print $2}' /proc/mounts | sort -r | xargs -r umount --lazy 2>/dev/null
 while read -r node; do ip netns del "$node" 2>/dev/null; done < <(cat "$bed/nodes" 2>/dev/null)
