@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The Kubernetes scheduler on a real API server, with the rights of workflows/a4-gke-testbed/rbac.yaml and no others.
 # Neither a kube-apiserver nor the definitions of JobSet and Kueue are in any package: a folder with kube-apiserver,
-# kube-controller-manager and crds/*.yaml is .tools/kubernetes, or what BURNIN_KUBERNETES names.
+# kube-controller-manager and crds/*.yaml is .tools/kubernetes, or what BURNIN_KUBERNETES names. Where it also has
+# kube-scheduler, kubelet, jobset, kueue and webhooks/{jobset,kueue}.yaml, whole runs follow on nodes with real pods.
 set -euo pipefail
 skip() { echo "skipped: the Kubernetes scheduler on a real API server, because $*"; exit 77; }
 KUBERNETES=$(realpath -m "${BURNIN_KUBERNETES:-.tools/kubernetes}")
@@ -31,3 +32,22 @@ bash tests/testbed/kubernetes/start.sh
 inside() { nsenter --net="/run/netns/$(cat "$BED_DIR/namespace")" "$@"; }
 inside kubectl --kubeconfig "$BED_DIR/admin" apply --server-side --filename workflows/a4-gke-testbed/rbac.yaml
 inside env BURNIN_KUBERNETES_BED="$BED_DIR" RUST_BACKTRACE=0 timeout 400 "$tests" --ignored --test-threads=1
+bash tests/testbed/kubernetes/stop.sh
+
+without() { echo "skipped: whole runs on nodes with real pods, because $*"; exit; }
+for part in kube-scheduler kubelet jobset kueue webhooks/jobset.yaml webhooks/kueue.yaml; do
+  [[ -e $KUBERNETES/$part ]] || without "there is no $part in $KUBERNETES"
+done
+if ! type -P containerd runc python3 >/dev/null || [[ ! -e /usr/lib/cni/bridge ]]; then
+  packages=(containerd runc containernetworking-plugins python3-minimal)
+  { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${packages[@]}"; } >/dev/null ||
+    without "these packages cannot be installed: ${packages[*]}"
+fi
+[[ -d /sys/fs/cgroup/memory ]] || without "the nodes' groups of processes are laid out for version 1 of cgroups alone"
+export BED_NODES=3 BED_PROGRAM=$BED_DIR/all_reduce_perf
+rm -rf "$BED_DIR" && mkdir "$BED_DIR"
+rustc --edition 2024 -O -o "$BED_PROGRAM" workflows/quickstart/all_reduce_perf.rs
+bash tests/testbed/kubernetes/start.sh
+inside kubectl --kubeconfig "$BED_DIR/admin" apply --server-side --filename workflows/a4-gke-testbed/rbac.yaml
+tests=$(test_program cli real_kubernetes)
+inside env BURNIN_KUBERNETES_BED="$BED_DIR" RUST_BACKTRACE=0 timeout 900 "$tests" --ignored --test-threads=1

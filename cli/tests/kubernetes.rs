@@ -30,6 +30,9 @@ async fn a_benchmark_in_pods_reaches_a_verdict_and_leaves_nothing() {
     assert!(compiler.status().unwrap().success());
 
     let api = Api::serve().await.unwrap();
+    for node in ["n1", "n2"] {
+        api.node(node, &json!({}), &json!({}), &json!({"cpu": "4", "memory": "16Gi"}));
+    }
     let wants =
         Wants { endpoint: api.endpoint.clone(), programs: root.path().to_owned(), ..Wants::default() };
     let _world = World::start(wants, api.logs());

@@ -103,6 +103,9 @@ pub struct Kubernetes {
     /// Environment of the ranks.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
+    /// Nodes are made when pods wait for them: none has to be there before the job.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub autoscaled: bool,
     /// Longest wait for quota and nodes, until every pod has begun.
     #[serde(default = "half_an_hour")]
     pub begin_within: Span,

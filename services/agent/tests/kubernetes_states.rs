@@ -3,9 +3,9 @@
 
 use std::{fs, path::Path};
 
-use agent::kubernetes::state::{Finding, Known, named, standing};
+use agent::kubernetes::state::{self, Finding, Known, named, standing};
 use serde_json::{Value, json};
-use terms::{Class, Kubernetes, Timestamp};
+use terms::{Class, Kubernetes, Timestamp, Topology};
 
 /// The stream of a scenario, as a watch told it.
 fn stream(scenario: &str, kind: &str) -> Vec<Value> {
@@ -74,6 +74,54 @@ fn a_job_on_its_way() {
     }
     codes.dedup();
     assert_eq!(codes, ["WAITING", "going", "COMPLETED"]);
+}
+
+/// One object of each kind, as a real cluster had them at a moment.
+fn recorded(scenario: &str) -> Known {
+    let file = format!("tests/data/kubernetes-1.32/{scenario}.objects.json");
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
+    let all: Value = serde_json::from_str(&text).unwrap();
+    let of = |kind: &str| all[kind].as_array().cloned().unwrap_or_default();
+    let (jobset, workload) = (of("jobsets").pop().unwrap(), of("workloads").pop());
+    Known { jobset, pods: of("pods"), jobs: of("jobs"), workload, events: vec![] }
+}
+
+/// The kubelet of a node was killed. Its pod is to be deleted, which nobody does any more, and Kubernetes waits for that
+/// before the job, and then the JobSet, fails.
+#[test]
+fn a_pod_on_a_node_that_says_nothing_is_lost_at_once() {
+    let known = recorded("node-lost");
+    assert!(known.jobset["status"]["terminalState"].is_null());
+    let Finding::Lost { code, why } = at(&known) else { panic!("{:?}", at(&known)) };
+    assert_eq!(code, "NODE_LOST");
+    assert!(why.contains("-n-0-0-cg8fh on node n3: Taint manager"), "{why}");
+    assert!(state::node_lost(&known.pods[0]));
+}
+
+/// Kueue's word on three pods that are to be in one block of two nodes, each with room for one.
+#[test]
+fn a_topology_that_cannot_be_is_waited_for_by_name() {
+    let known = recorded("topology-too-large");
+    let created =
+        known.jobset["metadata"]["creationTimestamp"].as_str().unwrap().parse::<Timestamp>().unwrap();
+    let Finding::Waiting { code, why } = standing(&known, &settings(), created) else { panic!("{known:?}") };
+    assert_eq!(code, "TOPOLOGY");
+    assert!(why.contains("topology \"bed\""), "{why}");
+}
+
+/// Two pods of half a node each: Kueue sent both to one node, where only one of them may be.
+#[test]
+fn two_pods_that_kueue_sends_to_one_node_are_named_at_once() {
+    let mut settings = settings();
+    let known = recorded("two-on-one-node");
+    let created =
+        known.jobset["metadata"]["creationTimestamp"].as_str().unwrap().parse::<Timestamp>().unwrap();
+    let waits = standing(&known, &settings, created);
+    assert!(matches!(waits, Finding::Waiting { code: "UNSCHEDULABLE", .. }), "not by Kueue: {waits:?}");
+    settings.topology = Some(Topology::Required("bed/block".to_owned()));
+    let Finding::Failed(why) = standing(&known, &settings, created) else { panic!("{known:?}") };
+    assert_eq!((why.class, why.code.as_str()), (Class::Input, "TOPOLOGY"));
+    assert!(why.message.contains("more than half of a node"), "{}", why.message);
 }
 
 /// JobSet's own restarts are off in what Burnin submits; what another made is read all the same.

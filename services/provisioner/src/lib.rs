@@ -11,6 +11,8 @@
 pub mod conformance;
 pub mod deployed;
 pub mod fake;
+#[cfg(feature = "kubernetes")]
+pub mod kubernetes;
 pub mod port;
 pub mod processes;
 pub mod slurm;

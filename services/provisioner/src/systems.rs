@@ -19,15 +19,26 @@ pub struct Systems {
     pub processes: Option<ProcessClusters>,
 }
 
-/// A Kubernetes that is there. Which of its nodes a job gets only its scheduler knows, and whether its API answers the
-/// agent finds out, which alone has credentials for it.
-fn named(name: &str, kubernetes: &Kubernetes) -> Standing {
-    if let Some((field, problem)) = kubernetes.problems().first() {
-        return Standing::Broken(format!("{name}: {field}: {problem}"));
+/// A Kubernetes that is there. Without the feature nobody asks it: what it lacks the agent finds out.
+async fn named(name: &str, settings: &Kubernetes) -> Result<Standing, PortError> {
+    if let Some((field, problem)) = settings.problems().first() {
+        return Ok(Standing::Broken(format!("{name}: {field}: {problem}")));
     }
-    let node = |number| Node { name: format!("any-{number}"), slots: kubernetes.ranks_per_node };
-    let nodes = (0..kubernetes.nodes).map(node).collect();
-    Standing::Ready(Cluster { name: name.to_owned(), nodes, endpoint: kubernetes.endpoint() })
+    #[cfg(feature = "kubernetes")]
+    return crate::kubernetes::look(name, settings).await;
+    #[cfg(not(feature = "kubernetes"))]
+    Ok(any(name, settings))
+}
+
+/// Ready. Which of its nodes a job gets only its scheduler knows, when it begins; unless it gets all there are.
+pub(crate) fn any(name: &str, settings: &Kubernetes) -> Standing {
+    ready(name, settings, (0..settings.nodes).map(|number| format!("any-{number}")).collect())
+}
+
+pub(crate) fn ready(name: &str, settings: &Kubernetes, mut nodes: Vec<String>) -> Standing {
+    nodes.sort();
+    let nodes = nodes.into_iter().map(|name| Node { name, slots: settings.ranks_per_node }).collect();
+    Standing::Ready(Cluster { name: name.to_owned(), nodes, endpoint: settings.endpoint() })
 }
 
 #[async_trait::async_trait]
@@ -53,7 +64,7 @@ impl Clusters for Systems {
     async fn find(&self, system: &System, name: &str) -> Result<Standing, PortError> {
         match (system, &self.processes) {
             (System::Slurm(slurm), _) => slurm::look(name, slurm).await,
-            (System::Kubernetes(kubernetes), _) => Ok(named(name, kubernetes)),
+            (System::Kubernetes(kubernetes), _) => named(name, kubernetes).await,
             (System::Processes { .. }, Some(processes)) => processes.look(name).await,
             _ => Ok(Standing::Absent),
         }

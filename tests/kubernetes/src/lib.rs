@@ -12,12 +12,12 @@ mod store;
 mod world;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 
 pub use logs::Logs;
@@ -58,6 +58,8 @@ struct State {
     cut: watch::Sender<u32>,
     changed: watch::Sender<u64>,
     logs: Logs,
+    /// What may not be done, as `VERB RESOURCE`, and groups that are not served.
+    denied: Arc<Mutex<BTreeSet<String>>>,
     /// Requests by method and last parts of the path.
     asked: Arc<Mutex<BTreeMap<String, usize>>>,
 }
@@ -65,6 +67,10 @@ struct State {
 impl State {
     fn objects(&self) -> MutexGuard<'_, Objects> {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn denied(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.denied.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -86,6 +92,7 @@ impl Api {
             cut: watch::Sender::new(0),
             changed: watch::Sender::new(0),
             logs: Logs::default(),
+            denied: Arc::default(),
             asked: Arc::default(),
         };
         let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
@@ -106,6 +113,19 @@ impl Api {
     /// The next request of this method with this in its path goes wrong so.
     pub fn fault(&self, method: &'static str, path: &'static str, fault: Fault) {
         self.state.faults.lock().unwrap_or_else(PoisonError::into_inner).push_back((method, path, fault));
+    }
+
+    /// Whoever asks may not do this, as in `list pods`; or a group is not installed, as in `kueue.x-k8s.io`.
+    pub fn deny(&self, what: &str) {
+        self.state.denied().insert(what.to_owned());
+    }
+
+    /// A node that is there and ready, with its labels, taints and what it has.
+    pub fn node(&self, name: &str, spec: &Value, labels: &Value, has: &Value) {
+        let key = ("/nodes".to_owned(), String::new(), name.to_owned());
+        let node = json!({"metadata": {"name": name, "labels": labels}, "spec": spec, "status": {
+            "allocatable": has, "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}]}});
+        self.change(|objects| drop(objects.create(&key, node)));
     }
 
     /// Breaks every watch and every log that is being followed.

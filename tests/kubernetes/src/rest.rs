@@ -19,8 +19,9 @@ use crate::{
 };
 
 /// Kinds that this cluster knows.
-const KINDS: [(&str, &str, &str); 10] = [
+const KINDS: [(&str, &str, &str); 11] = [
     ("jobset.x-k8s.io/jobsets", "JobSet", "jobset.x-k8s.io/v1alpha2"),
+    ("kueue.x-k8s.io/localqueues", "LocalQueue", "kueue.x-k8s.io/v1beta1"),
     ("kueue.x-k8s.io/workloads", "Workload", "kueue.x-k8s.io/v1beta1"),
     ("batch/jobs", "Job", "batch/v1"),
     ("/pods", "Pod", "v1"),
@@ -72,6 +73,10 @@ fn target(path: &str) -> Option<Target> {
 
 async fn serve(state: State, query: HashMap<String, String>, request: Request) -> Response {
     let (head, body) = request.into_parts();
+    if let Some(answer) = about(&state, &head.method, head.uri.path()) {
+        let asked = if head.method == Method::GET { Value::Null } else { json_of(body).await };
+        return answer(&state, &asked);
+    }
     let Some(target) = target(head.uri.path()) else {
         return refused(&(404, "NotFound", "no such path".to_owned()));
     };
@@ -119,6 +124,52 @@ async fn serve(state: State, query: HashMap<String, String>, request: Request) -
             (status, axum::Json(object)).into_response()
         }
         (_, Err(refusal)) => refused(&refusal),
+    }
+}
+
+async fn json_of(body: Body) -> Value {
+    serde_json::from_slice(&to_bytes(body, 1 << 20).await.unwrap_or_default()).unwrap_or_default()
+}
+
+type About = Box<dyn FnOnce(&State, &Value) -> Response + Send>;
+
+/// What the API tells everybody: the kinds of a group's version, and what whoever asks may do.
+fn about(state: &State, method: &Method, path: &str) -> Option<About> {
+    let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
+    match (method, &parts[..]) {
+        (&Method::GET, ["apis", group, version]) => {
+            let version = format!("{group}/{version}");
+            let gone = state.denied().contains(*group);
+            let kinds: Vec<_> = KINDS.iter().filter(|(.., of)| *of == version && !gone).collect();
+            let kinds: Vec<_> = kinds
+                .iter()
+                .map(|(path, kind, _)| json!({"name": path.rsplit('/').next(), "singularName": "", "namespaced": true, "kind": kind, "verbs": ["get"]}))
+                .collect();
+            Some(Box::new(move |_, _| {
+                if kinds.is_empty() {
+                    return refused(&(
+                        404,
+                        "NotFound",
+                        "the server could not find the requested resource".to_owned(),
+                    ));
+                }
+                axum::Json(json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": kinds})).into_response()
+            }))
+        }
+        (&Method::POST, ["apis", "authorization.k8s.io", "v1", "selfsubjectaccessreviews"]) => {
+            Some(Box::new(|state, review| {
+                let asked = &review["spec"]["resourceAttributes"];
+                let below =
+                    asked["subresource"].as_str().map(|below| format!("/{below}")).unwrap_or_default();
+                let text = |field: &str| asked[field].as_str().unwrap_or_default().to_owned();
+                let allowed =
+                    !state.denied().contains(&format!("{} {}{below}", text("verb"), text("resource")));
+                let mut said = review.clone();
+                said["status"] = json!({"allowed": allowed});
+                (StatusCode::CREATED, axum::Json(said)).into_response()
+            }))
+        }
+        _ => None,
     }
 }
 
@@ -229,6 +280,9 @@ fn read(
         });
         return Body::from_stream(until_cut(state, lines)).into_response();
     }
+    if state.denied().contains(&format!("list {}", key.0.trim_start_matches('/'))) {
+        return refused(&(403, "Forbidden", format!("{} is forbidden", key.0)));
+    }
     let objects = state.objects();
     let items: Vec<_> = objects
         .list(&key.0, namespace.as_deref())
@@ -236,7 +290,15 @@ fn read(
         .filter(|object| selected(object, &labels) && fielded(object, &fields))
         .map(shown)
         .collect();
-    let meta = json!({"resourceVersion": objects.version().to_string()});
+    // As many as asked for at once, and where to go on.
+    let from: usize = asked("continue").and_then(|from| from.parse().ok()).unwrap_or(0);
+    let limit: usize = asked("limit").and_then(|limit| limit.parse().ok()).unwrap_or(usize::MAX);
+    let more = items.len().saturating_sub(from) > limit;
+    let items: Vec<_> = items.into_iter().skip(from).take(limit).collect();
+    let mut meta = json!({"resourceVersion": objects.version().to_string()});
+    if more {
+        meta["continue"] = json!((from + limit).to_string());
+    }
     axum::Json(
         json!({"kind": format!("{kind}List"), "apiVersion": version, "metadata": meta, "items": items}),
     )

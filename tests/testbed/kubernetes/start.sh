@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A real API server and the real controllers of jobs and of garbage, with JobSet's and Kueue's own definitions, in a network
 # namespace: BED_DIR (a folder that is there), KUBERNETES (a folder with kube-apiserver, kube-controller-manager and crds/).
-# No kubelet runs, and nothing of JobSet's and Kueue's controllers: the tests play their parts.
+# No kubelet runs, and nothing of JobSet's and Kueue's controllers: the tests play their parts. With BED_NODES they are
+# real, and so are the scheduler and as many nodes: nodes.sh.
 set -euo pipefail
 bed=${BED_DIR:?} kubernetes=$(realpath "${KUBERNETES:?}")
 space=burnin-k8s-$$ address=10.77.0.1
@@ -11,10 +12,9 @@ echo "$space" >"$bed/namespace"
 ip netns add "$space"
 ip -n "$space" link set lo up
 # The API server speaks to no kubelet on loopback.
-ip -n "$space" link add here type veth peer name there
+ip -n "$space" link add here type bridge
 ip -n "$space" addr add "$address/24" dev here
 ip -n "$space" link set here up
-ip -n "$space" link set there up
 start() { # NAME WORDS...: until stop.sh
   local name=$1
   shift
@@ -38,11 +38,18 @@ until_good 30 curl --silent --fail http://127.0.0.1:2379/health
 openssl genrsa -out "$bed/certs/accounts.key" 2048 2>/dev/null
 admin=$(openssl rand -hex 16) burnin=$(openssl rand -hex 16)
 printf '%s\n' "$admin,admin,1,system:masters" "$burnin,system:serviceaccount:burnin:burnin,2,system:serviceaccounts" >"$bed/tokens"
+more=() controllers=job-controller,garbage-collector-controller,namespace-controller
+if [[ ${BED_NODES:-0} != 0 ]]; then
+  # A node that says nothing is given up after seconds, not minutes.
+  more=(--default-not-ready-toleration-seconds=5 --default-unreachable-toleration-seconds=5)
+  controllers+=,node-lifecycle-controller,taint-eviction-controller,pod-garbage-collector-controller,resourcequota-controller
+  controllers+=,endpoints-controller,endpointslice-controller
+fi
 start kube-apiserver "$kubernetes/kube-apiserver" --etcd-servers=http://127.0.0.1:2379 --service-cluster-ip-range=10.96.0.0/24 \
   --bind-address="$address" --advertise-address="$address" --secure-port=6443 --cert-dir="$bed/certs" \
   --token-auth-file="$bed/tokens" --authorization-mode=RBAC --allow-privileged --disable-admission-plugins=ServiceAccount \
   --service-account-issuer=https://bed --service-account-key-file="$bed/certs/accounts.key" \
-  --service-account-signing-key-file="$bed/certs/accounts.key" --kubelet-preferred-address-types=InternalIP
+  --service-account-signing-key-file="$bed/certs/accounts.key" --kubelet-preferred-address-types=InternalIP "${more[@]}"
 config() { # FILE TOKEN
   cat >"$bed/$1" <<CONFIG
 {"apiVersion": "v1", "kind": "Config", "current-context": "bed",
@@ -58,10 +65,14 @@ printf '%s' "$admin" >"$bed/admin-token"
 kubectl=(kubectl --kubeconfig "$bed/admin")
 until_good 120 "${kubectl[@]}" get --raw /readyz
 start kube-controller-manager "$kubernetes/kube-controller-manager" --kubeconfig="$bed/admin" --authentication-kubeconfig="$bed/admin" \
-  --authorization-kubeconfig="$bed/admin" --controllers=job-controller,garbage-collector-controller,namespace-controller \
-  --leader-elect=false --cert-dir="$bed/certs/manager"
+  --authorization-kubeconfig="$bed/admin" --controllers="$controllers" \
+  --leader-elect=false --cert-dir="$bed/certs/manager" --node-monitor-grace-period=12s --node-monitor-period=2s
 inside "${kubectl[@]}" apply --server-side --filename "$kubernetes/crds" >/dev/null
-until_good 60 "${kubectl[@]}" wait --for=condition=Established crd --all --timeout=1s
+inside "${kubectl[@]}" wait --for=condition=Established crd --all --timeout=120s >/dev/null
+if [[ ${BED_NODES:-0} != 0 ]]; then
+  . "$(dirname "${BASH_SOURCE[0]}")/nodes.sh"
+  exit
+fi
 # The kubelet that the tests play serves plain HTTP; the API server wants TLS.
 openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=node-1 -keyout "$bed/certs/kubelet.key" -out "$bed/certs/kubelet.crt" 2>/dev/null
 cat "$bed/certs/kubelet.key" "$bed/certs/kubelet.crt" >"$bed/certs/kubelet.pem"

@@ -11,5 +11,18 @@ for _ in $(seq 50); do
   sleep 0.1
 done
 while read -r pid; do kill -KILL -- "-$pid" 2>/dev/null; done <"$bed/pids"
+# What a node leaves: its pods, what watches over them, and what was mounted for them.
+while read -r node; do
+  for _ in 1 2 3; do
+    find /sys/fs/cgroup/*/"$node" -name cgroup.procs -exec cat {} + 2>/dev/null | sort -u | xargs -r kill -KILL 2>/dev/null
+    sleep 0.2
+  done
+  find /sys/fs/cgroup/*/"$node" -depth -type d -exec rmdir {} + 2>/dev/null
+done < <(cat "$bed/nodes" 2>/dev/null)
+for shim in /proc/[0-9]*; do
+  if { tr '\0' ' ' <"$shim/cmdline"; } 2>/dev/null | grep -q "^[^ ]*containerd-shim.* -address $bed/"; then kill -KILL "${shim#/proc/}"; fi
+done
+awk -v bed="$bed/" 'index($2, bed) == 1 {print $2}' /proc/mounts | sort -r | xargs -r umount --lazy 2>/dev/null
+while read -r node; do ip netns del "$node" 2>/dev/null; done < <(cat "$bed/nodes" 2>/dev/null)
 ip netns del "$(cat "$bed/namespace")" 2>/dev/null
-rm -f "$bed/pids"
+rm -f "$bed/pids" "$bed/nodes"

@@ -3,24 +3,20 @@
 use std::{
     collections::HashMap,
     sync::{Mutex, PoisonError},
-    time::Duration,
 };
 
+use apiserver::{client, limited, trouble, value};
 use k8s_openapi::api::core::v1::{Pod, Secret};
-use kit::{PortError, chain};
+use kit::PortError;
 use kube::{
-    Api, Client, Config, Resource,
+    Api, Client, Resource,
     api::{
         ApiResource, DeleteParams, DynamicObject, ListParams, PostParams, Preconditions, PropagationPolicy,
     },
-    config::{KubeConfigOptions, Kubeconfig},
 };
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::{Value, json};
-use terms::{Access, Class, Failure, Kubernetes};
-
-/// A request that takes longer got lost.
-const LIMIT: Duration = Duration::from_secs(30);
+use serde_json::Value;
+use terms::Kubernetes;
 
 /// Clients by endpoint: connections and tokens are kept.
 #[derive(Default)]
@@ -44,50 +40,6 @@ impl Clients {
         };
         Ok(Cluster { client, namespace: settings.namespace.clone() })
     }
-}
-
-async fn client(access: &Access) -> Result<Client, PortError> {
-    let unreadable = |field: &str, why: String| {
-        PortError::Final(Failure::new(Class::Input, "CREDENTIALS", format!("{field}: {why}")))
-    };
-    let config = match access {
-        Access::Kubeconfig { path, context } => {
-            let field = path.as_deref().unwrap_or("kubeconfig");
-            let options = KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
-            let read = match path {
-                Some(path) => Kubeconfig::read_from(path),
-                None => Kubeconfig::read(),
-            };
-            let read = read.map_err(|error| unreadable(field, chain(&error)))?;
-            Config::from_custom_kubeconfig(read, &options)
-                .await
-                .map_err(|error| unreadable(field, chain(&error)))?
-        }
-        Access::InCluster => {
-            Config::incluster().map_err(|error| unreadable("access.in_cluster", chain(&error)))?
-        }
-        Access::Gke { server, certificate_authority } => {
-            let written = gke(server, certificate_authority).map_err(PortError::passing)?;
-            let made = Config::from_custom_kubeconfig(written, &KubeConfigOptions::default()).await;
-            made.map_err(|error| unreadable("access.gke", chain(&error)))?
-        }
-    };
-    // What may be done again is decided here, request by request.
-    let mut config = config;
-    (config.connect_timeout, config.default_retry) = (Some(Duration::from_secs(10)), false);
-    Client::try_from(config).map_err(|error| unreadable("access", chain(&error)))
-}
-
-/// What `gcloud container clusters get-credentials` would write.
-fn gke(server: &str, certificate_authority: &str) -> Result<Kubeconfig, serde_json::Error> {
-    let exec = json!({"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "gke-gcloud-auth-plugin",
-                      "interactiveMode": "Never", "provideClusterInfo": true});
-    serde_json::from_value(json!({
-        "apiVersion": "v1", "kind": "Config", "current-context": "gke",
-        "clusters": [{"name": "gke", "cluster": {"server": server, "certificate-authority-data": certificate_authority}}],
-        "users": [{"name": "gke", "user": {"exec": exec}}],
-        "contexts": [{"name": "gke", "context": {"cluster": "gke", "user": "gke"}}],
-    }))
 }
 
 /// What a create did.
@@ -296,14 +248,6 @@ fn of_jobset(jobset: &str) -> ListParams {
     ListParams::default().labels(&format!("jobset.sigs.k8s.io/jobset-name={jobset}"))
 }
 
-/// An object as plain JSON.
-///
-/// # Errors
-/// Only for maps whose keys are no strings.
-pub fn value<K: Serialize>(object: &K) -> Result<Value, PortError> {
-    serde_json::to_value(object).map_err(PortError::passing)
-}
-
 async fn create<K>(api: &Api<K>, object: &Value, kind: &str) -> Result<Created, PortError>
 where
     K: Clone + DeserializeOwned + Serialize + std::fmt::Debug + Resource,
@@ -316,56 +260,5 @@ where
             Ok(Created::Taken)
         }
         Err(error) => Err(trouble(&error, kind)),
-    }
-}
-
-async fn limited<T>(request: impl Future<Output = T>) -> Result<T, PortError> {
-    let late =
-        |_| PortError::Passing(format!("the cluster's API has not answered for {} s", LIMIT.as_secs()));
-    tokio::time::timeout(LIMIT, request).await.map_err(late)
-}
-
-/// What an error means for the job: most may pass; what the API refuses by rule will be refused again.
-pub fn trouble(error: &kube::Error, kind: &str) -> PortError {
-    let kube::Error::Api(status) = error else { return PortError::Passing(chain(error)) };
-    let refused = |class, code: &str| {
-        PortError::Final(Failure::new(
-            class,
-            code,
-            format!("{kind}: the cluster's API says: {}", status.message),
-        ))
-    };
-    match status.code {
-        401 => refused(Class::Input, "UNAUTHENTICATED"),
-        403 if status.message.contains("exceeded quota") => refused(Class::Infrastructure, "QUOTA"),
-        403 if status.message.contains("is being terminated") => refused(Class::ClusterLost, "CLUSTER_GONE"),
-        403 => refused(Class::Input, "PERMISSION_DENIED"),
-        404 => refused(Class::Input, "NOT_FOUND"),
-        400 | 422 => refused(Class::Input, "REFUSED"),
-        _ => PortError::Passing(format!("{kind}: {}", status.message)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn a_gke_cluster_is_reached_by_the_plugin_with_nothing_stored() {
-        let config = gke("https://203.0.113.7", "QUJD").unwrap();
-        let user = config.auth_infos[0].auth_info.as_ref().unwrap();
-        assert_eq!(user.exec.as_ref().unwrap().command.as_deref(), Some("gke-gcloud-auth-plugin"));
-        assert!(user.token.is_none() && user.client_key_data.is_none());
-        let cluster = config.clusters[0].cluster.as_ref().unwrap();
-        assert_eq!(cluster.server.as_deref(), Some("https://203.0.113.7"));
-    }
-
-    #[tokio::test]
-    async fn outside_a_cluster_there_is_no_service_account() {
-        let refused = client(&Access::InCluster).await.err();
-        assert!(
-            matches!(&refused, Some(PortError::Final(why)) if why.code == "CREDENTIALS" && why.message.starts_with("access.in_cluster")),
-            "{refused:?}"
-        );
     }
 }

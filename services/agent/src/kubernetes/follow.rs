@@ -11,12 +11,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::Value;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::{
-    api::{self, Cluster},
-    logs::Source,
-    spool::Spool,
-    state,
-};
+use super::{api::Cluster, logs::Source, spool::Spool, state};
 
 /// One job that is followed, until this is dropped.
 pub struct Follower {
@@ -53,7 +48,7 @@ impl Follower {
                         continue;
                     }
                 };
-                let Ok(pod) = api::value(&pod) else { continue };
+                let Ok(pod) = apiserver::value(&pod) else { continue };
                 for source in sources(&cluster, &spool, &pod) {
                     if streams.insert(source.stream.clone()) {
                         reading.spawn(async move { source.follow().await });

@@ -5,6 +5,7 @@
 
 use std::{future::Future, time::Duration};
 
+use apiserver::trouble;
 use chrono::{DateTime, DurationRound, TimeDelta, Utc};
 use futures::AsyncBufReadExt;
 use kit::PortError;
@@ -13,7 +14,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{
-    api::{Cluster, trouble},
+    api::Cluster,
     spool::{Cursor, Spool},
 };
 

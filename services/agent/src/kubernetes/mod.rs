@@ -139,6 +139,10 @@ impl KubernetesJobs {
         let cancelled = spool.cancelled().await?;
         let jobset = match place.found(name).await? {
             Found::Ours(jobset) => jobset,
+            // It was there, and is taken away as it should be: its name needs no keeping, which nobody would end.
+            Found::Nothing if cancelled && spool.submitted().await?.is_some() => {
+                return place.tell(Ok(Standing::Ended(ended("CANCELLED")))).await;
+            }
             Found::Nothing if cancelled => {
                 // It may still be on its way: then one of the two gets the name.
                 return match cluster.create_jobset(&manifest::fence(name, settings)).await? {
@@ -194,8 +198,17 @@ impl KubernetesJobs {
         for pod in cluster.pods_of(jobset).await? {
             pods.insert(pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned(), pod);
         }
-        for source in pods.values().flat_map(|pod| follow::sources(cluster, spool, pod)) {
-            source.finish().await?;
+        for (pod, source) in pods
+            .values()
+            .flat_map(|pod| follow::sources(cluster, spool, pod).into_iter().map(move |of| (pod, of)))
+        {
+            match source.finish().await {
+                // Nobody answers for a node that is lost, and nobody may ever again.
+                Err(PortError::Passing(why)) if state::node_lost(pod) => {
+                    spool.close(&source.stream, Some(format!("its node is lost: {why}"))).await?;
+                }
+                read => drop(read?),
+            }
         }
         // Of pods that are gone, and that only another agent had seen.
         for stream in spool.streams().await? {
@@ -305,6 +318,7 @@ impl Scheduler for KubernetesJobs {
         }
         loop {
             match place.found(name).await? {
+                Found::Nothing if spool.submitted().await?.is_some() => return Ok(()),
                 Found::Nothing => match cluster.create_jobset(&manifest::fence(name, settings)).await? {
                     Created::New => return Ok(()),
                     Created::Taken => {}

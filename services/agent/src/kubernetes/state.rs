@@ -64,6 +64,10 @@ pub fn standing(known: &Known, settings: &Kubernetes, now: Timestamp) -> Finding
     if let Some(lost) = evicted(known) {
         return lost;
     }
+    // Its job fails once the last pod has ended, and a pod on a node that says nothing never ends.
+    if let Some(lost) = disrupted(&known.pods) {
+        return lost;
+    }
     if twice(&known.pods) {
         let why = "its pods had begun, and were made again".to_owned();
         return Finding::Lost { code: "RESTARTED".to_owned(), why };
@@ -145,7 +149,16 @@ fn waiting(known: &Known, settings: &Kubernetes) -> Finding {
             && text(&scheduled["status"]) == "False"
             && text(&scheduled["reason"]) == "Unschedulable"
         {
-            unschedulable = Some(format!("pod {name}: {}", text(&scheduled["message"])));
+            let said = text(&scheduled["message"]);
+            // Kueue has named the node, and does not know that the job's pods are apart: nothing will change that.
+            if settings.topology.is_some() && said.contains("didn't match pod anti-affinity rules") {
+                let why = format!(
+                    "pod {name}: Kueue sends it to a node that has another pod of the job; with `topology`, ask for more \
+                     than half of a node (cpu_millis, memory_mib, gpus_per_node): {said}"
+                );
+                return input("TOPOLOGY", why);
+            }
+            unschedulable = Some(format!("pod {name}: {said}"));
         }
     }
     if let Some(why) = unschedulable {
@@ -199,25 +212,25 @@ fn forever(said: &str) -> bool {
     .any(|sign| said.contains(sign))
 }
 
-/// Why a JobSet failed.
-fn failed(known: &Known) -> Finding {
+/// A pod that was taken away with or from its node, and which.
+fn disrupted(pods: &[Value]) -> Option<Finding> {
     let lost = |code: &str, why: String| Finding::Lost { code: code.to_owned(), why };
-    for pod in &known.pods {
+    for pod in pods {
         let (name, node) = (text(&pod["metadata"]["name"]), text(&pod["spec"]["nodeName"]));
         let status = &pod["status"];
         let disrupted = condition(pod, "DisruptionTarget").filter(|said| text(&said["status"]) == "True");
         let on = format!("pod {name} on node {node}");
         if let Some(said) = disrupted {
             let why = format!("{on}: {}", text(&said["message"]));
-            return match text(&said["reason"]) {
+            return Some(match text(&said["reason"]) {
                 "PreemptionByScheduler" => lost("PREEMPTED", why),
                 "DeletionByTaintManager" | "DeletionByPodGC" => lost("NODE_LOST", why),
                 _ => lost("EVICTED", why),
-            };
+            });
         }
         match text(&status["reason"]) {
             "Evicted" | "Preempting" => {
-                return lost("EVICTED", format!("{on}: {}", text(&status["message"])));
+                return Some(lost("EVICTED", format!("{on}: {}", text(&status["message"]))));
             }
             "NodeLost"
             | "NodeShutdown"
@@ -225,14 +238,26 @@ fn failed(known: &Known) -> Finding {
             | "Terminated"
             | "NodeAffinity"
             | "UnexpectedAdmissionError" => {
-                return lost(
-                    "NODE_LOST",
-                    format!("{on}: {}: {}", text(&status["reason"]), text(&status["message"])),
-                );
+                let why = format!("{on}: {}: {}", text(&status["reason"]), text(&status["message"]));
+                return Some(lost("NODE_LOST", why));
             }
             _ => {}
         }
     }
+    None
+}
+
+/// The node of this pod says nothing any more, or is gone.
+pub fn node_lost(pod: &Value) -> bool {
+    matches!(disrupted(std::slice::from_ref(pod)), Some(Finding::Lost { code, .. }) if code == "NODE_LOST")
+}
+
+/// Why a JobSet failed.
+fn failed(known: &Known) -> Finding {
+    if let Some(lost) = disrupted(&known.pods) {
+        return lost;
+    }
+    let lost = |code: &str, why: String| Finding::Lost { code: code.to_owned(), why };
     let ended: Vec<_> =
         known.pods.iter().flat_map(|pod| terminated(pod).map(move |state| (pod, state))).collect();
     if ended.iter().any(|(_, state)| text(&state["reason"]) == "OOMKilled") {

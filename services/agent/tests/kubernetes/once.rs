@@ -169,5 +169,6 @@ async fn a_cancel_whose_answer_got_lost_ends_the_job_all_the_same() {
             bed.api.creations("jobs", &format!("{}-n-0", agent::kubernetes::manifest::name(&job.name))),
             1
         );
+        assert!(bed.api.list("jobset.x-k8s.io/jobsets").is_empty(), "nor what keeps its name: {fault:?}");
     }
 }

@@ -1,0 +1,287 @@
+//! Whole runs on a real Kubernetes of three nodes, with the real JobSet, Kueue, scheduler, kubelets and containers:
+//! `workflows/kubernetes-cpu.yaml` as it is. The bed is `.ci/kubernetes.sh`'s.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Two pods that wait for each other until somebody ends them.
+const HANGS: &str = "environment.BURNIN_FAULT=hang:1";
+/// More than half of a node: only one pod fits, as with all GPUs of a node. Kueue counts what pods ask for, and knows
+/// nothing of their being apart.
+const MOST_OF_A_NODE: &str = "cpu_millis=1100";
+
+struct Bed {
+    folder: PathBuf,
+    data: TempDir,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let folder = std::env::var("BURNIN_KUBERNETES_BED").expect("what .ci/kubernetes.sh sets").into();
+        let bed = Self { folder, data: tempfile::tempdir().unwrap() };
+        // What a test that failed left.
+        bed.kubectl("delete jobsets --all -n burnin --cascade=foreground");
+        bed.until("the bed is empty", || bed.left().is_empty());
+        bed
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.folder.join(name)).unwrap().trim().to_owned()
+    }
+
+    fn burnin(&self, settings: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_burnin"));
+        let workflow =
+            Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("workflows/kubernetes-cpu.yaml");
+        command.arg("run").arg(workflow).arg("--data").arg(self.data.path()).args(["--output", "json"]);
+        let ours = [
+            format!("access.kubeconfig.path={}", self.folder.join("kubeconfig").display()),
+            format!("image={}", self.read("image")),
+            "namespace=burnin".to_owned(),
+            "nodes=2".to_owned(),
+        ];
+        for setting in ours.iter().map(String::as_str).chain(settings.iter().copied()) {
+            command.args(["--set", &format!("cluster.existing.system.kubernetes.{setting}")]);
+        }
+        // What the infrastructure broke is told, not tried again.
+        command
+            .args(["--set", "limits.attempts=1"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    fn resume(&self) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_burnin"));
+        command.args(["run", "--resume", "--output", "json", "--data"]).arg(self.data.path());
+        command.output().unwrap()
+    }
+
+    /// Runs, once its pods run, what is done to them; then waits for the end.
+    fn disturbed(&self, settings: &[&str], what: impl FnOnce(&Child)) -> Output {
+        let run = self.burnin(settings).spawn().unwrap();
+        let end = End(run.id());
+        self.until("both pods run", || self.running() == 2);
+        what(&run);
+        let output = run.wait_with_output().unwrap();
+        std::mem::forget(end);
+        output
+    }
+
+    fn running(&self) -> usize {
+        self.kubectl("get pods -n burnin --field-selector=status.phase=Running -o name").lines().count()
+    }
+
+    fn kubectl(&self, words: &str) -> String {
+        let mut command = Command::new("kubectl");
+        let output = command
+            .arg("--kubeconfig")
+            .arg(self.folder.join("admin"))
+            .args(words.split_whitespace())
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "kubectl {words}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Everything there is in the namespace that a job may have left.
+    fn left(&self) -> String {
+        self.kubectl("get jobsets,jobs,pods,services,secrets,pvc,workloads -n burnin -o name")
+    }
+
+    fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
+        let start = Instant::now();
+        while !holds() {
+            assert!(start.elapsed() < Duration::from_secs(120), "never: {what}; {}", self.left());
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// The run failed for this, in these words, and left nothing.
+    fn failed(&self, output: &Output, code: &str, words: &[&str]) {
+        let said = said(output);
+        assert_eq!(output.status.code(), Some(3), "{said}");
+        for expected in [code].iter().chain(words) {
+            assert!(said.contains(expected), "no {expected} in {said}");
+        }
+        self.until("nothing is left", || self.left().is_empty());
+    }
+}
+
+/// Ends a run whose test has failed.
+struct End(u32);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        _ = Command::new("kill").args(["-KILL", &self.0.to_string()]).status();
+    }
+}
+
+fn said(output: &Output) -> String {
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    text(&output.stdout) + &text(&output.stderr)
+}
+
+fn passed(output: &Output) {
+    let told: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(output)));
+    assert_eq!((output.status.code(), &told["verdict"]), (Some(0), &"pass".into()), "{}", said(output));
+}
+
+#[test]
+#[ignore = "needs a cluster: .ci/kubernetes.sh"]
+fn a_run_over_a_queue_and_a_topology_passes_and_leaves_nothing() {
+    let bed = Bed::new();
+    let output = bed.burnin(&["queue=bed", "topology.required=bed/block", MOST_OF_A_NODE]).output().unwrap();
+    passed(&output);
+    let log = Command::new("sh")
+        .args(["-c", "cat $(find . -name benchmark.log)"])
+        .current_dir(bed.data.path())
+        .output()
+        .unwrap();
+    let log = String::from_utf8_lossy(&log.stdout).into_owned();
+    assert!(log.contains("every pod has a name") && log.contains("Avg bus bandwidth"), "{log}");
+    assert_eq!(bed.left(), "", "once the run is over");
+}
+
+#[test]
+#[ignore = "needs a cluster: .ci/kubernetes.sh"]
+fn an_image_that_nobody_has_is_named() {
+    let bed = Bed::new();
+    let none = format!("image=registry.bed/burnin/none@sha256:{}", "0".repeat(64));
+    let output = bed.burnin(&[&none]).output().unwrap();
+    bed.failed(&output, "IMAGE_PULL", &["registry.bed/burnin/none@sha256:0", "not found"]);
+}
+
+#[test]
+#[ignore = "needs a cluster: .ci/kubernetes.sh"]
+fn what_cannot_be_placed_says_why() {
+    let bed = Bed::new();
+    // Before anything is submitted.
+    let output = bed.burnin(&["cpu_millis=100000"]).output().unwrap();
+    bed.failed(&output, "UNSCHEDULABLE", &["less than cpu_millis asks for", "n1, as 2 more, has"]);
+    // By the scheduler's own word.
+    let output = bed.burnin(&["cpu_millis=100000", "autoscaled=true", "begin_within=10s"]).output().unwrap();
+    bed.failed(&output, "UNSCHEDULABLE", &["Insufficient cpu"]);
+    let output = bed.burnin(&["queue=bed", "nodes=3", "cpu_millis=1900"]).output().unwrap();
+    bed.failed(&output, "QUOTA", &["cpu", "maximum capacity"]);
+    let apart = ["queue=bed", "nodes=3", MOST_OF_A_NODE, "topology.required=bed/block", "begin_within=15s"];
+    let output = bed.burnin(&apart).output().unwrap();
+    bed.failed(&output, "TOPOLOGY", &["topology \"bed\""]);
+    let output = bed.burnin(&["queue=bed", "topology.required=bed/block"]).output().unwrap();
+    bed.failed(&output, "TOPOLOGY", &["has another pod of the job", "more than half of a node"]);
+    let output = bed.burnin(&["queue=none"]).output().unwrap();
+    bed.failed(&output, "QUEUE", &["there is no LocalQueue none in namespace burnin"]);
+}
+
+#[test]
+#[ignore = "needs a cluster: .ci/kubernetes.sh"]
+fn a_pod_that_is_evicted_is_named() {
+    let bed = Bed::new();
+    let output = bed.disturbed(&[HANGS], |_| {
+        let pod = bed.kubectl("get pods -n burnin -o jsonpath={.items[0].metadata.name}");
+        let eviction = serde_json::json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": "burnin"}});
+        let file = bed.data.path().join("eviction.json");
+        std::fs::write(&file, eviction.to_string()).unwrap();
+        bed.kubectl(&format!("create --raw /api/v1/namespaces/burnin/pods/{pod}/eviction -f {}", file.display()));
+    });
+    bed.failed(&output, "EVICTED", &["pod ", " on node n"]);
+}
+
+#[test]
+#[ignore = "needs a cluster: .ci/kubernetes.sh"]
+fn a_job_that_kueue_preempts_is_named() {
+    let bed = Bed::new();
+    let output = bed.disturbed(&[HANGS, "queue=bed", MOST_OF_A_NODE], |_| {
+        let urgent = bed.data.path().join("urgent.json");
+        let pod = serde_json::json!({"restartPolicy": "Never", "terminationGracePeriodSeconds": 0, "containers": [{"name": "urgent",
+            "image": bed.read("image"), "command": ["sleep", "1"], "resources": {"requests": {"cpu": "1900m"}}}]});
+        let job = serde_json::json!({"name": "n", "replicas": 1, "template": {"spec": {"parallelism": 2, "completions": 2,
+            "template": {"spec": pod}}}});
+        let jobset = serde_json::json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
+            "metadata": {"name": "urgent", "namespace": "burnin", "labels": {"kueue.x-k8s.io/queue-name": "bed", "kueue.x-k8s.io/priority-class": "urgent"}},
+            "spec": {"suspend": true, "ttlSecondsAfterFinished": 0, "replicatedJobs": [job]}});
+        std::fs::write(&urgent, jobset.to_string()).unwrap();
+        bed.kubectl(&format!("create -f {}", urgent.display()));
+    });
+    bed.failed(&output, "PREEMPTED", &[]);
+}
+
+#[test]
+#[ignore = "needs a cluster: .ci/kubernetes.sh"]
+fn a_container_without_memory_is_named() {
+    let bed = Bed::new();
+    let output =
+        bed.burnin(&["memory_mib=12"]).args(["--set", "benchmark.workload.max_bytes=64M"]).output().unwrap();
+    let said = said(&output);
+    assert!(said.contains("OUT_OF_MEMORY") && said.contains("137"), "{said}");
+    bed.until("nothing is left", || bed.left().is_empty());
+}
+
+#[test]
+#[ignore = "needs a cluster: .ci/kubernetes.sh"]
+fn a_node_whose_kubelet_dies_is_named() {
+    let bed = Bed::new();
+    let mut number = String::new();
+    let output = bed.disturbed(&[HANGS], |_| {
+        let node = bed.kubectl("get pods -n burnin -o jsonpath={.items[0].spec.nodeName}");
+        number = node.trim_start_matches('n').to_owned();
+        let pid = bed.read(&format!("n{number}/kubelet.pid"));
+        assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
+        // It comes back when the run has been told of it.
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/testbed/kubernetes/node.sh");
+        bed.until("its node is given up", || bed.kubectl("get nodes").contains("NotReady"));
+        let deleted = "get jobsets -n burnin -o jsonpath={.items[*].metadata.deletionTimestamp}";
+        bed.until("its run knows, though its pods never end", || !bed.kubectl(deleted).is_empty());
+        assert!(
+            Command::new("bash")
+                .arg(script)
+                .arg(&number)
+                .env("BED_DIR", &bed.folder)
+                .status()
+                .unwrap()
+                .success()
+        );
+    });
+    bed.failed(&output, "NODE_LOST", &[&format!("on node n{number}")]);
+    bed.until("the node is back", || !bed.kubectl("get nodes").contains("NotReady"));
+}
+
+#[test]
+#[ignore = "needs a cluster: .ci/kubernetes.sh"]
+fn a_run_that_is_cancelled_takes_its_pods_away() {
+    let bed = Bed::new();
+    let output = bed.disturbed(&[HANGS, "queue=bed", MOST_OF_A_NODE], |run| {
+        assert!(Command::new("kill").args(["-INT", &run.id().to_string()]).status().unwrap().success());
+    });
+    assert_eq!(output.status.code(), Some(4), "{}", said(&output));
+    bed.until("nothing is left", || bed.left().is_empty());
+}
+
+#[test]
+#[ignore = "needs a cluster: .ci/kubernetes.sh"]
+fn a_run_that_is_killed_in_the_middle_goes_on_with_the_same_pods() {
+    let bed = Bed::new();
+    let mut pods = String::new();
+    bed.disturbed(&["environment.BURNIN_FAULT=slow:1:40000"], |run| {
+        pods = bed.kubectl("get pods -n burnin -o jsonpath={.items[*].metadata.uid}");
+        assert!(Command::new("kill").args(["-KILL", &run.id().to_string()]).status().unwrap().success());
+    });
+    assert_eq!(
+        bed.kubectl("get pods -n burnin -o jsonpath={.items[*].metadata.uid}"),
+        pods,
+        "nobody took them away"
+    );
+    let output = bed.resume();
+    let told: Value =
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}", said(&output)));
+    assert_eq!(told["conclusion"], "completed", "{}", said(&output));
+    assert_eq!(bed.left(), "");
+}
