@@ -12,8 +12,8 @@ if [[ $profile == dev ]]; then
 else
   packages=()
   for service in "${services[@]}"; do packages+=(--package "$service" --features "$service/gcp"); done
-  # The agent in the cloud takes jobs to Kubernetes too.
-  packages+=(--features agent/kubernetes)
+  # Those in the cloud take jobs to Kubernetes too, and ask it before they do.
+  packages+=(--features agent/kubernetes,provisioner/kubernetes)
   cargo build --quiet --locked --profile "$profile" "${packages[@]}"
   programs=${CARGO_TARGET_DIR:-target}/$profile
 fi

@@ -31,8 +31,8 @@ fn processor() -> f64 {
     nanoseconds.unwrap_or(0.0) / 1e6
 }
 
-/// Deliveries under way beside which another run is asked for: whoever asks does not wait for the runs to end.
-const UNDER_WAY: u64 = 64;
+/// Simulated milliseconds from one request to the next: all have come before the first run is over.
+const APART: i64 = 2;
 
 /// Runs so many at once to their end and prints what it took. What they leave behind lies in a file: it is no memory of
 /// whoever handles them.
@@ -46,10 +46,9 @@ pub fn report(runs: usize, heap: Heap<'_>) -> io::Result<()> {
     let (began, before_cpu) = (Instant::now(), processor());
     let (mut most, mut open) = (0, 0);
     for number in 0..runs {
+        let next = simulation.world.inner().now + APART;
         simulation.ask(&Asked::plainly(number));
-        while simulation.world.inner().in_flight > UNDER_WAY {
-            simulation.step();
-        }
+        while simulation.world.inner().now < next && simulation.step() {}
     }
     loop {
         let quiet = simulation.settle_for(20_000);
