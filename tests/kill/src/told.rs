@@ -16,6 +16,9 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
+/// A notice is refused so often at most: who is refused for ever by chance is told late, and that is no fault.
+const REFUSED: usize = 2;
+
 /// What came: how often each id, by run and what was new.
 type Heard = BTreeMap<(String, String), BTreeMap<String, usize>>;
 
@@ -25,6 +28,8 @@ pub struct Told {
     /// Where it is.
     pub url: String,
     heard: Arc<Mutex<Heard>>,
+    /// How often each id was refused.
+    refused: Arc<Mutex<BTreeMap<String, usize>>>,
 }
 
 impl Told {
@@ -33,7 +38,7 @@ impl Told {
         let told = |error: std::io::Error| error.to_string();
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.map_err(told)?;
         let url = format!("http://{}/hook", listener.local_addr().map_err(told)?);
-        let here = Self { url, heard: Arc::default() };
+        let here = Self { url, heard: Arc::default(), refused: Arc::default() };
         let hearing = here.clone();
         tokio::spawn(async move {
             for number in 0_u32.. {
@@ -61,13 +66,15 @@ impl Told {
         }
         let mut body = vec![0; length];
         stream.read_exact(&mut body).await.ok()?;
-        if number % 4 == 1 {
+        let notice: Value = serde_json::from_slice(&body).ok()?;
+        let text = |field: &str| notice[field].as_str().unwrap_or_default().to_owned();
+        let (busy, silent) = (number % 4 == 1, number % 7 == 2);
+        let refused = (busy || silent) && self.refuses(text("id"));
+        if busy && refused {
             let busy =
                 b"HTTP/1.1 503 Busy\r\nRetry-After: 1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
             return stream.write_all(busy).await.ok();
         }
-        let notice: Value = serde_json::from_slice(&body).ok()?;
-        let text = |field: &str| notice[field].as_str().unwrap_or_default().to_owned();
         *self
             .heard
             .lock()
@@ -76,11 +83,19 @@ impl Told {
             .or_default()
             .entry(text("id"))
             .or_default() += 1;
-        if number % 7 == 2 {
+        if silent && refused {
             return None; // heard, and not said so
         }
         let taken = b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n";
         stream.write_all(taken).await.ok()
+    }
+
+    /// Whether this notice is refused once more.
+    fn refuses(&self, id: String) -> bool {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let times = refused.entry(id).or_default();
+        *times += 1;
+        *times <= REFUSED
     }
 
     /// Each of these runs was told of as a recovery, as one notice, however often it came.
