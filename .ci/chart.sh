@@ -3,18 +3,8 @@
 # that are processes, its build configs as Burnin checks them, its cluster steps with stand-ins for the tools.
 set -euo pipefail
 skip() { echo "skipped: the A4 test bed's chart and steps, because $*"; exit 77; }
-type -P python3 >/dev/null || skip "there is no python3"
-python3 -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || skip "the packages are pinned for Python 3.11, and this is $(python3 --version)"
 type -P ssh-keygen ssh >/dev/null || skip "there is no OpenSSH client"
-requirements=tests/chart/requirements.txt
-venv=$PWD/.tools/chart
-# What is installed is what the requirements say now.
-if ! cmp -s "$requirements" "$venv/requirements.txt"; then
-  rm -rf "$venv"
-  { python3 -m venv --clear "$venv" && timeout 150 "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r "$requirements"; } ||
-    skip "$requirements cannot be installed"
-  cp "$requirements" "$venv/requirements.txt"
-fi
+. .ci/helm.sh || skip "$helm"
 . .ci/built.sh
 burnin=$programs/burnin
 bed=$(mktemp -d)

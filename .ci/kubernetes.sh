@@ -2,7 +2,8 @@
 # The Kubernetes scheduler on a real API server, with the rights of workflows/a4-gke-testbed/rbac.yaml and no others.
 # Neither a kube-apiserver nor the definitions of JobSet and Kueue are in any package: a folder with kube-apiserver,
 # kube-controller-manager and crds/*.yaml is .tools/kubernetes, or what BURNIN_KUBERNETES names. Where it also has
-# kube-scheduler, kubelet, jobset, kueue and webhooks/{jobset,kueue}.yaml, whole runs follow on nodes with real pods.
+# kube-scheduler, kubelet, jobset, kueue and webhooks/{jobset,kueue}.yaml, whole runs follow on nodes with real pods, and the
+# A4 test bed's chart.
 set -euo pipefail
 skip() { echo "skipped: the Kubernetes scheduler on a real API server, because $*"; exit 77; }
 KUBERNETES=$(realpath -m "${BURNIN_KUBERNETES:-.tools/kubernetes}")
@@ -38,6 +39,7 @@ without() { echo "skipped: whole runs on nodes with real pods, because $*"; exit
 for part in kube-scheduler kubelet jobset kueue webhooks/jobset.yaml webhooks/kueue.yaml; do
   [[ -e $KUBERNETES/$part ]] || without "there is no $part in $KUBERNETES"
 done
+type -P apt-get dpkg-deb >/dev/null || without "its images are made of Debian's packages"
 if ! type -P containerd runc python3 >/dev/null || [[ ! -e /usr/lib/cni/bridge ]]; then
   packages=(containerd runc containernetworking-plugins python3-minimal)
   { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${packages[@]}"; } >/dev/null ||
@@ -49,5 +51,13 @@ rm -rf "$BED_DIR" && mkdir "$BED_DIR"
 rustc --edition 2024 -O -o "$BED_PROGRAM" workflows/quickstart/all_reduce_perf.rs
 bash tests/testbed/kubernetes/start.sh
 inside kubectl --kubeconfig "$BED_DIR/admin" apply --server-side --filename workflows/a4-gke-testbed/rbac.yaml
+bash tests/testbed/kubernetes/testbed.sh
+export BURNIN_KUBERNETES_BED=$BED_DIR
+# The A4 test bed's chart, installed by Helm's own engine.
+if . .ci/helm.sh; then
+  inside env BURNIN="$programs/burnin" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=tests/chart timeout 900 "$venv/bin/python" -m unittest -v on_bed
+else
+  echo "skipped: the A4 test bed's chart on nodes with real pods, because $helm"
+fi
 tests=$(test_program cli real_kubernetes)
-inside env BURNIN_KUBERNETES_BED="$BED_DIR" RUST_BACKTRACE=0 timeout 900 "$tests" --ignored --test-threads=1
+inside env RUST_BACKTRACE=0 timeout 900 "$tests" --ignored --test-threads=1

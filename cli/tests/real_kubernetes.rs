@@ -36,17 +36,38 @@ impl Bed {
     }
 
     fn burnin(&self, settings: &[&str]) -> Command {
+        let image = format!("image={}", self.read("image"));
+        let ours = [&image, "namespace=burnin", "nodes=2"];
+        self.run("workflows/kubernetes-cpu.yaml", &[&ours[..], settings].concat())
+    }
+
+    /// With the A4 test bed's images: ranks by mpirun over ssh, a plugin in each pod.
+    fn mpi(&self, plugin: &str) -> Output {
+        for node in ["n1", "n2", "n3"] {
+            self.kubectl(&format!(
+                "label --overwrite node {node} cloud.google.com/gke-accelerator=nvidia-b200"
+            ));
+            for which in ["capacity", "allocatable"] {
+                let gpus =
+                    format!(r#"[{{"op":"add","path":"/status/{which}/nvidia.com~1gpu","value":"8"}}]"#);
+                self.kubectl(&format!("patch node {node} --subresource=status --type=json --patch {gpus}"));
+            }
+        }
+        let images = ["image=mpi", &format!("plugin.image={plugin}")].map(|setting| {
+            let (field, name) = setting.split_once('=').unwrap();
+            format!("{field}={}", self.read(&format!("image-{name}")))
+        });
+        self.run("tests/testbed/kubernetes/mpi.yaml", &images.each_ref().map(String::as_str))
+            .output()
+            .unwrap()
+    }
+
+    fn run(&self, workflow: &str, settings: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_burnin"));
-        let workflow =
-            Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("workflows/kubernetes-cpu.yaml");
+        let workflow = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join(workflow);
         command.arg("run").arg(workflow).arg("--data").arg(self.data.path()).args(["--output", "json"]);
-        let ours = [
-            format!("access.kubeconfig.path={}", self.folder.join("kubeconfig").display()),
-            format!("image={}", self.read("image")),
-            "namespace=burnin".to_owned(),
-            "nodes=2".to_owned(),
-        ];
-        for setting in ours.iter().map(String::as_str).chain(settings.iter().copied()) {
+        let access = format!("access.kubeconfig.path={}", self.folder.join("kubeconfig").display());
+        for setting in settings.iter().chain([&access.as_str()]) {
             command.args(["--set", &format!("cluster.existing.system.kubernetes.{setting}")]);
         }
         // What the infrastructure broke is told, not tried again.
@@ -56,6 +77,17 @@ impl Bed {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         command
+    }
+
+    /// What the job printed.
+    fn log(&self) -> String {
+        let mut command = Command::new("sh");
+        let output = command
+            .args(["-c", "cat $(find . -name benchmark.log)"])
+            .current_dir(self.data.path())
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
     fn resume(&self) -> Output {
@@ -141,13 +173,25 @@ fn a_run_over_a_queue_and_a_topology_passes_and_leaves_nothing() {
     let bed = Bed::new();
     let output = bed.burnin(&["queue=bed", "topology.required=bed/block", MOST_OF_A_NODE]).output().unwrap();
     passed(&output);
-    let log = Command::new("sh")
-        .args(["-c", "cat $(find . -name benchmark.log)"])
-        .current_dir(bed.data.path())
-        .output()
-        .unwrap();
-    let log = String::from_utf8_lossy(&log.stdout).into_owned();
+    let log = bed.log();
     assert!(log.contains("every pod has a name") && log.contains("Avg bus bandwidth"), "{log}");
+    assert_eq!(bed.left(), "", "once the run is over");
+}
+
+#[test]
+#[ignore = "needs a cluster: .ci/kubernetes.sh"]
+fn ranks_that_mpirun_starts_over_ssh_use_the_plugin_and_are_judged_by_it() {
+    let bed = Bed::new();
+    passed(&bed.mpi("gib"));
+    let log = bed.log();
+    for said in ["pod 1 answers: ", "Using network gIB", "Rank 15 ", "Avg bus bandwidth"] {
+        assert!(log.contains(said), "no {said} in {log}");
+    }
+    assert_eq!(bed.left(), "", "once the run is over");
+    // The same with a plugin under which NCCL uses sockets: everything is there but the network.
+    let output = bed.mpi("gib-sockets");
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("WRONG_NETWORK"), "{}", said(&output));
     assert_eq!(bed.left(), "", "once the run is over");
 }
 

@@ -26,6 +26,12 @@ class Proof(unittest.TestCase):
             needed = (line.split() or "#")[0].isdigit() or "Avg bus bandwidth" in line
             self.assertEqual(complaint is not None, needed, line)
 
+    def test_a_row_behind_another_rank_s_line_is_a_row(self):
+        lines = (LOGS / "healthy-1.log").read_text().splitlines(keepends=True)
+        row = next(n for n, line in enumerate(lines) if line.split()[0].isdigit())
+        for before in ("[1,0]<stdout>:", "vm:10:20 [0] NCCL INFO Connected all rings"):
+            self.assertIsNone(proof.table("".join([*lines[:row], before, *lines[row:]]), TEST))
+
     def test_sizes(self):
         self.assertEqual(len(proof.sizes({"min_bytes": 2 << 20, "max_bytes": 16 << 30, "step_factor": 2})), 14)
         self.assertEqual(proof.sizes({"min_bytes": 8, "max_bytes": 100, "step_factor": 3}), [8, 24, 72])
@@ -43,11 +49,18 @@ class Proof(unittest.TestCase):
         self.assertIn("IB in use", proof.transport(line("a-0", "IB") + line("a-1", "gIB"), names))
         self.assertIn("no RDMA device", proof.transport("x NCCL INFO NET/gIB : No device found.\n", names))
         self.assertIn("cannot load", proof.transport("NCCL WARN Error: network gIB not found.\n", names))
+        # Two lines in one, as mpirun prints them now and then.
+        glued = "a-0:10:20 [0] NCCL INFO Using network gIB" + line("a-1", "gIB") + "\n" + line("a-1", "gIB")
+        self.assertIsNone(proof.transport(glued, names))
+        self.assertEqual(proof.transport(glued.replace("gIB", "Socket"), names), "expected gIB alone, found Socket in use")
+        self.assertIn("gIBext in use", proof.transport(line("a-0", "gIBext") + line("a-1", "gIB"), names))
+        self.assertIn("expected gIB", proof.transport("a-0:10:20 [0] NCCL INFO Using network ", names))
         real = (LOGS / "degraded-socket-only.log").read_text()
         self.assertIsNotNone(proof.transport(real, ["vm"]))
 
     def test_connectivity(self):
         self.assertIsNone(proof.connectivity("a\n" * 8 + "b\n" * 8, ["a", "b"], 8))
+        self.assertIsNone(proof.connectivity("a-1a-10\n\na-10\na-1\n", ["a-1", "a-10"], 2))
         self.assertIn("b 7 times", proof.connectivity("a\n" * 8 + "b\n" * 7, ["a", "b"], 8))
         self.assertIn("b 16 times", proof.connectivity("a\n" * 8 + "b\n" * 16, ["a", "b"], 8))
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
-use memchr::{memchr, memchr_iter, memrchr};
+use memchr::{memchr, memchr_iter, memmem, memrchr};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -92,6 +92,19 @@ impl Clues {
         self.plugin = self.plugin.take().or(other.plugin);
     }
 
+    /// Launchers print two ranks' lines as one now and then: `Using network IBnode-2:21:26 [0] NCCL INFO ...`. What has a
+    /// colon in it is the longest network that it begins with and that a whole line names.
+    fn unglue(&mut self) {
+        let (glued, mut whole): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(&mut self.networks).into_iter().partition(|(name, _)| name.contains(':'));
+        for (name, heard) in glued {
+            let longest =
+                whole.keys().filter(|network| name.starts_with(*network)).max_by_key(|name| name.len());
+            whole.entry(longest.cloned().unwrap_or(name)).or_insert_with(Heard::default).add(heard);
+        }
+        self.networks = whole;
+    }
+
     /// Takes in one line.
     fn line(&mut self, number: u64, bytes: &[u8]) {
         let bytes = &bytes[..bytes.len().min(LINE)];
@@ -101,12 +114,15 @@ impl Clues {
             let (phrase, after) = (&catalogue::PHRASES[found.pattern().as_usize()], &bytes[found.end()..]);
             let after = String::from_utf8_lossy(after);
             let named = phrase.names_host.then(|| word(&after)).filter(|name| !name.is_empty());
-            let host = named.or(host.as_deref());
+            // Two lines in one: whose the second is cannot be told from what it is glued to.
+            let glued = memmem::find_iter(&bytes[..found.end()], "] NCCL ").nth(1).is_some();
+            let host = named.or(host.as_deref().filter(|_| !glued));
             let mut say = |heard: &mut Heard| heard.hear(number, bytes, host);
             match phrase.sign {
                 Sign::Network => name(&mut self.networks, network(value(&after)), &mut say),
                 Sign::Route => {
-                    let route = value(&after);
+                    // Up to what may be glued to it.
+                    let route = value(&after).split(':').next().unwrap_or_default();
                     let network = network(route.split('/').next().unwrap_or_default());
                     let direct = route.contains("GDRDMA");
                     // Which transports support GPU memory at all is only told of InfiniBand and RoCE.
@@ -221,6 +237,7 @@ impl<R: Read> Listening<R> {
     pub fn finish(mut self) -> Clues {
         let last = std::mem::take(&mut self.begun);
         self.whole(&last);
+        self.clues.unglue();
         self.clues
     }
 

@@ -319,6 +319,25 @@ fn a_network_that_no_line_shows_is_not_taken_for_the_right_one() {
 }
 
 #[test]
+fn two_lines_in_one_name_no_network_that_nobody_uses() {
+    // As a launcher prints it when one rank's newline comes after another rank's line.
+    let glued = |network: &str| {
+        format!(
+            "node-1:21:26 [0] NCCL INFO Using network {network}node-2:22:27 [1] NCCL INFO Using network {network}\n\n"
+        )
+    };
+    let log =
+        |network| format!("{HEADER}node-2:23:28 [1] NCCL INFO Using network gIB\n{}{TABLE}", glued(network));
+    let clues = heard(&log("gIB")).1;
+    assert_eq!(clues.network_names(), ["gIB"].into());
+    assert_eq!(clues.networks["gIB"].hosts, ["node-1".to_owned(), "node-2".to_owned()].into());
+    assert_eq!(judged(&log("gIB"), Some("gIB"), "COMPLETED").verdict, Verdict::Pass);
+    // What is only ever glued is still not the right one.
+    let other = judged(&log("Socket"), Some("gIB"), "COMPLETED");
+    assert_eq!((other.verdict, other.reasons[0].code.as_str()), (Verdict::Fail, "WRONG_NETWORK"));
+}
+
+#[test]
 fn the_bringers_of_bad_news_are_not_blamed_but_the_one_who_said_nothing() {
     let header: String = (0..4)
         .map(|rank| {

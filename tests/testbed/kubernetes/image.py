@@ -1,29 +1,44 @@
-"""The bed's images, as a registry serves them: `image.py FOLDER PROGRAM` prints the name of the one that has PROGRAM.
+"""Images as the bed's registry serves them, made without Docker: each prints its name by digest.
 
-It has bash, what the job's script calls, the program as all_reduce_perf, and the libraries that they name, from this host.
+    image.py FOLDER program NAME PROGRAM     bash, what a job's script calls, PROGRAM as all_reduce_perf, and the libraries
+                                             that they name, from this host; and `pause`, of the same files
+    image.py FOLDER tree NAME TREE           everything below TREE
 """
 
-import hashlib, io, json, os, re, shutil, subprocess, sys, tarfile
+import hashlib, io, json, os, re, shutil, subprocess, sys, tarfile, tempfile
 
-folder, program = sys.argv[1:]
 CALLED = ["bash", "cat", "getent", "hostname", "mkdir", "rm", "sh", "sleep", "head", "kill", "env"]
-os.makedirs(f"{folder}/blobs", exist_ok=True)
-os.makedirs(f"{folder}/manifests", exist_ok=True)
 
 
-def kept(kind, data):
-    digest = "sha256:" + hashlib.sha256(data).hexdigest()
-    with open(f"{folder}/{kind}/{digest}", "wb") as file:
-        file.write(data)
-    return digest
+def kept(folder, kind, file):
+    """A file under its digest, in the registry's folder."""
+    os.makedirs(f"{folder}/{kind}", exist_ok=True)
+    file.seek(0)
+    digest = "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
+    file.seek(0)
+    with open(f"{folder}/{kind}/{digest}", "wb") as kept_file:
+        shutil.copyfileobj(file, kept_file)
+    return digest, file.tell()
 
 
-files = {f"/usr/bin/{name}": shutil.which(name) for name in CALLED} | {"/usr/bin/all_reduce_perf": program}
-for source in list(files.values()):
-    said = subprocess.run(["ldd", source], capture_output=True, text=True).stdout
-    files |= {path: path for path in re.findall(r"(/\S+) \(0x", said)}
-layer = io.BytesIO()
-with tarfile.open(fileobj=layer, mode="w") as tar:
+def image(folder, layer, command):
+    """An image of one layer. Gives its manifest's digest."""
+    (diff, size) = layer
+    config = {"architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": [diff]},
+              "config": {"Entrypoint": command, "Env": ["PATH=/usr/sbin:/usr/bin"]}}
+    digest, length = kept(folder, "blobs", io.BytesIO(json.dumps(config).encode()))
+    manifest = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+                "config": {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": digest, "size": length},
+                "layers": [{"mediaType": "application/vnd.oci.image.layer.v1.tar", "digest": diff, "size": size}]}
+    return kept(folder, "manifests", io.BytesIO(json.dumps(manifest).encode()))[0]
+
+
+def program(tar, path):
+    """A system of few files."""
+    files = {f"/usr/bin/{name}": shutil.which(name) for name in CALLED} | {"/usr/bin/all_reduce_perf": path}
+    for source in list(files.values()):
+        said = subprocess.run(["ldd", source], capture_output=True, text=True).stdout
+        files |= {path: path for path in re.findall(r"(/\S+) \(0x", said)}
     for name in ["bin", "lib", "lib64", "sbin"]:
         link = tarfile.TarInfo(name)
         link.type, link.linkname = tarfile.SYMTYPE, f"usr/{name}"
@@ -42,18 +57,14 @@ with tarfile.open(fileobj=layer, mode="w") as tar:
         entry = tarfile.TarInfo(path)
         entry.size, entry.mode = len(text), 0o644
         tar.addfile(entry, io.BytesIO(text.encode()))
-data = layer.getvalue()
-diff = kept("blobs", data)
-for name, command in [("quickstart", ["/usr/bin/bash"]), ("pause", ["/usr/bin/sleep", "infinity"])]:
-    config = {"architecture": "amd64", "os": "linux", "rootfs": {"type": "layers", "diff_ids": [diff]},
-              "config": {"Entrypoint": command, "Env": ["PATH=/usr/bin"]}}
-    blob = json.dumps(config).encode()
-    manifest = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
-                "config": {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": kept("blobs", blob), "size": len(blob)},
-                "layers": [{"mediaType": "application/vnd.oci.image.layer.v1.tar", "digest": diff, "size": len(data)}]}
-    text = json.dumps(manifest).encode()
-    digest = kept("manifests", text)
-    if name == "pause":
-        shutil.copy(f"{folder}/manifests/{digest}", f"{folder}/manifests/1")
-    else:
-        print(f"registry.bed/burnin/{name}@{digest}")
+
+
+folder, kind, name, source = sys.argv[1:]
+with tempfile.TemporaryFile() as file:
+    with tarfile.open(fileobj=file, mode="w") as tar:
+        program(tar, source) if kind == "program" else tar.add(source, arcname=".")
+    layer = kept(folder, "blobs", file)
+if kind == "program":
+    pause = image(folder, layer, ["/usr/bin/sleep", "infinity"])
+    shutil.copy(f"{folder}/manifests/{pause}", f"{folder}/manifests/1")
+print(f"registry.bed/burnin/{name}@{image(folder, layer, ['/usr/bin/bash'])}")

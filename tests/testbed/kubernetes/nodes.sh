@@ -6,7 +6,7 @@ here=$(dirname "${BASH_SOURCE[0]}")
 inside sysctl -qw net.ipv4.ip_forward=1
 
 # One image with bash and the benchmark, and one that does nothing, by digest, from a registry.
-python3 "$here/image.py" "$bed/registry" "${BED_PROGRAM:?}" >"$bed/image"
+python3 "$here/image.py" "$bed/registry" program quickstart "${BED_PROGRAM:?}" >"$bed/image"
 start registry python3 "$here/registry.py" "$address" "$bed/registry"
 start names python3 "$here/names.py" "$address" "$(cat "$bed/endpoint")" "$bed/admin-token"
 mkdir -p "$bed/registries/registry.bed"

@@ -1,0 +1,171 @@
+"""The chart on a real Kubernetes: Helm's own engine installs it, JobSet and Kueue place it, its launcher runs in real pods
+over a real sshd and a real mpirun. Played: eight GPUs of each node, gIB, NCCL. The bed is `.ci/kubernetes.sh`'s.
+
+    python -m unittest on_bed"""
+
+import hashlib
+import json
+import os
+import pathlib
+import re
+import subprocess
+import time
+import unittest
+
+import helm_python as helm
+
+from world import FLOW, merged
+
+BED = pathlib.Path(os.environ["BURNIN_KUBERNETES_BED"])
+NAMESPACE, NODES = "burnin", ["n1", "n2", "n3"]
+SMALL = {"minBytes": "1K", "maxBytes": "1M", "stepFactor": 4, "iterations": 5, "warmupIterations": 1}
+
+
+def kubectl(*words, given=None):
+    return subprocess.run(["kubectl", "--kubeconfig", BED / "admin", "--namespace", NAMESPACE, *words], check=True,
+                          capture_output=True, text=True, input=given).stdout
+
+
+def objects(kinds, labels=""):
+    return json.loads(kubectl("get", kinds, "--output", "json", *(["--selector", labels] if labels else [])))["items"]
+
+
+def left():
+    return kubectl("get", "jobsets,jobs,pods,services,secrets,configmaps,workloads", "--output", "name").split()
+
+
+def until(what, holds, seconds=120):
+    end = time.monotonic() + seconds
+    while not (found := holds()):
+        if time.monotonic() > end:
+            raise AssertionError(f"never: {what}; {left()}")
+        time.sleep(0.2)
+    return found
+
+
+def image(name):
+    return (BED / f"image-{name}").read_text().strip()
+
+
+class OnBed(unittest.TestCase):
+    maxDiff = None
+
+    @classmethod
+    def setUpClass(cls):
+        # What a device plugin and GKE would say of the nodes.
+        for node in NODES:
+            kubectl("label", "--overwrite", "node", node, "cloud.google.com/gke-accelerator=nvidia-b200")
+            gpus = [{"op": "add", "path": f"/status/{which}/nvidia.com~1gpu", "value": "8"} for which in ("capacity", "allocatable")]
+            kubectl("patch", "node", node, "--subresource=status", "--type=json", "--patch", json.dumps(gpus))
+        cls.before = set(left())
+
+    def setUp(self):
+        self.helm = helm.Config(kubeconfig_path=str(BED / "admin"), namespace=NAMESPACE)
+        self.addCleanup(self.helm.close)
+
+    def install(self, more=None, name="bed"):
+        values = {"run": "r-1", "cluster": "c-1", "expires": int(time.time()) + 1800, "image": image("mpi"), "gpus": 16,
+                  "queue": "bed", "topology": {"level": "bed/block"}, "network": {"gib": {"image": image("gib")}},
+                  "tests": {"all_reduce": SMALL, "all_gather": SMALL},
+                  "limits": {"reachSeconds": 60, "connectivitySeconds": 60, "testSeconds": 90, "deadlineSeconds": 300}}
+        self.addCleanup(self.gone, name)
+        with helm.Chart.load(str(FLOW / "chart")) as chart:
+            self.helm.install(chart, name, merged(values, more or {}), namespace=NAMESPACE)
+
+    def gone(self, name):
+        """`helm uninstall` leaves nothing of it."""
+        self.helm.uninstall(name, ignore_not_found=True)
+        until("nothing is left", lambda: set(left()) == self.before, 180)
+
+    def ended(self, name="bed", seconds=240):
+        return until("the JobSet ends", lambda: objects("jobset")[0].get("status", {}).get("terminalState"), seconds)
+
+    def pods(self, name="bed"):
+        """Pods by their index."""
+        found = objects("pods", f"jobset.sigs.k8s.io/jobset-name={name}")
+        return {int(pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"]): pod for pod in found}
+
+    def said(self, index=0, container="workload"):
+        return kubectl("logs", self.pods()[index]["metadata"]["name"], "--container", container)
+
+    def status(self):
+        state = self.pods()[0]["status"]["containerStatuses"][0]["state"]
+        return state["terminated"]["exitCode"]
+
+    def told(self, said):
+        """The files that the coordinator told, by name."""
+        files, at = {}, 0
+        data = said.encode()
+        for found in re.finditer(rb"=== (\S+) (\d+) bytes\n", data):
+            if found.start() >= at:
+                at = found.end() + int(found.group(2))
+                files[found.group(1).decode()] = data[found.end():at]
+        return files
+
+    def test_all_is_well(self):
+        self.install()
+        admitted = until("Kueue lets it in", lambda: [
+            each for load in objects("workloads") for each in load.get("status", {}).get("conditions", [])
+            if (each["type"], each["status"]) == ("Admitted", "True")])
+        self.assertTrue(admitted)
+        state = self.ended()
+        said = self.said()
+        self.assertEqual(state, "Completed", said)
+        # Two pods, on the two nodes of one block.
+        marker = json.loads(self.told(said)["complete.json"])
+        self.assertEqual((marker["exit_status"], marker["stage"], marker["reason"]), (0, "done", None))
+        self.assertEqual([(pod["index"], pod["hostname"]) for pod in marker["pods"]], [(0, "bed-workload-0-0"), (1, "bed-workload-0-1")])
+        self.assertEqual({pod["node"] for pod in marker["pods"]}, {"n1", "n2"})
+        self.assertEqual(sorted(marker["files"]), ["all_gather.json", "all_reduce.json", "connectivity-test.log",
+                                                   "nccl-test-results.txt", "pod-logs/coordinator.log", "pod-logs/worker-1.log"])
+        for name, content in self.told(said).items():
+            if name != "complete.json":
+                self.assertEqual(hashlib.sha256(content).hexdigest(), marker["files"][name]["sha256"], name)
+        self.assertIn("bed-workload-0-1", self.told(said)["pod-logs/worker-1.log"].decode())
+        for name in ("all_reduce", "all_gather"):
+            measured = json.loads(self.told(said)[f"{name}.json"])
+            self.assertEqual((measured["program"], measured["ranks"], len(measured["sizes"])), (f"{name}_perf", 16, 6))
+        # What Burnin reads of it, as it was logged.
+        read = subprocess.run([os.environ["BURNIN"], "parse", "--output", "json", "-"], input=said, check=True, capture_output=True, text=True)
+        tables = [(table["collective"], table["ranks"], len(table["rows"]), table["ended"]) for table in json.loads(read.stdout)["tables"]]
+        self.assertEqual(tables, [("all_reduce", 16, 6, "complete"), ("all_gather", 16, 6, "complete")])
+        # The worker ended too, and holds no GPU.
+        until("no pod runs", lambda: all(pod["status"]["phase"] in ("Succeeded", "Failed") for pod in self.pods().values()))
+
+    def test_sockets_are_not_taken_for_gib(self):
+        self.install({"network": {"gib": {"image": image("gib-sockets")}}})
+        self.assertEqual(self.ended(), "Failed")
+        self.assertEqual(self.status(), 82)
+        marker = json.loads(self.told(self.said())["complete.json"])
+        self.assertEqual((marker["exit_status"], marker["stage"], marker["reason"]),
+                         (82, "all_reduce", "expected gIB alone, found Socket in use"))
+
+    def test_an_installer_that_installs_nothing_is_named(self):
+        self.install({"network": {"gib": {"image": image("gib-empty")}}})
+        self.assertEqual(self.ended(), "Failed")
+        self.assertIn("the installer left no scripts/set_nccl_env.sh", "".join(self.said(index, "gib") for index in self.pods()))
+
+    def test_a_worker_that_goes_is_a_failure_and_not_a_wait(self):
+        # Enough of it that there is time to die.
+        self.install({"tests": {"all_reduce": {**SMALL, "maxBytes": "4M", "iterations": 1000}}})
+        until("the test runs", lambda: len(self.pods()) == 2 and self.pods()[0]["status"]["phase"] == "Running" and "all_reduce_perf" in self.said())
+        kubectl("delete", "pod", self.pods()[1]["metadata"]["name"], "--grace-period=0", "--force")
+        self.assertEqual(self.ended(), "Failed")
+
+    def test_what_is_kept_for_debugging_is_let_go(self):
+        self.install({"debug": {"keepMinutes": 30}})
+        until("all is done and kept", lambda: 0 in self.pods() and self.pods()[0]["status"]["phase"] == "Running" and "kept for 30 minutes" in self.said())
+        kubectl("exec", self.pods()[0]["metadata"]["name"], "--", "touch", "/run/testbed/release")
+        self.assertEqual(self.ended(), "Completed")
+
+    def test_what_fits_nowhere_is_said_by_kueue(self):
+        self.install({"gpus": 24, "topology": {"request": "required"}})
+        why = until("Kueue says why", lambda: [
+            each["message"] for load in objects("workloads") for each in load.get("status", {}).get("conditions", [])
+            if each["type"] == "QuotaReserved" and each["status"] == "False"])
+        self.assertRegex(why[0], "topology .*fit|fits only 2 out of 3")
+        self.assertEqual(self.pods(), {})
+
+
+if __name__ == "__main__":
+    unittest.main()

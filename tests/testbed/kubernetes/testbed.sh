@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# In a bed that is up: what the A4 test bed's images have, on Debian, into the bed's registry. The names are in BED_DIR:
+#   image-mpi         sshd, Open MPI, Python, and all_reduce_perf and all_gather_perf over MPI on processors
+#   image-gib         an installer of gIB's settings;  image-gib-sockets: one under which NCCL uses sockets;
+#   image-gib-empty   one that installs nothing
+set -euo pipefail
+bed=${BED_DIR:?} here=$(dirname "${BASH_SOURCE[0]}")
+trap 'rm -rf "$bed/tree"' EXIT
+made() { # NAME
+  python3 "$here/image.py" "$bed/registry" tree "$1" "$bed/tree" >"$bed/image-$1"
+}
+# The installers are a shell and `cp`.
+bash "$here/debian.sh" "$bed/tree" bash dash coreutils
+mkdir -p "$bed/tree/scripts"
+ln -sf dash "$bed/tree/usr/bin/sh"
+install -m 755 /dev/stdin "$bed/tree/scripts/container_entry.sh" <<<'#!/bin/sh'
+made gib-empty
+cp "$here/programs/container_entry.sh" "$bed/tree/scripts/"
+made gib
+echo Socket >"$bed/tree/scripts/network"
+made gib-sockets
+rm -rf "$bed/tree"
+
+bash "$here/debian.sh" "$bed/tree" bash dash coreutils hostname openssh-client openssh-server openmpi-bin python3 python3-mpi4py
+ln -sf dash "$bed/tree/usr/bin/sh"
+# Sixteen ranks on a few processors: whoever waits lets the others go on.
+echo "mpi_yield_when_idle = 1" >>"$bed/tree/etc/openmpi/openmpi-mca-params.conf"
+cp "$here/programs/nvidia-smi" "$bed/tree/usr/bin/"
+mkdir -p "$bed/tree/third_party/nccl-tests/build"
+for name in all_reduce_perf all_gather_perf; do
+  cp "$here/programs/collective.py" "$bed/tree/third_party/nccl-tests/build/$name"
+done
+made mpi
