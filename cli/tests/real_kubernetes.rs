@@ -79,11 +79,11 @@ impl Bed {
         command
     }
 
-    /// What the job printed.
-    fn log(&self) -> String {
+    /// What there is under a name of what the runs left.
+    fn kept(&self, name: &str) -> String {
         let mut command = Command::new("sh");
         let output = command
-            .args(["-c", "cat $(find . -name benchmark.log)"])
+            .args(["-c", &format!("cat $(find . -name {name})")])
             .current_dir(self.data.path())
             .output()
             .unwrap();
@@ -173,7 +173,7 @@ fn a_run_over_a_queue_and_a_topology_passes_and_leaves_nothing() {
     let bed = Bed::new();
     let output = bed.burnin(&["queue=bed", "topology.required=bed/block", MOST_OF_A_NODE]).output().unwrap();
     passed(&output);
-    let log = bed.log();
+    let log = bed.kept("benchmark.log");
     assert!(log.contains("every pod has a name") && log.contains("Avg bus bandwidth"), "{log}");
     assert_eq!(bed.left(), "", "once the run is over");
 }
@@ -183,7 +183,7 @@ fn a_run_over_a_queue_and_a_topology_passes_and_leaves_nothing() {
 fn ranks_that_mpirun_starts_over_ssh_use_the_plugin_and_are_judged_by_it() {
     let bed = Bed::new();
     passed(&bed.mpi("gib"));
-    let log = bed.log();
+    let log = bed.kept("benchmark.log");
     for said in ["pod 1 answers: ", "Using network gIB", "Rank 15 ", "Avg bus bandwidth"] {
         assert!(log.contains(said), "no {said} in {log}");
     }
@@ -191,7 +191,8 @@ fn ranks_that_mpirun_starts_over_ssh_use_the_plugin_and_are_judged_by_it() {
     // The same with a plugin under which NCCL uses sockets: everything is there but the network.
     let output = bed.mpi("gib-sockets");
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains("WRONG_NETWORK"), "{}", said(&output));
+    let judged = bed.kept("verdict.json");
+    assert!(judged.contains("WRONG_NETWORK"), "{judged}");
     assert_eq!(bed.left(), "", "once the run is over");
 }
 
