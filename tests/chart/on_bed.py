@@ -48,8 +48,6 @@ def image(name):
 
 
 class OnBed(unittest.TestCase):
-    maxDiff = None
-
     @classmethod
     def setUpClass(cls):
         # What a device plugin and GKE would say of the nodes.
@@ -63,26 +61,26 @@ class OnBed(unittest.TestCase):
         self.helm = helm.Config(kubeconfig_path=str(BED / "admin"), namespace=NAMESPACE)
         self.addCleanup(self.helm.close)
 
-    def install(self, more=None, name="bed"):
+    def install(self, more=None):
         values = {"run": "r-1", "cluster": "c-1", "expires": int(time.time()) + 1800, "image": image("mpi"), "gpus": 16,
                   "queue": "bed", "topology": {"level": "bed/block"}, "network": {"gib": {"image": image("gib")}},
                   "tests": {"all_reduce": SMALL, "all_gather": SMALL},
                   "limits": {"reachSeconds": 60, "connectivitySeconds": 60, "testSeconds": 90, "deadlineSeconds": 300}}
-        self.addCleanup(self.gone, name)
+        self.addCleanup(self.gone)
         with helm.Chart.load(str(FLOW / "chart")) as chart:
-            self.helm.install(chart, name, merged(values, more or {}), namespace=NAMESPACE)
+            self.helm.install(chart, "bed", merged(values, more or {}), namespace=NAMESPACE)
 
-    def gone(self, name):
+    def gone(self):
         """`helm uninstall` leaves nothing of it."""
-        self.helm.uninstall(name, ignore_not_found=True)
+        self.helm.uninstall("bed", ignore_not_found=True)
         until("nothing is left", lambda: set(left()) == self.before, 180)
 
-    def ended(self, name="bed", seconds=240):
-        return until("the JobSet ends", lambda: objects("jobset")[0].get("status", {}).get("terminalState"), seconds)
+    def ended(self):
+        return until("the JobSet ends", lambda: objects("jobset")[0].get("status", {}).get("terminalState"), 240)
 
-    def pods(self, name="bed"):
+    def pods(self):
         """Pods by their index."""
-        found = objects("pods", f"jobset.sigs.k8s.io/jobset-name={name}")
+        found = objects("pods", "jobset.sigs.k8s.io/jobset-name=bed")
         return {int(pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"]): pod for pod in found}
 
     def said(self, index=0, container="workload"):
