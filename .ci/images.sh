@@ -34,9 +34,11 @@ for service in "${services[@]}"; do
   # Equal contents make equal archives: no times, no owners, one order.
   chmod -R u=rwX,go=rX "$root" && chmod 1777 "$root/tmp"
   tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C "$root" -cf "$root.tar" .
+  size=$(du -sb "$root" | cut -f1)
   printf '%-12s %5.1f MB  %5.1f MB packed  sha256 %s\n' "$service" \
-    "$(du -sb "$root" | awk '{print $1 / 1e6}')" "$(gzip -c "$root.tar" | wc -c | awk '{print $1 / 1e6}')" \
+    "$(awk "BEGIN {print $size / 1e6}")" "$(gzip -c "$root.tar" | wc -c | awk '{print $1 / 1e6}')" \
     "$(sha256sum "$root.tar" | cut -c1-16)"
+  [[ $profile != dist ]] || ((size <= 30000000)) || { echo "$service: expected at most 30 MB"; exit 1; }
 done
 
 [[ $(id -u) == 0 ]] || { echo "skipped: starting them in a root of their own, because that needs root"; exit 0; }
@@ -49,5 +51,5 @@ for service in "${services[@]}"; do
   said=$(env -i /usr/sbin/chroot "$root" /service 2>&1) || status=$?
   [[ $status == 64 && $said == *BURNIN_AUTH* && $said == *BURNIN_PROJECT* ]] ||
     { echo "$service without variables: exit $status, $said"; exit 1; }
-  python3 .ci/start.py "$service" "$root"
+  python3 .ci/start.py "$service" "$root" "$profile"
 done

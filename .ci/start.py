@@ -1,4 +1,6 @@
-"""Starts a service in its image's folder, as its root: from exec to the first 200, its memory, and its end on SIGTERM."""
+"""Starts a service in its image's folder, as its root: from exec to the first 200, its memory, and its end on SIGTERM.
+
+    start.py SERVICE FOLDER [PROFILE]    what is deployed, `dist`, has to serve within 50 ms and to hold at most 30 MiB"""
 
 import os
 import signal
@@ -9,6 +11,7 @@ import time
 import urllib.request
 
 service, root = sys.argv[1], sys.argv[2]
+deployed = sys.argv[3:] == ["dist"]
 with socket.socket() as free:
     free.bind(("127.0.0.1", 0))
     port = free.getsockname()[1]
@@ -49,3 +52,5 @@ told = time.monotonic()
 assert process.wait(timeout=6) == 0, f"{service} ended with {process.returncode}"
 ended = time.monotonic() - told
 print(f"{service:12} serves after {took * 1000:.0f} ms, {resident / 1024:.1f} MiB, ends {ended * 1000:.0f} ms after SIGTERM")
+if deployed and (took > 0.05 or resident > 30 * 1024):
+    sys.exit(f"{service}: expected to serve within 50 ms and to hold at most 30 MiB; once more, if others had the processor")
