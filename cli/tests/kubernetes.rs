@@ -1,10 +1,13 @@
 //! A whole run on a Kubernetes: `workflows/kubernetes-cpu.yaml` and the quickstart's benchmark, over the stand-in for the
 //! API server. Its pods are processes, which run what the pods would.
 
+mod support;
+
 use std::{path::Path, process::Command};
 
 use kubernetes_standin::{Api, Wants, World};
 use serde_json::{Value, json};
+use support::serving::Up;
 
 fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
@@ -72,6 +75,27 @@ async fn a_benchmark_in_pods_reaches_a_verdict_and_leaves_nothing() {
     for kind in ["jobset.x-k8s.io/jobsets", "batch/jobs", "/pods", "/services"] {
         assert!(api.list(kind).is_empty(), "{kind}: {:?}", api.list(kind));
     }
+
+    // The same asked for over HTTP, of the kubeconfig that kubectl would take.
+    let workflows = root.path().join("workflows");
+    let port = format!("2\n        rank_port: {}", free_ports(8));
+    support::workflows_for_kubernetes(&workflows, &[("nodes", &port)]);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_burnin"));
+    command.arg("--data").arg(root.path().join("served")).args(["up", "--port", "0", "--workflows"]);
+    command.arg(workflows).env("KUBECONFIG", &kubeconfig);
+    let shown = tokio::task::spawn_blocking(move || {
+        let up = Up::new(command);
+        let run = up.begin("kubernetes-cpu", "first");
+        up.follow(&run);
+        (up.get(&format!("/api/v1/runs/{run}")), up)
+    });
+    let (shown, up) = shown.await.unwrap();
+    assert_eq!((&shown["verdict"], &shown["conclusion"]), (&json!("pass"), &json!("completed")), "{shown}");
+    // The run is over when its output is safe; its objects go then.
+    while !api.list("jobset.x-k8s.io/jobsets").is_empty() {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    up.end("-TERM");
 
     // What a pod says of itself is what the run failed for.
     std::fs::write(

@@ -1,6 +1,8 @@
 //! Whole runs on a real Kubernetes of three nodes, with the real JobSet, Kueue, scheduler, kubelets and containers:
 //! `workflows/kubernetes-cpu.yaml` as it is. The bed is `.ci/kubernetes.sh`'s.
 
+mod support;
+
 use std::{
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -8,6 +10,7 @@ use std::{
 };
 
 use serde_json::Value;
+use support::serving::Up;
 use tempfile::TempDir;
 
 /// Two pods that wait for each other until somebody ends them.
@@ -194,6 +197,25 @@ fn ranks_that_mpirun_starts_over_ssh_use_the_plugin_and_are_judged_by_it() {
     let judged = bed.kept("verdict.json");
     assert!(judged.contains("WRONG_NETWORK"), "{judged}");
     assert_eq!(bed.left(), "", "once the run is over");
+}
+
+#[test]
+#[ignore = "needs a cluster: .ci/kubernetes.sh"]
+fn a_run_asked_for_over_http_uses_the_kubeconfig_of_its_place() {
+    let bed = Bed::new();
+    let workflows = bed.data.path().join("workflows");
+    let settings = [("nodes", "2"), ("namespace", "burnin"), ("image", &bed.read("image"))];
+    support::workflows_for_kubernetes(&workflows, &settings);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_burnin"));
+    command.arg("--data").arg(bed.data.path()).args(["up", "--port", "0", "--workflows"]).arg(workflows);
+    command.env("KUBECONFIG", bed.folder.join("kubeconfig"));
+    let up = Up::new(command);
+    let run = up.begin("kubernetes-cpu", "first");
+    up.follow(&run);
+    let shown = up.get(&format!("/api/v1/runs/{run}"));
+    assert_eq!(shown["verdict"], "pass", "{shown}");
+    bed.until("nothing is left", || bed.left().is_empty());
+    up.end("-TERM");
 }
 
 #[test]

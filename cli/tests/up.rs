@@ -5,90 +5,14 @@ mod support;
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     path::Path,
-    process::{Child, Command, Stdio},
+    process::Command,
     sync::{Arc, Mutex},
 };
 
 use serde_json::{Value, json};
-use support::{Lab, signal, wait_for};
-
-/// A server on a port of its own.
-struct Up {
-    process: Child,
-    address: String,
-}
-
-impl Up {
-    fn new(mut command: Command) -> Self {
-        let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("http://").and_then(|at| at.strip_suffix('/'));
-        let address = address.unwrap_or_else(|| panic!("it says where it serves, not {line:?}")).to_owned();
-        Self { process, address }
-    }
-
-    /// Of a lab's workflow and data.
-    fn of(lab: &Lab) -> Self {
-        Self::new(lab.command(&["up", "--port", "0", "--workflows", "."]))
-    }
-
-    fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        let length = body.len();
-        let host = &self.address;
-        write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        (head[9..12].parse().unwrap(), body.to_owned())
-    }
-
-    fn get(&self, path: &str) -> Value {
-        let (status, body) = self.ask("GET", path, "", "");
-        assert_eq!(status, 200, "{path}: {body}");
-        serde_json::from_str(&body).unwrap()
-    }
-
-    fn begin(&self, workflow: &str, key: &str) -> String {
-        let headers = format!("Content-Type: application/json\r\nIdempotency-Key: {key}\r\n");
-        let (status, body) =
-            self.ask("POST", "/api/v1/runs", &headers, &json!({"workflow": workflow}).to_string());
-        assert_eq!(status, 202, "{body}");
-        let begun: Value = serde_json::from_str(&body).unwrap();
-        begun["run"].as_str().unwrap().to_owned()
-    }
-
-    /// Types of what was recorded, followed until there is no more.
-    fn follow(&self, run: &str) -> Vec<String> {
-        let mut told: Vec<(u64, String)> = Vec::new();
-        loop {
-            let after = told.last().map_or(0, |(seq, _)| *seq);
-            let (status, body) = self.ask("GET", &format!("/api/v1/runs/{run}/events?after={after}"), "", "");
-            assert_eq!(status, 200, "{body}");
-            for line in body.lines().filter_map(|line| line.strip_prefix("data: ")) {
-                let step: Value = serde_json::from_str(line).unwrap();
-                let Some(seq) = step["seq"].as_u64() else {
-                    return told.into_iter().map(|(_, what)| what).collect();
-                };
-                told.push((seq, step["what"].as_str().unwrap().to_owned()));
-            }
-        }
-    }
-
-    fn end(mut self, by: &str) -> String {
-        signal(by, self.process.id());
-        let status = self.process.wait().unwrap();
-        let mut said = String::new();
-        self.process.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        if by != "-KILL" {
-            assert!(status.success(), "{status}: {said}");
-        }
-        said
-    }
-}
+use support::{Lab, serving::Up, wait_for};
 
 #[test]
 fn the_quickstart_is_asked_for_over_http_and_passes() {

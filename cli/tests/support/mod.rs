@@ -1,6 +1,8 @@
 //! Runs of the real command over real processes, each in a folder of its own.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod serving;
+
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -205,4 +207,20 @@ pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
 
 pub fn signal(signal: &str, pid: u32) {
     assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
+}
+
+/// `workflows/kubernetes-cpu.yaml` for two nodes, as somebody writes it for a cluster of their own, in a folder of workflows.
+pub fn workflows_for_kubernetes(folder: &Path, settings: &[(&str, &str)]) {
+    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workflows");
+    fs::create_dir_all(folder.join("criteria")).unwrap();
+    let criteria = "criteria/this-machine.yaml";
+    fs::copy(ours.join(criteria), folder.join(criteria)).unwrap();
+    let text = fs::read_to_string(ours.join("kubernetes-cpu.yaml")).unwrap();
+    let lines = text.lines().map(|line| {
+        let (name, _) = line.split_once(':').unwrap_or((line, ""));
+        let setting =
+            settings.iter().find(|(field, _)| name.trim() == *field && line.starts_with("        "));
+        setting.map_or_else(|| line.to_owned(), |(_, value)| format!("{name}: {value}"))
+    });
+    fs::write(folder.join("kubernetes-cpu.yaml"), lines.map(|line| line + "\n").collect::<String>()).unwrap();
 }
