@@ -56,6 +56,8 @@ def gcloud():
         end({"name": args[3], "status": "ERROR" if fault("cluster") else "RUNNING", "endpoint": "203.0.113.7",
              "masterAuth": {"clusterCaCertificate": "QUJD"}})
     if args[:3] == ["container", "clusters", "get-credentials"]:
+        if "kubeconfig" in world:
+            pathlib.Path(os.environ["KUBECONFIG"]).write_text(world["kubeconfig"])
         end("kubeconfig entry generated")
     if "delete" in args:
         world["things"]["firewall-rules"] = []
@@ -99,6 +101,9 @@ def kubectl():
     kind = args[1]
     if kind == "namespace":
         end(world.get("namespace", ""))
+    if kind == "crd" and option("--output") == "json":
+        served = world.get("served", {}).get(args[2].split(".")[0], ["v1beta1", "v1beta2"])
+        end({"spec": {"versions": [{"name": each, "served": True} for each in served]}})
     if kind == "crd":
         end(f"customresourcedefinition/{args[2]}" if args[2] in world["crds"] else "")
     if kind == "deployments":

@@ -1,5 +1,6 @@
-"""The chart on a real Kubernetes: Helm's own engine installs it, JobSet and Kueue place it, its launcher runs in real pods
-over a real sshd and a real mpirun. Played: eight GPUs of each node, gIB, NCCL. The bed is `.ci/kubernetes.sh`'s.
+"""The A4 test bed on a real Kubernetes: its steps put queue, topology and installer into a cluster that is there, and take
+them out again; Helm's own engine installs its chart, JobSet and Kueue place it, its launcher runs in real pods over a real sshd
+and a real mpirun. Played: eight GPUs of each node, gIB, NCCL, gcloud. The bed is `.ci/kubernetes.sh`'s.
 
     python -m unittest on_bed"""
 
@@ -8,12 +9,14 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import time
 import unittest
 
 import helm_python as helm
 
+from test_cluster import Cloud
 from world import FLOW, merged
 
 BED = pathlib.Path(os.environ["BURNIN_KUBERNETES_BED"])
@@ -47,14 +50,26 @@ def image(name):
     return (BED / f"image-{name}").read_text().strip()
 
 
-class OnBed(unittest.TestCase):
+def as_on_gke():
+    """What a device plugin and GKE would say of the nodes: two of them are near to each other."""
+    for node, block in zip(NODES, ("b1", "b1", "b2"), strict=True):
+        levels = [f"cloud.google.com/gce-topology-{level}={block}-{node if level == 'host' else 'x'}" for level in ("block", "subblock", "host")]
+        kubectl("label", "--overwrite", "node", node, "cloud.google.com/gke-accelerator=nvidia-b200", *levels)
+        gpus = [{"op": "add", "path": f"/status/{which}/nvidia.com~1gpu", "value": "8"} for which in ("capacity", "allocatable")]
+        kubectl("patch", "node", node, "--subresource=status", "--type=json", "--patch", json.dumps(gpus))
+
+
+def values(**more):
+    """A chart's values, small and quick."""
+    return {"run": "r-1", "cluster": "c-1", "expires": int(time.time()) + 1800, "image": image("mpi"), "gpus": 16,
+            "network": {"gib": {"image": image("gib")}}, "tests": {"all_reduce": SMALL, "all_gather": SMALL},
+            "limits": {"reachSeconds": 60, "connectivitySeconds": 60, "testSeconds": 90, "deadlineSeconds": 300}, **more}
+
+
+class Chart(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        # What a device plugin and GKE would say of the nodes.
-        for node in NODES:
-            kubectl("label", "--overwrite", "node", node, "cloud.google.com/gke-accelerator=nvidia-b200")
-            gpus = [{"op": "add", "path": f"/status/{which}/nvidia.com~1gpu", "value": "8"} for which in ("capacity", "allocatable")]
-            kubectl("patch", "node", node, "--subresource=status", "--type=json", "--patch", json.dumps(gpus))
+        as_on_gke()
         cls.before = set(left())
 
     def setUp(self):
@@ -62,13 +77,10 @@ class OnBed(unittest.TestCase):
         self.addCleanup(self.helm.close)
 
     def install(self, more=None):
-        values = {"run": "r-1", "cluster": "c-1", "expires": int(time.time()) + 1800, "image": image("mpi"), "gpus": 16,
-                  "queue": "bed", "topology": {"level": "bed/block"}, "network": {"gib": {"image": image("gib")}},
-                  "tests": {"all_reduce": SMALL, "all_gather": SMALL},
-                  "limits": {"reachSeconds": 60, "connectivitySeconds": 60, "testSeconds": 90, "deadlineSeconds": 300}}
         self.addCleanup(self.gone)
         with helm.Chart.load(str(FLOW / "chart")) as chart:
-            self.helm.install(chart, "bed", merged(values, more or {}), namespace=NAMESPACE)
+            asked = merged(values(queue="bed", topology={"level": "bed/block"}), more or {})
+            self.helm.install(chart, "bed", asked, namespace=NAMESPACE)
 
     def gone(self):
         """`helm uninstall` leaves nothing of it."""
@@ -163,6 +175,63 @@ class OnBed(unittest.TestCase):
             if each["type"] == "QuotaReserved" and each["status"] == "False"])
         self.assertRegex(why[0], "topology .*fit|fits only 2 out of 3")
         self.assertEqual(self.pods(), {})
+
+
+class Steps(unittest.TestCase):
+    """Real: kubectl, the API server, Kueue, JobSet, the DaemonSet's pods. Played besides: that the controllers, which are
+    processes here, are deployments."""
+
+    def setUp(self):
+        as_on_gke()
+        for controllers in ("jobset-system", "kueue-system"):
+            kubectl("create", "deployment", "controller", "--image=none", "--namespace", controllers)
+            self.addCleanup(kubectl, "delete", "deployment", "controller", "--namespace", controllers)
+            kubectl("patch", "deployment", "controller", "--namespace", controllers, "--subresource=status", "--type=merge", "--patch",
+                    json.dumps({"status": {"conditions": [{"type": "Available", "status": "True"}]}}))
+        group, plural = "networking.gke.io", "networks"
+        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        crd = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": f"{plural}.{group}"},
+               "spec": {"group": group, "scope": "Cluster", "names": {"plural": plural, "singular": "network", "kind": "Network"},
+                        "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}]}}
+        kubectl("apply", "--server-side", "--filename", "-", given=json.dumps(crd))
+        self.addCleanup(kubectl, "delete", "crd", f"{plural}.{group}")
+        kubectl("wait", "--for=condition=Established", f"crd/{plural}.{group}", "--timeout=30s")
+        networks = [{"apiVersion": f"{group}/v1", "kind": "Network", "metadata": {"name": f"rdma-{n}"}} for n in range(8)]
+        kubectl("apply", "--server-side", "--filename", "-", given=json.dumps({"apiVersion": "v1", "kind": "List", "items": networks}))
+
+    def test_a_cluster_that_is_there_is_made_ready_used_and_left_as_it_was(self):
+        cloud = Cloud(self, tools=("gcloud", "helm"), existing="bed", kubeconfig=(BED / "admin").read_text())
+        (cloud.folder / "bin" / "kubectl").symlink_to(shutil.which("kubectl"))
+        cloud.environment["TESTBED_POLL_S"] = "0.5"
+        asked = {"_EXISTING": "bed", "_NAMESPACE": "testbed", "_GIB_IMAGE": image("gib"), "_READY_SECONDS": "50"}
+        self.addCleanup(cloud.play, "destroy", **asked)
+        before = kubectl("get", "namespaces,clusterqueues,resourceflavors,topologies", "--output", "name")
+        ended, _, said = cloud.play("deploy", **asked)
+        self.assertIsNone(ended, said)
+        self.assertEqual([node["name"] for node in cloud.left("cluster.json")["nodes"]], ["n1", "n2"])
+        told = cloud.left("kubernetes.json")
+        # The chart, with its own defaults, fits what was made.
+        with helm.Config(kubeconfig_path=str(BED / "admin"), namespace=told["namespace"]) as config, helm.Chart.load(str(FLOW / "chart")) as chart:
+            wanted = values(queue=told["queue"], serviceAccount=told["service_account"], debug={"keepMinutes": 30})
+            config.install(chart, "bed", wanted, namespace=told["namespace"])
+
+        def there(kind):
+            return json.loads(kubectl("get", kind, "--namespace", told["namespace"], "--selector", "burnin-run=r-1", "--output", "json"))["items"]
+
+        def said_of(pod):
+            return kubectl("logs", pod["metadata"]["name"], "--namespace", told["namespace"], "--container", "workload")
+
+        first = until("the first pod runs", lambda: [
+            pod for pod in there("pods") if pod["metadata"]["labels"].get("batch.kubernetes.io/job-completion-index") == "0"
+            and pod["status"]["phase"] == "Running"])[0]
+        until("all tests are through", lambda: "kept for 30 minutes" in said_of(first), 200)
+        self.assertIn("all tests are through", said_of(first))
+        self.assertEqual({pod["spec"]["nodeName"] for pod in there("pods") if "app.kubernetes.io/instance" in pod["metadata"]["labels"]}, {"n1", "n2"})
+        # While its pods are kept, everything is taken out.
+        ended, _, said = cloud.play("destroy", **asked)
+        self.assertIsNone(ended, said)
+        self.assertEqual(cloud.left("gone.json")["left"], [], said)
+        self.assertEqual(kubectl("get", "namespaces,clusterqueues,resourceflavors,topologies", "--output", "name"), before)
 
 
 if __name__ == "__main__":

@@ -59,7 +59,7 @@ class Cloud:
         said = ""
         for step in config["steps"]:
             done = subprocess.run(["bash", "-c", step["script"]], cwd=self.workspace, env={**self.environment, **given}, text=True,
-                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=60, check=False)
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=180, check=False)
             said += done.stdout
             if done.returncode:
                 return step["id"], done.returncode, said
@@ -119,6 +119,14 @@ class Deploy(unittest.TestCase):
         # The chart's defaults fit what is made here.
         values = yaml.safe_load((FLOW / "chart/values.yaml").read_text())
         self.assertIn({"nodeLabel": values["topology"]["level"]}, items["Topology"]["spec"]["levels"])
+
+    def test_kueue_is_asked_in_a_version_that_it_serves(self):
+        cloud = Cloud(self, served={"topologies": ["v1alpha1"]})
+        self.assertIsNone(cloud.play("deploy")[0])
+        versions = {each["kind"]: each["apiVersion"] for each in cloud.world()["objects"] if "kueue" in each["apiVersion"]}
+        self.assertEqual(versions, {"Topology": "kueue.x-k8s.io/v1alpha1", "ResourceFlavor": "kueue.x-k8s.io/v1beta1",
+                                    "ClusterQueue": "kueue.x-k8s.io/v1beta1", "LocalQueue": "kueue.x-k8s.io/v1beta1"})
+        self.failed(Cloud(self, served={"clusterqueues": ["v2"]}), "apply", "expected v1beta1 or v1alpha1, Kueue serves v2")
 
     def test_a_quota_and_a_stock_out_are_named(self):
         self.failed(Cloud(self, faults={"quota": 1}), "make", "ended with 1: quota: Quota 'GPUS_PER_GPU_FAMILY' exceeded")

@@ -189,17 +189,18 @@ class Launcher(unittest.TestCase):
         pods = self.pods(deadline_s=1)
         self.assertEqual(pods.start(1).wait(timeout=20), 87)
 
-    def test_pods_are_kept_until_they_are_released(self):
-        pods = self.pods(keep_s=3600)
-        pods.start(1)
-        coordinator = pods.start(0)
-        while "kept for 60 minutes" not in pods.said() and coordinator.poll() is None:
-            time.sleep(0.02)
-        self.assertEqual(pods.marker()["exit_status"], 0)
-        self.assertIsNone(pods.started[1].poll())
-        (pods.folder / "run/0/release").touch()
-        self.assertEqual(coordinator.wait(timeout=20), 0)
-        self.assertEqual(pods.started[1].wait(timeout=20), 0)
+    def test_pods_are_kept_until_they_are_released_or_stopped(self):
+        for release in (lambda pods: (pods.folder / "run/0/release").touch(), lambda pods: pods.started[0].terminate()):
+            pods = self.pods(keep_s=3600)
+            pods.start(1)
+            coordinator = pods.start(0)
+            while "kept for 60 minutes" not in pods.said() and coordinator.poll() is None:
+                time.sleep(0.02)
+            self.assertEqual(pods.marker()["exit_status"], 0)
+            self.assertIsNone(pods.started[1].poll())
+            release(pods)
+            self.assertEqual(coordinator.wait(timeout=20), 0)
+            self.assertEqual(pods.started[1].wait(timeout=20), 0)
 
     def test_pods_are_kept_no_longer_than_said(self):
         pods = self.pods(keep_s=1)

@@ -43,7 +43,7 @@ if [[ ${BED_NODES:-0} != 0 ]]; then
   # A node that says nothing is given up after seconds, not minutes.
   more=(--default-not-ready-toleration-seconds=5 --default-unreachable-toleration-seconds=5)
   controllers+=,node-lifecycle-controller,taint-eviction-controller,pod-garbage-collector-controller,resourcequota-controller
-  controllers+=,endpoints-controller,endpointslice-controller
+  controllers+=,endpoints-controller,endpointslice-controller,daemonset-controller
 fi
 start kube-apiserver "$kubernetes/kube-apiserver" --etcd-servers=http://127.0.0.1:2379 --service-cluster-ip-range=10.96.0.0/24 \
   --bind-address="$address" --advertise-address="$address" --secure-port=6443 --cert-dir="$bed/certs" \

@@ -86,8 +86,19 @@ def apply():
     if there and there["metadata"].get("labels", {}).get("burnin-cluster") != values["cluster"]:
         # With us it would go, and all that is in it.
         raise parameters.Wrong(f"_NAMESPACE: {values['namespace']} is there, and is not ours; name another")
-    write("objects.json", objects.all_of(values))
+    write("objects.json", objects.all_of(values, {kind: served(plural) for kind, plural in objects.PLURALS.items()}))
     tools.until(300, "objects", lambda: tools.run("kubectl", "apply", "--server-side", "--filename", "objects.json") and None)
+
+
+def served(plural):
+    """The version in which a kind of Kueue's is asked for."""
+    crd = f"{plural}.{objects.KUEUE}"
+    found = tools.read("kubectl", "get", "crd", crd, "--output", "json")["spec"]["versions"]
+    there = [each["name"] for each in found if each["served"]]
+    version = next((each for each in objects.VERSIONS if each in there), None)
+    if version is None:
+        raise Failed(f"{crd}: expected {' or '.join(objects.VERSIONS)}, Kueue serves {', '.join(there)}; use another version of it")
+    return version
 
 
 def ready():

@@ -8,16 +8,23 @@ LEVELS = ("cloud.google.com/gce-topology-block", "cloud.google.com/gce-topology-
 ACCELERATOR = {"cloud.google.com/gke-accelerator": "nvidia-b200"}
 ACCOUNT = "testbed"
 GPU = "nvidia.com/gpu"
-# Kueue 0.14 and later serve it.
-KUEUE = "kueue.x-k8s.io/v1beta1"
+KUEUE = "kueue.x-k8s.io"
+# Kueue's kinds, as it lists them, and the versions of its API that what is asked for here means the same in; the first
+# that is served counts. Up to 0.13 it serves topologies as v1alpha1 alone.
+PLURALS = {"Topology": "topologies", "ResourceFlavor": "resourceflavors", "ClusterQueue": "clusterqueues", "LocalQueue": "localqueues"}
+VERSIONS = ("v1beta1", "v1alpha1")
 INSTALL = "/scripts/container_entry.sh install --install-nccl && test -r /var/lib/gib/scripts/set_nccl_env.sh"
 # In the order in which they are made; taken away the other way round.
 KINDS = ("Namespace", "ServiceAccount", "DaemonSet", "Topology", "ResourceFlavor", "ClusterQueue", "LocalQueue")
 
 
-def all_of(values):
-    """The list, as kubectl takes it. What is not in a namespace is named after the cluster, so that it meets nobody else's."""
+def all_of(values, versions):
+    """The list, as kubectl takes it; `versions` of Kueue's kinds. What is not in a namespace is named after the cluster, so that
+    it meets nobody else's."""
     name, namespace = values["cluster"], values["namespace"]
+
+    def kueue(kind, name, spec):
+        return made(f"{KUEUE}/{versions[kind]}", kind, name, spec)
 
     def made(version, kind, name, spec=None, **more):
         metadata = {"name": name, "labels": parameters.labels(values)}
@@ -41,11 +48,11 @@ def all_of(values):
         made("v1", "Namespace", namespace),
         made("v1", "ServiceAccount", ACCOUNT),
         made("apps/v1", "DaemonSet", "testbed-gib", daemon),
-        made(KUEUE, "Topology", name, {"levels": [{"nodeLabel": level} for level in LEVELS]}),
-        made(KUEUE, "ResourceFlavor", name, {"nodeLabels": ACCELERATOR, "topologyName": name, "tolerations": [toleration]}),
-        made(KUEUE, "ClusterQueue", name, {
+        kueue("Topology", name, {"levels": [{"nodeLabel": level} for level in LEVELS]}),
+        kueue("ResourceFlavor", name, {"nodeLabels": ACCELERATOR, "topologyName": name, "tolerations": [toleration]}),
+        kueue("ClusterQueue", name, {
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
             "resourceGroups": [{"coveredResources": [GPU], "flavors": quota}]}),
-        made(KUEUE, "LocalQueue", values["queue"], {"clusterQueue": name}),
+        kueue("LocalQueue", values["queue"], {"clusterQueue": name}),
     ]
     return {"apiVersion": "v1", "kind": "List", "items": items}

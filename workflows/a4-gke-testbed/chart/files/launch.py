@@ -216,6 +216,8 @@ def coordinate(plan, own, until, last):
     # From here on a stop does not interrupt: Kubernetes gives a minute, and these are small files.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     status = coordinator.close(status, reason)
+    # What is only kept is let go at once.
+    signal.signal(signal.SIGTERM, lambda *_: pods.write(os.path.basename(RELEASE), ""))
     if status != 143:
         coordinator.release(last)
     return status

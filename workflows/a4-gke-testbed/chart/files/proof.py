@@ -7,8 +7,8 @@ import math
 import re
 
 SAYS = re.compile(r"(?:([\w.-]+):\d+:\d+ \[\d+\] )?NCCL INFO Using network ")
-# mpirun prints two ranks' lines as one now and then: `Using network gIBhost-1:21:26 [0] NCCL INFO ...`.
 NAME = re.compile(r"\S*")
+# mpirun prints two ranks' lines as one now and then: `Using network gIBhost-1:21:26 [0] NCCL INFO ...`.
 ALONE = re.compile(r"gIB(?=\s|$|[\w.-]+:\d+:\d+ )")
 # size, count, type, redop, root, and times and bandwidths of one placement at least; another rank's line may be before it.
 ROW = re.compile(r"(?<!\d)(\d+)\s+\d+\s+[a-z]\w*\s+\w+\s+-?\d+(?:\s+[\d.e+-]+){3}\s")
