@@ -92,9 +92,8 @@ async fn a_benchmark_in_pods_reaches_a_verdict_and_leaves_nothing() {
     let (shown, up) = shown.await.unwrap();
     assert_eq!((&shown["verdict"], &shown["conclusion"]), (&json!("pass"), &json!("completed")), "{shown}");
     // The run is over when its output is safe; its objects go then.
-    while !api.list("jobset.x-k8s.io/jobsets").is_empty() {
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
+    let gone = || api.list("jobset.x-k8s.io/jobsets").is_empty();
+    tokio::task::block_in_place(|| support::wait_for("its objects to go", gone));
     up.end("-TERM");
 
     // What a pod says of itself is what the run failed for.

@@ -46,23 +46,21 @@ impl Bed {
 
     /// With the A4 test bed's images: ranks by mpirun over ssh, a plugin in each pod.
     fn mpi(&self, plugin: &str) -> Output {
-        for node in ["n1", "n2", "n3"] {
-            self.kubectl(&format!(
-                "label --overwrite node {node} cloud.google.com/gke-accelerator=nvidia-b200"
-            ));
-            for which in ["capacity", "allocatable"] {
-                let gpus =
-                    format!(r#"[{{"op":"add","path":"/status/{which}/nvidia.com~1gpu","value":"8"}}]"#);
-                self.kubectl(&format!("patch node {node} --subresource=status --type=json --patch {gpus}"));
-            }
-        }
-        let images = ["image=mpi", &format!("plugin.image={plugin}")].map(|setting| {
-            let (field, name) = setting.split_once('=').unwrap();
-            format!("{field}={}", self.read(&format!("image-{name}")))
-        });
+        self.script("gpus.sh", &[]);
+        let (image, plugin) = (self.read("image-mpi"), self.read(&format!("image-{plugin}")));
+        let images = [format!("image={image}"), format!("plugin.image={plugin}")];
         self.run("tests/testbed/kubernetes/mpi.yaml", &images.each_ref().map(String::as_str))
             .output()
             .unwrap()
+    }
+
+    /// One of the bed's own.
+    fn script(&self, name: &str, arguments: &[&str]) {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/testbed/kubernetes");
+        let mut command = Command::new("bash");
+        let status =
+            command.arg(folder.join(name)).args(arguments).env("BED_DIR", &self.folder).status().unwrap();
+        assert!(status.success(), "{name}: {status}");
     }
 
     fn run(&self, workflow: &str, settings: &[&str]) -> Command {
@@ -220,6 +218,22 @@ fn a_run_asked_for_over_http_uses_the_kubeconfig_of_its_place() {
 
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
+fn output_that_the_kubelet_rotates_away_is_whole() {
+    let bed = Bed::new();
+    let talk = format!("image={}", bed.read("image-talk"));
+    let output = bed.burnin(&[&talk]).output().unwrap();
+    // It measured nothing; that is not what is looked at.
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    for log in ["benchmark.log", "node-1.log"] {
+        let log = bed.kept(log);
+        let mut numbers = log.lines().filter_map(|line| line.strip_prefix("line ")?.split(' ').next());
+        assert!((0..60_000).all(|n| numbers.next() == Some(&n.to_string())) && numbers.next().is_none());
+    }
+    assert_eq!(bed.left(), "", "once the run is over");
+}
+
+#[test]
+#[ignore = "needs a cluster: .ci/kubernetes.sh"]
 fn an_image_that_nobody_has_is_named() {
     let bed = Bed::new();
     let none = format!("image=registry.bed/burnin/none@sha256:{}", "0".repeat(64));
@@ -303,19 +317,10 @@ fn a_node_whose_kubelet_dies_is_named() {
         let pid = bed.read(&format!("n{number}/kubelet.pid"));
         assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
         // It comes back when the run has been told of it.
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/testbed/kubernetes/node.sh");
         bed.until("its node is given up", || bed.kubectl("get nodes").contains("NotReady"));
         let deleted = "get jobsets -n burnin -o jsonpath={.items[*].metadata.deletionTimestamp}";
         bed.until("its run knows, though its pods never end", || !bed.kubectl(deleted).is_empty());
-        assert!(
-            Command::new("bash")
-                .arg(script)
-                .arg(&number)
-                .env("BED_DIR", &bed.folder)
-                .status()
-                .unwrap()
-                .success()
-        );
+        bed.script("node.sh", &[&number]);
     });
     bed.failed(&output, "NODE_LOST", &[&format!("on node n{number}")]);
     bed.until("the node is back", || !bed.kubectl("get nodes").contains("NotReady"));

@@ -17,10 +17,10 @@ import unittest
 import helm_python as helm
 
 from test_cluster import Cloud
-from world import FLOW, merged
+from world import FLOW, ROOT, merged
 
 BED = pathlib.Path(os.environ["BURNIN_KUBERNETES_BED"])
-NAMESPACE, NODES = "burnin", ["n1", "n2", "n3"]
+NAMESPACE = "burnin"
 SMALL = {"minBytes": "1K", "maxBytes": "1M", "stepFactor": 4, "iterations": 5, "warmupIterations": 1}
 
 
@@ -51,12 +51,7 @@ def image(name):
 
 
 def as_on_gke():
-    """What a device plugin and GKE would say of the nodes: two of them are near to each other."""
-    for node, block in zip(NODES, ("b1", "b1", "b2"), strict=True):
-        levels = [f"cloud.google.com/gce-topology-{level}={block}-{node if level == 'host' else 'x'}" for level in ("block", "subblock", "host")]
-        kubectl("label", "--overwrite", "node", node, "cloud.google.com/gke-accelerator=nvidia-b200", *levels)
-        gpus = [{"op": "add", "path": f"/status/{which}/nvidia.com~1gpu", "value": "8"} for which in ("capacity", "allocatable")]
-        kubectl("patch", "node", node, "--subresource=status", "--type=json", "--patch", json.dumps(gpus))
+    subprocess.run(["bash", ROOT / "tests/testbed/kubernetes/gpus.sh"], env={**os.environ, "BED_DIR": str(BED)}, check=True)
 
 
 def values(**more):

@@ -48,6 +48,7 @@ cat >"$own/kubelet.json" <<KUBELET
  "clusterDNS": ["10.77.0.1"], "clusterDomain": "cluster.local", "resolvConf": "", "failSwapOn": false, "makeIPTablesUtilChains": false,
  "podLogsDir": "$own/logs", "volumePluginDir": "$own/plugins", "imageGCHighThresholdPercent": 100, "enforceNodeAllocatable": [],
  "evictionHard": {"imagefs.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.inodesFree": "0%", "memory.available": "10Mi"},
+ "containerLogMaxSize": "256Ki", "containerLogMaxFiles": 3, "containerLogMonitorInterval": "3s",
  "nodeStatusUpdateFrequency": "2s", "nodeLeaseDurationSeconds": 8, "healthzPort": 0, "oomScoreAdj": 0}
 KUBELET
 running containerd || start containerd containerd --config "$own/containerd.toml"

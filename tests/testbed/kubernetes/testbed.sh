@@ -3,6 +3,7 @@
 #   image-mpi         sshd, Open MPI, Python, and all_reduce_perf and all_gather_perf over MPI on processors
 #   image-gib         an installer of gIB's settings;  image-gib-sockets: one under which NCCL uses sockets;
 #   image-gib-empty   one that installs nothing
+#   image-talk        an all_reduce_perf that prints a lot and measures nothing
 set -euo pipefail
 bed=${BED_DIR:?} here=$(dirname "${BASH_SOURCE[0]}")
 trap 'rm -rf "$bed/tree"' EXIT
@@ -31,3 +32,4 @@ for name in all_reduce_perf all_gather_perf; do
   cp "$here/programs/collective.py" "$bed/tree/third_party/nccl-tests/build/$name"
 done
 made mpi
+python3 "$here/image.py" "$bed/registry" program talk "$here/programs/talk" >"$bed/image-talk"
