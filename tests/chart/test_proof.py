@@ -52,6 +52,7 @@ class Proof(unittest.TestCase):
         # Two lines in one, as mpirun prints them now and then.
         glued = "a-0:10:20 [0] NCCL INFO Using network gIB" + line("a-1", "gIB") + "\n" + line("a-1", "gIB")
         self.assertIsNone(proof.transport(glued, names))
+        self.assertIsNone(proof.transport("a-0:10:20 [0] NCCL INFO Using network gIB" + line("a-1", "gIB") + "\n", names))
         self.assertEqual(proof.transport(glued.replace("gIB", "Socket"), names), "expected gIB alone, found Socket in use")
         self.assertIn("gIBext in use", proof.transport(line("a-0", "gIBext") + line("a-1", "gIB"), names))
         self.assertIn("expected gIB", proof.transport("a-0:10:20 [0] NCCL INFO Using network ", names))
@@ -61,6 +62,8 @@ class Proof(unittest.TestCase):
     def test_connectivity(self):
         self.assertIsNone(proof.connectivity("a\n" * 8 + "b\n" * 8, ["a", "b"], 8))
         self.assertIsNone(proof.connectivity("a-1a-10\n\na-10\na-1\n", ["a-1", "a-10"], 2))
+        # Open MPI speaks of hosts in its warnings.
+        self.assertIsNone(proof.connectivity("a\nA warning\n  Local host: a\nb\n", ["a", "b"], 1))
         self.assertIn("b 7 times", proof.connectivity("a\n" * 8 + "b\n" * 7, ["a", "b"], 8))
         self.assertIn("b 16 times", proof.connectivity("a\n" * 8 + "b\n" * 16, ["a", "b"], 8))
 

@@ -66,7 +66,7 @@ def inside(values):
 def kubectl(verb, kinds, label, *more):
     """Of the kinds that the cluster knows: without Kueue or JobSet there is nothing of theirs."""
     known = {line.split(".")[0] for line in tools.run("kubectl", "api-resources", "--output", "name", told=False).split()}
-    plurals = {"topology": "topologies"}
+    plurals = {kind.lower(): plural for kind, plural in objects.PLURALS.items()}
     there = [kind for kind in kinds.split(",") if plurals.get(kind, kind + "s") in known]
     words = ("kubectl", verb, ",".join(there), "--all-namespaces", "--selector", label, *more)
     if not there:

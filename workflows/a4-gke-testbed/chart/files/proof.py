@@ -6,10 +6,6 @@ Whether values and bandwidth are good is not said here: that is the verdict's, w
 import math
 import re
 
-SAYS = re.compile(r"(?:([\w.-]+):\d+:\d+ \[\d+\] )?NCCL INFO Using network ")
-NAME = re.compile(r"\S*")
-# mpirun prints two ranks' lines as one now and then: `Using network gIBhost-1:21:26 [0] NCCL INFO ...`.
-ALONE = re.compile(r"gIB(?=\s|$|[\w.-]+:\d+:\d+ )")
 # size, count, type, redop, root, and times and bandwidths of one placement at least; another rank's line may be before it.
 ROW = re.compile(r"(?<!\d)(\d+)\s+\d+\s+[a-z]\w*\s+\w+\s+-?\d+(?:\s+[\d.e+-]+){3}\s")
 BROKEN = (
@@ -20,9 +16,16 @@ BROKEN = (
 )
 
 
+def one_of(names):
+    """A pattern of names, of which one may begin as another."""
+    return "|".join(map(re.escape, sorted(names, key=len, reverse=True)))
+
+
 def connectivity(text, names, per_node):
     """`hostname` under mpirun: each pod answers, once for each of its GPUs. Two answers may stand in one line."""
-    answers = re.findall("|".join(map(re.escape, sorted(names, key=len, reverse=True))), text)
+    alone = re.compile(f"(?:{one_of(names)})+")
+    lines = filter(alone.fullmatch, map(str.strip, text.splitlines()))
+    answers = [name for line in lines for name in re.findall(one_of(names), line)]
     found = {name: answers.count(name) for name in names}
     wrong = [f"{name} {count} times" for name, count in found.items() if count != per_node]
     if wrong:
@@ -36,12 +39,13 @@ def transport(text, names):
         found = pattern.search(text)
         if found:
             return f"{meaning}: {found.group(0)}"
-    said = list(SAYS.finditer(text))
-    behind = re.compile(f"({'|'.join(map(re.escape, names))})[\\w.-]*:\\d+:\\d+$")
-    others = sorted({behind.sub("", NAME.match(text, found.end()).group()) for found in said if not ALONE.match(text, found.end())})
+    # mpirun prints two ranks' lines as one now and then: `Using network gIBhost-1:21:26 [0] NCCL INFO ...`.
+    end = rf"(?=(?:{one_of(names)})[\w.-]*:\d+:\d+ |\s|$)"
+    used = re.findall(rf"(?:([\w.-]+):\d+:\d+ \[\d+\] )?NCCL INFO Using network (\S*?){end}", text)
+    others = sorted({network for _, network in used if network != "gIB"})
     if others:
         return f"expected gIB alone, found {', '.join(others)} in use"
-    told = {found.group(1).split(".")[0] for found in said if found.group(1)}
+    told = {host.split(".")[0] for host, _ in used}
     silent = [name for name in names if name.split(".")[0] not in told]
     if silent:
         return f"expected `Using network gIB` of every host, found none of {', '.join(silent[:8])}"
