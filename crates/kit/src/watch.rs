@@ -47,7 +47,8 @@ impl Watches {
         let watch = async move {
             loop {
                 outbox.clock().sleep(every).await;
-                let told = match look().await {
+                // In a box of its own: between looks, which is nearly always, the watch is small.
+                let told = match Box::pin(look()).await {
                     Ok(Look::Going) => continue,
                     Ok(Look::Ended(fact)) => outbox.answer(&id, Ok(Some(fact))).await,
                     Err(error) => outbox.answer(&id, Err(error)).await,

@@ -165,7 +165,7 @@ pub async fn carry(fleet: Arc<Fleet>, event: Arc<Event>, group: Group, delay: i6
                 let handled = Timed { work: handler.handle(&delivered), spent: Duration::ZERO };
                 let (answer, spent) = handled.await;
                 if let (Service::Conductor(_), Some(busy)) = (service, &mut at.inner().busy) {
-                    busy.push(spent);
+                    busy.push(u32::try_from(spent.as_nanos()).unwrap_or(u32::MAX));
                 }
                 let acked = match answer {
                     Disposition::Done => Some(Happening::Acked { by: service, event: delivered }),

@@ -21,9 +21,9 @@ pub struct Shelf {
 
 #[derive(Default)]
 struct Objects {
-    /// Where each begins, and how long it is.
-    places: BTreeMap<Box<str>, (u64, u32)>,
-    end: u64,
+    /// Where each begins, and how long it is. Of what is kept this alone is in memory.
+    places: BTreeMap<Box<str>, (u32, u32)>,
+    end: u32,
 }
 
 fn failed(doing: &'static str, name: &str) -> impl FnOnce(io::Error) -> StoreError {
@@ -53,11 +53,12 @@ impl Store for Shelf {
         if objects.places.contains_key(name) {
             return Ok(Creation::Exists);
         }
-        let length =
-            u32::try_from(body.len()).map_err(|error| failed("create", name)(io::Error::other(error)))?;
-        self.file.write_all_at(&body, objects.end).map_err(failed("create", name))?;
+        let full = || failed("create", name)(io::Error::other("4 GiB are on the shelf, which holds no more"));
+        let length = u32::try_from(body.len()).map_err(|_| full())?;
+        let end = objects.end.checked_add(length).ok_or_else(full)?;
+        self.file.write_all_at(&body, objects.end.into()).map_err(failed("create", name))?;
         objects.places.insert(name.into(), (objects.end, length));
-        objects.end += u64::from(length);
+        objects.end = end;
         Ok(Creation::Created)
     }
 
@@ -72,7 +73,7 @@ impl Store for Shelf {
         check_name(name)?;
         let Some((begin, length)) = self.objects().places.get(name).copied() else { return Ok(None) };
         let mut bytes = vec![0; length as usize];
-        self.file.read_exact_at(&mut bytes, begin).map_err(failed("read", name))?;
+        self.file.read_exact_at(&mut bytes, begin.into()).map_err(failed("read", name))?;
         Ok(Some(bytes.into()))
     }
 

@@ -75,7 +75,7 @@ pub fn report(runs: usize, heap: Heap<'_>) -> io::Result<()> {
         .sum();
     let mut busy = simulation.world.inner().busy.take().unwrap_or_default();
     busy.sort_unstable();
-    let at = |share: usize| busy.get(busy.len() * share / 100).map_or(0.0, |busy| busy.as_secs_f64() * 1e3);
+    let at = |share: usize| busy.get(busy.len() * share / 100).map_or(0.0, |&busy| f64::from(busy) / 1e6);
     let events = simulation.published();
     println!(
         "{runs:>6} runs, {open:>6} of them open at once: {took:7.2} s, {:8.0} events/s, {:6.2} ms of CPU a run, {:5.1} records a run, \

@@ -115,9 +115,9 @@ pub struct Inner {
     pub effects: Vec<u64>,
     /// Events the bus took.
     pub published: usize,
-    /// How long each fact kept a conductor busy, until its commands were sent. Where this is measured no history is
-    /// kept: it would be most of the memory.
-    pub busy: Option<Vec<std::time::Duration>>,
+    /// How long each fact kept a conductor busy, until its commands were sent, nanoseconds. Where this is measured no
+    /// history is kept: it would be most of the memory.
+    pub busy: Option<Vec<u32>>,
     /// Calls at which a process dies, for enumerations.
     pub crash_at: Vec<(u64, Moment)>,
     /// Deliveries that are not acknowledged yet.

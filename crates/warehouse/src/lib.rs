@@ -14,7 +14,7 @@ mod sqlite;
 
 pub use past::{Past, Wanted};
 pub use place::Place;
-pub use rows::{Load, Row, RunRow, VerdictRow};
+pub use rows::{Load, Row, RunRow, Text, VerdictRow};
 pub use schema::{Column, Kind, TABLES, Table};
 pub use sqlite::Sqlite;
 

@@ -81,7 +81,7 @@ impl Past {
             }
         }
         Self {
-            run: verdict.run.clone(),
+            run: verdict.run.to_string(),
             verdict: verdict.verdict,
             fingerprint: serde_json::from_str(&verdict.fingerprint).unwrap_or_default(),
             table,

@@ -1,11 +1,16 @@
 //! The rows.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use terms::{
     Attempt, Conclusion, RunId, RunUsed, Span, Timestamp, Verdict, VerdictReached,
     measurement::{Half, Reading},
 };
+
+/// What all rows of a run say alike, kept once.
+pub type Text = Arc<str>;
 
 /// What is loaded together or not at all: what a run measured, or how it ended.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -51,9 +56,9 @@ pub struct RunRow {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VerdictRow {
     /// The run.
-    pub run: String,
+    pub run: Text,
     /// The workflow's name.
-    pub workflow: String,
+    pub workflow: Text,
     /// Attempt of the job.
     pub attempt: u32,
     /// When the run was asked for.
@@ -63,13 +68,13 @@ pub struct VerdictRow {
     /// Codes of its reasons, gravest first, with commas between them.
     pub reasons: String,
     /// Name and digest of the criteria.
-    pub criteria: Option<String>,
+    pub criteria: Option<Text>,
     /// Digest of the baseline, where there was one.
-    pub baseline: Option<String>,
+    pub baseline: Option<Text>,
     /// What was measured, in one text: equal for runs whose curves are comparable.
-    pub identity: Option<String>,
+    pub identity: Option<Text>,
     /// What it was measured on, as a JSON object of texts.
-    pub fingerprint: String,
+    pub fingerprint: Text,
     /// Rows of the run in `measurements`.
     pub measurements: u64,
 }
@@ -78,9 +83,9 @@ pub struct VerdictRow {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Row {
     /// The run.
-    pub run: String,
+    pub run: Text,
     /// The workflow's name.
-    pub workflow: String,
+    pub workflow: Text,
     /// Attempt of the job.
     pub attempt: u32,
     /// The log it stands in, relative to the manifest.
@@ -116,24 +121,24 @@ pub struct Row {
     /// What was said of the run.
     pub verdict: Option<Verdict>,
     /// Name and digest of the criteria.
-    pub criteria: Option<String>,
+    pub criteria: Option<Text>,
     /// Digest of the baseline, where there was one.
-    pub baseline: Option<String>,
+    pub baseline: Option<Text>,
     /// What was measured, in one text: equal for runs whose curves are comparable.
-    pub identity: Option<String>,
+    pub identity: Option<Text>,
     /// What it was measured on, as a JSON object of texts.
-    pub fingerprint: Option<String>,
+    pub fingerprint: Option<Text>,
 }
 
 impl Load {
     /// Of a run about which nothing was said yet.
     pub fn of(run: &RunId, workflow: &str, attempt: Attempt, requested_at: Option<Timestamp>) -> Self {
         let verdict = VerdictRow {
-            run: run.to_string(),
-            workflow: workflow.to_owned(),
+            run: run.as_str().into(),
+            workflow: workflow.into(),
             attempt: attempt.0,
             requested_at,
-            fingerprint: "{}".to_owned(),
+            fingerprint: "{}".into(),
             ..VerdictRow::default()
         };
         Self { verdicts: vec![verdict], ..Self::default() }
@@ -205,22 +210,25 @@ impl Load {
             verdict.measurements = measurements;
         }
         let Some(reached) = reached else { return self };
-        let fingerprint = serde_json::to_string(&reached.fingerprint).unwrap_or_default();
+        let criteria: Text = reached.criteria.as_str().into();
+        let baseline: Option<Text> = reached.baseline.as_deref().map(Into::into);
+        let identity: Text = identity.into();
+        let fingerprint: Text = serde_json::to_string(&reached.fingerprint).unwrap_or_default().into();
         for verdict in &mut self.verdicts {
             let codes: Vec<_> = reached.reasons.iter().map(|reason| reason.code.as_str()).collect();
             verdict.verdict = Some(reached.verdict);
             verdict.reasons = codes.join(",");
-            verdict.criteria = Some(reached.criteria.clone());
-            verdict.baseline.clone_from(&reached.baseline);
-            verdict.identity = Some(identity.to_owned());
-            verdict.fingerprint.clone_from(&fingerprint);
+            verdict.criteria = Some(Arc::clone(&criteria));
+            verdict.baseline.clone_from(&baseline);
+            verdict.identity = Some(Arc::clone(&identity));
+            verdict.fingerprint = Arc::clone(&fingerprint);
         }
         for row in &mut self.rows {
             row.verdict = Some(reached.verdict);
-            row.criteria = Some(reached.criteria.clone());
-            row.baseline.clone_from(&reached.baseline);
-            row.identity = Some(identity.to_owned());
-            row.fingerprint = Some(fingerprint.clone());
+            row.criteria = Some(Arc::clone(&criteria));
+            row.baseline.clone_from(&baseline);
+            row.identity = Some(Arc::clone(&identity));
+            row.fingerprint = Some(Arc::clone(&fingerprint));
         }
         self
     }

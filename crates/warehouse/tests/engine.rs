@@ -34,8 +34,8 @@ fn run(name: &str, identity: &str, minutes: i64, verdict: Option<Verdict>, busbw
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
     let requested_at = Some(Timestamp::from_millis(now - minutes * 60_000));
     let row = |(row_number, busbw): (u32, &f64)| Row {
-        run: name.to_owned(),
-        workflow: "it's `nightly`".to_owned(),
+        run: name.into(),
+        workflow: "it's `nightly`".into(),
         attempt: 1,
         log: "1/node-0.log".to_owned(),
         row_number,
@@ -51,19 +51,19 @@ fn run(name: &str, identity: &str, minutes: i64, verdict: Option<Verdict>, busbw
         wrong: Some(0),
         requested_at,
         verdict,
-        identity: Some(identity.to_owned()),
-        fingerprint: Some(r#"{"nccl":"2.28.9"}"#.to_owned()),
+        identity: Some(identity.into()),
+        fingerprint: Some(r#"{"nccl":"2.28.9"}"#.into()),
         ..Row::default()
     };
     let said = VerdictRow {
-        run: name.to_owned(),
-        workflow: "it's `nightly`".to_owned(),
+        run: name.into(),
+        workflow: "it's `nightly`".into(),
         attempt: 1,
         requested_at,
         verdict,
         reasons: "SLOWER".to_owned(),
-        identity: Some(identity.to_owned()),
-        fingerprint: r#"{"nccl":"2.28.9"}"#.to_owned(),
+        identity: Some(identity.into()),
+        fingerprint: r#"{"nccl":"2.28.9"}"#.into(),
         measurements: busbw.len() as u64,
         ..VerdictRow::default()
     };
@@ -73,7 +73,7 @@ fn run(name: &str, identity: &str, minutes: i64, verdict: Option<Verdict>, busbw
 /// A run that is over, on 4 nodes of 2.50 an hour.
 fn over(name: &str, minutes: u64) -> Load {
     let used = RunUsed {
-        workflow: "it's `nightly`".to_owned(),
+        workflow: "it's `nightly`".into(),
         requested_at: Timestamp::from_millis(1_000_000),
         closed_at: Timestamp::from_millis(7_200_000),
         conclusion: Conclusion::Completed,
@@ -116,7 +116,7 @@ async fn bigquery_says_what_sqlite_says() {
         assert_eq!(bigquery.rows(&said.run).await, sqlite.rows(&said.run).await);
         assert_eq!(bigquery.verdicts(&said.run).await, sqlite.verdicts(&said.run).await);
         let wanted = Wanted {
-            workflow: said.workflow.clone(),
+            workflow: said.workflow.to_string(),
             identity: dice.choice(["a", "b", "' OR TRUE --"]).unwrap().to_owned(),
             before: said.requested_at.unwrap(),
             oldest: dice.u32(..6),

@@ -9,7 +9,8 @@ use kit::{Bus, Clock, Outbox, telemetry::meters::run_ended};
 use ledger::{AppendError, Ledger, LedgerError, Loaded};
 use machine::{Decision, Ignored, Input, RunState, checkup, decide, decide_first, fold, owed};
 use terms::{
-    Attempt, Command, CommandId, Entry, Fact, Record, RunClosed, RunId, RunUsed, Span, Timestamp, planted,
+    Attempt, Command, CommandId, Entry, Fact, Record, RunClosed, RunId, RunUsed, Span, Stage, Timestamp,
+    Verb, planted,
 };
 use tracing::{debug, info, warn};
 
@@ -65,7 +66,9 @@ pub enum WakeError {
     Bus(#[from] kit::BusError),
 }
 
-type Sent = BTreeMap<RunId, BTreeMap<CommandId, Timestamp>>;
+/// A command of a run that is known: the few a run has are looked through.
+type Wish = (Stage, Attempt, Verb);
+type Sent = BTreeMap<RunId, Vec<(Wish, Timestamp)>>;
 type Turns = BTreeMap<RunId, Arc<tokio::sync::Mutex<()>>>;
 
 /// What an input came to in the ledger.
@@ -262,15 +265,22 @@ impl Conductor {
 
     /// Sends a command unless it was sent a moment ago.
     async fn send(&self, command: Command, now: Timestamp, tick: bool) -> Result<(), WakeError> {
-        let id = command.id.clone();
-        let last = self.sent().get(&id.run).and_then(|sent| sent.get(&id).copied());
+        let CommandId { run, stage, attempt, verb } = command.id.clone();
+        let wish = (stage, attempt, verb);
+        let found = |sent: &[(Wish, Timestamp)]| sent.iter().position(|(known, _)| *known == wish);
+        let last = self.sent().get(&run).and_then(|sent| Some(sent[found(sent)?].1));
         let due = match last {
             None => true,
             Some(last) => tick && now.since(last) >= self.settings.resend,
         };
         if due {
             self.outbox.order(command).await?;
-            self.sent().entry(id.run.clone()).or_default().insert(id, now);
+            let mut sent = self.sent();
+            let sent = sent.entry(run).or_default();
+            match found(sent) {
+                Some(place) => sent[place].1 = now,
+                None => sent.push((wish, now)),
+            }
         }
         Ok(())
     }

@@ -11,8 +11,8 @@ pub fn runs() -> Vec<Load> {
     // Not in the order of time, and one of each kind that is not wanted.
     let of = |run: &str, workflow: &str, identity: &str, at: i64| {
         let row = |row_number, placement: &str, time_us| Row {
-            run: run.to_owned(),
-            workflow: workflow.to_owned(),
+            run: run.into(),
+            workflow: workflow.into(),
             attempt: 1,
             log: "1/node-0.log".to_owned(),
             row_number,
@@ -26,13 +26,13 @@ pub fn runs() -> Vec<Load> {
             ..Row::default()
         };
         let verdict = VerdictRow {
-            run: run.to_owned(),
-            workflow: workflow.to_owned(),
+            run: run.into(),
+            workflow: workflow.into(),
             attempt: 1,
             requested_at: Some(Timestamp::from_millis(at)),
             verdict: Some(if at == 3_000 { Verdict::Fail } else { Verdict::Pass }),
-            identity: Some(identity.to_owned()),
-            fingerprint: r#"{"nccl":"2.28.9"}"#.to_owned(),
+            identity: Some(identity.into()),
+            fingerprint: r#"{"nccl":"2.28.9"}"#.into(),
             measurements: 4,
             ..VerdictRow::default()
         };

@@ -6,16 +6,16 @@ use std::{
 };
 
 use terms::Timestamp;
-use warehouse::{Load, Past, Wanted};
+use warehouse::{Load, Past, Text, Wanted};
 
 use crate::port::{History, HistoryError};
 
 /// What runs brought, in the order in which they were asked for.
 #[derive(Default)]
-pub struct Chronicle(BTreeMap<Subject, BTreeMap<(Timestamp, String), Arc<Load>>>);
+pub struct Chronicle(BTreeMap<Subject, BTreeMap<(Timestamp, Text), Arc<Load>>>);
 
 /// Of which workflow, and on what: runs of one subject are comparable.
-type Subject = (String, String);
+type Subject = (Text, Text);
 
 impl Chronicle {
     /// Remembers what a run brought, if it was judged and can be compared.
@@ -28,10 +28,11 @@ impl Chronicle {
 
     /// The ones that are wanted, the oldest first.
     pub fn chosen(&self, wanted: &Wanted) -> Vec<Past> {
-        let Some(runs) = self.0.get(&(wanted.workflow.clone(), wanted.identity.clone())) else {
+        let Some(runs) = self.0.get(&(wanted.workflow.as_str().into(), wanted.identity.as_str().into()))
+        else {
             return Vec::new();
         };
-        let before = || runs.range(..(wanted.before, String::new()));
+        let before = || runs.range(..(wanted.before, "".into()));
         let oldest: Vec<_> = before().take(wanted.oldest as usize).collect();
         let newest = before().rev().take(wanted.newest as usize);
         let last = oldest.last().map(|(key, _)| *key);

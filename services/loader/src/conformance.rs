@@ -11,8 +11,8 @@ use crate::port::Warehouse;
 /// Where it does not.
 pub async fn warehouse(warehouse: &dyn Warehouse) {
     let row = |run: &str, row_number, placement: &str| Row {
-        run: run.to_owned(),
-        workflow: "it's; DROP TABLE".to_owned(),
+        run: run.into(),
+        workflow: "it's; DROP TABLE".into(),
         attempt: 1,
         log: "1/node-0.log".to_owned(),
         row_number,
@@ -29,13 +29,13 @@ pub async fn warehouse(warehouse: &dyn Warehouse) {
         ..Row::default()
     };
     let verdict = |run: &str, measurements| VerdictRow {
-        run: run.to_owned(),
-        workflow: "it's; DROP TABLE".to_owned(),
+        run: run.into(),
+        workflow: "it's; DROP TABLE".into(),
         attempt: 1,
         requested_at: Some(Timestamp::from_millis(1_000)),
         verdict: Some(Verdict::Inconclusive),
         reasons: "TRUNCATED,UNCHECKED".to_owned(),
-        fingerprint: r#"{"nccl":"2.28.9"}"#.to_owned(),
+        fingerprint: r#"{"nccl":"2.28.9"}"#.into(),
         measurements,
         ..VerdictRow::default()
     };

@@ -29,11 +29,11 @@ impl Warehouse for FakeWarehouse {
     }
 
     async fn rows(&self, run: &str) -> Result<Vec<Row>, WarehouseError> {
-        Ok(self.every(|load| load.rows.iter().filter(|row| row.run == run).cloned().collect()))
+        Ok(self.every(|load| load.rows.iter().filter(|row| *row.run == *run).cloned().collect()))
     }
 
     async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, WarehouseError> {
-        Ok(self.every(|load| load.verdicts.iter().filter(|row| row.run == run).cloned().collect()))
+        Ok(self.every(|load| load.verdicts.iter().filter(|row| *row.run == *run).cloned().collect()))
     }
 
     fn table(&self) -> String {

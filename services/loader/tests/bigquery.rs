@@ -38,7 +38,7 @@ async fn it_says_whether_another_time_may_help() {
     let warehouse: &dyn Warehouse = &warehouse;
     assert_eq!(warehouse.table(), "p.burnin (tables measurements, verdicts and runs)");
     let load = Load {
-        verdicts: vec![loader::VerdictRow { run: "a".to_owned(), ..Default::default() }],
+        verdicts: vec![loader::VerdictRow { run: "a".into(), ..Default::default() }],
         ..Load::default()
     };
     bigquery.fault(On::Table, Fault::Refused(403));

@@ -121,7 +121,7 @@ fn proof(evidence: &Evidence, id: &RunId, place: usize, found: &mut Vec<Violatio
 fn rows(evidence: &Evidence, id: &RunId, run: &Run, found: &mut Vec<Violation>) {
     let mut wrong = |what: String| found.push(Violation::new(ROWS_ONCE, format!("{id}: {what}")));
     let mine =
-        evidence.clouds.loads.values().flat_map(|load| &load.rows).filter(|row| row.run == id.as_str());
+        evidence.clouds.loads.values().flat_map(|load| &load.rows).filter(|row| *row.run == *id.as_str());
     let mine: Vec<_> = mine.collect();
     let mut keys = BTreeSet::new();
     for row in &mine {

@@ -52,7 +52,7 @@ impl Warehouse for SimWarehouse {
     async fn rows(&self, run: &str) -> Result<Vec<Row>, WarehouseError> {
         let effect = |inner: &mut Inner| {
             let rows = inner.clouds.loads.values().flat_map(|load| &load.rows);
-            Ok(rows.filter(|row| row.run == run).cloned().collect())
+            Ok(rows.filter(|row| *row.run == *run).cloned().collect())
         };
         let what = || format!("read the rows of {run}");
         answered(self.0.call(Kind::Provider, what, effect).await).map_err(unavailable)
@@ -61,7 +61,7 @@ impl Warehouse for SimWarehouse {
     async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, WarehouseError> {
         let effect = |inner: &mut Inner| {
             let verdicts = inner.clouds.loads.values().flat_map(|load| &load.verdicts);
-            Ok(verdicts.filter(|verdict| verdict.run == run).cloned().collect())
+            Ok(verdicts.filter(|verdict| *verdict.run == *run).cloned().collect())
         };
         let what = || format!("read the verdict of {run}");
         answered(self.0.call(Kind::Provider, what, effect).await).map_err(unavailable)

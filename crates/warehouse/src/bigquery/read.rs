@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use terms::Timestamp;
 
 use super::client::Client;
-use crate::{Column, Error, Kind, Past, Row, TABLES, Table, VerdictRow, Wanted};
+use crate::{Column, Error, Kind, Past, Row, TABLES, Table, Text, VerdictRow, Wanted};
 
 /// The order of logs, as everywhere.
 const IN_ORDER: &str = "ORDER BY run, attempt, log, table_number, row_number, placement DESC";
@@ -57,11 +57,11 @@ pub async fn past(client: &Client, wanted: &Wanted) -> Result<Vec<Past>, Error> 
     };
     let values = vec![
         text("workflow", &wanted.workflow),
-        texts("runs", runs.iter().map(|run| run.run.as_str())),
+        texts("runs", runs.iter().map(|run| &*run.run)),
         moment("first", first),
         moment("last", last),
     ];
-    let mut measured: BTreeMap<String, Vec<Row>> = BTreeMap::new();
+    let mut measured: BTreeMap<Text, Vec<Row>> = BTreeMap::new();
     for row in select::<Row>(client, "measurements", from, values).await? {
         measured.entry(row.run.clone()).or_default().push(row);
     }

@@ -101,8 +101,8 @@ fn hasty() -> Options {
 /// What a run brings: so many measurements, and a verdict.
 fn load(run: &str, rows: u32) -> Load {
     let row = |row_number| Row {
-        run: run.to_owned(),
-        workflow: "nightly".to_owned(),
+        run: run.into(),
+        workflow: "nightly".into(),
         attempt: 1,
         log: "1/node-0.log".to_owned(),
         row_number,
@@ -116,12 +116,12 @@ fn load(run: &str, rows: u32) -> Load {
         ..Row::default()
     };
     let verdict = VerdictRow {
-        run: run.to_owned(),
-        workflow: "nightly".to_owned(),
+        run: run.into(),
+        workflow: "nightly".into(),
         attempt: 1,
         requested_at: Some(Timestamp::from_millis(1_000)),
         verdict: Some(Verdict::Pass),
-        fingerprint: "{}".to_owned(),
+        fingerprint: "{}".into(),
         measurements: rows.into(),
         ..VerdictRow::default()
     };

@@ -12,7 +12,7 @@ async fn every_cell_comes_back_as_it_was_given() {
     let warehouse = bed.warehouse(hasty());
     let mut given = load("a", 2);
     given.rows[0] = Row {
-        workflow: "'; DROP TABLE runs; -- `\" \\ \n é 🦀 @run".to_owned(),
+        workflow: "'; DROP TABLE runs; -- `\" \\ \n é 🦀 @run".into(),
         collective: Some(String::new()),
         ranks: Some(u32::MAX),
         size_bytes: i64::MAX.unsigned_abs(),
@@ -22,7 +22,7 @@ async fn every_cell_comes_back_as_it_was_given() {
         wrong: None,
         requested_at: Some(Timestamp::from_millis(-1)),
         verdict: Some(Verdict::Inconclusive),
-        fingerprint: Some(r#"{"nccl":"2.28.9"}"#.to_owned()),
+        fingerprint: Some(r#"{"nccl":"2.28.9"}"#.into()),
         ..given.rows[0].clone()
     };
     given.verdicts[0] = VerdictRow {

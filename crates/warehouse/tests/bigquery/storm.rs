@@ -75,7 +75,7 @@ async fn storm(seed: u64) -> u32 {
     let (measured, judged) = (bed.count(MEASUREMENTS), bed.count(VERDICTS));
     let mut refused = BTreeSet::new();
     for (id, load, (end, _)) in &told {
-        let run = &load.verdicts[0].run;
+        let run = &*load.verdicts[0].run;
         let there = (measured.get(run).copied(), judged.get(run).copied());
         match end {
             Ok(rows) => assert_eq!(
