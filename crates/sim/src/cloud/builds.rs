@@ -15,14 +15,18 @@ use crate::{
 
 /// A build, and how it will end.
 pub struct Planned {
-    state: Build,
+    over: bool,
     end: Build,
 }
 
 impl Planned {
     /// It costs money.
-    pub fn going(&self) -> bool {
-        self.state == Build::Going
+    pub const fn going(&self) -> bool {
+        !self.over
+    }
+
+    fn state(&self) -> Build {
+        if self.over { self.end.clone() } else { Build::Going }
     }
 }
 
@@ -39,8 +43,7 @@ impl Inner {
             return;
         }
         if self.clouds.stopped_builds.contains(name) {
-            let planned = Planned { state: cancelled(), end: cancelled() };
-            self.clouds.builds.insert(name.to_owned(), planned);
+            self.clouds.builds.insert(name.to_owned(), Planned { over: true, end: cancelled() });
             return;
         }
         let limit = i64::try_from(timeout.0.as_millis()).unwrap_or(i64::MAX);
@@ -57,7 +60,7 @@ impl Inner {
             let digest = format!("sha256:{:0>64}", name.len());
             Build::Built(Image { reference: format!("registry/{name}"), digest, files: vec![] })
         };
-        self.clouds.builds.insert(name.to_owned(), Planned { state: Build::Going, end });
+        self.clouds.builds.insert(name.to_owned(), Planned { over: false, end });
         self.note(Service::Outside, Happening::BuildBegan { name: name.to_owned() });
         let name = name.to_owned();
         self.spawn(Service::Outside, async move {
@@ -68,7 +71,7 @@ impl Inner {
 
     fn end_build(&mut self, name: &str) {
         let Some(build) = self.clouds.builds.get_mut(name).filter(|build| build.going()) else { return };
-        build.state = build.end.clone();
+        build.over = true;
         self.note(Service::Outside, Happening::BuildEnded { name: name.to_owned() });
     }
 }
@@ -98,7 +101,7 @@ impl Builds for SimBuilds {
 
     async fn look(&self, key: &Key) -> Result<Option<Build>, PortError> {
         let name = key.resource_name();
-        let effect = |inner: &mut Inner| Ok(inner.clouds.builds.get(&name).map(|build| build.state.clone()));
+        let effect = |inner: &mut Inner| Ok(inner.clouds.builds.get(&name).map(Planned::state));
         answered(self.0.call(Kind::Provider, || format!("look at build {name}"), effect).await)
     }
 
@@ -110,9 +113,11 @@ impl Builds for SimBuilds {
             }
             inner.clouds.stopped_builds.insert(name.clone());
             let known = inner.clouds.builds.entry(name.clone());
-            let build = known.or_insert_with(|| Planned { state: cancelled(), end: cancelled() });
-            build.end = cancelled();
-            inner.end_build(&name);
+            let build = known.or_insert_with(|| Planned { over: true, end: cancelled() });
+            if build.going() {
+                build.end = cancelled();
+                inner.end_build(&name);
+            }
             Ok(())
         };
         answered(self.0.call(Kind::Provider, || format!("cancel build {name}"), effect).await)

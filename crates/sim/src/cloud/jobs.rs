@@ -126,7 +126,7 @@ impl Inner {
         let cluster = job.cluster.name.clone();
         self.clouds.jobs_on.entry(cluster.clone()).or_default().push(name.clone());
         let output = Output { workload: job.workload.clone(), ranks: job.cluster.slots(), slow, ends };
-        self.clouds.jobs.insert(name.clone(), Job { cluster, nodes, stage, began: false, output });
+        self.clouds.jobs.insert(name.clone(), Box::new(Job { cluster, nodes, stage, began: false, output }));
         if stopped {
             return;
         }

@@ -43,8 +43,8 @@ pub struct Clouds {
     pub clusters: BTreeMap<String, Cluster>,
     /// Names that no cluster may have any more.
     pub given_back: BTreeSet<String>,
-    /// Jobs by name.
-    pub jobs: BTreeMap<String, Job>,
+    /// Jobs by name, in boxes: half of a tree's places are empty.
+    pub jobs: BTreeMap<String, Box<Job>>,
     /// Names of the jobs that were ever begun on a cluster.
     pub jobs_on: BTreeMap<String, Vec<String>>,
     /// Jobs that must not begin any more.
@@ -63,7 +63,7 @@ impl Clouds {
         self.landing > 0
             || self.builds.values().any(builds::Planned::going)
             || self.clusters.values().any(|cluster| !cluster.existing && cluster.state != State::Gone)
-            || self.jobs.values().any(Job::going)
+            || self.jobs.values().any(|job| job.going())
     }
 }
 
