@@ -45,13 +45,12 @@ impl Bed {
     }
 
     /// With the A4 test bed's images: ranks by mpirun over ssh, a plugin in each pod.
-    fn mpi(&self, plugin: &str) -> Output {
+    fn mpi(&self, plugin: &str, workflow: &Path) -> Output {
         self.script("gpus.sh", &[]);
         let (image, plugin) = (self.read("image-mpi"), self.read(&format!("image-{plugin}")));
         let images = [format!("image={image}"), format!("plugin.image={plugin}")];
-        self.run("tests/testbed/kubernetes/mpi.yaml", &images.each_ref().map(String::as_str))
-            .output()
-            .unwrap()
+        let settings = images.each_ref().map(String::as_str);
+        self.run(&workflow.display().to_string(), &settings).output().unwrap()
     }
 
     /// One of the bed's own.
@@ -183,14 +182,25 @@ fn a_run_over_a_queue_and_a_topology_passes_and_leaves_nothing() {
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
 fn ranks_that_mpirun_starts_over_ssh_use_the_plugin_and_are_judged_by_it() {
     let bed = Bed::new();
-    passed(&bed.mpi("gib"));
+    let near = Path::new("tests/testbed/kubernetes/mpi.yaml");
+    passed(&bed.mpi("gib", near));
     let log = bed.kept("benchmark.log");
     for said in ["pod 1 answers: ", "Using network gIB", "Rank 15 ", "Avg bus bandwidth"] {
         assert!(log.contains(said), "no {said} in {log}");
     }
     assert_eq!(bed.left(), "", "once the run is over");
+    // On nodes that are named, far from each other: every pod has a job of its own, and the first one's word counts.
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/testbed/kubernetes");
+    let text = std::fs::read_to_string(folder.join("mpi.yaml")).unwrap();
+    let far = text.replace("{required: bed/block}", "unconstrained\n        only_nodes: [n1, n3]");
+    assert_ne!(text, far);
+    std::fs::write(bed.data.path().join("far.yaml"), far).unwrap();
+    std::fs::copy(folder.join("mpi-criteria.yaml"), bed.data.path().join("mpi-criteria.yaml")).unwrap();
+    passed(&bed.mpi("gib", &bed.data.path().join("far.yaml")));
+    assert!(bed.kept("nodes.json").contains(r#"["n1","n3"]"#), "{}", bed.kept("nodes.json"));
+    assert_eq!(bed.left(), "", "once the run is over");
     // The same with a plugin under which NCCL uses sockets: everything is there but the network.
-    let output = bed.mpi("gib-sockets");
+    let output = bed.mpi("gib-sockets", near);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     let judged = bed.kept("verdict.json");
     assert!(judged.contains("WRONG_NETWORK"), "{judged}");
@@ -230,6 +240,65 @@ fn output_that_the_kubelet_rotates_away_is_whole() {
         assert!((0..60_000).all(|n| numbers.next() == Some(&n.to_string())) && numbers.next().is_none());
     }
     assert_eq!(bed.left(), "", "once the run is over");
+}
+
+#[test]
+#[ignore = "needs a cluster: .ci/kubernetes.sh"]
+fn a_slow_node_is_found_by_pairs_and_taken_out() {
+    let bed = Bed::new();
+    let slow = Slow::new(&bed);
+    let image = format!("image={}", bed.read("image"));
+    let output = bed.run("tests/testbed/kubernetes/slow.yaml", &[&image]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let judged = bed.kept("verdict.json");
+    assert!(judged.contains("BELOW_FLOOR"), "{judged}");
+    let located: Value = serde_json::from_str(&bed.kept("located.json")).unwrap();
+    let named = located["suspects"]["nodes"].as_array().unwrap();
+    assert_eq!((named.len(), &named[0]["node"]), (1, &Value::from("n2")), "{located}");
+    let reason = named[0]["drained"]["applied"]["reason"].as_str().unwrap_or_default();
+    assert!(reason.starts_with("burnin ") && reason.ends_with("slow or wrong in pairs"), "{located}");
+    let node: Value = serde_json::from_str(&bed.kubectl("get node n2 -o json")).unwrap();
+    assert_eq!(
+        (&node["spec"]["unschedulable"], &node["metadata"]["annotations"]["burnin.dev/drained"]),
+        (&Value::from(true), &Value::from(reason))
+    );
+    assert_eq!(bed.kubectl("get nodes").matches("SchedulingDisabled").count(), 1);
+    assert_eq!(bed.left(), "", "once the run is over");
+    drop(slow);
+}
+
+/// The second node's links at 40 Mbit/s, and the right to take nodes out, until this is dropped.
+struct Slow<'a>(&'a Bed);
+
+impl<'a> Slow<'a> {
+    fn new(bed: &'a Bed) -> Self {
+        let slow = Self(bed);
+        let rate = "root tbf rate 40mbit burst 64kb latency 1s";
+        slow.links(&format!("replace dev {{}} {rate}"));
+        bed.kubectl(
+            "create clusterrolebinding drain --clusterrole=burnin-drain --serviceaccount=burnin:burnin",
+        );
+        slow
+    }
+
+    /// What is done to both ends of its cable.
+    fn links(&self, what: &str) {
+        let space = self.0.read("namespace");
+        for (at, link) in [(space.clone(), "n2"), (format!("{space}-n2"), "eth0")] {
+            let words = format!("-n {at} qdisc {}", what.replace("{}", link));
+            let status = Command::new("tc").args(words.split_whitespace()).status().unwrap();
+            assert!(status.success(), "tc {words}");
+        }
+    }
+}
+
+impl Drop for Slow<'_> {
+    fn drop(&mut self) {
+        self.links("del dev {} root");
+        self.0.kubectl("delete clusterrolebinding drain");
+        self.0.kubectl("uncordon n2");
+        self.0.kubectl("annotate node n2 burnin.dev/drained-");
+    }
 }
 
 #[test]

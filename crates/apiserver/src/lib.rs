@@ -1,6 +1,7 @@
 //! The API of a Kubernetes cluster: how it is reached, and what its errors mean.
 
 mod client;
+mod drain;
 mod look;
 pub mod rights;
 
@@ -12,6 +13,7 @@ use serde_json::Value;
 use terms::{Class, Failure};
 
 pub use client::client;
+pub use drain::drain;
 pub use look::{nodes, queue, served};
 
 /// A request that takes longer got lost.

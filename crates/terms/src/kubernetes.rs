@@ -14,6 +14,8 @@ const SCHEME: &str = "kubernetes:";
 const LONGEST: usize = 253;
 /// Most settings of one kind.
 const MOST: usize = 256;
+/// Most nodes that can be named.
+const MOST_NAMED: usize = 8;
 
 /// Where a job's pods run and what they get. One pod a node; everything not named here is left to the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -66,6 +68,11 @@ pub struct Kubernetes {
     /// Labels that nodes must have.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
+    /// Names of the nodes it runs on, one pod each: as many as `nodes`, at most 8, since Kueue takes no more kinds of pods
+    /// in a job. A node's label `kubernetes.io/hostname` has to be its name, as it mostly is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 8))]
+    pub only_nodes: Vec<String>,
     /// Keys of taints that the pods tolerate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tolerate: Vec<String>,
@@ -265,6 +272,19 @@ impl Kubernetes {
         for (key, value) in &self.node_selector {
             complain(&format!("node_selector.{}", shown(key)), not_a_key(key).or_else(|| not_a_label(value)));
         }
+        let named = &self.only_nodes;
+        complain("only_nodes", named.iter().find_map(|node| not_a_name(node)));
+        let twice = named.iter().enumerate().find(|(place, node)| named[..*place].contains(node));
+        complain("only_nodes", twice.map(|(_, node)| format!("names `{}` twice", shown(node))));
+        let few = !named.is_empty() && (named.len() > MOST_NAMED || named.len() != self.nodes as usize);
+        let expected = || {
+            format!(
+                "expected as many as `nodes` ({}), at most {MOST_NAMED}, found {}",
+                self.nodes,
+                named.len()
+            )
+        };
+        complain("only_nodes", few.then(expected));
         for key in &self.tolerate {
             complain("tolerate", not_a_key(key));
         }
@@ -395,6 +415,7 @@ mod tests {
             "access": {"kubeconfig": {"path": "config"}}, "namespace": "A", "queue": "-q", "priority_class": "a b",
             "topology": {"required": "a b"}, "nodes": 0, "ranks_per_node": 65, "gpus_per_node": 0, "rank_port": 80, "memory_mib": 0,
             "image": "host/name:latest", "service_account": "x_y", "node_selector": {"a b": "c", "ok": "a b"},
+            "only_nodes": ["n1", "N2", "n1"],
             "tolerate": ["a b"], "annotations": {"": "x"}, "socket_interface": "eth0;x", "profile": "x", "programs": "x",
             "nccl_debug": "A B", "environment": {"A B": ""}, "begin_within": "0s",
             "plugin": {"image": "x", "command": [], "folder": "x"}
@@ -418,6 +439,9 @@ mod tests {
                 "service_account",
                 "node_selector.a b",
                 "node_selector.ok",
+                "only_nodes",
+                "only_nodes",
+                "only_nodes",
                 "tolerate",
                 "annotations.",
                 "plugin.image",

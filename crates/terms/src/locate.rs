@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Attempt, Cluster, Image, Node, RunId, Slurm, Timestamp, Workload};
+use crate::{Attempt, Cluster, Image, Kubernetes, Node, RunId, Slurm, Timestamp, Topology, Workload};
 
 /// After a failed verdict: the benchmark once more on pairs of the job's nodes, while the cluster is still there.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -66,10 +66,16 @@ impl Cluster {
             named.or(self.nodes.first()).map_or(1, |node| node.slots)
         };
         let nodes = names.iter().map(|&name| Node { name: name.to_owned(), slots: slots(name) }).collect();
-        let endpoint = match Slurm::of(self) {
-            Ok(Some(slurm)) => {
-                let count = u32::try_from(names.len()).unwrap_or(u32::MAX);
+        let count = u32::try_from(names.len()).unwrap_or(u32::MAX);
+        let endpoint = match (Slurm::of(self), Kubernetes::of(self)) {
+            (Ok(Some(slurm)), _) => {
                 Slurm { nodes: count, node_list: Some(names.join(",")), ..slurm }.endpoint()
+            }
+            (_, Ok(Some(whole))) => {
+                let only_nodes = names.iter().map(|&name| name.to_owned()).collect();
+                // Nodes that are named may be as far apart as they are.
+                let topology = whole.topology.as_ref().map(|_| Topology::Unconstrained);
+                Kubernetes { nodes: count, only_nodes, topology, ..whole }.endpoint()
             }
             _ => self.endpoint.clone(),
         };

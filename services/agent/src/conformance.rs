@@ -56,19 +56,9 @@ pub async fn scheduler(scheduler: &dyn Scheduler, cluster: &Cluster, job: impl F
     assert!(!text.is_empty());
     assert_eq!(scheduler.outputs(cluster, "none").await.expect("an answer"), Outputs::default());
 
-    let ran = match scheduler.nodes(cluster, "one").await {
-        Ok(ran) => {
-            // A cluster may not know its nodes before a job is on them.
-            assert!(!ran.is_empty() && [0, ran.len()].contains(&cluster.nodes.len()), "{ran:?}");
-            ran
-        }
-        // Where jobs cannot be given their nodes, that is said.
-        Err(PortError::Final(failure)) => {
-            assert_eq!(failure.code, "NOT_SEARCHED");
-            Vec::new()
-        }
-        Err(error) => panic!("{error:?}"),
-    };
+    let ran = scheduler.nodes(cluster, "one").await.expect("nodes");
+    // A cluster may not know its nodes before a job is on them.
+    assert!(!ran.is_empty() && [0, ran.len()].contains(&cluster.nodes.len()), "{ran:?}");
     // A part of the cluster is a cluster: all of it runs the job, and nothing else of it.
     if let [_, others @ ..] = &ran[..]
         && !others.is_empty()

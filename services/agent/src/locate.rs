@@ -186,6 +186,8 @@ impl Locator {
                 outcome(&end, &pair.search.workload, &readings)
             }
         };
+        // Before it is noted: what is noted is never looked at again.
+        self.scheduler.release(&cluster, &name).await?;
         self.note(pair.id, &pair.file(), &outcome).await.map(Some)
     }
 

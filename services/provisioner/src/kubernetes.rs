@@ -12,6 +12,9 @@ use crate::{
     systems::{any, ready},
 };
 
+/// The label by which a node is named.
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
 /// Asks the API for everything that a job will need of it.
 ///
 /// # Errors
@@ -123,6 +126,10 @@ impl Count {
 /// Why no pod of the job can be on this node.
 fn unfit(node: &Value, settings: &Kubernetes) -> Option<String> {
     let (spec, labels) = (&node["spec"], &node["metadata"]["labels"]);
+    if !settings.only_nodes.is_empty() && !settings.only_nodes.iter().any(|named| labels[HOSTNAME] == **named)
+    {
+        return Some("is not named (only_nodes)".to_owned());
+    }
     for (key, value) in &settings.node_selector {
         if labels[key] != **value {
             return Some(format!("does not have the label {key}={value} (node_selector)"));
@@ -195,7 +202,7 @@ mod tests {
     }
 
     fn node(more: Value) -> Value {
-        let mut node = json!({"metadata": {"name": "n1", "labels": {"kind": "b200"}}, "spec": {}, "status": {
+        let mut node = json!({"metadata": {"name": "n1", "labels": {"kind": "b200", "kubernetes.io/hostname": "n1"}}, "spec": {}, "status": {
             "conditions": [{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": "True"}],
             "allocatable": {"cpu": "1930m", "memory": "8040048Ki", "nvidia.com/gpu": "8"}}});
         for (field, value) in more.as_object().unwrap() {
@@ -220,6 +227,8 @@ mod tests {
                 "has 0 of nvidia.com/gpu",
             ),
             (node(json!({})), json!({"node_selector": {"kind": "h100"}}), "label kind=h100"),
+            (node(json!({})), json!({"only_nodes": ["n1", "n2"]}), ""),
+            (node(json!({})), json!({"only_nodes": ["n2", "n3"]}), "is not named"),
             (
                 node(json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}})),
                 json!({}),

@@ -219,29 +219,38 @@ impl Turn {
         }
         let (namespace, name) = (text(&meta["namespace"]), text(&meta["name"]));
         let us = owner("jobset.x-k8s.io/v1alpha2", "JobSet", meta);
-        let replicated = &jobset["spec"]["replicatedJobs"][0];
-        let Some(job) = jobs.iter().find(|job| owned(job, meta)) else {
+        let ours: Vec<_> = jobs.iter().filter(|job| owned(job, meta)).collect();
+        if ours.is_empty() {
             let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "ownerReferences": [us]},
                 "spec": {"clusterIP": "None", "selector": {"jobset.sigs.k8s.io/jobset-name": name}}});
             self.make(CORE, "services", namespace, &service).await;
-            if replicated["replicas"] != 0 {
+            let replicated = jobset["spec"]["replicatedJobs"].as_array().into_iter().flatten();
+            for replicated in replicated.filter(|replicated| replicated["replicas"] != 0) {
                 let mut spec = replicated["template"]["spec"].clone();
                 let mut labels =
                     spec["template"]["metadata"]["labels"].as_object().cloned().unwrap_or_default();
                 labels.insert("jobset.sigs.k8s.io/jobset-name".to_owned(), json!(name));
+                labels.insert("jobset.sigs.k8s.io/replicatedjob-name".to_owned(), replicated["name"].clone());
                 spec["template"]["metadata"]["labels"] = json!(labels);
                 let job = json!({"apiVersion": "batch/v1", "kind": "Job", "spec": spec, "metadata": {
                     "name": format!("{name}-{}-0", text(&replicated["name"])), "ownerReferences": [us], "labels": labels}});
                 self.make(JOBS, "jobs", namespace, &job).await;
             }
             return;
-        };
-        let over = |kind: &str| {
+        }
+        let over = |job: &Value, kind: &str| {
             conditions(job).any(|condition| condition["type"] == kind && condition["status"] == "True")
         };
-        let (state, reason, message) = match (over("Complete"), over("Failed")) {
+        let targets = jobset["spec"]["successPolicy"]["targetReplicatedJobs"].as_array();
+        let counts = |job: &Value| {
+            let replicated = &job["metadata"]["labels"]["jobset.sigs.k8s.io/replicatedjob-name"];
+            targets.is_none_or(|targets| targets.contains(replicated))
+        };
+        let failed = ours.iter().find(|job| over(job, "Failed"));
+        let completed = ours.iter().filter(|job| counts(job)).all(|job| over(job, "Complete"));
+        let (state, reason, message) = match (completed, failed) {
             (true, _) => ("Completed", "AllJobsCompleted", "jobset completed successfully".to_owned()),
-            (_, true) => (
+            (_, Some(job)) => (
                 "Failed",
                 "FailedJobs",
                 format!(
@@ -251,6 +260,12 @@ impl Turn {
             ),
             _ => return,
         };
+        // What is still at work then is taken away.
+        for job in ours.iter().filter(|job| !over(job, "Complete") && !over(job, "Failed")) {
+            let job = text(&job["metadata"]["name"]);
+            let foreground = json!({"propagationPolicy": "Foreground"});
+            self.ask("DELETE", &format!("{JOBS}/namespaces/{namespace}/jobs/{job}"), Some(&foreground)).await;
+        }
         let status = json!({"status": {"terminalState": state, "restarts": 0, "replicatedJobsStatus": [], "conditions": [
             {"type": state, "status": "True", "reason": reason, "message": message, "lastTransitionTime": now()}]}});
         self.patch(JOBSETS, "jobsets", jobset, "/status", &status).await;
@@ -321,7 +336,13 @@ impl Turn {
             return;
         }
         if !pod["spec"]["nodeName"].is_string() {
-            let bind = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"kind": "Node", "name": "node-1"}});
+            let index = text(&meta["labels"]["batch.kubernetes.io/job-completion-index"]);
+            let node = match pod["spec"]["nodeSelector"]["kubernetes.io/hostname"].as_str() {
+                Some(named) => named.to_owned(),
+                None if self.wants.has_controllers => "node-1".to_owned(), // the only one that is there
+                None => format!("node-{}", index.parse().unwrap_or(0) + 1),
+            };
+            let bind = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"kind": "Node", "name": node}});
             match self.wants.has_controllers {
                 true => drop(
                     self.ask(
@@ -331,7 +352,7 @@ impl Turn {
                     )
                     .await,
                 ),
-                false => self.patch(CORE, "pods", pod, "", &json!({"spec": {"nodeName": "node-1"}})).await,
+                false => self.patch(CORE, "pods", pod, "", &json!({"spec": {"nodeName": node}})).await,
             }
             return;
         }

@@ -199,6 +199,14 @@ impl Cluster {
         Ok(found)
     }
 
+    /// Takes a node out of service, unless it is out already.
+    ///
+    /// # Errors
+    /// [`PortError::Final`] when somebody else took it out, or it may not be.
+    pub async fn drain(&self, node: &str, reason: &str) -> Result<(), PortError> {
+        apiserver::drain(&self.client, node, reason).await
+    }
+
     /// Everything of a job that is still there, as `kind/name`.
     ///
     /// # Errors

@@ -71,7 +71,7 @@ impl Follower {
 /// The outputs of a pod whose containers have begun.
 pub fn sources(cluster: &Cluster, spool: &Spool, pod: &Value) -> Vec<Source> {
     let name = pod["metadata"]["name"].as_str().unwrap_or_default();
-    let index = pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"].as_str().unwrap_or("0");
+    let index = state::index(pod);
     state::containers(pod)
         .filter(|container| {
             ["running", "terminated"].iter().any(|state| container["state"][state].is_object())
@@ -83,7 +83,7 @@ pub fn sources(cluster: &Cluster, spool: &Spool, pod: &Value) -> Vec<Source> {
                 spool: spool.clone(),
                 pod: name.to_owned(),
                 container: which.to_owned(),
-                stream: format!("{index:0>5}.{which}.{name}"),
+                stream: format!("{index:05}.{which}.{name}"),
             })
         })
         .collect()

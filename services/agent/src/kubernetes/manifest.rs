@@ -9,8 +9,11 @@ use terms::{Class, Failure, Kubernetes, Launch, Topology};
 use super::script;
 use crate::port::Job;
 
-/// The name of the replicated job; pods are `{jobset}-{this}-0-{index}-{random}`.
+/// The name of the replicated job; pods are `{jobset}-{this}-0-{index}-{random}`. Where nodes are named each has a
+/// replicated job of its own, and its number is behind this: pods are `{jobset}-{this}{number}-0-0-{random}`.
 pub const REPLICATED: &str = "n";
+/// The label by which a node is named.
+const HOSTNAME: &str = "kubernetes.io/hostname";
 /// The container that is measured.
 pub const CONTAINER: &str = "benchmark";
 /// Whose job it is, in full: what an object must carry to be taken for ours.
@@ -58,16 +61,40 @@ pub fn jobset(job: &Job, settings: &Kubernetes) -> Result<Value, Failure> {
     put("kueue.x-k8s.io/queue-name", &settings.queue);
     put("kueue.x-k8s.io/priority-class", &settings.priority_class);
     let life = job.limit.0.as_secs() + SLACK;
-    let mut spec = json!({
-        "completionMode": "Indexed", "parallelism": settings.nodes, "completions": settings.nodes,
-        "backoffLimit": 0, "activeDeadlineSeconds": life,
-        "template": {"metadata": {"labels": labels, "annotations": pod_annotations(settings, &annotations)},
-                     "spec": pod(job, settings, &name, life)?},
-    });
-    if settings.launch == Launch::Mpi {
-        // The first pod's word is the job's: the others, which wait, are ended with it.
-        spec["successPolicy"] = json!({"rules": [{"succeededIndexes": "0", "succeededCount": 1}]});
-    }
+    let pods = |count: u32, pod: Value| {
+        json!({
+            "completionMode": "Indexed", "parallelism": count, "completions": count,
+            "backoffLimit": 0, "activeDeadlineSeconds": life,
+            "template": {"metadata": {"labels": labels, "annotations": pod_annotations(settings, &annotations)},
+                         "spec": pod},
+        })
+    };
+    let replicated = |name: String, spec: Value| json!({"name": name, "replicas": 1, "template": {"metadata": {"labels": labels}, "spec": spec}});
+    let whole = pod(job, settings, &name, life)?;
+    let mut success = json!({"operator": "All"});
+    let replicated_jobs: Vec<Value> = if settings.only_nodes.is_empty() {
+        let mut spec = pods(settings.nodes, whole);
+        if settings.launch == Launch::Mpi {
+            // The first pod's word is the job's: the others, which wait, are ended with it.
+            spec["successPolicy"] = json!({"rules": [{"succeededIndexes": "0", "succeededCount": 1}]});
+        }
+        vec![replicated(REPLICATED.to_owned(), spec)]
+    } else {
+        if settings.launch == Launch::Mpi {
+            success["targetReplicatedJobs"] = json!([format!("{REPLICATED}0")]);
+        }
+        // Kueue's topology heeds a pod's node selector, and no affinity to nodes.
+        let on = |(number, node): (usize, &String)| {
+            let mut pod = whole.clone();
+            pod["nodeSelector"][HOSTNAME] = json!(node);
+            let environment = pod["containers"][0]["env"].as_array_mut();
+            environment
+                .into_iter()
+                .for_each(|all| all.push(json!({"name": "BURNIN_INDEX", "value": number.to_string()})));
+            replicated(format!("{REPLICATED}{number}"), pods(1, pod))
+        };
+        settings.only_nodes.iter().enumerate().map(on).collect()
+    };
     Ok(json!({
         "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
         "metadata": {"name": name, "namespace": settings.namespace, "labels": top, "annotations": annotations},
@@ -78,8 +105,8 @@ pub fn jobset(job: &Job, settings: &Kubernetes) -> Result<Value, Failure> {
             "network": {"enableDNSHostnames": true, "publishNotReadyAddresses": true, "subdomain": name},
             // What a benchmark said is a result: nothing is begun again.
             "failurePolicy": {"maxRestarts": 0},
-            "successPolicy": {"operator": "All"},
-            "replicatedJobs": [{"name": REPLICATED, "replicas": 1, "template": {"metadata": {"labels": labels}, "spec": spec}}],
+            "successPolicy": success,
+            "replicatedJobs": replicated_jobs,
         },
     }))
 }

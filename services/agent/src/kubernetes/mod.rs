@@ -22,9 +22,12 @@ use std::{
 use kit::{Clock, PortError, SystemClock};
 use ledger::{Reader, Store};
 use serde_json::{Value, json};
-use terms::{Class, Cluster, Failure, JobEnd, Kubernetes, Launch};
+use terms::{Access, Class, Cluster, Failure, JobEnd, Kubernetes, Launch};
 
-use crate::port::{Ending, Job, Outputs, Scheduler, Standing, Written};
+use crate::{
+    port::{Ending, Job, Outputs, Scheduler, Standing, Written},
+    slurm::script::quote,
+};
 use api::{Clients, Created};
 use follow::Follower;
 use spool::Spool;
@@ -188,6 +191,7 @@ impl KubernetesJobs {
             self.drain(place, name).await?;
             cluster.delete_jobset(called, &uid).await?;
         }
+        spool.note_nodes(&state::nodes(&known.pods)).await?;
         place.tell(end).await
     }
 
@@ -392,10 +396,26 @@ impl Scheduler for KubernetesJobs {
         Ok(Some(Ending { from, body: spool.open_from(&stream, from).await? }))
     }
 
-    async fn nodes(&self, _: &Cluster, _: &str) -> Result<Vec<String>, PortError> {
-        let why =
-            "pairs of nodes cannot be run on a Kubernetes yet; its pods' logs say which node each was on";
-        Err(PortError::Final(Failure::new(Class::Input, "NOT_SEARCHED", why)))
+    async fn nodes(&self, _: &Cluster, name: &str) -> Result<Vec<String>, PortError> {
+        let known = Spool::of(&self.store, name).nodes().await?.filter(|nodes| !nodes.is_empty());
+        known.ok_or_else(|| {
+            let why = format!("nobody saw on which nodes {name} ran");
+            PortError::Final(Failure::new(Class::Input, "NODES_UNKNOWN", why))
+        })
+    }
+
+    fn drain_command(&self, cluster: &Cluster, node: &str, _: &str) -> Option<String> {
+        let mut words = vec!["kubectl".to_owned()];
+        if let Access::Kubeconfig { path, context } = Kubernetes::of(cluster).ok()??.access {
+            words.extend(path.map(|path| format!("--kubeconfig={}", quote(&path))));
+            words.extend(context.map(|context| format!("--context={}", quote(&context))));
+        }
+        words.extend(["cordon".to_owned(), quote(node)]);
+        Some(words.join(" "))
+    }
+
+    async fn drain(&self, cluster: &Cluster, node: &str, reason: &str) -> Result<(), PortError> {
+        self.place(cluster, node).await?.cluster.drain(node, reason).await
     }
 
     async fn release(&self, cluster: &Cluster, name: &str) -> Result<(), PortError> {

@@ -21,10 +21,10 @@ const HEAD: &str = r#"set -u
 say() { printf '%s\n' "$*"; }
 # Status, code, words: the pod's last word, which outlives its log.
 fail() { local status=$1; shift; say "$*" >&2; { printf '%s\n' "$*" >"${BURNIN_LAST_WORD:-/dev/termination-log}"; } 2>/dev/null; exit "$status"; }
-index=${JOB_COMPLETION_INDEX:?}
+index=${BURNIN_INDEX:-${JOB_COMPLETION_INDEX:?}}
 # Addresses of the pods by commas, where DNS is not to be asked.
 IFS=, read -ra hosts <<<"${BURNIN_HOSTS:-}"
-host() { if [[ -n ${hosts[$1]:-} ]]; then printf %s "${hosts[$1]}"; else printf '%s-%d.%s' "$BURNIN_POD" "$1" "$BURNIN_DOMAIN"; fi; }
+host() { if [[ -n ${hosts[$1]:-} ]]; then printf %s "${hosts[$1]}"; else printf "$BURNIN_POD.%s" "$1" "$BURNIN_DOMAIN"; fi; }
 run=${BURNIN_RUN_FOLDER:-/tmp/burnin}
 mkdir -p "$run" || fail 85 UNFIT "$run cannot be made"
 say "pod $index of $BURNIN_NODES is $(hostname)"
@@ -156,10 +156,16 @@ pub fn command(workload: &Workload, settings: &Kubernetes) -> Vec<String> {
 
 /// What the script is told of the job, as environment.
 pub fn told<'a>(settings: &'a Kubernetes, jobset: &str) -> Vec<(&'a str, String)> {
+    let replicated = super::manifest::REPLICATED;
+    // What a pod is called, its number left open.
+    let pod = match settings.only_nodes.is_empty() {
+        true => format!("{jobset}-{replicated}-0-%d"),
+        false => format!("{jobset}-{replicated}%d-0-0"),
+    };
     let ours = [
         ("BURNIN_NODES", settings.nodes.to_string()),
         ("BURNIN_RANKS_PER_NODE", settings.ranks_per_node.to_string()),
-        ("BURNIN_POD", format!("{jobset}-{}-0", super::manifest::REPLICATED)),
+        ("BURNIN_POD", pod),
         ("BURNIN_DOMAIN", jobset.to_owned()),
         ("BURNIN_KEYS", KEYS.to_owned()),
         ("BURNIN_PORT", settings.rank_port.to_string()),
@@ -170,7 +176,8 @@ pub fn told<'a>(settings: &'a Kubernetes, jobset: &str) -> Vec<(&'a str, String)
     let theirs = settings
         .environment
         .iter()
-        .filter(|(name, _)| name.starts_with("BURNIN_") && ours.iter().all(|(taken, _)| taken != name));
+        .filter(|(name, _)| name.starts_with("BURNIN_") && *name != "BURNIN_INDEX")
+        .filter(|(name, _)| ours.iter().all(|(taken, _)| taken != name));
     let theirs = theirs.map(|(name, value)| (name.as_str(), value.clone())).collect::<Vec<_>>();
     ours.into_iter().chain(theirs).collect()
 }

@@ -4,6 +4,7 @@
 //! kubernetes/{job}/submitted.json       the JobSet's id, once it was seen
 //!                  cancelled            it must not begin any more
 //!                  standing.json        what was told of its end
+//!                  nodes.json           the nodes it ran on
 //!                  waiting/{n}          reasons for which it waited
 //!                  logs/{stream}/{n}    a piece of a container's output, from byte n on
 //!                  logs/{stream}/end.json
@@ -120,6 +121,22 @@ impl Spool {
     /// Those of the bucket.
     pub async fn cancel(&self) -> Result<(), PortError> {
         self.put("cancelled", &true).await.map(drop)
+    }
+
+    /// The nodes it ran on, once it has ended.
+    ///
+    /// # Errors
+    /// Those of the bucket.
+    pub async fn nodes(&self) -> Result<Option<Vec<String>>, PortError> {
+        self.get("nodes.json").await
+    }
+
+    /// Notes the nodes it ran on; the first note stands.
+    ///
+    /// # Errors
+    /// Those of the bucket.
+    pub async fn note_nodes(&self, nodes: &[String]) -> Result<(), PortError> {
+        self.put("nodes.json", &nodes).await.map(drop)
     }
 
     /// What was told of its end.

@@ -3,11 +3,13 @@
 //! The JobSet's own status is the end. Why it ended so stands in its pods, which are looked at for the first cause: what
 //! the infrastructure took, then what the kernel or a limit ended, then the pod's own last word.
 
+use std::collections::BTreeSet;
+
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 use terms::{Class, Failure, JobEnd, Kubernetes, Timestamp};
 
-use super::manifest::CONTAINER;
+use super::manifest::{CONTAINER, REPLICATED};
 
 /// Everything that is known of a job at a moment.
 #[derive(Clone, Debug, Default)]
@@ -111,7 +113,6 @@ fn evicted(known: &Known) -> Option<Finding> {
 
 /// A pod of one index was made again after one had begun: the benchmark may have run twice.
 fn twice(pods: &[Value]) -> bool {
-    let index = |pod: &Value| pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"].clone();
     pods.iter().any(|one| {
         let newer = |two: &&Value| {
             two["metadata"]["uid"] != one["metadata"]["uid"]
@@ -360,6 +361,22 @@ pub fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
         .into_iter()
         .filter_map(|list| pod["status"][list].as_array())
         .flatten()
+}
+
+/// The number of a pod in its job.
+pub fn index(pod: &Value) -> u32 {
+    let labels = &pod["metadata"]["labels"];
+    let replicated = text(&labels["jobset.sigs.k8s.io/replicatedjob-name"]);
+    // Where nodes are named, each has a replicated job.
+    let number = replicated.strip_prefix(REPLICATED).filter(|number| !number.is_empty());
+    let number = number.unwrap_or(text(&labels["batch.kubernetes.io/job-completion-index"]));
+    number.parse().unwrap_or(0)
+}
+
+/// The nodes that pods were sent to, in the order of their names.
+pub fn nodes(pods: &[Value]) -> Vec<String> {
+    let on: BTreeSet<_> = pods.iter().filter_map(|pod| pod["spec"]["nodeName"].as_str()).collect();
+    on.into_iter().map(str::to_owned).collect()
 }
 
 /// The container that is measured has run, or runs.

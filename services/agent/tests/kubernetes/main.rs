@@ -1,6 +1,7 @@
 //! The Kubernetes backend against an API server and a world that moves its objects.
 
 mod bed;
+mod nodes;
 mod once;
 mod output;
 mod real;
