@@ -181,10 +181,10 @@ fn wrong_usage_is_told_before_anything_is_made() {
 }
 
 #[test]
-fn a_plan_says_what_starts_a_workflow() {
+fn a_plan_says_what_starts_a_workflow_and_who_is_told() {
     let lab = Lab::new("", "");
     let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
-    let on = "on:\n  push: [{repository: acme/images, branches: [main], tags: ['v*']}]\n  schedule: [{cron: 30 2 * * *, zone: Europe/Zurich}]\n  build: [{trigger: nccl-image}]\n  cluster: [{source: //acme/rack, system: slurm, name: 'gpu-*'}]\nparameters: [limits.job]\n";
+    let on = "on:\n  push: [{repository: acme/images, branches: [main], tags: ['v*']}]\n  schedule: [{cron: 30 2 * * *, zone: Europe/Zurich}]\n  build: [{trigger: nccl-image}]\n  cluster: [{source: //acme/rack, system: slurm, name: 'gpu-*'}]\nparameters: [limits.job]\nnotify: [{github: {check: true}}, {slack: {webhook: gpu-cluster, on: [failed, recovered]}}, {webhook: {target: pager}}]\n";
     lab.write("w.yaml", &format!("{workflow}{on}"));
     let output = lab.burnin(&["plan", "w.yaml"]);
     let said = String::from_utf8(output.stdout).unwrap();
@@ -194,6 +194,9 @@ fn a_plan_says_what_starts_a_workflow() {
         "Starts by itself: builds of the trigger nccl-image that succeed.\n",
         "Starts by itself: slurm clusters named gpu-* that //acme/rack offers.\n",
         "Requests over the network may replace: limits.job.\n",
+        "Tells GitHub: status and check of the commit whose push starts it.\n",
+        "Tells Slack gpu-cluster: failed, recovered.\n",
+        "Tells webhook pager: failed, inconclusive, broken, still-failing, recovered.\n",
     ] {
         assert!(said.contains(line), "{line}: {said}");
     }

@@ -3,7 +3,9 @@
 use std::{fmt::Write, path::Path};
 
 use kit::{Clock, SystemClock};
-use terms::{BuildSpec, ClusterSpec, ImageSpec, Span, Stage, System, Timestamp, Workflow};
+use terms::{
+    BuildSpec, ClusterSpec, GithubNotify, ImageSpec, News, Notify, Span, Stage, System, Timestamp, Workflow,
+};
 use workflow::{Archive, Offered, Override, Resolved};
 
 use crate::{
@@ -31,9 +33,28 @@ pub fn plan(path: &Path, set: &[Override]) -> Result<Exit, Error> {
     }
     text += &exists(&workflow);
     text += &costs(&workflow);
+    text += &told(&workflow.notify);
     text += &starts(&workflow::offered(path).map_err(Error::usage)?, SystemClock.now());
     print(&text);
     Ok(Exit::Pass)
+}
+
+/// Who is told, and of what, where `burnin up` or the notifier serves it.
+fn told(notify: &[Notify]) -> String {
+    let channel = |kind: &str, name: &str, on: &[News]| {
+        let on: Vec<_> = on.iter().map(|news| news.as_str()).collect();
+        format!("Tells {kind} {name}: {}.\n", on.join(", "))
+    };
+    let lines = notify.iter().map(|somebody| match somebody {
+        Notify::Github(GithubNotify { status, check }) => {
+            let marks = [(*status, "status"), (*check, "check")];
+            let marks: Vec<_> = marks.into_iter().filter(|(asked, _)| *asked).map(|(_, mark)| mark).collect();
+            format!("Tells GitHub: {} of the commit whose push starts it.\n", marks.join(" and "))
+        }
+        Notify::Slack(slack) => channel("Slack", &slack.webhook, &slack.on),
+        Notify::Webhook(webhook) => channel("webhook", &webhook.target, &webhook.on),
+    });
+    lines.collect()
 }
 
 /// What starts it by itself where `burnin up` or the gateway serves it, and when next.
