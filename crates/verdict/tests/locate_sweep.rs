@@ -10,7 +10,7 @@ fn cluster(nodes: usize) -> Vec<String> {
 }
 
 /// Runs pairs until there are none left to run. `busbw` is what a pair gives, by its number and its ends; none is wrong
-/// results.
+/// results, less than nothing is no measurement.
 fn sweep(nodes: usize, busbw: impl Fn(usize, usize, usize) -> Option<f64>) -> (Located, Vec<Tried>) {
     let members = cluster(nodes);
     let number = |name: &str| name[1..].parse().unwrap();
@@ -19,12 +19,13 @@ fn sweep(nodes: usize, busbw: impl Fn(usize, usize, usize) -> Option<f64>) -> (L
         let pairs = next_pairs(&members, &tried, &PairOptions::default(), 4 * nodes);
         assert_eq!(pairs, next_pairs(&members, &tried, &PairOptions::default(), 4 * nodes));
         if pairs.is_empty() {
-            return (from_tried(&tried, &PairOptions::default()), tried);
+            return (from_tried(&members, &tried, &PairOptions::default()), tried);
         }
         let distinct: BTreeSet<_> = pairs.iter().flat_map(|(a, b)| [a, b]).collect();
         assert_eq!(distinct.len(), 2 * pairs.len(), "pairs of a round have nobody in common");
         for (a, b) in pairs {
             let outcome = match busbw(tried.len(), number(&a), number(&b)) {
+                Some(busbw) if busbw < 0.0 => Outcome::Void { why: "PREEMPTED".to_owned() },
                 Some(busbw) => Outcome::Measured { busbw },
                 None => Outcome::Broken { why: "wrong".to_owned() },
             };
@@ -93,8 +94,32 @@ fn two_nodes_and_pairs_that_could_not_run_tell_nothing() {
         .into_iter()
         .map(|(a, b)| Tried { a, b, outcome: void.clone() })
         .collect();
-    let located = from_tried(&tried, &PairOptions::default());
+    let located = from_tried(&cluster(4), &tried, &PairOptions::default());
     assert!(!located.healthy && located.undecided.is_some());
+}
+
+#[test]
+fn whoever_was_not_measured_is_neither_good_nor_bad() {
+    // Somebody else has two nodes, and keeps them.
+    let taken = |a: usize, b: usize| [a, b].iter().any(|end| [2, 5].contains(end));
+    let (located, tried) = sweep(8, |_, a, b| Some(if taken(a, b) { -1.0 } else { 90.0 }));
+    assert_eq!((named(&located), located.healthy), (vec![], false));
+    let undecided = located.undecided.unwrap();
+    assert_eq!(undecided, "nothing is known of n002, n005, none of whose pairs was measured (PREEMPTED)");
+    let of = |node: &str| tried.iter().filter(|pair| pair.a == node || pair.b == node).count();
+    assert_eq!((of("n002"), of("n005")), (6, 6), "they are given up");
+    // They come back, and one of them is slow.
+    let (located, _) = sweep(8, |number, a, b| {
+        let slow = if a == 5 || b == 5 { 40.0 } else { 90.0 };
+        Some(if taken(a, b) && number < 9 { -1.0 } else { slow })
+    });
+    assert_eq!((named(&located), located.undecided), (vec![5], None));
+    // The ones that nobody had time for.
+    let few = next_pairs(&cluster(8), &[], &PairOptions::default(), 2);
+    let measured = |(a, b): (String, String)| Tried { a, b, outcome: Outcome::Measured { busbw: 90.0 } };
+    let tried: Vec<_> = few.into_iter().map(measured).collect();
+    let located = from_tried(&cluster(8), &tried, &PairOptions::default());
+    assert!(!located.healthy && located.undecided.is_some_and(|why| why.contains("n002, n003, n004, n005")));
 }
 
 #[test]

@@ -16,8 +16,8 @@ use kit::{Look, PortError};
 use ledger::{Artefacts, Owner, Reader};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use terms::{
-    Attempt, Class, CommandId, Drain, Drained, Fact, Failure, JobEnd, Search, Span, SuspectNode, Suspects,
-    Timestamp, Workload, measurement::Reading, planted,
+    Attempt, Class, Cluster, CommandId, Drain, Drained, Fact, Failure, JobEnd, Search, Span, SuspectNode,
+    Suspects, Timestamp, Workload, measurement::Reading, planted,
 };
 use verdict::locate::{Located, Outcome, PairOptions, Tried, best_of, from_tried, next_pairs};
 
@@ -31,6 +31,9 @@ use crate::{
 const LEAST_NODES: usize = 3;
 /// A pair gets at least this long, however near the end is.
 const LEAST_LIMIT: Span = Span::from_secs(10);
+
+/// What takes a job away because of one of its nodes, in the schedulers' words. Anything else tells nothing of them.
+const NODES_OWN: [&str; 4] = ["NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED", "NODE_LOST"];
 
 /// Looks for bad nodes.
 #[derive(Clone)]
@@ -158,11 +161,11 @@ impl Locator {
     /// What came of a pair; none while it goes on. It is begun if it was not.
     async fn pair(&self, pair: &Pair<'_>, over: Option<&Over>) -> Result<Option<Outcome>, PortError> {
         let (cluster, name) = (pair.search.cluster.part(&pair.ends), pair.name());
-        let mut standing = self.scheduler.look(&cluster, &name).await?;
+        let mut standing = self.look(&cluster, &name).await?;
         if over.is_some() && matches!(standing, Standing::Absent | Standing::Going) {
             // One that is on its way must not begin afterwards.
             self.scheduler.cancel(&cluster, &name).await?;
-            standing = self.scheduler.look(&cluster, &name).await?;
+            standing = self.look(&cluster, &name).await?;
         }
         let outcome = match standing {
             Standing::Going => return Ok(None),
@@ -179,8 +182,11 @@ impl Locator {
             Standing::Lost { code, why } if code == "CLUSTER_GONE" => {
                 return Err(PortError::Final(Failure::new(Class::Infrastructure, code, why)));
             }
-            Standing::Lost { why, .. } if over.is_some() => Outcome::Void { why },
-            Standing::Lost { code, why } => Outcome::Broken { why: format!("{code}: {why}") },
+            Standing::Lost { code, why } if over.is_none() && NODES_OWN.contains(&code.as_str()) => {
+                Outcome::Broken { why: format!("{code}: {why}") }
+            }
+            // Somebody else wanted the nodes, or took the job away.
+            Standing::Lost { code, why } => Outcome::Void { why: format!("{code}: {why}") },
             Standing::Ended(end) => {
                 let readings = self.logs(pair).await?;
                 outcome(&end, &pair.search.workload, &readings)
@@ -189,6 +195,16 @@ impl Locator {
         // Before it is noted: what is noted is never looked at again.
         self.scheduler.release(&cluster, &name).await?;
         self.note(pair.id, &pair.file(), &outcome).await.map(Some)
+    }
+
+    /// Where a pair stands. What the infrastructure did to it is not the end of the search.
+    async fn look(&self, cluster: &Cluster, name: &str) -> Result<Standing, PortError> {
+        match self.scheduler.look(cluster, name).await {
+            Err(PortError::Final(Failure { class: Class::Infrastructure, code, message, .. })) => {
+                Ok(Standing::Lost { code, why: message })
+            }
+            standing => standing,
+        }
     }
 
     /// What the logs of a pair say.
@@ -209,7 +225,7 @@ impl Locator {
         over: Option<&Over>,
     ) -> Result<Look, PortError> {
         let options = PairOptions { tolerance: search.locate.tolerance, ..PairOptions::default() };
-        let mut located = from_tried(&pairs, &options);
+        let mut located = from_tried(nodes, &pairs, &options);
         if planted("a_good_node_is_named") {
             let other = |name: &str| nodes.iter().find(|node| *node != name).cloned();
             located.suspects.iter_mut().for_each(|bad| bad.host = bad.host.as_deref().and_then(other));

@@ -29,6 +29,10 @@ struct Paper {
     refuses: Option<usize>,
     wrong: bool,
     mute: bool,
+    /// Pairs with a bad node are taken away for this; or their end cannot be told, for this.
+    lost: Option<&'static str>,
+    fails: Option<&'static str>,
+    released: Mutex<BTreeSet<String>>,
     /// Submissions are reported as failed, and land when somebody says so.
     lands_late: bool,
     late: Mutex<Vec<Job>>,
@@ -92,7 +96,7 @@ impl Scheduler for Paper {
         Ok(job.name.clone())
     }
 
-    async fn look(&self, _: &Cluster, name: &str) -> Result<Standing, PortError> {
+    async fn look(&self, cluster: &Cluster, name: &str) -> Result<Standing, PortError> {
         self.call()?;
         if self.meddled.fetch_sub(1, Relaxed) == 1
             && let Some(locator) = self.meddler.get()
@@ -106,9 +110,24 @@ impl Scheduler for Paper {
         if *looks < 2 && end.is_none() {
             return Ok(Standing::Going);
         }
+        if cluster.nodes.iter().any(|node| self.bad.contains(&*node.name)) {
+            let why = "taken away".to_owned();
+            if let Some(code) = self.lost {
+                return Ok(Standing::Lost { code: code.to_owned(), why });
+            }
+            if let Some(code) = self.fails {
+                return Err(PortError::Final(Failure::new(Class::Infrastructure, code, why)));
+            }
+        }
         let state = end.unwrap_or("COMPLETED").to_owned();
         let (started_at, ended_at) = (None, None);
         Ok(Standing::Ended(JobEnd { state, exit_code: Some(0), signal: None, started_at, ended_at }))
+    }
+
+    async fn release(&self, _: &Cluster, name: &str) -> Result<(), PortError> {
+        self.call()?;
+        self.released.lock().unwrap().insert(name.to_owned());
+        Ok(())
     }
 
     async fn cancel(&self, _: &Cluster, name: &str) -> Result<(), PortError> {
@@ -252,6 +271,31 @@ async fn the_bad_node_is_named_and_how_to_take_it_out() {
         assert!(suspects.best_busbw.is_some_and(|busbw| (busbw - 83.9).abs() < 0.1), "{suspects:?}");
         assert_eq!(world.located(&search).await, suspects, "asked again, it says the same");
         assert!(world.paper.drained.lock().unwrap().is_empty(), "nothing was done to it");
+        let released = world.paper.released.lock().unwrap();
+        assert!(world.paper.jobs.lock().unwrap().keys().all(|pair| released.contains(pair)), "{released:?}");
+    }
+}
+
+/// A node that goes away under its pairs is bad. Whose pairs are preempted, or cannot be placed, is not.
+#[tokio::test]
+async fn what_somebody_else_did_to_a_pair_is_not_held_against_its_nodes() {
+    let search = search(6, Locate::default());
+    for lost in ["NODE_FAIL", "NODE_LOST"] {
+        let world = World::new(Paper { bad: ["n2"].into(), lost: Some(lost), ..Paper::default() });
+        assert_eq!(named(&world.located(&search).await), ["n2"], "{lost}");
+    }
+    for lost in ["PREEMPTED", "REQUEUED", "DELETED", "EVICTED"] {
+        let world = World::new(Paper { bad: ["n1", "n2"].into(), lost: Some(lost), ..Paper::default() });
+        let suspects = world.located(&search).await;
+        assert!(suspects.nodes.is_empty(), "{lost}: {suspects:?}");
+        let undecided = suspects.undecided.unwrap();
+        assert!(undecided.contains("nothing is known of n1, n2") && undecided.contains(lost), "{undecided}");
+    }
+    for fails in ["UNSCHEDULABLE", "SSH_REFUSED"] {
+        let world = World::new(Paper { bad: ["n1", "n2"].into(), fails: Some(fails), ..Paper::default() });
+        let suspects = world.located(&search).await;
+        let undecided = suspects.undecided.unwrap_or_default();
+        assert!(suspects.nodes.is_empty() && undecided.contains(fails), "{undecided}");
     }
 }
 

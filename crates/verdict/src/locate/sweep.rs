@@ -15,6 +15,8 @@ use super::{
 const CONFIRMED: f64 = 0.95;
 /// A pair is not run more often than this to tell a bad link from chance.
 const REPEATS: usize = 3;
+/// A member of whose pairs none could be measured is given up after so many.
+const TRIES: usize = 6;
 
 /// A pair that was run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -70,10 +72,28 @@ pub fn next_pairs(
     pairs
 }
 
-/// What the pairs say together.
+/// What the pairs say together of these members. Of whom nothing was measured, nothing is known.
 #[must_use]
-pub fn from_tried(tried: &[Tried], options: &PairOptions) -> Located {
-    from_pairs(&results(tried), options)
+pub fn from_tried(members: &[String], tried: &[Tried], options: &PairOptions) -> Located {
+    let results = results(tried);
+    let mut located = from_pairs(&results, options);
+    let mut unknown = unmeasured(members, &results);
+    if results.is_empty() || unknown.is_empty() {
+        return located;
+    }
+    let why = tried.iter().rev().find_map(|pair| match &pair.outcome {
+        Outcome::Void { why } if [&pair.a, &pair.b].iter().any(|end| unknown.contains(end)) => Some(why),
+        _ => None,
+    });
+    let why = why.map_or_else(String::new, |why| format!(" ({why})"));
+    let more = if unknown.len() > 5 { format!(" and {} more", unknown.len() - 5) } else { String::new() };
+    unknown.truncate(5);
+    let names: Vec<_> = unknown.into_iter().map(String::as_str).collect();
+    let text =
+        format!("nothing is known of {}{more}, none of whose pairs was measured{why}", names.join(", "));
+    located.undecided = Some(located.undecided.map_or(text.clone(), |before| format!("{before}; {text}")));
+    located.healthy = false;
+    located
 }
 
 /// What the best pairs reach, GB/s; none when no pair was measured.
@@ -92,6 +112,12 @@ fn results(tried: &[Tried]) -> Vec<PairResult> {
         Some(PairResult { a: tried.a.clone(), b: tried.b.clone(), busbw, ok })
     };
     tried.iter().filter_map(result).collect()
+}
+
+/// Members of whom no pair was measured.
+fn unmeasured<'a>(members: &'a [String], results: &[PairResult]) -> Vec<&'a String> {
+    let measured: BTreeSet<&String> = results.iter().flat_map(|pair| [&pair.a, &pair.b]).collect();
+    members.iter().filter(|member| !measured.contains(member)).collect()
 }
 
 /// The first rounds, in which everybody takes part: those of a tournament, by the circle method. `done` pairs of them
@@ -127,6 +153,10 @@ fn doubtful_pairs(members: &[String], tried: &[Tried], options: &PairOptions) ->
     let limit = options.limit(&results);
     let named: BTreeSet<&str> =
         located.suspects.iter().filter_map(|suspect| suspect.host.as_deref()).collect();
+    let unknown = unknown_pairs(members, tried, &results, |result| is_good(result, limit));
+    if !unknown.is_empty() {
+        return unknown;
+    }
     if located.undecided.is_none() {
         return confirming(members, &located, &named, &results);
     }
@@ -146,6 +176,20 @@ fn doubtful_pairs(members: &[String], tried: &[Tried], options: &PairOptions) ->
     let outcomes: Vec<PairOutcome> = results.iter().map(outcome).collect();
     let pairs = plan_pairs(&fit, &suspects, &outcomes);
     if pairs.is_empty() { again(&unexplained, tried) } else { pairs }
+}
+
+/// Each member of whom nothing was measured yet with one that has shown itself good, which can tell.
+fn unknown_pairs(
+    members: &[String],
+    tried: &[Tried],
+    results: &[PairResult],
+    good: impl Fn(&PairResult) -> bool,
+) -> Vec<(String, String)> {
+    let tries = |member: &String| tried.iter().filter(|pair| pair.a == *member || pair.b == *member).count();
+    let unknown = unmeasured(members, results).into_iter().filter(|member| tries(member) < TRIES);
+    let fit: BTreeSet<&String> =
+        results.iter().filter(|result| good(result)).flat_map(|result| [&result.a, &result.b]).collect();
+    unknown.zip(fit).map(|(member, partner)| (member.clone(), partner.clone())).collect()
 }
 
 /// Each member that is named, but not surely, with somebody who is not and whom it did not run with before.
