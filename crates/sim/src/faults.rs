@@ -85,6 +85,8 @@ faults! {
     JobFails = "job fails", 300;
     /// The benchmark hangs until its time limit.
     JobHangs = "job hangs", 300;
+    /// A job is taken away for somebody else's.
+    JobTaken = "job preempted", 300;
     /// The benchmark's log stops in the middle.
     LogTruncated = "log truncated", 400;
     /// A stage's ending is contradicted by another message.

@@ -110,15 +110,18 @@ impl Inner {
         let slow = sick.is_some_and(|sick| nodes.contains(&sick));
         let limit = i64::try_from(job.limit.0.as_millis()).unwrap_or(i64::MAX);
         let mut takes = self.dice.between(10_000, 120_000).min(limit);
-        let (mut ended, mut ends) = (end("COMPLETED", 0), Ends::Whole);
+        let (mut ended, mut ends) = (Stage::Ended(end("COMPLETED", 0)), Ends::Whole);
         // A pair that breaks by chance would name a good node, and rightly so.
         let breaks = !is_pair(&name);
         if breaks && self.strikes(Fault::JobFails) {
             ends = Ends::Badly;
-            ended = end("FAILED", 3);
+            ended = Stage::Ended(end("FAILED", 3));
         } else if breaks && self.strikes(Fault::JobHangs) {
             ends = Ends::Short;
-            (takes, ended) = (limit, end("TIMEOUT", 1));
+            (takes, ended) = (limit, Stage::Ended(end("TIMEOUT", 1)));
+        } else if self.strikes(Fault::JobTaken) {
+            ends = Ends::Short;
+            ended = Stage::Lost("PREEMPTED");
         } else if self.strikes(Fault::LogTruncated) {
             ends = Ends::Short;
         }
@@ -142,7 +145,7 @@ impl Inner {
             }
             world.inner().note(Service::Outside, Happening::JobBegan { name: name.clone() });
             world.sleep(takes).await;
-            world.inner().end_job(&name, Stage::Ended(ended));
+            world.inner().end_job(&name, ended);
         });
     }
 }
