@@ -1,7 +1,6 @@
 //! The API of a Kubernetes cluster: how it is reached, and what its errors mean.
 
 mod client;
-mod drain;
 mod look;
 pub mod rights;
 
@@ -13,9 +12,10 @@ use serde_json::Value;
 use terms::{Class, Failure};
 
 pub use client::client;
-pub use drain::drain;
 pub use look::{nodes, queue, served};
 
+/// The label by which a node is named.
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
 /// A request that takes longer got lost.
 const LIMIT: Duration = Duration::from_secs(30);
 

@@ -61,7 +61,7 @@ pub async fn nodes(client: &Client, mut each: impl FnMut(&Value)) -> Result<bool
     }
 }
 
-pub(crate) fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
+fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
     let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
     let text = str::to_owned;
     ApiResource {

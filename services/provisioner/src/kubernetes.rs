@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use apiserver::rights;
+use apiserver::{HOSTNAME, rights};
 use kit::PortError;
 use serde_json::Value;
 use terms::{Access, Class, Failure, Kubernetes};
@@ -11,9 +11,6 @@ use crate::{
     port::Standing,
     systems::{any, ready},
 };
-
-/// The label by which a node is named.
-const HOSTNAME: &str = "kubernetes.io/hostname";
 
 /// Asks the API for everything that a job will need of it.
 ///

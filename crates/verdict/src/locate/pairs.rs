@@ -60,6 +60,13 @@ impl PairOptions {
     }
 }
 
+/// The first five of them, and how many more there are.
+pub(super) fn few(names: &[impl AsRef<str>]) -> String {
+    let first: Vec<_> = names.iter().take(5).map(AsRef::as_ref).collect();
+    let more = names.len() - first.len();
+    first.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
+}
+
 /// Not a number is not good; nor is what cannot be.
 pub(super) fn is_good(result: &PairResult, limit: f64) -> bool {
     result.ok && result.busbw.is_finite() && result.busbw > 0.0 && result.busbw >= limit
@@ -111,11 +118,9 @@ pub fn from_pairs(results: &[PairResult], options: &PairOptions) -> Located {
     located.links.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
     // Chance may have made some of these. To call them that would be a guess, and one more run of each tells.
     if !open.is_empty() {
-        let more = if open.len() > 5 { format!(" and {} more", open.len() - 5) } else { String::new() };
-        open.truncate(5);
         located.undecided = Some(format!(
-            "degraded, and not decided whether by a member, the link or chance: {}{more}; run these again, and each with others",
-            open.join(", ")
+            "degraded, and not decided whether by a member, the link or chance: {}; run these again, and each with others",
+            few(&open)
         ));
     }
     located.healthy = located.suspects.is_empty() && located.links.is_empty() && located.undecided.is_none();

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Located, PairOptions, PairOutcome, PairResult, from_pairs,
-    pairs::{is_good, plateau},
+    pairs::{few, is_good, plateau},
     plan::plan_pairs,
 };
 
@@ -77,7 +77,7 @@ pub fn next_pairs(
 pub fn from_tried(members: &[String], tried: &[Tried], options: &PairOptions) -> Located {
     let results = results(tried);
     let mut located = from_pairs(&results, options);
-    let mut unknown = unmeasured(members, &results);
+    let unknown = unmeasured(members, &results);
     if results.is_empty() || unknown.is_empty() {
         return located;
     }
@@ -86,11 +86,7 @@ pub fn from_tried(members: &[String], tried: &[Tried], options: &PairOptions) ->
         _ => None,
     });
     let why = why.map_or_else(String::new, |why| format!(" ({why})"));
-    let more = if unknown.len() > 5 { format!(" and {} more", unknown.len() - 5) } else { String::new() };
-    unknown.truncate(5);
-    let names: Vec<_> = unknown.into_iter().map(String::as_str).collect();
-    let text =
-        format!("nothing is known of {}{more}, none of whose pairs was measured{why}", names.join(", "));
+    let text = format!("nothing is known of {}, none of whose pairs was measured{why}", few(&unknown));
     located.undecided = Some(located.undecided.map_or(text.clone(), |before| format!("{before}; {text}")));
     located.healthy = false;
     located

@@ -6,17 +6,21 @@ use std::{
 };
 
 use apiserver::{client, limited, trouble, value};
-use k8s_openapi::api::core::v1::{Pod, Secret};
+use k8s_openapi::api::core::v1::{Node, Pod, Secret};
 use kit::PortError;
 use kube::{
     Api, Client, Resource,
     api::{
-        ApiResource, DeleteParams, DynamicObject, ListParams, PostParams, Preconditions, PropagationPolicy,
+        ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions,
+        PropagationPolicy,
     },
 };
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
-use terms::Kubernetes;
+use serde_json::{Value, json};
+use terms::{Class, Failure, Kubernetes};
+
+/// Why a node was taken out, on the node.
+const DRAINED: &str = "burnin.dev/drained";
 
 /// Clients by endpoint: connections and tokens are kept.
 #[derive(Default)]
@@ -199,12 +203,42 @@ impl Cluster {
         Ok(found)
     }
 
-    /// Takes a node out of service, unless it is out already.
+    /// Cordons a node, with the reason as its annotation: what runs on it may end, nothing begins. Done twice it is done
+    /// once.
     ///
     /// # Errors
-    /// [`PortError::Final`] when somebody else took it out, or it may not be.
-    pub async fn drain(&self, node: &str, reason: &str) -> Result<(), PortError> {
-        apiserver::drain(&self.client, node, reason).await
+    /// [`PortError::Final`] when it is cordoned for another reason, is not there, or may not be cordoned.
+    pub async fn cordon(&self, node: &str, reason: &str) -> Result<(), PortError> {
+        let left = |why: String| PortError::Final(Failure::new(Class::Input, "NOT_DRAINED", why));
+        let refused = |error: &kube::Error| match error {
+            kube::Error::Api(status) if status.code == 403 => left(format!(
+                "it may not be cordoned with the access that is named, which needs the cluster roles burnin-nodes and \
+                 burnin-drain of workflows/a4-gke-testbed/rbac.yaml: {}",
+                status.message
+            )),
+            error => trouble(error, "Node"),
+        };
+        let nodes: Api<Node> = Api::all(self.client.clone());
+        // By a list: the role that counts nodes lets nobody get one.
+        let which = ListParams::default().fields(&format!("metadata.name={node}"));
+        let found = limited(nodes.list(&which)).await?.map_err(|error| refused(&error))?;
+        let Some(Node { metadata, spec, .. }) = found.items.into_iter().next() else {
+            return Err(left(format!("there is no node {node}")));
+        };
+        if spec.and_then(|spec| spec.unschedulable) == Some(true) {
+            return match metadata.annotations.unwrap_or_default().get(DRAINED) {
+                Some(because) if because == reason => Ok(()),
+                Some(because) => Err(left(format!("out of service already: {because}"))),
+                None => Err(left("cordoned already, by somebody who gave no reason".to_owned())),
+            };
+        }
+        // With the version that was seen: where somebody else has changed it since it is looked at again.
+        let patch = json!({
+            "metadata": {"resourceVersion": metadata.resource_version, "annotations": {DRAINED: reason}},
+            "spec": {"unschedulable": true},
+        });
+        let patched = limited(nodes.patch(node, &PatchParams::default(), &Patch::Merge(&patch))).await?;
+        patched.map(drop).map_err(|error| refused(&error))
     }
 
     /// Everything of a job that is still there, as `kind/name`.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use apiserver::HOSTNAME;
 use ledger::Digest;
 use serde_json::{Map, Value, json};
 use terms::{Class, Failure, Kubernetes, Launch, Topology};
@@ -12,8 +13,6 @@ use crate::port::Job;
 /// The name of the replicated job; pods are `{jobset}-{this}-0-{index}-{random}`. Where nodes are named each has a
 /// replicated job of its own, and its number is behind this: pods are `{jobset}-{this}{number}-0-0-{random}`.
 pub const REPLICATED: &str = "n";
-/// The label by which a node is named.
-const HOSTNAME: &str = "kubernetes.io/hostname";
 /// The container that is measured.
 pub const CONTAINER: &str = "benchmark";
 /// Whose job it is, in full: what an object must carry to be taken for ours.

@@ -70,7 +70,8 @@ impl KubernetesJobs {
         Self { store, clients: Clients::default(), followed: Mutex::default(), going: Mutex::default() }
     }
 
-    async fn place(&self, cluster: &Cluster, name: &str) -> Result<Place, PortError> {
+    /// The API of a cluster, and the settings that name it.
+    async fn reached(&self, cluster: &Cluster) -> Result<(api::Cluster, Kubernetes), PortError> {
         let wrong = |message: String| PortError::Final(Failure::new(Class::Input, "SETTINGS", message));
         let settings = Kubernetes::of(cluster)
             .map_err(|error| wrong(format!("cluster {}: endpoint: {error}", cluster.name)))?
@@ -78,7 +79,11 @@ impl KubernetesJobs {
         if let Some((field, problem)) = settings.problems().first() {
             return Err(wrong(format!("cluster {}: {field}: {problem}", cluster.name)));
         }
-        let cluster = self.clients.of(&settings).await?;
+        Ok((self.clients.of(&settings).await?, settings))
+    }
+
+    async fn place(&self, cluster: &Cluster, name: &str) -> Result<Place, PortError> {
+        let (cluster, settings) = self.reached(cluster).await?;
         let (spool, jobset) = (Spool::of(&self.store, name), manifest::name(name));
         Ok(Place { settings, cluster, spool, jobset })
     }
@@ -415,7 +420,7 @@ impl Scheduler for KubernetesJobs {
     }
 
     async fn drain(&self, cluster: &Cluster, node: &str, reason: &str) -> Result<(), PortError> {
-        self.place(cluster, node).await?.cluster.drain(node, reason).await
+        self.reached(cluster).await?.0.cordon(node, reason).await
     }
 
     async fn release(&self, cluster: &Cluster, name: &str) -> Result<(), PortError> {
