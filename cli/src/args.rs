@@ -233,6 +233,13 @@ pub enum Command {
     Host(Host),
 }
 
+impl Command {
+    /// Whether the command drives runs. Its exit code is then the result of the run, whatever became of its output.
+    pub const fn drives_runs(&self) -> bool {
+        matches!(self, Self::Run { .. } | Self::Up { .. } | Self::Cancel { .. } | Self::Host(_))
+    }
+}
+
 /// Which run of a workflow others are held against.
 #[derive(Debug, Subcommand)]
 pub enum Decide {

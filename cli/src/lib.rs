@@ -5,6 +5,7 @@ mod commands;
 pub mod documents;
 mod exit;
 mod local;
+mod output;
 mod progress;
 
 use std::process::ExitCode;
@@ -18,17 +19,18 @@ pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help and version are asked for; anything else is wrong usage.
-            let wrong = error.use_stderr();
-            drop(error.print());
-            return if wrong { Exit::Usage.into() } else { Exit::Pass.into() };
+            if error.use_stderr() {
+                output::note(error.render().to_string().trim_end()); // it quotes the arguments
+                return Exit::Usage.into();
+            }
+            drop(error.print()); // help or version
+            return Exit::Pass.into();
         }
     };
-    match commands::dispatch(cli) {
-        Ok(exit) => exit.into(),
-        Err(error) => {
-            eprintln!("error: {}", error.message);
-            error.exit.into()
-        }
-    }
+    let drives = cli.command.drives_runs();
+    let exit = commands::dispatch(cli).unwrap_or_else(|error| {
+        output::report_error(&error);
+        error.exit
+    });
+    output::finish(exit, drives).into()
 }

@@ -7,6 +7,8 @@ use machine::{LeaseState, RunState};
 use report::StageLine;
 use terms::{Record, Stage};
 
+use crate::output::note;
+
 /// Progress of one run.
 pub struct Progress {
     spinner: Option<ProgressBar>,
@@ -32,8 +34,8 @@ impl Progress {
     /// Says a line.
     pub fn say(&self, line: &str) {
         match &self.spinner {
-            Some(bar) => bar.println(line),
-            None => eprintln!("{line}"),
+            Some(bar) => bar.println(report::neutral(line)),
+            None => note(line),
         }
     }
 
@@ -54,7 +56,7 @@ impl Progress {
                 bar.set_message(waiting.clone());
                 bar.reset_elapsed();
             }
-            None if !waiting.is_empty() => eprintln!("  ... {waiting}"),
+            None if !waiting.is_empty() => note(format_args!("  ... {waiting}")),
             None => {}
         }
         self.waiting = waiting;

@@ -9,7 +9,7 @@ use bundle::{Broken, BundleError, Key, PublicKey};
 use terms::RunId;
 
 use crate::{
-    commands::print,
+    commands::print_plain,
     exit::{Error, Exit},
     local::Data,
 };
@@ -26,7 +26,7 @@ pub async fn export(data: Data, run: &RunId, key: &Path, save: Option<PathBuf>) 
         BundleError::NoRun(_) | BundleError::Open(_) => Error::usage(error),
         error => Error::infrastructure(error),
     })?;
-    print(&format!("{}: {} files, signed with {}\n", save.display(), contents.files.len(), contents.key));
+    print_plain(&format!("{}: {} files, signed with {}\n", save.display(), contents.files.len(), contents.key));
     Ok(Exit::Pass)
 }
 
@@ -50,7 +50,7 @@ pub fn verify(path: &Path, key: Option<&Path>) -> Result<Exit, Error> {
             } else {
                 format!("{}; name a key that you trust with --key, because anybody can sign", contents.key)
             };
-            print(&format!(
+            print_plain(&format!(
                 "{} holds\n  run       {} ({}), asked for at {}\n  ended     {}, verdict {verdict}\n  holds     {} records, {} files\n  made by   burnin {}\n  signed    with {vouched}\n",
                 path.display(),
                 contents.run,

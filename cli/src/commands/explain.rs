@@ -7,7 +7,7 @@ use machine::{LeaseState, RunState, evolve, fold, owed, wake};
 use terms::{Entry, Record, RunId, Span, Timestamp};
 
 use crate::{
-    commands::print,
+    commands::print_plain,
     exit::{Error, Exit},
     local::Data,
 };
@@ -17,7 +17,7 @@ pub async fn explain(data: Data, run: &RunId) -> Result<Exit, Error> {
     let (records, state) = data.state(run).await?;
     let now = SystemClock.now();
     let driven = data.claim(run)?.is_none();
-    print(&explanation(&state, &records, now, driven));
+    print_plain(&explanation(&state, &records, now, driven));
     Ok(Exit::Pass)
 }
 
@@ -106,7 +106,7 @@ pub async fn replay(data: Data, run: &RunId) -> Result<Exit, Error> {
         );
         state = Some(next);
     }
-    print(&text);
+    print_plain(&text);
     Ok(Exit::Pass)
 }
 

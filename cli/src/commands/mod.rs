@@ -22,6 +22,7 @@ use crate::{
     args::{Cli, Command, Host},
     exit::{Error, Exit},
     local::Data,
+    output::{note, print, print_json, print_plain, style, write_with},
 };
 
 /// Does what was asked for.
@@ -64,7 +65,10 @@ pub fn dispatch(cli: Cli) -> Result<Exit, Error> {
         }
         Command::Locate { files, reference, output, .. } => locate::locate(&files, &reference, output),
         Command::Completions { shell } => {
-            clap_complete::generate(shell, &mut Cli::command(), "burnin", &mut std::io::stdout());
+            // `generate` panics where it cannot write.
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "burnin", &mut script);
+            print(&String::from_utf8_lossy(&script));
             Ok(Exit::Pass)
         }
         Command::Host(Host::Build { folder }) => block_on(async {
@@ -90,27 +94,4 @@ fn existing(root: &Path) -> Result<Data, Error> {
 fn block_on(work: impl Future<Output = Result<Exit, Error>>) -> Result<Exit, Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.map_err(Error::infrastructure)?.block_on(work)
-}
-
-/// What standard output can show.
-fn style() -> report::Style {
-    use std::io::IsTerminal;
-    let plain = !std::io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some();
-    if plain { report::Style::Plain } else { report::Style::Colour }
-}
-
-/// Prints to standard output. A reader that went away is no error of ours.
-fn print(text: &str) {
-    use std::io::Write;
-    let mut out = std::io::stdout().lock();
-    drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
-}
-
-/// Prints one line of JSON to standard output, written while it is made: a document may be many times as large as what
-/// it is made of. A reader that went away is no error of ours.
-fn print_json(value: &impl serde::Serialize) {
-    use std::io::Write;
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    let line = serde_json::to_writer(&mut out, value).map_err(std::io::Error::from);
-    drop(line.and_then(|()| writeln!(out)).and_then(|()| out.flush()));
 }

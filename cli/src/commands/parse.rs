@@ -3,7 +3,7 @@
 use std::{
     fmt::Write as _,
     fs::File,
-    io::{self, BufWriter, Read, Write},
+    io::{self, Read, Write},
     path::Path,
 };
 
@@ -12,7 +12,7 @@ use terms::measurement::{self, Ended, Half, Reading, Row, Table};
 
 use crate::{
     args::Form,
-    commands::print_json,
+    commands::{print_json, write_with},
     documents::ParseDocument,
     exit::{Error, Exit},
 };
@@ -20,25 +20,35 @@ use crate::{
 /// Reads every log and prints what it says.
 pub fn parse(logs: &[impl AsRef<Path>], output: Form) -> Result<Exit, Error> {
     let mut exit = Exit::Pass;
-    let mut lines = csv::Writer::from_writer(io::stdout().lock());
+    let mut header = true;
     for log in logs {
         let source = log.as_ref().display().to_string();
         let reading = read(log.as_ref())?;
         if reading.tables.is_empty() {
             exit = Exit::Inconclusive;
         }
-        // A reader that went away is no error of ours.
         match output {
-            Form::Table => {
-                let mut out = BufWriter::new(io::stdout().lock());
-                drop(tell(&mut out, &source, &reading).and_then(|()| out.flush()));
-            }
+            Form::Table => write_with(|out| tell(out, &shown(&source), &reading)),
             Form::Json => print_json(&ParseDocument { schema: "burnin/parse/v1", source, reading }),
-            Form::Csv => drop(spread(&source, &reading).try_for_each(|line| lines.serialize(line))),
+            Form::Csv => write_with(|out| {
+                let mut lines = csv::WriterBuilder::new().has_headers(header).from_writer(out);
+                for line in spread(&source, &reading) {
+                    lines.serialize(line).map_err(io_error)?;
+                    header = false;
+                }
+                lines.flush()
+            }),
         }
     }
-    drop(lines.flush());
     Ok(exit)
+}
+
+/// The error of the writer under the CSV, whose kind tells a closed pipe from a full disk.
+fn io_error(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
+    }
 }
 
 /// Reads one log and everything else it says; `-` is standard input.
@@ -103,7 +113,7 @@ fn spread<'a>(source: &'a str, reading: &'a Reading) -> impl Iterator<Item = Lin
     })
 }
 
-fn tell(out: &mut impl Write, source: &str, reading: &Reading) -> io::Result<()> {
+fn tell(out: &mut dyn Write, source: &str, reading: &Reading) -> io::Result<()> {
     writeln!(out, "{source}: {}", word(reading.ended))?;
     if let Some(error) = &reading.first_error {
         writeln!(out, "  first error: {}", shown(error))?;
@@ -117,7 +127,7 @@ fn tell(out: &mut impl Write, source: &str, reading: &Reading) -> io::Result<()>
 
 /// Prints rows under each other, right-aligned. Their cells are made twice, once for the widths: together they would
 /// take more memory than everything else.
-fn tell_rows(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
+fn tell_rows(out: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
     let mut widths = COLUMNS.map(str::len);
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(cells(row)) {
@@ -181,5 +191,5 @@ const fn word(ended: Ended) -> &'static str {
 
 /// Logs are written by others: nothing of them may act on a terminal.
 pub fn shown(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars().map(|c| if report::acts(c) { ' ' } else { c }).collect()
 }

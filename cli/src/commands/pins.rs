@@ -7,7 +7,7 @@ use pins::{Decided, Noted, Pinned, Pins, Who};
 use verdict::pin::Source;
 use view::NoReference;
 
-use super::{print, print_json};
+use super::{print_json, print_plain};
 use crate::{
     args::{Decide, Output},
     documents::PinsDocument,
@@ -30,9 +30,9 @@ pub async fn decide(data: Data, decide: Decide) -> Result<Exit, Error> {
             let pinned = Pinned { run: run.clone(), source, baseline: reference.baseline };
             let workflow = reference.workflow;
             match pins.pin(&workflow, pinned, who(why)).await.map_err(Error::infrastructure)? {
-                Decided::Before => print(&format!("{workflow} is held against {run} already\n")),
+                Decided::Before => print_plain(&format!("{workflow} is held against {run} already\n")),
                 Decided::Now | Decided::Never => {
-                    print(&format!("{workflow} is held against {run} from now on\n"));
+                    print_plain(&format!("{workflow} is held against {run} from now on\n"));
                 }
             }
         }
@@ -43,9 +43,9 @@ pub async fn decide(data: Data, decide: Decide) -> Result<Exit, Error> {
             }
             match pins.release(&workflow, who(why)).await.map_err(Error::infrastructure)? {
                 Decided::Now => {
-                    print(&format!("{workflow} is held against what is learned of it from now on\n"));
+                    print_plain(&format!("{workflow} is held against what is learned of it from now on\n"));
                 }
-                Decided::Before => print(&format!("{workflow} was released before\n")),
+                Decided::Before => print_plain(&format!("{workflow} was released before\n")),
                 Decided::Never => {
                     let why = format!("nothing was ever pinned for {workflow}; see `burnin baseline pins`");
                     return Err(Error::usage(why));
@@ -62,7 +62,7 @@ pub async fn decide(data: Data, decide: Decide) -> Result<Exit, Error> {
                         told.history.iter().map(move |noted| line(&told.workflow, noted, newest))
                     });
                     let lines: String = lines.collect();
-                    print(if lines.is_empty() { "nothing was ever pinned\n" } else { &lines });
+                    print_plain(if lines.is_empty() { "nothing was ever pinned\n" } else { &lines });
                 }
             }
         }

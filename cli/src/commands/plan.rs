@@ -9,14 +9,14 @@ use terms::{
 use workflow::{Archive, Offered, Override, Resolved};
 
 use crate::{
-    commands::print,
+    commands::print_plain,
     exit::{Error, Exit},
 };
 
 /// Checks a workflow and everything it names.
 pub fn check(path: &Path, set: &[Override]) -> Result<Exit, Error> {
     let Resolved { workflow, .. } = workflow::resolve(path, set).map_err(Error::usage)?;
-    print(&format!("{}: workflow {} is good\n", path.display(), workflow.name));
+    print_plain(&format!("{}: workflow {} is good\n", path.display(), workflow.name));
     Ok(Exit::Pass)
 }
 
@@ -35,7 +35,7 @@ pub fn plan(path: &Path, set: &[Override]) -> Result<Exit, Error> {
     text += &costs(&workflow);
     text += &told(&workflow.notify);
     text += &starts(&workflow::offered(path).map_err(Error::usage)?, SystemClock.now());
-    print(&text);
+    print_plain(&text);
     Ok(Exit::Pass)
 }
 

@@ -15,7 +15,7 @@ use workflow::Resolved;
 
 use crate::{
     args::Output,
-    commands::{print, print_json, show::terminal},
+    commands::{note, print, print_json, show::terminal},
     documents::RunDocument,
     exit::{Error, Exit},
     local::{Data, World},
@@ -32,7 +32,7 @@ pub async fn begin(data: Data, resolved: Resolved, output: Output) -> Result<Exi
     }
     let run = name(&workflow);
     let claim = data.claim(&run)?.ok_or_else(|| Error::usage(format!("{run} is being driven already")))?;
-    eprintln!("run {run}  ({})", workflow.name);
+    note(format_args!("run {run}  ({})", workflow.name));
     let by = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
     let trigger = Trigger { kind: "manual".to_owned(), by };
     let requested = Fact::RunRequested(Box::new(RunRequested { workflow, trigger, origin: None }));
@@ -60,7 +60,7 @@ pub async fn resume(data: Data, run: Option<RunId>, output: Output) -> Result<Ex
     };
     let claim = data.claim(&run)?;
     let claim = claim.ok_or_else(|| Error::usage(format!("{run} is being driven by another process")))?;
-    eprintln!("run {run}  (resumed)");
+    note(format_args!("run {run}  (resumed)"));
     data.ledger.mark_open(&run).await.map_err(Error::infrastructure)?;
     drive(data, run, claim, None, output).await
 }
@@ -97,7 +97,7 @@ async fn unclosed(data: &Data) -> Result<Vec<RunId>, Error> {
 pub async fn cancel(data: Data, run: RunId, reason: String) -> Result<Exit, Error> {
     let (_, state) = data.state(&run).await?;
     if let Some((conclusion, _)) = &state.settled {
-        eprintln!("{run} is settled already: {}", conclusion.as_str());
+        note(format_args!("{run} is settled already: {}", conclusion.as_str()));
         if state.closed.is_some() {
             return Ok(Exit::Pass);
         }
@@ -110,7 +110,7 @@ pub async fn cancel(data: Data, run: RunId, reason: String) -> Result<Exit, Erro
     }
     // Another process drives it. It reads the ledger on its next tick, so the ledger is where to tell it.
     record_cancel(&data, &run, requested).await?;
-    eprintln!("{run} is being cancelled by the process that drives it");
+    note(format_args!("{run} is being cancelled by the process that drives it"));
     Ok(Exit::Pass)
 }
 
@@ -181,7 +181,7 @@ async fn driving(
                 told = &mut interrupted, if !cancelling => {
                     told?;
                     cancelling = true;
-                    eprintln!("  cancelling: everything is being given back; once more to leave it for `burnin run --resume`");
+                    note(format_args!("  cancelling: everything is being given back; once more to leave it for `burnin run --resume`"));
                 }
                 again = shutdown::once(), if cancelling => {
                     again.map_err(Error::infrastructure)?;

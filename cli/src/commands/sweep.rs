@@ -7,7 +7,7 @@ use provisioner::{Fate, Swept, sweep as through};
 use terms::{Failure, Span};
 
 use crate::{
-    commands::{parse, print},
+    commands::{parse, print_plain},
     exit::{Error, Exit},
     local::Data,
 };
@@ -20,7 +20,7 @@ pub async fn sweep(data: Data, grace: Span, dry_run: bool) -> Result<Exit, Error
         let (kit::PortError::Passing(why) | kit::PortError::Final(Failure { message: why, .. })) = error;
         Error::infrastructure(std::io::Error::other(format!("what there is could not be listed: {why}")))
     })?;
-    print(&told(&swept, dry_run));
+    print_plain(&told(&swept, dry_run));
     let left = swept.iter().any(|swept| matches!(swept.fate, Fate::Left(_)));
     Ok(if left { Exit::Infrastructure } else { Exit::Pass })
 }

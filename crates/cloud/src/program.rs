@@ -99,7 +99,7 @@ pub fn run_with_routes<C>(
     let (platform, config) = match env.finish(|| platform.zip(config)) {
         Ok(read) => read,
         Err(problems) => {
-            eprintln!("{name}: {problems}");
+            note(format_args!("{name}: {problems}"));
             return USAGE.into();
         }
     };
@@ -112,10 +112,16 @@ pub fn run_with_routes<C>(
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{name}: {}", kit::worker::chain(&*error));
+            note(format_args!("{name}: {}", kit::worker::chain(&*error)));
             ExitCode::FAILURE
         }
     }
+}
+
+/// Writes a line to standard error. `eprintln!` panics where it is closed, and the exit code would be lost.
+fn note(line: std::fmt::Arguments<'_>) {
+    use std::io::Write;
+    drop(writeln!(std::io::stderr(), "{line}"));
 }
 
 /// The exit of a process that ended, or why it broke.
@@ -123,7 +129,7 @@ pub fn ended(name: &'static str, end: std::io::Result<()>) -> ExitCode {
     match end {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{name}: {error}");
+            note(format_args!("{name}: {error}"));
             ExitCode::FAILURE
         }
     }

@@ -226,7 +226,9 @@ async fn run(folder: &Path, plan: &cloudbuild::Plan) -> BuildOutcome {
         if let Event::ProcessGroup { index, pgid } = event {
             let noted = spool::create_json(&groups.join(index.to_string()), &Group::led_by(*pgid));
             if let Err(error) = noted {
-                eprintln!("step {index}'s process group could not be noted: {error}");
+                // Standard error is the supervisor's own log, which may be full.
+                let line = format!("the process group of step {index} could not be recorded: {error}\n");
+                drop(std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes()));
             }
         }
     }));

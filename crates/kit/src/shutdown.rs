@@ -3,29 +3,32 @@
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// A token that is cancelled by the first SIGTERM or SIGINT.
+/// A token that is cancelled by the first SIGTERM, SIGINT or SIGHUP (a closed terminal).
 ///
 /// # Errors
-/// When the process cannot listen for signals.
+/// Returns an error if the process cannot listen for signals.
 pub fn on_signal() -> std::io::Result<CancellationToken> {
     let token = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
     let cancelled = token.clone();
     tokio::spawn(async move {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
+            _ = hangup.recv() => {}
         }
         cancelled.cancel();
     });
     Ok(token)
 }
 
-/// Returns at the next SIGTERM or SIGINT.
+/// Returns at the next SIGTERM or SIGINT. SIGHUP does not count: a closed terminal sends it more than once, by the kernel
+/// and by the shell.
 ///
 /// # Errors
-/// When the process cannot listen for signals.
+/// Returns an error if the process cannot listen for signals.
 pub async fn once() -> std::io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

@@ -17,30 +17,28 @@ pub fn line(text: &str) -> String {
 
 /// The same, with its line breaks.
 pub fn block(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len().min(LONGEST));
+    let clean = neutral(text);
+    match clean.char_indices().nth(LONGEST) {
+        Some((end, _)) => clean[..end].to_owned() + "…",
+        None => clean,
+    }
+}
+
+/// Text of any length without escape sequences, controls (C0 and C1) and marks that reorder or hide what stands around
+/// them. Line breaks stay, tabs become spaces.
+#[must_use]
+pub fn neutral(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
-    let mut length = 0;
     while let Some(c) = chars.next() {
-        let kept = match c {
-            '\u{1b}' => {
-                skip_escape(&mut chars);
-                continue;
-            }
-            '\u{9b}' => {
-                skip_control_sequence(&mut chars);
-                continue;
-            }
-            '\t' => ' ',
-            '\n' => '\n',
-            c if acts(c) => continue,
-            c => c,
-        };
-        if length == LONGEST {
-            clean.push('…');
-            break;
+        match c {
+            '\u{1b}' => skip_escape(&mut chars),
+            '\u{9b}' => skip_control_sequence(&mut chars),
+            '\t' => clean.push(' '),
+            '\n' => clean.push('\n'),
+            c if acts(c) => {}
+            c => clean.push(c),
         }
-        length += 1;
-        clean.push(kept);
     }
     clean
 }
@@ -57,7 +55,7 @@ pub fn shortened(text: &str, width: usize) -> String {
 }
 
 /// Characters that act instead of being shown: controls, and the marks that reorder or hide what stands around them.
-fn acts(c: char) -> bool {
+pub fn acts(c: char) -> bool {
     c.is_control()
         || matches!(c,
             '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'

@@ -110,7 +110,11 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
     let terminal = std::io::stderr().is_terminal();
-    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(terminal);
+    let layer = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(terminal)
+        // It would report a failed write by `eprintln!`, which panics where standard error is closed.
+        .log_internal_errors(false);
     match format {
         Format::Json => layer.json().flatten_event(true).boxed(),
         Format::Compact => layer.compact().with_target(false).boxed(),

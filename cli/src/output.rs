@@ -1,0 +1,108 @@
+//! Standard output and standard error. Both may be closed or full at any time; neither may end a run, because a run
+//! holds a cluster.
+
+use std::{
+    fmt,
+    io::{self, BufWriter, ErrorKind, IsTerminal, Write},
+    sync::{Mutex, PoisonError},
+};
+
+use serde::Serialize;
+use serde_json::ser::{CharEscape, Formatter};
+
+use crate::exit::{Error, Exit};
+
+/// The first write to standard output that failed for another reason than a closed pipe.
+static LOST: Mutex<Option<io::Error>> = Mutex::new(None);
+
+/// Writes text that this program styled itself, or that holds nothing of others, to standard output.
+pub fn print(text: &str) {
+    write_with(|out| out.write_all(text.as_bytes()));
+}
+
+/// Writes plain text to standard output without anything that a terminal acts on.
+pub fn print_plain(text: &str) {
+    print(&report::neutral(text));
+}
+
+/// Writes one line of JSON to standard output, piece by piece: a document may be many times as large as what it is made
+/// of. Characters that a terminal acts on are written as escapes.
+pub fn print_json(value: &impl Serialize) {
+    write_with(|out| {
+        let mut serializer = serde_json::Serializer::with_formatter(&mut *out, Escaping);
+        value.serialize(&mut serializer)?;
+        writeln!(out)
+    });
+}
+
+/// Writes to standard output and remembers the first failure for [`finish`].
+pub fn write_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let Err(error) = write(&mut out).and_then(|()| out.flush()) else { return };
+    drop(out.into_parts()); // without writing what is left
+    // A reader that closed its end has what it wanted.
+    if error.kind() != ErrorKind::BrokenPipe {
+        LOST.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
+}
+
+/// Writes one line to standard error. A line that cannot be written is dropped.
+pub fn note(line: impl fmt::Display) {
+    let line = report::neutral(&line.to_string()) + "\n";
+    drop(io::stderr().lock().write_all(line.as_bytes()));
+}
+
+/// The exit code of a command after its output. Output that was lost turns success into a failure of the infrastructure,
+/// unless the command had another purpose (`drives`): the result of a run does not depend on its terminal.
+pub fn finish(exit: Exit, drives: bool) -> Exit {
+    let Some(error) = LOST.lock().unwrap_or_else(PoisonError::into_inner).take() else { return exit };
+    note(format_args!("error: standard output could not be written: {error}"));
+    if exit == Exit::Pass && !drives { Exit::Infrastructure } else { exit }
+}
+
+/// What standard output can show.
+pub fn style() -> report::Style {
+    let plain = !io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some();
+    if plain { report::Style::Plain } else { report::Style::Colour }
+}
+
+/// Reports an error.
+pub fn report_error(error: &Error) {
+    note(format_args!("error: {}", error.message));
+}
+
+/// JSON whose strings hold C1 controls and marks of direction as escapes; serde_json escapes C0 alone.
+struct Escaping;
+
+impl Formatter for Escaping {
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        let mut rest = fragment;
+        while let Some((at, found)) = rest.char_indices().find(|(_, c)| report::acts(*c)) {
+            writer.write_all(&rest.as_bytes()[..at])?;
+            for unit in found.encode_utf16(&mut [0; 2]) {
+                write!(writer, "\\u{unit:04x}")?;
+            }
+            rest = &rest[at + found.len_utf8()..];
+        }
+        writer.write_all(rest.as_bytes())
+    }
+
+    fn write_char_escape<W: ?Sized + Write>(&mut self, writer: &mut W, escape: CharEscape) -> io::Result<()> {
+        serde_json::ser::CompactFormatter.write_char_escape(writer, escape)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Serialize;
+
+    #[test]
+    fn json_holds_no_character_that_a_terminal_acts_on_and_reads_back_the_same() {
+        let text = "a\u{1b}[31m\u{9b}2J\u{202e}b\u{e0041}\u{7f}ü\n\"";
+        let mut out = Vec::new();
+        text.serialize(&mut serde_json::Serializer::with_formatter(&mut out, super::Escaping)).unwrap();
+        let json = String::from_utf8(out).unwrap();
+        assert!(!json.chars().any(report::acts), "{json:?}");
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
+    }
+}
