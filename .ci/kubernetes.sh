@@ -48,7 +48,7 @@ fi
 [[ -d /sys/fs/cgroup/memory ]] || without "the nodes' groups of processes are laid out for version 1 of cgroups alone"
 export BED_NODES=3 BED_PROGRAM=$BED_DIR/all_reduce_perf
 rm -rf "$BED_DIR" && mkdir "$BED_DIR"
-rustc --edition 2024 -O -o "$BED_PROGRAM" workflows/quickstart/all_reduce_perf.rs
+rustc --edition 2024 -O -o "$BED_PROGRAM" workflows/quickstart/collective_perf.rs
 bash tests/testbed/kubernetes/start.sh
 inside kubectl --kubeconfig "$BED_DIR/admin" apply --server-side --filename workflows/a4-gke-testbed/rbac.yaml
 bash tests/testbed/kubernetes/testbed.sh

@@ -27,7 +27,7 @@ fn free_ports(count: u16) -> u16 {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_benchmark_in_pods_reaches_a_verdict_and_leaves_nothing() {
     let root = tempfile::tempdir().unwrap();
-    let source = repository().join("workflows/quickstart/all_reduce_perf.rs");
+    let source = repository().join("workflows/quickstart/collective_perf.rs");
     let mut compiler = Command::new("rustc");
     compiler.args(["--edition", "2024", "-O", "-o"]).arg(root.path().join("all_reduce_perf")).arg(source);
     assert!(compiler.status().unwrap().success());

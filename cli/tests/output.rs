@@ -72,7 +72,10 @@ fn a_command_for_its_output_fails_where_the_output_is_lost() {
         let output = lab.command(&arguments).stdout(full()).stderr(Stdio::piped()).output().unwrap();
         let told = text(&output.stderr);
         assert_eq!(output.status.code(), Some(3), "{arguments:?}: {told}");
-        assert!(told.contains("standard output could not be written: No space left"), "{arguments:?}: {told}");
+        assert!(
+            told.contains("standard output could not be written: No space left"),
+            "{arguments:?}: {told}"
+        );
         let output = closed(lab.command(&arguments));
         assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""), "{arguments:?}");
     }

@@ -97,6 +97,31 @@ fn where_there_are_gpus_and_nccl_tests_the_quickstart_uses_them() {
     lab.assert_nothing_left();
 }
 
+/// A single GPU without nccl-tests: four processes run the ring, where one rank would measure no link.
+#[test]
+fn with_one_gpu_and_no_nccl_tests_the_quickstart_measures_the_cpu_ring() {
+    let lab = Lab::new("", "");
+    lab.write("bin/nvidia-smi", "#!/bin/sh\necho 'GPU 0: NVIDIA H100 (UUID: GPU-1)'\n");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(lab.path("bin/nvidia-smi"), mode).unwrap();
+    let quickstart = concat!(env!("CARGO_MANIFEST_DIR"), "/../workflows/quickstart.yaml");
+    let path = format!("{}:{}", lab.path("bin").display(), std::env::var("PATH").unwrap());
+    let criteria = format!("benchmark.criteria={}", lab.path("criteria.yaml").display());
+    for collective in ["all_reduce", "all_gather", "alltoall"] {
+        let collective = format!("benchmark.workload.collective={collective}");
+        let mut command = lab.command(&["run", quickstart, "--output", "json", "--set", &collective]);
+        let sizes = ["--set", "benchmark.workload.max_bytes=4K", "--set", &criteria];
+        let output = command.args(sizes).env("PATH", &path).output().unwrap();
+        let document = json(&output);
+        assert_eq!((output.status.code(), &document["verdict"]), (Some(0), &"pass".into()), "{document}");
+        let logs = lab.data().join("artefacts").join(document["run"].as_str().unwrap());
+        assert_eq!(fs::read_dir(logs.join("logs/1/1")).unwrap().count(), 4, "four nodes with a rank each");
+        let build = fs::read_to_string(logs.join("image/1/build.log")).unwrap();
+        assert!(build.contains("no GPU, or no program of nccl-tests on PATH"), "the reason: {build}");
+    }
+    lab.assert_nothing_left();
+}
+
 #[test]
 fn wrong_data_fails() {
     let lab = Lab::new("export BURNIN_FAULT=corrupt:1", "");

@@ -26,7 +26,12 @@ pub async fn export(data: Data, run: &RunId, key: &Path, save: Option<PathBuf>) 
         BundleError::NoRun(_) | BundleError::Open(_) => Error::usage(error),
         error => Error::infrastructure(error),
     })?;
-    print_plain(&format!("{}: {} files, signed with {}\n", save.display(), contents.files.len(), contents.key));
+    print_plain(&format!(
+        "{}: {} files, signed with {}\n",
+        save.display(),
+        contents.files.len(),
+        contents.key
+    ));
     Ok(Exit::Pass)
 }
 

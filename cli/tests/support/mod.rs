@@ -12,7 +12,7 @@ use std::{
 
 /// The quickstart's benchmark, compiled once: every test is a process of its own, and they share the folder.
 pub fn bench() -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workflows/quickstart/all_reduce_perf.rs");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workflows/quickstart/collective_perf.rs");
     let written = fs::metadata(&source).unwrap().modified().unwrap();
     let version = written.duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("all_reduce_perf-{version}"));

@@ -1,6 +1,6 @@
 //! Clusters of processes on this host.
 
-use std::{process::Command, sync::Arc};
+use std::{path::Path, process::Command, sync::Arc};
 
 use host::{ClusterRequest, ClusterState};
 use kit::{Clock, PortError};
@@ -39,13 +39,22 @@ impl ProcessClusters {
     }
 }
 
-/// GPUs of this machine, as its driver lists them; none where there is no driver.
+/// GPUs of this machine that a cluster of processes uses: those that the driver lists, or 0 without a driver. A single GPU
+/// counts only where nccl-tests is installed: any other program would run as one rank, which measures no link.
 pub fn gpus() -> u32 {
     let listed = Command::new("nvidia-smi").arg("-L").output();
     let count = listed.ok().filter(|output| output.status.success()).map_or(0, |output| {
         String::from_utf8_lossy(&output.stdout).lines().filter(|line| line.starts_with("GPU ")).count()
     });
-    u32::try_from(count).unwrap_or(0)
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let usable = count != 1 || std::env::split_paths(&path).any(|folder| has_nccl_tests(&folder));
+    if usable { u32::try_from(count).unwrap_or(0) } else { 0 }
+}
+
+/// Whether a folder holds a program of nccl-tests.
+fn has_nccl_tests(folder: &Path) -> bool {
+    let names = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    names.into_iter().any(|name| name.to_string_lossy().ends_with("_perf"))
 }
 
 #[async_trait::async_trait]

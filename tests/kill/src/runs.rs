@@ -61,7 +61,7 @@ impl Requests {
         fs::write(folder.join("image.yml"), BUILD).map_err(told)?;
         fs::write(folder.join("criteria.yml"), "name: any\n").map_err(told)?;
         let source =
-            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows/quickstart/all_reduce_perf.rs");
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows/quickstart/collective_perf.rs");
         let bench = folder.join("all_reduce_perf");
         let mut rustc = Command::new("rustc");
         let compiled = rustc.args(["--edition", "2024", "-O", "-o"]).arg(&bench).arg(source).status();

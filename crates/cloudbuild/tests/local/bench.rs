@@ -19,28 +19,28 @@ fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
         let mut hasher = DefaultHasher::new();
-        for name in ["all_reduce_perf.rs", "image.yaml"] {
+        for name in ["collective_perf.rs", "image.yaml"] {
             std::fs::read(source(name)).unwrap().hash(&mut hasher);
         }
         let kept = Path::new(SHELF).join(format!("all_reduce_perf-{:016x}", hasher.finish()));
         if !kept.exists() {
             // Moved and not copied: a file that this process has just written may be too busy to be executed.
-            let (_world, artifact) = build();
-            std::fs::rename(artifact.path, &kept).unwrap();
+            let (_world, artifacts) = build();
+            let artifact = artifacts.iter().find(|artifact| artifact.name == "all_reduce_perf").unwrap();
+            std::fs::rename(&artifact.path, &kept).unwrap();
         }
         kept
     })
 }
 
-fn build() -> (World, Artifact) {
+fn build() -> (World, Vec<Artifact>) {
     let mut world = World::within(Path::new(SHELF));
     hide_gpus(&mut world);
-    std::fs::copy(source("all_reduce_perf.rs"), world.path("all_reduce_perf.rs")).unwrap();
+    std::fs::copy(source("collective_perf.rs"), world.path("collective_perf.rs")).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let outcome = runtime.block_on(world.run(config()));
     assert_eq!(outcome.status, Status::Success, "{}", world.log());
-    let [artifact] = <[Artifact; 1]>::try_from(outcome.artifacts).unwrap();
-    (world, artifact)
+    (world, outcome.artifacts)
 }
 
 fn source(name: &str) -> PathBuf {
@@ -100,9 +100,10 @@ fn value<'a>(event: Event<'a>, events: &mut impl Iterator<Item = Event<'a>>) -> 
 struct Run(Child);
 
 impl Run {
-    fn start(args: &str, environment: &[(&str, &str)]) -> Self {
+    fn start(program: &str, args: &str, environment: &[(&str, &str)]) -> Self {
+        use std::os::unix::process::CommandExt;
         let mut command = Command::new(built());
-        command.args(args.split_whitespace()).envs(environment.iter().copied());
+        command.arg0(program).args(args.split_whitespace()).envs(environment.iter().copied());
         Self(command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
     }
 
@@ -114,7 +115,7 @@ impl Run {
 }
 
 fn run(args: &str, environment: &[(&str, &str)]) -> (i32, String) {
-    Run::start(args, environment).finish()
+    Run::start("all_reduce_perf", args, environment).finish()
 }
 
 /// The rows of the table, as words.
@@ -125,10 +126,87 @@ fn rows(text: &str) -> Vec<Vec<&str>> {
 
 #[test]
 fn the_quickstart_builds_and_tries_its_image() {
-    let (world, artifact) = build();
-    assert_eq!(artifact.name, "all_reduce_perf");
-    assert!(artifact.size_bytes > 100_000 && artifact.sha256.len() == 64);
-    assert!(world.log().contains("Step #1 - \"smoke\": # Out of bounds values : 0 OK\n"), "{}", world.log());
+    let (world, artifacts) = build();
+    let mut names: Vec<_> = artifacts.iter().map(|artifact| artifact.name.as_str()).collect();
+    names.sort_unstable();
+    assert_eq!(names, COLLECTIVES.map(|(name, ..)| name));
+    assert!(artifacts.iter().all(|artifact| artifact.size_bytes > 100_000 && artifact.sha256.len() == 64));
+    let log = world.log();
+    assert_eq!(log.matches("Step #1 - \"smoke\": # Out of bounds values : 0 OK\n").count(), 6, "{log}");
+    assert!(log.contains("no GPU, or no program of nccl-tests on PATH"), "{log}");
+}
+
+/// A machine with a GPU and some programs of nccl-tests: the image holds these, and none of ours.
+#[test]
+fn an_image_on_a_machine_with_gpus_holds_every_program_of_nccl_tests_found() {
+    let mut world = World::within(Path::new(SHELF));
+    let fakes = world.outside().join("fakes");
+    std::fs::create_dir(&fakes).unwrap();
+    for (name, text) in [
+        ("nvidia-smi", "echo 'GPU 0: NVIDIA H200 (UUID: GPU-1)'"),
+        ("all_gather_perf", "the installed all_gather_perf"),
+        ("scatter_perf", "the installed scatter_perf"),
+    ] {
+        std::fs::write(fakes.join(name), format!("#!/bin/sh\n{text}\n")).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(fakes.join(name), mode).unwrap();
+    }
+    let path = format!("{}:/usr/bin:/bin", fakes.display());
+    world.request.environment.push(("PATH".into(), path.into()));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let outcome = runtime.block_on(world.run(config()));
+    assert_eq!(outcome.status, Status::Success, "{}", world.log());
+    let mut programs: Vec<_> = (outcome.artifacts.iter())
+        .map(|artifact| (artifact.name.as_str(), std::fs::read_to_string(&artifact.path).unwrap()))
+        .collect();
+    programs.sort_unstable();
+    let installed = |name: &str| format!("#!/bin/sh\nthe installed {name}\n");
+    assert_eq!(programs, ["all_gather_perf", "scatter_perf"].map(|name| (name, installed(name))));
+}
+
+/// For each program what nccl-tests 2.19.6 prints and computes among four ranks (`src/*.cu`): operation and root
+/// (`*RunTest`), bytes of a 1,000-byte message and its count (`*GetCollByteCount`: parts are rounded down to 16 bytes),
+/// bus over algorithm bandwidth (`*GetBw`), and the in-place column of wrong elements (`reportErrors` in `*InitData`).
+const COLLECTIVES: [(&str, [&str; 2], [u64; 2], f64, &str); 6] = [
+    ("all_gather_perf", ["none", "-1"], [960, 60], 0.75, "0"),
+    ("all_reduce_perf", ["sum", "-1"], [1000, 250], 1.5, "0"),
+    ("alltoall_perf", ["none", "-1"], [960, 60], 0.75, "N/A"),
+    ("broadcast_perf", ["none", "0"], [1000, 250], 1.0, "0"),
+    ("reduce_scatter_perf", ["sum", "-1"], [960, 60], 0.75, "0"),
+    ("sendrecv_perf", ["sum", "-1"], [1000, 250], 1.0, "N/A"),
+];
+
+#[test]
+fn every_collective_follows_nccl_tests_and_checks_its_data() {
+    for (name, operation, [bytes, count], factor, in_place) in COLLECTIVES {
+        for ranks in [1, 2, 3, 4, 7] {
+            let args = format!("-b 1000 -e 4M -f 64 -n 2 -w 1 -g {ranks}");
+            let (code, text) = Run::start(name, &args, &[]).finish();
+            assert_eq!(code, 0, "{name} over {ranks}: {text}");
+            assert!(text.contains(&format!("# Collective test starting: {name}\n")), "{text}");
+            let rows = rows(&text);
+            assert_eq!(rows.len(), 3, "{name} over {ranks}: {text}");
+            for row in rows {
+                assert_eq!((&row[3..5], row[8], row[12]), (&operation[..], "0", in_place), "{name}: {row:?}");
+                let number = |at: usize| row[at].parse::<f64>().unwrap();
+                if ranks == 4 {
+                    assert!(
+                        (number(7) - factor * number(6)).abs() < 0.011 + number(6) * 0.02,
+                        "{name}: {row:?}"
+                    );
+                }
+                if ranks == 4 && number(0) < 1001.0 {
+                    assert_eq!((row[0], row[1]), (&*bytes.to_string(), &*count.to_string()), "{name}");
+                }
+            }
+        }
+        // One wrong element on one rank is found, whatever the collective.
+        let (code, text) =
+            Run::start(name, "-b 1K -e 1K -n 2 -g 3", &[("BURNIN_FAULT", "corrupt:2")]).finish();
+        assert_eq!((code, rows(&text)[0][8]), (7, "1"), "{name}: {text}");
+    }
+    let (code, text) = Run::start("hypercube_perf", "-b 8", &[]).finish();
+    assert!(code == 6 && text.contains("start it as one of all_reduce_perf"), "{text}");
 }
 
 #[test]
@@ -180,7 +258,7 @@ fn a_rank_that_dies_takes_the_others_along() {
     let started = Instant::now();
     let (code, text) = run("-b 8 -e 512 -f 4 -n 2 -g 4", &[("BURNIN_FAULT", "exit:1:9")]);
     assert_eq!(code, 9, "the code of the rank that died: {text}");
-    assert!(text.contains(": Test failure all_reduce_perf.rs:") && text.contains(" lost rank 1"), "{text}");
+    assert!(text.contains(": Test failure collective_perf.rs:") && text.contains(" lost rank 1"), "{text}");
     assert!(!text.contains("Out of bounds"), "{text}");
     assert!(started.elapsed() < Duration::from_secs(10));
 }
@@ -205,7 +283,11 @@ fn given_processes_meet_in_the_rendezvous() {
         let folder = tempfile::tempdir().unwrap();
         let start = |index: &str| {
             let meet = folder.path().to_str().unwrap();
-            Run::start("-b 1K -e 1K -g 2", &[(rank, index), (count, "2"), ("BURNIN_RENDEZVOUS", meet)])
+            Run::start(
+                "all_reduce_perf",
+                "-b 1K -e 1K -g 2",
+                &[(rank, index), (count, "2"), ("BURNIN_RENDEZVOUS", meet)],
+            )
         };
         let (second, first) = (start("1"), start("0"));
         let (code, text) = first.finish();

@@ -1,9 +1,12 @@
-//! A CPU all-reduce benchmark for machines without a GPU: a ring of processes over TCP.
+//! CPU collectives for machines without GPUs: a ring of processes over TCP.
 //!
-//! It takes the flags of nccl-tests' `all_reduce_perf` and prints its text format, so that everything behind it
-//! (parsing, loading, judging) is exercised as with the real one. It says in its first lines that it is not NCCL.
-//! What it prints is measured: a ring all-reduce of floats (reduce-scatter, then all-gather) between N ranks, each
-//! with a socket to its neighbours, every result checked on every rank.
+//! The program takes the flags of nccl-tests and prints its text format, so that everything behind it (parsing, loading,
+//! judging) is exercised as with the real one. Its first lines state that it is not NCCL. Times are measured: N ranks, each
+//! with a socket to its neighbours, exchange floats, and every rank checks its result.
+//!
+//! The beginning of the name under which it is started selects the collective: `all_reduce_perf`, `all_gather_perf`, `reduce_scatter_perf`,
+//! `alltoall_perf`, `broadcast_perf` or `sendrecv_perf`. Sizes, counts, bandwidth factors, operations, roots and the check of
+//! in-place results follow nccl-tests 2.19.6 (`*GetCollByteCount`, `*GetBw`, `*InitData` and `*RunTest` in `src/*.cu`).
 //!
 //! One file, standard library only: a build step compiles it with `rustc --edition 2024 -O` in seconds.
 //!
@@ -32,7 +35,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const NAME: &str = "all_reduce_perf";
+/// Named in failures, as nccl-tests names its own source.
+const SOURCE: &str = "collective_perf.rs";
 const FLOAT: usize = 4;
 /// What is written before the other side is read. Both neighbours have room for two of these in their socket
 /// buffers, and so the ring cannot block with everybody writing.
@@ -51,8 +55,10 @@ const WRONG: i32 = 7;
 static IN_ROW: AtomicBool = AtomicBool::new(false);
 
 fn main() {
-    let options = Options::parse(env::args().skip(1)).unwrap_or_else(|message| {
-        eprintln!("{NAME}: {message} (-h for help)");
+    let collective = Collective::of_program(&name());
+    let options = collective.and_then(|collective| Options::parse(collective, env::args().skip(1)));
+    let options = options.unwrap_or_else(|message| {
+        eprintln!("{}: {message} (-h for help)", name());
         process::exit(USAGE);
     });
     let local = options.threads * options.gpus;
@@ -60,15 +66,124 @@ fn main() {
         Ok(Some(world)) => process::exit(world.run(options)),
         Ok(None) => process::exit(launch(local)),
         Err(message) => {
-            eprintln!("{NAME}: {message}");
+            eprintln!("{}: {message}", name());
             process::exit(USAGE);
+        }
+    }
+}
+
+/// The name of the program as it was started, without its folder.
+fn name() -> String {
+    let program = env::args().next().unwrap_or_default();
+    program.rsplit('/').next().unwrap_or_default().to_owned()
+}
+
+// ---- collectives ---------------------------------------------------------------------------------------------
+
+#[derive(Clone, Copy, PartialEq)]
+enum Collective {
+    AllReduce,
+    AllGather,
+    ReduceScatter,
+    Alltoall,
+    Broadcast,
+    Sendrecv,
+}
+
+impl Collective {
+    const ALL: [(&'static str, Self); 6] = [
+        ("all_reduce_perf", Self::AllReduce),
+        ("all_gather_perf", Self::AllGather),
+        ("reduce_scatter_perf", Self::ReduceScatter),
+        ("alltoall_perf", Self::Alltoall),
+        ("broadcast_perf", Self::Broadcast),
+        ("sendrecv_perf", Self::Sendrecv),
+    ];
+
+    fn of_program(name: &str) -> Result<Self, String> {
+        let found = Self::ALL.iter().find(|(known, _)| name.starts_with(known)).map(|(_, found)| *found);
+        found.ok_or_else(|| {
+            let names = Self::ALL.map(|(name, _)| name).join(", ");
+            format!("the name of the program selects the collective: start it as one of {names}")
+        })
+    }
+
+    fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(_, collective)| *collective == self).map_or("", |(name, _)| name)
+    }
+
+    /// Whether every rank has its own part of the message.
+    fn is_split(self) -> bool {
+        matches!(self, Self::AllGather | Self::ReduceScatter | Self::Alltoall)
+    }
+
+    /// Bytes of the smallest unit of a message of `size` bytes: a rank's part, rounded down to 16 bytes, or the whole.
+    fn part(self, size: usize, ranks: usize) -> usize {
+        if self.is_split() { size / FLOAT / ranks * FLOAT & !15 } else { size / FLOAT * FLOAT }
+    }
+
+    /// Bytes that a rank sends and receives, of parts of `part` bytes.
+    fn lengths(self, part: usize, ranks: usize) -> (usize, usize) {
+        match self {
+            Self::AllReduce | Self::Broadcast | Self::Sendrecv => (part, part),
+            Self::AllGather => (part, part * ranks),
+            Self::ReduceScatter => (part * ranks, part),
+            Self::Alltoall => (part * ranks, part * ranks),
+        }
+    }
+
+    /// Where a rank's input and result lie in the buffer of an in-place operation.
+    fn in_place(self, part: usize, rank: usize, ranks: usize) -> (Range<usize>, Range<usize>) {
+        let (send, receive) = self.lengths(part, ranks);
+        match self {
+            Self::AllGather => (part * rank..part * rank + send, 0..receive),
+            Self::ReduceScatter => (0..send, part * rank..part * rank + receive),
+            _ => (0..send, 0..receive),
+        }
+    }
+
+    /// Bus bandwidth over algorithm bandwidth.
+    fn factor(self, ranks: usize) -> f64 {
+        let ranks = ranks as f64;
+        match self {
+            Self::AllReduce => 2.0 * (ranks - 1.0) / ranks,
+            Self::AllGather | Self::ReduceScatter | Self::Alltoall => (ranks - 1.0) / ranks,
+            Self::Broadcast | Self::Sendrecv => 1.0,
+        }
+    }
+
+    /// The columns `redop` and `root`. nccl-tests prints an operation for sendrecv, too.
+    fn operation(self) -> (&'static str, i32) {
+        match self {
+            Self::AllReduce | Self::ReduceScatter | Self::Sendrecv => ("sum", -1),
+            Self::AllGather | Self::Alltoall => ("none", -1),
+            Self::Broadcast => ("none", 0),
+        }
+    }
+
+    /// nccl-tests reports no errors of these two in place, because NCCL does not support them.
+    fn is_checked_in_place(self) -> bool {
+        !matches!(self, Self::Alltoall | Self::Sendrecv)
+    }
+
+    /// The element `index` of the result of `rank`.
+    fn expected(self, index: usize, part: usize, (rank, ranks): (usize, usize), round: usize) -> f32 {
+        let part = (part / FLOAT).max(1);
+        let sum = |index| (0..ranks).map(|rank| value(rank, index, round)).sum();
+        match self {
+            Self::AllReduce => sum(index),
+            Self::ReduceScatter => sum(rank * part + index),
+            Self::AllGather => value(index / part, index % part, round),
+            Self::Alltoall => value(index / part, rank * part + index % part, round),
+            Self::Broadcast => value(0, index, round),
+            Self::Sendrecv => value((rank + ranks - 1) % ranks, index, round),
         }
     }
 }
 
 // ---- options -------------------------------------------------------------------------------------------------
 
-const HELP: &str = "USAGE: all_reduce_perf
+const HELP: &str = "USAGE: all_reduce_perf, all_gather_perf, reduce_scatter_perf, alltoall_perf, broadcast_perf, sendrecv_perf
   -b SIZE     smallest size (32M); K, M, G are powers of 1024
   -e SIZE     largest size (32M)
   -i SIZE     step between sizes (1M)
@@ -79,10 +194,12 @@ const HELP: &str = "USAGE: all_reduce_perf
   -t N, -g N  threads a process, ranks a thread (1, 1)
   -d float    the only type
   -o sum      the only operation
+  -r 0        the only root
   -T SECONDS  longest wait for another rank (60)
   -h          this text";
 
 struct Options {
+    collective: Collective,
     min: usize,
     max: usize,
     step: usize,
@@ -96,10 +213,10 @@ struct Options {
 }
 
 impl Options {
-    fn parse(arguments: impl Iterator<Item = String>) -> Result<Self, String> {
+    fn parse(collective: Collective, arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         #[rustfmt::skip]
         let mut options = Self {
-            min: 32 << 20, max: 32 << 20, step: 1 << 20, factor: 1, iters: 20, warmup: 1, check: true,
+            collective, min: 32 << 20, max: 32 << 20, step: 1 << 20, factor: 1, iters: 20, warmup: 1, check: true,
             threads: 1, gpus: 1, timeout: Duration::from_secs(60),
         };
         let mut words = arguments.flat_map(split_flag);
@@ -125,7 +242,8 @@ impl Options {
                 "-T" => options.timeout = Duration::from_secs(positive()? as u64),
                 "-d" if value == "float" => {}
                 "-o" if value == "sum" => {}
-                "-d" | "-o" => return Err(wrong()),
+                "-r" if value == "0" => {}
+                "-d" | "-o" | "-r" => return Err(wrong()),
                 _ => return Err(format!("unknown flag {flag}")),
             }
         }
@@ -137,20 +255,28 @@ impl Options {
         Ok(options)
     }
 
-    /// The sizes in bytes, whole floats.
+    /// The sizes in bytes.
     fn sizes(&self) -> Vec<usize> {
         let next = |&size: &usize| match self.factor {
             1 => size.checked_add(self.step.max(1)),
             factor => size.max(1).checked_mul(factor),
         };
-        let sizes = std::iter::successors(Some(self.min), next).take_while(|&size| size <= self.max);
-        sizes.map(|size| size / FLOAT * FLOAT).collect()
+        std::iter::successors(Some(self.min), next).take_while(|&size| size <= self.max).collect()
     }
 
     /// What all ranks must agree on.
     fn fingerprint(&self) -> u64 {
-        let parts =
-            [self.min, self.max, self.step, self.factor, self.iters, self.warmup, usize::from(self.check)];
+        let check = usize::from(self.check);
+        let parts = [
+            self.collective as usize,
+            self.min,
+            self.max,
+            self.step,
+            self.factor,
+            self.iters,
+            self.warmup,
+            check,
+        ];
         parts.iter().fold(17, |hash: u64, &part| hash.wrapping_mul(0x100_0000_01b3) ^ part as u64)
     }
 }
@@ -181,21 +307,23 @@ fn size(text: &str) -> Option<usize> {
 /// Starts one copy a rank and waits for all of them. One that fails takes the others along, after a moment in which
 /// they can say what they saw.
 fn launch(ranks: usize) -> i32 {
-    let folder = env::temp_dir().join(format!("{NAME}-{}", process::id()));
+    let folder = env::temp_dir().join(format!("{}-{}", name(), process::id()));
     let outcome = fs::create_dir(&folder).and_then(|()| launch_in(&folder, ranks));
     let _ = fs::remove_dir_all(&folder);
     outcome.unwrap_or_else(|error| {
-        eprintln!("{NAME}: cannot start {ranks} ranks: {error}");
+        eprintln!("{}: cannot start {ranks} ranks: {error}", name());
         1
     })
 }
 
 fn launch_in(folder: &Path, ranks: usize) -> io::Result<i32> {
+    use std::os::unix::process::CommandExt;
     let program = env::current_exe()?;
     let mut children = Vec::new();
     for rank in 0..ranks {
         // The other end of its standard input is ours: a copy whose parent is gone reads the end of it.
         let child = Command::new(&program)
+            .arg0(name())
             .args(env::args_os().skip(1))
             .env("BURNIN_RANK", rank.to_string())
             .env("BURNIN_RANKS", ranks.to_string())
@@ -340,6 +468,7 @@ struct Ring {
     timeout: Duration,
     delay: Duration,
     incoming: Vec<u8>,
+    scratch: [Vec<u8>; 2],
 }
 
 impl Ring {
@@ -357,14 +486,34 @@ impl Ring {
                 fail(line!(), code, &format!("rank {rank} cannot join the ring: {error}"))
             })
         });
-        Self { rank, ranks, links, timeout, delay: Duration::ZERO, incoming: vec![0; SLICE] }
+        Self {
+            rank,
+            ranks,
+            links,
+            timeout,
+            delay: Duration::ZERO,
+            incoming: vec![0; SLICE],
+            scratch: [vec![], vec![]],
+        }
     }
 
-    /// The sum over all ranks of `input`, or of `buffer` itself, into `buffer`.
-    fn all_reduce(&mut self, input: Option<&[u8]>, buffer: &mut [u8]) {
+    /// The collective over parts of `part` bytes, from `input` into `buffer`; without `input` in place.
+    fn run(&mut self, collective: Collective, part: usize, input: Option<&[u8]>, buffer: &mut [u8]) {
         if !self.delay.is_zero() {
             thread::sleep(self.delay);
         }
+        match collective {
+            Collective::AllReduce => self.all_reduce(input, buffer),
+            Collective::AllGather => self.all_gather(part, input, buffer),
+            Collective::ReduceScatter => self.reduce_scatter(part, input, buffer),
+            Collective::Alltoall => self.alltoall(part, input, buffer),
+            Collective::Broadcast => self.broadcast(input, buffer),
+            Collective::Sendrecv => self.sendrecv(input, buffer),
+        }
+    }
+
+    /// The sum over all ranks.
+    fn all_reduce(&mut self, input: Option<&[u8]>, buffer: &mut [u8]) {
         let (rank, ranks, count) = (self.rank, self.ranks, buffer.len() / FLOAT);
         if let (1, Some(input)) = (ranks, input) {
             buffer.copy_from_slice(input);
@@ -387,13 +536,98 @@ impl Ring {
                 );
             }
         }
-        // All-gather: the sums go round.
+        self.pass_round(rank + 1, &chunk, buffer);
+    }
+
+    /// Every rank's part, in the order of ranks.
+    fn all_gather(&mut self, part: usize, input: Option<&[u8]>, buffer: &mut [u8]) {
+        let (rank, ranks) = (self.rank, self.ranks);
+        let chunk = |index: usize| index % ranks * part..(index % ranks + 1) * part;
+        if let Some(input) = input {
+            buffer[chunk(rank)].copy_from_slice(input);
+        }
+        self.pass_round(rank, &chunk, buffer);
+    }
+
+    /// n-1 steps: each rank passes on the chunk it got last, beginning with `first`.
+    fn pass_round(&mut self, first: usize, chunk: &dyn Fn(usize) -> Range<usize>, buffer: &mut [u8]) {
+        let ranks = self.ranks;
         for step in 0..ranks - 1 {
-            let (out, into) = (chunk(rank + ranks + 1 - step), chunk(rank + ranks - step));
+            let (out, into) = (chunk(first + ranks - step), chunk(first + ranks - step - 1));
             for (out, into) in slices(out, into) {
                 self.send(&buffer[out]);
                 self.receive(&mut buffer[into]);
             }
+        }
+    }
+
+    /// The sum over all ranks of this rank's part.
+    fn reduce_scatter(&mut self, part: usize, input: Option<&[u8]>, buffer: &mut [u8]) {
+        let (rank, ranks) = (self.rank, self.ranks);
+        let chunk = |index: usize| index % ranks * part..(index % ranks + 1) * part;
+        let mut sums = self.scratch(0, &[input.unwrap_or(buffer)]);
+        for step in 0..ranks - 1 {
+            let (out, into) = (chunk(rank + 2 * ranks - 1 - step), chunk(rank + 2 * ranks - 2 - step));
+            for (out, into) in slices(out, into) {
+                self.send(&sums[out]);
+                self.receive_into_scratch(into.len());
+                add(&mut sums[into.clone()], None, &self.incoming[..into.len()]);
+            }
+        }
+        let mine = if input.is_some() { 0..part } else { chunk(rank) };
+        buffer[mine].copy_from_slice(&sums[chunk(rank)]);
+        self.scratch[0] = sums;
+    }
+
+    /// Part i of rank j becomes part j of rank i. Parts travel around the ring and get off at their rank.
+    fn alltoall(&mut self, part: usize, input: Option<&[u8]>, buffer: &mut [u8]) {
+        let (rank, ranks) = (self.rank, self.ranks);
+        let chunk = |index: usize| index % ranks * part..(index % ranks + 1) * part;
+        let from = input.unwrap_or(buffer);
+        // The parts of the rank `step` places back that are still to travel, nearest destination first: from the rank
+        // after this one to the last, then from the first to this one.
+        let mut carried = self.scratch(0, &[&from[(rank + 1) * part..], &from[..rank * part]]);
+        let mut arrived = self.scratch(1, &[&carried]);
+        if let Some(input) = input {
+            buffer[chunk(rank)].copy_from_slice(&input[chunk(rank)]);
+        }
+        for step in 1..ranks {
+            // The parts before `off` have arrived.
+            let off = (step - 1) * part;
+            for (out, into) in slices(off..carried.len(), off..arrived.len()) {
+                self.send(&carried[out]);
+                self.receive(&mut arrived[into]);
+            }
+            buffer[chunk(rank + ranks - step)].copy_from_slice(&arrived[off..off + part]);
+            std::mem::swap(&mut carried, &mut arrived);
+        }
+        self.scratch = [carried, arrived];
+    }
+
+    /// What rank 0 has, passed from neighbour to neighbour.
+    fn broadcast(&mut self, input: Option<&[u8]>, buffer: &mut [u8]) {
+        if let (0, Some(input)) = (self.rank, input) {
+            buffer.copy_from_slice(input);
+        }
+        for slice in buffer.chunks_mut(SLICE) {
+            if self.rank > 0 {
+                self.receive(slice);
+            }
+            if self.rank + 1 < self.ranks {
+                self.send(slice);
+            }
+        }
+    }
+
+    /// Sends to the next rank what it has, and receives from the previous one.
+    fn sendrecv(&mut self, input: Option<&[u8]>, buffer: &mut [u8]) {
+        if self.ranks == 1 {
+            return input.map_or((), |input| buffer.copy_from_slice(input));
+        }
+        for (out, into) in slices(0..buffer.len(), 0..buffer.len()) {
+            // In place, too, each slice is sent before it is overwritten.
+            self.send(&input.unwrap_or(buffer)[out]);
+            self.receive(&mut buffer[into]);
         }
     }
 
@@ -428,6 +662,14 @@ impl Ring {
         if let Err(error) = previous.read_exact(bytes) {
             self.lost(line!(), self.rank + self.ranks - 1, &error);
         }
+    }
+
+    /// Memory that outlives one collective, so that none of it is allocated while time is taken, holding `parts`.
+    fn scratch(&mut self, which: usize, parts: &[&[u8]]) -> Vec<u8> {
+        let mut scratch = std::mem::take(&mut self.scratch[which]);
+        scratch.clear();
+        parts.iter().for_each(|part| scratch.extend_from_slice(part));
+        scratch
     }
 
     fn receive_into_scratch(&mut self, length: usize) {
@@ -557,38 +799,42 @@ fn tune(stream: &TcpStream, timeout: Duration) -> io::Result<()> {
 
 fn benchmark(ring: &mut Ring, options: &Options, fault: Option<(&str, u64)>) -> i32 {
     print_head(ring, options);
+    let collective = options.collective;
     let sizes = options.sizes();
-    let largest = sizes.last().copied().unwrap_or(0);
-    let (mut input, mut buffer) = (vec![0; largest], vec![0; largest]);
+    let (operation, root) = collective.operation();
     let (mut bad_halves, mut busbw_sum) = (0.0, 0.0);
-    for (index, &size) in sizes.iter().enumerate() {
-        let (input, buffer) = (&mut input[..size], &mut buffer[..size]);
-        print_row(ring, &format!("{size:12}  {:12}  {:>8}  {:>6}  {:6}", size / FLOAT, "float", "sum", -1));
+    for (round, &size) in sizes.iter().enumerate() {
+        let part = collective.part(size, ring.ranks);
+        let bytes = if collective.is_split() { part * ring.ranks } else { part };
+        let mut buffers = Buffers::new(collective, part, (ring.rank, ring.ranks), round);
+        let count = part / FLOAT;
+        print_row(ring, &format!("{bytes:12}  {count:12}  {:>8}  {operation:>6}  {root:6}", "float"));
         for _ in 0..options.warmup {
-            ring.all_reduce(Some(input), buffer);
+            buffers.run(ring, false);
         }
-        if index == 1.min(sizes.len() - 1) {
+        if round == 1.min(sizes.len() - 1) {
             break_down(fault);
         }
         for in_place in [false, true] {
-            fill(input, ring.rank, index);
-            fill(buffer, ring.rank, index);
-            let source = (!in_place).then_some(&*input);
+            buffers.fill();
             ring.sum(0.0);
             let started = Instant::now();
             for _ in 0..options.iters {
-                ring.all_reduce(source, buffer);
+                buffers.run(ring, in_place);
             }
             let mine = started.elapsed().as_secs_f64() * 1e6 / options.iters as f64;
             let time = ring.sum(mine) / ring.ranks as f64;
-            let wrong = options.check.then(|| {
+            let checked = options.check && (!in_place || collective.is_checked_in_place());
+            let wrong = checked.then(|| {
+                buffers.fill();
+                buffers.run(ring, in_place);
                 let corrupt = matches!(fault, Some(("corrupt", _)));
-                let mine = count_wrong(ring, input, buffer, in_place, index, corrupt);
+                let mine = buffers.count_wrong(in_place, corrupt);
                 bad_halves += ring.sum(f64::from(u8::from(mine > 0)));
                 ring.sum(mine as f64)
             });
-            let algbw = size as f64 / time / 1e3;
-            let busbw = algbw * 2.0 * (ring.ranks - 1) as f64 / ring.ranks as f64;
+            let algbw = bytes as f64 / time / 1e3;
+            let busbw = algbw * collective.factor(ring.ranks);
             busbw_sum += busbw;
             let wrong = wrong.map_or("N/A".to_owned(), general);
             let (time, algbw, busbw) = (squeeze(time, 7), squeeze(algbw, 6), squeeze(busbw, 6));
@@ -596,7 +842,64 @@ fn benchmark(ring: &mut Ring, options: &Options, fault: Option<(&str, u64)>) -> 
         }
         end_row(ring);
     }
-    print_foot(ring, bad_halves, busbw_sum / (2 * sizes.len()) as f64)
+    print_foot(ring, collective, bad_halves, busbw_sum / (2 * sizes.len()) as f64)
+}
+
+/// The memory of one rank for one size.
+struct Buffers {
+    collective: Collective,
+    part: usize,
+    /// This rank, and how many there are.
+    who: (usize, usize),
+    /// Changes the values from size to size.
+    round: usize,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    /// Input and result of an operation in place.
+    both: Vec<u8>,
+}
+
+impl Buffers {
+    fn new(collective: Collective, part: usize, who: (usize, usize), round: usize) -> Self {
+        let (send, receive) = collective.lengths(part, who.1);
+        let (input, output, both) = (vec![0; send], vec![0; receive], vec![0; send.max(receive)]);
+        let mut buffers = Self { collective, part, who, round, input, output, both };
+        buffers.fill();
+        buffers
+    }
+
+    /// Writes the inputs anew and spoils the results.
+    fn fill(&mut self) {
+        let (rank, ranks) = self.who;
+        fill(&mut self.input, rank, self.round);
+        self.output.fill(0xff);
+        self.both.fill(0xff);
+        let (input, _) = self.collective.in_place(self.part, rank, ranks);
+        fill(&mut self.both[input], rank, self.round);
+    }
+
+    fn run(&mut self, ring: &mut Ring, in_place: bool) {
+        match in_place {
+            false => ring.run(self.collective, self.part, Some(&self.input), &mut self.output),
+            true => ring.run(self.collective, self.part, None, &mut self.both),
+        }
+    }
+
+    /// Elements of this rank's result that are not what they should be.
+    fn count_wrong(&mut self, in_place: bool, corrupt: bool) -> usize {
+        let (rank, ranks) = self.who;
+        let found = match in_place {
+            false => &mut self.output[..],
+            true => &mut self.both[self.collective.in_place(self.part, rank, ranks).1],
+        };
+        if let (true, Some(first)) = (corrupt, found.first_mut()) {
+            *first ^= 1;
+        }
+        let right = |(index, element): &(usize, &[u8])| {
+            *element == self.collective.expected(*index, self.part, self.who, self.round).to_ne_bytes()
+        };
+        found.chunks_exact(FLOAT).enumerate().filter(|element| !right(element)).count()
+    }
 }
 
 /// Does what the fault says, where other ranks are in the middle of their work.
@@ -610,45 +913,13 @@ fn break_down(fault: Option<(&str, u64)>) {
     }
 }
 
-/// Runs once on fresh data and counts the elements of this rank that are not the sum over all ranks.
-fn count_wrong(
-    ring: &mut Ring,
-    input: &mut [u8],
-    buffer: &mut [u8],
-    in_place: bool,
-    round: usize,
-    corrupt: bool,
-) -> usize {
-    if in_place {
-        fill(buffer, ring.rank, round);
-        ring.all_reduce(None, buffer);
-    } else {
-        fill(input, ring.rank, round);
-        buffer.fill(0xff);
-        ring.all_reduce(Some(input), buffer);
-    }
-    if let (true, Some(first)) = (corrupt, buffer.first_mut()) {
-        *first ^= 1;
-    }
-    let expected = pattern(|index| (0..ring.ranks).map(|rank| value(rank, index, round)).sum());
-    let differing = |(found, expected): (&[u8], &[u8])| {
-        let pairs = found.chunks_exact(FLOAT).zip(expected.chunks_exact(FLOAT));
-        if *found == expected[..found.len()] { 0 } else { pairs.filter(|(a, b)| a != b).count() }
-    };
-    buffer.chunks(expected.len()).map(|found| differing((found, &expected))).sum()
-}
-
 /// Small whole numbers: their sum is exact in whatever order it is made.
 fn value(rank: usize, index: usize, round: usize) -> f32 {
     ((index * 7 + rank * 13 + round * 5) % PERIOD) as f32
 }
 
-fn pattern(value: impl Fn(usize) -> f32) -> Vec<u8> {
-    (0..PERIOD).flat_map(|index| value(index).to_ne_bytes()).collect()
-}
-
 fn fill(buffer: &mut [u8], rank: usize, round: usize) {
-    let pattern = pattern(|index| value(rank, index, round));
+    let pattern: Vec<u8> = (0..PERIOD).flat_map(|index| value(rank, index, round).to_ne_bytes()).collect();
     for part in buffer.chunks_mut(pattern.len()) {
         part.copy_from_slice(&pattern[..part.len()]);
     }
@@ -671,9 +942,9 @@ fn print_head(ring: &mut Ring, options: &Options) {
         1 => format!("{}(bytes)", options.step),
         factor => format!("{factor}(factor)"),
     };
-    println!("# Burnin's CPU all-reduce: a ring over TCP (loopback unless BURNIN_HOST says otherwise).");
-    println!("# This is not NCCL and measures no GPU: it stands in for nccl-tests on a machine without one.");
-    println!("# Collective test starting: {NAME}");
+    println!("# Burnin's CPU collectives: a ring over TCP (loopback, or the address in BURNIN_HOST).");
+    println!("# This is not NCCL and measures no GPU: it replaces nccl-tests on a machine without one.");
+    println!("# Collective test starting: {}", options.collective.name());
     println!(
         "# nThread {threads} nGpus {gpus} minBytes {min} maxBytes {max} step: {step} warmup iters: {warmup} \
          iters: {iters} agg iters: 1 validation: {} graph: 0 unalign: 0",
@@ -718,15 +989,15 @@ fn end_row(ring: &Ring) {
     }
 }
 
-fn print_foot(ring: &mut Ring, bad_halves: f64, average: f64) -> i32 {
+fn print_foot(ring: &mut Ring, collective: Collective, bad_halves: f64, average: f64) -> i32 {
     let code = if bad_halves > 0.0 { WRONG } else { 0 };
     if ring.rank == 0 {
         let word = if code == 0 { "OK" } else { "FAILED" };
         println!("# Out of bounds values : {} {word}", general(bad_halves));
         println!("# Avg bus bandwidth    : {} ", general(average));
-        println!("#\n# Collective test concluded: {NAME}\n#\n");
+        println!("#\n# Collective test concluded: {}\n#\n", collective.name());
         if code != 0 {
-            println!(" .. {} pid {}: Test failure {NAME}.rs:{}", host(), process::id(), line!());
+            println!(" .. {} pid {}: Test failure {SOURCE}:{}", host(), process::id(), line!());
         }
     }
     // Nobody leaves before everybody has finished, or a slow rank would take a good end for a lost neighbour.
@@ -740,8 +1011,8 @@ fn fail(line: u32, code: i32, text: &str) -> ! {
         println!();
     }
     let host = host();
-    println!("{host}: Test failure {NAME}.rs:{line} '{text}'");
-    println!(" .. {host} pid {}: Test failure {NAME}.rs:{}", process::id(), line!());
+    println!("{host}: Test failure {SOURCE}:{line} '{text}'");
+    println!(" .. {host} pid {}: Test failure {SOURCE}:{}", process::id(), line!());
     process::exit(code)
 }
 
