@@ -214,6 +214,30 @@ fn what_a_table_lacks_by_its_own_account_is_missed_where_nobody_says_what_was_as
     }
 }
 
+/// nccl-tests prints `N/A` in place for these two, whatever is asked for; the verdict rests on the other placement.
+#[test]
+fn alltoall_and_sendrecv_are_checked_out_of_place_alone() {
+    for (collective, in_place_too) in [
+        (Collective::Alltoall, false),
+        (Collective::Sendrecv, false),
+        (Collective::AllGather, true),
+        (Collective::Broadcast, true),
+    ] {
+        let workload = Workload { collective, ..workload() };
+        let (mut reading, job) = good();
+        reading.tables[0].collective = Some(collective.as_str().to_owned());
+        for row in &mut reading.tables[0].rows {
+            row.in_place.as_mut().unwrap().wrong = None;
+        }
+        let judgement = by(&evidence(&reading, &job, &workload), &criteria());
+        let unchecked = judgement.reasons.iter().any(|reason| reason.code == "UNCHECKED");
+        assert_eq!(unchecked, in_place_too, "{collective:?}: {:?}", judgement.reasons);
+        reading.tables[0].rows[1].out_of_place.as_mut().unwrap().wrong = None;
+        let judgement = by(&evidence(&reading, &job, &workload), &criteria());
+        assert_eq!(judgement.verdict, Verdict::Inconclusive, "{collective:?}");
+    }
+}
+
 #[test]
 fn nothing_is_no_pass() {
     let (_, job) = good();
