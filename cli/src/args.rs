@@ -73,13 +73,17 @@ pub enum Command {
         )]
         github: notifier::courier::Api,
     },
-    /// Check a workflow file and everything it names.
+    /// Check a workflow file and everything it names, and whether a run of it can succeed. Exit code 64 for errors; warnings
+    /// are errors with --strict.
     Check {
         /// The workflow file.
         workflow: PathBuf,
         /// Replace a field of the file.
         #[arg(long, value_name = "KEY=VALUE")]
         set: Vec<Override>,
+        /// Treat warnings as errors.
+        #[arg(long)]
+        strict: bool,
     },
     /// Say what a workflow would do, what would exist, and for how long at most.
     Plan {

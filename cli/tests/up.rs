@@ -261,7 +261,7 @@ fn a_failure_and_the_recovery_from_it_are_told_once_each() {
     let mut runs = Vec::new();
     for (number, told) in [(1, 1), (2, 1), (3, 2), (4, 2)] {
         if number == 3 {
-            lab.write("criteria.yaml", "name: any\n");
+            lab.write("criteria.yaml", "name: any\ndata_only: true\n");
         }
         let run = server.begin("lab", &number.to_string());
         assert_eq!(server.follow(&run).last().map(String::as_str), Some("closed"));

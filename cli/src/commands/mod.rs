@@ -39,7 +39,7 @@ pub fn dispatch(cli: Cli) -> Result<Exit, Error> {
             let asked = up::Asked { workflows, port, look, rates, secrets: up::secrets()?, link, github };
             block_on(async { up::up(data()?, asked).await })
         }
-        Command::Check { workflow, set } => plan::check(&workflow, &set),
+        Command::Check { workflow, set, strict } => plan::check(&workflow, &set, strict),
         Command::Plan { workflow, set } => plan::plan(&workflow, &set),
         Command::Runs { output } => block_on(show::runs(existing(&cli.data)?, output)),
         Command::Show { run, output } => block_on(show::show(existing(&cli.data)?, &run, output)),

@@ -6,23 +6,33 @@ use kit::{Clock, SystemClock};
 use terms::{
     BuildSpec, ClusterSpec, GithubNotify, ImageSpec, News, Notify, Span, Stage, System, Timestamp, Workflow,
 };
-use workflow::{Archive, Offered, Override, Resolved};
+use workflow::{Archive, Offered, Override, Problem, Resolved};
 
 use crate::{
-    commands::print_plain,
+    commands::{note, print_plain},
     exit::{Error, Exit},
 };
 
 /// Checks a workflow and everything it names.
-pub fn check(path: &Path, set: &[Override]) -> Result<Exit, Error> {
-    let Resolved { workflow, .. } = workflow::resolve(path, set).map_err(Error::usage)?;
+pub fn check(path: &Path, set: &[Override], strict: bool) -> Result<Exit, Error> {
+    let Resolved { workflow, warnings, .. } = workflow::resolve(path, set).map_err(Error::usage)?;
+    if strict && !warnings.is_empty() {
+        return Err(Error::usage(workflow::Problems(warnings)));
+    }
+    warn(&warnings);
     print_plain(&format!("{}: workflow {} is good\n", path.display(), workflow.name));
     Ok(Exit::Pass)
 }
 
+/// Reports on standard error what may keep a run from succeeding.
+pub fn warn(warnings: &[Problem]) {
+    warnings.iter().for_each(|warning| note(format_args!("warning: {warning}")));
+}
+
 /// Says what a workflow would do.
 pub fn plan(path: &Path, set: &[Override]) -> Result<Exit, Error> {
-    let Resolved { workflow, archives } = workflow::resolve(path, set).map_err(Error::usage)?;
+    let Resolved { workflow, archives, warnings } = workflow::resolve(path, set).map_err(Error::usage)?;
+    warn(&warnings);
     let mut text = format!("{}\n", workflow.name);
     if !workflow.description.is_empty() {
         _ = writeln!(text, "{}", workflow.description.trim());

@@ -15,7 +15,7 @@ use workflow::Resolved;
 
 use crate::{
     args::Output,
-    commands::{note, print, print_json, show::terminal},
+    commands::{note, plan, print, print_json, show::terminal},
     documents::RunDocument,
     exit::{Error, Exit},
     local::{Data, World},
@@ -24,7 +24,8 @@ use crate::{
 
 /// Asks for a run and drives it to its end.
 pub async fn begin(data: Data, resolved: Resolved, output: Output) -> Result<Exit, Error> {
-    let Resolved { workflow, archives } = resolved;
+    let Resolved { workflow, archives, warnings } = resolved;
+    plan::warn(&warnings);
     for archive in archives {
         let stored =
             data.store.create(&archive.object, archive.bytes).await.map_err(Error::infrastructure)?;

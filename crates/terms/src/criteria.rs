@@ -35,6 +35,10 @@ pub struct Criteria {
     /// Judge by the cluster's own passed runs as well, once there are five. Not where runs do not repeat themselves.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub history: bool,
+    /// The bandwidth is not bounded, on purpose: only the data is judged. Without it a workflow whose criteria have neither
+    /// floors nor references is refused.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub data_only: bool,
     /// How far below a reference is still good.
     #[serde(default, skip_serializing_if = "Tolerance::is_default")]
     pub tolerance: Tolerance,
@@ -57,6 +61,7 @@ impl Criteria {
             floors: Vec::new(),
             references: Vec::new(),
             history: true,
+            data_only: false,
             tolerance: Tolerance::default(),
         }
     }

@@ -11,9 +11,16 @@ use std::{
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 use serde_json::{Map, Number, Value};
 
-/// Larger files are somebody's mistake, or malice.
-const MAX_BYTES: usize = 1 << 20;
-const MAX_DEPTH: usize = 64;
+/// Larger files are a mistake, or malice. The YAML scanner keeps every token of a list in brackets until the list ends,
+/// which takes up to 180 times the text.
+const MAX_BYTES: usize = 256 << 10;
+pub(crate) const MAX_DEPTH: usize = 64;
+/// Each value keeps its position under its whole path: number, depth and length of keys bound the memory of a file.
+const MAX_VALUES: usize = 20_000;
+/// Longest key, bytes.
+pub(crate) const MAX_KEY: usize = 256;
+/// Longest path of a field, bytes.
+const MAX_PATH: usize = 2048;
 
 /// A place in a file, both from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -196,11 +203,12 @@ struct Broken {
 struct Builder<'a> {
     events: Parser<'a, saphyr_parser::StrInput<'a>>,
     positions: BTreeMap<String, Position>,
+    values: usize,
 }
 
 impl<'a> Builder<'a> {
     fn new(text: &'a str) -> Self {
-        Self { events: Parser::new_from_str(text), positions: BTreeMap::new() }
+        Self { events: Parser::new_from_str(text), positions: BTreeMap::new(), values: 0 }
     }
 
     fn document(mut self) -> Result<(Value, BTreeMap<String, Position>), Broken> {
@@ -239,10 +247,17 @@ impl<'a> Builder<'a> {
     }
 
     fn value(&mut self, event: Event<'a>, span: &Span, field: &str, depth: usize) -> Result<Value, Broken> {
-        self.positions.entry(field.to_owned()).or_insert(position(span));
-        if depth > MAX_DEPTH {
-            return Err(broken(span, field, "is nested too deeply"));
+        self.values += 1;
+        if self.values > MAX_VALUES {
+            return Err(broken(span, "", &format!("has more than {MAX_VALUES} values")));
         }
+        if depth > MAX_DEPTH || field.len() > MAX_PATH {
+            let message = format!(
+                "is nested too deeply: more than {MAX_DEPTH} levels, or a path of more than {MAX_PATH} bytes"
+            );
+            return Err(broken(span, "", &message));
+        }
+        self.positions.entry(field.to_owned()).or_insert(position(span));
         match event {
             Event::Scalar(_, _, anchor, _)
             | Event::SequenceStart(anchor, _)
@@ -282,6 +297,9 @@ impl<'a> Builder<'a> {
             let (event, span) = self.next()?;
             let key = match event {
                 Event::MappingEnd => return Ok(Value::Object(map)),
+                Event::Scalar(key, ..) if key.len() > MAX_KEY => {
+                    return Err(broken(&span, field, &format!("a key is longer than {MAX_KEY} bytes")));
+                }
                 Event::Scalar(key, ..) => key.into_owned(),
                 _ => return Err(broken(&span, field, "a key must be a text")),
             };

@@ -5,6 +5,7 @@
 //! file it names, so that a run never reads a file again.
 
 mod document;
+mod feasible;
 mod file;
 mod resolve;
 mod schema;

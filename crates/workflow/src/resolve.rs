@@ -15,7 +15,8 @@ use terms::{
 use triggers::On;
 
 use crate::{
-    document::{Document, Problem, Problems, scalar},
+    document::{Document, MAX_DEPTH, MAX_KEY, Problem, Problems, scalar},
+    feasible::{self, Finding, In},
     file::{
         BuildFile, ClusterFile, DeployedFile, ExistingFile, ImageFile, RentFile, SystemFile, WorkflowFile,
         WorkloadFile,
@@ -39,6 +40,8 @@ pub struct Resolved {
     pub workflow: Workflow,
     /// Source archives to be put into the artefact bucket before the run is asked for.
     pub archives: Vec<Archive>,
+    /// What may keep a run from succeeding, or end it early.
+    pub warnings: Vec<Problem>,
 }
 
 /// A source folder as a tar archive: sorted, without times or owners, so that equal folders have equal archives.
@@ -91,6 +94,12 @@ impl std::str::FromStr for Override {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
         match text.split_once('=') {
+            Some((field, _)) if field.split('.').count() > MAX_DEPTH => {
+                Err(format!("the field of --set is nested deeper than {MAX_DEPTH} levels"))
+            }
+            Some((field, _)) if field.split('.').any(|part| part.len() > MAX_KEY) => {
+                Err(format!("the field of --set has a part longer than {MAX_KEY} bytes"))
+            }
             Some((field, value)) if !field.is_empty() => {
                 Ok(Self { field: field.to_owned(), value: value.to_owned() })
             }
@@ -182,12 +191,13 @@ pub fn resolve_on(
             reading.complain(&format!("parameters[{at}]"), "is not a field that may be replaced");
         }
     }
+    let WorkflowFile { name, description, locate, limits, cost, notify, .. } = file;
+    let workflow = Workflow { name, description, image, cluster, benchmark, locate, limits, cost, notify };
+    let warnings = reading.judge_feasibility(&workflow);
     if !reading.problems.is_empty() {
         return Err(Problems(reading.problems));
     }
-    let WorkflowFile { name, description, locate, limits, cost, notify, .. } = file;
-    let workflow = Workflow { name, description, image, cluster, benchmark, locate, limits, cost, notify };
-    Ok(Resolved { workflow, archives: reading.archives })
+    Ok(Resolved { workflow, archives: reading.archives, warnings })
 }
 
 struct Reading<'a> {
@@ -195,15 +205,32 @@ struct Reading<'a> {
     document: &'a Document,
     problems: Vec<Problem>,
     archives: Vec<Archive>,
+    /// The file of criteria, where it could be read.
+    criteria: Option<Document>,
 }
 
 impl<'a> Reading<'a> {
     const fn new(folder: &'a Path, document: &'a Document) -> Self {
-        Self { folder, document, problems: vec![], archives: vec![] }
+        Self { folder, document, problems: vec![], archives: vec![], criteria: None }
     }
 
     fn complain(&mut self, field: &str, message: impl Into<String>) {
         self.problems.push(self.document.problem(field, message));
+    }
+
+    /// Adds what makes success impossible to the problems, and returns the warnings. Each stands in the file where the
+    /// field is.
+    fn judge_feasibility(&mut self, workflow: &Workflow) -> Vec<Problem> {
+        let mut warnings = Vec::new();
+        for Finding { file, field, message, warning } in feasible::findings(workflow) {
+            let document = match (file, &self.criteria) {
+                (In::Criteria, Some(criteria)) => criteria,
+                _ => self.document,
+            };
+            let problem = document.problem(&field, message);
+            if warning { warnings.push(problem) } else { self.problems.push(problem) }
+        }
+        warnings
     }
 
     /// A named file, read; its problems become ours.
@@ -310,7 +337,24 @@ impl<'a> Reading<'a> {
             return None;
         }
         let (config, substitutions) = (document.value.clone(), build.substitutions.clone());
+        self.unknown_substitutions(field, build, &config);
         Some((BuildSpec { config, source, substitutions }, document))
+    }
+
+    /// A substitution that the config neither declares nor mentions changes nothing: its name is misspelt.
+    fn unknown_substitutions(&mut self, field: &str, build: &BuildFile, config: &serde_json::Value) {
+        let text = config.to_string();
+        let declared = config["substitutions"].as_object();
+        for name in build.substitutions.keys().filter(|name| !text.contains(name.as_str())) {
+            let known: Vec<_> = (declared.into_iter().flat_map(serde_json::Map::keys))
+                .filter(|known| !TOLD.contains(&known.as_str()))
+                .map(String::as_str)
+                .collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            let config = build.config.display();
+            let message = format!("is not known to {config}, which declares: {known}");
+            self.complain(&format!("{field}.substitutions.{name}"), message);
+        }
     }
 
     /// Packs a source folder. Two builds of one source have one archive.
@@ -363,7 +407,9 @@ impl<'a> Reading<'a> {
 
     fn criteria(&mut self, path: &Path) -> Option<Criteria> {
         let document = self.named("benchmark.criteria", path)?;
-        document.read_as().map_err(|problems| self.problems.extend(problems.0)).ok()
+        let criteria = document.read_as().map_err(|problems| self.problems.extend(problems.0)).ok();
+        self.criteria = Some(document);
+        criteria
     }
 
     fn baseline(&mut self, path: &Path) -> Option<serde_json::Value> {

@@ -32,6 +32,11 @@ impl Document {
     }
 }
 
+/// More problems of one file are not reported: nobody reads them, and a hostile file has thousands.
+const MAX_PROBLEMS: usize = 100;
+/// Longest message, characters: some quote the value.
+const MAX_MESSAGE: usize = 500;
+
 struct Explain<'a> {
     document: &'a Document,
     schema: &'a Value,
@@ -72,7 +77,10 @@ impl Explain<'_> {
     }
 
     fn add(&mut self, field: &str, message: impl Into<String>) {
-        self.problems.push(self.document.problem(field, message));
+        if self.problems.len() < MAX_PROBLEMS {
+            let message = shortened(message.into(), MAX_MESSAGE);
+            self.problems.push(self.document.problem(field, message));
+        }
     }
 
     /// What the schema says of the place whose rule was broken, without the full stop.
@@ -145,7 +153,14 @@ fn shown(error: &ValidationError<'static>) -> String {
         Value::Array(items) => format!("a list of {}", items.len()),
         value => value.to_string(),
     };
-    if shown.chars().count() > 60 { shown.chars().take(57).chain("...".chars()).collect() } else { shown }
+    shortened(shown, 60)
+}
+
+fn shortened(text: String, longest: usize) -> String {
+    match text.char_indices().nth(longest) {
+        Some(_) => text.chars().take(longest - 3).chain("...".chars()).collect(),
+        None => text,
+    }
 }
 
 /// `/steps/2/timeout` as `steps[2].timeout`.

@@ -24,7 +24,7 @@ limits:
 fn folder(workflow: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("w.yaml"), workflow).unwrap();
-    fs::write(folder.path().join("criteria.yaml"), "name: any\n").unwrap();
+    fs::write(folder.path().join("criteria.yaml"), "name: any\ndata_only: true\n").unwrap();
     folder
 }
 

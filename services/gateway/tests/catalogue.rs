@@ -19,7 +19,7 @@ async fn a_workflow_in_a_bucket_is_read_with_what_it_names() {
     for (name, text) in [
         ("workflows/stored.yaml", WORKFLOW),
         ("workflows/broken.yaml", "name: [\n"),
-        ("workflows/criteria/any.yaml", "name: any\n"),
+        ("workflows/criteria/any.yaml", "name: any\ndata_only: true\n"),
         ("elsewhere/other.yaml", "name: other\n"),
     ] {
         store.create(name, text.into()).await.unwrap();

@@ -59,7 +59,7 @@ impl Requests {
         fs::create_dir_all(folder.join("source")).map_err(told)?;
         fs::write(folder.join("source/readme"), "nothing is needed\n").map_err(told)?;
         fs::write(folder.join("image.yml"), BUILD).map_err(told)?;
-        fs::write(folder.join("criteria.yml"), "name: any\n").map_err(told)?;
+        fs::write(folder.join("criteria.yml"), "name: any\ndata_only: true\n").map_err(told)?;
         let source =
             Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workflows/quickstart/collective_perf.rs");
         let bench = folder.join("all_reduce_perf");

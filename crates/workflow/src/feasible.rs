@@ -1,0 +1,351 @@
+//! Runs that cannot succeed, found before they cost anything. Pure: a workflow in, findings out.
+
+use std::time::Duration;
+
+use terms::{
+    Benchmark, BuildSpec, ClusterSpec, Collective, Cost, Criteria, Deployed, Limits, Reference, Span, System,
+    Workflow, Workload, measurement::size,
+};
+
+/// The longest span that a workflow may name: a longer one is a mistake, and sums of them must not overflow.
+const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+/// Sizes this close are one point of a reference, as the verdict compares them.
+const SAME_SIZE: f64 = 0.001;
+
+/// In which file a field stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum In {
+    /// The workflow's own.
+    Workflow,
+    /// The criteria that it names.
+    Criteria,
+}
+
+/// One reason why a run cannot succeed, or may not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The file.
+    pub file: In,
+    /// The field.
+    pub field: String,
+    /// What is wrong, with the values, and what to write.
+    pub message: String,
+    /// The run may succeed all the same.
+    pub warning: bool,
+}
+
+/// Everything that keeps runs of this workflow from succeeding.
+pub fn findings(workflow: &Workflow) -> Vec<Finding> {
+    let mut found = Findings::default();
+    found.limits(&workflow.limits);
+    let system = workflow.cluster.as_ref().map(ClusterSpec::system);
+    if let Some(benchmark) = &workflow.benchmark {
+        found.benchmark(benchmark, system);
+    }
+    if let Some(system) = system {
+        found.ranks(system, workflow.benchmark.as_ref());
+        found.locate(workflow, system);
+    }
+    if let Some(ClusterSpec::Rent(system)) = &workflow.cluster {
+        found.lease(workflow);
+        if let Some(cost) = &workflow.cost {
+            found.budget(cost, &workflow.limits, system);
+        }
+        if let System::Deployed(deployed) = system {
+            found.substitutions(deployed);
+            found.stated_twice(deployed);
+        }
+    }
+    found.0
+}
+
+#[derive(Default)]
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn add(&mut self, file: In, field: &str, warning: bool, message: String) {
+        self.0.push(Finding { file, field: field.to_owned(), message, warning });
+    }
+
+    fn error(&mut self, field: &str, message: String) {
+        self.add(In::Workflow, field, false, message);
+    }
+
+    fn warning(&mut self, field: &str, message: String) {
+        self.add(In::Workflow, field, true, message);
+    }
+
+    fn limits(&mut self, limits: &Limits) {
+        for (name, span) in [
+            ("image", limits.image),
+            ("cluster", limits.cluster),
+            ("job", limits.job),
+            ("logs", limits.logs),
+            ("results", limits.results),
+            ("verdict", limits.verdict),
+            ("locate", limits.locate),
+            ("lease", limits.lease),
+            ("patience", limits.patience),
+            ("grace", limits.grace),
+        ] {
+            if span.0.is_zero() {
+                self.error(
+                    &format!("limits.{name}"),
+                    "0s leaves no time; write a span such as 30m".to_owned(),
+                );
+            } else if span.0 > LONGEST {
+                self.error(&format!("limits.{name}"), format!("{span} is longer than 366 days; write less"));
+            }
+        }
+    }
+
+    fn benchmark(&mut self, benchmark: &Benchmark, system: Option<&System>) {
+        let Benchmark { workload, criteria, baseline } = benchmark;
+        let ranks = system.and_then(ranks);
+        let bounds = !criteria.floors.is_empty() || !criteria.references.is_empty() || baseline.is_some();
+        if !bounds && !criteria.data_only {
+            let message = "no floor and no reference bounds the bandwidth, so any speed passes; add `floors` or \
+                           `references`, or write `data_only: true` if that is intended";
+            self.add(In::Criteria, "", false, message.to_owned());
+        }
+        if bounds && criteria.data_only {
+            let message = "contradicts the floors, references or baseline beside it; remove one of them";
+            self.add(In::Criteria, "data_only", false, message.to_owned());
+        }
+        if criteria.require_check && !workload.check {
+            let message = "false, but the criteria require checked data (`require_check`): the verdict would never be pass";
+            self.error("benchmark.workload.check", message.to_owned());
+        }
+        let sizes = measured(workload, ranks);
+        for (at, floor) in criteria.floors.iter().enumerate() {
+            if !sizes.contains(&floor.size_bytes) {
+                let message = not_measured(floor.size_bytes, &sizes);
+                self.add(In::Criteria, &format!("floors[{at}].size_bytes"), false, message);
+            }
+        }
+        self.references(criteria, workload, ranks, &sizes);
+    }
+
+    /// The verdict takes the first reference that fits; every point of it has to be measured.
+    fn references(&mut self, criteria: &Criteria, workload: &Workload, ranks: Option<u32>, sizes: &[u64]) {
+        let fits = |reference: &&(usize, &Reference)| {
+            let (_, reference) = reference;
+            let same_ranks = reference.ranks.zip(ranks).is_none_or(|(of, here)| of == here);
+            reference.collective == workload.collective && same_ranks
+        };
+        let references: Vec<_> = criteria.references.iter().enumerate().collect();
+        let Some((at, reference)) = references.iter().find(fits) else {
+            if !references.is_empty() {
+                let collective = workload.collective.as_str();
+                let over = ranks.map_or_else(String::new, |ranks| format!(" over {ranks} ranks"));
+                let message = format!("none of them is for {collective}{over}, which the workflow measures");
+                self.add(In::Criteria, "references", false, message);
+            }
+            return;
+        };
+        let is_measured = |bytes: u64| {
+            sizes.iter().any(|size| (*size as f64 - bytes as f64).abs() <= SAME_SIZE * bytes as f64)
+        };
+        for (point, floor) in reference.points.iter().enumerate() {
+            if !is_measured(floor.size_bytes) {
+                let field = format!("references[{at}].points[{point}].size_bytes");
+                self.add(In::Criteria, &field, false, not_measured(floor.size_bytes, sizes));
+            }
+        }
+    }
+
+    /// Ranks and nodes as the cluster has them, and as the criteria require them.
+    fn ranks(&mut self, system: &System, benchmark: Option<&Benchmark>) {
+        let Some(Layout { field, nodes, ranks_per_node, gpus_per_node }) = layout(system) else { return };
+        if let Some(gpus) = gpus_per_node.filter(|gpus| *gpus > 0 && ranks_per_node > *gpus) {
+            let message =
+                format!("{ranks_per_node} ranks on {gpus} GPUs (`gpus_per_node`); each rank needs a GPU");
+            self.error(&format!("{field}.ranks_per_node"), message);
+        }
+        let Some(criteria) = benchmark.map(|benchmark| &benchmark.criteria) else { return };
+        if let Some(required) = criteria.ranks_per_node.filter(|required| *required != ranks_per_node) {
+            let message =
+                format!("{required}, but the workflow runs {ranks_per_node} ({field}.ranks_per_node)");
+            self.add(In::Criteria, "ranks_per_node", false, message);
+        }
+        if let Some(required) = criteria.min_nodes.filter(|required| *required > nodes) {
+            let message = format!("{required}, but the workflow has {nodes} ({field}.nodes)");
+            self.add(In::Criteria, "min_nodes", false, message);
+        }
+    }
+
+    fn locate(&mut self, workflow: &Workflow, system: &System) {
+        let nodes = system.nodes();
+        if workflow.locate.is_some() && nodes < 3 && !matches!(system, System::Processes { .. }) {
+            let message =
+                format!("{nodes} nodes make one pair at most, which singles out no node; it needs 3 or more");
+            self.warning("locate", message);
+        }
+    }
+
+    /// Everything that needs the cluster has to fit into its life.
+    fn lease(&mut self, workflow: &Workflow) {
+        let limits = &workflow.limits;
+        let mut stages = vec![("cluster", limits.cluster)];
+        if workflow.benchmark.is_some() {
+            stages.extend([("job", limits.job), ("logs", limits.logs)]);
+        }
+        if workflow.locate.is_some() {
+            stages.extend([("verdict", limits.verdict), ("locate", limits.locate)]);
+        }
+        let needed = stages.iter().fold(Duration::ZERO, |sum, (_, span)| sum.saturating_add(span.0));
+        if needed > limits.lease.0 {
+            let names: Vec<_> = stages.iter().map(|(name, span)| format!("{name} {span}")).collect();
+            let message = format!(
+                "{} is shorter than its stages ({}); write at least {}",
+                limits.lease,
+                names.join(", "),
+                Span(needed)
+            );
+            self.error("limits.lease", message);
+        }
+    }
+
+    fn budget(&mut self, cost: &Cost, limits: &Limits, system: &System) {
+        let Some(budget) = cost.budget else { return };
+        let Some(pays) = budget.pays_for(system.nodes(), cost.node_hour) else { return };
+        let (nodes, price) = (system.nodes(), cost.node_hour);
+        let needed = limits.cluster.0.saturating_add(limits.job.0).saturating_add(limits.logs.0);
+        if pays.0 <= limits.grace.0 {
+            let message = format!(
+                "{budget} pays for {pays} of {nodes} nodes at {price} an hour; a run is stopped {} (limits.grace) before \
+                 that, so none could begin",
+                limits.grace
+            );
+            self.error("cost.budget", message);
+        } else if pays.0 < needed {
+            let message = format!(
+                "{budget} pays for {pays} of {nodes} nodes at {price} an hour; the limits allow {}, and a run that \
+                 takes longer than the budget is stopped",
+                Span(needed)
+            );
+            self.warning("cost.budget", message);
+        }
+    }
+
+    /// Steps that create and steps that delete must agree on what they work on.
+    fn substitutions(&mut self, deployed: &Deployed) {
+        let field = "cluster.rent.deployed";
+        for (name, deploy) in given(&deployed.deploy).chain(given(&deployed.destroy)) {
+            let (Some(one), Some(other)) =
+                (effective(&deployed.deploy, name), effective(&deployed.destroy, name))
+            else {
+                continue;
+            };
+            // Both lists hold a name that both give: report it once, at the first.
+            if one != other && (deploy == one || !deployed.deploy.substitutions.contains_key(name)) {
+                let message = format!("`{one}` to deploy and `{other}` to destroy; write the same in both");
+                self.error(&format!("{field}.destroy.substitutions.{name}"), message);
+            }
+        }
+    }
+
+    /// Quantities that both the cluster's settings and the substitutions of its steps state.
+    fn stated_twice(&mut self, deployed: &Deployed) {
+        let text = |value: Option<String>| value.filter(|value| !value.is_empty());
+        let number = |value: Option<u32>| value.map(|value| value.to_string());
+        let (kind, settings) = match (&deployed.slurm, &deployed.kubernetes) {
+            (Some(slurm), _) => {
+                let settings = [
+                    ("_NODES", "nodes", number(Some(slurm.nodes))),
+                    ("_RANKS_PER_NODE", "ranks_per_node", number(Some(slurm.ranks_per_node))),
+                    ("_GPUS", "gpus_per_node", number(slurm.gpus_per_node)),
+                    ("_PARTITION", "partition", text(slurm.partition.clone())),
+                    ("_MPI", "mpi", text(slurm.mpi.clone())),
+                ];
+                ("slurm", settings.to_vec())
+            }
+            (None, Some(kubernetes)) => {
+                let settings = [
+                    ("_NODES", "nodes", number(Some(kubernetes.nodes))),
+                    ("_RANKS_PER_NODE", "ranks_per_node", number(Some(kubernetes.ranks_per_node))),
+                    ("_GPUS", "gpus_per_node", number(kubernetes.gpus_per_node)),
+                    ("_NAMESPACE", "namespace", text(Some(kubernetes.namespace.clone()))),
+                    ("_QUEUE", "queue", text(kubernetes.queue.clone())),
+                ];
+                ("kubernetes", settings.to_vec())
+            }
+            (None, None) => return,
+        };
+        for (name, setting, here) in settings {
+            let there = effective(&deployed.deploy, name).filter(|there| !["", "0"].contains(there));
+            if let Some((there, here)) = there.zip(here).filter(|(there, here)| there != here) {
+                let message = format!(
+                    "{here}, but the steps that deploy get {name} `{there}`; write the same in both \
+                     (cluster.rent.deployed.deploy.substitutions.{name})"
+                );
+                self.error(&format!("cluster.rent.deployed.{kind}.{setting}"), message);
+            }
+        }
+    }
+}
+
+/// Substitutions that the workflow gives to a build.
+fn given(build: &BuildSpec) -> impl Iterator<Item = (&str, &str)> {
+    build.substitutions.iter().map(|(name, value)| (name.as_str(), value.as_str()))
+}
+
+/// The value that a build's steps get: the workflow's, or the default of a config that declares it.
+fn effective<'a>(build: &'a BuildSpec, name: &str) -> Option<&'a str> {
+    let declared = build.config["substitutions"].get(name)?;
+    build.substitutions.get(name).map(String::as_str).or_else(|| declared.as_str())
+}
+
+/// Where ranks run.
+struct Layout {
+    field: &'static str,
+    nodes: u32,
+    ranks_per_node: u32,
+    gpus_per_node: Option<u32>,
+}
+
+/// None for processes, which are as many as this machine has GPUs.
+fn layout(system: &System) -> Option<Layout> {
+    let (slurm, kubernetes, deployed) = match system {
+        System::Processes { .. } => return None,
+        System::Slurm(slurm) => (Some(&**slurm), None, false),
+        System::Kubernetes(kubernetes) => (None, Some(&**kubernetes), false),
+        System::Deployed(deployed) => (deployed.slurm.as_ref(), deployed.kubernetes.as_ref(), true),
+    };
+    if let Some(slurm) = slurm {
+        let field = if deployed { "cluster.rent.deployed.slurm" } else { "cluster.existing.system.slurm" };
+        let (nodes, ranks_per_node, gpus_per_node) = (slurm.nodes, slurm.ranks_per_node, slurm.gpus_per_node);
+        return Some(Layout { field, nodes, ranks_per_node, gpus_per_node });
+    }
+    let kubernetes = kubernetes?;
+    let field =
+        if deployed { "cluster.rent.deployed.kubernetes" } else { "cluster.existing.system.kubernetes" };
+    let (nodes, ranks_per_node) = (kubernetes.nodes, kubernetes.ranks_per_node);
+    Some(Layout { field, nodes, ranks_per_node, gpus_per_node: kubernetes.gpus_per_node })
+}
+
+fn ranks(system: &System) -> Option<u32> {
+    layout(system).map(|layout| layout.nodes.saturating_mul(layout.ranks_per_node))
+}
+
+/// The sizes that nccl-tests prints, bytes: where every rank has its own part, the part is rounded down to 16 bytes.
+fn measured(workload: &Workload, ranks: Option<u32>) -> Vec<u64> {
+    let whole = matches!(
+        workload.collective,
+        Collective::AllReduce | Collective::Broadcast | Collective::Reduce | Collective::Sendrecv
+    );
+    let unit = if whole { 1 } else { 16 * u64::from(ranks.unwrap_or(1).max(1)) };
+    workload.sizes().into_iter().map(|size| size / unit * unit).collect()
+}
+
+fn not_measured(bytes: u64, sizes: &[u64]) -> String {
+    let exact = |bytes: u64| match size(bytes) {
+        rounded if rounded.contains('.') => format!("{bytes} bytes"),
+        whole => whole,
+    };
+    let below = sizes.iter().rev().find(|size| **size < bytes).map(|bytes| exact(*bytes));
+    let above = sizes.iter().find(|size| **size > bytes).map(|bytes| exact(*bytes));
+    let near: Vec<_> = below.into_iter().chain(above).collect();
+    let near = if near.is_empty() { "nothing".to_owned() } else { near.join(" and ") };
+    format!("{} is never measured; the workload measures {near} beside it", exact(bytes))
+}

@@ -1,0 +1,200 @@
+//! Runs that cannot succeed are refused before they cost anything, each with the file, the line and the field.
+
+use std::{fs, path::Path};
+
+use workflow::{Override, Problem, Problems, resolve};
+
+const WORKFLOW: &str = "\
+name: nightly
+cluster:
+  existing:
+    name: here
+    system:
+      slurm: {nodes: 3, ranks_per_node: 8, gpus_per_node: 8, shared_folder: /home/me}
+benchmark:
+  workload: {collective: all_gather, min_bytes: 8M, max_bytes: 8G}
+  criteria: criteria.yaml
+";
+
+const CRITERIA: &str = "\
+name: mine
+ranks_per_node: 8
+min_nodes: 2
+floors:
+  - {size_bytes: 8589934464, busbw: 150}
+";
+
+const DEPLOYED: &str = "\
+name: nightly
+cluster:
+  rent:
+    deployed:
+      deploy: {config: deploy.yaml, substitutions: {_NODES: '2', _PROJECT: mine}}
+      destroy: {config: destroy.yaml, substitutions: {_PROJECT: mine}}
+      slurm: {nodes: 2, ranks_per_node: 8, gpus_per_node: 8, partition: a3, shared_folder: /home/me}
+";
+
+const DEPLOY: &str = "\
+steps: [{name: bash, automapSubstitutions: true, script: echo}]
+substitutions: {_CLUSTER: '', _EXPIRES: '', _NODES: '2', _PROJECT: '', _PARTITION: a3}
+artifacts: {objects: {location: 'gs://any/', paths: [cluster.json]}}
+";
+
+const DESTROY: &str = "\
+steps: [{name: bash, automapSubstitutions: true, script: echo}]
+substitutions: {_CLUSTER: '', _PROJECT: ''}
+artifacts: {objects: {location: 'gs://any/', paths: [gone.json]}}
+";
+
+/// What is found in a workflow, errors and warnings, without the folder's path.
+fn found(workflow: &str, criteria: &str, set: &[&str]) -> (Vec<String>, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let files = [
+        ("w.yaml", workflow),
+        ("criteria.yaml", criteria),
+        ("deploy.yaml", DEPLOY),
+        ("destroy.yaml", DESTROY),
+    ];
+    for (name, text) in files {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    let set: Vec<Override> = set.iter().map(|set| set.parse().unwrap()).collect();
+    let told = |problems: Vec<Problem>| {
+        let prefix = format!("{}/", folder.path().display());
+        problems.iter().map(|problem| problem.to_string().replace(&prefix, "")).collect()
+    };
+    match resolve(&folder.path().join("w.yaml"), &set) {
+        Ok(resolved) => (vec![], told(resolved.warnings)),
+        Err(Problems(problems)) => (told(problems), vec![]),
+    }
+}
+
+#[test]
+fn workflows_that_can_succeed_have_no_finding() {
+    assert_eq!(found(WORKFLOW, CRITERIA, &[]), (vec![], vec![]));
+    assert_eq!(found(DEPLOYED, CRITERIA, &[]), (vec![], vec![]));
+    for shipped in ["quickstart", "slurm", "kubernetes-cpu", "a3-mega-slurm", "a3-mega-slurm-lustre"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../workflows/{shipped}.yaml"));
+        resolve(&path, &[]).unwrap_or_else(|problems| panic!("{problems}"));
+    }
+}
+
+#[test]
+fn every_doomed_run_is_refused_where_its_mistake_stands() {
+    let criteria = |text: &'static str| (WORKFLOW, text, &[][..]);
+    let cases: &[((&str, &str, &[&str]), &str)] = &[
+        (
+            criteria("name: mine\nfloors:\n  - size_bytes: 7G\n    busbw: 1\n"),
+            "criteria.yaml:3:5: floors[0].size_bytes: 7 GiB is never measured; the workload measures 4294967040 bytes and 8589934464 bytes beside it",
+        ),
+        // 24 ranks have parts of 16 bytes each: 8 GiB becomes a little less.
+        (
+            criteria("name: mine\nfloors: [{size_bytes: 8G, busbw: 1}]\n"),
+            "criteria.yaml:2:11: floors[0].size_bytes: 8 GiB is never measured; the workload measures 8589934464 bytes beside it",
+        ),
+        (
+            criteria("name: mine\n"),
+            "criteria.yaml:1:1: no floor and no reference bounds the bandwidth, so any speed passes; add `floors` or `references`, or write `data_only: true` if that is intended",
+        ),
+        (
+            criteria("name: mine\ndata_only: true\nfloors: [{size_bytes: 8589934464, busbw: 1}]\n"),
+            "criteria.yaml:2:1: data_only: contradicts the floors, references or baseline beside it; remove one of them",
+        ),
+        (
+            criteria(
+                "name: mine\nreferences: [{collective: all_reduce, source: us, points: [{size_bytes: 8M, busbw: 1}]}]\n",
+            ),
+            "criteria.yaml:2:1: references: none of them is for all_gather over 24 ranks, which the workflow measures",
+        ),
+        (
+            criteria(
+                "name: mine\nreferences: [{collective: all_gather, ranks: 24, source: us, points: [{size_bytes: 4M, busbw: 1}]}]\n",
+            ),
+            "criteria.yaml:2:72: references[0].points[0].size_bytes: 4 MiB is never measured; the workload measures 8388480 bytes beside it",
+        ),
+        (
+            criteria("name: mine\ndata_only: true\nranks_per_node: 4\nmin_nodes: 4\n"),
+            "criteria.yaml:3:1: ranks_per_node: 4, but the workflow runs 8 (cluster.existing.system.slurm.ranks_per_node)\n\
+             criteria.yaml:4:1: min_nodes: 4, but the workflow has 3 (cluster.existing.system.slurm.nodes)",
+        ),
+        (
+            (WORKFLOW, CRITERIA, &["benchmark.workload.check=false"]),
+            "--set: benchmark.workload.check: false, but the criteria require checked data (`require_check`): the verdict would never be pass",
+        ),
+        (
+            (WORKFLOW, "name: mine\ndata_only: true\n", &["cluster.existing.system.slurm.ranks_per_node=16"]),
+            "--set: cluster.existing.system.slurm.ranks_per_node: 16 ranks on 8 GPUs (`gpus_per_node`); each rank needs a GPU",
+        ),
+        (
+            (WORKFLOW, CRITERIA, &["limits.job=0s"]),
+            "--set: limits.job: 0s leaves no time; write a span such as 30m",
+        ),
+        (
+            (WORKFLOW, CRITERIA, &["limits.lease=100000000000d"]),
+            "--set: limits.lease: 273785078years 8months 16days 23h 31m 12s is longer than 366 days; write less",
+        ),
+        (
+            (DEPLOYED, CRITERIA, &["limits.lease=1h", "limits.cluster=2h"]),
+            "--set: limits.lease: 1h is shorter than its stages (cluster 2h); write at least 2h",
+        ),
+        (
+            (DEPLOYED, CRITERIA, &["cost.node_hour=88", "cost.budget=2"]),
+            "--set: cost.budget: 2.00 pays for 40s 909ms of 2 nodes at 88.00 an hour; a run is stopped 2m (limits.grace) before that, so none could begin",
+        ),
+        (
+            (DEPLOYED, CRITERIA, &["cluster.rent.deployed.slurm.nodes=4"]),
+            "--set: cluster.rent.deployed.slurm.nodes: 4, but the steps that deploy get _NODES `2`; write the same in both (cluster.rent.deployed.deploy.substitutions._NODES)",
+        ),
+        (
+            (DEPLOYED, CRITERIA, &["cluster.rent.deployed.slurm.partition=b"]),
+            "--set: cluster.rent.deployed.slurm.partition: b, but the steps that deploy get _PARTITION `a3`; write the same in both (cluster.rent.deployed.deploy.substitutions._PARTITION)",
+        ),
+        (
+            (DEPLOYED, CRITERIA, &["cluster.rent.deployed.destroy.substitutions._PROJECT=other"]),
+            "--set: cluster.rent.deployed.destroy.substitutions._PROJECT: `mine` to deploy and `other` to destroy; write the same in both",
+        ),
+    ];
+    for ((workflow, criteria, set), expected) in cases {
+        let (errors, _) = found(workflow, criteria, set);
+        assert_eq!(errors.join("\n"), *expected, "{set:?}");
+    }
+}
+
+/// A teardown that is not told the project would look into another one.
+#[test]
+fn what_only_one_side_is_told_differs_from_the_others_default() {
+    let one_side = DEPLOYED.replace("substitutions: {_PROJECT: mine}}", "substitutions: {}}");
+    let (errors, _) = found(&one_side, CRITERIA, &[]);
+    assert!(errors.concat().contains("_PROJECT: `mine` to deploy and `` to destroy"), "{errors:?}");
+}
+
+#[test]
+fn a_substitution_that_no_step_knows_and_a_schedule_that_never_fires_are_refused() {
+    let unknown = DEPLOYED.replace("_NODES: '2',", "_NODSE: '2',");
+    let (errors, _) = found(&unknown, CRITERIA, &[]);
+    assert!(
+        errors.concat().contains("deploy.substitutions._NODSE: is not known to deploy.yaml"),
+        "{errors:?}"
+    );
+    let never = format!("{WORKFLOW}on: {{schedule: [{{cron: '0 3 30 2 *'}}]}}\n");
+    let (errors, _) = found(&never, CRITERIA, &[]);
+    assert!(errors.concat().contains("on.schedule[0].cron: `0 3 30 2 *` never comes"), "{errors:?}");
+}
+
+#[test]
+fn what_may_still_succeed_is_a_warning() {
+    let two = ["locate.drain=propose", "cluster.existing.system.slurm.nodes=2"];
+    let criteria = "name: mine\ndata_only: true\n";
+    let (errors, warnings) = found(WORKFLOW, criteria, &two);
+    assert_eq!(errors, Vec::<String>::new());
+    assert_eq!(
+        warnings,
+        ["--set: locate: 2 nodes make one pair at most, which singles out no node; it needs 3 or more"]
+    );
+    let (errors, warnings) = found(DEPLOYED, CRITERIA, &["cost.node_hour=88", "cost.budget=100"]);
+    assert_eq!(errors, Vec::<String>::new());
+    assert!(
+        warnings.concat().contains("cost.budget: 100.00 pays for 34m 5s 454ms of 2 nodes"),
+        "{warnings:?}"
+    );
+}

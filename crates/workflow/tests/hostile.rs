@@ -1,0 +1,96 @@
+//! Hostile input costs little: 1 MB of anything uses at most 64 MiB and little time.
+
+use std::{fs, process::Command, time::Instant};
+
+use workflow::{Document, Override, WorkflowFile};
+
+const MIB: usize = 1 << 20;
+/// The largest file that is read at all.
+const LARGEST: usize = 256 << 10;
+
+/// Texts of a megabyte that once took gigabytes, or might.
+fn hostile() -> Vec<(&'static str, String)> {
+    let fill = |piece: &str| piece.repeat(MIB / piece.len());
+    vec![
+        ("a long explicit key with many children", {
+            let children: String = (0..12_000).map(|child| format!("  k{child}: 1\n")).collect();
+            format!("? {}\n:\n{children}", "x".repeat(40_000))
+        }),
+        ("a long key within the limit, over and over", {
+            let key = "k".repeat(250);
+            let mut text = String::new();
+            for depth in 0..7 {
+                text += &format!("{}{key}:\n", " ".repeat(depth));
+            }
+            for child in 0..60_000 {
+                text += &format!("       c{child}: 1\n");
+            }
+            text.truncate(MIB);
+            text
+        }),
+        ("a list of nothing", fill("- \n")),
+        ("a flow list", format!("[{}]", "1,".repeat(MIB / 2 - 2))),
+        ("brackets", fill("[")),
+        ("braces", fill("{")),
+        ("questions", fill("? ")),
+        ("one text", fill("x")),
+        ("one quoted text", format!("\"{}\"", "\\x41".repeat(MIB / 4 - 1))),
+        (
+            "unknown fields",
+            (0..).map(|n| format!("f{n}: 1\n")).take(130_000).collect::<String>()[..MIB].to_owned(),
+        ),
+        ("line breaks", fill("\n")),
+        ("comments", fill("#\n")),
+        ("a span of a megabyte", format!("name: a\nlimits: {{job: {}}}\n", "1h ".repeat(300_000))),
+        ("a text where a number belongs", format!("name: {}\nlimits: {{attempts: {}}}\n", fill("y"), "9")),
+        ("documents", fill("--- a\n")),
+        ("anchors", fill("- &a b\n")),
+        ("wrong alternatives", fill("image: {build: 1}\ncluster: {rent: {x: [1, 2]}}\n")),
+    ]
+}
+
+/// Reads one of the texts, in a process of its own: its peak of memory is that of the text.
+#[test]
+fn a_megabyte_of_anything_takes_little_memory_and_time() {
+    if let Ok(name) = std::env::var("HOSTILE") {
+        let (name, whole) = name.split_once('/').unwrap();
+        let (_, mut text) = hostile().into_iter().find(|(known, _)| *known == name).unwrap();
+        if whole != "whole" {
+            text.truncate(LARGEST);
+        }
+        let started = Instant::now();
+        let read = Document::parse("w.yaml", &text).and_then(|document| document.read_as::<WorkflowFile>());
+        let took = started.elapsed();
+        let problems = read.err().map_or_else(String::new, |problems| problems.to_string());
+        let status = fs::read_to_string("/proc/self/status").unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        println!("HOSTILE {} {} {}", took.as_millis(), problems.len(), peak.trim().trim_end_matches(" kB"));
+        return;
+    }
+    let texts = hostile();
+    for name in texts.iter().flat_map(|(name, _)| [format!("{name}/whole"), format!("{name}/cut")]) {
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["a_megabyte_of_anything", "--nocapture", "--test-threads=1"]).env("HOSTILE", &name);
+        let output = child.output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let line = text.lines().find_map(|line| line.split("HOSTILE ").nth(1));
+        let line =
+            line.unwrap_or_else(|| panic!("{name}: {text} {}", String::from_utf8_lossy(&output.stderr)));
+        let numbers: Vec<u64> = line.split_whitespace().map(|number| number.parse().unwrap()).collect();
+        let [millis, problems, peak_kib] = numbers[..] else { panic!("{name}: {line}") };
+        assert!(problems < 100_000, "{name}: {problems} bytes of messages");
+        assert!(peak_kib < 64 << 10, "{name}: {peak_kib} KiB");
+        // Ten times the limit of an optimised program: this one is not, and shares the machine with other tests.
+        assert!(millis < 10_000, "{name}: {millis} ms");
+        eprintln!("{name}: {millis} ms, {peak_kib} KiB, {problems} bytes of messages");
+    }
+}
+
+#[test]
+fn an_override_is_bounded_like_a_file() {
+    for field in ["a.".repeat(60_000) + "a", "k".repeat(300)] {
+        let refused = format!("{field}=1").parse::<Override>().unwrap_err();
+        assert!(refused.contains("--set") && refused.len() < 200, "{refused}");
+    }
+    assert!("limits.job=10m".parse::<Override>().is_ok());
+}
