@@ -143,7 +143,7 @@ impl Services {
         serve.worker(Builder::new(builds, LOOK), &Builder::TAKES);
         serve.worker(Provisioner::new(clusters, LOOK), &Provisioner::TAKES);
         let agent = Agent::new(scheduler, artefacts.clone(), LOOK);
-        let rules = agent::secrets::rules(&data.path("secrets"));
+        let rules = redact::Rules::of_this_process(Some(&data.path("secrets")));
         let rules = rules.map_err(|error| Error::usage(format!("logs could not be redacted: {error}")))?;
         let agent = agent.collecting(rules, agent::Limits::default());
         serve.worker(agent, &Agent::TAKES);

@@ -222,6 +222,39 @@ availableSecrets:
     assert_eq!(found.trim(), lab.data().join("secrets/registry-token").display().to_string(), "nowhere else");
 }
 
+/// A build that prints secrets which nobody declared: a token, and the content of a file in `secrets/`.
+#[test]
+fn what_a_build_prints_is_redacted_before_it_is_stored_or_reported() {
+    let lab = Lab::new("", "");
+    lab.write("data/secrets/unrelated", "correct-horse-battery\n");
+    let token = format!("ghp_{}", "Ab3dE5fGh1".repeat(4));
+    for exit in [0, 7] {
+        // Put together when it runs, or the source archive would hold them.
+        let script = format!(
+            "printf 'using correct-horse-%s\\n' battery\n\
+             printf 'failed with ghp_%s\\n' \"$(printf 'Ab3dE5fGh1%.0s' 1 2 3 4)\"\nexit {exit}\n"
+        );
+        lab.write("source/step.sh", &script);
+        lab.write(
+            "image.yaml",
+            "steps: [{id: leak, name: bash, automapSubstitutions: true, script: \"bash step.sh\"}]\n",
+        );
+        lab.write("w.yaml", "name: lab\nimage:\n  build: {config: image.yaml, source: source}\n");
+        let output = lab.burnin(&["run", "w.yaml"]);
+        let shown =
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(if exit == 0 { 0 } else { 3 }), "{shown}");
+        assert!(exit == 0 || shown.contains("failed with [redacted:git-token]"), "{shown}");
+        for secret in ["correct-horse-battery", token.as_str()] {
+            assert!(!shown.contains(secret), "{shown}");
+            let found = Command::new("grep").args(["-rl", secret]).arg(lab.data()).output().unwrap();
+            let found = String::from_utf8(found.stdout).unwrap();
+            let own = lab.data().join("secrets/unrelated").display().to_string();
+            assert!(found.lines().all(|file| file == own), "{secret} in {found}");
+        }
+    }
+}
+
 #[test]
 fn a_node_that_dies_costs_an_attempt_and_not_the_run() {
     // The first time a rank begins it waits to be killed; the second time it does not.

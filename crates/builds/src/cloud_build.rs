@@ -25,7 +25,7 @@ use cloudbuild::Status;
 use flate2::{Compression, GzBuilder};
 use google_cloud_build_v1::model;
 use kit::{Clock, PortError};
-use ledger::{Artefacts, Digest, Store};
+use ledger::{Artefacts, Digest, Reader, Store};
 use terms::{BuildSpec, Class, Failure, FileDigest, Image, ManifestObject, Span};
 use tokio::io::AsyncReadExt;
 use tracing::warn;
@@ -33,6 +33,7 @@ use tracing::warn;
 use crate::{
     files::{QUOTED_LINES, content, damaged, refuse_reserved},
     port::{Build, Builds, Key},
+    redacted::Redacted,
 };
 use client::Client;
 use submissions::{Submissions, Submitted, Timing};
@@ -126,6 +127,7 @@ impl CloudBuilds {
         if let Some(log) = outcome::log(build).and_then(|log| self.object(&log))
             && let Some(body) = self.store.open(&log).await.map_err(PortError::passing)?
         {
+            let body: Reader = Box::new(Redacted::new(body).map_err(PortError::passing)?);
             objects.push(self.artefacts.put(key, crate::files::LOG, body).await.map_err(damaged)?);
         }
         let committed = self.artefacts.commit(key, objects).await.map_err(damaged)?;
@@ -147,6 +149,7 @@ impl CloudBuilds {
     async fn last_lines(&self, build: &model::Build) -> String {
         let Some(log) = outcome::log(build).and_then(|log| self.object(&log)) else { return String::new() };
         let Ok(Some(body)) = self.store.open(&log).await else { return String::new() };
+        let Ok(body) = Redacted::new(body) else { return String::new() };
         let mut text = Vec::new();
         if body.take(LOG_READ).read_to_end(&mut text).await.is_err() {
             return String::new();

@@ -13,6 +13,8 @@ pub mod local;
 #[cfg(feature = "gcp")]
 pub mod place;
 mod port;
+#[cfg(feature = "gcp")]
+mod redacted;
 
 pub use local::LocalBuilds;
 pub use port::{Build, Builds, Key};

@@ -8,9 +8,9 @@ mod artifacts;
 mod build;
 mod environment;
 mod log;
+mod masker;
 mod output;
 mod process;
-mod redact;
 mod step;
 mod tools;
 mod workdir;
@@ -40,6 +40,8 @@ pub struct Request {
     pub scratch: PathBuf,
     /// Everything that steps see of the caller's environment.
     pub environment: Vec<(OsString, OsString)>,
+    /// What is removed from the steps' output before it is written.
+    pub rules: Arc<redact::Rules>,
     /// How long a process group may take to end after `SIGTERM`.
     pub grace: Duration,
     /// Told of each event as it happens.
@@ -59,6 +61,7 @@ impl Request {
             log_limit: 64 << 20,
             scratch: std::env::temp_dir(),
             environment: inherit(&INHERITED),
+            rules: redact::Rules::of_patterns(),
             grace: Duration::from_secs(2),
             on_event: None,
         }

@@ -173,7 +173,7 @@ pub async fn supervise(folder: &Path) -> io::Result<()> {
         return Ok(());
     };
     let ended = match prepare(folder, &request) {
-        Ok(plan) => run(folder, &plan).await,
+        Ok(plan) => run(folder, &plan, request.secrets.as_deref()).await,
         Err(why) => BuildOutcome { status: Status::Failure, failure: Some(why), artifacts: Vec::new() },
     };
     spool::create_json(&outcome, &ended)?;
@@ -217,10 +217,18 @@ fn secrets(folder: Option<&Path>) -> io::Result<BTreeMap<String, Secret>> {
     spool::names(folder)?.into_iter().map(read).collect()
 }
 
-async fn run(folder: &Path, plan: &cloudbuild::Plan) -> BuildOutcome {
+async fn run(folder: &Path, plan: &cloudbuild::Plan, secrets: Option<&Path>) -> BuildOutcome {
+    let rules = match redact::Rules::of_this_process(secrets) {
+        Ok(rules) => rules,
+        Err(error) => {
+            let failure = Some(format!("the build's log could not be redacted: {error}"));
+            return BuildOutcome { status: Status::InternalError, failure, artifacts: Vec::new() };
+        }
+    };
     let groups = folder.join("groups");
     let mut request = Request::new(folder.join("workspace"), folder.join("build.log"));
     request.scratch = folder.to_owned();
+    request.rules = rules;
     request.environment.push((process::BUILD_MARK.into(), folder.into()));
     request.on_event = Some(std::sync::Arc::new(move |event: &Event| {
         if let Event::ProcessGroup { index, pgid } = event {

@@ -136,7 +136,11 @@ impl Outbox {
     ///
     /// # Errors
     /// When the bus did not take it.
-    pub async fn tell_run(&self, run: RunId, attempt: Attempt, fact: Fact) -> Result<(), BusError> {
+    pub async fn tell_run(&self, run: RunId, attempt: Attempt, mut fact: Fact) -> Result<(), BusError> {
+        // A failure quotes what others printed. From here it goes to the ledger, to pages, reports and channels.
+        if let Some(failure) = fact.failure_mut() {
+            failure.message = redact::redacted(&failure.message);
+        }
         self.send(Message::fact(self.publisher, run, attempt, fact)).await
     }
 

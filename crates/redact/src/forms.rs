@@ -25,9 +25,22 @@ const IN_PATH: AsciiSet = UNRESERVED.remove(b'/').remove(b':').remove(b'@').remo
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Form {
     text: Vec<u8>,
-    /// Lines may be broken anywhere within, as `base64` does.
-    wraps: bool,
+    /// What may stand anywhere within.
+    between: Between,
 }
+
+/// What may break a spelling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Between {
+    Nothing,
+    /// Line ends, as `base64` and `xxd` write them.
+    Lines,
+    /// Line ends, and the sequences by which a terminal colours text.
+    LinesAndColours,
+}
+
+/// Longest escape sequence that is looked over, bytes.
+const SEQUENCE: usize = 16;
 
 impl Form {
     /// Every spelling of a value; none of one that cannot be told from innocent text: shorter than 8 bytes, or a number
@@ -45,9 +58,21 @@ impl Form {
     /// What to search for; whoever is found has still to be [`Form::at`] the place.
     pub(crate) fn anchors(&self) -> Vec<Vec<u8>> {
         let head = &self.text[..self.text.len().min(ANCHOR)];
-        let broken = |at: usize| [&head[..at], b"\n", &head[at..]].concat();
-        let wrapped = (1..if self.wraps { head.len() } else { 1 }).map(broken);
-        std::iter::once(head.to_vec()).chain(wrapped).collect()
+        let mut anchors = vec![head.to_vec()];
+        match self.between {
+            Between::Nothing => {}
+            Between::Lines => {
+                anchors.extend((1..head.len()).map(|at| [&head[..at], b"\n", &head[at..]].concat()));
+            }
+            // What follows the break is not searched for: there may be several, and a colour has many forms. A beginning of
+            // less than four bytes is too common to be looked at.
+            Between::LinesAndColours => {
+                for with in [&b"\n"[..], b"\r", b"\x1b["] {
+                    anchors.extend((4..head.len()).map(|at| [&head[..at], with].concat()));
+                }
+            }
+        }
+        anchors
     }
 
     /// How many bytes it takes where it stands; none when it does not.
@@ -56,7 +81,12 @@ impl Form {
         while matched < self.text.len() {
             match view.byte(at)? {
                 Some(byte) if byte == self.text[matched] => matched += 1,
-                Some(b'\n' | b'\r') if self.wraps && matched > 0 => {}
+                Some(b'\n' | b'\r') if self.between != Between::Nothing && matched > 0 => {}
+                Some(0x1b) if self.between == Between::LinesAndColours && matched > 0 => {
+                    // ESC [ parameters, and one letter.
+                    let parameters = view.run(at + 2, SEQUENCE, |byte| matches!(byte, b' '..=b'?'))?;
+                    at += 2 + parameters;
+                }
                 _ => return Ok(None),
             }
             at += 1;
@@ -66,8 +96,12 @@ impl Form {
 }
 
 fn spellings(value: &[u8]) -> BTreeSet<Form> {
-    let plain = |text: Vec<u8>| Form { text, wraps: false };
-    let mut forms = BTreeSet::from([plain(value.to_vec())]);
+    let plain = |text: Vec<u8>| Form { text, between: Between::Nothing };
+    let mut forms = BTreeSet::from([Form { text: value.to_vec(), between: Between::LinesAndColours }]);
+    let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+    for text in [hex.to_ascii_uppercase(), hex] {
+        forms.insert(Form { text: text.into_bytes(), between: Between::Lines });
+    }
     for set in [&UNRESERVED, &IN_PATH] {
         let encoded = percent_encode(value, set).to_string();
         // Hexadecimal digits may be small.
@@ -92,7 +126,7 @@ fn spellings(value: &[u8]) -> BTreeSet<Form> {
             let encoded = engine.encode([&[0; 2][..shift], value].concat());
             let shared = usize::from(!(shift + value.len()).is_multiple_of(3));
             let text = encoded.as_bytes()[foreign..encoded.len() - shared].to_vec();
-            forms.insert(Form { text, wraps: true });
+            forms.insert(Form { text, between: Between::Lines });
         }
     }
     forms

@@ -43,6 +43,12 @@ kinds! {
     HuggingFaceToken = "hugging-face-token",
     /// An API key of a model provider.
     ApiKey = "api-key",
+    /// A token of npm, PyPI or Docker Hub.
+    RegistryToken = "registry-token",
+    /// A token of Vault.
+    VaultToken = "vault-token",
+    /// A password given to a command: `docker login -p`, `curl -u`.
+    CommandPassword = "command-password",
     /// What stands behind `Bearer`.
     BearerToken = "bearer-token",
     /// The content of an `Authorization` or `Cookie` header.

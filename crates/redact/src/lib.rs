@@ -11,6 +11,7 @@
 mod environment;
 mod forms;
 mod kind;
+mod known;
 mod names;
 mod rules;
 mod scan;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 
 pub use aho_corasick::BuildError;
 pub use kind::{Kind, Tally};
+pub use known::redacted;
 pub use names::is_secret_name;
 pub use rules::Rules;
 
@@ -116,8 +118,8 @@ impl Redactor {
     /// True when there is more to do.
     fn text(&mut self, ends: bool, out: &mut Vec<u8>) -> bool {
         let length = self.buffer.len();
-        // What begins later may be the beginning of something longer.
-        let sure = if ends { length } else { (length + 1).saturating_sub(self.rules.longest()) };
+        // The end may be the beginning of something longer. Nothing else is held back: logs are read while they grow.
+        let sure = if ends { length } else { self.rules.unfinished(&self.buffer, self.passed) };
         let mut from = self.passed;
         while let Some((at, pattern)) = self.rules.find(&self.buffer, from).filter(|(at, _)| *at < sure) {
             match self.rules.decide(pattern, &View::new(&self.buffer, at, ends)) {

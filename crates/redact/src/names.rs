@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// Ends of names whose values are secret, in any case.
-pub(crate) const NAMES: [&str; 15] = [
+pub(crate) const NAMES: [&str; 17] = [
     "token",
     "secret",
     "password",
@@ -20,6 +20,8 @@ pub(crate) const NAMES: [&str; 15] = [
     "-key",
     "apikey",
     "accesskey",
+    "accountkey",
+    "sharedkey",
     "_jwt",
     "\"auth",
     "credential",
@@ -78,6 +80,13 @@ pub(crate) fn assignment(view: &View<'_>, length: usize) -> Result<Option<Hit>, 
     let spaces = view.run(at, SPACES, blank)?;
     let separator = view.byte(at + spaces)?;
     match separator {
+        // An element of XML: `<SecretAccessKey>value</SecretAccessKey>`.
+        Some(b'>') if spaces == 0 && is_element(view.behind()) => {
+            let value = view.run(at + 1, 4, |byte| byte != b'<' && word(byte))?;
+            let hit =
+                Hit::new(Kind::Assignment, at + 1, 0, Swallow::While(|byte| byte != b'<' && word(byte)));
+            return Ok((value == 4).then_some(hit));
+        }
         // `::` is a path.
         Some(b':') if view.byte(at + spaces + 1)? == Some(b':') => return Ok(None),
         Some(b'=' | b':') => at += spaces + 1,
@@ -86,8 +95,11 @@ pub(crate) fn assignment(view: &View<'_>, length: usize) -> Result<Option<Hit>, 
         _ => return Ok(None),
     }
     at += view.run(at, SPACES, blank)?;
-    if view.says(at, b"-----BEGIN ")? {
-        return Ok(None); // a private key knows its own end
+    // A private key knows its own end; the others hide a value already.
+    for begins in [&b"-----BEGIN "[..], b"***", b"[redacted:command"] {
+        if view.says(at, begins)? {
+            return Ok(None);
+        }
     }
     let Some((bytes, mark)) = quote(view, at)? else {
         if quoted.is_some() || trivial(view, at)? {
@@ -128,6 +140,61 @@ fn part_of_name(byte: &u8) -> bool {
 fn is_flag(behind: &[u8]) -> bool {
     let name = behind.iter().rposition(|byte| !part_of_name(byte)).map_or(behind, |at| &behind[at + 1..]);
     name.starts_with(b"--")
+}
+
+/// `<name`, of which this stands before the end of the name.
+fn is_element(behind: &[u8]) -> bool {
+    behind.iter().rfind(|byte| !part_of_name(byte)) == Some(&b'<')
+}
+
+/// Commands that take passwords as arguments, and the flags before these. A flag that ends with a letter may be followed by
+/// its value at once, as in `mysql -pPASS`.
+pub(crate) const COMMANDS: [(&str, &[&str]); 8] = [
+    (" login ", &["-p", "--password"]),
+    ("sshpass ", &["-p"]),
+    ("mysql ", &["-p", "--password"]),
+    ("mysqldump ", &["-p", "--password"]),
+    ("redis-cli ", &["-a", "--pass"]),
+    ("ldapsearch ", &["-w"]),
+    ("curl ", &["-u", "--user", "-U", "--proxy-user"]),
+    ("wget ", &["--password", "--http-password"]),
+];
+/// A command line is looked at as far as this.
+const COMMAND: usize = 1 << 10;
+
+/// A password among the arguments of the command at the place.
+pub(crate) fn command(view: &View<'_>, command: usize) -> Result<Option<Hit>, Undecided> {
+    let (name, flags) = COMMANDS[command];
+    let length = view.run(name.len(), COMMAND, line)?;
+    let text = &view.rest(name.len())[..length];
+    for flag in flags {
+        // At the beginning of an argument.
+        let found = memchr::memmem::find_iter(text, flag.as_bytes());
+        let begins = found.into_iter().find(|at| *at == 0 || matches!(text[at - 1], b' ' | b'\t'));
+        let Some(at) = begins else { continue };
+        let rest = &text[at + flag.len()..];
+        let gap = rest.iter().take_while(|byte| matches!(byte, b' ' | b'=' | b'"' | b'\'')).count();
+        if gap == 0 && flag.starts_with("--") {
+            continue; // another flag: --password-stdin
+        }
+        let value: &[u8] = rest[gap..].split(|byte| !word(*byte)).next().unwrap_or_default();
+        if value.is_empty()
+            || value.starts_with(b"-")
+            || value.starts_with(b"$")
+            || value.starts_with(b"[redacted")
+        {
+            continue;
+        }
+        // A user stays: `user:password`.
+        let user = match memchr::memchr(b':', value) {
+            Some(colon) if name == "curl " => colon + 1,
+            None if name == "curl " => continue,
+            _ => 0,
+        };
+        let keep = name.len() + at + flag.len() + gap + user;
+        return Ok((value.len() > user).then(|| Hit::new(Kind::CommandPassword, keep, 0, Swallow::Word)));
+    }
+    Ok(None)
 }
 
 /// A variable as `env` prints it: the name begins the line, so the value ends it.

@@ -34,6 +34,8 @@ enum Rule {
     Assignment(usize),
     Bearer,
     Url,
+    KeyBody(&'static str),
+    Command(usize),
 }
 
 /// Everything that is searched for. Made once, used by any number of streams.
@@ -42,6 +44,8 @@ pub struct Rules {
     /// By pattern: the rules of this text and of every text that it begins with. What is known beforehand comes first.
     by_pattern: Vec<Vec<Rule>>,
     known: Vec<Form>,
+    /// Every text that is searched for, in lower case, sorted.
+    texts: Vec<Vec<u8>>,
     longest: usize,
 }
 
@@ -87,6 +91,11 @@ impl Rules {
         NAMES.iter().for_each(|name| add(name.as_bytes(), Rule::Assignment(name.len())));
         add(BEARER.as_bytes(), Rule::Bearer);
         add(b"://", Rule::Url);
+        tokens::KEY_BODIES.iter().for_each(|begins| add(begins.as_bytes(), Rule::KeyBody(begins)));
+        names::COMMANDS
+            .iter()
+            .enumerate()
+            .for_each(|(at, (name, _))| add(name.as_bytes(), Rule::Command(at)));
 
         // A table of transitions is the fastest; that of very many values would not fit into memory beside the rest.
         let kind = (rules.len() < TABLE).then_some(AhoCorasickKind::DFA);
@@ -108,6 +117,7 @@ impl Rules {
             by_pattern: rules.keys().map(beginnings).collect(),
             known: forms,
             longest: rules.keys().map(Vec::len).max().unwrap_or(1),
+            texts: rules.into_keys().collect(),
         })
     }
 
@@ -119,9 +129,15 @@ impl Rules {
         Arc::clone(&PATTERNS)
     }
 
-    /// The longest text that is searched for, bytes.
-    pub(crate) fn longest(&self) -> usize {
-        self.longest
+    /// Where the end of `bytes`, from `from` on, may be the beginning of a text that is searched for; its length if nowhere.
+    pub(crate) fn unfinished(&self, bytes: &[u8], from: usize) -> usize {
+        let first = (bytes.len() + 1).saturating_sub(self.longest).max(from);
+        let begins = |at: &usize| {
+            let end = bytes[*at..].to_ascii_lowercase();
+            let next = self.texts.partition_point(|text| *text <= end);
+            self.texts.get(next).is_some_and(|text| text.starts_with(&end))
+        };
+        (first..bytes.len()).find(begins).unwrap_or(bytes.len())
     }
 
     /// Where something may be, from a place on, and what it was found by.
@@ -150,6 +166,8 @@ impl Rules {
                 Rule::Assignment(length) => names::assignment(view, length)?,
                 Rule::Bearer => names::bearer(view)?,
                 Rule::Url => names::url(view)?,
+                Rule::KeyBody(begins) => tokens::key_body(view, begins)?,
+                Rule::Command(command) => names::command(view, command)?,
             };
             if let Some(mut hit) = hit {
                 // A known value may be longer than what its name would lead to expect.

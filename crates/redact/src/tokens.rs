@@ -33,7 +33,7 @@ const fn token(begins: &'static str, kind: Kind, least: usize) -> Token {
 }
 
 /// All that are known.
-pub(crate) const TOKENS: [Token; 25] = [
+pub(crate) const TOKENS: [Token; 36] = [
     token("ghp_", Kind::GitToken, 20),
     token("gho_", Kind::GitToken, 20),
     token("ghu_", Kind::GitToken, 20),
@@ -58,6 +58,17 @@ pub(crate) const TOKENS: [Token; 25] = [
     Token { alone: true, ..token("hf_", Kind::HuggingFaceToken, 20) },
     Token { alone: true, ..token("sk-ant-", Kind::ApiKey, 16) },
     Token { alone: true, ..token("sk-proj-", Kind::ApiKey, 16) },
+    Token { alone: true, ..token("sk_live_", Kind::ApiKey, 16) },
+    Token { alone: true, ..token("sk_test_", Kind::ApiKey, 16) },
+    Token { alone: true, ..token("rk_live_", Kind::ApiKey, 16) },
+    Token { alone: true, ..token("rk_test_", Kind::ApiKey, 16) },
+    Token { alone: true, ..token("whsec_", Kind::ApiKey, 16) },
+    Token { alone: true, ..token("npm_", Kind::RegistryToken, 30) },
+    Token { alone: true, ..token("pypi-AgE", Kind::RegistryToken, 30) },
+    Token { alone: true, ..token("dckr_pat_", Kind::RegistryToken, 16) },
+    Token { alone: true, ..token("hvs.", Kind::VaultToken, 20) },
+    Token { alone: true, ..token("hvb.", Kind::VaultToken, 20) },
+    Token { alone: true, ..token("hvr.", Kind::VaultToken, 20) },
     Token { class: path, ..token("hooks.slack.com/services/", Kind::SlackToken, 16) },
 ];
 
@@ -136,6 +147,24 @@ pub(crate) fn private_key(view: &View<'_>) -> Result<Option<Hit>, Undecided> {
         None => return Err(Undecided),
     };
     Ok(Some(Hit::new(Kind::PrivateKey, 0, length, Swallow::Nothing)))
+}
+
+/// How private keys begin in base64, where the line before them was lost: SEC1 on P-256, PKCS #8 on P-256 and with Ed25519,
+/// OpenSSH's own form, and RSA keys, whose length stands in the dots of `MII...IBADAN` (PKCS #8) or `MII...IBAAKC` (PKCS #1).
+pub(crate) const KEY_BODIES: [&str; 5] =
+    ["MHcCAQEE", "MIGHAgEAMBM", "MC4CAQAwBQYDK2Vw", "b3BlbnNzaC1rZXktdjEA", "MII"];
+
+/// The body of a private key without the line that announces it.
+pub(crate) fn key_body(view: &View<'_>, begins: &str) -> Result<Option<Hit>, Undecided> {
+    if !view.says(0, begins.as_bytes())? || !apart(view.behind()) {
+        return Ok(None);
+    }
+    // Certificates begin with `MII`, too, and are public.
+    if begins == "MII" && !view.says(6, b"IBADAN")? && !view.says(6, b"IBAAKC")? {
+        return Ok(None);
+    }
+    let long = view.run(0, 40, base64)? == 40;
+    Ok(long.then(|| Hit::new(Kind::PrivateKey, 0, begins.len(), Swallow::While(pem))))
 }
 
 /// What a PEM block begins with in base64, shifted by this many bytes.

@@ -53,6 +53,11 @@ fn tokens_go_and_what_stands_around_them_stays() {
         (fake("nvapi-", 64), "ngc-key"),
         (fake("hf_", 34), "hugging-face-token"),
         (fake("sk-ant-", 60), "api-key"),
+        (fake("sk_live_", 24), "api-key"),
+        (fake("rk_live_", 24), "api-key"),
+        (fake("npm_", 36), "registry-token"),
+        (fake("pypi-AgEIcHlwaS5vcmc", 60), "registry-token"),
+        (fake("hvs.", 24), "vault-token"),
         (jwt, "jwt"),
     ];
     for (token, kind) in tokens {
@@ -105,6 +110,26 @@ fn assignments_lose_their_values() {
         ("Bearer abcdefgh12345678 sent", "Bearer [redacted:bearer-token] sent"),
         ("https://bob:s3cret@host/p", "https://bob:[redacted:url-password]@host/p"),
         ("https://oauth2tokenoauth2token@host", "https://[redacted:url-password]@host"),
+        (
+            "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=aGVsbG8gd29ybGQhISE=;x",
+            "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=[redacted:assignment]",
+        ),
+        (
+            "<SecretAccessKey>wJalrXUtnFEMI/K7</SecretAccessKey><Code>1</Code>",
+            "<SecretAccessKey>[redacted:assignment]</SecretAccessKey><Code>1</Code>",
+        ),
+        (
+            "+ docker login -u bob -p hunter2 host",
+            "+ docker login -u bob -p [redacted:command-password] host",
+        ),
+        (
+            "helm registry login h --password=hunter2\n",
+            "helm registry login h --password=[redacted:command-password]\n",
+        ),
+        ("sshpass -p hunter2 ssh host", "sshpass -p [redacted:command-password] ssh host"),
+        ("mysql -uroot -phunter2 db", "mysql -uroot -p[redacted:command-password] db"),
+        ("$ curl -sS -u bob:s3cret https://h/p", "$ curl -sS -u bob:[redacted:command-password] https://h/p"),
+        ("curl --user 'bob:s3cret' x", "curl --user 'bob:[redacted:command-password]' x"),
     ] {
         assert_eq!(clean(text), expected, "{text}");
         assert_eq!(clean(expected), expected, "a second time nothing is left to find");
@@ -119,6 +144,8 @@ fn what_only_looks_like_a_secret_stays() {
         "std::token::value secret::x",
         "ssh://git@github.com/x https://host/a@b http://10.0.0.1:8080/x",
         "the bearer of bad news, Bearer capabilities",
+        "mkdir -p a/b; srun -p batch x; ssh -p 22 h; docker login --password-stdin h; curl -u bob https://h",
+        "docker login -p $PASSWORD h; last login on tty -q; <key>Name</key> MIIDdzCCAl+gAwIBAgIEAgAAuTANBgkqhkiG9w0BAQUFADBa",
         "ghp_short hf_hub_download AKIA mAKIAABCDEFGH23456789x eyJhbGci.x",
         "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
         r#"{"password": null, "token": 12, "key": {"a": 1}, "env": {"A": "b"}}"#,
@@ -163,6 +190,40 @@ fn known_values_go_in_every_coding() {
     assert_eq!(clean(&format!("<{long}>")).replace("[redacted:known-value]", ""), "<>");
 }
 
+/// A terminal's colours, line ends of a narrow window, and hexadecimal dumps.
+#[test]
+fn known_values_go_however_they_are_broken_or_dumped() {
+    let hex: String = "swordfish-1".bytes().map(|byte| format!("{byte:02x}")).collect();
+    for text in [
+        "sword\nfish-1".to_owned(),
+        "sword\r\nfish-\n1".to_owned(),
+        "sword\u{1b}[31mfish-1".to_owned(),
+        "sword\u{1b}[0m\u{1b}[1;32mfis\u{1b}[Kh-1".to_owned(),
+        hex.to_uppercase(),
+        format!("{}\n{}", &hex[..10], &hex[10..]),
+        hex,
+    ] {
+        assert_eq!(clean(&format!("<{text}>")), "<[redacted:known-value]>", "{text:?}");
+    }
+}
+
+/// Keys of which the first line was lost. Made for this test by `openssl genpkey` and `ssh-keygen`, cut, and used nowhere.
+#[test]
+fn bodies_of_private_keys_go_without_their_first_line() {
+    let line = fake("", 64);
+    for begins in [
+        "MIIEvAIBADANBgkqhkiG9w0BAQEFAASCBKYwggSiAgEA",
+        "MIIEpAIBAAKCAQEA",
+        "MHcCAQEEI",
+        "MIGHAgEAMBMGByqGSM49",
+        "MC4CAQAwBQYDK2VwBCIEI",
+        "b3BlbnNzaC1rZXktdjEAAAAABG5vbmU",
+    ] {
+        let text = format!("{begins}{line}\n{line}\n-----");
+        assert_eq!(clean(&text), "[redacted:private-key]", "{begins}");
+    }
+}
+
 #[test]
 fn private_keys_go_whole_and_what_follows_stays() {
     let body: Vec<_> = (0..26).map(|line| fake("", 64 - line % 2)).collect();
@@ -175,6 +236,17 @@ fn private_keys_go_whole_and_what_follows_stays() {
     assert_eq!(clean(&cut), "[redacted:private-key]");
     let endless = format!("{cut}\n# out of bounds: {}", "\n".repeat(40_000));
     assert!(clean(&endless).starts_with("[redacted:private-key]# out of bounds: \n"));
+}
+
+/// Logs are read while they grow: a line is there once it is written, whatever follows.
+#[test]
+fn a_line_without_a_secret_is_not_held_back() {
+    let mut redactor = Redactor::new(rules());
+    for line in ["Step 1: compiling\n", "100 %\n", "waiting for nodes ...\n"] {
+        let mut out = Vec::new();
+        redactor.push(line.as_bytes(), &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), line);
+    }
 }
 
 #[test]

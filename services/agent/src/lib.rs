@@ -21,7 +21,6 @@ pub mod port;
 pub mod processes;
 pub mod render;
 pub mod schedulers;
-pub mod secrets;
 pub mod slurm;
 mod stage;
 mod written;

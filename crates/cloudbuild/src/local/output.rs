@@ -1,8 +1,10 @@
+use std::sync::Arc;
+
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 
 use super::log::Log;
-use super::redact::Redactor;
+use super::masker::Masker;
 
 /// A line longer than this is written in parts, so that output without a line end cannot fill the memory.
 const LONGEST_LINE: usize = 256 << 10;
@@ -11,13 +13,19 @@ const LONGEST_LINE: usize = 256 << 10;
 pub(super) struct Output<'a> {
     log: &'a Log,
     prefix: Vec<u8>,
-    redactor: Redactor,
+    /// Hides the values that the step was given.
+    masker: Masker,
+    /// Hides everything else that is known, or looks like a secret.
+    redactor: Option<redact::Redactor>,
+    masked: Vec<u8>,
     clean: Vec<u8>,
 }
 
 impl<'a> Output<'a> {
-    pub(super) fn new(log: &'a Log, name: &str, redactor: Redactor) -> Self {
-        Self { log, prefix: format!("{name}: ").into_bytes(), redactor, clean: Vec::new() }
+    pub(super) fn new(log: &'a Log, name: &str, masker: Masker, rules: &Arc<redact::Rules>) -> Self {
+        let redactor = Some(redact::Redactor::new(Arc::clone(rules)));
+        let prefix = format!("{name}: ").into_bytes();
+        Self { log, prefix, masker, redactor, masked: Vec::new(), clean: Vec::new() }
     }
 
     /// Reads until nobody holds the other end any more.
@@ -34,7 +42,11 @@ impl<'a> Output<'a> {
 
     /// Writes what is left, with a line end if it has none.
     pub(super) fn finish(&mut self) {
-        self.redactor.finish(&mut self.clean);
+        self.masker.finish(&mut self.masked);
+        if let Some(mut redactor) = self.redactor.take() {
+            redactor.push(&self.masked, &mut self.clean);
+            redactor.finish(&mut self.clean);
+        }
         if !self.clean.is_empty() && !self.clean.ends_with(b"\n") {
             self.clean.push(b'\n');
         }
@@ -42,7 +54,11 @@ impl<'a> Output<'a> {
     }
 
     fn push(&mut self, bytes: &[u8]) {
-        self.redactor.push(bytes, &mut self.clean);
+        self.masker.push(bytes, &mut self.masked);
+        if let Some(redactor) = &mut self.redactor {
+            redactor.push(&self.masked, &mut self.clean);
+        }
+        self.masked.clear();
         if self.clean.len() > LONGEST_LINE && !self.clean.contains(&b'\n') {
             self.clean.push(b'\n');
         }

@@ -12,9 +12,9 @@ use crate::Status;
 use crate::plan::{Action, Step};
 
 use super::log::Log;
+use super::masker::Masker;
 use super::output::Output;
 use super::process::{self, Started};
-use super::redact::Redactor;
 use super::{Event, Request, environment, tools, workdir};
 
 /// How long the output of a dead group may stay open: somebody who left the group still holds it.
@@ -86,7 +86,7 @@ pub(super) async fn run(step: &Step, context: &Context<'_>) -> End {
     };
     context.request.emit(&Event::ProcessGroup { index: step.index, pgid: started.group.id() });
     let secrets = step.secret_env.iter().map(|(_, secret)| secret);
-    let mut output = Output::new(context.log, &log_name(step), Redactor::new(secrets));
+    let mut output = Output::new(context.log, &log_name(step), Masker::new(secrets), &context.request.rules);
     let end = supervise(step, started, &mut output, context).await;
     output.finish();
     end

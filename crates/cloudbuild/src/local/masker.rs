@@ -7,7 +7,7 @@ const SHORTEST_LINE: usize = 4;
 const MASK: &[u8] = b"***";
 
 /// Replaces known values in a stream of bytes, wherever the stream is cut.
-pub(super) struct Redactor {
+pub(super) struct Masker {
     /// Longest first, so that the first that fits is the longest.
     patterns: Vec<Vec<u8>>,
     starts: [bool; 256],
@@ -17,7 +17,7 @@ pub(super) struct Redactor {
     covered: usize,
 }
 
-impl Redactor {
+impl Masker {
     pub(super) fn new<'a>(secrets: impl IntoIterator<Item = &'a Secret>) -> Self {
         let mut patterns: Vec<Vec<u8>> = secrets
             .into_iter()
@@ -83,7 +83,7 @@ mod tests {
 
     fn redact(secrets: &[&str], chunks: &[&[u8]]) -> String {
         let secrets: Vec<Secret> = secrets.iter().map(|&text| Secret::new(text)).collect();
-        let mut redactor = Redactor::new(&secrets);
+        let mut redactor = Masker::new(&secrets);
         let mut out = Vec::new();
         for chunk in chunks {
             redactor.push(chunk, &mut out);
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn nothing_is_held_back_that_cannot_become_a_value() {
         let secrets = [Secret::new("hunter2")];
-        let mut redactor = Redactor::new(&secrets);
+        let mut redactor = Masker::new(&secrets);
         let mut out = Vec::new();
         redactor.push(b"progress hun", &mut out);
         assert_eq!(out, b"progress ");

@@ -1,0 +1,85 @@
+//! A build's log on its way into the bucket, without secrets.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use ledger::Reader;
+use redact::{Redactor, Rules};
+use tokio::io::{AsyncRead, ReadBuf};
+
+/// Read at a time.
+const CHUNK: usize = 64 << 10;
+
+/// The bytes of `inner`, redacted by the rules for job logs.
+pub(crate) struct Redacted {
+    inner: Reader,
+    /// None once the end was read.
+    redactor: Option<Redactor>,
+    chunk: Vec<u8>,
+    ready: Vec<u8>,
+    given: usize,
+}
+
+impl Redacted {
+    /// The patterns, and the secrets that this process knows.
+    ///
+    /// # Errors
+    /// Returns an error if the rules cannot be built: the log must not be stored then.
+    pub(crate) fn new(inner: Reader) -> std::io::Result<Self> {
+        let redactor = Some(Redactor::new(Rules::of_this_process(None)?));
+        Ok(Self { inner, redactor, chunk: vec![0; CHUNK], ready: Vec::new(), given: 0 })
+    }
+}
+
+impl AsyncRead for Redacted {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        let this = self.get_mut();
+        while this.given == this.ready.len() {
+            this.ready.clear();
+            this.given = 0;
+            let Some(mut redactor) = this.redactor.take() else { return Poll::Ready(Ok(())) };
+            let mut chunk = ReadBuf::new(&mut this.chunk);
+            match Pin::new(&mut this.inner).poll_read(context, &mut chunk) {
+                Poll::Pending => {
+                    this.redactor = Some(redactor);
+                    return Poll::Pending;
+                }
+                read => ready!(read)?,
+            }
+            match chunk.filled() {
+                [] => drop(redactor.finish(&mut this.ready)),
+                bytes => {
+                    redactor.push(bytes, &mut this.ready);
+                    this.redactor = Some(redactor);
+                }
+            }
+        }
+        let some = into.remaining().min(this.ready.len() - this.given);
+        into.put_slice(&this.ready[this.given..this.given + some]);
+        this.given += some;
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_log_of_any_length_loses_its_secrets_and_nothing_else() {
+        let token = format!("ghp_{}", "Ab3dE5fGh1".repeat(4));
+        let log = format!("{}token {token} here\n{}", "before\n".repeat(20_000), "after\n".repeat(20_000));
+        let inner: Reader = Box::new(std::io::Cursor::new(log.clone().into_bytes()));
+        let mut out = String::new();
+        Redacted::new(inner).unwrap().read_to_string(&mut out).await.unwrap();
+        assert_eq!(out, log.replace(&token, "[redacted:git-token]"));
+    }
+}
