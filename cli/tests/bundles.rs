@@ -58,6 +58,33 @@ fn a_run_is_exported_and_holds_until_a_byte_of_it_is_changed() {
         let (code, said) = verify(&["changed.tar", "--key", "key.pub"]);
         assert!(matches!(code, Some(1 | 64)), "byte {place}: {said}");
     }
+    // What tar acts on is signed as well: the type of an entry, its link target, mode, owner and time, in a header whose
+    // checksum is right; and nothing follows the end.
+    let page = find("report.html\0");
+    for (at, bytes) in [
+        (156, &b"2"[..]),           // a symbolic link
+        (157, &b"/etc/passwd"[..]), // its target
+        (100, &b"0004755\0"[..]),   // set-user-id
+        (108, &b"0000000\0"[..]),   // root's
+        (136, &b"77777777777"[..]), // from the future
+    ] {
+        let mut changed = good.clone();
+        changed[page + at..page + at + bytes.len()].copy_from_slice(bytes);
+        changed[page + 148..page + 156].copy_from_slice(b"        ");
+        let sum: u32 = changed[page..page + 512].iter().map(|byte| u32::from(*byte)).sum();
+        changed[page + 148..page + 156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        fs::write(path("changed.tar"), &changed).unwrap();
+        let (code, said) = verify(&["changed.tar", "--key", "key.pub"]);
+        assert!(
+            code == Some(1) && said.contains("report.html: it is missing, or its header"),
+            "{at}: {said}"
+        );
+    }
+    for after in [&good[..], b"x", &[0; 512]] {
+        fs::write(path("changed.tar"), [&good, after].concat()).unwrap();
+        let (code, said) = verify(&["changed.tar", "--key", "key.pub"]);
+        assert!(code == Some(1) && said.contains("the end of the archive"), "{said}");
+    }
     fs::write(path("short.tar"), &good[..good.len() / 2]).unwrap();
     let (code, said) = verify(&["short.tar"]);
     assert!(matches!(code, Some(1 | 64)), "{said}");
@@ -67,4 +94,66 @@ fn a_run_is_exported_and_holds_until_a_byte_of_it_is_changed() {
     assert_eq!(verify(&["run.tar", "--key", "w.yaml"]).0, Some(64));
     assert_eq!(lab.burnin(&["export", "no-such-run", "--key", "key"]).status.code(), Some(64));
     assert_eq!(lab.burnin(&["export", &run, "--key", "key.pub"]).status.code(), Some(64));
+}
+
+/// Only what the manifests and the ledger say is signed.
+#[test]
+fn a_run_whose_artifacts_were_changed_is_not_exported() {
+    let lab = Lab::new("", "");
+    assert_eq!(lab.burnin(&["run", "w.yaml"]).status.code(), Some(0));
+    let (run, folder) = (lab.run(), lab.folder.path());
+    openssl(&["genpkey", "-algorithm", "ed25519", "-out", "key"], folder);
+    let artefacts = lab.data().join("artefacts").join(&run);
+    let export = |save: &str| {
+        let output = lab.burnin(&["export", &run, "--key", "key", "--save", save]);
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for (name, change) in [
+        ("verdict/1/verdict.json", None),
+        ("verdict/1/verdict.json", Some("\"verdict\":\"fail\"")),
+        ("image/1/build.log", Some("nothing to see")),
+        ("image/1/all_reduce_perf", Some("#!/bin/sh")),
+        ("logs/1/1/node-1.log", None),
+        ("logs/1/manifest.json", Some("{}")),
+    ] {
+        let path = artefacts.join(name);
+        let before = fs::read(&path).unwrap();
+        match change {
+            None => fs::remove_file(&path).unwrap(),
+            Some(verdict) if name.ends_with("verdict.json") => {
+                let text =
+                    String::from_utf8(before.clone()).unwrap().replace("\"verdict\": \"pass\"", verdict);
+                fs::write(&path, text.replace("\"verdict\":\"pass\"", verdict)).unwrap();
+            }
+            Some(text) => fs::write(&path, text).unwrap(),
+        }
+        let (code, said) = export("run.tar");
+        assert!(matches!(code, Some(1 | 3)) && said.contains(name), "{name}: {code:?} {said}");
+        assert!(!folder.join("run.tar").exists() && !said.contains("panicked"));
+        fs::write(&path, before).unwrap();
+    }
+    // A pipe among them is named and not waited for.
+    let pipe = artefacts.join("verdict/1/pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let (code, said) = export("run.tar");
+    assert!(code == Some(3) && said.contains("no regular file"), "{code:?} {said}");
+    fs::remove_file(pipe).unwrap();
+
+    // Neither a file that is called like a draft nor what a link leads to is touched.
+    fs::write(folder.join("run.draft"), "mine").unwrap();
+    fs::write(folder.join("victim"), "mine").unwrap();
+    std::os::unix::fs::symlink("victim", folder.join("x.draft")).unwrap();
+    for save in ["run.tar", "x.tar"] {
+        let (code, said) = export(save);
+        assert_eq!((code, said.as_str()), (Some(0), ""));
+    }
+    for name in ["run.draft", "victim"] {
+        assert_eq!(fs::read_to_string(folder.join(name)).unwrap(), "mine");
+    }
+    // A key that others can read is used and reported; one without end is not read on and on.
+    fs::set_permissions(folder.join("key"), std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
+    let (code, said) = export("run.tar");
+    assert!(code == Some(0) && said.contains("chmod 600 key"), "{said}");
+    let endless = lab.burnin(&["export", &run, "--key", "/dev/zero"]);
+    assert_eq!(endless.status.code(), Some(64), "{endless:?}");
 }

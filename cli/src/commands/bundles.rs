@@ -2,6 +2,8 @@
 
 use std::{
     fs,
+    io::{self, Read},
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
 
@@ -9,7 +11,7 @@ use bundle::{Broken, BundleError, Key, PublicKey};
 use terms::RunId;
 
 use crate::{
-    commands::print_plain,
+    commands::{note, print_plain},
     exit::{Error, Exit},
     local::Data,
 };
@@ -17,13 +19,20 @@ use crate::{
 /// Writes a run as one signed file.
 pub async fn export(data: Data, run: &RunId, key: &Path, save: Option<PathBuf>) -> Result<Exit, Error> {
     let named = |why: &dyn std::fmt::Display| Error::usage(format!("--key {}: {why}", key.display()));
-    let pem = fs::read_to_string(key).map_err(|error| named(&error))?;
+    let (pem, mode) = read_key(key).map_err(|error| named(&error))?;
+    if mode & 0o077 != 0 {
+        let path = key.display();
+        note(format_args!(
+            "warning: --key {path}: other users can read it (mode {mode:03o}); `chmod 600 {path}`"
+        ));
+    }
     let key = Key::read(&pem).map_err(|why| named(&why))?;
     let told = data.told(run).await?;
     let save = save.unwrap_or_else(|| PathBuf::from(format!("{run}.burnin.tar")));
     let page = report::html(&told.story());
     let contents = bundle::write(&data.store, run, page, &key, &save).await.map_err(|error| match error {
         BundleError::NoRun(_) | BundleError::Open(_) => Error::usage(error),
+        BundleError::Artifact { .. } => Error { message: error.to_string(), exit: Exit::Fail },
         error => Error::infrastructure(error),
     })?;
     print_plain(&format!(
@@ -35,12 +44,24 @@ pub async fn export(data: Data, run: &RunId, key: &Path, save: Option<PathBuf>) 
     Ok(Exit::Pass)
 }
 
+/// A key file and its permissions. Keys take some hundred bytes: a device or a wrong file is not read on and on.
+fn read_key(path: &Path) -> io::Result<(String, u32)> {
+    const MOST: u64 = 16 << 10;
+    let found = fs::metadata(path)?;
+    if !found.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    let mut pem = String::new();
+    fs::File::open(path)?.take(MOST).read_to_string(&mut pem)?;
+    Ok((pem, found.permissions().mode() & 0o777))
+}
+
 /// Checks such a file.
 pub fn verify(path: &Path, key: Option<&Path>) -> Result<Exit, Error> {
     let named = |path: &Path, why: &dyn std::fmt::Display| Error::usage(format!("{}: {why}", path.display()));
     let trusted = match key {
         Some(key) => {
-            let pem = fs::read_to_string(key).map_err(|error| named(key, &error))?;
+            let (pem, _) = read_key(key).map_err(|error| named(key, &error))?;
             Some(PublicKey::read(&pem).map_err(|why| named(key, &why))?)
         }
         None => None,

@@ -12,8 +12,11 @@
 //!
 //! A signature says who vouches for it, and nothing says more: whoever checks it has to know the key from elsewhere.
 
+mod artifacts;
 mod verify;
 mod write;
+
+use std::io;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use ed25519_dalek::{
@@ -27,10 +30,29 @@ use terms::{RunId, Timestamp, Verdict};
 pub use verify::{Broken, Checked, verify};
 pub use write::{BundleError, write};
 
+/// Everything of an entry that stands before its content: its header, and before that the entry of a long name. The same
+/// name and size give the same bytes, without times, owners or links.
+fn header(name: &str, size: u64) -> io::Result<Vec<u8>> {
+    let mut header = tar::Header::new_gnu();
+    header.set_size(size);
+    header.set_mode(0o644);
+    let mut archive = tar::Builder::new(Vec::new());
+    archive.append_data(&mut header, name, io::empty())?;
+    Ok(archive.get_ref().clone())
+}
+
+/// Zeros that fill an entry's content up to a whole block.
+const fn padding(size: u64) -> usize {
+    (BLOCK - size as usize % BLOCK) % BLOCK
+}
+
 /// The schema of [`Contents`].
 pub const SCHEMA: &str = "burnin/bundle/v1";
 
 const CONTENTS: &str = "bundle.json";
+const REPORT: &str = "report.html";
+/// What tar writes at a time; two empty ones end an archive.
+const BLOCK: usize = 512;
 const SIGNATURE: &str = "bundle.sig";
 
 /// What is in a bundle: its first file, and all that is signed.

@@ -1,8 +1,8 @@
 //! Checking a bundle, with nothing but itself and a key.
 
 use std::{
-    collections::BTreeMap,
-    io::{self, Read},
+    collections::{BTreeMap, BTreeSet},
+    io::Read,
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -11,7 +11,7 @@ use machine::fold;
 use sha2::{Digest, Sha256};
 use terms::Record;
 
-use crate::{CONTENTS, Contents, PublicKey, SCHEMA, SIGNATURE};
+use crate::{BLOCK, CONTENTS, Contents, File, PublicKey, REPORT, SCHEMA, SIGNATURE, header, padding};
 
 /// The largest first file that is read: some hundred thousand files fit.
 const MOST_CONTENTS: u64 = 64 << 20;
@@ -52,71 +52,139 @@ pub struct Checked {
     pub trusted: bool,
 }
 
-/// Checks every byte of a bundle: the signature, each file's digest, that none is missing and none is there besides, and
-/// that the ledger says what the bundle says of the run. Streams: logs of any size take no memory.
+/// Checks every byte of a bundle: the signature, each file's header and digest, that no file is missing or added, that
+/// nothing follows the end, and that the ledger agrees with the bundle. Streams: logs of any size take no memory.
+///
+/// An archive of the same files has one form. So a header of another type, mode, owner, time or link target, which tar would
+/// act on, is found without being understood.
 ///
 /// # Errors
-/// The first thing that is wrong.
+/// Returns the first thing that is wrong.
 pub fn verify(bundle: impl Read, trusted: Option<&PublicKey>) -> Result<Checked, Broken> {
-    let no_bundle = |error: io::Error| Broken::NoBundle(error.to_string());
-    let mut archive = tar::Archive::new(bundle);
-    let mut entries = archive.entries().map_err(no_bundle)?;
-    let mut next = |expected: &str, most: u64| {
-        let missing = || Broken::NoBundle(format!("{expected} is missing"));
-        let mut entry = entries.next().ok_or_else(missing)?.map_err(no_bundle)?;
-        if entry.path_bytes().as_ref() != expected.as_bytes() {
-            return Err(missing());
-        }
-        let mut body = Vec::new();
-        let read = entry.by_ref().take(most).read_to_end(&mut body).map_err(no_bundle)?;
-        if read as u64 == most { Err(missing()) } else { Ok(body) }
-    };
-    let body = next(CONTENTS, MOST_CONTENTS)?;
-    let signature = next(SIGNATURE, 1024)?;
+    let mut archive = Archive { bytes: bundle };
+    let body = archive.small(CONTENTS, MOST_CONTENTS)?;
+    let signature = archive.small(SIGNATURE, 1024)?;
     let contents: Contents =
         serde_json::from_slice(&body).map_err(|error| Broken::NoBundle(format!("{CONTENTS}: {error}")))?;
     if contents.schema != SCHEMA {
         return Err(Broken::NoBundle(format!("{CONTENTS}: its schema is not {SCHEMA}")));
     }
     signed(&contents, &body, &signature, trusted)?;
+    names(&contents)?;
 
-    let mut expected: BTreeMap<&str, &crate::File> =
-        contents.files.iter().map(|file| (file.name.as_str(), file)).collect();
     let prefix = format!("ledger/{}/", contents.run);
-    let mut records: BTreeMap<String, Record> = BTreeMap::new();
-    for entry in entries {
-        let mut entry = entry.map_err(no_bundle)?;
-        let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
-        let wrong = |why: String| Broken::File { name: name.clone(), why };
-        let file = expected.remove(name.as_str()).ok_or_else(|| wrong("nobody signed it".to_owned()))?;
+    let mut records: BTreeMap<&str, Record> = BTreeMap::new();
+    for file in &contents.files {
+        let wrong = |why: &str| Broken::File { name: file.name.clone(), why: why.to_owned() };
+        archive.header(&file.name, file.size_bytes)?;
         let mut kept = Vec::new();
-        let keeps = name.starts_with(&prefix) && file.size_bytes <= MOST_RECORD;
+        let keeps = file.name.starts_with(&prefix) && file.size_bytes <= MOST_RECORD;
         let mut hasher = Sha256::new();
-        let mut piece = vec![0; 64 << 10];
-        loop {
-            let read = entry.read(&mut piece).map_err(|error| wrong(error.to_string()))?;
-            if read == 0 {
-                break;
-            }
-            hasher.update(&piece[..read]);
+        archive.content(&file.name, file.size_bytes, |piece| {
+            hasher.update(piece);
             if keeps {
-                kept.extend_from_slice(&piece[..read]);
+                kept.extend_from_slice(piece);
             }
-        }
+        })?;
         let found: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         if found != file.sha256 {
-            return Err(wrong("it is not what was signed".to_owned()));
+            return Err(wrong("its content is not what was signed"));
         }
-        if name.starts_with(&prefix) {
-            let record = serde_json::from_slice(&kept).map_err(|error| wrong(error.to_string()))?;
-            records.insert(name, record);
+        if file.name.starts_with(&prefix) {
+            let record = serde_json::from_slice(&kept).map_err(|error| wrong(&error.to_string()))?;
+            records.insert(&file.name, record);
         }
     }
-    if let Some(name) = expected.keys().next() {
-        return Err(Broken::File { name: (*name).to_owned(), why: "it is missing".to_owned() });
-    }
+    archive.end()?;
     told(&contents, records.values())?;
     Ok(Checked { trusted: trusted.is_some(), contents })
+}
+
+/// Names that a bundle of this run may have, each once: unpacked, nothing lands elsewhere.
+fn names(contents: &Contents) -> Result<(), Broken> {
+    let folders = [format!("artefacts/{}/", contents.run), format!("ledger/{}/", contents.run)];
+    let mut seen = BTreeSet::new();
+    for File { name, .. } in &contents.files {
+        let wrong = |why: &str| Err(Broken::File { name: name.clone(), why: why.to_owned() });
+        let inside = name == REPORT || folders.iter().any(|folder| name.starts_with(folder));
+        if !inside || name.split('/').any(|part| matches!(part, "" | "." | "..")) {
+            return wrong("it has a name that no bundle of this run has");
+        }
+        if !seen.insert(name) {
+            return wrong("it is there twice");
+        }
+    }
+    Ok(())
+}
+
+/// The bytes of an archive, in the one form that [`crate::write()`] gives them.
+struct Archive<R> {
+    bytes: R,
+}
+
+impl<R: Read> Archive<R> {
+    /// A file whose size only its header says, and which comes first.
+    fn small(&mut self, name: &str, most: u64) -> Result<Vec<u8>, Broken> {
+        let no_bundle = |why: &str| Broken::NoBundle(format!("{name}: {why}"));
+        let mut block = [0; BLOCK];
+        self.bytes.read_exact(&mut block).map_err(|error| no_bundle(&error.to_string()))?;
+        let size = tar::Header::from_byte_slice(&block)
+            .entry_size()
+            .map_err(|error| no_bundle(&error.to_string()))?;
+        if size > most || header(name, size).map_err(|error| no_bundle(&error.to_string()))? != block {
+            return Err(no_bundle("it is missing, or its header in the archive was changed"));
+        }
+        let mut body = Vec::new();
+        self.content(name, size, |piece| body.extend_from_slice(piece))?;
+        Ok(body)
+    }
+
+    fn header(&mut self, name: &str, size: u64) -> Result<(), Broken> {
+        let wrong = |why: String| Broken::File { name: name.to_owned(), why };
+        let expected = header(name, size).map_err(|error| wrong(error.to_string()))?;
+        let mut found = vec![0; expected.len()];
+        self.bytes.read_exact(&mut found).map_err(|error| wrong(format!("it is missing: {error}")))?;
+        if found == expected {
+            return Ok(());
+        }
+        let why = "it is missing, or its header in the archive (name, size, type, mode, owner, time or link) was changed";
+        Err(wrong(why.to_owned()))
+    }
+
+    /// The content of an entry in pieces, and the zeros behind it.
+    fn content(&mut self, name: &str, size: u64, mut take: impl FnMut(&[u8])) -> Result<(), Broken> {
+        let wrong = |why: String| Broken::File { name: name.to_owned(), why };
+        let mut piece = vec![0; 64 << 10];
+        let mut left = size;
+        while left > 0 {
+            let some = usize::try_from(left).unwrap_or(usize::MAX).min(piece.len());
+            let read = self.bytes.read_exact(&mut piece[..some]);
+            read.map_err(|error| wrong(format!("it is cut short: {error}")))?;
+            take(&piece[..some]);
+            left -= some as u64;
+        }
+        let mut zeros = [0; BLOCK];
+        let zeros = &mut zeros[..padding(size)];
+        self.bytes.read_exact(zeros).map_err(|error| wrong(format!("it is cut short: {error}")))?;
+        if zeros.iter().any(|byte| *byte != 0) {
+            return Err(wrong("bytes that nobody signed stand behind it".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Two empty blocks, and nothing more.
+    fn end(&mut self) -> Result<(), Broken> {
+        let wrong =
+            |why: &str| Broken::File { name: "the end of the archive".to_owned(), why: why.to_owned() };
+        let mut rest = Vec::new();
+        let read = self.bytes.by_ref().take(2 * BLOCK as u64 + 1).read_to_end(&mut rest);
+        read.map_err(|error| wrong(&error.to_string()))?;
+        match (rest.len() == 2 * BLOCK, rest.iter().all(|byte| *byte == 0)) {
+            (true, true) => Ok(()),
+            (false, true) if rest.len() < 2 * BLOCK => Err(wrong("it is missing")),
+            _ => Err(wrong("something that nobody signed stands there")),
+        }
+    }
 }
 
 fn signed(

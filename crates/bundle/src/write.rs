@@ -1,15 +1,24 @@
 //! Making a bundle.
 
-use std::{io, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+    path::Path,
+    sync::Arc,
+};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use ed25519_dalek::Signer;
 use ledger::{Digest, Digester, Store, StoreError};
 use machine::fold;
 use terms::{Record, RunId};
+use tokio::io::AsyncReadExt;
 use tokio_util::io::SyncIoBridge;
 
-use crate::{CONTENTS, Contents, File, Key, SCHEMA, SIGNATURE};
+use crate::{BLOCK, CONTENTS, Contents, File, Key, REPORT, SCHEMA, SIGNATURE, artifacts, header, padding};
+
+/// The largest manifest or verdict that is read whole.
+const MOST_SMALL: u64 = 64 << 20;
 
 /// Why there is no bundle.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +40,14 @@ pub enum BundleError {
     /// An object is another one than a moment before.
     #[error("{0} changed while it was read")]
     Changed(String),
+    /// An artifact is not what its manifest or the ledger says: nothing is signed.
+    #[error("artefact {name}: {why}; it was changed after the run, and is not signed")]
+    Artifact {
+        /// The object.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// The store did not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -69,15 +86,23 @@ pub async fn write(
     names.extend(records);
     names.sort();
     let mut files = Vec::new();
+    let mut small = BTreeMap::new();
     for name in names {
         let body = store.open(&name).await?.ok_or_else(|| BundleError::Changed(name.clone()))?;
         let mut digester = Digester::new(body);
+        if artifacts::is_needed(&name, &ledger) {
+            let mut content = Vec::new();
+            (&mut digester).take(MOST_SMALL).read_to_end(&mut content).await?;
+            small.insert(name.clone(), content);
+        }
         tokio::io::copy(&mut digester, &mut tokio::io::sink()).await?;
         let Digest { size_bytes, sha256, .. } = digester.finish();
         files.push(File { name, size_bytes, sha256 });
     }
+    let left_over = artifacts::check(&files, &small, &ledger, &state)?;
+    files.retain(|file| !left_over.contains(&file.name));
     let page = Digest::of(report.as_bytes());
-    files.push(File { name: "report.html".to_owned(), size_bytes: page.size_bytes, sha256: page.sha256 });
+    files.push(File { name: REPORT.to_owned(), size_bytes: page.size_bytes, sha256: page.sha256 });
     let contents = Contents {
         schema: SCHEMA.to_owned(),
         run: run.clone(),
@@ -93,12 +118,14 @@ pub async fn write(
     let body = serde_json::to_vec_pretty(&contents).map_err(io::Error::from)?;
     let signature = STANDARD.encode(key.0.sign(&body).to_bytes());
 
-    let draft = path.with_extension("draft");
-    let mut archive = tar::Builder::new(std::fs::File::create(&draft)?);
+    // A file of its own in the same folder: nothing that is there is touched, and no link is followed.
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let draft = tempfile::Builder::new().prefix(".burnin-").suffix(".draft").tempfile_in(folder)?;
+    let mut archive = tar::Builder::new(draft);
     append(&mut archive, CONTENTS, body.len() as u64, &body[..])?;
     append(&mut archive, SIGNATURE, signature.len() as u64, signature.as_bytes())?;
     for file in &contents.files {
-        if file.name == "report.html" {
+        if file.name == REPORT {
             append(&mut archive, &file.name, file.size_bytes, report.as_bytes())?;
             continue;
         }
@@ -112,24 +139,27 @@ pub async fn write(
         let (back, digest) = appending.await.map_err(io::Error::other)??;
         archive = back;
         if digest.sha256 != file.sha256 {
-            std::fs::remove_file(&draft)?;
             return Err(BundleError::Changed(file.name.clone()));
         }
     }
-    archive.into_inner()?.sync_all()?;
-    std::fs::rename(&draft, path)?;
+    let draft = archive.into_inner()?;
+    draft.as_file().sync_all()?;
+    draft.persist(path).map_err(|error| error.error)?;
+    // A temporary file is its owner's alone; what is exported is meant for others.
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
     Ok(contents)
 }
 
-/// Without times and owners: the same run makes the same bytes.
 fn append(
-    archive: &mut tar::Builder<std::fs::File>,
+    archive: &mut tar::Builder<tempfile::NamedTempFile>,
     name: &str,
     size: u64,
-    body: impl io::Read,
+    mut body: impl io::Read,
 ) -> io::Result<()> {
-    let mut header = tar::Header::new_gnu();
-    header.set_size(size);
-    header.set_mode(0o644);
-    archive.append_data(&mut header, name, body)
+    let out = archive.get_mut();
+    out.write_all(&header(name, size)?)?;
+    if io::copy(&mut body, out)? != size {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, format!("{name} became shorter")));
+    }
+    out.write_all(&[0; BLOCK][..padding(size)])
 }

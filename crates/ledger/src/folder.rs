@@ -94,15 +94,25 @@ impl Store for FolderStore {
     }
 
     async fn read(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
-        match tokio::fs::read(self.path(name)?).await {
-            Ok(bytes) => Ok(Some(bytes.into())),
+        let Some(mut body) = self.open(name).await? else { return Ok(None) };
+        let mut bytes = Vec::new();
+        match tokio::io::AsyncReadExt::read_to_end(&mut body, &mut bytes).await {
+            Ok(_) => Ok(Some(bytes.into())),
             Err(error) if absent(&error) => Ok(None),
             Err(error) => Err(StoreError::io("read", name)(error)),
         }
     }
 
     async fn open(&self, name: &str) -> Result<Option<Reader>, StoreError> {
-        match tokio::fs::File::open(self.path(name)?).await {
+        let path = self.path(name)?;
+        // Opening a pipe would wait for a writer, for ever.
+        match tokio::fs::metadata(&path).await {
+            Ok(found) if !found.is_file() && !found.is_dir() => {
+                return Err(StoreError::io("open", name)(io::Error::other("it is no regular file")));
+            }
+            _ => {}
+        }
+        match tokio::fs::File::open(path).await {
             Ok(file) => Ok(Some(Box::new(file))),
             Err(error) if absent(&error) => Ok(None),
             Err(error) => Err(StoreError::io("open", name)(error)),

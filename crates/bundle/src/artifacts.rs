@@ -1,0 +1,112 @@
+//! Are the artifacts of a run what its manifests and its ledger say? A signature on anything else would vouch for it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use machine::RunState;
+use serde::Deserialize;
+use terms::{Entry, Fact, Image, Manifest, Reason, Record, Verdict};
+
+use crate::{BundleError, File};
+
+const MANIFEST: &str = "manifest.json";
+
+/// The parts of a stored verdict that the ledger repeats.
+#[derive(Deserialize)]
+struct Judged {
+    verdict: Verdict,
+    reasons: Vec<Reason>,
+}
+
+/// Holds every artifact against the manifest of its folder, and what the ledger names against the ledger. `files` are all
+/// objects with their digests, `small` the contents of those that [`is_needed`] names. Returns the objects in folders with a
+/// manifest that does not list them: a try that was cut short left them, and they are no artifacts.
+pub(crate) fn check(
+    files: &[File],
+    small: &BTreeMap<String, Vec<u8>>,
+    records: &[Record],
+    state: &RunState,
+) -> Result<BTreeSet<String>, BundleError> {
+    let digests: BTreeMap<&str, &File> = files.iter().map(|file| (file.name.as_str(), file)).collect();
+    let checker = Checker { digests, small };
+    let left_over = checker.manifests(&format!("artefacts/{}/", state.run))?;
+    for record in records {
+        let Entry::Accepted { fact, .. } = &record.entry else { continue };
+        match &**fact {
+            Fact::ImageBuilt(image) => checker.image(image)?,
+            Fact::LogsCollected(logs) => checker.is(&logs.manifest, &logs.sha256, "the ledger")?,
+            Fact::VerdictReached(reached) => {
+                let name = &reached.object;
+                let wrong = |why: &str| changed(name, why);
+                let body = small.get(name).ok_or_else(|| wrong("the ledger names it, and it is missing"))?;
+                let judged: Judged =
+                    serde_json::from_slice(body).map_err(|error| changed(name, &error.to_string()))?;
+                if (judged.verdict, &judged.reasons) != (reached.verdict, &reached.reasons) {
+                    return Err(wrong("its verdict or reasons are not those in the ledger"));
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(left_over)
+}
+
+/// Whether the content of an object is needed by [`check`].
+pub(crate) fn is_needed(name: &str, records: &[Record]) -> bool {
+    let is_verdict = records.iter().any(|record| match &record.entry {
+        Entry::Accepted { fact, .. } => {
+            matches!(&**fact, Fact::VerdictReached(reached) if reached.object == name)
+        }
+        _ => false,
+    });
+    is_verdict || name.ends_with("/manifest.json")
+}
+
+fn changed(name: &str, why: &str) -> BundleError {
+    BundleError::Artifact { name: name.to_owned(), why: why.to_owned() }
+}
+
+struct Checker<'a> {
+    digests: BTreeMap<&'a str, &'a File>,
+    small: &'a BTreeMap<String, Vec<u8>>,
+}
+
+impl Checker<'_> {
+    /// Every object that a manifest lists is there, unchanged. Returns the others in its folder.
+    fn manifests(&self, prefix: &str) -> Result<BTreeSet<String>, BundleError> {
+        let mut listed = BTreeSet::new();
+        let mut folders = BTreeSet::new();
+        for (name, body) in self.small.iter().filter(|(name, _)| name.starts_with(prefix)) {
+            let Some(folder) = name.strip_suffix(MANIFEST) else { continue };
+            let manifest: Manifest =
+                serde_json::from_slice(body).map_err(|error| changed(name, &error.to_string()))?;
+            folders.insert(folder.to_owned());
+            listed.insert(name.clone());
+            for object in &manifest.objects {
+                let full = format!("{folder}{}", object.name);
+                self.is(&full, &object.sha256, name)?;
+                listed.insert(full);
+            }
+        }
+        let in_folder = |name: &&&str| folders.iter().any(|folder| name.starts_with(folder.as_str()));
+        let others = self.digests.keys().filter(in_folder).map(|name| (*name).to_owned());
+        Ok(others.filter(|name| !listed.contains(name)).collect())
+    }
+
+    fn image(&self, image: &Image) -> Result<(), BundleError> {
+        if !image.reference.starts_with("artefacts/") {
+            return Ok(()); // in a registry, by its digest
+        }
+        let mut files = image.files.iter();
+        files.try_for_each(|file| {
+            self.is(&format!("{}{}", image.reference, file.name), &file.sha256, "the ledger")
+        })
+    }
+
+    fn is(&self, name: &str, sha256: &str, says: &str) -> Result<(), BundleError> {
+        match self.digests.get(name) {
+            Some(found) if found.sha256 == sha256 => Ok(()),
+            Some(_) => Err(changed(name, &format!("its digest is not the one in {says}"))),
+            None => Err(changed(name, &format!("{says} names it, and it is missing"))),
+        }
+    }
+}
