@@ -1,5 +1,7 @@
 //! JSON printed by the command line: an interface. Its schemas lie in `schemas/cli`.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::Serialize;
 use terms::{RunId, Suspects, Verdict, measurement::Reading};
@@ -30,6 +32,9 @@ pub struct RunsDocument {
     pub schema: &'static str,
     /// Newest first.
     pub runs: Vec<Line>,
+    /// Runs whose ledger cannot be replayed, and why; they are not among the others.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub damaged: BTreeMap<RunId, String>,
 }
 
 /// What `burnin parse --output json` prints for each log.

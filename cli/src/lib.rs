@@ -12,7 +12,25 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::{args::Cli, exit::Exit};
+use crate::{
+    args::{Cli, Command},
+    exit::Exit,
+};
+
+/// Keeps others out of what this process creates and knows.
+fn harden(command: &Command) {
+    use rustix::{
+        fs::Mode,
+        process::{DumpableBehavior, set_dumpable_behavior, umask},
+    };
+    // Whatever the caller's mask: nobody else writes to a ledger or runs what lies in the data folder.
+    let callers = umask(Mode::WGRP | Mode::WOTH);
+    umask(callers | Mode::WGRP | Mode::WOTH);
+    // Jobs run under the same user. Without this they could read the environment, and secrets in it, from /proc.
+    if matches!(command, Command::Run { .. } | Command::Up { .. }) {
+        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable); // the kernel knows the call, or protects nothing
+    }
+}
 
 /// Reads the command line and does what it asks for.
 pub fn main() -> ExitCode {
@@ -28,9 +46,21 @@ pub fn main() -> ExitCode {
         }
     };
     let drives = cli.command.drives_runs();
-    let exit = commands::dispatch(cli).unwrap_or_else(|error| {
-        output::report_error(&error);
-        error.exit
-    });
+    harden(&cli.command);
+    // A panic, such as that of a runtime which gets no thread, is not one of the documented exit codes.
+    let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| commands::dispatch(cli)));
+    let exit = match done {
+        Ok(Ok(exit)) => exit,
+        Ok(Err(error)) => {
+            output::report_error(&error);
+            error.exit
+        }
+        Err(_) => {
+            output::note(
+                "error: an unexpected failure, reported above; what was begun is found by `burnin run --resume`",
+            );
+            Exit::Infrastructure
+        }
+    };
     output::finish(exit, drives).into()
 }

@@ -2,30 +2,36 @@
 //! adapters differ: folders for buckets, SQLite for the warehouse, processes for builds and clusters.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File, TryLockError},
     io,
-    os::unix::fs::DirBuilderExt,
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
-    sync::{Arc, Weak},
-    time::Duration,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::{Duration, Instant},
 };
 
 use agent::{Agent, schedulers::Schedulers};
 use builder::Builder;
 use builds::LocalBuilds;
-use conductor::{Conductor, Observer, Settings};
+use conductor::{Conductor, Observer, Settings, Woken};
 use host::Program;
 use judge::Judge;
 use kit::{Bus, Clock, Handler, MemoryBus, StoreParking, SystemClock, Worker, WorkerHandler};
 use ledger::{Artefacts, FolderStore, Ledger, Store};
 use loader::{Loader, Sqlite};
 use machine::{Input, RunState};
-use provisioner::{Provisioner, deployed::DeployedClusters, processes::ProcessClusters, systems::Systems};
-use terms::{Fact, RunId, Span};
+use provisioner::{
+    Clusters as _, Provisioner, deployed::DeployedClusters, processes::ProcessClusters, systems::Systems,
+};
+use terms::{Fact, Limits, RunId, Span};
 use tokio::sync::watch;
 use view::{Elsewhere, Pace, Told, View};
 
-use crate::exit::Error;
+use crate::{
+    exit::{Error, Exit},
+    output::note,
+};
 
 /// How often the local outside world is looked at. It does not notify.
 const LOOK: Span = Span::from_millis(25);
@@ -56,7 +62,24 @@ impl Data {
         // Nodes run whatever is put into their folder: nobody else may put anything there.
         let host = fs::DirBuilder::new().recursive(true).mode(0o700).create(root.join("host"));
         host.map_err(cannot)?;
+        let found = fs::metadata(root.join("host")).map_err(cannot)?;
+        if found.uid() != rustix::process::geteuid().as_raw() || found.mode() & 0o022 != 0 {
+            let folder = root.join("host").display().to_string();
+            return Err(Error::usage(format!(
+                "{folder} belongs to another user, or others can write to it; nodes would run what they put there. Name \
+                 another data folder with --data"
+            )));
+        }
         let store: Arc<dyn Store> = Arc::new(FolderStore::open(&root).map_err(cannot)?);
+        let ledger = Ledger::new(Arc::clone(&store), Arc::new(kit::ids::unique));
+        Ok(Self { root, ledger, store })
+    }
+
+    /// Opens an existing data folder to look at runs. Nothing is created, so that it may be read-only.
+    pub fn open_existing(root: &Path) -> Result<Self, Error> {
+        let cannot = |error: io::Error| Error::usage(format!("data folder {}: {error}", root.display()));
+        let root = root.canonicalize().map_err(cannot)?;
+        let store: Arc<dyn Store> = Arc::new(FolderStore::existing(&root));
         let ledger = Ledger::new(Arc::clone(&store), Arc::new(kit::ids::unique));
         Ok(Self { root, ledger, store })
     }
@@ -78,7 +101,10 @@ impl Data {
             .and_then(|()| {
                 File::options().create(true).truncate(false).write(true).open(folder.join(run.as_str()))
             })
-            .map_err(Error::infrastructure)?;
+            .map_err(|error| Error {
+                message: format!("{}: {error}", folder.join(run.as_str()).display()),
+                exit: Exit::Infrastructure,
+            })?;
         match locked.try_lock() {
             Ok(()) => Ok(Some(locked)),
             Err(TryLockError::WouldBlock) => Ok(None),
@@ -130,7 +156,8 @@ impl Services {
     pub fn new(data: &Data, observer: Option<Observer>) -> Result<Self, Error> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let parking = Arc::new(StoreParking::new(Arc::clone(&data.store), Arc::clone(&clock)));
-        let memory = Arc::new(MemoryBus::new(Arc::clone(&clock), parking));
+        let memory = MemoryBus::new(Arc::clone(&clock), parking).on_retry(Arc::new(report_trouble));
+        let memory = Arc::new(memory);
         let bus: Arc<dyn Bus> = Arc::clone(&memory) as Arc<dyn Bus>;
         let artefacts = Artefacts::new(Arc::clone(&data.store));
         let program = program()?;
@@ -166,12 +193,54 @@ impl Services {
     }
 }
 
+/// Failures outside this program, such as a full disk or a missing program, are repeated in silence at first: most pass. After
+/// this long they are reported, each once.
+const SILENT: Duration = Duration::from_secs(1);
+
+/// Reports on standard error that something has failed for `since`, and why.
+pub fn report_trouble(what: &str, since: Duration, why: &str) {
+    static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    /// Texts that carry numbers could be many.
+    const MOST: usize = 20;
+    if since < SILENT {
+        return;
+    }
+    let what = what.trim_start_matches("dev.burnin.").trim_end_matches(".v1");
+    let line = format!("  ! {what}: {}; trying again", redact::redacted(why));
+    let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if reported.len() < MOST && reported.insert(line.clone()) {
+        note(line);
+    }
+}
+
+/// Deletes every cluster of a run without its ledger, which cannot be written. Returns what could not be deleted, and why.
+pub async fn release_directly(data: &Data, run: &RunId) -> Vec<String> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let provider = match program() {
+        Ok(program) => clusters(data, program, &clock, 0),
+        Err(error) => return vec![error.message],
+    };
+    let listed = match provider.list().await {
+        Ok(listed) => listed.clusters,
+        Err(error) => return vec![format!("clusters could not be listed: {error:?}")],
+    };
+    let mut left = Vec::new();
+    for cluster in listed.into_iter().filter(|cluster| cluster.run == run.as_str()) {
+        if let Err(kit::PortError::Passing(why)) = provider.delete(&cluster.name).await {
+            left.push(format!("{}: {why}", cluster.name));
+        }
+    }
+    left
+}
+
 /// The services, driving one run.
 pub struct World {
     services: Services,
     outbox: kit::Outbox,
     run: RunId,
     states: watch::Receiver<Option<RunState>>,
+    /// Since when, and why, the run cannot be woken.
+    stuck: Mutex<Option<(Instant, String)>>,
     _claim: File,
 }
 
@@ -185,7 +254,7 @@ impl World {
         services.hear(&handler);
         let bus = Arc::clone(&services.bus) as Arc<dyn Bus>;
         let outbox = kit::Outbox::new("cli", bus, Arc::clone(&services.clock));
-        Ok(Self { services, outbox, run, states, _claim: claim })
+        Ok(Self { services, outbox, run, states, stuck: Mutex::default(), _claim: claim })
     }
 
     /// Publishes a fact about the run.
@@ -202,11 +271,35 @@ impl World {
     /// Wakes the run every so often, for ever. A wake-up that fails is tried again: nothing is lost by it.
     pub async fn tick(&self) {
         loop {
-            if let Err(error) = self.services.conductor.wake(&self.run, Input::Tick).await {
-                tracing::warn!(run.id = %self.run, "{}", kit::worker::chain(&error));
-            }
+            let why = match self.services.conductor.wake(&self.run, Input::Tick).await {
+                // Before its first record a run is unknown, too.
+                Ok(Woken::Unknown) if self.states.borrow().is_some() => Some("its ledger is gone".to_owned()),
+                Ok(_) => None,
+                Err(error) => Some(kit::worker::chain(&error)),
+            };
+            self.note_stuck(why);
             self.outbox.clock().sleep(TICK).await;
         }
+    }
+
+    fn note_stuck(&self, why: Option<String>) {
+        let mut stuck = self.stuck.lock().unwrap_or_else(PoisonError::into_inner);
+        *stuck = why.map(|why| {
+            let since = stuck.as_ref().map_or_else(Instant::now, |(since, _)| *since);
+            report_trouble("ledger", since.elapsed(), &why);
+            (since, why)
+        });
+    }
+
+    /// The limits of the run, once it is known.
+    pub fn limits(&self) -> Option<Limits> {
+        self.states.borrow().as_ref().map(|state| state.workflow.limits)
+    }
+
+    /// Why the run has not been woken for `patience` or longer.
+    pub fn stuck_for(&self, patience: Duration) -> Option<String> {
+        let stuck = self.stuck.lock().unwrap_or_else(PoisonError::into_inner);
+        stuck.as_ref().filter(|(since, _)| since.elapsed() >= patience).map(|(_, why)| why.clone())
     }
 
     /// Ends what this process does for a run that is over. Its end is told once more, since whoever told it may have been
@@ -262,12 +355,15 @@ pub fn program() -> Result<Program, Error> {
     Program::this().map_err(Error::infrastructure)
 }
 
+/// The file of the warehouse in a data folder.
+const WAREHOUSE: &str = "warehouse.sqlite";
+
 fn warehouse(data: &Data) -> Result<Sqlite, Error> {
-    let path = data.path("warehouse.sqlite");
+    let path = data.path(WAREHOUSE);
     Sqlite::open(&path).map_err(|error| Error::usage(format!("warehouse {}: {error}", path.display())))
 }
 
 /// Where the measurements of a data folder are kept.
 pub fn table(data: &Data) -> String {
-    warehouse(data).map_or_else(|error| error.message, |warehouse| warehouse.place())
+    Sqlite::place_of(&data.path(WAREHOUSE))
 }

@@ -7,6 +7,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use indicatif::ProgressBar;
 use serde::Serialize;
 use serde_json::ser::{CharEscape, Formatter};
 
@@ -46,10 +47,21 @@ pub fn write_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
     }
 }
 
+/// The moving line on standard error, above which lines are written.
+static SPINNER: Mutex<Option<ProgressBar>> = Mutex::new(None);
+
+/// Writes lines above this moving line from now on; without one, one after the other.
+pub fn note_above(spinner: Option<ProgressBar>) {
+    *SPINNER.lock().unwrap_or_else(PoisonError::into_inner) = spinner;
+}
+
 /// Writes one line to standard error. A line that cannot be written is dropped.
 pub fn note(line: impl fmt::Display) {
-    let line = report::neutral(&line.to_string()) + "\n";
-    drop(io::stderr().lock().write_all(line.as_bytes()));
+    let line = report::neutral(&line.to_string());
+    match &*SPINNER.lock().unwrap_or_else(PoisonError::into_inner) {
+        Some(spinner) => spinner.println(line),
+        None => drop(io::stderr().lock().write_all((line + "\n").as_bytes())),
+    }
 }
 
 /// The exit code of a command after its output. Output that was lost turns success into a failure of the infrastructure,

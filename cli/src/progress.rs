@@ -7,7 +7,7 @@ use machine::{LeaseState, RunState};
 use report::StageLine;
 use terms::{Record, Stage};
 
-use crate::output::note;
+use crate::output::{note, note_above};
 
 /// Progress of one run.
 pub struct Progress {
@@ -28,15 +28,8 @@ impl Progress {
             bar.enable_steady_tick(Duration::from_millis(100));
             bar
         });
+        note_above(spinner.clone());
         Self { spinner, said: BTreeSet::new(), waiting: String::new() }
-    }
-
-    /// Says a line.
-    pub fn say(&self, line: &str) {
-        match &self.spinner {
-            Some(bar) => bar.println(report::neutral(line)),
-            None => note(line),
-        }
     }
 
     /// Shows where the run stands.
@@ -44,7 +37,7 @@ impl Progress {
         for line in report::timeline(records).into_iter().filter(|line| line.ended.is_some()) {
             let text = ended(&line);
             if self.said.insert(text.clone()) {
-                self.say(&text);
+                note(text);
             }
         }
         let waiting = waiting(state);
@@ -64,6 +57,7 @@ impl Progress {
 
     /// Takes the moving line away.
     pub fn finish(self) {
+        note_above(None);
         if let Some(bar) = self.spinner {
             bar.finish_and_clear();
         }

@@ -17,6 +17,7 @@ use std::path::Path;
 
 use clap::CommandFactory;
 use kit::telemetry::{self, Format};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     args::{Cli, Command, Host},
@@ -41,14 +42,14 @@ pub fn dispatch(cli: Cli) -> Result<Exit, Error> {
         }
         Command::Check { workflow, set, strict } => plan::check(&workflow, &set, strict),
         Command::Plan { workflow, set } => plan::plan(&workflow, &set),
-        Command::Runs { output } => block_on(show::runs(existing(&cli.data)?, output)),
-        Command::Show { run, output } => block_on(show::show(existing(&cli.data)?, &run, output)),
+        Command::Runs { output } => block_on(show::runs(readable(&cli.data)?, output)),
+        Command::Show { run, output } => block_on(show::show(readable(&cli.data)?, &run, output)),
         Command::Export { run, key, save } => {
-            block_on(bundles::export(existing(&cli.data)?, &run, &key, save))
+            block_on(bundles::export(readable(&cli.data)?, &run, &key, save))
         }
         Command::Verify { bundle, key } => bundles::verify(&bundle, key.as_deref()),
-        Command::Explain { run } => block_on(explain::explain(existing(&cli.data)?, &run)),
-        Command::Replay { run } => block_on(explain::replay(existing(&cli.data)?, &run)),
+        Command::Explain { run } => block_on(explain::explain(readable(&cli.data)?, &run)),
+        Command::Replay { run } => block_on(explain::replay(readable(&cli.data)?, &run)),
         Command::Cancel { run, reason } => block_on(run::cancel(existing(&cli.data)?, run, reason)),
         Command::Sweep { grace, dry_run } => block_on(sweep::sweep(existing(&cli.data)?, grace, dry_run)),
         Command::Parse { logs, output } => parse::parse(&logs, output),
@@ -80,18 +81,34 @@ pub fn dispatch(cli: Cli) -> Result<Exit, Error> {
     }
 }
 
-/// A data folder that is there: looking at runs must not make one.
+/// An existing data folder; looking at runs must not create one.
 fn existing(root: &Path) -> Result<Data, Error> {
-    if !root.is_dir() {
-        return Err(Error::usage(format!(
-            "there is no data folder {}; name it with --data, or start a run with `burnin run`",
-            root.display()
-        )));
-    }
-    Data::open(root)
+    must_exist(root).and_then(|()| Data::open(root))
 }
+
+/// The same for reading alone: it may be read-only.
+fn readable(root: &Path) -> Result<Data, Error> {
+    must_exist(root).and_then(|()| Data::open_existing(root))
+}
+
+fn must_exist(root: &Path) -> Result<(), Error> {
+    if root.is_dir() {
+        return Ok(());
+    }
+    Err(Error::usage(format!(
+        "there is no data folder {}; name it with --data, or start a run with `burnin run`",
+        root.display()
+    )))
+}
+
+/// The signal for a file that grows beyond its limit; the number is the same on every architecture that Linux has.
+const SIGXFSZ: i32 = 25;
 
 fn block_on(work: impl Future<Output = Result<Exit, Error>>) -> Result<Exit, Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    runtime.map_err(Error::infrastructure)?.block_on(work)
+    runtime.map_err(Error::infrastructure)?.block_on(async {
+        // Beyond a limit on file sizes (`ulimit -f`) writes fail then, instead of ending the process.
+        let _beyond = signal(SignalKind::from_raw(SIGXFSZ)).map_err(Error::infrastructure)?;
+        work.await
+    })
 }

@@ -3,13 +3,15 @@
 use std::{
     fs::{self, File},
     path::Path,
+    time::{Duration, Instant},
 };
 
 use kit::shutdown;
 use ledger::Creation;
 use machine::RunState;
 use sha2::{Digest, Sha256};
-use terms::{CancelRequested, EventKey, Fact, RunId, RunRequested, Trigger, Workflow};
+use terms::{CancelRequested, EventKey, Fact, Limits, RunId, RunRequested, Trigger, Workflow};
+use tokio::time::timeout;
 use tracing::{Instrument, info_span};
 use workflow::Resolved;
 
@@ -18,7 +20,7 @@ use crate::{
     commands::{note, plan, print, print_json, show::terminal},
     documents::RunDocument,
     exit::{Error, Exit},
-    local::{Data, World},
+    local::{Data, World, release_directly},
     progress::Progress,
 };
 
@@ -175,13 +177,22 @@ async fn driving(
         };
         tokio::pin!(interrupted);
         let mut cancelling = false;
+        let mut cancelled_at = None;
+        let mut looking = tokio::time::interval(LOOK);
         loop {
             tokio::select! {
+                _ = looking.tick() => {
+                    let patience = patience(world.limits(), cancelled_at);
+                    if let Some(why) = world.stuck_for(patience) {
+                        return Err(give_up(&data, &run, &why).await);
+                    }
+                }
                 () = &mut ticking => unreachable!("ticks do not end"),
                 closed = &mut watching => break closed?,
                 told = &mut interrupted, if !cancelling => {
                     told?;
                     cancelling = true;
+                    cancelled_at = Some(Instant::now());
                     note(format_args!("  cancelling: everything is being given back; once more to leave it for `burnin run --resume`"));
                 }
                 again = shutdown::once(), if cancelling => {
@@ -199,14 +210,48 @@ async fn driving(
     report(&data, &run, &closed, output).await
 }
 
+/// How often a run that cannot be woken is looked at.
+const LOOK: Duration = Duration::from_millis(500);
+/// How long after a cancel a ledger that cannot be written is waited for.
+const AFTER_CANCEL: Duration = Duration::from_secs(3);
+
+/// How long a run may go without its ledger: nothing enforces its limits meanwhile.
+fn patience(limits: Option<Limits>, cancelled_at: Option<Instant>) -> Duration {
+    let limits = limits.unwrap_or_default();
+    let patience = limits.patience.0.saturating_add(limits.grace.0);
+    cancelled_at.map_or(patience, |_| patience.min(AFTER_CANCEL))
+}
+
+/// Ends a run whose ledger cannot be written: its clusters are deleted without it.
+async fn give_up(data: &Data, run: &RunId, why: &str) -> Error {
+    note(format_args!("  the ledger cannot be written: {why}; deleting the clusters without it"));
+    let left = match timeout(RELEASE, release_directly(data, run)).await {
+        Ok(left) if left.is_empty() => "no cluster of it is left".to_owned(),
+        Ok(left) => format!("left: {}; `burnin sweep` tries again", left.join("; ")),
+        Err(_) => format!(
+            "its clusters were not deleted within {} s; `burnin sweep` tries again",
+            RELEASE.as_secs()
+        ),
+    };
+    let message = format!(
+        "{run} is left unfinished, because {why}; {left}; `burnin run --resume {run}` records its end"
+    );
+    Error { message, exit: Exit::Infrastructure }
+}
+
+/// The longest that clusters are deleted without a ledger.
+const RELEASE: Duration = Duration::from_secs(60);
+
 /// Follows the run until it is closed.
 async fn watch(data: &Data, world: &World, run: &RunId, progress: &mut Progress) -> Result<RunState, Error> {
     let mut states = world.states();
     loop {
         let state = states.borrow_and_update().clone();
         if let Some(state) = state {
-            let loaded = data.ledger.load(run).await.map_err(Error::infrastructure)?;
-            progress.show(&state, loaded.records());
+            // A ledger that cannot be read is no reason to leave the run: its cluster would be left, too.
+            if let Ok(loaded) = data.ledger.load(run).await {
+                progress.show(&state, loaded.records());
+            }
             if state.closed.is_some() && state.leases_returned() {
                 return Ok(state);
             }

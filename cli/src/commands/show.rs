@@ -6,7 +6,7 @@ use view::Told;
 
 use crate::{
     args::{Output, ReportForm},
-    commands::{print, print_json, style},
+    commands::{note, print, print_json, print_plain, style},
     documents::RunsDocument,
     exit::{Error, Exit},
     local::Data,
@@ -14,11 +14,17 @@ use crate::{
 
 /// Lists the runs.
 pub async fn runs(data: Data, output: Output) -> Result<Exit, Error> {
-    let runs = data.view().all().await.map_err(Error::infrastructure)?;
+    let view = data.view();
+    let runs = view.all().await.map_err(Error::infrastructure)?;
+    let damaged = view.damaged().await.map_err(Error::infrastructure)?;
+    for (run, why) in &damaged {
+        note(format_args!("error: run {run} is damaged and not listed: {why}"));
+    }
+    let exit = if damaged.is_empty() { Exit::Pass } else { Exit::Infrastructure };
     if output == Output::Json {
         let runs = runs.iter().map(|line| view::Line::clone(line)).collect();
-        print_json(&RunsDocument { schema: "burnin/runs/v1", runs });
-        return Ok(Exit::Pass);
+        print_json(&RunsDocument { schema: "burnin/runs/v1", runs, damaged });
+        return Ok(exit);
     }
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(["run", "requested", "conclusion", "verdict", "stage"]);
@@ -31,8 +37,8 @@ pub async fn runs(data: Data, output: Output) -> Result<Exit, Error> {
             run.stage.map_or_else(|| "-".to_owned(), |stage| stage.to_string()),
         ]);
     }
-    print(&format!("{}\n", table.trim_fmt()));
-    Ok(Exit::Pass)
+    print_plain(&format!("{}\n", table.trim_fmt()));
+    Ok(exit)
 }
 
 /// Shows one run, as its report does.

@@ -190,7 +190,9 @@ fn prepare(folder: &Path, request: &BuildRequest) -> Result<cloudbuild::Plan, St
             .arg("--directory")
             .arg(&workspace)
             .output()
-            .map_err(|error| format!("tar: {error}"))?;
+            .map_err(|error| {
+                format!("the source archive cannot be unpacked: program `tar`: {error}; is it installed?")
+            })?;
         if !unpacked.status.success() {
             return Err(format!("tar: {}", String::from_utf8_lossy(&unpacked.stderr).trim()));
         }

@@ -112,11 +112,15 @@ impl Clusters {
                 continue; // started before: alive, or a loss that must be seen and not papered over
             }
             let arguments = [OsStr::new("node"), folder.as_os_str(), OsStr::new(&node.name)];
-            self.program.spawn(
-                &arguments,
-                &[(process::MARK, folder.as_os_str())],
-                &place.join("node.log"),
-            )?;
+            let mark = [(process::MARK, folder.as_os_str())];
+            if let Err(error) = self.program.spawn(&arguments, &mark, &place.join("node.log")) {
+                // Nothing was started: the next try starts it.
+                drop(fs::remove_file(place.join("asked")));
+                let program = self.program.0.first().map(|program| program.display().to_string());
+                let why =
+                    format!("node {} cannot be started: {}: {error}", node.name, program.unwrap_or_default());
+                return Err(io::Error::new(error.kind(), why));
+            }
         }
         Ok(())
     }
@@ -166,8 +170,9 @@ impl Clusters {
             // The provider is asked anew: this is a confirmation of its own.
             return Ok(Deleted { confirmed_at: now(), ..deleted });
         }
-        // From here on nothing new begins: nodes see the mark and end, and `create` refuses the name.
-        spool::create(&folder.join("deleted.json"), b"{}")?;
+        // From here on nothing new begins: nodes see the mark and end, and `create` refuses the name. On a full disk there is no
+        // mark, and the processes are ended all the same.
+        let marked = spool::create(&folder.join("deleted.json"), b"{}");
         let nodes = spool::names(&folder.join("nodes"))?;
         let alive = || -> io::Result<Vec<&String>> {
             let locked = |node: &&String| spool::is_locked(&folder.join("nodes").join(node).join("lock"));
@@ -177,7 +182,8 @@ impl Clusters {
                 .collect()
         };
         // Each node ends its own jobs first; one that does not is ended.
-        drop(wait_for(|| alive().is_ok_and(|alive| alive.is_empty()), Duration::from_secs(4)));
+        let grace = Duration::from_secs(if marked.is_ok() { 4 } else { 0 });
+        drop(wait_for(|| alive().is_ok_and(|alive| alive.is_empty()), grace));
         for node in &nodes {
             if let Some(leader) = spool::read_json::<Group>(&folder.join("nodes").join(node).join("leader"))?
             {
@@ -193,6 +199,11 @@ impl Clusters {
         }
         left += process::end_marked(process::MARK, &folder);
         left += alive()?.len();
+        marked.map_err(|error| {
+            let why =
+                format!("its processes were ended, but {} cannot be written: {error}", folder.display());
+            io::Error::new(error.kind(), why)
+        })?;
         if left > 0 {
             return Err(io::Error::other(format!("{left} processes of {name} are still running")));
         }

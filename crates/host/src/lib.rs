@@ -36,6 +36,16 @@ use std::{
     process::Stdio,
 };
 
+/// What supervisors and nodes see of the environment in which they are started: what builds inherit, enough for a benchmark
+/// to find its libraries, and every switch of NCCL, RCCL and the GPUs' run-time systems.
+fn passes(name: &OsStr) -> bool {
+    let Some(name) = name.to_str() else { return false };
+    let switches = ["NCCL_", "RCCL_", "CUDA_", "HIP_"];
+    cloudbuild::local::INHERITED.contains(&name)
+        || matches!(name, "LD_LIBRARY_PATH" | "RUST_BACKTRACE")
+        || switches.iter().any(|prefix| name.starts_with(prefix))
+}
+
 /// How this program starts itself as somebody else: the program and the arguments before ours.
 #[derive(Clone, Debug)]
 pub struct Program(pub Vec<OsString>);
@@ -48,7 +58,12 @@ impl Program {
             self.0.split_first().ok_or_else(|| io::Error::other("no program is set to supervise with"))?;
         let log = std::fs::OpenOptions::new().create(true).append(true).open(log)?;
         let mut command = std::process::Command::new(program);
-        command.args(before).args(arguments).envs(env.iter().copied()).process_group(0);
+        command.args(before).args(arguments).process_group(0);
+        // Jobs and build steps can read the environment of their parent: it holds what they may know, and no more.
+        command
+            .env_clear()
+            .envs(std::env::vars_os().filter(|(name, _)| passes(name)))
+            .envs(env.iter().copied());
         let mut child = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
         // Somebody has to take note of its end, or it stays a zombie as long as we live.
         std::thread::spawn(move || child.wait());

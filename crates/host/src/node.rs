@@ -46,7 +46,9 @@ pub fn serve(folder: &Path, name: &str) -> io::Result<()> {
 
     let mut node = Node { folder: folder.to_owned(), name: name.to_owned(), all, running: BTreeMap::new() };
     let mut went = Ok(());
-    while went.is_ok() && !folder.join("deleted.json").exists() && now() < cluster.expires_at {
+    // Without its folder nobody can reach the cluster any more.
+    let wanted = || folder.join("cluster.json").exists() && !folder.join("deleted.json").exists();
+    while went.is_ok() && wanted() && now() < cluster.expires_at {
         went = node.look_around();
         thread::sleep(LOOK);
     }

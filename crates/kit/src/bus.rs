@@ -64,12 +64,22 @@ pub struct MemoryBus {
     parking: Arc<dyn Parking>,
     subscribers: Mutex<BTreeMap<&'static str, Vec<Arc<dyn Handler>>>>,
     deliveries: Mutex<JoinSet<()>>,
+    on_retry: Option<OnRetry>,
 }
+
+/// Called before each repeated delivery: the type of the event, how long its delivery has failed, and why.
+pub type OnRetry = Arc<dyn Fn(&str, Duration, &str) + Send + Sync>;
 
 impl MemoryBus {
     /// A bus without subscribers.
     pub fn new(clock: Arc<dyn Clock>, parking: Arc<dyn Parking>) -> Self {
-        Self { clock, parking, subscribers: Mutex::default(), deliveries: Mutex::default() }
+        Self { clock, parking, subscribers: Mutex::default(), deliveries: Mutex::default(), on_retry: None }
+    }
+
+    /// Reports deliveries that fail.
+    #[must_use]
+    pub fn on_retry(self, on_retry: OnRetry) -> Self {
+        Self { on_retry: Some(on_retry), ..self }
     }
 
     /// Delivers events of these types to `handler`.
@@ -119,6 +129,7 @@ impl Bus for MemoryBus {
             deliveries.spawn(deliver(
                 Arc::clone(&self.clock),
                 Arc::clone(&self.parking),
+                self.on_retry.clone(),
                 handler,
                 event.clone(),
             ));
@@ -130,7 +141,14 @@ impl Bus for MemoryBus {
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 const SLOWEST_RETRY: Duration = Duration::from_secs(10);
 
-async fn deliver(clock: Arc<dyn Clock>, parking: Arc<dyn Parking>, handler: Arc<dyn Handler>, event: Event) {
+async fn deliver(
+    clock: Arc<dyn Clock>,
+    parking: Arc<dyn Parking>,
+    on_retry: Option<OnRetry>,
+    handler: Arc<dyn Handler>,
+    event: Event,
+) {
+    let mut first_failed = None;
     for attempt in 0.. {
         let again = match handler.handle(&event).await {
             Disposition::Done => return,
@@ -143,6 +161,10 @@ async fn deliver(clock: Arc<dyn Clock>, parking: Arc<dyn Parking>, handler: Arc<
                 }
             }
         };
+        let failing = clock.now().since(*first_failed.get_or_insert_with(|| clock.now()));
+        if let Some(on_retry) = &on_retry {
+            on_retry(event.ty(), failing.0, &again);
+        }
         warn!(event.id = event.id(), event.r#type = event.ty(), attempt, "will be delivered again: {again}");
         clock.sleep(backoff(FIRST_RETRY, SLOWEST_RETRY, attempt)).await;
     }

@@ -33,6 +33,11 @@ impl FolderStore {
         Ok(Self { root, drafts: AtomicU64::new(0) })
     }
 
+    /// A folder that exists, to be read. Nothing is created until something is stored.
+    pub fn existing(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into(), drafts: AtomicU64::new(0) }
+    }
+
     fn path(&self, name: &str) -> Result<PathBuf, StoreError> {
         check_name(name)?;
         if name.split('/').next() == Some(DRAFTS) {
@@ -81,7 +86,13 @@ impl Store for FolderStore {
         let draft = self.draft();
         let mut digester = Digester::new(body);
         let written = async {
-            let mut file = tokio::fs::File::create(&draft).await?;
+            let mut file = match tokio::fs::File::create(&draft).await {
+                Err(error) if error.kind() == ErrorKind::NotFound && self.root.is_dir() => {
+                    tokio::fs::create_dir_all(self.root.join(DRAFTS)).await?;
+                    tokio::fs::File::create(&draft).await?
+                }
+                created => created?,
+            };
             tokio::io::copy(&mut digester, &mut file).await?;
             file.flush().await?;
             file.sync_all().await

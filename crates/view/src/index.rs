@@ -25,6 +25,8 @@ pub(crate) struct Index {
     order: BTreeSet<(Reverse<Timestamp>, RunId)>,
     /// Runs that go on, as far as they were read.
     open: BTreeMap<RunId, RunState>,
+    /// Runs whose ledger cannot be replayed, and why.
+    damaged: BTreeMap<RunId, String>,
     /// Closed runs that no chapter has.
     unkept: BTreeSet<RunId>,
     began: bool,
@@ -41,6 +43,11 @@ impl Index {
     /// Runs that go on.
     pub fn unfinished(&self) -> Vec<RunId> {
         self.open.keys().cloned().collect()
+    }
+
+    /// Runs whose ledger cannot be replayed, and why.
+    pub fn damaged(&self) -> BTreeMap<RunId, String> {
+        self.damaged.clone()
     }
 
     /// Looks at what may have changed.
@@ -75,14 +82,22 @@ impl Index {
         let mut failed = None;
         while let Some((read, known, run)) = reading.next().await {
             match read {
-                Ok(Some(state)) => self.learn(state),
+                Ok(Some(state)) => {
+                    self.damaged.remove(&run);
+                    self.learn(state);
+                }
                 Ok(None) => {}
                 Err(error @ ViewError::Ledger(LedgerError::Store { .. })) => {
                     self.open.extend(known.map(|state| (run, state)));
                     failed = Some(error);
                 }
                 // One damaged ledger must not hide all others.
-                Err(error) => warn!(run.id = %run, "left out: {}", kit::worker::chain(&error)),
+                Err(error) => {
+                    let why = kit::worker::chain(&error);
+                    if self.damaged.insert(run.clone(), why.clone()).as_ref() != Some(&why) {
+                        warn!(run.id = %run, "left out: {why}");
+                    }
+                }
             }
             if keeps && self.unkept.len() >= LENGTH {
                 self.keep(store).await;

@@ -73,7 +73,7 @@ pub enum ViewError {
     #[error("the ledger cannot be read")]
     Ledger(#[from] LedgerError),
     /// The ledger's records make no run.
-    #[error("the ledger of {run} tells no run")]
+    #[error("the ledger of {run} cannot be replayed")]
     Unreadable {
         /// The run.
         run: RunId,
@@ -128,6 +128,14 @@ impl View {
     #[must_use]
     pub fn reading_only(self) -> Self {
         Self { keeps: false, ..self }
+    }
+
+    /// Runs whose ledger cannot be replayed, and why. No list shows them.
+    ///
+    /// # Errors
+    /// Returns an error if a store does not answer.
+    pub async fn damaged(&self) -> Result<BTreeMap<RunId, String>, ViewError> {
+        Ok(self.fresh().await?.damaged())
     }
 
     /// Runs, newest first.

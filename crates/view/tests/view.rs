@@ -136,7 +136,11 @@ async fn a_damaged_chapter_and_a_damaged_ledger_hide_nothing_else() {
     world.store.create(&chapters[0], "{".into()).await.unwrap();
     world.store.create("ledger/broken/0000000001.json", "{}".into()).await.unwrap();
     world.store.create("ledger/Not-A-Run/0000000001.json", "{}".into()).await.unwrap();
-    assert_eq!(world.view().all().await.unwrap().len(), 199);
+    let view = world.view();
+    assert_eq!(view.all().await.unwrap().len(), 199);
+    let damaged = view.damaged().await.unwrap();
+    assert_eq!(damaged.keys().map(RunId::as_str).collect::<Vec<_>>(), ["broken"]);
+    assert!(damaged.values().all(|why| why.contains("ledger")), "{damaged:?}");
     assert!(world.view().detail(&"broken".parse().unwrap()).await.is_err());
     assert!(world.view().detail(&"nobody".parse().unwrap()).await.unwrap().is_none());
 }

@@ -46,7 +46,12 @@ impl Sqlite {
 
     /// Where a person looks.
     pub fn place(&self) -> String {
-        format!("{} (tables measurements, verdicts and runs)", self.path.display())
+        Self::place_of(&self.path)
+    }
+
+    /// The same of a file that is not opened.
+    pub fn place_of(path: &Path) -> String {
+        format!("{} (tables measurements, verdicts and runs)", path.display())
     }
 
     /// Loads a run under an id, all or nothing, once; says how many measurements the first load under it brought.

@@ -1,0 +1,192 @@
+//! What fails around a run: full disks, missing programs, deleted folders, damaged ledgers, hostile folders.
+
+mod support;
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    os::unix::fs::PermissionsExt,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use support::{Lab, signal, wait_for};
+
+/// Short limits: a run gives up its ledger after patience and grace.
+const LIMITS: &[&str] = &["--set", "limits.patience=1s", "--set", "limits.grace=2s"];
+
+fn start(lab: &Lab, more: &[&str]) -> Child {
+    let mut command = lab.command(&[&["run", "w.yaml"], more].concat());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// The first line on standard error that contains `text`, and how long it took to come.
+fn line(run: &mut Child, text: &str) -> (String, Duration) {
+    let began = Instant::now();
+    let mut lines = BufReader::new(run.stderr.as_mut().unwrap()).lines();
+    let found = lines.by_ref().map(Result::unwrap).find(|line| line.contains(text));
+    (found.unwrap_or_else(|| panic!("no line with {text:?}")), began.elapsed())
+}
+
+/// The ledger's folder is replaced by a file: nothing can be recorded any more, as on a full disk.
+fn break_ledger(lab: &Lab) {
+    fs::rename(lab.data().join("ledger"), lab.data().join("ledger.kept")).unwrap();
+    fs::write(lab.data().join("ledger"), "in the way").unwrap();
+}
+
+#[test]
+fn a_ledger_that_cannot_be_written_is_reported_and_the_cluster_released_without_it() {
+    let lab = Lab::new("sleep 60", "");
+    let mut run = start(&lab, &[LIMITS, &["--set", "limits.job=8s"]].concat());
+    wait_for("the job to begin", || lab.path("counts/rank-0").exists());
+    break_ledger(&lab);
+    let (_, took) = line(&mut run, "  ! ledger:");
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    let mut rest = String::new();
+    run.stderr.as_mut().unwrap().read_to_string(&mut rest).unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(3), "{rest}");
+    assert!(
+        rest.contains("deleting the clusters without it") && rest.contains("no cluster of it is left"),
+        "{rest}"
+    );
+    lab.assert_nothing_left();
+
+    // With the ledger back the run is brought to its end: nothing is built or run a second time.
+    fs::remove_file(lab.data().join("ledger")).unwrap();
+    fs::rename(lab.data().join("ledger.kept"), lab.data().join("ledger")).unwrap();
+    let resumed = lab.burnin(&["run", "--resume"]);
+    let said = String::from_utf8_lossy(&resumed.stderr);
+    assert!(matches!(resumed.status.code(), Some(2 | 3)), "no pass, and no fail: {said}");
+    assert_eq!(lab.counts()[0], ("builds".to_owned(), 1));
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn an_interrupt_counts_without_a_ledger_too() {
+    let lab = Lab::new("sleep 60", "");
+    let mut run = start(&lab, &[]);
+    wait_for("the job to begin", || lab.path("counts/rank-0").exists());
+    break_ledger(&lab);
+    let began = Instant::now();
+    signal("-INT", run.id());
+    let mut said = String::new();
+    run.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(3), "{said}");
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}: {said}", began.elapsed());
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_data_folder_that_is_deleted_ends_the_run_and_its_nodes() {
+    let lab = Lab::new("sleep 60", "");
+    let mut run = start(&lab, LIMITS);
+    wait_for("the job to begin", || lab.path("counts/rank-0").exists());
+    // Something may be written meanwhile.
+    wait_for("the folder to be gone", || fs::remove_dir_all(lab.data()).is_ok() || !lab.data().exists());
+    assert_eq!(run.wait().unwrap().code(), Some(3));
+    lab.assert_nothing_left();
+}
+
+/// The program that its nodes are is deleted while the image is built.
+#[test]
+fn a_program_that_is_missing_is_named_within_seconds_and_the_limit_holds() {
+    let lab = Lab::new("", "");
+    let program = lab.path("burnin-copy");
+    fs::copy(env!("CARGO_BIN_EXE_burnin"), &program).unwrap();
+    let mut command = Command::new(&program);
+    command.current_dir(lab.folder.path()).arg("--data").arg(lab.data()).args(["run", "w.yaml"]).args(LIMITS);
+    command.args([
+        "--set",
+        "limits.cluster=4s",
+        "--set",
+        "image.build.substitutions._SLOW=1s",
+        "--set",
+        "limits.attempts=1",
+    ]);
+    let mut run = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for("the build to begin", || lab.path("counts/builds").exists());
+    fs::remove_file(program).unwrap();
+    let (said, took) = line(&mut run, "  ! cluster.create");
+    assert!(said.contains("No such file") && took < Duration::from_secs(6), "{took:?}: {said}");
+    assert_eq!(run.wait().unwrap().code(), Some(3));
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn a_damaged_ledger_is_named() {
+    let lab = Lab::new("", "");
+    assert_eq!(lab.burnin(&["run", "w.yaml"]).status.code(), Some(0));
+    let record = lab.data().join("ledger").join(lab.run()).join("0000000003.json");
+    let text = fs::read(&record).unwrap();
+    fs::write(&record, &text[..text.len() / 2]).unwrap();
+    let listed = lab.burnin(&["runs"]);
+    let said = String::from_utf8_lossy(&listed.stderr).into_owned();
+    assert_eq!(listed.status.code(), Some(3), "{said}");
+    assert!(said.contains(&format!("run {} is damaged", lab.run())), "{said}");
+    let listed = support::json(&lab.burnin(&["runs", "--output", "json"]));
+    assert!(listed["damaged"][lab.run()].is_string(), "{listed}");
+}
+
+/// A job can read the environment of the process that started it: nothing of the operator's is there.
+#[test]
+fn a_job_does_not_see_the_operators_environment() {
+    let lab = Lab::new(r"tr '\0' '\n' < /proc/$PPID/environ; tr '\0' '\n' < /proc/self/environ", "");
+    let output =
+        lab.command(&["run", "w.yaml"]).env("DATABASE_URL", "postgres:kept-by-the-operator").output();
+    assert_eq!(output.unwrap().status.code(), Some(0));
+    let found = Command::new("grep").args(["-rl", "kept-by-the-operator"]).arg(lab.data()).output().unwrap();
+    assert_eq!(String::from_utf8(found.stdout).unwrap(), "");
+}
+
+#[test]
+fn folders_that_others_can_write_to_are_neither_made_nor_used() {
+    let lab = Lab::new("", "");
+    let script = format!("umask 000; exec '{}' --data data run w.yaml", env!("CARGO_BIN_EXE_burnin"));
+    let run = Command::new("bash").args(["-c", &script]).current_dir(lab.folder.path()).output().unwrap();
+    assert_eq!(run.status.code(), Some(0));
+    let found =
+        Command::new("find").arg(lab.data()).args(["-perm", "/022", "!", "-type", "l"]).output().unwrap();
+    assert_eq!(String::from_utf8(found.stdout).unwrap(), "", "writable by others");
+
+    fs::set_permissions(lab.data().join("host"), fs::Permissions::from_mode(0o777)).unwrap();
+    let refused = lab.burnin(&["run", "w.yaml"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(64) && said.contains("others can write to it"), "{said}");
+}
+
+/// Exit codes are documented: a machine without room for threads or files is no 101, and no signal.
+#[test]
+fn limits_of_the_system_end_with_a_documented_code() {
+    let lab = Lab::new("", "");
+    for limit in ["ulimit -f 1", "ulimit -n 16"] {
+        let script = format!(
+            "{limit}; exec '{}' --data data run w.yaml --set limits.image=3s --set limits.patience=1s --set limits.grace=1s",
+            env!("CARGO_BIN_EXE_burnin")
+        );
+        let run = Command::new("bash").args(["-c", &script]).current_dir(lab.folder.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert!(matches!(run.status.code(), Some(3 | 64)), "{limit}: {:?} {said}", run.status);
+        assert!(said.contains("error:") || said.contains("  ! "), "{limit}: {said}");
+        drop(fs::remove_dir_all(lab.data()));
+    }
+}
+
+/// What is read alone may lie on a read-only medium.
+#[test]
+fn looking_at_runs_writes_nothing() {
+    let lab = Lab::new("", "");
+    assert_eq!(lab.burnin(&["run", "w.yaml"]).status.code(), Some(0));
+    let run = lab.run();
+    let list = || {
+        let found = Command::new("find").arg(lab.data()).args(["-printf", "%p %T@ %s\n"]).output().unwrap();
+        let mut lines: Vec<_> = String::from_utf8(found.stdout).unwrap().lines().map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    fs::remove_dir_all(lab.data().join(".drafts")).unwrap();
+    let before = list();
+    for arguments in [&["runs"][..], &["show", &run], &["explain", &run], &["replay", &run]] {
+        assert_eq!(lab.burnin(arguments).status.code(), Some(0), "{arguments:?}");
+        assert_eq!(list(), before, "{arguments:?}");
+    }
+}
