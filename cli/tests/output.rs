@@ -129,3 +129,20 @@ fn nothing_of_others_acts_on_a_terminal() {
         assert!(!shown.is_empty() && !shown.contains(acts), "{arguments:?}: {shown:?}");
     }
 }
+
+/// A spreadsheet takes a cell that begins with an equals sign for a formula.
+#[test]
+fn the_name_of_a_log_is_no_formula() {
+    let lab = Lab::new("", "");
+    assert_eq!(lab.burnin(&["run", "w.yaml"]).status.code(), Some(0));
+    let log = lab.data().join("artefacts").join(lab.run()).join("logs/1/1/node-0.log");
+    fs::copy(log, lab.path("=1+1.log")).unwrap();
+    for arguments in [
+        &["parse", "--output", "csv", "=1+1.log"][..],
+        &["judge", "--criteria", "criteria.yaml", "--output", "csv", "=1+1.log"],
+    ] {
+        let shown = text(&lab.burnin(arguments).stdout);
+        let cells: Vec<_> = shown.lines().skip(1).map(|line| line.split(',').next().unwrap()).collect();
+        assert!(!cells.is_empty() && cells.iter().all(|cell| *cell == "'=1+1.log"), "{shown}");
+    }
+}

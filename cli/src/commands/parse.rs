@@ -32,7 +32,7 @@ pub fn parse(logs: &[impl AsRef<Path>], output: Form) -> Result<Exit, Error> {
             Form::Json => print_json(&ParseDocument { schema: "burnin/parse/v1", source, reading }),
             Form::Csv => write_with(|out| {
                 let mut lines = csv::WriterBuilder::new().has_headers(header).from_writer(out);
-                for line in spread(&source, &reading) {
+                for line in spread(&report::cell(&source), &reading) {
                     lines.serialize(line).map_err(io_error)?;
                     header = false;
                 }
@@ -74,12 +74,12 @@ pub fn read(log: &Path) -> Result<Reading, Error> {
 struct Line<'a> {
     source: &'a str,
     table: usize,
-    collective: Option<&'a str>,
+    collective: Option<String>,
     ranks: Option<u32>,
     size_bytes: u64,
     count: u64,
-    dtype: &'a str,
-    redop: Option<&'a str>,
+    dtype: String,
+    redop: Option<String>,
     root: Option<i64>,
     placement: &'static str,
     time_us: f64,
@@ -96,12 +96,12 @@ fn spread<'a>(source: &'a str, reading: &'a Reading) -> impl Iterator<Item = Lin
             halves.map(move |(placement, half)| Line {
                 source,
                 table: number,
-                collective: table.collective.as_deref(),
+                collective: table.collective.as_deref().map(report::cell),
                 ranks: table.ranks,
                 size_bytes: row.size_bytes,
                 count: row.count,
-                dtype: &row.dtype,
-                redop: row.redop.as_deref(),
+                dtype: report::cell(&row.dtype),
+                redop: row.redop.as_deref().map(report::cell),
                 root: row.root,
                 placement,
                 time_us: half.time_us,

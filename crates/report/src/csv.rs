@@ -101,7 +101,7 @@ fn rounded(time_us: f64) -> f64 {
 }
 
 /// Text that others wrote, which a spreadsheet must not take for a formula. A number is none.
-fn cell(text: &str) -> String {
+pub fn cell(text: &str) -> String {
     let text = text::line(text);
     let number = text.trim_start_matches(['+', '-']).starts_with(|c: char| c.is_ascii_digit() || c == '.')
         && text.parse::<f64>().is_ok();

@@ -34,7 +34,7 @@ mod text;
 mod timeline;
 mod words;
 
-pub use csv::csv;
+pub use csv::{cell, csv};
 pub use junit::junit;
 pub use markdown::{escaped, markdown};
 pub use page::{CSS, html, part};
