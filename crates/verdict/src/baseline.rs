@@ -225,6 +225,9 @@ fn whole(reading: &Reading) -> Result<&Table, String> {
     if table.rows.is_empty() {
         return Err("its table is empty".to_owned());
     }
+    if table.unmeasured > 0 || table.rows.iter().any(|row| row.partial.is_some()) {
+        return Err("a row of its table is cut off or has an unreadable number".to_owned());
+    }
     Ok(table)
 }
 

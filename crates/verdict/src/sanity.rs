@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use terms::{
     Cluster, Criteria, Reason, Verdict,
-    measurement::{self, Ended, Half, Row, Table},
+    measurement::{self, Ended, Half, Placement, Row, Table},
 };
 
 use crate::{
@@ -177,6 +177,14 @@ fn sizes(table: &Table, evidence: &Evidence<'_>, add: &mut impl FnMut(Verdict, &
 /// What a table lacks by its own account, where nobody says what was asked for: a row or a half that was printed and not
 /// measured, or a size that is left out on the way from the first to the last.
 fn hole(table: &Table) -> Option<String> {
+    if let Some((row, partial)) = table.rows.iter().find_map(|row| Some((row, row.partial.as_ref()?))) {
+        let placement = match partial.placement {
+            Placement::OutOfPlace => "out-of-place",
+            Placement::InPlace => "in-place",
+        };
+        let size = measurement::size(row.size_bytes);
+        return Some(format!("at {size} the {placement} half is cut off or has an unreadable number"));
+    }
     if table.unmeasured > 0 {
         return Some(format!("rows that were printed without a number that is one: {}", table.unmeasured));
     }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use terms::{
     Cluster, Collective, Criteria, Floor, JobEnd, Node, Verdict, Workload,
-    measurement::{Ended, Half, OutOfBounds, Reading, Row, Table},
+    measurement::{Ended, Half, OutOfBounds, PartialHalf, Placement, Reading, Row, Table},
 };
 use verdict::{Clues, Evidence, Judgement, Standard, judge};
 
@@ -54,6 +54,7 @@ fn good() -> (Reading, JobEnd) {
         redop: Some("sum".into()),
         timestamp: None,
         processes: None,
+        partial: None,
         root: Some(-1),
         out_of_place: Some(half(size)),
         in_place: Some(half(size)),
@@ -192,7 +193,16 @@ fn what_a_table_lacks_by_its_own_account_is_missed_where_nobody_says_what_was_as
         let judgement = judged_alone(change);
         assert_eq!(judgement.verdict, Verdict::Pass, "{case}: {:?}", judgement.reasons);
     }
-    let broken: [(Change<'_>, &str); 5] = [
+    let cut = |row: &mut Row| {
+        row.in_place = None;
+        row.partial = Some(Box::new(PartialHalf::unread(Placement::InPlace)));
+    };
+    let broken: [(Change<'_>, &str); 6] = [
+        (
+            // No row has the other half, so that no row stands out.
+            &|rows, _| rows.iter_mut().for_each(cut),
+            "at 1 MiB the in-place half is cut off or has an unreadable number",
+        ),
         (&|rows, _| rows[1].out_of_place = None, "at 4 MiB nothing was measured out of place"),
         (&|rows, _| rows[0].in_place = None, "at 1 MiB nothing was measured in place"),
         (&|_, unmeasured| *unmeasured = 1, "rows that were printed without a number that is one: 1"),
