@@ -69,6 +69,46 @@ fn a_cause_is_named_with_the_lines_that_prove_it() {
 }
 
 #[test]
+fn one_rank_measures_no_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = h200("../ours/226-own-one-gpu.log");
+    let criteria = folder.path().join("data.yaml").display().to_string();
+    std::fs::write(&criteria, "name: data\nsource: only the data\nhistory: false\n").unwrap();
+    let judge = |criteria: &str| burnin(&["judge", "--criteria", criteria, "--output", "json", &log]);
+    let codes = |verdict: &Value| -> Vec<String> {
+        let reasons = verdict["reasons"].as_array().unwrap();
+        reasons.iter().map(|reason| reason["code"].as_str().unwrap().to_owned()).collect()
+    };
+    let passed = judge(&criteria);
+    assert_eq!(
+        (passed.status.code(), codes(&document(&passed))),
+        (Some(0), vec!["SANE".into(), "ONE_RANK".into()])
+    );
+    let floored = judge(&h200("../../../../workflows/criteria/this-machine.yaml"));
+    assert_eq!(
+        (floored.status.code(), codes(&document(&floored))),
+        (Some(2), vec!["ONE_RANK".into(), "SANE".into()])
+    );
+    let junit = burnin(&[
+        "judge",
+        "--criteria",
+        &h200("../../../../workflows/criteria/this-machine.yaml"),
+        "--output",
+        "junit",
+        &log,
+    ]);
+    let junit = String::from_utf8(junit.stdout).unwrap();
+    assert!(junit.contains("type=\"ONE_RANK\"") && !junit.contains("<failure"), "{junit}");
+
+    let save = folder.path().join("baseline.json").display().to_string();
+    let refused = burnin(&["baseline", "--save", &save, &log]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(64), "{said}");
+    assert!(said.contains("226-own-one-gpu.log") && said.contains("one rank measures no link"), "{said}");
+    assert!(!Path::new(&save).exists());
+}
+
+#[test]
 fn wrong_usage_is_told() {
     let log = h200("healthy-1.log");
     for wrong in [

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use terms::measurement::{Ended, Half, Reading, Table};
 
-use crate::fingerprint::Fingerprint;
+use crate::{fingerprint::Fingerprint, one_rank::one_rank};
 
 /// Of the best bandwidth, what still counts as the plateau.
 const PLATEAU: f64 = 0.8;
@@ -224,6 +224,9 @@ fn whole(reading: &Reading) -> Result<&Table, String> {
     }
     if table.rows.is_empty() {
         return Err("its table is empty".to_owned());
+    }
+    if one_rank(table) {
+        return Err("one rank measures no link: its bus bandwidth is 0 by definition".to_owned());
     }
     if table.unmeasured > 0 || table.rows.iter().any(|row| row.partial.is_some()) {
         return Err("a row of its table is cut off or has an unreadable number".to_owned());

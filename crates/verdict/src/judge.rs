@@ -115,7 +115,9 @@ pub fn judge(evidence: &Evidence<'_>, standard: &Standard<'_>) -> Judgement {
     let verdict = verdict(&reasons);
     let required = standard.criteria.and_then(|criteria| criteria.network.as_deref());
     let diagnoses = diagnose(evidence, required, verdict);
-    let suspects = suspects(evidence, &diagnoses, verdict);
+    // A node is not bad because a program is missing on it.
+    let started = reasons.iter().all(|reason| reason.code != sanity::NOT_STARTED);
+    let suspects = if started { suspects(evidence, &diagnoses, verdict) } else { Vec::new() };
     Judgement { schema: "burnin/verdict/v1".to_owned(), verdict, reasons, diagnoses, suspects, fingerprint }
 }
 

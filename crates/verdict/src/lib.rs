@@ -14,15 +14,18 @@ pub mod history;
 mod judge;
 pub mod locate;
 mod network;
+mod one_rank;
 mod performance;
 pub mod pin;
 pub mod reference;
 mod sanity;
+mod start;
 mod stored;
 
 pub use baseline::Baseline;
 pub use clues::{Clues, Listening};
 pub use fingerprint::Fingerprint;
 pub use judge::{Evidence, Judgement, Standard, judge};
+pub use one_rank::one_rank;
 pub use pin::Pin;
 pub use stored::Stored;

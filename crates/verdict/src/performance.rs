@@ -10,12 +10,16 @@ use crate::{
     fingerprint::Fingerprint,
     history::{Segment, segments},
     judge::{Evidence, Standard, reason},
+    one_rank::{self, one_rank},
     reference,
     sanity::halves,
 };
 
 pub fn reasons(evidence: &Evidence<'_>, fingerprint: &Fingerprint, standard: &Standard<'_>) -> Vec<Reason> {
     let [table] = evidence.reading.tables.as_slice() else { return Vec::new() };
+    if one_rank(table) {
+        return vec![one_rank::judged(table, evidence, standard)];
+    }
     let mut reasons = Vec::new();
     if let Some(criteria) = standard.criteria {
         reasons.extend(floors(table, criteria));

@@ -10,8 +10,12 @@ use terms::{
 use crate::{
     judge::{Evidence, reason},
     network,
+    one_rank::one_rank,
+    start,
 };
 
+/// The benchmark did not begin.
+pub const NOT_STARTED: &str = "NOT_STARTED";
 /// Bandwidth and time are printed with few digits; more than this apart they do not describe the same measurement.
 const TOLERANCE: f64 = 0.05;
 
@@ -50,7 +54,11 @@ fn sane(evidence: &Evidence<'_>) -> String {
         .tables
         .first()
         .and_then(|table| table.ranks));
-    let over = ranks.map_or_else(String::new, |ranks| format!(" over {ranks} ranks"));
+    let over = match ranks {
+        Some(1) => " over 1 rank".to_owned(),
+        Some(ranks) => format!(" over {ranks} ranks"),
+        None => String::new(),
+    };
     match evidence.workload {
         Some(workload) => format!("all {} sizes measured{over}, both placements", workload.sizes().len()),
         None => format!(
@@ -78,6 +86,14 @@ fn job(evidence: &Evidence<'_>) -> Vec<Reason> {
         ("COMPLETED", Some(0) | None) => Vec::new(),
         // What it would have shown is not known.
         _ if stopped(evidence) => vec![reason(Verdict::Inconclusive, "JOB_STOPPED", how)],
+        _ if !start::began(evidence) && !start::faulty(evidence) => {
+            let error = evidence.reading.first_error.as_deref().unwrap_or("its log does not say why");
+            let text = format!(
+                "{how} before the benchmark printed anything, so nothing was measured: {error}; read the job's log, \
+                 correct the image, the command or the launcher, and run again"
+            );
+            vec![reason(Verdict::Inconclusive, NOT_STARTED, text)]
+        }
         _ => vec![reason(Verdict::Fail, "JOB_FAILED", how)],
     }
 }
@@ -118,7 +134,10 @@ fn one(table: &Table, evidence: &Evidence<'_>, criteria: Option<&Criteria>) -> V
     }
     sizes(table, evidence, &mut add);
     values(table, evidence, criteria, &mut add);
-    plausible(table, &mut add);
+    // One rank does next to nothing in next to no time: what is printed of that is rounding.
+    if !one_rank(table) {
+        plausible(table, &mut add);
+    }
     reasons
 }
 

@@ -2,12 +2,14 @@
 
 #[path = "../../../tests/contract/mod.rs"]
 mod fixtures;
+mod support;
 
 use std::{io::Cursor, sync::Arc};
 
 use fixtures::Service;
 use judge::{Judge, fake::FakeHistory};
 use ledger::{Artefacts, Committed, Digest, MemoryStore, Store};
+use support::{four_gpus, log_of};
 use terms::{Attempt, CommandId, Stage, Timestamp, Verdict, VerdictReached};
 use verdict::Fingerprint;
 use warehouse::Load;
@@ -29,7 +31,7 @@ async fn committed(case: &str) -> (Arc<MemoryStore>, Committed) {
     let store = Arc::new(MemoryStore::default());
     let artefacts = Artefacts::new(store.clone());
     let mut objects = Vec::new();
-    for (name, body) in [("1/node-0.log", fixtures::log()), ("1/node-1.log", b"nothing to say\n".to_vec())] {
+    for (name, body) in [("1/node-0.log", log_of(case)), ("1/node-1.log", b"nothing to say\n".to_vec())] {
         objects.push(artefacts.put(&id, name, Box::new(Cursor::new(body))).await.unwrap());
     }
     let committed = artefacts.commit(&id, objects).await.unwrap();
@@ -111,8 +113,8 @@ fn past_run(number: i64, slower: f64) -> Load {
     let facts = fixtures::facts(SERVICE, "own-past");
     let reached = serde_json::from_value(facts["facts"][0]["data"].clone()).unwrap();
     let run = format!("past-{number}").parse().unwrap();
-    let mut load = Load::of(&run, "one-gpu", Attempt::FIRST, Some(Timestamp::from_millis(number)));
-    let mut reading = nccl::read_bytes(&fixtures::log());
+    let mut load = Load::of(&run, "four-gpus", Attempt::FIRST, Some(Timestamp::from_millis(number)));
+    let mut reading = nccl::read_bytes(&four_gpus());
     for row in &mut reading.tables[0].rows {
         for half in row.out_of_place.iter_mut().chain(&mut row.in_place) {
             half.time_us *= slower;
