@@ -44,6 +44,9 @@ pub struct Table {
     pub nccl_tests_version: Option<String>,
     /// NCCL loaded at run time, such as `2.28.9`.
     pub nccl_version: Option<String>,
+    /// When the run began, local time as its JSON output states it, such as `2026-01-05 12:00:07`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<String>,
     /// Measured rows, in file order.
     pub rows: Vec<Row>,
     /// Rows that were printed without one whole half, cut off or `nan`: they are not among the others.

@@ -50,6 +50,8 @@ pub struct Standard<'a> {
     pub earlier: &'a [f64],
     /// Who decided on the baseline, where a person did.
     pub pin: Option<&'a Pin>,
+    /// What is to be said of how the baseline was learned, or why there is none.
+    pub learned: &'a [Reason],
 }
 
 /// A verdict with its reasons. This is the document `burnin/verdict/v1`.

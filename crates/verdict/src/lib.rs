@@ -18,6 +18,7 @@ mod one_rank;
 mod performance;
 pub mod pin;
 pub mod reference;
+pub mod repeat;
 mod sanity;
 mod start;
 mod stored;

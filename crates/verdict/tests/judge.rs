@@ -65,6 +65,7 @@ fn good() -> (Reading, JobEnd) {
         devices: vec![],
         nccl_tests_version: None,
         nccl_version: None,
+        started_at: None,
         unmeasured: 0,
         rows: workload().sizes().into_iter().map(row).collect(),
         out_of_bounds: Some(OutOfBounds { count: 0, ok: true }),

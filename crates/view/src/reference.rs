@@ -5,6 +5,7 @@ use verdict::{
     Baseline, Fingerprint,
     baseline::{Healthy, Unlearnable, learn},
     pin::Source,
+    repeat,
 };
 
 use crate::{Elsewhere, State, Told, View, ViewError};
@@ -97,6 +98,13 @@ fn measured(told: &Told, workflow: Option<&str>, source: Source) -> Result<(Base
     }
     let fingerprint = Fingerprint(reached.fingerprint.clone());
     let baseline = match (source, told.judged_by()) {
+        (Source::Learned, Some(baseline)) if baseline.repeatability() > repeat::MOST => {
+            return Err(format!(
+                "the runs of the baseline that it was judged by do not repeat: they are up to {:.1} % from their median; \
+                 pin what the run measured itself",
+                100.0 * baseline.repeatability()
+            ));
+        }
         (Source::Learned, Some(baseline)) => baseline.clone(),
         (Source::Learned, None) => {
             return Err("it was judged without a learned baseline; pin what it measured itself".to_owned());
@@ -110,6 +118,8 @@ fn itself(reading: Option<&Reading>, fingerprint: Fingerprint) -> Result<Baselin
     let reading = reading.ok_or("it has no measurements")?;
     learn(&[Healthy { reading, fingerprint }]).map_err(|error| match error {
         Unlearnable::Unfit { why, .. } => why,
-        Unlearnable::Nothing | Unlearnable::Mixed { .. } => "it has no measurements".to_owned(),
+        Unlearnable::Nothing | Unlearnable::Mixed { .. } | Unlearnable::Unrepeated { .. } => {
+            "it has no measurements".to_owned()
+        }
     })
 }

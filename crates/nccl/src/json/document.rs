@@ -6,6 +6,7 @@ use crate::budget::{self, Kind};
 use crate::phrase::collective;
 use crate::row::{Halved, Printed, part};
 use crate::tables::{Step, Tables};
+use crate::value::is_timestamp;
 use std::io::{self, Read};
 use terms::measurement::{
     Column, Device, Half, Iterations, OutOfBounds, PartialHalf, Placement, ProcessTimes, Reading, Row,
@@ -97,6 +98,14 @@ impl Document {
                 "nccl_version" => {
                     let version = tokens.number()?.and_then(|number| number.count());
                     self.tables.runs[at].table.nccl_version = version.and_then(library_version);
+                    Ok(())
+                }
+                "start_time" => {
+                    let started = tokens.string()?.filter(|text| {
+                        let (date, time) = text.split_once(' ').unwrap_or_default();
+                        is_timestamp(date.as_bytes(), time.as_bytes())
+                    });
+                    self.tables.runs[at].table.started_at = started;
                     Ok(())
                 }
                 "config" => self.config(tokens, at),
