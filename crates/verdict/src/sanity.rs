@@ -89,8 +89,8 @@ fn job(evidence: &Evidence<'_>) -> Vec<Reason> {
         _ if !start::began(evidence) && !start::faulty(evidence) => {
             let error = evidence.reading.first_error.as_deref().unwrap_or("its log does not say why");
             let text = format!(
-                "{how} before the benchmark printed anything, so nothing was measured: {error}; read the job's log, \
-                 correct the image, the command or the launcher, and run again"
+                "{how} before the benchmark printed anything, so nothing was measured; correct the image, the command \
+                 or the launcher and run again: {error}"
             );
             vec![reason(Verdict::Inconclusive, NOT_STARTED, text)]
         }
