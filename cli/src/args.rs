@@ -166,10 +166,14 @@ pub enum Command {
     /// Judge logs by criteria, by a baseline, or by both. The exit code is the verdict's.
     #[command(group = clap::ArgGroup::new("by").args(["criteria", "baseline"]).multiple(true).required(true))]
     Judge {
-        /// Logs, each judged on its own; the gravest verdict counts. With a baseline they are also a series, in this
-        /// order: a small change that lasts is found in it.
+        /// Logs, each judged on its own; the gravest verdict counts. A folder stands for every file in it. Logs that all
+        /// state when they were made are a series in time.
         #[arg(required = true, value_name = "LOG")]
         logs: Vec<PathBuf>,
+        /// The logs are a series in time: a small change that lasts is found beside a baseline. In the order of their own
+        /// times when all state them, otherwise in the order given, oldest first.
+        #[arg(long, requires = "baseline")]
+        series: bool,
         /// A criteria file, as workflows name them.
         #[arg(long, value_name = "FILE")]
         criteria: Option<PathBuf>,
@@ -180,15 +184,18 @@ pub enum Command {
         #[arg(long, value_enum, default_value_t = ReportForm::Human)]
         output: ReportForm,
     },
-    /// Learn a baseline from healthy logs of the same thing; five are enough. Or decide which run is one from now on.
+    /// Learn a baseline from healthy logs that repeat; five are enough. Or decide which run is one from now on.
     #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
     Baseline {
         /// Pin a run, or release it.
         #[command(subcommand)]
         decide: Option<Decide>,
-        /// Healthy logs.
+        /// Healthy logs of the same thing. A folder stands for every file in it.
         #[arg(required = true, value_name = "LOG")]
         logs: Vec<PathBuf>,
+        /// Leave out logs that are not on the level of the others, at most a fifth of them.
+        #[arg(long)]
+        drop_outliers: bool,
         /// Where to write the baseline.
         #[arg(long, required = true, value_name = "FILE")]
         save: Option<PathBuf>,

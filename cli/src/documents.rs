@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use terms::{RunId, Suspects, Verdict, measurement::Reading};
+use terms::{Reason, RunId, Suspects, Verdict, measurement::Reading};
+use verdict::Judgement;
 use view::Line;
 
 /// What `burnin run --output json` prints.
@@ -47,6 +48,32 @@ pub struct ParseDocument {
     /// What it says.
     #[serde(flatten)]
     pub reading: Reading,
+}
+
+/// What `burnin judge --output json` prints.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct VerdictDocument<'a> {
+    /// The verdict on all logs together.
+    #[serde(flatten)]
+    pub judgement: &'a Judgement,
+    /// The verdict on each log, in the order in which they were judged.
+    pub logs: Vec<LogVerdict<'a>>,
+    /// The logs were judged as a series in time.
+    pub series: bool,
+}
+
+/// The verdict on one log.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct LogVerdict<'a> {
+    /// The log as it was named.
+    pub source: &'a str,
+    /// The verdict on it alone.
+    pub verdict: Verdict,
+    /// Why, gravest first.
+    pub reasons: &'a [Reason],
+    /// When the log states that it was made, local time. Absent when it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<&'a str>,
 }
 
 /// What `burnin baseline pins --output json` prints.

@@ -33,7 +33,13 @@ fn a_baseline_tells_healthy_from_degraded() {
 
     let judge = |log: &str| burnin(&["judge", "--baseline", &baseline, "--output", "json", log]);
     let passed = judge(&healthy[2]);
-    assert_eq!((passed.status.code(), &document(&passed)["verdict"]), (Some(0), &"pass".into()));
+    let verdict = document(&passed);
+    assert_eq!((passed.status.code(), &verdict["verdict"]), (Some(0), &"pass".into()));
+    assert_eq!(
+        (&verdict["logs"][0]["source"], &verdict["logs"][0]["verdict"]),
+        (&healthy[2].as_str().into(), &"pass".into())
+    );
+    assert_eq!(verdict["logs"][0]["reasons"], verdict["reasons"], "of one log as well");
     let failed = judge(&h200("degraded-max-nchannels-4.log"));
     let verdict = document(&failed);
     assert_eq!((failed.status.code(), &verdict["schema"]), (Some(1), &"burnin/verdict/v1".into()));
@@ -66,6 +72,294 @@ fn a_cause_is_named_with_the_lines_that_prove_it() {
         let number = line["line"].as_u64().unwrap() as usize;
         assert_eq!(text.lines().nth(number - 1).unwrap().trim(), line["text"].as_str().unwrap());
     }
+}
+
+#[test]
+fn one_rank_measures_no_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = h200("../ours/226-own-one-gpu.log");
+    let criteria = folder.path().join("data.yaml").display().to_string();
+    std::fs::write(&criteria, "name: data\nsource: only the data\nhistory: false\n").unwrap();
+    let judge = |criteria: &str| burnin(&["judge", "--criteria", criteria, "--output", "json", &log]);
+    let codes = |verdict: &Value| -> Vec<String> {
+        let reasons = verdict["reasons"].as_array().unwrap();
+        reasons.iter().map(|reason| reason["code"].as_str().unwrap().to_owned()).collect()
+    };
+    let passed = judge(&criteria);
+    assert_eq!(
+        (passed.status.code(), codes(&document(&passed))),
+        (Some(0), vec!["SANE".into(), "ONE_RANK".into()])
+    );
+    let floored = judge(&h200("../../../../workflows/criteria/this-machine.yaml"));
+    assert_eq!(
+        (floored.status.code(), codes(&document(&floored))),
+        (Some(2), vec!["ONE_RANK".into(), "SANE".into()])
+    );
+    let junit = burnin(&[
+        "judge",
+        "--criteria",
+        &h200("../../../../workflows/criteria/this-machine.yaml"),
+        "--output",
+        "junit",
+        &log,
+    ]);
+    let junit = String::from_utf8(junit.stdout).unwrap();
+    assert!(junit.contains("type=\"ONE_RANK\"") && !junit.contains("<failure"), "{junit}");
+
+    let save = folder.path().join("baseline.json").display().to_string();
+    let refused = burnin(&["baseline", "--save", &save, &log]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(64), "{said}");
+    assert!(said.contains("226-own-one-gpu.log") && said.contains("one rank measures no link"), "{said}");
+    assert!(!Path::new(&save).exists());
+}
+
+/// A log with every row so many times as long, and with a time at the end of each where one is given.
+fn slower(log: &str, times: f64, at: Option<&str>) -> String {
+    let text = std::fs::read_to_string(h200(log)).unwrap();
+    let mut out = String::new();
+    for line in text.lines() {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let row = words.len() == 13 && words[0].parse::<u64>().is_ok();
+        if !row {
+            out += &line.replace("#wrong \n", "#wrong");
+            out += if at.is_some() && line.contains("algbw") { "            timestamp\n" } else { "\n" };
+            continue;
+        }
+        let number = |at: usize| words[at].parse::<f64>().unwrap();
+        out += &words[..5].join("  ");
+        for half in [5, 9] {
+            let [time, algbw, busbw] =
+                [number(half) * times, number(half + 1) / times, number(half + 2) / times];
+            out += &format!("  {time:.3}  {algbw:.3}  {busbw:.3}  {}", words[half + 3]);
+        }
+        out += &at.map_or_else(String::new, |at| format!("  {at}"));
+        out += "\n";
+    }
+    out
+}
+
+/// Writes logs into a folder, each so many times as long as a healthy one.
+fn written(folder: &Path, times: &[f64]) -> Vec<String> {
+    let logs = times.iter().enumerate().map(|(number, times)| {
+        let path = folder.join(format!("run-{number}.log"));
+        std::fs::write(&path, slower(&format!("healthy-{}.log", number % 5 + 1), *times, None)).unwrap();
+        path.display().to_string()
+    });
+    logs.collect()
+}
+
+fn learn(save: &str, more: &[&str], logs: &[String]) -> Output {
+    let mut arguments = vec!["baseline", "--save", save];
+    arguments.extend(more);
+    arguments.extend(logs.iter().map(String::as_str));
+    burnin(&arguments)
+}
+
+#[test]
+fn logs_that_do_not_repeat_are_refused_with_their_levels() {
+    let folder = tempfile::tempdir().unwrap();
+    let save = folder.path().join("baseline.json").display().to_string();
+    let said = |output: &Output| String::from_utf8(output.stderr.clone()).unwrap();
+    // 356, 356, 151, 254 and 127 GB/s.
+    let logs = written(folder.path(), &[1.0, 1.0, 356.0 / 151.0, 356.0 / 254.0, 356.0 / 127.0]);
+    for more in [&[][..], &["--drop-outliers"]] {
+        let refused = learn(&save, more, &logs);
+        let text = said(&refused);
+        assert_eq!(refused.status.code(), Some(64), "{text}");
+        assert!(text.contains("on 4 levels") && !Path::new(&save).exists(), "{text}");
+        let group = text.find("group 1: ").unwrap();
+        assert!(text[group..].contains("2 logs") && text.contains("group 4: "), "{text}");
+        for (log, level) in logs.iter().zip([335.0, 335.0, 142.0, 239.0, 119.0]) {
+            let line = text
+                .lines()
+                .find(|line| line.ends_with(log.as_str()))
+                .unwrap_or_else(|| panic!("{log}: {text}"));
+            let said: f64 = line.split_whitespace().next().unwrap().parse().unwrap();
+            assert!((said / level - 1.0_f64).abs() < 0.02 && line.contains("GB/s"), "{line}");
+        }
+    }
+    let two = written(folder.path(), &[1.0, 2.0, 1.0, 2.0, 1.0]);
+    let refused = learn(&save, &["--drop-outliers"], &two);
+    assert_eq!(refused.status.code(), Some(64));
+    assert!(
+        said(&refused).contains("on 2 levels") && said(&refused).contains("3 logs"),
+        "{}",
+        said(&refused)
+    );
+
+    let one = written(folder.path(), &[1.0, 1.0, 1.0, 2.0, 1.0]);
+    assert_eq!(learn(&save, &[], &one).status.code(), Some(64));
+    let learned = learn(&save, &["--drop-outliers"], &one);
+    assert_eq!(learned.status.code(), Some(0), "{}", said(&learned));
+    assert!(
+        said(&learned).starts_with("left out: ") && said(&learned).contains(&one[3]),
+        "{}",
+        said(&learned)
+    );
+    assert_eq!(said(&learned).lines().count(), 1);
+    let baseline: Value = serde_json::from_str(&std::fs::read_to_string(&save).unwrap()).unwrap();
+    assert_eq!(baseline["runs"], 4);
+    assert!(baseline["repeats_within"].as_f64().unwrap() < 0.01, "{baseline:#}");
+
+    let shapes = learn(&save, &[], &[h200("healthy-1.log"), h200("pair-healthy-0,1.log")]);
+    let text = said(&shapes);
+    assert_eq!(shapes.status.code(), Some(64));
+    assert!(text.contains("group 1: ranks 4") && text.contains("group 2: ranks 2"), "{text}");
+    let sizes = [h200("healthy-1.log"), folder.path().join("short.log").display().to_string()];
+    let short = slower("healthy-1.log", 1.0, None);
+    let short: Vec<_> = short.lines().filter(|line| !line.starts_with("1073741824")).collect();
+    std::fs::write(&sizes[1], short.join("\n") + "\n").unwrap();
+    let text = said(&learn(&save, &[], &sizes));
+    assert!(
+        text.contains("11 sizes, 1 MiB to 1 GiB") && text.contains("10 sizes, 1 MiB to 512 MiB"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_poisoned_baseline_passes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let save = folder.path().join("baseline.json").display().to_string();
+    let healthy: Vec<_> = (1..=5).map(|run| h200(&format!("healthy-{run}.log"))).collect();
+    assert_eq!(learn(&save, &[], &healthy).status.code(), Some(0));
+    // As an older version wrote it from five runs of 356, 356, 151, 254 and 127 GB/s.
+    let mut baseline: Value = serde_json::from_str(&std::fs::read_to_string(&save).unwrap()).unwrap();
+    baseline.as_object_mut().unwrap().remove("repeats_within");
+    baseline["levels"] = serde_json::json!([-0.29, -0.29, 0.68, 0.0, 1.0]);
+    baseline["plateau_spread"] = serde_json::json!(0.635);
+    std::fs::write(&save, baseline.to_string()).unwrap();
+    let slow = folder.path().join("slow.log").display().to_string();
+    std::fs::write(&slow, slower("healthy-1.log", 356.0 / 151.0, None)).unwrap();
+    let judged = burnin(&["judge", "--baseline", &save, "--output", "json", &slow]);
+    assert_eq!(judged.status.code(), Some(2));
+    assert_eq!(document(&judged)["reasons"][0]["code"], "UNSTABLE_BASELINE");
+}
+
+/// Every sample log there is: ours, and the public ones where they lie beside the checkout.
+fn samples() -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut logs = Vec::new();
+    for folder in ["tests/data/nccl/h200", "tests/data/nccl/ours", "../shared/nccl-samples/public"] {
+        let Ok(entries) = std::fs::read_dir(root.join(folder)) else {
+            eprintln!("SKIPPED: there is no folder {folder}");
+            continue;
+        };
+        let files = entries.map(|entry| entry.unwrap().path());
+        let files =
+            files.filter(|path| folder.ends_with("h200") || path.extension().is_some_and(|it| it == "log"));
+        logs.extend(files.map(|path| path.display().to_string()));
+    }
+    logs.sort();
+    logs
+}
+
+#[test]
+fn the_order_of_logs_changes_no_verdict() {
+    let folder = tempfile::tempdir().unwrap();
+    let save = folder.path().join("baseline.json").display().to_string();
+    let healthy: Vec<_> = (1..=5).map(|run| h200(&format!("healthy-{run}.log"))).collect();
+    assert_eq!(learn(&save, &[], &healthy).status.code(), Some(0));
+    let mut logs = samples();
+    let verdicts = |logs: &[String]| {
+        let mut arguments = vec!["judge", "--baseline", &save, "--output", "json"];
+        arguments.extend(logs.iter().map(String::as_str));
+        let judged = document(&burnin(&arguments));
+        assert_eq!(judged["series"], false);
+        let of = |log: &Value| {
+            (log["source"].as_str().unwrap().to_owned(), (log["verdict"].clone(), log["reasons"].clone()))
+        };
+        judged["logs"].as_array().unwrap().iter().map(of).collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let first = verdicts(&logs);
+    assert_eq!(first.len(), logs.len());
+    assert!(healthy.iter().all(|log| first[log].0 == "pass"), "{first:#?}");
+    // Alone, and in any order.
+    for log in logs.iter().step_by(5) {
+        assert_eq!(verdicts(std::slice::from_ref(log))[log], first[log]);
+    }
+    let mut seed = 0x9E37_79B9_7F4A_7C15_u64;
+    for round in 0..8 {
+        for at in (1..logs.len()).rev() {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            logs.swap(at, (seed >> 33) as usize % (at + 1));
+        }
+        assert_eq!(verdicts(&logs), first, "shuffle {round}");
+    }
+}
+
+#[test]
+fn a_series_is_one_only_when_it_is_said_or_the_logs_state_their_times() {
+    let folder = tempfile::tempdir().unwrap();
+    let save = folder.path().join("baseline.json").display().to_string();
+    let healthy: Vec<_> = (1..=5).map(|run| h200(&format!("healthy-{run}.log"))).collect();
+    assert_eq!(learn(&save, &[], &healthy).status.code(), Some(0));
+    // Slower by one percent from the fourth on: too little for one run to show.
+    let logs = written(folder.path(), &[1.0, 1.0, 1.0, 1.012, 1.012, 1.012, 1.012, 1.012]);
+    let judge = |more: &[&str], logs: &[String]| {
+        let mut arguments = vec!["judge", "--baseline", &save, "--output", "json"];
+        arguments.extend(more);
+        arguments.extend(logs.iter().map(String::as_str));
+        burnin(&arguments)
+    };
+    let alone = judge(&[], &logs);
+    assert_eq!((alone.status.code(), &document(&alone)["series"]), (Some(0), &false.into()));
+    let series = judge(&["--series"], &logs);
+    let verdict = document(&series);
+    assert_eq!((series.status.code(), &verdict["series"]), (Some(1), &true.into()));
+    assert_eq!(verdict["reasons"][0]["code"], "DRIFTED");
+    assert_eq!(verdict["logs"][7]["reasons"][0]["code"], "DRIFTED");
+    assert_eq!(verdict["logs"][0]["verdict"], "pass");
+
+    // Each row ends with its time: these logs state themselves in which order they were made.
+    for (number, log) in logs.iter().enumerate() {
+        let times = if number < 3 { 1.0 } else { 1.012 };
+        let at = format!("2026-01-{:02} 12:00:07", 5 + number);
+        std::fs::write(log, slower(&format!("healthy-{}.log", number % 5 + 1), times, Some(&at))).unwrap();
+    }
+    let shuffled: Vec<_> = [6, 1, 7, 0, 3, 5, 2, 4].map(|at| logs[at].clone()).into();
+    let timed = judge(&[], &shuffled);
+    let verdict = document(&timed);
+    assert_eq!((timed.status.code(), &verdict["series"]), (Some(1), &true.into()));
+    let order: Vec<_> =
+        verdict["logs"].as_array().unwrap().iter().map(|log| log["source"].as_str().unwrap()).collect();
+    assert_eq!(order, logs);
+    assert_eq!(verdict["logs"][2]["started_at"], "2026-01-07 12:00:07");
+    let said = String::from_utf8(timed.stderr).unwrap();
+    assert!(
+        said.starts_with("series in the order of the times in the logs:\n  2026-01-05 12:00:07  "),
+        "{said}"
+    );
+    // Of two that state the same time nobody knows which is older.
+    std::fs::copy(&logs[0], &logs[1]).unwrap();
+    assert_eq!(document(&judge(&[], &shuffled))["series"], false);
+}
+
+#[test]
+fn many_logs_are_summed_up_and_the_worst_comes_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let save = folder.path().join("baseline.json").display().to_string();
+    let healthy: Vec<_> = (1..=5).map(|run| h200(&format!("healthy-{run}.log"))).collect();
+    assert_eq!(learn(&save, &[], &healthy).status.code(), Some(0));
+    let logs = folder.path().join("logs");
+    std::fs::create_dir(&logs).unwrap();
+    let mut times = vec![1.0; 15];
+    times[13] = 2.0;
+    written(&logs, &times);
+    std::fs::write(logs.join("empty.log"), "").unwrap();
+    // A folder stands for its files.
+    let judged = burnin(&["judge", "--baseline", &save, logs.to_str().unwrap()]);
+    let text = String::from_utf8(judged.stdout).unwrap();
+    assert_eq!(judged.status.code(), Some(1), "{text}");
+    let totals = text
+        .lines()
+        .position(|line| line.contains("1 fail, 1 inconclusive, 14 pass"))
+        .unwrap_or_else(|| panic!("{text}"));
+    let below: Vec<_> = text.lines().skip(totals + 1).take(3).collect();
+    assert!(below[0].contains("run-13.log") && below[1].contains("empty.log"), "{text}");
+    let nothing = folder.path().join("nothing");
+    std::fs::create_dir(&nothing).unwrap();
+    assert_eq!(burnin(&["judge", "--baseline", &save, nothing.to_str().unwrap()]).status.code(), Some(64));
 }
 
 #[test]

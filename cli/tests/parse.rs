@@ -192,6 +192,24 @@ fn a_named_pipe_is_a_log() {
 }
 
 #[test]
+fn a_row_cut_in_its_second_half_is_shown_as_far_as_it_goes() {
+    let cut = format!("{HEADER}{ROW}16777216 4194304 float sum -1 700.0 23.97 33.84 0 44.4");
+    let said =
+        |form: &str| String::from_utf8(parse(&["--output", form, "-"], cut.as_bytes()).stdout).unwrap();
+    let document: Value = serde_json::from_str(&said("json")).unwrap();
+    let row = &document["tables"][0]["rows"][1];
+    assert_eq!((&document["ended"], &row["out_of_place"]["busbw"]), (&"truncated".into(), &33.84.into()));
+    assert_eq!((&row["in_place"], &row["partial"]["placement"]), (&Value::Null, &"in_place".into()));
+    assert_eq!(row["partial"]["unread"], serde_json::json!(["time_us", "algbw", "busbw", "wrong"]));
+    assert!(said("csv").lines().any(|line| line.ends_with("in_place,,,,")), "{}", said("csv"));
+    assert!(
+        said("table").lines().any(|line| line.contains("33.84") && line.contains("?")),
+        "{}",
+        said("table")
+    );
+}
+
+#[test]
 fn numbers_are_the_printed_ones_or_none() {
     for hostile in ["1e400", "nan", "-nan", "inf", "-inf", "-0", "1e-400", "99999999999999999999999"] {
         // The type and the reduction are words, and may be any.

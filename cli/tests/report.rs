@@ -107,3 +107,31 @@ fn every_form_of_a_run() {
     assert_eq!(page, std::fs::read_to_string(ran["report"].as_str().unwrap()).unwrap());
     lab.assert_nothing_left();
 }
+
+#[test]
+fn a_benchmark_that_cannot_start_is_inconclusive_and_one_that_began_fails() {
+    let verdict = |lab: &Lab, more: &[&str]| {
+        let mut arguments = vec!["run", "w.yaml", "--output", "json"];
+        arguments.extend(more);
+        let ran = lab.burnin(&arguments);
+        let run = json(&ran);
+        let shown = json(&lab.burnin(&["show", run["run"].as_str().unwrap(), "--output", "json"]));
+        lab.assert_nothing_left();
+        (ran.status.code(), run["verdict"].clone(), shown.to_string())
+    };
+    // The image has no such program.
+    let missing = Lab::new("", "");
+    let (code, word, shown) = verdict(&missing, &["--set", "benchmark.workload.collective=all_gather"]);
+    assert_eq!((code, word), (Some(2), "inconclusive".into()), "{shown}");
+    assert!(shown.contains("NOT_STARTED") && !shown.contains("JOB_FAILED"), "{shown}");
+    // It is there, and a library of it is not.
+    let library = Lab::new(
+        "echo 'all_reduce_perf: error while loading shared libraries: libnccl.so.2' >&2; exit 127",
+        "",
+    );
+    let (code, word, shown) = verdict(&library, &[]);
+    assert_eq!((code, word), (Some(2), "inconclusive".into()), "{shown}");
+    let began = Lab::new("echo '# Using devices'; exit 127", "");
+    let (code, word, shown) = verdict(&began, &[]);
+    assert_eq!((code, word), (Some(1), "fail".into()), "{shown}");
+}

@@ -35,7 +35,7 @@ pub fn all() -> BTreeMap<PathBuf, String> {
     add("cli/run.v1.json".to_owned(), schema::<burnin::documents::RunDocument>());
     add("cli/runs.v1.json".to_owned(), schema::<burnin::documents::RunsDocument>());
     add("cli/show.v1.json".to_owned(), schema::<view::Detail>());
-    add("cli/verdict.v1.json".to_owned(), schema::<verdict::Judgement>());
+    add("cli/verdict.v1.json".to_owned(), schema::<burnin::documents::VerdictDocument<'_>>());
     files
 }
 

@@ -1,6 +1,9 @@
-//! `burnin judge`, `baseline` and `compare`: verdicts on logs, without a run around them.
+//! `burnin judge` and `compare`: verdicts on logs, without a run around them.
 
-use std::{fs, path::Path};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use report::{
     Log, Story,
@@ -11,45 +14,61 @@ use terms::{
     measurement::{Reading, Table},
 };
 use verdict::{
-    Baseline, Clues, Evidence, Fingerprint, Judgement, Standard,
-    baseline::{Healthy, Unlearnable, learn},
-    compare::compare as differences,
+    Baseline, Clues, Evidence, Fingerprint, Judgement, Standard, compare::compare as differences,
     locate::Suspect,
 };
 use workflow::Document;
 
 use crate::{
     args::{ComparisonForm, ReportForm},
-    commands::{parse, print, print_json, style},
+    commands::{
+        logs::{Room, files, heard, started},
+        parse::shown,
+        print, print_json, style,
+    },
+    documents::{LogVerdict, VerdictDocument},
     exit::{Error, Exit},
 };
 
-/// Judges every log; the gravest verdict counts. With a baseline, several logs are a series in the order given.
+/// A log that was read, and what it comes to.
+struct Judged {
+    name: String,
+    reading: Reading,
+    clues: Clues,
+    judgement: Option<Judgement>,
+}
+
+/// Judges every log on its own; the gravest verdict counts. A series has the logs before each in its history.
 pub fn judge(
-    logs: &[impl AsRef<Path>],
+    logs: &[PathBuf],
     criteria: Option<&Path>,
     baseline: Option<&Path>,
+    series: bool,
     output: ReportForm,
 ) -> Result<Exit, Error> {
     let criteria: Option<Criteria> = criteria.map(document).transpose()?;
     let baseline: Option<Baseline> = baseline.map(document).transpose()?;
+    let logs = files(logs)?;
     let mut room = Room::default();
     let mut judged = Vec::new();
+    for log in &logs {
+        let (reading, clues) = heard(log, logs.len() > 1)?;
+        room.take(log, &reading)?;
+        judged.push(Judged { name: log.display().to_string(), reading, clues, judgement: None });
+    }
+    let series = baseline.is_some() && in_time(&mut judged, series);
     let mut earlier = Vec::new();
-    for log in logs {
-        let (reading, clues) = heard(log.as_ref(), logs.len() > 1)?;
-        room.take(log.as_ref(), &reading)?;
+    for log in &mut judged {
         let standard = Standard {
             criteria: criteria.as_ref(),
             baseline: baseline.as_ref(),
             earlier: &earlier,
-            pin: None,
+            ..Standard::default()
         };
-        let judgement = verdict::judge(&Evidence::of(&reading, &clues), &standard);
-        if let (Some(baseline), [table]) = (&baseline, reading.tables.as_slice()) {
+        log.judgement = Some(verdict::judge(&Evidence::of(&log.reading, &log.clues), &standard));
+        if let (true, Some(baseline), [table]) = (series, &baseline, log.reading.tables.as_slice()) {
             earlier.extend(baseline.level(table));
         }
-        judged.push((log.as_ref().display().to_string(), reading, judgement));
     }
     let Some(whole) = together(&judged) else { return Err(Error::usage("no log was named")) };
     let story = Story {
@@ -61,9 +80,13 @@ pub fn judge(
             baseline: baseline.as_ref(),
             ..Standard::default()
         },
+        series,
     };
     match output {
-        ReportForm::Json => print_json(&whole),
+        ReportForm::Json => {
+            let logs = judged.iter().filter_map(LogVerdict::of).collect();
+            print_json(&VerdictDocument { judgement: &whole, logs, series });
+        }
         ReportForm::Human => print(&report::terminal(&story, style())),
         ReportForm::Csv => print(&report::csv(&story)),
         ReportForm::Markdown => print(&report::markdown(&story)),
@@ -77,64 +100,53 @@ pub fn judge(
     })
 }
 
+/// Whether the logs are a series, and puts them in its order: that of their own times when each states another one, else
+/// that given when the caller says that it is a series.
+fn in_time(judged: &mut [Judged], asked: bool) -> bool {
+    if judged.len() < 2 {
+        return false;
+    }
+    let times: Option<BTreeSet<_>> = judged.iter().map(|log| started(&log.reading)).collect();
+    if times.is_none_or(|times| times.len() < judged.len()) {
+        return asked;
+    }
+    judged.sort_by(|a, b| started(&a.reading).cmp(&started(&b.reading)));
+    eprintln!("series in the order of the times in the logs:");
+    for log in judged {
+        let at = started(&log.reading).unwrap_or_default();
+        eprintln!("  {at}  {}", shown(&log.name));
+    }
+    true
+}
+
 /// A log as it is reported.
-fn source((name, reading, judgement): &(String, Reading, Judgement)) -> Log<'_> {
-    Log { name, reading, judgement: Some(judgement) }
+fn source(log: &Judged) -> Log<'_> {
+    Log { name: &log.name, reading: &log.reading, judgement: log.judgement.as_ref() }
+}
+
+impl<'a> LogVerdict<'a> {
+    fn of(log: &'a Judged) -> Option<Self> {
+        let Judgement { verdict, reasons, .. } = log.judgement.as_ref()?;
+        Some(Self { source: &log.name, verdict: *verdict, reasons, started_at: started(&log.reading) })
+    }
 }
 
 /// The judgement on all logs; with the log's name at every reason where there are several.
-fn together(judged: &[(String, Reading, Judgement)]) -> Option<Judgement> {
-    let named = judged.iter().map(|(name, _, judgement)| {
-        let mut judgement = judgement.clone();
+fn together(judged: &[Judged]) -> Option<Judgement> {
+    let named = judged.iter().filter_map(|log| {
+        let mut judgement = log.judgement.clone()?;
         if judged.len() > 1 {
             for reason in &mut judgement.reasons {
-                reason.text = format!("{name}: {}", reason.text);
+                reason.text = format!("{}: {}", log.name, reason.text);
             }
         }
-        judgement
+        Some(judgement)
     });
     named.reduce(Judgement::and)
 }
 
 fn document<T: serde::de::DeserializeOwned + schemars::JsonSchema>(path: &Path) -> Result<T, Error> {
     Document::read(path).and_then(|document| document.read_as()).map_err(Error::usage)
-}
-
-/// What a log measured and what else it says; with the log's name at every line where there are several.
-/// Room for the rows of several logs, which are all held until the last is read. Hundreds of real logs find room in it;
-/// a few that somebody made to fill the memory do not.
-struct Room {
-    rows: usize,
-}
-
-impl Default for Room {
-    fn default() -> Self {
-        Self { rows: 50_000 }
-    }
-}
-
-impl Room {
-    fn take(&mut self, log: &Path, reading: &Reading) -> Result<(), Error> {
-        let rows = reading.tables.iter().map(|table| table.rows.len()).sum();
-        let left = self.rows.checked_sub(rows).ok_or_else(|| {
-            Error::usage(format!(
-                "{}: with its {rows} rows the logs have more than {} in all; take fewer logs at a time",
-                log.display(),
-                Self::default().rows
-            ))
-        });
-        left.map(|left| self.rows = left)
-    }
-}
-
-fn heard(log: &Path, named: bool) -> Result<(Reading, Clues), Error> {
-    let (reading, clues) = parse::listen(log)?;
-    if !named {
-        return Ok((reading, clues));
-    }
-    let mut with_name = Clues::default();
-    with_name.add(&log.display().to_string(), clues);
-    Ok((reading, with_name))
 }
 
 /// A suspect by all its names.
@@ -145,49 +157,6 @@ pub fn name(suspect: &Suspect) -> String {
         suspect.host.as_ref().map(|host| format!("node {host}")),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
-}
-
-/// Learns a baseline and writes it, whole or not at all.
-pub fn baseline(logs: &[impl AsRef<Path>], save: &Path) -> Result<Exit, Error> {
-    let mut room = Room::default();
-    let hear = |log: &Path| {
-        let (reading, clues) = heard(log, false)?;
-        room.take(log, &reading).map(|()| (reading, clues))
-    };
-    let logs_heard = logs.iter().map(|log| log.as_ref()).map(hear).collect::<Result<Vec<_>, _>>()?;
-    let runs: Vec<_> = logs_heard
-        .iter()
-        .map(|(reading, clues)| Healthy {
-            reading,
-            fingerprint: Fingerprint::of(&Evidence::of(reading, clues)),
-        })
-        .collect();
-    let name = |log: usize| logs[log].as_ref().display();
-    let baseline = learn(&runs).map_err(|error| match error {
-        Unlearnable::Nothing => Error::usage("no log was named"),
-        Unlearnable::Unfit { log, why } => {
-            Error::usage(format!("{}: nothing can be learned from it: {why}", name(log)))
-        }
-        Unlearnable::Mixed { log, field } => Error::usage(format!(
-            "{}: its {field} is not that of {}; learn each on its own",
-            name(log),
-            name(0)
-        )),
-    })?;
-    let draft = save.with_extension("draft");
-    let text = serde_json::to_string_pretty(&baseline).unwrap_or_default() + "\n";
-    fs::write(&draft, text)
-        .and_then(|()| fs::rename(&draft, save))
-        .map_err(|error| Error::usage(format!("{}: cannot be written: {error}", save.display())))?;
-    let few = if baseline.runs < 5 { "; five or more make a better one" } else { "" };
-    print(&format!(
-        "{}: {} points of {} runs, the plateau repeats itself within {:.1} %{few}\n",
-        save.display(),
-        baseline.points.len(),
-        baseline.runs,
-        100.0 * baseline.plateau_spread
-    ));
-    Ok(Exit::Pass)
 }
 
 /// Says what differs between two logs. Exit code 1 when the second is slower where it counts, 2 when they measure

@@ -1,10 +1,12 @@
 //! One file a kind of command.
 
+mod baseline;
 mod bundles;
 mod explain;
 mod groups;
 mod judge;
 mod locate;
+mod logs;
 mod parse;
 mod pins;
 mod plan;
@@ -53,13 +55,15 @@ pub fn dispatch(cli: Cli) -> Result<Exit, Error> {
         Command::Cancel { run, reason } => block_on(run::cancel(existing(&cli.data)?, run, reason)),
         Command::Sweep { grace, dry_run } => block_on(sweep::sweep(existing(&cli.data)?, grace, dry_run)),
         Command::Parse { logs, output } => parse::parse(&logs, output),
-        Command::Judge { logs, criteria, baseline, output } => {
-            judge::judge(&logs, criteria.as_deref(), baseline.as_deref(), output)
+        Command::Judge { logs, series, criteria, baseline, output } => {
+            judge::judge(&logs, criteria.as_deref(), baseline.as_deref(), series, output)
         }
         Command::Baseline { decide: Some(decide), .. } => {
             block_on(pins::decide(existing(&cli.data)?, decide))
         }
-        Command::Baseline { logs, save, .. } => judge::baseline(&logs, &save.unwrap_or_default()),
+        Command::Baseline { logs, save, drop_outliers, .. } => {
+            baseline::baseline(&logs, &save.unwrap_or_default(), drop_outliers)
+        }
         Command::Compare { a, b, output } => judge::compare(&a, &b, output),
         Command::Locate { groups: Some(file), suspected, tests, output, .. } => {
             groups::groups(&file, suspected, tests, output)

@@ -8,7 +8,7 @@ use std::{
 };
 
 use serde::Serialize;
-use terms::measurement::{self, Ended, Half, Reading, Row, Table};
+use terms::measurement::{self, Column, Ended, PartialHalf, Placement, Reading, Row, Table};
 
 use crate::{
     args::Form,
@@ -82,17 +82,18 @@ struct Line<'a> {
     redop: Option<String>,
     root: Option<i64>,
     placement: &'static str,
-    time_us: f64,
-    algbw: f64,
-    busbw: f64,
+    time_us: Option<f64>,
+    algbw: Option<f64>,
+    busbw: Option<f64>,
     wrong: Option<u64>,
 }
 
 fn spread<'a>(source: &'a str, reading: &'a Reading) -> impl Iterator<Item = Line<'a>> {
     reading.tables.iter().enumerate().flat_map(move |(number, table)| {
         table.rows.iter().flat_map(move |row| {
-            let placed = [("out_of_place", &row.out_of_place), ("in_place", &row.in_place)];
-            let halves = placed.into_iter().filter_map(|(placement, half)| Some((placement, half.as_ref()?)));
+            let placed = [("out_of_place", Placement::OutOfPlace), ("in_place", Placement::InPlace)];
+            let halves =
+                placed.into_iter().filter_map(|(name, placement)| Some((name, half(row, placement)?)));
             halves.map(move |(placement, half)| Line {
                 source,
                 table: number,
@@ -168,16 +169,38 @@ const COLUMNS: [&str; 11] =
 fn cells(row: &Row) -> Vec<String> {
     let size = measurement::size(row.size_bytes);
     let mut cells = vec![size, shown(&row.dtype), shown(row.redop.as_deref().unwrap_or("-"))];
-    for half in [&row.out_of_place, &row.in_place] {
-        cells.extend(numbers(half.as_ref()));
+    for placement in [Placement::OutOfPlace, Placement::InPlace] {
+        cells.extend(numbers(half(row, placement)));
     }
     cells
 }
 
-fn numbers(half: Option<&Half>) -> [String; 4] {
+/// A half of a row with what was read of it.
+fn half(row: &Row, placement: Placement) -> Option<PartialHalf> {
+    let whole = match placement {
+        Placement::OutOfPlace => row.out_of_place,
+        Placement::InPlace => row.in_place,
+    };
+    let whole = whole.map(|half| PartialHalf {
+        placement,
+        time_us: Some(half.time_us),
+        algbw: Some(half.algbw),
+        busbw: Some(half.busbw),
+        wrong: half.wrong,
+        unread: Vec::new(),
+    });
+    whole.or_else(|| row.partial.as_deref().filter(|half| half.placement == placement).cloned())
+}
+
+fn numbers(half: Option<PartialHalf>) -> [String; 4] {
     let Some(half) = half else { return ["-", "-", "-", "-"].map(str::to_owned) };
-    let wrong = half.wrong.map_or_else(|| "N/A".to_owned(), |wrong| wrong.to_string());
-    [half.time_us.to_string(), half.algbw.to_string(), half.busbw.to_string(), wrong]
+    let number = |number: Option<f64>| number.map_or_else(|| "?".to_owned(), |number| number.to_string());
+    let wrong = match half.wrong {
+        Some(wrong) => wrong.to_string(),
+        None if half.unread.contains(&Column::Wrong) => "?".to_owned(),
+        None => "N/A".to_owned(),
+    };
+    [number(half.time_us), number(half.algbw), number(half.busbw), wrong]
 }
 
 const fn word(ended: Ended) -> &'static str {

@@ -3,7 +3,7 @@
 //! Separate caps would have to be small each, or their sum would be large. With one allowance any mixture ends at the
 //! same peak, and what matters less is refused earlier, so that it never crowds out what matters more.
 
-use terms::measurement::{Device, ProcessTimes, Row};
+use terms::measurement::{Column, Device, PartialHalf, ProcessTimes, Row};
 
 const MIB: usize = 1 << 20;
 /// What an allocator adds to a piece of memory.
@@ -114,7 +114,10 @@ fn optional(found: Option<&String>) -> usize {
 /// Bytes of a row that are not in its vector, the times of its processes aside.
 pub(crate) fn row(row: &Row) -> usize {
     let processes = if row.processes.is_some() { size_of::<ProcessTimes>() + OVERHEAD } else { 0 };
-    text(&row.dtype) + optional(row.redop.as_ref()) + optional(row.timestamp.as_ref()) + processes
+    let columns = |partial: &PartialHalf| partial.unread.capacity() * size_of::<Column>();
+    let partial = |partial: &PartialHalf| size_of::<PartialHalf>() + columns(partial) + 2 * OVERHEAD;
+    let partial = row.partial.as_deref().map_or(0, partial);
+    text(&row.dtype) + optional(row.redop.as_ref()) + optional(row.timestamp.as_ref()) + processes + partial
 }
 
 /// Bytes of a Rank line that are not in its vector, those of its number while the ranks are counted, and those of its

@@ -1,6 +1,7 @@
 //! The columns of a table, read from its header line: never from a count of columns known in advance.
 
 use crate::scan::Words;
+use terms::measurement;
 
 /// A column of a half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,6 +153,17 @@ impl Layout {
 }
 
 impl Column {
+    /// The field that the column is kept in.
+    pub(crate) fn field(self) -> measurement::Column {
+        match self {
+            Column::Time => measurement::Column::TimeUs,
+            Column::Algbw => measurement::Column::Algbw,
+            Column::Busbw => measurement::Column::Busbw,
+            Column::Wrong => measurement::Column::Wrong,
+            _ => measurement::Column::Other,
+        }
+    }
+
     fn named(name: &[u8]) -> Column {
         match name {
             b"time" | b"cputime" | b"time(us)" => Column::Time,

@@ -5,8 +5,10 @@
 //! from the header line. Rules that hold for any input, however damaged:
 //!
 //! - A number is the printed one, or there is none.
-//! - A row was measured: halves that stand alone, cut rows and rows of unknown columns are left out. A row whose
-//!   second half never came has one half.
+//! - A row was measured: halves that stand alone and rows of unknown columns are left out, and a row needs one whole
+//!   half. The other half may be cut off or have an unreadable number (`nan`): it is then
+//!   [`partial`](terms::measurement::Row::partial), with the numbers that were read. Rows without a whole half are
+//!   counted ([`unmeasured`](terms::measurement::Table::unmeasured)).
 //! - A table is [`Complete`](terms::measurement::Ended::Complete) only when its average was printed.
 //! - Memory does not grow with the input beyond 16 MiB in all: whatever is kept shares 14 MiB of them, which is room
 //!   for some 27,000 plain rows, or 4,096 tables of some rows each. Of these Rank lines get at most 5 MiB (some 18,000

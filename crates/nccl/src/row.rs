@@ -6,7 +6,7 @@ use crate::number::{Number, unsigned};
 use crate::scan::{Word, Words, text};
 use crate::value::{NAME, Value, is_name, is_timestamp, plausible, value};
 use std::collections::BTreeSet;
-use terms::measurement::{Half, Iterations, Row};
+use terms::measurement::{self, Half, Iterations, PartialHalf, Placement, Row};
 
 /// A row of which something may still be missing.
 #[derive(Debug, Default)]
@@ -16,6 +16,16 @@ pub(crate) struct Partial {
     pub(crate) filled: u8,
     /// The line ended inside a half: nothing that follows belongs to this row.
     pub(crate) cut: bool,
+    /// Width of the last column of the halves seen, with its padding.
+    last_pitch: Option<usize>,
+}
+
+/// A half as it was printed.
+pub(crate) enum Printed {
+    /// Every number of it was measured.
+    Whole(Half),
+    /// A value of it is not finite.
+    Part(PartialHalf),
 }
 
 /// What a line did for a row.
@@ -118,9 +128,7 @@ impl Context<'_> {
             // What is glued in between may end in numbers of its own: the last ones are the row's.
             let foreign = run - if run >= missing { missing } else { run.min(half) };
             let complete = run >= half && foreign == 0;
-            if complete
-                && let Some((measured, after, glued)) = self.half(words, partial.row.size_bytes, doubtful)
-            {
+            if complete && let Some((measured, after, glued)) = self.half(words, partial, doubtful) {
                 self.place(partial, measured);
                 words.at = after;
                 // The second half directly behind the first is as good as the first.
@@ -190,12 +198,20 @@ impl Context<'_> {
         length
     }
 
-    /// One half: nothing measured in it when a value is not finite. Says where it ends and whether something is glued.
-    fn half(&self, mut words: Words<'_>, size: u64, doubtful: bool) -> Option<(Option<Half>, usize, bool)> {
+    /// One half, in part when a value is not finite. Says where it ends and whether something is glued.
+    fn half(
+        &self,
+        mut words: Words<'_>,
+        partial: &mut Partial,
+        doubtful: bool,
+    ) -> Option<(Printed, usize, bool)> {
         let layout = self.layout;
+        let size = partial.row.size_bytes;
+        let is_last = partial.filled + 1 == layout.count();
+        let mut pitch = None;
         let last = layout.half.len() - 1;
         let mut half = Half::default();
-        let mut finite = true;
+        let mut unread = Vec::new();
         let mut printed = [None; 3];
         let mut iterations = None::<Iterations>;
         let mut glued = false;
@@ -203,9 +219,16 @@ impl Context<'_> {
         for (index, column) in layout.half.iter().enumerate() {
             let word = words.next()?;
             end = word.end();
-            // A log may stop in the middle of a number.
-            if index == last && end == words.line.len() && !self.ended && !self.fills(&word) {
-                return None;
+            if index == last {
+                // A log may stop in the middle of a number, and so may each of its lines. Where another half has to
+                // follow, the line was cut.
+                let ends = end == words.line.len();
+                let whole =
+                    if self.ended && is_last { self.reaches(&word, partial) } else { self.fills(&word) };
+                if ends && !whole {
+                    return None;
+                }
+                pitch = (!ends).then(|| word.pitch());
             }
             let number = match Number::parse(word.text) {
                 Some(number) => number,
@@ -224,7 +247,7 @@ impl Context<'_> {
                         Value::NotAvailable if index > 2 => continue,
                         Value::NotAvailable => return None,
                         Value::NotFinite => {
-                            finite = false;
+                            unread.push(column.field());
                             continue;
                         }
                     }
@@ -259,12 +282,22 @@ impl Context<'_> {
         if (doubtful || self.strict) && !plausible(layout, size, printed) {
             return None;
         }
-        Some((finite.then_some(half), end, glued))
+        partial.last_pitch = pitch.filter(|_| !glued);
+        let half = if unread.is_empty() { Printed::Whole(half) } else { Printed::Part(part(&half, unread)) };
+        Some((half, end, glued))
     }
 
-    /// The word fills its column to the right, so that no digit of it is missing.
+    /// The word reaches as far to the right as the last word of the half before: both columns have the same width. A
+    /// table whose padding was squeezed does not show that.
+    fn reaches(&self, word: &Word<'_>, partial: &Partial) -> bool {
+        word.blanks < 2 || word.text == b"N/A" || partial.last_pitch.is_none_or(|pitch| word.pitch() >= pitch)
+    }
+
+    /// The word fills its column to the right, so that no digit of it is missing. A count without padding may be the
+    /// beginning of one that is wider than its column.
     fn fills(&self, word: &Word<'_>) -> bool {
-        self.layout.last_pitch == Some(word.pitch())
+        let padded = word.blanks > 2 || self.layout.half.last() != Some(&Column::Wrong);
+        word.text == b"N/A" || (padded && self.layout.last_pitch == Some(word.pitch()))
     }
 
     /// Where the value ends in the last word of a half, when something is glued to it.
@@ -280,13 +313,71 @@ impl Context<'_> {
         }
     }
 
-    fn place(&self, partial: &mut Partial, half: Option<Half>) {
-        let out_of_place = self.layout.halves != Halves::InPlace && partial.filled == 0;
-        if out_of_place {
-            partial.row.out_of_place = half;
-        } else {
-            partial.row.in_place = half;
-        }
+    fn place(&self, partial: &mut Partial, half: Printed) {
+        let placement = self.layout.placement(partial.filled);
+        partial.row.set(placement, half);
         partial.filled += 1;
+    }
+
+    /// Whether the halves of a row that was cut can be those of this table: they add up as printed ones do. Beyond
+    /// the cut there may have been more columns than the header names.
+    pub(crate) fn adds_up(&self, line: &[u8], at: usize, cut: &Partial, glued: bool) -> bool {
+        let strict = Context { strict: true, ..*self };
+        let row = Row { size_bytes: cut.row.size_bytes, ..Row::default() };
+        let mut again = Partial { row, ..Partial::default() };
+        strict.fill(&mut again, line, at, glued);
+        again.filled == cut.filled
+    }
+}
+
+impl Layout {
+    /// Where the half with this number belongs.
+    fn placement(&self, number: u8) -> Placement {
+        match (self.halves, number) {
+            (Halves::InPlace, _) | (_, 1..) => Placement::InPlace,
+            _ => Placement::OutOfPlace,
+        }
+    }
+}
+
+impl Partial {
+    /// The row as far as it was read: a half that did not come is marked. Nothing when no half is whole.
+    pub(crate) fn given_up(mut self, layout: &Layout) -> Option<Row> {
+        if self.filled < layout.count() && self.row.partial.is_none() {
+            self.row.partial = Some(Box::new(PartialHalf::unread(layout.placement(self.filled))));
+        }
+        (self.row.out_of_place.is_some() || self.row.in_place.is_some()).then_some(self.row)
+    }
+}
+
+/// Puts a half into its row.
+pub(crate) trait Halved {
+    /// Puts a half, or what was read of it, into its place.
+    fn set(&mut self, placement: Placement, half: Printed);
+}
+
+impl Halved for Row {
+    fn set(&mut self, placement: Placement, half: Printed) {
+        match (half, placement) {
+            (Printed::Whole(half), Placement::OutOfPlace) => self.out_of_place = Some(half),
+            (Printed::Whole(half), Placement::InPlace) => self.in_place = Some(half),
+            (Printed::Part(part), placement) => {
+                self.partial = Some(Box::new(PartialHalf { placement, ..part }))
+            }
+        }
+    }
+}
+
+/// The numbers of a half without those that are unread.
+pub(crate) fn part(half: &Half, unread: Vec<measurement::Column>) -> PartialHalf {
+    use measurement::Column::{Algbw, Busbw, TimeUs};
+    let read = |column, value: f64| (!unread.contains(&column)).then_some(value);
+    PartialHalf {
+        placement: Placement::OutOfPlace,
+        time_us: read(TimeUs, half.time_us),
+        algbw: read(Algbw, half.algbw),
+        busbw: read(Busbw, half.busbw),
+        wrong: half.wrong,
+        unread,
     }
 }

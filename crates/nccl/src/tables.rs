@@ -136,6 +136,7 @@ impl Tables {
             devices: Vec::new(),
             nccl_tests_version: None,
             nccl_version: self.library.take(),
+            started_at: None,
             unmeasured: 0,
             rows: Vec::new(),
             out_of_bounds: None,

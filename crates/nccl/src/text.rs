@@ -20,6 +20,8 @@ const SHOWN: usize = 1024;
 /// What a phrase tells stands directly behind it: in so many bytes, lest a line of nothing but phrases be read once
 /// for each of them.
 const REACH: usize = 1024;
+/// Bytes of the longest text that may stand before every line.
+const PREFIX: usize = 160;
 /// Rows begun at the same time, one a process.
 const BEGUN: usize = 256;
 
@@ -31,6 +33,8 @@ pub(crate) struct Text {
     begun: Vec<Begun>,
     /// What the last line above a header said, and where it was.
     placement: Option<(u64, Halves)>,
+    /// Text that stood before the `#` of a run's first lines and is no known prefix: the same before its rows.
+    constant: Vec<u8>,
     number: u64,
     scratch: Vec<u8>,
 }
@@ -64,6 +68,8 @@ impl Text {
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         let line = clean::clean(raw, &mut scratch);
+        let plain = clean::without_positions(line);
+        let line = plain.as_deref().unwrap_or(line);
         match clean::threads(line) {
             None => self.stripped(strip(line), ended),
             Some(threads) => {
@@ -78,17 +84,17 @@ impl Text {
     /// Ends the log. `damage` says what went wrong with the file itself.
     pub(crate) fn finish(mut self, damage: Option<String>) -> Reading {
         for begun in std::mem::take(&mut self.begun) {
-            let run = &self.tables.runs[begun.run];
-            // Without a failure the log may have been cut where the second half was still to come.
-            if begun.partial.cut || run.notes.failure.is_some() {
-                self.give_up(begun);
-            }
+            self.give_up(begun);
         }
         self.tables.finish(damage)
     }
 
     fn stripped(&mut self, stripped: Stripped<'_>, ended: bool) {
-        let Stripped { said, rest, stream } = stripped;
+        let Stripped { mut said, mut rest, stream } = stripped;
+        if let Some(after) = rest.strip_prefix(&self.constant[..]) {
+            said = if said.len() == rest.len() { after } else { said };
+            rest = after;
+        }
         let line = Line { said, rest, stream, ended };
         if let Some(said) = debug(rest)
             && !ends_like_row(rest, 4)
@@ -146,6 +152,7 @@ impl Text {
             // Two numbers and a word begin many a line.
             return None;
         }
+        let kept = line.ended || (partial.filled > 0 && context.adds_up(line.rest, at, &partial, glued));
         // A row begun earlier by the same process gets no more.
         self.replace(line.stream);
         match filled {
@@ -153,11 +160,11 @@ impl Text {
                 self.tables.push(run, partial.row);
                 Some(at)
             }
-            Filled::Short(at) => {
-                if line.ended && self.begun.len() < BEGUN {
+            Filled::Short(end) => {
+                if kept && self.begun.len() < BEGUN {
                     self.begun.push(Begun { stream: line.stream, run, partial });
                 }
-                Some(at)
+                Some(end)
             }
             Filled::TooMuch => Some(line.rest.len()),
         }
@@ -203,10 +210,12 @@ impl Text {
         }
     }
 
-    /// Keeps what was measured of a row that will not be finished.
-    fn give_up(&mut self, begun: Begun) {
-        if begun.partial.filled > 0 {
-            self.tables.push(begun.run, begun.partial.row);
+    /// Keeps what was measured of a row that will not be finished, or that there was such a row.
+    fn give_up(&mut self, Begun { run, partial, .. }: Begun) {
+        let Some(layout) = self.tables.runs[run].layout.clone() else { return };
+        match partial.given_up(&layout) {
+            Some(row) => self.tables.push(run, row),
+            None => self.tables.runs[run].table.unmeasured += 1,
         }
     }
 
@@ -255,15 +264,18 @@ impl Text {
                     table.nccl_version = library.or(table.nccl_version.take());
                 }
                 Phrase::Starting => {
+                    self.learn_prefix(line);
                     let run = self.tables.at(Step::Starting, line.stream);
                     self.tables.runs[run].table.collective = None;
                     named = Some(run);
                 }
                 Phrase::Concluded => named = self.tables.youngest(line.stream),
                 Phrase::Banner if memchr::memmem::find(rest, b"minBytes").is_some() => {
+                    self.learn_prefix(line);
                     self.tables.at(Step::Banner, line.stream);
                 }
                 Phrase::Devices => {
+                    self.learn_prefix(line);
                     self.tables.at(Step::Devices, line.stream);
                 }
                 // A process's Rank lines are cut at 2048 bytes: then they end in dots, and the last ones are missing.
@@ -293,6 +305,15 @@ impl Text {
         }
     }
 
+    /// Remembers what stands before the `#` of a line that a run begins with.
+    fn learn_prefix(&mut self, line: Line<'_>) {
+        let Some(hash) = memchr::memchr(b'#', &line.rest[..line.rest.len().min(PREFIX)]) else { return };
+        if line.rest[..hash].iter().any(|&byte| !is_blank(byte)) {
+            self.constant.clear();
+            self.constant.extend_from_slice(&line.rest[..hash]);
+        }
+    }
+
     fn note(&mut self, phrase: Phrase, line: Line<'_>, rest: &[u8]) {
         let number = self.number;
         let show = || text(without_collector(line.said), SHOWN);
@@ -316,6 +337,7 @@ impl Text {
         let placement =
             self.placement.filter(|(number, _)| number + 3 > self.number).map(|(_, halves)| halves);
         let Some(layout) = Layout::from_header(line.rest, placement) else { return };
+        self.learn_prefix(line);
         let run = self.tables.at(Step::Header, line.stream);
         self.tables.runs[run].layout = Some(Rc::new(layout));
     }

@@ -8,7 +8,7 @@ mod printer;
 
 use flate2::{Compression, write::GzEncoder};
 use peak_alloc::PeakAlloc;
-use printer::{FORMATS, run, sizes};
+use printer::{FORMATS, prefixed, run, sizes};
 use std::fs;
 use std::hint::black_box;
 use std::io::{self, Read};
@@ -307,7 +307,7 @@ impl Numbers {
 }
 
 /// What stands nowhere in a good log, or only elsewhere.
-const FOREIGN: [&[u8]; 24] = [
+const FOREIGN: [&[u8]; 27] = [
     b"\n",
     b"\0",
     b"\0\0\0\0\0\0\0\0\0\0\0\0",
@@ -331,6 +331,9 @@ const FOREIGN: [&[u8]; 24] = [
     b"host:1:2 [0] NCCL INFO ",
     b"Rank 4294967295 on",
     b"{\"log\":\"",
+    b"\"nan\"",
+    b"BenchTime(), common.cu:533, ",
+    b"(), a.cu:",
     b"  8  2 float sum -1 46.48 22.56 33.84 0 44.46 23.58 35.38 0\n",
 ];
 
@@ -390,7 +393,11 @@ fn samples() -> Vec<Vec<u8>> {
     let real = paths.iter().map(|path| fs::read(path).unwrap());
     let printed =
         FORMATS.iter().map(|format| (run(format, sizes().step_by(4)).0.join("\n") + "\n").into_bytes());
-    real.chain(printed).collect()
+    let positioned = |format| {
+        let lines = run(format, sizes().step_by(4)).0;
+        (prefixed(&lines, "run(), common.cu:967, ").join("\n") + "\n").into_bytes()
+    };
+    real.chain(printed).chain(FORMATS.iter().step_by(4).map(positioned)).collect()
 }
 
 /// What is always true of a reading.
@@ -461,7 +468,7 @@ fn logs_one_after_the_other_are_read_like_each() {
 }
 
 /// Lines that invite work over and over: a unit of each, repeated within one line and over many.
-const TEDIOUS: [&str; 22] = [
+const TEDIOUS: [&str; 24] = [
     "[1,{}]<stdout>:x",
     "in-place ",
     "# # # # in-place",
@@ -484,6 +491,8 @@ const TEDIOUS: [&str; 22] = [
     "                                ",
     "999999999999999999999999",
     "host-{}: [0] ",
+    "f(), a.cu:1, ",
+    "x(), ",
 ];
 
 /// Four times as much may take so many times as long: caches make it more than four, squares would make it sixteen.

@@ -6,7 +6,7 @@ mod printer;
 use printer::{FORMATS, PREFIXES, glued, prefixed, row, run, sizes};
 use std::fmt::Write as _;
 use std::io::Write as _;
-use terms::measurement::{Ended, Reading, Row};
+use terms::measurement::{Ended, PartialHalf, Placement, Reading, Row};
 
 fn read_lines(lines: &[String]) -> Reading {
     nccl::read_bytes((lines.join("\n") + "\n").as_bytes())
@@ -182,9 +182,60 @@ fn a_row_cut_in_its_second_half_keeps_the_first() {
     let (mut lines, mut rows) = run(format, sizes());
     let (pieces, mut cut) = row(format, 1 << 20, 3);
     lines.insert(15, format!("{}{}    44.46 ...", pieces[0], pieces[1]));
-    cut.in_place = None;
+    without_in_place(&mut cut);
     rows.insert(0, cut);
     assert_whole(&read_lines(&lines), &rows, "cut");
+}
+
+/// The row with its second half missing.
+fn without_in_place(row: &mut Row) {
+    row.in_place = None;
+    row.partial = Some(Box::new(PartialHalf::unread(Placement::InPlace)));
+}
+
+#[test]
+fn rows_that_all_end_in_one_column_keep_their_first_half() {
+    for format in FORMATS.iter().filter(|format| format.halves == 2) {
+        let (lines, mut rows) = run(format, sizes());
+        rows.iter_mut().for_each(without_in_place);
+        if format.timestamp {
+            rows.iter_mut().for_each(|row| row.timestamp = None);
+        }
+        // As `cut -c` leaves them: behind the first half, and inside every column of the second.
+        let starts = lines.iter().position(|line| line.starts_with("           8")).unwrap();
+        let second = row(format, 8, 0).0[2].len();
+        for left in 0..second - if format.timestamp { 21 } else { 0 } {
+            let mut cut = lines.clone();
+            for (at, size) in sizes().enumerate() {
+                let [left_part, first, _] = row(format, size, at as u64).0;
+                cut[starts + at].truncate(left_part.len() + first.len() + left);
+            }
+            assert_whole(&read_lines(&cut), &rows, &format!("{} at {left}", format.name));
+        }
+    }
+}
+
+#[test]
+fn a_source_position_before_every_piece_changes_nothing() {
+    for format in &FORMATS {
+        let (lines, rows) = run(format, sizes());
+        let before = |line: &String| format!("run(), common.cu:967, {line}");
+        let every: Vec<_> = lines.iter().map(before).collect();
+        assert_whole(&read_lines(&every), &rows, &format!("{} behind a position", format.name));
+        let starts = lines.iter().position(|line| line.starts_with("           8")).unwrap();
+        let mut pieces = every;
+        for (at, size) in sizes().enumerate() {
+            let [left, first, second] = row(format, size, at as u64).0;
+            pieces[starts + at] = format!(
+                "TimeTest(), common.cu:626, {left}BenchTime(), common.cu:533, {first}BenchTime(), common.cu:533, {second}TimeTest(), common.cu:631, "
+            );
+        }
+        assert_whole(&read_lines(&pieces), &rows, &format!("{} with positions inside", format.name));
+        for prefix in PREFIXES {
+            let what = format!("{} with positions behind {prefix:?}", format.name);
+            assert_whole(&read_lines(&prefixed(&pieces, prefix)), &rows, &what);
+        }
+    }
 }
 
 #[test]
@@ -227,7 +278,7 @@ fn a_half_measured_before_the_failure_counts() {
         pieces[1]
     );
     let reading = nccl::read_bytes(log.as_bytes());
-    last.in_place = None;
+    without_in_place(&mut last);
     rows.push(last);
     assert_eq!(reading.tables[0].rows, rows);
     assert_eq!(reading.first_error.as_deref(), Some("node-1: Test timeout (60s) common.cu:395"));

@@ -9,24 +9,43 @@ use proptest::prelude::*;
 use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
-use terms::measurement::{Ended, Reading, Row};
+use terms::measurement::{Column, Ended, Half, PartialHalf, Placement, Reading, Row};
 
 fn rows(reading: &Reading) -> Vec<&Row> {
     reading.tables.iter().flat_map(|table| &table.rows).collect()
 }
 
-/// Whatever prefix of a log is read: its rows are the first of the whole log's, and it is complete only when the
-/// summary is in it.
+/// Whether a row is what a cut left of another: each half as it was or missing, and the missing one marked.
+fn is_left_of(cut: &Row, whole: &Row) -> bool {
+    let half = |cut: Option<Half>, whole: Option<Half>| cut.is_none() || cut == whole;
+    let left = Row { partial: whole.partial.clone(), processes: whole.processes.clone(), ..cut.clone() };
+    let same = Row { out_of_place: cut.out_of_place, in_place: cut.in_place, ..whole.clone() };
+    let missing = cut.out_of_place != whole.out_of_place || cut.in_place != whole.in_place;
+    let marked = cut.partial.as_ref().is_some_and(|half| !half.unread.is_empty());
+    half(cut.out_of_place, whole.out_of_place)
+        && half(cut.in_place, whole.in_place)
+        && (!missing || marked)
+        && Row { timestamp: None, ..left } == Row { timestamp: None, ..same }
+}
+
+/// Whatever prefix of a log is read: its rows are the first of the whole log's, of which the last may lack a half, and it
+/// is complete only when the summary is in it.
 fn truncations_are_honest(name: &str, log: &[u8]) {
     let whole = nccl::read_bytes(log);
     let whole_rows = rows(&whole);
     let text = String::from_utf8_lossy(log);
     let summary = ["Avg bus bandwidth", "average_bus_bandwidth"].iter().find_map(|mark| text.find(mark));
+    let mut kept = false;
     for length in 0..log.len() {
         let cut = nccl::read_bytes(&log[..length]);
         let cut_rows = rows(&cut);
         assert!(cut_rows.len() <= whole_rows.len(), "{name}: a row was invented at byte {length}");
-        assert_eq!(cut_rows[..], whole_rows[..cut_rows.len()], "{name}: another row at byte {length}");
+        if let Some((last, before)) = cut_rows.split_last() {
+            assert_eq!(before[..], whole_rows[..before.len()], "{name}: another row at byte {length}");
+            let whole = whole_rows[before.len()];
+            assert!(is_left_of(last, whole), "{name} at byte {length}: {last:?} of {whole:?}");
+            kept |= last.partial.is_some();
+        }
         let early = summary.is_none_or(|summary| length <= summary);
         assert!(!early || cut.ended != Ended::Complete, "{name}: complete at byte {length}");
         for (table, whole) in cut.tables.iter().zip(&whole.tables) {
@@ -39,6 +58,8 @@ fn truncations_are_honest(name: &str, log: &[u8]) {
             assert_eq!(table.devices[..], whole.devices[..table.devices.len()], "{name} at byte {length}");
         }
     }
+    let both = whole_rows.iter().any(|row| row.out_of_place.is_some() && row.in_place.is_some());
+    assert!(kept || !both, "{name}: no cut left a half");
 }
 
 #[test]
@@ -121,6 +142,23 @@ proptest! {
         prop_assert_eq!((reading.ended, reading.first_error), (Ended::Complete, None));
     }
 
+    /// A log whose every line begins with the same text, such as the name of its source, is read like the log itself.
+    #[test]
+    fn constant_text_before_every_line_changes_nothing(
+        format in 0..FORMATS.len(),
+        text in "[A-Za-z(<\\[{>|=@$%*+~-][A-Za-z0-9(),.:;/_<>|=@$%*+~ -]{0,30}[A-Za-z(),.:;/_<>|=@$%*+~-]",
+        number in prop::option::of(0..10_000u32),
+    ) {
+        let (lines, rows) = run(&FORMATS[format], sizes());
+        let number = number.map_or_else(String::new, |number| number.to_string());
+        let prefix = format!("{text}{number} ");
+        let reading = nccl::read_bytes((prefixed(&lines, &prefix).join("\n") + "\n").as_bytes());
+        prop_assert_eq!(reading.tables.len(), 1, "{:?}", prefix);
+        prop_assert_eq!(&reading.tables[0].rows, &rows, "{:?}", prefix);
+        prop_assert_eq!(reading.tables[0].ranks, Some(8), "{:?}", prefix);
+        prop_assert_eq!((reading.ended, reading.first_error), (Ended::Complete, None), "{:?}", prefix);
+    }
+
     #[test]
     fn any_words_are_read(words in proptest::collection::vec(prop::sample::select(vec![
         "#", "size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong", "\n", "\n", "8", "2", "float",
@@ -181,11 +219,82 @@ fn bare_words_in_json_are_not_measured() {
         );
         assert_eq!((reading.ended, reading.tables[0].average_busbw), (Ended::Complete, None), "{word}");
         assert_eq!(reading.tables[0].unmeasured, 0, "{word}: a half was measured");
+        let left = PartialHalf {
+            algbw: Some(1.5),
+            busbw: Some(2.5),
+            unread: vec![Column::TimeUs],
+            ..PartialHalf::unread(Placement::OutOfPlace)
+        };
+        assert_eq!(row.partial.as_deref(), Some(&left), "{word}: the other numbers of the half are kept");
         let reading = nccl::read_bytes(json(word, "1").replace("\"time\":3.5", "\"time\":nan").as_bytes());
         assert_eq!((reading.tables[0].rows.len(), reading.tables[0].unmeasured), (0, 1), "{word}");
     }
     let reading = nccl::read_bytes(json("1.0", "-").as_bytes());
     assert_eq!(reading.tables[0].rows.len(), 1);
+}
+
+#[test]
+fn an_unreadable_count_of_wrong_elements_is_not_taken_for_unchecked_data() {
+    let json = |wrong: &str| {
+        format!(
+            r#"{{"version":4,"results":[{{"size":8,"count":2,"type":"float","in_place":{{"time":3.5,"alg_bw":1.5,
+            "bus_bw":2.5,"nwrong":{wrong}}},"out_of_place":{{"time":3.5,"alg_bw":1.5,"bus_bw":2.5,"nwrong":0}}}}]}}"#
+        )
+    };
+    for word in ["\"nan\"", "nan", "-1", "0.5", "true", "[0]"] {
+        let reading = nccl::read_bytes(json(word).as_bytes());
+        let row = &reading.tables[0].rows[0];
+        let partial = row.partial.as_ref().unwrap_or_else(|| panic!("{word}"));
+        assert_eq!((row.in_place, row.out_of_place.unwrap().wrong), (None, Some(0)), "{word}");
+        assert_eq!((partial.placement, partial.time_us), (Placement::InPlace, Some(3.5)), "{word}");
+        assert_eq!(partial.unread, [Column::Wrong], "{word}");
+    }
+    let unchecked = nccl::read_bytes(json("null").as_bytes());
+    assert_eq!(unchecked.tables[0].rows[0].in_place.unwrap().wrong, None);
+}
+
+#[test]
+fn a_count_wider_than_its_column_is_not_cut() {
+    for count in [99_999u64, 123_456, 1_234_567, 123_456_789] {
+        let header = "# size count type redop root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong\n";
+        let half = format!("    46.48   22.56   33.84  {count:>6}");
+        let log = format!("{header}     1048576        262144     float     sum      -1{half}{half}\n");
+        for length in 0..log.len() {
+            let reading = nccl::read_bytes(&log.as_bytes()[..length]);
+            for half in rows(&reading).iter().flat_map(|row| [row.out_of_place, row.in_place]).flatten() {
+                assert_eq!(half.wrong, Some(count), "at byte {length}");
+            }
+        }
+    }
+}
+
+#[test]
+fn json_cut_at_any_byte_has_no_other_number() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/nccl");
+    let real = fs::read_to_string(folder.join("h200/matrix-healthy-z3.json")).unwrap();
+    // The environment and most of the rows are more of the same.
+    let start = real.find("\"results\"").unwrap();
+    let third = real.match_indices("\"size\"").nth(2).unwrap().0;
+    let end = real[third..].find("average_bus_bandwi").map_or(real.len(), |end| third + end);
+    let short = format!("{{\"version\":4,{}", &real[start..third.min(end)]);
+    let whole = nccl::read_bytes(real.as_bytes());
+    let mut kept = 0;
+    for length in 0..short.len() {
+        let cut = nccl::read_bytes(&short.as_bytes()[..length]);
+        sane(&cut);
+        assert_ne!(cut.ended, Ended::Complete, "at byte {length}");
+        for (cut, whole) in rows(&cut).into_iter().zip(rows(&whole)) {
+            let spread = |half: Option<Half>| half.map(|half| Half { iterations: None, ..half });
+            let plain = |row: &Row| Row {
+                out_of_place: spread(row.out_of_place),
+                in_place: spread(row.in_place),
+                ..row.clone()
+            };
+            assert!(is_left_of(&plain(cut), &plain(whole)), "{length}: {cut:?} of {whole:?}");
+            kept += usize::from(cut.partial.is_some());
+        }
+    }
+    assert!(kept > 0, "no cut left a half");
 }
 
 #[test]

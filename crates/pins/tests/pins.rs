@@ -14,6 +14,7 @@ fn baseline(runs: u32) -> Baseline {
         runs,
         plateau_spread: 0.002,
         levels: vec![0.0],
+        repeats_within: None,
         points: Vec::new(),
     }
 }

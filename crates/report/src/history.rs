@@ -44,8 +44,11 @@ pub struct History {
 }
 
 impl History {
-    /// None without a baseline, or where nothing that is reported has a level.
+    /// None without a baseline, where nothing that is reported has a level, or for several logs that are no series.
     pub fn of(story: &Story<'_>) -> Option<Self> {
+        if story.logs.len() > 1 && !story.series {
+            return None;
+        }
         let baseline = story.standard.baseline?;
         let known = baseline.levels.iter().map(|level| (Kind::Healthy, *level));
         let since = story.standard.earlier.iter().map(|level| (Kind::Earlier, *level));

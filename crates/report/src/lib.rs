@@ -40,5 +40,5 @@ pub use markdown::{escaped, markdown};
 pub use page::{CSS, html, part};
 pub use story::{Log, Places, Run, Story};
 pub use terminal::{Style, terminal};
-pub use text::{acts, neutral, shortened, size, took};
+pub use text::{acts, count, neutral, shortened, size, took};
 pub use timeline::{StageLine, timeline};

@@ -52,8 +52,10 @@ pub struct Story<'a> {
     pub logs: Vec<Log<'a>>,
     /// The verdict on all logs together, once there is one.
     pub judgement: Option<&'a Judgement>,
-    /// What the first log is held against; each one after it has those before it in its history.
+    /// What the first log is held against. In a series, each one after it has those before it in its history.
     pub standard: Standard<'a>,
+    /// Several logs are a series in time, oldest first; otherwise they have nothing to do with each other.
+    pub series: bool,
 }
 
 impl<'a> Story<'a> {

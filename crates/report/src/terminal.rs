@@ -5,6 +5,8 @@ mod table;
 
 use std::collections::BTreeSet;
 
+use terms::Verdict;
+
 use crate::{
     Run, Story, evidence,
     findings::{self, Tone},
@@ -123,14 +125,24 @@ fn measurements(paper: &mut Paper, story: &Story<'_>, room: usize) {
     }
 }
 
-/// Several logs, a line each: those that went wrong before others.
+/// Several logs, a line each, worst first; the logs of a series stay in its order. Their totals above them.
 fn logs(paper: &mut Paper, story: &Story<'_>) {
-    let mut shown: Vec<_> = story.logs.iter().enumerate().collect();
     let verdict = |log: &crate::Log<'_>| log.judgement.map(|judgement| judgement.verdict);
-    shown.sort_by_key(|(_, log)| verdict(log) == Some(terms::Verdict::Pass));
+    let gravity = |log: &crate::Log<'_>| match verdict(log) {
+        Some(Verdict::Fail) => 0,
+        Some(Verdict::Inconclusive) | None => 1,
+        Some(Verdict::Pass) => 2,
+    };
+    let mut shown: Vec<_> = story.logs.iter().enumerate().collect();
+    shown.sort_by_key(|(_, log)| gravity(log));
     shown.truncate(LOGS);
-    shown.sort_unstable_by_key(|(at, _)| *at);
+    if story.series {
+        shown.sort_unstable_by_key(|(at, _)| *at);
+    }
     paper.gap();
+    let total = |wanted| story.logs.iter().filter(|log| gravity(log) == wanted).count();
+    let totals = format!("  {} fail, {} inconclusive, {} pass", total(0), total(1), total(2));
+    paper.line(&[(Paint::Dim, &totals)]);
     for (_, log) in shown {
         let tone = verdict(log).map_or(Tone::Unsure, Tone::from);
         let level = || match log.reading.tables.as_slice() {

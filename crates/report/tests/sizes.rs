@@ -20,6 +20,7 @@ fn table(slower: f64) -> Table {
         devices: Vec::new(),
         nccl_tests_version: None,
         nccl_version: None,
+        started_at: None,
         unmeasured: 0,
         rows: (3..33).map(row).collect(),
         out_of_bounds: None,

@@ -44,9 +44,12 @@ pub struct Table {
     pub nccl_tests_version: Option<String>,
     /// NCCL loaded at run time, such as `2.28.9`.
     pub nccl_version: Option<String>,
+    /// When the run began, local time as its JSON output states it, such as `2026-01-05 12:00:07`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<String>,
     /// Measured rows, in file order.
     pub rows: Vec<Row>,
-    /// Rows that were printed without one number that is one, such as `nan`: they are not among the others.
+    /// Rows that were printed without one whole half, cut off or `nan`: they are not among the others.
     #[serde(default, skip_serializing_if = "is_none")]
     pub unmeasured: u64,
     /// The line `Out of bounds values`.
@@ -99,6 +102,61 @@ pub struct Row {
     /// What each process measured, from the JSON output of `-I` with MPI: it tells which process is slow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<Box<ProcessTimes>>,
+    /// The missing half of an incomplete row: the line was cut, or a number of it is unreadable, such as `nan`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<Box<PartialHalf>>,
+}
+
+/// A half that lacks a number. It is kept for people and never judged: a row that has one is incomplete.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PartialHalf {
+    /// Which half of the row.
+    pub placement: Placement,
+    /// Time of one operation, microseconds; null when unreadable.
+    pub time_us: Option<f64>,
+    /// Size over time, GB/s; null when unreadable.
+    pub algbw: Option<f64>,
+    /// Bus bandwidth, GB/s; null when unreadable.
+    pub busbw: Option<f64>,
+    /// Wrong elements over all ranks; null when unreadable, or when nothing was checked.
+    pub wrong: Option<u64>,
+    /// The columns that are missing or unreadable.
+    pub unread: Vec<Column>,
+}
+
+impl PartialHalf {
+    /// A half of which nothing was read.
+    #[must_use]
+    pub fn unread(placement: Placement) -> Self {
+        let unread = vec![Column::TimeUs, Column::Algbw, Column::Busbw, Column::Wrong];
+        Self { placement, time_us: None, algbw: None, busbw: None, wrong: None, unread }
+    }
+}
+
+/// Where the result of an operation is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Placement {
+    /// Input and output in different buffers.
+    OutOfPlace,
+    /// Input and output in the same buffer.
+    InPlace,
+}
+
+/// A column of a half, by the name of its field in [`Half`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Column {
+    /// `time_us`.
+    TimeUs,
+    /// `algbw`.
+    Algbw,
+    /// `busbw`.
+    Busbw,
+    /// `wrong`.
+    Wrong,
+    /// Any other column.
+    Other,
 }
 
 /// The longest time of each iteration in each process, microseconds: `[process][iteration]`, processes in rank order.

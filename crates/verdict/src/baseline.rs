@@ -11,7 +11,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use terms::measurement::{Ended, Half, Reading, Table};
 
-use crate::fingerprint::Fingerprint;
+use crate::{
+    fingerprint::Fingerprint,
+    one_rank::one_rank,
+    repeat::{self, Group, Level},
+};
 
 /// Of the best bandwidth, what still counts as the plateau.
 const PLATEAU: f64 = 0.8;
@@ -36,6 +40,9 @@ pub struct Baseline {
     /// How much longer the plateau of each run took than the median, relative, oldest first: where a history begins.
     #[serde(default)]
     pub levels: Vec<f64>,
+    /// How far the plateau of any of the runs is from the median, relative. Absent from a baseline of an older version.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeats_within: Option<f64>,
     /// One point a size, type, operation and placement.
     pub points: Vec<Point>,
 }
@@ -96,7 +103,7 @@ impl Region {
 }
 
 /// Why no baseline can be learned.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Unlearnable {
     /// There is no log.
     Nothing,
@@ -114,6 +121,13 @@ pub enum Unlearnable {
         /// The field of the fingerprint that differs.
         field: String,
     },
+    /// The logs are of the same thing and do not repeat: they are on several levels, or far apart on one.
+    Unrepeated {
+        /// The levels, the fastest first.
+        groups: Vec<Group>,
+        /// The plateau of each log.
+        levels: Vec<Level>,
+    },
 }
 
 /// A run to learn from.
@@ -129,8 +143,32 @@ pub struct Healthy<'a> {
 /// least tolerances decide, around a level that one odd run can shift.
 ///
 /// # Errors
-/// When a log is not one whole healthy run, or the logs are of different things.
+/// When a log is not one whole healthy run, the logs are of different things, or they do not repeat.
 pub fn learn(runs: &[Healthy<'_>]) -> Result<Baseline, Unlearnable> {
+    let (baseline, levels) = curve(runs)?;
+    match repeat::repeats(&levels) {
+        true => Ok(baseline),
+        false => Err(Unlearnable::Unrepeated { groups: repeat::groups(&levels), levels }),
+    }
+}
+
+/// Learns without the runs that are not on the level of the others: at most a fifth of them. Returns their numbers.
+///
+/// # Errors
+/// Those of [`learn`].
+pub fn learn_without_outliers(runs: &[Healthy<'_>]) -> Result<(Baseline, Vec<Level>), Unlearnable> {
+    let (_, levels) = curve(runs)?;
+    let unrepeated = || Unlearnable::Unrepeated { groups: repeat::groups(&levels), levels: levels.clone() };
+    let out = repeat::outliers(&levels).ok_or_else(unrepeated)?;
+    let kept = runs.iter().enumerate().filter(|(run, _)| !out.contains(run));
+    let kept: Vec<_> = kept.map(|(_, run)| run.clone()).collect();
+    // The others may be too far apart without them as well.
+    let baseline = learn(&kept).map_err(|_| unrepeated())?;
+    Ok((baseline, levels.iter().filter(|level| out.contains(&level.run)).copied().collect()))
+}
+
+/// The curve of the runs, whether they repeat or not, and the plateau of each.
+fn curve(runs: &[Healthy<'_>]) -> Result<(Baseline, Vec<Level>), Unlearnable> {
     let mut tables = Vec::new();
     for (log, run) in runs.iter().enumerate() {
         tables.push(whole(run.reading).map_err(|why| Unlearnable::Unfit { log, why })?);
@@ -173,12 +211,18 @@ pub fn learn(runs: &[Healthy<'_>]) -> Result<Baseline, Unlearnable> {
         runs: u32::try_from(tables.len()).unwrap_or(u32::MAX),
         plateau_spread: LEAST_SPREAD,
         levels: Vec::new(),
+        repeats_within: None,
         points,
     };
-    baseline.levels = tables.iter().filter_map(|table| baseline.level(table)).collect();
+    let level = |(run, table): (usize, &&Table)| {
+        Some(Level { run, slower: baseline.level(table)?, busbw: baseline.plateau_busbw(table) })
+    };
+    let levels: Vec<Level> = tables.iter().enumerate().filter_map(level).collect();
+    baseline.levels = levels.iter().map(|level| level.slower).collect();
     let offsets = baseline.levels.iter().map(|level| level.abs()).collect();
     baseline.plateau_spread = (MAD_TO_SIGMA * median(offsets)).max(LEAST_SPREAD);
-    Ok(baseline)
+    baseline.repeats_within = Some(repeat::furthest(baseline.levels.iter().copied()));
+    Ok((baseline, levels))
 }
 
 impl Baseline {
@@ -194,6 +238,23 @@ impl Baseline {
     #[must_use]
     pub fn level(&self, table: &Table) -> Option<f64> {
         self.offset(table, |point| point.region == Region::Plateau)
+    }
+
+    /// How far the plateau of any of its runs is from the median, relative. Of a baseline that does not state it: without
+    /// the fifth of the runs that is furthest off, because single ones did not move it.
+    #[must_use]
+    pub fn repeatability(&self) -> f64 {
+        self.repeats_within.unwrap_or_else(|| match self.levels.as_slice() {
+            [] => self.plateau_spread,
+            levels => repeat::furthest_but_outliers(levels),
+        })
+    }
+
+    /// Median bus bandwidth of a run over the plateau, GB/s.
+    fn plateau_busbw(&self, table: &Table) -> f64 {
+        let measured: BTreeMap<Key, &Half> = halves(table).collect();
+        let plateau = self.points.iter().filter(|point| point.region == Region::Plateau);
+        median(plateau.filter_map(|point| Some(measured.get(&point.key)?.busbw)).collect())
     }
 
     /// The median slowdown over a region in the placement that is slowed less; none when the run has no point in it.
@@ -225,10 +286,17 @@ fn whole(reading: &Reading) -> Result<&Table, String> {
     if table.rows.is_empty() {
         return Err("its table is empty".to_owned());
     }
+    if one_rank(table) {
+        return Err("one rank measures no link: its bus bandwidth is 0 by definition".to_owned());
+    }
+    if table.unmeasured > 0 || table.rows.iter().any(|row| row.partial.is_some()) {
+        return Err("a row of its table is cut off or has an unreadable number".to_owned());
+    }
     Ok(table)
 }
 
-pub(crate) fn halves(table: &Table) -> impl Iterator<Item = (Key, &Half)> {
+/// The halves of a table by what was measured, without those that took no time.
+pub fn halves(table: &Table) -> impl Iterator<Item = (Key, &Half)> {
     table.rows.iter().flat_map(|row| {
         let placed = [(false, &row.out_of_place), (true, &row.in_place)];
         placed.into_iter().filter_map(move |(in_place, half)| {

@@ -50,6 +50,8 @@ pub struct Standard<'a> {
     pub earlier: &'a [f64],
     /// Who decided on the baseline, where a person did.
     pub pin: Option<&'a Pin>,
+    /// What is to be said of how the baseline was learned, or why there is none.
+    pub learned: &'a [Reason],
 }
 
 /// A verdict with its reasons. This is the document `burnin/verdict/v1`.
@@ -115,7 +117,9 @@ pub fn judge(evidence: &Evidence<'_>, standard: &Standard<'_>) -> Judgement {
     let verdict = verdict(&reasons);
     let required = standard.criteria.and_then(|criteria| criteria.network.as_deref());
     let diagnoses = diagnose(evidence, required, verdict);
-    let suspects = suspects(evidence, &diagnoses, verdict);
+    // A node is not bad because a program is missing on it.
+    let started = reasons.iter().all(|reason| reason.code != sanity::NOT_STARTED);
+    let suspects = if started { suspects(evidence, &diagnoses, verdict) } else { Vec::new() };
     Judgement { schema: "burnin/verdict/v1".to_owned(), verdict, reasons, diagnoses, suspects, fingerprint }
 }
 

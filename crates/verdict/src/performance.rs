@@ -10,17 +10,25 @@ use crate::{
     fingerprint::Fingerprint,
     history::{Segment, segments},
     judge::{Evidence, Standard, reason},
-    reference,
+    one_rank::{self, one_rank},
+    reference, repeat,
     sanity::halves,
 };
 
+/// The healthy runs do not repeat.
+pub const UNSTABLE: &str = "UNSTABLE_BASELINE";
+
 pub fn reasons(evidence: &Evidence<'_>, fingerprint: &Fingerprint, standard: &Standard<'_>) -> Vec<Reason> {
     let [table] = evidence.reading.tables.as_slice() else { return Vec::new() };
+    if one_rank(table) {
+        return vec![one_rank::judged(table, evidence, standard)];
+    }
     let mut reasons = Vec::new();
     if let Some(criteria) = standard.criteria {
         reasons.extend(floors(table, criteria));
         reasons.extend(reference::reasons(table, evidence, criteria));
     }
+    reasons.extend_from_slice(standard.learned);
     if let Some(baseline) = standard.baseline {
         let against = against(table, fingerprint, baseline, standard);
         // Which pin it was weighs nothing, but belongs to what is said against it.
@@ -90,6 +98,17 @@ fn against(
         let text = format!("{of} when the baseline was learned: {next}");
         return vec![reason(Verdict::Inconclusive, "OTHER_FINGERPRINT", text)];
     }
+    let apart = baseline.repeatability();
+    if apart > repeat::MOST {
+        let text = format!(
+            "the {} healthy runs of the baseline do not repeat: their plateaus are up to {:.1} % from the median, {:.0} % at \
+             most can be judged by; learn a new one of runs that repeat",
+            baseline.runs,
+            100.0 * apart,
+            100.0 * repeat::MOST
+        );
+        return vec![reason(Verdict::Inconclusive, UNSTABLE, text)];
+    }
     let mut reasons = Vec::new();
     let missing = baseline.points.len() - baseline.slowdowns(table).count();
     if missing > 0 {
@@ -153,11 +172,13 @@ impl Baseline {
         // Off the plateau a region of two or three sizes is hardly less noisy than one of them.
         let few = region != Region::Plateau && spreads_here().count() < FEW;
         let least = if few { size } else { least };
-        let spread = match region {
-            Region::Plateau => self.plateau_spread,
-            _ => spreads_here().fold(0.0, f64::max),
-        };
-        least.max(spreads * spread)
+        match region {
+            // What a healthy run did is no failure of another one.
+            Region::Plateau => {
+                least.max(spreads * self.plateau_spread).max(self.repeats_within.unwrap_or(0.0))
+            }
+            _ => least.max(spreads * spreads_here().fold(0.0, f64::max)),
+        }
     }
 }
 

@@ -4,14 +4,18 @@ use std::collections::BTreeMap;
 
 use terms::{
     Cluster, Criteria, Reason, Verdict,
-    measurement::{self, Ended, Half, Row, Table},
+    measurement::{self, Ended, Half, Placement, Row, Table},
 };
 
 use crate::{
     judge::{Evidence, reason},
     network,
+    one_rank::one_rank,
+    start,
 };
 
+/// The benchmark did not begin.
+pub const NOT_STARTED: &str = "NOT_STARTED";
 /// Bandwidth and time are printed with few digits; more than this apart they do not describe the same measurement.
 const TOLERANCE: f64 = 0.05;
 
@@ -50,7 +54,11 @@ fn sane(evidence: &Evidence<'_>) -> String {
         .tables
         .first()
         .and_then(|table| table.ranks));
-    let over = ranks.map_or_else(String::new, |ranks| format!(" over {ranks} ranks"));
+    let over = match ranks {
+        Some(1) => " over 1 rank".to_owned(),
+        Some(ranks) => format!(" over {ranks} ranks"),
+        None => String::new(),
+    };
     match evidence.workload {
         Some(workload) => format!("all {} sizes measured{over}, both placements", workload.sizes().len()),
         None => format!(
@@ -78,6 +86,14 @@ fn job(evidence: &Evidence<'_>) -> Vec<Reason> {
         ("COMPLETED", Some(0) | None) => Vec::new(),
         // What it would have shown is not known.
         _ if stopped(evidence) => vec![reason(Verdict::Inconclusive, "JOB_STOPPED", how)],
+        _ if !start::began(evidence) && !start::faulty(evidence) => {
+            let error = evidence.reading.first_error.as_deref().unwrap_or("its log does not say why");
+            let text = format!(
+                "{how} before the benchmark printed anything, so nothing was measured; correct the image, the command \
+                 or the launcher and run again: {error}"
+            );
+            vec![reason(Verdict::Inconclusive, NOT_STARTED, text)]
+        }
         _ => vec![reason(Verdict::Fail, "JOB_FAILED", how)],
     }
 }
@@ -118,7 +134,10 @@ fn one(table: &Table, evidence: &Evidence<'_>, criteria: Option<&Criteria>) -> V
     }
     sizes(table, evidence, &mut add);
     values(table, evidence, criteria, &mut add);
-    plausible(table, &mut add);
+    // One rank does next to nothing in next to no time: what is printed of that is rounding.
+    if !one_rank(table) {
+        plausible(table, &mut add);
+    }
     reasons
 }
 
@@ -177,6 +196,14 @@ fn sizes(table: &Table, evidence: &Evidence<'_>, add: &mut impl FnMut(Verdict, &
 /// What a table lacks by its own account, where nobody says what was asked for: a row or a half that was printed and not
 /// measured, or a size that is left out on the way from the first to the last.
 fn hole(table: &Table) -> Option<String> {
+    if let Some((row, partial)) = table.rows.iter().find_map(|row| Some((row, row.partial.as_ref()?))) {
+        let placement = match partial.placement {
+            Placement::OutOfPlace => "out-of-place",
+            Placement::InPlace => "in-place",
+        };
+        let size = measurement::size(row.size_bytes);
+        return Some(format!("at {size} the {placement} half is cut off or has an unreadable number"));
+    }
     if table.unmeasured > 0 {
         return Some(format!("rows that were printed without a number that is one: {}", table.unmeasured));
     }

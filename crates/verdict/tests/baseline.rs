@@ -235,6 +235,132 @@ fn a_single_run_far_off_is_no_change() {
     }
 }
 
+/// A run whose plateau and everything else takes so many times as long.
+fn slower(mut reading: Reading, times: f64) -> Reading {
+    for half in
+        reading.tables[0].rows.iter_mut().flat_map(|row| row.out_of_place.iter_mut().chain(&mut row.in_place))
+    {
+        half.time_us *= times;
+        half.algbw /= times;
+        half.busbw /= times;
+    }
+    reading
+}
+
+/// The healthy runs, each so many times as slow.
+fn at(times: &[f64]) -> Vec<Reading> {
+    times.iter().zip(healthy().into_iter().cycle()).map(|(times, run)| slower(run, *times)).collect()
+}
+
+/// The runs on each level.
+fn groups(learned: Result<Baseline, Unlearnable>) -> Vec<Vec<usize>> {
+    let Err(Unlearnable::Unrepeated { groups, .. }) = learned else { panic!("{learned:?}") };
+    groups
+        .into_iter()
+        .map(|group| group.runs)
+        .map(|mut runs| {
+            runs.sort_unstable();
+            runs
+        })
+        .collect()
+}
+
+fn learn_without_outliers(readings: &[Reading]) -> Result<(Baseline, Vec<usize>), Unlearnable> {
+    let healthy = |reading| {
+        let clues = Clues::default();
+        Healthy { reading, fingerprint: Fingerprint::of(&Evidence::of(reading, &clues)) }
+    };
+    let runs: Vec<_> = readings.iter().map(healthy).collect();
+    let learned = verdict::baseline::learn_without_outliers(&runs);
+    learned.map(|(baseline, out)| (baseline, out.into_iter().map(|level| level.run).collect()))
+}
+
+#[test]
+fn runs_that_do_not_repeat_are_no_baseline() {
+    // 356, 356, 151, 254 and 127 GB/s; then two levels; then one run far off; then one that is hardly.
+    let poisoned = [1.0, 1.0, 356.0 / 151.0, 356.0 / 254.0, 356.0 / 127.0];
+    assert_eq!(groups(learn(&at(&poisoned))), [vec![0, 1], vec![3], vec![2], vec![4]]);
+    assert_eq!(groups(learn(&at(&[1.0, 2.0, 1.0, 2.0, 1.0]))), [vec![0, 2, 4], vec![1, 3]]);
+    assert_eq!(groups(learn(&at(&[1.0, 2.0]))), [vec![0], vec![1]]);
+    assert_eq!(groups(learn(&at(&[1.0, 1.0, 1.0, 1.5, 1.0]))), [vec![0, 1, 2, 4], vec![3]]);
+    assert_eq!(groups(learn(&at(&[1.0, 1.0, 1.04, 1.0, 1.0]))), [vec![0, 1, 3, 4], vec![2]]);
+    // No gap in between, and far from the median all the same.
+    assert_eq!(groups(learn(&at(&[0.94, 0.955, 0.97, 0.985, 1.0, 1.015, 1.03, 1.045, 1.06]))).len(), 1);
+}
+
+#[test]
+fn a_fifth_of_the_runs_may_be_left_out() {
+    let (baseline, out) = learn_without_outliers(&at(&[1.0, 1.0, 2.0, 1.0, 1.0])).unwrap();
+    assert_eq!((baseline.runs, out), (4, vec![2]));
+    assert!(baseline.repeatability() < 0.01, "{}", baseline.repeatability());
+    let (baseline, out) =
+        learn_without_outliers(&at(&[1.0, 1.0, 0.5, 1.0, 1.0, 1.0, 1.0, 3.0, 1.0, 1.0])).unwrap();
+    assert_eq!((baseline.runs, out), (8, vec![2, 7]));
+    for more in [&[1.0, 2.0, 1.0, 2.0, 1.0][..], &[1.0, 1.0, 2.0, 1.0], &[1.0, 2.0]] {
+        assert!(matches!(learn_without_outliers(&at(more)), Err(Unlearnable::Unrepeated { .. })), "{more:?}");
+    }
+    let (baseline, out) = learn_without_outliers(&healthy()).unwrap();
+    assert_eq!((Ok(baseline), out), (learn(&healthy()), vec![]), "nothing is left out of what repeats");
+}
+
+#[test]
+fn real_runs_that_repeat_are_accepted() {
+    let baseline = learn(&healthy()).unwrap();
+    println!("five runs on 4 H200 repeat within {:.2} %", 100.0 * baseline.repeatability());
+    assert!(baseline.repeatability() < 0.01 && baseline.repeats_within == Some(baseline.repeatability()));
+    for left_out in 0..5 {
+        let mut others = healthy();
+        others.remove(left_out);
+        assert!(learn(&others).is_ok(), "without run {}", left_out + 1);
+    }
+    // Different pairs of one kind of GPU.
+    let pairs: Vec<_> = ["0,1", "0,2", "0,3", "1,2", "1,3", "2,3"]
+        .iter()
+        .map(|pair| real(&format!("pair-healthy-{pair}.log")))
+        .collect();
+    let pairs = learn(&pairs).unwrap();
+    println!("six pairs of H200 repeat within {:.2} %", 100.0 * pairs.repeatability());
+}
+
+#[test]
+fn a_baseline_that_does_not_repeat_judges_nothing() {
+    let good = learn(&healthy()).unwrap();
+    let old = |levels: &[f64], plateau_spread: f64| Baseline {
+        repeats_within: None,
+        levels: levels.to_vec(),
+        plateau_spread,
+        ..good.clone()
+    };
+    let slow = slower(real("healthy-2.log"), 356.0 / 151.0);
+    for (bad, why) in [
+        (Baseline { repeats_within: Some(0.051), ..good.clone() }, "stated"),
+        (old(&[-0.29, -0.29, 0.68, 0.0, 1.0], 0.635), "of an older version, with levels"),
+        (old(&[0.0, 0.0, 0.0, 1.0, 1.0], 0.002), "two levels, which the median does not show"),
+        (old(&[], 0.635), "of the oldest version"),
+    ] {
+        for run in [&slow, &real("healthy-2.log")] {
+            let judgement = judged(run, &bad);
+            let codes: Vec<_> = judgement.reasons.iter().map(|reason| reason.code.as_str()).collect();
+            assert_eq!((judgement.verdict, codes[0]), (Verdict::Inconclusive, "UNSTABLE_BASELINE"), "{why}");
+        }
+    }
+    // One odd run among many did not move an old baseline.
+    for fine in [
+        old(&[0.0, 0.001, -0.001, 0.002, 0.3], 0.002),
+        old(&[], 0.004),
+        Baseline { repeats_within: Some(0.049), ..good.clone() },
+    ] {
+        assert_eq!(judged(&real("healthy-2.log"), &fine).verdict, Verdict::Pass);
+        assert_eq!(judged(&slow, &fine).verdict, Verdict::Fail);
+    }
+    // As it was written before it stated that.
+    let mut written = serde_json::to_value(&good).unwrap();
+    written.as_object_mut().unwrap().remove("repeats_within");
+    let read: Baseline = serde_json::from_value(written.clone()).unwrap();
+    assert_eq!(read.repeats_within, None);
+    assert_eq!(serde_json::to_value(&read).unwrap(), written, "and it is written so again: its digest stays");
+}
+
 #[test]
 fn only_whole_healthy_runs_of_one_thing_are_learned_from() {
     assert_eq!(learn(&[]), Err(Unlearnable::Nothing));

@@ -255,6 +255,130 @@ fn every_cause_is_named_by_what_its_programs_say() {
     }
 }
 
+/// A job that ended with exit code 127 or the like, after these lines alone.
+const NOT_STARTED: &[(&str, Option<Cause>)] = &[
+    ("", None),
+    ("loading modules\n+ srun ./run.sh", None),
+    ("bash: line 1: ./all_gather_perf: No such file or directory", Some(ProgramMissing)),
+    ("/bin/sh: 1: all_gather_perf: not found", Some(ProgramMissing)),
+    ("bash: all_reduce_perf: command not found", Some(ProgramMissing)),
+    ("bash: ./all_reduce_perf: Permission denied", Some(ProgramMissing)),
+    ("bash: ./all_reduce_perf: cannot execute binary file: Exec format error", Some(ProgramMissing)),
+    (
+        "./all_reduce_perf: error while loading shared libraries: libnccl.so.2: cannot open shared object file: No such file or directory",
+        Some(ProgramMissing),
+    ),
+    (
+        "./all_reduce_perf: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.38' not found (required by ./all_reduce_perf)",
+        Some(ProgramMissing),
+    ),
+    (
+        "slurmstepd: error: execve(): all_gather_perf: No such file or directory\nsrun: error: node-2: task 1: Exited with exit code 2",
+        Some(ProgramMissing),
+    ),
+    ("srun: error: node-2: task 1: Exited with exit code 127", None),
+    (
+        "mpirun was unable to launch the specified application as it could not access\nor execute an executable:\n\nExecutable: ./all_gather_perf\nNode: node-2",
+        Some(ProgramMissing),
+    ),
+    ("slurmstepd: error: pyxis: [ERROR] Command not found: nvidia-container-cli", Some(ContainerFailed)),
+    ("docker: Error response from daemon: manifest unknown.", Some(ContainerFailed)),
+    (
+        "OCI runtime create failed: runc create failed: exec: \"all_reduce_perf\": executable file not found in $PATH",
+        Some(ContainerFailed),
+    ),
+    (
+        "slurmstepd: error: couldn't chdir to `/root/work': No such file or directory: going to /tmp instead",
+        Some(FolderMissing),
+    ),
+    ("job 12 launch failed requeued held on node-2", Some(PrologFailed)),
+    ("slurmstepd: error: task_p_pre_launch: Prolog error on node-2", Some(PrologFailed)),
+    ("ssh: connect to host node-2 port 22: Connection refused", Some(Unreachable)),
+    ("/usr/bin/bash: line 1: 1616 Segmentation fault (core dumped) ./all_reduce_perf", Some(Crashed)),
+    ("slurmstepd: error: Detected 1 oom_kill event in StepId=12.0.", Some(OutOfMemory)),
+];
+
+#[test]
+fn a_benchmark_that_did_not_start_is_no_failure_and_nobodys_fault() {
+    for (says, cause) in NOT_STARTED {
+        for state in ["FAILED", "OUT_OF_MEMORY", "PREEMPTED"] {
+            let judgement = judged(&format!("{says}\n"), None, state);
+            assert_eq!(judgement.verdict, Verdict::Inconclusive, "{says}: {judgement:#?}");
+            assert_eq!(judgement.reasons[0].code, "NOT_STARTED", "{says}");
+            assert_eq!(judgement.suspects, [], "{says}");
+            let named = cause.is_none_or(|cause| causes(&judgement).contains(&cause));
+            assert!(named, "{says}: {:?}", causes(&judgement));
+        }
+        // What began and then said the same is what it was.
+        let began = judged(&format!("{HEADER}{says}\n"), None, "FAILED");
+        assert_eq!((began.verdict, began.reasons[0].code.as_str()), (Verdict::Fail, "JOB_FAILED"), "{says}");
+    }
+}
+
+#[test]
+fn a_fault_that_a_line_names_before_the_first_line_of_the_benchmark_is_not_lost() {
+    let cases: &[(&str, Cause, Option<&str>)] = &[
+        ("[ 12.3] NVRM: Xid (PCI:0000:1b:00): 79, GPU has fallen off the bus.", GpuFault, None),
+        (
+            "node-2: Test CUDA failure common.cu:892 'uncorrectable ECC error encountered'",
+            GpuFault,
+            Some("node-2"),
+        ),
+        ("node-2: Test CUDA failure common.cu:1010 'system not yet initialized'", CudaError, Some("node-2")),
+        (
+            "node-2:21:26 [0] NCCL WARN NET/IB : Got completion from peer 192.0.2.12<47000> with status=12 vendor err 129",
+            RdmaError,
+            None,
+        ),
+        ("node-1: ibv_modify_qp failed with 110", RdmaError, None),
+        (
+            "node-2:21:26 [0] NCCL WARN Bootstrap : no socket interface found",
+            InterfaceNotFound,
+            Some("node-2"),
+        ),
+        (
+            "slurmstepd: error: *** JOB 12 ON node-1 CANCELLED AT 2026-01-05T12:00:00 DUE TO NODE FAILURE ***",
+            NodeFailed,
+            None,
+        ),
+        (
+            "1: STORAGE: node-2: /data: expected a mount of type lustre, found ext4",
+            StorageBroken,
+            Some("node-2"),
+        ),
+        (
+            "E0101 a3.cc:99] Number of GPUs detected 7 is not equal to the actual number of GPUs 8",
+            RxdmGpuCount,
+            None,
+        ),
+    ];
+    for (says, cause, blamed) in cases {
+        // The program is missing as well: the fault counts.
+        for more in ["", "bash: ./all_reduce_perf: No such file or directory\n"] {
+            let judgement = judged(&format!("{says}\n{more}"), None, "FAILED");
+            assert_eq!(judgement.reasons[0].code, "JOB_FAILED", "{says}");
+            assert_eq!(judgement.verdict, Verdict::Fail, "{says}");
+            assert!(causes(&judgement).contains(cause), "{says}: {:?}", causes(&judgement));
+            let suspects: Vec<_> = judgement.suspects.iter().filter_map(|it| it.host.as_deref()).collect();
+            assert_eq!(suspects.first(), blamed.as_ref(), "{says}");
+        }
+    }
+    // NCCL began, and its initialisation failed.
+    for says in
+        ["NCCL version 2.28.9+cuda13.0", "node-1: Test NCCL failure common.cu:1005 'internal error / '"]
+    {
+        let judgement = judged(&format!("{says}\n"), None, "FAILED");
+        assert_eq!(
+            (judgement.verdict, judgement.reasons[0].code.as_str()),
+            (Verdict::Fail, "JOB_FAILED"),
+            "{says}"
+        );
+    }
+    // A scheduler that lost the node says so in the state alone.
+    assert_eq!(judged("", None, "NODE_FAIL").verdict, Verdict::Fail);
+    assert_eq!(judged("", None, "CANCELLED").reasons[0].code, "JOB_STOPPED");
+}
+
 fn causes(judgement: &Judgement) -> Vec<Cause> {
     judgement.diagnoses.iter().map(|diagnosis| diagnosis.cause).collect()
 }

@@ -4,10 +4,10 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use terms::{
-    Cluster, Collective, Criteria, Floor, JobEnd, Node, Verdict, Workload,
-    measurement::{Ended, Half, OutOfBounds, Reading, Row, Table},
+    Cluster, Collective, Criteria, Floor, JobEnd, Node, Reference, Verdict, Workload,
+    measurement::{Ended, Half, OutOfBounds, PartialHalf, Placement, Reading, Row, Table},
 };
-use verdict::{Clues, Evidence, Judgement, Standard, judge};
+use verdict::{Baseline, Clues, Evidence, Fingerprint, Judgement, Standard, baseline, judge};
 
 static NOTHING: LazyLock<Clues> = LazyLock::new(Clues::default);
 static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster {
@@ -54,6 +54,7 @@ fn good() -> (Reading, JobEnd) {
         redop: Some("sum".into()),
         timestamp: None,
         processes: None,
+        partial: None,
         root: Some(-1),
         out_of_place: Some(half(size)),
         in_place: Some(half(size)),
@@ -64,6 +65,7 @@ fn good() -> (Reading, JobEnd) {
         devices: vec![],
         nccl_tests_version: None,
         nccl_version: None,
+        started_at: None,
         unmeasured: 0,
         rows: workload().sizes().into_iter().map(row).collect(),
         out_of_bounds: Some(OutOfBounds { count: 0, ok: true }),
@@ -143,6 +145,14 @@ fn every_way_of_being_broken_is_named() {
         (Verdict::Fail, "JOB_FAILED", |_, job| (job.state, job.exit_code) = ("FAILED".into(), Some(7))),
         (Verdict::Fail, "JOB_FAILED", |_, job| job.exit_code = Some(1)),
         (Verdict::Inconclusive, "JOB_STOPPED", |_, job| job.state = "TIMEOUT".into()),
+        (Verdict::Inconclusive, "NOT_STARTED", |reading, job| {
+            reading.tables.clear();
+            (job.state, job.exit_code) = ("FAILED".into(), Some(127));
+        }),
+        (Verdict::Inconclusive, "NOT_STARTED", |reading, job| {
+            reading.tables.clear();
+            (job.state, job.exit_code, job.signal) = ("FAILED".into(), None, Some(9));
+        }),
     ];
     for (verdict, code, change) in cases {
         let judgement = judged(change);
@@ -192,7 +202,16 @@ fn what_a_table_lacks_by_its_own_account_is_missed_where_nobody_says_what_was_as
         let judgement = judged_alone(change);
         assert_eq!(judgement.verdict, Verdict::Pass, "{case}: {:?}", judgement.reasons);
     }
-    let broken: [(Change<'_>, &str); 5] = [
+    let cut = |row: &mut Row| {
+        row.in_place = None;
+        row.partial = Some(Box::new(PartialHalf::unread(Placement::InPlace)));
+    };
+    let broken: [(Change<'_>, &str); 6] = [
+        (
+            // No row has the other half, so that no row stands out.
+            &|rows, _| rows.iter_mut().for_each(cut),
+            "at 1 MiB the in-place half is cut off or has an unreadable number",
+        ),
         (&|rows, _| rows[1].out_of_place = None, "at 4 MiB nothing was measured out of place"),
         (&|rows, _| rows[0].in_place = None, "at 1 MiB nothing was measured in place"),
         (&|_, unmeasured| *unmeasured = 1, "rows that were printed without a number that is one: 1"),
@@ -236,6 +255,97 @@ fn alltoall_and_sendrecv_are_checked_out_of_place_alone() {
         let judgement = by(&evidence(&reading, &job, &workload), &criteria());
         assert_eq!(judgement.verdict, Verdict::Inconclusive, "{collective:?}");
     }
+}
+
+/// One rank on one GPU: what it was asked for, and what it measured.
+fn alone(reading: &Reading, criteria: &Criteria, baseline: Option<&Baseline>) -> Judgement {
+    let cluster = Cluster { nodes: vec![Node { name: "node-0".into(), slots: 1 }], ..CLUSTER.clone() };
+    let (_, job) = good();
+    let evidence = Evidence { job: Some(&job), cluster: Some(&cluster), ..Evidence::of(reading, &NOTHING) };
+    let standard = Standard { criteria: Some(criteria), baseline, ..Standard::default() };
+    judge(&evidence, &standard)
+}
+
+/// As nccl-tests prints one rank: the bus bandwidth is 0, and an in-place time is that of nothing.
+fn one_rank(in_place_us: f64) -> Reading {
+    let (mut reading, _) = good();
+    reading.tables[0].ranks = Some(1);
+    for row in &mut reading.tables[0].rows {
+        row.out_of_place.as_mut().unwrap().busbw = 0.0;
+        let algbw = (row.size_bytes as f64 / in_place_us / 1e3).round();
+        row.in_place = Some(Half { time_us: in_place_us, algbw, busbw: 0.0, ..half(row.size_bytes) });
+    }
+    reading
+}
+
+#[test]
+fn one_rank_measures_no_link_and_its_verdict_never_changes() {
+    let without = Criteria { floors: vec![], ..criteria() };
+    // Two digits of a time that short are no number to check another one by.
+    for in_place_us in [0.0, 0.01, 0.24, 0.38, 0.44, 1.0, 7.1] {
+        let reading = one_rank(in_place_us);
+        let passed = alone(&reading, &without, None);
+        assert_eq!(passed.verdict, Verdict::Pass, "{in_place_us}: {passed:?}");
+        let codes: Vec<_> = passed.reasons.iter().map(|reason| reason.code.as_str()).collect();
+        assert_eq!(codes, ["SANE", "ONE_RANK"], "{in_place_us}");
+        assert!(passed.reasons[1].text.contains("measures no link"), "{passed:?}");
+
+        let floored = alone(&reading, &criteria(), None);
+        let codes: Vec<_> = floored.reasons.iter().map(|reason| reason.code.as_str()).collect();
+        assert_eq!(
+            (floored.verdict, codes),
+            (Verdict::Inconclusive, vec!["ONE_RANK", "SANE"]),
+            "{in_place_us}"
+        );
+        let text = &floored.reasons[0].text;
+        assert!(text.contains("the floors of test") && text.contains("two GPUs or more"), "{text}");
+
+        let mut unknown = reading.clone();
+        unknown.tables[0].ranks = None;
+        let alone = judge(
+            &Evidence::of(&unknown, &NOTHING),
+            &Standard { criteria: Some(&criteria()), ..Standard::default() },
+        );
+        assert_eq!(alone.reasons[0].code, "ONE_RANK", "the bus bandwidth tells as well: {alone:?}");
+    }
+}
+
+#[test]
+fn one_rank_is_held_against_no_reference_and_no_baseline() {
+    let reading = one_rank(0.4);
+    let point = Floor { size_bytes: 1 << 24, busbw: 1.0 };
+    let reference = Reference {
+        source: "somebody".into(),
+        collective: Collective::AllReduce,
+        ranks: None,
+        points: vec![point],
+    };
+    let by_reference = Criteria { floors: vec![], references: vec![reference], ..criteria() };
+    assert_eq!(alone(&reading, &by_reference, None).verdict, Verdict::Inconclusive);
+    let (two, _) = good();
+    let fingerprint = Fingerprint::default();
+    let baseline =
+        baseline::learn(&[baseline::Healthy { reading: &two, fingerprint: fingerprint.clone() }]).unwrap();
+    let without = Criteria { floors: vec![], ..criteria() };
+    let judgement = alone(&reading, &without, Some(&baseline));
+    let codes: Vec<_> = judgement.reasons.iter().map(|reason| reason.code.as_str()).collect();
+    assert_eq!((judgement.verdict, codes), (Verdict::Inconclusive, vec!["ONE_RANK", "SANE"]));
+    let learned = baseline::learn(&[baseline::Healthy { reading: &reading, fingerprint }]);
+    assert!(matches!(learned, Err(baseline::Unlearnable::Unfit { log: 0, .. })), "{learned:?}");
+}
+
+#[test]
+fn the_data_of_one_rank_is_judged() {
+    let without = Criteria { floors: vec![], ..criteria() };
+    let mut wrong = one_rank(0.4);
+    wrong.tables[0].rows[1].out_of_place.as_mut().unwrap().wrong = Some(3);
+    let judgement = alone(&wrong, &without, None);
+    assert_eq!((judgement.verdict, judgement.reasons[0].code.as_str()), (Verdict::Fail, "WRONG_DATA"));
+    let mut unchecked = one_rank(0.4);
+    unchecked.tables[0].rows.iter_mut().for_each(|row| row.out_of_place.as_mut().unwrap().wrong = None);
+    let lenient = Criteria { require_check: false, ..without };
+    let judgement = alone(&unchecked, &lenient, None);
+    assert_eq!((judgement.verdict, judgement.reasons[0].code.as_str()), (Verdict::Inconclusive, "ONE_RANK"));
 }
 
 #[test]

@@ -133,6 +133,7 @@ fn reading(matrices: Vec<[Vec<Vec<f64>>; 2]>) -> Reading {
         devices: (0..ranks).map(device).collect(),
         nccl_tests_version: None,
         nccl_version: None,
+        started_at: None,
         unmeasured: 0,
         rows: matrices.into_iter().enumerate().map(row).collect(),
         out_of_bounds: None,

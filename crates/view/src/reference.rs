@@ -5,6 +5,7 @@ use verdict::{
     Baseline, Fingerprint,
     baseline::{Healthy, Unlearnable, learn},
     pin::Source,
+    repeat,
 };
 
 use crate::{Elsewhere, State, Told, View, ViewError};
@@ -97,7 +98,7 @@ fn measured(told: &Told, workflow: Option<&str>, source: Source) -> Result<(Base
     }
     let fingerprint = Fingerprint(reached.fingerprint.clone());
     let baseline = match (source, told.judged_by()) {
-        (Source::Learned, Some(baseline)) => baseline.clone(),
+        (Source::Learned, Some(baseline)) => repeated(baseline)?,
         (Source::Learned, None) => {
             return Err("it was judged without a learned baseline; pin what it measured itself".to_owned());
         }
@@ -106,10 +107,49 @@ fn measured(told: &Told, workflow: Option<&str>, source: Source) -> Result<(Base
     Ok((baseline, fingerprint))
 }
 
+/// A baseline that an older version learned may be of runs that do not repeat.
+fn repeated(baseline: &Baseline) -> Result<Baseline, String> {
+    let apart = baseline.repeatability();
+    if apart > repeat::MOST {
+        return Err(format!(
+            "the runs of the baseline that it was judged by do not repeat: they are up to {:.1} % from their median; pin \
+             what the run measured itself",
+            100.0 * apart
+        ));
+    }
+    Ok(baseline.clone())
+}
+
 fn itself(reading: Option<&Reading>, fingerprint: Fingerprint) -> Result<Baseline, String> {
     let reading = reading.ok_or("it has no measurements")?;
     learn(&[Healthy { reading, fingerprint }]).map_err(|error| match error {
         Unlearnable::Unfit { why, .. } => why,
-        Unlearnable::Nothing | Unlearnable::Mixed { .. } => "it has no measurements".to_owned(),
+        Unlearnable::Nothing | Unlearnable::Mixed { .. } | Unlearnable::Unrepeated { .. } => {
+            "it has no measurements".to_owned()
+        }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_learned_baseline_of_runs_that_do_not_repeat_is_not_pinned() {
+        let of = |levels: &[f64]| Baseline {
+            schema: "burnin/baseline/v1".to_owned(),
+            fingerprint: Fingerprint::default(),
+            runs: u32::try_from(levels.len()).unwrap(),
+            plateau_spread: 0.002,
+            levels: levels.to_vec(),
+            repeats_within: None,
+            points: Vec::new(),
+        };
+        assert_eq!(repeated(&of(&[0.0, 0.001, -0.002])), Ok(of(&[0.0, 0.001, -0.002])));
+        let refused = repeated(&of(&[-0.29, -0.29, 0.68, 0.0, 1.0])).unwrap_err();
+        assert!(
+            refused.contains("up to 68.0 %") && refused.contains("pin what the run measured"),
+            "{refused}"
+        );
+    }
 }

@@ -110,6 +110,7 @@ impl Told {
             logs: self.reading.iter().map(|reading| Log { name, reading, judgement }).collect(),
             judgement,
             standard,
+            series: false,
         }
     }
 }

@@ -47,6 +47,7 @@ impl Past {
             devices: Vec::new(),
             nccl_tests_version: None,
             nccl_version: None,
+            started_at: None,
             unmeasured: 0,
             rows: Vec::new(),
             out_of_bounds: None,

@@ -32,6 +32,8 @@ const LEAST_NODES: usize = 3;
 /// A pair gets at least this long, however near the end is.
 const LEAST_LIMIT: Span = Span::from_secs(10);
 
+/// Messages of a benchmark or of NCCL: a pair with one of them began, even without the benchmark's banner.
+const FAILURES: [&str; 5] = ["CUDA failure", "Cuda failure", "HIP failure", "NCCL failure", "NCCL WARN"];
 /// What takes a job away because of one of its nodes, in the schedulers' words. Anything else tells nothing of them.
 const NODES_OWN: [&str; 4] = ["NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED", "NODE_LOST"];
 
@@ -370,7 +372,13 @@ fn outcome(end: &JobEnd, workload: &Workload, readings: &[Reading]) -> Outcome {
         state => {
             let error = readings.iter().find_map(|reading| reading.first_error.as_deref());
             let why = error.map_or_else(|| state.to_owned(), |error| format!("{state}: {error}"));
-            return Outcome::Broken { why };
+            // A program or container that does not start says nothing of the pair.
+            let said = error.is_some_and(|error| FAILURES.iter().any(|phrase| error.contains(phrase)));
+            let began = said || tables().next().is_some() || NODES_OWN.contains(&state);
+            return match began {
+                true => Outcome::Broken { why },
+                false => Outcome::Void { why: format!("the benchmark did not start: {why}") },
+            };
         }
     }
     // From the times: the bandwidth is printed with two decimals.
@@ -386,5 +394,45 @@ fn outcome(end: &JobEnd, workload: &Workload, readings: &[Reading]) -> Outcome {
     match count {
         0 => Outcome::Void { why: "its log has no measurement".to_owned() },
         _ => Outcome::Measured { busbw: sum / f64::from(count) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pair_whose_benchmark_did_not_start_is_held_against_nobody() {
+        let workload = Workload {
+            collective: terms::Collective::AllReduce,
+            min_bytes: 8,
+            max_bytes: 8,
+            step_factor: 2,
+            iterations: 1,
+            warmup_iterations: 1,
+            check: true,
+        };
+        let ended = |state: &str, log: &str| {
+            let end = JobEnd {
+                state: state.to_owned(),
+                exit_code: None,
+                signal: None,
+                started_at: None,
+                ended_at: None,
+            };
+            outcome(&end, &workload, &[nccl::read_bytes(log.as_bytes())])
+        };
+        let missing = "bash: all_reduce_perf: command not found\n";
+        for log in ["", missing, "docker: Error response from daemon: manifest unknown.\n"] {
+            assert!(matches!(ended("FAILED", log), Outcome::Void { .. }), "{log}");
+        }
+        for log in [
+            &format!("# Using devices\n{missing}"),
+            "node-2: Test CUDA failure common.cu:892 'uncorrectable ECC error encountered'\n",
+            "node-2:1:2 [0] misc/socket.cc:1 NCCL WARN connection lost\n",
+        ] {
+            assert!(matches!(ended("FAILED", log), Outcome::Broken { .. }), "{log}");
+        }
+        assert!(matches!(ended("NODE_FAIL", ""), Outcome::Broken { .. }), "the node itself went");
     }
 }

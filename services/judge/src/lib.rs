@@ -93,6 +93,7 @@ impl Judge {
             baseline: own.baseline.as_ref(),
             earlier: &own.earlier,
             pin: own.pin.as_ref(),
+            learned: &own.said,
         };
         let stored = Stored {
             judgement: verdict::judge(&evidence, &standard),

@@ -1,10 +1,11 @@
 //! What a run is held against besides its criteria: the baseline that its workflow names or a person pinned, or else its
 //! cluster's own past.
 
-use terms::{Criteria, Timestamp, Verdict, measurement::Reading};
+use terms::{Criteria, Reason, Timestamp, Verdict, measurement::Reading};
 use verdict::{
     Baseline, Fingerprint, Pin,
-    baseline::{Healthy, learn},
+    baseline::{Healthy, Unlearnable, learn, learn_without_outliers},
+    repeat::Level,
 };
 use warehouse::{Past, Wanted};
 
@@ -12,6 +13,8 @@ use crate::port::{History, HistoryError};
 
 /// So many passed runs make a baseline,
 const FEWEST: usize = 5;
+/// so many that do not repeat show that the cluster does not,
+const ENOUGH: usize = 10;
 /// and more than so many do not make a better one. It stays where it is: a baseline that moved along with its cluster
 /// would never see it drift.
 const MOST: u32 = 20;
@@ -27,6 +30,8 @@ pub struct Own {
     pub earlier: Vec<f64>,
     /// Who decided on the baseline, where a person did.
     pub pin: Option<Pin>,
+    /// What is to be said of how the baseline was learned, or why there is none.
+    pub said: Vec<Reason>,
 }
 
 /// A baseline that is not learned here.
@@ -72,27 +77,76 @@ impl Fixed {
         let at = pin.as_ref().and_then(|pin| past.iter().position(|past| past.run == pin.run.as_str()));
         let since = &past[at.map_or(0, |at| at + 1)..];
         let earlier = since.iter().filter_map(|past| baseline.level(&past.table)).collect();
-        Own { baseline: Some(baseline), earlier, pin }
+        Own { baseline: Some(baseline), earlier, pin, said: Vec::new() }
     }
 }
 
+/// Learns from the oldest passed runs that repeat. Where the first ones do not, because the cluster was on another level
+/// then, it begins with later ones: a bad beginning must not become what is healthy, nor prevent a baseline for good.
 fn learned(past: &[Past]) -> Own {
     let passed = |past: &&Past| past.verdict == Some(Verdict::Pass);
     let Some(first) = past.iter().find(passed).map(|past| Fingerprint(past.fingerprint.clone())) else {
         return Own::default();
     };
     let same = |past: &Past| first.differences(&Fingerprint(past.fingerprint.clone())).next().is_none();
-    let healthy: Vec<_> =
-        past.iter().enumerate().filter(|(_, past)| passed(past) && same(past)).take(MOST as usize).collect();
+    let healthy: Vec<_> = past.iter().enumerate().filter(|(_, past)| passed(past) && same(past)).collect();
     let readings: Vec<_> = healthy.iter().map(|(_, past)| reading(past)).collect();
     let runs: Vec<_> =
         readings.iter().map(|reading| Healthy { reading, fingerprint: first.clone() }).collect();
-    let Some(baseline) = (runs.len() >= FEWEST).then(|| learn(&runs).ok()).flatten() else {
-        return Own::default();
-    };
-    let last = healthy.last().map_or(0, |(at, _)| *at);
-    let earlier = past[last + 1..].iter().filter_map(|past| baseline.level(&past.table)).collect();
-    Own { baseline: Some(baseline), earlier, pin: None }
+    for start in 0..runs.len() {
+        let window = &runs[start..runs.len().min(start + MOST as usize)];
+        if window.len() < FEWEST {
+            break;
+        }
+        match learn_without_outliers(window) {
+            Ok((baseline, out)) if window.len() - out.len() >= FEWEST => {
+                let (last, _) = healthy[start + window.len() - 1];
+                let earlier =
+                    past[last + 1..].iter().filter_map(|past| baseline.level(&past.table)).collect();
+                let said = left_out(&healthy[start..], window.len(), &out);
+                return Own {
+                    baseline: Some(baseline),
+                    earlier,
+                    pin: None,
+                    said: said.into_iter().collect(),
+                };
+            }
+            Ok(_) | Err(Unlearnable::Unrepeated { .. }) => {}
+            // Runs of one rank, or of other sizes.
+            Err(_) => return Own::default(),
+        }
+    }
+    Own { said: unrepeated(&runs).into_iter().collect(), ..Own::default() }
+}
+
+/// Names the runs that the baseline was not learned from.
+fn left_out(healthy: &[(usize, &Past)], runs: usize, out: &[Level]) -> Option<Reason> {
+    let named = out.iter().map(|level| format!("{} ({:.0} GB/s)", healthy[level.run].1.run, level.busbw));
+    let named = named.collect::<Vec<_>>().join(", ");
+    let text = format!(
+        "{} of {runs} earlier runs are not on the level of the others and left out of the baseline: {named}",
+        out.len()
+    );
+    (!out.is_empty()).then(|| Reason { code: "OUTLIERS_LEFT_OUT".to_owned(), weighs: Verdict::Pass, text })
+}
+
+/// Says that the past is no baseline, once there is enough of it to know.
+fn unrepeated(runs: &[Healthy<'_>]) -> Option<Reason> {
+    let runs = &runs[..runs.len().min(MOST as usize)];
+    let Err(Unlearnable::Unrepeated { groups, .. }) = learn(runs) else { return None };
+    let groups: Vec<_> =
+        groups.iter().map(|group| format!("{} at {:.1} GB/s", group.runs.len(), group.busbw)).collect();
+    let text = format!(
+        "the {} oldest passed runs do not repeat, so they are no baseline: {}; pin a good run with `burnin baseline pin`, or \
+         set `history: false` in the criteria",
+        runs.len(),
+        groups.join(", ")
+    );
+    (runs.len() >= ENOUGH).then(|| Reason {
+        code: "UNSTABLE_BASELINE".to_owned(),
+        weighs: Verdict::Inconclusive,
+        text,
+    })
 }
 
 fn reading(past: &Past) -> Reading {

@@ -2,12 +2,14 @@
 
 #[path = "../../../tests/contract/mod.rs"]
 mod fixtures;
+mod support;
 
 use std::{io::Cursor, sync::Arc};
 
 use fixtures::Service;
 use judge::{Judge, fake::FakeHistory};
 use ledger::{Artefacts, Committed, Digest, MemoryStore, Store};
+use support::{four_gpus, log_of};
 use terms::{Attempt, CommandId, Stage, Timestamp, Verdict, VerdictReached};
 use verdict::Fingerprint;
 use warehouse::Load;
@@ -29,7 +31,7 @@ async fn committed(case: &str) -> (Arc<MemoryStore>, Committed) {
     let store = Arc::new(MemoryStore::default());
     let artefacts = Artefacts::new(store.clone());
     let mut objects = Vec::new();
-    for (name, body) in [("1/node-0.log", fixtures::log()), ("1/node-1.log", b"nothing to say\n".to_vec())] {
+    for (name, body) in [("1/node-0.log", log_of(case)), ("1/node-1.log", b"nothing to say\n".to_vec())] {
         objects.push(artefacts.put(&id, name, Box::new(Cursor::new(body))).await.unwrap());
     }
     let committed = artefacts.commit(&id, objects).await.unwrap();
@@ -111,8 +113,8 @@ fn past_run(number: i64, slower: f64) -> Load {
     let facts = fixtures::facts(SERVICE, "own-past");
     let reached = serde_json::from_value(facts["facts"][0]["data"].clone()).unwrap();
     let run = format!("past-{number}").parse().unwrap();
-    let mut load = Load::of(&run, "one-gpu", Attempt::FIRST, Some(Timestamp::from_millis(number)));
-    let mut reading = nccl::read_bytes(&fixtures::log());
+    let mut load = Load::of(&run, "four-gpus", Attempt::FIRST, Some(Timestamp::from_millis(number)));
+    let mut reading = nccl::read_bytes(&four_gpus());
     for row in &mut reading.tables[0].rows {
         for half in row.out_of_place.iter_mut().chain(&mut row.in_place) {
             half.time_us *= slower;
@@ -151,6 +153,62 @@ async fn four_passed_runs_prove_nothing_yet() {
     (0..4).for_each(|number| past.remember(past_run(number, 1.0 / 1.05)));
     let said = with_past(told("own-past").await, past).deliver("own-past").await;
     assert_eq!(said["facts"][0]["data"]["verdict"], "pass");
+}
+
+/// What the case comes to after runs that took so many times as long as the fast ones.
+async fn after(past: &[f64]) -> (String, Vec<(String, String)>) {
+    let history = Arc::<FakeHistory>::default();
+    let runs = past.iter().zip(0..);
+    runs.for_each(|(times, number)| history.remember(past_run(number, times / 1.05)));
+    let said = with_past(told("own-past").await, history).deliver("own-past").await;
+    let data = &said["facts"][0]["data"];
+    let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+    let reasons = data["reasons"].as_array().unwrap().iter();
+    let reasons = reasons.map(|reason| (text(&reason["code"]), text(&reason["text"]))).collect();
+    (text(&data["verdict"]), reasons)
+}
+
+fn said_of<'a>(reasons: &'a [(String, String)], code: &str) -> Option<&'a str> {
+    reasons.iter().find(|reason| reason.0 == code).map(|reason| reason.1.as_str())
+}
+
+#[tokio::test]
+async fn earlier_runs_off_the_level_of_the_others_are_left_out_and_named() {
+    let (verdict, reasons) = after(&[1.0, 1.0, 2.0, 1.0, 1.0, 1.0]).await;
+    assert_eq!((verdict.as_str(), reasons[0].0.as_str()), ("fail", "BELOW_BASELINE"));
+    let text = said_of(&reasons, "OUTLIERS_LEFT_OUT").unwrap();
+    assert!(text.starts_with("1 of 6 earlier runs") && text.contains("past-2 ("), "{text}");
+    let (_, reasons) = after(&[1.0; 6]).await;
+    assert_eq!(said_of(&reasons, "OUTLIERS_LEFT_OUT"), None);
+}
+
+#[tokio::test]
+async fn a_bad_beginning_is_neither_healthy_nor_in_the_way() {
+    // Four runs at half speed that passed, then the repair.
+    for beginning in [1, 2, 3, 4] {
+        let past: Vec<_> = [2.0; 4].into_iter().take(beginning).chain([1.0; 6]).collect();
+        let (verdict, reasons) = after(&past).await;
+        assert_eq!(
+            (verdict.as_str(), reasons[0].0.as_str()),
+            ("fail", "BELOW_BASELINE"),
+            "{beginning}: {reasons:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_past_that_does_not_repeat_is_no_baseline() {
+    let flapping = |runs: usize| [1.0, 2.0].into_iter().cycle().take(runs).collect::<Vec<_>>();
+    // Too few to know.
+    let (verdict, reasons) = after(&flapping(9)).await;
+    assert_eq!((verdict.as_str(), reasons.len()), ("pass", 1), "{reasons:?}");
+    for runs in [10, 20, 30] {
+        let (verdict, reasons) = after(&flapping(runs)).await;
+        assert_eq!((verdict.as_str(), reasons[0].0.as_str()), ("inconclusive", "UNSTABLE_BASELINE"));
+        let text = &reasons[0].1;
+        assert!(text.contains("do not repeat") && text.contains("burnin baseline pin"), "{text}");
+        assert!(text.contains(&format!("{} at ", runs.min(20) / 2)), "{text}");
+    }
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 #[path = "../../../tests/contract/mod.rs"]
 mod fixtures;
+mod support;
 
 use std::{io::Cursor, sync::Arc};
 
@@ -24,7 +25,9 @@ async fn judge() -> (Arc<MemoryStore>, Service) {
     let store = Arc::new(MemoryStore::default());
     let artefacts = Artefacts::new(store.clone());
     let mut objects = Vec::new();
-    for (name, body) in [("1/node-0.log", fixtures::log()), ("1/node-1.log", b"nothing to say\n".to_vec())] {
+    for (name, body) in
+        [("1/node-0.log", support::four_gpus()), ("1/node-1.log", b"nothing to say\n".to_vec())]
+    {
         objects.push(artefacts.put(&id, name, Box::new(Cursor::new(body))).await.unwrap());
     }
     artefacts.commit(&id, objects).await.unwrap();
@@ -34,11 +37,12 @@ async fn judge() -> (Arc<MemoryStore>, Service) {
 
 /// The log's own curve, so many times as long, on what the case runs on.
 fn curve(slower: f64, fields: &[(&str, &str)]) -> Baseline {
-    let mut reading = nccl::read_bytes(&fixtures::log());
+    let mut reading = nccl::read_bytes(&support::four_gpus());
     for half in
         reading.tables[0].rows.iter_mut().flat_map(|row| row.out_of_place.iter_mut().chain(&mut row.in_place))
     {
-        half.time_us *= slower;
+        // With as few digits as are printed: they are read back from JSON as they were.
+        half.time_us = (100.0 * half.time_us * slower).round() / 100.0;
     }
     let fingerprint =
         Fingerprint(fields.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect());
@@ -48,7 +52,7 @@ fn curve(slower: f64, fields: &[(&str, &str)]) -> Baseline {
 async fn pin(store: &Arc<MemoryStore>, run: &str, baseline: Baseline) {
     let pinned = Pinned { run: run.parse().unwrap(), source: Source::Run, baseline };
     let who = Who { by: "ann".to_owned(), at: Timestamp::from_millis(0), why: "after the repair".to_owned() };
-    Pins::new(store.clone()).pin("one-gpu", pinned, who).await.unwrap();
+    Pins::new(store.clone()).pin("four-gpus", pinned, who).await.unwrap();
 }
 
 async fn stored(store: &MemoryStore) -> Stored {
@@ -64,18 +68,18 @@ fn codes(said: &Value) -> Vec<&str> {
 #[tokio::test]
 async fn a_run_is_held_against_what_is_pinned_and_the_verdict_says_which_pin() {
     let (store, judge) = judge().await;
-    pin(&store, "one-gpu-1", curve(1.0, &[])).await;
-    pin(&store, "one-gpu-2", curve(1.0 / 1.05, &[])).await;
+    pin(&store, "four-gpus-1", curve(1.0, &[])).await;
+    pin(&store, "four-gpus-2", curve(1.0 / 1.05, &[])).await;
     let said = judge.deliver("own-past").await;
     assert_eq!(said["facts"][0]["data"]["verdict"], "fail", "{said}");
     assert!(codes(&said).contains(&"BELOW_BASELINE") && codes(&said).contains(&"PINNED"), "{said}");
     let first = stored(&store).await;
     let pin_used = first.pin.clone().unwrap();
-    assert_eq!((pin_used.number, pin_used.run.as_str(), pin_used.by.as_str()), (2, "one-gpu-2", "ann"));
+    assert_eq!((pin_used.number, pin_used.run.as_str(), pin_used.by.as_str()), (2, "four-gpus-2", "ann"));
     assert_eq!(first.judged_by, Some(curve(1.0 / 1.05, &[])), "with the whole baseline beside it");
 
     // What was reached stays, whatever is decided afterwards.
-    pin(&store, "one-gpu-3", curve(1.0, &[])).await;
+    pin(&store, "four-gpus-3", curve(1.0, &[])).await;
     assert_eq!(judge.deliver("own-past").await, said);
     assert_eq!(stored(&store).await, first);
 }
@@ -83,9 +87,9 @@ async fn a_run_is_held_against_what_is_pinned_and_the_verdict_says_which_pin() {
 #[tokio::test]
 async fn what_was_released_is_not_used() {
     let (store, judge) = judge().await;
-    pin(&store, "one-gpu-2", curve(1.0 / 1.05, &[])).await;
+    pin(&store, "four-gpus-2", curve(1.0 / 1.05, &[])).await;
     let who = Who { by: "eve".to_owned(), at: Timestamp::from_millis(1), why: String::new() };
-    Pins::new(store.clone()).release("one-gpu", who).await.unwrap();
+    Pins::new(store.clone()).release("four-gpus", who).await.unwrap();
     let said = judge.deliver("own-past").await;
     assert_eq!((&said["facts"][0]["data"]["verdict"], stored(&store).await.pin), (&"pass".into(), None));
 }
@@ -93,7 +97,7 @@ async fn what_was_released_is_not_used() {
 #[tokio::test]
 async fn a_pin_of_something_else_decides_nothing() {
     let (store, judge) = judge().await;
-    pin(&store, "one-gpu-2", curve(1.0, &[("ranks", "4096")])).await;
+    pin(&store, "four-gpus-2", curve(1.0, &[("ranks", "4096")])).await;
     let said = judge.deliver("own-past").await;
     assert_eq!(said["facts"][0]["data"]["verdict"], "inconclusive", "{said}");
     let text = said["facts"][0]["data"]["reasons"][0]["text"].as_str().unwrap();
@@ -103,7 +107,7 @@ async fn a_pin_of_something_else_decides_nothing() {
 #[tokio::test]
 async fn a_pin_that_cannot_be_read_is_told_and_not_passed_over() {
     let (store, judge) = judge().await;
-    store.create("baselines/one-gpu/0000000001.json", "{}".into()).await.unwrap();
+    store.create("baselines/four-gpus/0000000001.json", "{}".into()).await.unwrap();
     let said = judge.deliver("own-past").await;
     let failure = &said["facts"][0]["data"];
     assert_eq!(

@@ -1,12 +1,16 @@
 //! What the values mean.
 
-use super::tokens::{Stop, Tokens};
+use super::tokens::{Nullable, Stop, Tokens};
 use crate::banner::library_version;
 use crate::budget::{self, Kind};
 use crate::phrase::collective;
+use crate::row::{Halved, Printed, part};
 use crate::tables::{Step, Tables};
+use crate::value::is_timestamp;
 use std::io::{self, Read};
-use terms::measurement::{Device, Half, Iterations, OutOfBounds, ProcessTimes, Reading, Row};
+use terms::measurement::{
+    Column, Device, Half, Iterations, OutOfBounds, PartialHalf, Placement, ProcessTimes, Reading, Row,
+};
 
 /// A file of one or several objects, one after the other.
 #[derive(Default)]
@@ -28,6 +32,23 @@ struct Draft {
     seen: [bool; 3],
     /// `nwrong` was no count.
     spoilt: bool,
+    /// It has members: it is not `null`.
+    printed: bool,
+}
+
+impl Draft {
+    /// The half, or what was read of it; nothing where there is none.
+    fn printed(self) -> Option<Printed> {
+        let columns = [Column::TimeUs, Column::Algbw, Column::Busbw];
+        let unread =
+            columns.into_iter().zip(self.seen).filter_map(|(column, seen)| (!seen).then_some(column));
+        let unread: Vec<_> = unread.chain(self.spoilt.then_some(Column::Wrong)).collect();
+        match (self.printed, unread.is_empty()) {
+            (false, _) => None,
+            (true, true) => Some(Printed::Whole(self.half)),
+            (true, false) => Some(Printed::Part(part(&self.half, unread))),
+        }
+    }
 }
 
 impl Document {
@@ -77,6 +98,14 @@ impl Document {
                 "nccl_version" => {
                     let version = tokens.number()?.and_then(|number| number.count());
                     self.tables.runs[at].table.nccl_version = version.and_then(library_version);
+                    Ok(())
+                }
+                "start_time" => {
+                    let started = tokens.string()?.filter(|text| {
+                        let (date, time) = text.split_once(' ').unwrap_or_default();
+                        is_timestamp(date.as_bytes(), time.as_bytes())
+                    });
+                    self.tables.runs[at].table.started_at = started;
                     Ok(())
                 }
                 "config" => self.config(tokens, at),
@@ -158,7 +187,7 @@ impl Document {
         let mut row = Row::default();
         let (mut size, mut count, mut kind) = (None, None, None);
         let (mut spread, mut times) = ([None; 2], ProcessTimes::default());
-        tokens.members(|tokens, name| {
+        let end = tokens.members(|tokens, name| {
             match name {
                 "size" => size = tokens.number()?.and_then(|number| number.count()),
                 "count" => count = tokens.number()?.and_then(|number| number.count()),
@@ -166,19 +195,31 @@ impl Document {
                 "redop" => row.redop = tokens.string()?.filter(|redop| !redop.is_empty()),
                 // A text, padded as in the table.
                 "root" => row.root = tokens.number()?.and_then(|number| number.integer()),
-                "out_of_place" => row.out_of_place = half(tokens)?,
-                "in_place" => row.in_place = half(tokens)?,
+                "out_of_place" => half(tokens, &mut row, Placement::OutOfPlace)?,
+                "in_place" => half(tokens, &mut row, Placement::InPlace)?,
                 "out_of_place_per_iter" => spread[0] = self.iterations(tokens, &mut times.out_of_place_us)?,
                 "in_place_per_iter" => spread[1] = self.iterations(tokens, &mut times.in_place_us)?,
                 _ => tokens.skip()?,
             }
             Ok(())
-        })?;
+        });
         let (Some(size), Some(count), Some(kind)) = (size, count, kind) else {
             self.tables.runs[at].table.unmeasured += 1;
             self.tables.budget.give_back(budget::times(&times));
-            return Ok(());
+            return end;
         };
+        if end.is_err() {
+            // The file ends inside the row: some processes' times without the others' would point at the wrong one.
+            self.tables.budget.give_back(budget::times(&times));
+            times = ProcessTimes::default();
+            for (half, placement) in
+                [(row.out_of_place, Placement::OutOfPlace), (row.in_place, Placement::InPlace)]
+            {
+                if half.is_none() && row.partial.is_none() {
+                    row.partial = Some(Box::new(PartialHalf::unread(placement)));
+                }
+            }
+        }
         (row.size_bytes, row.count, row.dtype) = (size, count, kind);
         for (half, spread) in [&mut row.out_of_place, &mut row.in_place].into_iter().zip(spread) {
             if let Some(half) = half {
@@ -188,7 +229,7 @@ impl Document {
         let some = !times.out_of_place_us.is_empty() || !times.in_place_us.is_empty();
         row.processes = some.then(|| Box::new(times));
         self.tables.push(at, row);
-        Ok(())
+        end
     }
 
     /// Reads the statistics over the iterations, and what each process measured.
@@ -260,20 +301,22 @@ fn integer<R: Read>(tokens: &mut Tokens<R>) -> Result<Option<u32>, Stop> {
     Ok(tokens.number()?.and_then(|number| number.count()).and_then(|count| u32::try_from(count).ok()))
 }
 
-/// Reads a half; nothing when it is `null` or when a value of it is not finite.
-fn half<R: Read>(tokens: &mut Tokens<R>) -> Result<Option<Half>, Stop> {
+/// Reads a half into its place in the row. `null` is none.
+fn half<R: Read>(tokens: &mut Tokens<R>, row: &mut Row, placement: Placement) -> Result<(), Stop> {
     let mut draft = Draft::default();
     tokens.members(|tokens, name| {
+        draft.printed = true;
         let (at, slot) = match name {
             "time" | "cpu_time" => (0, &mut draft.half.time_us),
             "alg_bw" => (1, &mut draft.half.algbw),
             "bus_bw" => (2, &mut draft.half.busbw),
             "nwrong" => {
-                // null where nothing was checked.
-                if let Some(number) = tokens.number()? {
-                    draft.half.wrong = number.count();
-                    draft.spoilt = draft.half.wrong.is_none();
-                }
+                (draft.half.wrong, draft.spoilt) = match tokens.nullable()? {
+                    // Nothing was checked.
+                    Nullable::Null => (None, false),
+                    Nullable::Number(number) => (number.count(), number.count().is_none()),
+                    Nullable::Unreadable => (None, true),
+                };
                 return Ok(());
             }
             _ => return tokens.skip(),
@@ -283,5 +326,8 @@ fn half<R: Read>(tokens: &mut Tokens<R>) -> Result<Option<Half>, Stop> {
         }
         Ok(())
     })?;
-    Ok((draft.seen == [true; 3] && !draft.spoilt).then_some(draft.half))
+    if let Some(half) = draft.printed() {
+        row.set(placement, half);
+    }
+    Ok(())
 }

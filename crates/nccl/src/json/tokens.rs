@@ -28,6 +28,15 @@ impl From<io::Error> for Stop {
     }
 }
 
+/// A value where a number or `null` is expected.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Nullable {
+    Null,
+    Number(Number),
+    /// Something else, such as `"nan"`.
+    Unreadable,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Token {
     BeginObject,
@@ -113,6 +122,18 @@ impl<R: Read> Tokens<R> {
             Token::Text => Ok(Number::parse(self.text.trim_ascii())),
             token => self.skip_from(token).map(|()| None),
         }
+    }
+
+    /// Reads a value that may be `null`.
+    pub(crate) fn nullable(&mut self) -> Result<Nullable, Stop> {
+        let token = self.next()?;
+        let number = match token {
+            Token::Number(number) => Some(number),
+            Token::Text => Number::parse(self.text.trim_ascii()),
+            Token::Word if self.text == b"null" => return Ok(Nullable::Null),
+            token => self.skip_from(token).map(|()| None)?,
+        };
+        Ok(number.map_or(Nullable::Unreadable, Nullable::Number))
     }
 
     /// Reads a value; nothing when it is no text.

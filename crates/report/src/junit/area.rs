@@ -52,7 +52,8 @@ impl Area {
             "ABOVE_FLOOR" | "BELOW_FLOOR" => Self::Floors,
             "AS_REFERENCE" | "NO_REFERENCE" => Self::Reference(None),
             "BELOW_REFERENCE" => Self::Reference(region()),
-            "AS_BASELINE" | "OTHER_FINGERPRINT" | "SETUP_CHANGED" => Self::Baseline(None),
+            "AS_BASELINE" | "OTHER_FINGERPRINT" | "SETUP_CHANGED" | "UNSTABLE_BASELINE"
+            | "OUTLIERS_LEFT_OUT" => Self::Baseline(None),
             "BELOW_BASELINE" => Self::Baseline(region()),
             "DRIFTED" => Self::History,
             "DIP" | "NOT_MEASURED" if says("the reference's") => Self::Reference(None),
@@ -65,7 +66,7 @@ impl Area {
 
     /// A reason that says that nothing was compared.
     pub fn refuses(reason: &Reason) -> bool {
-        matches!(reason.code.as_str(), "NO_REFERENCE" | "OTHER_FINGERPRINT")
+        matches!(reason.code.as_str(), "NO_REFERENCE" | "OTHER_FINGERPRINT" | "UNSTABLE_BASELINE")
     }
 
     /// Of the same kind: what was held against the one was held against the other.

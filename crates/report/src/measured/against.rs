@@ -9,6 +9,7 @@ use terms::{
 use verdict::{
     Baseline,
     baseline::{Point, Region},
+    one_rank,
     reference::{SAME_SIZE, fitting, regions_of, tolerated},
 };
 
@@ -51,9 +52,11 @@ impl<'a> Against<'a> {
     pub fn of(story: &Story<'a>, log: &Log<'a>) -> Self {
         let criteria = story.standard.criteria;
         let alone = match log.reading.tables.as_slice() {
-            [table] => Some(table),
+            // One rank has no bandwidth that could be short of something.
+            [table] => Some(table).filter(|table| !one_rank(table)),
             _ => None,
         };
+        let one_rank = log.reading.tables.iter().all(one_rank);
         let reference = alone.zip(criteria).and_then(|(table, it)| fitting(table, story.asked(), it));
         let baseline = alone.and_then(|_| story.baseline(log));
         let points = baseline.map_or(&[][..], |baseline| &baseline.points);
@@ -61,7 +64,7 @@ impl<'a> Against<'a> {
             let key = &point.key;
             ((key.size_bytes, key.dtype.as_str(), key.redop.as_deref(), key.in_place), point)
         };
-        let finite = |floor: &&Floor| floor.busbw.is_finite();
+        let finite = |floor: &&Floor| floor.busbw.is_finite() && !one_rank;
         Self {
             floors: criteria.map_or_else(Vec::new, |it| it.floors.iter().filter(finite).copied().collect()),
             reference: reference.map(|reference| (reference, Rc::new(regions_of(reference)))),

@@ -32,7 +32,7 @@ impl Logs {
                 criteria: criteria.as_ref(),
                 baseline: baseline.as_ref(),
                 earlier: &before,
-                pin: None,
+                ..Standard::default()
             };
             let judgement = judge(&Evidence::of(&reading, &clues), &standard);
             if let (Some(baseline), [table]) = (&baseline, reading.tables.as_slice()) {
@@ -60,8 +60,9 @@ impl Logs {
                 criteria: self.criteria.as_ref(),
                 baseline: self.baseline.as_ref(),
                 earlier: &self.earlier,
-                pin: None,
+                ..Standard::default()
             },
+            series: true,
         }
     }
 }
@@ -103,6 +104,7 @@ pub fn reading(slower: impl Fn(u64) -> f64) -> Reading {
             devices: (0..16).map(device).collect(),
             nccl_tests_version: Some("2.17.1".into()),
             nccl_version: Some("2.27.7".into()),
+            started_at: None,
             unmeasured: 0,
             rows: (0..27).map(row).collect(),
             out_of_bounds: Some(OutOfBounds { count: 0, ok: true }),

@@ -83,6 +83,7 @@ pub fn reading(workflow: &Workflow) -> Reading {
             devices: vec![device(0), device(1)],
             nccl_tests_version: Some("2.19.6".into()),
             nccl_version: Some("2.28.9".into()),
+            started_at: None,
             unmeasured: 0,
             rows: sizes.into_iter().map(row).collect(),
             out_of_bounds: Some(OutOfBounds { count: 0, ok: true }),
@@ -257,6 +258,7 @@ impl Run {
                 criteria: benchmark.map(|benchmark| &benchmark.criteria),
                 ..Standard::default()
             },
+            series: false,
         }
     }
 }

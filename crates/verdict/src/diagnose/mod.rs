@@ -1,7 +1,8 @@
 //! Named causes, each with the lines that prove it.
 //!
 //! A diagnosis explains a verdict; it never makes one. What the measurements say is judged without it, so a phrase that
-//! means nothing in some new version of NCCL cannot turn a run red, and one that is missing cannot turn it green.
+//! means nothing in some new version of NCCL cannot turn a run red, and one that is missing cannot turn it green. Of a job
+//! that failed, phrases decide whether the benchmark had begun, that is, between fail and inconclusive.
 
 pub mod catalogue;
 mod cause;

@@ -1,0 +1,132 @@
+//! `burnin baseline`: learns what healthy is from logs.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use verdict::{
+    Evidence, Fingerprint,
+    baseline::{Healthy, Unlearnable, halves, learn, learn_without_outliers},
+    repeat::{Group, Level},
+};
+
+use crate::{
+    commands::{
+        logs::{Room, files, heard},
+        parse::shown,
+        print,
+    },
+    exit::{Error, Exit},
+};
+
+/// Learns a baseline and writes it, whole or not at all.
+pub fn baseline(logs: &[PathBuf], save: &Path, drop_outliers: bool) -> Result<Exit, Error> {
+    let logs = files(logs)?;
+    let mut room = Room::default();
+    let hear = |log: &PathBuf| {
+        let (reading, clues) = heard(log, false)?;
+        room.take(log, &reading).map(|()| (reading, clues))
+    };
+    let logs_heard = logs.iter().map(hear).collect::<Result<Vec<_>, _>>()?;
+    let runs: Vec<_> = logs_heard
+        .iter()
+        .map(|(reading, clues)| Healthy {
+            reading,
+            fingerprint: Fingerprint::of(&Evidence::of(reading, clues)),
+        })
+        .collect();
+    let names: Vec<_> = logs.iter().map(|log| shown(&log.display().to_string())).collect();
+    let learned = match drop_outliers {
+        true => learn_without_outliers(&runs),
+        false => learn(&runs).map(|baseline| (baseline, Vec::new())),
+    };
+    let (baseline, left_out) = learned.map_err(|error| refused(error, &runs, &names))?;
+    for Level { run, busbw, slower } in left_out {
+        eprintln!(
+            "left out: {}: its plateau is at {busbw:.1} GB/s and takes {:+.1} % longer than the median",
+            names[run],
+            100.0 * slower
+        );
+    }
+    let draft = save.with_extension("draft");
+    let text = serde_json::to_string_pretty(&baseline).unwrap_or_default() + "\n";
+    fs::write(&draft, text)
+        .and_then(|()| fs::rename(&draft, save))
+        .map_err(|error| Error::usage(format!("{}: cannot be written: {error}", save.display())))?;
+    let few = if baseline.runs < 5 { "; five or more make a better one" } else { "" };
+    let runs = report::count(baseline.runs, "run");
+    print(&format!(
+        "{}: {} points of {runs}, the plateau repeats itself within {:.1} %{few}\n",
+        save.display(),
+        baseline.points.len(),
+        100.0 * baseline.repeatability()
+    ));
+    Ok(Exit::Pass)
+}
+
+fn refused(error: Unlearnable, runs: &[Healthy<'_>], names: &[String]) -> Error {
+    match error {
+        Unlearnable::Nothing => Error::usage("no log was named"),
+        Unlearnable::Unfit { log, why } => {
+            Error::usage(format!("{}: nothing can be learned from it: {why}", names[log]))
+        }
+        Unlearnable::Mixed { log, field } => Error::usage(format!(
+            "{}: its {field} is not that of {}; learn each group on its own:\n{}",
+            names[log],
+            names[0],
+            shapes(&field, runs, names)
+        )),
+        Unlearnable::Unrepeated { groups, levels } => Error::usage(format!(
+            "the logs do not repeat: their plateaus are {}; learn from the logs of one level, or measure again. With \
+             --drop-outliers at most a fifth of the logs is left out:\n{}",
+            match groups.len() {
+                1 => "more than 5 % from their median".to_owned(),
+                many => format!("on {many} levels"),
+            },
+            told(&groups, &levels, names)
+        )),
+    }
+}
+
+/// The levels and the logs on each, a line each.
+fn told(groups: &[Group], levels: &[Level], names: &[String]) -> String {
+    let mut lines = Vec::new();
+    for (number, group) in groups.iter().enumerate() {
+        let logs = report::count(group.runs.len() as u64, "log");
+        lines.push(format!("  group {}: {:.1} GB/s, {logs}", number + 1, group.busbw));
+        let here = levels.iter().filter(|level| group.runs.contains(&level.run));
+        lines.extend(here.map(|level| format!("    {:.1} GB/s  {}", level.busbw, names[level.run])));
+    }
+    lines.join("\n")
+}
+
+/// The logs by what they have in a field in which they differ, a line each.
+fn shapes(field: &str, runs: &[Healthy<'_>], names: &[String]) -> String {
+    let value = |run: &Healthy<'_>| match run.fingerprint.get(field) {
+        Some(value) => format!("{field} {value}"),
+        None => {
+            let points = run.reading.tables.iter().flat_map(halves).map(|(key, _)| key.size_bytes);
+            let sizes: std::collections::BTreeSet<_> = points.collect();
+            let ends = sizes.first().zip(sizes.last());
+            let ends = ends.map_or_else(String::new, |(first, last)| {
+                format!(", {} to {}", report::size(*first), report::size(*last))
+            });
+            format!("{}{ends}", report::count(sizes.len() as u64, "size"))
+        }
+    };
+    let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
+    for (run, name) in runs.iter().zip(names) {
+        let value = value(run);
+        match groups.iter_mut().find(|group| group.0 == value) {
+            Some(group) => group.1.push(name),
+            None => groups.push((value, vec![name])),
+        }
+    }
+    let mut lines = Vec::new();
+    for (number, (value, logs)) in groups.into_iter().enumerate() {
+        lines.push(format!("  group {}: {}", number + 1, shown(&value)));
+        lines.extend(logs.into_iter().map(|log| format!("    {log}")));
+    }
+    lines.join("\n")
+}

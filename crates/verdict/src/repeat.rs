@@ -1,0 +1,73 @@
+//! Whether runs repeat: one level of the plateau, and none far off it.
+
+use crate::baseline::median;
+
+/// Runs whose plateaus are further apart than this are on different levels: a healthy plateau does not move by 2 %.
+const GAP: f64 = 0.02;
+/// A baseline whose runs are further than this from their median tells nothing healthy from anything degraded.
+pub const MOST: f64 = 0.05;
+/// Of so many runs one may be left out.
+const FIFTH: usize = 5;
+
+/// Runs on one level of the plateau.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// Median bus bandwidth of the plateau over its runs, GB/s.
+    pub busbw: f64,
+    /// Its runs, by their numbers.
+    pub runs: Vec<usize>,
+}
+
+/// The plateau of one run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Level {
+    /// Its number.
+    pub run: usize,
+    /// How much longer the plateau took than the median, relative.
+    pub slower: f64,
+    /// Its bus bandwidth, GB/s.
+    pub busbw: f64,
+}
+
+/// The levels that runs are on, the fastest first.
+#[must_use]
+pub fn groups(levels: &[Level]) -> Vec<Group> {
+    let mut sorted = levels.to_vec();
+    sorted.sort_by(|a, b| a.slower.total_cmp(&b.slower));
+    let same = |a: &Level, b: &Level| (1.0 + b.slower) / (1.0 + a.slower) - 1.0 <= GAP;
+    let group = |levels: &[Level]| Group {
+        busbw: median(levels.iter().map(|level| level.busbw).collect()),
+        runs: levels.iter().map(|level| level.run).collect(),
+    };
+    sorted.chunk_by(same).map(group).collect()
+}
+
+/// Whether all runs are on one level, and near it.
+#[must_use]
+pub fn repeats(levels: &[Level]) -> bool {
+    groups(levels).len() < 2 && furthest(levels.iter().map(|level| level.slower)) <= MOST
+}
+
+/// How far the run furthest from the median is from it.
+pub fn furthest(levels: impl Iterator<Item = f64>) -> f64 {
+    levels.map(f64::abs).fold(0.0, f64::max)
+}
+
+/// The same without the runs that may be left out: for baselines that do not state it.
+#[must_use]
+pub fn furthest_but_outliers(levels: &[f64]) -> f64 {
+    let mut away: Vec<f64> = levels.iter().map(|level| level.abs()).collect();
+    away.sort_by(f64::total_cmp);
+    away.truncate(away.len() - away.len() / FIFTH);
+    away.last().copied().unwrap_or(0.0)
+}
+
+/// The runs that are not on the level of most of them, when that is at most a fifth.
+#[must_use]
+pub fn outliers(levels: &[Level]) -> Option<Vec<usize>> {
+    let groups = groups(levels);
+    let largest = groups.iter().max_by_key(|group| group.runs.len())?;
+    let out = levels.iter().map(|level| level.run).filter(|run| !largest.runs.contains(run));
+    let out: Vec<_> = out.collect();
+    (out.len() <= levels.len() / FIFTH).then_some(out)
+}
