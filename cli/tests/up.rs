@@ -5,7 +5,8 @@ mod support;
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt,
     path::Path,
     process::Command,
     sync::{Arc, Mutex},
@@ -38,6 +39,62 @@ fn the_quickstart_is_asked_for_over_http_and_passes() {
     assert!(status == 200 && index.contains("/api/v1/openapi.json"), "{index}");
     let (status, page) = up.ask("GET", "/", "", "");
     assert!(status == 200 && page.contains(&format!("/runs/{run}")), "{page}");
+    up.end("-TERM");
+}
+
+#[test]
+fn only_the_user_who_started_it_is_answered() {
+    let lab = Lab::new("", "");
+    let up = Up::of(&lab);
+    let port = up.address.rsplit_once(':').unwrap().1;
+    let folder = lab.data().join("host/up");
+    let (header, link) = (folder.join(format!("{port}.header")), folder.join(format!("{port}.link")));
+    for (path, expected) in [(&folder, 0o700), (&header, 0o600), (&link, 0o600)] {
+        assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, expected, "{}", path.display());
+    }
+    let offer =
+        r#"{"specversion":"1.0","type":"dev.burnin.cluster.offered.v1","source":"//x","id":"1","data":{}}"#;
+    let structured = "Content-Type: application/cloudevents+json\r\n";
+    for proof in ["", "Authorization: Bearer x\r\n"] {
+        assert_eq!(up.ask_as(proof, "POST", "/", structured, offer).0, 401);
+        for path in ["/", "/api/v1/runs", "/changes", "/about", "/assets/script.js"] {
+            assert_eq!(up.ask_as(proof, "GET", path, "", "").0, 401, "{path}");
+        }
+        assert_eq!(up.ask_as(proof, "GET", "/healthz", "", ""), (200, "ok".to_owned()));
+    }
+    assert!(!lab.data().join("parked").exists(), "nothing of it is kept");
+    // As `curl -H @FILE` sends it.
+    let proof = fs::read_to_string(&header).unwrap().replace('\n', "\r\n");
+    assert_eq!(up.ask_as(&proof, "GET", "/api/v1/runs", "", "").0, 200);
+    // The link on standard output was used; the next one is in its file.
+    let next = fs::read_to_string(&link).unwrap();
+    let next = next.trim().strip_prefix(&format!("http://{}", up.address)).unwrap();
+    assert_eq!(up.ask_as("", "GET", next, "", "").0, 200);
+    assert_eq!(up.ask_as("", "GET", next, "", "").0, 401, "once");
+    let said = up.end("-TERM");
+    assert!(said.contains(&format!("curl -H @{}", header.display())), "{said}");
+    assert!(said.contains("a browser signed in; the link for the next one: http://127.0.0.1:"), "{said}");
+    assert!(!header.exists() && !link.exists(), "the secrets end with it");
+}
+
+#[test]
+fn connections_that_send_nothing_keep_nobody_out() {
+    let lab = Lab::new("", "");
+    let mut command = Command::new("bash");
+    let program = lab.command(&["up", "--port", "0", "--workflows", "."]);
+    command
+        .args(["-c", r#"ulimit -n 64; exec "$@""#, "bash"])
+        .arg(program.get_program())
+        .args(program.get_args());
+    command.current_dir(lab.folder.path());
+    let up = Up::new(command);
+    let held: Vec<_> = (0..150).map(|_| TcpStream::connect(&up.address).unwrap()).collect();
+    for _ in 0..3 {
+        assert_eq!(up.ask("GET", "/healthz", "", ""), (200, "ok".to_owned()));
+    }
+    let run = up.begin("lab", "k");
+    assert_eq!(up.follow(&run).last().map(String::as_str), Some("closed"));
+    drop(held);
     up.end("-TERM");
 }
 

@@ -5,12 +5,15 @@ use std::{
     fs::File,
     net::Ipv4Addr,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use contract::{Content, Message};
 use dashboard::{Dashboard, Plan, Plans};
-use gateway::{Catalogue, Gateway, GitRefs, Rates, Secrets, Setup, TAKES};
+use gateway::{Access, Catalogue, Gateway, GitRefs, Rates, Secrets, Setup, TAKES};
 use kit::{
     Bus, Clock, Disposition, Event, Handler, StoreParking,
     serve::{Chore, Service, serve, with_routes},
@@ -24,6 +27,10 @@ use notifier::{
 use terms::{Fact, RunId, Span};
 use tokio::{net::TcpListener, task::JoinSet};
 use view::View;
+
+mod access;
+
+use access::Files;
 
 use crate::{
     commands::print,
@@ -133,15 +140,38 @@ pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
         let driver = Arc::clone(&driver);
         async move { driver.tick().await }
     });
-    print(&format!("http://{address}/\n"));
+    let files = Files::new(&data.path("host"), address.port())?;
+    let access = Arc::new(access(&address.to_string(), &files)?);
+    print(&format!("{}\n", access.link()));
+    let header = files.header.display();
     eprintln!("burnin up: serving {} on http://{address}/; Ctrl-C ends it", asked.workflows.display());
+    eprintln!("burnin up: the link above signs one browser in; programs send the header of a file:");
+    eprintln!("    curl -H @{header} http://{address}/api/v1/workflows");
     let routes = gateway.routes_beside(dashboard.routes());
-    let router = gateway::at_home(with_routes(service, routes));
+    let router = gateway::at_home(with_routes(service, routes), access, &gateway);
     serve(listener, router, stop).await.map_err(Error::infrastructure)?;
     beside.shutdown().await;
     driver.services.bus.stop().await;
     eprintln!("burnin up: ended; what runs goes on, and the next `burnin up` finds it");
     Ok(Exit::Pass)
+}
+
+/// The secrets of this process, in files for programs and browsers of its user.
+fn access(address: &str, files: &Files) -> Result<Access, Error> {
+    let user = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
+    let link_file = files.link.clone();
+    let first = AtomicBool::new(true);
+    let access = Access::new(&user, address, move |link| {
+        if let Err(error) = Files::write(&link_file, link) {
+            tracing::error!("{}: the new link cannot be written: {error}", link_file.display());
+        }
+        if !first.swap(false, Ordering::Relaxed) {
+            eprintln!("burnin up: a browser signed in; the link for the next one: {link}");
+        }
+    });
+    let cannot = |error| Error::usage(format!("{}: {error}", files.header.display()));
+    Files::write(&files.header, &access.header()).map_err(cannot)?;
+    Ok(access)
 }
 
 /// Tells people. Addresses and keys lie in `channels/` of the data folder, or in the environment.

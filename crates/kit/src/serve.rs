@@ -7,7 +7,7 @@
 //! | `GET /healthz` | 200 while the process serves, whoever asks |
 //! | `GET /about` | which service this is, its version and revision, and what it takes |
 
-use std::{future::IntoFuture, io, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
@@ -22,9 +22,11 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+pub use crate::connections::Limits;
 use crate::{
     Handler, Parking,
     auth::{Denied, Doorkeeper},
+    connections,
     push::{Door, receive},
     telemetry::Telemetry,
 };
@@ -176,25 +178,33 @@ async fn chore(Path(name): Path<String>, State(chores): State<Arc<[Arc<dyn Chore
     }
 }
 
-/// Serves until `stop`, then takes nothing new and gives what is under way [`DRAIN`] to end.
+/// Serves until `stop`, then accepts nothing more and gives requests in progress [`DRAIN`] to end. Connections have the
+/// limits of [`Limits::of_process`].
 ///
 /// # Errors
-/// When the listener breaks.
+/// Never at present: a failed `accept` is retried.
 pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) -> io::Result<()> {
-    let drained = stop.clone();
-    let serving = axum::serve(listener, router)
-        .with_graceful_shutdown(async move { drained.cancelled().await })
-        .into_future();
+    serve_with(listener, router, Limits::of_process(), stop).await
+}
+
+/// Serves with these limits.
+///
+/// # Errors
+/// Never at present: a failed `accept` is retried.
+pub async fn serve_with(
+    listener: TcpListener,
+    router: Router,
+    limits: Limits,
+    stop: CancellationToken,
+) -> io::Result<()> {
     let late = async {
         stop.cancelled().await;
         info!("stopping: no new requests");
         tokio::time::sleep(DRAIN).await;
     };
     tokio::select! {
-        served = serving => served,
-        () = late => {
-            warn!("stopping with requests under way; they will be delivered again");
-            Ok(())
-        }
+        () = connections::serve(listener, router, limits, stop.clone()) => {}
+        () = late => warn!("stopping with requests in progress; they will be delivered again"),
     }
+    Ok(())
 }

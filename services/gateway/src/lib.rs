@@ -21,6 +21,7 @@
 //! It writes neither ledger nor verdicts: a run starts when the conductor records `run.requested`. Until it did, the
 //! request is published again.
 
+mod access;
 pub mod api;
 mod catalogue;
 mod chores;
@@ -42,6 +43,7 @@ use kit::{
 use ledger::{Ledger, Store};
 use view::View;
 
+pub use access::{Access, LocalUser};
 pub use api::{Problem, limits::Rates, workflows::Offer};
 pub use catalogue::{Catalogue, Entry};
 pub use events::TAKES;
@@ -89,6 +91,7 @@ pub struct Gateway {
     pub(crate) calendar: Calendar,
     pub(crate) rates: api::limits::Limiter,
     pub(crate) secrets: Secrets,
+    pub(crate) unchecked: github::Unchecked,
     pub(crate) refs: Arc<dyn Refs>,
     pub(crate) warehouse: String,
 }
@@ -113,6 +116,7 @@ impl Gateway {
             calendar,
             rates,
             secrets,
+            unchecked: github::Unchecked::default(),
             refs,
             warehouse,
         })

@@ -58,10 +58,12 @@ def browser():
 
 
 class Person:
-    """Somebody in front of the browser."""
+    """Somebody in front of the browser, who opened the link that the server printed."""
 
-    def __init__(self, driver, address, folder):
-        self.driver, self.address, self.folder = driver, address, folder
+    def __init__(self, driver, link, folder):
+        self.driver, self.address, self.folder = driver, link.partition("?")[0], folder
+        driver.get(link)
+        WebDriverWait(driver, LONGEST).until(lambda _: driver.current_url == self.address, "the link leaves the address bar")
         self.wait = WebDriverWait(driver, LONGEST, ignored_exceptions=[Exception])
 
     def go(self, path):
