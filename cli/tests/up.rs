@@ -2,18 +2,10 @@
 
 mod support;
 
-use std::{
-    fs,
-    io::{BufRead, BufReader, Read, Write},
-    net::{TcpListener, TcpStream},
-    os::unix::fs::PermissionsExt,
-    path::Path,
-    process::Command,
-    sync::{Arc, Mutex},
-};
+use std::{fs, net::TcpStream, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use serde_json::{Value, json};
-use support::{Lab, serving::Up, wait_for};
+use support::{Lab, receiver::Receiver, serving::Up, wait_for};
 
 #[test]
 fn the_quickstart_is_asked_for_over_http_and_passes() {
@@ -262,41 +254,6 @@ fn a_plan_says_what_starts_a_workflow_and_who_is_told() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(64));
     assert!(said.contains("on.schedule[0].cron: expected minute, hour"), "{said}");
-}
-
-/// A program on 127.0.0.1 that is posted to: heads and bodies, as they come.
-struct Receiver {
-    url: String,
-    came: Arc<Mutex<Vec<(String, Value)>>>,
-}
-
-impl Receiver {
-    fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/hook", listener.local_addr().unwrap());
-        let came = Arc::new(Mutex::new(Vec::new()));
-        let heard = Arc::clone(&came);
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let mut stream = stream.unwrap();
-                let mut reader = BufReader::new(stream.try_clone().unwrap());
-                let mut head = String::new();
-                while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).unwrap() > 0 {}
-                let length = head.lines().find_map(|line| {
-                    line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse::<usize>().ok()
-                });
-                let mut body = vec![0; length.unwrap()];
-                reader.read_exact(&mut body).unwrap();
-                heard.lock().unwrap().push((head, serde_json::from_slice(&body).unwrap()));
-                stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").unwrap();
-            }
-        });
-        Self { url, came }
-    }
-
-    fn came(&self) -> Vec<(String, Value)> {
-        self.came.lock().unwrap().clone()
-    }
 }
 
 #[test]

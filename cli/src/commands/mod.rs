@@ -5,6 +5,7 @@ mod explain;
 mod groups;
 mod judge;
 mod locate;
+mod notify;
 mod parse;
 mod pins;
 mod plan;
@@ -19,7 +20,7 @@ use clap::CommandFactory;
 use kit::telemetry::{self, Format};
 
 use crate::{
-    args::{Cli, Command, Host},
+    args::{Channels, Cli, Command, Host},
     exit::{Error, Exit},
     local::Data,
 };
@@ -63,6 +64,9 @@ pub fn dispatch(cli: Cli) -> Result<Exit, Error> {
             groups::groups(&file, suspected, tests, output)
         }
         Command::Locate { files, reference, output, .. } => locate::locate(&files, &reference, output),
+        Command::Notify(Channels::Test { channel, workflows }) => {
+            block_on(notify::test(&cli.data.join("channels"), &workflows, &channel))
+        }
         Command::Completions { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "burnin", &mut std::io::stdout());
             Ok(Exit::Pass)
