@@ -230,6 +230,69 @@ fn wrong_usage_is_told_before_anything_is_made() {
 }
 
 #[test]
+fn every_workflow_is_printed_with_its_next_start_or_its_problems() {
+    let lab = Lab::new("", "");
+    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
+    // Files of other kinds end in .yaml as well.
+    fs::create_dir(lab.path("nightly")).unwrap();
+    let nightly = |zone: &str| {
+        let on = format!("on:\n  schedule: [{{cron: 30 2 * * *, zone: {zone}}}]\n  validated_every: 26h\n");
+        let notify = "notify: [{slack: {webhook: ops-channel}}]\n";
+        let text =
+            workflow.replace("image.yaml", "../image.yaml").replace("source: build", "source: ../build");
+        lab.write(
+            "nightly/lab.yaml",
+            &format!("{}{on}{notify}", text.replace("criteria.yaml", "../criteria.yaml")),
+        );
+    };
+    nightly("Europe/Zurch");
+    lab.write("nightly/bad.yaml", "name: bad\n");
+    let up = || Up::new(lab.command(&["up", "--port", "0", "--workflows", "nightly"]));
+    let server = up();
+    let (_, page) = server.ask("GET", "/", "", "");
+    for text in [
+        "<b>bad</b> cannot be started:",
+        "<b>lab.yaml</b> cannot be started:",
+        "there is no time zone `Europe",
+    ] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    assert!(!page.contains("data-begin"), "nothing can be started");
+    assert_eq!(server.get("/about")["workflows_broken"], 2);
+    let said = server.end("-TERM");
+    for line in [
+        "  bad       BROKEN, cannot be started:\n    nightly/bad.yaml:1:1: asks for nothing",
+        "  lab.yaml  BROKEN, cannot be started:\n    nightly/lab.yaml:",
+        "on.schedule[0].zone: there is no time zone `Europe/Zurch`",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    // Repaired; then changed for the worse while it is served.
+    nightly("Europe/Zurich");
+    let server = up();
+    nightly("Europe/Zurch!");
+    wait_for("the change to be seen", || server.get("/about")["workflows_broken"] == 2);
+    let (_, page) = server.ask("GET", "/", "", "");
+    for text in [
+        "<b>lab</b> was changed and has problems; its last good version stays active:",
+        "<option value=\"lab\"",
+        "notices of lab go nowhere: the url of `ops-channel` is not set: set BURNIN_CHANNEL_OPS_CHANNEL_URL",
+    ] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    let run = server.begin("lab", "k");
+    assert_eq!(server.follow(&run).last().map(String::as_str), Some("closed"));
+    let said = server.end("-TERM");
+    assert!(said.contains("  lab  starts next at 20"), "{said}");
+    assert!(said.contains("notices of lab go nowhere: the url of `ops-channel` is not set"), "{said}");
+    assert!(
+        said.contains("lab.yaml was changed and has problems; its last good version stays active"),
+        "{said}"
+    );
+    assert!(!said.contains("stale"), "a new workflow has time for its first verdict: {said}");
+}
+
+#[test]
 fn a_plan_says_what_starts_a_workflow_and_who_is_told() {
     let lab = Lab::new("", "");
     let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();

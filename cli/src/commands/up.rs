@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs::File,
+    io::Write,
     net::Ipv4Addr,
     path::PathBuf,
     sync::{
@@ -12,7 +13,7 @@ use std::{
 };
 
 use contract::{Content, Message};
-use dashboard::{Dashboard, Plan, Plans};
+use dashboard::Dashboard;
 use gateway::{Access, Catalogue, Gateway, GitRefs, Rates, Secrets, Setup, TAKES};
 use kit::{
     Bus, Clock, Disposition, Event, Handler, StoreParking,
@@ -29,8 +30,10 @@ use tokio::{net::TcpListener, task::JoinSet};
 use view::View;
 
 mod access;
+mod workflows;
 
 use access::Files;
+use workflows::Workflows;
 
 use crate::{
     commands::print,
@@ -106,10 +109,13 @@ pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
         refs: Arc::new(GitRefs),
         warehouse: local::table(&data),
     });
+    let channels = notifier::secrets::Secrets::of_process(data.path("channels"));
+    let workflows = Arc::new(Workflows::new(Arc::clone(&gateway), channels, Arc::clone(&clock)));
+    let summary = workflows.summary().await;
     let dashboard = Dashboard {
         view: pages,
         store: Arc::clone(&data.store),
-        plans: Arc::new(Offers(Arc::clone(&gateway))),
+        plans: workflows,
         clock: Arc::clone(&clock),
         warehouse: local::table(&data),
         beside_gateway: true,
@@ -144,16 +150,23 @@ pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
     let access = Arc::new(access(&address.to_string(), &files)?);
     print(&format!("{}\n", access.link()));
     let header = files.header.display();
-    eprintln!("burnin up: serving {} on http://{address}/; Ctrl-C ends it", asked.workflows.display());
-    eprintln!("burnin up: the link above signs one browser in; programs send the header of a file:");
-    eprintln!("    curl -H @{header} http://{address}/api/v1/workflows");
+    let folder = asked.workflows.display();
+    say(&format!(
+        "burnin up: serving {folder} on http://{address}/; Ctrl-C ends it\n{summary}burnin up: the link above signs one \
+         browser in; programs send the header of a file:\n    curl -H @{header} http://{address}/api/v1/workflows\n"
+    ));
     let routes = gateway.routes_beside(dashboard.routes());
     let router = gateway::at_home(with_routes(service, routes), access, &gateway);
     serve(listener, router, stop).await.map_err(Error::infrastructure)?;
     beside.shutdown().await;
     driver.services.bus.stop().await;
-    eprintln!("burnin up: ended; what runs goes on, and the next `burnin up` finds it");
+    say("burnin up: ended; what runs goes on, and the next `burnin up` finds it\n");
     Ok(Exit::Pass)
+}
+
+/// Prints for whoever started it. A terminal that is gone is no reason to end.
+fn say(text: &str) {
+    drop(std::io::stderr().lock().write_all(text.as_bytes()));
 }
 
 /// The secrets of this process, in files for programs and browsers of its user.
@@ -166,7 +179,7 @@ fn access(address: &str, files: &Files) -> Result<Access, Error> {
             tracing::error!("{}: the new link cannot be written: {error}", link_file.display());
         }
         if !first.swap(false, Ordering::Relaxed) {
-            eprintln!("burnin up: a browser signed in; the link for the next one: {link}");
+            say(&format!("burnin up: a browser signed in; the link for the next one: {link}\n"));
         }
     });
     let cannot = |error| Error::usage(format!("{}: {error}", files.header.display()));
@@ -188,23 +201,6 @@ fn notifier(data: &Data, services: &Services, github: Api, link: notifier::Link)
     })
 }
 
-/// What the gateway offers, for the pages.
-struct Offers(Arc<Gateway>);
-
-#[kit::async_trait]
-impl Plans for Offers {
-    async fn plans(&self) -> Result<Vec<Plan>, String> {
-        let (offers, _) = self.0.offers().await.map_err(|problem| problem.detail)?;
-        let plan = |offer: gateway::Offer| Plan {
-            workflow: offer.name,
-            description: offer.description,
-            next: offer.next.into_iter().min(),
-            stale: offer.stale,
-        };
-        Ok(offers.into_iter().map(plan).collect())
-    }
-}
-
 /// Whatever was not finished gets its hint back, should a crash have cost it.
 async fn resume(data: &Data, view: &View) -> Result<(), Error> {
     let unfinished = view.unfinished().await.map_err(Error::infrastructure)?;
@@ -213,7 +209,7 @@ async fn resume(data: &Data, view: &View) -> Result<(), Error> {
     }
     if !unfinished.is_empty() {
         let names: Vec<_> = unfinished.iter().map(ToString::to_string).collect();
-        eprintln!("burnin up: going on with {}", names.join(", "));
+        say(&format!("burnin up: going on with {}\n", names.join(", ")));
     }
     Ok(())
 }

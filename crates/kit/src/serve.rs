@@ -81,7 +81,13 @@ struct About {
     revision: Option<String>,
     takes: Vec<&'static str>,
     chores: Vec<&'static str>,
+    /// What the service adds.
+    #[serde(flatten)]
+    more: serde_json::Map<String, serde_json::Value>,
 }
+
+/// What a service adds to `GET /about`, found when it is asked.
+pub type More = Arc<dyn Fn() -> serde_json::Map<String, serde_json::Value> + Send + Sync>;
 
 /// What a service serves beside events and chores.
 #[derive(Default)]
@@ -92,6 +98,8 @@ pub struct Routes {
     pub open: Router,
     /// Nothing but `open` and `/healthz` is there: where anybody at all may come, nobody is to find more.
     pub alone: bool,
+    /// What `GET /about` reports beside the service's name and version.
+    pub about: Option<More>,
 }
 
 /// The routes of a service.
@@ -110,13 +118,26 @@ pub fn with_routes(service: Service, routes: Routes) -> Router {
         return open.route("/healthz", get(|| async { "ok" }));
     }
     let chore_names = chores.iter().map(|chore| chore.name()).collect();
-    let about =
-        About { schema: "burnin/about/v1", service: name, version, revision, takes, chores: chore_names };
+    let more = Default::default();
+    let about = About {
+        schema: "burnin/about/v1",
+        service: name,
+        version,
+        revision,
+        takes,
+        chores: chore_names,
+        more,
+    };
+    let more = routes.about;
+    let about = async move || {
+        let more = more.as_ref().map(|more| more()).unwrap_or_default();
+        Json(About { more, ..about.clone() })
+    };
     Router::new()
         .route("/", post(receive))
         .with_state(Door { handler, parking })
         .merge(Router::new().route("/chores/{name}", post(chore)).with_state(chores.into()))
-        .route("/about", get(async || Json(about)))
+        .route("/about", get(about))
         .merge(routes.guarded)
         .layer(from_fn_with_state(doorkeeper, admit))
         .merge(routes.open)

@@ -44,8 +44,12 @@ use ledger::{Ledger, Store};
 use view::View;
 
 pub use access::{Access, LocalUser};
-pub use api::{Problem, limits::Rates, workflows::Offer};
-pub use catalogue::{Catalogue, Entry};
+pub use api::{
+    Problem,
+    limits::Rates,
+    workflows::{BrokenFile, Offer, Offers},
+};
+pub use catalogue::{Broken, Catalogue, Entry, Read};
 pub use events::TAKES;
 pub use github::Secrets;
 pub use home::at_home;
@@ -129,12 +133,28 @@ impl Gateway {
 
     /// What it serves over HTTP, beside pages for people: they are reached as its interface is, and by nobody else.
     pub fn routes_beside(self: &Arc<Self>, pages: Router) -> Routes {
-        Routes { guarded: api::routes(self, pages), open: github::route(self), alone: false }
+        let catalogue = Arc::clone(&self.catalogue);
+        let about =
+            move || serde_json::Map::from_iter([("workflows_broken".to_owned(), catalogue.broken().into())]);
+        Routes {
+            guarded: api::routes(self, pages),
+            open: github::route(self),
+            alone: false,
+            about: Some(Arc::new(about)),
+        }
     }
 
     /// What it serves where everybody may come: webhooks, which prove themselves, and nothing else.
     pub fn hooks_alone(self: &Arc<Self>) -> Routes {
-        Routes { guarded: Router::new(), open: github::route(self), alone: true }
+        Routes { open: github::route(self), alone: true, ..Routes::default() }
+    }
+
+    /// The workflows and the files that are none, without anything about their runs.
+    ///
+    /// # Errors
+    /// When the folder or the bucket cannot be read.
+    pub async fn workflows(&self) -> std::io::Result<Read> {
+        self.catalogue.read().await
     }
 
     /// What it does now and then.
