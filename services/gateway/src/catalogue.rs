@@ -231,34 +231,28 @@ fn checked(known: &mut BTreeMap<OsString, Known>, path: &Path, file: OsString) -
 
 /// Checks a file and everything it names.
 fn found(path: &Path, before: Option<Version>) -> Found {
-    let checked = |document: &Document| workflow::resolve_document(document.clone(), path, &[], None);
-    let read = Document::read(path).map_err(|problems| (None, problems));
-    let read = read.and_then(|document| match checked(&document) {
-        Ok(resolved) => Ok((document, resolved)),
-        Err(problems) => Err((Some(document), problems)),
-    });
-    let (document, problems) = match read {
-        Ok((document, resolved)) => {
-            let offered = workflow::offered_by(&document);
-            match offered {
-                Ok(offered) => {
-                    let notify = resolved.workflow.notify;
-                    let version = Version { document, offered, notify, good: true };
-                    return Found { version: Some(version), problems: Vec::new() };
-                }
-                Err(problems) => (None, problems),
-            }
-        }
-        Err(broken) => broken,
+    let (document, problems) = match Document::read(path) {
+        Err(problems) => (None, problems),
+        Ok(document) => match good(&document, path) {
+            Ok(version) => return Found { version: Some(version), problems: Vec::new() },
+            Err(problems) => (Some(document), problems),
+        },
     };
     // What the earlier version names may have changed as well.
-    let earlier = before.filter(|before| before.good && checked(&before.document).is_ok());
+    let earlier = before.filter(|before| before.good && good(&before.document, path).is_ok());
     let version = earlier.or_else(|| {
         let document = document?;
         let offered = workflow::offered_by(&document).ok()?;
         Some(Version { document, offered, notify: Vec::new(), good: false })
     });
     Found { version, problems: problems.0 }
+}
+
+/// The version of a file that has no problems, nor has anything it names.
+fn good(document: &Document, path: &Path) -> Result<Version, Problems> {
+    let resolved = workflow::resolve_document(document.clone(), path, &[], None)?;
+    let offered = workflow::offered_by(document)?;
+    Ok(Version { document: document.clone(), offered, notify: resolved.workflow.notify, good: true })
 }
 
 /// Says once what is wrong with a file, and once that it is repaired.
