@@ -276,7 +276,7 @@ fn every_workflow_is_printed_with_its_next_start_or_its_problems() {
     for text in [
         "<b>lab</b> was changed and has problems; its last good version stays active:",
         "<option value=\"lab\"",
-        "notices of lab go nowhere: the url of `ops-channel` is not set: set BURNIN_CHANNEL_OPS_CHANNEL_URL",
+        "notices of lab cannot be sent: the url of `ops-channel` is not set: set BURNIN_CHANNEL_OPS_CHANNEL_URL",
     ] {
         assert!(page.contains(text), "{text}: {page}");
     }
@@ -284,7 +284,7 @@ fn every_workflow_is_printed_with_its_next_start_or_its_problems() {
     assert_eq!(server.follow(&run).last().map(String::as_str), Some("closed"));
     let said = server.end("-TERM");
     assert!(said.contains("  lab  starts next at 20"), "{said}");
-    assert!(said.contains("notices of lab go nowhere: the url of `ops-channel` is not set"), "{said}");
+    assert!(said.contains("notices of lab cannot be sent: the url of `ops-channel` is not set"), "{said}");
     assert!(
         said.contains("lab.yaml was changed and has problems; its last good version stays active"),
         "{said}"

@@ -68,7 +68,7 @@ impl Workflows {
             }
         }
         let line = |(lacks, names): (String, Vec<&str>)| {
-            format!("notices of {} go nowhere: {lacks}", names.join(", "))
+            format!("notices of {} cannot be sent: {lacks}", names.join(", "))
         };
         missing.into_iter().map(line).collect()
     }

@@ -39,7 +39,7 @@ const PAGE: &str = r#"<!doctype html>
   <li><a href="/about">About this server</a></li>
 </ul>
 <p>Ask for a run:</p>
-<pre>curl -sS -X POSTPROOF -H 'content-type: application/json' \
+<pre tabindex="0">curl -sS -X POSTPROOF -H 'content-type: application/json' \
   -d '{"workflow": "quickstart"}' http://HOST/api/v1/runs</pre>
 </html>
 "#;
