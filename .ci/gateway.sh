@@ -24,12 +24,16 @@ until [[ -s $bed/url ]]; do
   sleep 0.1
 done
 url=$(<"$bed/url")
+url=${url%%\?*} # the link without its code
+port=${url##*:}
+token=$(sed 's/^Authorization: Bearer //' "$bed/data/host/up/${port%/}.header")
+export BURNIN_TOKEN=$token
 # A run that there is, for the operations that are about one.
 run=$("$venv/bin/python" - "$url" <<'PY'
-import json, sys, time, urllib.request
+import json, os, sys, time, urllib.request
 url = sys.argv[1].rstrip("/")
 def ask(path, body=None):
-    headers = {"content-type": "application/json"}
+    headers = {"content-type": "application/json", "authorization": "Bearer " + os.environ["BURNIN_TOKEN"]}
     data = None if body is None else json.dumps(body).encode()
     with urllib.request.urlopen(urllib.request.Request(url + path, data, headers)) as answer:
         return json.load(answer)

@@ -234,6 +234,9 @@ pub enum Command {
         #[arg(long, value_enum, default_value_t = Output::Human)]
         output: Output,
     },
+    /// Ask about channels that workflows notify.
+    #[command(subcommand)]
+    Notify(Channels),
     /// Print a completion script for a shell.
     Completions {
         /// The shell.
@@ -249,6 +252,20 @@ impl Command {
     pub const fn drives_runs(&self) -> bool {
         matches!(self, Self::Run { .. } | Self::Up { .. } | Self::Cancel { .. } | Self::Host(_))
     }
+}
+
+/// Channels that workflows notify.
+#[derive(Debug, Subcommand)]
+pub enum Channels {
+    /// Send a test message to a channel, and print what it answers. Exit code 3 when it refuses it or cannot be reached,
+    /// 64 when no workflow names the channel or it has no address.
+    Test {
+        /// The channel's name, as workflows have it under `notify`.
+        channel: String,
+        /// Folder of the workflows that name it.
+        #[arg(long, default_value = "workflows", value_name = "DIR")]
+        workflows: PathBuf,
+    },
 }
 
 /// Which run of a workflow others are held against.

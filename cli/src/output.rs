@@ -3,7 +3,10 @@
 
 use std::{
     fmt,
+    fs::Permissions,
     io::{self, BufWriter, ErrorKind, IsTerminal, Write},
+    os::unix::fs::PermissionsExt,
+    path::Path,
     sync::{Mutex, PoisonError},
 };
 
@@ -70,6 +73,20 @@ pub fn finish(exit: Exit, drives: bool) -> Exit {
     let Some(error) = LOST.lock().unwrap_or_else(PoisonError::into_inner).take() else { return exit };
     note(format_args!("error: standard output could not be written: {error}"));
     if exit == Exit::Pass && !drives { Exit::Infrastructure } else { exit }
+}
+
+/// Writes a file, whole or not at all. The draft has a name of its own: nothing beside it is touched, no link followed.
+///
+/// # Errors
+/// Returns a usage error that names the file: the caller chose it.
+pub fn write_file(path: &Path, content: &[u8]) -> Result<(), Error> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let written = tempfile::Builder::new().prefix(".burnin-").tempfile_in(folder).and_then(|mut draft| {
+        draft.write_all(content)?;
+        draft.as_file().set_permissions(Permissions::from_mode(0o644))?;
+        draft.persist(path).map_err(|error| error.error)
+    });
+    written.map(drop).map_err(|error| Error::usage(format!("{}: cannot be written: {error}", path.display())))
 }
 
 /// What standard output can show.

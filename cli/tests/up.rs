@@ -2,17 +2,10 @@
 
 mod support;
 
-use std::{
-    fs,
-    io::{BufRead, BufReader, Read, Write},
-    net::TcpListener,
-    path::Path,
-    process::Command,
-    sync::{Arc, Mutex},
-};
+use std::{fs, net::TcpStream, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use serde_json::{Value, json};
-use support::{Lab, serving::Up, wait_for};
+use support::{Lab, receiver::Receiver, serving::Up, wait_for};
 
 #[test]
 fn the_quickstart_is_asked_for_over_http_and_passes() {
@@ -38,6 +31,62 @@ fn the_quickstart_is_asked_for_over_http_and_passes() {
     assert!(status == 200 && index.contains("/api/v1/openapi.json"), "{index}");
     let (status, page) = up.ask("GET", "/", "", "");
     assert!(status == 200 && page.contains(&format!("/runs/{run}")), "{page}");
+    up.end("-TERM");
+}
+
+#[test]
+fn only_the_user_who_started_it_is_answered() {
+    let lab = Lab::new("", "");
+    let up = Up::of(&lab);
+    let port = up.address.rsplit_once(':').unwrap().1;
+    let folder = lab.data().join("host/up");
+    let (header, link) = (folder.join(format!("{port}.header")), folder.join(format!("{port}.link")));
+    for (path, expected) in [(&folder, 0o700), (&header, 0o600), (&link, 0o600)] {
+        assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, expected, "{}", path.display());
+    }
+    let offer =
+        r#"{"specversion":"1.0","type":"dev.burnin.cluster.offered.v1","source":"//x","id":"1","data":{}}"#;
+    let structured = "Content-Type: application/cloudevents+json\r\n";
+    for proof in ["", "Authorization: Bearer x\r\n"] {
+        assert_eq!(up.ask_as(proof, "POST", "/", structured, offer).0, 401);
+        for path in ["/", "/api/v1/runs", "/changes", "/about", "/assets/script.js"] {
+            assert_eq!(up.ask_as(proof, "GET", path, "", "").0, 401, "{path}");
+        }
+        assert_eq!(up.ask_as(proof, "GET", "/healthz", "", ""), (200, "ok".to_owned()));
+    }
+    assert!(!lab.data().join("parked").exists(), "nothing of it is kept");
+    // As `curl -H @FILE` sends it.
+    let proof = fs::read_to_string(&header).unwrap().replace('\n', "\r\n");
+    assert_eq!(up.ask_as(&proof, "GET", "/api/v1/runs", "", "").0, 200);
+    // The link on standard output was used; the next one is in its file.
+    let next = fs::read_to_string(&link).unwrap();
+    let next = next.trim().strip_prefix(&format!("http://{}", up.address)).unwrap();
+    assert_eq!(up.ask_as("", "GET", next, "", "").0, 200);
+    assert_eq!(up.ask_as("", "GET", next, "", "").0, 401, "once");
+    let said = up.end("-TERM");
+    assert!(said.contains(&format!("curl -H @{}", header.display())), "{said}");
+    assert!(said.contains("a browser signed in; the link for the next one: http://127.0.0.1:"), "{said}");
+    assert!(!header.exists() && !link.exists(), "the secrets end with it");
+}
+
+#[test]
+fn connections_that_send_nothing_keep_nobody_out() {
+    let lab = Lab::new("", "");
+    let mut command = Command::new("bash");
+    let program = lab.command(&["up", "--port", "0", "--workflows", "."]);
+    command
+        .args(["-c", r#"ulimit -n 64; exec "$@""#, "bash"])
+        .arg(program.get_program())
+        .args(program.get_args());
+    command.current_dir(lab.folder.path());
+    let up = Up::new(command);
+    let held: Vec<_> = (0..150).map(|_| TcpStream::connect(&up.address).unwrap()).collect();
+    for _ in 0..3 {
+        assert_eq!(up.ask("GET", "/healthz", "", ""), (200, "ok".to_owned()));
+    }
+    let run = up.begin("lab", "k");
+    assert_eq!(up.follow(&run).last().map(String::as_str), Some("closed"));
+    drop(held);
     up.end("-TERM");
 }
 
@@ -181,6 +230,69 @@ fn wrong_usage_is_told_before_anything_is_made() {
 }
 
 #[test]
+fn every_workflow_is_printed_with_its_next_start_or_its_problems() {
+    let lab = Lab::new("", "");
+    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
+    // Files of other kinds end in .yaml as well.
+    fs::create_dir(lab.path("nightly")).unwrap();
+    let nightly = |zone: &str| {
+        let on = format!("on:\n  schedule: [{{cron: 30 2 * * *, zone: {zone}}}]\n  validated_every: 26h\n");
+        let notify = "notify: [{slack: {webhook: ops-channel}}]\n";
+        let text =
+            workflow.replace("image.yaml", "../image.yaml").replace("source: build", "source: ../build");
+        lab.write(
+            "nightly/lab.yaml",
+            &format!("{}{on}{notify}", text.replace("criteria.yaml", "../criteria.yaml")),
+        );
+    };
+    nightly("Europe/Zurch");
+    lab.write("nightly/bad.yaml", "name: bad\n");
+    let up = || Up::new(lab.command(&["up", "--port", "0", "--workflows", "nightly"]));
+    let server = up();
+    let (_, page) = server.ask("GET", "/", "", "");
+    for text in [
+        "<b>bad</b> cannot be started:",
+        "<b>lab.yaml</b> cannot be started:",
+        "there is no time zone `Europe",
+    ] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    assert!(!page.contains("data-begin"), "nothing can be started");
+    assert_eq!(server.get("/about")["workflows_broken"], 2);
+    let said = server.end("-TERM");
+    for line in [
+        "  bad       BROKEN, cannot be started:\n    nightly/bad.yaml:1:1: asks for nothing",
+        "  lab.yaml  BROKEN, cannot be started:\n    nightly/lab.yaml:",
+        "on.schedule[0].zone: there is no time zone `Europe/Zurch`",
+    ] {
+        assert!(said.contains(line), "{line}: {said}");
+    }
+    // Repaired; then changed for the worse while it is served.
+    nightly("Europe/Zurich");
+    let server = up();
+    nightly("Europe/Zurch!");
+    wait_for("the change to be seen", || server.get("/about")["workflows_broken"] == 2);
+    let (_, page) = server.ask("GET", "/", "", "");
+    for text in [
+        "<b>lab</b> was changed and has problems; its last good version stays active:",
+        "<option value=\"lab\"",
+        "notices of lab cannot be sent: the url of `ops-channel` is not set: set BURNIN_CHANNEL_OPS_CHANNEL_URL",
+    ] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    let run = server.begin("lab", "k");
+    assert_eq!(server.follow(&run).last().map(String::as_str), Some("closed"));
+    let said = server.end("-TERM");
+    assert!(said.contains("  lab  starts next at 20"), "{said}");
+    assert!(said.contains("notices of lab cannot be sent: the url of `ops-channel` is not set"), "{said}");
+    assert!(
+        said.contains("lab.yaml was changed and has problems; its last good version stays active"),
+        "{said}"
+    );
+    assert!(!said.contains("stale"), "a new workflow has time for its first verdict: {said}");
+}
+
+#[test]
 fn a_plan_says_what_starts_a_workflow_and_who_is_told() {
     let lab = Lab::new("", "");
     let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
@@ -205,41 +317,6 @@ fn a_plan_says_what_starts_a_workflow_and_who_is_told() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(64));
     assert!(said.contains("on.schedule[0].cron: expected minute, hour"), "{said}");
-}
-
-/// A program on 127.0.0.1 that is posted to: heads and bodies, as they come.
-struct Receiver {
-    url: String,
-    came: Arc<Mutex<Vec<(String, Value)>>>,
-}
-
-impl Receiver {
-    fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("http://{}/hook", listener.local_addr().unwrap());
-        let came = Arc::new(Mutex::new(Vec::new()));
-        let heard = Arc::clone(&came);
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let mut stream = stream.unwrap();
-                let mut reader = BufReader::new(stream.try_clone().unwrap());
-                let mut head = String::new();
-                while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).unwrap() > 0 {}
-                let length = head.lines().find_map(|line| {
-                    line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse::<usize>().ok()
-                });
-                let mut body = vec![0; length.unwrap()];
-                reader.read_exact(&mut body).unwrap();
-                heard.lock().unwrap().push((head, serde_json::from_slice(&body).unwrap()));
-                stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").unwrap();
-            }
-        });
-        Self { url, came }
-    }
-
-    fn came(&self) -> Vec<(String, Value)> {
-        self.came.lock().unwrap().clone()
-    }
 }
 
 #[test]

@@ -1,9 +1,6 @@
 //! `burnin baseline`: learns what healthy is from logs.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use verdict::{
     Evidence, Fingerprint,
@@ -14,10 +11,12 @@ use verdict::{
 use crate::{
     commands::{
         logs::{Room, files, heard},
+        note,
         parse::shown,
         print,
     },
     exit::{Error, Exit},
+    output::write_file,
 };
 
 /// Learns a baseline and writes it, whole or not at all.
@@ -43,17 +42,14 @@ pub fn baseline(logs: &[PathBuf], save: &Path, drop_outliers: bool) -> Result<Ex
     };
     let (baseline, left_out) = learned.map_err(|error| refused(error, &runs, &names))?;
     for Level { run, busbw, slower } in left_out {
-        eprintln!(
+        note(format_args!(
             "left out: {}: its plateau is at {busbw:.1} GB/s and takes {:+.1} % longer than the median",
             names[run],
             100.0 * slower
-        );
+        ));
     }
-    let draft = save.with_extension("draft");
     let text = serde_json::to_string_pretty(&baseline).unwrap_or_default() + "\n";
-    fs::write(&draft, text)
-        .and_then(|()| fs::rename(&draft, save))
-        .map_err(|error| Error::usage(format!("{}: cannot be written: {error}", save.display())))?;
+    write_file(save, text.as_bytes())?;
     let few = if baseline.runs < 5 { "; five or more make a better one" } else { "" };
     let runs = report::count(baseline.runs, "run");
     print(&format!(

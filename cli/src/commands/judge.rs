@@ -23,8 +23,7 @@ use crate::{
     args::{ComparisonForm, ReportForm},
     commands::{
         logs::{Room, files, heard, started},
-        parse::shown,
-        print, print_json, style,
+        note, print, print_json, style,
     },
     documents::{LogVerdict, VerdictDocument},
     exit::{Error, Exit},
@@ -111,10 +110,10 @@ fn in_time(judged: &mut [Judged], asked: bool) -> bool {
         return asked;
     }
     judged.sort_by(|a, b| started(&a.reading).cmp(&started(&b.reading)));
-    eprintln!("series in the order of the times in the logs:");
+    note("series in the order of the times in the logs:");
     for log in judged {
         let at = started(&log.reading).unwrap_or_default();
-        eprintln!("  {at}  {}", shown(&log.name));
+        note(format_args!("  {at}  {}", log.name));
     }
     true
 }

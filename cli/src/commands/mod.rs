@@ -7,6 +7,7 @@ mod groups;
 mod judge;
 mod locate;
 mod logs;
+mod notify;
 mod parse;
 mod pins;
 mod plan;
@@ -22,7 +23,7 @@ use kit::telemetry::{self, Format};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    args::{Cli, Command, Host},
+    args::{Channels, Cli, Command, Host},
     exit::{Error, Exit},
     local::Data,
     output::{note, print, print_json, print_plain, style, write_with},
@@ -69,6 +70,9 @@ pub fn dispatch(cli: Cli) -> Result<Exit, Error> {
             groups::groups(&file, suspected, tests, output)
         }
         Command::Locate { files, reference, output, .. } => locate::locate(&files, &reference, output),
+        Command::Notify(Channels::Test { channel, workflows }) => {
+            block_on(notify::test(&cli.data.join("channels"), &workflows, &channel))
+        }
         Command::Completions { shell } => {
             // `generate` panics where it cannot write.
             let mut script = Vec::new();

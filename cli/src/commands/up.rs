@@ -5,12 +5,15 @@ use std::{
     fs::File,
     net::Ipv4Addr,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use contract::{Content, Message};
-use dashboard::{Dashboard, Plan, Plans};
-use gateway::{Catalogue, Gateway, GitRefs, Rates, Secrets, Setup, TAKES};
+use dashboard::Dashboard;
+use gateway::{Access, Catalogue, Gateway, GitRefs, Rates, Secrets, Setup, TAKES};
 use kit::{
     Bus, Clock, Disposition, Event, Handler, StoreParking,
     serve::{Chore, Service, serve, with_routes},
@@ -25,8 +28,14 @@ use terms::{Fact, RunId, Span};
 use tokio::{net::TcpListener, task::JoinSet};
 use view::View;
 
+mod access;
+mod workflows;
+
+use access::Files;
+use workflows::Workflows;
+
 use crate::{
-    commands::print,
+    commands::{note, print},
     exit::{Error, Exit},
     local::{self, Data, Services, TICK},
 };
@@ -76,6 +85,9 @@ pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
     let address = listener.local_addr().map_err(Error::infrastructure)?;
 
     let view = Arc::new(data.view());
+    for (run, why) in view.damaged().await.map_err(Error::infrastructure)? {
+        note(format_args!("burnin up: run {run} is damaged and not listed: {why}"));
+    }
     resume(&data, &view).await?;
     let services = Services::new(&data, None)?;
     let pages = Arc::clone(&view);
@@ -99,10 +111,13 @@ pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
         refs: Arc::new(GitRefs),
         warehouse: local::table(&data),
     });
+    let channels = notifier::secrets::Secrets::of_process(data.path("channels"));
+    let workflows = Arc::new(Workflows::new(Arc::clone(&gateway), channels, Arc::clone(&clock)));
+    let summary = workflows.summary().await;
     let dashboard = Dashboard {
         view: pages,
         store: Arc::clone(&data.store),
-        plans: Arc::new(Offers(Arc::clone(&gateway))),
+        plans: workflows,
         clock: Arc::clone(&clock),
         warehouse: local::table(&data),
         beside_gateway: true,
@@ -133,15 +148,40 @@ pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
         let driver = Arc::clone(&driver);
         async move { driver.tick().await }
     });
-    print(&format!("http://{address}/\n"));
-    eprintln!("burnin up: serving {} on http://{address}/; Ctrl-C ends it", asked.workflows.display());
+    let files = Files::new(&data.path("host"), address.port())?;
+    let access = Arc::new(access(&address.to_string(), &files)?);
+    print(&format!("{}\n", access.link()));
+    let header = files.header.display();
+    let folder = asked.workflows.display();
+    note(format_args!(
+        "burnin up: serving {folder} on http://{address}/; Ctrl-C ends it\n{summary}burnin up: the link above signs one \
+         browser in; programs send the header of a file:\n    curl -H @{header} http://{address}/api/v1/workflows"
+    ));
     let routes = gateway.routes_beside(dashboard.routes());
-    let router = gateway::at_home(with_routes(service, routes));
+    let router = gateway::at_home(with_routes(service, routes), access, &gateway);
     serve(listener, router, stop).await.map_err(Error::infrastructure)?;
     beside.shutdown().await;
     driver.services.bus.stop().await;
-    eprintln!("burnin up: ended; what runs goes on, and the next `burnin up` finds it");
+    note("burnin up: ended; what runs goes on, and the next `burnin up` finds it");
     Ok(Exit::Pass)
+}
+
+/// The secrets of this process, in files for programs and browsers of its user.
+fn access(address: &str, files: &Files) -> Result<Access, Error> {
+    let user = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
+    let link_file = files.link.clone();
+    let first = AtomicBool::new(true);
+    let access = Access::new(&user, address, move |link| {
+        if let Err(error) = Files::write(&link_file, link) {
+            tracing::error!("{}: the new link cannot be written: {error}", link_file.display());
+        }
+        if !first.swap(false, Ordering::Relaxed) {
+            note(format_args!("burnin up: a browser signed in; the link for the next one: {link}"));
+        }
+    });
+    let cannot = |error| Error::usage(format!("{}: {error}", files.header.display()));
+    Files::write(&files.header, &access.header()).map_err(cannot)?;
+    Ok(access)
 }
 
 /// Tells people. Addresses and keys lie in `channels/` of the data folder, or in the environment.
@@ -158,23 +198,6 @@ fn notifier(data: &Data, services: &Services, github: Api, link: notifier::Link)
     })
 }
 
-/// What the gateway offers, for the pages.
-struct Offers(Arc<Gateway>);
-
-#[kit::async_trait]
-impl Plans for Offers {
-    async fn plans(&self) -> Result<Vec<Plan>, String> {
-        let (offers, _) = self.0.offers().await.map_err(|problem| problem.detail)?;
-        let plan = |offer: gateway::Offer| Plan {
-            workflow: offer.name,
-            description: offer.description,
-            next: offer.next.into_iter().min(),
-            stale: offer.stale,
-        };
-        Ok(offers.into_iter().map(plan).collect())
-    }
-}
-
 /// Whatever was not finished gets its hint back, should a crash have cost it.
 async fn resume(data: &Data, view: &View) -> Result<(), Error> {
     let unfinished = view.unfinished().await.map_err(Error::infrastructure)?;
@@ -183,7 +206,7 @@ async fn resume(data: &Data, view: &View) -> Result<(), Error> {
     }
     if !unfinished.is_empty() {
         let names: Vec<_> = unfinished.iter().map(ToString::to_string).collect();
-        eprintln!("burnin up: going on with {}", names.join(", "));
+        note(format_args!("burnin up: going on with {}", names.join(", ")));
     }
     Ok(())
 }

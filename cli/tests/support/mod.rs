@@ -1,6 +1,7 @@
 //! Runs of the real command over real processes, each in a folder of its own.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod receiver;
 pub mod serving;
 
 use std::{

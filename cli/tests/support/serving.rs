@@ -14,6 +14,8 @@ use super::{Lab, signal};
 pub struct Up {
     pub process: Child,
     pub address: String,
+    /// What the link gave to the browser, as a header.
+    cookie: String,
 }
 
 impl Up {
@@ -21,9 +23,14 @@ impl Up {
         let mut process = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim().strip_prefix("http://").and_then(|at| at.strip_suffix('/'));
-        let address = address.unwrap_or_else(|| panic!("it says where it serves, not {line:?}")).to_owned();
-        Self { process, address }
+        let link = line.trim().strip_prefix("http://").and_then(|link| link.split_once('/'));
+        let (address, query) = link.unwrap_or_else(|| panic!("it says where it serves, not {line:?}"));
+        let mut up = Self { process, address: address.to_owned(), cookie: String::new() };
+        let answer = up.exchange("GET", &format!("/{query}"), "", "");
+        let cookie = answer.lines().find_map(|line| line.strip_prefix("set-cookie: "));
+        let cookie = cookie.and_then(|cookie| cookie.split(';').next());
+        up.cookie = format!("Cookie: {}\r\n", cookie.unwrap_or_else(|| panic!("no cookie: {answer}")));
+        up
     }
 
     /// Of a lab's workflow and data.
@@ -31,15 +38,26 @@ impl Up {
         Self::new(lab.command(&["up", "--port", "0", "--workflows", "."]))
     }
 
+    /// As the user who started it.
     pub fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
+        self.ask_as(&self.cookie, method, path, headers, body)
+    }
+
+    /// As somebody who sends this line, or none, to prove who they are.
+    pub fn ask_as(&self, proof: &str, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
+        let answer = self.exchange(method, path, &format!("{proof}{headers}"), body);
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        (head[9..12].parse().unwrap(), body.to_owned())
+    }
+
+    fn exchange(&self, method: &str, path: &str, headers: &str, body: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         let length = body.len();
         let host = &self.address;
         write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
-        (head[9..12].parse().unwrap(), body.to_owned())
+        answer
     }
 
     pub fn get(&self, path: &str) -> Value {

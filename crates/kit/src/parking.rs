@@ -1,21 +1,37 @@
 //! `parked/{date}/{event id}-{digest}.event`: what nobody here could read, with the reason.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use ledger::{Digest, Store};
+use ledger::{Creation, Digest, Store};
 
 use crate::{Clock, Parking, worker::chain};
+
+/// The largest number of events that one process parks in a day. Further ones stay with their sender, which delivers
+/// them again: a flood does not fill the bucket.
+pub const MOST: usize = 10_000;
 
 /// Parks in a bucket.
 pub struct StoreParking {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
+    /// A date, and the number of events parked on it.
+    parked: Mutex<(String, usize)>,
 }
 
 impl StoreParking {
     /// In this bucket.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
-        Self { store, clock }
+        Self { store, clock, parked: Mutex::default() }
+    }
+
+    /// Counts `more` events of a date, and returns how many there are.
+    fn count(&self, date: &str, more: usize) -> usize {
+        let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
+        if parked.0 != date {
+            *parked = (date.to_owned(), 0);
+        }
+        parked.1 += more;
+        parked.1
     }
 }
 
@@ -24,6 +40,9 @@ impl Parking for StoreParking {
     async fn park(&self, id: &str, why: &str, raw: &[u8]) -> Result<(), String> {
         let now = self.clock.now().to_string();
         let date = now.get(..10).unwrap_or("undated");
+        if self.count(date, 0) >= MOST {
+            return Err(format!("{MOST} events were parked today; see parked/{date}/ before it takes more"));
+        }
         // An id is the sender's text: only what is harmless in a name is kept of it.
         let safe = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
         let id: String = id.chars().take(120).map(safe).collect();
@@ -33,6 +52,9 @@ impl Parking for StoreParking {
         let body = [format!("{why}\n").as_bytes(), raw].concat();
         tracing::error!(event.id = id, "parked: {why}");
         let name = format!("parked/{date}/{id}-{content}.event");
-        self.store.create(&name, body.into()).await.map(drop).map_err(|error| chain(&error))
+        let created = self.store.create(&name, body.into()).await.map_err(|error| chain(&error))?;
+        // A repeated event is kept once.
+        self.count(date, usize::from(created == Creation::Created));
+        Ok(())
     }
 }

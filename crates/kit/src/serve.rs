@@ -7,7 +7,7 @@
 //! | `GET /healthz` | 200 while the process serves, whoever asks |
 //! | `GET /about` | which service this is, its version and revision, and what it takes |
 
-use std::{future::IntoFuture, io, sync::Arc, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
@@ -22,9 +22,11 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+pub use crate::connections::Limits;
 use crate::{
     Handler, Parking,
     auth::{Denied, Doorkeeper},
+    connections,
     push::{Door, receive},
     telemetry::Telemetry,
 };
@@ -79,7 +81,13 @@ struct About {
     revision: Option<String>,
     takes: Vec<&'static str>,
     chores: Vec<&'static str>,
+    /// What the service adds.
+    #[serde(flatten)]
+    more: serde_json::Map<String, serde_json::Value>,
 }
+
+/// What a service adds to `GET /about`, found when it is asked.
+pub type More = Arc<dyn Fn() -> serde_json::Map<String, serde_json::Value> + Send + Sync>;
 
 /// What a service serves beside events and chores.
 #[derive(Default)]
@@ -90,6 +98,8 @@ pub struct Routes {
     pub open: Router,
     /// Nothing but `open` and `/healthz` is there: where anybody at all may come, nobody is to find more.
     pub alone: bool,
+    /// What `GET /about` reports beside the service's name and version.
+    pub about: Option<More>,
 }
 
 /// The routes of a service.
@@ -108,13 +118,26 @@ pub fn with_routes(service: Service, routes: Routes) -> Router {
         return open.route("/healthz", get(|| async { "ok" }));
     }
     let chore_names = chores.iter().map(|chore| chore.name()).collect();
-    let about =
-        About { schema: "burnin/about/v1", service: name, version, revision, takes, chores: chore_names };
+    let more = Default::default();
+    let about = About {
+        schema: "burnin/about/v1",
+        service: name,
+        version,
+        revision,
+        takes,
+        chores: chore_names,
+        more,
+    };
+    let more = routes.about;
+    let about = async move || {
+        let more = more.as_ref().map(|more| more()).unwrap_or_default();
+        Json(About { more, ..about.clone() })
+    };
     Router::new()
         .route("/", post(receive))
         .with_state(Door { handler, parking })
         .merge(Router::new().route("/chores/{name}", post(chore)).with_state(chores.into()))
-        .route("/about", get(async || Json(about)))
+        .route("/about", get(about))
         .merge(routes.guarded)
         .layer(from_fn_with_state(doorkeeper, admit))
         .merge(routes.open)
@@ -176,25 +199,33 @@ async fn chore(Path(name): Path<String>, State(chores): State<Arc<[Arc<dyn Chore
     }
 }
 
-/// Serves until `stop`, then takes nothing new and gives what is under way [`DRAIN`] to end.
+/// Serves until `stop`, then accepts nothing more and gives requests in progress [`DRAIN`] to end. Connections have the
+/// limits of [`Limits::of_process`].
 ///
 /// # Errors
-/// When the listener breaks.
+/// Never at present: a failed `accept` is retried.
 pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) -> io::Result<()> {
-    let drained = stop.clone();
-    let serving = axum::serve(listener, router)
-        .with_graceful_shutdown(async move { drained.cancelled().await })
-        .into_future();
+    serve_with(listener, router, Limits::of_process(), stop).await
+}
+
+/// Serves with these limits.
+///
+/// # Errors
+/// Never at present: a failed `accept` is retried.
+pub async fn serve_with(
+    listener: TcpListener,
+    router: Router,
+    limits: Limits,
+    stop: CancellationToken,
+) -> io::Result<()> {
     let late = async {
         stop.cancelled().await;
         info!("stopping: no new requests");
         tokio::time::sleep(DRAIN).await;
     };
     tokio::select! {
-        served = serving => served,
-        () = late => {
-            warn!("stopping with requests under way; they will be delivered again");
-            Ok(())
-        }
+        () = connections::serve(listener, router, limits, stop.clone()) => {}
+        () = late => warn!("stopping with requests in progress; they will be delivered again"),
     }
+    Ok(())
 }

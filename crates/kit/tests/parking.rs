@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use kit::{ManualClock, Parking, StoreParking};
+use kit::{ManualClock, Parking, StoreParking, parking::MOST};
 use ledger::{MemoryStore, Store, check_name};
-use terms::Timestamp;
+use terms::{Span, Timestamp};
 
 const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
@@ -74,4 +74,23 @@ async fn another_event_under_the_same_id_is_kept_too() {
     parking.park("1", "why", b"from one source").await.unwrap();
     parking.park("1", "why", b"from another source").await.unwrap();
     assert_eq!(store.list("parked/").await.unwrap().len(), 2, "an id is only unique within its source");
+}
+
+#[tokio::test]
+async fn a_flood_is_kept_up_to_a_limit_each_day_and_then_stays_with_its_sender() {
+    let store = Arc::new(MemoryStore::default());
+    let clock = Arc::new(ManualClock::new(START));
+    let parking = StoreParking::new(store.clone(), clock.clone());
+    let park = async |number: usize| {
+        parking.park(&number.to_string(), "unknown", number.to_string().as_bytes()).await
+    };
+    for number in 1..MOST {
+        park(0).await.unwrap_or_else(|why| panic!("a repeated event counts once, not {number} times: {why}"));
+        park(number).await.unwrap();
+    }
+    let refused = park(MOST).await.unwrap_err();
+    assert!(refused.contains("parked/2027-01-15/"), "{refused}");
+    assert_eq!(store.list("parked/").await.unwrap().len(), MOST);
+    clock.advance(Span::from_secs(24 * 3600));
+    park(MOST).await.unwrap();
 }

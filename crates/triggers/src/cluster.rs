@@ -1,8 +1,11 @@
 //! Clusters that others offer.
 
-use glob::Pattern;
+use std::collections::BTreeMap;
+
+use glob::{MatchOptions, Pattern};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// Which offered clusters start a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -15,6 +18,11 @@ pub struct OnCluster {
     /// The cluster's name, as a pattern: `*` is anything.
     #[serde(default = "any")]
     pub name: String,
+    /// Settings that an offer may choose beside size and queue, each with patterns of its values: `shared_folder`,
+    /// `profile`, `programs`, `namespace`, `image`, ... Of `environment` and `annotations` the patterns are of names. A
+    /// value that the workflow's own cluster has needs no pattern.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub allow: BTreeMap<String, Vec<String>>,
 }
 
 /// A kind of cluster that can be offered.
@@ -27,12 +35,59 @@ pub enum Kind {
     Kubernetes,
 }
 
+/// Settings that any offer may choose: how large the job is, where in the cluster it runs, and what it waits for. All
+/// others decide which programs run, with whose rights, and where files lie.
+const FREE_SLURM: [&str; 13] = [
+    "nodes",
+    "ranks_per_node",
+    "partition",
+    "account",
+    "qos",
+    "reservation",
+    "constraint",
+    "node_list",
+    "gpus_per_node",
+    "memory_mib",
+    "exclusive",
+    "mpi",
+    "nccl_debug",
+];
+const FREE_KUBERNETES: [&str; 16] = [
+    "queue",
+    "priority_class",
+    "topology",
+    "nodes",
+    "ranks_per_node",
+    "gpus_per_node",
+    "cpu_millis",
+    "memory_mib",
+    "node_selector",
+    "only_nodes",
+    "tolerate",
+    "launch",
+    "rank_port",
+    "nccl_debug",
+    "autoscaled",
+    "begin_within",
+];
+/// Settings that are maps: the names in them are allowed, each with any value.
+const MAPS: [&str; 2] = ["environment", "annotations"];
+
 impl std::fmt::Display for Kind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {
             Self::Slurm => "slurm",
             Self::Kubernetes => "kubernetes",
         })
+    }
+}
+
+impl Kind {
+    fn is_free(self, field: &str) -> bool {
+        match self {
+            Self::Slurm => FREE_SLURM.contains(&field),
+            Self::Kubernetes => FREE_KUBERNETES.contains(&field),
+        }
     }
 }
 
@@ -58,14 +113,83 @@ impl OnCluster {
         self.source == offer.source && self.system.to_string() == offer.system && named
     }
 
-    pub(crate) fn problems(&self) -> Vec<(&'static str, String)> {
+    /// Settings of an offer that this workflow does not let it choose, each with what was found and what is allowed.
+    /// `offered` are the cluster's settings as JSON, `own` those of the workflow's own cluster where it is of this kind,
+    /// and `usual` those that nothing was said about.
+    pub fn refuses(&self, offered: &Value, own: Option<&Value>, usual: &Value) -> Vec<(String, String)> {
+        let mut refused = Vec::new();
+        for (field, value) in offered.as_object().into_iter().flatten() {
+            let is_own = own.is_some_and(|own| own.get(field) == Some(value));
+            if self.system.is_free(field) || is_own || usual.get(field) == Some(value) {
+                continue;
+            }
+            let own = own.and_then(|own| own.get(field));
+            match value.as_object().filter(|_| MAPS.contains(&field.as_str())) {
+                None => {
+                    let text = text(value);
+                    if !self.allows(field, &text) {
+                        refused.push(self.refusal(field, &text, own));
+                    }
+                }
+                Some(map) => {
+                    for (name, value) in map {
+                        let is_own = own.is_some_and(|own| own.get(name) == Some(value));
+                        if !is_own && !self.allows(field, name) {
+                            refused.push(self.refusal(&format!("{field}.{name}"), &text(value), None));
+                        }
+                    }
+                }
+            }
+        }
+        refused
+    }
+
+    fn allows(&self, field: &str, text: &str) -> bool {
+        let options = MatchOptions { require_literal_separator: true, ..MatchOptions::new() };
+        let matches =
+            |pattern: &String| Pattern::new(pattern).is_ok_and(|pattern| pattern.matches_with(text, options));
+        // A pattern is of the path as it is written: `..` would lead out of what it allows.
+        !text.split('/').any(|part| part == "..")
+            && self.allow.get(field).is_some_and(|all| all.iter().any(matches))
+    }
+
+    fn refusal(&self, field: &str, found: &str, own: Option<&Value>) -> (String, String) {
+        let setting = field.split('.').next().unwrap_or_default();
+        let mut allowed: Vec<_> = own.map(text).into_iter().collect();
+        allowed.extend(self.allow.get(setting).into_iter().flatten().cloned());
+        let allowed = if allowed.is_empty() { "none".to_owned() } else { allowed.join(", ") };
+        let found: String = found.chars().take(200).collect();
+        let why = format!(
+            "the workflow does not allow `{found}`; it allows: {allowed}; name more in its `on.cluster` under \
+             `allow.{setting}`"
+        );
+        (field.to_owned(), why)
+    }
+
+    pub(crate) fn problems(&self) -> Vec<(String, String)> {
         let mut problems = Vec::new();
         if self.source.is_empty() {
-            problems.push(("source", "must not be empty".to_owned()));
+            problems.push(("source".to_owned(), "must not be empty".to_owned()));
         }
-        if let Err(error) = Pattern::new(&self.name) {
-            problems.push(("name", format!("`{}` is not a pattern: {}", self.name, error.msg)));
+        let mut pattern = |field: String, text: &str| {
+            if let Err(error) = Pattern::new(text) {
+                problems.push((field, format!("`{text}` is not a pattern: {}", error.msg)));
+            }
+        };
+        pattern("name".to_owned(), &self.name);
+        for (field, patterns) in &self.allow {
+            for (at, text) in patterns.iter().enumerate() {
+                pattern(format!("allow.{field}[{at}]"), text);
+            }
         }
+        let free = self.allow.keys().filter(|field| self.system.is_free(field));
+        problems.extend(free.map(|field| {
+            (format!("allow.{field}"), "needs no permission: any offer may choose it".to_owned())
+        }));
         problems
     }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -70,6 +70,6 @@ impl On {
     }
 }
 
-fn under(field: &str, problems: Vec<(&'static str, String)>) -> Vec<(String, String)> {
+fn under(field: &str, problems: Vec<(impl std::fmt::Display, String)>) -> Vec<(String, String)> {
     problems.into_iter().map(|(inner, why)| (format!("{field}.{inner}"), why)).collect()
 }

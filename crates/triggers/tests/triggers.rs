@@ -1,6 +1,7 @@
 //! Which pushes and which moments start a run.
 
 use proptest::prelude::*;
+use serde_json::{Value, json};
 use terms::{Span, Timestamp};
 use triggers::{On, OnBuild, OnPush, OnSchedule, Push};
 
@@ -198,6 +199,7 @@ fn an_offered_cluster_is_wanted_by_its_source_its_kind_and_its_name() {
         source: source.to_owned(),
         system,
         name: name.to_owned(),
+        allow: Default::default(),
     };
     let any = on("s", triggers::Kind::Kubernetes, "*");
     let on = on("//acme/rack", triggers::Kind::Slurm, "gpu-*");
@@ -211,4 +213,82 @@ fn an_offered_cluster_is_wanted_by_its_source_its_kind_and_its_name() {
         assert!(!on.wants(other), "{other:?}");
     }
     assert!(any.wants(offer("s", "kubernetes", "whatever/it.is")));
+}
+
+#[test]
+fn an_offer_chooses_size_and_queue_and_nothing_else_that_the_workflow_does_not_allow() {
+    let on = |system: &str, allow: Value| -> triggers::OnCluster {
+        serde_json::from_value(json!({"source": "s", "system": system, "allow": allow})).unwrap()
+    };
+    let slurm = on(
+        "slurm",
+        json!({"shared_folder": ["/shared/*"], "profile": ["/opt/nccl/*.sh"], "environment": ["NCCL_*"]}),
+    );
+    let own = json!({"shared_folder": "/home/ops/burnin", "programs": "/opt/tests", "environment": {"LD_PRELOAD": "/opt/ours.so"}});
+    let kubernetes = on("kubernetes", json!({"namespace": ["bench-*"], "access": ["{\"gke\":*"]}));
+    let usual = json!({"namespace": "default", "access": {"kubeconfig": {}}});
+    let cases = [
+        (
+            &slurm,
+            json!({"nodes": 4096, "partition": "p", "account": "a", "qos": "q", "node_list": "n", "mpi": "pmix"}),
+            "",
+        ),
+        (&slurm, json!({"shared_folder": "/shared/burnin"}), ""),
+        (&slurm, json!({"shared_folder": "/home/ops/burnin", "programs": "/opt/tests"}), ""),
+        (&slurm, json!({"shared_folder": "/home/mallory"}), "shared_folder"),
+        (&slurm, json!({"shared_folder": "/shared/a/b"}), "shared_folder"),
+        (&slurm, json!({"shared_folder": "/shared/.."}), "shared_folder"),
+        (&slurm, json!({"profile": "/opt/nccl/tcpx.sh"}), ""),
+        (&slurm, json!({"profile": "/opt/nccl/../x.sh"}), "profile"),
+        (&slurm, json!({"programs": "/tmp/m", "profile": "/tmp/m"}), "profile programs"),
+        (&slurm, json!({"environment": {"NCCL_ALGO": "Ring", "LD_PRELOAD": "/opt/ours.so"}}), ""),
+        (
+            &slurm,
+            json!({"environment": {"NCCL_ALGO": "Ring", "LD_PRELOAD": "/tmp/m.so"}}),
+            "environment.LD_PRELOAD",
+        ),
+        // What comes later is refused until it is known.
+        (&slurm, json!({"prolog": "/tmp/m"}), "prolog"),
+        (
+            &kubernetes,
+            json!({"nodes": 2, "queue": "q", "namespace": "default", "access": {"kubeconfig": {}}}),
+            "",
+        ),
+        (&kubernetes, json!({"namespace": "bench-1", "access": {"gke": {"server": "https:x"}}}), ""),
+        (&kubernetes, json!({"namespace": "kube-system"}), "namespace"),
+        (&kubernetes, json!({"access": {"kubeconfig": {"path": "/tmp/m"}}}), "access"),
+        (
+            &kubernetes,
+            json!({"privileged": true, "host_network": true, "image": "evil@sha256:1"}),
+            "host_network image privileged",
+        ),
+        (
+            &kubernetes,
+            json!({"plugin": {"image": "i", "command": [], "folder": "/"}, "service_account": "root"}),
+            "plugin service_account",
+        ),
+        (
+            &kubernetes,
+            json!({"annotations": {"a": "b"}, "image_pull_secret": "s"}),
+            "annotations.a image_pull_secret",
+        ),
+    ];
+    for (on, offered, expected) in cases {
+        let mut refused: Vec<_> =
+            on.refuses(&offered, Some(&own), &usual).into_iter().map(|(field, _)| field).collect();
+        refused.sort();
+        assert_eq!(refused.join(" "), expected, "{offered}");
+    }
+    let refused = slurm.refuses(&json!({"shared_folder": "/tmp"}), Some(&own), &usual);
+    let why = "the workflow does not allow `/tmp`; it allows: /home/ops/burnin, /shared/*; name more in its `on.cluster` under `allow.shared_folder`";
+    assert_eq!(refused, [("shared_folder".to_owned(), why.to_owned())]);
+}
+
+#[test]
+fn a_permission_that_is_not_one_is_a_problem() {
+    let on = |on: Value| serde_json::from_value::<triggers::On>(json!({"cluster": [on]})).unwrap().problems();
+    let problems =
+        on(json!({"source": "s", "system": "slurm", "allow": {"profile": ["/a", "["], "nodes": ["4"]}}));
+    let fields: Vec<_> = problems.iter().map(|(field, _)| field.as_str()).collect();
+    assert_eq!(fields, ["cluster[0].allow.profile[1]", "cluster[0].allow.nodes"]);
 }

@@ -15,5 +15,7 @@ pub use file::{
     BenchmarkFile, BuildFile, ClusterFile, DeployedFile, ExistingFile, ImageFile, RentFile, SystemFile,
     WorkflowFile, WorkloadFile,
 };
-pub use resolve::{Archive, Offered, Override, Resolved, offered, resolve, resolve_on};
+pub use resolve::{
+    Archive, Offered, Override, Resolved, offered, offered_by, resolve, resolve_document, resolve_on,
+};
 pub use triggers::On;

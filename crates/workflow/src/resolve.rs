@@ -71,7 +71,14 @@ pub struct Offered {
 /// # Errors
 /// Every problem in the file itself.
 pub fn offered(path: &Path) -> Result<Offered, Problems> {
-    let document = Document::read(path)?;
+    offered_by(&Document::read(path)?)
+}
+
+/// The same, of a file that was read before.
+///
+/// # Errors
+/// Every problem in the file itself.
+pub fn offered_by(document: &Document) -> Result<Offered, Problems> {
     let WorkflowFile { name, description, on, parameters, .. } = document.read_as()?;
     let problems = on.problems();
     if problems.is_empty() {
@@ -125,7 +132,19 @@ pub fn resolve_on(
     overrides: &[Override],
     existing: Option<serde_json::Value>,
 ) -> Result<Resolved, Problems> {
-    let mut document = Document::read(path)?;
+    resolve_document(Document::read(path)?, path, overrides, existing)
+}
+
+/// The same, of a file that was read before: what it names is read now, beside `path`.
+///
+/// # Errors
+/// Every problem in any of the files, and in what is said of the cluster.
+pub fn resolve_document(
+    mut document: Document,
+    path: &Path,
+    overrides: &[Override],
+    existing: Option<serde_json::Value>,
+) -> Result<Resolved, Problems> {
     if let Some(existing) = existing {
         document.set("cluster", serde_json::json!({ "existing": existing }));
     }

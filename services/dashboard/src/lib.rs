@@ -39,6 +39,10 @@ pub struct Plan {
     pub next: Option<Timestamp>,
     /// It was not validated for longer than it should be.
     pub stale: bool,
+    /// It cannot be started: its file has problems, and there is no earlier version without any.
+    pub broken: bool,
+    /// What is wrong with its file as it is now, one line each.
+    pub problems: Vec<String>,
 }
 
 /// Where the workflows are known.
@@ -49,6 +53,11 @@ pub trait Plans: Send + Sync + 'static {
     /// # Errors
     /// Why they cannot be read, for people.
     async fn plans(&self) -> Result<Vec<Plan>, String>;
+
+    /// What else somebody has to put right, one line each: channels without an address.
+    async fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// What the pages are made from.

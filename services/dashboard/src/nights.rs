@@ -36,6 +36,8 @@ pub struct Row {
     pub next: Option<String>,
     /// Nobody validated it for longer than it should be.
     pub stale: bool,
+    /// It cannot be started, because of problems in its file.
+    pub broken: bool,
 }
 
 /// A change from one judged run to the next.
@@ -127,6 +129,7 @@ pub fn rows(lines: &[Arc<Line>], plans: &[Plan], now: Timestamp) -> Vec<Row> {
             cost: cost(&lines, now),
             next: plan.and_then(|plan| plan.next).map(crate::overview::moment),
             stale: plan.is_some_and(|plan| plan.stale),
+            broken: plan.is_some_and(|plan| plan.broken),
             workflow: workflow.to_owned(),
             place: place.to_owned(),
         }

@@ -82,6 +82,22 @@ struct View<'a> {
     workflows: BTreeSet<&'a str>,
     plans: Vec<(String, String)>,
     problem: Option<String>,
+    warnings: Vec<String>,
+    files: Vec<File>,
+}
+
+/// A workflow file with problems.
+#[derive(Serialize)]
+struct File {
+    workflow: String,
+    broken: bool,
+    problems: Vec<String>,
+}
+
+impl File {
+    fn of(plan: &Plan) -> Self {
+        Self { workflow: plan.workflow.clone(), broken: plan.broken, problems: plan.problems.clone() }
+    }
 }
 
 /// A run of a list.
@@ -128,6 +144,7 @@ pub async fn page(
         Ok(plans) => (plans, None),
         Err(why) => (Vec::new(), Some(why)),
     };
+    let warnings = dashboard.plans.warnings().await;
     let now = dashboard.clock.now();
     let workflows: BTreeSet<&str> = all.iter().map(|line| line.workflow.as_str()).collect();
     let open = all.iter().filter(|line| line.state == view::State::Open).take(RUNS);
@@ -140,8 +157,14 @@ pub async fn page(
         filtered: !filters.is_none(),
         filters: &filters,
         workflows,
-        plans: plans.into_iter().map(|Plan { workflow, description, .. }| (workflow, description)).collect(),
+        files: plans.iter().filter(|plan| !plan.problems.is_empty()).map(File::of).collect(),
+        plans: plans
+            .into_iter()
+            .filter(|plan| !plan.broken)
+            .map(|Plan { workflow, description, .. }| (workflow, description))
+            .collect(),
         problem,
+        warnings,
     };
     Ok(frame::page(dashboard.beside_gateway, "Burnin", "overview.html", view))
 }

@@ -20,7 +20,14 @@ struct Two;
 impl Plans for Two {
     async fn plans(&self) -> Result<Vec<Plan>, String> {
         let plan = |workflow: &str| Plan { workflow: workflow.to_owned(), stale: true, ..Plan::default() };
-        Ok(vec![plan("nightly"), plan("never-ran")])
+        let problems = |text: &str| vec![format!("{text}: {HOSTILE}")];
+        let bad = Plan { broken: true, problems: problems("bad.yaml:1:1"), ..plan("bad") };
+        let changed = Plan { problems: problems("changed.yaml:2:1"), ..plan("changed") };
+        Ok(vec![plan("nightly"), plan("never-ran"), bad, changed])
+    }
+
+    async fn warnings(&self) -> Vec<String> {
+        vec![format!("the url of `ops` is not set {HOSTILE}")]
     }
 }
 
@@ -117,6 +124,20 @@ async fn systems_and_runs_are_on_the_first_page_and_nothing_in_them_acts() {
         assert!(page.contains(text), "{text}: {page}");
     }
     assert!(!page.contains("<script>alert") && page.contains("&lt;script&gt;alert"));
+    // A workflow with problems is red, with every problem, and cannot be started.
+    for text in [
+        "<b>bad</b> cannot be started:",
+        "<li>bad.yaml:1:1: ",
+        "<b class=\"bad broken\">broken</b>",
+        "<b>changed</b> was changed and has problems; its last good version stays active:",
+        "<li>changed.yaml:2:1: ",
+        "<p class=\"note bad\">the url of `ops` is not set",
+        "<option value=\"changed\"",
+        "<option value=\"nightly\"",
+    ] {
+        assert!(page.contains(text), "{text}: {page}");
+    }
+    assert!(!page.contains("<option value=\"bad\""), "{page}");
     let (_, _, page) = get(&pages, "/?verdict=fail").await;
     assert!(page.contains(">nightly-1<") && !page.contains(">nightly-0<"), "{page}");
     let (_, _, page) = get(&pages, "/runs/nightly-1").await;

@@ -1,40 +1,82 @@
-//! The workflows that may be asked for, by name.
+//! The workflows that may be requested, by name, and what is wrong with files that are none.
+//!
+//! A file is checked whole, with everything it names, when it changes and every [`FRESH`]. Where a changed file has
+//! problems, the last version without any is used until the file is repaired, or this process ends.
 
 use std::{
     collections::BTreeMap,
+    ffi::OsString,
     fs, io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant, SystemTime},
 };
 
+use kit::telemetry::meters::broken_workflows;
 use ledger::Store;
 use tempfile::TempDir;
-use workflow::{Offered, Override, Problems, Resolved};
+use terms::Notify;
+use tracing::{error, info};
+use workflow::{Document, Offered, Override, Problem, Problems, Resolved};
 
-/// How long what was read from a bucket is used.
+/// How long what was read from a bucket is used, and a check of a file that did not change.
 const FRESH: Duration = Duration::from_secs(60);
 /// More files in a bucket are somebody's mistake.
 const MOST_FILES: usize = 2000;
 
-/// A workflow file.
+/// A workflow.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// The file.
     pub path: PathBuf,
     /// What it offers.
     pub offered: Offered,
+    /// Whom it notifies.
+    pub notify: Vec<Notify>,
+    /// What is wrong with the file as it is now.
+    pub problems: Vec<Problem>,
+    /// It can be started: its file has no problems, or an earlier version without any is in use.
+    pub startable: bool,
+    /// The version in use.
+    document: Document,
 }
 
 /// Every `*.yaml` of a folder, not of those in it.
 pub struct Catalogue {
     source: Source,
-    /// What was read of a file, while it does not change.
-    read: Mutex<BTreeMap<PathBuf, Known>>,
+    /// What was found in each file.
+    known: Mutex<BTreeMap<OsString, Known>>,
+    broken: AtomicUsize,
 }
 
-/// A file when it was last changed, and what it offered then.
-type Known = (SystemTime, Result<Offered, Problems>);
+/// A file when it was last checked.
+struct Known {
+    /// When it was changed, and its size.
+    version: (SystemTime, u64),
+    checked: Instant,
+    found: Found,
+}
+
+/// What was found in a file.
+#[derive(Clone, Default)]
+struct Found {
+    /// The version in use: the newest without problems, or one that can be read though it cannot be started.
+    version: Option<Version>,
+    /// What is wrong with the file as it is now.
+    problems: Vec<Problem>,
+}
+
+/// A version of a file.
+#[derive(Clone)]
+struct Version {
+    document: Document,
+    offered: Offered,
+    notify: Vec<Notify>,
+    good: bool,
+}
 
 enum Source {
     Folder(PathBuf),
@@ -45,27 +87,42 @@ enum Source {
     },
 }
 
-/// The workflows, and those that are none.
+/// The workflows, and files that are none.
 #[derive(Clone, Debug, Default)]
 pub struct Read {
-    /// Good ones, by name.
+    /// Workflows, by name.
     pub workflows: BTreeMap<String, Entry>,
-    /// What is wrong with the others.
+    /// Files that cannot be read as workflows, each with its problems.
+    pub broken: Vec<Broken>,
+    /// Everything that is wrong with any file.
     pub problems: Problems,
     /// Keeps a copy of a bucket while it is used.
     _copy: Option<Arc<TempDir>>,
 }
 
+/// A file that cannot be read as a workflow.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    /// Its name in the folder.
+    pub file: String,
+    /// What is wrong with it.
+    pub problems: Vec<Problem>,
+}
+
 impl Catalogue {
     /// Of a folder on this machine.
     pub fn folder(folder: impl Into<PathBuf>) -> Self {
-        Self { source: Source::Folder(folder.into()), read: Mutex::default() }
+        Self { source: Source::Folder(folder.into()), known: Mutex::default(), broken: AtomicUsize::new(0) }
     }
 
     /// Of what lies below `prefix` in a bucket, such as `workflows/`.
     pub fn bucket(store: Arc<dyn Store>, prefix: &str) -> Self {
         let copy = tokio::sync::Mutex::default();
-        Self { source: Source::Bucket { store, prefix: prefix.to_owned(), copy }, read: Mutex::default() }
+        Self {
+            source: Source::Bucket { store, prefix: prefix.to_owned(), copy },
+            known: Mutex::default(),
+            broken: AtomicUsize::new(0),
+        }
     }
 
     /// Every workflow.
@@ -95,42 +152,122 @@ impl Catalogue {
         Ok(Read { _copy: copy, ..read })
     }
 
+    /// The number of files with problems at the last look.
+    pub fn broken(&self) -> usize {
+        self.broken.load(Ordering::Relaxed)
+    }
+
     fn read_folder(&self, folder: &Path) -> io::Result<Read> {
         let mut read = Read::default();
         let mut paths =
             fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<io::Result<Vec<_>>>()?;
+        paths.retain(|path| path.extension().is_some_and(|kind| kind == "yaml"));
         paths.sort();
-        for path in paths.into_iter().filter(|path| path.extension().is_some_and(|kind| kind == "yaml")) {
-            match self.offered(&path) {
-                Err(problems) => read.problems.0.extend(problems.0),
-                Ok(offered) => {
-                    let name = offered.name.clone();
-                    if let Some(other) = read.workflows.get(&name) {
-                        let message = format!("`{name}` is the name of {} as well", other.path.display());
-                        let file = path.display().to_string();
-                        let problem =
-                            workflow::Problem { file, position: None, field: "name".into(), message };
-                        read.problems.0.push(problem);
-                    } else {
-                        read.workflows.insert(name, Entry { path, offered });
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|name, _| paths.iter().any(|path| path.file_name() == Some(name)));
+        let mut count = 0;
+        for path in paths {
+            let file = path.file_name().unwrap_or_default();
+            let Found { version, mut problems } = checked(&mut known, &path, file.to_owned());
+            let file = file.to_string_lossy().into_owned();
+            match version {
+                Some(Version { document, offered, notify, good }) => {
+                    match read.workflows.get(&offered.name) {
+                        None => {
+                            let name = offered.name.clone();
+                            let entry = Entry {
+                                path,
+                                offered,
+                                notify,
+                                problems: problems.clone(),
+                                startable: good,
+                                document,
+                            };
+                            read.workflows.insert(name, entry);
+                        }
+                        Some(other) => {
+                            let name = &offered.name;
+                            let message = format!("`{name}` is the name of {} as well", other.path.display());
+                            let whole = path.display().to_string();
+                            problems.push(Problem {
+                                file: whole,
+                                position: None,
+                                field: "name".into(),
+                                message,
+                            });
+                            read.broken.push(Broken { file, problems: problems.clone() });
+                        }
                     }
                 }
+                None => read.broken.push(Broken { file, problems: problems.clone() }),
             }
+            count += usize::from(!problems.is_empty());
+            read.problems.0.extend(problems);
         }
+        self.broken.store(count, Ordering::Relaxed);
+        broken_workflows(count);
         Ok(read)
     }
+}
 
-    fn offered(&self, path: &Path) -> Result<Offered, Problems> {
-        let changed =
-            fs::metadata(path).and_then(|metadata| metadata.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
-        let mut known = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        match known.get(path) {
-            Some((at, offered)) if *at == changed => offered.clone(),
-            _ => {
-                let offered = workflow::offered(path);
-                known.insert(path.to_owned(), (changed, offered.clone()));
-                offered
-            }
+/// What is found in a file, now or when it was last checked.
+fn checked(known: &mut BTreeMap<OsString, Known>, path: &Path, file: OsString) -> Found {
+    let metadata = fs::metadata(path);
+    let version = metadata.map_or((SystemTime::UNIX_EPOCH, 0), |metadata| {
+        (metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH), metadata.len())
+    });
+    let before = match known.get(&file) {
+        Some(known) if known.version == version && known.checked.elapsed() < FRESH => {
+            return known.found.clone();
+        }
+        Some(known) => known.found.clone(),
+        None => Found::default(),
+    };
+    let found = found(path, before.version);
+    report(path, &before.problems, &found);
+    known.insert(file, Known { version, checked: Instant::now(), found: found.clone() });
+    found
+}
+
+/// Checks a file and everything it names.
+fn found(path: &Path, before: Option<Version>) -> Found {
+    let (document, problems) = match Document::read(path) {
+        Err(problems) => (None, problems),
+        Ok(document) => match good(&document, path) {
+            Ok(version) => return Found { version: Some(version), problems: Vec::new() },
+            Err(problems) => (Some(document), problems),
+        },
+    };
+    // What the earlier version names may have changed as well.
+    let earlier = before.filter(|before| before.good && good(&before.document, path).is_ok());
+    let version = earlier.or_else(|| {
+        let document = document?;
+        let offered = workflow::offered_by(&document).ok()?;
+        Some(Version { document, offered, notify: Vec::new(), good: false })
+    });
+    Found { version, problems: problems.0 }
+}
+
+/// The version of a file that has no problems, nor has anything it names.
+fn good(document: &Document, path: &Path) -> Result<Version, Problems> {
+    let resolved = workflow::resolve_document(document.clone(), path, &[], None)?;
+    let offered = workflow::offered_by(document)?;
+    Ok(Version { document: document.clone(), offered, notify: resolved.workflow.notify, good: true })
+}
+
+/// Says once what is wrong with a file, and once that it is repaired.
+fn report(path: &Path, before: &[Problem], found: &Found) {
+    let file = path.display();
+    if found.problems.is_empty() {
+        if !before.is_empty() {
+            info!("{file} has no problems any more");
+        }
+    } else if found.problems != before {
+        let problems = Problems(found.problems.clone());
+        if found.version.as_ref().is_some_and(|version| version.good) {
+            error!("{file} was changed and has problems; its last good version stays active: {problems}");
+        } else {
+            error!("{file} has problems and cannot be started: {problems}");
         }
     }
 }
@@ -145,10 +282,11 @@ impl Entry {
         set: &[Override],
         existing: Option<serde_json::Value>,
     ) -> Result<Resolved, Problems> {
-        let (path, set) = (self.path.clone(), set.to_vec());
-        let resolving = tokio::task::spawn_blocking(move || workflow::resolve_on(&path, &set, existing));
+        let (document, path, set) = (self.document.clone(), self.path.clone(), set.to_vec());
+        let resolving =
+            tokio::task::spawn_blocking(move || workflow::resolve_document(document, &path, &set, existing));
         resolving.await.unwrap_or_else(|stopped| {
-            let problem = workflow::Problem {
+            let problem = Problem {
                 file: self.path.display().to_string(),
                 position: None,
                 field: String::new(),

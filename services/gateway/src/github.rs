@@ -1,20 +1,23 @@
-//! Pushes, as GitHub tells them.
+//! Pushes, as GitHub reports them.
 
-use std::{str::FromStr, sync::Arc};
+use std::{str::FromStr, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
-    body::Bytes,
-    extract::{DefaultBodyLimit, State},
-    http::{HeaderMap, Method, StatusCode},
+    body::{Body, Bytes},
+    extract::State,
+    http::{HeaderMap, Method, StatusCode, header::CONTENT_LENGTH},
     response::{IntoResponse, Response},
     routing::post,
 };
+use bytes::BytesMut;
+use futures::StreamExt;
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::Sha256;
 use terms::{EventKey, Origin, RunId, Trigger};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tracing::{error, info, warn};
 use triggers::Push;
 
@@ -24,6 +27,10 @@ use crate::{Gateway, Refused, Wish, api::Problem, start};
 pub(crate) const PATH: &str = "/hooks/github";
 /// GitHub sends no more.
 const BODY_LIMIT: usize = 25 << 20;
+/// Bytes of all bodies together whose signatures are not checked yet. Anybody may send them.
+const UNCHECKED: usize = 2 * BODY_LIMIT;
+/// GitHub gives up a delivery after so long.
+const DELIVERY: Duration = Duration::from_secs(10);
 /// GitHub lists no more; those that it leaves out may change anything.
 const MOST_COMMITS: usize = 2048;
 
@@ -50,24 +57,22 @@ impl Secrets {
         self.0.is_empty()
     }
 
-    /// One of the secrets made this signature, `sha256=` and hex, of these bytes.
-    fn made(&self, signature: &str, body: &[u8]) -> bool {
-        let Some(signature) = signature.strip_prefix("sha256=").and_then(bytes) else { return false };
+    /// One of the secrets made this signature of these bytes.
+    fn made(&self, signature: &[u8], body: &[u8]) -> bool {
         let made = |secret: &String| {
             let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes());
             mac.is_ok_and(|mut mac| {
                 mac.update(body);
-                mac.verify_slice(&signature).is_ok() // in constant time
+                mac.verify_slice(signature).is_ok() // in constant time
             })
         };
         self.0.iter().any(made)
     }
 }
 
-fn bytes(hex: &str) -> Option<Vec<u8>> {
-    if !hex.len().is_multiple_of(2) || !hex.is_ascii() {
-        return None;
-    }
+/// The bytes of a signature, which is `sha256=` and 64 hex digits.
+fn signature(text: &str) -> Option<Vec<u8>> {
+    let hex = text.strip_prefix("sha256=").filter(|hex| hex.len() == 64 && hex.is_ascii())?;
     (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).ok()).collect()
 }
 
@@ -146,21 +151,97 @@ pub(crate) struct Dealt {
 }
 
 pub(crate) fn route(gateway: &Arc<Gateway>) -> Router {
-    Router::new()
-        .route(PATH, post(hook))
-        .layer(DefaultBodyLimit::max(BODY_LIMIT))
-        .with_state(Arc::clone(gateway))
+    Router::new().route(PATH, post(hook)).with_state(Arc::clone(gateway))
 }
 
-async fn hook(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, body: Bytes) -> Response {
-    let said = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if !gateway.rates.lets(&"github".to_owned(), &Method::GET) {
-        return Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many deliveries").into_response();
+/// The bytes of bodies that nobody's signature covers yet, counted together.
+pub(crate) struct Unchecked(Semaphore);
+
+impl Default for Unchecked {
+    fn default() -> Self {
+        Self(Semaphore::new(UNCHECKED))
     }
-    if !gateway.secrets.made(said("x-hub-signature-256"), &body) {
-        warn!(delivery = said("x-github-delivery"), "a webhook that nobody signed is not let in");
-        let why = "X-Hub-Signature-256 is not made with the secret of this webhook";
-        return Problem::new(StatusCode::UNAUTHORIZED, why).into_response();
+}
+
+/// Why a body was not read.
+#[derive(Debug, PartialEq, Eq)]
+enum Unread {
+    TooLarge,
+    TooSlow,
+    Broken,
+    /// Too many bytes of others are in memory.
+    Full,
+}
+
+impl Unchecked {
+    /// Reads a body. Its bytes count from when they arrive: a sender who only announces them holds nothing.
+    async fn read(
+        &self,
+        body: Body,
+        announced: Option<usize>,
+    ) -> Result<(Bytes, SemaphorePermit<'_>), Unread> {
+        if announced.is_some_and(|length| length > BODY_LIMIT) {
+            return Err(Unread::TooLarge);
+        }
+        let reading = async {
+            let (mut frames, mut read) = (body.into_data_stream(), BytesMut::new());
+            let mut held = self.0.try_acquire_many(0).map_err(|_| Unread::Full)?;
+            while let Some(frame) = frames.next().await {
+                let frame = frame.map_err(|_| Unread::Broken)?;
+                if read.len() + frame.len() > BODY_LIMIT {
+                    return Err(Unread::TooLarge);
+                }
+                let count = u32::try_from(frame.len()).map_err(|_| Unread::TooLarge)?;
+                held.merge(self.0.try_acquire_many(count).map_err(|_| Unread::Full)?);
+                read.extend_from_slice(&frame);
+            }
+            Ok((read.freeze(), held))
+        };
+        tokio::time::timeout(DELIVERY, reading).await.unwrap_or(Err(Unread::TooSlow))
+    }
+}
+
+async fn hook(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, body: Body) -> Response {
+    let said = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let problem = |status, why: &str| Problem::new(status, why).into_response();
+    // The signature comes before the body: without one nothing of the body is read.
+    let Some(signature) = signature(said("x-hub-signature-256")) else {
+        warn!(delivery = said("x-github-delivery"), "refused: a webhook without a signature");
+        return problem(StatusCode::UNAUTHORIZED, "X-Hub-Signature-256: expected sha256= and 64 hex digits");
+    };
+    let announced = said(CONTENT_LENGTH.as_str()).parse().ok();
+    let read = gateway.unchecked.read(body, announced).await;
+    let body = match read {
+        Ok((body, held)) => {
+            if !gateway.secrets.made(&signature, &body) {
+                warn!(
+                    delivery = said("x-github-delivery"),
+                    "refused: a webhook that is not signed with a secret of ours"
+                );
+                let why = "X-Hub-Signature-256 is not made with the secret of this webhook";
+                return problem(StatusCode::UNAUTHORIZED, why);
+            }
+            drop(held);
+            body
+        }
+        Err(Unread::TooLarge) => {
+            return problem(StatusCode::PAYLOAD_TOO_LARGE, "GitHub sends at most 25 MiB");
+        }
+        Err(Unread::TooSlow) => {
+            return problem(StatusCode::REQUEST_TIMEOUT, "the body took longer than 10 s");
+        }
+        Err(Unread::Broken) => return problem(StatusCode::BAD_REQUEST, "the body broke off"),
+        Err(Unread::Full) => {
+            warn!(
+                delivery = said("x-github-delivery"),
+                "refused for now: too many unchecked webhooks are in memory"
+            );
+            return problem(StatusCode::SERVICE_UNAVAILABLE, "too many deliveries at once; deliver it again");
+        }
+    };
+    // After the signature: nobody else uses up what GitHub may send.
+    if !gateway.rates.lets(&"github".to_owned(), &Method::GET) {
+        return problem(StatusCode::TOO_MANY_REQUESTS, "too many deliveries");
     }
     match said("x-github-event") {
         "ping" => return StatusCode::NO_CONTENT.into_response(),
@@ -273,14 +354,53 @@ mod tests {
     fn the_signature_of_githubs_own_example_is_good_and_no_other() {
         let secrets: Secrets = "another one, still in use\nIt's a Secret to Everybody\n".parse().unwrap();
         let good = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
-        assert!(secrets.made(good, b"Hello, World!"));
-        assert!(!secrets.made(good, b"Hello, World"));
-        assert!(!secrets.made(&good.replace("17", "18"), b"Hello, World!"));
+        let made =
+            |text: &str, body: &[u8]| signature(text).is_some_and(|signature| secrets.made(&signature, body));
+        assert!(made(good, b"Hello, World!"));
+        assert!(!made(good, b"Hello, World"));
+        assert!(!made(&good.replace("17", "18"), b"Hello, World!"));
         for bad in ["", "sha256=", "sha1=75", "sha256=zz", "sha256=7", "sha256=é0", &good[..good.len() - 2]]
         {
-            assert!(!secrets.made(bad, b"Hello, World!"), "{bad}");
+            assert!(signature(bad).is_none(), "{bad}");
         }
-        assert!(!Secrets::default().made(good, b"Hello, World!"));
+        let zz = format!("sha256={}", "zz".repeat(32));
+        assert!(signature(&zz).is_none());
+        assert!(!Secrets::default().made(&signature(good).unwrap(), b"Hello, World!"));
         assert!("short".parse::<Secrets>().is_err());
+    }
+
+    /// A body that never ends: `count` parts of a mebibyte, and then nothing.
+    fn unfinished(count: usize) -> Body {
+        let parts =
+            futures::stream::iter(vec![
+                Ok::<_, std::convert::Infallible>(Bytes::from(vec![0; 1 << 20]));
+                count
+            ]);
+        Body::from_stream(parts.chain(futures::stream::pending()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn bodies_without_a_checked_signature_are_bounded_together_and_in_time() {
+        let unchecked = Arc::new(Unchecked::default());
+        let read = async |body: Body| unchecked.read(body, None).await.map(|(body, _)| body.len());
+        let small = async || read(Body::from("{}")).await;
+        let senders: Vec<_> = (0..60)
+            .map(|_| {
+                let unchecked = Arc::clone(&unchecked);
+                tokio::spawn(async move { unchecked.read(unfinished(20), None).await.map(drop).unwrap_err() })
+            })
+            .collect();
+        let mut full = 0;
+        for sender in senders {
+            match sender.await.unwrap() {
+                Unread::Full => full += 1,
+                why => assert_eq!(why, Unread::TooSlow),
+            }
+        }
+        assert_eq!(full, 58, "two of 20 MiB are in memory at a time");
+        assert_eq!(small().await, Ok(2), "what was held is free again");
+        assert_eq!(read(unfinished(26)).await, Err(Unread::TooLarge));
+        assert_eq!(unchecked.read(unfinished(0), Some(26 << 20)).await.map(drop), Err(Unread::TooLarge));
+        assert_eq!(unchecked.0.available_permits(), UNCHECKED);
     }
 }

@@ -1,39 +1,163 @@
-//! A server for this machine alone, which has browsers on it.
+//! A server for the user of this machine who started it.
 //!
-//! Nobody is asked for a token here, so a page of another site must not reach it: neither under a name of its own that
-//! leads to 127.0.0.1, nor by a form or a script that a browser sends across sites.
+//! Other users of the machine reach its port, so every request needs a secret of that user ([`Access`]). A page of another
+//! site must not use the user's browser: not under a name that leads to 127.0.0.1, not by a form or a script, and not
+//! through a proxy.
+
+use std::sync::Arc;
 
 use axum::{
     Router,
-    extract::Request,
+    extract::{Query, Request, State},
     http::{
-        HeaderMap, HeaderName, StatusCode,
-        header::{HOST, ORIGIN},
+        HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
+        header::{
+            ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, FORWARDED, HOST, ORIGIN, REFERRER_POLICY,
+            SET_COOKIE, WWW_AUTHENTICATE,
+        },
     },
-    middleware::{Next, from_fn},
-    response::{IntoResponse, Response},
+    middleware::{Next, from_fn_with_state},
+    response::{Html, IntoResponse, Response},
+};
+use serde::Deserialize;
+
+use crate::{
+    Gateway,
+    access::{Access, CODE},
+    api::Problem,
+    github,
 };
 
-use crate::{api::Problem, github};
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// Answers only what is asked of this machine by its own name, from a page of its own or from no page. Webhooks prove
-/// themselves, and may come through a tunnel.
-pub fn at_home(router: Router) -> Router {
-    router.layer(from_fn(admit))
+/// Answers the user who started this server, under its own names only. `/healthz` answers everybody, and webhooks prove
+/// themselves by their signature: they may come through a tunnel.
+pub fn at_home(router: Router, access: Arc<Access>, gateway: &Arc<Gateway>) -> Router {
+    router.layer(from_fn_with_state((access, Arc::clone(gateway)), admit))
 }
 
-async fn admit(request: Request, next: Next) -> Response {
-    if request.uri().path() == github::PATH || at_home_here(request.headers()) {
+async fn admit(
+    State((access, gateway)): State<(Arc<Access>, Arc<Gateway>)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    if path == github::PATH {
         return next.run(request).await;
     }
-    let why = "this server answers pages of its own, as 127.0.0.1 and localhost only";
-    Problem::new(StatusCode::MISDIRECTED_REQUEST, why).into_response()
+    if !addressed_here(request.headers()) {
+        let why = "this server answers pages of its own, as 127.0.0.1 and localhost only";
+        return Problem::new(StatusCode::MISDIRECTED_REQUEST, why).into_response();
+    }
+    if path == "/healthz" {
+        return next.run(request).await;
+    }
+    let user = access.user(request.headers());
+    if let Some(code) = code(&request).filter(|_| method == Method::GET && path == "/") {
+        // A link that is clicked again where the browser is signed in leads to the page.
+        return match (access.redeem(&code), user) {
+            (Some(cookie), _) => signed_in(Some(cookie)),
+            (None, Some(_)) => signed_in(None),
+            (None, None) => refused(&access, request.headers(), "/"),
+        };
+    }
+    let Some(user) = user else {
+        tracing::warn!(path, "refused: the request has neither the token nor the cookie of this server");
+        return refused(&access, request.headers(), &path);
+    };
+    // An event that cannot be read is kept as a file: as many as a caller may change anything.
+    if path == "/" && method == Method::POST && !gateway.rates.lets(&"events".to_owned(), &method) {
+        return Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many events; wait as Retry-After says")
+            .into_response();
+    }
+    request.extensions_mut().insert(user);
+    next.run(request).await
 }
 
-fn at_home_here(headers: &HeaderMap) -> bool {
-    let said = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-    let host = said(HOST).unwrap_or_default();
+fn addressed_here(headers: &HeaderMap) -> bool {
+    let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    let host = text(HOST).unwrap_or_default();
+    // A proxy in front of this server would make everything that it forwards look like a request from here.
+    let forwarded = headers.get_all(X_FORWARDED_HOST).iter().all(|value| value.to_str().is_ok_and(is_local));
+    is_local(host)
+        && forwarded
+        && !headers.contains_key(FORWARDED)
+        && text(ORIGIN).is_none_or(|origin| origin.strip_prefix("http://") == Some(host))
+}
+
+fn is_local(host: &str) -> bool {
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    let ours = matches!(name, "127.0.0.1" | "localhost" | "[::1]");
-    ours && said(ORIGIN).is_none_or(|origin| origin.strip_prefix("http://") == Some(host))
+    matches!(name, "127.0.0.1" | "localhost" | "[::1]")
+}
+
+fn code(request: &Request) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Link {
+        code: String,
+    }
+    request.uri().query().filter(|query| query.starts_with(CODE))?;
+    Query::<Link>::try_from_uri(request.uri()).ok().map(|Query(link)| link.code)
+}
+
+/// Leads on to `/` by a page and not by a redirect: after a redirect from another site's page a browser would keep the
+/// cookie back.
+fn signed_in(cookie: Option<HeaderValue>) -> Response {
+    let page = page(
+        r#"<meta http-equiv="refresh" content="0;url=/">"#,
+        r#"<p>Signed in. <a href="/">Go on to Burnin</a></p>"#,
+    );
+    let mut response = (StatusCode::OK, page).into_response();
+    if let Some(cookie) = cookie {
+        response.headers_mut().insert(SET_COOKIE, cookie);
+    }
+    response
+}
+
+fn refused(access: &Access, headers: &HeaderMap, path: &str) -> Response {
+    let wants = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let port = access.port();
+    let mut response = if wants.contains("text/html") {
+        // A link on another site's page does not bring the cookie; one on this page does.
+        let here = if path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte)) {
+            path
+        } else {
+            "/"
+        };
+        let body = format!(
+            r#"<h1>Not signed in</h1>
+<p>This server answers the user who started it. Open the link that <code>burnin up</code> printed last; each link works
+once, and the next one is printed then. The newest is in the data folder as well: <code>cat .burnin/host/up/{port}.link</code></p>
+<p>Is this browser signed in already? Then <a href="{here}">go on from here</a>.</p>"#
+        );
+        (StatusCode::UNAUTHORIZED, page("", &body)).into_response()
+    } else {
+        let why = format!(
+            "this server answers the user who started it: send the header that is in the data folder, such as \
+             `curl -H @.burnin/host/up/{port}.header`"
+        );
+        Problem::new(StatusCode::UNAUTHORIZED, why).into_response()
+    };
+    response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    response
+}
+
+fn page(head: &str, body: &str) -> impl IntoResponse {
+    let headers = [
+        (CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'; base-uri 'none'"),
+        (REFERRER_POLICY, "no-referrer"),
+        (CACHE_CONTROL, "no-store"),
+    ];
+    let page = format!(
+        r#"<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+{head}
+<title>Burnin</title>
+{body}
+</html>
+"#
+    );
+    (headers, Html(page))
 }

@@ -21,6 +21,7 @@
 //! It writes neither ledger nor verdicts: a run starts when the conductor records `run.requested`. Until it did, the
 //! request is published again.
 
+mod access;
 pub mod api;
 mod catalogue;
 mod chores;
@@ -42,8 +43,13 @@ use kit::{
 use ledger::{Ledger, Store};
 use view::View;
 
-pub use api::{Problem, limits::Rates, workflows::Offer};
-pub use catalogue::{Catalogue, Entry};
+pub use access::{Access, LocalUser};
+pub use api::{
+    Problem,
+    limits::Rates,
+    workflows::{BrokenFile, Offer, Offers},
+};
+pub use catalogue::{Broken, Catalogue, Entry, Read};
 pub use events::TAKES;
 pub use github::Secrets;
 pub use home::at_home;
@@ -89,6 +95,7 @@ pub struct Gateway {
     pub(crate) calendar: Calendar,
     pub(crate) rates: api::limits::Limiter,
     pub(crate) secrets: Secrets,
+    pub(crate) unchecked: github::Unchecked,
     pub(crate) refs: Arc<dyn Refs>,
     pub(crate) warehouse: String,
 }
@@ -113,6 +120,7 @@ impl Gateway {
             calendar,
             rates,
             secrets,
+            unchecked: github::Unchecked::default(),
             refs,
             warehouse,
         })
@@ -125,12 +133,28 @@ impl Gateway {
 
     /// What it serves over HTTP, beside pages for people: they are reached as its interface is, and by nobody else.
     pub fn routes_beside(self: &Arc<Self>, pages: Router) -> Routes {
-        Routes { guarded: api::routes(self, pages), open: github::route(self), alone: false }
+        let catalogue = Arc::clone(&self.catalogue);
+        let about =
+            move || serde_json::Map::from_iter([("workflows_broken".to_owned(), catalogue.broken().into())]);
+        Routes {
+            guarded: api::routes(self, pages),
+            open: github::route(self),
+            alone: false,
+            about: Some(Arc::new(about)),
+        }
     }
 
     /// What it serves where everybody may come: webhooks, which prove themselves, and nothing else.
     pub fn hooks_alone(self: &Arc<Self>) -> Routes {
-        Routes { guarded: Router::new(), open: github::route(self), alone: true }
+        Routes { open: github::route(self), alone: true, ..Routes::default() }
+    }
+
+    /// The workflows and the files that are none, without anything about their runs.
+    ///
+    /// # Errors
+    /// When the folder or the bucket cannot be read.
+    pub async fn workflows(&self) -> std::io::Result<Read> {
+        self.catalogue.read().await
     }
 
     /// What it does now and then.

@@ -84,7 +84,29 @@ impl Calendar {
     /// Since when this schedule is known: what lies before it was not missed.
     async fn since(&self, workflow: &str, on: &OnSchedule, now: Timestamp) -> Result<Timestamp, StoreError> {
         let digest = start::hex(&start::digest(&[&on.cron, &on.zone]));
-        let name = format!("schedules/{workflow}/since/{}.json", digest.get(..12).unwrap_or(&digest));
+        self.known_since(workflow, digest.get(..12).unwrap_or(&digest), now).await
+    }
+
+    /// Since when the workflow is overdue for a verdict, if it is: a new one has as long as any other.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn overdue(
+        &self,
+        workflow: &str,
+        every: Span,
+        validated: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Result<Option<Timestamp>, StoreError> {
+        let since = match validated {
+            Some(validated) => validated,
+            None => self.known_since(workflow, "workflow", now).await?,
+        };
+        Ok((now.since(since) > every).then_some(since + every))
+    }
+
+    async fn known_since(&self, workflow: &str, what: &str, now: Timestamp) -> Result<Timestamp, StoreError> {
+        let name = format!("schedules/{workflow}/since/{what}.json");
         let mut known = self.store.read(&name).await?;
         if known.is_none() {
             let body = serde_json::to_vec(&Since { since: now }).unwrap_or_default();
@@ -136,7 +158,12 @@ impl Gateway {
         let validated = self.view.validated().await.map_err(Refused::later)?;
         for (name, entry) in &read.workflows {
             if let Some(every) = entry.offered.on.validated_every {
-                self.alarm(name, every, validated.get(name).copied());
+                let last = validated.get(name).copied();
+                let overdue = self.calendar.overdue(name, every, last, self.clock.now()).await;
+                match overdue.map_err(Refused::later) {
+                    Ok(since) => self.alarm(name, every, last, since),
+                    Err(later) => result = result.and(Err(later)),
+                }
             }
         }
         result
@@ -203,13 +230,16 @@ impl Gateway {
         self.calendar.mark(workflow, &night).await.map_err(Refused::later)
     }
 
-    fn alarm(&self, workflow: &str, every: Span, last: Option<Timestamp>) {
+    /// Says once that a workflow is overdue, and forgets it when it is not any more.
+    fn alarm(&self, workflow: &str, every: Span, last: Option<Timestamp>, overdue: Option<Timestamp>) {
         let mut alarmed = self.calendar.alarmed.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.is_some_and(|last| self.clock.now().since(last) <= every) {
+        let Some(since) = overdue else {
             alarmed.remove(workflow);
-        } else if alarmed.insert(workflow.to_owned()) {
+            return;
+        };
+        if alarmed.insert(workflow.to_owned()) {
             let last = last.map_or_else(|| "never".to_owned(), |last| last.to_string());
-            error!(workflow, %every, last, "stale: it was not validated for longer than it should be");
+            error!(workflow, %every, last, %since, "stale: no verdict for longer than `validated_every`");
         }
     }
 }

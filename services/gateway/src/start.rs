@@ -2,12 +2,15 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use contract::ClusterOffer;
+use contract::{ClusterOffer, OfferedSystem};
 use kit::Outbox;
 use ledger::{Creation, Ledger, Store};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use terms::{Attempt, EventKey, Fact, Image, ImageSpec, Origin, RunId, RunRequested, Trigger};
+use terms::{
+    Attempt, ClusterSpec, EventKey, Fact, Image, ImageSpec, Kubernetes, Origin, RunId, RunRequested, Slurm,
+    Trigger,
+};
 use triggers::Offer;
 use workflow::{Override, Problems};
 
@@ -141,6 +144,9 @@ impl Starter {
             }
             Refused::Invalid(problems)
         })?;
+        if let Some((source, offer)) = &wish.cluster {
+            self.allowed(&entry, source, offer).await?;
+        }
         let mut workflow = resolved.workflow;
         for archive in resolved.archives {
             self.store.create(&archive.object, archive.bytes).await.map_err(Refused::later)?;
@@ -248,6 +254,52 @@ impl Starter {
             None => Ok(entry),
         }
     }
+}
+
+impl Starter {
+    /// Whoever offers a cluster chooses how large a job is, and nothing that decides which programs run or where files
+    /// lie, unless the workflow allows it.
+    async fn allowed(&self, entry: &Entry, source: &str, offer: &ClusterOffer) -> Result<(), Refused> {
+        let kind = offer.kind();
+        let settings = |system: &serde_json::Value| system.get(kind).cloned();
+        let offered =
+            serde_json::to_value(&offer.system).ok().as_ref().and_then(settings).unwrap_or_default();
+        let own =
+            entry.resolve(&[], None).await.ok().and_then(|resolved| match resolved.workflow.cluster? {
+                ClusterSpec::Existing { system, .. } => {
+                    serde_json::to_value(system).ok().as_ref().and_then(settings)
+                }
+                ClusterSpec::Rent(_) => None,
+            });
+        let usual = usual(&offer.system);
+        let known = Offer { source, system: kind, name: &offer.name };
+        let wanting = entry.offered.on.cluster.iter().filter(|on| on.wants(known));
+        let refusals = wanting.map(|on| on.refuses(&offered, own.as_ref(), &usual));
+        // One trigger that allows all of it is enough.
+        let Some(refused) = refusals.min_by_key(Vec::len).filter(|refused| !refused.is_empty()) else {
+            return Ok(());
+        };
+        let problem = |(field, message): (String, String)| workflow::Problem {
+            file: "the offer".to_owned(),
+            position: None,
+            field: format!("cluster.existing.system.{kind}.{field}"),
+            message,
+        };
+        Err(Refused::Invalid(Problems(refused.into_iter().map(problem).collect())))
+    }
+}
+
+/// Settings of a cluster of this kind of which nothing is said but its size.
+fn usual(system: &OfferedSystem) -> serde_json::Value {
+    let least = serde_json::json!({"nodes": 1, "shared_folder": ""});
+    let least = match system {
+        OfferedSystem::Slurm(_) => {
+            serde_json::from_value(least).map(|slurm: Slurm| serde_json::to_value(slurm))
+        }
+        OfferedSystem::Kubernetes(_) => serde_json::from_value(serde_json::json!({"nodes": 1}))
+            .map(|kubernetes: Kubernetes| serde_json::to_value(kubernetes)),
+    };
+    least.ok().and_then(Result::ok).unwrap_or_default()
 }
 
 impl Wish {

@@ -260,6 +260,7 @@ async fn workflows_are_offered_with_what_is_wrong_with_the_others() {
     assert!(problems.contains("`w` is the name of"), "{problems}");
     let (_, _, page) = front.ask("GET", "/", &[], "").await;
     assert!(page.contains("http://127.0.0.1:1/api/v1/runs"), "{page}");
+    assert!(page.contains("-H @.burnin/host/up/1.header"), "{page}");
 }
 
 /// What a page of another site can make a browser send.

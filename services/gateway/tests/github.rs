@@ -230,3 +230,27 @@ async fn without_webhooks_a_look_starts_the_run_at_once() {
     fs::remove_dir_all(forge.url()).unwrap();
     assert_eq!(front.chore("refs").await, 503, "a repository that is gone is said to be");
 }
+
+#[tokio::test]
+async fn deliveries_that_nobody_signed_do_not_use_up_what_github_may_send() {
+    let front = Front::with(&[("w", ON_MAIN)], "2,2");
+    let forged = format!("sha256={}", "0".repeat(64));
+    for signature in ["", "sha256=zz", &forged] {
+        for _ in 0..100 {
+            let headers = [("x-github-event", "push"), ("x-hub-signature-256", signature)];
+            let (status, _, _) = front.ask("POST", "/hooks/github", &headers, "{}").await;
+            assert_eq!(status, StatusCode::UNAUTHORIZED, "{signature}");
+        }
+    }
+    for number in 0..20 {
+        let (status, said) = deliver(&front, "ping", &number.to_string(), &json!({})).await;
+        assert_eq!(status, StatusCode::NO_CONTENT, "{number}: {said}");
+    }
+    let mut refused = 0;
+    for number in 0..100 {
+        refused += usize::from(
+            deliver(&front, "ping", &number.to_string(), &json!({})).await.0 == StatusCode::TOO_MANY_REQUESTS,
+        );
+    }
+    assert!(refused > 50, "what is signed has its rate: {refused} of 100 refused");
+}

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::sync::atomic::Ordering;
 use support::Front;
 
-const ON: &str = "on: {cluster: [{source: //acme/rack, system: slurm, name: 'gpu-*'}]}\n";
+const ON: &str = "on: {cluster: [{source: //acme/rack, system: slurm, name: 'gpu-*', allow: {shared_folder: ['/shared/*']}}]}\n";
 
 /// An offer as Pub/Sub pushes it.
 fn offer(source: &str, id: &str, data: &Value) -> kit::Event {
@@ -80,6 +80,26 @@ async fn what_nobody_wants_and_what_cannot_be_is_parked_and_answered() {
             settings(json!({"nodes": 4, "shared_folder": "relative"})),
             "cluster.existing.system.slurm.shared_folder",
         ),
+        (
+            "//acme/rack",
+            settings(json!({"nodes": 4, "shared_folder": "/home/mallory/x"})),
+            "w: the workflow cannot be run as asked: the offer: cluster.existing.system.slurm.shared_folder: the workflow \
+             does not allow `/home/mallory/x`; it allows: /shared/*",
+        ),
+        (
+            "//acme/rack",
+            settings(
+                json!({"nodes": 4, "shared_folder": "/shared/burnin", "profile": "/home/mallory/profile.sh"}),
+            ),
+            "cluster.existing.system.slurm.profile: the workflow does not allow `/home/mallory/profile.sh`; it allows: none",
+        ),
+        (
+            "//acme/rack",
+            settings(
+                json!({"nodes": 4, "shared_folder": "/shared/burnin", "environment": {"LD_PRELOAD": "/x.so"}}),
+            ),
+            "cluster.existing.system.slurm.environment.LD_PRELOAD",
+        ),
         ("//acme/rack", json!({"name": "gpu-a"}), "missing field `system`"),
         ("//acme/rack", json!(null), "payload of"),
     ];
@@ -97,6 +117,19 @@ async fn what_nobody_wants_and_what_cannot_be_is_parked_and_answered() {
     let structured = [("content-type", "application/cloudevents+json")];
     assert_eq!(front.ask("POST", "/", &structured, &body.to_string()).await.0, 204);
     assert_eq!(front.store.list("parked/").await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn what_the_workflows_own_cluster_has_may_be_offered() {
+    let front = Front::new(&[]);
+    let own = "name: w\ncluster: {existing: {name: c, system: {slurm: {nodes: 2, shared_folder: /home/ops/burnin, profile: /opt/net.sh}}}}\non: {cluster: [{source: //acme/rack, system: slurm}]}\n";
+    std::fs::write(front.folder.path().join("w.yaml"), own).unwrap();
+    let settings = |profile: &str| json!({"name": "gpu-a", "system": {"slurm": {"nodes": 8, "shared_folder": "/home/ops/burnin", "profile": profile}}});
+    let said = front.gateway.handle(&offer("//acme/rack", "1", &settings("/home/mallory/net.sh"))).await;
+    assert!(matches!(&said, Disposition::Park(why) if why.contains("it allows: /opt/net.sh")), "{said:?}");
+    assert_eq!(front.runs().await, [""; 0]);
+    let said = front.gateway.handle(&offer("//acme/rack", "2", &settings("/opt/net.sh"))).await;
+    assert_eq!((said, front.runs().await.len()), (Disposition::Done, 1));
 }
 
 #[tokio::test]

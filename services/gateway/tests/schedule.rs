@@ -111,13 +111,17 @@ async fn a_schedule_of_a_workflow_that_cannot_run_is_reported_once() {
 #[tokio::test]
 async fn a_workflow_that_was_not_validated_for_too_long_is_stale() {
     let front = front(NIGHTLY, "2026-11-20T12:00:00Z").await;
-    let (_, offered) = front.get("/api/v1/workflows").await;
-    let offer = &offered["workflows"][0];
-    assert_eq!((&offer["stale"], &offer["validated_at"]), (&json!(true), &Value::Null));
-    assert_eq!(offer["next"], json!(["2026-11-21T01:30:00.000Z"]));
+    let offer = async || front.get("/api/v1/workflows").await.1["workflows"][0].clone();
+    let new = offer().await;
+    assert_eq!((&new["stale"], &new["validated_at"]), (&json!(false), &Value::Null), "a new one has time");
+    assert_eq!(new["next"], json!(["2026-11-21T01:30:00.000Z"]));
+    front.clock.advance(Span::from_secs(26 * 3600));
+    assert_eq!(offer().await["stale"], false);
+    front.clock.advance(Span::from_secs(1));
+    assert_eq!(offer().await["stale"], true);
     // A run that ends without a verdict validates nothing.
     let (_, begun) = front.post("/api/v1/runs", None, json!({"workflow": "w"})).await;
     let cancel = format!("{}/cancel", begun["links"]["run"].as_str().unwrap());
     front.post(&cancel, None, json!({"reason": "x"})).await;
-    assert_eq!(front.get("/api/v1/workflows").await.1["workflows"][0]["stale"], true);
+    assert_eq!(offer().await["stale"], true);
 }

@@ -1,10 +1,16 @@
-//! What is to be told of a run, to whom. Pure: the run's line, the lines of the others, and what the workflow wishes.
+//! What is to be told of a run, to whom. Pure: the run's line, the lines of the others, which channels received what, and
+//! what the workflow wishes.
 //!
-//! People are told what changed. Each way of not passing has a line of its own, which begins with the first run that went
-//! so since the last pass: then it is told, once more when it is still so after a day, and when a run passes. What is
-//! cancelled says nothing of the system, and is passed over. A commit is told of each of its runs.
+//! A channel is told what changed since it was last told something. Each way of not passing has a line of its own, which
+//! begins with the first run since the last pass that went so and that the channel knows of: that one is told, once more
+//! when it is still so after a day, and when a run passes. A run that ended before anybody listened is no news that
+//! somebody had: the next one that fails is told. What is cancelled says nothing of the system, and is passed over. A
+//! commit is told of each of its runs.
 
-use std::{borrow::Borrow, collections::BTreeSet};
+use std::{
+    borrow::Borrow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -123,10 +129,18 @@ pub fn begun(subject: &Subject<'_>) -> Vec<Telling> {
     wished.then(telling).into_iter().collect()
 }
 
+/// For each run whose end was decided, the channels that it was decided for and that received what they were told of it.
+pub type Heard = BTreeMap<RunId, BTreeSet<String>>;
+
+/// The channel of a wish, as [`Heard`] and the outbox name it; `None` for GitHub.
+pub fn channel(wish: &Notify) -> Option<String> {
+    wish.channel().map(|(kind, name, _)| format!("{kind}-{name}"))
+}
+
 /// What is told when a run has ended. `others` are any runs; those of the same system that ended before it count.
-pub fn ended(subject: &Subject<'_>, others: &[impl Borrow<Line>]) -> Vec<Telling> {
+pub fn ended(subject: &Subject<'_>, others: &[impl Borrow<Line>], heard: &Heard) -> Vec<Telling> {
     let Some(outcome) = Outcome::of(subject.line) else { return Vec::new() };
-    let change = change(subject, outcome, others);
+    let before = before(subject, others);
     let mut tellings = Vec::new();
     for wish in subject.wishes {
         match (wish, subject.push) {
@@ -141,14 +155,40 @@ pub fn ended(subject: &Subject<'_>, others: &[impl Borrow<Line>]) -> Vec<Telling
             }
             (Notify::Github(_), None) => {}
             (Notify::Slack(_) | Notify::Webhook(_), _) => {
-                let Some((kind, name, on)) = wish.channel() else { continue };
-                let Some(change) = change.as_ref().filter(|change| change.is_for(on)) else { continue };
+                let (Some((kind, name, on)), Some(channel)) = (wish.channel(), channel(wish)) else {
+                    continue;
+                };
+                let change = change(subject, outcome, &before, heard, &channel);
+                let Some(change) = change.filter(|change| change.is_for(on)) else { continue };
                 let to = if kind == "slack" { Addressee::Slack } else { Addressee::Webhook };
-                tellings.push(Telling { to: to(name.to_owned()), what: What::New(change.new.clone()) });
+                tellings.push(Telling { to: to(name.to_owned()), what: What::New(change.new) });
             }
         }
     }
     tellings
+}
+
+/// A run that ended before another one of the same system.
+pub type Before<'a> = (Timestamp, &'a RunId, Outcome);
+
+/// Runs of the same system that ended before the subject, oldest first, without cancelled ones. They count in the order in
+/// which they ended: that is when somebody could be told, whichever was requested first.
+pub fn before<'a>(subject: &Subject<'_>, others: &'a [impl Borrow<Line>]) -> Vec<Before<'a>> {
+    let line = subject.line;
+    let Some(closed_at) = line.closed_at else { return Vec::new() };
+    let same = |other: &&Line| {
+        other.workflow == line.workflow
+            && subject.cluster.is_none_or(|cluster| other.cluster.as_deref() == Some(cluster))
+    };
+    let mut before: Vec<Before<'a>> = others
+        .iter()
+        .map(Borrow::borrow)
+        .filter(same)
+        .filter_map(|other| Some((other.closed_at?, &other.run, Outcome::of(other)?)))
+        .filter(|(at, run, outcome)| (*at, *run) < (closed_at, &line.run) && *outcome != Outcome::Cancelled)
+        .collect();
+    before.sort();
+    before
 }
 
 /// What is new, and of which troubles.
@@ -166,41 +206,45 @@ impl Change {
     }
 }
 
-fn change(subject: &Subject<'_>, outcome: Outcome, others: &[impl Borrow<Line>]) -> Option<Change> {
+/// What is new to one channel.
+fn change(
+    subject: &Subject<'_>,
+    outcome: Outcome,
+    before: &[Before<'_>],
+    heard: &Heard,
+    channel: &str,
+) -> Option<Change> {
     let line = subject.line;
-    let ended = (line.closed_at?, &line.run);
-    let same = |other: &&Line| {
-        other.workflow == line.workflow
-            && subject.cluster.is_none_or(|cluster| other.cluster.as_deref() == Some(cluster))
-    };
-    // In the order in which they ended: that is when somebody could be told, whichever was asked for first.
-    let mut before: Vec<(Timestamp, &RunId, Outcome)> = others
-        .iter()
-        .map(Borrow::borrow)
-        .filter(same)
-        .filter_map(|other| Some((other.closed_at?, &other.run, Outcome::of(other)?)))
-        .filter(|(at, run, outcome)| (*at, *run) < ended && *outcome != Outcome::Cancelled)
-        .collect();
-    before.sort();
-    let passed = before.iter().rposition(|(_, _, outcome)| *outcome == Outcome::Passed);
-    let troubled = &before[passed.map_or(0, |at| at + 1)..];
+    let ended = line.closed_at?;
+    let knows = |run: &RunId| heard.get(run).is_some_and(|channels| channels.contains(channel));
+    let after = |passed: Option<usize>| &before[passed.map_or(0, |at| at + 1)..];
 
     let Some(trouble) = outcome.trouble() else {
-        let (since, first, _) = troubled.first().filter(|_| outcome == Outcome::Passed)?;
-        let troubles = troubled.iter().filter_map(|(_, _, outcome)| outcome.trouble()).collect();
+        // What a pass is a recovery from: the channel does not know of a pass that nobody decided about.
+        let decided =
+            |(_, run, outcome): &Before<'_>| *outcome == Outcome::Passed && heard.contains_key(*run);
+        let troubled = after(before.iter().rposition(decided)).iter();
+        let known: Vec<_> =
+            troubled.filter(|(_, run, outcome)| *outcome != Outcome::Passed && knows(run)).collect();
+        let (since, first, _) = known.first().filter(|_| outcome == Outcome::Passed)?;
+        let troubles = known.iter().filter_map(|(_, _, outcome)| outcome.trouble()).collect();
         let new = New { news: News::Recovered, outcome, since: *since, first: (*first).clone() };
         return Some(Change { new, troubles });
     };
-    let mut alike = troubled.iter().filter(|(_, _, before)| *before == outcome);
-    let (news, since, first) = match alike.next() {
-        None => (trouble, ended.0, line.run.clone()),
-        Some((since, first, _)) => {
-            let due = *since + STILL;
-            if ended.0 < due || alike.any(|(at, _, _)| *at >= due) {
+    let passed = before.iter().rposition(|(_, _, outcome)| *outcome == Outcome::Passed);
+    let alike: Vec<_> = after(passed).iter().filter(|(_, _, before)| *before == outcome).collect();
+    // When it began, whoever knew of it then.
+    let (since, first) = alike.first().map_or((ended, &line.run), |(since, first, _)| (*since, *first));
+    let mut known = alike.iter().filter(|(_, run, _)| knows(run));
+    let news = match known.next() {
+        None => trouble,
+        Some((told, _, _)) => {
+            let due = *told + STILL;
+            if ended < due || known.any(|(at, _, _)| *at >= due) {
                 return None;
             }
-            (News::StillFailing, *since, (*first).clone())
+            News::StillFailing
         }
     };
-    Some(Change { new: New { news, outcome, since, first }, troubles: [trouble].into() })
+    Some(Change { new: New { news, outcome, since, first: first.clone() }, troubles: [trouble].into() })
 }

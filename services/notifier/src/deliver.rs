@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
-use kit::Trouble;
+use kit::{Trouble, telemetry::meters::notice_without_address};
 use ledger::StoreError;
 use terms::RunId;
 use tracing::{error, info, warn};
@@ -62,6 +62,14 @@ impl Notifier {
         let ended = Place { channel: ENDED.to_owned(), ..place.clone() };
         if place.channel == BEGUN && self.outbox.get(&ended).await?.is_some() {
             return self.outbox.supersede(place, now).await;
+        }
+        if let Some(why) = self.courier.lacks(&notice) {
+            // Once for each notice: the tries after it are warnings, and the end is an error again.
+            if number == 1 {
+                error!(run.id = %notice.run, channel = place.channel, "a notice cannot be sent: {why}");
+                notice_without_address(&place.channel);
+            }
+            return self.note(&notice, number, Reply::later(why)).await;
         }
         let reply = tokio::time::timeout(PATIENCE, self.courier.deliver(&notice)).await;
         let reply = reply.unwrap_or_else(|_| Reply::later("it takes too long"));

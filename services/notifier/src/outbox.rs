@@ -13,7 +13,7 @@
 //! A try whose process died says nothing. It may have been the one, so after [`UNDER_WAY`] there is another, under the same
 //! id: at least once, and more than once only where somebody died between sending and writing it down.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use kit::clock::backoff;
 use ledger::{Creation, Store, StoreError};
@@ -93,7 +93,11 @@ pub struct End {
 #[derive(Deserialize, Serialize)]
 struct Mark {
     at: Timestamp,
+    /// Channels with a notice.
     channels: Vec<String>,
+    /// Channels that were decided about; absent in what older versions wrote.
+    #[serde(default)]
+    listened: Vec<String>,
 }
 
 impl Place {
@@ -234,9 +238,33 @@ impl Outbox {
         self.0.remove(&place.hint()).await
     }
 
-    /// Everything that is to be told of a run's end is decided.
-    pub async fn mark(&self, run: &RunId, channels: Vec<String>, now: Timestamp) -> Result<(), StoreError> {
-        self.create(&format!("notices/{run}/ended.json"), &Mark { at: now, channels }).await.map(drop)
+    /// Everything that is to be told of a run's end is decided: notices for `channels`, of all that `listened`.
+    pub async fn mark(
+        &self,
+        run: &RunId,
+        channels: Vec<String>,
+        listened: Vec<String>,
+        now: Timestamp,
+    ) -> Result<(), StoreError> {
+        let mark = Mark { at: now, channels, listened };
+        self.create(&format!("notices/{run}/ended.json"), &mark).await.map(drop)
+    }
+
+    /// The channels that know how a run ended: it was decided what they are told, and that reached them or still may.
+    /// `None` when nothing was decided.
+    pub async fn heard(&self, run: &RunId) -> Result<Option<BTreeSet<String>>, StoreError> {
+        let Some(mark) = self.read::<Mark>(&format!("notices/{run}/ended.json")).await? else {
+            return Ok(None);
+        };
+        let mut heard: BTreeSet<_> = mark.listened.into_iter().chain(mark.channels.iter().cloned()).collect();
+        for channel in mark.channels {
+            let place = Place { run: run.clone(), channel };
+            let end: Option<End> = self.read(&(place.folder() + "end.json")).await?;
+            if end.is_some_and(|end| ["refused", "given_up"].contains(&end.how.as_str())) {
+                heard.remove(&place.channel);
+            }
+        }
+        Ok(Some(heard))
     }
 
     /// It is.

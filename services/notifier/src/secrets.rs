@@ -9,6 +9,8 @@
 
 use std::{collections::BTreeMap, fmt, fs, io::Read, path::PathBuf};
 
+use terms::Notify;
+
 /// What variables begin with.
 const PREFIX: &str = "BURNIN_CHANNEL_";
 /// No secret is longer, bytes.
@@ -83,6 +85,17 @@ impl Secrets {
         Self::new(std::env::vars_os().filter_map(texts), folder)
     }
 
+    /// What is missing to reach whom a workflow names, and where to put it; `None` when nothing is.
+    pub fn lacks(&self, wish: &Notify) -> Option<String> {
+        let (name, kinds): (&str, &[Kind]) = match wish {
+            Notify::Github(_) => ("github", &[Kind::Token]),
+            Notify::Slack(slack) => (&slack.webhook, &[Kind::Url]),
+            Notify::Webhook(webhook) => (&webhook.target, &[Kind::Url, Kind::Key]),
+        };
+        let missing: Vec<_> = kinds.iter().filter_map(|kind| self.find(name, *kind).err()).collect();
+        (!missing.is_empty()).then(|| missing.join("; "))
+    }
+
     /// The secret of a name: a name as a workflow has it, letters, digits and `-`.
     ///
     /// # Errors
@@ -104,7 +117,7 @@ impl Secrets {
         };
         secret.filter(|secret| !secret.0.is_empty()).ok_or_else(|| {
             let or = file.map(|file| format!(" or put it into {}", file.display())).unwrap_or_default();
-            format!("nobody knows the {} of `{name}`: set {variable}{or}", kind.as_str())
+            format!("the {} of `{name}` is not set: set {variable}{or}", kind.as_str())
         })
     }
 }
@@ -133,7 +146,7 @@ mod tests {
         assert_eq!(secrets.find("ops-channel", Kind::Url).unwrap().reveal(), "https://hooks.example/new");
         let why = secrets.find("pager", Kind::Key).unwrap_err();
         assert!(
-            why.starts_with("nobody knows the key of `pager`: set BURNIN_CHANNEL_PAGER_KEY or put it into "),
+            why.starts_with("the key of `pager` is not set: set BURNIN_CHANNEL_PAGER_KEY or put it into "),
             "{why}"
         );
         fs::write(folder.path().join("bad.token"), [0xff, b's', b'3']).unwrap();

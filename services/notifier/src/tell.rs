@@ -1,8 +1,12 @@
 //! From a run to its notices.
 
-use std::{collections::BTreeSet, sync::PoisonError};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, PoisonError},
+};
 
 use contract::RunAnswer;
+use futures::{StreamExt, stream};
 use kit::{Trouble, worker::chain};
 use machine::RunState;
 use terms::{ClusterSpec, Entry, Fact, Origin, Record, RunClosed, RunId, Span, Timestamp};
@@ -11,13 +15,17 @@ use view::{Elsewhere, Folded, Line};
 
 use crate::{
     Notifier,
-    decide::{self, Subject, Telling},
+    decide::{self, Before, Heard, Outcome, Subject, Telling},
     notice::{FORMAT, Notice},
     words::{self, Told},
 };
 
 /// Ends that are older than this are no news.
 const RECENT: Span = Span::from_secs(24 * 3600);
+/// The largest number of earlier runs that are looked at: more than a year of nights.
+const MOST: usize = 400;
+/// Reads in progress at a time.
+const ABREAST: usize = 16;
 
 /// Where a run came from, as its first record says.
 fn origin(records: &[Record]) -> Option<&Origin> {
@@ -50,7 +58,8 @@ impl Notifier {
         self.write(&line, &state, &tellings).await.map(drop)
     }
 
-    /// Writes down what is to be told of a run that ended, once.
+    /// Writes down what is to be told of a run that ended, once, and first of those of its system that ended before it: what
+    /// is news depends on what a channel was told of them.
     pub(crate) async fn tell_end(&self, run: &RunId) -> Result<(), Trouble> {
         if self.outbox.is_marked(run).await.map_err(Trouble::retry)? {
             return Ok(());
@@ -61,20 +70,66 @@ impl Notifier {
         if state.closed.is_none() {
             return Err(Trouble::Retry(format!("{run} is not closed yet")));
         }
+        let (recent, line) = (self.recent().await?, Line::of(&state));
+        let others = self.view.all().await.map_err(Trouble::retry)?;
+        for (at, earlier, _) in decide::before(&subject(&line, &state, origin(&records)), &others) {
+            if at >= recent && !self.outbox.is_marked(earlier).await.map_err(Trouble::retry)? {
+                self.decide(earlier, &others).await?;
+            }
+        }
+        self.decide(run, &others).await
+    }
+
+    /// Ends that are older are no news.
+    async fn recent(&self) -> Result<Timestamp, Trouble> {
+        let now = self.clock.now();
+        let since = self.outbox.since(now).await.map_err(Trouble::retry)?;
+        Ok(Timestamp::from_millis(now.as_millis() - RECENT.0.as_millis() as i64).max(since))
+    }
+
+    /// What the channels know of runs before this one, as far back as it matters: to the last pass that was decided about.
+    async fn heard(&self, before: &[Before<'_>]) -> Result<Heard, Trouble> {
+        // Owned, because the compiler cannot see that a stream of borrowed ones may move between threads.
+        let newest: Vec<_> =
+            before.iter().rev().take(MOST).map(|(_, run, outcome)| ((*run).clone(), *outcome)).collect();
+        let marks = newest.into_iter().map(|(run, outcome)| {
+            let outbox = self.outbox.clone();
+            async move { outbox.heard(&run).await.map(|channels| (run, outcome, channels)) }
+        });
+        let mut marks = stream::iter(marks).buffered(ABREAST);
+        let mut heard = Heard::new();
+        while let Some(mark) = marks.next().await {
+            let (run, outcome, channels) = mark.map_err(Trouble::retry)?;
+            let Some(channels) = channels else { continue };
+            heard.insert(run, channels);
+            if outcome == Outcome::Passed {
+                break;
+            }
+        }
+        Ok(heard)
+    }
+
+    /// Decides what is told of one run that ended.
+    async fn decide(&self, run: &RunId, others: &[Arc<Line>]) -> Result<(), Trouble> {
+        let Some(Folded { records, state }) = self.view.folded(run).await.map_err(Trouble::retry)? else {
+            return Err(Trouble::Retry(format!("{run} cannot be read at present")));
+        };
         let origin = origin(&records);
         if state.workflow.notify.is_empty() && !matches!(origin, Some(Origin::Message(_))) {
             return Ok(()); // nobody asked, so nothing is kept of it
         }
         let line = Line::of(&state);
-        let others = self.view.all().await.map_err(Trouble::retry)?;
-        let tellings = decide::ended(&subject(&line, &state, origin), &others);
+        let subject = subject(&line, &state, origin);
+        let heard = self.heard(&decide::before(&subject, others)).await?;
+        let tellings = decide::ended(&subject, others, &heard);
+        let listened = state.workflow.notify.iter().filter_map(decide::channel).collect();
         let channels = self.write(&line, &state, &tellings).await?;
         if let Some(Origin::Message(request)) = origin {
             self.answer(request.clone(), &state).await?;
         }
         info!(run.id = %run, conclusion = line.conclusion, told = channels.join(" "), "decided what is told");
         // The mark last: whatever happens before it, all of this is done again, and comes to the same.
-        self.outbox.mark(run, channels, self.clock.now()).await.map_err(Trouble::retry)
+        self.outbox.mark(run, channels, listened, self.clock.now()).await.map_err(Trouble::retry)
     }
 
     async fn answer(&self, request: terms::EventKey, state: &RunState) -> Result<(), Trouble> {
@@ -121,9 +176,7 @@ impl Notifier {
     /// # Errors
     /// What may pass, after every run had its turn.
     pub(crate) async fn look(&self) -> Result<(), Trouble> {
-        let now = self.clock.now();
-        let since = self.outbox.since(now).await.map_err(Trouble::retry)?;
-        let recent = Timestamp::from_millis(now.as_millis() - RECENT.0.as_millis() as i64).max(since);
+        let recent = self.recent().await?;
         let lines = self.view.all().await.map_err(Trouble::retry)?;
         let ended = |line: &Line| line.closed_at.is_some_and(|at| at >= recent);
         let open = |line: &Line| line.closed_at.is_none() && line.trigger.kind == "push";

@@ -1,8 +1,8 @@
 //! What is told of which run: tables.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use notifier::decide::{Addressee, New, Outcome, STILL, Subject, Telling, What, begun, ended};
+use notifier::decide::{Addressee, Heard, New, Outcome, STILL, Subject, Telling, What, begun};
 use serde_json::json;
 use terms::{News, Notify, Push, Span, Timestamp, Trigger, Verdict};
 use view::{Line, State};
@@ -41,6 +41,13 @@ fn line(number: usize, how: char, hours: f64) -> Line {
         setup: BTreeMap::new(),
         cost: None,
     }
+}
+
+/// What is told where every channel knows of every run before.
+fn ended(subject: &Subject<'_>, others: &[Line]) -> Vec<Telling> {
+    let channels: BTreeSet<_> = subject.wishes.iter().filter_map(notifier::decide::channel).collect();
+    let heard: Heard = others.iter().map(|line| (line.run.clone(), channels.clone())).collect();
+    notifier::decide::ended(subject, others, &heard)
 }
 
 fn slack(on: &[News]) -> Vec<Notify> {
@@ -215,4 +222,59 @@ fn a_commit_is_told_of_every_run() {
     assert_eq!(begins(&over, Some(&push)), [], "what is over does not begin");
     // Even a cancelled run ends for its commit.
     assert_eq!(of(&line(9, 'c', 9.0), Some(&push))[0].what, What::Ended(Outcome::Cancelled));
+}
+
+/// News of the last run of a story to a channel that knows of the runs with a `*` after them; of those with a `-` it was
+/// decided, and not for this channel.
+fn news_to(story: &str, on: &[News], apart: f64) -> Option<(News, String)> {
+    let (mut lines, mut heard) = (Vec::new(), Heard::new());
+    for how in story.chars() {
+        let known = lines.last().map(|line: &Line| line.run.clone());
+        match how {
+            '*' => drop(heard.insert(known.unwrap(), ["slack-ops".to_owned()].into())),
+            '-' => drop(heard.insert(known.unwrap(), BTreeSet::new())),
+            how => lines.push(line(lines.len(), how, lines.len() as f64 * apart)),
+        }
+    }
+    let wishes = slack(on);
+    let subject = Subject { line: lines.last()?, cluster: Some("c1"), push: None, wishes: &wishes };
+    match notifier::decide::ended(&subject, &lines, &heard).pop()?.what {
+        What::New(new) => Some((new.news, new.first.to_string())),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn news_is_what_the_channel_was_not_told() {
+    use News::{Broken, Failed, Recovered, StillFailing};
+    let all = &News::ALL[..];
+    let cases = [
+        // Failed before anybody listened: the next night that fails is told, with when it began.
+        ("ff", all, 1.0, Some((Failed, "w-000"))),
+        ("f*f", all, 1.0, None),
+        ("pff", all, 1.0, Some((Failed, "w-001"))),
+        // A channel that came later, or that was never reached.
+        ("f-f", all, 1.0, Some((Failed, "w-000"))),
+        ("f-f*f", all, 1.0, None),
+        ("f*b", all, 1.0, Some((Broken, "w-001"))),
+        // A pass that nobody listened to ends what the channel was told, and the next failure is told.
+        ("f*pf", all, 1.0, Some((Failed, "w-002"))),
+        // It never heard of a failure, so there is nothing to recover from.
+        ("fp", all, 1.0, None),
+        ("f-p", all, 1.0, None),
+        ("f*p", all, 1.0, Some((Recovered, "w-000"))),
+        ("ff*p", all, 1.0, Some((Recovered, "w-001"))),
+        // Told of a failure, but not of the pass after it.
+        ("f*pp", all, 1.0, Some((Recovered, "w-000"))),
+        ("f*p*p", all, 1.0, None),
+        ("f*p-p", all, 1.0, None),
+        // A day after the channel was told, not a day after it began.
+        ("fff*f", all, 12.0, None),
+        ("fff*fff", all, 12.0, Some((StillFailing, "w-000"))),
+        ("f*ff", &[StillFailing], 12.0, Some((StillFailing, "w-000"))),
+    ];
+    for (story, on, apart, expected) in cases {
+        let expected = expected.map(|(news, first)| (news, first.to_owned()));
+        assert_eq!(news_to(story, on, apart), expected, "{story}");
+    }
 }

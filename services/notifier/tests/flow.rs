@@ -169,7 +169,7 @@ async fn two_notifiers_at_once_deliver_once() {
 #[tokio::test]
 async fn what_the_bus_lost_is_found_in_the_ledger() {
     let (mut world, courier) = world();
-    // Ended before anybody looked: old news.
+    // Ended before anybody looked: not told itself, and nothing that a channel recovers from.
     world.record(&Paper::new("w-0", FAIL, -1.0).telling(pager())).await;
     world.chore().await;
     assert!(courier.taken().is_empty());
@@ -180,13 +180,87 @@ async fn what_the_bus_lost_is_found_in_the_ledger() {
     for _ in 0..2 {
         world.chore().await;
     }
-    assert_eq!(channels(&courier), ["w-1 webhook-pager", "w-2 webhook-pager"], "recovered, failed");
+    assert_eq!(channels(&courier), ["w-2 webhook-pager"]);
     // A commit waits, though nobody told of its run.
     let begun = Paper::new("w-3", How::Open, 4.0).telling(to_all()).pushed();
     world.record(&begun).await;
     world.chore().await;
     world.chore().await;
-    assert_eq!(channels(&courier)[2..], ["w-3 github-begun"]);
+    assert_eq!(channels(&courier)[1..], ["w-3 github-begun"]);
+}
+
+fn news(courier: &FakeCourier) -> Vec<String> {
+    let news = |letter: &Letter| match letter {
+        Letter::Webhook { body, .. } => {
+            serde_json::from_str::<Value>(body).unwrap()["news"].as_str().unwrap().to_owned()
+        }
+        other => panic!("{other:?}"),
+    };
+    courier.taken().iter().map(|notice| format!("{} {}", notice.run, news(&notice.letter))).collect()
+}
+
+#[tokio::test]
+async fn a_failing_night_is_told_whatever_failed_before_anybody_listened() {
+    let (world, courier) = world();
+    world.record(&Paper::new("w-0", FAIL, -1.0).telling(pager())).await;
+    world.chore().await;
+    world.ends(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
+    world.ends(&Paper::new("w-2", FAIL, 2.0).telling(pager())).await;
+    assert_eq!(news(&courier), ["w-1 failed"]);
+    let Letter::Webhook { body, .. } = &courier.taken()[0].letter else { panic!("a webhook") };
+    assert_eq!(serde_json::from_str::<Value>(body).unwrap()["first_run"], "w-0", "with when it began");
+    // A channel that comes later learns how things are.
+    let both = json!([{"webhook": {"target": "pager"}}, {"webhook": {"target": "second"}}]);
+    world.ends(&Paper::new("w-3", FAIL, 3.0).telling(both.clone())).await;
+    assert_eq!(channels(&courier)[1..], ["w-3 webhook-second"]);
+    let mark = world.json("notices/w-3/ended.json").await;
+    assert_eq!(mark["listened"], json!(["webhook-pager", "webhook-second"]));
+    world.ends(&Paper::new("w-4", PASS, 4.0).telling(both)).await;
+    assert_eq!(channels(&courier)[2..], ["w-4 webhook-pager", "w-4 webhook-second"]);
+}
+
+#[tokio::test]
+async fn what_did_not_reach_the_channel_is_told_at_the_next_failure() {
+    let (world, courier) = world();
+    courier.answer(false, Reply::never("it answers 404"));
+    world.ends(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
+    world.ends(&Paper::new("w-2", FAIL, 2.0).telling(pager())).await;
+    world.ends(&Paper::new("w-3", FAIL, 3.0).telling(pager())).await;
+    assert_eq!(news(&courier), ["w-2 failed"]);
+    // What is still tried is as good as told.
+    courier.answer(false, Reply::later("it answers 500"));
+    world.ends(&Paper::new("w-4", PASS, 4.0).telling(pager())).await;
+    world.ends(&Paper::new("w-5", PASS, 5.0).telling(pager())).await;
+    assert_eq!(news(&courier), ["w-2 failed"]);
+    world.now_is(6.0);
+    world.chore().await;
+    assert_eq!(news(&courier), ["w-2 failed", "w-4 recovered"]);
+}
+
+#[tokio::test]
+async fn runs_that_are_heard_of_late_are_decided_in_the_order_in_which_they_ended() {
+    let (world, courier) = world();
+    world.chore().await;
+    world.record(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
+    world.record(&Paper::new("w-2", FAIL, 2.0).telling(pager())).await;
+    world.ends(&Paper::new("w-3", PASS, 3.0).telling(pager())).await;
+    world.chore().await;
+    assert_eq!(news(&courier), ["w-3 recovered", "w-1 failed"], "each once, whatever is delivered first");
+}
+
+#[tokio::test]
+async fn marks_of_older_versions_still_count() {
+    let (world, courier) = world();
+    let paper = |run: &str, how, hour| Paper::new(run, how, hour).telling(pager());
+    for (run, hour, channels) in [("w-1", 1.0, json!(["webhook-pager"])), ("w-2", 2.0, json!([]))] {
+        world.record(&paper(run, FAIL, hour)).await;
+        let mark = json!({"at": world.clock.now(), "channels": channels}).to_string();
+        world.store.create(&format!("notices/{run}/ended.json"), mark.into()).await.unwrap();
+    }
+    world.ends(&paper("w-3", FAIL, 3.0)).await;
+    assert_eq!(news(&courier), [""; 0], "the first of them was told then");
+    world.ends(&paper("w-4", PASS, 4.0)).await;
+    assert_eq!(news(&courier), ["w-4 recovered"]);
 }
 
 fn states(courier: &FakeCourier) -> Vec<String> {

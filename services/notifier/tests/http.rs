@@ -343,7 +343,9 @@ async fn no_secret_is_in_a_log_an_error_or_the_outbox() {
     said.push(String::from_utf8_lossy(&log.0.lock().unwrap()).into_owned());
     let all = said.join("\n");
     assert!(
-        all.contains("not told: it answers") && all.contains("nobody knows the url of `unknown`"),
+        all.contains("not told: it answers")
+            && all.contains("ERROR")
+            && all.contains("a notice cannot be sent: the url of `unknown` is not set"),
         "{all}"
     );
     for secret in ["s3cr3t", TOKEN, KEY] {

@@ -118,7 +118,7 @@ impl Told {
     }
 }
 
-/// A run of this workflow that failed an hour ago, so that the next pass is news.
+/// A run of this workflow that failed an hour ago and of which the receiver was told, so that the next pass is news.
 pub async fn failed_before(store: &dyn Store, workflow: &str, now: Timestamp) -> Result<(), String> {
     let run: RunId = format!("{workflow}-before").parse().map_err(|error| format!("{error}"))?;
     let value = json!({"name": workflow, "image": null, "cluster": null, "benchmark": null, "limits": Limits::default()});
@@ -151,5 +151,7 @@ pub async fn failed_before(store: &dyn Store, workflow: &str, now: Timestamp) ->
         let created = store.create(&format!("ledger/{run}/{seq:010}.json"), body.into()).await;
         created.map_err(|error| kit::worker::chain(&error))?;
     }
-    Ok(())
+    let decided = json!({"at": now, "channels": ["webhook-kill"], "listened": ["webhook-kill"]}).to_string();
+    let created = store.create(&format!("notices/{run}/ended.json"), decided.into()).await;
+    created.map(drop).map_err(|error| kit::worker::chain(&error))
 }

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from selenium import webdriver
+from selenium.common.exceptions import TimeoutException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -58,10 +59,12 @@ def browser():
 
 
 class Person:
-    """Somebody in front of the browser."""
+    """Somebody in front of the browser, who opened the link that the server printed."""
 
-    def __init__(self, driver, address, folder):
-        self.driver, self.address, self.folder = driver, address, folder
+    def __init__(self, driver, link, folder):
+        self.driver, self.address, self.folder = driver, link.partition("?")[0], folder
+        driver.get(link)
+        WebDriverWait(driver, LONGEST).until(lambda _: driver.current_url == self.address, "the link leaves the address bar")
         self.wait = WebDriverWait(driver, LONGEST, ignored_exceptions=[Exception])
 
     def go(self, path):
@@ -71,7 +74,10 @@ class Person:
         return self.driver.find_element(By.TAG_NAME, "main").text
 
     def until(self, words):
-        self.wait.until(lambda _: words in self.text(), f"never on the page: {words}\n{self.driver.current_url}\n{self.text()}")
+        try:
+            self.wait.until(lambda _: words in self.text())
+        except TimeoutException:  # the page is read only now: before, it may be about to change
+            raise AssertionError(f"never on the page: {words}\n{self.driver.current_url}\n{self.text()}") from None
 
     def find(self, what):
         return self.driver.find_element(By.CSS_SELECTOR, what)

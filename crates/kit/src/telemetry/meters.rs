@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use opentelemetry::{
     KeyValue, global,
-    metrics::{Counter, Histogram},
+    metrics::{Counter, Gauge, Histogram},
 };
 
 /// Instruments, which count nothing until somebody exports them.
@@ -13,6 +13,8 @@ struct Meters {
     published: Counter<u64>,
     run: Histogram<f64>,
     runs: Counter<u64>,
+    broken_workflows: Gauge<u64>,
+    without_address: Counter<u64>,
 }
 
 fn meters() -> Meters {
@@ -23,6 +25,8 @@ fn meters() -> Meters {
         published: meter.u64_counter("messaging.client.sent.messages").build(),
         run: meter.f64_histogram("cicd.pipeline.run.duration").with_unit("s").build(),
         runs: meter.u64_counter("cicd.pipeline.runs").build(),
+        broken_workflows: meter.u64_gauge("burnin.workflows.broken").build(),
+        without_address: meter.u64_counter("burnin.notices.without_address").build(),
     }
 }
 
@@ -63,4 +67,14 @@ pub fn run_ended(workflow: &str, conclusion: &str, verdict: Option<&str>, took: 
     let meters = meters();
     meters.run.record(took.as_secs_f64(), &attributes);
     meters.runs.add(1, &attributes);
+}
+
+/// The number of workflow files with problems.
+pub fn broken_workflows(count: usize) {
+    meters().broken_workflows.record(count.try_into().unwrap_or(u64::MAX), &[]);
+}
+
+/// A notice waits because this channel has no address or no key.
+pub fn notice_without_address(channel: &str) {
+    meters().without_address.add(1, &[KeyValue::new("burnin.channel", channel.to_owned())]);
 }

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use terms::RunId;
 
 use super::problem::Problem;
+use crate::LocalUser;
 
 /// A JSON body.
 pub struct Asked<T>(pub T);
@@ -63,10 +64,23 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
     }
 }
 
-/// Who asks, as far as that is known here.
+/// Who asks, for people.
 pub struct By(pub String);
 
 impl<S: Send + Sync> FromRequestParts<S> for By {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {
+        let user = parts.extensions.get::<LocalUser>().map(|LocalUser(user)| user.clone());
+        Ok(Self(user.unwrap_or_else(|| caller(&parts.extensions))))
+    }
+}
+
+/// Whose keys and rates a request uses. All requests to `burnin up` are of one user, and have been `somebody`'s since
+/// before users were known: an old key stays the same key.
+pub struct Owner(pub String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Owner {
     type Rejection = std::convert::Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {

@@ -1,16 +1,22 @@
 //! A first page for people: where everything is.
 
 use axum::{
+    Extension,
     http::{HeaderMap, header::HOST},
     response::Html,
 };
 
+use crate::LocalUser;
+
 /// `GET /`.
-pub async fn page(headers: HeaderMap) -> Html<String> {
+pub async fn page(user: Option<Extension<LocalUser>>, headers: HeaderMap) -> Html<String> {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let fit =
         !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-:[]".contains(&byte));
-    Html(PAGE.replace("HOST", if fit { host } else { "127.0.0.1:8080" }))
+    let host = if fit { host } else { "127.0.0.1:8080" };
+    let port = host.rsplit_once(':').map_or("8080", |(_, port)| port);
+    let proof = user.map(|_| format!(" -H @.burnin/host/up/{port}.header")).unwrap_or_default();
+    Html(PAGE.replace("PROOF", &proof).replace("HOST", host))
 }
 
 const PAGE: &str = r#"<!doctype html>
@@ -33,7 +39,7 @@ const PAGE: &str = r#"<!doctype html>
   <li><a href="/about">About this server</a></li>
 </ul>
 <p>Ask for a run:</p>
-<pre>curl -sS -X POST -H 'content-type: application/json' \
+<pre tabindex="0">curl -sS -X POSTPROOF -H 'content-type: application/json' \
   -d '{"workflow": "quickstart"}' http://HOST/api/v1/runs</pre>
 </html>
 "#;

@@ -25,7 +25,7 @@ use terms::{Attempt, CancelRequested, EventKey, Fact, RunId, Timestamp, Trigger,
 use view::{Cursor, Detail, MOST, Page, State as Going, Wanted};
 
 use super::{
-    extract::{Asked, By, Filtered, Named},
+    extract::{Asked, By, Filtered, Named, Owner},
     problem::Problem,
 };
 use crate::{Gateway, Wish, start::CALLERS};
@@ -171,6 +171,7 @@ pub async fn list(
 pub async fn begin(
     State(gateway): State<Arc<Gateway>>,
     By(by): By,
+    Owner(owner): Owner,
     headers: HeaderMap,
     Asked(begin): Asked<Begin>,
 ) -> Result<Response, Problem> {
@@ -183,7 +184,7 @@ pub async fn begin(
         }
     };
     let wish = Wish {
-        key: EventKey { source: format!("{CALLERS}{by}"), id: key },
+        key: EventKey { source: format!("{CALLERS}{owner}"), id: key },
         workflow: begin.workflow,
         set: begin.set,
         image: None,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{Json, extract::State};
 use schemars::JsonSchema;
 use serde::Serialize;
-use terms::Timestamp;
+use terms::{Notify, Timestamp};
 use triggers::On;
 
 use super::problem::Problem;
@@ -18,8 +18,19 @@ pub struct Workflows {
     schema: &'static str,
     /// By name.
     workflows: Vec<Offer>,
-    /// What is wrong with files that are no workflows, each as `file:line:column: field: what was expected`.
+    /// What is wrong with files, each as `file:line:column: field: what was expected`.
     problems: Vec<String>,
+    /// Files that cannot be read as workflows.
+    broken: Vec<BrokenFile>,
+}
+
+/// A file that cannot be read as a workflow.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct BrokenFile {
+    /// Its name in the folder.
+    pub file: String,
+    /// What is wrong with it, each as `file:line:column: field: what was expected`.
+    pub problems: Vec<String>,
 }
 
 /// One workflow.
@@ -41,20 +52,38 @@ pub struct Offer {
     pub validated_at: Option<Timestamp>,
     /// It had none for longer than it should.
     pub stale: bool,
+    /// It can be started. With `problems` it is the last version of its file without any.
+    pub startable: bool,
+    /// What is wrong with its file as it is now, each as `file:line:column: field: what was expected`.
+    pub problems: Vec<String>,
+    /// Whom it notifies.
+    #[serde(skip)]
+    pub notify: Vec<Notify>,
+}
+
+/// The workflows of the catalogue.
+#[derive(Debug)]
+pub struct Offers {
+    /// By name.
+    pub workflows: Vec<Offer>,
+    /// Files that cannot be read as workflows.
+    pub broken: Vec<BrokenFile>,
+    /// Everything that is wrong with any file.
+    pub problems: Vec<String>,
 }
 
 /// `GET /api/v1/workflows`.
 pub async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Json<Workflows>, Problem> {
-    let (workflows, problems) = gateway.offers().await?;
-    Ok(Json(Workflows { schema: "burnin/workflows/v1", workflows, problems }))
+    let Offers { workflows, broken, problems } = gateway.offers().await?;
+    Ok(Json(Workflows { schema: "burnin/workflows/v1", workflows, problems, broken }))
 }
 
 impl Gateway {
-    /// The workflows that may be asked for, by name, and what is wrong with files that are none.
+    /// The workflows that may be requested, by name, and what is wrong with files that are none.
     ///
     /// # Errors
     /// When the catalogue or the ledgers cannot be read.
-    pub async fn offers(&self) -> Result<(Vec<Offer>, Vec<String>), Problem> {
+    pub async fn offers(&self) -> Result<Offers, Problem> {
         let read = self.catalogue.read().await.map_err(|error| Problem::unavailable(&error))?;
         let validated = self.view.validated().await?;
         let now = self.clock.now();
@@ -66,19 +95,34 @@ impl Gateway {
             let nights = self.calendar.nights(name, now).await;
             let nights = nights.map_err(|error| Problem::unavailable(&error))?;
             let validated_at = validated.get(name).copied();
-            let overdue = |every: terms::Span| validated_at.is_none_or(|at| now.since(at) > every);
+            let overdue = match offered.on.validated_every {
+                None => None,
+                Some(every) => {
+                    let overdue = self.calendar.overdue(name, every, validated_at, now).await;
+                    overdue.map_err(|error| Problem::unavailable(&error))?
+                }
+            };
             workflows.push(Offer {
                 name: offered.name,
                 description: offered.description,
                 parameters: offered.parameters,
-                stale: offered.on.validated_every.is_some_and(overdue),
+                stale: overdue.is_some(),
+                startable: entry.startable,
+                problems: lines(&entry.problems),
+                notify: entry.notify.clone(),
                 on: offered.on,
                 next,
                 nights,
                 validated_at,
             });
         }
-        let problems = read.problems.0.iter().map(ToString::to_string).collect();
-        Ok((workflows, problems))
+        let broken = read.broken.into_iter();
+        let broken =
+            broken.map(|file| BrokenFile { file: file.file, problems: lines(&file.problems) }).collect();
+        Ok(Offers { workflows, broken, problems: lines(&read.problems.0) })
     }
+}
+
+fn lines(problems: &[workflow::Problem]) -> Vec<String> {
+    problems.iter().map(ToString::to_string).collect()
 }

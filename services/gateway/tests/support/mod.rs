@@ -18,7 +18,7 @@ use axum::{
     http::{HeaderMap, Request, StatusCode},
 };
 use conductor::{Conductor, Settings};
-use gateway::{Catalogue, Gateway, GitRefs, Rates, Secrets, Setup};
+use gateway::{Access, Catalogue, Gateway, GitRefs, Rates, Secrets, Setup};
 use http_body_util::BodyExt;
 use kit::{
     AttributesReader, Bus, BusError, Clock, Disposition, Event, Handler, ManualClock,
@@ -61,6 +61,8 @@ pub struct Front {
     pub clock: Arc<ManualClock>,
     pub wire: Arc<Wire>,
     pub folder: tempfile::TempDir,
+    pub access: Arc<Access>,
+    pub links: Arc<Mutex<Vec<String>>>,
     rates: Rates,
     secrets: Secrets,
 }
@@ -88,7 +90,12 @@ impl Front {
         let clock = Arc::new(ManualClock::new(at("2026-11-20T12:00:00Z")));
         let wire = Arc::new(Wire::default());
         let (rates, secrets): (Rates, Secrets) = (rates.parse().unwrap(), SECRET.parse().unwrap());
+        let links: Arc<Mutex<Vec<String>>> = Arc::default();
+        let published = Arc::clone(&links);
+        let publish = move |link: &str| published.lock().unwrap().push(link.to_owned());
         let front = Self {
+            access: Arc::new(Access::new("alice", "127.0.0.1:8080", publish)),
+            links,
             gateway: gateway(&store, &clock, &wire, folder.path().into(), (rates, secrets.clone())),
             store,
             clock,
@@ -131,10 +138,12 @@ impl Front {
         fs::File::options().write(true).open(path).unwrap().set_modified(later).unwrap();
     }
 
+    /// As `burnin up` serves it.
     pub fn router(&self) -> Router {
-        self.router_behind(None)
+        gateway::at_home(self.router_behind(None), Arc::clone(&self.access), &self.gateway)
     }
 
+    /// As it is deployed.
     pub fn router_behind(&self, doorkeeper: Option<Arc<dyn kit::auth::Doorkeeper>>) -> Router {
         let service = Service {
             name: "gateway",
@@ -147,7 +156,7 @@ impl Front {
             doorkeeper,
             telemetry: None,
         };
-        gateway::at_home(with_routes(service, self.gateway.routes()))
+        with_routes(service, self.gateway.routes())
     }
 
     pub async fn ask(
@@ -160,6 +169,11 @@ impl Front {
         let mut request = Request::builder().method(method).uri(path);
         if !headers.iter().any(|(name, _)| *name == "host") {
             request = request.header("host", "127.0.0.1:1");
+        }
+        if !headers.iter().any(|(name, _)| ["authorization", "cookie"].contains(name)) {
+            let header = self.access.header();
+            let (name, value) = header.split_once(": ").unwrap();
+            request = request.header(name, value);
         }
         for (name, value) in headers {
             request = request.header(*name, *value);

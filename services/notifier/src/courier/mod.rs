@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use kit::Clock;
 use serde_json::json;
+use terms::Notify;
 
 use crate::{
     notice::{Letter, Notice},
@@ -16,7 +17,7 @@ use crate::{
 };
 
 pub use http::Api;
-use http::Http;
+use http::{Answer, Http};
 pub use signature::sign;
 
 /// What makes two deliveries the same, in whichever header a receiver looks.
@@ -24,6 +25,21 @@ const DELIVERY: [&str; 2] = ["idempotency-key", "x-burnin-delivery"];
 /// When it was sent, in seconds since 1970, and what proves it.
 const TIMESTAMP: &str = "x-burnin-timestamp";
 const SIGNATURE: &str = "x-burnin-signature";
+
+/// What a test message says.
+const TEST: &str =
+    "A test message of `burnin notify test`: notices of Burnin reach this channel. No run is concerned.";
+
+/// What came of a test message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Tested {
+    /// It was taken, with this HTTP status.
+    Delivered(String),
+    /// It was refused, or nothing answered.
+    Failed(String),
+    /// There is no address or no key to send it with, or one that makes no sense.
+    Lacks(String),
+}
 
 /// The outside world, by HTTP.
 pub struct HttpCourier {
@@ -39,15 +55,42 @@ impl HttpCourier {
         Self { http: Http::default(), secrets, github, clock }
     }
 
-    async fn slack(&self, webhook: &str, id: &str, text: &str) -> Result<Reply, String> {
+    /// Sends a test message to a channel or a program that a workflow names. No run is concerned, and nothing is kept.
+    pub async fn test(&self, wish: &Notify) -> Tested {
+        let id = format!("test-{}", kit::ids::unique());
+        if let Some(lacks) = self.secrets.lacks(wish) {
+            return Tested::Lacks(lacks);
+        }
+        let address = |name: &str| http::address(name, &self.secrets.find(name, Kind::Url)?);
+        if let Some(Err(wrong)) = wish.channel().map(|(_, name, _)| address(name)) {
+            return Tested::Lacks(wrong);
+        }
+        let sent = match wish {
+            Notify::Github(_) => Err("GitHub is told of commits, and has no channel to test".to_owned()),
+            Notify::Slack(slack) => self.slack(&slack.webhook, &id, TEST).await,
+            Notify::Webhook(webhook) => {
+                let body = json!({"schema": "burnin/notice-test/v1", "id": id, "target": webhook.target, "text": TEST});
+                self.webhook(&webhook.target, &id, &body.to_string()).await
+            }
+        };
+        match sent {
+            Ok(Err(Reply::Delivered)) => Tested::Delivered("success".to_owned()),
+            Err(why) | Ok(Err(Reply::Later { why, .. } | Reply::Never { why })) => Tested::Failed(why),
+            Ok(Ok(answer)) => match answer.reply(self.clock.now()) {
+                Reply::Delivered => Tested::Delivered(answer.status.to_string()),
+                Reply::Later { why, .. } | Reply::Never { why } => Tested::Failed(why),
+            },
+        }
+    }
+
+    async fn slack(&self, webhook: &str, id: &str, text: &str) -> Result<Result<Answer, Reply>, String> {
         let url = self.secrets.find(webhook, Kind::Url)?;
         let request = self.http.post(http::address(webhook, &url)?)?;
         let request = DELIVERY.iter().fold(request, |request, header| request.header(*header, id));
-        let sent = self.http.send(request.json(&json!({"text": text}))).await;
-        Ok(sent.map_or_else(|later| later, |answer| answer.reply(self.clock.now())))
+        Ok(self.http.send(request.json(&json!({"text": text}))).await)
     }
 
-    async fn webhook(&self, target: &str, id: &str, body: &str) -> Result<Reply, String> {
+    async fn webhook(&self, target: &str, id: &str, body: &str) -> Result<Result<Answer, Reply>, String> {
         let (url, keys) = (self.secrets.find(target, Kind::Url)?, self.secrets.find(target, Kind::Key)?);
         let timestamp = (self.clock.now().as_millis() / 1000).to_string();
         let request = self.http.post(http::address(target, &url)?)?;
@@ -57,8 +100,7 @@ impl HttpCourier {
             .header(SIGNATURE, sign(keys.reveal(), &timestamp, body.as_bytes()))
             .header("content-type", "application/json")
             .body(body.to_owned());
-        let sent = self.http.send(request).await;
-        Ok(sent.map_or_else(|later| later, |answer| answer.reply(self.clock.now())))
+        Ok(self.http.send(request).await)
     }
 }
 
@@ -66,13 +108,27 @@ impl HttpCourier {
 impl Courier for HttpCourier {
     async fn deliver(&self, notice: &Notice) -> Reply {
         let id = &notice.id;
+        let replied = |sent: Result<Answer, Reply>| {
+            sent.map_or_else(|later| later, |answer| answer.reply(self.clock.now()))
+        };
         let said = match &notice.letter {
             Letter::Status(status) => self.status(status).await,
             Letter::Check(check) => self.check(id, check).await,
-            Letter::Slack { webhook, text } => self.slack(webhook, id, text).await,
-            Letter::Webhook { target, body } => self.webhook(target, id, body).await,
+            Letter::Slack { webhook, text } => self.slack(webhook, id, text).await.map(replied),
+            Letter::Webhook { target, body } => self.webhook(target, id, body).await.map(replied),
         };
         // A secret that is missing or makes no sense may be put right while the notice waits.
         said.unwrap_or_else(Reply::later)
+    }
+
+    fn lacks(&self, notice: &Notice) -> Option<String> {
+        let name = |name: &String, kinds: &[Kind]| {
+            kinds.iter().find_map(|kind| self.secrets.find(name, *kind).err())
+        };
+        match &notice.letter {
+            Letter::Status(_) | Letter::Check(_) => name(&"github".to_owned(), &[Kind::Token]),
+            Letter::Slack { webhook, .. } => name(webhook, &[Kind::Url]),
+            Letter::Webhook { target, .. } => name(target, &[Kind::Url, Kind::Key]),
+        }
     }
 }

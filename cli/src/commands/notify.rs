@@ -1,0 +1,78 @@
+//! `burnin notify test`: whether a channel is reached, before a night fails.
+
+use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
+
+use kit::SystemClock;
+use notifier::{
+    courier::{Api, HttpCourier, Tested},
+    secrets::Secrets,
+};
+use terms::Notify;
+
+use crate::{
+    commands::print_plain,
+    exit::{Error, Exit},
+};
+
+/// Sends a test message to the channel of this name, in each form in which a workflow of the folder names it. Addresses and
+/// keys are in the folder `channels`, or in the environment.
+pub async fn test(channels: &Path, workflows: &Path, name: &str) -> Result<Exit, Error> {
+    let (known, broken) = known(workflows)?;
+    let wanted: Vec<_> = known.iter().filter(|((_, known), _)| known == name).collect();
+    if wanted.is_empty() {
+        let mut names: Vec<_> = known.keys().map(|(_, name)| name.as_str()).collect();
+        names.dedup();
+        let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        let folder = workflows.display();
+        let hint = if broken == 0 {
+            String::new()
+        } else {
+            format!("; {broken} of its files have problems, see `burnin check`")
+        };
+        return Err(Error::usage(format!(
+            "no workflow in {folder} notifies a channel `{name}`; they notify: {names}{hint}"
+        )));
+    }
+    let secrets = Secrets::of_process(channels.to_owned());
+    let courier = HttpCourier::new(secrets, Api::default(), Arc::new(SystemClock));
+    let mut failed = Vec::new();
+    for ((kind, _), wish) in wanted {
+        match courier.test(wish).await {
+            Tested::Delivered(status) => {
+                print_plain(&format!("{kind} {name}: delivered, it answers {status}\n"))
+            }
+            Tested::Failed(why) => failed.push((Exit::Infrastructure, format!("{kind} {name}: {why}"))),
+            Tested::Lacks(why) => failed.push((Exit::Usage, format!("{kind} {name}: {why}"))),
+        }
+    }
+    match failed.first() {
+        None => Ok(Exit::Pass),
+        Some((exit, _)) => {
+            let messages: Vec<_> = failed.iter().map(|(_, message)| message.as_str()).collect();
+            Err(Error { message: messages.join("\n"), exit: *exit })
+        }
+    }
+}
+
+/// Channels by kind and name, as the workflows of a folder name them, and the number of files with problems.
+type Known = BTreeMap<(&'static str, String), Notify>;
+
+fn known(folder: &Path) -> Result<(Known, usize), Error> {
+    let cannot = |error: std::io::Error| Error::usage(format!("--workflows: {}: {error}", folder.display()));
+    let (mut known, mut broken) = (Known::new(), 0);
+    for entry in fs::read_dir(folder).map_err(cannot)? {
+        let path = entry.map_err(cannot)?.path();
+        if path.extension().is_none_or(|kind| kind != "yaml") {
+            continue;
+        }
+        match workflow::resolve(&path, &[]) {
+            Err(_) => broken += 1,
+            Ok(resolved) => known.extend(resolved.workflow.notify.into_iter().filter_map(|wish| {
+                let (kind, name, _) = wish.channel()?;
+                let name = name.to_owned();
+                Some(((kind, name), wish))
+            })),
+        }
+    }
+    Ok((known, broken))
+}

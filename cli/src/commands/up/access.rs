@@ -1,0 +1,115 @@
+//! The files by which the user's own programs reach `burnin up`, in a folder that no other user can read:
+//! `{data}/host/up/{port}.header`, a header as `curl -H @FILE` sends it, and `{port}.link`, the newest link for a browser.
+
+use std::{
+    fs::{self, DirBuilder, File, Permissions},
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use crate::exit::Error;
+
+/// The files of one server. They are removed when it ends.
+pub struct Files {
+    /// The header.
+    pub header: PathBuf,
+    /// The newest link.
+    pub link: PathBuf,
+}
+
+impl Files {
+    /// For the server on this port, in the folder `host` of the data folder.
+    ///
+    /// # Errors
+    /// Returns an error if the folder cannot be made, or belongs to another user.
+    pub fn new(host: &Path, port: u16) -> Result<Self, Error> {
+        let folder = host.join("up");
+        private(host)?;
+        private(&folder)?;
+        Ok(Self { header: folder.join(format!("{port}.header")), link: folder.join(format!("{port}.link")) })
+    }
+
+    /// Writes a file whole, readable by its owner alone.
+    ///
+    /// # Errors
+    /// Returns an error if it cannot be written.
+    pub fn write(path: &Path, line: &str) -> io::Result<()> {
+        let draft = path.with_extension(format!("draft-{}", std::process::id()));
+        if let Err(error) = fs::remove_file(&draft)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(error);
+        }
+        let mut file = File::options().write(true).create_new(true).mode(0o600).open(&draft)?;
+        writeln!(file, "{line}")?;
+        fs::rename(draft, path)
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        // What cannot be removed is no use to anybody: the secrets end with the process.
+        drop(fs::remove_file(&self.header));
+        drop(fs::remove_file(&self.link));
+    }
+}
+
+/// Makes the folder where it is absent, and takes other users' rights away where they have any.
+fn private(folder: &Path) -> Result<(), Error> {
+    let cannot = |error: io::Error| Error::usage(format!("{}: {error}", folder.display()));
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(cannot(error)),
+        _ => {}
+    }
+    // Not through a link: it could lead into a folder of another user.
+    let found = fs::symlink_metadata(folder).map_err(cannot)?;
+    let user = rustix::process::geteuid().as_raw();
+    if !found.is_dir() || found.uid() != user {
+        let why = format!(
+            "{}: expected a folder of user {user}, found one of user {}; remove it, or name another data folder with --data",
+            folder.display(),
+            found.uid()
+        );
+        return Err(Error::usage(why));
+    }
+    if found.mode() & 0o077 != 0 {
+        fs::set_permissions(folder, Permissions::from_mode(0o700)).map_err(cannot)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_else_can_read_the_files_and_they_go_with_the_server() {
+        let root = tempfile::tempdir().unwrap();
+        let host = root.path().join("host");
+        fs::create_dir(&host).unwrap();
+        fs::set_permissions(&host, Permissions::from_mode(0o777)).unwrap();
+        let files = Files::new(&host, 8080).unwrap();
+        let mode = |path: &Path| fs::symlink_metadata(path).unwrap().mode() & 0o777;
+        // Left over from a process that was killed.
+        fs::write(files.header.with_extension(format!("draft-{}", std::process::id())), "old").unwrap();
+        for line in ["Authorization: Bearer a", "Authorization: Bearer b"] {
+            Files::write(&files.header, line).unwrap();
+            assert_eq!(fs::read_to_string(host.join("up/8080.header")).unwrap(), format!("{line}\n"));
+        }
+        assert_eq!((mode(&host), mode(&host.join("up")), mode(&files.header)), (0o700, 0o700, 0o600));
+        drop(files);
+        assert_eq!(fs::read_dir(host.join("up")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_link_in_the_folders_place_is_refused() {
+        let root = tempfile::tempdir().unwrap();
+        let host = root.path().join("host");
+        fs::create_dir_all(root.path().join("elsewhere")).unwrap();
+        fs::create_dir(&host).unwrap();
+        std::os::unix::fs::symlink("../elsewhere", host.join("up")).unwrap();
+        let refused = Files::new(&host, 1).err().unwrap();
+        assert!(refused.message.contains("host/up: expected a folder of user"), "{}", refused.message);
+    }
+}

@@ -1,0 +1,109 @@
+//! The workflows that `burnin up` serves: printed when it starts, and shown on the dashboard.
+
+use std::{collections::BTreeMap, fmt::Write, sync::Arc};
+
+use dashboard::{Plan, Plans};
+use gateway::{BrokenFile, Gateway, Offers, Read};
+use kit::Clock;
+use notifier::secrets::Secrets;
+use terms::{Notify, Timestamp};
+
+/// The workflows of a gateway, and the channels that they notify.
+pub struct Workflows {
+    gateway: Arc<Gateway>,
+    secrets: Secrets,
+    clock: Arc<dyn Clock>,
+}
+
+impl Workflows {
+    /// With these addresses of channels.
+    pub fn new(gateway: Arc<Gateway>, secrets: Secrets, clock: Arc<dyn Clock>) -> Self {
+        Self { gateway, secrets, clock }
+    }
+
+    /// For a terminal: every workflow with its next start, every problem of its file, every channel without an address.
+    pub async fn summary(&self) -> String {
+        let Read { workflows, broken, .. } = match self.gateway.workflows().await {
+            Ok(read) => read,
+            Err(error) => return format!("the workflows cannot be read: {error}\n"),
+        };
+        let now = self.clock.now();
+        let widest = workflows.keys().map(String::len).chain(broken.iter().map(|file| file.file.len())).max();
+        let width = widest.unwrap_or(0).min(40);
+        let mut text = String::new();
+        for (name, entry) in &workflows {
+            let next = entry.offered.on.schedule.iter().filter_map(|on| on.read().ok()?.next(now)).min();
+            let starts = match (entry.startable, next) {
+                (false, _) => "BROKEN, cannot be started:".to_owned(),
+                (true, Some(next)) => format!("starts next at {}", minute(next)),
+                (true, None) => "no schedule".to_owned(),
+            };
+            _ = writeln!(text, "  {name:<width$}  {starts}");
+            for problem in &entry.problems {
+                _ = writeln!(text, "    {problem}");
+            }
+        }
+        for file in &broken {
+            _ = writeln!(text, "  {:<width$}  BROKEN, cannot be started:", file.file);
+            for problem in &file.problems {
+                _ = writeln!(text, "    {problem}");
+            }
+        }
+        if text.is_empty() {
+            text.push_str("  there is no workflow: no file here ends in .yaml\n");
+        }
+        let named = workflows.iter().map(|(name, entry)| (name.as_str(), entry.notify.as_slice()));
+        for warning in self.unreachable(named) {
+            _ = writeln!(text, "  {warning}");
+        }
+        text
+    }
+
+    /// Channels without an address or a key, each with the workflows that notify it.
+    fn unreachable<'a>(&self, workflows: impl Iterator<Item = (&'a str, &'a [Notify])>) -> Vec<String> {
+        let mut missing: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for (name, notify) in workflows {
+            for lacks in notify.iter().filter_map(|wish| self.secrets.lacks(wish)) {
+                missing.entry(lacks).or_default().push(name);
+            }
+        }
+        let line = |(lacks, names): (String, Vec<&str>)| {
+            format!("notices of {} cannot be sent: {lacks}", names.join(", "))
+        };
+        missing.into_iter().map(line).collect()
+    }
+}
+
+/// To the minute, in UTC.
+fn minute(at: Timestamp) -> String {
+    at.to_string().chars().take(16).collect::<String>().replace('T', " ") + " UTC"
+}
+
+#[kit::async_trait]
+impl Plans for Workflows {
+    async fn plans(&self) -> Result<Vec<Plan>, String> {
+        let Offers { workflows, broken, .. } =
+            self.gateway.offers().await.map_err(|problem| problem.detail)?;
+        let plan = |offer: gateway::Offer| Plan {
+            workflow: offer.name,
+            description: offer.description,
+            next: offer.next.into_iter().min().filter(|_| offer.startable),
+            stale: offer.stale,
+            broken: !offer.startable,
+            problems: offer.problems,
+        };
+        let file = |BrokenFile { file, problems }| Plan {
+            workflow: file,
+            broken: true,
+            problems,
+            ..Plan::default()
+        };
+        Ok(workflows.into_iter().map(plan).chain(broken.into_iter().map(file)).collect())
+    }
+
+    async fn warnings(&self) -> Vec<String> {
+        // Where they cannot be read, `plans` says so.
+        let workflows = self.gateway.workflows().await.map(|read| read.workflows).unwrap_or_default();
+        self.unreachable(workflows.iter().map(|(name, entry)| (name.as_str(), entry.notify.as_slice())))
+    }
+}

@@ -1,0 +1,115 @@
+//! Channels: tested before a night fails, told when one does.
+
+mod support;
+
+use std::{fs, net::TcpListener};
+
+use serde_json::json;
+use support::{Lab, receiver::Receiver, serving::Up, wait_for};
+
+/// A lab whose workflow notifies, and whose runs fail: no machine moves that much.
+fn lab() -> Lab {
+    let lab = Lab::new("", "");
+    let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
+    let notify =
+        "notify:\n  - webhook: {target: pager}\n  - slack: {webhook: ops-channel, on: [recovered]}\n";
+    lab.write("w.yaml", &format!("{workflow}{notify}"));
+    lab.write("criteria.yaml", "name: impossible\nfloors: [{size_bytes: 1024, busbw: 1000000}]\n");
+    lab
+}
+
+#[test]
+fn a_test_message_reaches_its_channel_or_says_why_not() {
+    let lab = lab();
+    let receiver = Receiver::start();
+    let test = |channel: &str| {
+        let output = lab.burnin(&["notify", "test", channel, "--workflows", "."]);
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.code().unwrap(), said)
+    };
+    let channel = |name: &str, text: &str| lab.write(&format!("data/channels/{name}"), text);
+    let (exit, said) = test("pager");
+    assert_eq!(exit, 64);
+    for missing in
+        ["the url of `pager` is not set: set BURNIN_CHANNEL_PAGER_URL", "the key of `pager` is not set"]
+    {
+        assert!(said.contains(missing), "{said}");
+    }
+    channel("pager.url", &receiver.url);
+    channel("pager.key", "a key of the two of them");
+    assert_eq!(test("pager"), (0, "webhook pager: delivered, it answers 204 No Content\n".to_owned()));
+    channel("ops-channel.url", &receiver.url);
+    assert_eq!(
+        test("ops-channel"),
+        (0, "slack ops-channel: delivered, it answers 204 No Content\n".to_owned())
+    );
+    let came = receiver.came();
+    let (head, body) = &came[0];
+    assert!(head.to_ascii_lowercase().contains("x-burnin-signature: v1="), "{head}");
+    assert_eq!((&body["schema"], &body["target"]), (&json!("burnin/notice-test/v1"), &json!("pager")));
+    assert!(came[1].1["text"].as_str().unwrap().starts_with("A test message of `burnin notify test`"));
+    // Nobody listens; an address that tokens must not go to; a name that no workflow has.
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap();
+    channel("ops-channel.url", &format!("http://{}/s3cret", closed.local_addr().unwrap()));
+    drop(closed);
+    let (exit, said) = test("ops-channel");
+    assert!(
+        exit == 3 && said.contains("slack ops-channel: it cannot be reached") && !said.contains("s3cret"),
+        "{said}"
+    );
+    channel("ops-channel.url", "http://hooks.example/s3cret");
+    let (exit, said) = test("ops-channel");
+    assert!(exit == 64 && said.contains("expected https://") && !said.contains("s3cret"), "{said}");
+    let (exit, said) = test("nobody");
+    assert_eq!(exit, 64);
+    assert!(
+        said.contains("no workflow in . notifies a channel `nobody`; they notify: ops-channel, pager"),
+        "{said}"
+    );
+    assert_eq!(lab.burnin(&["notify", "test", "pager", "--workflows", "nowhere"]).status.code(), Some(64));
+}
+
+#[test]
+fn a_night_that_fails_is_told_although_a_run_failed_before_anybody_listened() {
+    let lab = lab();
+    let receiver = Receiver::start();
+    let output = lab.burnin(&["run", "w.yaml"]);
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    let before = lab.run();
+    let mut command = lab.command(&["up", "--port", "0", "--workflows", "."]);
+    command.env("BURNIN_CHANNEL_PAGER_URL", &receiver.url).env("BURNIN_CHANNEL_PAGER_KEY", "a key");
+    let up = Up::new(command);
+    wait_for("somebody to listen", || lab.data().join("notices/since.json").exists());
+    let run = up.begin("lab", "night");
+    assert_eq!(up.follow(&run).last().map(String::as_str), Some("closed"));
+    wait_for("it to be told", || !receiver.came().is_empty());
+    let (_, told) = &receiver.came()[0];
+    assert_eq!(
+        (&told["news"], &told["run"], &told["first_run"]),
+        (&json!("failed"), &json!(run), &json!(before))
+    );
+    // The next one is no news to whom that was told.
+    let second = up.begin("lab", "second-night");
+    up.follow(&second);
+    let mark = lab.data().join(format!("notices/{second}/ended.json"));
+    wait_for("what is told to be decided", || mark.exists());
+    up.end("-TERM");
+    assert_eq!(receiver.came().len(), 1);
+}
+
+#[test]
+fn a_channel_without_an_address_is_an_error_at_each_notice() {
+    let lab = lab();
+    let up = Up::of(&lab);
+    let run = up.begin("lab", "1");
+    up.follow(&run);
+    let said = lab.data().join(format!("notices/{run}/webhook-pager/said-1.json"));
+    wait_for("the first try", || said.exists());
+    let logged = up.end("-TERM");
+    let error = logged.lines().find(|line| line.contains("a notice cannot be sent")).unwrap_or_default();
+    assert!(
+        error.contains("ERROR")
+            && error.contains("the url of `pager` is not set: set BURNIN_CHANNEL_PAGER_URL"),
+        "{logged}"
+    );
+}

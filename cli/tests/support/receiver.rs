@@ -1,0 +1,44 @@
+//! Somebody who is told.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpListener,
+    sync::{Arc, Mutex},
+};
+
+use serde_json::Value;
+
+/// A program on 127.0.0.1 that is posted to: heads and bodies, as they come.
+pub struct Receiver {
+    pub url: String,
+    came: Arc<Mutex<Vec<(String, Value)>>>,
+}
+
+impl Receiver {
+    pub fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/hook", listener.local_addr().unwrap());
+        let came = Arc::new(Mutex::new(Vec::new()));
+        let heard = Arc::clone(&came);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                let mut head = String::new();
+                while !head.ends_with("\r\n\r\n") && reader.read_line(&mut head).unwrap() > 0 {}
+                let length = head.lines().find_map(|line| {
+                    line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse::<usize>().ok()
+                });
+                let mut body = vec![0; length.unwrap()];
+                reader.read_exact(&mut body).unwrap();
+                heard.lock().unwrap().push((head, serde_json::from_slice(&body).unwrap()));
+                stream.write_all(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n").unwrap();
+            }
+        });
+        Self { url, came }
+    }
+
+    pub fn came(&self) -> Vec<(String, Value)> {
+        self.came.lock().unwrap().clone()
+    }
+}

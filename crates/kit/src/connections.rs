@@ -1,0 +1,234 @@
+//! HTTP connections with limits: how many there are, how long each part of a request may take, and how much memory an
+//! idle connection holds.
+//!
+//! When every connection is in use, the one that has waited longest without a request is closed for a new one, so that
+//! clients which connect and send nothing cannot keep others out.
+
+use std::{
+    collections::BTreeMap,
+    convert::Infallible,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::Body,
+    http::{HeaderValue, Request, Response, StatusCode, header::CONNECTION},
+    response::IntoResponse,
+};
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Notify,
+    time::Instant,
+};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower::ServiceExt;
+use tracing::{debug, warn};
+
+mod body;
+mod stream;
+
+use body::{Deadline, Finishing};
+use stream::Stream;
+
+/// The largest request head, and the largest buffer of a connection, bytes.
+const BUFFER: usize = 32 << 10;
+/// The largest number of connections, whatever the process may open. Cloud Run gives an instance 1,000 requests at most.
+const MOST: usize = 1024;
+/// The pause after `accept` failed: mostly the process has no file descriptor left.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Limits of a server's connections.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Open connections.
+    pub connections: usize,
+    /// Time to send a whole request head, and the longest pause between two requests.
+    pub head: Duration,
+    /// Time to send a whole request body.
+    pub body: Duration,
+    /// The longest time in which a client reads nothing of a response.
+    pub stalled: Duration,
+}
+
+impl Limits {
+    /// The usual limits, with at most three of eight file descriptors of this process for connections: the others are
+    /// for stores, locks and child processes.
+    #[must_use]
+    pub fn of_process() -> Self {
+        let files = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let files = files.and_then(|files| usize::try_from(files).ok()).unwrap_or(usize::MAX);
+        Self {
+            connections: (files / 8).saturating_mul(3).clamp(4, MOST),
+            head: Duration::from_secs(30),
+            body: Duration::from_secs(30),
+            stalled: Duration::from_secs(60),
+        }
+    }
+}
+
+/// One open connection.
+struct Connection {
+    /// Since when it waits for a request; `None` while one is handled.
+    idle_since: Mutex<Option<Instant>>,
+    close: CancellationToken,
+}
+
+impl Connection {
+    fn set_idle(&self, idle: bool) {
+        *self.idle_since.lock().unwrap_or_else(PoisonError::into_inner) = idle.then(Instant::now);
+    }
+
+    fn idle_since(&self) -> Option<Instant> {
+        *self.idle_since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Every open connection of a server.
+#[derive(Default)]
+struct Connections {
+    open: Mutex<BTreeMap<u64, Arc<Connection>>>,
+    changed: Notify,
+}
+
+impl Connections {
+    fn add(&self, number: u64) -> Arc<Connection> {
+        let idle_since = Mutex::new(Some(Instant::now()));
+        let connection = Arc::new(Connection { idle_since, close: CancellationToken::new() });
+        self.lock().insert(number, Arc::clone(&connection));
+        connection
+    }
+
+    fn remove(&self, number: u64) {
+        self.lock().remove(&number);
+        self.changed.notify_one();
+    }
+
+    fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Closes the connection that has waited longest for a request; returns whether there was one.
+    fn close_idle(&self) -> bool {
+        let open = self.lock();
+        let waiting = open.values().filter(|connection| !connection.close.is_cancelled());
+        let longest = waiting.filter_map(|it| Some((it.idle_since()?, it))).min_by_key(|(since, _)| *since);
+        longest.inspect(|(_, connection)| connection.close.cancel()).is_some()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Arc<Connection>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Serves until `stop`. Then it accepts nothing, and returns when every request in progress has its answer.
+pub async fn serve(listener: TcpListener, router: Router, limits: Limits, stop: CancellationToken) {
+    // One router for all connections: a copy for each would hold every route and layer again.
+    let router = router.with_state(());
+    let (connections, tasks) = (Arc::new(Connections::default()), TaskTracker::new());
+    let mut number = 0;
+    let mut failing = false;
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stop.cancelled() => break,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                if !std::mem::replace(&mut failing, true) {
+                    warn!("no connection can be accepted: {error}; idle ones are closed");
+                }
+                connections.close_idle();
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        failing = false;
+        number += 1;
+        let connection = connections.add(number);
+        let serving = converse(stream, router.clone(), limits, connection, stop.clone());
+        let ending = Arc::clone(&connections);
+        tasks.spawn(async move {
+            serving.await;
+            ending.remove(number);
+        });
+        while connections.count() > limits.connections {
+            connections.close_idle();
+            tokio::select! {
+                () = connections.changed.notified() => {}
+                // A connection may become idle without one ending.
+                () = tokio::time::sleep(PAUSE) => {}
+                () = stop.cancelled() => break,
+            }
+        }
+    }
+    drop(listener);
+    tasks.close();
+    tasks.wait().await;
+}
+
+/// Answers the requests of one connection, until it ends, is closed for another, or the server stops.
+async fn converse(
+    stream: TcpStream,
+    router: Router,
+    limits: Limits,
+    connection: Arc<Connection>,
+    stop: CancellationToken,
+) {
+    // Answers are written whole: waiting for more of them would only delay the last part.
+    drop(stream.set_nodelay(true));
+    let closed = connection.close.clone();
+    let stream = Stream::new(stream, limits.stalled, Arc::clone(&connection));
+    let answer = service_fn(move |request: Request<Incoming>| {
+        let (router, connection) = (router.clone(), Arc::clone(&connection));
+        async move { Ok::<_, Infallible>(answer(router, request, limits.body, connection).await) }
+    });
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head)
+        .max_buf_size(BUFFER)
+        .serve_connection(TokioIo::new(stream), answer);
+    tokio::pin!(served);
+    let mut stopping = false;
+    loop {
+        tokio::select! {
+            biased;
+            ended = served.as_mut() => {
+                if let Err(error) = ended {
+                    debug!("a connection ended: {}", crate::worker::chain(&error));
+                }
+                return;
+            }
+            () = closed.cancelled() => return,
+            () = stop.cancelled(), if !stopping => {
+                stopping = true;
+                served.as_mut().graceful_shutdown();
+            }
+        }
+    }
+}
+
+async fn answer(
+    router: Router,
+    request: Request<Incoming>,
+    limit: Duration,
+    connection: Arc<Connection>,
+) -> Response<Body> {
+    connection.set_idle(false);
+    let finishing = Finishing::new(connection);
+    let (parts, body) = request.into_parts();
+    let (body, late) = Deadline::new(body, limit);
+    let answered = router.oneshot(Request::from_parts(parts, Body::new(body))).await;
+    let response = if late.is_late() {
+        let mut response = StatusCode::REQUEST_TIMEOUT.into_response();
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        response
+    } else {
+        answered.unwrap_or_else(|never| match never {})
+    };
+    response.map(|body| Body::new(finishing.of(body)))
+}

@@ -1,0 +1,135 @@
+//! Bodies of requests with a deadline, and bodies of responses that report their end.
+
+use std::{
+    fmt,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::body::{Body, Bytes};
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use tokio::time::Sleep;
+
+use super::Connection;
+
+/// The body of a request, which fails when it is not complete in time. The deadline is for the whole body: a limit for
+/// each part would let a client send one byte at a time for hours.
+pub struct Deadline {
+    body: Incoming,
+    limit: Duration,
+    /// Set when the body is first read.
+    ends: Option<Pin<Box<Sleep>>>,
+    late: Late,
+}
+
+/// Whether a body missed its deadline.
+#[derive(Clone, Default)]
+pub struct Late(Arc<AtomicBool>);
+
+impl Late {
+    pub fn is_late(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The body was not complete in time.
+#[derive(Debug)]
+pub struct TooSlow(Duration);
+
+impl std::error::Error for TooSlow {}
+
+impl fmt::Display for TooSlow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the request's body was not complete within {:?}", self.0)
+    }
+}
+
+impl Deadline {
+    pub fn new(body: Incoming, limit: Duration) -> (Self, Late) {
+        let late = Late::default();
+        (Self { body, limit, ends: None, late: late.clone() }, late)
+    }
+}
+
+impl http_body::Body for Deadline {
+    type Data = Bytes;
+    type Error = axum::BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::BoxError>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
+        }
+        let limit = self.limit;
+        let ends = self.ends.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        match ends.as_mut().poll(context) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(()) => {
+                self.late.0.store(true, Ordering::Relaxed);
+                Poll::Ready(Some(Err(Box::new(TooSlow(limit)))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// A request in progress: when it goes, its connection is idle again.
+pub struct Finishing(Arc<Connection>);
+
+impl Finishing {
+    pub fn new(connection: Arc<Connection>) -> Self {
+        Self(connection)
+    }
+
+    /// A response's body, which keeps the request in progress until it is sent or given up.
+    pub fn of(self, body: Body) -> Sent {
+        Sent { body, _finishing: self }
+    }
+}
+
+impl Drop for Finishing {
+    fn drop(&mut self) {
+        self.0.set_idle(true);
+    }
+}
+
+/// The body of a response.
+pub struct Sent {
+    body: Body,
+    _finishing: Finishing,
+}
+
+impl http_body::Body for Sent {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

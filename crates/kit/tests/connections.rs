@@ -1,0 +1,186 @@
+//! Limits of connections: slow and idle clients are closed, keep nobody else out, and hold little memory.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    sync::Mutex,
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::Bytes,
+    middleware::{Next, from_fn},
+    routing::{get, post},
+};
+use kit::serve::{Limits, serve_with};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+#[global_allocator]
+static HEAP: cap::Cap<std::alloc::System> = cap::Cap::new(std::alloc::System, usize::MAX);
+
+/// The heap is the whole process's: one test at a time, whoever runs them.
+static ALONE: Mutex<()> = Mutex::new(());
+
+const LONG: Duration = Duration::from_secs(600);
+const SHORT: Duration = Duration::from_millis(200);
+
+const LIMITS: Limits = Limits { connections: 4096, head: LONG, body: LONG, stalled: LONG };
+
+struct Server {
+    address: SocketAddr,
+    stop: CancellationToken,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Server {
+    fn start(limits: Limits) -> Self {
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let mut router = Router::new()
+            .route("/healthz", get(async || "ok"))
+            .route("/echo", post(async |body: Bytes| body))
+            .route("/large", get(async || vec![b'x'; 64 << 20]));
+        // As many routes and layers as a service has.
+        for number in 0..60 {
+            router = router.route(&format!("/route/{number}"), get(async || "ok").post(async || "ok"));
+        }
+        for _ in 0..4 {
+            router = router.layer(from_fn(async |request, next: Next| next.run(request).await));
+        }
+        let stop = CancellationToken::new();
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let address = listener.local_addr().unwrap();
+        runtime.spawn(serve_with(listener, router, limits, stop.clone()));
+        Self { address, stop, runtime }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream
+    }
+
+    fn ask(&self, path: &str) -> String {
+        let mut stream = self.connect();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn end(self) {
+        self.stop.cancel();
+        self.runtime.shutdown_timeout(Duration::from_secs(10));
+    }
+}
+
+/// What comes until the server closes the connection.
+fn rest(mut stream: TcpStream) -> String {
+    let mut rest = Vec::new();
+    match stream.read_to_end(&mut rest) {
+        // Closed with bytes unread: as good as closed.
+        Err(error) if error.kind() != std::io::ErrorKind::ConnectionReset => panic!("not closed: {error}"),
+        _ => String::from_utf8(rest).unwrap(),
+    }
+}
+
+fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
+    let until = std::time::Instant::now() + Duration::from_secs(30);
+    while !condition() {
+        assert!(std::time::Instant::now() < until, "waited too long for {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_head_that_is_not_sent_in_time_and_an_idle_connection_are_closed() {
+    let _alone = ALONE.lock();
+    let server = Server::start(Limits { head: SHORT, ..LIMITS });
+    assert_eq!(rest(server.connect()), "", "nothing was sent");
+    let mut partial = server.connect();
+    write!(partial, "GET /healthz HTTP/1.1\r\nHost: x\r\n").unwrap();
+    assert_eq!(rest(partial), "", "half a head was sent");
+    let mut idle = server.connect();
+    write!(idle, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let answer = rest(idle);
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("ok"), "{answer}");
+    server.end();
+}
+
+#[test]
+fn a_body_that_is_not_sent_in_time_is_answered_with_408() {
+    let _alone = ALONE.lock();
+    let server = Server::start(Limits { body: SHORT, ..LIMITS });
+    let mut slow = server.connect();
+    write!(slow, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab").unwrap();
+    let answer = rest(slow);
+    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+    let mut good = server.connect();
+    write!(good, "POST /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 5\r\n\r\nabcde")
+        .unwrap();
+    assert!(rest(good).ends_with("\r\n\r\nabcde"));
+    server.end();
+}
+
+#[test]
+fn a_client_that_stops_reading_is_closed() {
+    let _alone = ALONE.lock();
+    let before = HEAP.allocated();
+    let server = Server::start(Limits { stalled: SHORT, ..LIMITS });
+    let mut stalled = server.connect();
+    write!(stalled, "GET /large HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    wait_for("the response to be made", || HEAP.allocated() > before + (60 << 20));
+    wait_for("the response to be given up", || HEAP.allocated() < before + (8 << 20));
+    drop(stalled);
+    server.end();
+}
+
+#[test]
+fn clients_that_send_nothing_keep_nobody_out() {
+    let _alone = ALONE.lock();
+    let server = Server::start(Limits { connections: 8, ..LIMITS });
+    let mut held = Vec::new();
+    for number in 0..50 {
+        let mut stream = server.connect();
+        if number % 2 == 0 {
+            write!(stream, "GET /healthz HTTP/1.1\r\n").unwrap();
+        }
+        held.push(stream);
+    }
+    assert!(server.ask("/healthz").starts_with("HTTP/1.1 200"));
+    assert_eq!(rest(held.remove(0)), "", "the one that waited longest was closed");
+    server.end();
+}
+
+#[test]
+fn an_idle_connection_holds_at_most_64_kib_and_gives_them_back() {
+    let _alone = ALONE.lock();
+    const IDLE: usize = 300;
+    let server = Server::start(LIMITS);
+    assert!(server.ask("/healthz").starts_with("HTTP/1.1 200"));
+    let before = HEAP.allocated();
+    let mut held: Vec<_> = (0..IDLE).map(|_| server.connect()).collect();
+    for (number, stream) in held.iter_mut().enumerate() {
+        match number % 3 {
+            0 => {}
+            // As much of a head as is read.
+            1 => write!(stream, "GET /healthz HTTP/1.1\r\nHost: x\r\nX-Long: {}", "x".repeat(30 << 10))
+                .unwrap(),
+            _ => {
+                write!(stream, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+                let mut answer = [0; 12];
+                stream.read_exact(&mut answer).unwrap();
+                assert_eq!(&answer, b"HTTP/1.1 200");
+            }
+        }
+    }
+    assert!(server.ask("/healthz").starts_with("HTTP/1.1 200"));
+    let each = (HEAP.allocated() - before) / IDLE;
+    println!("{each} bytes an idle connection");
+    assert!(each <= 64 << 10, "{each} bytes an idle connection");
+    drop(held);
+    wait_for("the memory to be given back", || HEAP.allocated() < before + (64 << 10));
+    server.end();
+}

@@ -1,0 +1,100 @@
+//! Access to a server on this machine: every caller proves that it is the user who started it.
+//!
+//! Programs send a token in the header `Authorization`; a browser has a cookie, which it gets for the code of a link. A
+//! code works once: the link may be visible to other users in a list of processes when a program opens it.
+
+use std::sync::{Mutex, PoisonError};
+
+use axum::http::{
+    HeaderMap, HeaderValue,
+    header::{AUTHORIZATION, COOKIE},
+};
+use kit::ids;
+use subtle::ConstantTimeEq;
+
+/// The parameter of the link's query that holds the code.
+pub(crate) const CODE: &str = "code";
+
+/// Called with each new link.
+type Publish = Box<dyn Fn(&str) + Send + Sync>;
+
+/// The secrets of one server process.
+pub struct Access {
+    user: String,
+    address: String,
+    token: String,
+    session: String,
+    /// Browsers share cookies between the ports of a host, so that each server needs a name of its own.
+    cookie: String,
+    code: Mutex<String>,
+    publish: Publish,
+}
+
+/// The user who started this server, as a request's extension.
+#[derive(Clone, Debug)]
+pub struct LocalUser(pub String);
+
+impl Access {
+    /// New secrets for the server that `user` starts at `address` (host and port). `publish` gets the first link, and
+    /// the next one each time a link is used.
+    pub fn new(user: &str, address: &str, publish: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        let port = address.rsplit_once(':').map_or("", |(_, port)| port);
+        let access = Self {
+            user: user.to_owned(),
+            address: address.to_owned(),
+            token: ids::secret(),
+            session: ids::secret(),
+            cookie: format!("burnin_{port}"),
+            code: Mutex::new(ids::secret()),
+            publish: Box::new(publish),
+        };
+        (access.publish)(&access.link());
+        access
+    }
+
+    /// The port that the server listens on.
+    pub(crate) fn port(&self) -> &str {
+        self.address.rsplit_once(':').map_or("", |(_, port)| port)
+    }
+
+    /// The header that programs send.
+    pub fn header(&self) -> String {
+        format!("Authorization: Bearer {}", self.token)
+    }
+
+    /// The link that signs a browser in, once.
+    pub fn link(&self) -> String {
+        let code = self.code.lock().unwrap_or_else(PoisonError::into_inner);
+        format!("http://{}/?{CODE}={code}", self.address)
+    }
+
+    /// The user, when the request has the token or the cookie.
+    pub(crate) fn user(&self, headers: &HeaderMap) -> Option<LocalUser> {
+        let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()?.split_once(' '));
+        let token = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        let by_token = token.is_some_and(|(_, token)| same(token.trim(), &self.token));
+        let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+        let pairs = cookies.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        let ours = pairs.filter(|(name, _)| *name == self.cookie);
+        let by_cookie = ours.fold(false, |known, (_, value)| known | same(value, &self.session));
+        (by_token || by_cookie).then(|| LocalUser(self.user.clone()))
+    }
+
+    /// The cookie for the code of a link, which is then used up; a new link is published.
+    pub(crate) fn redeem(&self, code: &str) -> Option<HeaderValue> {
+        let mut current = self.code.lock().unwrap_or_else(PoisonError::into_inner);
+        if !same(code, &current) {
+            return None;
+        }
+        *current = ids::secret();
+        drop(current);
+        (self.publish)(&self.link());
+        let (name, session) = (&self.cookie, &self.session);
+        HeaderValue::try_from(format!("{name}={session}; Path=/; HttpOnly; SameSite=Strict")).ok()
+    }
+}
+
+/// In constant time, as far as the secret's content is concerned.
+fn same(offered: &str, secret: &str) -> bool {
+    offered.as_bytes().ct_eq(secret.as_bytes()).into()
+}

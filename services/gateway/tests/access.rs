@@ -1,0 +1,153 @@
+//! A server on a machine with other users: only the one who started it is answered.
+
+mod support;
+
+use serde_json::json;
+use support::Front;
+
+const HTML: (&str, &str) = ("accept", "text/html,application/xhtml+xml");
+/// Every kind of path: events, chores, the interface, event streams, pages.
+const PATHS: [(&str, &str); 10] = [
+    ("POST", "/"),
+    ("GET", "/"),
+    ("GET", "/about"),
+    ("POST", "/chores/requests"),
+    ("GET", "/api"),
+    ("GET", "/api/v1/runs"),
+    ("POST", "/api/v1/runs"),
+    ("GET", "/api/v1/runs/w-1/events"),
+    ("GET", "/api/v1/openapi.json"),
+    ("GET", "/nowhere"),
+];
+
+#[tokio::test]
+async fn another_user_of_the_machine_is_answered_nothing() {
+    let front = Front::new(&[("w", "on: {cluster: [{source: //acme/rack, system: slurm}]}\n")]);
+    let offer = json!({"specversion": "1.0", "type": contract::CLUSTER_OFFERED, "source": "//acme/rack", "id": "1",
+                       "data": {"name": "c", "system": {"slurm": {"nodes": 1, "shared_folder": "/tmp/m",
+                                                                  "profile": "/tmp/m/profile.sh"}}}});
+    let token = front.access.header().rsplit_once(' ').unwrap().1.to_owned();
+    let bearer = |token: &str| format!("Bearer {token}");
+    let wrong: [(&str, String); 7] = [
+        ("cookie", String::new()),
+        ("authorization", bearer("")),
+        ("authorization", bearer(&token[1..])),
+        ("authorization", bearer(&token.replace(|c: char| c.is_ascii_digit(), "x"))),
+        ("authorization", format!("Basic {token}")),
+        ("cookie", format!("burnin_8080={token}")),
+        ("cookie", "burnin_8080=; burnin=1".to_owned()),
+    ];
+    for (name, value) in &wrong {
+        for (method, path) in PATHS {
+            let headers = [(*name, value.as_str()), ("content-type", "application/cloudevents+json")];
+            let (status, headers, body) = front.ask(method, path, &headers, &offer.to_string()).await;
+            assert_eq!(status, 401, "{method} {path} {name}: {value}");
+            assert_eq!(headers["www-authenticate"], "Bearer");
+            assert!(body.contains("curl -H @.burnin/host/up/8080.header"), "{body}");
+        }
+    }
+    assert_eq!(front.runs().await, [""; 0]);
+    assert!(front.store.list("").await.unwrap().is_empty(), "nothing is kept of what they send");
+    // Neither is asked for a token: the health check, and what GitHub signs.
+    let nobody = [("cookie", "")];
+    assert_eq!(front.ask("GET", "/healthz", &nobody, "").await.0, 200);
+    assert_eq!(front.ask("POST", "/hooks/github", &nobody, "{}").await.0, 401, "for want of a signature");
+    assert_eq!(front.get("/api/v1/runs").await.0, 200, "the user is answered");
+}
+
+#[tokio::test]
+async fn a_link_signs_one_browser_in_and_leaves_the_address_bar() {
+    let front = Front::new(&[("w", "")]);
+    let links = || front.links.lock().unwrap().clone();
+    let path = |link: &str| link.strip_prefix("http://127.0.0.1:8080").unwrap().to_owned();
+    let nobody = [("cookie", ""), HTML];
+    let first = path(&links()[0]);
+    let (status, headers, page) = front.ask("GET", &first, &nobody, "").await;
+    assert_eq!(status, 200);
+    assert!(page.contains(r#"<meta http-equiv="refresh" content="0;url=/">"#), "{page}");
+    assert_eq!(
+        (&headers["cache-control"], &headers["referrer-policy"]),
+        (&"no-store".parse().unwrap(), &"no-referrer".parse().unwrap())
+    );
+    let cookie = headers["set-cookie"].to_str().unwrap();
+    let (pair, attributes) = cookie.split_once("; ").unwrap();
+    assert_eq!(attributes, "Path=/; HttpOnly; SameSite=Strict");
+    assert!(!first.contains(pair.split_once('=').unwrap().1), "the link does not hold the cookie's value");
+    let browser = [("cookie", pair), HTML];
+    assert_eq!(front.ask("GET", "/", &browser, "").await.0, 200);
+    assert_eq!(front.ask("GET", "/api/v1/runs", &browser, "").await.0, 200);
+    // Whoever saw the link in a list of processes comes too late; the browser that used it goes on.
+    let (status, headers, page) = front.ask("GET", &first, &nobody, "").await;
+    assert_eq!(status, 401);
+    assert!(page.contains("Not signed in") && !headers.contains_key("set-cookie"), "{page}");
+    let (status, headers, _) = front.ask("GET", &first, &browser, "").await;
+    assert!(status == 200 && !headers.contains_key("set-cookie"));
+    let known = links();
+    assert_eq!(known.len(), 2, "a new link for the next browser");
+    assert_eq!(front.ask("GET", &path(&known[1]), &nobody, "").await.0, 200);
+    // Only a navigation to the first page signs in.
+    let third = path(&links()[2]);
+    assert_eq!(front.ask("POST", &third, &nobody, "").await.0, 401);
+    assert_eq!(front.ask("GET", &third.replace("/?", "/api?"), &nobody, "").await.0, 401);
+    assert_eq!(front.ask("GET", "/?code=", &nobody, "").await.0, 401);
+    assert_eq!(links().len(), 3);
+}
+
+#[tokio::test]
+async fn a_link_of_another_site_leads_to_a_page_that_leads_on() {
+    let front = Front::new(&[("w", "")]);
+    let asked = async |path: &str| front.ask("GET", path, &[("cookie", ""), HTML], "").await.2;
+    assert!(asked("/runs/w-1").await.contains(r#"<a href="/runs/w-1">go on from here</a>"#));
+    let page = asked("/runs/%22onclick=x").await;
+    assert!(page.contains(r#"<a href="/">go on from here</a>"#), "{page}");
+}
+
+#[tokio::test]
+async fn what_a_user_starts_is_theirs_by_name_and_an_old_key_is_the_same_key() {
+    let front = Front::new(&[("w", "")]);
+    let (status, begun) = front.post("/api/v1/runs", Some("k"), json!({"workflow": "w"})).await;
+    assert_eq!(status, 202, "{begun}");
+    let (_, shown) = front.get(begun["links"]["run"].as_str().unwrap()).await;
+    assert_eq!(shown["trigger"], json!({"kind": "manual", "by": "alice"}));
+    let kept = front.store.list("requests/").await.unwrap();
+    let kept = kept.iter().find(|name| !name.contains("/open/")).unwrap();
+    let kept = front.store.read(kept).await.unwrap().unwrap();
+    let kept: serde_json::Value = serde_json::from_slice(&kept).unwrap();
+    assert_eq!(kept["key"]["source"], "//burnin/callers/somebody", "as before users were known");
+}
+
+#[tokio::test]
+async fn a_request_that_a_proxy_forwarded_is_refused() {
+    let front = Front::new(&[("w", "")]);
+    for (header, value, expected) in [
+        ("x-forwarded-host", "evil.example", 421),
+        ("x-forwarded-host", "127.0.0.1.evil.example", 421),
+        ("x-forwarded-host", "localhost, evil.example", 421),
+        ("forwarded", "host=evil.example", 421),
+        ("x-forwarded-host", "localhost:8080", 200),
+    ] {
+        let headers = [("host", "127.0.0.1:8080"), (header, value)];
+        assert_eq!(front.ask("GET", "/api/v1/runs", &headers, "").await.0, expected, "{header}: {value}");
+    }
+    // A tunnel for GitHub forwards as well; its signature counts.
+    assert_eq!(
+        front.ask("POST", "/hooks/github", &[("x-forwarded-host", "evil.example")], "{}").await.0,
+        401
+    );
+}
+
+#[tokio::test]
+async fn events_that_nobody_can_read_are_not_kept_without_end() {
+    let front = Front::with(&[("w", "")], "1,1");
+    let mut kept = 0;
+    for number in 0..40 {
+        let (status, headers, _) = front.ask("POST", "/", &[], &format!("nonsense {number}")).await;
+        match status.as_u16() {
+            204 => kept += 1,
+            429 => assert_eq!(headers["retry-after"], "1"),
+            other => panic!("{other}"),
+        }
+    }
+    assert!((10..=12).contains(&kept), "ten at once, and one a second: {kept}");
+    assert_eq!(front.store.list("parked/").await.unwrap().len(), kept);
+}
