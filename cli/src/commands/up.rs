@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs::File,
-    io::Write,
+    io::{IsTerminal, Write},
     net::Ipv4Addr,
     path::PathBuf,
     sync::{
@@ -179,7 +179,13 @@ fn access(address: &str, files: &Files) -> Result<Access, Error> {
             tracing::error!("{}: the new link cannot be written: {error}", link_file.display());
         }
         if !first.swap(false, Ordering::Relaxed) {
-            say(&format!("burnin up: a browser signed in; the link for the next one: {link}\n"));
+            // A log may have more readers than a terminal.
+            let next = if std::io::stderr().is_terminal() {
+                format!(": {link}")
+            } else {
+                format!(" is in {}", link_file.display())
+            };
+            say(&format!("burnin up: a browser signed in; the link for the next one{next}\n"));
         }
     });
     let cannot = |error| Error::usage(format!("{}: {error}", files.header.display()));
