@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs::File,
+    io::IsTerminal,
     net::Ipv4Addr,
     path::PathBuf,
     sync::{
@@ -176,7 +177,13 @@ fn access(address: &str, files: &Files) -> Result<Access, Error> {
             tracing::error!("{}: the new link cannot be written: {error}", link_file.display());
         }
         if !first.swap(false, Ordering::Relaxed) {
-            note(format_args!("burnin up: a browser signed in; the link for the next one: {link}"));
+            // A log may have more readers than a terminal.
+            let next = if std::io::stderr().is_terminal() {
+                format!(": {link}")
+            } else {
+                format!(" is in {}", link_file.display())
+            };
+            note(format_args!("burnin up: a browser signed in; the link for the next one{next}"));
         }
     });
     let cannot = |error| Error::usage(format!("{}: {error}", files.header.display()));

@@ -4,6 +4,7 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
     process::{Child, Command, Stdio},
+    time::Duration,
 };
 
 use serde_json::{Value, json};
@@ -48,6 +49,20 @@ impl Up {
         let answer = self.exchange(method, path, &format!("{proof}{headers}"), body);
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
         (head[9..12].parse().unwrap(), body.to_owned())
+    }
+
+    /// A stream of events, after its head; a read waits three seconds.
+    pub fn open(&self, path: &str) -> BufReader<TcpStream> {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {}\r\n{}\r\n", self.address, self.cookie).unwrap();
+        let mut reader = BufReader::new(stream);
+        let mut line = String::new();
+        while line != "\r\n" {
+            line.clear();
+            reader.read_line(&mut line).unwrap();
+        }
+        reader
     }
 
     fn exchange(&self, method: &str, path: &str, headers: &str, body: &str) -> String {

@@ -360,8 +360,12 @@ impl<'a> Reading<'a> {
         Some((BuildSpec { config, source, substitutions }, document))
     }
 
-    /// A substitution that the config neither declares nor mentions changes nothing: its name is misspelt.
+    /// A substitution that the config neither declares nor mentions changes nothing: its name is misspelt. Cloud Build refuses it
+    /// as well, unless the config allows it by `substitutionOption: ALLOW_LOOSE`.
     fn unknown_substitutions(&mut self, field: &str, build: &BuildFile, config: &serde_json::Value) {
+        if config["options"]["substitutionOption"] == "ALLOW_LOOSE" {
+            return;
+        }
         let text = config.to_string();
         let declared = config["substitutions"].as_object();
         for name in build.substitutions.keys().filter(|name| !text.contains(name.as_str())) {

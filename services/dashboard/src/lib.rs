@@ -58,6 +58,11 @@ pub trait Plans: Send + Sync + 'static {
     async fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
+
+    /// Every problem of a file, to see whether they changed; cheap enough for once a second.
+    async fn problems(&self) -> Vec<String> {
+        Vec::new()
+    }
 }
 
 /// What the pages are made from.

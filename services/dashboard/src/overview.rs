@@ -169,7 +169,7 @@ pub async fn page(
     Ok(frame::page(dashboard.beside_gateway, "Burnin", "overview.html", view))
 }
 
-/// `GET /changes`: an event whenever a run began, moved on or ended.
+/// `GET /changes`: an event whenever a run began, moved on or ended, or the problems of workflow files changed.
 pub async fn changes(State(dashboard): State<Arc<Dashboard>>) -> impl IntoResponse {
     Sse::new(stream(dashboard).take_until(tokio::time::sleep(LONGEST)))
         .keep_alive(KeepAlive::new().interval(Duration::from_secs(10)))
@@ -180,11 +180,12 @@ fn stream(dashboard: Arc<Dashboard>) -> impl Stream<Item = Result<Event, Infalli
     let looks = stream::unfold((dashboard, wanted, None), async |(dashboard, wanted, known)| {
         loop {
             // A store that does not answer has no news.
-            if let Ok(page) = dashboard.view.page(&wanted).await
-                && known.as_ref() != Some(&page.runs)
-            {
-                let first = known.is_none();
-                return Some((first, (dashboard, wanted, Some(page.runs))));
+            if let Ok(page) = dashboard.view.page(&wanted).await {
+                let shown = (page.runs, dashboard.plans.problems().await, dashboard.plans.warnings().await);
+                if known.as_ref() != Some(&shown) {
+                    let first = known.is_none();
+                    return Some((first, (dashboard, wanted, Some(shown))));
+                }
             }
             tokio::time::sleep(LOOK).await;
         }

@@ -67,7 +67,7 @@ async fn the_last_good_version_of_a_changed_file_stays_active() {
             ),
         )
     };
-    write(&front, "any.yaml", "name: any\n");
+    write(&front, "any.yaml", "name: any\ndata_only: true\n");
     fs::rename(front.folder.path().join("any.yaml"), front.folder.path().join("any.criteria")).unwrap();
     write(&front, "w.yaml", &text(7, "any.criteria"));
     assert_eq!(broken(&front).await, 0);

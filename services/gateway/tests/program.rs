@@ -67,7 +67,10 @@ fn it_serves_its_api_and_its_chores_over_folders() {
     let get = |path: &str| served.get(path);
     let (status, about) = get("/about");
     assert!(
-        status == 200 && about.contains("dev.burnin.run.request.v1") && about.contains("requests"),
+        status == 200
+            && about.contains("dev.burnin.run.request.v1")
+            && about.contains("requests")
+            && about.contains("\"workflows_broken\":0"),
         "{about}"
     );
     assert_eq!(get("/api/v1/runs").0, 200);

@@ -106,4 +106,9 @@ impl Plans for Workflows {
         let workflows = self.gateway.workflows().await.map(|read| read.workflows).unwrap_or_default();
         self.unreachable(workflows.iter().map(|(name, entry)| (name.as_str(), entry.notify.as_slice())))
     }
+
+    async fn problems(&self) -> Vec<String> {
+        let problems = self.gateway.workflows().await.map(|read| read.problems.0).unwrap_or_default();
+        problems.iter().map(ToString::to_string).collect()
+    }
 }
