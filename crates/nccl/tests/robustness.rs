@@ -4,7 +4,7 @@
 
 mod printer;
 
-use printer::{FORMATS, PREFIXES, glued, prefixed, run, sizes};
+use printer::{FORMATS, PREFIXES, glued, prefixed, row, run, sizes};
 use proptest::prelude::*;
 use std::fs;
 use std::io::{self, Read};
@@ -78,7 +78,24 @@ fn truncated_versions_are_honest() {
     for format in &FORMATS {
         let (lines, _) = run(format, sizes().step_by(9));
         truncations_are_honest(format.name, (lines.join("\n") + "\n").as_bytes());
+        let positioned = prefixed(&lines, "run(), common.cu:967, ");
+        truncations_are_honest(format.name, (positioned.join("\n") + "\n").as_bytes());
         truncations_are_honest(format.name, ("0: ".to_owned() + &lines.join("\r\n0: ") + "\r\n").as_bytes());
+    }
+}
+
+#[test]
+fn truncated_positions_are_honest() {
+    for format in FORMATS.iter().step_by(3) {
+        let (mut lines, _) = run(format, sizes().step_by(9));
+        let first = lines.iter().position(|line| line.starts_with("           8")).unwrap();
+        for (at, size) in sizes().step_by(9).enumerate() {
+            let [left, out_of_place, in_place] = row(format, size, at as u64).0;
+            let bench = "BenchTime(), common.cu:533, ";
+            lines[first + at] =
+                format!("TimeTest(), common.cu:626, {left}{bench}{out_of_place}{bench}{in_place}{bench}");
+        }
+        truncations_are_honest(format.name, (lines.join("\n") + "\n").as_bytes());
     }
 }
 
