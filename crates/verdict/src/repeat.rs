@@ -1,5 +1,7 @@
 //! Whether runs repeat: one level of the plateau, and none far off it.
 
+use std::ops::Range;
+
 use crate::baseline::median;
 
 /// Runs whose plateaus are further apart than this are on different levels: a healthy plateau does not move by 2 %.
@@ -60,6 +62,36 @@ pub fn furthest_but_outliers(levels: &[f64]) -> f64 {
     away.sort_by(f64::total_cmp);
     away.truncate(away.len() - away.len() / FIFTH);
     away.last().copied().unwrap_or(0.0)
+}
+
+/// Of a history, the runs to learn from: the first `fewest` to `most` in a row that repeat, at most a fifth of them left
+/// out. Later ones when they are faster: a cluster that was slow in the beginning is not healthy when it is slow again.
+#[must_use]
+pub fn stretch(levels: &[Level], fewest: usize, most: usize) -> Option<Range<usize>> {
+    let mut best: Option<(Range<usize>, f64)> = None;
+    for start in 0..levels.len() {
+        let longest = levels.len().min(start + most);
+        let ends = (start + fewest..=longest).rev();
+        let Some((end, level)) =
+            ends.into_iter().find_map(|end| Some((end, level(&levels[start..end], fewest)?)))
+        else {
+            continue;
+        };
+        if best.as_ref().is_none_or(|(_, known)| known / level - 1.0 > GAP) {
+            best = Some((start..end, level));
+        }
+    }
+    best.map(|(range, _)| range)
+}
+
+/// The time of the plateau that these runs repeat, where at least `fewest` do and at most a fifth does not.
+fn level(levels: &[Level], fewest: usize) -> Option<f64> {
+    let out = outliers(levels)?;
+    let times = levels.iter().filter(|level| !out.contains(&level.run)).map(|level| 1.0 + level.slower);
+    let times: Vec<f64> = times.collect();
+    let middle = median(times.clone());
+    let near = furthest(times.iter().map(|time| time / middle - 1.0)) <= MOST;
+    (times.len() >= fewest && near).then_some(middle)
 }
 
 /// The runs that are not on the level of most of them, when that is at most a fifth.
