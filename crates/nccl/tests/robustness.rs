@@ -215,6 +215,39 @@ fn hostile_numbers_are_not_measured() {
 }
 
 #[test]
+fn an_unreadable_number_leaves_the_other_numbers_of_its_half() {
+    let header = "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n";
+    for (column, unread) in [(5, Column::TimeUs), (6, Column::Algbw), (7, Column::Busbw), (8, Column::Wrong)]
+    {
+        let mut row = [
+            "1048576", "262144", "float", "sum", "-1", "46.48", "22.56", "33.84", "0", "44.46", "23.58",
+            "35.38", "0",
+        ];
+        row[column] = "nan";
+        let reading = nccl::read_bytes(format!("{header}{}\n", row.join(" ")).as_bytes());
+        let kept = &reading.tables[0].rows[0];
+        let partial = kept.partial.as_ref().unwrap();
+        assert_eq!((kept.out_of_place, kept.in_place.unwrap().busbw), (None, 35.38), "{unread:?}");
+        assert_eq!((partial.placement, &partial.unread[..]), (Placement::OutOfPlace, &[unread][..]));
+        let whole = PartialHalf {
+            placement: Placement::OutOfPlace,
+            time_us: Some(46.48),
+            algbw: Some(22.56),
+            busbw: Some(33.84),
+            wrong: Some(0),
+            unread: vec![unread],
+        };
+        let want = match unread {
+            Column::TimeUs => PartialHalf { time_us: None, ..whole },
+            Column::Algbw => PartialHalf { algbw: None, ..whole },
+            Column::Busbw => PartialHalf { busbw: None, ..whole },
+            _ => PartialHalf { wrong: None, ..whole },
+        };
+        assert_eq!(**partial, want);
+    }
+}
+
+#[test]
 fn bare_words_in_json_are_not_measured() {
     let json = |time: &str, average: &str| {
         let half = |time: &str| format!(r#"{{"time":{time},"alg_bw":1.5,"bus_bw":2.5,"nwrong":null}}"#);

@@ -8,7 +8,7 @@ use crate::baseline::median;
 const GAP: f64 = 0.02;
 /// A baseline whose runs are further than this from their median tells nothing healthy from anything degraded.
 pub const MOST: f64 = 0.05;
-/// Of so many runs one may be left out.
+/// One of this many runs may be left out.
 const FIFTH: usize = 5;
 
 /// Runs on one level of the plateau.
@@ -50,12 +50,12 @@ pub fn repeats(levels: &[Level]) -> bool {
     groups(levels).len() < 2 && furthest(levels.iter().map(|level| level.slower)) <= MOST
 }
 
-/// How far the run furthest from the median is from it.
+/// Distance of the run that is furthest from the median.
 pub fn furthest(levels: impl Iterator<Item = f64>) -> f64 {
     levels.map(f64::abs).fold(0.0, f64::max)
 }
 
-/// The same without the runs that may be left out: for baselines that do not state it.
+/// The same without the fifth of the runs that is furthest away: for baselines that do not state their repeatability.
 #[must_use]
 pub fn furthest_but_outliers(levels: &[f64]) -> f64 {
     let mut away: Vec<f64> = levels.iter().map(|level| level.abs()).collect();
@@ -64,8 +64,9 @@ pub fn furthest_but_outliers(levels: &[f64]) -> f64 {
     away.last().copied().unwrap_or(0.0)
 }
 
-/// Of a history, the runs to learn from: the first `fewest` to `most` in a row that repeat, at most a fifth of them left
-/// out. Later ones when they are faster: a cluster that was slow in the beginning is not healthy when it is slow again.
+/// Selects the runs of a history to learn from: the first `fewest` to `most` in a row that repeat, at most a fifth of them
+/// left out. Later runs replace them when they are faster: a cluster that was slow in the beginning is not healthy when it
+/// is slow again.
 #[must_use]
 pub fn stretch(levels: &[Level], fewest: usize, most: usize) -> Option<Range<usize>> {
     let mut best: Option<(Range<usize>, f64)> = None;

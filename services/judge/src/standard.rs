@@ -32,7 +32,7 @@ pub struct Own {
     pub earlier: Vec<f64>,
     /// Who decided on the baseline, where a person did.
     pub pin: Option<Pin>,
-    /// What is to be said of how the baseline was learned, or why there is none.
+    /// Reasons about the baseline itself: runs left out of it, or why the past is none.
     pub said: Vec<Reason>,
 }
 
