@@ -57,6 +57,14 @@ impl Layout {
         if self.halves == Halves::Both { 2 } else { 1 }
     }
 
+    /// Where the half with this number belongs.
+    pub(crate) fn placement(&self, number: u8) -> measurement::Placement {
+        match (self.halves, number) {
+            (Halves::InPlace, _) | (_, 1..) => measurement::Placement::InPlace,
+            _ => measurement::Placement::OutOfPlace,
+        }
+    }
+
     /// Reads a header line such as `#  size  count  type  redop  root  time  algbw  busbw #wrong ...`.
     ///
     /// `placement` is what the line above said, when it said one placement alone.

@@ -1,12 +1,13 @@
 //! Rows and their pieces: the left part (size to root) and the halves.
 
 use crate::glue;
-use crate::layout::{Column, Halves, Layout};
+use crate::half::{Printed, part, put};
+use crate::layout::{Column, Layout};
 use crate::number::{Number, unsigned};
 use crate::scan::{Word, Words, text};
 use crate::value::{NAME, Value, is_name, is_timestamp, plausible, value};
 use std::collections::BTreeSet;
-use terms::measurement::{self, Half, Iterations, PartialHalf, Placement, Row};
+use terms::measurement::{Half, Iterations, Row};
 
 /// A row of which something may still be missing.
 #[derive(Debug, Default)]
@@ -18,14 +19,6 @@ pub(crate) struct Partial {
     pub(crate) cut: bool,
     /// Width of the last column of the halves seen, with its padding.
     last_pitch: Option<usize>,
-}
-
-/// A half as it was printed.
-pub(crate) enum Printed {
-    /// Every number of it was measured.
-    Whole(Half),
-    /// A value of it is not finite.
-    Part(PartialHalf),
 }
 
 /// What a line did for a row.
@@ -315,7 +308,7 @@ impl Context<'_> {
 
     fn place(&self, partial: &mut Partial, half: Printed) {
         let placement = self.layout.placement(partial.filled);
-        partial.row.set(placement, half);
+        put(&mut partial.row, placement, half);
         partial.filled += 1;
     }
 
@@ -327,57 +320,5 @@ impl Context<'_> {
         let mut again = Partial { row, ..Partial::default() };
         strict.fill(&mut again, line, at, glued);
         again.filled == cut.filled
-    }
-}
-
-impl Layout {
-    /// Where the half with this number belongs.
-    fn placement(&self, number: u8) -> Placement {
-        match (self.halves, number) {
-            (Halves::InPlace, _) | (_, 1..) => Placement::InPlace,
-            _ => Placement::OutOfPlace,
-        }
-    }
-}
-
-impl Partial {
-    /// The row as far as it was read: a half that did not come is marked. Nothing when no half is whole.
-    pub(crate) fn given_up(mut self, layout: &Layout) -> Option<Row> {
-        if self.filled < layout.count() && self.row.partial.is_none() {
-            self.row.partial = Some(Box::new(PartialHalf::unread(layout.placement(self.filled))));
-        }
-        (self.row.out_of_place.is_some() || self.row.in_place.is_some()).then_some(self.row)
-    }
-}
-
-/// Puts a half into its row.
-pub(crate) trait Halved {
-    /// Puts a half, or what was read of it, into its place.
-    fn set(&mut self, placement: Placement, half: Printed);
-}
-
-impl Halved for Row {
-    fn set(&mut self, placement: Placement, half: Printed) {
-        match (half, placement) {
-            (Printed::Whole(half), Placement::OutOfPlace) => self.out_of_place = Some(half),
-            (Printed::Whole(half), Placement::InPlace) => self.in_place = Some(half),
-            (Printed::Part(part), placement) => {
-                self.partial = Some(Box::new(PartialHalf { placement, ..part }))
-            }
-        }
-    }
-}
-
-/// The numbers of a half without those that are unread.
-pub(crate) fn part(half: &Half, unread: Vec<measurement::Column>) -> PartialHalf {
-    use measurement::Column::{Algbw, Busbw, TimeUs};
-    let read = |column, value: f64| (!unread.contains(&column)).then_some(value);
-    PartialHalf {
-        placement: Placement::OutOfPlace,
-        time_us: read(TimeUs, half.time_us),
-        algbw: read(Algbw, half.algbw),
-        busbw: read(Busbw, half.busbw),
-        wrong: half.wrong,
-        unread,
     }
 }

@@ -7,6 +7,7 @@ use crate::glue;
 use crate::headless;
 use crate::layout::{Halves, Layout, placement};
 use crate::phrase::{Phrase, collective, phrases};
+use crate::position;
 use crate::prefix::{Stripped, strip};
 use crate::row::{Context, Filled, Partial};
 use crate::scan::{is_blank, text};
@@ -68,7 +69,7 @@ impl Text {
         }
         let mut scratch = std::mem::take(&mut self.scratch);
         let line = clean::clean(raw, &mut scratch);
-        let plain = clean::without_positions(line);
+        let plain = position::without_positions(line);
         let line = plain.as_deref().unwrap_or(line);
         match clean::threads(line) {
             None => self.stripped(strip(line), ended),

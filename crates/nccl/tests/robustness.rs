@@ -4,7 +4,7 @@
 
 mod printer;
 
-use printer::{FORMATS, PREFIXES, glued, prefixed, run, sizes};
+use printer::{FORMATS, PREFIXES, glued, prefixed, row, run, sizes};
 use proptest::prelude::*;
 use std::fs;
 use std::io::{self, Read};
@@ -78,7 +78,24 @@ fn truncated_versions_are_honest() {
     for format in &FORMATS {
         let (lines, _) = run(format, sizes().step_by(9));
         truncations_are_honest(format.name, (lines.join("\n") + "\n").as_bytes());
+        let positioned = prefixed(&lines, "run(), common.cu:967, ");
+        truncations_are_honest(format.name, (positioned.join("\n") + "\n").as_bytes());
         truncations_are_honest(format.name, ("0: ".to_owned() + &lines.join("\r\n0: ") + "\r\n").as_bytes());
+    }
+}
+
+#[test]
+fn truncated_positions_are_honest() {
+    for format in FORMATS.iter().step_by(3) {
+        let (mut lines, _) = run(format, sizes().step_by(9));
+        let first = lines.iter().position(|line| line.starts_with("           8")).unwrap();
+        for (at, size) in sizes().step_by(9).enumerate() {
+            let [left, out_of_place, in_place] = row(format, size, at as u64).0;
+            let bench = "BenchTime(), common.cu:533, ";
+            lines[first + at] =
+                format!("TimeTest(), common.cu:626, {left}{bench}{out_of_place}{bench}{in_place}{bench}");
+        }
+        truncations_are_honest(format.name, (lines.join("\n") + "\n").as_bytes());
     }
 }
 
@@ -194,6 +211,39 @@ fn hostile_numbers_are_not_measured() {
                 assert_eq!((row.size_bytes, row.count), (8, 2), "{hostile}");
             }
         }
+    }
+}
+
+#[test]
+fn an_unreadable_number_leaves_the_other_numbers_of_its_half() {
+    let header = "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n";
+    for (column, unread) in [(5, Column::TimeUs), (6, Column::Algbw), (7, Column::Busbw), (8, Column::Wrong)]
+    {
+        let mut row = [
+            "1048576", "262144", "float", "sum", "-1", "46.48", "22.56", "33.84", "0", "44.46", "23.58",
+            "35.38", "0",
+        ];
+        row[column] = "nan";
+        let reading = nccl::read_bytes(format!("{header}{}\n", row.join(" ")).as_bytes());
+        let kept = &reading.tables[0].rows[0];
+        let partial = kept.partial.as_ref().unwrap();
+        assert_eq!((kept.out_of_place, kept.in_place.unwrap().busbw), (None, 35.38), "{unread:?}");
+        assert_eq!((partial.placement, &partial.unread[..]), (Placement::OutOfPlace, &[unread][..]));
+        let whole = PartialHalf {
+            placement: Placement::OutOfPlace,
+            time_us: Some(46.48),
+            algbw: Some(22.56),
+            busbw: Some(33.84),
+            wrong: Some(0),
+            unread: vec![unread],
+        };
+        let want = match unread {
+            Column::TimeUs => PartialHalf { time_us: None, ..whole },
+            Column::Algbw => PartialHalf { algbw: None, ..whole },
+            Column::Busbw => PartialHalf { busbw: None, ..whole },
+            _ => PartialHalf { wrong: None, ..whole },
+        };
+        assert_eq!(**partial, want);
     }
 }
 

@@ -167,6 +167,14 @@ pub fn learn_without_outliers(runs: &[Healthy<'_>]) -> Result<(Baseline, Vec<Lev
     Ok((baseline, levels.iter().filter(|level| out.contains(&level.run)).copied().collect()))
 }
 
+/// The plateau of each run, whether they repeat or not.
+///
+/// # Errors
+/// When a log is not one whole healthy run, or the logs are of different things.
+pub fn levels(runs: &[Healthy<'_>]) -> Result<Vec<Level>, Unlearnable> {
+    curve(runs).map(|(_, levels)| levels)
+}
+
 /// The curve of the runs, whether they repeat or not, and the plateau of each.
 fn curve(runs: &[Healthy<'_>]) -> Result<(Baseline, Vec<Level>), Unlearnable> {
     let mut tables = Vec::new();

@@ -50,7 +50,7 @@ pub struct Standard<'a> {
     pub earlier: &'a [f64],
     /// Who decided on the baseline, where a person did.
     pub pin: Option<&'a Pin>,
-    /// What is to be said of how the baseline was learned, or why there is none.
+    /// Reasons about the baseline itself: runs left out of it, or why the cluster's own past is none.
     pub learned: &'a [Reason],
 }
 

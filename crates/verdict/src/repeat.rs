@@ -1,12 +1,14 @@
 //! Whether runs repeat: one level of the plateau, and none far off it.
 
+use std::ops::Range;
+
 use crate::baseline::median;
 
 /// Runs whose plateaus are further apart than this are on different levels: a healthy plateau does not move by 2 %.
 const GAP: f64 = 0.02;
 /// A baseline whose runs are further than this from their median tells nothing healthy from anything degraded.
 pub const MOST: f64 = 0.05;
-/// Of so many runs one may be left out.
+/// One of this many runs may be left out.
 const FIFTH: usize = 5;
 
 /// Runs on one level of the plateau.
@@ -48,18 +50,49 @@ pub fn repeats(levels: &[Level]) -> bool {
     groups(levels).len() < 2 && furthest(levels.iter().map(|level| level.slower)) <= MOST
 }
 
-/// How far the run furthest from the median is from it.
+/// Distance of the run that is furthest from the median.
 pub fn furthest(levels: impl Iterator<Item = f64>) -> f64 {
     levels.map(f64::abs).fold(0.0, f64::max)
 }
 
-/// The same without the runs that may be left out: for baselines that do not state it.
+/// The same without the fifth of the runs that is furthest away: for baselines that do not state their repeatability.
 #[must_use]
 pub fn furthest_but_outliers(levels: &[f64]) -> f64 {
     let mut away: Vec<f64> = levels.iter().map(|level| level.abs()).collect();
     away.sort_by(f64::total_cmp);
     away.truncate(away.len() - away.len() / FIFTH);
     away.last().copied().unwrap_or(0.0)
+}
+
+/// Selects the runs of a history to learn from: the first `fewest` to `most` in a row that repeat, at most a fifth of them
+/// left out. Later runs replace them when they are faster: a cluster that was slow in the beginning is not healthy when it
+/// is slow again.
+#[must_use]
+pub fn stretch(levels: &[Level], fewest: usize, most: usize) -> Option<Range<usize>> {
+    let mut best: Option<(Range<usize>, f64)> = None;
+    for start in 0..levels.len() {
+        let longest = levels.len().min(start + most);
+        let ends = (start + fewest..=longest).rev();
+        let Some((end, level)) =
+            ends.into_iter().find_map(|end| Some((end, level(&levels[start..end], fewest)?)))
+        else {
+            continue;
+        };
+        if best.as_ref().is_none_or(|(_, known)| known / level - 1.0 > GAP) {
+            best = Some((start..end, level));
+        }
+    }
+    best.map(|(range, _)| range)
+}
+
+/// The time of the plateau that these runs repeat, where at least `fewest` do and at most a fifth does not.
+fn level(levels: &[Level], fewest: usize) -> Option<f64> {
+    let out = outliers(levels)?;
+    let times = levels.iter().filter(|level| !out.contains(&level.run)).map(|level| 1.0 + level.slower);
+    let times: Vec<f64> = times.collect();
+    let middle = median(times.clone());
+    let near = furthest(times.iter().map(|time| time / middle - 1.0)) <= MOST;
+    (times.len() >= fewest && near).then_some(middle)
 }
 
 /// The runs that are not on the level of most of them, when that is at most a fifth.

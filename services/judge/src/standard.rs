@@ -1,11 +1,13 @@
 //! What a run is held against besides its criteria: the baseline that its workflow names or a person pinned, or else its
 //! cluster's own past.
 
+use std::collections::BTreeSet;
+
 use terms::{Criteria, Reason, Timestamp, Verdict, measurement::Reading};
 use verdict::{
     Baseline, Fingerprint, Pin,
-    baseline::{Healthy, Unlearnable, learn, learn_without_outliers},
-    repeat::Level,
+    baseline::{Healthy, Unlearnable, halves, learn, learn_without_outliers, levels},
+    repeat::{self, Level},
 };
 use warehouse::{Past, Wanted};
 
@@ -30,7 +32,7 @@ pub struct Own {
     pub earlier: Vec<f64>,
     /// Who decided on the baseline, where a person did.
     pub pin: Option<Pin>,
-    /// What is to be said of how the baseline was learned, or why there is none.
+    /// Reasons about the baseline itself: runs left out of it, or why the past is none.
     pub said: Vec<Reason>,
 }
 
@@ -81,51 +83,44 @@ impl Fixed {
     }
 }
 
-/// Learns from the oldest passed runs that repeat. Where the first ones do not, because the cluster was on another level
-/// then, it begins with later ones: a bad beginning must not become what is healthy, nor prevent a baseline for good.
+/// Learns from the oldest passed runs that repeat, or from later ones that are faster: a bad beginning must not become what
+/// is healthy, nor prevent a baseline for good.
 fn learned(past: &[Past]) -> Own {
     let passed = |past: &&Past| past.verdict == Some(Verdict::Pass);
-    let Some(first) = past.iter().find(passed).map(|past| Fingerprint(past.fingerprint.clone())) else {
-        return Own::default();
+    let Some(first) = past.iter().find(passed) else { return Own::default() };
+    let fingerprint = Fingerprint(first.fingerprint.clone());
+    let points = |past: &Past| halves(&past.table).map(|(key, _)| key).collect::<BTreeSet<_>>();
+    let wanted = points(first);
+    let same = |past: &Past| {
+        let other = Fingerprint(past.fingerprint.clone());
+        fingerprint.differences(&other).next().is_none() && points(past) == wanted
     };
-    let same = |past: &Past| first.differences(&Fingerprint(past.fingerprint.clone())).next().is_none();
     let healthy: Vec<_> = past.iter().enumerate().filter(|(_, past)| passed(past) && same(past)).collect();
     let readings: Vec<_> = healthy.iter().map(|(_, past)| reading(past)).collect();
     let runs: Vec<_> =
-        readings.iter().map(|reading| Healthy { reading, fingerprint: first.clone() }).collect();
-    for start in 0..runs.len() {
-        let window = &runs[start..runs.len().min(start + MOST as usize)];
-        if window.len() < FEWEST {
-            break;
-        }
-        match learn_without_outliers(window) {
-            Ok((baseline, out)) if window.len() - out.len() >= FEWEST => {
-                let (last, _) = healthy[start + window.len() - 1];
-                let earlier =
-                    past[last + 1..].iter().filter_map(|past| baseline.level(&past.table)).collect();
-                let said = left_out(&healthy[start..], window.len(), &out);
-                return Own {
-                    baseline: Some(baseline),
-                    earlier,
-                    pin: None,
-                    said: said.into_iter().collect(),
-                };
-            }
-            Ok(_) | Err(Unlearnable::Unrepeated { .. }) => {}
-            // Runs of one rank, or of other sizes.
-            Err(_) => return Own::default(),
-        }
-    }
-    Own { said: unrepeated(&runs).into_iter().collect(), ..Own::default() }
+        readings.iter().map(|reading| Healthy { reading, fingerprint: fingerprint.clone() }).collect();
+    // Runs of one rank have no level.
+    let Ok(levels) = levels(&runs) else { return Own::default() };
+    let stretch = repeat::stretch(&levels, FEWEST, MOST as usize);
+    let Some((range, (baseline, out))) =
+        stretch.and_then(|range| Some((range.clone(), learn_without_outliers(&runs[range]).ok()?)))
+    else {
+        return Own { said: unrepeated(&runs).into_iter().collect(), ..Own::default() };
+    };
+    let (last, _) = healthy[range.end - 1];
+    let earlier = past[last + 1..].iter().filter_map(|past| baseline.level(&past.table)).collect();
+    let said = left_out(&healthy[range.clone()], &out);
+    Own { baseline: Some(baseline), earlier, pin: None, said: said.into_iter().collect() }
 }
 
 /// Names the runs that the baseline was not learned from.
-fn left_out(healthy: &[(usize, &Past)], runs: usize, out: &[Level]) -> Option<Reason> {
+fn left_out(healthy: &[(usize, &Past)], out: &[Level]) -> Option<Reason> {
     let named = out.iter().map(|level| format!("{} ({:.0} GB/s)", healthy[level.run].1.run, level.busbw));
     let named = named.collect::<Vec<_>>().join(", ");
     let text = format!(
-        "{} of {runs} earlier runs are not on the level of the others and left out of the baseline: {named}",
-        out.len()
+        "{} of {} earlier runs are not on the level of the others and left out of the baseline: {named}",
+        out.len(),
+        healthy.len()
     );
     (!out.is_empty()).then(|| Reason { code: "OUTLIERS_LEFT_OUT".to_owned(), weighs: Verdict::Pass, text })
 }

@@ -184,15 +184,25 @@ async fn earlier_runs_off_the_level_of_the_others_are_left_out_and_named() {
 
 #[tokio::test]
 async fn a_bad_beginning_is_neither_healthy_nor_in_the_way() {
-    // Four runs at half speed that passed, then the repair.
-    for beginning in [1, 2, 3, 4] {
-        let past: Vec<_> = [2.0; 4].into_iter().take(beginning).chain([1.0; 6]).collect();
+    // Runs at half speed that passed, then the repair.
+    for beginning in [1, 2, 3, 4, 5, 8] {
+        let past: Vec<_> = [2.0; 8].into_iter().take(beginning).chain([1.0; 6]).collect();
         let (verdict, reasons) = after(&past).await;
         assert_eq!(
             (verdict.as_str(), reasons[0].0.as_str()),
             ("fail", "BELOW_BASELINE"),
             "{beginning}: {reasons:?}"
         );
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_that_got_faster_keeps_its_baseline_until_the_new_level_repeats() {
+    for (faster, slower) in [(0, "5.0 %"), (1, "5.0 %"), (4, "5.0 %"), (5, "16.7 %"), (12, "16.7 %")] {
+        let past: Vec<_> = [1.0; 6].into_iter().chain([0.9; 12].into_iter().take(faster)).collect();
+        let (verdict, reasons) = after(&past).await;
+        assert_eq!((verdict.as_str(), reasons[0].0.as_str()), ("fail", "BELOW_BASELINE"), "{faster}");
+        assert!(reasons[0].1.contains(&format!("takes {slower} longer")), "{faster}: {}", reasons[0].1);
     }
 }
 

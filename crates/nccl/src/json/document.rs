@@ -3,8 +3,8 @@
 use super::tokens::{Nullable, Stop, Tokens};
 use crate::banner::library_version;
 use crate::budget::{self, Kind};
+use crate::half::{Printed, part, put};
 use crate::phrase::collective;
-use crate::row::{Halved, Printed, part};
 use crate::tables::{Step, Tables};
 use crate::value::is_timestamp;
 use std::io::{self, Read};
@@ -327,7 +327,7 @@ fn half<R: Read>(tokens: &mut Tokens<R>, row: &mut Row, placement: Placement) ->
         Ok(())
     })?;
     if let Some(half) = draft.printed() {
-        row.set(placement, half);
+        put(row, placement, half);
     }
     Ok(())
 }
