@@ -39,6 +39,9 @@ pub struct Criteria {
     /// floors nor references is refused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub data_only: bool,
+    /// How a table of one rank is judged, which measures no link.
+    #[serde(default, skip_serializing_if = "OneRank::is_default")]
+    pub one_rank: OneRank,
     /// How far below a reference is still good.
     #[serde(default, skip_serializing_if = "Tolerance::is_default")]
     pub tolerance: Tolerance,
@@ -62,8 +65,26 @@ impl Criteria {
             references: Vec::new(),
             history: true,
             data_only: false,
+            one_rank: OneRank::default(),
             tolerance: Tolerance::default(),
         }
+    }
+}
+
+/// How a table of one rank is judged: floors and references do not apply to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OneRank {
+    /// Inconclusive, where there are floors or references: they were not met.
+    #[default]
+    Inconclusive,
+    /// By its data alone. For criteria that state nothing about links, such as those of any single machine.
+    Data,
+}
+
+impl OneRank {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
     }
 }
 

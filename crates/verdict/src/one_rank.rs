@@ -1,11 +1,14 @@
 //! Tables of one rank. No link is part of them: nccl-tests multiplies by (n-1)/n, so the bus bandwidth is 0 by definition,
 //! and an in-place operation of one rank is empty, so its time is that of nothing.
 
-use terms::{Reason, Verdict, measurement::Table};
+use terms::{
+    OneRank, Reason, Verdict,
+    measurement::{self, Table},
+};
 
 use crate::{
     judge::{Evidence, Standard, reason},
-    sanity::halves,
+    sanity::{halves, unchecked},
 };
 
 /// A bandwidth that is printed as more than this is not rounded to 0.
@@ -23,27 +26,41 @@ pub fn one_rank(table: &Table) -> bool {
 
 /// What one rank proves: that its data is right, and nothing of any link.
 pub fn judged(table: &Table, evidence: &Evidence<'_>, standard: &Standard<'_>) -> Reason {
-    let criteria = standard.criteria;
+    const WHY: &str = "one rank measures no link: its bus bandwidth is 0 by definition";
+    let bounding = standard.criteria.filter(|criteria| criteria.one_rank == OneRank::Inconclusive);
     let demands = [
-        criteria.filter(|it| !it.floors.is_empty()).map(|it| format!("the floors of {}", it.name)),
-        criteria.filter(|it| !it.references.is_empty()).map(|it| format!("the references of {}", it.name)),
+        bounding.filter(|it| !it.floors.is_empty()).map(|it| format!("the floors of {}", it.name)),
+        bounding.filter(|it| !it.references.is_empty()).map(|it| format!("the references of {}", it.name)),
         standard.baseline.map(|_| "the baseline".to_owned()),
     ];
     let demands: Vec<_> = demands.into_iter().flatten().collect();
-    const WHY: &str = "one rank measures no link: its bus bandwidth is 0 by definition";
     let asked = evidence.workload.is_none_or(|workload| workload.check);
-    let checked = asked && halves(table).all(|(_, half)| half.wrong.is_some() || half.error.is_some());
+    let checked = asked && !table.rows.is_empty() && !unchecked(table, evidence);
     let (weighs, rest) = match (demands.is_empty(), checked) {
         (false, _) => {
             let demands = demands.join(" and ");
-            let text = format!("{demands} cannot be applied; run on two GPUs or more, or judge by criteria without them");
-            (Verdict::Inconclusive, text)
+            let next = "run on two GPUs or more, or judge by criteria without them";
+            (Verdict::Inconclusive, format!("{demands} cannot be applied; {next}"))
         }
         (true, false) => (
             Verdict::Inconclusive,
             "nor was the data checked, so nothing was measured; set `check: true`, or run on two GPUs or more".to_owned(),
         ),
-        (true, true) => (Verdict::Pass, "only the data was judged".to_owned()),
+        (true, true) => (Verdict::Pass, format!("only the data was judged{}", copied(table))),
     };
     reason(weighs, "ONE_RANK", format!("{WHY}; {rest}"))
+}
+
+/// The bandwidth of the rank's own memory: out of place, a collective of one rank is a copy from its input to its output.
+fn copied(table: &Table) -> String {
+    let largest = table.rows.iter().filter(|row| row.out_of_place.is_some()).max_by_key(|row| row.size_bytes);
+    let half = largest.and_then(|row| Some((row.size_bytes, row.out_of_place.as_ref()?)));
+    half.map_or_else(String::new, |(bytes, half)| {
+        let device = table.devices.first().and_then(|device| device.name.as_deref()).unwrap_or("it");
+        format!(
+            "; out of place {device} copied {} within its memory at {} GB/s",
+            measurement::size(bytes),
+            half.algbw
+        )
+    })
 }

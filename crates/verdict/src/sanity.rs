@@ -268,20 +268,24 @@ fn values(
     } else if table.out_of_bounds.is_some_and(|bounds| !bounds.ok || bounds.count > 0) {
         add(Verdict::Fail, "WRONG_DATA", "the benchmark reports values out of bounds".to_owned());
     }
+    let asked = evidence.workload.is_none_or(|workload| workload.check);
+    if criteria.is_some_and(|criteria| criteria.require_check) && (unchecked(table, evidence) || !asked) {
+        add(Verdict::Inconclusive, "UNCHECKED", "the data was not checked".to_owned());
+    }
+}
+
+/// Whether some measurement was not checked that nccl-tests can check.
+pub fn unchecked(table: &Table, evidence: &Evidence<'_>) -> bool {
     // Until 2022 the largest error was printed, and counted against its bound.
     let is_unchecked = |half: &Half| half.wrong.is_none() && half.error.is_none();
     // nccl-tests reports no errors of these two in place (`reportErrors` in alltoall.cu and sendrecv.cu of 2.19.6), because
     // NCCL does not support them.
     let collective = table.collective.as_deref().or(evidence.workload.map(|of| of.collective.as_str()));
     let in_place_too = !matches!(collective, Some("alltoall" | "sendrecv"));
-    let unchecked = table.rows.iter().any(|row| {
+    table.rows.iter().any(|row| {
         row.out_of_place.as_ref().is_some_and(is_unchecked)
             || in_place_too && row.in_place.as_ref().is_some_and(is_unchecked)
-    });
-    let asked = evidence.workload.is_none_or(|workload| workload.check);
-    if criteria.is_some_and(|criteria| criteria.require_check) && (unchecked || !asked) {
-        add(Verdict::Inconclusive, "UNCHECKED", "the data was not checked".to_owned());
-    }
+    })
 }
 
 /// Size is time times bandwidth, in a table that was measured.

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use terms::{
-    Cluster, Collective, Criteria, Floor, JobEnd, Node, Reference, Verdict, Workload,
+    Cluster, Collective, Criteria, Floor, JobEnd, Node, OneRank, Reference, Verdict, Workload,
     measurement::{Ended, Half, OutOfBounds, PartialHalf, Placement, Reading, Row, Table},
 };
 use verdict::{Baseline, Clues, Evidence, Fingerprint, Judgement, Standard, baseline, judge};
@@ -278,6 +278,12 @@ fn one_rank(in_place_us: f64) -> Reading {
     reading
 }
 
+/// A baseline of one good run.
+fn learned() -> Baseline {
+    let (two, _) = good();
+    baseline::learn(&[baseline::Healthy { reading: &two, fingerprint: Fingerprint::default() }]).unwrap()
+}
+
 #[test]
 fn one_rank_measures_no_link_and_its_verdict_never_changes() {
     let without = Criteria { floors: vec![], ..criteria() };
@@ -299,6 +305,15 @@ fn one_rank_measures_no_link_and_its_verdict_never_changes() {
         );
         let text = &floored.reasons[0].text;
         assert!(text.contains("the floors of test") && text.contains("two GPUs or more"), "{text}");
+
+        // Criteria that state nothing about links pass it, floors or not, and name what was measured.
+        let alone_passes = Criteria { one_rank: OneRank::Data, ..criteria() };
+        let passed = alone(&reading, &alone_passes, None);
+        assert_eq!(passed.verdict, Verdict::Pass, "{in_place_us}: {passed:?}");
+        let text = &passed.reasons[1].text;
+        assert!(text.contains("copied 16 MiB within its memory at 2 GB/s"), "{text}");
+        let baseline_too = alone(&reading, &alone_passes, Some(&learned()));
+        assert_eq!(baseline_too.verdict, Verdict::Inconclusive, "a baseline cannot be applied");
 
         let mut unknown = reading.clone();
         unknown.tables[0].ranks = None;
