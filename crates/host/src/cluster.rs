@@ -207,7 +207,11 @@ impl Clusters {
         if left > 0 {
             return Err(io::Error::other(format!("{left} processes of {name} are still running")));
         }
-        let evidence = format!("{} nodes: no lock held, no process carries the cluster's mark", nodes.len());
+        let evidence = format!(
+            "{} {}: no lock held, no process carries the cluster's mark",
+            nodes.len(),
+            if nodes.len() == 1 { "node" } else { "nodes" }
+        );
         let deleted = Deleted { name: name.to_owned(), evidence, confirmed_at: now() };
         for part in ["nodes", "jobs", "images"] {
             match fs::remove_dir_all(folder.join(part)) {

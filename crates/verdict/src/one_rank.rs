@@ -27,6 +27,8 @@ pub fn one_rank(table: &Table) -> bool {
 /// What one rank proves: that its data is right, and nothing of any link.
 pub fn judged(table: &Table, evidence: &Evidence<'_>, standard: &Standard<'_>) -> Reason {
     const WHY: &str = "one rank measures no link: its bus bandwidth is 0 by definition";
+    // Short: what was measured stands at its end, and a terminal shows the beginning.
+    const DATA: &str = "one rank measures no link; its data is right";
     let bounding = standard.criteria.filter(|criteria| criteria.one_rank == OneRank::Inconclusive);
     let demands = [
         bounding.filter(|it| !it.floors.is_empty()).map(|it| format!("the floors of {}", it.name)),
@@ -46,7 +48,9 @@ pub fn judged(table: &Table, evidence: &Evidence<'_>, standard: &Standard<'_>) -
             Verdict::Inconclusive,
             "nor was the data checked, so nothing was measured; set `check: true`, or run on two GPUs or more".to_owned(),
         ),
-        (true, true) => (Verdict::Pass, format!("only the data was judged{}", copied(table))),
+        (true, true) => {
+            return reason(Verdict::Pass, "ONE_RANK", format!("{DATA}{}", copied(table)));
+        }
     };
     reason(weighs, "ONE_RANK", format!("{WHY}; {rest}"))
 }
@@ -57,10 +61,6 @@ fn copied(table: &Table) -> String {
     let half = largest.and_then(|row| Some((row.size_bytes, row.out_of_place.as_ref()?)));
     half.map_or_else(String::new, |(bytes, half)| {
         let device = table.devices.first().and_then(|device| device.name.as_deref()).unwrap_or("it");
-        format!(
-            "; out of place {device} copied {} within its memory at {} GB/s",
-            measurement::size(bytes),
-            half.algbw
-        )
+        format!("; {device} copied {} within its memory at {} GB/s", measurement::size(bytes), half.algbw)
     })
 }
