@@ -46,6 +46,9 @@ substitutions: {_CLUSTER: '', _PROJECT: ''}
 artifacts: {objects: {location: 'gs://any/', paths: [gone.json]}}
 ";
 
+/// A workflow, its criteria, and what `--set` replaces.
+type Input<'a> = (&'a str, &'a str, &'a [&'a str]);
+
 /// What is found in a workflow, errors and warnings, without the folder's path.
 fn found(workflow: &str, criteria: &str, set: &[&str]) -> (Vec<String>, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
@@ -82,7 +85,7 @@ fn workflows_that_can_succeed_have_no_finding() {
 #[test]
 fn every_doomed_run_is_refused_where_its_mistake_stands() {
     let criteria = |text: &'static str| (WORKFLOW, text, &[][..]);
-    let cases: &[((&str, &str, &[&str]), &str)] = &[
+    let cases: &[(Input<'_>, &str)] = &[
         (
             criteria("name: mine\nfloors:\n  - size_bytes: 7G\n    busbw: 1\n"),
             "criteria.yaml:3:5: floors[0].size_bytes: 7 GiB is never measured; the workload measures 4294967040 bytes and 8589934464 bytes beside it",
