@@ -164,10 +164,13 @@ fn an_image_on_a_machine_with_gpus_holds_every_program_of_nccl_tests_found() {
     assert_eq!(programs, ["all_gather_perf", "scatter_perf"].map(|name| (name, installed(name))));
 }
 
+/// A program; its operation and root; bytes and count; the factor of the bus bandwidth; wrong elements in place.
+type Facts = (&'static str, [&'static str; 2], [u64; 2], f64, &'static str);
+
 /// For each program what nccl-tests 2.19.6 prints and computes among four ranks (`src/*.cu`): operation and root
 /// (`*RunTest`), bytes of a 1,000-byte message and its count (`*GetCollByteCount`: parts are rounded down to 16 bytes),
 /// bus over algorithm bandwidth (`*GetBw`), and the in-place column of wrong elements (`reportErrors` in `*InitData`).
-const COLLECTIVES: [(&str, [&str; 2], [u64; 2], f64, &str); 6] = [
+const COLLECTIVES: [Facts; 6] = [
     ("all_gather_perf", ["none", "-1"], [960, 60], 0.75, "0"),
     ("all_reduce_perf", ["sum", "-1"], [1000, 250], 1.5, "0"),
     ("alltoall_perf", ["none", "-1"], [960, 60], 0.75, "N/A"),
