@@ -101,7 +101,7 @@ fn a_hangup_cancels_and_releases_everything() {
     lab.assert_nothing_left();
 }
 
-/// A file name and a workflow of others reach the terminal as text.
+/// A file name and a workflow from elsewhere reach the terminal as text.
 #[test]
 fn nothing_of_others_acts_on_a_terminal() {
     let lab = Lab::new("", "");

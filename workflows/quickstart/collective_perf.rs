@@ -604,7 +604,7 @@ impl Ring {
         self.scratch = [carried, arrived];
     }
 
-    /// What rank 0 has, passed from neighbour to neighbour.
+    /// The data of rank 0, passed from neighbour to neighbour.
     fn broadcast(&mut self, input: Option<&[u8]>, buffer: &mut [u8]) {
         if let (0, Some(input)) = (self.rank, input) {
             buffer.copy_from_slice(input);

@@ -25,11 +25,11 @@ const IN_PATH: AsciiSet = UNRESERVED.remove(b'/').remove(b':').remove(b'@').remo
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Form {
     text: Vec<u8>,
-    /// What may stand anywhere within.
+    /// Breaks that may be anywhere inside.
     between: Between,
 }
 
-/// What may break a spelling.
+/// Breaks inside a spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Between {
     Nothing,

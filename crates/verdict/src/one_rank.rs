@@ -1,5 +1,5 @@
 //! Tables of one rank. No link is part of them: nccl-tests multiplies by (n-1)/n, so the bus bandwidth is 0 by definition,
-//! and an in-place operation of one rank is empty, so its time is that of nothing.
+//! and an in-place operation of one rank is empty, so its time is meaningless.
 
 use terms::{Reason, Verdict, measurement::Table};
 
@@ -21,7 +21,7 @@ pub fn one_rank(table: &Table) -> bool {
     }
 }
 
-/// What one rank proves: that its data is right, and nothing of any link.
+/// Judges the data of one rank; it proves nothing about a link.
 pub fn judged(table: &Table, evidence: &Evidence<'_>, standard: &Standard<'_>) -> Reason {
     let criteria = standard.criteria;
     let demands = [

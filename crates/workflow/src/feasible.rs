@@ -34,7 +34,7 @@ pub struct Finding {
     pub warning: bool,
 }
 
-/// Everything that keeps runs of this workflow from succeeding.
+/// Returns every reason why runs of this workflow cannot succeed, or may not.
 pub fn findings(workflow: &Workflow) -> Vec<Finding> {
     let mut found = Findings::default();
     found.limits(&workflow.limits);
@@ -183,7 +183,7 @@ impl Findings {
         }
     }
 
-    /// Everything that needs the cluster has to fit into its life.
+    /// The stages that need the cluster have to fit into the lease.
     fn lease(&mut self, workflow: &Workflow) {
         let limits = &workflow.limits;
         let mut stages = vec![("cluster", limits.cluster)];

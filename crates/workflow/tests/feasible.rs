@@ -46,7 +46,7 @@ substitutions: {_CLUSTER: '', _PROJECT: ''}
 artifacts: {objects: {location: 'gs://any/', paths: [gone.json]}}
 ";
 
-/// What is found in a workflow, errors and warnings, without the folder's path.
+/// Errors and warnings of a workflow, without the folder's path.
 fn found(workflow: &str, criteria: &str, set: &[&str]) -> (Vec<String>, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
     let files = [
@@ -160,7 +160,7 @@ fn every_doomed_run_is_refused_where_its_mistake_stands() {
     }
 }
 
-/// A teardown that is not told the project would look into another one.
+/// A teardown without the project would delete in another one.
 #[test]
 fn what_only_one_side_is_told_differs_from_the_others_default() {
     let one_side = DEPLOYED.replace("substitutions: {_PROJECT: mine}}", "substitutions: {}}");
