@@ -58,7 +58,7 @@ fn a_run_is_exported_and_holds_until_a_byte_of_it_is_changed() {
         let (code, said) = verify(&["changed.tar", "--key", "key.pub"]);
         assert!(matches!(code, Some(1 | 64)), "byte {place}: {said}");
     }
-    // What tar acts on is signed as well: the type of an entry, its link target, mode, owner and time, in a header whose
+    // The headers are signed as well: type, link target, mode, owner and time of each entry, here in a header whose
     // checksum is right; and nothing follows the end.
     let page = find("report.html\0");
     for (at, bytes) in [

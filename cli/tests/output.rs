@@ -81,7 +81,7 @@ fn a_command_for_its_output_fails_where_the_output_is_lost() {
     }
 }
 
-/// The output of a command whose standard output is a pipe that nobody reads.
+/// The output of a command whose standard output is a closed pipe.
 fn closed(mut command: Command) -> Output {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

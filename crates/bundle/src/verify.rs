@@ -111,7 +111,7 @@ fn names(contents: &Contents) -> Result<(), Broken> {
             return wrong("it has a name that no bundle of this run has");
         }
         if !seen.insert(name) {
-            return wrong("it is there twice");
+            return wrong("it is listed twice");
         }
     }
     Ok(())
@@ -123,7 +123,7 @@ struct Archive<R> {
 }
 
 impl<R: Read> Archive<R> {
-    /// A file whose size only its header says, and which comes first.
+    /// A file at the beginning, whose size is in its header only.
     fn small(&mut self, name: &str, most: u64) -> Result<Vec<u8>, Broken> {
         let no_bundle = |why: &str| Broken::NoBundle(format!("{name}: {why}"));
         let mut block = [0; BLOCK];

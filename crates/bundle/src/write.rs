@@ -40,7 +40,7 @@ pub enum BundleError {
     /// An object is another one than a moment before.
     #[error("{0} changed while it was read")]
     Changed(String),
-    /// An artifact is not what its manifest or the ledger says: nothing is signed.
+    /// An artifact differs from its manifest or the ledger: nothing is signed.
     #[error("artefact {name}: {why}; it was changed after the run, and is not signed")]
     Artifact {
         /// The object.

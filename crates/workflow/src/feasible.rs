@@ -190,7 +190,7 @@ impl Findings {
         if workflow.benchmark.is_some() {
             stages.extend([("job", limits.job), ("logs", limits.logs)]);
         }
-        // A search for the bad node takes what is left of the lease.
+        // A search for the bad node uses the rest of the lease.
         if workflow.locate.is_some() {
             stages.push(("verdict", limits.verdict));
         }

@@ -129,7 +129,7 @@ pub fn begun(subject: &Subject<'_>) -> Vec<Telling> {
     wished.then(telling).into_iter().collect()
 }
 
-/// For each run whose end was decided, the channels that it was decided for and that received what they were told of it.
+/// For each run with a decision, the channels whose notice reached them.
 pub type Heard = BTreeMap<RunId, BTreeSet<String>>;
 
 /// The channel of a wish, as [`Heard`] and the outbox name it; `None` for GitHub.

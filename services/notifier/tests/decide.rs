@@ -268,7 +268,7 @@ fn news_is_what_the_channel_was_not_told() {
         ("f*pp", all, 1.0, Some((Recovered, "w-000"))),
         ("f*p*p", all, 1.0, None),
         ("f*p-p", all, 1.0, None),
-        // A day after the channel was told, not a day after it began.
+        // A day after the notice, not a day after the failure began.
         ("fff*f", all, 12.0, None),
         ("fff*fff", all, 12.0, Some((StillFailing, "w-000"))),
         ("f*ff", &[StillFailing], 12.0, Some((StillFailing, "w-000"))),
