@@ -66,7 +66,7 @@ impl HttpCourier {
             return Tested::Lacks(wrong);
         }
         let sent = match wish {
-            Notify::Github(_) => Err("GitHub has no channel to test: it gets the status of commits".to_owned()),
+            Notify::Github(_) => Err("GitHub has no channel to test: it gets statuses of commits".to_owned()),
             Notify::Slack(slack) => self.slack(&slack.webhook, &id, TEST).await,
             Notify::Webhook(webhook) => {
                 let body = json!({"schema": "burnin/notice-test/v1", "id": id, "target": webhook.target, "text": TEST});
