@@ -234,7 +234,7 @@ pub enum Command {
         #[arg(long, value_enum, default_value_t = Output::Human)]
         output: Output,
     },
-    /// Ask about channels that workflows notify.
+    /// Test channels that workflows notify.
     #[command(subcommand)]
     Notify(Channels),
     /// Print a completion script for a shell.
@@ -248,7 +248,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Whether the command drives runs. Its exit code is then the result of the run, whatever became of its output.
+    /// Whether the command drives runs. Its exit code is then the result of the run, even if its output is lost.
     pub const fn drives_runs(&self) -> bool {
         matches!(self, Self::Run { .. } | Self::Up { .. } | Self::Cancel { .. } | Self::Host(_))
     }
@@ -257,7 +257,7 @@ impl Command {
 /// Channels that workflows notify.
 #[derive(Debug, Subcommand)]
 pub enum Channels {
-    /// Send a test message to a channel, and print what it answers. Exit code 3 when it refuses it or cannot be reached,
+    /// Send a test message to a channel, and print its answer. Exit code 3 when it refuses the message or cannot be reached,
     /// 64 when no workflow names the channel or it has no address.
     Test {
         /// The channel's name, as workflows have it under `notify`.

@@ -17,18 +17,18 @@ use crate::{
     exit::Exit,
 };
 
-/// Keeps others out of what this process creates and knows.
+/// Keeps other users from writing to files of this process, and jobs from reading its environment.
 fn harden(command: &Command) {
     use rustix::{
         fs::Mode,
         process::{DumpableBehavior, set_dumpable_behavior, umask},
     };
-    // Whatever the caller's mask: nobody else writes to a ledger or runs what lies in the data folder.
+    // Whatever the caller's umask: other users must not write to a ledger or to programs in the data folder.
     let callers = umask(Mode::WGRP | Mode::WOTH);
     umask(callers | Mode::WGRP | Mode::WOTH);
     // Jobs run under the same user. Without this they could read the environment, and secrets in it, from /proc.
     if matches!(command, Command::Run { .. } | Command::Up { .. }) {
-        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable); // the kernel knows the call, or protects nothing
+        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable); // an older kernel without the call does not protect
     }
 }
 

@@ -193,14 +193,14 @@ impl Services {
     }
 }
 
-/// Failures outside this program, such as a full disk or a missing program, are repeated in silence at first: most pass. After
-/// this long they are reported, each once.
+/// Failures outside this program, such as a full disk or a missing program, are retried without a message for this long, because
+/// most are transient. Then each is reported once.
 const SILENT: Duration = Duration::from_secs(1);
 
 /// Reports on standard error that something has failed for `since`, and why.
 pub fn report_trouble(what: &str, since: Duration, why: &str) {
     static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    /// Texts that carry numbers could be many.
+    /// Maximum number of reported messages: those with numbers in them could be many.
     const MOST: usize = 20;
     if since < SILENT {
         return;

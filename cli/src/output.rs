@@ -24,7 +24,7 @@ pub fn print(text: &str) {
     write_with(|out| out.write_all(text.as_bytes()));
 }
 
-/// Writes plain text to standard output without anything that a terminal acts on.
+/// Writes plain text to standard output, without control characters and escape sequences.
 pub fn print_plain(text: &str) {
     print(&report::neutral(text));
 }
@@ -43,17 +43,17 @@ pub fn print_json(value: &impl Serialize) {
 pub fn write_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
     let mut out = BufWriter::new(io::stdout().lock());
     let Err(error) = write(&mut out).and_then(|()| out.flush()) else { return };
-    drop(out.into_parts()); // without writing what is left
-    // A reader that closed its end has what it wanted.
+    drop(out.into_parts()); // discards the unwritten rest
+    // A closed pipe is no failure: the reader needs no more.
     if error.kind() != ErrorKind::BrokenPipe {
         LOST.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
     }
 }
 
-/// The moving line on standard error, above which lines are written.
+/// The progress line on standard error; other lines are written above it.
 static SPINNER: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-/// Writes lines above this moving line from now on; without one, one after the other.
+/// Sets the progress line. Without one, lines are written one after the other.
 pub fn note_above(spinner: Option<ProgressBar>) {
     *SPINNER.lock().unwrap_or_else(PoisonError::into_inner) = spinner;
 }
@@ -89,7 +89,7 @@ pub fn write_file(path: &Path, content: &[u8]) -> Result<(), Error> {
     written.map(drop).map_err(|error| Error::usage(format!("{}: cannot be written: {error}", path.display())))
 }
 
-/// What standard output can show.
+/// Colours for a terminal, plain text for a file or pipe.
 pub fn style() -> report::Style {
     let plain = !io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some();
     if plain { report::Style::Plain } else { report::Style::Colour }

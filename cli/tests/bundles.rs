@@ -58,7 +58,7 @@ fn a_run_is_exported_and_holds_until_a_byte_of_it_is_changed() {
         let (code, said) = verify(&["changed.tar", "--key", "key.pub"]);
         assert!(matches!(code, Some(1 | 64)), "byte {place}: {said}");
     }
-    // What tar acts on is signed as well: the type of an entry, its link target, mode, owner and time, in a header whose
+    // The headers are signed as well: type, link target, mode, owner and time of each entry, here in a header whose
     // checksum is right; and nothing follows the end.
     let page = find("report.html\0");
     for (at, bytes) in [
@@ -96,7 +96,7 @@ fn a_run_is_exported_and_holds_until_a_byte_of_it_is_changed() {
     assert_eq!(lab.burnin(&["export", &run, "--key", "key.pub"]).status.code(), Some(64));
 }
 
-/// Only what the manifests and the ledger say is signed.
+/// Only artefacts with the digests in the manifests and the ledger are signed.
 #[test]
 fn a_run_whose_artifacts_were_changed_is_not_exported() {
     let lab = Lab::new("", "");
@@ -132,14 +132,14 @@ fn a_run_whose_artifacts_were_changed_is_not_exported() {
         assert!(!folder.join("run.tar").exists() && !said.contains("panicked"));
         fs::write(&path, before).unwrap();
     }
-    // A pipe among them is named and not waited for.
+    // `export` names a pipe among them and does not wait for it.
     let pipe = artefacts.join("verdict/1/pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let (code, said) = export("run.tar");
     assert!(code == Some(3) && said.contains("no regular file"), "{code:?} {said}");
     fs::remove_file(pipe).unwrap();
 
-    // Neither a file that is called like a draft nor what a link leads to is touched.
+    // A file named like a draft and the target of a link stay unchanged.
     fs::write(folder.join("run.draft"), "mine").unwrap();
     fs::write(folder.join("victim"), "mine").unwrap();
     std::os::unix::fs::symlink("victim", folder.join("x.draft")).unwrap();
@@ -150,7 +150,7 @@ fn a_run_whose_artifacts_were_changed_is_not_exported() {
     for name in ["run.draft", "victim"] {
         assert_eq!(fs::read_to_string(folder.join(name)).unwrap(), "mine");
     }
-    // A key that others can read is used and reported; one without end is not read on and on.
+    // A key that others can read is used, with a warning; an endless one is refused.
     fs::set_permissions(folder.join("key"), std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
     let (code, said) = export("run.tar");
     assert!(code == Some(0) && said.contains("chmod 600 key"), "{said}");

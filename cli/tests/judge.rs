@@ -114,7 +114,7 @@ fn one_rank_measures_no_link() {
     assert!(!Path::new(&save).exists());
 }
 
-/// A log with every row so many times as long, and with a time at the end of each where one is given.
+/// A log with the times of every row multiplied by a factor, and with a timestamp at the end of each if one is given.
 fn slower(log: &str, times: f64, at: Option<&str>) -> String {
     let text = std::fs::read_to_string(h200(log)).unwrap();
     let mut out = String::new();
@@ -139,7 +139,7 @@ fn slower(log: &str, times: f64, at: Option<&str>) -> String {
     out
 }
 
-/// Writes logs into a folder, each so many times as long as a healthy one.
+/// Writes logs into a folder: healthy ones with their times multiplied by these factors.
 fn written(folder: &Path, times: &[f64]) -> Vec<String> {
     let logs = times.iter().enumerate().map(|(number, times)| {
         let path = folder.join(format!("run-{number}.log"));
@@ -236,7 +236,7 @@ fn a_poisoned_baseline_passes_nothing() {
     assert_eq!(document(&judged)["reasons"][0]["code"], "UNSTABLE_BASELINE");
 }
 
-/// Every sample log there is: ours, and the public ones where they lie beside the checkout.
+/// Every sample log: ours, and the public ones if they are beside the checkout.
 fn samples() -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut logs = Vec::new();
@@ -311,7 +311,7 @@ fn a_series_is_one_only_when_it_is_said_or_the_logs_state_their_times() {
     assert_eq!(verdict["logs"][7]["reasons"][0]["code"], "DRIFTED");
     assert_eq!(verdict["logs"][0]["verdict"], "pass");
 
-    // Each row ends with its time: these logs state themselves in which order they were made.
+    // Each row ends with its time, so the logs state their order.
     for (number, log) in logs.iter().enumerate() {
         let times = if number < 3 { 1.0 } else { 1.012 };
         let at = format!("2026-01-{:02} 12:00:07", 5 + number);
@@ -330,7 +330,7 @@ fn a_series_is_one_only_when_it_is_said_or_the_logs_state_their_times() {
         said.starts_with("series in the order of the times in the logs:\n  2026-01-05 12:00:07  "),
         "{said}"
     );
-    // Of two that state the same time nobody knows which is older.
+    // The order of two logs with the same time is unknown.
     std::fs::copy(&logs[0], &logs[1]).unwrap();
     assert_eq!(document(&judge(&[], &shuffled))["series"], false);
 }

@@ -1,4 +1,4 @@
-//! Channels: tested before a night fails, told when one does.
+//! Channels: test messages, and notices of failed nightly runs.
 
 mod support;
 
@@ -7,7 +7,7 @@ use std::{fs, net::TcpListener};
 use serde_json::json;
 use support::{Lab, receiver::Receiver, serving::Up, wait_for};
 
-/// A lab whose workflow notifies, and whose runs fail: no machine moves that much.
+/// A lab whose workflow notifies, and whose runs fail: no machine reaches the floor.
 fn lab() -> Lab {
     let lab = Lab::new("", "");
     let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
@@ -48,7 +48,7 @@ fn a_test_message_reaches_its_channel_or_says_why_not() {
     assert!(head.to_ascii_lowercase().contains("x-burnin-signature: v1="), "{head}");
     assert_eq!((&body["schema"], &body["target"]), (&json!("burnin/notice-test/v1"), &json!("pager")));
     assert!(came[1].1["text"].as_str().unwrap().starts_with("A test message of `burnin notify test`"));
-    // Nobody listens; an address that tokens must not go to; a name that no workflow has.
+    // A closed port; an address that must not receive tokens; a name that no workflow has.
     let closed = TcpListener::bind("127.0.0.1:0").unwrap();
     channel("ops-channel.url", &format!("http://{}/s3cret", closed.local_addr().unwrap()));
     drop(closed);
@@ -88,7 +88,7 @@ fn a_night_that_fails_is_told_although_a_run_failed_before_anybody_listened() {
         (&told["news"], &told["run"], &told["first_run"]),
         (&json!("failed"), &json!(run), &json!(before))
     );
-    // The next one is no news to whom that was told.
+    // The next failure is not news for a channel that received the first.
     let second = up.begin("lab", "second-night");
     up.follow(&second);
     let mark = lab.data().join(format!("notices/{second}/ended.json"));

@@ -127,7 +127,7 @@ fn a_damaged_ledger_is_named() {
     assert!(listed["damaged"][lab.run()].is_string(), "{listed}");
 }
 
-/// A job can read the environment of the process that started it: nothing of the operator's is there.
+/// A job can read the environment of its parent process, which has no variable of the operator.
 #[test]
 fn a_job_does_not_see_the_operators_environment() {
     let lab = Lab::new(r"tr '\0' '\n' < /proc/$PPID/environ; tr '\0' '\n' < /proc/self/environ", "");
@@ -154,7 +154,7 @@ fn folders_that_others_can_write_to_are_neither_made_nor_used() {
     assert!(refused.status.code() == Some(64) && said.contains("others can write to it"), "{said}");
 }
 
-/// Exit codes are documented: a machine without room for threads or files is no 101, and no signal.
+/// Exit codes are documented: a lack of threads or files ends with neither 101 nor a signal.
 #[test]
 fn limits_of_the_system_end_with_a_documented_code() {
     let lab = Lab::new("", "");
@@ -171,7 +171,7 @@ fn limits_of_the_system_end_with_a_documented_code() {
     }
 }
 
-/// What is read alone may lie on a read-only medium.
+/// Commands that only read work on a read-only medium.
 #[test]
 fn looking_at_runs_writes_nothing() {
     let lab = Lab::new("", "");

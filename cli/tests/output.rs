@@ -81,7 +81,7 @@ fn a_command_for_its_output_fails_where_the_output_is_lost() {
     }
 }
 
-/// The output of a command whose standard output is a pipe that nobody reads.
+/// The output of a command whose standard output is a closed pipe.
 fn closed(mut command: Command) -> Output {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -101,7 +101,7 @@ fn a_hangup_cancels_and_releases_everything() {
     lab.assert_nothing_left();
 }
 
-/// A file name and a workflow of others reach the terminal as text.
+/// A file name and a workflow from elsewhere reach the terminal as text.
 #[test]
 fn nothing_of_others_acts_on_a_terminal() {
     let lab = Lab::new("", "");

@@ -124,7 +124,7 @@ fn a_benchmark_that_cannot_start_is_inconclusive_and_one_that_began_fails() {
     let (code, word, shown) = verdict(&missing, &["--set", "benchmark.workload.collective=all_gather"]);
     assert_eq!((code, word), (Some(2), "inconclusive".into()), "{shown}");
     assert!(shown.contains("NOT_STARTED") && !shown.contains("JOB_FAILED"), "{shown}");
-    // It is there, and a library of it is not.
+    // The program exists, and one of its libraries does not.
     let library = Lab::new(
         "echo 'all_reduce_perf: error while loading shared libraries: libnccl.so.2' >&2; exit 127",
         "",

@@ -222,14 +222,14 @@ availableSecrets:
     assert_eq!(found.trim(), lab.data().join("secrets/registry-token").display().to_string(), "nowhere else");
 }
 
-/// A build that prints secrets which nobody declared: a token, and the content of a file in `secrets/`.
+/// A build that prints undeclared secrets: a token, and the content of a file in `secrets/`.
 #[test]
 fn what_a_build_prints_is_redacted_before_it_is_stored_or_reported() {
     let lab = Lab::new("", "");
     lab.write("data/secrets/unrelated", "correct-horse-battery\n");
     let token = format!("ghp_{}", "Ab3dE5fGh1".repeat(4));
     for exit in [0, 7] {
-        // Put together when it runs, or the source archive would hold them.
+        // Assembled at run time: the source archive must not contain them.
         let script = format!(
             "printf 'using correct-horse-%s\\n' battery\n\
              printf 'failed with ghp_%s\\n' \"$(printf 'Ab3dE5fGh1%.0s' 1 2 3 4)\"\nexit {exit}\n"

@@ -4,7 +4,7 @@
 //! judging) is exercised as with the real one. Its first lines state that it is not NCCL. Times are measured: N ranks, each
 //! with a socket to its neighbours, exchange floats, and every rank checks its result.
 //!
-//! The beginning of the name under which it is started selects the collective: `all_reduce_perf`, `all_gather_perf`, `reduce_scatter_perf`,
+//! The beginning of the program's name selects the collective: `all_reduce_perf`, `all_gather_perf`, `reduce_scatter_perf`,
 //! `alltoall_perf`, `broadcast_perf` or `sendrecv_perf`. Sizes, counts, bandwidth factors, operations, roots and the check of
 //! in-place results follow nccl-tests 2.19.6 (`*GetCollByteCount`, `*GetBw`, `*InitData` and `*RunTest` in `src/*.cu`).
 //!
@@ -579,7 +579,7 @@ impl Ring {
         self.scratch[0] = sums;
     }
 
-    /// Part i of rank j becomes part j of rank i. Parts travel around the ring and get off at their rank.
+    /// Part i of rank j becomes part j of rank i. Parts move around the ring up to their rank.
     fn alltoall(&mut self, part: usize, input: Option<&[u8]>, buffer: &mut [u8]) {
         let (rank, ranks) = (self.rank, self.ranks);
         let chunk = |index: usize| index % ranks * part..(index % ranks + 1) * part;
@@ -604,7 +604,7 @@ impl Ring {
         self.scratch = [carried, arrived];
     }
 
-    /// What rank 0 has, passed from neighbour to neighbour.
+    /// The data of rank 0, passed from neighbour to neighbour.
     fn broadcast(&mut self, input: Option<&[u8]>, buffer: &mut [u8]) {
         if let (0, Some(input)) = (self.rank, input) {
             buffer.copy_from_slice(input);

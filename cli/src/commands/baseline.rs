@@ -1,4 +1,4 @@
-//! `burnin baseline`: learns what healthy is from logs.
+//! `burnin baseline`: learns a baseline from healthy logs.
 
 use std::path::{Path, PathBuf};
 
@@ -85,7 +85,7 @@ fn refused(error: Unlearnable, runs: &[Healthy<'_>], names: &[String]) -> Error 
     }
 }
 
-/// The levels and the logs on each, a line each.
+/// Levels, each followed by its logs, one a line.
 fn told(groups: &[Group], levels: &[Level], names: &[String]) -> String {
     let mut lines = Vec::new();
     for (number, group) in groups.iter().enumerate() {
@@ -97,7 +97,7 @@ fn told(groups: &[Group], levels: &[Level], names: &[String]) -> String {
     lines.join("\n")
 }
 
-/// The logs by what they have in a field in which they differ, a line each.
+/// Logs grouped by their value of the field in which they differ, one a line.
 fn shapes(field: &str, runs: &[Healthy<'_>], names: &[String]) -> String {
     let value = |run: &Healthy<'_>| match run.fingerprint.get(field) {
         Some(value) => format!("{field} {value}"),

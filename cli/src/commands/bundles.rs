@@ -44,7 +44,8 @@ pub async fn export(data: Data, run: &RunId, key: &Path, save: Option<PathBuf>) 
     Ok(Exit::Pass)
 }
 
-/// A key file and its permissions. Keys take some hundred bytes: a device or a wrong file is not read on and on.
+/// A key file and its permissions. Keys take some hundred bytes: the maximum keeps a device or a wrong file from being read
+/// without end.
 fn read_key(path: &Path) -> io::Result<(String, u32)> {
     const MOST: u64 = 16 << 10;
     let found = fs::metadata(path)?;

@@ -29,7 +29,7 @@ use crate::{
     exit::{Error, Exit},
 };
 
-/// A log that was read, and what it comes to.
+/// A log that was read, and its verdict.
 struct Judged {
     name: String,
     reading: Reading,
@@ -99,8 +99,8 @@ pub fn judge(
     })
 }
 
-/// Whether the logs are a series, and puts them in its order: that of their own times when each states another one, else
-/// that given when the caller says that it is a series.
+/// Returns whether the logs are a series, and sorts them by time when each states a different one; with `--series` alone the
+/// given order stays.
 fn in_time(judged: &mut [Judged], asked: bool) -> bool {
     if judged.len() < 2 {
         return false;

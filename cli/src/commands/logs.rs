@@ -1,4 +1,4 @@
-//! Logs as they are named on the command line.
+//! Logs named on the command line.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use verdict::Clues;
 
 use crate::{commands::parse, exit::Error};
 
-/// The files that are named, in order: a folder stands for every regular file in it, by name.
+/// The named files, in order: a folder stands for every regular file in it, by name.
 pub fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
     let mut files = Vec::new();
     for path in named {
@@ -32,15 +32,15 @@ pub fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
     Ok(files)
 }
 
-/// When a log states that its one table was made, local time: in its JSON, or in the first row that has a time.
+/// Local time at which the log's only table was made: from its JSON, or from the first row with a time.
 pub fn started(reading: &Reading) -> Option<&str> {
     let [table] = reading.tables.as_slice() else { return None };
     let row = || table.rows.iter().find_map(|row| row.timestamp.as_deref());
     table.started_at.as_deref().or_else(row)
 }
 
-/// Room for the rows of several logs, which are all held until the last is read. Hundreds of real logs find room in it;
-/// a few that somebody made to fill the memory do not.
+/// Maximum number of rows of several logs, which are all in memory until the last is read. Hundreds of real logs stay below
+/// it; a few logs made to fill the memory do not.
 pub struct Room {
     rows: usize,
 }
@@ -55,7 +55,7 @@ impl Room {
     /// Takes the rows of a log.
     ///
     /// # Errors
-    /// When there is no room for them.
+    /// Returns a usage error if the maximum is exceeded.
     pub fn take(&mut self, log: &Path, reading: &Reading) -> Result<(), Error> {
         let rows = reading.tables.iter().map(|table| table.rows.len()).sum();
         let left = self.rows.checked_sub(rows).ok_or_else(|| {
@@ -69,7 +69,7 @@ impl Room {
     }
 }
 
-/// What a log measured and what else it says; with the log's name at every line where there are several.
+/// A log's reading and clues, with the log's name at every line where there are several logs.
 pub fn heard(log: &Path, named: bool) -> Result<(Reading, Clues), Error> {
     let (reading, clues) = parse::listen(log)?;
     if !named {

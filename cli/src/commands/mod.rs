@@ -74,7 +74,7 @@ pub fn dispatch(cli: Cli) -> Result<Exit, Error> {
             block_on(notify::test(&cli.data.join("channels"), &workflows, &channel))
         }
         Command::Completions { shell } => {
-            // `generate` panics where it cannot write.
+            // `generate` panics when a write fails.
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "burnin", &mut script);
             print(&String::from_utf8_lossy(&script));
@@ -94,7 +94,7 @@ fn existing(root: &Path) -> Result<Data, Error> {
     must_exist(root).and_then(|()| Data::open(root))
 }
 
-/// The same for reading alone: it may be read-only.
+/// An existing data folder, opened for reading only: it may be on a read-only medium.
 fn readable(root: &Path) -> Result<Data, Error> {
     must_exist(root).and_then(|()| Data::open_existing(root))
 }
@@ -115,7 +115,7 @@ const SIGXFSZ: i32 = 25;
 fn block_on(work: impl Future<Output = Result<Exit, Error>>) -> Result<Exit, Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.map_err(Error::infrastructure)?.block_on(async {
-        // Beyond a limit on file sizes (`ulimit -f`) writes fail then, instead of ending the process.
+        // With this, a write beyond a limit on file sizes (`ulimit -f`) fails instead of ending the process.
         let _beyond = signal(SignalKind::from_raw(SIGXFSZ)).map_err(Error::infrastructure)?;
         work.await
     })

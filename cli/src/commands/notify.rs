@@ -1,4 +1,4 @@
-//! `burnin notify test`: whether a channel is reached, before a night fails.
+//! `burnin notify test`: tests whether a channel can be reached before a nightly run fails.
 
 use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 
@@ -14,8 +14,8 @@ use crate::{
     exit::{Error, Exit},
 };
 
-/// Sends a test message to the channel of this name, in each form in which a workflow of the folder names it. Addresses and
-/// keys are in the folder `channels`, or in the environment.
+/// Sends a test message to the channel of this name, as each kind (Slack, webhook) under which a workflow of the folder names
+/// it. Addresses and keys are in the folder `channels` or in the environment.
 pub async fn test(channels: &Path, workflows: &Path, name: &str) -> Result<Exit, Error> {
     let (known, broken) = known(workflows)?;
     let wanted: Vec<_> = known.iter().filter(|((_, known), _)| known == name).collect();

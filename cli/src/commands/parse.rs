@@ -43,7 +43,7 @@ pub fn parse(logs: &[impl AsRef<Path>], output: Form) -> Result<Exit, Error> {
     Ok(exit)
 }
 
-/// The error of the writer under the CSV, whose kind tells a closed pipe from a full disk.
+/// The I/O error under the CSV error: its kind distinguishes a closed pipe from a full disk.
 fn io_error(error: csv::Error) -> io::Error {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,
@@ -175,7 +175,7 @@ fn cells(row: &Row) -> Vec<String> {
     cells
 }
 
-/// A half of a row with what was read of it.
+/// The readable columns of a row's half.
 fn half(row: &Row, placement: Placement) -> Option<PartialHalf> {
     let whole = match placement {
         Placement::OutOfPlace => row.out_of_place,

@@ -24,7 +24,7 @@ pub fn check(path: &Path, set: &[Override], strict: bool) -> Result<Exit, Error>
     Ok(Exit::Pass)
 }
 
-/// Reports on standard error what may keep a run from succeeding.
+/// Prints warnings on standard error.
 pub fn warn(warnings: &[Problem]) {
     warnings.iter().for_each(|warning| note(format_args!("warning: {warning}")));
 }

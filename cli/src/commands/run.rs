@@ -210,12 +210,12 @@ async fn driving(
     report(&data, &run, &closed, output).await
 }
 
-/// How often a run that cannot be woken is looked at.
+/// Interval between checks of a run whose ledger cannot be written.
 const LOOK: Duration = Duration::from_millis(500);
-/// How long after a cancel a ledger that cannot be written is waited for.
+/// Maximum wait for a writable ledger after a cancel.
 const AFTER_CANCEL: Duration = Duration::from_secs(3);
 
-/// How long a run may go without its ledger: nothing enforces its limits meanwhile.
+/// Maximum time that a run goes on without its ledger: nothing enforces its limits meanwhile.
 fn patience(limits: Option<Limits>, cancelled_at: Option<Instant>) -> Duration {
     let limits = limits.unwrap_or_default();
     let patience = limits.patience.0.saturating_add(limits.grace.0);
@@ -239,7 +239,7 @@ async fn give_up(data: &Data, run: &RunId, why: &str) -> Error {
     Error { message, exit: Exit::Infrastructure }
 }
 
-/// The longest that clusters are deleted without a ledger.
+/// Timeout of deleting clusters without a ledger.
 const RELEASE: Duration = Duration::from_secs(60);
 
 /// Follows the run until it is closed.

@@ -167,7 +167,7 @@ pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
     Ok(Exit::Pass)
 }
 
-/// The secrets of this process, in files for programs and browsers of its user.
+/// Access secrets of this process, written to files for programs and browsers of its user.
 fn access(address: &str, files: &Files) -> Result<Access, Error> {
     let user = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
     let link_file = files.link.clone();
@@ -177,7 +177,7 @@ fn access(address: &str, files: &Files) -> Result<Access, Error> {
             tracing::error!("{}: the new link cannot be written: {error}", link_file.display());
         }
         if !first.swap(false, Ordering::Relaxed) {
-            // A log may have more readers than a terminal.
+            // A log file may be readable by other users.
             let next = if std::io::stderr().is_terminal() {
                 format!(": {link}")
             } else {

@@ -1,4 +1,4 @@
-//! Somebody who is told.
+//! A receiver of notices.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 
-/// A program on 127.0.0.1 that is posted to: heads and bodies, as they come.
+/// An HTTP server on 127.0.0.1 that records heads and bodies of requests.
 pub struct Receiver {
     pub url: String,
     came: Arc<Mutex<Vec<(String, Value)>>>,

@@ -15,7 +15,7 @@ use super::{Lab, signal};
 pub struct Up {
     pub process: Child,
     pub address: String,
-    /// What the link gave to the browser, as a header.
+    /// The browser's cookie from the sign-in link, as a header.
     cookie: String,
 }
 
@@ -39,12 +39,12 @@ impl Up {
         Self::new(lab.command(&["up", "--port", "0", "--workflows", "."]))
     }
 
-    /// As the user who started it.
+    /// Sends a request as the user who started the server.
     pub fn ask(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
         self.ask_as(&self.cookie, method, path, headers, body)
     }
 
-    /// As somebody who sends this line, or none, to prove who they are.
+    /// Sends this line, or none, as credential.
     pub fn ask_as(&self, proof: &str, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
         let answer = self.exchange(method, path, &format!("{proof}{headers}"), body);
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();

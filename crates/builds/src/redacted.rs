@@ -9,7 +9,7 @@ use ledger::Reader;
 use redact::{Redactor, Rules};
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// Read at a time.
+/// Bytes of one read.
 const CHUNK: usize = 64 << 10;
 
 /// The bytes of `inner`, redacted by the rules for job logs.

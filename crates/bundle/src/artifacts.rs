@@ -1,4 +1,4 @@
-//! Are the artifacts of a run what its manifests and its ledger say? A signature on anything else would vouch for it.
+//! Compares the artifacts of a run with its manifests and its ledger: a signature must not confirm anything else.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,9 +17,9 @@ struct Judged {
     reasons: Vec<Reason>,
 }
 
-/// Holds every artifact against the manifest of its folder, and what the ledger names against the ledger. `files` are all
-/// objects with their digests, `small` the contents of those that [`is_needed`] names. Returns the objects in folders with a
-/// manifest that does not list them: a try that was cut short left them, and they are no artifacts.
+/// Compares every artifact with the manifest of its folder and with the ledger. `files` are all objects with their digests,
+/// `small` the contents of those that [`is_needed`] names. Returns objects that the manifest of their folder does not list:
+/// an interrupted attempt left them, and they are not artifacts.
 pub(crate) fn check(
     files: &[File],
     small: &BTreeMap<String, Vec<u8>>,
@@ -71,7 +71,7 @@ struct Checker<'a> {
 }
 
 impl Checker<'_> {
-    /// Every object that a manifest lists is there, unchanged. Returns the others in its folder.
+    /// Returns an error if an object that a manifest lists is missing or changed, otherwise the unlisted objects in its folder.
     fn manifests(&self, prefix: &str) -> Result<BTreeSet<String>, BundleError> {
         let mut listed = BTreeSet::new();
         let mut folders = BTreeSet::new();

@@ -51,7 +51,7 @@ pub const SCHEMA: &str = "burnin/bundle/v1";
 
 const CONTENTS: &str = "bundle.json";
 const REPORT: &str = "report.html";
-/// What tar writes at a time; two empty ones end an archive.
+/// Size of tar's blocks; two empty ones end an archive.
 const BLOCK: usize = 512;
 const SIGNATURE: &str = "bundle.sig";
 

@@ -55,8 +55,8 @@ pub struct Checked {
 /// Checks every byte of a bundle: the signature, each file's header and digest, that no file is missing or added, that
 /// nothing follows the end, and that the ledger agrees with the bundle. Streams: logs of any size take no memory.
 ///
-/// An archive of the same files has one form. So a header of another type, mode, owner, time or link target, which tar would
-/// act on, is found without being understood.
+/// The same files give one archive, byte by byte. Headers are therefore compared, not parsed: another type, mode, owner, time or
+/// link target is a difference.
 ///
 /// # Errors
 /// Returns the first thing that is wrong.
@@ -111,7 +111,7 @@ fn names(contents: &Contents) -> Result<(), Broken> {
             return wrong("it has a name that no bundle of this run has");
         }
         if !seen.insert(name) {
-            return wrong("it is there twice");
+            return wrong("it is listed twice");
         }
     }
     Ok(())
@@ -123,7 +123,7 @@ struct Archive<R> {
 }
 
 impl<R: Read> Archive<R> {
-    /// A file whose size only its header says, and which comes first.
+    /// A file at the beginning, whose size is in its header only.
     fn small(&mut self, name: &str, most: u64) -> Result<Vec<u8>, Broken> {
         let no_bundle = |why: &str| Broken::NoBundle(format!("{name}: {why}"));
         let mut block = [0; BLOCK];
@@ -167,7 +167,7 @@ impl<R: Read> Archive<R> {
         let zeros = &mut zeros[..padding(size)];
         self.bytes.read_exact(zeros).map_err(|error| wrong(format!("it is cut short: {error}")))?;
         if zeros.iter().any(|byte| *byte != 0) {
-            return Err(wrong("bytes that nobody signed stand behind it".to_owned()));
+            return Err(wrong("unsigned bytes follow its content".to_owned()));
         }
         Ok(())
     }
@@ -182,7 +182,7 @@ impl<R: Read> Archive<R> {
         match (rest.len() == 2 * BLOCK, rest.iter().all(|byte| *byte == 0)) {
             (true, true) => Ok(()),
             (false, true) if rest.len() < 2 * BLOCK => Err(wrong("it is missing")),
-            _ => Err(wrong("something that nobody signed stands there")),
+            _ => Err(wrong("unsigned bytes are there")),
         }
     }
 }

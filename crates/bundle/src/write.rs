@@ -40,7 +40,7 @@ pub enum BundleError {
     /// An object is another one than a moment before.
     #[error("{0} changed while it was read")]
     Changed(String),
-    /// An artifact is not what its manifest or the ledger says: nothing is signed.
+    /// An artifact differs from its manifest or the ledger: nothing is signed.
     #[error("artefact {name}: {why}; it was changed after the run, and is not signed")]
     Artifact {
         /// The object.
@@ -118,7 +118,7 @@ pub async fn write(
     let body = serde_json::to_vec_pretty(&contents).map_err(io::Error::from)?;
     let signature = STANDARD.encode(key.0.sign(&body).to_bytes());
 
-    // A file of its own in the same folder: nothing that is there is touched, and no link is followed.
+    // A new file in the same folder: no existing file is changed, and no link is followed.
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let draft = tempfile::Builder::new().prefix(".burnin-").suffix(".draft").tempfile_in(folder)?;
     let mut archive = tar::Builder::new(draft);
@@ -145,7 +145,7 @@ pub async fn write(
     let draft = archive.into_inner()?;
     draft.as_file().sync_all()?;
     draft.persist(path).map_err(|error| error.error)?;
-    // A temporary file is its owner's alone; what is exported is meant for others.
+    // A temporary file has mode 0600; a bundle is for other readers.
     std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
     Ok(contents)
 }

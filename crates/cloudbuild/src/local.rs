@@ -40,7 +40,7 @@ pub struct Request {
     pub scratch: PathBuf,
     /// Everything that steps see of the caller's environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// What is removed from the steps' output before it is written.
+    /// Redaction rules for the steps' output, applied before it is written.
     pub rules: Arc<redact::Rules>,
     /// How long a process group may take to end after `SIGTERM`.
     pub grace: Duration,

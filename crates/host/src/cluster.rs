@@ -170,8 +170,8 @@ impl Clusters {
             // The provider is asked anew: this is a confirmation of its own.
             return Ok(Deleted { confirmed_at: now(), ..deleted });
         }
-        // From here on nothing new begins: nodes see the mark and end, and `create` refuses the name. On a full disk there is no
-        // mark, and the processes are ended all the same.
+        // Nodes end when they find the mark, and `create` refuses the name. On a full disk the mark cannot be written; the
+        // processes are ended nevertheless.
         let marked = spool::create(&folder.join("deleted.json"), b"{}");
         let nodes = spool::names(&folder.join("nodes"))?;
         let alive = || -> io::Result<Vec<&String>> {

@@ -36,8 +36,8 @@ use std::{
     process::Stdio,
 };
 
-/// What supervisors and nodes see of the environment in which they are started: what builds inherit, enough for a benchmark
-/// to find its libraries, and every switch of NCCL, RCCL and the GPUs' run-time systems.
+/// Whether supervisors and nodes inherit a variable: the list of builds, library paths for the benchmark, and the switches of
+/// NCCL, RCCL and the GPUs' run-time systems.
 fn passes(name: &OsStr) -> bool {
     let Some(name) = name.to_str() else { return false };
     let switches = ["NCCL_", "RCCL_", "CUDA_", "HIP_"];
@@ -59,7 +59,7 @@ impl Program {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(log)?;
         let mut command = std::process::Command::new(program);
         command.args(before).args(arguments).process_group(0);
-        // Jobs and build steps can read the environment of their parent: it holds what they may know, and no more.
+        // Jobs and build steps can read the environment of their parent, so it has only variables that they may read.
         command
             .env_clear()
             .envs(std::env::vars_os().filter(|(name, _)| passes(name)))

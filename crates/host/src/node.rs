@@ -46,7 +46,7 @@ pub fn serve(folder: &Path, name: &str) -> io::Result<()> {
 
     let mut node = Node { folder: folder.to_owned(), name: name.to_owned(), all, running: BTreeMap::new() };
     let mut went = Ok(());
-    // Without its folder nobody can reach the cluster any more.
+    // Without its folder the cluster cannot be reached or deleted any more.
     let wanted = || folder.join("cluster.json").exists() && !folder.join("deleted.json").exists();
     while went.is_ok() && wanted() && now() < cluster.expires_at {
         went = node.look_around();

@@ -72,7 +72,7 @@ impl Limits {
 
 /// One open connection.
 struct Connection {
-    /// Since when it waits for a request; `None` while one is handled.
+    /// Time since which it waits for a request; `None` while one is handled.
     idle_since: Mutex<Option<Instant>>,
     close: CancellationToken,
 }

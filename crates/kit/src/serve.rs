@@ -81,12 +81,12 @@ struct About {
     revision: Option<String>,
     takes: Vec<&'static str>,
     chores: Vec<&'static str>,
-    /// What the service adds.
+    /// Fields of the service itself.
     #[serde(flatten)]
     more: serde_json::Map<String, serde_json::Value>,
 }
 
-/// What a service adds to `GET /about`, found when it is asked.
+/// Computes the fields that a service adds to `GET /about`, at each request.
 pub type More = Arc<dyn Fn() -> serde_json::Map<String, serde_json::Value> + Send + Sync>;
 
 /// What a service serves beside events and chores.
@@ -98,7 +98,7 @@ pub struct Routes {
     pub open: Router,
     /// Nothing but `open` and `/healthz` is there: where anybody at all may come, nobody is to find more.
     pub alone: bool,
-    /// What `GET /about` reports beside the service's name and version.
+    /// Sets the additional fields of `GET /about`.
     pub about: Option<More>,
 }
 

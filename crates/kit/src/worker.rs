@@ -137,7 +137,7 @@ impl Outbox {
     /// # Errors
     /// When the bus did not take it.
     pub async fn tell_run(&self, run: RunId, attempt: Attempt, mut fact: Fact) -> Result<(), BusError> {
-        // A failure quotes what others printed. From here it goes to the ledger, to pages, reports and channels.
+        // A failure quotes output of other programs. It is published from here to the ledger, pages, reports and channels.
         if let Some(failure) = fact.failure_mut() {
             failure.message = redact::redacted(&failure.message);
         }

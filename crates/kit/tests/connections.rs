@@ -1,4 +1,4 @@
-//! Limits of connections: slow and idle clients are closed, keep nobody else out, and hold little memory.
+//! Limits of connections: slow and idle clients are disconnected, do not block other clients, and hold little memory.
 
 use std::{
     io::{Read, Write},
@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 #[global_allocator]
 static HEAP: cap::Cap<std::alloc::System> = cap::Cap::new(std::alloc::System, usize::MAX);
 
-/// The heap is the whole process's: one test at a time, whoever runs them.
+/// The heap belongs to the whole process, so tests run one at a time under any test runner.
 static ALONE: Mutex<()> = Mutex::new(());
 
 const LONG: Duration = Duration::from_secs(600);
@@ -76,7 +76,7 @@ impl Server {
     }
 }
 
-/// What comes until the server closes the connection.
+/// Bytes received until the server closes the connection.
 fn rest(mut stream: TcpStream) -> String {
     let mut rest = Vec::new();
     match stream.read_to_end(&mut rest) {

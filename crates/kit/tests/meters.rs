@@ -1,4 +1,4 @@
-//! What is counted, as an exporter gets it.
+//! Measurements as an exporter receives them.
 
 use kit::telemetry::meters::{broken_workflows, notice_without_address};
 use opentelemetry_sdk::metrics::{InMemoryMetricExporter, PeriodicReader, SdkMeterProvider};

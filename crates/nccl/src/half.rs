@@ -4,7 +4,7 @@ use crate::layout::Layout;
 use crate::row::Partial;
 use terms::measurement::{Column, Half, PartialHalf, Placement, Row};
 
-/// A half as it was printed.
+/// A printed half.
 pub(crate) enum Printed {
     /// Every number of it was measured.
     Whole(Half),

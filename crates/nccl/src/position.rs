@@ -41,7 +41,7 @@ fn position(text: &[u8]) -> Option<usize> {
     (digits > 0 && ends).then_some(4 + colon + 1 + digits + 1)
 }
 
-/// Where the name of a function starts that a text ends with. What it is glued to stays: a number, `N/A`, or the name of
+/// Start of the function name at the end of a text. Text directly before it stays: a number, `N/A`, or the name of
 /// a type or a reduction.
 fn function(text: &[u8]) -> Option<usize> {
     let letters = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_';

@@ -25,11 +25,11 @@ const IN_PATH: AsciiSet = UNRESERVED.remove(b'/').remove(b':').remove(b'@').remo
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Form {
     text: Vec<u8>,
-    /// What may stand anywhere within.
+    /// Breaks that may be anywhere inside.
     between: Between,
 }
 
-/// What may break a spelling.
+/// Breaks inside a spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Between {
     Nothing,
@@ -64,7 +64,7 @@ impl Form {
             Between::Lines => {
                 anchors.extend((1..head.len()).map(|at| [&head[..at], b"\n", &head[at..]].concat()));
             }
-            // What follows the break is not searched for: there may be several, and a colour has many forms. A beginning of
+            // Text after the break is not searched for: there may be several breaks, and a colour has many forms. A beginning of
             // less than four bytes is too common to be looked at.
             Between::LinesAndColours => {
                 for with in [&b"\n"[..], b"\r", b"\x1b["] {

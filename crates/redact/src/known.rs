@@ -1,4 +1,4 @@
-//! Secrets that this process knows: nobody has to guess them from patterns.
+//! Secrets that this process knows, so that no pattern is needed for them.
 
 use std::{
     fs, io,
@@ -13,7 +13,7 @@ impl Rules {
     /// and the files of `folder`, one secret each, if the folder exists.
     ///
     /// # Errors
-    /// Returns an error that names the secret which cannot be read: text would be stored with it.
+    /// Returns an error that names an unreadable secret: text would be stored without its redaction.
     pub fn of_this_process(folder: Option<&Path>) -> io::Result<Arc<Self>> {
         let mut known = in_environment();
         match folder.map(fs::read_dir) {

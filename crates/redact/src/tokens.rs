@@ -149,7 +149,8 @@ pub(crate) fn private_key(view: &View<'_>) -> Result<Option<Hit>, Undecided> {
     Ok(Some(Hit::new(Kind::PrivateKey, 0, length, Swallow::Nothing)))
 }
 
-/// How private keys begin in base64, where the line before them was lost: SEC1 on P-256, PKCS #8 on P-256 and with Ed25519,
+/// First characters of private keys in base64, for keys whose first line is missing: SEC1 on P-256, PKCS #8 on P-256 and
+/// with Ed25519,
 /// OpenSSH's own form, and RSA keys, whose length stands in the dots of `MII...IBADAN` (PKCS #8) or `MII...IBAAKC` (PKCS #1).
 pub(crate) const KEY_BODIES: [&str; 5] =
     ["MHcCAQEE", "MIGHAgEAMBM", "MC4CAQAwBQYDK2Vw", "b3BlbnNzaC1rZXktdjEA", "MII"];

@@ -238,7 +238,7 @@ fn private_keys_go_whole_and_what_follows_stays() {
     assert!(clean(&endless).starts_with("[redacted:private-key]# out of bounds: \n"));
 }
 
-/// Logs are read while they grow: a line is there once it is written, whatever follows.
+/// Logs are read while they grow: a line is passed on as soon as it is complete.
 #[test]
 fn a_line_without_a_secret_is_not_held_back() {
     let mut redactor = Redactor::new(rules());

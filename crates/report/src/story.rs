@@ -52,9 +52,9 @@ pub struct Story<'a> {
     pub logs: Vec<Log<'a>>,
     /// The verdict on all logs together, once there is one.
     pub judgement: Option<&'a Judgement>,
-    /// What the first log is held against. In a series, each one after it has those before it in its history.
+    /// Standard of the first log. In a series, the history of each later log has the logs before it.
     pub standard: Standard<'a>,
-    /// Several logs are a series in time, oldest first; otherwise they have nothing to do with each other.
+    /// Several logs are a series in time, oldest first; otherwise each is judged on its own.
     pub series: bool,
 }
 

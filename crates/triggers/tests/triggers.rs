@@ -247,7 +247,7 @@ fn an_offer_chooses_size_and_queue_and_nothing_else_that_the_workflow_does_not_a
             json!({"environment": {"NCCL_ALGO": "Ring", "LD_PRELOAD": "/tmp/m.so"}}),
             "environment.LD_PRELOAD",
         ),
-        // What comes later is refused until it is known.
+        // Settings of later versions are refused until they are known.
         (&slurm, json!({"prolog": "/tmp/m"}), "prolog"),
         (
             &kubernetes,

@@ -1,5 +1,5 @@
 //! Tables of one rank. No link is part of them: nccl-tests multiplies by (n-1)/n, so the bus bandwidth is 0 by definition,
-//! and an in-place operation of one rank is empty, so its time is that of nothing.
+//! and an in-place operation of one rank is empty, so its time is meaningless.
 
 use terms::{
     OneRank, Reason, Verdict,
@@ -24,7 +24,7 @@ pub fn one_rank(table: &Table) -> bool {
     }
 }
 
-/// What one rank proves: that its data is right, and nothing of any link.
+/// Judges the data of one rank; it proves nothing about a link.
 pub fn judged(table: &Table, evidence: &Evidence<'_>, standard: &Standard<'_>) -> Reason {
     const WHY: &str = "one rank measures no link: its bus bandwidth is 0 by definition";
     // Short: what was measured stands at its end, and a terminal shows the beginning.

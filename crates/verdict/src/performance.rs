@@ -173,7 +173,7 @@ impl Baseline {
         let few = region != Region::Plateau && spreads_here().count() < FEW;
         let least = if few { size } else { least };
         match region {
-            // What a healthy run did is no failure of another one.
+            // A level within the distance of the healthy runs is no failure.
             Region::Plateau => {
                 least.max(spreads * self.plateau_spread).max(self.repeats_within.unwrap_or(0.0))
             }

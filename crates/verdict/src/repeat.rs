@@ -6,7 +6,7 @@ use crate::baseline::median;
 
 /// Runs whose plateaus are further apart than this are on different levels: a healthy plateau does not move by 2 %.
 const GAP: f64 = 0.02;
-/// A baseline whose runs are further than this from their median tells nothing healthy from anything degraded.
+/// Maximum distance of a baseline's runs from their median: beyond it healthy and degraded runs cannot be distinguished.
 pub const MOST: f64 = 0.05;
 /// One of this many runs may be left out.
 const FIFTH: usize = 5;

@@ -134,7 +134,7 @@ fn one(table: &Table, evidence: &Evidence<'_>, criteria: Option<&Criteria>) -> V
     }
     sizes(table, evidence, &mut add);
     values(table, evidence, criteria, &mut add);
-    // One rank does next to nothing in next to no time: what is printed of that is rounding.
+    // The times of one rank are so short that the printed digits are mostly rounding.
     if !one_rank(table) {
         plausible(table, &mut add);
     }

@@ -1,11 +1,11 @@
-//! Whether the benchmark began. A job that ended before it did measured nothing: its exit code says nothing of the cluster.
+//! Whether the benchmark began. A job that ended before it did measured nothing: its exit code is no evidence about the cluster.
 
 use crate::{diagnose::catalogue::Sign, judge::Evidence};
 
 /// Lines that only a benchmark or NCCL prints once it runs.
 const RUNNING: [Sign; 2] = [Sign::Started, Sign::Began];
 
-/// Lines that name a fault of a node, whoever prints them: a preflight, the driver, a launcher. A node with such a fault
+/// Lines that name a fault of a node, from any source: a preflight, the driver, a launcher. A node with such a fault
 /// is bad whether or not the benchmark began.
 const FAULTS: [Sign; 10] = [
     Sign::GpuFault,

@@ -235,7 +235,7 @@ fn a_single_run_far_off_is_no_change() {
     }
 }
 
-/// A run whose plateau and everything else takes so many times as long.
+/// A run with all its times multiplied by a factor.
 fn slower(mut reading: Reading, times: f64) -> Reading {
     for half in
         reading.tables[0].rows.iter_mut().flat_map(|row| row.out_of_place.iter_mut().chain(&mut row.in_place))
@@ -247,7 +247,7 @@ fn slower(mut reading: Reading, times: f64) -> Reading {
     reading
 }
 
-/// The healthy runs, each so many times as slow.
+/// The healthy runs, with their times multiplied by these factors.
 fn at(times: &[f64]) -> Vec<Reading> {
     times.iter().zip(healthy().into_iter().cycle()).map(|(times, run)| slower(run, *times)).collect()
 }
@@ -353,7 +353,7 @@ fn a_baseline_that_does_not_repeat_judges_nothing() {
         assert_eq!(judged(&real("healthy-2.log"), &fine).verdict, Verdict::Pass);
         assert_eq!(judged(&slow, &fine).verdict, Verdict::Fail);
     }
-    // As it was written before it stated that.
+    // An older file, without the field.
     let mut written = serde_json::to_value(&good).unwrap();
     written.as_object_mut().unwrap().remove("repeats_within");
     let read: Baseline = serde_json::from_value(written.clone()).unwrap();

@@ -309,7 +309,7 @@ fn a_benchmark_that_did_not_start_is_no_failure_and_nobodys_fault() {
             let named = cause.is_none_or(|cause| causes(&judgement).contains(&cause));
             assert!(named, "{says}: {:?}", causes(&judgement));
         }
-        // What began and then said the same is what it was.
+        // The same message after the benchmark began is a failure as before.
         let began = judged(&format!("{HEADER}{says}\n"), None, "FAILED");
         assert_eq!((began.verdict, began.reasons[0].code.as_str()), (Verdict::Fail, "JOB_FAILED"), "{says}");
     }
@@ -374,7 +374,7 @@ fn a_fault_that_a_line_names_before_the_first_line_of_the_benchmark_is_not_lost(
             "{says}"
         );
     }
-    // A scheduler that lost the node says so in the state alone.
+    // A lost node shows in the scheduler's state alone.
     assert_eq!(judged("", None, "NODE_FAIL").verdict, Verdict::Fail);
     assert_eq!(judged("", None, "CANCELLED").reasons[0].code, "JOB_STOPPED");
 }

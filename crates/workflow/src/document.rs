@@ -11,7 +11,7 @@ use std::{
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 use serde_json::{Map, Number, Value};
 
-/// Larger files are a mistake, or malice. The YAML scanner keeps every token of a list in brackets until the list ends,
+/// Maximum size of a file, bytes. The YAML scanner keeps every token of a list in brackets until the list ends,
 /// which takes up to 180 times the text.
 const MAX_BYTES: usize = 256 << 10;
 pub(crate) const MAX_DEPTH: usize = 64;

@@ -34,7 +34,7 @@ pub struct Finding {
     pub warning: bool,
 }
 
-/// Everything that keeps runs of this workflow from succeeding.
+/// Returns every reason why runs of this workflow cannot succeed, or may not.
 pub fn findings(workflow: &Workflow) -> Vec<Finding> {
     let mut found = Findings::default();
     found.limits(&workflow.limits);
@@ -183,14 +183,14 @@ impl Findings {
         }
     }
 
-    /// Everything that needs the cluster has to fit into its life.
+    /// The stages that need the cluster have to fit into the lease.
     fn lease(&mut self, workflow: &Workflow) {
         let limits = &workflow.limits;
         let mut stages = vec![("cluster", limits.cluster)];
         if workflow.benchmark.is_some() {
             stages.extend([("job", limits.job), ("logs", limits.logs)]);
         }
-        // A search for the bad node takes what is left of the lease.
+        // A search for the bad node uses the rest of the lease.
         if workflow.locate.is_some() {
             stages.push(("verdict", limits.verdict));
         }

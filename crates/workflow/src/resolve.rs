@@ -40,7 +40,7 @@ pub struct Resolved {
     pub workflow: Workflow,
     /// Source archives to be put into the artefact bucket before the run is asked for.
     pub archives: Vec<Archive>,
-    /// What may keep a run from succeeding, or end it early.
+    /// Reasons why a run may not succeed or may end early.
     pub warnings: Vec<Problem>,
 }
 

@@ -32,7 +32,7 @@ impl Document {
     }
 }
 
-/// More problems of one file are not reported: nobody reads them, and a hostile file has thousands.
+/// Maximum number of reported problems of one file: a hostile file has thousands.
 const MAX_PROBLEMS: usize = 100;
 /// Longest message, characters: some quote the value.
 const MAX_MESSAGE: usize = 500;

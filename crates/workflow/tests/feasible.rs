@@ -49,7 +49,7 @@ artifacts: {objects: {location: 'gs://any/', paths: [gone.json]}}
 /// A workflow, its criteria, and what `--set` replaces.
 type Input<'a> = (&'a str, &'a str, &'a [&'a str]);
 
-/// What is found in a workflow, errors and warnings, without the folder's path.
+/// Errors and warnings of a workflow, without the folder's path.
 fn found(workflow: &str, criteria: &str, set: &[&str]) -> (Vec<String>, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
     let files = [
@@ -163,7 +163,7 @@ fn every_doomed_run_is_refused_where_its_mistake_stands() {
     }
 }
 
-/// A teardown that is not told the project would look into another one.
+/// A teardown without the project would delete in another one.
 #[test]
 fn what_only_one_side_is_told_differs_from_the_others_default() {
     let one_side = DEPLOYED.replace("substitutions: {_PROJECT: mine}}", "substitutions: {}}");

@@ -372,7 +372,7 @@ fn outcome(end: &JobEnd, workload: &Workload, readings: &[Reading]) -> Outcome {
         state => {
             let error = readings.iter().find_map(|reading| reading.first_error.as_deref());
             let why = error.map_or_else(|| state.to_owned(), |error| format!("{state}: {error}"));
-            // A program or container that does not start says nothing of the pair.
+            // A program or container that does not start is no evidence about the pair.
             let said = error.is_some_and(|error| FAILURES.iter().any(|phrase| error.contains(phrase)));
             let began = said || tables().next().is_some() || NODES_OWN.contains(&state);
             return match began {

@@ -41,7 +41,7 @@ pub struct Plan {
     pub stale: bool,
     /// It cannot be started: its file has problems, and there is no earlier version without any.
     pub broken: bool,
-    /// What is wrong with its file as it is now, one line each.
+    /// Problems of the current file, one line each.
     pub problems: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ pub trait Plans: Send + Sync + 'static {
     /// Why they cannot be read, for people.
     async fn plans(&self) -> Result<Vec<Plan>, String>;
 
-    /// What else somebody has to put right, one line each: channels without an address.
+    /// Other problems to correct, one line each: channels without an address.
     async fn warnings(&self) -> Vec<String> {
         Vec::new()
     }

@@ -1,4 +1,4 @@
-//! Access to a server on this machine: every caller proves that it is the user who started it.
+//! Access to a server on this machine: every caller proves that it belongs to the user who started the server.
 //!
 //! Programs send a token in the header `Authorization`; a browser has a cookie, which it gets for the code of a link. A
 //! code works once: the link may be visible to other users in a list of processes when a program opens it.

@@ -1,4 +1,4 @@
-//! The workflows that may be requested, by name, and what is wrong with files that are none.
+//! The workflows that may be requested, by name, and the problems of files that are not workflows.
 //!
 //! A file is checked whole, with everything it names, when it changes and every [`FRESH`]. Where a changed file has
 //! problems, the last version without any is used until the file is repaired, or this process ends.
@@ -22,7 +22,7 @@ use terms::Notify;
 use tracing::{error, info};
 use workflow::{Document, Offered, Override, Problem, Problems, Resolved};
 
-/// How long what was read from a bucket is used, and a check of a file that did not change.
+/// Maximum age of files read from a bucket, and of the check of an unchanged file.
 const FRESH: Duration = Duration::from_secs(60);
 /// More files in a bucket are somebody's mistake.
 const MOST_FILES: usize = 2000;
@@ -34,9 +34,9 @@ pub struct Entry {
     pub path: PathBuf,
     /// What it offers.
     pub offered: Offered,
-    /// Whom it notifies.
+    /// Channels that it notifies.
     pub notify: Vec<Notify>,
-    /// What is wrong with the file as it is now.
+    /// Problems of the current file.
     pub problems: Vec<Problem>,
     /// It can be started: its file has no problems, or an earlier version without any is in use.
     pub startable: bool,
@@ -47,7 +47,7 @@ pub struct Entry {
 /// Every `*.yaml` of a folder, not of those in it.
 pub struct Catalogue {
     source: Source,
-    /// What was found in each file.
+    /// Result of each file's check.
     known: Mutex<BTreeMap<OsString, Known>>,
     broken: AtomicUsize,
 }
@@ -60,12 +60,12 @@ struct Known {
     found: Found,
 }
 
-/// What was found in a file.
+/// Result of a file's check.
 #[derive(Clone, Default)]
 struct Found {
     /// The version in use: the newest without problems, or one that can be read though it cannot be started.
     version: Option<Version>,
-    /// What is wrong with the file as it is now.
+    /// Problems of the current file.
     problems: Vec<Problem>,
 }
 
@@ -94,7 +94,7 @@ pub struct Read {
     pub workflows: BTreeMap<String, Entry>,
     /// Files that cannot be read as workflows, each with its problems.
     pub broken: Vec<Broken>,
-    /// Everything that is wrong with any file.
+    /// All problems of all files.
     pub problems: Problems,
     /// Keeps a copy of a bucket while it is used.
     _copy: Option<Arc<TempDir>>,
@@ -105,7 +105,7 @@ pub struct Read {
 pub struct Broken {
     /// Its name in the folder.
     pub file: String,
-    /// What is wrong with it.
+    /// Its problems.
     pub problems: Vec<Problem>,
 }
 
@@ -152,7 +152,7 @@ impl Catalogue {
         Ok(Read { _copy: copy, ..read })
     }
 
-    /// The number of files with problems at the last look.
+    /// The number of files with problems at the last check.
     pub fn broken(&self) -> usize {
         self.broken.load(Ordering::Relaxed)
     }
@@ -210,7 +210,7 @@ impl Catalogue {
     }
 }
 
-/// What is found in a file, now or when it was last checked.
+/// The result of checking a file, now or at its last check.
 fn checked(known: &mut BTreeMap<OsString, Known>, path: &Path, file: OsString) -> Found {
     let metadata = fs::metadata(path);
     let version = metadata.map_or((SystemTime::UNIX_EPOCH, 0), |metadata| {
@@ -238,7 +238,7 @@ fn found(path: &Path, before: Option<Version>) -> Found {
             Err(problems) => (Some(document), problems),
         },
     };
-    // What the earlier version names may have changed as well.
+    // Files that the earlier version names may have changed too.
     let earlier = before.filter(|before| before.good && good(&before.document, path).is_ok());
     let version = earlier.or_else(|| {
         let document = document?;
@@ -255,7 +255,7 @@ fn good(document: &Document, path: &Path) -> Result<Version, Problems> {
     Ok(Version { document: document.clone(), offered, notify: resolved.workflow.notify, good: true })
 }
 
-/// Says once what is wrong with a file, and once that it is repaired.
+/// Logs the problems of a file once, and its repair once.
 fn report(path: &Path, before: &[Problem], found: &Found) {
     let file = path.display();
     if found.problems.is_empty() {

@@ -27,9 +27,9 @@ use crate::{Gateway, Refused, Wish, api::Problem, start};
 pub(crate) const PATH: &str = "/hooks/github";
 /// GitHub sends no more.
 const BODY_LIMIT: usize = 25 << 20;
-/// Bytes of all bodies together whose signatures are not checked yet. Anybody may send them.
+/// Maximum bytes of all bodies together whose signatures are not checked yet: any caller may send them.
 const UNCHECKED: usize = 2 * BODY_LIMIT;
-/// GitHub gives up a delivery after so long.
+/// GitHub's timeout of a delivery.
 const DELIVERY: Duration = Duration::from_secs(10);
 /// GitHub lists no more; those that it leaves out may change anything.
 const MOST_COMMITS: usize = 2048;
@@ -154,7 +154,7 @@ pub(crate) fn route(gateway: &Arc<Gateway>) -> Router {
     Router::new().route(PATH, post(hook)).with_state(Arc::clone(gateway))
 }
 
-/// The bytes of bodies that nobody's signature covers yet, counted together.
+/// Bytes of bodies in memory whose signatures are not checked yet.
 pub(crate) struct Unchecked(Semaphore);
 
 impl Default for Unchecked {
@@ -169,12 +169,12 @@ enum Unread {
     TooLarge,
     TooSlow,
     Broken,
-    /// Too many bytes of others are in memory.
+    /// Other bodies use the whole maximum.
     Full,
 }
 
 impl Unchecked {
-    /// Reads a body. Its bytes count from when they arrive: a sender who only announces them holds nothing.
+    /// Reads a body. Bytes count when they arrive: a sender that only announces them uses nothing up.
     async fn read(
         &self,
         body: Body,
@@ -239,7 +239,7 @@ async fn hook(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, body: Bod
             return problem(StatusCode::SERVICE_UNAVAILABLE, "too many deliveries at once; deliver it again");
         }
     };
-    // After the signature: nobody else uses up what GitHub may send.
+    // After the signature: unsigned requests must not use up GitHub's rate.
     if !gateway.rates.lets(&"github".to_owned(), &Method::GET) {
         return problem(StatusCode::TOO_MANY_REQUESTS, "too many deliveries");
     }

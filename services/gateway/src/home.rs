@@ -30,8 +30,8 @@ use crate::{
 
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// Answers the user who started this server, under its own names only. `/healthz` answers everybody, and webhooks prove
-/// themselves by their signature: they may come through a tunnel.
+/// Lets only the user who started this server in, under its own names only. `/healthz` needs no credential, and webhooks
+/// are authenticated by their signature: they may come through a tunnel.
 pub fn at_home(router: Router, access: Arc<Access>, gateway: &Arc<Gateway>) -> Router {
     router.layer(from_fn_with_state((access, Arc::clone(gateway)), admit))
 }
@@ -54,7 +54,7 @@ async fn admit(
     }
     let user = access.user(request.headers());
     if let Some(code) = code(&request).filter(|_| method == Method::GET && path == "/") {
-        // A link that is clicked again where the browser is signed in leads to the page.
+        // In a signed-in browser a used link opens the page.
         return match (access.redeem(&code), user) {
             (Some(cookie), _) => signed_in(Some(cookie)),
             (None, Some(_)) => signed_in(None),
@@ -65,7 +65,7 @@ async fn admit(
         tracing::warn!(path, "refused: the request has neither the token nor the cookie of this server");
         return refused(&access, request.headers(), &path);
     };
-    // An event that cannot be read is kept as a file: as many as a caller may change anything.
+    // Unreadable events are kept as files, so they count toward the caller's rate of changes.
     if path == "/" && method == Method::POST && !gateway.rates.lets(&"events".to_owned(), &method) {
         return Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many events; wait as Retry-After says")
             .into_response();
@@ -99,8 +99,8 @@ fn code(request: &Request) -> Option<String> {
     Query::<Link>::try_from_uri(request.uri()).ok().map(|Query(link)| link.code)
 }
 
-/// Leads on to `/` by a page and not by a redirect: after a redirect from another site's page a browser would keep the
-/// cookie back.
+/// Continues to `/` by a page and not by a redirect: after a redirect from another site's page a browser would not send the
+/// cookie.
 fn signed_in(cookie: Option<HeaderValue>) -> Response {
     let page = page(
         r#"<meta http-equiv="refresh" content="0;url=/">"#,

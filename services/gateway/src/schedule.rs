@@ -87,7 +87,7 @@ impl Calendar {
         self.known_since(workflow, digest.get(..12).unwrap_or(&digest), now).await
     }
 
-    /// Since when the workflow is overdue for a verdict, if it is: a new one has as long as any other.
+    /// Time since which the workflow is overdue for a verdict, if it is: a new one has the same time as any other.
     ///
     /// # Errors
     /// When the store does not answer.
@@ -230,7 +230,7 @@ impl Gateway {
         self.calendar.mark(workflow, &night).await.map_err(Refused::later)
     }
 
-    /// Says once that a workflow is overdue, and forgets it when it is not any more.
+    /// Logs once that a workflow is overdue, until it has a verdict again.
     fn alarm(&self, workflow: &str, every: Span, last: Option<Timestamp>, overdue: Option<Timestamp>) {
         let mut alarmed = self.calendar.alarmed.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(since) = overdue else {

@@ -257,8 +257,8 @@ impl Starter {
 }
 
 impl Starter {
-    /// Whoever offers a cluster chooses how large a job is, and nothing that decides which programs run or where files
-    /// lie, unless the workflow allows it.
+    /// An offer chooses the size of the job. Settings that decide which programs run or where files lie need the workflow's
+    /// permission.
     async fn allowed(&self, entry: &Entry, source: &str, offer: &ClusterOffer) -> Result<(), Refused> {
         let kind = offer.kind();
         let settings = |system: &serde_json::Value| system.get(kind).cloned();
@@ -289,7 +289,7 @@ impl Starter {
     }
 }
 
-/// Settings of a cluster of this kind of which nothing is said but its size.
+/// Default settings of a cluster of this kind.
 fn usual(system: &OfferedSystem) -> serde_json::Value {
     let least = serde_json::json!({"nodes": 1, "shared_folder": ""});
     let least = match system {

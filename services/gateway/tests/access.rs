@@ -1,4 +1,4 @@
-//! A server on a machine with other users: only the one who started it is answered.
+//! A server on a machine with other users: it serves only the user who started it.
 
 mod support;
 
@@ -48,7 +48,7 @@ async fn another_user_of_the_machine_is_answered_nothing() {
     }
     assert_eq!(front.runs().await, [""; 0]);
     assert!(front.store.list("").await.unwrap().is_empty(), "nothing is kept of what they send");
-    // Neither is asked for a token: the health check, and what GitHub signs.
+    // The health check and GitHub's signed webhook need no token.
     let nobody = [("cookie", "")];
     assert_eq!(front.ask("GET", "/healthz", &nobody, "").await.0, 200);
     assert_eq!(front.ask("POST", "/hooks/github", &nobody, "{}").await.0, 401, "for want of a signature");
@@ -76,7 +76,7 @@ async fn a_link_signs_one_browser_in_and_leaves_the_address_bar() {
     let browser = [("cookie", pair), HTML];
     assert_eq!(front.ask("GET", "/", &browser, "").await.0, 200);
     assert_eq!(front.ask("GET", "/api/v1/runs", &browser, "").await.0, 200);
-    // Whoever saw the link in a list of processes comes too late; the browser that used it goes on.
+    // Another user with the link is too late; the browser that used it stays signed in.
     let (status, headers, page) = front.ask("GET", &first, &nobody, "").await;
     assert_eq!(status, 401);
     assert!(page.contains("Not signed in") && !headers.contains_key("set-cookie"), "{page}");

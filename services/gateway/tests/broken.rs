@@ -97,7 +97,7 @@ async fn the_last_good_version_of_a_changed_file_stays_active() {
     let mut front = front;
     front.restart();
     assert_eq!(offered(&front).await["workflows"][0]["startable"], false);
-    // What is not there any more is not offered.
+    // A deleted file is not offered.
     fs::remove_file(front.folder.path().join("w.yaml")).unwrap();
     assert_eq!(offered(&front).await["workflows"], json!([]));
 }

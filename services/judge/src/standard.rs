@@ -15,7 +15,7 @@ use crate::port::{History, HistoryError};
 
 /// So many passed runs make a baseline,
 const FEWEST: usize = 5;
-/// so many that do not repeat show that the cluster does not,
+/// this many that do not repeat show that the cluster does not,
 const ENOUGH: usize = 10;
 /// and more than so many do not make a better one. It stays where it is: a baseline that moved along with its cluster
 /// would never see it drift.
@@ -125,7 +125,7 @@ fn left_out(healthy: &[(usize, &Past)], out: &[Level]) -> Option<Reason> {
     (!out.is_empty()).then(|| Reason { code: "OUTLIERS_LEFT_OUT".to_owned(), weighs: Verdict::Pass, text })
 }
 
-/// Says that the past is no baseline, once there is enough of it to know.
+/// Reports that the past is no baseline, from [`ENOUGH`] runs on.
 fn unrepeated(runs: &[Healthy<'_>]) -> Option<Reason> {
     let runs = &runs[..runs.len().min(MOST as usize)];
     let Err(Unlearnable::Unrepeated { groups, .. }) = learn(runs) else { return None };

@@ -155,7 +155,7 @@ async fn four_passed_runs_prove_nothing_yet() {
     assert_eq!(said["facts"][0]["data"]["verdict"], "pass");
 }
 
-/// What the case comes to after runs that took so many times as long as the fast ones.
+/// The verdict of the case after runs that took these factors of the fast runs' time.
 async fn after(past: &[f64]) -> (String, Vec<(String, String)>) {
     let history = Arc::<FakeHistory>::default();
     let runs = past.iter().zip(0..);
@@ -209,7 +209,7 @@ async fn a_cluster_that_got_faster_keeps_its_baseline_until_the_new_level_repeat
 #[tokio::test]
 async fn a_past_that_does_not_repeat_is_no_baseline() {
     let flapping = |runs: usize| [1.0, 2.0].into_iter().cycle().take(runs).collect::<Vec<_>>();
-    // Too few to know.
+    // Below the minimum.
     let (verdict, reasons) = after(&flapping(9)).await;
     assert_eq!((verdict.as_str(), reasons.len()), ("pass", 1), "{reasons:?}");
     for runs in [10, 20, 30] {

@@ -129,7 +129,7 @@ pub fn begun(subject: &Subject<'_>) -> Vec<Telling> {
     wished.then(telling).into_iter().collect()
 }
 
-/// For each run whose end was decided, the channels that it was decided for and that received what they were told of it.
+/// For each run with a decision, the channels whose notice reached them.
 pub type Heard = BTreeMap<RunId, BTreeSet<String>>;
 
 /// The channel of a wish, as [`Heard`] and the outbox name it; `None` for GitHub.
@@ -171,8 +171,8 @@ pub fn ended(subject: &Subject<'_>, others: &[impl Borrow<Line>], heard: &Heard)
 /// A run that ended before another one of the same system.
 pub type Before<'a> = (Timestamp, &'a RunId, Outcome);
 
-/// Runs of the same system that ended before the subject, oldest first, without cancelled ones. They count in the order in
-/// which they ended: that is when somebody could be told, whichever was requested first.
+/// Runs of the same system that ended before the subject, oldest first by their end, without cancelled ones. The order of
+/// requests does not count: notices are decided when runs end.
 pub fn before<'a>(subject: &Subject<'_>, others: &'a [impl Borrow<Line>]) -> Vec<Before<'a>> {
     let line = subject.line;
     let Some(closed_at) = line.closed_at else { return Vec::new() };
@@ -206,7 +206,7 @@ impl Change {
     }
 }
 
-/// What is new to one channel.
+/// News for one channel.
 fn change(
     subject: &Subject<'_>,
     outcome: Outcome,
@@ -220,7 +220,7 @@ fn change(
     let after = |passed: Option<usize>| &before[passed.map_or(0, |at| at + 1)..];
 
     let Some(trouble) = outcome.trouble() else {
-        // What a pass is a recovery from: the channel does not know of a pass that nobody decided about.
+        // Failures before the last pass with a decision do not count: their recovery was news then. A pass without one was not.
         let decided =
             |(_, run, outcome): &Before<'_>| *outcome == Outcome::Passed && heard.contains_key(*run);
         let troubled = after(before.iter().rposition(decided)).iter();
@@ -233,7 +233,7 @@ fn change(
     };
     let passed = before.iter().rposition(|(_, _, outcome)| *outcome == Outcome::Passed);
     let alike: Vec<_> = after(passed).iter().filter(|(_, _, before)| *before == outcome).collect();
-    // When it began, whoever knew of it then.
+    // The first such run, whether or not the channel knew of it.
     let (since, first) = alike.first().map_or((ended, &line.run), |(since, first, _)| (*since, *first));
     let mut known = alike.iter().filter(|(_, run, _)| knows(run));
     let news = match known.next() {

@@ -64,7 +64,7 @@ impl Notifier {
             return self.outbox.supersede(place, now).await;
         }
         if let Some(why) = self.courier.lacks(&notice) {
-            // Once for each notice: the tries after it are warnings, and the end is an error again.
+            // One error for each notice; further attempts are warnings, and giving up is an error again.
             if number == 1 {
                 error!(run.id = %notice.run, channel = place.channel, "a notice cannot be sent: {why}");
                 notice_without_address(&place.channel);

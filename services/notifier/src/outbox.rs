@@ -95,7 +95,7 @@ struct Mark {
     at: Timestamp,
     /// Channels with a notice.
     channels: Vec<String>,
-    /// Channels that were decided about; absent in what older versions wrote.
+    /// Channels with a decision; absent in files of older versions.
     #[serde(default)]
     listened: Vec<String>,
 }
@@ -238,7 +238,7 @@ impl Outbox {
         self.0.remove(&place.hint()).await
     }
 
-    /// Everything that is to be told of a run's end is decided: notices for `channels`, of all that `listened`.
+    /// All notices of a run's end are decided: `channels` get one, out of all in `listened`.
     pub async fn mark(
         &self,
         run: &RunId,
@@ -250,7 +250,7 @@ impl Outbox {
         self.create(&format!("notices/{run}/ended.json"), &mark).await.map(drop)
     }
 
-    /// The channels that know how a run ended: it was decided what they are told, and that reached them or still may.
+    /// The channels that know how a run ended: the notice was decided, and was delivered or may still be.
     /// `None` when nothing was decided.
     pub async fn heard(&self, run: &RunId) -> Result<Option<BTreeSet<String>>, StoreError> {
         let Some(mark) = self.read::<Mark>(&format!("notices/{run}/ended.json")).await? else {

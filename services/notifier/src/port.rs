@@ -42,7 +42,7 @@ pub trait Courier: Send + Sync + 'static {
     /// Tries once, within half a minute.
     async fn deliver(&self, notice: &Notice) -> Reply;
 
-    /// What the addressee lacks before anything can be sent there: an address, a key or a token, and where to put it.
+    /// Missing address, key or token of a receiver, and where to put it.
     fn lacks(&self, _notice: &Notice) -> Option<String> {
         None
     }

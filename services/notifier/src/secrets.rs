@@ -85,7 +85,7 @@ impl Secrets {
         Self::new(std::env::vars_os().filter_map(texts), folder)
     }
 
-    /// What is missing to reach whom a workflow names, and where to put it; `None` when nothing is.
+    /// Missing address or key of a channel, and where to put it; `None` if complete.
     pub fn lacks(&self, wish: &Notify) -> Option<String> {
         let (name, kinds): (&str, &[Kind]) = match wish {
             Notify::Github(_) => ("github", &[Kind::Token]),

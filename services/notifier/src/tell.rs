@@ -22,7 +22,7 @@ use crate::{
 
 /// Ends that are older than this are no news.
 const RECENT: Span = Span::from_secs(24 * 3600);
-/// The largest number of earlier runs that are looked at: more than a year of nights.
+/// Maximum number of earlier runs that are read: more than a year of nightly runs.
 const MOST: usize = 400;
 /// Reads in progress at a time.
 const ABREAST: usize = 16;
@@ -58,8 +58,8 @@ impl Notifier {
         self.write(&line, &state, &tellings).await.map(drop)
     }
 
-    /// Writes down what is to be told of a run that ended, once, and first of those of its system that ended before it: what
-    /// is news depends on what a channel was told of them.
+    /// Decides the notices of an ended run once, after those of earlier runs of its system: news depends on what a channel
+    /// received about them.
     pub(crate) async fn tell_end(&self, run: &RunId) -> Result<(), Trouble> {
         if self.outbox.is_marked(run).await.map_err(Trouble::retry)? {
             return Ok(());
@@ -87,7 +87,7 @@ impl Notifier {
         Ok(Timestamp::from_millis(now.as_millis() - RECENT.0.as_millis() as i64).max(since))
     }
 
-    /// What the channels know of runs before this one, as far back as it matters: to the last pass that was decided about.
+    /// What channels received about earlier runs, back to the last pass with a decision.
     async fn heard(&self, before: &[Before<'_>]) -> Result<Heard, Trouble> {
         // Owned, because the compiler cannot see that a stream of borrowed ones may move between threads.
         let newest: Vec<_> =
@@ -109,7 +109,7 @@ impl Notifier {
         Ok(heard)
     }
 
-    /// Decides what is told of one run that ended.
+    /// Decides the notices of one ended run.
     async fn decide(&self, run: &RunId, others: &[Arc<Line>]) -> Result<(), Trouble> {
         let Some(Folded { records, state }) = self.view.folded(run).await.map_err(Trouble::retry)? else {
             return Err(Trouble::Retry(format!("{run} cannot be read at present")));

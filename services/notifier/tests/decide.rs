@@ -43,7 +43,7 @@ fn line(number: usize, how: char, hours: f64) -> Line {
     }
 }
 
-/// What is told where every channel knows of every run before.
+/// News if every channel knows of every earlier run.
 fn ended(subject: &Subject<'_>, others: &[Line]) -> Vec<Telling> {
     let channels: BTreeSet<_> = subject.wishes.iter().filter_map(notifier::decide::channel).collect();
     let heard: Heard = others.iter().map(|line| (line.run.clone(), channels.clone())).collect();
@@ -249,7 +249,7 @@ fn news_is_what_the_channel_was_not_told() {
     use News::{Broken, Failed, Recovered, StillFailing};
     let all = &News::ALL[..];
     let cases = [
-        // Failed before anybody listened: the next night that fails is told, with when it began.
+        // Failed before the channel existed: the next failed night is news, with the time of the first.
         ("ff", all, 1.0, Some((Failed, "w-000"))),
         ("f*f", all, 1.0, None),
         ("pff", all, 1.0, Some((Failed, "w-001"))),
@@ -257,18 +257,18 @@ fn news_is_what_the_channel_was_not_told() {
         ("f-f", all, 1.0, Some((Failed, "w-000"))),
         ("f-f*f", all, 1.0, None),
         ("f*b", all, 1.0, Some((Broken, "w-001"))),
-        // A pass that nobody listened to ends what the channel was told, and the next failure is told.
+        // A pass without a decision ends the failure, and the next failure is news.
         ("f*pf", all, 1.0, Some((Failed, "w-002"))),
-        // It never heard of a failure, so there is nothing to recover from.
+        // The channel received no failure, so there is no recovery.
         ("fp", all, 1.0, None),
         ("f-p", all, 1.0, None),
         ("f*p", all, 1.0, Some((Recovered, "w-000"))),
         ("ff*p", all, 1.0, Some((Recovered, "w-001"))),
-        // Told of a failure, but not of the pass after it.
+        // The channel received the failure, but not the pass after it.
         ("f*pp", all, 1.0, Some((Recovered, "w-000"))),
         ("f*p*p", all, 1.0, None),
         ("f*p-p", all, 1.0, None),
-        // A day after the channel was told, not a day after it began.
+        // A day after the notice, not a day after the failure began.
         ("fff*f", all, 12.0, None),
         ("fff*fff", all, 12.0, Some((StillFailing, "w-000"))),
         ("f*ff", &[StillFailing], 12.0, Some((StillFailing, "w-000"))),

@@ -169,7 +169,7 @@ async fn two_notifiers_at_once_deliver_once() {
 #[tokio::test]
 async fn what_the_bus_lost_is_found_in_the_ledger() {
     let (mut world, courier) = world();
-    // Ended before anybody looked: not told itself, and nothing that a channel recovers from.
+    // Ended before the notifier ran: no notice, and no recovery from it.
     world.record(&Paper::new("w-0", FAIL, -1.0).telling(pager())).await;
     world.chore().await;
     assert!(courier.taken().is_empty());
@@ -227,7 +227,7 @@ async fn what_did_not_reach_the_channel_is_told_at_the_next_failure() {
     world.ends(&Paper::new("w-2", FAIL, 2.0).telling(pager())).await;
     world.ends(&Paper::new("w-3", FAIL, 3.0).telling(pager())).await;
     assert_eq!(news(&courier), ["w-2 failed"]);
-    // What is still tried is as good as told.
+    // A notice with attempts left counts as received.
     courier.answer(false, Reply::later("it answers 500"));
     world.ends(&Paper::new("w-4", PASS, 4.0).telling(pager())).await;
     world.ends(&Paper::new("w-5", PASS, 5.0).telling(pager())).await;

@@ -198,7 +198,7 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     let untold = async || store.list("notices/open/").await.map_err(|error| kit::worker::chain(&error));
     let decided = async || {
         let marks = store.list("notices/").await.map_err(|error| kit::worker::chain(&error))?;
-        // Those of the failures before were there already.
+        // Notices of the earlier failures existed before.
         let ended = marks.iter().filter(|name| name.ends_with("/ended.json") && !name.contains("-before/"));
         Ok::<_, String>(ended.count())
     };

@@ -118,7 +118,7 @@ impl Told {
     }
 }
 
-/// A run of this workflow that failed an hour ago and of which the receiver was told, so that the next pass is news.
+/// A run of this workflow that failed an hour ago, with a notice to the receiver, so that the next pass is news.
 pub async fn failed_before(store: &dyn Store, workflow: &str, now: Timestamp) -> Result<(), String> {
     let run: RunId = format!("{workflow}-before").parse().map_err(|error| format!("{error}"))?;
     let value = json!({"name": workflow, "image": null, "cluster": null, "benchmark": null, "limits": Limits::default()});

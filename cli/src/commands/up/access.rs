@@ -49,20 +49,20 @@ impl Files {
 
 impl Drop for Files {
     fn drop(&mut self) {
-        // What cannot be removed is no use to anybody: the secrets end with the process.
+        // A file that cannot be removed is useless: its secrets end with the process.
         drop(fs::remove_file(&self.header));
         drop(fs::remove_file(&self.link));
     }
 }
 
-/// Makes the folder where it is absent, and takes other users' rights away where they have any.
+/// Creates the folder if it is absent, and removes all rights of other users.
 fn private(folder: &Path) -> Result<(), Error> {
     let cannot = |error: io::Error| Error::usage(format!("{}: {error}", folder.display()));
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(cannot(error)),
         _ => {}
     }
-    // Not through a link: it could lead into a folder of another user.
+    // A symbolic link is refused: it could point to a folder of another user.
     let found = fs::symlink_metadata(folder).map_err(cannot)?;
     let user = rustix::process::geteuid().as_raw();
     if !found.is_dir() || found.uid() != user {

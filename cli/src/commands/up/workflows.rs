@@ -16,7 +16,7 @@ pub struct Workflows {
 }
 
 impl Workflows {
-    /// With these addresses of channels.
+    /// Takes the addresses of channels.
     pub fn new(gateway: Arc<Gateway>, secrets: Secrets, clock: Arc<dyn Clock>) -> Self {
         Self { gateway, secrets, clock }
     }
@@ -102,7 +102,7 @@ impl Plans for Workflows {
     }
 
     async fn warnings(&self) -> Vec<String> {
-        // Where they cannot be read, `plans` says so.
+        // `plans` reports that they cannot be read.
         let workflows = self.gateway.workflows().await.map(|read| read.workflows).unwrap_or_default();
         self.unreachable(workflows.iter().map(|(name, entry)| (name.as_str(), entry.notify.as_slice())))
     }

@@ -88,7 +88,7 @@ impl http_body::Body for Deadline {
     }
 }
 
-/// A request in progress: when it goes, its connection is idle again.
+/// A request in progress: its connection becomes idle when this is dropped.
 pub struct Finishing(Arc<Connection>);
 
 impl Finishing {
@@ -96,7 +96,7 @@ impl Finishing {
         Self(connection)
     }
 
-    /// A response's body, which keeps the request in progress until it is sent or given up.
+    /// A response's body, which keeps the request in progress until it is sent or dropped.
     pub fn of(self, body: Body) -> Sent {
         Sent { body, _finishing: self }
     }

@@ -1,4 +1,4 @@
-//! A socket whose reader may not pause for ever.
+//! A socket with a timeout for clients that stop reading.
 
 use std::{
     io,
@@ -30,7 +30,7 @@ impl Stream {
         Self { socket, limit, stalled: None, connection }
     }
 
-    /// What a write came to, with the time that it may wait.
+    /// Returns the result of a write, or an error if it is blocked for too long.
     fn watched<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.stalled = None;

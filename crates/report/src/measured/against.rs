@@ -52,7 +52,7 @@ impl<'a> Against<'a> {
     pub fn of(story: &Story<'a>, log: &Log<'a>) -> Self {
         let criteria = story.standard.criteria;
         let alone = match log.reading.tables.as_slice() {
-            // One rank has no bandwidth that could be short of something.
+            // One rank has no bus bandwidth to compare.
             [table] => Some(table).filter(|table| !one_rank(table)),
             _ => None,
         };

@@ -64,7 +64,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
     }
 }
 
-/// Who asks, for people.
+/// Name of the caller, for display.
 pub struct By(pub String);
 
 impl<S: Send + Sync> FromRequestParts<S> for By {
@@ -76,8 +76,8 @@ impl<S: Send + Sync> FromRequestParts<S> for By {
     }
 }
 
-/// Whose keys and rates a request uses. All requests to `burnin up` are of one user, and have been `somebody`'s since
-/// before users were known: an old key stays the same key.
+/// Identity under which keys and rates of a request are counted. All requests to `burnin up` are of one
+/// user, and are counted as `somebody`'s, as before users were known: an old key stays the same key.
 pub struct Owner(pub String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Owner {

@@ -56,7 +56,7 @@ pub struct Offer {
     pub startable: bool,
     /// What is wrong with its file as it is now, each as `file:line:column: field: what was expected`.
     pub problems: Vec<String>,
-    /// Whom it notifies.
+    /// Channels that it notifies.
     #[serde(skip)]
     pub notify: Vec<Notify>,
 }
@@ -68,7 +68,7 @@ pub struct Offers {
     pub workflows: Vec<Offer>,
     /// Files that cannot be read as workflows.
     pub broken: Vec<BrokenFile>,
-    /// Everything that is wrong with any file.
+    /// All problems of all files.
     pub problems: Vec<String>,
 }
 

@@ -26,18 +26,18 @@ const DELIVERY: [&str; 2] = ["idempotency-key", "x-burnin-delivery"];
 const TIMESTAMP: &str = "x-burnin-timestamp";
 const SIGNATURE: &str = "x-burnin-signature";
 
-/// What a test message says.
+/// Text of a test message.
 const TEST: &str =
     "A test message of `burnin notify test`: notices of Burnin reach this channel. No run is concerned.";
 
-/// What came of a test message.
+/// Result of a test message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tested {
-    /// It was taken, with this HTTP status.
+    /// Accepted, with this HTTP status.
     Delivered(String),
-    /// It was refused, or nothing answered.
+    /// Refused, or no response.
     Failed(String),
-    /// There is no address or no key to send it with, or one that makes no sense.
+    /// The address or key is missing or invalid.
     Lacks(String),
 }
 
@@ -66,7 +66,7 @@ impl HttpCourier {
             return Tested::Lacks(wrong);
         }
         let sent = match wish {
-            Notify::Github(_) => Err("GitHub is told of commits, and has no channel to test".to_owned()),
+            Notify::Github(_) => Err("GitHub has no channel to test: it gets statuses of commits".to_owned()),
             Notify::Slack(slack) => self.slack(&slack.webhook, &id, TEST).await,
             Notify::Webhook(webhook) => {
                 let body = json!({"schema": "burnin/notice-test/v1", "id": id, "target": webhook.target, "text": TEST});
