@@ -2,7 +2,7 @@
 //! adapters differ: folders for buckets, SQLite for the warehouse, processes for builds and clusters.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs::{self, File, TryLockError},
     io,
     os::unix::fs::{DirBuilderExt, MetadataExt},
@@ -241,6 +241,7 @@ pub struct World {
     states: watch::Receiver<Option<RunState>>,
     /// Since when, and why, the run cannot be woken.
     stuck: Mutex<Option<(Instant, String)>>,
+    unrecorded: Arc<Unrecorded>,
     _claim: File,
 }
 
@@ -250,11 +251,12 @@ impl World {
         let (told, states) = watch::channel(None);
         let observer = Arc::new(move |state: &RunState| drop(told.send(Some(state.clone()))));
         let services = Services::new(data, Some(observer))?;
-        let handler: Arc<dyn Handler> = Arc::clone(&services.conductor) as Arc<dyn Handler>;
-        services.hear(&handler);
+        let unrecorded =
+            Arc::new(Unrecorded { conductor: Arc::clone(&services.conductor), facts: Mutex::default() });
+        services.hear(&(Arc::clone(&unrecorded) as Arc<dyn Handler>));
         let bus = Arc::clone(&services.bus) as Arc<dyn Bus>;
         let outbox = kit::Outbox::new("cli", bus, Arc::clone(&services.clock));
-        Ok(Self { services, outbox, run, states, stuck: Mutex::default(), _claim: claim })
+        Ok(Self { services, outbox, run, states, stuck: Mutex::default(), unrecorded, _claim: claim })
     }
 
     /// Publishes a fact about the run.
@@ -296,10 +298,12 @@ impl World {
         self.states.borrow().as_ref().map(|state| state.workflow.limits)
     }
 
-    /// Why the run has not been woken for `patience` or longer.
+    /// Why the run has not been woken, or a fact of it not recorded, for `patience` or longer.
     pub fn stuck_for(&self, patience: Duration) -> Option<String> {
         let stuck = self.stuck.lock().unwrap_or_else(PoisonError::into_inner);
-        stuck.as_ref().filter(|(since, _)| since.elapsed() >= patience).map(|(_, why)| why.clone())
+        let facts = self.unrecorded.facts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = stuck.iter().chain(facts.values());
+        all.find(|(since, _)| since.elapsed() >= patience).map(|(_, why)| why.clone())
     }
 
     /// Ends what this process does for a run that is over. Its end is told once more, since whoever told it may have been
@@ -308,6 +312,29 @@ impl World {
         let told = self.services.conductor.wake(&self.run, Input::Tick).await;
         self.services.bus.finish(LAST_WORDS).await;
         told.map(drop).map_err(Error::infrastructure)
+    }
+}
+
+/// The conductor, and the facts that it could not record: since when, and why. On a full disk the ledger can be read, so that
+/// a tick that has nothing to record succeeds while every fact is lost.
+struct Unrecorded {
+    conductor: Arc<Conductor>,
+    facts: Mutex<BTreeMap<String, (Instant, String)>>,
+}
+
+#[kit::async_trait]
+impl Handler for Unrecorded {
+    async fn handle(&self, event: &kit::Event) -> kit::Disposition {
+        use kit::AttributesReader as _;
+        let handled = self.conductor.handle(event).await;
+        let mut facts = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let kit::Disposition::Retry(why) = &handled {
+            let since = facts.get(event.id()).map_or_else(Instant::now, |(since, _)| *since);
+            facts.insert(event.id().to_owned(), (since, why.clone()));
+        } else {
+            facts.remove(event.id());
+        }
+        handled
     }
 }
 

@@ -75,11 +75,23 @@ pub fn finish(exit: Exit, drives: bool) -> Exit {
     if exit == Exit::Pass && !drives { Exit::Infrastructure } else { exit }
 }
 
+/// Refuses to put a file in the place of a device, a pipe or a folder: renaming would replace `/dev/null` for the whole machine.
+pub fn replaceable(path: &Path) -> Result<(), Error> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if !found.is_file() && !found.is_symlink() => Err(Error::usage(format!(
+            "{}: is no regular file and is not replaced; name a file to write",
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Writes a file, whole or not at all. The draft has a name of its own: nothing beside it is touched, no link followed.
 ///
 /// # Errors
 /// Returns a usage error that names the file: the caller chose it.
 pub fn write_file(path: &Path, content: &[u8]) -> Result<(), Error> {
+    replaceable(path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let written = tempfile::Builder::new().prefix(".burnin-").tempfile_in(folder).and_then(|mut draft| {
         draft.write_all(content)?;

@@ -40,6 +40,13 @@ fn a_run_is_exported_and_holds_until_a_byte_of_it_is_changed() {
     let (code, said) = verify(&["run.tar", "--key", "other.pub"]);
     assert!(code == Some(1) && said.contains("another key"), "{said}");
 
+    // What stands for a device or a pipe is neither replaced nor waited for.
+    assert!(std::process::Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());
+    let refused = lab.burnin(&["export", &run, "--key", "key", "--save", "pipe"]);
+    assert_eq!(refused.status.code(), Some(64), "{refused:?}");
+    let (code, said) = verify(&["pipe"]);
+    assert!(code == Some(64) && said.contains("is no regular file"), "{said}");
+
     // A byte anywhere: in what is signed, the signature, the ledger, a log, the page.
     let good = fs::read(path("run.tar")).unwrap();
     let find = |text: &str| good.windows(text.len()).position(|at| at == text.as_bytes()).unwrap();

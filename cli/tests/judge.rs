@@ -202,6 +202,22 @@ fn logs_that_do_not_repeat_are_refused_with_their_levels() {
     assert_eq!(baseline["runs"], 4);
     assert!(baseline["repeats_within"].as_f64().unwrap() < 0.01, "{baseline:#}");
 
+    // What stands for a device is not replaced by a file.
+    let pipe = folder.path().join("pipe").display().to_string();
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let refused = learn(&pipe, &["--drop-outliers"], &one);
+    assert_eq!(refused.status.code(), Some(64));
+    assert!(said(&refused).contains("is no regular file"), "{}", said(&refused));
+    assert!(!std::fs::symlink_metadata(&pipe).unwrap().is_file());
+
+    // Most logs may be slow: one that is faster is left out, and not in silence.
+    let fast = written(folder.path(), &[2.0, 2.0, 2.0, 1.0, 2.0]);
+    let learned = learn(&save, &["--drop-outliers"], &fast);
+    assert_eq!(learned.status.code(), Some(0), "{}", said(&learned));
+    let text = said(&learned);
+    assert!(text.contains(&fast[3]) && text.contains("% less time than the median"), "{text}");
+    assert!(text.contains("the logs kept are not healthy"), "{text}");
+
     let shapes = learn(&save, &[], &[h200("healthy-1.log"), h200("pair-healthy-0,1.log")]);
     let text = said(&shapes);
     assert_eq!(shapes.status.code(), Some(64));

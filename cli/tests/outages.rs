@@ -76,6 +76,49 @@ fn an_interrupt_counts_without_a_ledger_too() {
     lab.assert_nothing_left();
 }
 
+/// As on a full disk: the process writes nothing more to files, and can read everything.
+fn fill_disk(run: &Child) {
+    let pid = run.id().to_string();
+    let limited = Command::new("prlimit").args(["--fsize=0:0", "--pid", &pid]).status();
+    assert!(limited.unwrap().success(), "prlimit");
+}
+
+#[test]
+fn a_full_disk_ends_the_run_though_its_ledger_can_be_read() {
+    let lab = Lab::new("sleep 2", "");
+    let mut run = start(&lab, LIMITS);
+    wait_for("the job to begin", || lab.path("counts/rank-0").exists());
+    fill_disk(&run);
+    let began = Instant::now();
+    let mut said = String::new();
+    run.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(3), "{said}");
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}: {said}", began.elapsed());
+    assert!(said.contains("deleting the clusters without it"), "{said}");
+    lab.assert_nothing_left();
+
+    let resumed = lab.burnin(&["run", "--resume"]);
+    let said = String::from_utf8_lossy(&resumed.stderr);
+    assert!(matches!(resumed.status.code(), Some(0 | 2 | 3)), "{said}");
+    assert_eq!(lab.counts()[0], ("builds".to_owned(), 1));
+    lab.assert_nothing_left();
+}
+
+#[test]
+fn an_interrupt_counts_on_a_full_disk_too() {
+    let lab = Lab::new("sleep 60", "");
+    let mut run = start(&lab, &[]);
+    wait_for("the job to begin", || lab.path("counts/rank-0").exists());
+    fill_disk(&run);
+    let began = Instant::now();
+    signal("-INT", run.id());
+    let mut said = String::new();
+    run.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(3), "{said}");
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}: {said}", began.elapsed());
+    lab.assert_nothing_left();
+}
+
 #[test]
 fn a_data_folder_that_is_deleted_ends_the_run_and_its_nodes() {
     let lab = Lab::new("sleep 60", "");

@@ -14,6 +14,7 @@ use crate::{
     commands::{note, print_plain},
     exit::{Error, Exit},
     local::Data,
+    output::replaceable,
 };
 
 /// Writes a run as one signed file.
@@ -29,6 +30,7 @@ pub async fn export(data: Data, run: &RunId, key: &Path, save: Option<PathBuf>) 
     let key = Key::read(&pem).map_err(|why| named(&why))?;
     let told = data.told(run).await?;
     let save = save.unwrap_or_else(|| PathBuf::from(format!("{run}.burnin.tar")));
+    replaceable(&save)?;
     let page = report::html(&told.story());
     let contents = bundle::write(&data.store, run, page, &key, &save).await.map_err(|error| match error {
         BundleError::NoRun(_) | BundleError::Open(_) => Error::usage(error),
@@ -67,6 +69,10 @@ pub fn verify(path: &Path, key: Option<&Path>) -> Result<Exit, Error> {
         }
         None => None,
     };
+    // A pipe would be waited for.
+    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Err(named(path, &"it is no regular file"));
+    }
     let file = fs::File::open(path).map_err(|error| named(path, &error))?;
     match bundle::verify(std::io::BufReader::new(file), trusted.as_ref()) {
         Ok(checked) => {

@@ -72,13 +72,14 @@ impl Clusters for Systems {
 
     async fn delete(&self, name: &str) -> Result<Deleted, PortError> {
         let knows = self.deployed.knows(name).await?;
-        let deployed = self.deployed.delete(name).await?;
+        let deployed = self.deployed.delete(name).await;
         match &self.processes {
+            // Processes are ended also where nothing can be noted, as on a full disk.
             Some(processes) => {
                 let gone = processes.delete(name).await?;
-                Ok(if knows { deployed } else { gone })
+                deployed.map(|deployed| if knows { deployed } else { gone })
             }
-            None => Ok(deployed),
+            None => deployed,
         }
     }
 
