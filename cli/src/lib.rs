@@ -5,6 +5,7 @@ mod commands;
 pub mod documents;
 mod exit;
 mod local;
+mod outage;
 mod output;
 mod progress;
 

@@ -2,13 +2,12 @@
 //! adapters differ: folders for buckets, SQLite for the warehouse, processes for builds and clusters.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
     fs::{self, File, TryLockError},
     io,
     os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError, Weak},
-    time::{Duration, Instant},
+    sync::{Arc, Weak},
+    time::Duration,
 };
 
 use agent::{Agent, schedulers::Schedulers};
@@ -21,16 +20,14 @@ use kit::{Bus, Clock, Handler, MemoryBus, StoreParking, SystemClock, Worker, Wor
 use ledger::{Artefacts, FolderStore, Ledger, Store};
 use loader::{Loader, Sqlite};
 use machine::{Input, RunState};
-use provisioner::{
-    Clusters as _, Provisioner, deployed::DeployedClusters, processes::ProcessClusters, systems::Systems,
-};
+use provisioner::{Provisioner, deployed::DeployedClusters, processes::ProcessClusters, systems::Systems};
 use terms::{Fact, Limits, RunId, Span};
 use tokio::sync::watch;
 use view::{Elsewhere, Pace, Told, View};
 
 use crate::{
     exit::{Error, Exit},
-    output::note,
+    outage::{self, Outages, Watched},
 };
 
 /// How often the local outside world is looked at. It does not notify.
@@ -156,7 +153,7 @@ impl Services {
     pub fn new(data: &Data, observer: Option<Observer>) -> Result<Self, Error> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let parking = Arc::new(StoreParking::new(Arc::clone(&data.store), Arc::clone(&clock)));
-        let memory = MemoryBus::new(Arc::clone(&clock), parking).on_retry(Arc::new(report_trouble));
+        let memory = MemoryBus::new(Arc::clone(&clock), parking).on_retry(Arc::new(outage::report));
         let memory = Arc::new(memory);
         let bus: Arc<dyn Bus> = Arc::clone(&memory) as Arc<dyn Bus>;
         let artefacts = Artefacts::new(Arc::clone(&data.store));
@@ -193,55 +190,13 @@ impl Services {
     }
 }
 
-/// Failures outside this program, such as a full disk or a missing program, are retried without a message for this long, because
-/// most are transient. Then each is reported once.
-const SILENT: Duration = Duration::from_secs(1);
-
-/// Reports on standard error that something has failed for `since`, and why.
-pub fn report_trouble(what: &str, since: Duration, why: &str) {
-    static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    /// Maximum number of reported messages: those with numbers in them could be many.
-    const MOST: usize = 20;
-    if since < SILENT {
-        return;
-    }
-    let what = what.trim_start_matches("dev.burnin.").trim_end_matches(".v1");
-    let line = format!("  ! {what}: {}; trying again", redact::redacted(why));
-    let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
-    if reported.len() < MOST && reported.insert(line.clone()) {
-        note(line);
-    }
-}
-
-/// Deletes every cluster of a run without its ledger, which cannot be written. Returns what could not be deleted, and why.
-pub async fn release_directly(data: &Data, run: &RunId) -> Vec<String> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let provider = match program() {
-        Ok(program) => clusters(data, program, &clock, 0),
-        Err(error) => return vec![error.message],
-    };
-    let listed = match provider.list().await {
-        Ok(listed) => listed.clusters,
-        Err(error) => return vec![format!("clusters could not be listed: {error:?}")],
-    };
-    let mut left = Vec::new();
-    for cluster in listed.into_iter().filter(|cluster| cluster.run == run.as_str()) {
-        if let Err(kit::PortError::Passing(why)) = provider.delete(&cluster.name).await {
-            left.push(format!("{}: {why}", cluster.name));
-        }
-    }
-    left
-}
-
 /// The services, driving one run.
 pub struct World {
     services: Services,
     outbox: kit::Outbox,
     run: RunId,
     states: watch::Receiver<Option<RunState>>,
-    /// Since when, and why, the run cannot be woken.
-    stuck: Mutex<Option<(Instant, String)>>,
-    unrecorded: Arc<Unrecorded>,
+    outages: Arc<Outages>,
     _claim: File,
 }
 
@@ -251,12 +206,13 @@ impl World {
         let (told, states) = watch::channel(None);
         let observer = Arc::new(move |state: &RunState| drop(told.send(Some(state.clone()))));
         let services = Services::new(data, Some(observer))?;
-        let unrecorded =
-            Arc::new(Unrecorded { conductor: Arc::clone(&services.conductor), facts: Mutex::default() });
-        services.hear(&(Arc::clone(&unrecorded) as Arc<dyn Handler>));
+        let outages = Arc::new(Outages::default());
+        let handler =
+            Watched { handler: Arc::clone(&services.conductor) as _, outages: Arc::clone(&outages) };
+        services.hear(&(Arc::new(handler) as Arc<dyn Handler>));
         let bus = Arc::clone(&services.bus) as Arc<dyn Bus>;
         let outbox = kit::Outbox::new("cli", bus, Arc::clone(&services.clock));
-        Ok(Self { services, outbox, run, states, stuck: Mutex::default(), unrecorded, _claim: claim })
+        Ok(Self { services, outbox, run, states, outages, _claim: claim })
     }
 
     /// Publishes a fact about the run.
@@ -279,18 +235,11 @@ impl World {
                 Ok(_) => None,
                 Err(error) => Some(kit::worker::chain(&error)),
             };
-            self.note_stuck(why);
+            if let Some((since, why)) = self.outages.note("ledger", why) {
+                outage::report("ledger", since, &why);
+            }
             self.outbox.clock().sleep(TICK).await;
         }
-    }
-
-    fn note_stuck(&self, why: Option<String>) {
-        let mut stuck = self.stuck.lock().unwrap_or_else(PoisonError::into_inner);
-        *stuck = why.map(|why| {
-            let since = stuck.as_ref().map_or_else(Instant::now, |(since, _)| *since);
-            report_trouble("ledger", since.elapsed(), &why);
-            (since, why)
-        });
     }
 
     /// The limits of the run, once it is known.
@@ -300,10 +249,7 @@ impl World {
 
     /// Why the run has not been woken, or a fact of it not recorded, for `patience` or longer.
     pub fn stuck_for(&self, patience: Duration) -> Option<String> {
-        let stuck = self.stuck.lock().unwrap_or_else(PoisonError::into_inner);
-        let facts = self.unrecorded.facts.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut all = stuck.iter().chain(facts.values());
-        all.find(|(since, _)| since.elapsed() >= patience).map(|(_, why)| why.clone())
+        self.outages.lasting(patience)
     }
 
     /// Ends what this process does for a run that is over. Its end is told once more, since whoever told it may have been
@@ -312,29 +258,6 @@ impl World {
         let told = self.services.conductor.wake(&self.run, Input::Tick).await;
         self.services.bus.finish(LAST_WORDS).await;
         told.map(drop).map_err(Error::infrastructure)
-    }
-}
-
-/// The conductor, and the facts that it could not record: since when, and why. On a full disk the ledger can be read, so that
-/// a tick that has nothing to record succeeds while every fact is lost.
-struct Unrecorded {
-    conductor: Arc<Conductor>,
-    facts: Mutex<BTreeMap<String, (Instant, String)>>,
-}
-
-#[kit::async_trait]
-impl Handler for Unrecorded {
-    async fn handle(&self, event: &kit::Event) -> kit::Disposition {
-        use kit::AttributesReader as _;
-        let handled = self.conductor.handle(event).await;
-        let mut facts = self.facts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let kit::Disposition::Retry(why) = &handled {
-            let since = facts.get(event.id()).map_or_else(Instant::now, |(since, _)| *since);
-            facts.insert(event.id().to_owned(), (since, why.clone()));
-        } else {
-            facts.remove(event.id());
-        }
-        handled
     }
 }
 

@@ -20,7 +20,8 @@ use crate::{
     commands::{note, plan, print, print_json, show::terminal},
     documents::RunDocument,
     exit::{Error, Exit},
-    local::{Data, World, release_directly},
+    local::{Data, World},
+    outage::release_directly,
     progress::Progress,
 };
 

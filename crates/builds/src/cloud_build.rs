@@ -127,7 +127,7 @@ impl CloudBuilds {
         if let Some(log) = outcome::log(build).and_then(|log| self.object(&log))
             && let Some(body) = self.store.open(&log).await.map_err(PortError::passing)?
         {
-            let body: Reader = Box::new(Redacted::new(body).map_err(PortError::passing)?);
+            let body: Reader = Box::new(Redacted::new(body, None).map_err(PortError::passing)?);
             objects.push(self.artefacts.put(key, crate::files::LOG, body).await.map_err(damaged)?);
         }
         let committed = self.artefacts.commit(key, objects).await.map_err(damaged)?;
@@ -149,7 +149,7 @@ impl CloudBuilds {
     async fn last_lines(&self, build: &model::Build) -> String {
         let Some(log) = outcome::log(build).and_then(|log| self.object(&log)) else { return String::new() };
         let Ok(Some(body)) = self.store.open(&log).await else { return String::new() };
-        let Ok(body) = Redacted::new(body) else { return String::new() };
+        let Ok(body) = Redacted::new(body, None) else { return String::new() };
         let mut text = Vec::new();
         if body.take(LOG_READ).read_to_end(&mut text).await.is_err() {
             return String::new();

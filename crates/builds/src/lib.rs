@@ -13,7 +13,6 @@ pub mod local;
 #[cfg(feature = "gcp")]
 pub mod place;
 mod port;
-#[cfg(feature = "gcp")]
 mod redacted;
 
 pub use local::LocalBuilds;

@@ -12,6 +12,7 @@ use crate::{
     files::{LOG, QUOTED_LINES, content, damaged, refuse_reserved},
     limit,
     port::{Build, Builds, Key},
+    redacted::Redacted,
 };
 
 /// Builds of this host; images are sets of files in the artefact bucket.
@@ -52,7 +53,7 @@ impl LocalBuilds {
 
     /// Brings what the build left into the bucket. Doing it again changes nothing.
     async fn store(&self, key: &Key, name: &str, outcome: &BuildOutcome) -> Result<Image, PortError> {
-        let mut objects = vec![self.put(key, LOG, self.builds.log(name)).await?];
+        let mut objects = vec![self.put_log(key, self.builds.log(name)).await?];
         for artifact in &outcome.artifacts {
             refuse_reserved(&artifact.name)?;
             objects.push(self.put(key, &artifact.name, artifact.path.clone()).await?);
@@ -67,6 +68,13 @@ impl LocalBuilds {
             .collect();
         files.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(Image { reference: Artefacts::folder(key), digest: content(&files), files })
+    }
+
+    /// The supervisor redacted the log by what it knows. It does not see the secrets in the environment of this process.
+    async fn put_log(&self, key: &Key, path: PathBuf) -> Result<terms::ManifestObject, PortError> {
+        let file = tokio::fs::File::open(&path).await.map_err(PortError::passing)?;
+        let body = Redacted::new(Box::new(file), self.secrets.as_deref()).map_err(PortError::passing)?;
+        self.artefacts.put(key, LOG, Box::new(body)).await.map_err(damaged)
     }
 
     async fn put(&self, key: &Key, name: &str, path: PathBuf) -> Result<terms::ManifestObject, PortError> {

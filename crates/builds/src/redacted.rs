@@ -1,6 +1,7 @@
 //! A build's log on its way into the bucket, without secrets.
 
 use std::{
+    path::Path,
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -23,12 +24,12 @@ pub(crate) struct Redacted {
 }
 
 impl Redacted {
-    /// The patterns, and the secrets that this process knows.
+    /// By the patterns, and the secrets that this process knows: its environment's, and the files of `secrets`.
     ///
     /// # Errors
     /// Returns an error if the rules cannot be built: the log must not be stored then.
-    pub(crate) fn new(inner: Reader) -> std::io::Result<Self> {
-        let redactor = Some(Redactor::new(Rules::of_this_process(None)?));
+    pub(crate) fn new(inner: Reader, secrets: Option<&Path>) -> std::io::Result<Self> {
+        let redactor = Some(Redactor::new(Rules::of_this_process(secrets)?));
         Ok(Self { inner, redactor, chunk: vec![0; CHUNK], ready: Vec::new(), given: 0 })
     }
 }
@@ -79,7 +80,7 @@ mod tests {
         let log = format!("{}token {token} here\n{}", "before\n".repeat(20_000), "after\n".repeat(20_000));
         let inner: Reader = Box::new(std::io::Cursor::new(log.clone().into_bytes()));
         let mut out = String::new();
-        Redacted::new(inner).unwrap().read_to_string(&mut out).await.unwrap();
+        Redacted::new(inner, None).unwrap().read_to_string(&mut out).await.unwrap();
         assert_eq!(out, log.replace(&token, "[redacted:git-token]"));
     }
 }

@@ -33,8 +33,10 @@ pub(crate) struct Form {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Between {
     Nothing,
-    /// Line ends, as `base64` and `xxd` write them.
+    /// Line ends, as `base64` writes them.
     Lines,
+    /// Line ends, blanks and colons, as dumps in hexadecimal have them.
+    Dump,
     /// Line ends, and the sequences by which a terminal colours text.
     LinesAndColours,
 }
@@ -64,6 +66,13 @@ impl Form {
             Between::Lines => {
                 anchors.extend((1..head.len()).map(|at| [&head[..at], b"\n", &head[at..]].concat()));
             }
+            // Bytes one by one or in pairs, with a blank or a colon between.
+            Between::Dump => {
+                anchors.extend((1..head.len()).map(|at| [&head[..at], b"\n", &head[at..]].concat()));
+                for (digits, between) in [(2, b' '), (2, b':'), (4, b' ')] {
+                    anchors.push(head.chunks(digits).collect::<Vec<_>>().join(&between));
+                }
+            }
             // Text after the break is not searched for: there may be several breaks, and a colour has many forms. A beginning of
             // less than four bytes is too common to be looked at.
             Between::LinesAndColours => {
@@ -82,6 +91,7 @@ impl Form {
             match view.byte(at)? {
                 Some(byte) if byte == self.text[matched] => matched += 1,
                 Some(b'\n' | b'\r') if self.between != Between::Nothing && matched > 0 => {}
+                Some(b' ' | b':') if self.between == Between::Dump && matched > 0 => {}
                 Some(0x1b) if self.between == Between::LinesAndColours && matched > 0 => {
                     // ESC [ parameters, and one letter.
                     let parameters = view.run(at + 2, SEQUENCE, |byte| matches!(byte, b' '..=b'?'))?;
@@ -100,8 +110,11 @@ fn spellings(value: &[u8]) -> BTreeSet<Form> {
     let mut forms = BTreeSet::from([Form { text: value.to_vec(), between: Between::LinesAndColours }]);
     let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
     for text in [hex.to_ascii_uppercase(), hex] {
-        forms.insert(Form { text: text.into_bytes(), between: Between::Lines });
+        forms.insert(Form { text: text.into_bytes(), between: Between::Dump });
     }
+    // Every byte percent-encoded, although most need not be.
+    let percent: String = value.iter().map(|byte| format!("%{byte:02x}")).collect();
+    forms.extend([plain(percent.to_ascii_uppercase().into_bytes()), plain(percent.into_bytes())]);
     for set in [&UNRESERVED, &IN_PATH] {
         let encoded = percent_encode(value, set).to_string();
         // Hexadecimal digits may be small.

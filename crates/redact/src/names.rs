@@ -149,13 +149,15 @@ fn is_element(behind: &[u8]) -> bool {
 
 /// Commands that take passwords as arguments, and the flags before these. A flag that ends with a letter may be followed by
 /// its value at once, as in `mysql -pPASS`.
-pub(crate) const COMMANDS: [(&str, &[&str]); 8] = [
+pub(crate) const COMMANDS: [(&str, &[&str]); 9] = [
     (" login ", &["-p", "--password"]),
     ("sshpass ", &["-p"]),
     ("mysql ", &["-p", "--password"]),
     ("mysqldump ", &["-p", "--password"]),
     ("redis-cli ", &["-a", "--pass"]),
     ("ldapsearch ", &["-w"]),
+    // A line of .netrc: `machine host login user password PASS`.
+    ("machine ", &["password"]),
     ("curl ", &["-u", "--user", "-U", "--proxy-user"]),
     ("wget ", &["--password", "--http-password"]),
 ];

@@ -126,6 +126,7 @@ fn assignments_lose_their_values() {
             "helm registry login h --password=hunter2\n",
             "helm registry login h --password=[redacted:command-password]\n",
         ),
+        ("machine h login bob password hunter2", "machine h login bob password [redacted:command-password]"),
         ("sshpass -p hunter2 ssh host", "sshpass -p [redacted:command-password] ssh host"),
         ("mysql -uroot -phunter2 db", "mysql -uroot -p[redacted:command-password] db"),
         ("$ curl -sS -u bob:s3cret https://h/p", "$ curl -sS -u bob:[redacted:command-password] https://h/p"),
@@ -190,6 +191,12 @@ fn known_values_go_in_every_coding() {
     assert_eq!(clean(&format!("<{long}>")).replace("[redacted:known-value]", ""), "<>");
 }
 
+/// Hexadecimal digits in groups.
+fn bytes(hex: &str, digits: usize, between: &str) -> String {
+    let groups = hex.as_bytes().chunks(digits).map(|group| std::str::from_utf8(group).unwrap());
+    groups.collect::<Vec<_>>().join(between)
+}
+
 /// A terminal's colours, line ends of a narrow window, and hexadecimal dumps.
 #[test]
 fn known_values_go_however_they_are_broken_or_dumped() {
@@ -201,6 +208,11 @@ fn known_values_go_however_they_are_broken_or_dumped() {
         "sword\u{1b}[0m\u{1b}[1;32mfis\u{1b}[Kh-1".to_owned(),
         hex.to_uppercase(),
         format!("{}\n{}", &hex[..10], &hex[10..]),
+        bytes(&hex, 2, " "),
+        bytes(&hex, 2, ":"),
+        bytes(&hex, 4, " "),
+        format!("%{}", bytes(&hex, 2, "%")),
+        format!("%{}", bytes(&hex.to_uppercase(), 2, "%")),
         hex,
     ] {
         assert_eq!(clean(&format!("<{text}>")), "<[redacted:known-value]>", "{text:?}");

@@ -1,0 +1,104 @@
+//! Outages around a run: full disks, missing programs, a ledger that cannot be written. They are reported within seconds, and a
+//! run that goes without its ledger for too long releases its clusters without it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use kit::{AttributesReader, Clock, Disposition, Handler, SystemClock};
+use provisioner::Clusters;
+use terms::RunId;
+
+use crate::{
+    local::{Data, clusters, program},
+    output::note,
+};
+
+/// Failures outside this program, such as a full disk or a missing program, are retried without a message for this long, because
+/// most are transient. Then each is reported once.
+const SILENT: Duration = Duration::from_secs(1);
+
+/// Reports on standard error that something has failed for `since`, and why.
+pub fn report(what: &str, since: Duration, why: &str) {
+    static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    /// Maximum number of reported messages: those with numbers in them could be many.
+    const MOST: usize = 20;
+    if since < SILENT {
+        return;
+    }
+    let what = what.trim_start_matches("dev.burnin.").trim_end_matches(".v1");
+    let line = format!("  ! {what}: {}; trying again", redact::redacted(why));
+    let mut reported = REPORTED.lock().unwrap_or_else(PoisonError::into_inner);
+    if reported.len() < MOST && reported.insert(line.clone()) {
+        note(line);
+    }
+}
+
+/// What fails now: since when, and why.
+#[derive(Default)]
+pub struct Outages(Mutex<BTreeMap<String, (Instant, String)>>);
+
+impl Outages {
+    /// Notes that something fails, or (`None`) that it works again. Returns how long it has failed without a break, and why.
+    pub fn note(&self, what: &str, why: Option<String>) -> Option<(Duration, String)> {
+        let mut outages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(why) = why else {
+            outages.remove(what);
+            return None;
+        };
+        let since = outages.get(what).map_or_else(Instant::now, |(since, _)| *since);
+        outages.insert(what.to_owned(), (since, why.clone()));
+        Some((since.elapsed(), why))
+    }
+
+    /// Why something has failed for `patience` or longer.
+    pub fn lasting(&self, patience: Duration) -> Option<String> {
+        let outages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let lasting = outages.values().find(|(since, _)| since.elapsed() >= patience);
+        lasting.map(|(_, why)| why.clone())
+    }
+}
+
+/// The conductor, with the facts that it cannot record noted as outages. On a full disk the ledger can be read, so that a tick
+/// that has nothing to record succeeds while every fact is lost.
+pub struct Watched {
+    /// The conductor.
+    pub handler: Arc<dyn Handler>,
+    /// Where its failures are noted, by the id of the event.
+    pub outages: Arc<Outages>,
+}
+
+#[kit::async_trait]
+impl Handler for Watched {
+    async fn handle(&self, event: &kit::Event) -> Disposition {
+        let handled = self.handler.handle(event).await;
+        let why = match &handled {
+            Disposition::Retry(why) => Some(why.clone()),
+            _ => None,
+        };
+        self.outages.note(event.id(), why);
+        handled
+    }
+}
+
+/// Deletes every cluster of a run without its ledger, which cannot be written. Returns what could not be deleted, and why.
+pub async fn release_directly(data: &Data, run: &RunId) -> Vec<String> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let provider = match program() {
+        Ok(program) => clusters(data, program, &clock, 0),
+        Err(error) => return vec![error.message],
+    };
+    let listed = match provider.list().await {
+        Ok(listed) => listed.clusters,
+        Err(error) => return vec![format!("clusters could not be listed: {error:?}")],
+    };
+    let mut left = Vec::new();
+    for cluster in listed.into_iter().filter(|cluster| cluster.run == run.as_str()) {
+        if let Err(kit::PortError::Passing(why)) = provider.delete(&cluster.name).await {
+            left.push(format!("{}: {why}", cluster.name));
+        }
+    }
+    left
+}
