@@ -90,19 +90,20 @@ fn one_rank_measures_no_link() {
         (passed.status.code(), codes(&document(&passed))),
         (Some(0), vec!["SANE".into(), "ONE_RANK".into()])
     );
-    let floored = judge(&h200("../../../../workflows/criteria/this-machine.yaml"));
+    let this_machine = judge(&h200("../../../../workflows/criteria/this-machine.yaml"));
+    assert_eq!(
+        (this_machine.status.code(), codes(&document(&this_machine))),
+        (Some(0), vec!["SANE".into(), "ONE_RANK".into()]),
+        "criteria that state nothing about links"
+    );
+    let floors = folder.path().join("floors.yaml").display().to_string();
+    std::fs::write(&floors, "name: floors\nfloors: [{size_bytes: 16M, busbw: 1}]\n").unwrap();
+    let floored = judge(&floors);
     assert_eq!(
         (floored.status.code(), codes(&document(&floored))),
         (Some(2), vec!["ONE_RANK".into(), "SANE".into()])
     );
-    let junit = burnin(&[
-        "judge",
-        "--criteria",
-        &h200("../../../../workflows/criteria/this-machine.yaml"),
-        "--output",
-        "junit",
-        &log,
-    ]);
+    let junit = burnin(&["judge", "--criteria", &floors, "--output", "junit", &log]);
     let junit = String::from_utf8(junit.stdout).unwrap();
     assert!(junit.contains("type=\"ONE_RANK\"") && !junit.contains("<failure"), "{junit}");
 
