@@ -31,7 +31,13 @@ async fn the_port_keeps_its_promises() {
 async fn every_node_runs_its_rank_and_a_failure_is_a_result() {
     let bed = Bed::up("failure");
     let jobs = bed.jobs();
-    let job = bed.job("fails", "echo \"on $(hostname)\"; [ $SLURM_PROCID = 2 ] && exit 7; sleep 60");
+    // The rank that fails takes the others along: it waits until each of them has printed its line.
+    let script = format!(
+        "echo \"on $(hostname)\"; printf x >> {0}; \
+         [ $SLURM_PROCID = 2 ] && until [ $(wc -c < {0}) -ge 4 ]; do sleep 0.1; done && exit 7; sleep 60",
+        bed.count("fails").display()
+    );
+    let job = bed.job("fails", &script);
     jobs.submit(&job).await.unwrap();
     let end = ended(&jobs, &job).await;
     assert_eq!((end.state.as_str(), end.exit_code), ("FAILED", Some(7)));
