@@ -280,7 +280,7 @@ class Configs(unittest.TestCase):
         workflow = cloud.folder / "workflow.yaml"
         workflow.write_text(json.dumps({
             "name": "steps", "description": "The cluster alone.",
-            "cluster": {"rent": {"deployed": {**steps, "kubernetes": {"nodes": 2, "ranks_per_node": 8}}}},
+            "cluster": {"rent": {"deployed": {**steps, "kubernetes": {"nodes": 2, "ranks_per_node": 8, "namespace": "burnin"}}}},
             "limits": {"cluster": "2m", "lease": "1h", "patience": "30s", "grace": "30s"}}))
         environment = {**cloud.environment, "PATH": f"{cloud.environment['PATH']}:{os.environ['PATH']}"}
         words = ["timeout", "--signal=KILL", "40", os.environ["BURNIN"], "run", str(workflow), "--data", str(cloud.folder / "data")]
