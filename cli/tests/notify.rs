@@ -60,10 +60,10 @@ fn a_test_message_reaches_its_channel_or_says_why_not() {
     channel("ops-channel.url", "http://hooks.example/s3cret");
     let (exit, said) = test("ops-channel");
     assert!(exit == 64 && said.contains("expected https://") && !said.contains("s3cret"), "{said}");
-    let (exit, said) = test("nobody");
+    let (exit, said) = test("unknown");
     assert_eq!(exit, 64);
     assert!(
-        said.contains("no workflow in . notifies a channel `nobody`; they notify: ops-channel, pager"),
+        said.contains("no workflow in . notifies a channel `unknown`; they notify: ops-channel, pager"),
         "{said}"
     );
     assert_eq!(lab.burnin(&["notify", "test", "pager", "--workflows", "nowhere"]).status.code(), Some(64));
@@ -92,7 +92,7 @@ fn a_night_that_fails_is_told_although_a_run_failed_before_anybody_listened() {
     let second = up.begin("lab", "second-night");
     up.follow(&second);
     let mark = lab.data().join(format!("notices/{second}/ended.json"));
-    wait_for("what is told to be decided", || mark.exists());
+    wait_for("the notices to be decided", || mark.exists());
     up.end("-TERM");
     assert_eq!(receiver.came().len(), 1);
 }

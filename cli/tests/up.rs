@@ -350,7 +350,7 @@ fn a_failure_and_the_recovery_from_it_are_told_once_each() {
         }
         let run = server.begin("lab", &number.to_string());
         assert_eq!(server.follow(&run).last().map(String::as_str), Some("closed"));
-        wait_for("what is told to be decided", || decided(&run));
+        wait_for("the notices to be decided", || decided(&run));
         wait_for("it to be told", || receiver.came().len() >= told);
         runs.push(run);
     }
@@ -360,7 +360,7 @@ fn a_failure_and_the_recovery_from_it_are_told_once_each() {
     let server = up();
     let run = server.begin("lab", "5");
     server.follow(&run);
-    wait_for("what is told to be decided", || decided(&run));
+    wait_for("the notices to be decided", || decided(&run));
     let said = server.end("-TERM");
     let came = receiver.came();
     let news: Vec<_> = came.iter().map(|(_, told)| (&told["news"], &told["run"])).collect();

@@ -194,7 +194,7 @@ async fn driving(
                     told?;
                     cancelling = true;
                     cancelled_at = Some(Instant::now());
-                    note(format_args!("  cancelling: everything is being given back; once more to leave it for `burnin run --resume`"));
+                    note(format_args!("  cancelling: releasing everything; a second interrupt leaves the rest to `burnin run --resume`"));
                 }
                 again = shutdown::once(), if cancelling => {
                     again.map_err(Error::infrastructure)?;

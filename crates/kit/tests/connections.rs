@@ -181,6 +181,6 @@ fn an_idle_connection_holds_at_most_64_kib_and_gives_them_back() {
     println!("{each} bytes an idle connection");
     assert!(each <= 64 << 10, "{each} bytes an idle connection");
     drop(held);
-    wait_for("the memory to be given back", || HEAP.allocated() < before + (64 << 10));
+    wait_for("the memory to be released", || HEAP.allocated() < before + (64 << 10));
     server.end();
 }

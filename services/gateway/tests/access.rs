@@ -49,9 +49,9 @@ async fn another_user_of_the_machine_is_answered_nothing() {
     assert_eq!(front.runs().await, [""; 0]);
     assert!(front.store.list("").await.unwrap().is_empty(), "nothing is kept of what they send");
     // The health check and GitHub's signed webhook need no token.
-    let nobody = [("cookie", "")];
-    assert_eq!(front.ask("GET", "/healthz", &nobody, "").await.0, 200);
-    assert_eq!(front.ask("POST", "/hooks/github", &nobody, "{}").await.0, 401, "for want of a signature");
+    let anonymous = [("cookie", "")];
+    assert_eq!(front.ask("GET", "/healthz", &anonymous, "").await.0, 200);
+    assert_eq!(front.ask("POST", "/hooks/github", &anonymous, "{}").await.0, 401, "for want of a signature");
     assert_eq!(front.get("/api/v1/runs").await.0, 200, "the user is answered");
 }
 
@@ -60,9 +60,9 @@ async fn a_link_signs_one_browser_in_and_leaves_the_address_bar() {
     let front = Front::new(&[("w", "")]);
     let links = || front.links.lock().unwrap().clone();
     let path = |link: &str| link.strip_prefix("http://127.0.0.1:8080").unwrap().to_owned();
-    let nobody = [("cookie", ""), HTML];
+    let anonymous = [("cookie", ""), HTML];
     let first = path(&links()[0]);
-    let (status, headers, page) = front.ask("GET", &first, &nobody, "").await;
+    let (status, headers, page) = front.ask("GET", &first, &anonymous, "").await;
     assert_eq!(status, 200);
     assert!(page.contains(r#"<meta http-equiv="refresh" content="0;url=/">"#), "{page}");
     assert_eq!(
@@ -77,19 +77,19 @@ async fn a_link_signs_one_browser_in_and_leaves_the_address_bar() {
     assert_eq!(front.ask("GET", "/", &browser, "").await.0, 200);
     assert_eq!(front.ask("GET", "/api/v1/runs", &browser, "").await.0, 200);
     // Another user with the link is too late; the browser that used it stays signed in.
-    let (status, headers, page) = front.ask("GET", &first, &nobody, "").await;
+    let (status, headers, page) = front.ask("GET", &first, &anonymous, "").await;
     assert_eq!(status, 401);
     assert!(page.contains("Not signed in") && !headers.contains_key("set-cookie"), "{page}");
     let (status, headers, _) = front.ask("GET", &first, &browser, "").await;
     assert!(status == 200 && !headers.contains_key("set-cookie"));
     let known = links();
     assert_eq!(known.len(), 2, "a new link for the next browser");
-    assert_eq!(front.ask("GET", &path(&known[1]), &nobody, "").await.0, 200);
+    assert_eq!(front.ask("GET", &path(&known[1]), &anonymous, "").await.0, 200);
     // Only a navigation to the first page signs in.
     let third = path(&links()[2]);
-    assert_eq!(front.ask("POST", &third, &nobody, "").await.0, 401);
-    assert_eq!(front.ask("GET", &third.replace("/?", "/api?"), &nobody, "").await.0, 401);
-    assert_eq!(front.ask("GET", "/?code=", &nobody, "").await.0, 401);
+    assert_eq!(front.ask("POST", &third, &anonymous, "").await.0, 401);
+    assert_eq!(front.ask("GET", &third.replace("/?", "/api?"), &anonymous, "").await.0, 401);
+    assert_eq!(front.ask("GET", "/?code=", &anonymous, "").await.0, 401);
     assert_eq!(links().len(), 3);
 }
 
@@ -137,7 +137,7 @@ async fn a_request_that_a_proxy_forwarded_is_refused() {
 }
 
 #[tokio::test]
-async fn events_that_nobody_can_read_are_not_kept_without_end() {
+async fn unreadable_events_are_kept_up_to_a_limit() {
     let front = Front::with(&[("w", "")], "1,1");
     let mut kept = 0;
     for number in 0..40 {

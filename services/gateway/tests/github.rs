@@ -232,7 +232,7 @@ async fn without_webhooks_a_look_starts_the_run_at_once() {
 }
 
 #[tokio::test]
-async fn deliveries_that_nobody_signed_do_not_use_up_what_github_may_send() {
+async fn unsigned_deliveries_do_not_use_up_the_rate_of_signed_ones() {
     let front = Front::with(&[("w", ON_MAIN)], "2,2");
     let forged = format!("sha256={}", "0".repeat(64));
     for signature in ["", "sha256=zz", &forged] {

@@ -58,7 +58,7 @@ async fn an_offered_cluster_starts_every_workflow_that_wants_it_once_for_ever() 
 }
 
 #[tokio::test]
-async fn what_nobody_wants_and_what_cannot_be_is_parked_and_answered() {
+async fn events_without_a_workflow_or_with_wrong_fields_are_parked_and_answered() {
     let front = Front::new(&[("w", ON)]);
     let settings = |slurm: Value| json!({"name": "gpu-a", "system": {"slurm": slurm}});
     let cases = [
