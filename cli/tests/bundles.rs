@@ -139,6 +139,24 @@ fn a_run_whose_artifacts_were_changed_is_not_exported() {
         assert!(!folder.join("run.tar").exists() && !said.contains("panicked"));
         fs::write(&path, before).unwrap();
     }
+    // A log and the manifest that lists it, changed together: the ledger has the digest of the manifest.
+    let (log, manifest) = (artefacts.join("image/1/build.log"), artefacts.join("image/1/manifest.json"));
+    let before = (fs::read(&log).unwrap(), fs::read_to_string(&manifest).unwrap());
+    let sum = |path: &Path| {
+        let sum = Command::new("sha256sum").arg(path).output().unwrap();
+        String::from_utf8(sum.stdout).unwrap()[..64].to_owned()
+    };
+    let old = sum(&log);
+    fs::write(&log, "nothing to see").unwrap();
+    fs::write(&manifest, before.1.replace(&old, &sum(&log))).unwrap();
+    let (code, said) = export("run.tar");
+    assert!(
+        code == Some(1) && said.contains("image/1/manifest.json: its digest is not the one in the ledger"),
+        "{said}"
+    );
+    fs::write(&log, before.0).unwrap();
+    fs::write(&manifest, before.1).unwrap();
+
     // `export` names a pipe among them and does not wait for it.
     let pipe = artefacts.join("verdict/1/pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());

@@ -25,8 +25,8 @@ use cloudbuild::Status;
 use flate2::{Compression, GzBuilder};
 use google_cloud_build_v1::model;
 use kit::{Clock, PortError};
-use ledger::{Artefacts, Digest, Reader, Store};
-use terms::{BuildSpec, Class, Failure, FileDigest, Image, ManifestObject, Span};
+use ledger::{Artefacts, Committed, Digest, Reader, Store};
+use terms::{BuildSpec, Class, Failure, FileDigest, Image, Span};
 use tokio::io::AsyncReadExt;
 use tracing::warn;
 
@@ -93,22 +93,23 @@ impl CloudBuilds {
     /// What a build left: an image in a registry, or files that are copied to where the stage's files lie.
     async fn image(&self, key: &Key, build: &model::Build) -> Result<Image, PortError> {
         if let Some((reference, digest)) = outcome::pushed(build) {
-            return Ok(Image { reference, digest, files: Vec::new() });
+            return Ok(Image { reference, digest, files: Vec::new(), manifest_sha256: None });
         }
         let committed = match self.artefacts.committed(key).await.map_err(damaged)? {
-            Some(committed) => committed.manifest.objects,
+            Some(committed) => committed,
             None => self.collect(key, build).await?,
         };
-        let files = committed.into_iter().map(|object| FileDigest {
+        let manifest_sha256 = Some(committed.digest.sha256);
+        let files = committed.manifest.objects.into_iter().map(|object| FileDigest {
             name: object.name,
             size_bytes: object.size_bytes,
             sha256: object.sha256,
         });
         let files: Vec<_> = files.filter(|file| file.name != crate::files::LOG).collect();
-        Ok(Image { reference: Artefacts::folder(key), digest: content(&files), files })
+        Ok(Image { reference: Artefacts::folder(key), digest: content(&files), files, manifest_sha256 })
     }
 
-    async fn collect(&self, key: &Key, build: &model::Build) -> Result<Vec<ManifestObject>, PortError> {
+    async fn collect(&self, key: &Key, build: &model::Build) -> Result<Committed, PortError> {
         let listed =
             build.results.as_ref().map(|results| results.artifact_manifest.as_str()).unwrap_or_default();
         let mut objects = Vec::new();
@@ -130,8 +131,7 @@ impl CloudBuilds {
             let body: Reader = Box::new(Redacted::new(body, None).map_err(PortError::passing)?);
             objects.push(self.artefacts.put(key, crate::files::LOG, body).await.map_err(damaged)?);
         }
-        let committed = self.artefacts.commit(key, objects).await.map_err(damaged)?;
-        Ok(committed.manifest.objects)
+        self.artefacts.commit(key, objects).await.map_err(damaged)
     }
 
     /// The object behind `gs://bucket/object`, where it is our bucket's.

@@ -35,6 +35,7 @@ fn planned(name: &str, build: &BuildSpec) -> Build {
             reference: format!("registry/{name}"),
             digest: format!("sha256:{:0>64}", name.len()),
             files: vec![],
+            manifest_sha256: None,
         }),
     }
 }

@@ -58,7 +58,7 @@ impl LocalBuilds {
             refuse_reserved(&artifact.name)?;
             objects.push(self.put(key, &artifact.name, artifact.path.clone()).await?);
         }
-        self.artefacts.commit(key, objects).await.map_err(damaged)?;
+        let committed = self.artefacts.commit(key, objects).await.map_err(damaged)?;
         let mut files: Vec<_> = (outcome.artifacts.iter())
             .map(|artifact| FileDigest {
                 name: artifact.name.clone(),
@@ -67,7 +67,8 @@ impl LocalBuilds {
             })
             .collect();
         files.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(Image { reference: Artefacts::folder(key), digest: content(&files), files })
+        let manifest_sha256 = Some(committed.digest.sha256);
+        Ok(Image { reference: Artefacts::folder(key), digest: content(&files), files, manifest_sha256 })
     }
 
     /// The supervisor redacted the log by what it knows. It does not see the secrets in the environment of this process.

@@ -96,6 +96,9 @@ impl Checker<'_> {
         if !image.reference.starts_with("artefacts/") {
             return Ok(()); // in a registry, by its digest
         }
+        if let Some(sha256) = &image.manifest_sha256 {
+            self.is(&format!("{}{MANIFEST}", image.reference), sha256, "the ledger")?;
+        }
         let mut files = image.files.iter();
         files.try_for_each(|file| {
             self.is(&format!("{}{}", image.reference, file.name), &file.sha256, "the ledger")

@@ -69,7 +69,8 @@ pub fn any(dice: &mut Dice) -> Workflow {
         0 => {
             let reference = "registry/ready".to_owned();
             let digest = format!("sha256:{}", "1".repeat(64));
-            workflow.image = Some(ImageSpec::Prebuilt(Image { reference, digest, files: vec![] }));
+            workflow.image =
+                Some(ImageSpec::Prebuilt(Image { reference, digest, files: vec![], manifest_sha256: None }));
         }
         1 => workflow.image = None,
         2..4 => {

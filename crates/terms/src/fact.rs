@@ -257,6 +257,9 @@ pub struct Image {
     /// Its files, where it is a set of files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileDigest>,
+    /// SHA-256 of the manifest that lists the files and the log of the build, hex; none in ledgers of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manifest_sha256: Option<String>,
 }
 
 /// A cluster that can take jobs.

@@ -46,7 +46,12 @@ async fn image_of(store: &dyn Store, program: &str) -> Image {
     store.create(&format!("image/{name}"), program.to_owned().into()).await.unwrap();
     let Digest { size_bytes, sha256, .. } = Digest::of(program.as_bytes());
     let digest = format!("sha256:{sha256}");
-    Image { reference: "image/".into(), digest, files: vec![FileDigest { name, size_bytes, sha256 }] }
+    Image {
+        reference: "image/".into(),
+        digest,
+        files: vec![FileDigest { name, size_bytes, sha256 }],
+        manifest_sha256: None,
+    }
 }
 
 /// A cluster of two processes, given back when the test is over, however it ends.

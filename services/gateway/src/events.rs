@@ -150,6 +150,6 @@ impl Build {
         };
         let pushed = self.results.images.iter().find(|pushed| untagged(&pushed.name) == name)?;
         let reference = format!("{name}@{}", pushed.digest);
-        Some(Image { reference, digest: pushed.digest.clone(), files: Vec::new() })
+        Some(Image { reference, digest: pushed.digest.clone(), files: Vec::new(), manifest_sha256: None })
     }
 }

@@ -63,7 +63,12 @@ pub fn deleted(at: Timestamp) -> Fact {
 }
 
 pub fn image() -> Image {
-    Image { reference: "artefacts/".into(), digest: format!("sha256:{}", "0".repeat(64)), files: vec![] }
+    Image {
+        reference: "artefacts/".into(),
+        digest: format!("sha256:{}", "0".repeat(64)),
+        files: vec![],
+        manifest_sha256: None,
+    }
 }
 
 pub fn job_done() -> Fact {

@@ -106,6 +106,7 @@ pub fn image() -> Image {
             size_bytes: 4_718_592,
             sha256: "9f86d081884c7d65".repeat(4),
         }],
+        manifest_sha256: None,
     }
 }
 

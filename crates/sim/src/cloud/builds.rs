@@ -58,7 +58,12 @@ impl Inner {
             failed(Class::Workload, "TIMEOUT")
         } else {
             let digest = format!("sha256:{:0>64}", name.len());
-            Build::Built(Image { reference: format!("registry/{name}"), digest, files: vec![] })
+            Build::Built(Image {
+                reference: format!("registry/{name}"),
+                digest,
+                files: vec![],
+                manifest_sha256: None,
+            })
         };
         self.clouds.builds.insert(name.to_owned(), Planned { over: false, end });
         self.note(Service::Outside, Happening::BuildBegan { name: name.to_owned() });

@@ -78,7 +78,15 @@ pub fn answers() -> Vec<Event> {
     let digest = format!("sha256:{}", "0".repeat(64));
     let facts = [
         ("builder", Fact::ImageAccepted(handle())),
-        ("builder", Fact::ImageBuilt(Image { reference: "artefacts/".into(), digest, files: vec![] })),
+        (
+            "builder",
+            Fact::ImageBuilt(Image {
+                reference: "artefacts/".into(),
+                digest,
+                files: vec![],
+                manifest_sha256: None,
+            }),
+        ),
         ("provisioner", Fact::ClusterAccepted(handle())),
         (
             "provisioner",

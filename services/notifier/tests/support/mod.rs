@@ -93,7 +93,12 @@ impl Paper {
 
     fn records(&self) -> Vec<Record> {
         let failure = || Failure::new(Class::Input, "CONFIG", self.text.clone());
-        let image = Image { reference: "r".into(), digest: "sha256:0".into(), files: Vec::new() };
+        let image = Image {
+            reference: "r".into(),
+            digest: "sha256:0".into(),
+            files: Vec::new(),
+            manifest_sha256: None,
+        };
         let node = Node { name: "node-0".into(), slots: 1 };
         let cluster =
             Cluster { name: self.cluster.clone(), nodes: vec![node], endpoint: "nowhere".to_owned() };
