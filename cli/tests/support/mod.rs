@@ -13,8 +13,11 @@ use std::{
 
 /// The quickstart's benchmark, compiled once: every test is a process of its own, and they share the folder.
 pub fn bench() -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workflows/quickstart/collective_perf.rs");
-    let written = fs::metadata(&source).unwrap().modified().unwrap();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workflows/quickstart");
+    let source = folder.join("collective_perf.rs");
+    let changed =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().metadata().unwrap().modified().unwrap());
+    let written = changed.max().unwrap();
     let version = written.duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("all_reduce_perf-{version}"));
     if !program.exists() {

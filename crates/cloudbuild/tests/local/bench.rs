@@ -19,8 +19,8 @@ fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
         let mut hasher = DefaultHasher::new();
-        for name in ["collective_perf.rs", "image.yaml"] {
-            std::fs::read(source(name)).unwrap().hash(&mut hasher);
+        for path in sources() {
+            std::fs::read(path).unwrap().hash(&mut hasher);
         }
         let kept = Path::new(SHELF).join(format!("all_reduce_perf-{:016x}", hasher.finish()));
         if !kept.exists() {
@@ -36,7 +36,9 @@ fn built() -> &'static Path {
 fn build() -> (World, Vec<Artifact>) {
     let mut world = World::within(Path::new(SHELF));
     hide_gpus(&mut world);
-    std::fs::copy(source("collective_perf.rs"), world.path("collective_perf.rs")).unwrap();
+    for path in sources() {
+        std::fs::copy(&path, world.path(path.file_name().unwrap().to_str().unwrap())).unwrap();
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let outcome = runtime.block_on(world.run(config()));
     assert_eq!(outcome.status, Status::Success, "{}", world.log());
@@ -45,6 +47,14 @@ fn build() -> (World, Vec<Artifact>) {
 
 fn source(name: &str) -> PathBuf {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../workflows/quickstart")).join(name)
+}
+
+/// Every file of the folder, in order.
+fn sources() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(source("")).unwrap();
+    let mut paths: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths
 }
 
 /// Makes a machine with GPUs look like one without.

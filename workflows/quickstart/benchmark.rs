@@ -1,0 +1,145 @@
+//! Timing and checking, size by size.
+
+use std::{
+    process, thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    FLOAT,
+    collective::Collective,
+    options::Options,
+    ring::Ring,
+    table::{end_row, general, print_foot, print_head, print_row, squeeze},
+};
+
+/// Values repeat with this period, a prime, so that a chunk in a wrong place is a wrong value.
+const PERIOD: usize = 251;
+
+pub fn benchmark(ring: &mut Ring, options: &Options, fault: Option<(&str, u64)>) -> i32 {
+    print_head(ring, options);
+    let collective = options.collective;
+    let sizes = options.sizes();
+    let (operation, root) = collective.operation();
+    let (mut bad_halves, mut busbw_sum) = (0.0, 0.0);
+    for (round, &size) in sizes.iter().enumerate() {
+        let part = collective.part(size, ring.ranks);
+        let bytes = if collective.is_split() { part * ring.ranks } else { part };
+        let mut buffers = Buffers::new(collective, part, (ring.rank, ring.ranks), round);
+        let count = part / FLOAT;
+        print_row(ring, &format!("{bytes:12}  {count:12}  {:>8}  {operation:>6}  {root:6}", "float"));
+        for _ in 0..options.warmup {
+            buffers.run(ring, false);
+        }
+        if round == 1.min(sizes.len() - 1) {
+            break_down(fault);
+        }
+        for in_place in [false, true] {
+            buffers.fill();
+            ring.sum(0.0);
+            let started = Instant::now();
+            for _ in 0..options.iters {
+                buffers.run(ring, in_place);
+            }
+            let mine = started.elapsed().as_secs_f64() * 1e6 / options.iters as f64;
+            let time = ring.sum(mine) / ring.ranks as f64;
+            let checked = options.check && (!in_place || collective.is_checked_in_place());
+            let wrong = checked.then(|| {
+                buffers.fill();
+                buffers.run(ring, in_place);
+                let corrupt = matches!(fault, Some(("corrupt", _)));
+                let mine = buffers.count_wrong(in_place, corrupt);
+                bad_halves += ring.sum(f64::from(u8::from(mine > 0)));
+                ring.sum(mine as f64)
+            });
+            let algbw = bytes as f64 / time / 1e3;
+            let busbw = algbw * collective.factor(ring.ranks);
+            busbw_sum += busbw;
+            let wrong = wrong.map_or("N/A".to_owned(), general);
+            let (time, algbw, busbw) = (squeeze(time, 7), squeeze(algbw, 6), squeeze(busbw, 6));
+            print_row(ring, &format!("  {time:>7}  {algbw:>6}  {busbw:>6}  {wrong:>6}"));
+        }
+        end_row(ring);
+    }
+    print_foot(ring, collective, bad_halves, busbw_sum / (2 * sizes.len()) as f64)
+}
+
+/// The memory of one rank for one size.
+struct Buffers {
+    collective: Collective,
+    part: usize,
+    /// This rank, and how many there are.
+    who: (usize, usize),
+    /// Changes the values from size to size.
+    round: usize,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    /// Input and result of an operation in place.
+    both: Vec<u8>,
+}
+
+impl Buffers {
+    fn new(collective: Collective, part: usize, who: (usize, usize), round: usize) -> Self {
+        let (send, receive) = collective.lengths(part, who.1);
+        let (input, output, both) = (vec![0; send], vec![0; receive], vec![0; send.max(receive)]);
+        let mut buffers = Self { collective, part, who, round, input, output, both };
+        buffers.fill();
+        buffers
+    }
+
+    /// Writes the inputs anew and spoils the results.
+    fn fill(&mut self) {
+        let (rank, ranks) = self.who;
+        fill(&mut self.input, rank, self.round);
+        self.output.fill(0xff);
+        self.both.fill(0xff);
+        let (input, _) = self.collective.in_place(self.part, rank, ranks);
+        fill(&mut self.both[input], rank, self.round);
+    }
+
+    fn run(&mut self, ring: &mut Ring, in_place: bool) {
+        match in_place {
+            false => ring.run(self.collective, self.part, Some(&self.input), &mut self.output),
+            true => ring.run(self.collective, self.part, None, &mut self.both),
+        }
+    }
+
+    /// Elements of this rank's result that are not what they should be.
+    fn count_wrong(&mut self, in_place: bool, corrupt: bool) -> usize {
+        let (rank, ranks) = self.who;
+        let found = match in_place {
+            false => &mut self.output[..],
+            true => &mut self.both[self.collective.in_place(self.part, rank, ranks).1],
+        };
+        if let (true, Some(first)) = (corrupt, found.first_mut()) {
+            *first ^= 1;
+        }
+        let right = |(index, element): &(usize, &[u8])| {
+            *element == self.collective.expected(*index, self.part, self.who, self.round).to_ne_bytes()
+        };
+        found.chunks_exact(FLOAT).enumerate().filter(|element| !right(element)).count()
+    }
+}
+
+/// Does what the fault says, where other ranks are in the middle of their work.
+fn break_down(fault: Option<(&str, u64)>) {
+    match fault {
+        Some(("exit", code)) => process::exit(code as i32),
+        Some(("hang", _)) => loop {
+            thread::sleep(Duration::from_secs(3600));
+        },
+        _ => {}
+    }
+}
+
+/// Small whole numbers: their sum is exact in whatever order it is made.
+pub fn value(rank: usize, index: usize, round: usize) -> f32 {
+    ((index * 7 + rank * 13 + round * 5) % PERIOD) as f32
+}
+
+fn fill(buffer: &mut [u8], rank: usize, round: usize) {
+    let pattern: Vec<u8> = (0..PERIOD).flat_map(|index| value(rank, index, round).to_ne_bytes()).collect();
+    for part in buffer.chunks_mut(pattern.len()) {
+        part.copy_from_slice(&pattern[..part.len()]);
+    }
+}

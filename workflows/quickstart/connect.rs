@@ -1,0 +1,97 @@
+//! How ranks find each other: each leaves its address in a folder, and calls the next one.
+
+use std::{
+    env, fs,
+    io::{self, ErrorKind, Read, Write},
+    net::{TcpListener, TcpStream},
+    path::Path,
+    process, thread,
+    time::{Duration, Instant},
+};
+
+use crate::options::Options;
+
+const HELLO: &[u8; 8] = b"burnin-1";
+
+/// What a rank says first on a new connection: who it is, of how many, started with which flags.
+pub fn hello(rank: usize, ranks: usize, options: &Options) -> [u8; 32] {
+    let mut hello = [0; 32];
+    hello[..8].copy_from_slice(HELLO);
+    hello[8..16].copy_from_slice(&(rank as u64).to_be_bytes());
+    hello[16..24].copy_from_slice(&(ranks as u64).to_be_bytes());
+    hello[24..].copy_from_slice(&options.fingerprint().to_be_bytes());
+    hello
+}
+
+/// Listens, and leaves the address where the others look for it: under its name at once and whole.
+pub fn publish(rank: usize, rendezvous: &Path) -> io::Result<TcpListener> {
+    // Ranks on other hosts reach this one by the name its scheduler knows, where that is a name on the network.
+    let host = env::var("BURNIN_HOST").or_else(|_| env::var("SLURMD_NODENAME"));
+    let host = host.unwrap_or_else(|_| "127.0.0.1".to_owned());
+    let known = env::var("BURNIN_PORT").ok().map(|text| match text.parse::<u16>() {
+        Ok(port) if usize::from(port) + rank <= usize::from(u16::MAX) => Ok(port + rank as u16),
+        _ => Err(io::Error::other(format!("BURNIN_PORT is no port for rank {rank}: {text:?}"))),
+    });
+    let listener = match known.transpose()? {
+        Some(port) => TcpListener::bind((host.as_str(), port))?,
+        None => TcpListener::bind((host.as_str(), 0)).or_else(|_| TcpListener::bind(("127.0.0.1", 0)))?,
+    };
+    let draft = rendezvous.join(format!("rank-{rank}.{}", process::id()));
+    fs::write(&draft, listener.local_addr()?.to_string())?;
+    fs::rename(draft, rendezvous.join(format!("rank-{rank}")))?;
+    Ok(listener)
+}
+
+pub fn call(peer: usize, rendezvous: &Path, timeout: Duration, hello: &[u8]) -> io::Result<TcpStream> {
+    let file = rendezvous.join(format!("rank-{peer}"));
+    poll(timeout, &format!("rank {peer} did not appear"), || {
+        // An address that an earlier run left behind refuses us until its owner's successor has replaced it.
+        let Ok(address) = fs::read_to_string(&file) else { return Ok(None) };
+        let Ok(mut stream) = TcpStream::connect(address.as_str()) else { return Ok(None) };
+        tune(&stream, timeout)?;
+        stream.write_all(hello)?;
+        Ok(Some(stream))
+    })
+}
+
+pub fn answer(listener: &TcpListener, timeout: Duration, expected: &[u8]) -> io::Result<TcpStream> {
+    listener.set_nonblocking(true)?;
+    poll(timeout, "the previous rank did not connect", || {
+        let mut stream = match listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        stream.set_nonblocking(false)?;
+        tune(&stream, timeout)?;
+        let mut hello = [0; 32];
+        stream.read_exact(&mut hello)?;
+        match () {
+            () if hello == expected => Ok(Some(stream)),
+            () if hello[..24] == expected[..24] => {
+                Err(io::Error::other("the ranks were started with other flags"))
+            }
+            // A stranger.
+            () => Ok(None),
+        }
+    })
+}
+
+fn poll<T>(timeout: Duration, late: &str, mut ask: impl FnMut() -> io::Result<Option<T>>) -> io::Result<T> {
+    let started = Instant::now();
+    loop {
+        if let Some(value) = ask()? {
+            return Ok(value);
+        }
+        if started.elapsed() > timeout {
+            return Err(io::Error::new(ErrorKind::TimedOut, format!("{late} within {}s", timeout.as_secs())));
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn tune(stream: &TcpStream, timeout: Duration) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(timeout))?;
+    stream.set_write_timeout(Some(timeout))
+}

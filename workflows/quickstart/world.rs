@@ -1,0 +1,172 @@
+//! Which ranks this process hosts, and copies of it where no launcher started several.
+
+use std::{
+    env, fs,
+    io::{self, Read},
+    path::{Path, PathBuf},
+    process::{self, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    LOST,
+    benchmark::benchmark,
+    name,
+    options::Options,
+    ring::Ring,
+    table::{fail, host},
+};
+
+/// Starts one copy a rank and waits for all of them. One that fails takes the others along, after a moment in which
+/// they can say what they saw.
+pub fn launch(ranks: usize) -> i32 {
+    let folder = env::temp_dir().join(format!("{}-{}", name(), process::id()));
+    let outcome = fs::create_dir(&folder).and_then(|()| launch_in(&folder, ranks));
+    let _ = fs::remove_dir_all(&folder);
+    outcome.unwrap_or_else(|error| {
+        eprintln!("{}: cannot start {ranks} ranks: {error}", name());
+        1
+    })
+}
+
+fn launch_in(folder: &Path, ranks: usize) -> io::Result<i32> {
+    use std::os::unix::process::CommandExt;
+    let program = env::current_exe()?;
+    let mut children = Vec::new();
+    for rank in 0..ranks {
+        // The other end of its standard input is ours: a copy whose parent is gone reads the end of it.
+        let child = Command::new(&program)
+            .arg0(name())
+            .args(env::args_os().skip(1))
+            .env("BURNIN_RANK", rank.to_string())
+            .env("BURNIN_RANKS", ranks.to_string())
+            .env("BURNIN_RENDEZVOUS", folder)
+            .env("BURNIN_COPY", "1")
+            .stdin(Stdio::piped())
+            .spawn()?;
+        children.push(child);
+    }
+    let (mut code, mut failed) = (0, None);
+    while !children.is_empty() {
+        children.retain_mut(|child| {
+            let Ok(Some(status)) = child.try_wait() else { return true };
+            let this = exit_code(status);
+            if this != 0 {
+                failed.get_or_insert_with(Instant::now);
+                // A rank that lost another one is a victim; the cause is worth more.
+                code = if code == 0 || (code == LOST && this != LOST) { this } else { code };
+            }
+            false
+        });
+        if failed.is_some_and(|when: Instant| when.elapsed() > Duration::from_secs(2)) {
+            // An error means that it has just ended.
+            children.iter_mut().for_each(|child| drop(child.kill()));
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    Ok(code)
+}
+
+fn exit_code(status: process::ExitStatus) -> i32 {
+    use std::os::unix::process::ExitStatusExt;
+    status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1)
+}
+
+/// Which ranks this process hosts, and where they find the others.
+pub struct World {
+    first: usize,
+    local: usize,
+    ranks: usize,
+    rendezvous: PathBuf,
+    fault: Option<(String, Whose, u64)>,
+}
+
+impl World {
+    pub fn from_environment(local: usize) -> Result<Option<Self>, String> {
+        let number = |name: &str| match env::var(name) {
+            Err(_) => Ok(None),
+            Ok(text) => text.parse::<usize>().map(Some).map_err(|_| format!("{name} is no number: {text:?}")),
+        };
+        let sources = [
+            ("BURNIN_RANK", "BURNIN_RANKS"),
+            ("SLURM_PROCID", "SLURM_NTASKS"),
+            ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        ];
+        for (rank_name, count_name) in sources {
+            let (Some(rank), Some(count)) = (number(rank_name)?, number(count_name)?) else { continue };
+            if rank >= count {
+                return Err(format!("{rank_name} is {rank}, and {count_name} only {count}"));
+            }
+            let copy = env::var_os("BURNIN_COPY").is_some();
+            if copy {
+                thread::spawn(|| {
+                    let _ = io::stdin().read(&mut [0]);
+                    process::exit(LOST);
+                });
+            } else if count == 1 {
+                break;
+            }
+            let Some(rendezvous) = env::var_os("BURNIN_RENDEZVOUS").map(PathBuf::from) else {
+                return Err("BURNIN_RENDEZVOUS must name a folder that all ranks see".to_owned());
+            };
+            let local = if copy { 1 } else { local };
+            let (first, ranks) = (rank * local, count * local);
+            return Ok(Some(Self { first, local, ranks, rendezvous, fault: fault()? }));
+        }
+        Ok(None)
+    }
+
+    /// Runs the ranks of this process, the first of them in this thread.
+    pub fn run(&self, options: Options) -> i32 {
+        if let Err(error) = fs::create_dir_all(&self.rendezvous) {
+            fail(line!(), 1, &format!("{}: {error}", self.rendezvous.display()));
+        }
+        thread::scope(|scope| {
+            let options = &options;
+            let others: Vec<_> = (1..self.local)
+                .map(|index| scope.spawn(move || self.run_rank(self.first + index, options)))
+                .collect();
+            let code = self.run_rank(self.first, options);
+            others.into_iter().map(|other| other.join().unwrap_or(1)).fold(code, i32::max)
+        })
+    }
+
+    fn run_rank(&self, rank: usize, options: &Options) -> i32 {
+        let mut ring = Ring::join(rank, self.ranks, &self.rendezvous, options);
+        let fault = self.fault.as_ref().filter(|(_, whose, _)| match whose {
+            Whose::Rank(whose) => *whose == rank,
+            Whose::Host(whose) => *whose == host(),
+        });
+        if let Some((_, _, micros)) = fault.filter(|(kind, ..)| kind == "slow") {
+            ring.delay = Duration::from_micros(*micros);
+        }
+        benchmark(&mut ring, options, fault.map(|(kind, _, value)| (kind.as_str(), *value)))
+    }
+}
+
+/// Who has a fault.
+enum Whose {
+    Rank(usize),
+    Host(String),
+}
+
+fn whose(text: &str) -> Option<Whose> {
+    match text.strip_prefix('@') {
+        Some(host) => Some(Whose::Host(host.to_owned())),
+        None => text.parse().ok().map(Whose::Rank),
+    }
+}
+
+fn fault() -> Result<Option<(String, Whose, u64)>, String> {
+    let Ok(text) = env::var("BURNIN_FAULT") else { return Ok(None) };
+    let parts: Vec<&str> = text.split(':').collect();
+    let parsed = match parts[..] {
+        [kind @ ("corrupt" | "hang"), who] => whose(who).map(|who| (kind.to_owned(), who, 0)),
+        [kind @ ("slow" | "exit"), who, value] => {
+            whose(who).zip(value.parse().ok()).map(|(who, value)| (kind.to_owned(), who, value))
+        }
+        _ => None,
+    };
+    parsed.map(Some).ok_or_else(|| format!("BURNIN_FAULT is not understood: {text:?}"))
+}
