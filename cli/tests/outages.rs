@@ -61,12 +61,12 @@ fn a_ledger_that_cannot_be_written_is_reported_and_the_cluster_released_without_
     lab.assert_nothing_left();
 }
 
-#[test]
-fn an_interrupt_counts_without_a_ledger_too() {
+/// Interrupts a run after `breaks` made its ledger unusable.
+fn interrupted(breaks: impl Fn(&Lab, &Child)) {
     let lab = Lab::new("sleep 60", "");
     let mut run = start(&lab, &[]);
     wait_for("the job to begin", || lab.path("counts/rank-0").exists());
-    break_ledger(&lab);
+    breaks(&lab, &run);
     let began = Instant::now();
     signal("-INT", run.id());
     let mut said = String::new();
@@ -74,6 +74,11 @@ fn an_interrupt_counts_without_a_ledger_too() {
     assert_eq!(run.wait().unwrap().code(), Some(3), "{said}");
     assert!(began.elapsed() < Duration::from_secs(15), "{:?}: {said}", began.elapsed());
     lab.assert_nothing_left();
+}
+
+#[test]
+fn an_interrupt_counts_without_a_ledger_too() {
+    interrupted(|lab, _| break_ledger(lab));
 }
 
 /// As on a full disk: the process writes nothing more to files, and can read everything.
@@ -106,17 +111,7 @@ fn a_full_disk_ends_the_run_though_its_ledger_can_be_read() {
 
 #[test]
 fn an_interrupt_counts_on_a_full_disk_too() {
-    let lab = Lab::new("sleep 60", "");
-    let mut run = start(&lab, &[]);
-    wait_for("the job to begin", || lab.path("counts/rank-0").exists());
-    fill_disk(&run);
-    let began = Instant::now();
-    signal("-INT", run.id());
-    let mut said = String::new();
-    run.stderr.as_mut().unwrap().read_to_string(&mut said).unwrap();
-    assert_eq!(run.wait().unwrap().code(), Some(3), "{said}");
-    assert!(began.elapsed() < Duration::from_secs(15), "{:?}: {said}", began.elapsed());
-    lab.assert_nothing_left();
+    interrupted(|_, run| fill_disk(run));
 }
 
 #[test]

@@ -138,8 +138,9 @@ impl Outbox {
     /// When the bus did not take it.
     pub async fn tell_run(&self, run: RunId, attempt: Attempt, mut fact: Fact) -> Result<(), BusError> {
         // A failure quotes output of other programs. It is published from here to the ledger, pages, reports and channels.
-        if let Some(failure) = fact.failure_mut() {
-            failure.message = redact::redacted(&failure.message);
+        if let (Some(stage), Some(failure)) = (fact.stage(), fact.failure()) {
+            let message = redact::redacted(&failure.message);
+            fact = Fact::failed(stage, Failure { message, ..failure.clone() });
         }
         self.send(Message::fact(self.publisher, run, attempt, fact)).await
     }

@@ -101,20 +101,6 @@ impl Fact {
         }
     }
 
-    /// The same, to be changed.
-    pub const fn failure_mut(&mut self) -> Option<&mut Failure> {
-        match self {
-            Self::ImageFailed(failure)
-            | Self::ClusterFailed(failure)
-            | Self::JobFailed(failure)
-            | Self::LogsFailed(failure)
-            | Self::NodesFailed(failure)
-            | Self::ResultsFailed(failure)
-            | Self::VerdictFailed(failure) => Some(failure),
-            _ => None,
-        }
-    }
-
     /// The fact that says `failure` of a stage.
     pub const fn failed(stage: Stage, failure: Failure) -> Self {
         match stage {
