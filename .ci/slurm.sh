@@ -35,6 +35,19 @@ for accounts in 0 1; do
   mkdir "$bed/shared-$accounts"
   on_controller timeout 120 "$programs/burnin" run workflows/slurm.yaml --data "$bed/data-$accounts" \
     --set cluster.existing.system.slurm.shared_folder="$bed/shared-$accounts"
+  # The image has no program for this collective: Slurm's own messages must lead to no failure and no suspect.
+  code=0
+  on_controller timeout 120 "$programs/burnin" run workflows/slurm.yaml --data "$bed/data-$accounts" --output json \
+    --set cluster.existing.system.slurm.shared_folder="$bed/shared-$accounts" \
+    --set benchmark.workload.collective=reduce >"$bed/not-started" || code=$?
+  cat "$bed/not-started"
+  run=$(sed -n 's/.*"run":"\([^"]*\)".*/\1/p' "$bed/not-started")
+  "$programs/burnin" show "$run" --data "$bed/data-$accounts" >"$bed/shown"
+  if [[ $code != 2 ]] || ! grep -q NOT_STARTED "$bed/shown" || grep -q suspects "$bed/not-started"; then
+    cat "$bed/shown"
+    echo "a missing program must be inconclusive, and no node suspected; exit code $code"
+    exit 1
+  fi
   bash tests/testbed/slurm/stop.sh
   mkdir -p "$BED_DIR"
 done
