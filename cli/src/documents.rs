@@ -50,7 +50,7 @@ pub struct ParseDocument {
     pub reading: Reading,
 }
 
-/// What `burnin judge --output json` prints.
+/// Output of `burnin judge --output json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct VerdictDocument<'a> {
     /// The verdict on all logs together.

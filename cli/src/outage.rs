@@ -36,7 +36,7 @@ pub fn report(what: &str, since: Duration, why: &str) {
     }
 }
 
-/// What fails now: since when, and why.
+/// Current outages: start and reason.
 #[derive(Default)]
 pub struct Outages(Mutex<BTreeMap<String, (Instant, String)>>);
 

@@ -40,7 +40,7 @@ fn a_run_is_exported_and_holds_until_a_byte_of_it_is_changed() {
     let (code, said) = verify(&["run.tar", "--key", "other.pub"]);
     assert!(code == Some(1) && said.contains("another key"), "{said}");
 
-    // What stands for a device or a pipe is neither replaced nor waited for.
+    // A device or a pipe is neither replaced nor waited for.
     assert!(std::process::Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());
     let refused = lab.burnin(&["export", &run, "--key", "key", "--save", "pipe"]);
     assert_eq!(refused.status.code(), Some(64), "{refused:?}");

@@ -1,4 +1,4 @@
-//! What fails around a run: full disks, missing programs, deleted folders, damaged ledgers, hostile folders.
+//! Outages around a run: full disks, missing programs, deleted folders, damaged ledgers, hostile folders.
 
 mod support;
 

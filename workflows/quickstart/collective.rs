@@ -1,4 +1,4 @@
-//! What each collective sends, receives and computes, after nccl-tests 2.19.6.
+//! The messages and results of each collective, after nccl-tests 2.19.6.
 
 use std::ops::Range;
 

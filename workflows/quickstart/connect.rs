@@ -1,4 +1,4 @@
-//! How ranks find each other: each leaves its address in a folder, and calls the next one.
+//! Rendezvous: each rank writes its address into a folder and connects to the next rank.
 
 use std::{
     env, fs,
@@ -13,7 +13,7 @@ use crate::options::Options;
 
 const HELLO: &[u8; 8] = b"burnin-1";
 
-/// What a rank says first on a new connection: who it is, of how many, started with which flags.
+/// The first bytes on a new connection: rank, number of ranks, and a fingerprint of the flags.
 pub fn hello(rank: usize, ranks: usize, options: &Options) -> [u8; 32] {
     let mut hello = [0; 32];
     hello[..8].copy_from_slice(HELLO);

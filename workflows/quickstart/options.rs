@@ -85,7 +85,7 @@ impl Options {
         std::iter::successors(Some(self.min), next).take_while(|&size| size <= self.max).collect()
     }
 
-    /// What all ranks must agree on.
+    /// A digest of the flags that must be equal on all ranks.
     pub fn fingerprint(&self) -> u64 {
         let check = usize::from(self.check);
         let parts = [

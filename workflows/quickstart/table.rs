@@ -86,7 +86,7 @@ pub fn print_foot(ring: &mut Ring, collective: Collective, bad_halves: f64, aver
             println!(" .. {} pid {}: Test failure {SOURCE}:{}", host(), process::id(), line!());
         }
     }
-    // Nobody leaves before everybody has finished, or a slow rank would take a good end for a lost neighbour.
+    // A barrier: a rank that exits early would look like a lost neighbour to a slow one.
     ring.sum(0.0);
     code
 }

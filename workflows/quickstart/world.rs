@@ -145,7 +145,7 @@ impl World {
     }
 }
 
-/// Who has a fault.
+/// The ranks that have a fault.
 enum Whose {
     Rank(usize),
     Host(String),

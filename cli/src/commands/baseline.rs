@@ -44,7 +44,7 @@ pub fn baseline(logs: &[PathBuf], save: &Path, drop_outliers: bool) -> Result<Ex
     for Level { run, busbw, slower } in left_out {
         let name = &names[run];
         if slower < 0.0 {
-            // What one log reaches the others may lack: they could be slow, and repeat that.
+            // One log may reach a level that the others lack: they could be slow, and repeat that.
             let less = -100.0 * slower;
             note(format_args!(
                 "left out: {name}: its plateau is at {busbw:.1} GB/s and takes {less:.1} % less time than the median; if the \

@@ -35,7 +35,7 @@ pub enum Broken {
     File {
         /// The file.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
     /// The ledger does not say what the bundle says.

@@ -45,7 +45,7 @@ pub enum BundleError {
     Artifact {
         /// The object.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
     /// The store did not answer.

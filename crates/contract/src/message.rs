@@ -43,7 +43,7 @@ pub enum Unreadable {
     Attribute {
         /// Its name.
         attribute: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         message: String,
     },
     /// The payload is not what its type says.
@@ -51,7 +51,7 @@ pub enum Unreadable {
     Payload {
         /// The type.
         event_type: String,
-        /// What is wrong with it.
+        /// The problem.
         message: String,
     },
 }

@@ -37,7 +37,7 @@ pub enum ArtefactError {
     Damaged {
         /// The object.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
 }

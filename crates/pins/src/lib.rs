@@ -34,7 +34,7 @@ pub enum Error {
     Damaged {
         /// The object.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
     /// Others write all the time.

@@ -39,7 +39,7 @@ pub struct Criteria {
     /// floors nor references is refused.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub data_only: bool,
-    /// How a table of one rank is judged, which measures no link.
+    /// The rule for a table of one rank, which measures no link.
     #[serde(default, skip_serializing_if = "OneRank::is_default")]
     pub one_rank: OneRank,
     /// How far below a reference is still good.
@@ -71,7 +71,7 @@ impl Criteria {
     }
 }
 
-/// How a table of one rank is judged: floors and references do not apply to it.
+/// The rule for a table of one rank: floors and references do not apply to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OneRank {

@@ -40,7 +40,7 @@ pub struct Baseline {
     /// How much longer the plateau of each run took than the median, relative, oldest first: where a history begins.
     #[serde(default)]
     pub levels: Vec<f64>,
-    /// How far the plateau of any of the runs is from the median, relative. Absent from a baseline of an older version.
+    /// Largest distance of a run's plateau from the median, relative. Absent from a baseline of an older version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeats_within: Option<f64>,
     /// One point a size, type, operation and placement.
@@ -111,7 +111,7 @@ pub enum Unlearnable {
     Unfit {
         /// Its number among the logs, from 0.
         log: usize,
-        /// What is wrong with it.
+        /// The problem.
         why: String,
     },
     /// The logs are of different things.
@@ -248,7 +248,7 @@ impl Baseline {
         self.offset(table, |point| point.region == Region::Plateau)
     }
 
-    /// How far the plateau of any of its runs is from the median, relative. Of a baseline that does not state it: without
+    /// Largest distance of a run's plateau from the median, relative. Of a baseline that does not state it: without
     /// the fifth of the runs that is furthest off, because single ones did not move it.
     #[must_use]
     pub fn repeatability(&self) -> f64 {

@@ -25,7 +25,7 @@ pub struct Group {
 pub struct Level {
     /// Its number.
     pub run: usize,
-    /// How much longer the plateau took than the median, relative.
+    /// Time of the plateau beyond the median, relative.
     pub slower: f64,
     /// Its bus bandwidth, GB/s.
     pub busbw: f64,

@@ -28,7 +28,7 @@ pub struct Finding {
     pub file: In,
     /// The field.
     pub field: String,
-    /// What is wrong, with the values, and what to write.
+    /// The problem with its values, and what to write.
     pub message: String,
     /// The run may succeed all the same.
     pub warning: bool,

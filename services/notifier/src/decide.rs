@@ -1,4 +1,4 @@
-//! What is to be told of a run, to whom. Pure: the run's line, the lines of the others, which channels received what, and
+//! Notices of a run by channel. Pure: the run's line, the lines of the others, which channels received what, and
 //! what the workflow wishes.
 //!
 //! A channel is told what changed since it was last told something. Each way of not passing has a line of its own, which

@@ -87,7 +87,7 @@ impl Notifier {
         Ok(Timestamp::from_millis(now.as_millis() - RECENT.0.as_millis() as i64).max(since))
     }
 
-    /// What channels received about earlier runs, back to the last pass with a decision.
+    /// Notices that channels received about earlier runs, back to the last pass with a decision.
     async fn heard(&self, before: &[Before<'_>]) -> Result<Heard, Trouble> {
         // Owned, because the compiler cannot see that a stream of borrowed ones may move between threads.
         let newest: Vec<_> =

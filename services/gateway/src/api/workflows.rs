@@ -18,7 +18,7 @@ pub struct Workflows {
     schema: &'static str,
     /// By name.
     workflows: Vec<Offer>,
-    /// What is wrong with files, each as `file:line:column: field: what was expected`.
+    /// Problems of files, each as `file:line:column: field: what was expected`.
     problems: Vec<String>,
     /// Files that cannot be read as workflows.
     broken: Vec<BrokenFile>,
@@ -29,7 +29,7 @@ pub struct Workflows {
 pub struct BrokenFile {
     /// Its name in the folder.
     pub file: String,
-    /// What is wrong with it, each as `file:line:column: field: what was expected`.
+    /// Its problems, each as `file:line:column: field: what was expected`.
     pub problems: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ pub struct Offer {
     pub stale: bool,
     /// It can be started. With `problems` it is the last version of its file without any.
     pub startable: bool,
-    /// What is wrong with its file as it is now, each as `file:line:column: field: what was expected`.
+    /// Problems of its current file, each as `file:line:column: field: what was expected`.
     pub problems: Vec<String>,
     /// Channels that it notifies.
     #[serde(skip)]
