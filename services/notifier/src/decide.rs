@@ -1,11 +1,11 @@
 //! Notices of a run by channel. Pure: the run's line, the lines of the others, which channels received what, and
 //! what the workflow wishes.
 //!
-//! A channel is told what changed since it was last told something. Each way of not passing has a line of its own, which
-//! begins with the first run since the last pass that went so and that the channel knows of: that one is told, once more
-//! when it is still so after a day, and when a run passes. A run that ended before anybody listened is no news that
-//! somebody had: the next one that fails is told. What is cancelled says nothing of the system, and is passed over. A
-//! commit is told of each of its runs.
+//! A channel receives a notice when a system's state differs from the last one that the channel received. Each kind of failure
+//! (fail, inconclusive, infrastructure) has its own sequence, which begins with the first such run since the last pass that the
+//! channel knows of: that run is a notice, a reminder follows if the state lasts for a day, and a pass ends it. A run that ended
+//! before any channel existed counts as not received, so that the next failure is a notice. A cancelled run carries no information
+//! about the system and is skipped. For a commit every run is a notice.
 
 use std::{
     borrow::Borrow,
