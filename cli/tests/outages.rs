@@ -192,19 +192,37 @@ fn folders_that_others_can_write_to_are_neither_made_nor_used() {
     assert!(refused.status.code() == Some(64) && said.contains("others can write to it"), "{said}");
 }
 
-/// Exit codes are documented: a lack of threads or files ends with neither 101 nor a signal.
+/// Exit codes are documented: a lack of files or of file size ends with neither 101 nor a signal. A run that cannot
+/// release its cluster retries and reports why; a second interrupt ends it.
 #[test]
 fn limits_of_the_system_end_with_a_documented_code() {
     let lab = Lab::new("", "");
-    for limit in ["ulimit -f 1", "ulimit -n 16"] {
+    for limit in ["ulimit -f 1", "ulimit -n 16", "ulimit -n 17"] {
         let script = format!(
             "{limit}; exec '{}' --data data run w.yaml --set limits.image=3s --set limits.patience=1s --set limits.grace=1s",
             env!("CARGO_BIN_EXE_burnin")
         );
-        let run = Command::new("bash").args(["-c", &script]).current_dir(lab.folder.path()).output().unwrap();
-        let said = String::from_utf8_lossy(&run.stderr).into_owned();
-        assert!(matches!(run.status.code(), Some(3 | 64)), "{limit}: {:?} {said}", run.status);
-        assert!(said.contains("error:") || said.contains("  ! "), "{limit}: {said}");
+        let errors = fs::File::create(lab.path("errors")).unwrap();
+        let mut command = Command::new("bash");
+        command.args(["-c", &script]).current_dir(lab.folder.path()).stdin(Stdio::null());
+        let mut run = command.stdout(Stdio::null()).stderr(errors).spawn().unwrap();
+        let began = Instant::now();
+        let mut ended = run.try_wait().unwrap();
+        while ended.is_none() && began.elapsed() < Duration::from_secs(30) {
+            if began.elapsed() > Duration::from_secs(8) {
+                signal("-INT", run.id());
+            }
+            std::thread::sleep(Duration::from_millis(500));
+            ended = run.try_wait().unwrap();
+        }
+        let said = fs::read_to_string(lab.path("errors")).unwrap();
+        let Some(ended) = ended else {
+            run.kill().unwrap();
+            panic!("{limit}: the run survives interrupts: {said}");
+        };
+        // How many files are open at once differs between machines: the largest limit can suffice.
+        assert!(matches!(ended.code(), Some(0 | 3 | 4 | 64)), "{limit}: {ended:?} {said}");
+        assert!(ended.success() || said.contains("error:") || said.contains("  ! "), "{limit}: {said}");
         drop(fs::remove_dir_all(lab.data()));
     }
 }
