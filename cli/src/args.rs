@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
-use terms::{RunId, Span};
+use model::{RunId, Span};
 use workflow::Override;
 
 /// Proves that a GPU cluster is good, and keeps proving it.

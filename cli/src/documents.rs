@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use model::{Reason, RunId, Suspects, Verdict, measurement::Reading};
 use schemars::JsonSchema;
 use serde::Serialize;
-use terms::{Reason, RunId, Suspects, Verdict, measurement::Reading};
 use verdict::Judgement;
 use view::Line;
 

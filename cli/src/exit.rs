@@ -3,7 +3,7 @@
 use std::{fmt, process::ExitCode};
 
 use machine::RunState;
-use terms::{Conclusion, Verdict};
+use model::{Conclusion, Verdict};
 
 /// How the command ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

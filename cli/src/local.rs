@@ -20,8 +20,8 @@ use kit::{Bus, Clock, Handler, MemoryBus, StoreParking, SystemClock, Worker, Wor
 use ledger::{Artefacts, FolderStore, Ledger, Store};
 use loader::{Loader, Sqlite};
 use machine::{Input, RunState};
+use model::{Fact, Limits, RunId, Span};
 use provisioner::{Provisioner, deployed::DeployedClusters, processes::ProcessClusters, systems::Systems};
-use terms::{Fact, Limits, RunId, Span};
 use tokio::sync::watch;
 use view::{Elsewhere, Pace, Told, View};
 
@@ -128,7 +128,7 @@ impl Data {
     }
 
     /// The run as its ledger tells it.
-    pub async fn state(&self, run: &RunId) -> Result<(Vec<terms::Record>, RunState), Error> {
+    pub async fn state(&self, run: &RunId) -> Result<(Vec<model::Record>, RunState), Error> {
         let loaded = self.ledger.load(run).await.map_err(Error::infrastructure)?;
         if loaded.records().is_empty() {
             return Err(self.unknown(run));
@@ -217,7 +217,7 @@ impl World {
 
     /// Publishes a fact about the run.
     pub async fn tell(&self, fact: Fact) -> Result<(), Error> {
-        let told = self.outbox.tell_run(self.run.clone(), terms::Attempt::FIRST, fact).await;
+        let told = self.outbox.tell_run(self.run.clone(), model::Attempt::FIRST, fact).await;
         told.map_err(Error::infrastructure)
     }
 

@@ -8,8 +8,8 @@ use std::{
 };
 
 use kit::{AttributesReader, Clock, Disposition, Handler, SystemClock};
+use model::RunId;
 use provisioner::Clusters;
-use terms::RunId;
 
 use crate::{
     local::{Data, clusters, program},

@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, io::IsTerminal, time::Duration};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use machine::{LeaseState, RunState};
+use model::{Record, Stage};
 use report::StageLine;
-use terms::{Record, Stage};
 
 use crate::output::{note, note_above};
 

@@ -28,14 +28,14 @@ fn a_forgotten_cluster_goes_and_one_whose_lease_runs_stays() {
     let clusters = host::Clusters::new(data.canonicalize().unwrap().join("host/clusters"), program);
     let soon = |after: Duration| (chrono::Utc::now() + after).into();
     for (name, life) in [("forgotten", Duration::from_secs(2)), ("leased", Duration::from_secs(600))] {
-        let expires_at: terms::Timestamp = soon(life);
+        let expires_at: model::Timestamp = soon(life);
         let labels = [
             ("burnin-run".to_owned(), name.to_owned()),
             ("burnin-expires".to_owned(), expires_at.to_string()),
         ];
         // The nodes would end by themselves at the same moment; these believe that they have an hour.
         let expires_at = soon(Duration::from_secs(3600));
-        let nodes = vec![terms::Node { name: "node-0".to_owned(), slots: 1 }];
+        let nodes = vec![model::Node { name: "node-0".to_owned(), slots: 1 }];
         clusters.create(name, &host::ClusterRequest { nodes, expires_at, labels: labels.into() }).unwrap();
     }
     let kept = burnin(&data, &["sweep", "--grace", "1s"]);

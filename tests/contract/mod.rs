@@ -14,8 +14,8 @@ use std::{
 };
 
 use kit::{Bus, BusError, Clock, Disposition, Event, Handler, ManualClock, Worker, WorkerHandler};
+use model::{Span, Timestamp};
 use serde_json::{Value, json};
-use terms::{Span, Timestamp};
 
 pub const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 /// How often a service under test looks at what it watches.

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 /// Rooms without an outside world: no runtime, no clock, no randomness, no files.
 const PURE: [&str; 9] =
-    ["contract", "machine", "nccl", "playbook", "redact", "report", "terms", "triggers", "verdict"];
+    ["contract", "machine", "nccl", "playbook", "redact", "report", "model", "triggers", "verdict"];
 /// What a pure room may not have.
 const WORLDLY: [&str; 9] =
     ["axum", "host", "indicatif", "kit", "ledger", "rusqlite", "rustix", "tokio", "tokio-util"];
@@ -112,8 +112,8 @@ fn broken(rooms: &BTreeMap<String, Room>) -> Vec<String> {
             if PURE.contains(&name.as_str()) && WORLDLY.contains(&import.as_str()) {
                 broken.push(format!("{name} is pure and imports {import}"));
             }
-            if name == "terms" && rooms.contains_key(import) {
-                broken.push(format!("terms is under everything and imports {import}"));
+            if name == "model" && rooms.contains_key(import) {
+                broken.push(format!("model is under everything and imports {import}"));
             }
         }
         for (library, keepers) in KEPT {

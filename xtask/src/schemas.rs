@@ -16,11 +16,11 @@ pub fn all() -> BTreeMap<PathBuf, String> {
         add(format!("events/{event_type}.json"), schema);
     }
     add("workflow.json".to_owned(), schema::<workflow::WorkflowFile>());
-    add("criteria.json".to_owned(), schema::<terms::Criteria>());
-    add("deployed/cluster.json".to_owned(), schema::<terms::Made>());
-    add("deployed/gone.json".to_owned(), schema::<terms::Destroyed>());
+    add("criteria.json".to_owned(), schema::<model::Criteria>());
+    add("deployed/cluster.json".to_owned(), schema::<model::Made>());
+    add("deployed/gone.json".to_owned(), schema::<model::Destroyed>());
     add("build.json".to_owned(), cloudbuild::config::schema());
-    add("ledger-record.json".to_owned(), schema::<terms::Record>());
+    add("ledger-record.json".to_owned(), schema::<model::Record>());
     add("baseline.json".to_owned(), schema::<verdict::Baseline>());
     add("bundle.json".to_owned(), schema::<bundle::Contents>());
     add("stored-verdict.json".to_owned(), schema::<verdict::Stored>());

@@ -8,7 +8,7 @@ use std::{
 };
 
 use bundle::{Broken, BundleError, Key, PublicKey};
-use terms::RunId;
+use model::RunId;
 
 use crate::{
     commands::{note, print_plain},

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use kit::{Clock, SystemClock};
 use machine::{LeaseState, RunState, evolve, fold, owed, wake};
-use terms::{Entry, Record, RunId, Span, Timestamp};
+use model::{Entry, Record, RunId, Span, Timestamp};
 
 use crate::{
     commands::print_plain,

@@ -5,13 +5,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use model::{
+    Criteria, Verdict,
+    measurement::{Reading, Table},
+};
 use report::{
     Log, Story,
     comparison::{self, Pair},
-};
-use terms::{
-    Criteria, Verdict,
-    measurement::{Reading, Table},
 };
 use verdict::{
     Baseline, Clues, Evidence, Fingerprint, Judgement, Standard, compare::compare as differences,

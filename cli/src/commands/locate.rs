@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use terms::measurement::{Ended, Reading, Table};
+use model::measurement::{Ended, Reading, Table};
 use verdict::locate::{Located, Members, PairOptions, PairResult, from_pairs, from_processes};
 
 use crate::{

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use terms::measurement::Reading;
+use model::measurement::Reading;
 use verdict::Clues;
 
 use crate::{commands::parse, exit::Error};

@@ -3,11 +3,11 @@
 use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 
 use kit::SystemClock;
+use model::Notify;
 use notifier::{
     courier::{Api, HttpCourier, Tested},
     secrets::Secrets,
 };
-use terms::Notify;
 
 use crate::{
     commands::print_plain,

@@ -7,8 +7,8 @@ use std::{
     path::Path,
 };
 
+use model::measurement::{self, Column, Ended, PartialHalf, Placement, Reading, Row, Table};
 use serde::Serialize;
-use terms::measurement::{self, Column, Ended, PartialHalf, Placement, Reading, Row, Table};
 
 use crate::{
     args::Form,

@@ -3,7 +3,7 @@
 use std::{fmt::Write, path::Path};
 
 use kit::{Clock, SystemClock};
-use terms::{
+use model::{
     BuildSpec, ClusterSpec, GithubNotify, ImageSpec, News, Notify, Span, Stage, System, Timestamp, Workflow,
 };
 use workflow::{Archive, Offered, Override, Problem, Resolved};

@@ -9,8 +9,8 @@ use std::{
 use kit::shutdown;
 use ledger::Creation;
 use machine::RunState;
+use model::{CancelRequested, EventKey, Fact, Limits, RunId, RunRequested, Trigger, Workflow};
 use sha2::{Digest, Sha256};
-use terms::{CancelRequested, EventKey, Fact, Limits, RunId, RunRequested, Trigger, Workflow};
 use tokio::time::timeout;
 use tracing::{Instrument, info_span};
 use workflow::Resolved;
@@ -124,7 +124,7 @@ async fn record_cancel(data: &Data, run: &RunId, requested: Fact) -> Result<(), 
     use machine::{Input, Occurrence, decide, fold};
 
     let event = EventKey { source: "//burnin/cli".to_owned(), id: kit::ids::unique() };
-    let occurrence = Occurrence { event, attempt: terms::Attempt::FIRST, fact: requested };
+    let occurrence = Occurrence { event, attempt: model::Attempt::FIRST, fact: requested };
     'again: loop {
         let mut loaded = data.ledger.load(run).await.map_err(Error::infrastructure)?;
         let state = fold(loaded.records()).map_err(Error::infrastructure)?;

@@ -1,7 +1,7 @@
 //! `burnin runs` and `show`.
 
 use comfy_table::{Table, presets};
-use terms::RunId;
+use model::RunId;
 use view::Told;
 
 use crate::{

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use kit::{Clock, SystemClock};
+use model::{Failure, Span};
 use provisioner::{Fate, Swept, sweep as through};
-use terms::{Failure, Span};
 
 use crate::{
     commands::{parse, print_plain},

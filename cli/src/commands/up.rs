@@ -21,11 +21,11 @@ use kit::{
     shutdown,
 };
 use machine::Input;
+use model::{Fact, RunId, Span};
 use notifier::{
     Notifier,
     courier::{Api, HttpCourier},
 };
-use terms::{Fact, RunId, Span};
 use tokio::{net::TcpListener, task::JoinSet};
 use view::View;
 

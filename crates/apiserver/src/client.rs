@@ -7,8 +7,8 @@ use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
+use model::{Access, Class, Failure};
 use serde_json::json;
-use terms::{Access, Class, Failure};
 
 /// The API that is reached so.
 ///

@@ -7,9 +7,9 @@ pub mod rights;
 use std::time::Duration;
 
 use kit::{PortError, chain};
+use model::{Class, Failure};
 use serde::Serialize;
 use serde_json::Value;
-use terms::{Class, Failure};
 
 pub use client::client;
 pub use look::{nodes, queue, served};

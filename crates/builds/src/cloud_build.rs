@@ -21,12 +21,12 @@ pub mod translate;
 
 use std::{io::Write, sync::Arc};
 
+use ::model::{BuildSpec, Class, Failure, FileDigest, Image, Span};
 use cloudbuild::Status;
 use flate2::{Compression, GzBuilder};
 use google_cloud_build_v1::model;
 use kit::{Clock, PortError};
 use ledger::{Artefacts, Committed, Digest, Reader, Store};
-use terms::{BuildSpec, Class, Failure, FileDigest, Image, Span};
 use tokio::io::AsyncReadExt;
 use tracing::warn;
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use terms::{Attempt, BuildSpec, Class, CommandId, Span, Stage, Verb};
+use model::{Attempt, BuildSpec, Class, CommandId, Span, Stage, Verb};
 
 use crate::{Build, Builds, Key};
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use kit::PortError;
-use terms::{BuildSpec, Class, Failure, Image, Span};
+use model::{BuildSpec, Class, Failure, Image, Span};
 
 use crate::{Build, Builds, Key};
 

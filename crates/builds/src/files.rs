@@ -2,7 +2,7 @@
 
 use kit::PortError;
 use ledger::{ArtefactError, Digest};
-use terms::{Class, Failure, FileDigest};
+use model::{Class, Failure, FileDigest};
 
 /// How much of a failed build's log is quoted.
 pub(crate) const QUOTED_LINES: usize = 5;

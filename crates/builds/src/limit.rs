@@ -1,7 +1,7 @@
 //! How long a build may take: a config may ask for less than whoever waits for it has, never for more.
 
+use model::Span;
 use serde_json::Value;
-use terms::Span;
 
 /// The config with its own timeout, and those of its steps, within this limit; seconds, at least one. A step that could
 /// outlast its build is refused by those who execute it, and how long is left may be known only when it begins.

@@ -6,7 +6,7 @@ use cloudbuild::Status;
 use host::{BuildOutcome, BuildRequest, BuildState};
 use kit::PortError;
 use ledger::{Artefacts, Reader, Store};
-use terms::{BuildSpec, Class, Failure, FileDigest, Image, Span};
+use model::{BuildSpec, Class, Failure, FileDigest, Image, Span};
 
 use crate::{
     files::{LOG, QUOTED_LINES, content, damaged, refuse_reserved},
@@ -72,13 +72,13 @@ impl LocalBuilds {
     }
 
     /// The supervisor redacted the log by what it knows. It does not see the secrets in the environment of this process.
-    async fn put_log(&self, key: &Key, path: PathBuf) -> Result<terms::ManifestObject, PortError> {
+    async fn put_log(&self, key: &Key, path: PathBuf) -> Result<model::ManifestObject, PortError> {
         let file = tokio::fs::File::open(&path).await.map_err(PortError::passing)?;
         let body = Redacted::new(Box::new(file), self.secrets.as_deref()).map_err(PortError::passing)?;
         self.artefacts.put(key, LOG, Box::new(body)).await.map_err(damaged)
     }
 
-    async fn put(&self, key: &Key, name: &str, path: PathBuf) -> Result<terms::ManifestObject, PortError> {
+    async fn put(&self, key: &Key, name: &str, path: PathBuf) -> Result<model::ManifestObject, PortError> {
         let file = tokio::fs::File::open(&path).await.map_err(PortError::passing)?;
         let body: Reader = Box::new(file);
         self.artefacts.put(key, name, body).await.map_err(damaged)

@@ -10,8 +10,8 @@ use builds::{
     local::LocalBuilds,
 };
 use ledger::{FolderStore, MemoryStore, Store};
+use model::BuildSpec;
 use serde_json::json;
-use terms::BuildSpec;
 
 fn spec(config: serde_json::Value) -> BuildSpec {
     BuildSpec { config, source: None, substitutions: Default::default() }

@@ -7,9 +7,9 @@ use std::{sync::Arc, time::Duration};
 use builds::{Build, Builds, Key, LocalBuilds};
 use kit::PortError;
 use ledger::{Artefacts, Digest, MemoryStore, Store};
+use model::{Attempt, BuildSpec, Class, CommandId, Failure, Image, Source, Span, Stage, Verb};
 use serde_json::json;
 use tempfile::TempDir;
-use terms::{Attempt, BuildSpec, Class, CommandId, Failure, Image, Source, Span, Stage, Verb};
 
 struct World {
     root: TempDir,

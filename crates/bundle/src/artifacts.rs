@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use machine::RunState;
+use model::{Entry, Fact, Image, Manifest, Reason, Record, Verdict};
 use serde::Deserialize;
-use terms::{Entry, Fact, Image, Manifest, Reason, Record, Verdict};
 
 use crate::{BundleError, File};
 

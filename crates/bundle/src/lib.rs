@@ -23,9 +23,9 @@ use ed25519_dalek::{
     SigningKey, VerifyingKey,
     pkcs8::{DecodePrivateKey, DecodePublicKey},
 };
+use model::{RunId, Timestamp, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use terms::{RunId, Timestamp, Verdict};
 
 pub use verify::{Broken, Checked, verify};
 pub use write::{BundleError, write};

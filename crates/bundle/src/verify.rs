@@ -8,8 +8,8 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use ed25519_dalek::{Signature, VerifyingKey};
 use machine::fold;
+use model::Record;
 use sha2::{Digest, Sha256};
-use terms::Record;
 
 use crate::{BLOCK, CONTENTS, Contents, File, PublicKey, REPORT, SCHEMA, SIGNATURE, header, padding};
 

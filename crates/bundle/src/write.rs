@@ -11,7 +11,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use ed25519_dalek::Signer;
 use ledger::{Digest, Digester, Store, StoreError};
 use machine::fold;
-use terms::{Record, RunId};
+use model::{Record, RunId};
 use tokio::io::AsyncReadExt;
 use tokio_util::io::SyncIoBridge;
 

@@ -7,7 +7,7 @@ use jsonwebtoken::{
     jwk::{JwkSet, KeyAlgorithm},
 };
 use kit::Clock;
-use terms::{Span, Timestamp};
+use model::{Span, Timestamp};
 use tokio::sync::{Mutex, RwLock};
 use tracing::{info, warn};
 

@@ -124,8 +124,8 @@ mod tests {
     use base64::{Engine, engine::general_purpose::STANDARD};
     use contract::Message as Ours;
     use kit::push::decode;
+    use model::{Attempt, Fact, Handle, Timestamp};
     use serde_json::json;
-    use terms::{Attempt, Fact, Handle, Timestamp};
 
     use super::*;
 

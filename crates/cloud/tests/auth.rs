@@ -23,8 +23,8 @@ use kit::{
     ManualClock,
     auth::{Caller, Denied, Doorkeeper},
 };
+use model::{Span, Timestamp};
 use serde_json::{Value, json};
-use terms::{Span, Timestamp};
 
 const AUDIENCE: &str = "https://builder.example/";
 const PUSH: &str = "push@p.iam.gserviceaccount.com";

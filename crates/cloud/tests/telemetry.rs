@@ -12,12 +12,12 @@ use kit::{
     serve::{Service, router, serve},
     telemetry::Format,
 };
+use model::{Attempt, Body, Command, CommandId, Stage};
 use opentelemetry_proto::tonic::{
     collector::{metrics::v1::ExportMetricsServiceRequest, trace::v1::ExportTraceServiceRequest},
     common::v1::{AnyValue, KeyValue, any_value::Value},
 };
 use prost::Message;
-use terms::{Attempt, Body, Command, CommandId, Stage};
 use tokio_util::sync::CancellationToken;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
@@ -145,7 +145,7 @@ async fn push_one() {
         run: "r-1".parse().unwrap(),
         stage: Stage::Image,
         attempt: Attempt(2),
-        verb: terms::Verb::Observe,
+        verb: model::Verb::Observe,
     };
     let command = Command { id, body: Body::ImageObserve { handle: None } };
     let mut message = contract::Message::command("conductor", command);

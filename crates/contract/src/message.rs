@@ -2,9 +2,9 @@
 
 use chrono::{DateTime, Utc};
 use cloudevents::{AttributesReader, Data, Event, EventBuilder, EventBuilderV10, event::ExtensionValue};
+use model::{Attempt, Body, Command, EventKey, Fact, RunId, Timestamp};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use terms::{Attempt, Body, Command, EventKey, Fact, RunId, Timestamp};
 
 /// A fact or a command with what its envelope says.
 #[derive(Clone, Debug, PartialEq)]
@@ -188,7 +188,7 @@ fn content(event: &Event) -> Result<Content, Unreadable> {
     let tagged = json!({"type": event_type, "data": data});
     if Body::TYPES.contains(&event_type) {
         let body = serde_json::from_value(tagged).map_err(|error| wrong(error.to_string()))?;
-        let id = event.id().parse().map_err(|error: terms::InvalidId| Unreadable::Attribute {
+        let id = event.id().parse().map_err(|error: model::InvalidId| Unreadable::Attribute {
             attribute: "id",
             message: error.to_string(),
         })?;

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use cloudevents::{Data, Event, EventBuilder, EventBuilderV10};
+use model::{EventKey, Image, Kubernetes, RunClosed, RunId, Slurm, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use sha2::{Digest, Sha256};
-use terms::{EventKey, Image, Kubernetes, RunClosed, RunId, Slurm, Timestamp};
 
 /// The type of [`RunRequest`].
 pub const RUN_REQUEST: &str = "dev.burnin.run.request.v1";

@@ -1,7 +1,7 @@
 //! JSON Schemas of every payload, generated from the types.
 
+use model::{Body, Fact};
 use serde_json::{Value, json};
-use terms::{Body, Fact};
 
 use crate::{CLUSTER_OFFERED, ClusterOffer, RUN_ANSWERED, RUN_REQUEST, RunAnswer, RunRequest};
 

@@ -57,7 +57,7 @@ pub fn topic_of(event_type: &str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use terms::{Body, Fact};
+    use model::{Body, Fact};
 
     use super::*;
 

@@ -2,9 +2,9 @@
 
 use cloudevents::{AttributesReader, Event};
 use contract::{Content, Message, Unreadable, event_schemas};
+use model::*;
 use proptest::prelude::*;
 use serde_json::json;
-use terms::*;
 
 fn run() -> RunId {
     "quickstart-1".parse().unwrap()

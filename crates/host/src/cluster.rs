@@ -8,8 +8,8 @@ use std::{
     time::Duration,
 };
 
+use model::{Cluster, Deleted, Node, Timestamp};
 use serde::{Deserialize, Serialize};
-use terms::{Cluster, Deleted, Node, Timestamp};
 
 use crate::{
     Program,

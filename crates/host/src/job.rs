@@ -6,8 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use model::{JobEnd, Span, Timestamp};
 use serde::{Deserialize, Serialize};
-use terms::{JobEnd, Span, Timestamp};
 
 use crate::{cluster, spool};
 

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use terms::Timestamp;
+use model::Timestamp;
 
 use crate::{
     cluster,

@@ -5,8 +5,8 @@ mod support;
 use std::{fs, io::ErrorKind, thread};
 
 use host::{ClusterState, JobRequest, JobState, Jobs};
+use model::{Span, Timestamp};
 use support::{World, cluster_request, ended, kill, now, output, runs, wait};
-use terms::{Span, Timestamp};
 
 #[test]
 fn a_job_runs_once_on_every_node_and_ends_as_its_worst_process() {

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use terms::{Span, Timestamp};
+use model::{Span, Timestamp};
 use tokio::sync::Notify;
 
 /// A clock that can also be waited on.

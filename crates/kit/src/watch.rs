@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use terms::{CommandId, Fact, Span, Verb};
+use model::{CommandId, Fact, Span, Verb};
 use tracing::{Instrument, warn};
 
 use crate::{Outbox, PortError, Trouble};

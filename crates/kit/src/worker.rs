@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cloudevents::Event;
 use contract::{Content, Message};
-use terms::{Attempt, Command, CommandId, Fact, Failure, RunId};
+use model::{Attempt, Command, CommandId, Fact, Failure, RunId};
 use tracing::{Instrument, info_span};
 
 use crate::{Bus, BusError, Clock, Disposition, Handler, Runtime, Spawn, telemetry};

@@ -8,8 +8,8 @@ use std::sync::{
 use cloudevents::AttributesReader;
 use contract::Message;
 use kit::{Bus, Clock, Disposition, Event, Handler, ManualClock, MemoryBus, Outbox, Parking, telemetry};
+use model::*;
 use opentelemetry_sdk::trace::InMemorySpanExporter;
-use terms::*;
 use tokio::sync::mpsc;
 
 struct Counts {

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use kit::{ManualClock, Parking, StoreParking, parking::MOST};
 use ledger::{MemoryStore, Store, check_name};
-use terms::{Span, Timestamp};
+use model::{Span, Timestamp};
 
 const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 

@@ -8,8 +8,8 @@
 
 use std::sync::Arc;
 
+use model::{Attempt, CommandId, LeftOut, Logs, MANIFEST_FORMAT, Manifest, ManifestObject};
 use serde::de::DeserializeOwned;
-use terms::{Attempt, CommandId, LeftOut, Logs, MANIFEST_FORMAT, Manifest, ManifestObject};
 use tokio::io::AsyncReadExt;
 use tokio_util::io::SyncIoBridge;
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use terms::{Attempt, CancelRequested, Entry, EventKey, Fact, RunId, Timestamp};
+use model::{Attempt, CancelRequested, Entry, EventKey, Fact, RunId, Timestamp};
 use tokio::io::AsyncReadExt;
 
 pub use self::artefacts::artefacts;

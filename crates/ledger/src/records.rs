@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use terms::{Entry, RECORD_FORMAT, Record, RunId, Timestamp, planted};
+use model::{Entry, RECORD_FORMAT, Record, RunId, Timestamp, planted};
 
 use crate::{Creation, Store, StoreError};
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use ledger::{ArtefactError, Artefacts, Digest, MemoryStore, Reader, Store, StoreError};
-use terms::*;
+use model::*;
 
 fn id(stage: Stage, attempt: u32) -> CommandId {
     CommandId { run: "a-run".parse().unwrap(), stage, attempt: Attempt(attempt), verb: Verb::Start }

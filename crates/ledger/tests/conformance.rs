@@ -13,7 +13,7 @@ use ledger::{
     AppendError, Creation, Digest, FolderStore, Ledger, MemoryStore, Reader, Split, Store, StoreError,
     conformance,
 };
-use terms::*;
+use model::*;
 
 #[tokio::test]
 async fn memory() {

@@ -1,7 +1,7 @@
 //! What a run's clusters cost.
 
+use model::{ClusterSpec, Money, Span, Timestamp};
 use serde::Serialize;
-use terms::{ClusterSpec, Money, Span, Timestamp};
 
 use crate::state::{Lease, LeaseState, RunState};
 
@@ -88,7 +88,7 @@ impl RunState {
 }
 
 /// The most that the clusters of a workflow can cost, whatever happens; none where no price is known.
-pub fn most(workflow: &terms::Workflow) -> Option<Money> {
+pub fn most(workflow: &model::Workflow) -> Option<Money> {
     let cost = workflow.cost.as_ref()?;
     let Some(ClusterSpec::Rent(system)) = &workflow.cluster else { return Some(Money::default()) };
     let each = cost.node_hour.for_hours_of(system.nodes(), workflow.limits.lease);

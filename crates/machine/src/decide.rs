@@ -1,6 +1,6 @@
 //! What is to be recorded.
 
-use terms::{Attempt, Entry, EventKey, Fact, Record, Stage, Timestamp, planted};
+use model::{Attempt, Entry, EventKey, Fact, Record, Stage, Timestamp, planted};
 
 use crate::{
     evolve::evolve,

@@ -1,6 +1,6 @@
 //! What a record means.
 
-use terms::{Attempt, Class, Entry, EventKey, Fact, Failure, Money, Record, Stage, Timestamp, planted};
+use model::{Attempt, Class, Entry, EventKey, Fact, Failure, Money, Record, Stage, Timestamp, planted};
 
 use crate::state::{EarlierAttempt, End, Lease, LeaseState, RunState, StageState};
 

@@ -1,6 +1,6 @@
 //! What the world still owes a run.
 
-use terms::{
+use model::{
     Attempt, Body, ClusterSpec, Command, Conclusion, ImageSpec, JobRef, Search, Span, Stage, Timestamp, Verb,
     planted,
 };

@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
-use terms::{
+use model::{
     Attempt, Class, Cluster, ClusterSpec, CommandId, Conclusion, EventKey, Fact, Failure, Image, ImageSpec,
     JobEnd, Logs, Results, RunId, Span, Stage, Suspects, Timestamp, Trigger, Verb, Verdict, VerdictReached,
     Workflow, planted,
 };
+use serde::Serialize;
 
 /// A run, as its ledger tells it.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -3,8 +3,8 @@
 mod support;
 
 use machine::{Usage, most, wake};
+use model::{Attempt, Body, Cost, Entry, Fact, Money, Span, Verdict, Workflow};
 use support::{Book, cluster, deleted, handle, happy, job_done, loaded, logs, verdict, workflow};
-use terms::{Attempt, Body, Cost, Entry, Fact, Money, Span, Verdict, Workflow};
 
 fn money(text: &str) -> Money {
     text.parse().unwrap()
@@ -133,7 +133,7 @@ fn a_cluster_ends_by_itself_when_its_lease_or_the_money_ends() {
 #[test]
 fn a_second_cluster_has_what_the_first_one_left() {
     let mut book = up(priced(Some("30")), 300);
-    let lost = terms::Failure::new(terms::Class::ClusterLost, "NODE_FAIL", "gone");
+    let lost = model::Failure::new(model::Class::ClusterLost, "NODE_FAIL", "gone");
     book.feed(1, Fact::JobFailed(lost));
     book.feed(1, deleted(book.now));
     let lease = &book.state.leases[&Attempt(2)];

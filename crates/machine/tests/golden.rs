@@ -4,7 +4,7 @@
 use std::{fs, path::Path};
 
 use machine::{LeaseState, RunState, fold, owed};
-use terms::{Conclusion, Record, Verdict};
+use model::{Conclusion, Record, Verdict};
 
 fn replay(name: &str) -> RunState {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/ledger").join(name);
@@ -34,8 +34,8 @@ fn what_older_ledgers_do_not_know_is_not_written_into_new_ones() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/ledger/v1-pass.json");
     let written: serde_json::Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     let first: Record = serde_json::from_value(written[0].clone()).unwrap();
-    let terms::Entry::Accepted { fact, .. } = &first.entry else { panic!("a fact") };
-    let terms::Fact::RunRequested(requested) = &**fact else { panic!("run.requested") };
+    let model::Entry::Accepted { fact, .. } = &first.entry else { panic!("a fact") };
+    let model::Fact::RunRequested(requested) = &**fact else { panic!("run.requested") };
     assert!(requested.origin.is_none() && requested.workflow.notify.is_empty());
     let data = &serde_json::to_value(&first).unwrap()["entry"]["accepted"]["fact"]["data"];
     assert!(data.get("origin").is_none() && data["workflow"].get("notify").is_none(), "{data}");

@@ -3,9 +3,9 @@
 mod support;
 
 use machine::{fold, wake};
+use model::*;
 use proptest::prelude::*;
 use support::*;
-use terms::*;
 
 /// Facts in any order and number, each up to three times, of any of three attempts, with time passing between them.
 fn noise() -> impl Strategy<Value = Vec<(usize, u32, u64)>> {

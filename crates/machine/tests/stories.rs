@@ -2,8 +2,8 @@
 
 mod support;
 
+use model::*;
 use support::*;
-use terms::*;
 
 #[test]
 fn a_good_run_takes_twelve_records_and_closes() {

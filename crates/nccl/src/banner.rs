@@ -2,7 +2,7 @@
 
 use crate::number::{Number, unsigned};
 use crate::scan::{Words, text};
-use terms::measurement::{Device, OutOfBounds};
+use model::measurement::{Device, OutOfBounds};
 
 /// NCCL's version number as a text: major x 10000 + minor x 100 + patch, before 2.9 major x 1000 + minor x 100.
 pub(crate) fn library_version(code: u64) -> Option<String> {

@@ -3,7 +3,7 @@
 //! Separate caps would have to be small each, or their sum would be large. With one allowance any mixture ends at the
 //! same peak, and what matters less is refused earlier, so that it never crowds out what matters more.
 
-use terms::measurement::{Column, Device, PartialHalf, ProcessTimes, Row};
+use model::measurement::{Column, Device, PartialHalf, ProcessTimes, Row};
 
 const MIB: usize = 1 << 20;
 /// What an allocator adds to a piece of memory.

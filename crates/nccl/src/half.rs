@@ -2,7 +2,7 @@
 
 use crate::layout::Layout;
 use crate::row::Partial;
-use terms::measurement::{Column, Half, PartialHalf, Placement, Row};
+use model::measurement::{Column, Half, PartialHalf, Placement, Row};
 
 /// A printed half.
 pub(crate) enum Printed {

@@ -1,7 +1,7 @@
 //! The columns of a table, read from its header line: never from a count of columns known in advance.
 
 use crate::scan::Words;
-use terms::measurement;
+use model::measurement;
 
 /// A column of a half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
 //! Reads what nccl-tests and rccl-tests print, and what became of it on its way through launchers and log
-//! collectors, into [measurements](terms::measurement).
+//! collectors, into [measurements](model::measurement).
 //!
 //! Every format of the programs is read, from 2017 on, text and JSON, plain or gzip. What the columns are is taken
 //! from the header line. Rules that hold for any input, however damaged:
@@ -7,9 +7,9 @@
 //! - A number is the printed one, or there is none.
 //! - A row was measured: halves that stand alone and rows of unknown columns are left out, and a row needs one whole
 //!   half. The other half may be cut off or have an unreadable number (`nan`): it is then
-//!   [`partial`](terms::measurement::Row::partial), with the numbers that were read. Rows without a whole half are
-//!   counted ([`unmeasured`](terms::measurement::Table::unmeasured)).
-//! - A table is [`Complete`](terms::measurement::Ended::Complete) only when its average was printed.
+//!   [`partial`](model::measurement::Row::partial), with the numbers that were read. Rows without a whole half are
+//!   counted ([`unmeasured`](model::measurement::Table::unmeasured)).
+//! - A table is [`Complete`](model::measurement::Ended::Complete) only when its average was printed.
 //! - Memory does not grow with the input beyond 16 MiB in all: whatever is kept shares 14 MiB of them, which is room
 //!   for some 27,000 plain rows, or 4,096 tables of some rows each. Of these Rank lines get at most 5 MiB (some 18,000
 //!   lines) and per-process times what is left below 10 MiB; rows come before both, and tables before rows. When
@@ -23,7 +23,7 @@
 //! # Avg bus bandwidth    : 34.61
 //! ";
 //! let reading = nccl::read_bytes(log);
-//! assert_eq!(reading.ended, terms::measurement::Ended::Complete);
+//! assert_eq!(reading.ended, model::measurement::Ended::Complete);
 //! assert_eq!(reading.tables[0].rows[0].out_of_place.unwrap().busbw, 33.84);
 //! ```
 
@@ -51,8 +51,8 @@ mod value;
 
 pub use factor::bus_factor;
 
+use model::measurement::{Ended, Reading};
 use std::io;
-use terms::measurement::{Ended, Reading};
 
 /// Reads a log to its end. Its kind (text, JSON, either of them in gzip) is told by its content.
 ///

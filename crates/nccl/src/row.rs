@@ -6,8 +6,8 @@ use crate::layout::{Column, Layout};
 use crate::number::{Number, unsigned};
 use crate::scan::{Word, Words, text};
 use crate::value::{NAME, Value, is_name, is_timestamp, plausible, value};
+use model::measurement::{Half, Iterations, Row};
 use std::collections::BTreeSet;
-use terms::measurement::{Half, Iterations, Row};
 
 /// A row of which something may still be missing.
 #[derive(Debug, Default)]

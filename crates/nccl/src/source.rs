@@ -4,10 +4,10 @@ use crate::json;
 use crate::text::Text;
 use flate2::read::MultiGzDecoder;
 use memchr::memchr;
+use model::measurement::Reading;
 use std::error::Error;
 use std::fmt;
 use std::io::{self, Cursor, ErrorKind, Read};
-use terms::measurement::Reading;
 
 /// Bytes in which the kind of a file shows.
 const HEAD: usize = 4096;

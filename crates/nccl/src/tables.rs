@@ -7,9 +7,9 @@
 use crate::budget::{self, Budget, Kind};
 use crate::layout::Layout;
 use crate::notes::Notes;
+use model::measurement::{Device, Ended, Reading, Row, Table};
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use terms::measurement::{Device, Ended, Reading, Row, Table};
 
 /// Tables kept of one log.
 const TABLES: usize = 4_096;

@@ -12,9 +12,9 @@ use crate::prefix::{Stripped, strip};
 use crate::row::{Context, Filled, Partial};
 use crate::scan::{is_blank, text};
 use crate::tables::{Run, Step, Tables};
+use model::measurement::{Device, Reading};
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use terms::measurement::{Device, Reading};
 
 /// A failure line is for people: more of it than this helps nobody.
 const SHOWN: usize = 1024;

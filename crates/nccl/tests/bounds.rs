@@ -15,7 +15,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use terms::measurement::{Ended, Reading};
+use model::measurement::{Ended, Reading};
 
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;

@@ -2,10 +2,10 @@
 
 #![expect(clippy::disallowed_methods, reason = "a test may read files")]
 
+use model::measurement::{Ended, Half, Reading};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
-use terms::measurement::{Ended, Half, Reading};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

@@ -3,10 +3,10 @@
 
 mod printer;
 
+use model::measurement::{Ended, PartialHalf, Placement, Reading, Row};
 use printer::{FORMATS, PREFIXES, glued, prefixed, row, run, sizes};
 use std::fmt::Write as _;
 use std::io::Write as _;
-use terms::measurement::{Ended, PartialHalf, Placement, Reading, Row};
 
 fn read_lines(lines: &[String]) -> Reading {
     nccl::read_bytes((lines.join("\n") + "\n").as_bytes())

@@ -4,12 +4,12 @@
 
 mod printer;
 
+use model::measurement::{Column, Ended, Half, PartialHalf, Placement, Reading, Row};
 use printer::{FORMATS, PREFIXES, glued, prefixed, row, run, sizes};
 use proptest::prelude::*;
 use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
-use terms::measurement::{Column, Ended, Half, PartialHalf, Placement, Reading, Row};
 
 fn rows(reading: &Reading) -> Vec<&Row> {
     reading.tables.iter().flat_map(|table| &table.rows).collect()

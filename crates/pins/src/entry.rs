@@ -1,8 +1,8 @@
 //! What is kept of a decision, and what is shown of it.
 
+use model::{RunId, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use terms::{RunId, Timestamp};
 use verdict::{Baseline, Fingerprint, Pin, pin::Source};
 
 use crate::InForce;

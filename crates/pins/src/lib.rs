@@ -198,7 +198,7 @@ impl Pins {
 #[derive(Clone, Debug)]
 pub struct Pinned {
     /// The run.
-    pub run: terms::RunId,
+    pub run: model::RunId,
     /// What of it.
     pub source: Source,
     /// What runs are held against.
@@ -211,7 +211,7 @@ pub struct Who {
     /// Who.
     pub by: String,
     /// When.
-    pub at: terms::Timestamp,
+    pub at: model::Timestamp,
     /// Why, for people.
     pub why: String,
 }

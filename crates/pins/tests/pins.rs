@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ledger::{MemoryStore, Store};
+use model::Timestamp;
 use pins::{Decided, Error, Pinned, Pins, Who};
-use terms::Timestamp;
 use verdict::{Baseline, Fingerprint, pin::Source};
 
 fn baseline(runs: u32) -> Baseline {

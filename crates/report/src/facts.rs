@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use model::{ClusterSpec, ImageSpec, measurement::Device};
 use serde::Serialize;
-use terms::{ClusterSpec, ImageSpec, measurement::Device};
 
 use crate::{Run, Story, text, words};
 

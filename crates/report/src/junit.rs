@@ -8,8 +8,8 @@ mod area;
 
 use std::collections::BTreeSet;
 
+use model::{Conclusion, Reason, Verdict};
 use quick_junit::{NonSuccessKind, Property, Report, TestCase, TestCaseStatus, TestSuite};
-use terms::{Conclusion, Reason, Verdict};
 use verdict::{
     Judgement,
     reference::{fitting, regions_of},

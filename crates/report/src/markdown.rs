@@ -112,7 +112,7 @@ fn found(out: &mut String, story: &Story<'_>) {
 
 fn measurements(out: &mut String, story: &Story<'_>) {
     let failed = |log: &&crate::Log<'_>| {
-        log.judgement.is_some_and(|judgement| judgement.verdict != terms::Verdict::Pass)
+        log.judgement.is_some_and(|judgement| judgement.verdict != model::Verdict::Pass)
     };
     let Some(log) = story.logs.iter().find(failed).or(story.logs.last()) else { return };
     if let Some(nothing) = measured::nothing(log.reading) {

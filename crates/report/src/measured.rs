@@ -2,7 +2,7 @@
 
 mod against;
 
-use terms::measurement::{Ended, Half, Reading, Table};
+use model::measurement::{Ended, Half, Reading, Table};
 use verdict::baseline::{Region, regions};
 
 pub use against::{Against, Expected};
@@ -94,14 +94,14 @@ pub fn tables<'a>(story: &Story<'a>, log: &Log<'a>) -> impl Iterator<Item = Meas
 }
 
 fn rows<'a>(table: &'a Table, against: &Against<'a>) -> Vec<Row<'a>> {
-    let either = |row: &'a terms::measurement::Row| row.out_of_place.as_ref().or(row.in_place.as_ref());
+    let either = |row: &'a model::measurement::Row| row.out_of_place.as_ref().or(row.in_place.as_ref());
     let curve: Vec<_> = table
         .rows
         .iter()
         .map(|row| (row.size_bytes, either(row).map_or(f64::NAN, |half| half.time_us)))
         .collect();
     let own = regions(&curve).zip(&curve).map(|(region, (_, time_us))| time_us.is_finite().then_some(region));
-    let row = |(row, own): (&'a terms::measurement::Row, Option<Region>)| {
+    let row = |(row, own): (&'a model::measurement::Row, Option<Region>)| {
         let halves = || [&row.out_of_place, &row.in_place].into_iter().flatten();
         let checked = halves().next().is_some() && halves().all(|half| half.wrong.is_some());
         let wrong = halves().filter_map(|half| half.wrong).fold(0, u64::saturating_add);

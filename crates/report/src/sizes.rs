@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use model::measurement::Table;
 use serde::Serialize;
-use terms::measurement::Table;
 use verdict::{
     Baseline,
     baseline::{LEAST_SPREAD, Region, regions},

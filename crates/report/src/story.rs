@@ -1,7 +1,7 @@
 //! What is reported.
 
 use machine::RunState;
-use terms::{Cluster, Record, Verdict, Workload, measurement::Reading};
+use model::{Cluster, Record, Verdict, Workload, measurement::Reading};
 use verdict::{Baseline, Judgement, Standard};
 
 use crate::text;

@@ -5,7 +5,7 @@ mod table;
 
 use std::collections::BTreeSet;
 
-use terms::Verdict;
+use model::Verdict;
 
 use crate::{
     Run, Story, evidence,

@@ -1,11 +1,11 @@
 //! Text from outside, made harmless, and figures as people read them.
 
-pub use terms::measurement::size;
+pub use model::measurement::size;
 
 use std::iter::Peekable;
 use std::str::Chars;
 
-use terms::{Span, Timestamp};
+use model::{Span, Timestamp};
 
 /// Longest text that a report repeats, characters. The ledger has the rest.
 const LONGEST: usize = 2000;

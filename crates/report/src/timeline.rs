@@ -1,7 +1,7 @@
 //! When each attempt of each stage began and ended.
 
 use machine::{End, LeaseState, RunState, StageState, evolve, fold};
-use terms::{Attempt, Entry, Fact, Record, Stage, Timestamp};
+use model::{Attempt, Entry, Fact, Record, Stage, Timestamp};
 
 use crate::{text, words};
 

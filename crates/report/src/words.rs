@@ -1,6 +1,6 @@
 //! Facts, endings and records, in words. The outside world keeps its own words.
 
-use terms::{Attempt, Cluster, Conclusion, Entry, Fact, Failure, Image, JobEnd, Suspects, Workload};
+use model::{Attempt, Cluster, Conclusion, Entry, Fact, Failure, Image, JobEnd, Suspects, Workload};
 
 use crate::{Places, Story, text};
 

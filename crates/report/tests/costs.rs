@@ -6,9 +6,9 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use model::Reason;
 use report::{Story, Style, csv, html, junit, markdown, terminal};
 use support::logs::{Logs, bad};
-use terms::Reason;
 use verdict::{
     clues::Line,
     diagnose::{Cause, Diagnosis},
@@ -62,7 +62,7 @@ fn hostile_logs_have_reports_with_an_end() {
     let table = &mut rows.logs[0].1.tables[0];
     let row = table.rows[20].clone();
     table.rows =
-        (0..27_000).map(|at| terms::measurement::Row { size_bytes: 1 << 20 | at, ..row.clone() }).collect();
+        (0..27_000).map(|at| model::measurement::Row { size_bytes: 1 << 20 | at, ..row.clone() }).collect();
     costs("27,000 rows", &rows);
 
     let mut tables = bad();
@@ -83,7 +83,7 @@ fn hostile_logs_have_reports_with_an_end() {
         };
         judgement.diagnoses = vec![diagnosis; 62];
         judgement.suspects = vec![Suspect { host: Some(text.clone()), ..Suspect::default() }; 4096];
-        let reason = Reason { code: "DIP".into(), weighs: terms::Verdict::Fail, text };
+        let reason = Reason { code: "DIP".into(), weighs: model::Verdict::Fail, text };
         judgement.reasons = vec![reason; 500];
         judgement.fingerprint.0 = (0..500).map(|at| (format!("field {at}"), "v ".repeat(5000))).collect();
     }

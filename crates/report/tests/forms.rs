@@ -4,6 +4,7 @@ mod support;
 
 use std::collections::BTreeSet;
 
+use model::Verdict;
 use quick_junit::{NonSuccessKind, Report, TestCaseStatus};
 use report::{
     Story, Style,
@@ -15,7 +16,6 @@ use support::{
     logs::{Logs, bad, healthy, reading, several},
     slow, unbuilt,
 };
-use terms::Verdict;
 use verdict::{Fingerprint, compare::Comparison};
 
 /// Lines that a terminal shows; "40-odd" for the person who waits.

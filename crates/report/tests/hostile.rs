@@ -2,6 +2,7 @@
 
 mod support;
 
+use model::Reason;
 use quick_junit::Report;
 use report::{
     Story, Style,
@@ -9,7 +10,6 @@ use report::{
     csv, html, junit, markdown, terminal,
 };
 use support::logs::{Logs, baseline, clues, criteria, history, reading};
-use terms::Reason;
 use verdict::{
     clues::Line,
     diagnose::{Cause, Diagnosis},
@@ -192,10 +192,10 @@ fn figures_that_are_none_are_told_as_none() {
 #[test]
 fn a_reason_of_a_code_that_nobody_knows_is_still_red() {
     let mut logs = support::logs::healthy();
-    let reason = Reason { code: "NEW".into(), weighs: terms::Verdict::Fail, text: "something".into() };
+    let reason = Reason { code: "NEW".into(), weighs: model::Verdict::Fail, text: "something".into() };
     let (_, _, judgement) = &mut logs.logs[0];
     judgement.reasons.push(reason);
-    judgement.verdict = terms::Verdict::Fail;
+    judgement.verdict = model::Verdict::Fail;
     let report = Report::deserialize_from_str(&junit(&logs.story())).expect("JUnit XML");
     assert_eq!((report.failures, report.errors), (1, 0));
 }

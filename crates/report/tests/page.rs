@@ -6,9 +6,9 @@ mod support;
 
 use std::time::{Duration, Instant};
 
+use model::*;
 use report::html;
 use support::{Run, cancelled, good, reading, slow, unbuilt, whole, workflow};
-use terms::*;
 
 /// Bytes and time that a page may cost. A page of a quickstart run is a tenth of either.
 const BYTES: usize = 300_000;

@@ -1,7 +1,7 @@
 //! Each size through earlier runs.
 
+use model::measurement::{Ended, Half, Row, Table};
 use report::sizes::{Earlier, Series, part};
-use terms::measurement::{Ended, Half, Row, Table};
 
 /// A curve of 20 µs and 400 GB/s, so many times as long from 1 MiB on.
 fn table(slower: f64) -> Table {

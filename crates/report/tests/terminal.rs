@@ -2,9 +2,9 @@
 
 mod support;
 
+use model::*;
 use report::{Story, Style, terminal};
 use support::{Run, cancelled, good, job_end, reading, slow, unbuilt, workflow};
-use terms::*;
 
 fn plain(story: &Story<'_>) -> String {
     let text = terminal(story, Style::Plain);

@@ -2,9 +2,9 @@
 
 mod support;
 
+use model::*;
 use report::{StageLine, timeline};
 use support::{Run, START, cancelled, good, handle, workflow};
-use terms::*;
 
 /// `name attempt: begin..end outcome`, milliseconds after the request.
 fn told(lines: &[StageLine]) -> Vec<String> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cloudevents::{Event, EventBuilder, EventBuilderV10};
 use contract::{Content, Message};
 use kit::Bus;
-use terms::{CancelRequested, Class, Fact, Failure, Span};
+use model::{CancelRequested, Class, Fact, Failure, Span};
 
 use crate::{
     Fault, Happening,

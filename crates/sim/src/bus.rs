@@ -11,7 +11,7 @@ use cloudevents::{AttributesReader, Event};
 use contract::{Content, Message};
 use futures::future::{Either, select};
 use kit::{Bus, BusError, Disposition};
-use terms::{Fact, Verdict, planted};
+use model::{Fact, Verdict, planted};
 use tokio::sync::oneshot;
 
 use crate::{

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kit::{Clock, Spawn, spawn::Work};
-use terms::{Span, Timestamp};
+use model::{Span, Timestamp};
 
 use crate::{
     Fault,

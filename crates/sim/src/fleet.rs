@@ -12,8 +12,8 @@ use judge::Judge;
 use kit::{Bus, Clock, Handler, Parking, Spawn, StoreParking, SystemClock, Worker, WorkerHandler};
 use ledger::{Artefacts, Ledger, Store};
 use loader::Loader;
+use model::{Span, planted};
 use provisioner::Provisioner;
-use terms::{Span, planted};
 
 use crate::{
     bus::SimBus,

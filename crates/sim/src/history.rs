@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use cloudevents::{AttributesReader, Event};
-use terms::{RunId, Stage, Timestamp};
+use model::{RunId, Stage, Timestamp};
 
 use crate::world::Service;
 

@@ -1,7 +1,7 @@
 //! Every order in which the facts of a run can arrive.
 
 use machine::{Input, Occurrence, RunState, decide, decide_first, evolve, fold};
-use terms::{Attempt, Entry, Fact, RECORD_FORMAT, Record, Timestamp};
+use model::{Attempt, Entry, Fact, RECORD_FORMAT, Record, Timestamp};
 
 use crate::{Scenario, Simulation};
 
@@ -18,7 +18,7 @@ pub fn facts() -> Vec<Occurrence> {
 
 const NOW: Timestamp = Timestamp::from_millis(crate::world::START);
 
-fn record(state: Option<&RunState>, run: &terms::RunId, entry: Entry) -> Record {
+fn record(state: Option<&RunState>, run: &model::RunId, entry: Entry) -> Record {
     let seq = state.map_or(1, |state| state.seq + 1);
     Record { format: RECORD_FORMAT, run: run.clone(), seq, nonce: "n".into(), recorded_at: NOW, entry }
 }
@@ -35,7 +35,7 @@ fn feed(state: &RunState, fact: &Occurrence) -> RunState {
 /// and every final state that came of them, as text.
 pub fn every(count: usize) -> (u64, Vec<String>) {
     let facts = facts();
-    let run: terms::RunId = "sim-0".parse().unwrap_or_else(|error| unreachable!("{error}"));
+    let run: model::RunId = "sim-0".parse().unwrap_or_else(|error| unreachable!("{error}"));
     let is = |fact: &Fact, request: bool| match fact {
         Fact::RunRequested(_) => request,
         Fact::ClusterDeleted(_) | Fact::RunClosed(_) | Fact::RunUsed(_) => false,

@@ -69,7 +69,7 @@ mod hunt {
     /// The seed under which a bug is caught, and by which invariant. Without a bug no seed finds anything, so every
     /// violation is its doing.
     pub fn hunt(bug: &Planted, seeds: u64) -> Option<(u64, &'static str)> {
-        terms::plant(bug.name);
+        model::plant(bug.name);
         let caught = (0..seeds).find_map(|seed| {
             let outcome = run(Scenario::of(seed));
             if let Some(violation) = outcome.violations.first() {
@@ -79,7 +79,7 @@ mod hunt {
             let again = || run(Scenario::of(seed)).digest != outcome.digest;
             (bug.name == "real_clock" && again()).then_some((seed, "I11 same seed, same history"))
         });
-        terms::plant("");
+        model::plant("");
         caught
     }
 }

@@ -1,6 +1,6 @@
 //! What a seed stands for: the runs asked for, and what befalls the world while they go on.
 
-use terms::{RunId, Span, Workflow};
+use model::{RunId, Span, Workflow};
 
 use crate::{
     Dice, Fault, Faults, workload,

@@ -8,7 +8,7 @@ use std::{
 use contract::Message;
 use kit::Bus;
 use ledger::{MemoryStore, Store};
-use terms::{Attempt, CancelRequested, Fact, Record, RunId};
+use model::{Attempt, CancelRequested, Fact, Record, RunId};
 
 use crate::{
     Asked, Dice, Fault, Happening, Scenario,

@@ -5,7 +5,7 @@ use std::{io, sync::Arc};
 use bytes::Bytes;
 use futures::FutureExt;
 use ledger::{Creation, Digest, Reader, Store, StoreError};
-use terms::{Entry, Record, planted};
+use model::{Entry, Record, planted};
 use tokio::io::AsyncReadExt;
 
 use crate::{

@@ -13,7 +13,7 @@ use conductor::{Conductor, Settings};
 use contract::Message;
 use kit::{Bus, BusError, Event, Handler, ManualClock};
 use ledger::Ledger;
-use terms::{Attempt, Span, Timestamp};
+use model::{Attempt, Span, Timestamp};
 
 use crate::{Asked, Scenario, Shelf, Simulation, store::at_once, workload, world::START};
 

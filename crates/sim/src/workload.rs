@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use terms::{
+use model::{
     Benchmark, BuildSpec, ClusterSpec, Collective, Criteria, Fact, Floor, Image, ImageSpec, Limits, Locate,
     RunRequested, Span, System, Trigger, Workflow, Workload,
 };

@@ -4,9 +4,9 @@ mod cluster;
 mod push;
 mod schedule;
 
+use model::Span;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use terms::Span;
 
 pub use cluster::{Kind, Offer, OnCluster};
 pub use push::{OnPush, Push};

@@ -6,9 +6,9 @@ use croner::{
     Cron,
     parser::{CronParser, Seconds, Year},
 };
+use model::{Span, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use terms::{Span, Timestamp};
 
 /// A night of a workflow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -1,8 +1,8 @@
 //! Which pushes and which moments start a run.
 
+use model::{Span, Timestamp};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use terms::{Span, Timestamp};
 use triggers::{On, OnBuild, OnPush, OnSchedule, Push};
 
 fn on_push(branches: &[&str], tags: &[&str], paths: &[&str]) -> OnPush {

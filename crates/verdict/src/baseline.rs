@@ -7,9 +7,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use model::measurement::{Ended, Half, Reading, Table};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use terms::measurement::{Ended, Half, Reading, Table};
 
 use crate::{
     fingerprint::Fingerprint,

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use model::measurement::Table;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use terms::measurement::Table;
 
 use crate::{
     baseline::{Key, Region, halves, median, regions},

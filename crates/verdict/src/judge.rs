@@ -1,8 +1,8 @@
 //! Reasons gathered, and what they come to.
 
+use model::{Cluster, Criteria, JobEnd, Reason, Verdict, Workload, measurement::Reading};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use terms::{Cluster, Criteria, JobEnd, Reason, Verdict, Workload, measurement::Reading};
 
 use crate::{
     baseline::Baseline,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use terms::{Reason, Verdict, measurement::Reading};
+use model::{Reason, Verdict, measurement::Reading};
 
 use crate::{clues::Clues, judge::reason};
 

@@ -1,7 +1,7 @@
 //! Tables of one rank. No link is part of them: nccl-tests multiplies by (n-1)/n, so the bus bandwidth is 0 by definition,
 //! and an in-place operation of one rank is empty, so its time is meaningless.
 
-use terms::{
+use model::{
     OneRank, Reason, Verdict,
     measurement::{self, Table},
 };

@@ -1,6 +1,6 @@
 //! Is it as fast as it should be? Only asked of a sane table.
 
-use terms::{
+use model::{
     Criteria, Reason, Verdict,
     measurement::{Table, size},
 };

@@ -1,8 +1,8 @@
 //! A baseline that a person decided on.
 
+use model::{RunId, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use terms::{RunId, Timestamp};
 
 /// Who decided that a run is the reference, when and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

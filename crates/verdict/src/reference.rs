@@ -1,6 +1,6 @@
 //! Is it as fast as others are on the same kind of system?
 
-use terms::{
+use model::{
     Cluster, Criteria, Floor, Reason, Reference, Tolerance, Verdict, Workload,
     measurement::{Table, size},
 };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use terms::{
+use model::{
     Cluster, Criteria, Reason, Verdict,
     measurement::{self, Ended, Half, Placement, Row, Table},
 };

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, io::Read};
 
-use terms::{Cluster, Criteria, JobEnd, Node, Verdict, measurement::Reading};
+use model::{Cluster, Criteria, JobEnd, Node, Verdict, measurement::Reading};
 use verdict::{
     Clues, Evidence, Judgement, Listening, Standard,
     diagnose::Cause::{self, *},

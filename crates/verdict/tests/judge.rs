@@ -2,11 +2,11 @@
 
 use std::sync::LazyLock;
 
-use proptest::prelude::*;
-use terms::{
+use model::{
     Cluster, Collective, Criteria, Floor, JobEnd, Node, OneRank, Reference, Verdict, Workload,
     measurement::{Ended, Half, OutOfBounds, PartialHalf, Placement, Reading, Row, Table},
 };
+use proptest::prelude::*;
 use verdict::{Baseline, Clues, Evidence, Fingerprint, Judgement, Standard, baseline, judge};
 
 static NOTHING: LazyLock<Clues> = LazyLock::new(Clues::default);

@@ -1,7 +1,7 @@
 //! The slow rank of one run: real runs, simulated faults, and input that makes no sense.
 
+use model::measurement::{Device, Ended, Half, ProcessTimes, Reading, Row, Table};
 use proptest::prelude::*;
-use terms::measurement::{Device, Ended, Half, ProcessTimes, Reading, Row, Table};
 use verdict::locate::{Located, from_processes};
 
 fn h200(name: &str) -> Reading {

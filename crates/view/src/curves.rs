@@ -7,7 +7,7 @@ use std::{
 
 use futures::{StreamExt, TryStreamExt, stream};
 use ledger::Artefacts;
-use terms::{RunId, Stage, Timestamp, measurement::Table};
+use model::{RunId, Stage, Timestamp, measurement::Table};
 use verdict::Fingerprint;
 
 use crate::{Line, State, View, ViewError, told::together};

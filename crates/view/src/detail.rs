@@ -1,9 +1,9 @@
 //! A run whole.
 
 use machine::{RunState, owed};
+use model::{Attempt, Reason, Record, Stage, Suspects, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
-use terms::{Attempt, Reason, Record, Stage, Suspects, Timestamp};
 
 use crate::Line;
 

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use futures::{Stream, stream};
 use machine::{RunState, evolve, fold};
+use model::{Entry, Record, RunId, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
-use terms::{Entry, Record, RunId, Timestamp};
 
 use crate::{Line, View, ViewError, line::finished};
 

@@ -9,7 +9,7 @@ use std::{
 use futures::{StreamExt, stream};
 use ledger::{Ledger, LedgerError, Store};
 use machine::{RunState, evolve, fold};
-use terms::{RunId, Timestamp};
+use model::{RunId, Timestamp};
 use tracing::warn;
 
 use crate::{

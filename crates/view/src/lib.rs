@@ -32,7 +32,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use kit::Clock;
 use ledger::{Ledger, LedgerError, Store, StoreError};
 use machine::RunState;
-use terms::{Record, RunId, Span, Timestamp, Verdict};
+use model::{Record, RunId, Span, Timestamp, Verdict};
 use tokio::sync::{Mutex, MutexGuard};
 
 pub use curves::{Curve, Curves};

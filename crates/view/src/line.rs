@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use machine::RunState;
+use model::{ClusterSpec, Money, RunId, Span, Stage, Timestamp, Trigger, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use terms::{ClusterSpec, Money, RunId, Span, Stage, Timestamp, Trigger, Verdict};
 
 /// Whether a run still goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -2,9 +2,9 @@
 
 use std::{fmt, str::FromStr, sync::Arc};
 
+use model::{RunId, Timestamp, Verdict};
 use schemars::JsonSchema;
 use serde::Serialize;
-use terms::{RunId, Timestamp, Verdict};
 
 use crate::{Line, State};
 

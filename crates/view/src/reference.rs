@@ -1,6 +1,6 @@
 //! Which runs may be what others are held against.
 
-use terms::{RunId, Verdict, measurement::Reading};
+use model::{RunId, Verdict, measurement::Reading};
 use verdict::{
     Baseline, Fingerprint,
     baseline::{Healthy, Unlearnable, learn},

@@ -2,11 +2,11 @@
 
 use ledger::Artefacts;
 use machine::RunState;
-use report::{Log, Places, Run, Story};
-use terms::{
+use model::{
     Record, RunId, Stage,
     measurement::{Ended, Reading},
 };
+use report::{Log, Places, Run, Story};
 use verdict::{Judgement, Standard, Stored};
 
 use crate::{Folded, View, ViewError};

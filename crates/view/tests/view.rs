@@ -7,8 +7,8 @@ use std::sync::Arc;
 use futures::{StreamExt, TryStreamExt};
 use kit::ManualClock;
 use ledger::{MemoryStore, Store};
+use model::{RunId, Span, Timestamp};
 use support::{Counting, START, ask, cancel, ledger, run, view};
-use terms::{RunId, Span, Timestamp};
 use view::{Cursor, Page, State, View, Wanted};
 
 struct World {
@@ -89,7 +89,7 @@ async fn filters_count_together() {
     assert_eq!(count(Wanted { system: text("slurm"), ..Wanted::default() }).await, 0);
     assert_eq!(count(Wanted { state: Some(State::Open), ..Wanted::default() }).await, 1);
     assert_eq!(count(Wanted { conclusion: text("cancelled"), ..Wanted::default() }).await, 59);
-    assert_eq!(count(Wanted { verdict: Some(terms::Verdict::Pass), ..Wanted::default() }).await, 0);
+    assert_eq!(count(Wanted { verdict: Some(model::Verdict::Pass), ..Wanted::default() }).await, 0);
     let since = Some(Timestamp::from_millis(START + 20_000));
     assert_eq!(count(Wanted { since, ..Wanted::default() }).await, 20);
     let both = Wanted { workflow: text("odd"), cluster: text("c1"), ..Wanted::default() };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use terms::{
+use model::{
     Timestamp, Verdict,
     measurement::{Ended, Half, Table},
 };
@@ -59,12 +59,12 @@ impl Past {
             if at.replace((&row.log, row.table_number, row.row_number))
                 != Some((&row.log, row.table_number, row.row_number))
             {
-                table.rows.push(terms::measurement::Row {
+                table.rows.push(model::measurement::Row {
                     size_bytes: row.size_bytes,
                     count: row.count,
                     dtype: row.dtype.clone(),
                     redop: row.redop.clone(),
-                    ..terms::measurement::Row::default()
+                    ..model::measurement::Row::default()
                 });
             }
             let half = Half {

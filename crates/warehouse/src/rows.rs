@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use terms::{
+use model::{
     Attempt, Conclusion, RunId, RunUsed, Span, Timestamp, Verdict, VerdictReached,
     measurement::{Half, Reading},
 };
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// What all rows of a run say alike, kept once.
 pub type Text = Arc<str>;

@@ -8,7 +8,7 @@ use std::{
 
 use bigquery_standin::engine::Engine;
 use fastrand::Rng;
-use terms::{Conclusion, Money, RunUsed, Span, Timestamp, Verdict};
+use model::{Conclusion, Money, RunUsed, Span, Timestamp, Verdict};
 use warehouse::{
     Load, Row, Sqlite, TABLES, VerdictRow, Wanted,
     bigquery::{BigQuery, Options},

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use terms::{
+use model::{
     Benchmark, BuildSpec, ClusterSpec, Collective, Cost, Criteria, Deployed, Limits, Reference, Span, System,
     Workflow, Workload, measurement::size,
 };

@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
+use model::{ByteSize, Collective, Cost, Image, Kubernetes, Limits, Locate, Notify, Slurm};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use terms::{ByteSize, Collective, Cost, Image, Kubernetes, Limits, Locate, Notify, Slurm};
 use triggers::On;
 
 /// `workflows/<name>.yaml`. Paths are relative to the file they stand in.

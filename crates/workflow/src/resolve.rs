@@ -7,11 +7,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use sha2::{Digest, Sha256};
-use terms::{
+use model::{
     Benchmark, BuildSpec, ByteSize, ClusterSpec, Criteria, Deployed, ImageSpec, Notify, Source, System,
     Workflow, Workload,
 };
+use sha2::{Digest, Sha256};
 use triggers::On;
 
 use crate::{

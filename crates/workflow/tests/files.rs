@@ -2,8 +2,8 @@
 
 use std::{fs, path::Path};
 
+use model::{ByteSize, ClusterSpec, ImageSpec, News, Notify, System};
 use proptest::prelude::*;
-use terms::{ByteSize, ClusterSpec, ImageSpec, News, Notify, System};
 use workflow::{Document, Override, Problems, resolve};
 
 const GOOD: &str = "\

@@ -14,10 +14,10 @@ use std::{
 
 use kit::PortError;
 use ledger::{ArtefactError, Artefacts, Owner};
-use redact::Rules;
-use terms::{
+use model::{
     Attempt, Class, Cluster, CommandId, Fact, Failure, JobRef, LeftOut, Logs, ManifestObject, planted,
 };
+use redact::Rules;
 
 use crate::{
     job_name,

@@ -11,7 +11,7 @@ use std::{
 
 use kit::PortError;
 
-use terms::{Cluster, JobEnd};
+use model::{Cluster, JobEnd};
 use tokio::io::AsyncReadExt;
 
 use crate::port::{Job, Outputs, Scheduler, Standing, Written};

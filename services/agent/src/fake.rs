@@ -8,7 +8,7 @@ use std::{
 
 use kit::PortError;
 use ledger::Reader;
-use terms::{Cluster, JobEnd};
+use model::{Cluster, JobEnd};
 
 use crate::port::{Job, Outputs, Scheduler, Standing};
 

@@ -29,11 +29,11 @@ use std::sync::Arc;
 
 use kit::{Look, Outbox, PortError, Trouble, Watches, Worker};
 use ledger::Artefacts;
-use redact::Rules;
-use terms::{
+use model::{
     Body, Class, Cluster, Command, CommandId, Fact, Failure, Handle, Image, Search, Span, Stage, Workload,
     planted,
 };
+use redact::Rules;
 
 pub use collect::{Collector, Limits};
 pub use locate::Locator;
@@ -226,6 +226,6 @@ impl Worker for Agent {
 }
 
 /// What a job of another attempt is called.
-pub(crate) fn job_name(id: &CommandId, attempt: terms::Attempt) -> String {
+pub(crate) fn job_name(id: &CommandId, attempt: model::Attempt) -> String {
     CommandId { stage: Stage::Job, attempt, ..id.clone() }.resource_name()
 }

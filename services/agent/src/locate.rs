@@ -14,11 +14,11 @@ use std::{io::Cursor, sync::Arc};
 
 use kit::{Look, PortError};
 use ledger::{Artefacts, Owner, Reader};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use terms::{
+use model::{
     Attempt, Class, Cluster, CommandId, Drain, Drained, Fact, Failure, JobEnd, Search, Span, SuspectNode,
     Suspects, Timestamp, Workload, measurement::Reading, planted,
 };
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use verdict::locate::{Located, Outcome, PairOptions, Tried, best_of, from_tried, next_pairs};
 
 use crate::{
@@ -404,7 +404,7 @@ mod tests {
     #[test]
     fn a_pair_whose_benchmark_did_not_start_is_held_against_nobody() {
         let workload = Workload {
-            collective: terms::Collective::AllReduce,
+            collective: model::Collective::AllReduce,
             min_bytes: 8,
             max_bytes: 8,
             step_factor: 2,

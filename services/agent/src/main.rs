@@ -5,7 +5,7 @@ use std::{process::ExitCode, sync::Arc};
 use agent::{Agent, schedulers::Schedulers};
 use cloud::Place;
 use ledger::Artefacts;
-use terms::Span;
+use model::Span;
 
 struct Config {
     artefacts: Place,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kit::PortError;
 use ledger::Reader;
-use terms::{Class, Cluster, Failure, Image, JobEnd, Span, Workload};
+use model::{Class, Cluster, Failure, Image, JobEnd, Span, Workload};
 
 /// A benchmark to run.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::{io, path::PathBuf, sync::Arc};
 use host::{JobRequest, JobState, Jobs};
 use kit::PortError;
 use ledger::{Reader, Store};
-use terms::{Class, Cluster, Failure, Image};
+use model::{Class, Cluster, Failure, Image};
 
 use crate::{
     port::{Ending, Job, Outputs, Scheduler, Standing},

@@ -1,6 +1,6 @@
 //! A workload as nccl-tests takes it. Pure.
 
-use terms::Workload;
+use model::Workload;
 
 /// Program name of a workload.
 pub fn program(workload: &Workload) -> String {

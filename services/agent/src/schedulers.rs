@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kit::PortError;
 use ledger::{Reader, Store};
-use terms::Cluster;
+use model::Cluster;
 
 #[cfg(feature = "kubernetes")]
 use crate::kubernetes::KubernetesJobs;
@@ -34,12 +34,12 @@ impl Schedulers {
     }
 
     fn of(&self, cluster: &Cluster) -> Result<&dyn Scheduler, PortError> {
-        match (terms::Slurm::of(cluster), terms::Kubernetes::of(cluster)) {
+        match (model::Slurm::of(cluster), model::Kubernetes::of(cluster)) {
             #[cfg(feature = "kubernetes")]
             (_, Err(_) | Ok(Some(_))) => Ok(&self.kubernetes),
             #[cfg(not(feature = "kubernetes"))]
-            (_, Err(_) | Ok(Some(_))) => Err(PortError::Final(terms::Failure::new(
-                terms::Class::Input,
+            (_, Err(_) | Ok(Some(_))) => Err(PortError::Final(model::Failure::new(
+                model::Class::Input,
                 "NOT_BUILT",
                 format!("cluster {}: this program was built without the feature `kubernetes`", cluster.name),
             ))),

@@ -8,7 +8,7 @@ use std::{
 
 use kit::PortError;
 use ledger::{Digester, Store};
-use terms::{Class, Failure, Image};
+use model::{Class, Failure, Image};
 
 /// The same image may be staged twice at once, when a command comes twice.
 static DRAFTS: AtomicU64 = AtomicU64::new(0);

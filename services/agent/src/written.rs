@@ -5,7 +5,7 @@ use std::{io, path::PathBuf};
 use host::files;
 use kit::PortError;
 use ledger::Reader;
-use terms::{Class, Failure};
+use model::{Class, Failure};
 
 use crate::port::{Ending, Outputs, Written};
 

@@ -12,10 +12,10 @@ use agent::{
 };
 use kit::PortError;
 use ledger::{Artefacts, Digest, MemoryStore, Reader, Store};
-use redact::Rules;
-use terms::{
+use model::{
     Attempt, Class, Cluster, CommandId, Fact, Failure, JobRef, Manifest, ManifestObject, Stage, Verb,
 };
+use redact::Rules;
 use tokio::io::{AsyncReadExt, repeat};
 
 type Change = Box<dyn FnOnce(&mut BTreeMap<String, Vec<u8>>) + Send>;
@@ -163,7 +163,7 @@ async fn secrets_go_and_the_manifest_says_which() {
         ("one", b"1".to_vec()),
     ]);
     let (manifest, objects) = world.collect().await;
-    assert_eq!(manifest.format, terms::MANIFEST_FORMAT);
+    assert_eq!(manifest.format, model::MANIFEST_FORMAT);
     assert_eq!(objects["1/plain.log"].1, plain);
     assert_eq!((objects["1/empty"].1.len(), &objects["1/one"].1[..]), (0, &b"1"[..]));
     let (object, stored) = &objects["1/secret.log"];

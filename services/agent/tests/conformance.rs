@@ -8,7 +8,7 @@ use agent::{Job, Scheduler, conformance, fake::FakeScheduler, processes::Process
 use host::{ClusterRequest, ClusterState, Clusters};
 use kit::{Clock, PortError, SystemClock};
 use ledger::{Digest, FolderStore, MemoryStore, Store};
-use terms::{Class, Cluster, Collective, FileDigest, Image, Node, Span, Workload};
+use model::{Class, Cluster, Collective, FileDigest, Image, Node, Span, Workload};
 
 /// Takes about a second and writes something.
 const PROGRAM: &str = "#!/bin/sh\necho \"rank $BURNIN_RANK of $BURNIN_RANKS: $*\"\nsleep 1\n";

@@ -4,8 +4,8 @@
 use std::{fs, path::Path};
 
 use agent::kubernetes::state::{self, Finding, Known, named, standing};
+use model::{Class, Kubernetes, Timestamp, Topology};
 use serde_json::{Value, json};
-use terms::{Class, Kubernetes, Timestamp, Topology};
 
 /// The stream of a scenario, as a watch told it.
 fn stream(scenario: &str, kind: &str) -> Vec<Value> {

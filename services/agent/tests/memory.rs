@@ -7,8 +7,8 @@ use std::{fs, io::Write, path::Path, sync::Arc, time::Instant};
 
 use agent::{Collector, Limits, processes::Processes};
 use ledger::{Artefacts, FolderStore, MemoryStore};
+use model::{Attempt, Cluster, CommandId, Fact, JobRef, Stage, Verb};
 use redact::Rules;
-use terms::{Attempt, Cluster, CommandId, Fact, JobRef, Stage, Verb};
 
 fn peak_mib() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();

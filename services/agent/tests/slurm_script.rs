@@ -3,8 +3,8 @@
 use std::{io::Write, process::Command};
 
 use agent::{Job, slurm::script};
+use model::{Cluster, Collective, Slurm, Span, Workload};
 use proptest::prelude::*;
-use terms::{Cluster, Collective, Slurm, Span, Workload};
 
 fn job() -> Job {
     let workload = Workload {

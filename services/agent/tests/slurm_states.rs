@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use agent::slurm::state::{End, Finding, Kind, Marks, Row, canonical, kind, kind_of_all, standing};
-use terms::Timestamp;
+use model::Timestamp;
 
 const VERSIONS: [&str; 2] = ["22.05", "24.11"];
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use builds::{Build, Builds, Key};
 
 use kit::{Look, Outbox, PortError, Trouble, Watches, Worker};
-use terms::{Body, BuildSpec, Class, Command, CommandId, Fact, Failure, Handle, Span, planted};
+use model::{Body, BuildSpec, Class, Command, CommandId, Fact, Failure, Handle, Span, planted};
 
 /// The builder's handler, over any [`Builds`].
 pub struct Builder {

@@ -10,7 +10,7 @@ use builds::{
 use cloud::{Parts, Unfit, Wiring};
 use host::Program;
 use kit::Outbox;
-use terms::Span;
+use model::Span;
 
 struct Config {
     artefacts: cloud::Place,

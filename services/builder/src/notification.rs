@@ -12,7 +12,7 @@ use builds::{
 use kit::{
     AttributesReader, Disposition, Event, Handler, Look, Outbox, PortError, Trouble, push::BUILD_CHANGED,
 };
-use terms::Stage;
+use model::Stage;
 use tracing::debug;
 
 /// Takes notifications, and leaves everything else to the handler of commands.

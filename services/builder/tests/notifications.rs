@@ -13,8 +13,8 @@ use kit::{
     Bus, BusError, Disposition, Event, Handler, Outbox, WorkerHandler,
     push::{Headers, decode},
 };
+use model::{Attempt, Class, CommandId, Span, Stage};
 use serde_json::{Value, json};
-use terms::{Attempt, Class, CommandId, Span, Stage};
 
 use world::{LIMIT, SETTLE, World, id, spec};
 

@@ -11,7 +11,7 @@ pub use wake::{Conductor, Observer, Settings, Woken};
 use contract::{Content, Message};
 use kit::{Disposition, Event, Handler, telemetry};
 use machine::{Input, Occurrence};
-use terms::Fact;
+use model::Fact;
 use tracing::{Instrument, info_span};
 
 #[async_trait::async_trait]

@@ -6,7 +6,7 @@ use cloud::{Parts, Place};
 use conductor::{Conductor, Settings, takes};
 use kit::{async_trait, ids, serve::Chore};
 use ledger::{Ledger, Split};
-use terms::Span;
+use model::Span;
 
 struct Config {
     ledger: Place,

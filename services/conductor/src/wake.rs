@@ -8,7 +8,7 @@ use std::{
 use kit::{Bus, Clock, Outbox, telemetry::meters::run_ended};
 use ledger::{AppendError, Ledger, LedgerError, Loaded};
 use machine::{Decision, Ignored, Input, RunState, checkup, decide, decide_first, fold, owed};
-use terms::{
+use model::{
     Attempt, Command, CommandId, Entry, Fact, Record, RunClosed, RunId, RunUsed, Span, Stage, Timestamp,
     Verb, planted,
 };

@@ -3,8 +3,8 @@
 mod support;
 
 use kit::{Clock, Disposition, Event, Handler};
+use model::*;
 use support::*;
-use terms::*;
 
 #[tokio::test]
 async fn a_good_run_takes_twelve_records_and_sends_each_command_once() {

@@ -3,8 +3,8 @@
 mod support;
 
 use kit::{Clock, Event};
+use model::*;
 use support::*;
-use terms::*;
 
 const SEEDS: u64 = 50;
 

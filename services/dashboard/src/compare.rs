@@ -6,9 +6,9 @@ use axum::{
     extract::{Query, State},
     response::Response,
 };
+use model::{RunId, measurement::Table};
 use report::comparison::{self, Pair};
 use serde::{Deserialize, Serialize};
-use terms::{RunId, measurement::Table};
 use verdict::{compare::compare, fingerprint::Fingerprint};
 use view::{Elsewhere, Told, Wanted};
 

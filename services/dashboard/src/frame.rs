@@ -10,8 +10,8 @@ use axum::{
     response::{Html, IntoResponse, Response},
 };
 use minijinja::{Environment, context, syntax::SyntaxConfig, value::Serde};
+use model::RunId;
 use serde::Serialize;
-use terms::RunId;
 use view::ViewError;
 
 /// Nothing from anywhere else, no script but ours, and nobody shows a page inside of theirs.

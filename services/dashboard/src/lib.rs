@@ -25,7 +25,7 @@ use std::sync::Arc;
 use axum::{Router, routing::get};
 use kit::Clock;
 use ledger::Store;
-use terms::Timestamp;
+use model::Timestamp;
 use view::View;
 
 /// A workflow that may be asked for.

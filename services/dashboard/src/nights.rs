@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use model::{Money, RunId, Timestamp, Verdict};
 use serde::Serialize;
-use terms::{Money, RunId, Timestamp, Verdict};
 use verdict::{Fingerprint, fingerprint::Difference};
 use view::{Line, State};
 

@@ -10,8 +10,8 @@ use axum::{
     },
 };
 use futures::{Stream, StreamExt, stream};
+use model::{Timestamp, Verdict};
 use serde::{Deserialize, Serialize};
-use terms::{Timestamp, Verdict};
 use view::{Cursor, Line, Wanted};
 
 use crate::{

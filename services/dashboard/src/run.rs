@@ -12,9 +12,9 @@ use axum::{
 };
 use futures::{StreamExt, stream};
 use ledger::Artefacts;
+use model::RunId;
 use report::sizes::Earlier;
 use serde::{Deserialize, Serialize};
-use terms::RunId;
 use view::{Elsewhere, Wanted};
 
 use crate::{

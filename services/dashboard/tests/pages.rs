@@ -7,7 +7,7 @@ use dashboard::{Dashboard, Plan, Plans};
 use http_body_util::BodyExt;
 use kit::{Clock, SystemClock};
 use ledger::{Ledger, MemoryStore, Store};
-use terms::{
+use model::{
     Attempt, Conclusion, Entry, EventKey, Fact, Limits, RECORD_FORMAT, Reason, Record, RunRequested, Span,
     Timestamp, Trigger, Verdict, VerdictReached, Workflow,
 };

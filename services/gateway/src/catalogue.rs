@@ -17,8 +17,8 @@ use std::{
 
 use kit::telemetry::meters::broken_workflows;
 use ledger::Store;
+use model::Notify;
 use tempfile::TempDir;
-use terms::Notify;
 use tracing::{error, info};
 use workflow::{Document, Offered, Override, Problem, Problems, Resolved};
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use contract::{CLUSTER_OFFERED, RUN_REQUEST, RunAnswer, RunRequest};
 use kit::{AttributesReader, Disposition, Event, Handler, push::BUILD_CHANGED};
+use model::{EventKey, Image, Origin, Trigger};
 use serde::Deserialize;
-use terms::{EventKey, Image, Origin, Trigger};
 use tracing::warn;
 
 use crate::{Gateway, Refused, Wish};

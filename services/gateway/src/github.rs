@@ -13,10 +13,10 @@ use axum::{
 use bytes::BytesMut;
 use futures::StreamExt;
 use hmac::{Hmac, KeyInit, Mac};
+use model::{EventKey, Origin, RunId, Trigger};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::Sha256;
-use terms::{EventKey, Origin, RunId, Trigger};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tracing::{error, info, warn};
 use triggers::Push;
@@ -307,7 +307,7 @@ impl Gateway {
                     kind: "push".to_owned(),
                     by: format!("{} {} {short}", push.repository, push.reference),
                 },
-                origin: Some(Origin::Push(terms::Push {
+                origin: Some(Origin::Push(model::Push {
                     repository: push.repository.clone(),
                     reference: push.reference.clone(),
                     commit: commit.clone(),

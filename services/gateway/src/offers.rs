@@ -2,9 +2,9 @@
 
 use contract::{ClusterOffer, RunAnswer};
 use kit::{AttributesReader, Disposition, Event};
+use model::{EventKey, Origin, RunId, Trigger};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use terms::{EventKey, Origin, RunId, Trigger};
 use triggers::Offer;
 
 use crate::{Gateway, Refused, Wish, start};

@@ -8,9 +8,9 @@ use std::{
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use ledger::{Store, StoreError};
+use model::{EventKey, RunId, Span, Timestamp, Trigger};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use terms::{EventKey, RunId, Span, Timestamp, Trigger};
 use tracing::{error, info};
 use triggers::OnSchedule;
 

@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, sync::Arc};
 use contract::{ClusterOffer, OfferedSystem};
 use kit::Outbox;
 use ledger::{Creation, Ledger, Store};
-use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
-use terms::{
+use model::{
     Attempt, ClusterSpec, EventKey, Fact, Image, ImageSpec, Kubernetes, Origin, RunId, RunRequested, Slurm,
     Trigger,
 };
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 use triggers::Offer;
 use workflow::{Override, Problems};
 
@@ -324,7 +324,7 @@ fn object(key: &EventKey, workflow: &str) -> String {
 /// Sources of keys that callers choose.
 pub(crate) const CALLERS: &str = "//burnin/callers/";
 
-fn run_id(key: &EventKey, workflow: &str) -> Result<RunId, terms::InvalidId> {
+fn run_id(key: &EventKey, workflow: &str) -> Result<RunId, model::InvalidId> {
     let digest = hex(&digest(&[&key.source, &key.id, workflow]));
     format!("{}-{}", workflow.trim_end_matches('-'), digest.get(..12).unwrap_or(&digest)).parse()
 }

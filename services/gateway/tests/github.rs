@@ -6,13 +6,13 @@ use std::{fs, path::Path, process::Command};
 
 use axum::http::StatusCode;
 use hmac::{Hmac, KeyInit, Mac};
+use model::Span;
 use serde_json::{Value, json};
 use sha2::Sha256;
 use support::{
     Front, SECRET,
     forge::{Forge, git},
 };
-use terms::Span;
 
 const ON_MAIN: &str =
     "on: {push: [{repository: acme/images, branches: [main], tags: ['v*'], paths: ['images/**']}]}\n";

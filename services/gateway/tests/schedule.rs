@@ -3,9 +3,9 @@
 mod support;
 
 use futures::future::join_all;
+use model::Span;
 use serde_json::{Value, json};
 use support::{Front, at};
-use terms::Span;
 
 const NIGHTLY: &str =
     "on: {schedule: [{cron: 30 2 * * *, zone: Europe/Zurich, window: 3h}], validated_every: 26h}\n";

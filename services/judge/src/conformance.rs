@@ -1,6 +1,6 @@
 //! What every [`History`] must do, as one suite.
 
-use terms::{Timestamp, Verdict};
+use model::{Timestamp, Verdict};
 use warehouse::{Load, Row, VerdictRow, Wanted};
 
 use crate::port::History;

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use terms::Timestamp;
+use model::Timestamp;
 use warehouse::{Load, Past, Text, Wanted};
 
 use crate::port::{History, HistoryError};

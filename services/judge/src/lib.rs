@@ -19,14 +19,14 @@ use std::{io::Read, sync::Arc};
 
 use kit::{Outbox, PortError, Trouble, Worker};
 use ledger::{ArtefactError, Artefacts, Reader};
-use pins::{InForce, Pins};
-use serde::Serialize;
-use sha2::{Digest, Sha256};
-use terms::{
+use model::{
     Attempt, Body, Class, Cluster, ClusterSpec, Command, CommandId, Criteria, Fact, Failure, Image, JobEnd,
     Logs, Timestamp, VerdictReached, Workload,
     measurement::{Ended, Reading},
 };
+use pins::{InForce, Pins};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
 use verdict::{Baseline, Clues, Evidence, Fingerprint, Listening, Standard};
 
 use standard::Fixed;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use terms::{Criteria, Reason, Timestamp, Verdict, measurement::Reading};
+use model::{Criteria, Reason, Timestamp, Verdict, measurement::Reading};
 use verdict::{
     Baseline, Fingerprint, Pin,
     baseline::{Healthy, Unlearnable, halves, learn, learn_without_outliers, levels},

@@ -9,8 +9,8 @@ use std::{io::Cursor, sync::Arc};
 use fixtures::Service;
 use judge::{Judge, fake::FakeHistory};
 use ledger::{Artefacts, Committed, Digest, MemoryStore, Store};
+use model::{Attempt, CommandId, Stage, Timestamp, Verdict, VerdictReached};
 use support::{four_gpus, log_of};
-use terms::{Attempt, CommandId, Stage, Timestamp, Verdict, VerdictReached};
 use verdict::Fingerprint;
 use warehouse::Load;
 

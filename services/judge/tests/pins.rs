@@ -9,9 +9,9 @@ use std::{io::Cursor, sync::Arc};
 use fixtures::Service;
 use judge::{Judge, Stored, fake::FakeHistory};
 use ledger::{Artefacts, MemoryStore, Store};
+use model::{CommandId, Stage, Timestamp};
 use pins::{Pinned, Pins, Who};
 use serde_json::Value;
-use terms::{CommandId, Stage, Timestamp};
 use verdict::{
     Baseline, Fingerprint,
     baseline::{Healthy, learn},

@@ -1,6 +1,6 @@
 //! What every [`Warehouse`] must do, as one suite.
 
-use terms::{Timestamp, Verdict};
+use model::{Timestamp, Verdict};
 use warehouse::{Load, Row, VerdictRow};
 
 use crate::port::Warehouse;

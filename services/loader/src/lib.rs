@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use kit::{Outbox, PortError, Trouble, Worker};
 use ledger::{ArtefactError, Artefacts};
-use terms::{
+use model::{
     Attempt, Body, Class, Command, CommandId, Fact, Failure, Logs, Results, RunId, Timestamp, VerdictReached,
 };
 use verdict::Fingerprint;

@@ -5,7 +5,7 @@ use std::{process::ExitCode, sync::Arc};
 use cloud::{Place, Unfit, Wiring};
 use ledger::{Artefacts, Store};
 use loader::{Loader, Warehouse};
-use terms::Span;
+use model::Span;
 use warehouse::{
     Sqlite,
     bigquery::{BigQuery, Options},

@@ -9,7 +9,7 @@ use fixtures::Service;
 use kit::{Trouble, Worker};
 use ledger::{Artefacts, Committed, MemoryStore, Store};
 use loader::{Loader, Sqlite, Warehouse, fake::FakeWarehouse};
-use terms::{
+use model::{
     Class, CommandId, Conclusion, Fact, Failure, Money, RunId, RunUsed, Span, Stage, Timestamp, Verdict,
 };
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use terms::Span;
+use model::Span;
 
 use crate::{
     notice::{Letter, Notice},

@@ -12,9 +12,9 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
+use model::{News, Notify, Push, RunId, Span, Timestamp, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use terms::{News, Notify, Push, RunId, Span, Timestamp, Verdict};
 use view::Line;
 
 /// What is not mended for so long is told once more.

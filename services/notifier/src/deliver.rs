@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::{StreamExt, stream};
 use kit::{Trouble, telemetry::meters::notice_without_address};
 use ledger::StoreError;
-use terms::RunId;
+use model::RunId;
 use tracing::{error, info, warn};
 
 use crate::{

@@ -27,7 +27,7 @@ use std::{collections::BTreeSet, sync::Arc, sync::Mutex};
 use contract::{Content, Message};
 use kit::{Bus, Clock, Disposition, Event, Handler, Trouble, serve::Chore, telemetry};
 use ledger::{Ledger, Store};
-use terms::{Fact, Notify, Origin, RunId};
+use model::{Fact, Notify, Origin, RunId};
 use tracing::{Instrument, info_span};
 use view::{Pace, View};
 

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use terms::RunId;
+use model::RunId;
 
 /// An address with `{run}` in it, such as `https://burnin.example/runs/{run}`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! What is told, written down once: whatever is sent, however often, is this.
 
+use model::{Failure, News, Push, Reason, RunId, Stage, Timestamp, Trigger, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use terms::{Failure, News, Push, Reason, RunId, Stage, Timestamp, Trigger, Verdict};
 
 use crate::decide::{Addressee, Outcome, What};
 

@@ -17,8 +17,8 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use kit::clock::backoff;
 use ledger::{Creation, Store, StoreError};
+use model::{RunId, Span, Timestamp};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use terms::{RunId, Span, Timestamp};
 
 use crate::{
     notice::{FORMAT, Notice},

@@ -1,6 +1,6 @@
 //! What the notifier needs of the outside world.
 
-use terms::Span;
+use model::Span;
 
 use crate::notice::Notice;
 

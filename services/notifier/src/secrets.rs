@@ -9,7 +9,7 @@
 
 use std::{collections::BTreeMap, fmt, fs, io::Read, path::PathBuf};
 
-use terms::Notify;
+use model::Notify;
 
 /// What variables begin with.
 const PREFIX: &str = "BURNIN_CHANNEL_";

@@ -9,7 +9,7 @@ use contract::RunAnswer;
 use futures::{StreamExt, stream};
 use kit::{Trouble, worker::chain};
 use machine::RunState;
-use terms::{ClusterSpec, Entry, Fact, Origin, Record, RunClosed, RunId, Span, Timestamp};
+use model::{ClusterSpec, Entry, Fact, Origin, Record, RunClosed, RunId, Span, Timestamp};
 use tracing::{info, warn};
 use view::{Elsewhere, Folded, Line};
 
@@ -132,7 +132,7 @@ impl Notifier {
         self.outbox.mark(run, channels, listened, self.clock.now()).await.map_err(Trouble::retry)
     }
 
-    async fn answer(&self, request: terms::EventKey, state: &RunState) -> Result<(), Trouble> {
+    async fn answer(&self, request: model::EventKey, state: &RunState) -> Result<(), Trouble> {
         let Some((conclusion, _)) = &state.settled else { return Ok(()) };
         let verdict = state.verdict().map(|reached| reached.verdict);
         let ended = Some(RunClosed { conclusion: conclusion.clone(), verdict });

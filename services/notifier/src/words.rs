@@ -6,8 +6,8 @@ use minijinja::{
     AutoEscape, Environment, Error, ErrorKind, Output, State, Value, context, syntax::SyntaxConfig,
     value::Serde,
 };
+use model::{News, Reason, Stage, Verdict};
 use serde::Serialize;
-use terms::{News, Reason, Stage, Verdict};
 use view::Line;
 
 use crate::{

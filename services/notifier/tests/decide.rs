@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use model::{News, Notify, Push, Span, Timestamp, Trigger, Verdict};
 use notifier::decide::{Addressee, Heard, New, Outcome, STILL, Subject, Telling, What, begun};
 use serde_json::json;
-use terms::{News, Notify, Push, Span, Timestamp, Trigger, Verdict};
 use view::{Line, State};
 
 fn at(hours: f64) -> Timestamp {

@@ -5,10 +5,10 @@ mod support;
 use std::sync::Arc;
 
 use kit::{Clock, Disposition, Handler};
+use model::{EventKey, Origin, Span};
 use notifier::{Reply, fake::FakeCourier, notice::Letter};
 use serde_json::{Value, json};
 use support::*;
-use terms::{EventKey, Origin, Span};
 
 fn to_all() -> Value {
     json!([{"github": {"check": true}}, {"slack": {"webhook": "ops"}}, {"webhook": {"target": "pager"}}])
@@ -74,7 +74,7 @@ async fn what_does_not_arrive_is_tried_again_and_the_waits_grow() {
     for number in 1..=4 {
         let said = format!("notices/w-1/webhook-pager/said-{number}.json");
         let said = world.json(&said).await;
-        let until: terms::Timestamp = serde_json::from_value(said["not_before"].clone()).unwrap();
+        let until: model::Timestamp = serde_json::from_value(said["not_before"].clone()).unwrap();
         let wait = until.since(world.clock.now());
         waited.push(wait.0.as_secs());
         // Too early: nothing happens, also after a restart.
@@ -352,8 +352,8 @@ async fn whoever_asked_by_a_message_gets_a_second_answer() {
 async fn other_facts_are_passed_over_and_other_words_parked() {
     let (world, _) = world();
     let run = "w-1".parse().unwrap();
-    let handle = terms::Fact::JobAccepted(terms::Handle { handle: "1".into() });
-    let event = contract::Message::fact("agent", run, terms::Attempt::FIRST, handle).to_event();
+    let handle = model::Fact::JobAccepted(model::Handle { handle: "1".into() });
+    let event = contract::Message::fact("agent", run, model::Attempt::FIRST, handle).to_event();
     assert_eq!(world.notifier.handle(&event).await, Disposition::Done);
     let nobody = Paper::new("w-9", PASS, 1.0);
     assert!(matches!(world.notifier.handle(&closed(&nobody)).await, Disposition::Park(_)));

@@ -9,6 +9,7 @@ use std::{
 };
 
 use kit::{Clock, ManualClock};
+use model::Span;
 use notifier::{
     Courier, Reply,
     conformance::{OtherEnd, suite},
@@ -22,7 +23,6 @@ use support::{
     receiver::{Answer, Receiver},
     *,
 };
-use terms::Span;
 
 const KEY: &str = "a key that nobody knows";
 const TOKEN: &str = "ghs_s3cr3t";

@@ -4,13 +4,13 @@ mod support;
 
 use std::sync::Arc;
 
+use model::{News, Verdict};
 use notifier::{
     fake::FakeCourier,
     notice::{Letter, Notice, Posted},
 };
 use serde_json::json;
 use support::*;
-use terms::{News, Verdict};
 
 async fn letters(paper: Paper) -> Vec<Notice> {
     let courier = Arc::new(FakeCourier::default());

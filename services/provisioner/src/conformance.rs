@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kit::PortError;
-use terms::{Attempt, Class, Cluster, CommandId, Deleted, Stage, System, Timestamp, Verb};
+use model::{Attempt, Class, Cluster, CommandId, Deleted, Stage, System, Timestamp, Verb};
 
 use crate::port::{Clusters, Order, Standing};
 

@@ -16,11 +16,11 @@ use std::{collections::BTreeMap, sync::Arc};
 use builds::{Build, Builds, Key};
 use kit::{Clock, PortError};
 use ledger::{ArtefactError, Artefacts, Creation, Store};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use terms::{
+use model::{
     BuildSpec, Class, Cluster, CommandId, Deleted, Deployed, Destroyed, Failure, Image, Made, Span, System,
     Timestamp,
 };
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tokio::io::AsyncReadExt;
 use tracing::{info, warn};
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use kit::{Clock, PortError};
-use terms::{Class, Cluster, Deleted, Failure, Node};
+use model::{Class, Cluster, Deleted, Failure, Node};
 
 use crate::port::{Clusters, Listed, Listing, Order, Standing};
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use apiserver::{HOSTNAME, rights};
 use kit::PortError;
+use model::{Access, Class, Failure, Kubernetes};
 use serde_json::Value;
-use terms::{Access, Class, Failure, Kubernetes};
 
 use crate::{
     port::Standing,

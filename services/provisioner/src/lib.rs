@@ -22,7 +22,7 @@ pub mod systems;
 use std::sync::Arc;
 
 use kit::{Look, Outbox, PortError, Trouble, Watches, Worker};
-use terms::{Body, Class, ClusterSpec, Command, CommandId, Fact, Failure, Handle, Span, Timestamp};
+use model::{Body, Class, ClusterSpec, Command, CommandId, Fact, Failure, Handle, Span, Timestamp};
 
 pub use port::{Clusters, Listed, Listing, Order, Standing};
 pub use sweep::{Fate, Sweeper, Swept, sweep};

@@ -9,13 +9,13 @@ use builds::{
 use cloud::{Parts, Unfit, Wiring};
 use host::Program;
 use kit::serve::Chore;
+use model::Span;
 use provisioner::{
     Provisioner, Sweeper,
     deployed::DeployedClusters,
     processes::{ProcessClusters, gpus},
     systems::Systems,
 };
-use terms::Span;
 
 struct Config {
     artefacts: cloud::Place,

@@ -1,7 +1,7 @@
 //! What the provisioner needs of the outside world.
 
 use kit::PortError;
-use terms::{Cluster, CommandId, Deleted, System, Timestamp};
+use model::{Cluster, CommandId, Deleted, System, Timestamp};
 
 /// A cluster to rent.
 #[derive(Clone, Debug, PartialEq, Eq)]

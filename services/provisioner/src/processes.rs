@@ -4,7 +4,7 @@ use std::{path::Path, process::Command, sync::Arc};
 
 use host::{ClusterRequest, ClusterState};
 use kit::{Clock, PortError};
-use terms::{Class, Deleted, Failure, Node, System};
+use model::{Class, Deleted, Failure, Node, System};
 
 use crate::port::{Clusters, Listed, Listing, Order, Standing};
 

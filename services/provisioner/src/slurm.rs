@@ -4,7 +4,7 @@ use std::{ffi::OsString, io::ErrorKind, time::Duration};
 
 use host::ask;
 use kit::PortError;
-use terms::{Cluster, Node, Slurm};
+use model::{Cluster, Node, Slurm};
 
 use crate::port::Standing;
 

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use kit::{PortError, serve::Chore};
-use terms::{Deleted, Span, Timestamp};
+use model::{Deleted, Span, Timestamp};
 use tracing::warn;
 
 use crate::port::{Clusters, Listed};

@@ -1,7 +1,7 @@
 //! Every kind of cluster that a provisioner can bring, behind one door.
 
 use kit::PortError;
-use terms::{Class, Cluster, Deleted, Failure, Kubernetes, Node, System};
+use model::{Class, Cluster, Deleted, Failure, Kubernetes, Node, System};
 
 use crate::{
     deployed::DeployedClusters,

@@ -5,8 +5,8 @@ mod support;
 use std::sync::Arc;
 
 use kit::{Clock, SystemClock};
+use model::{Attempt, CommandId, Span, Stage, System, Timestamp, Verb};
 use provisioner::{Clusters, Order, Standing, conformance, fake::FakeClusters, processes::ProcessClusters};
-use terms::{Attempt, CommandId, Span, Stage, System, Timestamp, Verb};
 
 /// Long enough for the suite, short enough that a failed test leaves nothing behind for long.
 fn soon() -> Timestamp {

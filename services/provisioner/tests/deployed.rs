@@ -7,13 +7,13 @@ use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 use builds::LocalBuilds;
 use kit::{Clock, ManualClock, PortError, SystemClock};
 use ledger::{FolderStore, Store};
+use model::{Attempt, BuildSpec, CommandId, Deleted, Deployed, Slurm, Span, Stage, System, Timestamp, Verb};
 use provisioner::{
     Clusters, Fate, Order, Standing, conformance, deployed::DeployedClusters, processes::ProcessClusters,
     sweep, systems::Systems,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use terms::{Attempt, BuildSpec, CommandId, Deleted, Deployed, Slurm, Span, Stage, System, Timestamp, Verb};
 
 const LIFE: Span = Span::from_secs(600);
 
@@ -239,10 +239,10 @@ async fn a_kubernetes_is_what_was_asked_for_and_what_only_its_deployment_knew() 
         world.clusters.create(&order).await.unwrap();
         match world.settled(&order.name).await {
             Standing::Ready(cluster) => {
-                let kubernetes = terms::Kubernetes::of(&cluster).unwrap().expect("it is one");
+                let kubernetes = model::Kubernetes::of(&cluster).unwrap().expect("it is one");
                 assert_eq!((cluster.slots(), kubernetes.namespace.as_str()), (16, "burnin"));
                 assert_eq!(kubernetes.queue.as_deref(), Some("a4"));
-                assert!(matches!(kubernetes.access, terms::Access::Gke { .. }));
+                assert!(matches!(kubernetes.access, model::Access::Gke { .. }));
             }
             Standing::Broken(why) => assert!(!problem.is_empty() && why.starts_with(problem), "{why}"),
             other => panic!("{other:?}"),

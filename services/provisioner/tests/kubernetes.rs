@@ -6,9 +6,9 @@ use builds::{Builds, LocalBuilds};
 use kit::{PortError, SystemClock};
 use kubernetes_standin::Api;
 use ledger::{MemoryStore, Store};
+use model::{Class, Failure, System};
 use provisioner::{Clusters, Standing, deployed::DeployedClusters, systems::Systems};
 use serde_json::{Value, json};
-use terms::{Class, Failure, System};
 
 struct Bed {
     api: Api,

@@ -8,10 +8,10 @@ use std::sync::{
 };
 
 use kit::{Clock, ManualClock, PortError, SystemClock};
+use model::{Attempt, CommandId, Deleted, Span, Stage, System, Timestamp, Verb};
 use provisioner::{
     Clusters, Fate, Listing, Order, Standing, Swept, fake::FakeClusters, processes::ProcessClusters, sweep,
 };
-use terms::{Attempt, CommandId, Deleted, Span, Stage, System, Timestamp, Verb};
 
 const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 const GRACE: Span = Span::from_secs(120);

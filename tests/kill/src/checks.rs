@@ -9,7 +9,7 @@ use std::{
 use bigquery_standin::BigQuery;
 use ledger::Ledger;
 use machine::RunState;
-use terms::{RunId, Verdict};
+use model::{RunId, Verdict};
 use warehouse::Sqlite;
 
 use crate::runs::{NODES, Requests, SIZES};

@@ -22,8 +22,8 @@ use bigquery_standin::BigQuery;
 use clap::Parser;
 use cloud::storage::CloudStorage;
 use ledger::{FolderStore, Ledger, Store};
+use model::{RunId, Span};
 use storage_standin::{Options, StandIn};
-use terms::{RunId, Span};
 use warehouse::Sqlite;
 
 use crate::{

@@ -7,8 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use model::RunId;
 use serde_json::{Value, json};
-use terms::RunId;
 
 /// Sizes that every run measures.
 pub const SIZES: usize = 4;

@@ -6,11 +6,11 @@ use std::{
 };
 
 use ledger::Store;
-use serde_json::{Value, json};
-use terms::{
+use model::{
     Attempt, Conclusion, Entry, EventKey, Fact, Limits, RECORD_FORMAT, Record, RunId, RunRequested,
     Timestamp, Trigger, Verdict, VerdictReached, Workflow,
 };
+use serde_json::{Value, json};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 use dashboard::{Plan, Plans};
 use gateway::{BrokenFile, Gateway, Offers, Read};
 use kit::Clock;
+use model::{Notify, Timestamp};
 use notifier::secrets::Secrets;
-use terms::{Notify, Timestamp};
 
 /// The workflows of a gateway, and the channels that they notify.
 pub struct Workflows {

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use ::model::{Class, Failure};
 use google_cloud_auth::credentials::anonymous;
 use google_cloud_build_v1::{
     client::CloudBuild,
@@ -14,7 +15,6 @@ use google_cloud_gax::{
     retry_policy::{Aip194Strict, NeverRetry, RetryPolicyExt},
 };
 use kit::{PortError, worker::chain};
-use terms::{Class, Failure};
 use tokio::sync::OnceCell;
 
 /// An answer that takes longer is lost: whoever asks has a request of its own to answer.

@@ -17,7 +17,7 @@ use std::{
 };
 
 use ledger::{Creation, Store, StoreError};
-use terms::Timestamp;
+use model::Timestamp;
 
 use crate::Key;
 

@@ -1,9 +1,9 @@
 //! What a build's status means, and what it left.
 
+use ::model::{Class, Failure};
 use cloudbuild::Status;
 use google_cloud_build_v1::model::{self, build::Status as Theirs};
 use serde::Deserialize;
-use terms::{Class, Failure};
 
 /// Where a build stands, in our words. None for a status that nobody here knows: it will come to one that is known.
 pub fn status(build: &model::Build) -> Option<Status> {

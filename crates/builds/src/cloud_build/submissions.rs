@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use google_cloud_build_v1::model::{Build, build::Status};
 use kit::{Clock, PortError};
 use ledger::Store;
-use terms::Span;
+use model::Span;
 use tracing::warn;
 
 use super::{

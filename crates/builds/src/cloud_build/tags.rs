@@ -36,7 +36,7 @@ pub fn legal(tag: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use terms::{Attempt, CommandId, RunId, Stage, Verb};
+    use ::model::{Attempt, CommandId, RunId, Stage, Verb};
 
     use super::*;
 

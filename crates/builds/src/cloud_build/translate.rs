@@ -5,13 +5,13 @@
 
 use std::collections::BTreeMap;
 
+use ::model::{BuildSpec, Span};
 use cloudbuild::{Config, Problem, config::Options, substitution};
 use google_cloud_build_v1::model::{
     Artifacts, Build, BuildOptions, BuildStep, Secret, Secrets, Source, StorageSource,
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::json;
-use terms::{BuildSpec, Span};
 
 use super::tags;
 use crate::limit;

@@ -6,7 +6,7 @@ use builds::{Build, Builds, Key};
 use cloudbuild_standin::Fault;
 use kit::PortError;
 use ledger::Store;
-use terms::{Class, Failure, Span};
+use model::{Class, Failure, Span};
 
 use crate::world::{LIMIT, SETTLE, World, id, spec};
 
@@ -210,7 +210,7 @@ async fn a_build_is_found_among_many_pages_of_others() {
     world.cloud.next_create(Fault::LandsAndTears);
     let handle = world.start(&spec("SUCCESS")).await.unwrap();
     for attempt in 2..5 {
-        let other = Key::of(&terms::CommandId { attempt: terms::Attempt(attempt), ..id().command().clone() });
+        let other = Key::of(&model::CommandId { attempt: model::Attempt(attempt), ..id().command().clone() });
         world.builds.start(&other, &spec("SUCCESS"), LIMIT).await.unwrap();
     }
     assert_eq!(world.start(&spec("SUCCESS")).await.unwrap(), handle);

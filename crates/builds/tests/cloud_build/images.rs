@@ -3,8 +3,8 @@
 use builds::{Build, Builds};
 use kit::PortError;
 use ledger::{Artefacts, Digest, Store};
+use model::{BuildSpec, Class, Source};
 use serde_json::json;
-use terms::{BuildSpec, Class, Source};
 
 use crate::world::{World, id, spec, with};
 

@@ -9,8 +9,8 @@ use builds::{
 use cloudbuild_standin::CloudBuild;
 use kit::{Clock, ManualClock};
 use ledger::{MemoryStore, Store};
+use model::{Attempt, BuildSpec, CommandId, Image, Span, Stage, Timestamp, Verb};
 use serde_json::{Value, json};
-use terms::{Attempt, BuildSpec, CommandId, Image, Span, Stage, Timestamp, Verb};
 
 pub const BUCKET: &str = "burnin-artefacts";
 pub const SETTLE: Span = Span::from_secs(120);

@@ -12,9 +12,9 @@ use std::{
 use bytes::Bytes;
 use cloud::storage::{CloudStorage, Patience};
 use ledger::{AppendError, Creation, Digest, Ledger, Store};
+use model::{Attempt, CancelRequested, Entry, EventKey, Fact, RunId, Timestamp};
 use proptest::prelude::*;
 use storage_standin::{Fault, Kind, StandIn, Wants};
-use terms::{Attempt, CancelRequested, Entry, EventKey, Fact, RunId, Timestamp};
 use tokio::io::AsyncWriteExt;
 
 use super::{BUCKET, standin, store};
@@ -99,7 +99,7 @@ async fn writer(ledger: Ledger, run: RunId, name: &str) -> BTreeMap<u64, String>
         let entry = Entry::Accepted { event, attempt: Attempt::FIRST, fact: Box::new(fact) };
         loop {
             let Ok(loaded) = ledger.load(&run).await else { continue };
-            let there = |record: &terms::Record| event_of(&record.entry) == Some(&id);
+            let there = |record: &model::Record| event_of(&record.entry) == Some(&id);
             if loaded.records().iter().any(there) {
                 break;
             }

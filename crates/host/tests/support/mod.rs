@@ -11,9 +11,9 @@ use host::{
     BuildOutcome, BuildRequest, BuildState, Builds, ClusterRequest, ClusterState, Clusters, JobRequest,
     JobState, Jobs, Program,
 };
+use model::{JobEnd, Node, Span, Timestamp};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
-use terms::{JobEnd, Node, Span, Timestamp};
 
 /// Starts this binary again, as a supervisor or a node.
 pub fn program() -> Program {

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use terms::{Attempt, CommandId, ManifestObject, Stage, Verb};
+use model::{Attempt, CommandId, ManifestObject, Stage, Verb};
 
 use crate::{ArtefactError, Artefacts, Digest, Reader, Store, StoreError};
 

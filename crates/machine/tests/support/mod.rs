@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use machine::{Decision, Ignored, Input, Occurrence, RunState, decide, decide_first, evolve, fold, owed};
-use terms::*;
+use model::*;
 
 pub const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 

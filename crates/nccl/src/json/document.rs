@@ -7,10 +7,10 @@ use crate::half::{Printed, part, put};
 use crate::phrase::collective;
 use crate::tables::{Step, Tables};
 use crate::value::is_timestamp;
-use std::io::{self, Read};
-use terms::measurement::{
+use model::measurement::{
     Column, Device, Half, Iterations, OutOfBounds, PartialHalf, Placement, ProcessTimes, Reading, Row,
 };
+use std::io::{self, Read};
 
 /// A file of one or several objects, one after the other.
 #[derive(Default)]

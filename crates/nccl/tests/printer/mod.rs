@@ -1,8 +1,8 @@
 //! Prints logs by the rules of each version, with the numbers they hold.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
+use model::measurement::{Half, Iterations, Row};
 use std::fmt::Write as _;
-use terms::measurement::{Half, Iterations, Row};
 
 /// A version of the text format and the options that change it.
 #[derive(Clone, Copy, Debug)]

@@ -10,7 +10,7 @@ use crate::bed::Bed;
 #[derive(Deserialize)]
 struct Cluster {
     nodes: Vec<Node>,
-    slurm: terms::Slurm,
+    slurm: model::Slurm,
 }
 
 #[derive(Deserialize)]

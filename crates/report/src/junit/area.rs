@@ -1,6 +1,6 @@
 //! What a reason is about: the test cases of a report for CI systems.
 
-use terms::Reason;
+use model::Reason;
 use verdict::baseline::Region;
 
 /// One question that was asked of a log.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, rc::Rc};
 
-use terms::{
+use model::{
     Floor, Reference, Tolerance,
     measurement::{Half, Row},
 };

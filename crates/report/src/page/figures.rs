@@ -62,7 +62,7 @@ pub fn figures(story: &Story<'_>) -> (Vec<Figures>, usize) {
     let all: usize = logs.iter().map(|log| log.reading.tables.len()).sum();
     let mut order: Vec<_> = (0..logs.len()).collect();
     let passed =
-        |at: &usize| logs[*at].judgement.is_some_and(|judgement| judgement.verdict == terms::Verdict::Pass);
+        |at: &usize| logs[*at].judgement.is_some_and(|judgement| judgement.verdict == model::Verdict::Pass);
     order.sort_by_key(passed);
     order.truncate(TOGETHER);
     let most = if logs.len() > 1 { TOGETHER } else { TABLES };

@@ -1,7 +1,7 @@
 //! What the template is filled with.
 
+use model::Reason;
 use serde::Serialize;
-use terms::Reason;
 
 use super::{
     Drawing,
@@ -221,7 +221,7 @@ fn stages(run: &Run<'_>) -> (Vec<Bar>, Option<String>) {
 fn bars(run: &Run<'_>, lines: &[crate::StageLine]) -> Vec<Bar> {
     let state = run.state;
     let whole = state.recorded_at.since(state.requested_at).0.as_secs_f64().max(1e-3);
-    let percent = |at: terms::Timestamp| at.since(state.requested_at).0.as_secs_f64() / whole * 100.0;
+    let percent = |at: model::Timestamp| at.since(state.requested_at).0.as_secs_f64() / whole * 100.0;
     let given = findings::given_image(state).map(|outcome| Bar {
         name: "image".to_owned(),
         tone: Tone::Good,
@@ -247,7 +247,7 @@ fn bars(run: &Run<'_>, lines: &[crate::StageLine]) -> Vec<Bar> {
     given.into_iter().chain(bars).collect()
 }
 
-fn line(record: &terms::Record) -> Line {
+fn line(record: &model::Record) -> Line {
     let (what, said) = words::entry(&record.entry);
     Line { seq: record.seq, at: record.recorded_at.to_string(), what, said: text::shortened(&said, SAID) }
 }

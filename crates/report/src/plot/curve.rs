@@ -1,7 +1,7 @@
 //! Bus bandwidth over message size, with everything that it is held against.
 
+use model::measurement::Half;
 use plotters::prelude::*;
-use terms::measurement::Half;
 
 use super::{
     BAND_OPACITY, Canvas, FINE, Mark, Plot,
@@ -24,7 +24,7 @@ pub fn curve(of: Curve<'_>, canvas: Canvas) -> Option<Plot> {
     let inside = |size: &u64| (smallest..=largest).contains(size);
     let out_of_place = points(of.rows, |row| row.out_of_place.as_ref());
     let in_place = points(of.rows, |row| row.in_place.as_ref());
-    let bounds = |points: &[terms::Floor]| -> Vec<_> {
+    let bounds = |points: &[model::Floor]| -> Vec<_> {
         let points = points.iter().map(|at| (at.size_bytes, at.busbw));
         points.filter(|(size, busbw)| inside(size) && drawable(*busbw)).collect()
     };

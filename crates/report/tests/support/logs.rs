@@ -1,7 +1,7 @@
 //! Logs on their own, with everything they may be held against.
 
+use model::{measurement::*, *};
 use report::{Log, Story};
-use terms::{measurement::*, *};
 use verdict::{
     Baseline, Clues, Evidence, Fingerprint, Judgement, Listening, Standard,
     baseline::{Healthy, learn},

@@ -2,11 +2,11 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use machine::{Decision, Input, Occurrence, RunState, decide, decide_first, evolve, fold};
-use report::{Log, Places, Story};
-use terms::{
+use model::{
     measurement::{Device, Ended, Half, OutOfBounds, Reading, Row, Table},
     *,
 };
+use report::{Log, Places, Story};
 use verdict::{Clues, Evidence, Judgement, Standard, judge};
 
 pub mod logs;

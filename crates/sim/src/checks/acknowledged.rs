@@ -3,7 +3,7 @@
 use cloudevents::{AttributesReader, Event};
 use contract::{Content, Message};
 use machine::{LeaseState, RunState};
-use terms::{Entry, Fact};
+use model::{Entry, Fact};
 
 use super::{Evidence, Run, Violation};
 use crate::{Happening, world::Service};

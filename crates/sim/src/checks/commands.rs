@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cloudevents::AttributesReader;
 use contract::{Content, Message};
-use terms::{Command, CommandId, RunId, Timestamp};
+use model::{Command, CommandId, RunId, Timestamp};
 
 use super::{Evidence, Violation};
 use crate::{Happening, cloud::SECRET, world::Service};

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use bytes::Bytes;
 use ledger::Store;
 use machine::RunState;
-use terms::{Entry, Fact, Record, RunId};
+use model::{Entry, Fact, Record, RunId};
 
 use crate::{Ending, Happening, Scenario, cloud::Clouds, store::at_once, world::Inner};
 

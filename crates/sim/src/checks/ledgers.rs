@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use cloudevents::AttributesReader;
 use contract::{Content, Message};
-use terms::{Class, Entry, Fact, Record, RunId};
+use model::{Class, Entry, Fact, Record, RunId};
 
 use super::{Evidence, Run, Violation};
 use crate::{Fault, Happening};

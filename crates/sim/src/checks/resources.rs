@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use terms::{Attempt, Entry, Fact, RunId, Stage, Verdict};
+use model::{Attempt, Entry, Fact, RunId, Stage, Verdict};
 
 use super::{Evidence, Violation};
 use crate::{
@@ -74,7 +74,7 @@ fn deadman(
     place: usize,
     name: &str,
     run: &RunId,
-    expires_at: terms::Timestamp,
+    expires_at: model::Timestamp,
     found: &mut Vec<Violation>,
 ) {
     let attempt = name.rsplit('-').next().and_then(|number| number.parse().ok()).map(Attempt);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use cloudevents::AttributesReader;
 use contract::{Content, Message};
 use ledger::Digest;
-use terms::{Attempt, Body, Entry, Fact, Logs, Manifest, RunId, Verdict};
+use model::{Attempt, Body, Entry, Fact, Logs, Manifest, RunId, Verdict};
 
 use super::{Evidence, Run, Violation};
 use crate::{Happening, cloud::JobStage, workload};
@@ -75,7 +75,7 @@ fn bytes(evidence: &Evidence, id: &RunId, run: &Run, place: usize, logs: &Logs, 
     }
     let state = run.state_at(place);
     let done = state.is_some_and(|state| state.job().is_some());
-    let attempt = state.map_or(Attempt::FIRST, |state| state.attempt(terms::Stage::Job));
+    let attempt = state.map_or(Attempt::FIRST, |state| state.attempt(model::Stage::Job));
     let job = evidence.clouds.jobs.get(&format!("{id}-job-{attempt}"));
     let began = job.is_some_and(|job| job.began);
     let cluster = job.map(|job| job.cluster.as_str());
@@ -138,7 +138,7 @@ fn rows(evidence: &Evidence, id: &RunId, run: &Run, found: &mut Vec<Violation>) 
     let Some((place, results)) = loaded else { return };
     let Some(state) = run.state_at(place) else { return };
     let Some(logs) = state.logs() else { return wrong("rows without logs".to_owned()) };
-    let attempt = state.attempt(terms::Stage::Job);
+    let attempt = state.attempt(model::Stage::Job);
     let mut expected = 0;
     for object in manifest(evidence, logs).into_iter().flat_map(|manifest| manifest.objects) {
         if !object.name.starts_with(&format!("{attempt}/")) {
@@ -146,7 +146,7 @@ fn rows(evidence: &Evidence, id: &RunId, run: &Run, found: &mut Vec<Violation>) 
         }
         let body = evidence.objects.get(&format!("{}{}", folder(logs), object.name));
         let Some(Ok(reading)) = body.map(|body| nccl::read(&body[..])) else { continue };
-        let halves = |row: &terms::measurement::Row| {
+        let halves = |row: &model::measurement::Row| {
             usize::from(row.out_of_place.is_some()) + usize::from(row.in_place.is_some())
         };
         expected += reading.tables.iter().flat_map(|table| &table.rows).map(halves).sum::<usize>();

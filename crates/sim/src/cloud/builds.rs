@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use builds::{Build, Builds, Key};
 use kit::PortError;
-use terms::{BuildSpec, Class, Failure, Image, Span, planted};
+use model::{BuildSpec, Class, Failure, Image, Span, planted};
 
 use super::{answered, passing};
 use crate::{

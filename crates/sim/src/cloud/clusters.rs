@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use kit::{Clock, PortError};
+use model::{Attempt, Class, Deleted, Failure, Node, RunId, Timestamp, planted};
 use provisioner::{Clusters, Listed, Listing, Order, Standing};
-use terms::{Attempt, Class, Deleted, Failure, Node, RunId, Timestamp, planted};
 
 use super::{answered, passing};
 use crate::{
@@ -55,10 +55,10 @@ impl Cluster {
         Self { run, attempt, expires_at, nodes: 3, sick, existing: true, state: State::Ready }
     }
 
-    fn facts(&self, name: &str) -> terms::Cluster {
+    fn facts(&self, name: &str) -> model::Cluster {
         let nodes = (0..self.nodes).map(|number| Node { name: format!("node-{number}"), slots: 1 });
         let endpoint = format!("sim:{name}");
-        terms::Cluster { name: name.to_owned(), nodes: nodes.collect(), endpoint }
+        model::Cluster { name: name.to_owned(), nodes: nodes.collect(), endpoint }
     }
 }
 
@@ -135,7 +135,7 @@ impl Clusters for SimClusters {
             order.name = format!("{}-cluster-{number}", order.id.run);
         }
         if planted("no_expiry") {
-            order.expires_at = order.expires_at + terms::Span::from_secs(86_400);
+            order.expires_at = order.expires_at + model::Span::from_secs(86_400);
         }
         let world = Arc::clone(&self.0.world);
         let effect = |inner: &mut Inner| {

@@ -10,7 +10,7 @@ use std::{
 use agent::{Scheduler, Standing, port::Outputs};
 use kit::PortError;
 use ledger::Reader;
-use terms::{Class, Cluster, Failure, JobEnd, planted};
+use model::{Class, Cluster, Failure, JobEnd, planted};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
 use super::{State, answered, passing};

@@ -16,7 +16,7 @@ use std::{
 
 use ::warehouse::Load;
 use kit::PortError;
-use terms::{Class, Failure, planted};
+use model::{Class, Failure, planted};
 
 pub use builds::SimBuilds;
 pub use clusters::{Cluster, SimClusters, State};

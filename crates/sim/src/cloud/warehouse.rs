@@ -6,7 +6,7 @@ use ::warehouse::{Past, Wanted};
 use judge::{History, HistoryError};
 use kit::PortError;
 use loader::{Load, Row, VerdictRow, Warehouse, WarehouseError};
-use terms::planted;
+use model::planted;
 
 use super::answered;
 use crate::{

@@ -9,9 +9,9 @@ mod cause;
 
 use std::collections::BTreeSet;
 
+use model::{Verdict, measurement::Reading};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use terms::{Verdict, measurement::Reading};
 
 use crate::{
     clues::{Clues, Heard, Line},
@@ -207,7 +207,7 @@ fn from_the_job(evidence: &Evidence<'_>, found: &[Diagnosis]) -> Option<Diagnosi
 
 /// A run that began, said nothing of an error, and stopped saying anything.
 fn hang(evidence: &Evidence<'_>, found: &[Diagnosis]) -> Option<Diagnosis> {
-    use terms::measurement::Ended;
+    use model::measurement::Ended;
     let started = of(evidence.clues, &[Sign::Started]);
     let silent = found.is_empty() && evidence.reading.first_error.is_none();
     let stopped = evidence.reading.tables.iter().any(|table| table.ended == Ended::Truncated);

@@ -1,6 +1,6 @@
 //! The usable timing matrices of a reading.
 
-use terms::measurement::{Reading, Table};
+use model::measurement::{Reading, Table};
 
 /// The times of one placement of one row.
 #[derive(Debug)]

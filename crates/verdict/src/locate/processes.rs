@@ -1,6 +1,6 @@
 //! The slow rank of one run, from the times of its processes.
 
-use terms::measurement::{Reading, Table};
+use model::measurement::{Reading, Table};
 
 use super::halves::{Matrices, matrices};
 use super::odds::at_least;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use terms::measurement::{Reading, Table};
+use model::measurement::{Reading, Table};
 
 use super::odds::median;
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use google_cloud_bigquery_v2::model::{QueryParameter, QueryParameterType, QueryParameterValue};
+use model::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-use terms::Timestamp;
 
 use super::client::Client;
 use crate::{Column, Error, Kind, Past, Row, TABLES, Table, Text, VerdictRow, Wanted};

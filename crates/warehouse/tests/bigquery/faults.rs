@@ -104,10 +104,10 @@ async fn rows_no_table_can_hold_are_refused_before_anybody_shares_a_job_with_the
         ("busbw: a value is required", of(&|row| row.busbw = f64::NAN)),
         ("busbw: a value is required", of(&|row| row.busbw = f64::INFINITY)),
         ("there twice", of(&|row| row.row_number = 0)),
-        ("requested_at", of(&|row| row.requested_at = Some(terms::Timestamp::from_millis(i64::MAX)))),
+        ("requested_at", of(&|row| row.requested_at = Some(model::Timestamp::from_millis(i64::MAX)))),
         (
             "requested_at",
-            of(&|row| row.requested_at = Some(terms::Timestamp::from_millis(300_000_000_000_000))),
+            of(&|row| row.requested_at = Some(model::Timestamp::from_millis(300_000_000_000_000))),
         ),
     ] {
         let refused = warehouse.load("a.1", &bad).await;

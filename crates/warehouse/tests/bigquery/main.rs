@@ -9,8 +9,8 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bigquery_standin::BigQuery as StandIn;
 use cloud::storage::{CloudStorage, Patience};
+use model::{Timestamp, Verdict};
 use storage_standin::{Options as Storage, StandIn as Bucket};
-use terms::{Timestamp, Verdict};
 use warehouse::{
     Load, Row, VerdictRow,
     bigquery::{BigQuery, Options},

@@ -1,7 +1,7 @@
 //! What is read back.
 
 use bigquery_standin::{Fault, On};
-use terms::{Timestamp, Verdict};
+use model::{Timestamp, Verdict};
 use warehouse::{Error, Row, VerdictRow, Wanted};
 
 use super::{Bed, hasty, load};

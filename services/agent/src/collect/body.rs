@@ -12,8 +12,8 @@ use bytes::Bytes;
 use futures::stream;
 use kit::PortError;
 use ledger::Reader;
+use model::{Cluster, Collected, Cut};
 use redact::{Redactor, Rules, Tally};
-use terms::{Cluster, Collected, Cut};
 use tokio::io::AsyncReadExt;
 use tokio_util::io::StreamReader;
 

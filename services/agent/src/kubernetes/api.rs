@@ -15,9 +15,9 @@ use kube::{
         PropagationPolicy,
     },
 };
+use model::{Class, Failure, Kubernetes};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use terms::{Class, Failure, Kubernetes};
 
 /// Why a node was taken out, on the node.
 const DRAINED: &str = "burnin.dev/drained";

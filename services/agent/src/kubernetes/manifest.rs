@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use apiserver::HOSTNAME;
 use ledger::Digest;
+use model::{Class, Failure, Kubernetes, Launch, Topology};
 use serde_json::{Map, Value, json};
-use terms::{Class, Failure, Kubernetes, Launch, Topology};
 
 use super::script;
 use crate::port::Job;
@@ -142,7 +142,7 @@ fn marks(job: &Job, name: &str) -> (Map<String, Value>, Map<String, Value>) {
     let mut annotations: Map<String, Value> = [(JOB.to_owned(), json!(job.name))].into_iter().collect();
     for (key, value) in &job.labels {
         let value = value
-            .parse::<terms::Timestamp>()
+            .parse::<model::Timestamp>()
             .map_or_else(|_| value.clone(), |moment| moment.as_millis().div_euclid(1000).to_string());
         let letters = value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
         let edges = [value.bytes().next(), value.bytes().last()]

@@ -21,8 +21,8 @@ use std::{
 
 use kit::{Clock, PortError, SystemClock};
 use ledger::{Reader, Store};
+use model::{Access, Class, Cluster, Failure, JobEnd, Kubernetes, Launch};
 use serde_json::{Value, json};
-use terms::{Access, Class, Cluster, Failure, JobEnd, Kubernetes, Launch};
 
 use crate::{
     port::{Ending, Job, Outputs, Scheduler, Standing, Written},

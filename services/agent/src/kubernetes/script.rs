@@ -3,7 +3,7 @@
 //! A pod that cannot do its part says why in one line, beginning with the reason's code, as its termination message: it
 //! outlives the pod's log.
 
-use terms::{Kubernetes, Launch, Workload};
+use model::{Kubernetes, Launch, Workload};
 
 use crate::{render, slurm::script::quote};
 

@@ -19,8 +19,8 @@ use bytes::Bytes;
 use futures::StreamExt;
 use kit::PortError;
 use ledger::{Creation, Digest, Digester, Reader, Store};
+use model::JobEnd;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use terms::JobEnd;
 use tokio_util::io::StreamReader;
 
 use crate::port::Standing;
@@ -31,11 +31,11 @@ use crate::port::Standing;
 enum Told {
     Ended(JobEnd),
     Lost { code: String, why: String },
-    Failed(terms::Failure),
+    Failed(model::Failure),
 }
 
 /// What was told of a job: where it stands, or why it never did anything.
-pub type Final = Result<Standing, terms::Failure>;
+pub type Final = Result<Standing, model::Failure>;
 
 /// Where reading of a container's output goes on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

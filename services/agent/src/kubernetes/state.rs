@@ -6,8 +6,8 @@
 use std::collections::BTreeSet;
 
 use chrono::{DateTime, Utc};
+use model::{Class, Failure, JobEnd, Kubernetes, Timestamp};
 use serde_json::Value;
-use terms::{Class, Failure, JobEnd, Kubernetes, Timestamp};
 
 use super::manifest::{CONTAINER, REPLICATED};
 

@@ -4,7 +4,7 @@ use std::{ffi::OsString, time::Duration};
 
 use host::{Answer, ask};
 use kit::PortError;
-use terms::{Class, Failure};
+use model::{Class, Failure};
 
 use super::state::Row;
 

@@ -14,8 +14,8 @@ use std::{
 };
 
 use host::{Jobs, spool};
+use model::JobEnd;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use terms::JobEnd;
 
 use super::state::Marks;
 use crate::port::Standing;
@@ -116,7 +116,7 @@ impl Folder {
     ///
     /// # Errors
     /// When the folder cannot be written.
-    pub fn waits(&self, reason: &str, now: terms::Timestamp) -> io::Result<()> {
+    pub fn waits(&self, reason: &str, now: model::Timestamp) -> io::Result<()> {
         let file = self.path().join("output").join("waiting.log");
         let before = fs::read_to_string(&file).unwrap_or_default();
         // Slurm has not thought about it yet.

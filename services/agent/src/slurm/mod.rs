@@ -21,7 +21,7 @@ use std::{
 
 use kit::{Clock, PortError, SystemClock};
 use ledger::{Reader, Store};
-use terms::{Class, Cluster, Failure, Slurm};
+use model::{Class, Cluster, Failure, Slurm};
 
 use crate::{
     port::{Ending, Job, Outputs, Scheduler, Standing},

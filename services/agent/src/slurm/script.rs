@@ -4,7 +4,7 @@
 //! that name, after a submission whose answer got lost, or begin the first one again; such a script notes itself under
 //! `refused` and ends. What a script did is in `end.json`, written last and whole.
 
-use terms::{Slurm, Workload};
+use model::{Slurm, Workload};
 
 use crate::{port::Job, render};
 

@@ -4,8 +4,8 @@
 //! 22.05 and 24.11 have hardly a field in common (and `sacct --json` of 22.05 calls a job that failed with 3 a success).
 
 use chrono::{DateTime, NaiveDateTime};
+use model::{JobEnd, Timestamp};
 use serde::{Deserialize, Serialize};
-use terms::{JobEnd, Timestamp};
 
 /// What a state means for a job that must run once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

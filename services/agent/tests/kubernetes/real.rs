@@ -9,8 +9,8 @@ use futures::{FutureExt, future::poll_fn};
 use kit::PortError;
 use kubernetes_standin::{Logs, Wants, World};
 use ledger::{MemoryStore, Store};
+use model::{Access, Cluster};
 use serde_json::{Value, json};
-use terms::{Access, Cluster};
 
 use crate::bed::{self, ended, last, text, until};
 

@@ -9,7 +9,7 @@ use std::{
 
 use agent::{Job, Scheduler, Standing, slurm::SlurmJobs};
 use ledger::MemoryStore;
-use terms::{Cluster, Collective, JobEnd, Slurm, Span, Workload};
+use model::{Cluster, Collective, JobEnd, Slurm, Span, Workload};
 
 /// The longest anything may take here, on a machine with other things to do. A node that is silent is down after half a minute.
 const PATIENCE: Duration = Duration::from_secs(180);

@@ -99,7 +99,7 @@ async fn values_of_the_environment_reach_the_ranks_byte_for_byte() {
     let values = values();
     assert!(values.len() >= 200, "{}", values.len());
     let mut job = bed.job("environment", "[ $SLURM_PROCID = 0 ] && env -0 >env; true");
-    let mut slurm = terms::Slurm::of(&job.cluster).unwrap().unwrap();
+    let mut slurm = model::Slurm::of(&job.cluster).unwrap().unwrap();
     slurm.environment =
         values.iter().enumerate().map(|(n, value)| (format!("V{n}"), value.clone())).collect();
     job.cluster.endpoint = slurm.endpoint();
@@ -124,7 +124,7 @@ async fn folders_of_any_name_work_or_are_refused_by_name() {
     for value in values() {
         let shared = bed.shared.join("f").display().to_string() + &value;
         let mut job = bed.job("folder", "pwd -P");
-        let mut slurm = terms::Slurm::of(&job.cluster).unwrap().unwrap();
+        let mut slurm = model::Slurm::of(&job.cluster).unwrap().unwrap();
         slurm.shared_folder = shared.clone();
         job.cluster.endpoint = slurm.endpoint();
         if slurm.problems().is_empty() {
@@ -160,12 +160,12 @@ async fn names_that_slurm_could_misread_are_refused_by_the_name_of_their_field()
         for field in ["partition", "account", "qos", "reservation", "mpi"] {
             let mut settings = serde_json::to_value(&bed.slurm).unwrap();
             settings[field] = value.clone().into();
-            let slurm: terms::Slurm = serde_json::from_value(settings).unwrap();
+            let slurm: model::Slurm = serde_json::from_value(settings).unwrap();
             if slurm.problems().is_empty() {
                 harmless += 1; // a word: Slurm itself says whether it knows it
                 continue;
             }
-            let cluster = terms::Cluster { endpoint: slurm.endpoint(), ..whole.cluster.clone() };
+            let cluster = model::Cluster { endpoint: slurm.endpoint(), ..whole.cluster.clone() };
             let PortError::Final(failure) = jobs.submit(&Job { cluster, ..whole.clone() }).await.unwrap_err()
             else {
                 panic!("{field}: {value:?}")

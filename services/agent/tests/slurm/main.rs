@@ -8,7 +8,7 @@ mod once;
 
 use agent::{Scheduler, Standing, conformance};
 use bed::{Bed, ended, text};
-use terms::Class;
+use model::Class;
 
 /// Takes about a second and writes something.
 const ABOUT_A_SECOND: &str = "echo \"rank $SLURM_PROCID of $SLURM_NTASKS: $*\"; sleep 1";
@@ -53,7 +53,7 @@ async fn what_can_never_start_is_refused_with_slurms_reason() {
     let bed = Bed::up("never");
     let jobs = bed.jobs();
     for (name, change) in [
-        ("too-many-nodes", (|slurm: &mut terms::Slurm| slurm.nodes = 9) as fn(&mut terms::Slurm)),
+        ("too-many-nodes", (|slurm: &mut model::Slurm| slurm.nodes = 9) as fn(&mut model::Slurm)),
         ("no-such-partition", |slurm| slurm.partition = Some("nowhere".into())),
         ("no-such-feature", |slurm| slurm.constraint = Some("h100".into())),
     ] {

@@ -15,7 +15,7 @@ use contract::{Content, Message};
 use kit::{Bus, BusError, Disposition, Event, Handler, ManualClock};
 use ledger::{Creation, Digest, Ledger, MemoryStore, Reader, Store, StoreError};
 use machine::RunState;
-use terms::*;
+use model::*;
 use tokio::sync::Notify;
 
 pub const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);

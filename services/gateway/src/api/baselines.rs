@@ -7,11 +7,11 @@ use axum::{
     extract::{Path, State},
     http::StatusCode,
 };
+use model::RunId;
 use pins::{Decided, History, Pinned, Pins, Who};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use terms::RunId;
 use verdict::pin::Source;
 use view::NoReference;
 
@@ -89,7 +89,7 @@ pub async fn pin(
     let workflow = named(&workflow)?;
     let why = short(why, StatusCode::UNPROCESSABLE_ENTITY)?;
     let unprocessable = |why: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, why);
-    let run: RunId = run.parse().map_err(|error: terms::InvalidId| unprocessable(format!("run: {error}")))?;
+    let run: RunId = run.parse().map_err(|error: model::InvalidId| unprocessable(format!("run: {error}")))?;
     let reference = gateway.view.reference(Some(&workflow), &run, source).await;
     let baseline = match reference {
         Ok(reference) => reference.baseline,

@@ -6,8 +6,8 @@ use axum::{
     http::{StatusCode, request::Parts},
 };
 use kit::auth::Caller;
+use model::RunId;
 use serde::de::DeserializeOwned;
-use terms::RunId;
 
 use super::problem::Problem;
 use crate::LocalUser;

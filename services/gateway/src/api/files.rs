@@ -15,9 +15,9 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use ledger::{Artefacts, Committed};
+use model::{LeftOut, ManifestObject, RunId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use terms::{LeftOut, ManifestObject, RunId};
 use tokio::io::{AsyncReadExt, copy, sink};
 use tokio_util::io::ReaderStream;
 use view::Elsewhere;

@@ -18,10 +18,10 @@ use axum::{
 };
 use futures::{Stream, StreamExt, stream};
 use kit::ids;
+use model::{Attempt, CancelRequested, EventKey, Fact, RunId, Timestamp, Trigger, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use terms::{Attempt, CancelRequested, EventKey, Fact, RunId, Timestamp, Trigger, Verdict};
 use view::{Cursor, Detail, MOST, Page, State as Going, Wanted};
 
 use super::{

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use axum::{Json, extract::State};
+use model::{Notify, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
-use terms::{Notify, Timestamp};
 use triggers::On;
 
 use super::problem::Problem;

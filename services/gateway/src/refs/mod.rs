@@ -10,8 +10,8 @@ use std::{
 };
 
 use ledger::Creation;
+use model::{Span, Timestamp};
 use serde::{Deserialize, Serialize};
-use terms::{Span, Timestamp};
 use tracing::warn;
 use triggers::Push;
 

@@ -25,8 +25,8 @@ use kit::{
     serve::{Service, with_routes},
 };
 use ledger::{Ledger, MemoryStore, Store};
+use model::{Span, Timestamp};
 use serde_json::Value;
-use terms::{Span, Timestamp};
 use tower::ServiceExt;
 use view::{Pace, View};
 

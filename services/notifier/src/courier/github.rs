@@ -3,10 +3,10 @@
 //! A status takes the place of the one before it, so it may be sent twice. A check run does not: it bears the notice's id as
 //! its `external_id`, and is looked for before it is made.
 
+use model::{Push, Span, Timestamp};
 use reqwest::{Method, RequestBuilder, Url, header::HeaderName};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use terms::{Push, Span, Timestamp};
 
 use super::{HttpCourier, http::Answer};
 use crate::{

@@ -3,12 +3,12 @@
 use std::{net::IpAddr, str::FromStr, sync::OnceLock, time::Duration};
 
 use chrono::DateTime;
+use model::{Span, Timestamp};
 use reqwest::{
     Client, Method, RequestBuilder, StatusCode, Url,
     header::{HeaderMap, HeaderName, RETRY_AFTER},
     redirect::Policy,
 };
-use terms::{Span, Timestamp};
 
 use crate::{port::Reply, secrets::Secret};
 

@@ -7,8 +7,8 @@ mod signature;
 use std::sync::Arc;
 
 use kit::Clock;
+use model::Notify;
 use serde_json::json;
-use terms::Notify;
 
 use crate::{
     notice::{Letter, Notice},

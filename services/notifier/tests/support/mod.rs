@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex};
 
 use kit::{Bus, BusError, Clock, Disposition, Event, Handler, ManualClock};
 use ledger::{Ledger, MemoryStore, Store};
-use notifier::{Courier, Notifier, Setup};
-use serde_json::{Value, json};
-use terms::{
+use model::{
     Attempt, CancelRequested, Class, Cluster, Conclusion, Entry, EventKey, Fact, Failure, Image, Limits,
     Node, Origin, Push, RECORD_FORMAT, Reason, Record, RunClosed, RunId, RunRequested, Span, Stage,
     Timestamp, Trigger, Verdict, VerdictReached, Workflow,
 };
+use notifier::{Courier, Notifier, Setup};
+use serde_json::{Value, json};
 
 pub const COMMIT: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 pub const HOSTILE: &str = "<!channel> @here [x](https://evil.example) `rm` | <script>\n# \u{202e}";

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use model::Span;
 use provisioner::{Clusters, Standing};
-use terms::Span;
 
 use crate::world::World;
 

@@ -6,8 +6,8 @@ use std::{
     process::{Command, Output},
 };
 
+use model::Verdict;
 use tempfile::TempDir;
-use terms::Verdict;
 use toolkit::{Cloud, DIGEST, registry, repository};
 use verdict::{Evidence, Listening, diagnose::diagnose};
 

@@ -2,8 +2,8 @@
 
 use std::{env, fs};
 
+use model::Slurm;
 use provisioner::{Clusters, Standing};
-use terms::Slurm;
 use toolkit::repository;
 
 use crate::world::World;

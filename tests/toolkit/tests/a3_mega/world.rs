@@ -6,10 +6,10 @@ use builds::LocalBuilds;
 use host::Program;
 use kit::{Clock, ManualClock, PortError, SystemClock};
 use ledger::{FolderStore, Store};
+use model::{Attempt, ClusterSpec, CommandId, Deleted, Deployed, Span, Stage, System, Verb};
 use provisioner::{Clusters, Order, Standing, deployed::DeployedClusters};
 use serde_json::json;
 use tempfile::TempDir;
-use terms::{Attempt, ClusterSpec, CommandId, Deleted, Deployed, Span, Stage, System, Verb};
 use toolkit::{Cloud, DIGEST, registry, repository};
 
 /// Starts this binary again, as a build's supervisor.
