@@ -59,6 +59,6 @@ impl Error {
 
     /// Something around us does not work.
     pub fn infrastructure(error: impl std::error::Error) -> Self {
-        Self { message: kit::worker::chain(&error), exit: Exit::Infrastructure }
+        Self { message: service::worker::chain(&error), exit: Exit::Infrastructure }
     }
 }

@@ -16,12 +16,12 @@ use builds::LocalBuilds;
 use conductor::{Conductor, Observer, Settings, Woken};
 use host::Program;
 use judge::Judge;
-use kit::{Bus, Clock, Handler, MemoryBus, StoreParking, SystemClock, Worker, WorkerHandler};
 use ledger::{Artefacts, FolderStore, Ledger, Store};
 use loader::{Loader, Sqlite};
 use machine::{Input, RunState};
 use model::{Fact, Limits, RunId, Span};
 use provisioner::{Provisioner, deployed::DeployedClusters, processes::ProcessClusters, systems::Systems};
+use service::{Bus, Clock, Handler, MemoryBus, StoreParking, SystemClock, Worker, WorkerHandler};
 use tokio::sync::watch;
 use view::{Elsewhere, Pace, Told, View};
 
@@ -68,7 +68,7 @@ impl Data {
             )));
         }
         let store: Arc<dyn Store> = Arc::new(FolderStore::open(&root).map_err(cannot)?);
-        let ledger = Ledger::new(Arc::clone(&store), Arc::new(kit::ids::unique));
+        let ledger = Ledger::new(Arc::clone(&store), Arc::new(service::ids::unique));
         Ok(Self { root, ledger, store })
     }
 
@@ -77,7 +77,7 @@ impl Data {
         let cannot = |error: io::Error| Error::usage(format!("data folder {}: {error}", root.display()));
         let root = root.canonicalize().map_err(cannot)?;
         let store: Arc<dyn Store> = Arc::new(FolderStore::existing(&root));
-        let ledger = Ledger::new(Arc::clone(&store), Arc::new(kit::ids::unique));
+        let ledger = Ledger::new(Arc::clone(&store), Arc::new(service::ids::unique));
         Ok(Self { root, ledger, store })
     }
 
@@ -193,7 +193,7 @@ impl Services {
 /// The services, driving one run.
 pub struct World {
     services: Services,
-    outbox: kit::Outbox,
+    outbox: service::Outbox,
     run: RunId,
     states: watch::Receiver<Option<RunState>>,
     outages: Arc<Outages>,
@@ -211,7 +211,7 @@ impl World {
             Watched { handler: Arc::clone(&services.conductor) as _, outages: Arc::clone(&outages) };
         services.hear(&(Arc::new(handler) as Arc<dyn Handler>));
         let bus = Arc::clone(&services.bus) as Arc<dyn Bus>;
-        let outbox = kit::Outbox::new("cli", bus, Arc::clone(&services.clock));
+        let outbox = service::Outbox::new("cli", bus, Arc::clone(&services.clock));
         Ok(Self { services, outbox, run, states, outages, _claim: claim })
     }
 
@@ -233,7 +233,7 @@ impl World {
                 // Before its first record a run is unknown, too.
                 Ok(Woken::Unknown) if self.states.borrow().is_some() => Some("its ledger is gone".to_owned()),
                 Ok(_) => None,
-                Err(error) => Some(kit::worker::chain(&error)),
+                Err(error) => Some(service::worker::chain(&error)),
             };
             if let Some((since, why)) = self.outages.note("ledger", why) {
                 outage::report("ledger", since, &why);
@@ -277,9 +277,9 @@ impl Serve<'_> {
 /// The bus as its own subscribers see it, without keeping it alive.
 struct Upstream(Weak<MemoryBus>);
 
-#[kit::async_trait]
+#[service::async_trait]
 impl Bus for Upstream {
-    async fn publish(&self, event: kit::Event) -> Result<(), kit::BusError> {
+    async fn publish(&self, event: service::Event) -> Result<(), service::BusError> {
         match self.0.upgrade() {
             Some(bus) => bus.publish(event).await,
             None => Ok(()), // the process is ending; the next one asks again

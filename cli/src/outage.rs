@@ -7,9 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kit::{AttributesReader, Clock, Disposition, Handler, SystemClock};
 use model::RunId;
 use provisioner::Clusters;
+use service::{AttributesReader, Clock, Disposition, Handler, SystemClock};
 
 use crate::{
     local::{Data, clusters, program},
@@ -70,9 +70,9 @@ pub struct Watched {
     pub outages: Arc<Outages>,
 }
 
-#[kit::async_trait]
+#[service::async_trait]
 impl Handler for Watched {
-    async fn handle(&self, event: &kit::Event) -> Disposition {
+    async fn handle(&self, event: &service::Event) -> Disposition {
         let handled = self.handler.handle(event).await;
         let why = match &handled {
             Disposition::Retry(why) => Some(why.clone()),
@@ -96,7 +96,7 @@ pub async fn release_directly(data: &Data, run: &RunId) -> Vec<String> {
     };
     let mut left = Vec::new();
     for cluster in listed.into_iter().filter(|cluster| cluster.run == run.as_str()) {
-        if let Err(kit::PortError::Passing(why)) = provider.delete(&cluster.name).await {
+        if let Err(service::PortError::Passing(why)) = provider.delete(&cluster.name).await {
             left.push(format!("{}: {why}", cluster.name));
         }
     }

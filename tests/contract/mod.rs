@@ -13,9 +13,9 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use kit::{Bus, BusError, Clock, Disposition, Event, Handler, ManualClock, Worker, WorkerHandler};
 use model::{Span, Timestamp};
 use serde_json::{Value, json};
+use service::{Bus, BusError, Clock, Disposition, Event, Handler, ManualClock, Worker, WorkerHandler};
 
 pub const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 /// How often a service under test looks at what it watches.
@@ -32,7 +32,7 @@ pub struct Service {
 #[derive(Default)]
 struct Catch(Mutex<Vec<Value>>);
 
-#[kit::async_trait]
+#[service::async_trait]
 impl Bus for Catch {
     async fn publish(&self, event: Event) -> Result<(), BusError> {
         let mut event = serde_json::to_value(&event).unwrap();

@@ -14,7 +14,7 @@ const PURE: [&str; 9] =
     ["contract", "machine", "nccl", "playbook", "redact", "report", "model", "triggers", "verdict"];
 /// What a pure room may not have.
 const WORLDLY: [&str; 9] =
-    ["axum", "host", "indicatif", "kit", "ledger", "rusqlite", "rustix", "tokio", "tokio-util"];
+    ["axum", "host", "indicatif", "service", "ledger", "rusqlite", "rustix", "tokio", "tokio-util"];
 /// Beside the services, who may stand on them: all of them at once, wired together.
 const OVER_SERVICES: [&str; 1] = ["sim"];
 /// Libraries that belong to one room.
@@ -26,7 +26,7 @@ const KEPT: [(&str, &[&str]); 13] = [
             "cloudbuild-standin",
             "dashboard",
             "gateway",
-            "kit",
+            "service",
             "kubernetes-standin",
             "storage-standin",
         ],

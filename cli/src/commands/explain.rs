@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use kit::{Clock, SystemClock};
 use machine::{LeaseState, RunState, evolve, fold, owed, wake};
 use model::{Entry, Record, RunId, Span, Timestamp};
+use service::{Clock, SystemClock};
 
 use crate::{
     commands::print_plain,

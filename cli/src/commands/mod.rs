@@ -19,7 +19,7 @@ mod up;
 use std::path::Path;
 
 use clap::CommandFactory;
-use kit::telemetry::{self, Format};
+use service::telemetry::{self, Format};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{

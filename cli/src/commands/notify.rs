@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 
-use kit::SystemClock;
 use model::Notify;
 use notifier::{
     courier::{Api, HttpCourier, Tested},
     secrets::Secrets,
 };
+use service::SystemClock;
 
 use crate::{
     commands::print_plain,

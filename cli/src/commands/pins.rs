@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use kit::{Clock, SystemClock};
 use pins::{Decided, Noted, Pinned, Pins, Who};
+use service::{Clock, SystemClock};
 use verdict::pin::Source;
 use view::NoReference;
 

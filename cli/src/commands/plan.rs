@@ -2,10 +2,10 @@
 
 use std::{fmt::Write, path::Path};
 
-use kit::{Clock, SystemClock};
 use model::{
     BuildSpec, ClusterSpec, GithubNotify, ImageSpec, News, Notify, Span, Stage, System, Timestamp, Workflow,
 };
+use service::{Clock, SystemClock};
 use workflow::{Archive, Offered, Override, Problem, Resolved};
 
 use crate::{

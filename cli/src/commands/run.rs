@@ -6,10 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kit::shutdown;
 use ledger::Creation;
 use machine::RunState;
 use model::{CancelRequested, EventKey, Fact, Limits, RunId, RunRequested, Trigger, Workflow};
+use service::shutdown;
 use sha2::{Digest, Sha256};
 use tokio::time::timeout;
 use tracing::{Instrument, info_span};
@@ -45,7 +45,7 @@ pub async fn begin(data: Data, resolved: Resolved, output: Output) -> Result<Exi
 
 /// A run asked for by hand is an occurrence of its own each time.
 fn name(workflow: &Workflow) -> RunId {
-    let event = EventKey { source: "//burnin/cli".to_owned(), id: kit::ids::unique() };
+    let event = EventKey { source: "//burnin/cli".to_owned(), id: service::ids::unique() };
     let digest: String =
         Sha256::digest(event.to_string()).iter().take(4).map(|byte| format!("{byte:02x}")).collect();
     format!("{}-{digest}", workflow.name.trim_end_matches('-'))
@@ -119,11 +119,11 @@ pub async fn cancel(data: Data, run: RunId, reason: String) -> Result<Exit, Erro
 }
 
 async fn record_cancel(data: &Data, run: &RunId, requested: Fact) -> Result<(), Error> {
-    use kit::{Clock, SystemClock};
     use ledger::AppendError;
     use machine::{Input, Occurrence, decide, fold};
+    use service::{Clock, SystemClock};
 
-    let event = EventKey { source: "//burnin/cli".to_owned(), id: kit::ids::unique() };
+    let event = EventKey { source: "//burnin/cli".to_owned(), id: service::ids::unique() };
     let occurrence = Occurrence { event, attempt: model::Attempt::FIRST, fact: requested };
     'again: loop {
         let mut loaded = data.ledger.load(run).await.map_err(Error::infrastructure)?;

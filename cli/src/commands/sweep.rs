@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use kit::{Clock, SystemClock};
 use model::{Failure, Span};
 use provisioner::{Fate, Swept, sweep as through};
+use service::{Clock, SystemClock};
 
 use crate::{
     commands::{parse, print_plain},
@@ -17,7 +17,8 @@ pub async fn sweep(data: Data, grace: Span, dry_run: bool) -> Result<Exit, Error
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let provider = crate::local::clusters(&data, crate::local::program()?, &clock, 0);
     let swept = through(&provider, grace, !dry_run).await.map_err(|error| {
-        let (kit::PortError::Passing(why) | kit::PortError::Final(Failure { message: why, .. })) = error;
+        let (service::PortError::Passing(why) | service::PortError::Final(Failure { message: why, .. })) =
+            error;
         Error::infrastructure(std::io::Error::other(format!("what there is could not be listed: {why}")))
     })?;
     print_plain(&told(&swept, dry_run));

@@ -15,16 +15,16 @@ use std::{
 use contract::{Content, Message};
 use dashboard::Dashboard;
 use gateway::{Access, Catalogue, Gateway, GitRefs, Rates, Secrets, Setup, TAKES};
-use kit::{
-    Bus, Clock, Disposition, Event, Handler, StoreParking,
-    serve::{Chore, Service, serve, with_routes},
-    shutdown,
-};
 use machine::Input;
 use model::{Fact, RunId, Span};
 use notifier::{
     Notifier,
     courier::{Api, HttpCourier},
+};
+use service::{
+    Bus, Clock, Disposition, Event, Handler, StoreParking,
+    serve::{Chore, Service, serve, with_routes},
+    shutdown,
 };
 use tokio::{net::TcpListener, task::JoinSet};
 use view::View;
@@ -255,7 +255,7 @@ impl Driver {
     async fn tick(&self) {
         loop {
             match self.data.ledger.open_runs().await {
-                Err(error) => tracing::warn!("{}", kit::worker::chain(&error)),
+                Err(error) => tracing::warn!("{}", service::worker::chain(&error)),
                 Ok(open) => {
                     for run in &open {
                         self.wake(run).await;
@@ -273,7 +273,7 @@ impl Driver {
             Ok(false) => {} // another process drives it
             Ok(true) => {
                 if let Err(error) = self.services.conductor.wake(run, Input::Tick).await {
-                    tracing::warn!(run.id = %run, "{}", kit::worker::chain(&error));
+                    tracing::warn!(run.id = %run, "{}", service::worker::chain(&error));
                 }
             }
             Err(error) => tracing::warn!(run.id = %run, "{}", error.message),
@@ -281,7 +281,7 @@ impl Driver {
     }
 }
 
-#[kit::async_trait]
+#[service::async_trait]
 impl Handler for Driver {
     async fn handle(&self, event: &Event) -> Disposition {
         // Claimed before its first record, so that nobody resumes it in between.

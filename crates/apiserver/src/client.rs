@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use kit::{PortError, chain};
 use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
 use model::{Access, Class, Failure};
 use serde_json::json;
+use service::{PortError, chain};
 
 /// The API that is reached so.
 ///

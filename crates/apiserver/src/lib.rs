@@ -6,10 +6,10 @@ pub mod rights;
 
 use std::time::Duration;
 
-use kit::{PortError, chain};
 use model::{Class, Failure};
 use serde::Serialize;
 use serde_json::Value;
+use service::{PortError, chain};
 
 pub use client::client;
 pub use look::{nodes, queue, served};

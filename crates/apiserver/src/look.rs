@@ -1,11 +1,11 @@
 //! What a cluster says of itself before anything is asked of it.
 
-use kit::PortError;
 use kube::{
     Api, Client,
     api::{ApiResource, DynamicObject, ListParams},
 };
 use serde_json::Value;
+use service::PortError;
 
 use crate::{limited, trouble, value};
 

@@ -3,8 +3,8 @@
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
-use kit::PortError;
 use kube::{Api, Client, api::PostParams};
+use service::PortError;
 
 use crate::{limited, trouble};
 

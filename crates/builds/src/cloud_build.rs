@@ -25,8 +25,8 @@ use ::model::{BuildSpec, Class, Failure, FileDigest, Image, Span};
 use cloudbuild::Status;
 use flate2::{Compression, GzBuilder};
 use google_cloud_build_v1::model;
-use kit::{Clock, PortError};
 use ledger::{Artefacts, Committed, Digest, Reader, Store};
+use service::{Clock, PortError};
 use tokio::io::AsyncReadExt;
 use tracing::warn;
 

@@ -5,8 +5,8 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use kit::PortError;
 use model::{BuildSpec, Class, Failure, Image, Span};
+use service::PortError;
 
 use crate::{Build, Builds, Key};
 

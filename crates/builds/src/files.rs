@@ -1,8 +1,8 @@
 //! An image that is a set of files, whoever built it.
 
-use kit::PortError;
 use ledger::{ArtefactError, Digest};
 use model::{Class, Failure, FileDigest};
+use service::PortError;
 
 /// How much of a failed build's log is quoted.
 pub(crate) const QUOTED_LINES: usize = 5;

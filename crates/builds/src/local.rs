@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use cloudbuild::Status;
 use host::{BuildOutcome, BuildRequest, BuildState};
-use kit::PortError;
 use ledger::{Artefacts, Reader, Store};
 use model::{BuildSpec, Class, Failure, FileDigest, Image, Span};
+use service::PortError;
 
 use crate::{
     files::{LOG, QUOTED_LINES, content, damaged, refuse_reserved},
@@ -43,7 +43,7 @@ impl LocalBuilds {
             self.store.open(&source.object).await.map_err(PortError::passing)?.ok_or_else(missing)?;
         tokio::fs::create_dir_all(&folder).await.map_err(PortError::passing)?;
         // Whole or not at all: a supervisor may be reading what another builder brings a second time.
-        let draft = folder.join(format!("source-{}.part", kit::ids::unique()));
+        let draft = folder.join(format!("source-{}.part", service::ids::unique()));
         let mut file = tokio::fs::File::create(&draft).await.map_err(PortError::passing)?;
         tokio::io::copy(&mut body, &mut file).await.map_err(PortError::passing)?;
         tokio::io::AsyncWriteExt::flush(&mut file).await.map_err(PortError::passing)?;

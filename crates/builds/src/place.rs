@@ -2,8 +2,8 @@
 
 use std::{path::PathBuf, str::FromStr, sync::Arc};
 
-use kit::Clock;
 use ledger::Store;
+use service::Clock;
 
 use crate::cloud_build::{CloudBuilds, client::Client};
 

@@ -2,9 +2,9 @@
 
 use std::{fmt, str::FromStr};
 
-use kit::PortError;
 use ledger::Owner;
 use model::{BuildSpec, CommandId, Failure, Image, Span, Verb};
+use service::PortError;
 
 /// What a build is called by: the command it is for, whatever its verb, and which one of several that a command needs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -5,10 +5,10 @@ mod support;
 use std::{sync::Arc, time::Duration};
 
 use builds::{Build, Builds, Key, LocalBuilds};
-use kit::PortError;
 use ledger::{Artefacts, Digest, MemoryStore, Store};
 use model::{Attempt, BuildSpec, Class, CommandId, Failure, Image, Source, Span, Stage, Verb};
 use serde_json::json;
+use service::PortError;
 use tempfile::TempDir;
 
 struct World {

@@ -7,8 +7,8 @@
 use std::{collections::BTreeMap, str::FromStr};
 
 use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
-use kit::auth::{Caller, Denied, Doorkeeper};
 use serde::Deserialize;
+use service::auth::{Caller, Denied, Doorkeeper};
 
 use crate::keys::{Keyless, Keys};
 

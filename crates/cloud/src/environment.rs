@@ -16,7 +16,7 @@
 
 use std::{path::PathBuf, str::FromStr};
 
-use kit::{config::Reader, telemetry::Format};
+use service::{config::Reader, telemetry::Format};
 
 use crate::{auth::Callers, pull::Pull, storage::Emulator};
 

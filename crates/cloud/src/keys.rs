@@ -6,8 +6,8 @@ use jsonwebtoken::{
     DecodingKey,
     jwk::{JwkSet, KeyAlgorithm},
 };
-use kit::Clock;
 use model::{Span, Timestamp};
+use service::Clock;
 use tokio::sync::{Mutex, RwLock};
 use tracing::{info, warn};
 
@@ -47,7 +47,7 @@ impl Published {
 #[async_trait::async_trait]
 impl KeySource for Published {
     async fn fetch(&self) -> Result<(JwkSet, Duration), String> {
-        let told = |error: reqwest::Error| format!("{}: {}", self.url, kit::worker::chain(&error));
+        let told = |error: reqwest::Error| format!("{}: {}", self.url, service::worker::chain(&error));
         let answer = self.http.get(&self.url).timeout(PATIENCE).send().await.map_err(told)?;
         let answer = answer.error_for_status().map_err(told)?;
         let control = answer.headers().get("cache-control").and_then(|value| value.to_str().ok());

@@ -5,7 +5,6 @@
 
 use std::{error::Error, time::Duration};
 
-use kit::telemetry::{self, Telemetry};
 use opentelemetry::KeyValue;
 use opentelemetry_otlp::{MetricExporter, SpanExporter};
 use opentelemetry_sdk::{
@@ -13,6 +12,7 @@ use opentelemetry_sdk::{
     metrics::{PeriodicReader, SdkMeterProvider},
     trace::SdkTracerProvider,
 };
+use service::telemetry::{self, Telemetry};
 
 use crate::Platform;
 

@@ -2,7 +2,8 @@
 
 use std::{error::Error, net::Ipv4Addr, process::ExitCode, sync::Arc, time::Duration};
 
-use kit::{
+use ledger::{FolderStore, Store};
+use service::{
     Bus, Clock, Handler, Parking, StoreParking, SystemClock, Worker, WorkerHandler,
     auth::Doorkeeper,
     config::Reader,
@@ -10,7 +11,6 @@ use kit::{
     serve::{Chore, Routes, Service, serve, with_routes},
     shutdown,
 };
-use ledger::{FolderStore, Store};
 use tokio::net::TcpListener;
 use tracing::info;
 
@@ -112,7 +112,7 @@ pub fn run_with_routes<C>(
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            note(format_args!("{name}: {}", kit::worker::chain(&*error)));
+            note(format_args!("{name}: {}", service::worker::chain(&*error)));
             ExitCode::FAILURE
         }
     }

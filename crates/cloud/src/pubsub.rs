@@ -20,7 +20,7 @@ use google_cloud_pubsub::{
     model::Message,
     retry_policy::RetryableErrors,
 };
-use kit::{Bus, BusError, telemetry::meters::published};
+use service::{Bus, BusError, telemetry::meters::published};
 
 /// A publish that takes longer has failed: whoever waits for it has a request to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -74,7 +74,7 @@ impl Bus for PubSub {
                 // A key that failed is paused until somebody says that the order is none of their concern.
                 publisher.resume_publish(key);
                 Err(failed(match ended {
-                    Ok(Err(error)) => kit::worker::chain(&error),
+                    Ok(Err(error)) => service::worker::chain(&error),
                     _ => format!("Pub/Sub did not take it within {} s", PATIENCE.as_secs()),
                 }))
             }
@@ -123,9 +123,9 @@ mod tests {
 
     use base64::{Engine, engine::general_purpose::STANDARD};
     use contract::Message as Ours;
-    use kit::push::decode;
     use model::{Attempt, Fact, Handle, Timestamp};
     use serde_json::json;
+    use service::push::decode;
 
     use super::*;
 
@@ -147,8 +147,8 @@ mod tests {
         assert_eq!(Ours::from_event(&read).unwrap(), said);
     }
 
-    fn axum_headers() -> kit::push::Headers {
-        let mut headers = kit::push::Headers::new();
+    fn axum_headers() -> service::push::Headers {
+        let mut headers = service::push::Headers::new();
         headers.insert("content-type", "application/json".parse().unwrap());
         headers
     }

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, error::Error, sync::Arc, time::Duration};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use google_cloud_auth::credentials::anonymous;
 use google_cloud_pubsub::{client::Subscriber, model::Message, subscriber::handler::Handler as Receipt};
-use kit::push::{Dealt, Door, carried};
 use serde_json::json;
+use service::push::{Dealt, Door, carried};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -59,7 +59,7 @@ impl Pull {
                 let (message, receipt) = match next {
                     Some(Ok(received)) => received,
                     Some(Err(error)) => {
-                        warn!("the stream broke: {}", kit::worker::chain(&error));
+                        warn!("the stream broke: {}", service::worker::chain(&error));
                         break;
                     }
                     None => break,

@@ -19,12 +19,12 @@ use cloud::{
     keys::{KeySource, Keys},
 };
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode, jwk::JwkSet};
-use kit::{
+use model::{Span, Timestamp};
+use serde_json::{Value, json};
+use service::{
     ManualClock,
     auth::{Caller, Denied, Doorkeeper},
 };
-use model::{Span, Timestamp};
-use serde_json::{Value, json};
 
 const AUDIENCE: &str = "https://builder.example/";
 const PUSH: &str = "push@p.iam.gserviceaccount.com";

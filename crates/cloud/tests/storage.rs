@@ -110,7 +110,7 @@ async fn what_will_not_pass_is_told_at_once_and_says_why() {
         nowhere.create_from("a", Box::new(tokio::io::repeat(1))).await.map(drop).unwrap_err(),
     ];
     for error in errors {
-        let told = kit::worker::chain(&error);
+        let told = service::worker::chain(&error);
         assert!(told.contains("404") && told.contains("bucket nowhere does not exist"), "{told}");
     }
     let asked: Vec<u16> = standin.requests().into_iter().map(|(_, status)| status).collect();
@@ -118,7 +118,7 @@ async fn what_will_not_pass_is_told_at_once_and_says_why() {
 
     standin.put(BUCKET, "kept", "x");
     standin.retain(BUCKET, Duration::from_secs(60));
-    let told = kit::worker::chain(&store(&standin).remove("kept").await.unwrap_err());
+    let told = service::worker::chain(&store(&standin).remove("kept").await.unwrap_err());
     assert!(told.contains("403") && told.contains("retention"), "{told}");
     assert_eq!(standin.names(BUCKET), ["kept"]);
 }

@@ -7,17 +7,17 @@ use std::{
 };
 
 use cloud::{Platform, environment::Auth, otlp};
-use kit::{
-    Bus, BusError, Disposition, Event, Handler, Outbox, Parking, SystemClock, Trouble, Worker, WorkerHandler,
-    serve::{Service, router, serve},
-    telemetry::Format,
-};
 use model::{Attempt, Body, Command, CommandId, Stage};
 use opentelemetry_proto::tonic::{
     collector::{metrics::v1::ExportMetricsServiceRequest, trace::v1::ExportTraceServiceRequest},
     common::v1::{AnyValue, KeyValue, any_value::Value},
 };
 use prost::Message;
+use service::{
+    Bus, BusError, Disposition, Event, Handler, Outbox, Parking, SystemClock, Trouble, Worker, WorkerHandler,
+    serve::{Service, router, serve},
+    telemetry::Format,
+};
 use tokio_util::sync::CancellationToken;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";

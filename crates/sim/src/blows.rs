@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cloudevents::{Event, EventBuilder, EventBuilderV10};
 use contract::{Content, Message};
-use kit::Bus;
 use model::{CancelRequested, Class, Fact, Failure, Span};
+use service::Bus;
 
 use crate::{
     Fault, Happening,

@@ -10,8 +10,8 @@ use std::{
 use cloudevents::{AttributesReader, Event};
 use contract::{Content, Message};
 use futures::future::{Either, select};
-use kit::{Bus, BusError, Disposition};
 use model::{Fact, Verdict, planted};
+use service::{Bus, BusError, Disposition};
 use tokio::sync::oneshot;
 
 use crate::{

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use kit::{Clock, Spawn, spawn::Work};
 use model::{Span, Timestamp};
+use service::{Clock, Spawn, spawn::Work};
 
 use crate::{
     Fault,

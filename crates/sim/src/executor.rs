@@ -9,7 +9,7 @@ use std::{
     task::{Context, Wake, Waker},
 };
 
-use kit::spawn::Work;
+use service::spawn::Work;
 
 use crate::world::{Service, World};
 

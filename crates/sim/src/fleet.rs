@@ -9,11 +9,11 @@ use agent::Agent;
 use builder::Builder;
 use conductor::{Conductor, Settings};
 use judge::Judge;
-use kit::{Bus, Clock, Handler, Parking, Spawn, StoreParking, SystemClock, Worker, WorkerHandler};
 use ledger::{Artefacts, Ledger, Store};
 use loader::Loader;
 use model::{Span, planted};
 use provisioner::Provisioner;
+use service::{Bus, Clock, Handler, Parking, Spawn, StoreParking, SystemClock, Worker, WorkerHandler};
 
 use crate::{
     bus::SimBus,
@@ -228,7 +228,7 @@ impl Fleet {
             self.world.spawn(door.service, async move {
                 loop {
                     if let Err(error) = ticking.tick().await {
-                        let why = kit::worker::chain(&error);
+                        let why = service::worker::chain(&error);
                         world.inner().say(door.service, || format!("the tick did not get through: {why}"));
                     }
                     door.sleep(TICK).await;
@@ -250,8 +250,8 @@ struct Deaf;
 
 #[async_trait::async_trait]
 impl Handler for Deaf {
-    async fn handle(&self, _: &kit::Event) -> kit::Disposition {
-        kit::Disposition::Done
+    async fn handle(&self, _: &service::Event) -> service::Disposition {
+        service::Disposition::Done
     }
 }
 

@@ -6,9 +6,9 @@ use std::{
 };
 
 use contract::Message;
-use kit::Bus;
 use ledger::{MemoryStore, Store};
 use model::{Attempt, CancelRequested, Fact, Record, RunId};
+use service::Bus;
 
 use crate::{
     Asked, Dice, Fault, Happening, Scenario,

@@ -11,9 +11,9 @@ use std::{
 
 use conductor::{Conductor, Settings};
 use contract::Message;
-use kit::{Bus, BusError, Event, Handler, ManualClock};
 use ledger::Ledger;
 use model::{Attempt, Span, Timestamp};
+use service::{Bus, BusError, Event, Handler, ManualClock};
 
 use crate::{Asked, Scenario, Shelf, Simulation, store::at_once, workload, world::START};
 

@@ -8,7 +8,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use kit::spawn::Work;
+use service::spawn::Work;
 
 use crate::{Dice, Fault, Faults, Happening, cloud::Clouds};
 

@@ -93,7 +93,7 @@ impl Index {
                 }
                 // One damaged ledger must not hide all others.
                 Err(error) => {
-                    let why = kit::worker::chain(&error);
+                    let why = service::worker::chain(&error);
                     if self.damaged.insert(run.clone(), why.clone()).as_ref() != Some(&why) {
                         warn!(run.id = %run, "left out: {why}");
                     }
@@ -134,7 +134,7 @@ impl Index {
         let runs = std::mem::take(&mut self.unkept);
         let lines = runs.iter().filter_map(|run| self.lines.get(run)).map(|line| Line::clone(line)).collect();
         if let Err(error) = chapters::keep(store, lines).await {
-            warn!("a chapter is not kept: {}", kit::worker::chain(&error));
+            warn!("a chapter is not kept: {}", service::worker::chain(&error));
             self.unkept = runs;
         }
     }

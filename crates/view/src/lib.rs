@@ -29,10 +29,10 @@ mod told;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use kit::Clock;
 use ledger::{Ledger, LedgerError, Store, StoreError};
 use machine::RunState;
 use model::{Record, RunId, Span, Timestamp, Verdict};
+use service::Clock;
 use tokio::sync::{Mutex, MutexGuard};
 
 pub use curves::{Curve, Curves};

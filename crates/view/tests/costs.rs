@@ -4,8 +4,8 @@ mod support;
 
 use std::{sync::Arc, time::Instant};
 
-use kit::SystemClock;
 use ledger::{FolderStore, MemoryStore, Store};
+use service::SystemClock;
 use support::{ask, cancel, ledger, run};
 use view::{Pace, View, Wanted};
 

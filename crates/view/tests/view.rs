@@ -5,9 +5,9 @@ mod support;
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt};
-use kit::ManualClock;
 use ledger::{MemoryStore, Store};
 use model::{RunId, Span, Timestamp};
+use service::ManualClock;
 use support::{Counting, START, ask, cancel, ledger, run, view};
 use view::{Cursor, Page, State, View, Wanted};
 

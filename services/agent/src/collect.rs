@@ -12,12 +12,12 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
-use kit::PortError;
 use ledger::{ArtefactError, Artefacts, Owner};
 use model::{
     Attempt, Class, Cluster, CommandId, Fact, Failure, JobRef, LeftOut, Logs, ManifestObject, planted,
 };
 use redact::Rules;
+use service::PortError;
 
 use crate::{
     job_name,

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use kit::PortError;
+use service::PortError;
 
 use model::{Cluster, JobEnd};
 use tokio::io::AsyncReadExt;

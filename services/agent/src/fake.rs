@@ -6,9 +6,9 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use kit::PortError;
 use ledger::Reader;
 use model::{Cluster, JobEnd};
+use service::PortError;
 
 use crate::port::{Job, Outputs, Scheduler, Standing};
 

@@ -27,13 +27,13 @@ mod written;
 
 use std::sync::Arc;
 
-use kit::{Look, Outbox, PortError, Trouble, Watches, Worker};
 use ledger::Artefacts;
 use model::{
     Body, Class, Cluster, Command, CommandId, Fact, Failure, Handle, Image, Search, Span, Stage, Workload,
     planted,
 };
 use redact::Rules;
+use service::{Look, Outbox, PortError, Trouble, Watches, Worker};
 
 pub use collect::{Collector, Limits};
 pub use locate::Locator;

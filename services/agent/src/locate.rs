@@ -12,13 +12,13 @@
 
 use std::{io::Cursor, sync::Arc};
 
-use kit::{Look, PortError};
 use ledger::{Artefacts, Owner, Reader};
 use model::{
     Attempt, Class, Cluster, CommandId, Drain, Drained, Fact, Failure, JobEnd, Search, Span, SuspectNode,
     Suspects, Timestamp, Workload, measurement::Reading, planted,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use service::{Look, PortError};
 use verdict::locate::{Located, Outcome, PairOptions, Tried, best_of, from_tried, next_pairs};
 
 use crate::{

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use kit::PortError;
 use ledger::Reader;
 use model::{Class, Cluster, Failure, Image, JobEnd, Span, Workload};
+use service::PortError;
 
 /// A benchmark to run.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use std::{io, path::PathBuf, sync::Arc};
 
 use host::{JobRequest, JobState, Jobs};
-use kit::PortError;
 use ledger::{Reader, Store};
 use model::{Class, Cluster, Failure, Image};
+use service::PortError;
 
 use crate::{
     port::{Ending, Job, Outputs, Scheduler, Standing},

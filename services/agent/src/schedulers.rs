@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use kit::PortError;
 use ledger::{Reader, Store};
 use model::Cluster;
+use service::PortError;
 
 #[cfg(feature = "kubernetes")]
 use crate::kubernetes::KubernetesJobs;

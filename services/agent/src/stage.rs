@@ -6,9 +6,9 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use kit::PortError;
 use ledger::{Digester, Store};
 use model::{Class, Failure, Image};
+use service::PortError;
 
 /// The same image may be staged twice at once, when a command comes twice.
 static DRAFTS: AtomicU64 = AtomicU64::new(0);

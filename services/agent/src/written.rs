@@ -3,9 +3,9 @@
 use std::{io, path::PathBuf};
 
 use host::files;
-use kit::PortError;
 use ledger::Reader;
 use model::{Class, Failure};
+use service::PortError;
 
 use crate::port::{Ending, Outputs, Written};
 

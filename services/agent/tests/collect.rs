@@ -10,12 +10,12 @@ use agent::{
     Collector, Job, Limits, Scheduler, Standing,
     port::{Ending, Outputs, Written},
 };
-use kit::PortError;
 use ledger::{Artefacts, Digest, MemoryStore, Reader, Store};
 use model::{
     Attempt, Class, Cluster, CommandId, Fact, Failure, JobRef, Manifest, ManifestObject, Stage, Verb,
 };
 use redact::Rules;
+use service::PortError;
 use tokio::io::{AsyncReadExt, repeat};
 
 type Change = Box<dyn FnOnce(&mut BTreeMap<String, Vec<u8>>) + Send>;

@@ -6,9 +6,9 @@ use std::{path::Path, sync::Arc};
 
 use agent::{Job, Scheduler, conformance, fake::FakeScheduler, processes::Processes};
 use host::{ClusterRequest, ClusterState, Clusters};
-use kit::{Clock, PortError, SystemClock};
 use ledger::{Digest, FolderStore, MemoryStore, Store};
 use model::{Class, Cluster, Collective, FileDigest, Image, Node, Span, Workload};
+use service::{Clock, PortError, SystemClock};
 
 /// Takes about a second and writes something.
 const PROGRAM: &str = "#!/bin/sh\necho \"rank $BURNIN_RANK of $BURNIN_RANKS: $*\"\nsleep 1\n";

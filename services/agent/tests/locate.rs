@@ -11,13 +11,13 @@ use std::{
 };
 
 use agent::{Collector, Job, Limits, Locator, Scheduler, Standing, port::Outputs};
-use kit::{Look, PortError};
 use ledger::{Artefacts, MemoryStore, Reader};
 use model::{
     Attempt, Class, Cluster, Collective, CommandId, Drain, Drained, Fact, Failure, JobEnd, Locate, Node,
     Search, Stage, Suspects, Timestamp, Verb, Workload,
 };
 use redact::Rules;
+use service::{Look, PortError};
 
 /// A pair that was submitted, how often it was looked at, and how it was made to end.
 type Known = (Job, u32, Option<&'static str>);

@@ -15,8 +15,8 @@ use std::sync::Arc;
 
 use builds::{Build, Builds, Key};
 
-use kit::{Look, Outbox, PortError, Trouble, Watches, Worker};
 use model::{Body, BuildSpec, Class, Command, CommandId, Fact, Failure, Handle, Span, planted};
+use service::{Look, Outbox, PortError, Trouble, Watches, Worker};
 
 /// The builder's handler, over any [`Builds`].
 pub struct Builder {

@@ -9,8 +9,8 @@ use builds::{
 };
 use cloud::{Parts, Unfit, Wiring};
 use host::Program;
-use kit::Outbox;
 use model::Span;
+use service::Outbox;
 
 struct Config {
     artefacts: cloud::Place,

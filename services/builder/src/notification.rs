@@ -9,10 +9,10 @@ use builds::{
         notification::{self, Told},
     },
 };
-use kit::{
+use model::Stage;
+use service::{
     AttributesReader, Disposition, Event, Handler, Look, Outbox, PortError, Trouble, push::BUILD_CHANGED,
 };
-use model::Stage;
 use tracing::debug;
 
 /// Takes notifications, and leaves everything else to the handler of commands.

@@ -9,19 +9,19 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use builder::{Builder, notification::Notified};
 use builds::{Build, Builds, Key, cloud_build::CloudBuilds};
 use cloudbuild_standin::Fault;
-use kit::{
+use model::{Attempt, Class, CommandId, Span, Stage};
+use serde_json::{Value, json};
+use service::{
     Bus, BusError, Disposition, Event, Handler, Outbox, WorkerHandler,
     push::{Headers, decode},
 };
-use model::{Attempt, Class, CommandId, Span, Stage};
-use serde_json::{Value, json};
 
 use world::{LIMIT, SETTLE, World, id, spec};
 
 #[derive(Default)]
 struct Heard(Mutex<Vec<Value>>);
 
-#[kit::async_trait]
+#[service::async_trait]
 impl Bus for Heard {
     async fn publish(&self, event: Event) -> Result<(), BusError> {
         let event = serde_json::to_value(&event).unwrap();
@@ -61,7 +61,7 @@ impl Service {
 }
 
 fn event_type(event: &Event) -> String {
-    kit::AttributesReader::ty(event).to_owned()
+    service::AttributesReader::ty(event).to_owned()
 }
 
 fn notification(build: &Value) -> Value {
@@ -189,8 +189,8 @@ async fn commands_go_where_they_always_went() {
 async fn pushed_over_http_they_end_a_build_that_nobody_looks_at() {
     let service = Service::new().await;
     let Service { world, heard, door } = service;
-    let parking = Arc::new(kit::StoreParking::new(world.store.clone(), world.clock.clone()));
-    let router = kit::serve::router(kit::serve::Service {
+    let parking = Arc::new(service::StoreParking::new(world.store.clone(), world.clock.clone()));
+    let router = service::serve::router(service::serve::Service {
         name: "builder",
         version: "0",
         revision: None,
@@ -204,7 +204,7 @@ async fn pushed_over_http_they_end_a_build_that_nobody_looks_at() {
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     world.cloud.push_to(&format!("http://{}/", listener.local_addr().unwrap()));
     let stop = tokio_util::sync::CancellationToken::new();
-    let serving = tokio::spawn(kit::serve::serve(listener, router, stop.clone()));
+    let serving = tokio::spawn(service::serve::serve(listener, router, stop.clone()));
     world.start(&spec("SUCCESS")).await.unwrap();
     // Each push makes the builder look, each look makes the build go on, and that is pushed again.
     let told = async {

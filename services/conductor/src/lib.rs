@@ -9,9 +9,9 @@ mod wake;
 pub use wake::{Conductor, Observer, Settings, Woken};
 
 use contract::{Content, Message};
-use kit::{Disposition, Event, Handler, telemetry};
 use machine::{Input, Occurrence};
 use model::Fact;
+use service::{Disposition, Event, Handler, telemetry};
 use tracing::{Instrument, info_span};
 
 #[async_trait::async_trait]
@@ -41,7 +41,7 @@ impl Handler for Conductor {
         match self.wake(&message.run, Input::Fact(Box::new(occurrence))).instrument(span).await {
             Ok(Woken::Unknown) => Disposition::Park(format!("no run {} was ever asked for", message.run)),
             Ok(_) => Disposition::Done,
-            Err(error) => Disposition::Retry(kit::worker::chain(&error)),
+            Err(error) => Disposition::Retry(service::worker::chain(&error)),
         }
     }
 }

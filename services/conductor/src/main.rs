@@ -4,9 +4,9 @@ use std::{process::ExitCode, sync::Arc};
 
 use cloud::{Parts, Place};
 use conductor::{Conductor, Settings, takes};
-use kit::{async_trait, ids, serve::Chore};
 use ledger::{Ledger, Split};
 use model::Span;
+use service::{async_trait, ids, serve::Chore};
 
 struct Config {
     ledger: Place,
@@ -23,7 +23,7 @@ impl Chore for Tick {
     }
 
     async fn run(&self) -> Result<(), String> {
-        self.0.tick().await.map_err(|error| kit::worker::chain(&error))
+        self.0.tick().await.map_err(|error| service::worker::chain(&error))
     }
 }
 

@@ -5,13 +5,13 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use kit::{Bus, Clock, Outbox, telemetry::meters::run_ended};
 use ledger::{AppendError, Ledger, LedgerError, Loaded};
 use machine::{Decision, Ignored, Input, RunState, checkup, decide, decide_first, fold, owed};
 use model::{
     Attempt, Command, CommandId, Entry, Fact, Record, RunClosed, RunId, RunUsed, Span, Stage, Timestamp,
     Verb, planted,
 };
+use service::{Bus, Clock, Outbox, telemetry::meters::run_ended};
 use tracing::{debug, info, warn};
 
 /// How often an append is tried against rivals before the wake-up is left to the next delivery.
@@ -63,7 +63,7 @@ pub enum WakeError {
     },
     /// A command or fact could not be sent.
     #[error(transparent)]
-    Bus(#[from] kit::BusError),
+    Bus(#[from] service::BusError),
 }
 
 /// A command of a run that is known: the few a run has are looked through.
@@ -126,7 +126,7 @@ impl Conductor {
         self.sent().retain(|run, _| open.binary_search(run).is_ok());
         for run in open {
             if let Err(error) = self.wake(&run, Input::Tick).await {
-                warn!(run.id = %run, "the tick did not get through: {}", kit::worker::chain(&error));
+                warn!(run.id = %run, "the tick did not get through: {}", service::worker::chain(&error));
                 first = first.and(Err(error));
             }
         }

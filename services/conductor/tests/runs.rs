@@ -2,8 +2,8 @@
 
 mod support;
 
-use kit::{Clock, Disposition, Event, Handler};
 use model::*;
+use service::{Clock, Disposition, Event, Handler};
 use support::*;
 
 #[tokio::test]

@@ -2,8 +2,8 @@
 
 mod support;
 
-use kit::{Clock, Event};
 use model::*;
+use service::{Clock, Event};
 use support::*;
 
 const SEEDS: u64 = 50;

@@ -99,7 +99,7 @@ impl Refusal {
 
 impl From<ViewError> for Refusal {
     fn from(error: ViewError) -> Self {
-        let why = format!("{}. Try again; if it stays so, see the log.", kit::worker::chain(&error));
+        let why = format!("{}. Try again; if it stays so, see the log.", service::worker::chain(&error));
         Self { status: StatusCode::SERVICE_UNAVAILABLE, why }
     }
 }

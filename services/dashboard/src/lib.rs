@@ -23,9 +23,9 @@ mod run;
 use std::sync::Arc;
 
 use axum::{Router, routing::get};
-use kit::Clock;
 use ledger::Store;
 use model::Timestamp;
+use service::Clock;
 use view::View;
 
 /// A workflow that may be asked for.

@@ -4,8 +4,8 @@ use std::{process::ExitCode, sync::Arc};
 
 use cloud::{Parts, Place};
 use dashboard::{Dashboard, Readonly};
-use kit::{AttributesReader, Disposition, Event, Handler, async_trait, ids, serve::Routes};
 use ledger::Ledger;
+use service::{AttributesReader, Disposition, Event, Handler, async_trait, ids, serve::Routes};
 use view::{Pace, View};
 
 struct Config {

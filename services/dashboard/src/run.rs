@@ -106,7 +106,7 @@ pub async fn changes(
     let last = headers.get("last-event-id").and_then(|last| last.to_str().ok()?.parse().ok());
     let steps = dashboard.view.follow(run, last.unwrap_or(after));
     let steps = steps.filter_map(async |step| {
-        let step = step.inspect_err(|error| tracing::warn!("{}", kit::worker::chain(&error))).ok()?;
+        let step = step.inspect_err(|error| tracing::warn!("{}", service::worker::chain(&error))).ok()?;
         Some(Event::default().id(step.seq.to_string()).event("record").data("{}"))
     });
     let end = stream::once(async { Event::default().event("end").data("{}") });

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use axum::{Router, body::Body, http::Request};
 use dashboard::{Dashboard, Plan, Plans};
 use http_body_util::BodyExt;
-use kit::{Clock, SystemClock};
 use ledger::{Ledger, MemoryStore, Store};
 use model::{
     Attempt, Conclusion, Entry, EventKey, Fact, Limits, RECORD_FORMAT, Reason, Record, RunRequested, Span,
     Timestamp, Trigger, Verdict, VerdictReached, Workflow,
 };
+use service::{Clock, SystemClock};
 use tower::ServiceExt;
 use view::{Pace, View};
 
@@ -95,7 +95,7 @@ async fn pages(runs: usize) -> Router {
         }
     }
     let view = View::new(
-        Ledger::new(Arc::clone(&store), Arc::new(kit::ids::unique)),
+        Ledger::new(Arc::clone(&store), Arc::new(service::ids::unique)),
         Arc::clone(&store),
         Arc::clone(&clock),
         Pace::LOCAL,

@@ -9,7 +9,7 @@ use axum::http::{
     HeaderMap, HeaderValue,
     header::{AUTHORIZATION, COOKIE},
 };
-use kit::ids;
+use service::ids;
 use subtle::ConstantTimeEq;
 
 /// The parameter of the link's query that holds the code.

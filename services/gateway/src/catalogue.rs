@@ -15,9 +15,9 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use kit::telemetry::meters::broken_workflows;
 use ledger::Store;
 use model::Notify;
+use service::telemetry::meters::broken_workflows;
 use tempfile::TempDir;
 use tracing::{error, info};
 use workflow::{Document, Offered, Override, Problem, Problems, Resolved};
@@ -299,7 +299,7 @@ impl Entry {
 
 /// The objects below a prefix as files: a workflow names others by their paths.
 async fn copied(store: &dyn Store, prefix: &str) -> io::Result<TempDir> {
-    let failed = |error: ledger::StoreError| io::Error::other(kit::worker::chain(&error));
+    let failed = |error: ledger::StoreError| io::Error::other(service::worker::chain(&error));
     let folder = tempfile::tempdir()?;
     let names = store.list(prefix).await.map_err(failed)?;
     if names.len() > MOST_FILES {

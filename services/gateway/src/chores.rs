@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use kit::serve::Chore;
+use service::serve::Chore;
 
 use crate::{Gateway, Refused};
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use contract::{CLUSTER_OFFERED, RUN_REQUEST, RunAnswer, RunRequest};
-use kit::{AttributesReader, Disposition, Event, Handler, push::BUILD_CHANGED};
 use model::{EventKey, Image, Origin, Trigger};
 use serde::Deserialize;
+use service::{AttributesReader, Disposition, Event, Handler, push::BUILD_CHANGED};
 use tracing::warn;
 
 use crate::{Gateway, Refused, Wish};

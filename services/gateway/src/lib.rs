@@ -36,11 +36,11 @@ mod start;
 use std::sync::Arc;
 
 use axum::{Router, routing::get};
-use kit::{
+use ledger::{Ledger, Store};
+use service::{
     Bus, Clock, Outbox,
     serve::{Chore, Routes},
 };
-use ledger::{Ledger, Store};
 use view::View;
 
 pub use access::{Access, LocalUser};

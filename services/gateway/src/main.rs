@@ -4,8 +4,8 @@ use std::{process::ExitCode, str::FromStr, sync::Arc};
 
 use cloud::{Parts, Place};
 use gateway::{Catalogue, Gateway, HttpRefs, Rates, Secrets, Setup, TAKES};
-use kit::{Handler, ids};
 use ledger::{Ledger, Split};
+use service::{Handler, ids};
 use view::{Pace, View};
 
 struct Config {

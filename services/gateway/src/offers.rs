@@ -1,9 +1,9 @@
 //! Clusters that other systems offer: each starts the workflows that want it, once for ever.
 
 use contract::{ClusterOffer, RunAnswer};
-use kit::{AttributesReader, Disposition, Event};
 use model::{EventKey, Origin, RunId, Trigger};
 use serde::{Deserialize, Serialize};
+use service::{AttributesReader, Disposition, Event};
 use sha2::{Digest, Sha256};
 use triggers::Offer;
 

@@ -3,13 +3,13 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use contract::{ClusterOffer, OfferedSystem};
-use kit::Outbox;
 use ledger::{Creation, Ledger, Store};
 use model::{
     Attempt, ClusterSpec, EventKey, Fact, Image, ImageSpec, Kubernetes, Origin, RunId, RunRequested, Slurm,
     Trigger,
 };
 use serde::{Deserialize, Serialize};
+use service::Outbox;
 use sha2::{Digest, Sha256};
 use triggers::Offer;
 use workflow::{Override, Problems};
@@ -88,7 +88,7 @@ pub enum Refused {
 
 impl Refused {
     pub(crate) fn later(error: impl std::error::Error) -> Self {
-        Self::Later(kit::worker::chain(&error))
+        Self::Later(service::worker::chain(&error))
     }
 
     /// No repetition helps.

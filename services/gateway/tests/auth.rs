@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use axum::{body::Body, http::Request};
 use http_body_util::BodyExt;
-use kit::auth::{Caller, Denied, Doorkeeper};
 use serde_json::Value;
+use service::auth::{Caller, Denied, Doorkeeper};
 use support::Front;
 use tower::ServiceExt;
 

@@ -3,19 +3,19 @@
 mod support;
 
 use contract::{RUN_ANSWERED, RUN_REQUEST};
-use kit::{Disposition, Handler, push::BUILD_CHANGED};
 use serde_json::{Value, json};
+use service::{Disposition, Handler, push::BUILD_CHANGED};
 use support::Front;
 
 const DIGEST: &str = "sha256:2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae";
 
 /// An event as Pub/Sub pushes it.
-fn pushed(event_type: &str, source: &str, id: &str, data: &Value) -> kit::Event {
+fn pushed(event_type: &str, source: &str, id: &str, data: &Value) -> service::Event {
     let event = json!({"specversion": "1.0", "type": event_type, "source": source, "id": id,
                        "datacontenttype": "application/json", "data": data});
-    let mut headers = kit::push::Headers::new();
+    let mut headers = service::push::Headers::new();
     headers.insert("content-type", "application/cloudevents+json".parse().unwrap());
-    kit::push::decode(&headers, event.to_string().as_bytes()).unwrap()
+    service::push::decode(&headers, event.to_string().as_bytes()).unwrap()
 }
 
 #[tokio::test]

@@ -3,20 +3,20 @@
 mod support;
 
 use contract::{CLUSTER_OFFERED, RUN_ANSWERED};
-use kit::{Disposition, Handler};
 use serde_json::{Value, json};
+use service::{Disposition, Handler};
 use std::sync::atomic::Ordering;
 use support::Front;
 
 const ON: &str = "on: {cluster: [{source: //acme/rack, system: slurm, name: 'gpu-*', allow: {shared_folder: ['/shared/*']}}]}\n";
 
 /// An offer as Pub/Sub pushes it.
-fn offer(source: &str, id: &str, data: &Value) -> kit::Event {
+fn offer(source: &str, id: &str, data: &Value) -> service::Event {
     let event = json!({"specversion": "1.0", "type": CLUSTER_OFFERED, "source": source, "id": id,
                        "datacontenttype": "application/json", "data": data});
-    let mut headers = kit::push::Headers::new();
+    let mut headers = service::push::Headers::new();
     headers.insert("content-type", "application/cloudevents+json".parse().unwrap());
-    kit::push::decode(&headers, event.to_string().as_bytes()).unwrap()
+    service::push::decode(&headers, event.to_string().as_bytes()).unwrap()
 }
 
 fn slurm(name: &str) -> Value {

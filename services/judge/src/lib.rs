@@ -17,7 +17,6 @@ mod standard;
 
 use std::{io::Read, sync::Arc};
 
-use kit::{Outbox, PortError, Trouble, Worker};
 use ledger::{ArtefactError, Artefacts, Reader};
 use model::{
     Attempt, Body, Class, Cluster, ClusterSpec, Command, CommandId, Criteria, Fact, Failure, Image, JobEnd,
@@ -26,6 +25,7 @@ use model::{
 };
 use pins::{InForce, Pins};
 use serde::Serialize;
+use service::{Outbox, PortError, Trouble, Worker};
 use sha2::{Digest, Sha256};
 use verdict::{Baseline, Clues, Evidence, Fingerprint, Listening, Standard};
 

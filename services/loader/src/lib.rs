@@ -17,11 +17,11 @@ mod sqlite;
 
 use std::sync::Arc;
 
-use kit::{Outbox, PortError, Trouble, Worker};
 use ledger::{ArtefactError, Artefacts};
 use model::{
     Attempt, Body, Class, Command, CommandId, Fact, Failure, Logs, Results, RunId, Timestamp, VerdictReached,
 };
+use service::{Outbox, PortError, Trouble, Worker};
 use verdict::Fingerprint;
 
 pub use port::{Warehouse, WarehouseError};

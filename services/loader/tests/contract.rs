@@ -6,12 +6,12 @@ mod fixtures;
 use std::{io::Cursor, sync::Arc};
 
 use fixtures::Service;
-use kit::{Trouble, Worker};
 use ledger::{Artefacts, Committed, MemoryStore, Store};
 use loader::{Loader, Sqlite, Warehouse, fake::FakeWarehouse};
 use model::{
     Class, CommandId, Conclusion, Fact, Failure, Money, RunId, RunUsed, Span, Stage, Timestamp, Verdict,
 };
+use service::{Trouble, Worker};
 
 const SERVICE: &str = "loader";
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
-use kit::{Trouble, telemetry::meters::notice_without_address};
 use ledger::StoreError;
 use model::RunId;
+use service::{Trouble, telemetry::meters::notice_without_address};
 use tracing::{error, info, warn};
 
 use crate::{

@@ -25,9 +25,9 @@ pub mod words;
 use std::{collections::BTreeSet, sync::Arc, sync::Mutex};
 
 use contract::{Content, Message};
-use kit::{Bus, Clock, Disposition, Event, Handler, Trouble, serve::Chore, telemetry};
 use ledger::{Ledger, Store};
 use model::{Fact, Notify, Origin, RunId};
+use service::{Bus, Clock, Disposition, Event, Handler, Trouble, serve::Chore, telemetry};
 use tracing::{Instrument, info_span};
 use view::{Pace, View};
 

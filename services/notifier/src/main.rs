@@ -3,13 +3,13 @@
 use std::{process::ExitCode, sync::Arc};
 
 use cloud::{Local, Parts, Place};
-use kit::{Handler, ids};
 use ledger::{Ledger, Split};
 use notifier::{
     Link, Notifier, Setup, TAKES,
     courier::{Api, HttpCourier},
     secrets::Secrets,
 };
+use service::{Handler, ids};
 
 struct Config {
     ledger: Place,

@@ -15,10 +15,10 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use kit::clock::backoff;
 use ledger::{Creation, Store, StoreError};
 use model::{RunId, Span, Timestamp};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use service::clock::backoff;
 
 use crate::{
     notice::{FORMAT, Notice},

@@ -7,9 +7,9 @@ use std::{
 
 use contract::RunAnswer;
 use futures::{StreamExt, stream};
-use kit::{Trouble, worker::chain};
 use machine::RunState;
 use model::{ClusterSpec, Entry, Fact, Origin, Record, RunClosed, RunId, Span, Timestamp};
+use service::{Trouble, worker::chain};
 use tracing::{info, warn};
 use view::{Elsewhere, Folded, Line};
 

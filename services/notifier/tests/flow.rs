@@ -4,10 +4,10 @@ mod support;
 
 use std::sync::Arc;
 
-use kit::{Clock, Disposition, Handler};
 use model::{EventKey, Origin, Span};
 use notifier::{Reply, fake::FakeCourier, notice::Letter};
 use serde_json::{Value, json};
+use service::{Clock, Disposition, Handler};
 use support::*;
 
 fn to_all() -> Value {

@@ -8,7 +8,6 @@ use std::{
     time::Duration,
 };
 
-use kit::{Clock, ManualClock};
 use model::Span;
 use notifier::{
     Courier, Reply,
@@ -19,6 +18,7 @@ use notifier::{
     secrets::Secrets,
 };
 use serde_json::json;
+use service::{Clock, ManualClock};
 use support::{
     receiver::{Answer, Receiver},
     *,

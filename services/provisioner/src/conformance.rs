@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use kit::PortError;
 use model::{Attempt, Class, Cluster, CommandId, Deleted, Stage, System, Timestamp, Verb};
+use service::PortError;
 
 use crate::port::{Clusters, Order, Standing};
 

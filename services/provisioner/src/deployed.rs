@@ -14,13 +14,13 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use builds::{Build, Builds, Key};
-use kit::{Clock, PortError};
 use ledger::{ArtefactError, Artefacts, Creation, Store};
 use model::{
     BuildSpec, Class, Cluster, CommandId, Deleted, Deployed, Destroyed, Failure, Image, Made, Span, System,
     Timestamp,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use service::{Clock, PortError};
 use tokio::io::AsyncReadExt;
 use tracing::{info, warn};
 

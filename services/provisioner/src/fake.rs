@@ -5,8 +5,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use kit::{Clock, PortError};
 use model::{Class, Cluster, Deleted, Failure, Node};
+use service::{Clock, PortError};
 
 use crate::port::{Clusters, Listed, Listing, Order, Standing};
 

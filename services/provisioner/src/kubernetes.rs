@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use apiserver::{HOSTNAME, rights};
-use kit::PortError;
 use model::{Access, Class, Failure, Kubernetes};
 use serde_json::Value;
+use service::PortError;
 
 use crate::{
     port::Standing,

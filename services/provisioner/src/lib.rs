@@ -21,8 +21,8 @@ pub mod systems;
 
 use std::sync::Arc;
 
-use kit::{Look, Outbox, PortError, Trouble, Watches, Worker};
 use model::{Body, Class, ClusterSpec, Command, CommandId, Fact, Failure, Handle, Span, Timestamp};
+use service::{Look, Outbox, PortError, Trouble, Watches, Worker};
 
 pub use port::{Clusters, Listed, Listing, Order, Standing};
 pub use sweep::{Fate, Sweeper, Swept, sweep};

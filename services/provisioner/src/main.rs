@@ -8,7 +8,6 @@ use builds::{
 };
 use cloud::{Parts, Unfit, Wiring};
 use host::Program;
-use kit::serve::Chore;
 use model::Span;
 use provisioner::{
     Provisioner, Sweeper,
@@ -16,6 +15,7 @@ use provisioner::{
     processes::{ProcessClusters, gpus},
     systems::Systems,
 };
+use service::serve::Chore;
 
 struct Config {
     artefacts: cloud::Place,

@@ -1,7 +1,7 @@
 //! What the provisioner needs of the outside world.
 
-use kit::PortError;
 use model::{Cluster, CommandId, Deleted, System, Timestamp};
+use service::PortError;
 
 /// A cluster to rent.
 #[derive(Clone, Debug, PartialEq, Eq)]

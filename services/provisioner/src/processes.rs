@@ -3,8 +3,8 @@
 use std::{path::Path, process::Command, sync::Arc};
 
 use host::{ClusterRequest, ClusterState};
-use kit::{Clock, PortError};
 use model::{Class, Deleted, Failure, Node, System};
+use service::{Clock, PortError};
 
 use crate::port::{Clusters, Listed, Listing, Order, Standing};
 

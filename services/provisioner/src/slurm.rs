@@ -3,8 +3,8 @@
 use std::{ffi::OsString, io::ErrorKind, time::Duration};
 
 use host::ask;
-use kit::PortError;
 use model::{Cluster, Node, Slurm};
+use service::PortError;
 
 use crate::port::Standing;
 

@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use kit::{PortError, serve::Chore};
 use model::{Deleted, Span, Timestamp};
+use service::{PortError, serve::Chore};
 use tracing::warn;
 
 use crate::port::{Clusters, Listed};

@@ -1,7 +1,7 @@
 //! Every kind of cluster that a provisioner can bring, behind one door.
 
-use kit::PortError;
 use model::{Class, Cluster, Deleted, Failure, Kubernetes, Node, System};
+use service::PortError;
 
 use crate::{
     deployed::DeployedClusters,

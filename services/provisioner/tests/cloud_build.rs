@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use builds::cloud_build::{CloudBuilds, client::Client, submissions::Timing};
 use cloudbuild_standin::{CloudBuild, Fault};
-use kit::{Clock, ManualClock, PortError, SystemClock};
 use ledger::MemoryStore;
 use model::{Attempt, BuildSpec, CommandId, Deployed, Span, Stage, System, Verb};
 use provisioner::{Clusters, Order, Standing, conformance, deployed::DeployedClusters};
 use serde_json::{Value, json};
+use service::{Clock, ManualClock, PortError, SystemClock};
 
 const BUCKET: &str = "burnin-artefacts";
 const LIFE: Span = Span::from_secs(3600);

@@ -4,9 +4,9 @@ mod support;
 
 use std::sync::Arc;
 
-use kit::{Clock, SystemClock};
 use model::{Attempt, CommandId, Span, Stage, System, Timestamp, Verb};
 use provisioner::{Clusters, Order, Standing, conformance, fake::FakeClusters, processes::ProcessClusters};
+use service::{Clock, SystemClock};
 
 /// Long enough for the suite, short enough that a failed test leaves nothing behind for long.
 fn soon() -> Timestamp {

@@ -5,7 +5,6 @@ mod support;
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
 use builds::LocalBuilds;
-use kit::{Clock, ManualClock, PortError, SystemClock};
 use ledger::{FolderStore, Store};
 use model::{Attempt, BuildSpec, CommandId, Deleted, Deployed, Slurm, Span, Stage, System, Timestamp, Verb};
 use provisioner::{
@@ -13,6 +12,7 @@ use provisioner::{
     sweep, systems::Systems,
 };
 use serde_json::{Value, json};
+use service::{Clock, ManualClock, PortError, SystemClock};
 use tempfile::TempDir;
 
 const LIFE: Span = Span::from_secs(600);

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use builds::{Builds, LocalBuilds};
-use kit::{PortError, SystemClock};
 use kubernetes_standin::Api;
 use ledger::{MemoryStore, Store};
 use model::{Class, Failure, System};
 use provisioner::{Clusters, Standing, deployed::DeployedClusters, systems::Systems};
 use serde_json::{Value, json};
+use service::{PortError, SystemClock};
 
 struct Bed {
     api: Api,

@@ -7,11 +7,11 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use kit::{Clock, ManualClock, PortError, SystemClock};
 use model::{Attempt, CommandId, Deleted, Span, Stage, System, Timestamp, Verb};
 use provisioner::{
     Clusters, Fate, Listing, Order, Standing, Swept, fake::FakeClusters, processes::ProcessClusters, sweep,
 };
+use service::{Clock, ManualClock, PortError, SystemClock};
 
 const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 const GRACE: Span = Span::from_secs(120);
@@ -56,7 +56,7 @@ struct Liar {
     lies: AtomicBool,
 }
 
-#[kit::async_trait]
+#[service::async_trait]
 impl Clusters for Liar {
     async fn create(&self, order: &Order) -> Result<String, PortError> {
         self.truth.create(order).await

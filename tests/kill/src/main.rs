@@ -141,7 +141,7 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
             (Arc::new(store), Place { name: path.into(), warehouse, emulators: None })
         }
     };
-    let ledger = Ledger::new(Arc::clone(&store), Arc::new(kit::ids::unique));
+    let ledger = Ledger::new(Arc::clone(&store), Arc::new(service::ids::unique));
     let requests = Requests::new(&folder.join("runs"))?;
     let told_of = Told::start().await?;
     let url = told_of.url.clone();
@@ -157,7 +157,8 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     loop {
         let killing = began.elapsed() < arguments.lasting.0;
         while killing && open.len() < arguments.runs {
-            told::failed_before(&*store, &runs::name(asked), kit::Clock::now(&kit::SystemClock)).await?;
+            told::failed_before(&*store, &runs::name(asked), service::Clock::now(&service::SystemClock))
+                .await?;
             open.insert(requests.ask(asked, &gateways).await?);
             asked += 1;
         }
@@ -189,15 +190,15 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     wrong.extend(fleet.ended());
     // The gateways look once a second whether what they asked for was recorded.
     let until = Instant::now() + Duration::from_secs(20);
-    let hints = async || store.list("requests/open/").await.map_err(|error| kit::worker::chain(&error));
+    let hints = async || store.list("requests/open/").await.map_err(|error| service::worker::chain(&error));
     while !hints().await?.is_empty() && Instant::now() < until {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     // A notifier that died over a delivery says nothing of it; a minute later another one tries again.
     let until = Instant::now() + Duration::from_secs(150);
-    let untold = async || store.list("notices/open/").await.map_err(|error| kit::worker::chain(&error));
+    let untold = async || store.list("notices/open/").await.map_err(|error| service::worker::chain(&error));
     let decided = async || {
-        let marks = store.list("notices/").await.map_err(|error| kit::worker::chain(&error))?;
+        let marks = store.list("notices/").await.map_err(|error| service::worker::chain(&error))?;
         // Notices of the earlier failures existed before.
         let ended = marks.iter().filter(|name| name.ends_with("/ended.json") && !name.contains("-before/"));
         Ok::<_, String>(ended.count())
@@ -216,7 +217,7 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
         left = checks::left_running(&folder.join("host"));
     }
     wrong.extend(left.into_iter().map(|process| format!("left running: {process}")));
-    for name in store.list("").await.map_err(|error| kit::worker::chain(&error))? {
+    for name in store.list("").await.map_err(|error| service::worker::chain(&error))? {
         if ["parked/", "open/", "requests/open/", "notices/open/"].iter().any(|hint| name.starts_with(hint)) {
             wrong.push(format!("left in the bucket: {name}"));
         }

@@ -149,9 +149,9 @@ pub async fn failed_before(store: &dyn Store, workflow: &str, now: Timestamp) ->
         let record = Record { format: RECORD_FORMAT, run: run.clone(), seq, nonce, recorded_at, entry };
         let body = serde_json::to_vec(&record).map_err(|error| error.to_string())?;
         let created = store.create(&format!("ledger/{run}/{seq:010}.json"), body.into()).await;
-        created.map_err(|error| kit::worker::chain(&error))?;
+        created.map_err(|error| service::worker::chain(&error))?;
     }
     let decided = json!({"at": now, "channels": ["webhook-kill"], "listened": ["webhook-kill"]}).to_string();
     let created = store.create(&format!("notices/{run}/ended.json"), decided.into()).await;
-    created.map(drop).map_err(|error| kit::worker::chain(&error))
+    created.map(drop).map_err(|error| service::worker::chain(&error))
 }

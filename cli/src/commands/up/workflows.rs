@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 
 use dashboard::{Plan, Plans};
 use gateway::{BrokenFile, Gateway, Offers, Read};
-use kit::Clock;
 use model::{Notify, Timestamp};
 use notifier::secrets::Secrets;
+use service::Clock;
 
 /// The workflows of a gateway, and the channels that they notify.
 pub struct Workflows {
@@ -79,7 +79,7 @@ fn minute(at: Timestamp) -> String {
     at.to_string().chars().take(16).collect::<String>().replace('T', " ") + " UTC"
 }
 
-#[kit::async_trait]
+#[service::async_trait]
 impl Plans for Workflows {
     async fn plans(&self) -> Result<Vec<Plan>, String> {
         let Offers { workflows, broken, .. } =

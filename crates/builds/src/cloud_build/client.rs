@@ -14,7 +14,7 @@ use google_cloud_gax::{
     paginator::ItemPaginator,
     retry_policy::{Aip194Strict, NeverRetry, RetryPolicyExt},
 };
-use kit::{PortError, worker::chain};
+use service::{PortError, worker::chain};
 use tokio::sync::OnceCell;
 
 /// An answer that takes longer is lost: whoever asks has a request of its own to answer.

@@ -5,8 +5,8 @@
 //! one other use. It names a build that the list may not show yet.
 
 use google_cloud_build_v1::model;
-use kit::Event;
 use serde_json::Value;
+use service::Event;
 
 use super::tags;
 use crate::Key;

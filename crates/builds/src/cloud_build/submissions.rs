@@ -13,9 +13,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use google_cloud_build_v1::model::{Build, build::Status};
-use kit::{Clock, PortError};
 use ledger::Store;
 use model::Span;
+use service::{Clock, PortError};
 use tracing::warn;
 
 use super::{

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use builds::{Build, Builds, Key};
 use cloudbuild_standin::Fault;
-use kit::PortError;
 use ledger::Store;
 use model::{Class, Failure, Span};
+use service::PortError;
 
 use crate::world::{LIMIT, SETTLE, World, id, spec};
 

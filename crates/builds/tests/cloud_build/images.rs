@@ -1,10 +1,10 @@
 //! What a build leaves, and whose fault it is when it leaves nothing.
 
 use builds::{Build, Builds};
-use kit::PortError;
 use ledger::{Artefacts, Digest, Store};
 use model::{BuildSpec, Class, Source};
 use serde_json::json;
+use service::PortError;
 
 use crate::world::{World, id, spec, with};
 

@@ -7,10 +7,10 @@ use builds::{
     cloud_build::{CloudBuilds, client::Client, submissions::Timing},
 };
 use cloudbuild_standin::CloudBuild;
-use kit::{Clock, ManualClock};
 use ledger::{MemoryStore, Store};
 use model::{Attempt, BuildSpec, CommandId, Image, Span, Stage, Timestamp, Verb};
 use serde_json::{Value, json};
+use service::{Clock, ManualClock};
 
 pub const BUCKET: &str = "burnin-artefacts";
 pub const SETTLE: Span = Span::from_secs(120);
@@ -42,7 +42,7 @@ impl World {
         adapter(endpoint, self.store.clone(), self.clock.clone())
     }
 
-    pub async fn start(&self, build: &BuildSpec) -> Result<String, kit::PortError> {
+    pub async fn start(&self, build: &BuildSpec) -> Result<String, service::PortError> {
         self.builds.start(&id(), build, LIMIT).await
     }
 

@@ -236,5 +236,5 @@ async fn a_stream_whose_stored_sum_is_another_one_is_not_said_to_be_stored() {
     let standin = standin(Duration::ZERO).await;
     standin.faults(Fault { on: Wants::Chunk, kind: Kind::WrongCrc, times: 1, after: 2 });
     let stored = store_of_streams(&standin).create_from("name", Box::new(Cursor::new(stream()))).await;
-    assert!(kit::worker::chain(&stored.unwrap_err()).contains("CRC32C"));
+    assert!(service::worker::chain(&stored.unwrap_err()).contains("CRC32C"));
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use builds::{Build, Builds, Key};
-use kit::PortError;
 use model::{BuildSpec, Class, Failure, Image, Span, planted};
+use service::PortError;
 
 use super::{answered, passing};
 use crate::{

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use kit::{Clock, PortError};
 use model::{Attempt, Class, Deleted, Failure, Node, RunId, Timestamp, planted};
 use provisioner::{Clusters, Listed, Listing, Order, Standing};
+use service::{Clock, PortError};
 
 use super::{answered, passing};
 use crate::{

@@ -8,9 +8,9 @@ use std::{
 };
 
 use agent::{Scheduler, Standing, port::Outputs};
-use kit::PortError;
 use ledger::Reader;
 use model::{Class, Cluster, Failure, JobEnd, planted};
+use service::PortError;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
 use super::{State, answered, passing};

@@ -15,8 +15,8 @@ use std::{
 };
 
 use ::warehouse::Load;
-use kit::PortError;
 use model::{Class, Failure, planted};
+use service::PortError;
 
 pub use builds::SimBuilds;
 pub use clusters::{Cluster, SimClusters, State};

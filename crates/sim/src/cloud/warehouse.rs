@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use ::warehouse::{Past, Wanted};
 use judge::{History, HistoryError};
-use kit::PortError;
 use loader::{Load, Row, VerdictRow, Warehouse, WarehouseError};
 use model::planted;
+use service::PortError;
 
 use super::answered;
 use crate::{

@@ -7,11 +7,11 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use kit::ManualClock;
 use ledger::{Creation, Digest, Ledger, Reader, Store, StoreError};
 use machine::{Decision, Input, Occurrence, decide, decide_first, fold};
 use model::*;
 use serde_json::json;
+use service::ManualClock;
 use view::{Pace, View};
 
 pub const START: i64 = 1_795_122_600_000;

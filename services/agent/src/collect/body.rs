@@ -10,10 +10,10 @@ use std::{
 
 use bytes::Bytes;
 use futures::stream;
-use kit::PortError;
 use ledger::Reader;
 use model::{Cluster, Collected, Cut};
 use redact::{Redactor, Rules, Tally};
+use service::PortError;
 use tokio::io::AsyncReadExt;
 use tokio_util::io::StreamReader;
 

@@ -7,7 +7,6 @@ use std::{
 
 use apiserver::{client, limited, trouble, value};
 use k8s_openapi::api::core::v1::{Node, Pod, Secret};
-use kit::PortError;
 use kube::{
     Api, Client, Resource,
     api::{
@@ -18,6 +17,7 @@ use kube::{
 use model::{Class, Failure, Kubernetes};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
+use service::PortError;
 
 /// Why a node was taken out, on the node.
 const DRAINED: &str = "burnin.dev/drained";

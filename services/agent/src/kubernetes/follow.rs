@@ -44,7 +44,7 @@ impl Follower {
                     Ok(Some(_)) => continue,
                     Ok(None) => break,
                     Err(error) => {
-                        tracing::debug!("the watch of {selector} will go on: {}", kit::chain(&error));
+                        tracing::debug!("the watch of {selector} will go on: {}", service::chain(&error));
                         continue;
                     }
                 };

@@ -5,7 +5,7 @@ use aws_lc_rs::{
     signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair},
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
-use kit::PortError;
+use service::PortError;
 
 /// A fresh private key, as PEM that OpenSSH reads.
 ///

@@ -8,9 +8,9 @@ use std::{future::Future, time::Duration};
 use apiserver::trouble;
 use chrono::{DateTime, DurationRound, TimeDelta, Utc};
 use futures::AsyncBufReadExt;
-use kit::PortError;
 use kube::api::LogParams;
 use serde_json::Value;
+use service::PortError;
 use tokio::time::Instant;
 
 use super::{

@@ -19,10 +19,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kit::{Clock, PortError, SystemClock};
 use ledger::{Reader, Store};
 use model::{Access, Class, Cluster, Failure, JobEnd, Kubernetes, Launch};
 use serde_json::{Value, json};
+use service::{Clock, PortError, SystemClock};
 
 use crate::{
     port::{Ending, Job, Outputs, Scheduler, Standing, Written},

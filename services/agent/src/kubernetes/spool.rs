@@ -17,10 +17,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::StreamExt;
-use kit::PortError;
 use ledger::{Creation, Digest, Digester, Reader, Store};
 use model::JobEnd;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use service::PortError;
 use tokio_util::io::StreamReader;
 
 use crate::port::Standing;

@@ -3,8 +3,8 @@
 use std::{ffi::OsString, time::Duration};
 
 use host::{Answer, ask};
-use kit::PortError;
 use model::{Class, Failure};
+use service::PortError;
 
 use super::state::Row;
 

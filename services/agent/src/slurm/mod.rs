@@ -19,9 +19,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use kit::{Clock, PortError, SystemClock};
 use ledger::{Reader, Store};
 use model::{Class, Cluster, Failure, Slurm};
+use service::{Clock, PortError, SystemClock};
 
 use crate::{
     port::{Ending, Job, Outputs, Scheduler, Standing},

@@ -8,11 +8,11 @@ use std::{
 };
 
 use agent::{Job, Scheduler, Standing, kubernetes::KubernetesJobs};
-use kit::PortError;
 use kubernetes_standin::{Api, Wants, World};
 use ledger::{MemoryStore, Store};
 use model::{Access, Cluster, Collective, JobEnd, Kubernetes, Span, Workload};
 use serde_json::{Value, json};
+use service::PortError;
 
 pub struct Bed {
     pub api: Api,

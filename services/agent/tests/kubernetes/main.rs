@@ -8,9 +8,9 @@ mod real;
 
 use agent::{Scheduler, Standing, conformance};
 use bed::{Bed, ended, last, text, until};
-use kit::PortError;
 use model::Class;
 use serde_json::json;
+use service::PortError;
 
 const SECOND: &str = "echo \"rank $BURNIN_RANK of $BURNIN_RANKS: $*\"; sleep 1";
 

@@ -1,8 +1,8 @@
 //! Nodes by name: jobs that get them, and taking them out of service.
 
 use agent::{Scheduler, kubernetes::manifest};
-use kit::PortError;
 use serde_json::{Value, json};
+use service::PortError;
 
 use crate::bed::{Bed, ended, job, text};
 

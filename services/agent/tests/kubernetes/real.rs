@@ -6,11 +6,11 @@ use std::{path::PathBuf, process::Command, sync::Arc};
 
 use agent::{Scheduler, Standing, conformance, kubernetes::KubernetesJobs};
 use futures::{FutureExt, future::poll_fn};
-use kit::PortError;
 use kubernetes_standin::{Logs, Wants, World};
 use ledger::{MemoryStore, Store};
 use model::{Access, Cluster};
 use serde_json::{Value, json};
+use service::PortError;
 
 use crate::bed::{self, ended, last, text, until};
 

@@ -1,7 +1,7 @@
 //! Values that were made to be misread: each reaches its place byte for byte, or is refused by the name of its field.
 
 use agent::{Job, Scheduler};
-use kit::PortError;
+use service::PortError;
 
 use crate::bed::{Bed, ended};
 

@@ -12,10 +12,10 @@ use std::{
 use bytes::Bytes;
 use conductor::{Conductor, Settings};
 use contract::{Content, Message};
-use kit::{Bus, BusError, Disposition, Event, Handler, ManualClock};
 use ledger::{Creation, Digest, Ledger, MemoryStore, Reader, Store, StoreError};
 use machine::RunState;
 use model::*;
+use service::{Bus, BusError, Disposition, Event, Handler, ManualClock};
 use tokio::sync::Notify;
 
 pub const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);

@@ -5,9 +5,9 @@ use axum::{
     extract::{FromRequest, FromRequestParts, Path, Query, Request, rejection::JsonRejection},
     http::{StatusCode, request::Parts},
 };
-use kit::auth::Caller;
 use model::RunId;
 use serde::de::DeserializeOwned;
+use service::auth::Caller;
 
 use super::problem::Problem;
 use crate::LocalUser;

@@ -49,7 +49,7 @@ impl Problem {
 
     /// Something around us does not work.
     pub fn unavailable(error: &(dyn std::error::Error + 'static)) -> Self {
-        tracing::error!("{}", kit::worker::chain(error));
+        tracing::error!("{}", service::worker::chain(error));
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "the store does not answer; ask again in a moment")
     }
 }

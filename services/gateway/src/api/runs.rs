@@ -17,11 +17,11 @@ use axum::{
     },
 };
 use futures::{Stream, StreamExt, stream};
-use kit::ids;
 use model::{Attempt, CancelRequested, EventKey, Fact, RunId, Timestamp, Trigger, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use service::ids;
 use view::{Cursor, Detail, MOST, Page, State as Going, Wanted};
 
 use super::{
@@ -253,7 +253,7 @@ pub async fn follow(
     let last = headers.get("last-event-id").and_then(|last| last.to_str().ok()?.parse().ok());
     let steps = gateway.view.follow(run, last.or(after).unwrap_or(0));
     let steps = steps.filter_map(async |step| {
-        let step = step.inspect_err(|error| tracing::warn!("{}", kit::worker::chain(error))).ok()?;
+        let step = step.inspect_err(|error| tracing::warn!("{}", service::worker::chain(error))).ok()?;
         Event::default().id(step.seq.to_string()).event("record").json_data(&step).ok()
     });
     let end = stream::once(async { Event::default().event("end").data("{}") });

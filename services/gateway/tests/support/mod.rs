@@ -20,13 +20,13 @@ use axum::{
 use conductor::{Conductor, Settings};
 use gateway::{Access, Catalogue, Gateway, GitRefs, Rates, Secrets, Setup};
 use http_body_util::BodyExt;
-use kit::{
-    AttributesReader, Bus, BusError, Clock, Disposition, Event, Handler, ManualClock,
-    serve::{Service, with_routes},
-};
 use ledger::{Ledger, MemoryStore, Store};
 use model::{Span, Timestamp};
 use serde_json::Value;
+use service::{
+    AttributesReader, Bus, BusError, Clock, Disposition, Event, Handler, ManualClock,
+    serve::{Service, with_routes},
+};
 use tower::ServiceExt;
 use view::{Pace, View};
 
@@ -144,14 +144,14 @@ impl Front {
     }
 
     /// As it is deployed.
-    pub fn router_behind(&self, doorkeeper: Option<Arc<dyn kit::auth::Doorkeeper>>) -> Router {
+    pub fn router_behind(&self, doorkeeper: Option<Arc<dyn service::auth::Doorkeeper>>) -> Router {
         let service = Service {
             name: "gateway",
             version: "0",
             revision: None,
             takes: gateway::TAKES.to_vec(),
             handler: self.gateway.clone(),
-            parking: Arc::new(kit::StoreParking::new(self.store.clone(), self.clock.clone())),
+            parking: Arc::new(service::StoreParking::new(self.store.clone(), self.clock.clone())),
             chores: self.gateway.chores(),
             doorkeeper,
             telemetry: None,

@@ -87,7 +87,7 @@ impl Http {
             .user_agent(concat!("burnin/", env!("CARGO_PKG_VERSION")))
             .build();
         let client =
-            client.map_err(|error| format!("there is no TLS here: {}", kit::worker::chain(&error)))?;
+            client.map_err(|error| format!("there is no TLS here: {}", service::worker::chain(&error)))?;
         Ok(self.0.get_or_init(|| client))
     }
 
@@ -103,7 +103,7 @@ impl Http {
     pub async fn send(&self, request: RequestBuilder) -> Result<Answer, Reply> {
         let failed = |error: reqwest::Error| {
             let what = if error.is_timeout() { "it does not answer in time" } else { "it cannot be reached" };
-            Reply::later(format!("{what}: {}", kit::worker::chain(&error.without_url())))
+            Reply::later(format!("{what}: {}", service::worker::chain(&error.without_url())))
         };
         let mut answer = request.send().await.map_err(failed)?;
         let (status, headers) = (answer.status(), answer.headers().clone());

@@ -6,9 +6,9 @@ mod signature;
 
 use std::sync::Arc;
 
-use kit::Clock;
 use model::Notify;
 use serde_json::json;
+use service::Clock;
 
 use crate::{
     notice::{Letter, Notice},
@@ -57,7 +57,7 @@ impl HttpCourier {
 
     /// Sends a test message to a channel or a program that a workflow names. No run is concerned, and nothing is kept.
     pub async fn test(&self, wish: &Notify) -> Tested {
-        let id = format!("test-{}", kit::ids::unique());
+        let id = format!("test-{}", service::ids::unique());
         if let Some(lacks) = self.secrets.lacks(wish) {
             return Tested::Lacks(lacks);
         }

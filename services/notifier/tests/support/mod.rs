@@ -5,7 +5,6 @@ pub mod receiver;
 
 use std::sync::{Arc, Mutex};
 
-use kit::{Bus, BusError, Clock, Disposition, Event, Handler, ManualClock};
 use ledger::{Ledger, MemoryStore, Store};
 use model::{
     Attempt, CancelRequested, Class, Cluster, Conclusion, Entry, EventKey, Fact, Failure, Image, Limits,
@@ -14,6 +13,7 @@ use model::{
 };
 use notifier::{Courier, Notifier, Setup};
 use serde_json::{Value, json};
+use service::{Bus, BusError, Clock, Disposition, Event, Handler, ManualClock};
 
 pub const COMMIT: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 pub const HOSTILE: &str = "<!channel> @here [x](https://evil.example) `rm` | <script>\n# \u{202e}";
@@ -230,7 +230,7 @@ fn notifier(
     wire: &Arc<Wire>,
 ) -> Arc<Notifier> {
     Notifier::new(Setup {
-        ledger: Ledger::new(store.clone(), Arc::new(kit::ids::unique)),
+        ledger: Ledger::new(store.clone(), Arc::new(service::ids::unique)),
         store: store.clone(),
         courier: courier.clone(),
         bus: wire.clone(),

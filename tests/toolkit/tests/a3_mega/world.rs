@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use builds::LocalBuilds;
 use host::Program;
-use kit::{Clock, ManualClock, PortError, SystemClock};
 use ledger::{FolderStore, Store};
 use model::{Attempt, ClusterSpec, CommandId, Deleted, Deployed, Span, Stage, System, Verb};
 use provisioner::{Clusters, Order, Standing, deployed::DeployedClusters};
 use serde_json::json;
+use service::{Clock, ManualClock, PortError, SystemClock};
 use tempfile::TempDir;
 use toolkit::{Cloud, DIGEST, registry, repository};
 

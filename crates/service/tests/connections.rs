@@ -13,7 +13,7 @@ use axum::{
     middleware::{Next, from_fn},
     routing::{get, post},
 };
-use kit::serve::{Limits, serve_with};
+use service::serve::{Limits, serve_with};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 

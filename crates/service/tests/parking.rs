@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use kit::{ManualClock, Parking, StoreParking, parking::MOST};
 use ledger::{MemoryStore, Store, check_name};
 use model::{Span, Timestamp};
+use service::{ManualClock, Parking, StoreParking, parking::MOST};
 
 const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 

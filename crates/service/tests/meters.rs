@@ -1,7 +1,7 @@
 //! Measurements as an exporter receives them.
 
-use kit::telemetry::meters::{broken_workflows, notice_without_address};
 use opentelemetry_sdk::metrics::{InMemoryMetricExporter, PeriodicReader, SdkMeterProvider};
+use service::telemetry::meters::{broken_workflows, notice_without_address};
 
 #[test]
 fn broken_workflows_and_notices_without_an_address_are_exported() {

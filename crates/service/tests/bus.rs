@@ -7,9 +7,9 @@ use std::sync::{
 
 use cloudevents::AttributesReader;
 use contract::Message;
-use kit::{Bus, Clock, Disposition, Event, Handler, ManualClock, MemoryBus, Outbox, Parking, telemetry};
 use model::*;
 use opentelemetry_sdk::trace::InMemorySpanExporter;
+use service::{Bus, Clock, Disposition, Event, Handler, ManualClock, MemoryBus, Outbox, Parking, telemetry};
 use tokio::sync::mpsc;
 
 struct Counts {
@@ -76,7 +76,7 @@ struct Catch(Mutex<Vec<Event>>);
 
 #[async_trait::async_trait]
 impl Bus for Catch {
-    async fn publish(&self, event: Event) -> Result<(), kit::BusError> {
+    async fn publish(&self, event: Event) -> Result<(), service::BusError> {
         self.0.lock().unwrap().push(event);
         Ok(())
     }
@@ -87,7 +87,7 @@ async fn the_trace_travels_with_the_event() {
     let spans = InMemorySpanExporter::default();
     let telemetry = telemetry::init_exporting("test", telemetry::Format::Compact, "off", spans.clone());
     let caught = Arc::new(Catch(Mutex::default()));
-    let clock: Arc<dyn Clock> = Arc::new(kit::SystemClock);
+    let clock: Arc<dyn Clock> = Arc::new(service::SystemClock);
     let outbox = Outbox::new("agent", caught.clone(), clock);
     let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 /// Reads variables and remembers what was wrong with them.
 ///
 /// ```
-/// # use kit::config::Reader;
+/// # use service::config::Reader;
 /// struct Config { port: u16, bucket: String }
 /// let mut env = Reader::new([("PORT", "80000")]);
 /// let (port, bucket) = (env.or("PORT", 8080), env.required("LEDGER_BUCKET"));

@@ -1,6 +1,6 @@
 //! A wrong environment is told whole.
 
-use kit::config::Reader;
+use service::config::Reader;
 
 #[test]
 fn every_problem_is_told_at_once() {

@@ -8,13 +8,13 @@ use axum::{
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use cloudevents::AttributesReader;
-use kit::{
+use serde_json::{Value, json};
+use service::{
     Disposition, Event, Handler, Parking,
     auth::{Caller, Denied, Doorkeeper},
     push,
     serve::{Chore, Service, router},
 };
-use serde_json::{Value, json};
 use tower::ServiceExt;
 
 const TYPE: &str = "dev.burnin.job.accepted.v1";
