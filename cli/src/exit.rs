@@ -2,7 +2,7 @@
 
 use std::{fmt, process::ExitCode};
 
-use machine::RunState;
+use lifecycle::RunState;
 use model::{Conclusion, Verdict};
 
 /// How the command ends.

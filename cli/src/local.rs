@@ -17,8 +17,8 @@ use conductor::{Conductor, Observer, Settings, Woken};
 use host::Program;
 use judge::Judge;
 use ledger::{Artefacts, FolderStore, Ledger, Store};
+use lifecycle::{Input, RunState};
 use loader::{Loader, Sqlite};
-use machine::{Input, RunState};
 use model::{Fact, Limits, RunId, Span};
 use provisioner::{Provisioner, deployed::DeployedClusters, processes::ProcessClusters, systems::Systems};
 use service::{Bus, Clock, Handler, MemoryBus, StoreParking, SystemClock, Worker, WorkerHandler};
@@ -133,7 +133,7 @@ impl Data {
         if loaded.records().is_empty() {
             return Err(self.unknown(run));
         }
-        let state = machine::fold(loaded.records()).map_err(Error::infrastructure)?;
+        let state = lifecycle::fold(loaded.records()).map_err(Error::infrastructure)?;
         Ok((loaded.records().to_vec(), state))
     }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, io::IsTerminal, time::Duration};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use machine::{LeaseState, RunState};
+use lifecycle::{LeaseState, RunState};
 use model::{Record, Stage};
 use report::StageLine;
 

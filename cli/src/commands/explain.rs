@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use machine::{LeaseState, RunState, evolve, fold, owed, wake};
+use lifecycle::{LeaseState, RunState, evolve, fold, owed, wake};
 use model::{Entry, Record, RunId, Span, Timestamp};
 use service::{Clock, SystemClock};
 

@@ -190,7 +190,7 @@ fn exists(workflow: &Workflow) -> String {
 
 /// What it can cost, whatever happens.
 fn costs(workflow: &Workflow) -> String {
-    let Some((cost, most)) = workflow.cost.as_ref().zip(machine::most(workflow)) else {
+    let Some((cost, most)) = workflow.cost.as_ref().zip(lifecycle::most(workflow)) else {
         return "What it can cost: not known; the workflow names no price (cost.node_hour).\n".to_owned();
     };
     let Some(ClusterSpec::Rent(system)) = &workflow.cluster else {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use ledger::Creation;
-use machine::RunState;
+use lifecycle::RunState;
 use model::{CancelRequested, EventKey, Fact, Limits, RunId, RunRequested, Trigger, Workflow};
 use service::shutdown;
 use sha2::{Digest, Sha256};
@@ -120,7 +120,7 @@ pub async fn cancel(data: Data, run: RunId, reason: String) -> Result<Exit, Erro
 
 async fn record_cancel(data: &Data, run: &RunId, requested: Fact) -> Result<(), Error> {
     use ledger::AppendError;
-    use machine::{Input, Occurrence, decide, fold};
+    use lifecycle::{Input, Occurrence, decide, fold};
     use service::{Clock, SystemClock};
 
     let event = EventKey { source: "//burnin/cli".to_owned(), id: service::ids::unique() };

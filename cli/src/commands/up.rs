@@ -15,7 +15,7 @@ use std::{
 use contract::{Content, Message};
 use dashboard::Dashboard;
 use gateway::{Access, Catalogue, Gateway, GitRefs, Rates, Secrets, Setup, TAKES};
-use machine::Input;
+use lifecycle::Input;
 use model::{Fact, RunId, Span};
 use notifier::{
     Notifier,

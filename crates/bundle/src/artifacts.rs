@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use machine::RunState;
+use lifecycle::RunState;
 use model::{Entry, Fact, Image, Manifest, Reason, Record, Verdict};
 use serde::Deserialize;
 

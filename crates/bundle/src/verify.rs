@@ -7,7 +7,7 @@ use std::{
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use ed25519_dalek::{Signature, VerifyingKey};
-use machine::fold;
+use lifecycle::fold;
 use model::Record;
 use sha2::{Digest, Sha256};
 

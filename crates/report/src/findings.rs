@@ -1,6 +1,6 @@
 //! What a run comes to: the headline, its reasons, and what else a reader must know. Both reports tell the same.
 
-use machine::{End, LeaseState, RunState};
+use lifecycle::{End, LeaseState, RunState};
 use model::{Conclusion, Drained, Entry, Fact, Reason, Stage, SuspectNode, Suspects, Verdict};
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
 //! What is reported.
 
-use machine::RunState;
+use lifecycle::RunState;
 use model::{Cluster, Record, Verdict, Workload, measurement::Reading};
 use verdict::{Baseline, Judgement, Standard};
 

@@ -1,6 +1,6 @@
 //! When each attempt of each stage began and ended.
 
-use machine::{End, LeaseState, RunState, StageState, evolve, fold};
+use lifecycle::{End, LeaseState, RunState, StageState, evolve, fold};
 use model::{Attempt, Entry, Fact, Record, Stage, Timestamp};
 
 use crate::{text, words};

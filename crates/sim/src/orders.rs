@@ -1,6 +1,6 @@
 //! Every order in which the facts of a run can arrive.
 
-use machine::{Input, Occurrence, RunState, decide, decide_first, evolve, fold};
+use lifecycle::{Input, Occurrence, RunState, decide, decide_first, evolve, fold};
 use model::{Attempt, Entry, Fact, RECORD_FORMAT, Record, Timestamp};
 
 use crate::{Scenario, Simulation};

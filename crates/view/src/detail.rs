@@ -1,6 +1,6 @@
 //! A run whole.
 
-use machine::{RunState, owed};
+use lifecycle::{RunState, owed};
 use model::{Attempt, Reason, Record, Stage, Suspects, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;

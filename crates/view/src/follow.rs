@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::{Stream, stream};
-use machine::{RunState, evolve, fold};
+use lifecycle::{RunState, evolve, fold};
 use model::{Entry, Record, RunId, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;

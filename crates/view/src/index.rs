@@ -8,7 +8,7 @@ use std::{
 
 use futures::{StreamExt, stream};
 use ledger::{Ledger, LedgerError, Store};
-use machine::{RunState, evolve, fold};
+use lifecycle::{RunState, evolve, fold};
 use model::{RunId, Timestamp};
 use tracing::warn;
 

@@ -30,7 +30,7 @@ mod told;
 use std::{collections::BTreeMap, sync::Arc};
 
 use ledger::{Ledger, LedgerError, Store, StoreError};
-use machine::RunState;
+use lifecycle::RunState;
 use model::{Record, RunId, Span, Timestamp, Verdict};
 use service::Clock;
 use tokio::sync::{Mutex, MutexGuard};
@@ -78,7 +78,7 @@ pub enum ViewError {
         /// The run.
         run: RunId,
         /// Why.
-        source: machine::Unreadable,
+        source: lifecycle::Unreadable,
     },
     /// An artefact that belongs to the run cannot be read.
     #[error("an artefact of {run} cannot be read")]
@@ -190,7 +190,7 @@ impl View {
             return Ok(None);
         }
         let state =
-            machine::fold(&records).map_err(|source| ViewError::Unreadable { run: run.clone(), source })?;
+            lifecycle::fold(&records).map_err(|source| ViewError::Unreadable { run: run.clone(), source })?;
         Ok(Some(Folded { records, state }))
     }
 

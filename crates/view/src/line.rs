@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use machine::RunState;
+use lifecycle::RunState;
 use model::{ClusterSpec, Money, RunId, Span, Stage, Timestamp, Trigger, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,7 +1,7 @@
 //! A run with everything its report needs.
 
 use ledger::Artefacts;
-use machine::RunState;
+use lifecycle::RunState;
 use model::{
     Record, RunId, Stage,
     measurement::{Ended, Reading},

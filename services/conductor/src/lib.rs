@@ -9,7 +9,7 @@ mod wake;
 pub use wake::{Conductor, Observer, Settings, Woken};
 
 use contract::{Content, Message};
-use machine::{Input, Occurrence};
+use lifecycle::{Input, Occurrence};
 use model::Fact;
 use service::{Disposition, Event, Handler, telemetry};
 use tracing::{Instrument, info_span};

@@ -6,7 +6,7 @@ use std::{
 };
 
 use ledger::{AppendError, Ledger, LedgerError, Loaded};
-use machine::{Decision, Ignored, Input, RunState, checkup, decide, decide_first, fold, owed};
+use lifecycle::{Decision, Ignored, Input, RunState, checkup, decide, decide_first, fold, owed};
 use model::{
     Attempt, Command, CommandId, Entry, Fact, Record, RunClosed, RunId, RunUsed, Span, Stage, Timestamp,
     Verb, planted,
@@ -53,7 +53,7 @@ pub enum WakeError {
         /// The run.
         run: RunId,
         /// Why.
-        source: machine::Unreadable,
+        source: lifecycle::Unreadable,
     },
     /// Rivals were faster every time.
     #[error("{run} is being written by others; gave way {RACES} times")]
@@ -199,7 +199,7 @@ impl Conductor {
             loaded = self.ledger.append(loaded, decide_first((**occurrence).clone()), now).await?;
             first = true;
         }
-        let damaged = |source: machine::Unreadable| LedgerError::Damaged {
+        let damaged = |source: lifecycle::Unreadable| LedgerError::Damaged {
             run: run.clone(),
             seq: 1,
             why: source.to_string(),

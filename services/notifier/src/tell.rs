@@ -7,7 +7,7 @@ use std::{
 
 use contract::RunAnswer;
 use futures::{StreamExt, stream};
-use machine::RunState;
+use lifecycle::RunState;
 use model::{ClusterSpec, Entry, Fact, Origin, Record, RunClosed, RunId, Span, Timestamp};
 use service::{Trouble, worker::chain};
 use tracing::{info, warn};

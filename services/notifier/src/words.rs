@@ -1,7 +1,7 @@
 //! How things are said. What is said lies in `templates/`, one file for each form; every value that reaches one of them is
 //! escaped for that form, because names, messages and reasons were written by others.
 
-use machine::{End, RunState};
+use lifecycle::{End, RunState};
 use minijinja::{
     AutoEscape, Environment, Error, ErrorKind, Output, State, Value, context, syntax::SyntaxConfig,
     value::Serde,

@@ -8,7 +8,7 @@ use std::{
 
 use bigquery_standin::BigQuery;
 use ledger::Ledger;
-use machine::RunState;
+use lifecycle::RunState;
 use model::{RunId, Verdict};
 use warehouse::Sqlite;
 
@@ -30,7 +30,7 @@ pub async fn state(ledger: &Ledger, run: &RunId) -> Result<Option<(RunState, usi
     if loaded.records().is_empty() {
         return Ok(None);
     }
-    let state = machine::fold(loaded.records()).map_err(|error| format!("{run}: {error}"))?;
+    let state = lifecycle::fold(loaded.records()).map_err(|error| format!("{run}: {error}"))?;
     Ok(Some((state, loaded.records().len())))
 }
 

@@ -1,7 +1,7 @@
 //! Runs to be told: ledgers written through the machine's own rules, with a clock.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-use machine::{Decision, Input, Occurrence, RunState, decide, decide_first, evolve, fold};
+use lifecycle::{Decision, Input, Occurrence, RunState, decide, decide_first, evolve, fold};
 use model::{
     measurement::{Device, Ended, Half, OutOfBounds, Reading, Row, Table},
     *,
@@ -169,7 +169,7 @@ impl Run {
         self
     }
 
-    fn wake(&mut self, millis: u64, input: Input) -> Option<machine::Ignored> {
+    fn wake(&mut self, millis: u64, input: Input) -> Option<lifecycle::Ignored> {
         self.now = self.now + Span::from_millis(millis);
         let Decision { entries, ignored } = decide(&self.state, input, self.now);
         for entry in entries {

@@ -2,7 +2,7 @@
 
 use cloudevents::{AttributesReader, Event};
 use contract::{Content, Message};
-use machine::{LeaseState, RunState};
+use lifecycle::{LeaseState, RunState};
 use model::{Entry, Fact};
 
 use super::{Evidence, Run, Violation};

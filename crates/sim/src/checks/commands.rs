@@ -43,12 +43,12 @@ pub fn check(evidence: &Evidence, found: &mut Vec<Violation>) {
 }
 
 /// Every command that any state of the run may owe, with the number of records from which on it does.
-fn wishes(states: &[machine::RunState]) -> Wishes {
+fn wishes(states: &[lifecycle::RunState]) -> Wishes {
     let mut wishes = Wishes::new();
     for (records, state) in (1..).zip(states) {
         let ever = [i64::MIN / 4, i64::MAX / 4].map(Timestamp::from_millis);
-        let owed = ever.into_iter().flat_map(|now| machine::owed(state, now));
-        for command in owed.map(|obligation| obligation.command).chain(machine::checkup(state)) {
+        let owed = ever.into_iter().flat_map(|now| lifecycle::owed(state, now));
+        for command in owed.map(|obligation| obligation.command).chain(lifecycle::checkup(state)) {
             let known = wishes.entry(command.id.clone()).or_default();
             if !known.iter().any(|(_, wish)| *wish == command) {
                 known.push((records, command));

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use ledger::Store;
-use machine::RunState;
+use lifecycle::RunState;
 use model::{Entry, Fact, Record, RunId};
 
 use crate::{Ending, Happening, Scenario, cloud::Clouds, store::at_once, world::Inner};
@@ -80,8 +80,8 @@ impl Evidence {
         for run in runs.values_mut() {
             for (_, record) in &run.records {
                 let next = match run.states.last() {
-                    None => machine::fold([record]).map_err(|error| error.to_string()),
-                    Some(state) => Ok(machine::evolve(state.clone(), record)),
+                    None => lifecycle::fold([record]).map_err(|error| error.to_string()),
+                    Some(state) => Ok(lifecycle::evolve(state.clone(), record)),
                 };
                 match next {
                     Ok(state) => run.states.push(state),

@@ -8,7 +8,7 @@ use std::sync::{
 
 use bytes::Bytes;
 use ledger::{Creation, Digest, Ledger, Reader, Store, StoreError};
-use machine::{Decision, Input, Occurrence, decide, decide_first, fold};
+use lifecycle::{Decision, Input, Occurrence, decide, decide_first, fold};
 use model::*;
 use serde_json::json;
 use service::ManualClock;

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use conductor::{Conductor, Settings};
 use contract::{Content, Message};
 use ledger::{Creation, Digest, Ledger, MemoryStore, Reader, Store, StoreError};
-use machine::RunState;
+use lifecycle::RunState;
 use model::*;
 use service::{Bus, BusError, Disposition, Event, Handler, ManualClock};
 use tokio::sync::Notify;
@@ -362,7 +362,7 @@ impl World {
     }
 
     pub async fn state(&self) -> RunState {
-        machine::fold(&self.records().await).unwrap()
+        lifecycle::fold(&self.records().await).unwrap()
     }
 
     pub async fn hints(&self) -> Vec<RunId> {
@@ -410,5 +410,5 @@ pub fn assert_sound(records: &[Record]) {
     events.sort_unstable();
     events.dedup();
     assert_eq!(events.len(), all, "no message is accepted twice");
-    assert!(machine::fold(records).unwrap().leases_returned());
+    assert!(lifecycle::fold(records).unwrap().leases_returned());
 }

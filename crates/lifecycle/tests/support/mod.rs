@@ -1,7 +1,7 @@
 //! A ledger in memory and a world that answers commands, for stories and properties.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
-use machine::{Decision, Ignored, Input, Occurrence, RunState, decide, decide_first, evolve, fold, owed};
+use lifecycle::{Decision, Ignored, Input, Occurrence, RunState, decide, decide_first, evolve, fold, owed};
 use model::*;
 
 pub const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);

@@ -2,7 +2,7 @@
 
 mod support;
 
-use machine::{Usage, most, wake};
+use lifecycle::{Usage, most, wake};
 use model::{Attempt, Body, Cost, Entry, Fact, Money, Span, Verdict, Workflow};
 use support::{Book, cluster, deleted, handle, happy, job_done, loaded, logs, verdict, workflow};
 
@@ -117,7 +117,7 @@ fn a_cluster_ends_by_itself_when_its_lease_or_the_money_ends() {
     let ends_after = |workflow: Workflow| {
         let mut book = Book::open(workflow);
         book.until("dev.burnin.image.built.v1");
-        let owed = machine::owed(&book.state, book.now);
+        let owed = lifecycle::owed(&book.state, book.now);
         let expires_at = owed.iter().find_map(|owed| match &owed.command.body {
             Body::ClusterCreate { expires_at, .. } => *expires_at,
             _ => None,

@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use machine::{LeaseState, RunState, fold, owed};
+use lifecycle::{LeaseState, RunState, fold, owed};
 use model::{Conclusion, Record, Verdict};
 
 fn replay(name: &str) -> RunState {

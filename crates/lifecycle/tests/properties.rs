@@ -2,7 +2,7 @@
 
 mod support;
 
-use machine::{fold, wake};
+use lifecycle::{fold, wake};
 use model::*;
 use proptest::prelude::*;
 use support::*;
@@ -118,7 +118,7 @@ proptest! {
         let start_owed = book.owes().iter().any(|owed| owed.starts_with("cluster") && owed.ends_with("start"));
         if start_owed {
             let others = book.state.leases.iter().filter(|(attempt, lease)| {
-                **attempt != book.state.attempt(Stage::Cluster) && lease.state != machine::LeaseState::Returned
+                **attempt != book.state.attempt(Stage::Cluster) && lease.state != lifecycle::LeaseState::Returned
             });
             prop_assert_eq!(others.count(), 0, "a second cluster would be asked for");
         }

@@ -50,7 +50,7 @@ fn the_infrastructure_opens_another_attempt_within_the_budget() {
     book.feed(1, Fact::ImageFailed(failure(Class::Infrastructure)));
     assert_eq!(book.owes(), ["image.2.start"]);
     // Late news of the first attempt teaches nothing.
-    assert_eq!(book.feed(1, Fact::ImageBuilt(image())), Some(machine::Ignored::OlderAttempt));
+    assert_eq!(book.feed(1, Fact::ImageBuilt(image())), Some(lifecycle::Ignored::OlderAttempt));
     book.feed(2, Fact::ImageFailed(failure(Class::Infrastructure)));
     assert_eq!(book.conclusion(), Some("failed"), "the budget is two");
 }
@@ -235,7 +235,7 @@ fn any_other_verdict_gives_the_cluster_back_at_once() {
         book.until("dev.burnin.logs.collected.v1");
         book.feed(1, verdict(other));
         assert_eq!(book.owes(), ["cluster.1.delete", "results.1.start"]);
-        assert_eq!(book.feed(1, located()), Some(machine::Ignored::NotAsked));
+        assert_eq!(book.feed(1, located()), Some(lifecycle::Ignored::NotAsked));
     }
     let mut book = Book::open(searching());
     book.until("dev.burnin.logs.collected.v1");
@@ -284,7 +284,7 @@ fn a_search_that_nobody_waits_for_is_stopped_before_the_run_closes() {
 fn a_search_ends_before_its_limit_and_before_the_lease() {
     let ends = |workflow: Workflow| {
         let mut book = failed(workflow);
-        let asked = |book: &Book| match machine::owed(&book.state, book.now).remove(0).command.body {
+        let asked = |book: &Book| match lifecycle::owed(&book.state, book.now).remove(0).command.body {
             Body::NodesLocate { search } => search.ends_at,
             other => panic!("{other:?}"),
         };
