@@ -141,7 +141,7 @@ fn broken(rights: &Rights) -> Vec<String> {
             broken.push("dashboard: only reads".to_owned());
         }
     }
-    let topics: BTreeSet<&str> = contract::topics().into_iter().collect();
+    let topics: BTreeSet<&str> = events::topics().into_iter().collect();
     let known: BTreeSet<&str> =
         said.into_iter().chain(taken).chain(rights.agent.says.iter().map(String::as_str)).collect();
     if known != topics {

@@ -12,7 +12,7 @@ pub fn all() -> BTreeMap<PathBuf, String> {
         let text = serde_json::to_string_pretty(&schema).unwrap_or_default() + "\n";
         files.insert(PathBuf::from("schemas").join(path), text);
     };
-    for (event_type, schema) in contract::event_schemas() {
+    for (event_type, schema) in events::event_schemas() {
         add(format!("events/{event_type}.json"), schema);
     }
     add("workflow.json".to_owned(), schema::<workflow::WorkflowFile>());

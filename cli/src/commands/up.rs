@@ -12,8 +12,8 @@ use std::{
     },
 };
 
-use contract::{Content, Message};
 use dashboard::Dashboard;
+use events::{Content, Message};
 use gateway::{Access, Catalogue, Gateway, GitRefs, Rates, Secrets, Setup, TAKES};
 use lifecycle::Input;
 use model::{Fact, RunId, Span};

@@ -12,7 +12,7 @@
 use std::{collections::BTreeMap, error::Error, time::Duration};
 
 use cloudevents::{AttributesReader, Data, Event};
-use contract::{topic_of, topics};
+use events::{topic_of, topics};
 use google_cloud_auth::credentials::anonymous;
 use google_cloud_gax::retry_policy::RetryPolicyExt;
 use google_cloud_pubsub::{
@@ -122,7 +122,7 @@ mod tests {
     use std::collections::HashMap;
 
     use base64::{Engine, engine::general_purpose::STANDARD};
-    use contract::Message as Ours;
+    use events::Message as Ours;
     use model::{Attempt, Fact, Handle, Timestamp};
     use serde_json::json;
     use service::push::decode;

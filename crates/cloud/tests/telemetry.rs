@@ -148,7 +148,7 @@ async fn push_one() {
         verb: model::Verb::Observe,
     };
     let command = Command { id, body: Body::ImageObserve { handle: None } };
-    let mut message = contract::Message::command("conductor", command);
+    let mut message = events::Message::command("conductor", command);
     message.traceparent = Some(format!("00-{TRACE}-00f067aa0ba902b7-01"));
     let event = message.to_event();
     assert_eq!(handler.handle(&event).await, Disposition::Done);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cloudevents::Event;
-use contract::{Content, Message};
+use events::{Content, Message};
 use model::{Attempt, Command, CommandId, Fact, Failure, RunId};
 use tracing::{Instrument, info_span};
 

@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use cloudevents::AttributesReader;
-use contract::Message;
+use events::Message;
 use model::*;
 use opentelemetry_sdk::trace::InMemorySpanExporter;
 use service::{Bus, Clock, Disposition, Event, Handler, ManualClock, MemoryBus, Outbox, Parking, telemetry};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cloudevents::{Event, EventBuilder, EventBuilderV10};
-use contract::{Content, Message};
+use events::{Content, Message};
 use model::{CancelRequested, Class, Fact, Failure, Span};
 use service::Bus;
 

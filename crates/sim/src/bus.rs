@@ -8,7 +8,7 @@ use std::{
 };
 
 use cloudevents::{AttributesReader, Event};
-use contract::{Content, Message};
+use events::{Content, Message};
 use futures::future::{Either, select};
 use model::{Fact, Verdict, planted};
 use service::{Bus, BusError, Disposition};

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use contract::Message;
+use events::Message;
 use ledger::{MemoryStore, Store};
 use model::{Attempt, CancelRequested, Fact, Record, RunId};
 use service::Bus;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use conductor::{Conductor, Settings};
-use contract::Message;
+use events::Message;
 use ledger::Ledger;
 use model::{Attempt, Span, Timestamp};
 use service::{Bus, BusError, Event, Handler, ManualClock};

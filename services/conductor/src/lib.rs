@@ -8,7 +8,7 @@ mod wake;
 
 pub use wake::{Conductor, Observer, Settings, Woken};
 
-use contract::{Content, Message};
+use events::{Content, Message};
 use lifecycle::{Input, Occurrence};
 use model::Fact;
 use service::{Disposition, Event, Handler, telemetry};

@@ -60,7 +60,7 @@ async fn what_is_no_fact_is_parked() {
     feed(&conductor, [requested()]).await;
     let id = CommandId { run: run(), stage: Stage::Image, attempt: Attempt(1), verb: Verb::Cancel };
     let command = Command { id, body: Body::ImageCancel { handle: None } };
-    let command = contract::Message::command("conductor", command).to_event();
+    let command = events::Message::command("conductor", command).to_event();
     let changed = |attribute: &str, value: &str| -> Event {
         let mut event = serde_json::to_value(&answers()[0]).unwrap();
         event[attribute] = value.into();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use contract::{CLUSTER_OFFERED, RUN_REQUEST, RunAnswer, RunRequest};
+use events::{CLUSTER_OFFERED, RUN_REQUEST, RunAnswer, RunRequest};
 use model::{EventKey, Image, Origin, Trigger};
 use serde::Deserialize;
 use service::{AttributesReader, Disposition, Event, Handler, push::BUILD_CHANGED};
@@ -64,7 +64,7 @@ impl Gateway {
     }
 
     async fn built(&self, event: &Event) -> Disposition {
-        let build: Build = match contract::payload(event) {
+        let build: Build = match events::payload(event) {
             Ok(build) => build,
             Err(why) => return Disposition::Park(format!("not a build: {why}")),
         };

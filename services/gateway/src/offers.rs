@@ -1,6 +1,6 @@
 //! Clusters that other systems offer: each starts the workflows that want it, once for ever.
 
-use contract::{ClusterOffer, RunAnswer};
+use events::{ClusterOffer, RunAnswer};
 use model::{EventKey, Origin, RunId, Trigger};
 use serde::{Deserialize, Serialize};
 use service::{AttributesReader, Disposition, Event};

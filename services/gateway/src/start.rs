@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use contract::{ClusterOffer, OfferedSystem};
+use events::{ClusterOffer, OfferedSystem};
 use ledger::{Creation, Ledger, Store};
 use model::{
     Attempt, ClusterSpec, EventKey, Fact, Image, ImageSpec, Kubernetes, Origin, RunId, RunRequested, Slurm,

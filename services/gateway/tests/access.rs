@@ -23,7 +23,7 @@ const PATHS: [(&str, &str); 10] = [
 #[tokio::test]
 async fn another_user_of_the_machine_is_answered_nothing() {
     let front = Front::new(&[("w", "on: {cluster: [{source: //acme/rack, system: slurm}]}\n")]);
-    let offer = json!({"specversion": "1.0", "type": contract::CLUSTER_OFFERED, "source": "//acme/rack", "id": "1",
+    let offer = json!({"specversion": "1.0", "type": events::CLUSTER_OFFERED, "source": "//acme/rack", "id": "1",
                        "data": {"name": "c", "system": {"slurm": {"nodes": 1, "shared_folder": "/tmp/m",
                                                                   "profile": "/tmp/m/profile.sh"}}}});
     let token = front.access.header().rsplit_once(' ').unwrap().1.to_owned();

@@ -267,7 +267,7 @@ async fn workflows_are_offered_with_what_is_wrong_with_the_others() {
 #[tokio::test]
 async fn pages_of_other_sites_reach_nothing() {
     let front = Front::new(&[("w", OPEN)]);
-    let event = json!({"specversion": "1.0", "type": contract::RUN_REQUEST, "source": "//evil", "id": "1", "data": {"workflow": "w"}});
+    let event = json!({"specversion": "1.0", "type": events::RUN_REQUEST, "source": "//evil", "id": "1", "data": {"workflow": "w"}});
     let foreign: [&[(&str, &str)]; 4] = [
         &[("host", "evil.example")],
         &[("host", "127.0.0.1.evil.example:8080")],

@@ -2,7 +2,7 @@
 
 mod support;
 
-use contract::{RUN_ANSWERED, RUN_REQUEST};
+use events::{RUN_ANSWERED, RUN_REQUEST};
 use serde_json::{Value, json};
 use service::{Disposition, Handler, push::BUILD_CHANGED};
 use support::Front;

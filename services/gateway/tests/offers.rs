@@ -2,7 +2,7 @@
 
 mod support;
 
-use contract::{CLUSTER_OFFERED, RUN_ANSWERED};
+use events::{CLUSTER_OFFERED, RUN_ANSWERED};
 use serde_json::{Value, json};
 use service::{Disposition, Handler};
 use std::sync::atomic::Ordering;

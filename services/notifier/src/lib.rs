@@ -24,7 +24,7 @@ pub mod words;
 
 use std::{collections::BTreeSet, sync::Arc, sync::Mutex};
 
-use contract::{Content, Message};
+use events::{Content, Message};
 use ledger::{Ledger, Store};
 use model::{Fact, Notify, Origin, RunId};
 use service::{Bus, Clock, Disposition, Event, Handler, Trouble, serve::Chore, telemetry};

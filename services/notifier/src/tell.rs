@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
-use contract::RunAnswer;
+use events::RunAnswer;
 use futures::{StreamExt, stream};
 use lifecycle::RunState;
 use model::{ClusterSpec, Entry, Fact, Origin, Record, RunClosed, RunId, Span, Timestamp};

@@ -339,7 +339,7 @@ async fn whoever_asked_by_a_message_gets_a_second_answer() {
     world.ends(&paper).await;
     let said = world.wire.0.lock().unwrap().clone();
     assert_eq!(said.len(), 1);
-    let answer: Value = contract::payload(&said[0]).unwrap();
+    let answer: Value = events::payload(&said[0]).unwrap();
     assert_eq!(
         answer,
         json!({"request": {"source": "//acme/ci", "id": "42"}, "run": "w-1", "problem": null,
@@ -353,7 +353,7 @@ async fn other_facts_are_passed_over_and_other_words_parked() {
     let (world, _) = world();
     let run = "w-1".parse().unwrap();
     let handle = model::Fact::JobAccepted(model::Handle { handle: "1".into() });
-    let event = contract::Message::fact("agent", run, model::Attempt::FIRST, handle).to_event();
+    let event = events::Message::fact("agent", run, model::Attempt::FIRST, handle).to_event();
     assert_eq!(world.notifier.handle(&event).await, Disposition::Done);
     let nobody = Paper::new("w-9", PASS, 1.0);
     assert!(matches!(world.notifier.handle(&closed(&nobody)).await, Disposition::Park(_)));

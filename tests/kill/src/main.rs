@@ -117,7 +117,7 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     let mut dice = fastrand::Rng::with_seed(seed);
 
     let emulator = Emulator::start(jar, &folder.join("logs/emulator.log"))?;
-    for topic in contract::topics() {
+    for topic in events::topics() {
         emulator.topic(&format!("burnin-{topic}")).await?;
     }
     let cloud =

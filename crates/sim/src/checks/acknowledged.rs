@@ -1,7 +1,7 @@
 //! What was acknowledged is in the ledger, is parked, or teaches nothing.
 
 use cloudevents::{AttributesReader, Event};
-use contract::{Content, Message};
+use events::{Content, Message};
 use lifecycle::{LeaseState, RunState};
 use model::{Entry, Fact};
 

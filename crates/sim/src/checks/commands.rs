@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cloudevents::AttributesReader;
-use contract::{Content, Message};
+use events::{Content, Message};
 use model::{Command, CommandId, RunId, Timestamp};
 
 use super::{Evidence, Violation};

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use cloudevents::AttributesReader;
-use contract::{Content, Message};
+use events::{Content, Message};
 use model::{Class, Entry, Fact, Record, RunId};
 
 use super::{Evidence, Run, Violation};

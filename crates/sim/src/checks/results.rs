@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use cloudevents::AttributesReader;
-use contract::{Content, Message};
+use events::{Content, Message};
 use ledger::Digest;
 use model::{Attempt, Body, Entry, Fact, Logs, Manifest, RunId, Verdict};
 

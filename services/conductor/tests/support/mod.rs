@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use conductor::{Conductor, Settings};
-use contract::{Content, Message};
+use events::{Content, Message};
 use ledger::{Creation, Digest, Ledger, MemoryStore, Reader, Store, StoreError};
 use lifecycle::RunState;
 use model::*;

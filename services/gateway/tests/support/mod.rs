@@ -211,7 +211,7 @@ impl Front {
     pub fn said(&self, event_type: &str) -> Vec<Value> {
         let said = self.wire.said.lock().unwrap();
         let of = said.iter().filter(|event| event.ty() == event_type);
-        of.map(|event| contract::payload(event).unwrap()).collect()
+        of.map(|event| events::payload(event).unwrap()).collect()
     }
 }
 

@@ -241,9 +241,9 @@ fn notifier(
 
 pub fn closed(paper: &Paper) -> Event {
     let fact = Fact::RunClosed(RunClosed { conclusion: Conclusion::Completed, verdict: None });
-    contract::Message::fact("conductor", paper.id(), Attempt::FIRST, fact).to_event()
+    events::Message::fact("conductor", paper.id(), Attempt::FIRST, fact).to_event()
 }
 
 pub fn requested(paper: &Paper) -> Event {
-    contract::Message::fact("gateway", paper.id(), Attempt::FIRST, paper.requested()).to_event()
+    events::Message::fact("gateway", paper.id(), Attempt::FIRST, paper.requested()).to_event()
 }

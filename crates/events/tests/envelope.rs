@@ -1,7 +1,7 @@
 //! What goes into an envelope comes out of it, and nothing else does.
 
 use cloudevents::{AttributesReader, Event};
-use contract::{Content, Message, Unreadable, event_schemas};
+use events::{Content, Message, Unreadable, event_schemas};
 use model::*;
 use proptest::prelude::*;
 use serde_json::json;
