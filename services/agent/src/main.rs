@@ -3,7 +3,7 @@
 use std::{process::ExitCode, sync::Arc};
 
 use agent::{Agent, schedulers::Schedulers};
-use cloud::Place;
+use gcp::Place;
 use ledger::Artefacts;
 use model::Span;
 
@@ -13,7 +13,7 @@ struct Config {
 }
 
 fn main() -> ExitCode {
-    cloud::run(
+    gcp::run(
         "agent",
         env!("CARGO_PKG_VERSION"),
         |env| {

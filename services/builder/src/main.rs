@@ -7,13 +7,13 @@ use builds::{
     LocalBuilds,
     place::{Endpoint, NEEDS_A_BUCKET, Place, cloud_build},
 };
-use cloud::{Parts, Unfit, Wiring};
+use gcp::{Parts, Unfit, Wiring};
 use host::Program;
 use model::Span;
 use service::Outbox;
 
 struct Config {
-    artefacts: cloud::Place,
+    artefacts: gcp::Place,
     builds: Place,
     endpoint: Option<Endpoint>,
     secrets: Option<PathBuf>,
@@ -23,9 +23,9 @@ struct Config {
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     if let Some(played) = host::role(&arguments) {
-        return cloud::ended("builder", played);
+        return gcp::ended("builder", played);
     }
-    cloud::run(
+    gcp::run(
         "builder",
         env!("CARGO_PKG_VERSION"),
         |env| {

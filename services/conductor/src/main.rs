@@ -2,8 +2,8 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use cloud::{Parts, Place};
 use conductor::{Conductor, Settings, takes};
+use gcp::{Parts, Place};
 use ledger::{Ledger, Split};
 use model::Span;
 use service::{async_trait, ids, serve::Chore};
@@ -28,7 +28,7 @@ impl Chore for Tick {
 }
 
 fn main() -> ExitCode {
-    cloud::run(
+    gcp::run(
         "conductor",
         env!("CARGO_PKG_VERSION"),
         |env| {

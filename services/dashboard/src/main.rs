@@ -2,8 +2,8 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use cloud::{Parts, Place};
 use dashboard::{Dashboard, Readonly};
+use gcp::{Parts, Place};
 use ledger::Ledger;
 use service::{AttributesReader, Disposition, Event, Handler, async_trait, ids, serve::Routes};
 use view::{Pace, View};
@@ -26,7 +26,7 @@ impl Handler for Nobody {
 }
 
 fn main() -> ExitCode {
-    cloud::run_with_routes(
+    gcp::run_with_routes(
         "dashboard",
         env!("CARGO_PKG_VERSION"),
         |env| {

@@ -2,8 +2,8 @@
 
 use std::{process::ExitCode, str::FromStr, sync::Arc};
 
-use cloud::{Parts, Place};
 use gateway::{Catalogue, Gateway, HttpRefs, Rates, Secrets, Setup, TAKES};
+use gcp::{Parts, Place};
 use ledger::{Ledger, Split};
 use service::{Handler, ids};
 use view::{Pace, View};
@@ -40,7 +40,7 @@ impl FromStr for Serves {
 }
 
 fn main() -> ExitCode {
-    cloud::run_with_routes(
+    gcp::run_with_routes(
         "gateway",
         env!("CARGO_PKG_VERSION"),
         |env| {

@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use cloud::Place;
+use gcp::Place;
 use judge::{History, Judge};
 use ledger::Artefacts;
 use warehouse::{
@@ -16,7 +16,7 @@ struct Config {
 }
 
 fn main() -> ExitCode {
-    cloud::run(
+    gcp::run(
         "judge",
         env!("CARGO_PKG_VERSION"),
         |env| {

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bigquery_standin::{BigQuery as StandIn, Fault, On, engine::Engine};
-use cloud::storage::CloudStorage;
+use gcp::storage::CloudStorage;
 use judge::conformance::{history, runs};
 use storage_standin::{Options as Storage, StandIn as Bucket};
 use warehouse::bigquery::{BigQuery, Options};

@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use cloud::{Place, Unfit, Wiring};
+use gcp::{Place, Unfit, Wiring};
 use ledger::{Artefacts, Store};
 use loader::{Loader, Warehouse};
 use model::Span;
@@ -18,7 +18,7 @@ struct Config {
 }
 
 fn main() -> ExitCode {
-    cloud::run(
+    gcp::run(
         "loader",
         env!("CARGO_PKG_VERSION"),
         |env| {

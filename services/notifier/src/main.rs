@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use cloud::{Local, Parts, Place};
+use gcp::{Local, Parts, Place};
 use ledger::{Ledger, Split};
 use notifier::{
     Link, Notifier, Setup, TAKES,
@@ -20,7 +20,7 @@ struct Config {
 }
 
 fn main() -> ExitCode {
-    cloud::run(
+    gcp::run(
         "notifier",
         env!("CARGO_PKG_VERSION"),
         |env| {

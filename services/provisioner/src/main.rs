@@ -6,7 +6,7 @@ use builds::{
     Builds, LocalBuilds,
     place::{Endpoint, NEEDS_A_BUCKET, Place, cloud_build},
 };
-use cloud::{Parts, Unfit, Wiring};
+use gcp::{Parts, Unfit, Wiring};
 use host::Program;
 use model::Span;
 use provisioner::{
@@ -18,7 +18,7 @@ use provisioner::{
 use service::serve::Chore;
 
 struct Config {
-    artefacts: cloud::Place,
+    artefacts: gcp::Place,
     clusters: Place,
     endpoint: Option<Endpoint>,
     secrets: Option<PathBuf>,
@@ -29,9 +29,9 @@ struct Config {
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     if let Some(played) = host::role(&arguments) {
-        return cloud::ended("provisioner", played);
+        return gcp::ended("provisioner", played);
     }
-    cloud::run(
+    gcp::run(
         "provisioner",
         env!("CARGO_PKG_VERSION"),
         |env| {

@@ -20,7 +20,7 @@ use std::{
 
 use bigquery_standin::BigQuery;
 use clap::Parser;
-use cloud::storage::CloudStorage;
+use gcp::storage::CloudStorage;
 use ledger::{FolderStore, Ledger, Store};
 use model::{RunId, Span};
 use storage_standin::{Options, StandIn};

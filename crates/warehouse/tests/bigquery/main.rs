@@ -8,7 +8,7 @@ mod storm;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bigquery_standin::BigQuery as StandIn;
-use cloud::storage::{CloudStorage, Patience};
+use gcp::storage::{CloudStorage, Patience};
 use model::{Timestamp, Verdict};
 use storage_standin::{Options as Storage, StandIn as Bucket};
 use warehouse::{

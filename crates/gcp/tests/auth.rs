@@ -14,7 +14,7 @@ use aws_lc_rs::{
     signature::KeyPair as _,
 };
 use base64::{Engine, engine::general_purpose::STANDARD, engine::general_purpose::URL_SAFE_NO_PAD};
-use cloud::{
+use gcp::{
     auth::Verifier,
     keys::{KeySource, Keys},
 };

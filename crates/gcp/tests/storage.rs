@@ -10,7 +10,7 @@ mod rivals;
 
 use std::{sync::Arc, time::Duration};
 
-use cloud::storage::{CloudStorage, Patience};
+use gcp::storage::{CloudStorage, Patience};
 use ledger::{Store, conformance};
 use storage_standin::{Options, StandIn};
 
@@ -55,7 +55,7 @@ async fn it_does_what_every_store_does() {
 #[tokio::test]
 #[ignore = "needs a server: BURNIN_STORAGE_AT names it"]
 async fn it_does_the_same_elsewhere() {
-    let server: cloud::storage::Emulator = std::env::var("BURNIN_STORAGE_AT").unwrap().parse().unwrap();
+    let server: gcp::storage::Emulator = std::env::var("BURNIN_STORAGE_AT").unwrap().parse().unwrap();
     let at = |bucket: &str| Arc::new(CloudStorage::with_patience(bucket, Some(server.clone()), patience()));
     conformance::store(at("suite-a")).await;
     conformance::ledger(at("suite-b")).await;

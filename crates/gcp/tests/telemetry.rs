@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use cloud::{Platform, environment::Auth, otlp};
+use gcp::{Platform, environment::Auth, otlp};
 use model::{Attempt, Body, Command, CommandId, Stage};
 use opentelemetry_proto::tonic::{
     collector::{metrics::v1::ExportMetricsServiceRequest, trace::v1::ExportTraceServiceRequest},

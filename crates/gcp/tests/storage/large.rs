@@ -2,7 +2,7 @@
 
 use std::{process::Command, time::Duration};
 
-use cloud::storage::CloudStorage;
+use gcp::storage::CloudStorage;
 use ledger::{Creation, Store};
 use tokio::io::AsyncReadExt;
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use cloud::storage::{CloudStorage, Patience};
+use gcp::storage::{CloudStorage, Patience};
 use ledger::{AppendError, Creation, Digest, Ledger, Store};
 use model::{Attempt, CancelRequested, Entry, EventKey, Fact, RunId, Timestamp};
 use proptest::prelude::*;
