@@ -11,8 +11,8 @@ use std::{
 };
 
 use agent::{Agent, schedulers::Schedulers};
+use build_service::LocalBuilds;
 use builder::Builder;
-use builds::LocalBuilds;
 use conductor::{Conductor, Observer, Settings, Woken};
 use host::Program;
 use judge::Judge;

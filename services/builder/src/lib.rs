@@ -13,7 +13,7 @@ pub mod notification;
 
 use std::sync::Arc;
 
-use builds::{Build, Builds, Key};
+use build_service::{Build, Builds, Key};
 
 use model::{Body, BuildSpec, Class, Command, CommandId, Fact, Failure, Handle, Span, planted};
 use service::{Look, Outbox, PortError, Trouble, Watches, Worker};

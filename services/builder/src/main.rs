@@ -2,11 +2,11 @@
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
-use builder::{Builder, notification::Notified};
-use builds::{
+use build_service::{
     LocalBuilds,
     place::{Endpoint, NEEDS_A_BUCKET, Place, cloud_build},
 };
+use builder::{Builder, notification::Notified};
 use gcp::{Parts, Unfit, Wiring};
 use host::Program;
 use model::Span;

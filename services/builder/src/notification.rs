@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use builds::{
+use build_service::{
     Builds,
     cloud_build::{
         CloudBuilds,

@@ -5,8 +5,8 @@ mod fixtures;
 
 use std::sync::Arc;
 
+use build_service::fake::FakeBuilds;
 use builder::Builder;
-use builds::fake::FakeBuilds;
 use fixtures::{LOOK, Service};
 
 fn service() -> Service {

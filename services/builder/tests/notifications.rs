@@ -1,13 +1,13 @@
 //! What the topic tells, in any order, is what a look shows.
 
-#[path = "../../../crates/builds/tests/cloud_build/world.rs"]
+#[path = "../../../crates/build-service/tests/cloud_build/world.rs"]
 mod world;
 
 use std::sync::{Arc, Mutex};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use build_service::{Build, Builds, Key, cloud_build::CloudBuilds};
 use builder::{Builder, notification::Notified};
-use builds::{Build, Builds, Key, cloud_build::CloudBuilds};
 use cloudbuild_standin::Fault;
 use model::{Attempt, Class, CommandId, Span, Stage};
 use serde_json::{Value, json};

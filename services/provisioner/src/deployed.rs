@@ -13,7 +13,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use builds::{Build, Builds, Key};
+use build_service::{Build, Builds, Key};
 use ledger::{ArtefactError, Artefacts, Creation, Store};
 use model::{
     BuildSpec, Class, Cluster, CommandId, Deleted, Deployed, Destroyed, Failure, Image, Made, Span, System,

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
-use builds::{
+use build_service::{
     Builds, LocalBuilds,
     place::{Endpoint, NEEDS_A_BUCKET, Place, cloud_build},
 };

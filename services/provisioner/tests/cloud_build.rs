@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use builds::cloud_build::{CloudBuilds, client::Client, submissions::Timing};
+use build_service::cloud_build::{CloudBuilds, client::Client, submissions::Timing};
 use cloudbuild_standin::{CloudBuild, Fault};
 use ledger::MemoryStore;
 use model::{Attempt, BuildSpec, CommandId, Deployed, Span, Stage, System, Verb};

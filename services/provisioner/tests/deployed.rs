@@ -4,7 +4,7 @@ mod support;
 
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
-use builds::LocalBuilds;
+use build_service::LocalBuilds;
 use ledger::{FolderStore, Store};
 use model::{Attempt, BuildSpec, CommandId, Deleted, Deployed, Slurm, Span, Stage, System, Timestamp, Verb};
 use provisioner::{

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use builds::{Builds, LocalBuilds};
+use build_service::{Builds, LocalBuilds};
 use kubernetes_standin::Api;
 use ledger::{MemoryStore, Store};
 use model::{Class, Failure, System};

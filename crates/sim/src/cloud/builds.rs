@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use builds::{Build, Builds, Key};
+use build_service::{Build, Builds, Key};
 use model::{BuildSpec, Class, Failure, Image, Span, planted};
 use service::PortError;
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
-use builds::LocalBuilds;
+use build_service::LocalBuilds;
 use host::Program;
 use ledger::{FolderStore, Store};
 use model::{Attempt, ClusterSpec, CommandId, Deleted, Deployed, Span, Stage, System, Verb};

@@ -1,6 +1,6 @@
 //! What a build leaves, and whose fault it is when it leaves nothing.
 
-use builds::{Build, Builds};
+use build_service::{Build, Builds};
 use ledger::{Artefacts, Digest, Store};
 use model::{BuildSpec, Class, Source};
 use serde_json::json;

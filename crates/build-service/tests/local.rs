@@ -4,7 +4,7 @@ mod support;
 
 use std::{sync::Arc, time::Duration};
 
-use builds::{Build, Builds, Key, LocalBuilds};
+use build_service::{Build, Builds, Key, LocalBuilds};
 use ledger::{Artefacts, Digest, MemoryStore, Store};
 use model::{Attempt, BuildSpec, Class, CommandId, Failure, Image, Source, Span, Stage, Verb};
 use serde_json::json;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use builds::{Build, Builds, Key};
+use build_service::{Build, Builds, Key};
 use cloudbuild_standin::Fault;
 use ledger::Store;
 use model::{Class, Failure, Span};

@@ -1,6 +1,6 @@
 //! Every field of a config, as the API takes it; and what is refused, by its field.
 
-use builds::cloud_build::translate::{Frame, translate};
+use build_service::cloud_build::translate::{Frame, translate};
 use model::{BuildSpec, Span};
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use builds::{
+use build_service::{
     Build, Builds, Key,
     cloud_build::{CloudBuilds, client::Client, submissions::Timing},
 };

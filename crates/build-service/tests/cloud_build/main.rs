@@ -5,7 +5,7 @@ mod images;
 mod translation;
 mod world;
 
-use builds::conformance::{self, Configs};
+use build_service::conformance::{self, Configs};
 use world::{World, spec};
 
 #[tokio::test(flavor = "multi_thread")]

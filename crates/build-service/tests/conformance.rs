@@ -4,7 +4,7 @@ mod support;
 
 use std::sync::Arc;
 
-use builds::{
+use build_service::{
     conformance::{self, Configs},
     fake::FakeBuilds,
     local::LocalBuilds,
