@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use model::{Reason, RunId, Suspects, Verdict, measurement::Reading};
+use run_index::Line;
 use schemars::JsonSchema;
 use serde::Serialize;
 use verdict::Judgement;
-use view::Line;
 
 /// What `burnin run --output json` prints.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -21,9 +21,9 @@ use lifecycle::{Input, RunState};
 use loader::{Loader, Sqlite};
 use model::{Fact, Limits, RunId, Span};
 use provisioner::{Provisioner, deployed::DeployedClusters, processes::ProcessClusters, systems::Systems};
+use run_index::{Elsewhere, Pace, Told, View};
 use service::{Bus, Clock, Handler, MemoryBus, StoreParking, SystemClock, Worker, WorkerHandler};
 use tokio::sync::watch;
-use view::{Elsewhere, Pace, Told, View};
 
 use crate::{
     exit::{Error, Exit},

@@ -3,9 +3,9 @@
 use std::fmt::Write;
 
 use pins::{Decided, Noted, Pinned, Pins, Who};
+use run_index::NoReference;
 use service::{Clock, SystemClock};
 use verdict::pin::Source;
-use view::NoReference;
 
 use super::{print_json, print_plain};
 use crate::{

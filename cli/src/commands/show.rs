@@ -2,7 +2,7 @@
 
 use comfy_table::{Table, presets};
 use model::RunId;
-use view::Told;
+use run_index::Told;
 
 use crate::{
     args::{Output, ReportForm},
@@ -22,7 +22,7 @@ pub async fn runs(data: Data, output: Output) -> Result<Exit, Error> {
     }
     let exit = if damaged.is_empty() { Exit::Pass } else { Exit::Infrastructure };
     if output == Output::Json {
-        let runs = runs.iter().map(|line| view::Line::clone(line)).collect();
+        let runs = runs.iter().map(|line| run_index::Line::clone(line)).collect();
         print_json(&RunsDocument { schema: "burnin/runs/v1", runs, damaged });
         return Ok(exit);
     }

@@ -21,13 +21,13 @@ use notifier::{
     Notifier,
     courier::{Api, HttpCourier},
 };
+use run_index::View;
 use service::{
     Bus, Clock, Disposition, Event, Handler, StoreParking,
     serve::{Chore, Service, serve, with_routes},
     shutdown,
 };
 use tokio::{net::TcpListener, task::JoinSet};
-use view::View;
 
 mod access;
 mod workflows;

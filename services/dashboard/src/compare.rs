@@ -8,9 +8,9 @@ use axum::{
 };
 use model::{RunId, measurement::Table};
 use report::comparison::{self, Pair};
+use run_index::{Elsewhere, Told, Wanted};
 use serde::{Deserialize, Serialize};
 use verdict::{compare::compare, fingerprint::Fingerprint};
-use view::{Elsewhere, Told, Wanted};
 
 use crate::{
     Dashboard,

@@ -11,8 +11,8 @@ use axum::{
 };
 use minijinja::{Environment, context, syntax::SyntaxConfig, value::Serde};
 use model::RunId;
+use run_index::ViewError;
 use serde::Serialize;
-use view::ViewError;
 
 /// Nothing from anywhere else, no script but ours, and nobody shows a page inside of theirs.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \

@@ -25,8 +25,8 @@ use std::sync::Arc;
 use axum::{Router, routing::get};
 use ledger::Store;
 use model::Timestamp;
+use run_index::View;
 use service::Clock;
-use view::View;
 
 /// A workflow that may be asked for.
 #[derive(Clone, Debug, Default)]

@@ -5,8 +5,8 @@ use std::{process::ExitCode, sync::Arc};
 use dashboard::{Dashboard, Readonly};
 use gcp::{Parts, Place};
 use ledger::Ledger;
+use run_index::{Pace, View};
 use service::{AttributesReader, Disposition, Event, Handler, async_trait, ids, serve::Routes};
-use view::{Pace, View};
 
 struct Config {
     ledger: Place,

@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use model::{Money, RunId, Timestamp, Verdict};
+use run_index::{Line, State};
 use serde::Serialize;
 use verdict::{Fingerprint, fingerprint::Difference};
-use view::{Line, State};
 
 use crate::Plan;
 

@@ -11,8 +11,8 @@ use axum::{
 };
 use futures::{Stream, StreamExt, stream};
 use model::{Timestamp, Verdict};
+use run_index::{Cursor, Line, Wanted};
 use serde::{Deserialize, Serialize};
-use view::{Cursor, Line, Wanted};
 
 use crate::{
     Dashboard, Plan,
@@ -49,8 +49,8 @@ impl Filters {
         };
         let state = match self.state.as_str() {
             "" => None,
-            "open" => Some(view::State::Open),
-            "closed" => Some(view::State::Closed),
+            "open" => Some(run_index::State::Open),
+            "closed" => Some(run_index::State::Closed),
             _ => return Err(Refusal::bad("state: expected open or closed.")),
         };
         let after = word(&self.after).map(|after| after.parse::<Cursor>()).transpose();
@@ -147,7 +147,7 @@ pub async fn page(
     let warnings = dashboard.plans.warnings().await;
     let now = dashboard.clock.now();
     let workflows: BTreeSet<&str> = all.iter().map(|line| line.workflow.as_str()).collect();
-    let open = all.iter().filter(|line| line.state == view::State::Open).take(RUNS);
+    let open = all.iter().filter(|line| line.state == run_index::State::Open).take(RUNS);
     let view = View {
         dates: nights::dates(now),
         rows: nights::rows(&all, &plans, now),

@@ -14,8 +14,8 @@ use futures::{StreamExt, stream};
 use ledger::Artefacts;
 use model::RunId;
 use report::sizes::Earlier;
+use run_index::{Elsewhere, Wanted};
 use serde::{Deserialize, Serialize};
-use view::{Elsewhere, Wanted};
 
 use crate::{
     Dashboard,

@@ -10,9 +10,9 @@ use model::{
     Attempt, Conclusion, Entry, EventKey, Fact, Limits, RECORD_FORMAT, Reason, Record, RunRequested, Span,
     Timestamp, Trigger, Verdict, VerdictReached, Workflow,
 };
+use run_index::{Pace, View};
 use service::{Clock, SystemClock};
 use tower::ServiceExt;
-use view::{Pace, View};
 
 struct Two;
 

@@ -37,11 +37,11 @@ use std::sync::Arc;
 
 use axum::{Router, routing::get};
 use ledger::{Ledger, Store};
+use run_index::View;
 use service::{
     Bus, Clock, Outbox,
     serve::{Chore, Routes},
 };
-use view::View;
 
 pub use access::{Access, LocalUser};
 pub use api::{

@@ -5,8 +5,8 @@ use std::{process::ExitCode, str::FromStr, sync::Arc};
 use gateway::{Catalogue, Gateway, HttpRefs, Rates, Secrets, Setup, TAKES};
 use gcp::{Parts, Place};
 use ledger::{Ledger, Split};
+use run_index::{Pace, View};
 use service::{Handler, ids};
-use view::{Pace, View};
 
 struct Config {
     ledger: Place,

@@ -13,9 +13,9 @@ use std::{
 };
 
 use model::{News, Notify, Push, RunId, Span, Timestamp, Verdict};
+use run_index::Line;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use view::Line;
 
 /// What is not mended for so long is told once more.
 pub const STILL: Span = Span::from_secs(24 * 3600);

@@ -27,9 +27,9 @@ use std::{collections::BTreeSet, sync::Arc, sync::Mutex};
 use events::{Content, Message};
 use ledger::{Ledger, Store};
 use model::{Fact, Notify, Origin, RunId};
+use run_index::{Pace, View};
 use service::{Bus, Clock, Disposition, Event, Handler, Trouble, serve::Chore, telemetry};
 use tracing::{Instrument, info_span};
-use view::{Pace, View};
 
 pub use link::Link;
 pub use port::{Courier, Reply};

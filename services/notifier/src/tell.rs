@@ -9,9 +9,9 @@ use events::RunAnswer;
 use futures::{StreamExt, stream};
 use lifecycle::RunState;
 use model::{ClusterSpec, Entry, Fact, Origin, Record, RunClosed, RunId, Span, Timestamp};
+use run_index::{Elsewhere, Folded, Line};
 use service::{Trouble, worker::chain};
 use tracing::{info, warn};
-use view::{Elsewhere, Folded, Line};
 
 use crate::{
     Notifier,

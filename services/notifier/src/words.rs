@@ -7,8 +7,8 @@ use minijinja::{
     value::Serde,
 };
 use model::{News, Reason, Stage, Verdict};
+use run_index::Line;
 use serde::Serialize;
-use view::Line;
 
 use crate::{
     decide::{Addressee, New, Outcome, Telling, What},

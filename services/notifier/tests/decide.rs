@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::{News, Notify, Push, Span, Timestamp, Trigger, Verdict};
 use notifier::decide::{Addressee, Heard, New, Outcome, STILL, Subject, Telling, What, begun};
+use run_index::{Line, State};
 use serde_json::json;
-use view::{Line, State};
 
 fn at(hours: f64) -> Timestamp {
     Timestamp::from_millis(1_795_122_600_000 + (hours * 3_600_000.0) as i64)

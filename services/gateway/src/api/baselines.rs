@@ -9,11 +9,11 @@ use axum::{
 };
 use model::RunId;
 use pins::{Decided, History, Pinned, Pins, Who};
+use run_index::NoReference;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use verdict::pin::Source;
-use view::NoReference;
 
 use super::{
     extract::{Asked, By, Filtered},

@@ -16,11 +16,11 @@ use axum::{
 };
 use ledger::{Artefacts, Committed};
 use model::{LeftOut, ManifestObject, RunId};
+use run_index::Elsewhere;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, copy, sink};
 use tokio_util::io::ReaderStream;
-use view::Elsewhere;
 
 use super::{
     extract::{Filtered, Named},

@@ -124,7 +124,7 @@ pub fn all() -> Vec<Place> {
                     what: "Runs, newest first, page by page.",
                     parameters: runs::filters(),
                     body: None,
-                    answers: answers(200, "A page.", Schemas::of::<view::Page>),
+                    answers: answers(200, "A page.", Schemas::of::<run_index::Page>),
                 },
                 Operation {
                     method: Method::POST,

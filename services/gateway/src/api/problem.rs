@@ -5,9 +5,9 @@ use axum::{
     http::{HeaderValue, StatusCode, header::CONTENT_TYPE},
     response::{IntoResponse, Response},
 };
+use run_index::ViewError;
 use schemars::JsonSchema;
 use serde::Serialize;
-use view::ViewError;
 
 use crate::Refused;
 

@@ -18,11 +18,11 @@ use axum::{
 };
 use futures::{Stream, StreamExt, stream};
 use model::{Attempt, CancelRequested, EventKey, Fact, RunId, Timestamp, Trigger, Verdict};
+use run_index::{Cursor, Detail, MOST, Page, State as Going, Wanted};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use service::ids;
-use view::{Cursor, Detail, MOST, Page, State as Going, Wanted};
 
 use super::{
     extract::{Asked, By, Filtered, Named, Owner},

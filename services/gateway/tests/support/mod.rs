@@ -22,13 +22,13 @@ use gateway::{Access, Catalogue, Gateway, GitRefs, Rates, Secrets, Setup};
 use http_body_util::BodyExt;
 use ledger::{Ledger, MemoryStore, Store};
 use model::{Span, Timestamp};
+use run_index::{Pace, View};
 use serde_json::Value;
 use service::{
     AttributesReader, Bus, BusError, Clock, Disposition, Event, Handler, ManualClock,
     serve::{Service, with_routes},
 };
 use tower::ServiceExt;
-use view::{Pace, View};
 
 pub const SECRET: &str = "a secret of sixteen letters";
 

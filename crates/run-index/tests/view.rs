@@ -7,9 +7,9 @@ use std::sync::Arc;
 use futures::{StreamExt, TryStreamExt};
 use ledger::{MemoryStore, Store};
 use model::{RunId, Span, Timestamp};
+use run_index::{Cursor, Page, State, View, Wanted};
 use service::ManualClock;
 use support::{Counting, START, ask, cancel, ledger, run, view};
-use view::{Cursor, Page, State, View, Wanted};
 
 struct World {
     counting: Arc<Counting<MemoryStore>>,

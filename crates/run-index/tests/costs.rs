@@ -5,9 +5,9 @@ mod support;
 use std::{sync::Arc, time::Instant};
 
 use ledger::{FolderStore, MemoryStore, Store};
+use run_index::{Pace, View, Wanted};
 use service::SystemClock;
 use support::{ask, cancel, ledger, run};
-use view::{Pace, View, Wanted};
 
 const RUNS: usize = 10_000;
 

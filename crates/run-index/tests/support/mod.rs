@@ -10,9 +10,9 @@ use bytes::Bytes;
 use ledger::{Creation, Digest, Ledger, Reader, Store, StoreError};
 use lifecycle::{Decision, Input, Occurrence, decide, decide_first, fold};
 use model::*;
+use run_index::{Pace, View};
 use serde_json::json;
 use service::ManualClock;
-use view::{Pace, View};
 
 pub const START: i64 = 1_795_122_600_000;
 
