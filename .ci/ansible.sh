@@ -44,7 +44,7 @@ for play in "$flow"/playbooks/*.yml; do
 done
 
 . .ci/built.sh
-tests=$(test_program crates/playbook bare_metal)
+tests=$(test_program crates/ansible-events bare_metal)
 mkdir "$BED_DIR" "$bed/home"
 chmod 755 "$bed"
 bash tests/testbed/ansible/start.sh

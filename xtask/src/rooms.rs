@@ -11,7 +11,7 @@ use serde_json::Value;
 
 /// Rooms without an outside world: no runtime, no clock, no randomness, no files.
 const PURE: [&str; 9] =
-    ["events", "lifecycle", "nccl", "playbook", "redact", "report", "model", "triggers", "verdict"];
+    ["events", "lifecycle", "nccl", "ansible-events", "redact", "report", "model", "triggers", "verdict"];
 /// What a pure room may not have.
 const WORLDLY: [&str; 9] =
     ["axum", "host", "indicatif", "service", "ledger", "rusqlite", "rustix", "tokio", "tokio-util"];

@@ -127,7 +127,7 @@ impl DeployedClusters {
             let Some(mut events) = self.store.open(&object).await.map_err(PortError::passing)? else {
                 return Ok(Some(format!("the deployment's {} is not in the bucket", file.name)));
             };
-            let (mut reader, mut piece) = (playbook::Reader::default(), vec![0; 64 << 10]);
+            let (mut reader, mut piece) = (ansible_events::Reader::default(), vec![0; 64 << 10]);
             loop {
                 match events.read(&mut piece).await.map_err(PortError::passing)? {
                     0 => break,

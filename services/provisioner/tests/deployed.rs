@@ -175,7 +175,8 @@ async fn what_the_deployment_knew_reaches_the_job_and_its_labels_the_steps() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_deployment_whose_playbook_failed_is_broken_and_says_where() {
-    let recorded = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/playbook/tests/data/ansible-2.17");
+    let recorded =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/ansible-events/tests/data/ansible-2.17");
     let cases = [
         ("ok", None),
         ("task-failed", Some("task-failed.jsonl: ")),

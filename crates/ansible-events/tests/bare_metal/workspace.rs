@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use ansible_events::Findings;
 use cloudbuild::plan::{self, Inputs};
 use cloudbuild::{Config, Plan, Status, local};
-use playbook::Findings;
 use tempfile::TempDir;
 
 /// Where the workflow's files lie.
@@ -81,7 +81,7 @@ impl Workspace {
 
     /// What the events of a playbook say.
     pub fn findings(&self, play: &str) -> Findings {
-        playbook::read(self.read(&format!("events/{play}.jsonl")).as_bytes()).unwrap()
+        ansible_events::read(self.read(&format!("events/{play}.jsonl")).as_bytes()).unwrap()
     }
 
     /// The playbooks that have run here.

@@ -1,6 +1,6 @@
 //! Runs of a real Ansible against real ssh hosts, as its callback told them.
 
-use playbook::{Counts, Findings, Reader, read};
+use ansible_events::{Counts, Findings, Reader, read};
 
 fn recorded(name: &str) -> Vec<u8> {
     let path = format!("{}/tests/data/ansible-2.17/{name}.jsonl", env!("CARGO_MANIFEST_DIR"));

@@ -1,6 +1,6 @@
 //! Streams that nobody meant well.
 
-use playbook::{Reader, read};
+use ansible_events::{Reader, read};
 use proptest::prelude::*;
 
 fn result(event: &str, host: &str, body: &str) -> String {
