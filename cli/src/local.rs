@@ -14,7 +14,6 @@ use agent::{Agent, schedulers::Schedulers};
 use build_service::LocalBuilds;
 use builder::Builder;
 use conductor::{Conductor, Observer, Settings, Woken};
-use host::Program;
 use judge::Judge;
 use ledger::{Artefacts, FolderStore, Ledger, Store};
 use lifecycle::{Input, RunState};
@@ -23,6 +22,7 @@ use model::{Fact, Limits, RunId, Span};
 use provisioner::{Provisioner, deployed::DeployedClusters, processes::ProcessClusters, systems::Systems};
 use run_index::{Elsewhere, Pace, Told, View};
 use service::{Bus, Clock, Handler, MemoryBus, StoreParking, SystemClock, Worker, WorkerHandler};
+use supervisor::Program;
 use tokio::sync::watch;
 
 use crate::{
@@ -289,14 +289,14 @@ impl Bus for Upstream {
 
 /// Builds of a data folder.
 fn builds(data: &Data, program: &Program) -> Arc<LocalBuilds> {
-    let builds = host::Builds::new(data.path("host").join("builds"), program.clone());
+    let builds = supervisor::Builds::new(data.path("host").join("builds"), program.clone());
     Arc::new(LocalBuilds::new(builds, Arc::clone(&data.store), Some(data.path("secrets"))))
 }
 
 /// Clusters of a data folder, on a machine with that many GPUs.
 pub fn clusters(data: &Data, program: Program, clock: &Arc<dyn Clock>, gpus: u32) -> Systems {
     let deployed = DeployedClusters::new(builds(data, &program), Arc::clone(&data.store), Arc::clone(clock));
-    let clusters = host::Clusters::new(data.path("host").join("clusters"), program);
+    let clusters = supervisor::Clusters::new(data.path("host").join("clusters"), program);
     Systems { deployed, processes: Some(ProcessClusters::new(clusters, Arc::clone(clock), gpus)) }
 }
 

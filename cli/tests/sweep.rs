@@ -24,8 +24,8 @@ fn a_forgotten_cluster_goes_and_one_whose_lease_runs_stays() {
 
     fs::create_dir_all(&data).unwrap();
     // Brought up by nobody who is still there: as after a power cut of whoever held the lease.
-    let program = host::Program(vec![env!("CARGO_BIN_EXE_burnin").into(), "host".into()]);
-    let clusters = host::Clusters::new(data.canonicalize().unwrap().join("host/clusters"), program);
+    let program = supervisor::Program(vec![env!("CARGO_BIN_EXE_burnin").into(), "host".into()]);
+    let clusters = supervisor::Clusters::new(data.canonicalize().unwrap().join("host/clusters"), program);
     let soon = |after: Duration| (chrono::Utc::now() + after).into();
     for (name, life) in [("forgotten", Duration::from_secs(2)), ("leased", Duration::from_secs(600))] {
         let expires_at: model::Timestamp = soon(life);
@@ -36,7 +36,9 @@ fn a_forgotten_cluster_goes_and_one_whose_lease_runs_stays() {
         // The nodes would end by themselves at the same moment; these believe that they have an hour.
         let expires_at = soon(Duration::from_secs(3600));
         let nodes = vec![model::Node { name: "node-0".to_owned(), slots: 1 }];
-        clusters.create(name, &host::ClusterRequest { nodes, expires_at, labels: labels.into() }).unwrap();
+        clusters
+            .create(name, &supervisor::ClusterRequest { nodes, expires_at, labels: labels.into() })
+            .unwrap();
     }
     let kept = burnin(&data, &["sweep", "--grace", "1s"]);
     assert!(kept.status.success() && said(&kept).matches("kept").count() == 2, "{}", said(&kept));
@@ -50,13 +52,13 @@ fn a_forgotten_cluster_goes_and_one_whose_lease_runs_stays() {
         assert!(Instant::now() < until, "{}", said(&rehearsed));
     };
     assert!(said(&due).contains("nothing was touched"), "{}", said(&due));
-    assert!(matches!(clusters.look("forgotten").unwrap(), host::ClusterState::Ready(_)));
+    assert!(matches!(clusters.look("forgotten").unwrap(), supervisor::ClusterState::Ready(_)));
 
     let swept = burnin(&data, &["sweep", "--grace", "1s"]);
     assert!(swept.status.success(), "{}", said(&swept));
     assert!(said(&swept).contains("forgotten  gone: "), "{}", said(&swept));
     assert!(said(&swept).contains("leased  kept"), "{}", said(&swept));
-    assert!(matches!(clusters.look("forgotten").unwrap(), host::ClusterState::Deleted(_)));
+    assert!(matches!(clusters.look("forgotten").unwrap(), supervisor::ClusterState::Deleted(_)));
     let nothing_more = burnin(&data, &["sweep", "--grace", "1s"]);
     assert!(!said(&nothing_more).contains("forgotten"), "{}", said(&nothing_more));
     clusters.delete("leased", || soon(Duration::ZERO)).unwrap();

@@ -14,7 +14,7 @@ const PURE: [&str; 9] =
     ["events", "lifecycle", "nccl", "ansible-events", "redact", "report", "model", "triggers", "verdict"];
 /// What a pure room may not have.
 const WORLDLY: [&str; 9] =
-    ["axum", "host", "indicatif", "service", "ledger", "rusqlite", "rustix", "tokio", "tokio-util"];
+    ["axum", "supervisor", "indicatif", "service", "ledger", "rusqlite", "rustix", "tokio", "tokio-util"];
 /// Beside the services, who may stand on them: all of them at once, wired together.
 const OVER_SERVICES: [&str; 1] = ["sim"];
 /// Libraries that belong to one room.

@@ -81,10 +81,10 @@ pub fn dispatch(cli: Cli) -> Result<Exit, Error> {
             Ok(Exit::Pass)
         }
         Command::Host(Host::Build { folder }) => block_on(async {
-            host::supervise(&folder).await.map(|()| Exit::Pass).map_err(Error::infrastructure)
+            supervisor::supervise(&folder).await.map(|()| Exit::Pass).map_err(Error::infrastructure)
         }),
         Command::Host(Host::Node { folder, name }) => {
-            host::serve(&folder, &name).map(|()| Exit::Pass).map_err(Error::infrastructure)
+            supervisor::serve(&folder, &name).map(|()| Exit::Pass).map_err(Error::infrastructure)
         }
     }
 }

@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use cloudbuild::Status;
-use host::{BuildOutcome, BuildRequest, BuildState};
 use ledger::{Artefacts, Reader, Store};
 use model::{BuildSpec, Class, Failure, FileDigest, Image, Span};
 use service::PortError;
+use supervisor::{BuildOutcome, BuildRequest, BuildState};
 
 use crate::{
     files::{LOG, QUOTED_LINES, content, damaged, refuse_reserved},
@@ -17,7 +17,7 @@ use crate::{
 
 /// Builds of this host; images are sets of files in the artefact bucket.
 pub struct LocalBuilds {
-    builds: host::Builds,
+    builds: supervisor::Builds,
     store: std::sync::Arc<dyn Store>,
     artefacts: Artefacts,
     secrets: Option<PathBuf>,
@@ -25,7 +25,11 @@ pub struct LocalBuilds {
 
 impl LocalBuilds {
     /// Builds under a folder, into a bucket. `secrets` is a folder with a file for each secret, called by its name.
-    pub fn new(builds: host::Builds, store: std::sync::Arc<dyn Store>, secrets: Option<PathBuf>) -> Self {
+    pub fn new(
+        builds: supervisor::Builds,
+        store: std::sync::Arc<dyn Store>,
+        secrets: Option<PathBuf>,
+    ) -> Self {
         let artefacts = Artefacts::new(std::sync::Arc::clone(&store));
         Self { builds, store, artefacts, secrets }
     }

@@ -39,7 +39,7 @@ impl World {
         let root = tempfile::tempdir().unwrap();
         let store = Arc::new(MemoryStore::default());
         let builds =
-            LocalBuilds::new(host::Builds::new(root.path(), support::program()), store.clone(), None);
+            LocalBuilds::new(supervisor::Builds::new(root.path(), support::program()), store.clone(), None);
         Self { root, store, builds }
     }
 

@@ -2,10 +2,10 @@
 
 use std::{io, path::PathBuf, sync::Arc};
 
-use host::{JobRequest, JobState, Jobs};
 use ledger::{Reader, Store};
 use model::{Class, Cluster, Failure, Image};
 use service::PortError;
+use supervisor::{JobRequest, JobState, Jobs};
 
 use crate::{
     port::{Ending, Job, Outputs, Scheduler, Standing},

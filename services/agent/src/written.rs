@@ -2,10 +2,10 @@
 
 use std::{io, path::PathBuf};
 
-use host::files;
 use ledger::Reader;
 use model::{Class, Failure};
 use service::PortError;
+use supervisor::files;
 
 use crate::port::{Ending, Outputs, Written};
 

@@ -5,10 +5,10 @@ mod support;
 use std::{path::Path, sync::Arc};
 
 use agent::{Job, Scheduler, conformance, fake::FakeScheduler, processes::Processes};
-use host::{ClusterRequest, ClusterState, Clusters};
 use ledger::{Digest, FolderStore, MemoryStore, Store};
 use model::{Class, Cluster, Collective, FileDigest, Image, Node, Span, Workload};
 use service::{Clock, PortError, SystemClock};
+use supervisor::{ClusterRequest, ClusterState, Clusters};
 
 /// Takes about a second and writes something.
 const PROGRAM: &str = "#!/bin/sh\necho \"rank $BURNIN_RANK of $BURNIN_RANKS: $*\"\nsleep 1\n";
@@ -99,7 +99,7 @@ async fn jobs_of_processes() {
     let scheduler = Processes::new(store);
     conformance::scheduler(&scheduler, &rented.cluster, |name| job(&rented.cluster, Some(&image), name))
         .await;
-    let folder = host::Jobs::at(&rented.cluster.endpoint).output_folder("one");
+    let folder = supervisor::Jobs::at(&rented.cluster.endpoint).output_folder("one");
     conformance::folder(&scheduler, &rented.cluster, "one", &folder).await;
 }
 
@@ -142,7 +142,7 @@ async fn an_image_staged_by_many_at_once_is_whole_for_each() {
     while let Some(submitted) = tasks.join_next().await {
         submitted.unwrap().unwrap();
     }
-    let staged = host::Jobs::at(&rented.cluster.endpoint).image_folder(&image.digest);
+    let staged = supervisor::Jobs::at(&rented.cluster.endpoint).image_folder(&image.digest);
     let files: Vec<_> = std::fs::read_dir(&staged).unwrap().map(|file| file.unwrap().file_name()).collect();
     assert_eq!(files, ["all_reduce_perf"], "no draft stays behind");
     assert!(std::fs::read(staged.join("all_reduce_perf")).unwrap() == program.as_bytes());

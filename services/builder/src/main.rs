@@ -8,9 +8,9 @@ use build_service::{
 };
 use builder::{Builder, notification::Notified};
 use gcp::{Parts, Unfit, Wiring};
-use host::Program;
 use model::Span;
 use service::Outbox;
+use supervisor::Program;
 
 struct Config {
     artefacts: gcp::Place,
@@ -22,7 +22,7 @@ struct Config {
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-    if let Some(played) = host::role(&arguments) {
+    if let Some(played) = supervisor::role(&arguments) {
         return gcp::ended("builder", played);
     }
     gcp::run(
@@ -49,7 +49,7 @@ fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
     let store = || wiring.store(&config.artefacts);
     let (project, location) = match config.builds {
         Place::Here(folder) => {
-            let (store, builds) = (store()?, host::Builds::new(folder, Program::this()?));
+            let (store, builds) = (store()?, supervisor::Builds::new(folder, Program::this()?));
             let builds = LocalBuilds::new(builds, Arc::clone(&store), config.secrets);
             return Ok(wiring.worker(Builder::new(Arc::new(builds), config.look), &Builder::TAKES, store));
         }

@@ -7,7 +7,6 @@ use build_service::{
     place::{Endpoint, NEEDS_A_BUCKET, Place, cloud_build},
 };
 use gcp::{Parts, Unfit, Wiring};
-use host::Program;
 use model::Span;
 use provisioner::{
     Provisioner, Sweeper,
@@ -16,6 +15,7 @@ use provisioner::{
     systems::Systems,
 };
 use service::serve::Chore;
+use supervisor::Program;
 
 struct Config {
     artefacts: gcp::Place,
@@ -28,7 +28,7 @@ struct Config {
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-    if let Some(played) = host::role(&arguments) {
+    if let Some(played) = supervisor::role(&arguments) {
         return gcp::ended("provisioner", played);
     }
     gcp::run(
@@ -59,9 +59,9 @@ fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
     let (store, builds, processes): (_, Arc<dyn Builds>, _) = match config.clusters {
         Place::Here(folder) => {
             let (store, program) = (open()?, Program::this()?);
-            let builds = host::Builds::new(folder.join("builds"), program.clone());
+            let builds = supervisor::Builds::new(folder.join("builds"), program.clone());
             let builds = LocalBuilds::new(builds, Arc::clone(&store), config.secrets);
-            let clusters = host::Clusters::new(folder.join("clusters"), program);
+            let clusters = supervisor::Clusters::new(folder.join("clusters"), program);
             (store, Arc::new(builds), Some(ProcessClusters::new(clusters, clock(), gpus())))
         }
         Place::CloudBuild { .. } if config.secrets.is_some() => {

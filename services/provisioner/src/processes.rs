@@ -2,22 +2,22 @@
 
 use std::{path::Path, process::Command, sync::Arc};
 
-use host::{ClusterRequest, ClusterState};
 use model::{Class, Deleted, Failure, Node, System};
 use service::{Clock, PortError};
+use supervisor::{ClusterRequest, ClusterState};
 
 use crate::port::{Clusters, Listed, Listing, Order, Standing};
 
 /// Clusters of this host.
 pub struct ProcessClusters {
-    clusters: host::Clusters,
+    clusters: supervisor::Clusters,
     clock: Arc<dyn Clock>,
     gpus: u32,
 }
 
 impl ProcessClusters {
     /// Clusters under a folder. `gpus` is what this machine has: see [`gpus`].
-    pub fn new(clusters: host::Clusters, clock: Arc<dyn Clock>, gpus: u32) -> Self {
+    pub fn new(clusters: supervisor::Clusters, clock: Arc<dyn Clock>, gpus: u32) -> Self {
         Self { clusters, clock, gpus }
     }
 
@@ -31,7 +31,7 @@ impl ProcessClusters {
 
     async fn blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&host::Clusters) -> std::io::Result<T> + Send + 'static,
+        work: impl FnOnce(&supervisor::Clusters) -> std::io::Result<T> + Send + 'static,
     ) -> Result<T, PortError> {
         let clusters = self.clusters.clone();
         let done = tokio::task::spawn_blocking(move || work(&clusters)).await.map_err(PortError::passing)?;
@@ -101,7 +101,7 @@ impl Clusters for ProcessClusters {
     }
 
     async fn list(&self) -> Result<Listing, PortError> {
-        let there = self.blocking(host::Clusters::list).await?;
+        let there = self.blocking(supervisor::Clusters::list).await?;
         let listed = there.into_iter().map(|(name, labels)| Listed {
             name,
             run: labels.get("burnin-run").cloned().unwrap_or_default(),

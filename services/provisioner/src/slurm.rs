@@ -2,9 +2,9 @@
 
 use std::{ffi::OsString, io::ErrorKind, time::Duration};
 
-use host::ask;
 use model::{Cluster, Node, Slurm};
 use service::PortError;
+use supervisor::ask;
 
 use crate::port::Standing;
 

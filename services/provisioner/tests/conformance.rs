@@ -24,7 +24,7 @@ async fn clusters_on_paper() {
 async fn clusters_of_this_host() {
     let root = tempfile::tempdir().unwrap();
     let provider = |gpus: u32| {
-        let clusters = host::Clusters::new(root.path().join(gpus.to_string()), support::program());
+        let clusters = supervisor::Clusters::new(root.path().join(gpus.to_string()), support::program());
         ProcessClusters::new(clusters, Arc::new(SystemClock), gpus)
     };
     for gpus in [0, 8] {
@@ -36,7 +36,7 @@ async fn clusters_of_this_host() {
 async fn a_machine_with_gpus_is_one_node() {
     let root = tempfile::tempdir().unwrap();
     for (gpus, expected) in [(0, vec![1, 1, 1]), (8, vec![8])] {
-        let clusters = host::Clusters::new(root.path().join(gpus.to_string()), support::program());
+        let clusters = supervisor::Clusters::new(root.path().join(gpus.to_string()), support::program());
         let provider = ProcessClusters::new(clusters, Arc::new(SystemClock), gpus);
         let id = CommandId {
             run: "slots".parse().unwrap(),

@@ -49,8 +49,8 @@ impl Bed {
             "access": {"kubeconfig": {"path": path}}});
         all.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
-        let program = host::Program(vec!["none".into()]);
-        let builds = host::Builds::new(self.root.path().join("builds"), program);
+        let program = supervisor::Program(vec!["none".into()]);
+        let builds = supervisor::Builds::new(self.root.path().join("builds"), program);
         let builds: Arc<dyn Builds> = Arc::new(LocalBuilds::new(builds, Arc::clone(&store), None));
         let deployed = DeployedClusters::new(builds, store, Arc::new(SystemClock));
         let system = System::Kubernetes(serde_json::from_value(all).unwrap());

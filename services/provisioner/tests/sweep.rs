@@ -97,7 +97,7 @@ async fn gone_is_what_is_not_listed_any_more_and_nobody_touches_what_has_no_expi
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_whose_nodes_cannot_end_themselves_are_ended() {
     let root = tempfile::tempdir().unwrap();
-    let clusters = host::Clusters::new(root.path(), support::program());
+    let clusters = supervisor::Clusters::new(root.path(), support::program());
     let provider = |clock: Arc<dyn Clock>| ProcessClusters::new(clusters.clone(), clock, 0);
     let now = SystemClock.now();
     let here = provider(Arc::new(SystemClock));

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use host::Program;
+use supervisor::Program;
 
 /// Starts this binary again, as a supervisor.
 pub fn program() -> Program {
@@ -19,7 +19,7 @@ fn be_host() {
         && verb == "build"
     {
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        runtime.block_on(host::supervise(Path::new(folder))).unwrap();
+        runtime.block_on(supervisor::supervise(Path::new(folder))).unwrap();
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::{ffi::OsString, time::Duration};
 
-use host::{Answer, ask};
 use model::{Class, Failure};
 use service::PortError;
+use supervisor::{Answer, ask};
 
 use super::state::Row;
 

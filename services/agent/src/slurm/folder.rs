@@ -13,9 +13,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use host::{Jobs, spool};
 use model::JobEnd;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use supervisor::{Jobs, spool};
 
 use super::state::Marks;
 use crate::port::Standing;

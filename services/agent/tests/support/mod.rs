@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use host::Program;
+use supervisor::Program;
 
 /// Starts this binary again, as a node.
 pub fn program() -> Program {
@@ -18,6 +18,6 @@ fn be_host() {
     if let [.., verb, folder, name] = &arguments[..]
         && verb == "node"
     {
-        host::serve(Path::new(folder), name).unwrap();
+        supervisor::serve(Path::new(folder), name).unwrap();
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use host::Program;
+use supervisor::Program;
 
 /// Starts this binary again, as one of them.
 pub fn program() -> Program {
@@ -16,10 +16,10 @@ pub fn program() -> Program {
 fn be_host() {
     let arguments: Vec<String> = std::env::args().collect();
     match &arguments[..] {
-        [.., verb, folder, name] if verb == "node" => host::serve(Path::new(folder), name).unwrap(),
+        [.., verb, folder, name] if verb == "node" => supervisor::serve(Path::new(folder), name).unwrap(),
         [.., verb, folder] if verb == "build" => {
             let runtime = tokio::runtime::Runtime::new().unwrap();
-            runtime.block_on(host::supervise(Path::new(folder))).unwrap();
+            runtime.block_on(supervisor::supervise(Path::new(folder))).unwrap();
         }
         _ => {}
     }

@@ -3,12 +3,12 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use build_service::LocalBuilds;
-use host::Program;
 use ledger::{FolderStore, Store};
 use model::{Attempt, ClusterSpec, CommandId, Deleted, Deployed, Span, Stage, System, Verb};
 use provisioner::{Clusters, Order, Standing, deployed::DeployedClusters};
 use serde_json::json;
 use service::{Clock, ManualClock, PortError, SystemClock};
+use supervisor::Program;
 use tempfile::TempDir;
 use toolkit::{Cloud, DIGEST, registry, repository};
 
@@ -27,7 +27,7 @@ fn be_host() {
         && verb == "build"
     {
         let runtime = tokio::runtime::Runtime::new().unwrap();
-        runtime.block_on(host::supervise(Path::new(folder))).unwrap();
+        runtime.block_on(supervisor::supervise(Path::new(folder))).unwrap();
     }
 }
 
@@ -85,7 +85,7 @@ impl World {
             std::fs::write(file, &archive.bytes).unwrap();
         }
         let clock = Arc::new(ManualClock::new(SystemClock.now()));
-        let builds = host::Builds::new(root.path().join("builds"), program());
+        let builds = supervisor::Builds::new(root.path().join("builds"), program());
         let builds = Arc::new(LocalBuilds::new(builds, Arc::clone(&store), None));
         let clusters = DeployedClusters::new(builds, store, clock.clone());
         let id = CommandId {

@@ -4,8 +4,8 @@ mod support;
 
 use std::{fs, io::ErrorKind, thread};
 
-use host::{ClusterState, JobRequest, JobState, Jobs};
 use model::{Span, Timestamp};
+use supervisor::{ClusterState, JobRequest, JobState, Jobs};
 use support::{World, cluster_request, ended, kill, now, output, runs, wait};
 
 #[test]

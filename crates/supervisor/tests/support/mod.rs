@@ -7,12 +7,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use host::{
+use model::{JobEnd, Node, Span, Timestamp};
+use rustix::process::{Pid, Signal, kill_process};
+use supervisor::{
     BuildOutcome, BuildRequest, BuildState, Builds, ClusterRequest, ClusterState, Clusters, JobRequest,
     JobState, Jobs, Program,
 };
-use model::{JobEnd, Node, Span, Timestamp};
-use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// Starts this binary again, as a supervisor or a node.
@@ -29,9 +29,9 @@ fn be_host() {
     match &arguments[..] {
         [.., verb, folder] if verb == "build" => {
             let runtime = tokio::runtime::Runtime::new().unwrap();
-            runtime.block_on(host::supervise(Path::new(folder))).unwrap();
+            runtime.block_on(supervisor::supervise(Path::new(folder))).unwrap();
         }
-        [.., verb, folder, name] if verb == "node" => host::serve(Path::new(folder), name).unwrap(),
+        [.., verb, folder, name] if verb == "node" => supervisor::serve(Path::new(folder), name).unwrap(),
         _ => {}
     }
 }
@@ -191,6 +191,6 @@ pub fn ended(jobs: &Jobs, name: &str) -> JobEnd {
 /// Everything a job wrote.
 pub fn output(jobs: &Jobs, name: &str) -> String {
     let folder = jobs.output_folder(name);
-    let files = host::files::list(&folder).unwrap().files;
+    let files = supervisor::files::list(&folder).unwrap().files;
     files.into_iter().map(|file| fs::read_to_string(folder.join(file.name)).unwrap()).collect()
 }

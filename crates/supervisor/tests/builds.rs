@@ -5,7 +5,7 @@ mod support;
 use std::{fs, thread};
 
 use cloudbuild::Status;
-use host::BuildState;
+use supervisor::BuildState;
 use support::{World, kill, runs, wait};
 
 #[test]
