@@ -42,3 +42,44 @@ pub fn all() -> BTreeMap<PathBuf, String> {
 fn schema<T: JsonSchema>() -> Value {
     schema_for!(T).to_value()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn references(value: &Value) -> BTreeSet<String> {
+        match value {
+            Value::Object(fields) => {
+                let own =
+                    fields.get("$ref").and_then(Value::as_str).and_then(|path| path.strip_prefix("#/$defs/"));
+                own.map(str::to_owned).into_iter().chain(fields.values().flat_map(references)).collect()
+            }
+            Value::Array(items) => items.iter().flat_map(references).collect(),
+            _ => BTreeSet::new(),
+        }
+    }
+
+    #[test]
+    fn schemas_define_exactly_what_they_reference() {
+        for (path, text) in all() {
+            let mut schema: Value = serde_json::from_str(&text).unwrap();
+            let mut definitions = match schema.as_object_mut().and_then(|schema| schema.remove("$defs")) {
+                Some(Value::Object(definitions)) => definitions,
+                _ => serde_json::Map::new(),
+            };
+            let mut open = references(&schema);
+            while let Some(name) = open.pop_first() {
+                // A definition that was removed before has been followed already.
+                let Some(definition) = definitions.remove(&name) else {
+                    assert!(text.contains(&format!("\"{name}\": {{")), "{path:?} lacks {name}");
+                    continue;
+                };
+                open.extend(references(&definition));
+            }
+            let unused: Vec<_> = definitions.keys().collect();
+            assert!(unused.is_empty(), "{path:?} defines without a reference: {unused:?}");
+        }
+    }
+}

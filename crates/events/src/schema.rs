@@ -1,7 +1,7 @@
 //! JSON Schemas of every payload, generated from the types.
 
 use model::{Body, Fact};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::{CLUSTER_OFFERED, ClusterOffer, RUN_ANSWERED, RUN_REQUEST, RunAnswer, RunRequest};
 
@@ -31,9 +31,35 @@ fn commands() -> impl Iterator<Item = (&'static str, Value)> {
             variants.iter().find(|variant| variant["properties"]["type"]["const"] == **event_type)?;
         let mut data = variant["properties"]["data"].clone();
         data["description"] = variant["description"].clone();
-        data["$defs"] = definitions.clone().unwrap_or_else(|| json!({}));
+        let used = reachable(&data, definitions.as_ref().unwrap_or(&Value::Null));
+        if !used.is_empty() {
+            data["$defs"] = used.into();
+        }
         Some((*event_type, data))
     })
+}
+
+/// The definitions that `schema` references, directly or through other definitions.
+fn reachable(schema: &Value, definitions: &Value) -> Map<String, Value> {
+    let mut used = Map::new();
+    let mut open = vec![schema];
+    while let Some(value) = open.pop() {
+        match value {
+            Value::Object(fields) => {
+                let name =
+                    fields.get("$ref").and_then(Value::as_str).and_then(|path| path.strip_prefix("#/$defs/"));
+                if let Some((name, definition)) = name.and_then(|name| Some((name, definitions.get(name)?)))
+                    && used.insert(name.to_owned(), definition.clone()).is_none()
+                {
+                    open.push(definition);
+                }
+                open.extend(fields.values());
+            }
+            Value::Array(items) => open.extend(items),
+            _ => {}
+        }
+    }
+    used
 }
 
 fn titled(event_type: &str, mut schema: Value) -> Value {
