@@ -1,8 +1,10 @@
 //! `cargo xtask schemas`, `rooms` and `rights`: writes what follows from the code; with `--check`, only compares.
+//! `cargo xtask style`: checks words.
 
 mod rights;
 mod rooms;
 mod schemas;
+mod style;
 
 use std::{
     collections::BTreeMap,
@@ -30,12 +32,15 @@ enum What {
     Rooms,
     /// Who may do what in the cloud.
     Rights,
+    /// Reports phrases that docs/STYLE.md bans.
+    Style,
 }
 
 fn main() -> ExitCode {
     let Xtask { what, check } = Xtask::parse();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let done = match what {
+        What::Style => style::check(&root),
         What::Schemas => settle(&root, Path::new("schemas"), schemas::all(), check),
         What::Rooms => rooms::drawing(&root).and_then(|drawing| {
             let files = BTreeMap::from([(PathBuf::from("tests/rooms.out"), drawing)]);

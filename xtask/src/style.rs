@@ -1,0 +1,104 @@
+//! Phrases that docs/STYLE.md bans, wherever they stand: comments, messages, docs and names.
+
+use std::{fs, path::Path, process::Command};
+
+use aho_corasick::{AhoCorasick, MatchKind};
+
+/// A phrase that no line may contain, and what to write instead.
+const BANNED: &[(&str, &str)] = &[
+    ("anybody", "the component or person that acts, such as `another process`"),
+    ("are told", "`are reported`, `are recorded` or `receive`"),
+    ("be told", "`be reported`, `be recorded` or `receive`"),
+    ("came of", "`the result of`"),
+    ("comes to the same", "`has the same result`"),
+    ("ever after", "`final`"),
+    ("everybody", "`every user`, `every process`"),
+    ("gives back", "`releases` or `returns`"),
+    ("hears of", "`receives` or `is notified of`"),
+    ("heard of", "`received` or `was notified of`"),
+    ("how-manieth", "`attempt number, starting at 1`"),
+    ("in vain", "`without success`"),
+    ("is told", "`is reported`, `is recorded` or `receives`"),
+    ("no single", "`no` or `not one`"),
+    ("somebody", "the component or person that acts, such as `a user`"),
+    ("that is there", "`existing` or `present`"),
+    ("was told", "`was reported`, `was recorded` or `received`"),
+    ("what became of", "`the outcome of`"),
+    ("what is there", "`existing files`, `the current value`"),
+    ("whoever", "the component that acts, such as `the caller`"),
+];
+/// Files whose text is prose. Data, snapshots and samples are compared byte by byte and are left alone.
+const PROSE: &[&str] = &["j2", "md", "py", "rs", "sh", "tf", "toml", "tpl", "yaml", "yml"];
+/// Files that quote the banned phrases.
+const QUOTING: &[&str] = &["docs/STYLE.md", "xtask/src/style.rs"];
+/// Records of past decisions keep their words; so does data.
+const UNTOUCHED: &[&str] = &["docs/rfd/", "tests/data/"];
+
+/// Checks every tracked file.
+///
+/// # Errors
+/// Returns every line with a banned phrase and what to write instead, or the error of git or of a file.
+pub fn check(root: &Path) -> Result<(), String> {
+    let listed = Command::new("git").args(["ls-files", "-z"]).current_dir(root).output();
+    let listed = listed.map_err(|error| format!("git ls-files: {error}"))?;
+    if !listed.status.success() {
+        return Err(format!("git ls-files: {}", String::from_utf8_lossy(&listed.stderr).trim()));
+    }
+    let banned = Banned::new()?;
+    let mut found = Vec::new();
+    for file in String::from_utf8_lossy(&listed.stdout).split('\0').filter(|file| is_prose(file)) {
+        // A file that is deleted in the working tree is listed until it is committed.
+        let Ok(text) = fs::read_to_string(root.join(file)) else { continue };
+        found.extend(banned.lines(&text).map(|(line, text)| format!("{file}:{line}: {text}")));
+    }
+    if found.is_empty() { Ok(()) } else { Err(format!("{}\nsee docs/STYLE.md", found.join("\n"))) }
+}
+
+fn is_prose(file: &str) -> bool {
+    let extension = file.rsplit_once('.').map_or("", |(_, extension)| extension);
+    PROSE.contains(&extension)
+        && !QUOTING.contains(&file)
+        && !UNTOUCHED.iter().any(|folder| file.starts_with(folder))
+}
+
+struct Banned(AhoCorasick);
+
+impl Banned {
+    fn new() -> Result<Self, String> {
+        AhoCorasick::builder()
+            .ascii_case_insensitive(true)
+            .match_kind(MatchKind::LeftmostLongest)
+            .build(BANNED.iter().map(|(phrase, _)| phrase))
+            .map(Self)
+            .map_err(|error| error.to_string())
+    }
+
+    /// The lines with a banned phrase, from 1. An underscore counts as a space: names of tests are sentences too.
+    fn lines<'a>(&'a self, text: &'a str) -> impl Iterator<Item = (usize, String)> + 'a {
+        text.lines().enumerate().flat_map(move |(index, line)| {
+            let line = line.replace('_', " ");
+            let found = self.0.find_iter(&line).filter(|found| {
+                let letter = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphabetic);
+                !letter(line.as_bytes()[..found.start()].last()) && !letter(line.as_bytes().get(found.end()))
+            });
+            let found = found.map(|found| BANNED[found.pattern().as_usize()]);
+            let found: Vec<_> =
+                found.map(|(phrase, instead)| (index + 1, format!("`{phrase}`: write {instead}"))).collect();
+            found
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn banned_phrases_are_found_in_sentences_and_in_names() {
+        let banned = Banned::new().unwrap();
+        let lines = |text: &str| banned.lines(text).map(|(line, _)| line).collect::<Vec<_>>();
+        assert_eq!(lines("fine\n/// Somebody waits.\n"), [2]);
+        assert_eq!(lines("fn whoever_asks_is_told() {}"), [1, 1]);
+        assert_eq!(lines("the nobodys; unbe told"), Vec::<usize>::new());
+    }
+}
