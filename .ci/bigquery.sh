@@ -2,7 +2,7 @@
 # Statements and views on an engine that reads GoogleSQL: bqemulator, which translates it for DuckDB.
 set -euo pipefail
 skip() { echo "skipped: statements and views on an engine, because $*"; exit 77; }
-requirements=tests/bigquery/requirements.txt
+requirements=tests/fakes/bigquery/requirements.txt
 venv=.tools/bqemulator
 type -P python3 >/dev/null || skip "there is no python3"
 # What is installed is what the requirements say now.

@@ -1,17 +1,14 @@
 //! Commands in, facts out, as the fixtures say.
 
-#[path = "../../../tests/contract/mod.rs"]
-mod fixtures;
-
 use std::sync::Arc;
 
 use agent::{Agent, fake::FakeScheduler};
-use fixtures::{LOOK, Service};
 use ledger::{Artefacts, MemoryStore};
+use test_support::contract::{LOOK, Service};
 
 fn service() -> Service {
     let artefacts = Artefacts::new(Arc::new(MemoryStore::default()));
-    Service::new(|_| Agent::new(Arc::new(FakeScheduler::new(fixtures::log())), artefacts, LOOK))
+    Service::new(|_| Agent::new(Arc::new(FakeScheduler::new(test_support::contract::log())), artefacts, LOOK))
 }
 
 #[tokio::test]

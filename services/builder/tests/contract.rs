@@ -1,13 +1,10 @@
 //! Commands in, facts out, as the fixtures say.
 
-#[path = "../../../tests/contract/mod.rs"]
-mod fixtures;
-
 use std::sync::Arc;
 
 use build_service::fake::FakeBuilds;
 use builder::Builder;
-use fixtures::{LOOK, Service};
+use test_support::contract::{LOOK, Service};
 
 fn service() -> Service {
     Service::new(|_| Builder::new(Arc::new(FakeBuilds::default()), LOOK))

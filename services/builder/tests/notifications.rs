@@ -1,8 +1,5 @@
 //! What the topic tells, in any order, is what a look shows.
 
-#[path = "../../../crates/build-service/tests/cloud_build/world.rs"]
-mod world;
-
 use std::sync::{Arc, Mutex};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -16,7 +13,7 @@ use service::{
     push::{Headers, decode},
 };
 
-use world::{LIMIT, SETTLE, World, id, spec};
+use test_support::cloud_build::{LIMIT, SETTLE, World, id, spec};
 
 #[derive(Default)]
 struct Heard(Mutex<Vec<Value>>);

@@ -1,11 +1,8 @@
 //! `burnin-dashboard` as a process: its environment, its pages over folders, and that it changes nothing there.
 
-#[path = "../../../tests/program/mod.rs"]
-mod process;
-
 use std::{fs, path::Path};
 
-use process::{Served, program, refuses};
+use test_support::program::{Served, program, refuses};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_burnin-dashboard");
 

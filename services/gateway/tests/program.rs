@@ -1,11 +1,8 @@
 //! `burnin-gateway` as a process: its environment, and a request that reaches its buckets.
 
-#[path = "../../../tests/program/mod.rs"]
-mod process;
-
 use std::path::Path;
 
-use process::{Served, program, refuses};
+use test_support::program::{Served, program, refuses};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_burnin-gateway");
 

@@ -1,16 +1,14 @@
 //! Commands in, facts out, as the fixtures say.
 
-#[path = "../../../tests/contract/mod.rs"]
-mod fixtures;
 mod support;
 
 use std::{io::Cursor, sync::Arc};
 
-use fixtures::Service;
 use judge::{Judge, fake::FakeHistory};
 use ledger::{Artefacts, Committed, Digest, MemoryStore, Store};
 use model::{Attempt, CommandId, Stage, Timestamp, Verdict, VerdictReached};
 use support::{four_gpus, log_of};
+use test_support::contract::Service;
 use verdict::Fingerprint;
 use warehouse::Load;
 
@@ -26,7 +24,8 @@ fn with_past(store: Arc<MemoryStore>, past: Arc<FakeHistory>) -> Service {
 
 /// A bucket in which the logs that the command of a case names are committed: one with the table, one without.
 async fn committed(case: &str) -> (Arc<MemoryStore>, Committed) {
-    let id: CommandId = fixtures::command(SERVICE, case)["id"].as_str().unwrap().parse().unwrap();
+    let id: CommandId =
+        test_support::contract::command(SERVICE, case)["id"].as_str().unwrap().parse().unwrap();
     let id = CommandId { stage: Stage::Logs, ..id };
     let store = Arc::new(MemoryStore::default());
     let artefacts = Artefacts::new(store.clone());
@@ -41,7 +40,7 @@ async fn committed(case: &str) -> (Arc<MemoryStore>, Committed) {
 /// The same, and the command of the case speaks of exactly these.
 async fn told(case: &str) -> Arc<MemoryStore> {
     let (store, committed) = committed(case).await;
-    let logs = &fixtures::command(SERVICE, case)["data"]["logs"];
+    let logs = &test_support::contract::command(SERVICE, case)["data"]["logs"];
     assert_eq!(logs["manifest"], committed.name);
     assert_eq!(logs["sha256"], committed.digest.sha256, "the fixture names another manifest");
     store
@@ -93,10 +92,10 @@ async fn a_good_log_passes_and_the_whole_verdict_is_stored() {
     let stored = store.read("artefacts/quickstart-1/verdict/1/verdict.json").await.unwrap().unwrap();
     let verdict: serde_json::Value = serde_json::from_slice(&stored).unwrap();
     assert_eq!((&verdict["schema"], &verdict["verdict"]), (&"burnin/verdict/v1".into(), &"pass".into()));
-    let said = fixtures::facts(SERVICE, "pass");
+    let said = test_support::contract::facts(SERVICE, "pass");
     assert_eq!(
         said["facts"][0]["data"]["log_sha256"],
-        Digest::of(&fixtures::log()).sha256,
+        Digest::of(&test_support::contract::log()).sha256,
         "the log with the table"
     );
     assert_eq!(verdict["reasons"], said["facts"][0]["data"]["reasons"]);
@@ -110,7 +109,7 @@ async fn a_slow_log_fails_and_a_log_of_other_ranks_proves_nothing() {
 
 /// A run of the log's own curve, so many times as long, on the day before.
 fn past_run(number: i64, slower: f64) -> Load {
-    let facts = fixtures::facts(SERVICE, "own-past");
+    let facts = test_support::contract::facts(SERVICE, "own-past");
     let reached = serde_json::from_value(facts["facts"][0]["data"].clone()).unwrap();
     let run = format!("past-{number}").parse().unwrap();
     let mut load = Load::of(&run, "four-gpus", Attempt::FIRST, Some(Timestamp::from_millis(number)));

@@ -1,17 +1,15 @@
 //! A baseline that a person pinned.
 
-#[path = "../../../tests/contract/mod.rs"]
-mod fixtures;
 mod support;
 
 use std::{io::Cursor, sync::Arc};
 
-use fixtures::Service;
 use judge::{Judge, Stored, fake::FakeHistory};
 use ledger::{Artefacts, MemoryStore, Store};
 use model::{CommandId, Stage, Timestamp};
 use pins::{Pinned, Pins, Who};
 use serde_json::Value;
+use test_support::contract::Service;
 use verdict::{
     Baseline, Fingerprint,
     baseline::{Healthy, learn},
@@ -20,7 +18,8 @@ use verdict::{
 
 /// A bucket with the logs of the case, and a judge without any past.
 async fn judge() -> (Arc<MemoryStore>, Service) {
-    let id: CommandId = fixtures::command("judge", "own-past")["id"].as_str().unwrap().parse().unwrap();
+    let id: CommandId =
+        test_support::contract::command("judge", "own-past")["id"].as_str().unwrap().parse().unwrap();
     let id = CommandId { stage: Stage::Logs, ..id };
     let store = Arc::new(MemoryStore::default());
     let artefacts = Artefacts::new(store.clone());

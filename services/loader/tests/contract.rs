@@ -1,17 +1,14 @@
 //! Commands in, facts out, as the fixtures say.
 
-#[path = "../../../tests/contract/mod.rs"]
-mod fixtures;
-
 use std::{io::Cursor, sync::Arc};
 
-use fixtures::Service;
 use ledger::{Artefacts, Committed, MemoryStore, Store};
 use loader::{Loader, Sqlite, Warehouse, fake::FakeWarehouse};
 use model::{
     Class, CommandId, Conclusion, Fact, Failure, Money, RunId, RunUsed, Span, Stage, Timestamp, Verdict,
 };
 use service::{Trouble, Worker};
+use test_support::contract::Service;
 
 const SERVICE: &str = "loader";
 
@@ -25,12 +22,15 @@ fn loading_into(store: Arc<MemoryStore>, warehouse: Arc<FakeWarehouse>) -> Servi
 
 /// A bucket in which the logs that the command of a case names are committed: one with the table, one without.
 async fn committed(case: &str) -> (Arc<MemoryStore>, Committed) {
-    let id: CommandId = fixtures::command(SERVICE, case)["id"].as_str().unwrap().parse().unwrap();
+    let id: CommandId =
+        test_support::contract::command(SERVICE, case)["id"].as_str().unwrap().parse().unwrap();
     let id = CommandId { stage: Stage::Logs, ..id };
     let store = Arc::new(MemoryStore::default());
     let artefacts = Artefacts::new(store.clone());
     let mut objects = Vec::new();
-    for (name, body) in [("1/node-0.log", fixtures::log()), ("1/node-1.log", b"nothing to say\n".to_vec())] {
+    for (name, body) in
+        [("1/node-0.log", test_support::contract::log()), ("1/node-1.log", b"nothing to say\n".to_vec())]
+    {
         objects.push(artefacts.put(&id, name, Box::new(Cursor::new(body))).await.unwrap());
     }
     let committed = artefacts.commit(&id, objects).await.unwrap();
@@ -40,7 +40,7 @@ async fn committed(case: &str) -> (Arc<MemoryStore>, Committed) {
 /// The same, and the command of the case speaks of exactly these.
 async fn told(case: &str) -> Arc<MemoryStore> {
     let (store, committed) = committed(case).await;
-    let logs = &fixtures::command(SERVICE, case)["data"]["logs"];
+    let logs = &test_support::contract::command(SERVICE, case)["data"]["logs"];
     assert_eq!(logs["manifest"], committed.name);
     assert_eq!(logs["sha256"], committed.digest.sha256, "the fixture names another manifest");
     store

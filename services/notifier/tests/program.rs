@@ -1,9 +1,6 @@
 //! `burnin-notifier` as a process: its environment, and an event and a chore over folders.
 
-#[path = "../../../tests/program/mod.rs"]
-mod process;
-
-use process::{Served, program, refuses};
+use test_support::program::{Served, program, refuses};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_burnin-notifier");
 

@@ -1,12 +1,9 @@
 //! Commands in, facts out, as the fixtures say.
 
-#[path = "../../../tests/contract/mod.rs"]
-mod fixtures;
-
 use std::sync::Arc;
 
-use fixtures::{LOOK, Service};
 use provisioner::{Provisioner, fake::FakeClusters};
+use test_support::contract::{LOOK, Service};
 
 fn service() -> Service {
     Service::new(|clock| Provisioner::new(Arc::new(FakeClusters::new(clock)), LOOK))
@@ -44,7 +41,7 @@ async fn a_cluster_is_given_back_and_each_confirmation_is_its_own() {
     let again = service.deliver("delete").await;
     let confirmed = &again["facts"][0];
     assert_eq!(confirmed["type"], "dev.burnin.cluster.deleted.v1");
-    let first = fixtures::facts("provisioner", "delete");
+    let first = test_support::contract::facts("provisioner", "delete");
     assert_eq!(confirmed["data"]["name"], first["facts"][0]["data"]["name"]);
     assert_ne!(confirmed["id"], first["facts"][0]["id"], "a cluster may have come back between the two");
 }

@@ -8,7 +8,7 @@ use ledger::Store;
 use model::{Class, Failure, Span};
 use service::PortError;
 
-use crate::world::{LIMIT, SETTLE, World, id, spec};
+use test_support::cloud_build::{LIMIT, SETTLE, World, id, spec};
 
 fn passes(said: &Result<String, PortError>) -> bool {
     matches!(said, Err(PortError::Passing(_)))

@@ -6,7 +6,7 @@ use model::{BuildSpec, Class, Source};
 use serde_json::json;
 use service::PortError;
 
-use crate::world::{World, id, spec, with};
+use test_support::cloud_build::{World, id, spec, with};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn files_are_the_image_with_the_log_beside_them() {

@@ -3,10 +3,9 @@
 mod faults;
 mod images;
 mod translation;
-mod world;
 
 use build_service::conformance::{self, Configs};
-use world::{World, spec};
+use test_support::cloud_build::{World, spec};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn cloud_build_keeps_the_ports_promises() {

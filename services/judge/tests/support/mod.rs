@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use crate::fixtures;
+use test_support::contract as fixtures;
 
 /// A healthy run of four ranks.
 pub fn four_gpus() -> Vec<u8> {

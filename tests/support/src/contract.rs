@@ -5,7 +5,6 @@
 //! fact it publishes, without the time and the trace. Ids are part of it: they follow from the content.
 //!
 //! `UPDATE_FIXTURES=1 cargo test --test contract` writes the second kind anew; read the difference before committing it.
-#![allow(dead_code, reason = "each service uses a part of it")]
 
 use std::{
     fs,
@@ -121,7 +120,7 @@ impl Service {
 
 /// Where the fixtures of a service lie.
 fn folder(service: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/contract").join(service)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/contract").join(service)
 }
 
 /// The command of a case.
@@ -141,6 +140,6 @@ fn read(path: &Path) -> Value {
 
 /// A real log of nccl-tests.
 pub fn log() -> Vec<u8> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/nccl/ours/226-own-one-gpu.log");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/nccl/ours/226-own-one-gpu.log");
     fs::read(path).unwrap()
 }

@@ -1,11 +1,8 @@
 //! The store on Cloud Storage, against the stand-in: what every store does, and what becomes of it when answers, bytes and
 //! connections get lost.
 
-#[path = "storage/faults.rs"]
 mod faults;
-#[path = "storage/large.rs"]
 mod large;
-#[path = "storage/rivals.rs"]
 mod rivals;
 
 use std::{sync::Arc, time::Duration};

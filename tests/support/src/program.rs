@@ -1,5 +1,4 @@
 //! A service as a process of its own, over folders: with an environment, asked over plain HTTP, ended with the test.
-#![allow(dead_code, reason = "each service uses a part of it")]
 
 use std::{
     io::{Read, Write},

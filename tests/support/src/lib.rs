@@ -1,0 +1,13 @@
+//! Shared by tests of several crates. Everything here panics where a test fails.
+#![allow(
+    missing_docs,
+    clippy::missing_panics_doc,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "only tests use it"
+)]
+
+#[cfg(feature = "cloud-build")]
+pub mod cloud_build;
+pub mod contract;
+pub mod program;
