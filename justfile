@@ -5,6 +5,10 @@ ci:
 gate name:
     bash .ci/{{name}}.sh
 
+# Formats, lints and tests one room and the packages that depend on it directly.
+quick room:
+    bash .ci/quick.sh {{room}}
+
 # What happens under a seed of the simulator, line by line.
 replay seed:
     cargo run -p sim -- replay {{seed}} --step
