@@ -254,7 +254,7 @@ fn every_workflow_is_printed_with_its_next_start_or_its_problems() {
     for text in [
         "<b>bad</b> cannot be started:",
         "<b>lab.yaml</b> cannot be started:",
-        "there is no time zone `Europe",
+        "the time zone `Europe",
     ] {
         assert!(page.contains(text), "{text}: {page}");
     }
@@ -262,9 +262,9 @@ fn every_workflow_is_printed_with_its_next_start_or_its_problems() {
     assert_eq!(server.get("/about")["workflows_broken"], 2);
     let said = server.end("-TERM");
     for line in [
-        "  bad       BROKEN, cannot be started:\n    nightly/bad.yaml:1:1: asks for nothing",
+        "  bad       BROKEN, cannot be started:\n    nightly/bad.yaml:1:1: has no effect",
         "  lab.yaml  BROKEN, cannot be started:\n    nightly/lab.yaml:",
-        "on.schedule[0].zone: there is no time zone `Europe/Zurch`",
+        "on.schedule[0].zone: the time zone `Europe/Zurch` does not exist",
     ] {
         assert!(said.contains(line), "{line}: {said}");
     }

@@ -111,7 +111,7 @@ fn plain_logs_of_any_length_fit() {
     assert_eq!(reading.ended, Ended::Complete);
     assert_eq!(
         reading.first_error,
-        Some(format!("the log says more than is kept: here are {kept} rows of 1 tables"))
+        Some(format!("the log exceeds the memory limit: kept {kept} rows of 1 tables"))
     );
 
     let row = r#"{"size":8,"count":2,"type":"float","redop":"sum","root":"-1",

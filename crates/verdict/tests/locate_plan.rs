@@ -218,7 +218,7 @@ fn at_the_limit_the_likeliest_are_suspected_and_it_is_said_how_many_tests_are_mi
     assert_eq!((told.tests, told.most), (9, 9));
     assert!((1..=8).contains(&told.more), "{told:?}");
     let why = located.undecided.expect("it says why");
-    assert!(why.starts_with("likely, ") && why.ends_with("the tests allowed are used up"), "{why}");
+    assert!(why.starts_with("likely, ") && why.ends_with("the maximum number of tests is reached"), "{why}");
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn whoever_was_not_measured_is_neither_good_nor_bad() {
     let (located, tried) = sweep(8, |_, a, b| Some(if taken(a, b) { -1.0 } else { 90.0 }));
     assert_eq!((named(&located), located.healthy), (vec![], false));
     let undecided = located.undecided.unwrap();
-    assert_eq!(undecided, "nothing is known of n002, n005, none of whose pairs was measured (PREEMPTED)");
+    assert_eq!(undecided, "unknown: n002, n005; no pair of these members was measured (PREEMPTED)");
     let of = |node: &str| tried.iter().filter(|pair| pair.a == node || pair.b == node).count();
     assert_eq!((of("n002"), of("n005")), (6, 6), "they are given up");
     // They come back, and one of them is slow.

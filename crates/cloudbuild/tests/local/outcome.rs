@@ -124,7 +124,7 @@ async fn what_this_host_lacks_is_reported_before_anything_runs() {
     assert_eq!(
         lines[0],
         "step 1 (deploy): image gcr.io/x/no-such-tool:1 would have to be pulled, which the local runner cannot do; \
-         no tool `no-such-tool` on the PATH; install it or map the builder with `tools`: \
+         the tool `no-such-tool` is not on the PATH; install it or map the builder with `tools`: \
          {\"gcr.io/x/no-such-tool:1\": TOOL}"
     );
     assert!(lines[1].contains("/no/such/python") && lines[2].contains("`no-such-shell`"), "{failure}");

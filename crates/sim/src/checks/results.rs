@@ -50,7 +50,7 @@ fn bytes(evidence: &Evidence, id: &RunId, run: &Run, place: usize, logs: &Logs, 
             continue;
         };
         if Digest::of(stored).sha256 != object.sha256 {
-            wrong(format!("{name} is not what its manifest says"));
+            wrong(format!("{name} differs from its manifest"));
         }
         let Some((attempt, file)) = object.name.split_once('/') else { continue };
         if file != workload::LOG {
