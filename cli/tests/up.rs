@@ -251,11 +251,9 @@ fn every_workflow_is_printed_with_its_next_start_or_its_problems() {
     let up = || Up::new(lab.command(&["up", "--port", "0", "--workflows", "nightly"]));
     let server = up();
     let (_, page) = server.ask("GET", "/", "", "");
-    for text in [
-        "<b>bad</b> cannot be started:",
-        "<b>lab.yaml</b> cannot be started:",
-        "the time zone `Europe",
-    ] {
+    for text in
+        ["<b>bad</b> cannot be started:", "<b>lab.yaml</b> cannot be started:", "the time zone `Europe"]
+    {
         assert!(page.contains(text), "{text}: {page}");
     }
     assert!(!page.contains("data-begin"), "nothing can be started");

@@ -42,7 +42,7 @@ fn a_lost_cluster_is_brought_up_again() {
         "job 1: 3725..5753 NODE_FAIL: node n1 stopped answering",
         "cluster 2: 5753..6473 2 nodes: n0, n1",
         "teardown 1: 5753..5973 gone: no process of it is left, its folder is gone",
-        "job 2: 6473.. asked for",
+        "job 2: 6473.. requested",
     ];
     assert_eq!(told(&timeline(&run.records)), expected);
 }

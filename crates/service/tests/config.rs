@@ -18,7 +18,7 @@ fn every_problem_is_told_at_once() {
 }
 
 #[test]
-fn defaults_and_absences_are_no_problem() {
+fn defaults_and_absent_options_are_valid() {
     let mut env = Reader::new([("NAME", "x")]);
     let (name, port, region) =
         (env.required::<String>("NAME"), env.or("PORT", 8080u16), env.optional::<u8>("REGION"));

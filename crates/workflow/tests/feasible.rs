@@ -83,7 +83,7 @@ fn workflows_that_can_succeed_have_no_finding() {
 }
 
 #[test]
-fn every_doomed_run_is_refused_where_its_mistake_stands() {
+fn infeasible_runs_are_reported_at_the_faulty_field() {
     let criteria = |text: &'static str| (WORKFLOW, text, &[][..]);
     let cases: &[(Input<'_>, &str)] = &[
         (
@@ -165,7 +165,7 @@ fn every_doomed_run_is_refused_where_its_mistake_stands() {
 
 /// A teardown without the project would delete in another one.
 #[test]
-fn what_only_one_side_is_told_differs_from_the_others_default() {
+fn one_sided_substitutions_are_compared_with_defaults() {
     let one_side = DEPLOYED.replace("substitutions: {_PROJECT: mine}}", "substitutions: {}}");
     let (errors, _) = found(&one_side, CRITERIA, &[]);
     assert!(errors.concat().contains("_PROJECT: `mine` to deploy and `` to destroy"), "{errors:?}");
@@ -185,7 +185,7 @@ fn a_substitution_that_no_step_knows_and_a_schedule_that_never_fires_are_refused
 }
 
 #[test]
-fn what_may_still_succeed_is_a_warning() {
+fn possible_failures_are_warnings() {
     let two = ["locate.drain=propose", "cluster.existing.system.slurm.nodes=2"];
     let criteria = "name: mine\ndata_only: true\n";
     let (errors, warnings) = found(WORKFLOW, criteria, &two);

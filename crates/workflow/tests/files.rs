@@ -109,7 +109,7 @@ colour: red
 }
 
 #[test]
-fn what_a_schema_cannot_say_is_checked_as_well() {
+fn rules_beyond_the_schema_are_checked() {
     let cases = [
         (
             GOOD.replace("min_bytes: 8", "min_bytes: 1M"),
@@ -159,7 +159,7 @@ fn a_build_config_is_checked_with_its_own_lines() {
 }
 
 #[test]
-fn yaml_that_hides_something_is_refused() {
+fn obscure_yaml_features_are_rejected() {
     let cases = [
         ("a: 1\na: 2\n", "f:2:1: a: is given twice"),
         ("a: &x 1\nb: *x\n", "a: anchors are not supported; write the value out"),
@@ -181,7 +181,7 @@ fn yaml_that_hides_something_is_refused() {
 }
 
 #[test]
-fn scalars_mean_what_they_look_like() {
+fn scalars_have_their_obvious_type() {
     let text = "{a: no, b: 0x10, c: 010, d: 1.5, e: \"1\", f: ~, g: true, h: 2026-11-20}";
     let value = Document::parse("f", text).unwrap().value;
     let expected = r#"{"a":"no","b":"0x10","c":"010","d":1.5,"e":"1","f":null,"g":true,"h":"2026-11-20"}"#;
@@ -214,7 +214,7 @@ proptest! {
 }
 
 #[test]
-fn steps_that_bring_up_a_cluster_take_what_they_are_told_and_say_what_they_did() {
+fn cluster_steps_must_use_substitutions_and_write_results() {
     let deployed = "name: d\ncluster:\n  rent:\n    deployed:\n      deploy: {config: up.yaml, source: src}\n      \
                     destroy: {config: down.yaml, source: src}\n      slurm: {nodes: 2, shared_folder: /home/x}\n";
     let folder = folder(deployed);
@@ -264,7 +264,7 @@ fn steps_that_bring_up_a_cluster_take_what_they_are_told_and_say_what_they_did()
 }
 
 #[test]
-fn triggers_and_parameters_are_checked_where_they_stand() {
+fn triggers_and_parameters_are_checked_with_positions() {
     let on = |text: &str| problems(&format!("{GOOD}{text}"), &[]);
     let good = "on:\n  push: [{repository: acme/images, branches: [main]}]\n  schedule: [{cron: 0 2 * * *, zone: Europe/Zurich}]\n  validated_every: 26h\nparameters: [limits.job]\n";
     assert_eq!(on(good), [""; 0]);
@@ -313,7 +313,7 @@ fn a_kubernetes_is_named_and_its_wrong_fields_are_too() {
 }
 
 #[test]
-fn who_is_told_is_checked_where_it_stands() {
+fn notification_targets_are_checked_with_positions() {
     let push = "on: {push: [{repository: acme/images}]}\n";
     let told = |text: &str| problems(&format!("{GOOD}{push}{text}"), &[]);
     let good = "notify:\n  - github: {check: true}\n  - slack: {webhook: ops-channel, on: [failed, still-failing]}\n  - webhook: {target: pager}\n";

@@ -45,7 +45,8 @@ async fn what_check_refuses_is_not_offered_and_is_counted() {
     assert_eq!(file["file"], "nightly.yaml");
     let problem = file["problems"][0].as_str().unwrap();
     assert!(
-        problem.contains("nightly.yaml:3:") && problem.contains("the time zone `Europe/Zurch` does not exist"),
+        problem.contains("nightly.yaml:3:")
+            && problem.contains("the time zone `Europe/Zurch` does not exist"),
         "{problem}"
     );
     assert_eq!(offered["problems"].as_array().unwrap().len(), 2);

@@ -105,7 +105,7 @@ async fn tolerated_failures_do_not_end_the_build() {
 }
 
 #[tokio::test]
-async fn what_this_host_lacks_is_reported_before_anything_runs() {
+async fn missing_tools_are_reported_before_the_build_starts() {
     let world = World::new();
     let outcome = world
         .run(json!({"steps": [
@@ -160,7 +160,7 @@ async fn a_missing_workspace_is_not_the_builds_fault() {
 }
 
 #[tokio::test]
-async fn the_environment_of_a_step_is_what_was_asked_for() {
+async fn the_environment_of_a_step_is_exact() {
     let mut world = World::new();
     world.request.environment =
         vec![("PATH".into(), std::env::var_os("PATH").unwrap()), ("LANG".into(), "C".into())];
