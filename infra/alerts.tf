@@ -11,7 +11,7 @@ resource "google_logging_metric" "line" {
   for_each = {
     parked  = "jsonPayload.message=~\"^parked:\""
     overdue = "jsonPayload.message=~\"^outlived its lease\""
-    denied  = "jsonPayload.message=~\"^not let in\""
+    denied  = "jsonPayload.message=~\"^caller rejected\""
     untold  = "jsonPayload.message=~\"^not told:\""
     broken  = "severity>=ERROR"
   }

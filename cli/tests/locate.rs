@@ -127,7 +127,10 @@ fn group_tests_are_planned_until_the_bad_node_is_known() {
     let (output, located) = groups(&file, &["--tests", &limit]);
     assert_eq!((output.status.code(), &located["next"]), (Some(2), &Value::Null), "{located}");
     assert_eq!(located["search"]["sure"], false);
-    assert!(located["undecided"].as_str().unwrap().contains("tests allowed are used up"), "{located}");
+    assert!(
+        located["undecided"].as_str().unwrap().contains("maximum number of tests is reached"),
+        "{located}"
+    );
 }
 
 #[test]

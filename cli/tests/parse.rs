@@ -141,7 +141,7 @@ fn memory_is_bounded_whatever_the_log() {
                 let rows = &document["tables"][0]["rows"];
                 if unit.contains("2 float") || unit.contains("46.48") {
                     assert!(rows.as_array().unwrap().len() > 20_000);
-                    assert!(document["first_error"].as_str().unwrap().contains("more than is kept"));
+                    assert!(document["first_error"].as_str().unwrap().contains("exceeds the memory limit"));
                 }
             }
         }

@@ -251,20 +251,18 @@ fn every_workflow_is_printed_with_its_next_start_or_its_problems() {
     let up = || Up::new(lab.command(&["up", "--port", "0", "--workflows", "nightly"]));
     let server = up();
     let (_, page) = server.ask("GET", "/", "", "");
-    for text in [
-        "<b>bad</b> cannot be started:",
-        "<b>lab.yaml</b> cannot be started:",
-        "there is no time zone `Europe",
-    ] {
+    for text in
+        ["<b>bad</b> cannot be started:", "<b>lab.yaml</b> cannot be started:", "the time zone `Europe"]
+    {
         assert!(page.contains(text), "{text}: {page}");
     }
     assert!(!page.contains("data-begin"), "nothing can be started");
     assert_eq!(server.get("/about")["workflows_broken"], 2);
     let said = server.end("-TERM");
     for line in [
-        "  bad       BROKEN, cannot be started:\n    nightly/bad.yaml:1:1: asks for nothing",
+        "  bad       BROKEN, cannot be started:\n    nightly/bad.yaml:1:1: has no effect",
         "  lab.yaml  BROKEN, cannot be started:\n    nightly/lab.yaml:",
-        "on.schedule[0].zone: there is no time zone `Europe/Zurch`",
+        "on.schedule[0].zone: the time zone `Europe/Zurch` does not exist",
     ] {
         assert!(said.contains(line), "{line}: {said}");
     }

@@ -168,5 +168,5 @@ fn fault() -> Result<Option<(String, Whose, u64)>, String> {
         }
         _ => None,
     };
-    parsed.map(Some).ok_or_else(|| format!("BURNIN_FAULT is not understood: {text:?}"))
+    parsed.map(Some).ok_or_else(|| format!("BURNIN_FAULT is invalid: {text:?}"))
 }

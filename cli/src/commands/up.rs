@@ -224,7 +224,7 @@ async fn again_and_again(chore: Arc<dyn Chore>, every: Span, clock: Arc<dyn Cloc
     loop {
         let why = chore.run().await.err();
         if let Some(why) = why.as_ref().filter(|why| said.as_ref() != Some(*why)) {
-            tracing::error!(chore = chore.name(), "not done: {why}");
+            tracing::error!(chore = chore.name(), "failed: {why}");
         }
         said = why;
         clock.sleep(every).await;

@@ -1,4 +1,4 @@
-//! One line of the callback, as far as it is needed.
+//! Parses one line of the callback.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,20 @@ use serde_json::Value;
 
 use crate::Counts;
 
-/// An event that says something; all others are left out.
+/// A relevant event; others are ignored.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A play began.
+    /// A play started.
     Play(String),
-    /// One host's result of a task.
+    /// Result of a task on one host.
     Result { task: String, host: String, how: How, result: Value },
-    /// The run ended; Ansible's own counts.
+    /// The run ended, with Ansible's own counts.
     Stats(BTreeMap<String, Counts>),
     /// Another event of the callback.
     Other,
 }
 
-/// How a task ended on a host.
+/// Result of a task on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
     Ok,
@@ -50,7 +50,7 @@ struct Named {
     name: String,
 }
 
-/// The event of a line; none when it is not one.
+/// Parses a line; `None` if it is not an event.
 pub(crate) fn parse(line: &[u8]) -> Option<Event> {
     let line: Line = serde_json::from_slice(line).ok()?;
     let how = match line.event.as_str() {
@@ -63,7 +63,7 @@ pub(crate) fn parse(line: &[u8]) -> Option<Event> {
         event if event.starts_with("v2_") => return Some(Event::Other),
         _ => return None,
     };
-    // The callback writes an event for each host.
+    // The callback writes one event per host.
     let Some((host, result)) = line.hosts.into_iter().next() else { return Some(Event::Other) };
     let how = if how == How::Ok && result["changed"] == true { How::Changed } else { how };
     Some(Event::Result { task: line.task.name, host, how, result })

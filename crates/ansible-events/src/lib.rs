@@ -1,15 +1,15 @@
-//! What a run of Ansible says of itself, read into findings.
+//! Converts the events of an Ansible run to findings.
 //!
-//! The source is the callback `ansible.posix.jsonl`: one JSON event a line, written as things happen. Ansible's exit
-//! code alone says too little: it is 4 for a host that cannot be reached, also when another one failed, and for a
-//! playbook that is no YAML. The events say which host, which task and why.
+//! The source is the callback `ansible.posix.jsonl`: one JSON event per line, written immediately. Ansible's
+//! exit code alone is insufficient: it is 4 for an unreachable host, even if another one failed, and for a
+//! playbook with invalid YAML. The events state host, task and reason.
 //!
-//! [`Reader`] takes bytes as they come and answers with [`Findings`] at any moment. Whatever it is fed, it takes a
-//! bounded amount of memory and does not fail: lines that are no event are counted and left out, since tools print
-//! their own lines among them. Several runs may follow each other in one stream, as the steps of a build do.
+//! [`Reader`] processes bytes as they arrive and returns [`Findings`] at any time. For any input, its memory
+//! is bounded and it does not fail: other lines, which tools print between the events, are counted and
+//! ignored. A stream may contain several consecutive runs, such as the steps of a build.
 //!
-//! Messages are quoted as the modules wrote them, cut short and without control characters. A task with `no_log` is
-//! never quoted. Secrets that a module printed all the same are the business of whoever keeps the text.
+//! Messages are quoted from the modules, shortened and without control characters. A task with `no_log` is
+//! never quoted. Secrets printed by a module must be redacted by the caller that stores the text.
 
 mod event;
 mod findings;

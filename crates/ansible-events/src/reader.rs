@@ -1,4 +1,4 @@
-//! A stream of bytes, line by line.
+//! Reads a stream of bytes line by line.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -7,21 +7,21 @@ use crate::event::{self, Event, How};
 use crate::findings::{Counts, Failure, Findings, Unreachable};
 use crate::text;
 
-/// Longest line that is looked into. A result with a whole file in it is not worth more memory.
+/// Maximum line length; longer lines, with whole files in a result, are ignored.
 const LONGEST_LINE: usize = 4 << 20;
-/// Most hosts that are kept.
+/// Maximum number of hosts.
 const MOST_HOSTS: usize = 10_000;
 
-/// Takes a stream of events in pieces of any size.
+/// Processes a stream of events in chunks of any size.
 #[derive(Clone, Debug, Default)]
 pub struct Reader {
     line: Vec<u8>,
-    /// The line is too long: what is left of it is dropped.
+    /// The line exceeds the maximum: ignore the rest of it.
     overlong: bool,
     play: String,
-    /// What ended: counts by Ansible itself, failures and unreachable hosts that stand.
+    /// Completed runs: Ansible's counts, final failures and unreachable hosts.
     past: Findings,
-    /// The run under way: counts as events told them.
+    /// The current run: counts from events.
     counts: BTreeMap<String, Counts>,
     failed: BTreeMap<String, Failed>,
     lost: Vec<Unreachable>,
@@ -31,15 +31,16 @@ pub struct Reader {
 /// The last failure of a host.
 #[derive(Clone, Debug)]
 struct Failed {
-    /// Its place among all failures.
+    /// Its position among all failures.
     order: u64,
-    /// The host did another task afterwards: `ignore_errors` or `rescue`, or only an `always`. Ansible's counts tell.
+    /// Whether the host ran another task afterwards: `ignore_errors`, `rescue`, or only `always`. Ansible's
+    /// counts decide.
     went_on: bool,
     failure: Failure,
 }
 
 impl Reader {
-    /// Takes the next bytes.
+    /// Processes the next bytes.
     pub fn take(&mut self, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
             let (text, ends) = match piece.split_last() {
@@ -58,7 +59,7 @@ impl Reader {
         }
     }
 
-    /// What was found so far. A last line without an end counts where it is whole.
+    /// Findings so far. An unterminated last line counts if it is complete.
     pub fn findings(&self) -> Findings {
         let mut last = self.clone();
         last.end_of_line();
@@ -136,7 +137,7 @@ impl Reader {
         }
     }
 
-    /// Ends a run: with Ansible's own counts where it came to its end, with ours where it broke off.
+    /// Ends a run: with Ansible's counts if complete, otherwise with ours.
     fn settle(&mut self, stats: Option<BTreeMap<String, Counts>>) {
         let told = std::mem::take(&mut self.counts);
         let counts = match stats {
@@ -150,7 +151,7 @@ impl Reader {
             self.past.failure = first.map(|failed| failed.failure);
         }
         for lost in std::mem::take(&mut self.lost) {
-            // One that `ignore_unreachable` let go on is in no count.
+            // A host that continued because of `ignore_unreachable` is in no count.
             let stands = counts.get(&lost.host).is_some_and(|host| host.unreachable > 0);
             if stands && !self.past.unreachable.iter().any(|other| other.host == lost.host) {
                 self.past.unreachable.push(lost);
@@ -180,7 +181,7 @@ impl Reader {
 /// Reads a whole stream.
 ///
 /// # Errors
-/// Those of the stream itself; nothing in it is one.
+/// Returns only errors of the stream itself.
 pub fn read(mut stream: impl Read) -> io::Result<Findings> {
     let mut reader = Reader::default();
     let mut piece = vec![0; 64 << 10];

@@ -1,22 +1,22 @@
-//! Words of others, made fit to be shown.
+//! Sanitizes external text for display.
 
 use serde_json::Value;
 
-/// Most characters of a name of a host, a play or a task.
+/// Maximum length of the name of a host, play or task, characters.
 const LONGEST_NAME: usize = 120;
-/// Most characters of a message.
+/// Maximum length of a message, characters.
 const LONGEST_MESSAGE: usize = 600;
-/// What stands for a message that is not to be read.
+/// Replacement for a hidden message.
 const HIDDEN: &str = "the task hides its output (no_log)";
-/// Messages that say nothing by themselves; what the program wrote says more.
+/// Generic messages; the program's output is more useful.
 const EMPTY_WORDS: [&str; 3] = ["non-zero return code", "MODULE FAILURE", "The command failed"];
 
-/// A name, cut and in one line.
+/// A shortened single-line name.
 pub(crate) fn name(text: &str) -> String {
     shown(text, LONGEST_NAME)
 }
 
-/// Why a task ended as it did, out of its result.
+/// Reason of a task's result.
 pub(crate) fn message(result: &Value) -> String {
     if hides(result) {
         return HIDDEN.to_owned();
@@ -34,12 +34,12 @@ pub(crate) fn message(result: &Value) -> String {
     shown(&parts.join(": "), LONGEST_MESSAGE)
 }
 
-/// Whether a task asked that nobody reads its result. Ansible takes the result away by itself; this is the belt.
+/// Whether a task hides its result. Ansible removes the result itself; this check is an additional safeguard.
 fn hides(result: &Value) -> bool {
     result["_ansible_no_log"] == true || !result["censored"].is_null()
 }
 
-/// A message is mostly a string; `debug` and some modules give lists or maps.
+/// A message is usually a string; `debug` and some modules return lists or maps.
 fn said(message: &Value) -> Option<String> {
     match message {
         Value::Null => None,
@@ -51,7 +51,7 @@ fn said(message: &Value) -> Option<String> {
     }
 }
 
-/// Why the first item of a loop failed; the loop itself only says that one did.
+/// Reason of the first failed item of a loop; the loop itself only reports that one failed.
 fn item(result: &Value) -> Option<String> {
     let items = result["results"].as_array()?;
     items.iter().find(|item| item["failed"] == true).map(message)
@@ -61,7 +61,7 @@ fn last_line(text: &str) -> Option<String> {
     text.lines().rev().map(str::trim).find(|line| !line.is_empty()).map(str::to_owned)
 }
 
-/// In one line, without control characters, at most so many characters.
+/// A single line without control characters, at most `most` characters.
 fn shown(text: &str, most: usize) -> String {
     let mut short = String::new();
     let mut letters = 0;
@@ -91,7 +91,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_best_word_there_is() {
+    fn the_most_specific_message_is_used() {
         for (result, expected) in [
             (json!({"msg": "No space left"}), "No space left"),
             (
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hidden_stays_hidden() {
+    fn hidden_output_is_not_quoted() {
         for result in [
             json!({"_ansible_no_log": true, "msg": "hunter2"}),
             json!({"censored": "the output has been hidden", "msg": "hunter2"}),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn long_words_are_cut() {
+    fn long_texts_are_truncated() {
         assert_eq!(name(&"x".repeat(500)).chars().count(), LONGEST_NAME + 1);
         assert!(message(&json!({"msg": "é ".repeat(5000)})).chars().count() <= LONGEST_MESSAGE + 1);
     }

@@ -11,7 +11,7 @@ fn stats(host: &str, counts: &str) -> String {
 }
 
 #[test]
-fn failures_that_were_dealt_with_are_none() {
+fn handled_failures_do_not_count() {
     let log = result("failed", "a", r#"{"msg":"first"}"#) + &result("ok", "a", "{}");
     assert_eq!(read(log.as_bytes()).unwrap().failure, None);
     let ignored = log.clone() + &stats("a", r#"{"ok":1,"failures":0,"ignored":1}"#);
@@ -29,7 +29,7 @@ fn the_first_failure_is_told() {
 }
 
 #[test]
-fn nothing_at_all_is_no_success() {
+fn an_empty_stream_is_not_successful() {
     for log in
         ["", "\n", "ERROR! the role was not found\n", "{\"_event\":\"v2_playbook_on_stats\",\"stats\":{}}\n"]
     {

@@ -128,7 +128,7 @@ fn a_host_that_is_cut_off_under_a_kept_connection() {
     assert_eq!(
         findings.problems(),
         [
-            "dgx03 cannot be reached: Failed to connect to the host via ssh: mux_client_request_session: read from master \
+            "dgx03 is unreachable: Failed to connect to the host via ssh: mux_client_request_session: read from master \
           failed: Broken pipe ssh: connect to host 10.78.0.13 port 22: Connection timed out"
         ]
     );

@@ -1,4 +1,4 @@
-//! Credentials, fetched where this runs and never stored.
+//! Credentials for a cluster's API, fetched on this host and never stored.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use model::{Access, Class, Failure};
 use serde_json::json;
 use service::{PortError, chain};
 
-/// The API that is reached so.
+/// A client for the API.
 ///
 /// # Errors
-/// `CREDENTIALS` when there are none for it here.
+/// Returns a failure with code `CREDENTIALS` without credentials for it on this host.
 pub async fn client(access: &Access) -> Result<Client, PortError> {
     let unreadable = |field: &str, why: String| {
         PortError::Final(Failure::new(Class::Input, "CREDENTIALS", format!("{field}: {why}")))
@@ -40,13 +40,13 @@ pub async fn client(access: &Access) -> Result<Client, PortError> {
             made.map_err(|error| unreadable("access.gke", chain(&error)))?
         }
     };
-    // What may be done again is decided here, request by request.
+    // The caller decides for each request whether it may be retried.
     let mut config = config;
     (config.connect_timeout, config.default_retry) = (Some(Duration::from_secs(10)), false);
     Client::try_from(config).map_err(|error| unreadable("access", chain(&error)))
 }
 
-/// What `gcloud container clusters get-credentials` would write.
+/// The kubeconfig that `gcloud container clusters get-credentials` would write.
 fn gke(server: &str, certificate_authority: &str) -> Result<Kubeconfig, serde_json::Error> {
     let exec = json!({"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "gke-gcloud-auth-plugin",
                       "interactiveMode": "Never", "provideClusterInfo": true});

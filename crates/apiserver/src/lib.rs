@@ -1,4 +1,4 @@
-//! The API of a Kubernetes cluster: how it is reached, and what its errors mean.
+//! Access to the API of a Kubernetes cluster, and the meaning of its errors.
 
 mod client;
 mod look;
@@ -14,37 +14,37 @@ use service::{PortError, chain};
 pub use client::client;
 pub use look::{nodes, queue, served};
 
-/// The label by which a node is named.
+/// The label with a node's name.
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
-/// A request that takes longer got lost.
+/// Timeout of a request.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// An object as plain JSON.
+/// Converts an object to JSON.
 ///
 /// # Errors
-/// Only for maps whose keys are no strings.
+/// Returns an error only for maps with non-string keys.
 pub fn value<K: Serialize>(object: &K) -> Result<Value, PortError> {
     serde_json::to_value(object).map_err(PortError::passing)
 }
 
-/// What a request says, if it says anything in time.
+/// Applies the timeout to a request.
 ///
 /// # Errors
-/// When the API has not answered for half a minute.
+/// Returns an error if the API does not respond within half a minute.
 pub async fn limited<T>(request: impl Future<Output = T>) -> Result<T, PortError> {
     let late =
         |_| PortError::Passing(format!("the cluster's API has not answered for {} s", LIMIT.as_secs()));
     tokio::time::timeout(LIMIT, request).await.map_err(late)
 }
 
-/// What an error means for the job: most may pass; what the API refuses by rule will be refused again.
+/// Classifies an error: most are transient; rejections by a rule are permanent.
 pub fn trouble(error: &kube::Error, kind: &str) -> PortError {
     let kube::Error::Api(status) = error else { return PortError::Passing(chain(error)) };
     let refused = |class, code: &str| {
         PortError::Final(Failure::new(
             class,
             code,
-            format!("{kind}: the cluster's API says: {}", status.message),
+            format!("{kind}: the cluster's API reports: {}", status.message),
         ))
     };
     match status.code {

@@ -1,4 +1,4 @@
-//! What a cluster says of itself before anything is asked of it.
+//! Properties of a cluster, read before a job is submitted.
 
 use kube::{
     Api, Client,
@@ -9,13 +9,13 @@ use service::PortError;
 
 use crate::{limited, trouble, value};
 
-/// Nodes of one answer: a node's object takes up to 50 KiB, and there may be thousands.
+/// Nodes per response: a node's object takes up to 50 KiB, and there may be thousands.
 const PAGE: u32 = 100;
 
-/// The API serves this kind, as its discovery tells everybody who is let in.
+/// Whether the API serves this kind. Discovery is available to every authenticated user.
 ///
 /// # Errors
-/// When the API does not answer, or lets nobody in.
+/// Returns an error if the request fails or is not authorized.
 pub async fn served(client: &Client, group_version: &str, plural: &str) -> Result<bool, PortError> {
     match limited(client.list_api_group_resources(group_version)).await? {
         Ok(kinds) => Ok(kinds.resources.iter().any(|kind| kind.name == plural)),
@@ -24,10 +24,10 @@ pub async fn served(client: &Client, group_version: &str, plural: &str) -> Resul
     }
 }
 
-/// A LocalQueue of Kueue's as it is now.
+/// The current state of a LocalQueue of Kueue.
 ///
 /// # Errors
-/// When the API does not answer, or may not be asked.
+/// Returns an error if the request fails or is not permitted.
 pub async fn queue(client: &Client, namespace: &str, name: &str) -> Result<Option<Value>, PortError> {
     let kind = resource("kueue.x-k8s.io", "v1beta1", "LocalQueue", "localqueues");
     let queues: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &kind);
@@ -37,10 +37,10 @@ pub async fn queue(client: &Client, namespace: &str, name: &str) -> Result<Optio
     }
 }
 
-/// Shows every node to `each`. False where nodes may not be looked at.
+/// Calls `each` for every node. Returns `false` if nodes may not be listed.
 ///
 /// # Errors
-/// When the API does not answer.
+/// Returns an error if the request fails.
 pub async fn nodes(client: &Client, mut each: impl FnMut(&Value)) -> Result<bool, PortError> {
     let nodes: Api<DynamicObject> = Api::all_with(client.clone(), &resource("", "v1", "Node", "nodes"));
     let mut from = None;

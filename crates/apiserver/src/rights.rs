@@ -1,4 +1,4 @@
-//! What an agent must be allowed to do in its namespace.
+//! Permissions that an agent needs in its namespace.
 
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
@@ -8,10 +8,10 @@ use service::PortError;
 
 use crate::{limited, trouble};
 
-/// Group, resource with what is below it after a slash, and what is done to it.
+/// Group, resource with an optional subresource after a slash, and verbs.
 pub type Right = (&'static str, &'static str, &'static [&'static str]);
 
-/// What any job needs.
+/// Permissions for any job.
 pub const JOBS: [Right; 8] = [
     ("jobset.x-k8s.io", "jobsets", &["create", "delete", "get", "list"]),
     ("batch", "jobs", &["list"]),
@@ -23,14 +23,14 @@ pub const JOBS: [Right; 8] = [
     ("", "persistentvolumeclaims", &["list"]),
 ];
 
-/// What a job in a queue needs beyond that.
+/// Additional permissions for jobs in a queue.
 pub const QUEUES: [Right; 2] =
     [("kueue.x-k8s.io", "workloads", &["list"]), ("kueue.x-k8s.io", "localqueues", &["get"])];
 
-/// Those of them that whoever asks has not, as `VERB RESOURCE`. Everybody may ask this of himself.
+/// The missing permissions of the current user, as `VERB RESOURCE`. Every user may query this.
 ///
 /// # Errors
-/// When the API does not answer, or lets nobody in.
+/// Returns an error if the request fails or is not authorized.
 pub async fn missing(client: &Client, namespace: &str, rights: &[Right]) -> Result<Vec<String>, PortError> {
     let reviews = Api::<SelfSubjectAccessReview>::all(client.clone());
     let mut missing = Vec::new();
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_role_gives_what_is_asked_for_and_no_more() {
+    fn the_role_grants_exactly_the_needed_permissions() {
         let role = include_str!("../../../workflows/a4-gke-testbed/rbac.yaml");
         let role = role.split("\n---\n").find(|part| part.contains("kind: Role\n")).unwrap();
         let given: Vec<_> =

@@ -1,15 +1,15 @@
-//! Builds of Cloud Build: the same configs, executed by Google.
+//! Runs builds in Cloud Build, with the same configs as local builds.
 //!
-//! | module | what it knows |
+//! | module | responsibility |
 //! |---|---|
-//! | [`client`] | the API, and what an answer means |
-//! | [`journal`] | what is noted about a command's builds, in the bucket |
-//! | [`submissions`] | one build for each command, whatever gets lost |
-//! | [`mod@translate`] | a config as it is written to a build as the API takes it |
-//! | [`notification`] | what the topic `cloud-builds` tells |
-//! | [`outcome`] | what a status means, and what a build left |
+//! | [`client`] | API requests and the interpretation of responses |
+//! | [`journal`] | records of a command's builds, in the bucket |
+//! | [`submissions`] | one build per command, despite lost responses |
+//! | [`mod@translate`] | converts a config to the API's build |
+//! | [`notification`] | messages of the topic `cloud-builds` |
+//! | [`outcome`] | meaning of a status, and results of a build |
 //!
-//! Only this module and [`outcome`] know what builds leave.
+//! Only this module and [`outcome`] know the results of builds.
 
 pub mod client;
 pub mod journal;
@@ -39,10 +39,10 @@ use client::Client;
 use submissions::{Submissions, Submitted, Timing};
 use translate::{Frame, translate};
 
-/// More of a log than this is not read for its last lines.
+/// Maximum bytes of a log that are read to find its last lines.
 const LOG_READ: u64 = 64 << 20;
 
-/// Builds of Cloud Build. What they work on and what they leave lies in one bucket.
+/// Builds in Cloud Build. Sources and results are in one bucket.
 pub struct CloudBuilds {
     submissions: Submissions,
     store: Arc<dyn Store>,
@@ -51,7 +51,7 @@ pub struct CloudBuilds {
 }
 
 impl CloudBuilds {
-    /// On a client; `store` is the bucket called `bucket`, as Cloud Build itself reads and writes it.
+    /// Uses a client; `store` is the bucket named `bucket`, which Cloud Build itself reads and writes.
     pub fn new(
         client: Client,
         store: Arc<dyn Store>,
@@ -63,12 +63,13 @@ impl CloudBuilds {
         Self { submissions, artefacts: Artefacts::new(Arc::clone(&store)), store, bucket: bucket.to_owned() }
     }
 
-    /// The one build for each command behind this.
+    /// The submissions of this service.
     pub fn submissions(&self) -> &Submissions {
         &self.submissions
     }
 
-    /// The source archive as Cloud Build takes it: gzipped. Named by its content, so that it is made once.
+    /// The source archive in the form that Cloud Build accepts: gzipped. Named by its digest, so that it is
+    /// created once.
     async fn source(&self, build: &BuildSpec) -> Result<Option<String>, PortError> {
         let Some(source) = &build.source else { return Ok(None) };
         let missing = || {
@@ -77,7 +78,7 @@ impl CloudBuilds {
         };
         let tar = self.store.read(&source.object).await.map_err(PortError::passing)?.ok_or_else(missing)?;
         if Digest::of(&tar).sha256 != source.sha256 {
-            let why = format!("the source archive {} is not what its digest says", source.object);
+            let why = format!("the source archive {} differs from its digest", source.object);
             return Err(PortError::Final(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", why)));
         }
         let name = format!("sources/{}.tar.gz", source.sha256);
@@ -90,7 +91,7 @@ impl CloudBuilds {
         Ok(Some(name))
     }
 
-    /// What a build left: an image in a registry, or files that are copied to where the stage's files lie.
+    /// Results of a build: an image in a registry, or files, copied to the folder of the stage.
     async fn image(&self, key: &Key, build: &model::Build) -> Result<Image, PortError> {
         if let Some((reference, digest)) = outcome::pushed(build) {
             return Ok(Image { reference, digest, files: Vec::new(), manifest_sha256: None });
@@ -114,14 +115,14 @@ impl CloudBuilds {
             build.results.as_ref().map(|results| results.artifact_manifest.as_str()).unwrap_or_default();
         let mut objects = Vec::new();
         if !listed.is_empty() {
-            let manifest = self.read(listed).await?.ok_or_else(|| unsound(listed, "is not there"))?;
+            let manifest = self.read(listed).await?.ok_or_else(|| unsound(listed, "is missing"))?;
             let artifacts =
                 outcome::artifacts(&manifest, &self.bucket).map_err(|why| unsound(listed, &why))?;
             for object in artifacts {
                 let name = object.rsplit('/').next().unwrap_or_default();
                 refuse_reserved(name)?;
                 let body = self.store.open(&object).await.map_err(PortError::passing)?;
-                let body = body.ok_or_else(|| unsound(&object, "is not there"))?;
+                let body = body.ok_or_else(|| unsound(&object, "is missing"))?;
                 objects.push(self.artefacts.put(key, name, body).await.map_err(damaged)?);
             }
         }
@@ -134,7 +135,7 @@ impl CloudBuilds {
         self.artefacts.commit(key, objects).await.map_err(damaged)
     }
 
-    /// The object behind `gs://bucket/object`, where it is our bucket's.
+    /// The object name in `gs://bucket/object`, if it is in our bucket.
     fn object(&self, place: &str) -> Option<String> {
         Some(place.strip_prefix("gs://")?.strip_prefix(&self.bucket)?.strip_prefix('/')?.to_owned())
     }
@@ -145,7 +146,7 @@ impl CloudBuilds {
         Ok(body.map(|body| body.to_vec()))
     }
 
-    /// The last lines of a build's log, as far as they are at hand. That there are none is no reason to say nothing.
+    /// The last lines of a build's log, if readable. A missing log does not hide the failure itself.
     async fn last_lines(&self, build: &model::Build) -> String {
         let Some(log) = outcome::log(build).and_then(|log| self.object(&log)) else { return String::new() };
         let Ok(Some(body)) = self.store.open(&log).await else { return String::new() };
@@ -160,7 +161,7 @@ impl CloudBuilds {
     }
 }
 
-/// Something of a build's is not what Cloud Build says.
+/// A result of a build differs from Cloud Build's report.
 fn unsound(place: &str, why: &str) -> PortError {
     PortError::Final(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", format!("{place} {why}")))
 }
@@ -170,7 +171,7 @@ impl Builds for CloudBuilds {
     async fn start(&self, key: &Key, build: &BuildSpec, timeout: Span) -> Result<String, PortError> {
         let source = self.source(build).await?;
         let submitted = self.submissions.submit(key, |claim| {
-            // A folder for each claim: a build that was thought lost must not write over another's files.
+            // A folder per claim: a build presumed lost must not overwrite another's files.
             let folder = format!("{}/{claim}", journal::folder(key));
             let frame = Frame {
                 limit: timeout,
@@ -196,7 +197,7 @@ impl Builds for CloudBuilds {
             return Ok(if survey.pending {
                 Some(Build::Going)
             } else if survey.cancelled {
-                let why = "cancelled before it began";
+                let why = "cancelled before it started";
                 Some(Build::Failed(Failure::new(Class::Cancelled, Status::Cancelled.as_str(), why)))
             } else {
                 None
@@ -204,7 +205,7 @@ impl Builds for CloudBuilds {
         };
         Ok(Some(match outcome::status(&build) {
             None => {
-                warn!(command = %key, build = build.id, status = %build.status, "a status nobody here knows");
+                warn!(command = %key, build = build.id, status = %build.status, "unknown build status");
                 Build::Going
             }
             Some(status) if !status.is_final() => Build::Going,

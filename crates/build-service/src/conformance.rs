@@ -1,4 +1,4 @@
-//! What every [`Builds`] must do, as one suite. An adapter's tests call [`builds`] with configs of their own.
+//! Conformance suite for every [`Builds`]. An adapter's tests call [`builds`] with their own configs.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use model::{Attempt, BuildSpec, Class, CommandId, Span, Stage, Verb};
 
 use crate::{Build, Builds, Key};
 
-/// Configs that make the adapter do what the suite needs.
+/// Configs for the cases of the suite.
 pub struct Configs {
     /// Succeeds.
     pub succeeds: BuildSpec,
-    /// Fails by its own fault.
+    /// Fails with a workload failure.
     pub fails: BuildSpec,
-    /// Takes longer than the suite has patience.
+    /// Runs longer than the suite waits.
     pub lasts: BuildSpec,
 }
 
-/// The adapter keeps the port's promises.
+/// Checks the contract of the port.
 ///
 /// # Panics
-/// Where it does not.
+/// Panics at the first violation.
 pub async fn builds(builds: &dyn Builds, configs: &Configs) {
     let command = |attempt| CommandId {
         run: "conformance".parse().expect("a legal run id"),
@@ -30,20 +30,24 @@ pub async fn builds(builds: &dyn Builds, configs: &Configs) {
     let id = |attempt| Key::of(&command(attempt));
     let limit = Span::from_secs(60);
 
-    assert_eq!(builds.look(&id(1)).await.expect("an answer"), None, "what nobody started is not known");
+    assert_eq!(
+        builds.look(&id(1)).await.expect("an answer"),
+        None,
+        "a build that was not started is unknown"
+    );
 
     let handle = builds.start(&id(1), &configs.succeeds, limit).await.expect("a handle");
     let again = builds.start(&id(1), &configs.succeeds, limit).await.expect("a handle");
-    assert_eq!(handle, again, "a second start finds the first");
+    assert_eq!(handle, again, "a second start returns the first build");
     let Build::Built(image) = end(builds, &id(1)).await else { panic!("the build succeeds") };
     assert!(image.digest.starts_with("sha256:") && image.digest.len() == 71, "{image:?}");
     assert_eq!(
         end(builds, &Key::of(&command(1).with_verb(Verb::Observe))).await,
         Build::Built(image.clone()),
-        "and says so again"
+        "and the result is repeated"
     );
     builds.cancel(&id(1)).await.expect("an answer");
-    assert_eq!(end(builds, &id(1)).await, Build::Built(image), "what is built stays built");
+    assert_eq!(end(builds, &id(1)).await, Build::Built(image), "a completed build is not cancelled");
 
     builds.start(&id(2), &configs.fails, limit).await.expect("a handle");
     let Build::Failed(failure) = end(builds, &id(2)).await else { panic!("the build fails") };
@@ -57,17 +61,17 @@ pub async fn builds(builds: &dyn Builds, configs: &Configs) {
 
     builds.cancel(&id(4)).await.expect("an answer");
     builds.start(&id(4), &configs.succeeds, limit).await.expect("a handle");
-    let Build::Failed(failure) = end(builds, &id(4)).await else { panic!("cancelled before it began") };
+    let Build::Failed(failure) = end(builds, &id(4)).await else { panic!("cancelled before it started") };
     assert_eq!(failure.class, Class::Cancelled);
 
-    // Several of one command are as much apart as those of several commands.
+    // Several builds of one command are as independent as those of several commands.
     let part = |number| Key::numbered(&command(1), "again", number);
     builds.start(&part(1), &configs.fails, limit).await.expect("a handle");
     builds.start(&part(2), &configs.succeeds, limit).await.expect("a handle");
     assert!(matches!(end(builds, &part(1)).await, Build::Failed(_)));
     let Build::Built(second) = end(builds, &part(2)).await else { panic!("the second succeeds") };
-    let Build::Built(whole) = end(builds, &id(1)).await else { panic!("what is built stays built") };
-    assert_ne!(second.reference, whole.reference, "each has a place of its own");
+    let Build::Built(whole) = end(builds, &id(1)).await else { panic!("a completed build keeps its result") };
+    assert_ne!(second.reference, whole.reference, "each has its own location");
 }
 
 async fn end(builds: &dyn Builds, key: &Key) -> Build {

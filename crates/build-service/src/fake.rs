@@ -1,4 +1,4 @@
-//! Builds that only happen on paper, for simulation and for running a service alone.
+//! Simulated builds, for the simulator and for running a service alone.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,8 @@ use service::PortError;
 
 use crate::{Build, Builds, Key};
 
-/// Each build ends at the second look, as its config says: `{"fails": "FAILURE"}` fails with that status.
+/// Each build ends at the second poll with the result in its config: `{"fails": "FAILURE"}` fails with that
+/// status.
 #[derive(Default)]
 pub struct FakeBuilds {
     builds: Mutex<BTreeMap<String, Planned>>,

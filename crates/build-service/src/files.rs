@@ -1,22 +1,22 @@
-//! An image that is a set of files, whoever built it.
+//! Images that are sets of files.
 
 use ledger::{ArtefactError, Digest};
 use model::{Class, Failure, FileDigest};
 use service::PortError;
 
-/// How much of a failed build's log is quoted.
+/// Maximum quoted lines of a failed build's log.
 pub(crate) const QUOTED_LINES: usize = 5;
 
-/// Names of ours beside the artifacts of a build.
+/// Reserved names beside the artifacts of a build.
 pub(crate) const LOG: &str = "build.log";
 const RESERVED: [&str; 2] = [LOG, "manifest.json"];
 
-/// An artifact must not pass for something of ours.
+/// An artifact must not replace one of our files.
 pub(crate) fn refuse_reserved(name: &str) -> Result<(), PortError> {
     if !RESERVED.contains(&name) {
         return Ok(());
     }
-    let why = format!("an artifact must not be called {name}: give the file another name");
+    let why = format!("the artifact name {name} is reserved: rename the file");
     Err(PortError::Final(Failure::new(Class::Input, "ARTIFACT_NAME", why)))
 }
 
@@ -29,7 +29,7 @@ pub(crate) fn damaged(error: ArtefactError) -> PortError {
     }
 }
 
-/// An image is what is in it, whoever built it and whatever the build said: equal files, equal digest.
+/// The digest of an image depends only on its content: equal files, equal digest.
 pub(crate) fn content(files: &[FileDigest]) -> String {
     let list: String = files.iter().map(|file| format!("{}  {}\n", file.sha256, file.name)).collect();
     format!("sha256:{}", Digest::of(list.as_bytes()).sha256)

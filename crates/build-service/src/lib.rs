@@ -1,7 +1,7 @@
-//! One build for each wish: a Cloud Build config, executed by Cloud Build or on this host.
+//! One build per key: a Cloud Build config, executed by Cloud Build or on this host.
 //!
-//! Whoever wants something built, an image or a cluster, asks for it under a [`Key`] as often as they like. There is one
-//! build for each, whatever gets lost on the way, and what it left lies in the artefacts bucket when it is told.
+//! A caller requests a build, of an image or a cluster, under a [`Key`], any number of times. Each key has
+//! one build, despite lost responses, and its results are in the artefacts bucket when its end is reported.
 
 #[cfg(feature = "gcp")]
 pub mod cloud_build;

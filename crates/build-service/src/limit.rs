@@ -1,10 +1,10 @@
-//! How long a build may take: a config may ask for less than whoever waits for it has, never for more.
+//! Timeouts of builds: a config may set a shorter timeout than its caller, never a longer one.
 
 use model::Span;
 use serde_json::Value;
 
-/// The config with its own timeout, and those of its steps, within this limit; seconds, at least one. A step that could
-/// outlast its build is refused by those who execute it, and how long is left may be known only when it begins.
+/// Limits the timeouts of the config and its steps; seconds, at least one. Executors reject a step whose
+/// timeout exceeds its build's, and the remaining time may be known only at the start.
 pub(crate) fn within(limit: Span, config: &Value) -> Value {
     let own = |of: &Value| of["timeout"].as_str().and_then(|text| text.parse::<Span>().ok());
     let mut config = config.clone();
@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_may_take_longer_than_is_left() {
+    fn timeouts_are_limited_to_the_remaining_time() {
         let config =
             json!({"steps": [{"timeout": "3600s"}, {"timeout": "1.5s"}, {"id": "free"}], "timeout": "7200s"});
         let left = within(Span::from_secs(600), &config);
@@ -34,7 +34,7 @@ mod tests {
             left,
             json!({"steps": [{"timeout": "600s"}, {"timeout": "1.5s"}, {"id": "free"}], "timeout": "600s"})
         );
-        assert_eq!(within(Span::from_secs(86_400), &config), config, "what is left is enough");
+        assert_eq!(within(Span::from_secs(86_400), &config), config, "the remaining time suffices");
         assert_eq!(within(Span::from_millis(3), &json!({}))["timeout"], "1s");
     }
 }

@@ -1,4 +1,4 @@
-//! Builds on this host: the same configs, each under a supervisor process of its own.
+//! Local builds: the same configs, each in its own supervisor process.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use crate::{
     redacted::Redacted,
 };
 
-/// Builds of this host; images are sets of files in the artefact bucket.
+/// Builds on this host; images are sets of files in the artefact bucket.
 pub struct LocalBuilds {
     builds: supervisor::Builds,
     store: std::sync::Arc<dyn Store>,
@@ -24,7 +24,8 @@ pub struct LocalBuilds {
 }
 
 impl LocalBuilds {
-    /// Builds under a folder, into a bucket. `secrets` is a folder with a file for each secret, called by its name.
+    /// Builds under a folder, and stores results in a bucket. `secrets` is a folder with one file per secret,
+    /// named after it.
     pub fn new(
         builds: supervisor::Builds,
         store: std::sync::Arc<dyn Store>,
@@ -34,7 +35,7 @@ impl LocalBuilds {
         Self { builds, store, artefacts, secrets }
     }
 
-    /// The source archive, brought from the bucket to a file the supervisor can read.
+    /// Downloads the source archive to a file for the supervisor.
     async fn fetch(&self, name: &str, build: &BuildSpec) -> Result<Option<PathBuf>, PortError> {
         let Some(source) = &build.source else { return Ok(None) };
         let folder = self.builds.folder(name);
@@ -46,7 +47,7 @@ impl LocalBuilds {
         let mut body =
             self.store.open(&source.object).await.map_err(PortError::passing)?.ok_or_else(missing)?;
         tokio::fs::create_dir_all(&folder).await.map_err(PortError::passing)?;
-        // Whole or not at all: a supervisor may be reading what another builder brings a second time.
+        // Atomic: a supervisor may read the file while another builder downloads it again.
         let draft = folder.join(format!("source-{}.part", service::ids::unique()));
         let mut file = tokio::fs::File::create(&draft).await.map_err(PortError::passing)?;
         tokio::io::copy(&mut body, &mut file).await.map_err(PortError::passing)?;
@@ -55,7 +56,7 @@ impl LocalBuilds {
         Ok(Some(path))
     }
 
-    /// Brings what the build left into the bucket. Doing it again changes nothing.
+    /// Stores the results of the build in the bucket. Idempotent.
     async fn store(&self, key: &Key, name: &str, outcome: &BuildOutcome) -> Result<Image, PortError> {
         let mut objects = vec![self.put_log(key, self.builds.log(name)).await?];
         for artifact in &outcome.artifacts {
@@ -75,7 +76,8 @@ impl LocalBuilds {
         Ok(Image { reference: Artefacts::folder(key), digest: content(&files), files, manifest_sha256 })
     }
 
-    /// The supervisor redacted the log by what it knows. It does not see the secrets in the environment of this process.
+    /// The supervisor redacted the log by its own rules. It does not know the secrets in the environment of
+    /// this process.
     async fn put_log(&self, key: &Key, path: PathBuf) -> Result<model::ManifestObject, PortError> {
         let file = tokio::fs::File::open(&path).await.map_err(PortError::passing)?;
         let body = Redacted::new(Box::new(file), self.secrets.as_deref()).map_err(PortError::passing)?;
@@ -136,7 +138,7 @@ impl Builds for LocalBuilds {
                     builds.bury(&name, Status::InternalError, "the build's supervisor died")
                 });
                 buried.await.map_err(PortError::passing)?.map_err(PortError::passing)?;
-                Ok(Some(Build::Going)) // the next look finds what was written down
+                Ok(Some(Build::Going)) // the next poll reads the recorded result
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Where builds are executed, as a service's environment says it.
+//! Configured executor of builds.
 
 use std::{path::PathBuf, str::FromStr, sync::Arc};
 
@@ -7,14 +7,14 @@ use service::Clock;
 
 use crate::cloud_build::{CloudBuilds, client::Client};
 
-/// Where builds are executed.
+/// Executor of builds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// On this host, under this folder.
+    /// This host, under this folder.
     Here(PathBuf),
     /// By Cloud Build.
     CloudBuild {
-        /// The project whose builds they are.
+        /// Project of the builds.
         project: String,
         /// The region, or `global`.
         location: String,
@@ -50,11 +50,11 @@ impl FromStr for Place {
     }
 }
 
-/// What is said when builds are Cloud Build's and `BURNIN_ARTEFACTS` names no bucket.
+/// Error message if builds run in Cloud Build and `BURNIN_ARTEFACTS` is not a bucket.
 pub const NEEDS_A_BUCKET: &str =
     "BURNIN_ARTEFACTS: Cloud Build reads and writes a bucket, name one as gs://NAME";
 
-/// Builds of Cloud Build, in a project's location. `store` is the bucket called `bucket`.
+/// Builds in Cloud Build, in a project's location. `store` is the bucket named `bucket`.
 pub fn cloud_build(
     (project, location): (&str, &str),
     endpoint: Option<Endpoint>,
@@ -66,7 +66,7 @@ pub fn cloud_build(
     CloudBuilds::new(client, store, bucket, clock, Default::default())
 }
 
-/// A server in Google's place, as a URL.
+/// URL of a server that replaces Google's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint(pub String);
 

@@ -1,4 +1,4 @@
-//! What whoever needs builds needs of the outside world.
+//! The port: operations of a build executor.
 
 use std::{fmt, str::FromStr};
 
@@ -6,7 +6,7 @@ use ledger::Owner;
 use model::{BuildSpec, CommandId, Failure, Image, Span, Verb};
 use service::PortError;
 
-/// What a build is called by: the command it is for, whatever its verb, and which one of several that a command needs.
+/// Identity of a build: its command, whatever the verb, and its number if the command needs several.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     command: CommandId,
@@ -19,22 +19,22 @@ impl Key {
         Self { command: command.with_verb(Verb::Start), part: None }
     }
 
-    /// One of several: `destroy`, 2 is the second one that destroys. The word is lower-case letters.
+    /// One of several: `destroy`, 2 is the second build that destroys. The word must be lower-case letters.
     pub fn numbered(command: &CommandId, word: &'static str, number: u32) -> Self {
         Self { part: Some(format!("{word}-{number}")), ..Self::of(command) }
     }
 
-    /// The command it is for, as if it began something.
+    /// The command, with the verb `start`.
     pub const fn command(&self) -> &CommandId {
         &self.command
     }
 
-    /// It is the only build of its command.
+    /// Whether it is the only build of its command.
     pub const fn is_whole(&self) -> bool {
         self.part.is_none()
     }
 
-    /// A name that is legal as a label, a host name and a file name.
+    /// A name that is valid as a label, a host name and a file name.
     pub fn resource_name(&self) -> String {
         let name = self.command.resource_name();
         self.part.as_ref().map_or_else(|| name.clone(), |part| format!("{name}-{part}"))
@@ -47,7 +47,7 @@ impl<'a> From<&'a Key> for Owner<'a> {
     }
 }
 
-/// `{run}.{stage}.{attempt}`, and `.{part}` where there is one.
+/// `{run}.{stage}.{attempt}`, followed by `.{part}` if there are several.
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let CommandId { run, stage, attempt, .. } = &self.command;
@@ -74,35 +74,36 @@ impl FromStr for Key {
     }
 }
 
-/// Where a build stands.
+/// State of a build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Build {
-    /// Queued or at work.
+    /// Queued or running.
     Going,
-    /// It left this image, or these files, which are safe in the bucket or the registry.
+    /// Succeeded with this image or these files, stored in the bucket or the registry.
     Built(Image),
-    /// It left none.
+    /// Failed.
     Failed(Failure),
 }
 
-/// Somewhere builds run.
+/// Executes builds.
 #[async_trait::async_trait]
 pub trait Builds: Send + Sync + 'static {
-    /// Starts the build unless it was started before, and says what it is called.
+    /// Starts the build unless it was started before, and returns its handle.
     ///
     /// # Errors
-    /// [`PortError::Final`] when it can never be started.
+    /// Returns [`PortError::Final`] if it can never be started.
     async fn start(&self, key: &Key, build: &BuildSpec, timeout: Span) -> Result<String, PortError>;
 
-    /// Where the build stands; none when it is not known.
+    /// State of the build; `None` if unknown.
     ///
     /// # Errors
-    /// When the outside world does not answer.
+    /// Returns an error if the request fails.
     async fn look(&self, key: &Key) -> Result<Option<Build>, PortError>;
 
-    /// Asks the build to end. One that was not started yet must not start afterwards, and is found as cancelled.
+    /// Cancels the build. A build that was not started must not start afterwards, and is reported as
+    /// cancelled.
     ///
     /// # Errors
-    /// When the outside world does not answer.
+    /// Returns an error if the request fails.
     async fn cancel(&self, key: &Key) -> Result<(), PortError>;
 }

@@ -1,4 +1,4 @@
-//! A build's log on its way into the bucket, without secrets.
+//! Redacts a build's log while it is stored.
 
 use std::{
     path::Path,
@@ -10,13 +10,13 @@ use ledger::Reader;
 use redact::{Redactor, Rules};
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// Bytes of one read.
+/// Read buffer size.
 const CHUNK: usize = 64 << 10;
 
-/// The bytes of `inner`, redacted by the rules for job logs.
+/// The bytes of `inner`, redacted with the rules for job logs.
 pub(crate) struct Redacted {
     inner: Reader,
-    /// None once the end was read.
+    /// `None` after the end of the input.
     redactor: Option<Redactor>,
     chunk: Vec<u8>,
     ready: Vec<u8>,
@@ -24,7 +24,8 @@ pub(crate) struct Redacted {
 }
 
 impl Redacted {
-    /// By the patterns, and the secrets that this process knows: its environment's, and the files of `secrets`.
+    /// Uses the patterns and the secrets known to this process: from its environment and the files of
+    /// `secrets`.
     ///
     /// # Errors
     /// Returns an error if the rules cannot be built: the log must not be stored then.
@@ -75,7 +76,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_log_of_any_length_loses_its_secrets_and_nothing_else() {
+    async fn only_secrets_are_removed_from_a_log_of_any_length() {
         let token = format!("ghp_{}", "Ab3dE5fGh1".repeat(4));
         let log = format!("{}token {token} here\n{}", "before\n".repeat(20_000), "after\n".repeat(20_000));
         let inner: Reader = Box::new(std::io::Cursor::new(log.clone().into_bytes()));

@@ -112,7 +112,7 @@ async fn steps_find_the_source_in_their_workspace() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_source_that_is_not_there_can_never_be_built() {
+async fn a_missing_source_is_a_permanent_failure() {
     let world = World::new();
     let source = Some(Source { object: "sources/none.tar".into(), sha256: "ab".repeat(32) });
     let refused =

@@ -1,4 +1,5 @@
-//! Compares the artifacts of a run with its manifests and its ledger: a signature must not confirm anything else.
+//! Compares the artifacts of a run with its manifests and its ledger, so that a signature confirms only
+//! unchanged artifacts.
 
 use std::collections::{BTreeMap, BTreeSet};
 

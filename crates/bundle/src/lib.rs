@@ -1,16 +1,16 @@
-//! A run as one signed file: an acceptance or RMA record that needs nobody of us to be checked.
+//! A run as one signed file: an acceptance or RMA record that can be verified offline.
 //!
 //! It is a tar archive, in this order:
 //!
 //! ```text
-//! bundle.json              what is in it, each file with its digest; what the run came to; whose key signed it
+//! bundle.json              list of the other files with digests; conclusion and verdict; public key
 //! bundle.sig               Ed25519 over the bytes of bundle.json, base64
-//! artefacts/{run}/...      logs, manifests, verdict, and whatever else the run's stages left
+//! artefacts/{run}/...      logs, manifests, verdict, and other files of the run's stages
 //! ledger/{run}/{seq}.json  the run, record by record
-//! report.html              the page for people
+//! report.html              the report page
 //! ```
 //!
-//! A signature says who vouches for it, and nothing says more: whoever checks it has to know the key from elsewhere.
+//! A signature only identifies the key: the verifier must know the key from another source.
 
 mod artifacts;
 mod verify;
@@ -30,8 +30,8 @@ use serde::{Deserialize, Serialize};
 pub use verify::{Broken, Checked, verify};
 pub use write::{BundleError, write};
 
-/// Everything of an entry that stands before its content: its header, and before that the entry of a long name. The same
-/// name and size give the same bytes, without times, owners or links.
+/// Headers of an entry, including the entry for a long name. The same name and size give the same bytes,
+/// without times, owners or links.
 fn header(name: &str, size: u64) -> io::Result<Vec<u8>> {
     let mut header = tar::Header::new_gnu();
     header.set_size(size);
@@ -41,7 +41,7 @@ fn header(name: &str, size: u64) -> io::Result<Vec<u8>> {
     Ok(archive.get_ref().clone())
 }
 
-/// Zeros that fill an entry's content up to a whole block.
+/// Zeros that pad an entry's content to a whole block.
 const fn padding(size: u64) -> usize {
     (BLOCK - size as usize % BLOCK) % BLOCK
 }
@@ -51,11 +51,11 @@ pub const SCHEMA: &str = "burnin/bundle/v1";
 
 const CONTENTS: &str = "bundle.json";
 const REPORT: &str = "report.html";
-/// Size of tar's blocks; two empty ones end an archive.
+/// Block size of tar; two empty blocks end an archive.
 const BLOCK: usize = 512;
 const SIGNATURE: &str = "bundle.sig";
 
-/// What is in a bundle: its first file, and all that is signed.
+/// List of a bundle's content: its first file, which is signed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Contents {
     /// `burnin/bundle/v1`.
@@ -64,26 +64,26 @@ pub struct Contents {
     pub run: RunId,
     /// The workflow's name.
     pub workflow: String,
-    /// When it was asked for.
+    /// Time of the request.
     pub requested_at: Timestamp,
-    /// How it ended.
+    /// Conclusion of the run.
     pub conclusion: String,
-    /// What the measurements said; null when they were not judged.
+    /// Verdict on the measurements; null if not judged.
     pub verdict: Option<Verdict>,
-    /// Records of its ledger.
+    /// Number of ledger records.
     pub records: u64,
-    /// Version of the program that made the bundle.
+    /// Version of the program that created the bundle.
     pub version: String,
-    /// Whose signature it carries: an Ed25519 public key, base64.
+    /// Public key of the signature: Ed25519, base64.
     pub key: String,
-    /// Every other file, by name.
+    /// All other files, sorted by name.
     pub files: Vec<File>,
 }
 
 /// A file of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct File {
-    /// Its name in the archive.
+    /// Name in the archive.
     pub name: String,
     /// Its size, bytes.
     pub size_bytes: u64,
@@ -91,14 +91,14 @@ pub struct File {
     pub sha256: String,
 }
 
-/// What bundles are signed with.
+/// A private key for signing bundles.
 pub struct Key(SigningKey);
 
 impl Key {
-    /// A key as `openssl genpkey -algorithm ed25519` writes it.
+    /// Reads a key in the format of `openssl genpkey -algorithm ed25519`.
     ///
     /// # Errors
-    /// When it is none.
+    /// Returns an error if the text is not such a key.
     pub fn read(pem: &str) -> Result<Self, &'static str> {
         SigningKey::from_pkcs8_pem(pem).map(Self).map_err(|_| {
             "expected an Ed25519 private key in PKCS #8 PEM; `openssl genpkey -algorithm ed25519` makes one"
@@ -110,14 +110,14 @@ impl Key {
     }
 }
 
-/// A key that whoever checks a bundle trusts.
+/// A trusted public key for verification.
 pub struct PublicKey(VerifyingKey);
 
 impl PublicKey {
-    /// A key as `openssl pkey -pubout` writes it.
+    /// Reads a key in the format of `openssl pkey -pubout`.
     ///
     /// # Errors
-    /// When it is none.
+    /// Returns an error if the text is not such a key.
     pub fn read(pem: &str) -> Result<Self, &'static str> {
         VerifyingKey::from_public_key_pem(pem)
             .map(Self)

@@ -1,4 +1,4 @@
-//! Checking a bundle, with nothing but itself and a key.
+//! Verifies a bundle offline, with only a key.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,24 +13,24 @@ use sha2::{Digest, Sha256};
 
 use crate::{BLOCK, CONTENTS, Contents, File, PublicKey, REPORT, SCHEMA, SIGNATURE, header, padding};
 
-/// The largest first file that is read: some hundred thousand files fit.
+/// Maximum size of the first file; it holds several hundred thousand files.
 const MOST_CONTENTS: u64 = 64 << 20;
-/// The largest record of a ledger.
+/// Maximum size of a ledger record.
 const MOST_RECORD: u64 = 16 << 20;
 
-/// Why a bundle proves nothing.
+/// Why a bundle is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum Broken {
-    /// It is none.
-    #[error("this is no bundle: {0}")]
+    /// The file is not a bundle.
+    #[error("this is not a bundle: {0}")]
     NoBundle(String),
-    /// It was changed after it was signed, or signed by nobody.
-    #[error("the signature is not that of its key: what it says was changed after it was signed")]
+    /// It was changed after signing, or was not signed with its key.
+    #[error("the signature does not match the key: the content was changed after signing")]
     Signature,
-    /// It is signed, but not with the key that is trusted.
-    #[error("it is signed with another key than the one that is trusted: {0}")]
+    /// It is signed with an untrusted key.
+    #[error("it is signed with an untrusted key: {0}")]
     Stranger(String),
-    /// A file is not what was signed.
+    /// A file differs from the signed list.
     #[error("{name}: {why}")]
     File {
         /// The file.
@@ -38,28 +38,29 @@ pub enum Broken {
         /// The problem.
         why: String,
     },
-    /// The ledger does not say what the bundle says.
+    /// The ledger contradicts the bundle.
     #[error("the ledger: {0}")]
     Ledger(String),
 }
 
-/// A bundle that holds.
+/// A valid bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checked {
-    /// What is in it.
+    /// Its list of content.
     pub contents: Contents,
-    /// It was signed with the key that is trusted; without one, that is not known.
+    /// Whether it was signed with the trusted key; `false` if none was given.
     pub trusted: bool,
 }
 
-/// Checks every byte of a bundle: the signature, each file's header and digest, that no file is missing or added, that
-/// nothing follows the end, and that the ledger agrees with the bundle. Streams: logs of any size take no memory.
+/// Verifies every byte of a bundle: the signature, the header and digest of each file, that no file is
+/// missing or added, that no data follows the end, and that the ledger agrees with the bundle. Streams, so
+/// memory does not depend on the size of the logs.
 ///
-/// The same files give one archive, byte by byte. Headers are therefore compared, not parsed: another type, mode, owner, time or
-/// link target is a difference.
+/// The same files always give the same archive. Headers are therefore compared rather than parsed: a
+/// different type, mode, owner, time or link target is an error.
 ///
 /// # Errors
-/// Returns the first thing that is wrong.
+/// Returns the first problem.
 pub fn verify(bundle: impl Read, trusted: Option<&PublicKey>) -> Result<Checked, Broken> {
     let mut archive = Archive { bytes: bundle };
     let body = archive.small(CONTENTS, MOST_CONTENTS)?;
@@ -88,7 +89,7 @@ pub fn verify(bundle: impl Read, trusted: Option<&PublicKey>) -> Result<Checked,
         })?;
         let found: String = hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         if found != file.sha256 {
-            return Err(wrong("its content is not what was signed"));
+            return Err(wrong("its content differs from the signed digest"));
         }
         if file.name.starts_with(&prefix) {
             let record = serde_json::from_slice(&kept).map_err(|error| wrong(&error.to_string()))?;
@@ -100,7 +101,8 @@ pub fn verify(bundle: impl Read, trusted: Option<&PublicKey>) -> Result<Checked,
     Ok(Checked { trusted: trusted.is_some(), contents })
 }
 
-/// Names that a bundle of this run may have, each once: unpacked, nothing lands elsewhere.
+/// Checks that all names belong to a bundle of this run and occur once, so that unpacking cannot write
+/// elsewhere.
 fn names(contents: &Contents) -> Result<(), Broken> {
     let folders = [format!("artefacts/{}/", contents.run), format!("ledger/{}/", contents.run)];
     let mut seen = BTreeSet::new();
@@ -108,7 +110,7 @@ fn names(contents: &Contents) -> Result<(), Broken> {
         let wrong = |why: &str| Err(Broken::File { name: name.clone(), why: why.to_owned() });
         let inside = name == REPORT || folders.iter().any(|folder| name.starts_with(folder));
         if !inside || name.split('/').any(|part| matches!(part, "" | "." | "..")) {
-            return wrong("it has a name that no bundle of this run has");
+            return wrong("its name is invalid in a bundle of this run");
         }
         if !seen.insert(name) {
             return wrong("it is listed twice");
@@ -117,13 +119,13 @@ fn names(contents: &Contents) -> Result<(), Broken> {
     Ok(())
 }
 
-/// The bytes of an archive, in the one form that [`crate::write()`] gives them.
+/// Reader of an archive in the exact form that [`crate::write()`] writes.
 struct Archive<R> {
     bytes: R,
 }
 
 impl<R: Read> Archive<R> {
-    /// A file at the beginning, whose size is in its header only.
+    /// Reads a file at the beginning, whose size is only in its header.
     fn small(&mut self, name: &str, most: u64) -> Result<Vec<u8>, Broken> {
         let no_bundle = |why: &str| Broken::NoBundle(format!("{name}: {why}"));
         let mut block = [0; BLOCK];
@@ -151,7 +153,7 @@ impl<R: Read> Archive<R> {
         Err(wrong(why.to_owned()))
     }
 
-    /// The content of an entry in pieces, and the zeros behind it.
+    /// Reads the content of an entry in chunks, and its padding.
     fn content(&mut self, name: &str, size: u64, mut take: impl FnMut(&[u8])) -> Result<(), Broken> {
         let wrong = |why: String| Broken::File { name: name.to_owned(), why };
         let mut piece = vec![0; 64 << 10];
@@ -159,20 +161,20 @@ impl<R: Read> Archive<R> {
         while left > 0 {
             let some = usize::try_from(left).unwrap_or(usize::MAX).min(piece.len());
             let read = self.bytes.read_exact(&mut piece[..some]);
-            read.map_err(|error| wrong(format!("it is cut short: {error}")))?;
+            read.map_err(|error| wrong(format!("it is truncated: {error}")))?;
             take(&piece[..some]);
             left -= some as u64;
         }
         let mut zeros = [0; BLOCK];
         let zeros = &mut zeros[..padding(size)];
-        self.bytes.read_exact(zeros).map_err(|error| wrong(format!("it is cut short: {error}")))?;
+        self.bytes.read_exact(zeros).map_err(|error| wrong(format!("it is truncated: {error}")))?;
         if zeros.iter().any(|byte| *byte != 0) {
             return Err(wrong("unsigned bytes follow its content".to_owned()));
         }
         Ok(())
     }
 
-    /// Two empty blocks, and nothing more.
+    /// Expects two empty blocks and the end of the file.
     fn end(&mut self) -> Result<(), Broken> {
         let wrong =
             |why: &str| Broken::File { name: "the end of the archive".to_owned(), why: why.to_owned() };
@@ -182,7 +184,7 @@ impl<R: Read> Archive<R> {
         match (rest.len() == 2 * BLOCK, rest.iter().all(|byte| *byte == 0)) {
             (true, true) => Ok(()),
             (false, true) if rest.len() < 2 * BLOCK => Err(wrong("it is missing")),
-            _ => Err(wrong("unsigned bytes are there")),
+            _ => Err(wrong("unsigned bytes follow")),
         }
     }
 }
@@ -225,6 +227,6 @@ fn told<'a>(contents: &Contents, records: impl Iterator<Item = &'a Record>) -> R
     if says == said {
         Ok(())
     } else {
-        Err(Broken::Ledger(format!("it says {says:?}, the bundle says {said:?}")))
+        Err(Broken::Ledger(format!("it records {says:?}, the bundle states {said:?}")))
     }
 }

@@ -1,4 +1,4 @@
-//! Making a bundle.
+//! Writes a bundle.
 
 use std::{
     collections::BTreeMap,
@@ -17,27 +17,27 @@ use tokio_util::io::SyncIoBridge;
 
 use crate::{BLOCK, CONTENTS, Contents, File, Key, REPORT, SCHEMA, SIGNATURE, artifacts, header, padding};
 
-/// The largest manifest or verdict that is read whole.
+/// Maximum size of a manifest or verdict, which are read completely.
 const MOST_SMALL: u64 = 64 << 20;
 
-/// Why there is no bundle.
+/// Why a bundle cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
-    /// Nobody asked for such a run.
+    /// The run does not exist.
     #[error("there is no run {0}")]
     NoRun(RunId),
-    /// A run that goes on is no record of anything yet.
-    #[error("{0} still goes on; a bundle is made of a run that is closed")]
+    /// The run is not closed.
+    #[error("{0} is still open; a bundle requires a closed run")]
     Open(RunId),
-    /// Its ledger makes no run.
+    /// Its ledger does not describe a valid run.
     #[error("the ledger of {run} cannot be read: {why}")]
     Damaged {
         /// The run.
         run: RunId,
-        /// Why.
+        /// Cause.
         why: String,
     },
-    /// An object is another one than a moment before.
+    /// An object changed between two reads.
     #[error("{0} changed while it was read")]
     Changed(String),
     /// An artifact differs from its manifest or the ledger: nothing is signed.
@@ -48,7 +48,7 @@ pub enum BundleError {
         /// The problem.
         why: String,
     },
-    /// The store did not answer.
+    /// The store request failed.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The bundle could not be written.
@@ -56,10 +56,10 @@ pub enum BundleError {
     Io(#[from] io::Error),
 }
 
-/// Writes a closed run's bundle to `path`, whole or not at all. `report` is its page.
+/// Writes a closed run's bundle to `path`, atomically. `report` is its HTML page.
 ///
 /// # Errors
-/// When the run is not closed, something of it cannot be read, or the file cannot be written.
+/// Returns an error if the run is not closed, an object cannot be read, or the file cannot be written.
 pub async fn write(
     store: &Arc<dyn Store>,
     run: &RunId,

@@ -1,8 +1,8 @@
-//! A build config as it is written.
+//! The format of a build config.
 //!
-//! Names are Cloud Build's. An unknown field is an error here, where Cloud Build reports it too: a mistyped
-//! `waitfor` must not silently change the order of steps. Fields that only the cloud can honour are accepted, and
-//! [`crate::plan::check`] says which of them the local runner has to refuse.
+//! Names are Cloud Build's. An unknown field is an error, as in Cloud Build: a mistyped `waitfor` must not
+//! silently change the order of steps. Cloud-only fields are accepted, and [`crate::plan::check`] reports
+//! those that the local runner must reject.
 
 mod duration;
 mod options;
@@ -22,7 +22,7 @@ pub use outputs::{ArtifactObjects, Artifacts, AvailableSecrets, InlineSecret, Se
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Config {
-    /// What to do, at least one step.
+    /// Steps, at least one.
     pub steps: Vec<Step>,
     /// Time limit of the whole build; 3600s when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -30,31 +30,31 @@ pub struct Config {
     /// How long the build may wait in the cloud's queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_ttl: Option<Duration>,
-    /// Where the cloud keeps the log.
+    /// Bucket for the log in the cloud.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub logs_bucket: Option<String>,
     /// Settings of the whole build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options: Option<Options>,
-    /// Defaults of the user's substitutions; names begin with an underscore.
+    /// Default values of user substitutions; names begin with an underscore.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub substitutions: BTreeMap<String, String>,
     /// Labels of the build.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// The account that the build runs as in the cloud.
+    /// Service account of the build in the cloud.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account: Option<String>,
-    /// The old way to declare secrets, encrypted in the config; `availableSecrets` is the current one.
+    /// Deprecated secrets, encrypted in the config; use `availableSecrets`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secrets: Vec<Value>,
-    /// Secrets that steps may ask for with `secretEnv`.
+    /// Secrets available to steps through `secretEnv`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available_secrets: Option<AvailableSecrets>,
-    /// Files that the build leaves behind.
+    /// Output files of the build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifacts: Option<Artifacts>,
-    /// Container images that the build leaves behind.
+    /// Output container images of the build.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<String>,
 }
@@ -65,37 +65,37 @@ pub struct Config {
 pub struct Step {
     /// The builder image.
     pub name: String,
-    /// What other steps call this one in `waitFor`.
+    /// Name for `waitFor` in other steps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// Arguments of the entrypoint.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
-    /// What to run in place of the image's entrypoint.
+    /// Replaces the image's entrypoint.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entrypoint: Option<String>,
-    /// A script to run, in place of `entrypoint` and `args`.
+    /// A script, instead of `entrypoint` and `args`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<String>,
     /// Environment, each as `KEY=VALUE`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
-    /// Environment variables to fill from `availableSecrets`.
+    /// Environment variables with values from `availableSecrets`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secret_env: Vec<String>,
     /// Working directory, relative to the workspace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dir: Option<String>,
-    /// Ids of the steps that must have ended well before; `-` for none; absent for all earlier ones.
+    /// Ids of the steps that must succeed first; `-` for none; absent for all earlier steps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wait_for: Vec<String>,
     /// Time limit of this step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout: Option<Duration>,
-    /// Whether the build goes on when this step fails.
+    /// Whether the build continues if this step fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_failure: Option<bool>,
-    /// Exit codes with which the build goes on; decides alone when `allowFailure` is given too.
+    /// Exit codes at which the build continues; overrides `allowFailure`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow_exit_codes: Vec<i32>,
     /// Whether all substitutions become environment variables; overrides the option of the build.

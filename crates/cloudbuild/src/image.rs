@@ -1,13 +1,13 @@
-//! Which tool of this host stands in for a builder image.
+//! Maps builder images to local tools.
 
 use std::collections::BTreeMap;
 
-/// What to execute: a tool and its arguments.
+/// A tool and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
     /// A name to look up on the `PATH`, or a path.
     pub tool: String,
-    /// Each is passed as exactly one argument.
+    /// Arguments, each passed unchanged.
     pub args: Vec<String>,
 }
 
@@ -20,10 +20,10 @@ pub fn short_name(image: &str) -> &str {
 
 /// The command of a step.
 ///
-/// `entrypoint` wins over the image. Then `tools` is asked, for the image as written and for its short name. A
-/// well-known image without an entrypoint of its own (`ubuntu`, `python`...) executes its first argument, or its
-/// default command where there is none or only options. Any other image is taken to hold the tool it is named
-/// after, as Cloud Build's own builders do.
+/// `entrypoint` has priority over the image. Otherwise `tools` is searched for the image as written and for
+/// its short name. A well-known image without an entrypoint (`ubuntu`, `python`...) executes its first
+/// argument, or its default command without arguments or with options only. Any other image is assumed to
+/// contain the tool it is named after, as Cloud Build's own builders do.
 pub fn command(
     image: &str,
     entrypoint: Option<&str>,
@@ -47,7 +47,7 @@ pub fn command(
     }
 }
 
-/// What an image without an entrypoint runs when it is given no command.
+/// Default command of an image without an entrypoint.
 fn default_command(name: &str) -> Option<&'static str> {
     match name {
         "ubuntu" | "debian" | "bash" | "rust" | "golang" => Some("bash"),

@@ -1,8 +1,8 @@
-//! Executes a [`Plan`] with processes of this host.
+//! Executes a [`Plan`] with local processes.
 //!
-//! Every step is a process group of its own. On a time limit or a cancel the whole group gets `SIGTERM`, and
-//! `SIGKILL` after a grace; when the step's process ends by itself, whatever it left behind in the group is killed
-//! as a container would be. A process that leaves its group (`setsid`) is out of reach.
+//! Every step is its own process group. On a timeout or a cancellation the whole group receives `SIGTERM`,
+//! and `SIGKILL` after a grace period; when the step's process ends, the rest of the group is killed, as in a
+//! container. A process that leaves its group (`setsid`) is not reached.
 
 mod artifacts;
 mod build;
@@ -27,29 +27,29 @@ use crate::{Plan, Problem, Status};
 
 pub use environment::{INHERITED, inherit};
 
-/// Where and how to run a plan.
+/// Parameters of a run.
 #[derive(Clone)]
 pub struct Request {
-    /// The folder that stands for `/workspace`; it must exist.
+    /// The folder used as `/workspace`; it must exist.
     pub workspace: PathBuf,
     /// The log file to create; an existing one is replaced.
     pub log: PathBuf,
-    /// Most bytes of step output that the log takes.
+    /// Maximum bytes of step output in the log.
     pub log_limit: u64,
-    /// Where the private folder for scripts is created; it should not be inside the workspace.
+    /// Parent of the private folder for scripts; should be outside the workspace.
     pub scratch: PathBuf,
-    /// Everything that steps see of the caller's environment.
+    /// The inherited environment of steps.
     pub environment: Vec<(OsString, OsString)>,
     /// Redaction rules for the steps' output, applied before it is written.
     pub rules: Arc<redact::Rules>,
-    /// How long a process group may take to end after `SIGTERM`.
+    /// Grace period of a process group after `SIGTERM`.
     pub grace: Duration,
-    /// Told of each event as it happens.
+    /// Called for each event as it happens.
     pub on_event: Option<EventHook>,
 }
 
-/// Told of each event, in the task that runs the build: a hook that journals a process group has done so before
-/// the build goes on.
+/// Called for each event, in the task of the build: a hook that journals a process group completes before the
+/// build continues.
 pub type EventHook = Arc<dyn Fn(&Event) + Send + Sync>;
 
 impl Request {
@@ -74,73 +74,73 @@ impl Request {
     }
 }
 
-/// Something that happened while a build ran.
+/// An event of a running build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A step is about to start its process.
     StepStarted {
-        /// Position of the step.
+        /// Index of the step.
         index: usize,
         /// Its id.
         id: Option<String>,
-        /// When.
+        /// Time of the event.
         at: SystemTime,
     },
-    /// A step's process runs, as the leader of this process group.
+    /// A step's process is running as the leader of this process group.
     ProcessGroup {
-        /// Position of the step.
+        /// Index of the step.
         index: usize,
         /// Id of the group, and of its leader.
         pgid: i32,
     },
     /// A step has ended and its process group is gone.
     StepEnded {
-        /// Position of the step.
+        /// Index of the step.
         index: usize,
         /// Its id.
         id: Option<String>,
-        /// How it ended.
+        /// Status.
         status: Status,
         /// The exit code of its process.
         exit_code: Option<i32>,
-        /// When.
+        /// Time of the event.
         at: SystemTime,
     },
 }
 
-/// How a build ended.
+/// Result of a build.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The status of the build, always a final one.
     pub status: Status,
     /// The steps, in the order of the file.
     pub steps: Vec<StepOutcome>,
-    /// The files it left behind, sorted by name; empty unless it succeeded.
+    /// Output files, sorted by name; empty unless it succeeded.
     pub artifacts: Vec<Artifact>,
-    /// The container images it would have pushed.
+    /// Container images to push.
     pub images: Vec<String>,
     /// The log.
     pub log: PathBuf,
-    /// Why it did not succeed, a line for each reason.
+    /// Reasons of a failure, one per line.
     pub failure: Option<String>,
 }
 
-/// How a step ended.
+/// Result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepOutcome {
     /// Its id.
     pub id: Option<String>,
     /// `QUEUED` for a step that never ran.
     pub status: Status,
-    /// The exit code of its process; 128 and the signal's number for one that a signal ended.
+    /// Exit code of its process; 128 plus the signal number for one killed by a signal.
     pub exit_code: Option<i32>,
-    /// When it started.
+    /// Start time.
     pub started: Option<SystemTime>,
-    /// When it ended.
+    /// End time.
     pub ended: Option<SystemTime>,
 }
 
-/// A file that a build left behind.
+/// An output file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Artifact {
     /// Where it lies on this host.
@@ -153,14 +153,14 @@ pub struct Artifact {
     pub sha256: String,
 }
 
-/// The tools that the plan needs and this host lacks. [`run`] asks this first.
+/// Tools required by the plan that are missing on this host. Checked first by [`run`].
 pub fn missing_tools(plan: &Plan, request: &Request) -> Vec<Problem> {
     tools::missing(plan, request)
 }
 
 /// Runs a build to its end.
 ///
-/// Dropping the future kills the process groups that run.
+/// Dropping the future kills the running process groups.
 pub async fn run(plan: &Plan, request: &Request, cancel: CancellationToken) -> Outcome {
     build::run(plan, request, cancel).await
 }

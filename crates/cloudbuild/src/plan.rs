@@ -1,4 +1,4 @@
-//! From a config to a plan: substitutions applied, order settled, everything checked.
+//! Converts a config to a plan: applies substitutions, orders the steps, checks everything.
 
 mod graph;
 mod outputs;
@@ -16,29 +16,29 @@ use crate::{Problem, Secret, image};
 
 use template::Templates;
 
-/// Time limit of a build that names none.
+/// Default timeout of a build.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// Longest time limit that Cloud Build accepts.
+/// Maximum timeout in Cloud Build.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
-/// Most steps that Cloud Build accepts.
+/// Maximum number of steps in Cloud Build.
 const MOST_STEPS: usize = 300;
 
-/// What a config needs from whoever runs it.
+/// Values that the caller provides for a config.
 #[derive(Clone, Debug, Default)]
 pub struct Inputs {
     /// Overrides of the config's own substitutions. Always literal, also under `dynamicSubstitutions`.
     pub substitutions: BTreeMap<String, String>,
     /// Values of the built-in substitutions ([`crate::substitution::BUILT_INS`]); absent ones are empty.
     pub built_ins: BTreeMap<String, String>,
-    /// Secrets of this host, by full `versionName` or by the name of the secret alone.
+    /// Local secrets, by full `versionName` or by the name of the secret alone.
     pub secrets: BTreeMap<String, Secret>,
-    /// Builder images (as written, or by short name) to tools of this host.
+    /// Local tools by builder image (as written, or by short name).
     pub tools: BTreeMap<String, String>,
 }
 
-/// A build that is ready to run.
+/// A build ready to run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The steps, in the order of the file.
@@ -47,45 +47,45 @@ pub struct Plan {
     pub timeout: Duration,
     /// Files to collect after success.
     pub objects: Option<config::ArtifactObjects>,
-    /// Container images that the build would push.
+    /// Container images to push.
     pub images: Vec<String>,
-    /// The value of `BUILD_ID`, empty when it was not given.
+    /// Value of `BUILD_ID`, empty if not given.
     pub build_id: String,
 }
 
-/// A step that is ready to run.
+/// A step ready to run.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// Position in the file, from 0.
+    /// Index in the file, starting at 0.
     pub index: usize,
-    /// The step's own name, if it has one.
+    /// Id, if any.
     pub id: Option<String>,
     /// The builder image as written, substitutions applied.
     pub image: String,
-    /// What to execute.
+    /// Command or script.
     pub action: Action,
-    /// Environment in the order in which it is set: a later entry wins.
+    /// Environment, in order: later entries override earlier ones.
     pub env: Vec<(String, String)>,
     /// Secret environment.
     pub secret_env: Vec<(String, Secret)>,
     /// Working directory relative to the workspace, without `..`.
     pub dir: PathBuf,
-    /// Positions of the steps that must have ended well before.
+    /// Indices of the steps that must succeed first.
     pub wait_for: Vec<usize>,
     /// Time limit of this step.
     pub timeout: Option<Duration>,
-    /// Which failures the build survives.
+    /// Failures that do not end the build.
     pub tolerance: Tolerance,
 }
 
 impl Step {
-    /// `2` or `2 (deploy)`, as messages name a step.
+    /// `2` or `2 (deploy)`, for messages.
     pub fn label(&self) -> String {
         label(self.index, self.id.as_deref())
     }
 }
 
-/// What a step executes.
+/// Command or script of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A tool with arguments.
@@ -94,19 +94,19 @@ pub enum Action {
     Script(String),
 }
 
-/// Which failures of a step the build survives.
+/// Failures of a step that do not end the build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tolerance {
     /// None.
     Nothing,
-    /// All of them, a time limit included.
+    /// All of them, including a timeout.
     Everything,
-    /// Only those that end in one of these exit codes.
+    /// Only these exit codes.
     ExitCodes(Vec<i32>),
 }
 
 impl Tolerance {
-    /// Whether the build goes on after a failure that ended in this exit code, or in none at all.
+    /// Whether the build continues after a failure with this exit code, or without one.
     pub fn covers(&self, exit_code: Option<i32>) -> bool {
         match self {
             Self::Nothing => false,
@@ -116,7 +116,7 @@ impl Tolerance {
     }
 }
 
-/// Checks a config and makes it ready to run here, or reports everything that is wrong with it.
+/// Checks a config and prepares it for a local run, or reports all problems.
 pub fn check(config: &Config, inputs: &Inputs) -> Result<Plan, Vec<Problem>> {
     let mut problems = Vec::new();
     let mut templates = Templates::new(config, inputs, &mut problems);

@@ -1,11 +1,11 @@
 use std::fmt;
 
-/// One thing that is wrong with a build config, or with running it here.
+/// A problem of a build config or its local execution.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Problem {
-    /// The field, as `steps[2].timeout`.
+    /// The field, such as `steps[2].timeout`.
     pub path: String,
-    /// What was expected and what to do.
+    /// The expectation and the next step.
     pub message: String,
 }
 

@@ -10,7 +10,7 @@ impl Secret {
         Self(value.into())
     }
 
-    /// The value itself. The name is long so that each use can be found.
+    /// The value itself. The distinctive name makes each use easy to find.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -3,32 +3,32 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where a build or a step stands, in Cloud Build's words.
+/// Status of a build or step, with Cloud Build's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Status {
     /// Created, not yet queued.
     Pending,
-    /// Queued; work has not begun. A step that never ran ends like this.
+    /// Queued, not started. Final for a step that never ran.
     Queued,
-    /// Being executed.
+    /// Running.
     Working,
-    /// Finished well.
+    /// Succeeded.
     Success,
-    /// Failed by its own doing.
+    /// Failed because of the build itself.
     Failure,
-    /// Failed by the doing of whoever runs it.
+    /// Failed because of the executor.
     InternalError,
-    /// Took longer than it was allowed.
+    /// Exceeded its timeout.
     Timeout,
-    /// Stopped on request, or because the build it belonged to had already failed.
+    /// Stopped on request, or because its build had already failed.
     Cancelled,
-    /// Waited in the queue for longer than `queueTtl`.
+    /// Waited longer in the queue than `queueTtl`.
     Expired,
 }
 
 impl Status {
-    /// Every status, in the order above.
+    /// All values, in the order above.
     pub const ALL: [Self; 9] = [
         Self::Pending,
         Self::Queued,
@@ -41,7 +41,7 @@ impl Status {
         Self::Expired,
     ];
 
-    /// Whether a build in this status will never change again.
+    /// Whether this status is final.
     pub fn is_final(self) -> bool {
         !matches!(self, Self::Pending | Self::Queued | Self::Working)
     }
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_and_text_spell_a_status_alike() {
+    fn json_and_text_have_the_same_spelling() {
         for status in Status::ALL {
             assert_eq!(serde_json::to_value(status).unwrap(), serde_json::json!(status.as_str()));
         }

@@ -1,11 +1,11 @@
-//! The text rules of substitutions: `$NAME`, `${NAME}` and `$$` for a dollar sign.
+//! Syntax of substitutions: `$NAME`, `${NAME}` and `$$` for a dollar sign.
 //!
-//! A name is an upper-case letter or an underscore, then those and digits. Anything else after a dollar sign is
-//! plain text, so `$(id)`, `$1` and `$home` pass through untouched.
+//! A name is an upper-case letter or an underscore, followed by those and digits. Any other text after a
+//! dollar sign is literal, so `$(id)`, `$1` and `$home` are unchanged.
 
 use std::collections::BTreeMap;
 
-/// The names that Cloud Build defines itself. One that is not given is empty, never an error.
+/// Built-in names of Cloud Build. An absent one is empty, never an error.
 pub const BUILT_INS: [&str; 16] = [
     "BRANCH_NAME",
     "BUILD_ID",
@@ -25,7 +25,7 @@ pub const BUILT_INS: [&str; 16] = [
     "TRIGGER_NAME",
 ];
 
-/// Whether Cloud Build defines this name itself.
+/// Whether this name is built in.
 pub fn is_built_in(name: &str) -> bool {
     BUILT_INS.binary_search(&name).is_ok()
 }
@@ -38,11 +38,12 @@ pub fn is_user_name(name: &str) -> bool {
 /// A part of a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece<'a> {
-    /// Text that stays as it is.
+    /// Literal text.
     Text(&'a str),
     /// `$NAME` or `${NAME}`.
     Reference(&'a str),
-    /// `${NAME` followed by something else than `}`: a shell's parameter expansion, here up to its brace.
+    /// `${NAME` followed by another character than `}`: a shell's parameter expansion, up to its closing
+    /// brace.
     Expansion(&'a str),
 }
 
@@ -64,9 +65,9 @@ pub fn pieces(template: &str) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// Replaces every reference; a name without a value is replaced by nothing.
+/// Replaces every reference; a name without a value is replaced by an empty text.
 ///
-/// The value is put in as it is: a dollar sign inside it means nothing.
+/// Values are not expanded again: a dollar sign in a value is literal.
 pub fn expand(template: &str, values: &BTreeMap<String, String>) -> String {
     pieces(template)
         .into_iter()
@@ -77,7 +78,7 @@ pub fn expand(template: &str, values: &BTreeMap<String, String>) -> String {
         .collect()
 }
 
-/// The part that begins at a dollar sign, and how many bytes of the text it takes.
+/// The part that begins at a dollar sign, and its length in bytes.
 fn dollar(text: &str) -> (Piece<'_>, usize) {
     let after = &text[1..];
     if after.starts_with('$') {
@@ -152,19 +153,19 @@ mod tests {
     }
 
     #[test]
-    fn a_shells_expansion_of_a_substitution_is_told_apart() {
+    fn a_shell_expansion_is_distinguished_from_a_substitution() {
         assert_eq!(pieces("a${_X:-d}b"), [Piece::Text("a"), Piece::Expansion("${_X:-d}"), Piece::Text("b")]);
         assert_eq!(pieces("${TAG_NAME##v"), [Piece::Expansion("${TAG_NAME##v")]);
     }
 
     #[test]
-    fn built_ins_are_sorted_for_the_search() {
+    fn built_ins_are_sorted_for_binary_search() {
         assert!(BUILT_INS.is_sorted());
         assert!(is_built_in("TRIGGER_NAME") && !is_built_in("HOME"));
     }
 
     #[test]
-    fn users_names_begin_with_an_underscore() {
+    fn user_names_begin_with_an_underscore() {
         for (name, legal) in
             [("_A", true), ("_1", true), ("_", false), ("A", false), ("_a", false), ("_A-B", false)]
         {

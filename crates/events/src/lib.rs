@@ -4,12 +4,13 @@
 //! |---|---|
 //! | `type` | `dev.burnin.<noun>.<past verb>.v1` for facts, `dev.burnin.<noun>.<verb>.v1` for commands |
 //! | `subject` | `runs/<run id>` |
-//! | `source` | `//burnin/<who published it>` |
-//! | `id` | of a command: its own id; of a fact: a digest of run, type, attempt and content |
+//! | `source` | `//burnin/<publisher>` |
+//! | `id` | command: its own id; fact: a digest of run, type, attempt and content |
 //! | `attempt` | extension: the attempt of its stage |
-//! | `traceparent` | extension: W3C trace context, where there is one |
+//! | `traceparent` | extension: W3C trace context, if present |
 //!
-//! `source` and `id` follow from the content, so publishing the same thing twice makes the same event.
+//! `source` and `id` are derived from the content, so publishing the same content twice creates the same
+//! event.
 
 mod message;
 mod request;

@@ -1,4 +1,4 @@
-//! From our words to CloudEvents and back.
+//! Conversion between domain types and CloudEvents.
 
 use chrono::{DateTime, Utc};
 use cloudevents::{AttributesReader, Data, Event, EventBuilder, EventBuilderV10, event::ExtensionValue};
@@ -6,36 +6,36 @@ use model::{Attempt, Body, Command, EventKey, Fact, RunId, Timestamp};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-/// A fact or a command with what its envelope says.
+/// A fact or a command with its envelope.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
     /// CloudEvents `source` and `id`.
     pub key: EventKey,
-    /// The run it is about.
+    /// The run of the event.
     pub run: RunId,
-    /// The attempt of its stage; 1 for what concerns the run as a whole.
+    /// The attempt of its stage; 1 for events about the whole run.
     pub attempt: Attempt,
-    /// When it was published, on the publisher's clock. For people; moves no deadline.
+    /// Time of publication by the publisher's clock. For display; deadlines do not depend on it.
     pub time: Option<Timestamp>,
     /// W3C trace context.
     pub traceparent: Option<String>,
-    /// What it says.
+    /// The fact or command.
     pub content: Content,
 }
 
-/// What a message says.
+/// The fact or command of a message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
-    /// What happened.
+    /// A past event.
     Fact(Fact),
-    /// What should be done.
+    /// A requested operation.
     Command(Box<Command>),
 }
 
-/// An event that is not one of ours. Sending it again cannot help: it is parked.
+/// An event that this service cannot read. Redelivery cannot help: it is parked.
 #[derive(Debug, thiserror::Error)]
 pub enum Unreadable {
-    /// No such type is known here.
+    /// The event type is unknown.
     #[error("event type `{0}` is not known; it may be newer than this service")]
     UnknownType(String),
     /// An attribute is missing or malformed.
@@ -46,7 +46,7 @@ pub enum Unreadable {
         /// The problem.
         message: String,
     },
-    /// The payload is not what its type says.
+    /// The payload does not match its type.
     #[error("payload of `{event_type}`: {message}")]
     Payload {
         /// The type.
@@ -57,14 +57,14 @@ pub enum Unreadable {
 }
 
 impl Message {
-    /// A fact as `publisher` says it. The id follows from the content.
+    /// A fact from `publisher`. The id is derived from the content.
     pub fn fact(publisher: &str, run: RunId, attempt: Attempt, fact: Fact) -> Self {
         let id = digest(&run, attempt, &fact);
         let key = EventKey { source: format!("//burnin/{publisher}"), id };
         Self { key, run, attempt, time: None, traceparent: None, content: Content::Fact(fact) }
     }
 
-    /// A command. Its id is the event's id: a second sending is a duplicate.
+    /// A command. Its id is the event's id, so a resent command is a duplicate.
     pub fn command(publisher: &str, command: Command) -> Self {
         let key = EventKey { source: format!("//burnin/{publisher}"), id: command.id.to_string() };
         let (run, attempt) = (command.id.run.clone(), command.id.attempt);
@@ -123,10 +123,11 @@ impl Message {
         builder.build().expect("id, source and type are set and legal")
     }
 
-    /// Reads a CloudEvent, in whatever mode it travelled.
+    /// Reads a CloudEvent, in binary or structured mode.
     ///
     /// # Errors
-    /// When the type is unknown, an attribute is missing, or the payload does not fit its type.
+    /// Returns an error if the type is unknown, an attribute is missing, or the payload does not match its
+    /// type.
     pub fn from_event(event: &Event) -> Result<Self, Unreadable> {
         let attribute = |attribute, message: String| Unreadable::Attribute { attribute, message };
         if event.id().is_empty() || event.source().is_empty() {
@@ -151,7 +152,7 @@ impl Message {
 }
 
 fn digest(run: &RunId, attempt: Attempt, fact: &Fact) -> String {
-    // serde_json writes struct fields in their order, so equal facts have equal bytes.
+    // serde_json writes struct fields in declaration order, so equal facts have equal bytes.
     let content = serde_json::to_vec(fact).unwrap_or_default();
     let mut hash = Sha256::new();
     for part in [run.as_str().as_bytes(), attempt.to_string().as_bytes(), &content] {
@@ -161,7 +162,7 @@ fn digest(run: &RunId, attempt: Attempt, fact: &Fact) -> String {
     hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Binary mode carries every extension as text, structured mode as a number.
+/// Binary mode transmits every extension as text, structured mode as a number.
 fn attempt(event: &Event) -> Result<Attempt, String> {
     let number = match event.extension("attempt") {
         None => return Ok(Attempt::FIRST),

@@ -1,4 +1,4 @@
-//! What others say to the gateway and hear from it: the only events that no run is the subject of.
+//! Events between external systems and the gateway: the only events whose subject is not a run.
 
 use std::collections::BTreeMap;
 
@@ -16,28 +16,28 @@ pub const CLUSTER_OFFERED: &str = "dev.burnin.cluster.offered.v1";
 /// The type of [`RunAnswer`].
 pub const RUN_ANSWERED: &str = "dev.burnin.run.answered.v1";
 
-/// Asks for a run. The event's `source` and `id` are known for ever: sent again, it is the same run.
+/// Requests a run. The event's `source` and `id` are remembered forever: a resent request is the same run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RunRequest {
     /// The workflow's name.
     pub workflow: String,
-    /// Fields of the workflow to replace, as far as it lets them be replaced.
+    /// Workflow fields to override, if the workflow allows it.
     #[serde(default)]
     pub set: BTreeMap<String, String>,
-    /// An image that was built already, in place of the workflow's own.
+    /// Prebuilt image, instead of the workflow's own.
     #[serde(default)]
     pub image: Option<Image>,
 }
 
-/// A cluster of another system that can take jobs now. Workflows that want it run on it and leave it alone. The event's
-/// `source` and `id` are known for ever: sent again, it starts nothing more.
+/// An external cluster that accepts jobs now. Workflows that match it run on it and leave it unchanged. The
+/// event's `source` and `id` are remembered forever: a resent offer starts no further run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterOffer {
-    /// Its name in its own world.
+    /// Name in its own system.
     pub name: String,
-    /// How it is reached: what a workflow says under `cluster.existing.system`.
+    /// Connection settings, as in a workflow's `cluster.existing.system`.
     pub system: OfferedSystem,
 }
 
@@ -45,9 +45,9 @@ pub struct ClusterOffer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum OfferedSystem {
-    /// A Slurm.
+    /// A Slurm cluster.
     Slurm(Box<Slurm>),
-    /// A Kubernetes.
+    /// A Kubernetes cluster.
     Kubernetes(Box<Kubernetes>),
 }
 
@@ -55,12 +55,12 @@ impl ClusterOffer {
     /// Reads an offer.
     ///
     /// # Errors
-    /// What is wrong with its payload. What the settings say is checked with the workflow that uses them.
+    /// Returns the problem of an invalid payload. The settings are checked with each workflow that uses them.
     pub fn of(event: &Event) -> Result<Self, String> {
         payload(event).map_err(|why| format!("payload of `{CLUSTER_OFFERED}`: {why}"))
     }
 
-    /// The kind of cluster, as it is spelt in the offer.
+    /// Kind of cluster, as spelled in the offer.
     pub const fn kind(&self) -> &'static str {
         match self.system {
             OfferedSystem::Slurm(_) => "slurm",
@@ -69,25 +69,25 @@ impl ClusterOffer {
     }
 }
 
-/// What came of a [`RunRequest`], or of a [`ClusterOffer`] for one workflow: told when it is taken or refused, and once
-/// more when its run has ended.
+/// Result of a [`RunRequest`], or of a [`ClusterOffer`] for one workflow: published on acceptance or
+/// rejection, and again at the end of the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunAnswer {
     /// `source` and `id` of the request.
     pub request: EventKey,
-    /// The run; null when there is none.
+    /// The run; null if the request was rejected.
     pub run: Option<RunId>,
-    /// Why there is none, and never will be.
+    /// Reason for the rejection, which is final.
     pub problem: Option<String>,
-    /// How the run ended; null while it goes on.
+    /// Conclusion and verdict of the run; null while it is running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<RunClosed>,
 }
 
-/// An event's payload, in whatever mode it travelled.
+/// An event's payload, in binary or structured mode.
 ///
 /// # Errors
-/// When it is not what was expected.
+/// Returns an error if the payload does not match `T`.
 pub fn payload<T: DeserializeOwned>(event: &Event) -> Result<T, String> {
     let read = match event.data() {
         None => serde_json::from_value(serde_json::Value::Null),
@@ -102,7 +102,7 @@ impl RunRequest {
     /// Reads a request.
     ///
     /// # Errors
-    /// What is wrong with its payload.
+    /// Returns the problem of an invalid payload.
     pub fn of(event: &Event) -> Result<Self, String> {
         let request: Self = payload(event).map_err(|why| format!("payload of `{RUN_REQUEST}`: {why}"))?;
         if let Some(image) = &request.image {
@@ -119,7 +119,8 @@ impl RunRequest {
 }
 
 impl RunAnswer {
-    /// The CloudEvent, as `publisher` says it. Its id follows from what it says, so that the same answer twice is one event.
+    /// The CloudEvent, published by `publisher`. Its id is derived from the content, so that a repeated
+    /// answer is the same event.
     ///
     /// # Panics
     /// Never: every attribute is set and legal by construction.

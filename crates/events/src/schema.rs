@@ -1,4 +1,4 @@
-//! JSON Schemas of every payload, generated from the types.
+//! JSON Schemas of all payloads, generated from the types.
 
 use model::{Body, Fact};
 use serde_json::{Map, Value, json};
@@ -21,7 +21,7 @@ pub fn event_schemas() -> Vec<(&'static str, Value)> {
     schemas
 }
 
-/// One schema a variant: the enum's own schema names each variant's `type`, and its `data` is the payload.
+/// One schema per variant: the enum's own schema names each variant's `type`, and its `data` is the payload.
 fn commands() -> impl Iterator<Item = (&'static str, Value)> {
     let whole = schemars::schema_for!(Body).to_value();
     let definitions = whole.get("$defs").cloned();

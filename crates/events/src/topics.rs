@@ -1,10 +1,10 @@
-//! Which topic an event is published on: one for each room that takes commands, one for all facts, one for ends.
+//! Topics of events: one per service that receives commands, one for all facts, one for ends of runs.
 //!
-//! Nothing depends on subscription filters: whoever is subscribed to a topic takes everything on it.
+//! No topic needs a subscription filter: every subscriber processes all events of its topic.
 
 use crate::{CLUSTER_OFFERED, RUN_ANSWERED, RUN_REQUEST};
 
-/// A topic, and the event types on it by their nouns.
+/// A topic, with the nouns of its event types.
 struct Topic {
     name: &'static str,
     commands: &'static [&'static str],
@@ -14,14 +14,14 @@ const fn topic(name: &'static str, commands: &'static [&'static str]) -> Topic {
     Topic { name, commands }
 }
 
-/// For facts: the conductor's.
+/// Facts, received by the conductor.
 const FACTS: &str = "facts";
-/// For ends of runs: for whoever wants to know. The conductor says so itself and is not subscribed.
+/// Ends of runs, for any subscriber. The conductor publishes them and does not subscribe.
 const CLOSED: &str = "closed";
 
-/// For requests of others: the gateway's.
+/// External requests, received by the gateway.
 const REQUESTS: &str = "gateway";
-/// For what came of them: for whoever asked.
+/// Answers to external requests, for the requester.
 const REPLIES: &str = "replies";
 
 const COMMANDS: [Topic; 5] = [
@@ -35,7 +35,7 @@ const COMMANDS: [Topic; 5] = [
     topic("loader", &["results.load"]),
 ];
 
-/// Every topic.
+/// All topics.
 pub fn topics() -> Vec<&'static str> {
     COMMANDS.iter().map(|topic| topic.name).chain([FACTS, CLOSED, REQUESTS, REPLIES]).collect()
 }
@@ -44,7 +44,7 @@ pub fn topics() -> Vec<&'static str> {
 pub fn topic_of(event_type: &str) -> &'static str {
     match event_type {
         "dev.burnin.run.closed.v1" => return CLOSED,
-        // The loader keeps it.
+        // The loader stores it.
         "dev.burnin.run.used.v1" => return "loader",
         RUN_REQUEST | CLUSTER_OFFERED => return REQUESTS,
         RUN_ANSWERED => return REPLIES,
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_command_goes_to_its_room_and_every_fact_to_the_conductor() {
+    fn every_command_goes_to_its_service_and_every_fact_to_the_conductor() {
         for event_type in Body::TYPES {
             assert!(COMMANDS.iter().any(|topic| topic.name == topic_of(event_type)), "{event_type}");
         }

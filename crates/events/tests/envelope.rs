@@ -26,7 +26,7 @@ fn a_fact_survives_structured_mode() {
 }
 
 #[test]
-fn a_command_is_named_by_its_wish() {
+fn the_id_of_a_command_is_derived_from_its_content() {
     let id = CommandId { run: run(), stage: Stage::Image, attempt: Attempt(1), verb: Verb::Cancel };
     let command = Command { id, body: Body::ImageCancel { handle: None } };
     let message = Message::command("conductor", command.clone());
@@ -46,7 +46,7 @@ fn the_id_of_a_fact_follows_from_its_content_alone() {
 }
 
 #[test]
-fn what_is_not_ours_is_named() {
+fn foreign_events_are_rejected_with_a_reason() {
     let event = |change: serde_json::Value| -> Event {
         let mut event =
             serde_json::to_value(Message::fact("a", run(), Attempt(1), accepted("h")).to_event()).unwrap();
@@ -62,7 +62,7 @@ fn what_is_not_ours_is_named() {
 }
 
 #[test]
-fn unknown_fields_are_no_obstacle() {
+fn unknown_fields_are_ignored() {
     let mut event =
         serde_json::to_value(Message::fact("a", run(), Attempt(1), accepted("h")).to_event()).unwrap();
     event["data"]["added_later"] = json!(true);

@@ -1,8 +1,8 @@
-//! In-app verification of the OIDC tokens that Pub/Sub and Cloud Scheduler send.
+//! Verifies the OIDC tokens that Pub/Sub and Cloud Scheduler send.
 //!
-//! What counts: signed with RS256 (never what the token says) by a key that Google publishes, by Google, for our audience,
-//! not expired, with a verified address that is on the list. Without the list anybody with a Google account could have a
-//! token for any audience.
+//! A valid token is signed with RS256 (whatever its header states) by a key that Google publishes, issued by
+//! Google for our audience, not expired, and has a verified email address on the list. Without the list,
+//! anyone with a Google account could obtain a token for any audience.
 
 use std::{collections::BTreeMap, str::FromStr};
 
@@ -13,12 +13,13 @@ use service::auth::{Caller, Denied, Doorkeeper};
 use crate::keys::{Keyless, Keys};
 
 const ISSUERS: [&str; 2] = ["https://accounts.google.com", "accounts.google.com"];
-/// How wrong clocks may be, seconds.
+/// Tolerance for clock differences, seconds.
 const LEEWAY: u64 = 60;
-/// Google's are about a kilobyte.
+/// Maximum length of a token; Google's have about a kilobyte.
 const LONGEST: usize = 8 << 10;
 
-/// Addresses that may call: `EMAIL` for anything, `EMAIL=SUBSCRIPTION` only to deliver for that one. By commas.
+/// Accepted addresses, separated by commas: `EMAIL` for all requests, `EMAIL=SUBSCRIPTION` only for
+/// deliveries of that subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Callers(BTreeMap<String, Option<String>>);
 
@@ -39,11 +40,11 @@ impl FromStr for Callers {
                 return Err(format!("`{part}` is not EMAIL or EMAIL=projects/P/subscriptions/S"));
             }
             if callers.insert(email.to_owned(), subscription).is_some() {
-                return Err(format!("`{email}` is named twice"));
+                return Err(format!("`{email}` is listed twice"));
             }
         }
         if callers.is_empty() {
-            return Err("nobody is named, so nobody could call".to_owned());
+            return Err("the list is empty, so no caller would be accepted".to_owned());
         }
         Ok(Self(callers))
     }
@@ -65,7 +66,7 @@ struct Claims {
 }
 
 impl Verifier {
-    /// For tokens to this audience, from these callers.
+    /// Accepts tokens for this audience, from these callers.
     pub fn new(audience: &str, callers: Callers, keys: Keys) -> Self {
         let mut validation = Validation::new(Algorithm::RS256);
         validation.set_audience(&[audience]);
@@ -80,11 +81,11 @@ impl Verifier {
 impl Doorkeeper for Verifier {
     async fn admit(&self, authorization: Option<&str>) -> Result<Caller, Denied> {
         let unproven = |why: &str| Denied::Unproven(why.to_owned());
-        let header = authorization.ok_or_else(|| unproven("there is no token"))?;
-        let (scheme, token) = header.split_once(' ').ok_or_else(|| unproven("there is no token"))?;
+        let header = authorization.ok_or_else(|| unproven("the token is missing"))?;
+        let (scheme, token) = header.split_once(' ').ok_or_else(|| unproven("the token is missing"))?;
         let token = token.trim();
         if !scheme.eq_ignore_ascii_case("bearer") || token.len() > LONGEST {
-            return Err(unproven("the token is not a bearer's, or too long to be Google's"));
+            return Err(unproven("the token is not a bearer token, or exceeds the maximum length"));
         }
         let head = decode_header(token).map_err(|_| unproven("the token is malformed"))?;
         if head.alg != Algorithm::RS256 {

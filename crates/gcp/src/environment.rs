@@ -1,18 +1,23 @@
-//! What a service finds in its environment.
+//! Environment variables of a service.
 //!
-//! | variable | what it is |
+//! | variable | meaning |
 //! |---|---|
-//! | `PORT` | where to listen, 8080 |
-//! | `K_SERVICE`, `K_REVISION` | set by Cloud Run; without them `platform` means 127.0.0.1 alone |
-//! | `BURNIN_AUTH` | who decides who may call: `platform` or `oidc`; there is no default |
-//! | `BURNIN_AUDIENCE`, `BURNIN_CALLERS` | with `oidc`: for whom tokens must be, and whose are let in, see [`Callers`] |
-//! | `BURNIN_PROJECT` | the project whose Pub/Sub topics carry the events |
-//! | `BURNIN_TOPICS` | what the names of the topics begin with, `burnin-` |
+//! | `PORT` | port to listen on, default 8080 |
+//! | `K_SERVICE`, `K_REVISION` | set by Cloud Run; without them `platform` restricts the listener to
+//! 127.0.0.1 |
+//! | `BURNIN_AUTH` | authentication of callers: `platform` or `oidc`; no default |
+//! | `BURNIN_AUDIENCE`, `BURNIN_CALLERS` | with `oidc`: required audience of tokens and accepted callers, see
+//! [`Callers`] |
+//! | `BURNIN_PROJECT` | project of the Pub/Sub topics |
+//! | `BURNIN_TOPICS` | prefix of the topic names, default `burnin-` |
 //! | `BURNIN_ARTEFACTS`, `BURNIN_LEDGER` | a bucket as `gs://NAME`, or a folder as an absolute path |
-//! | `BURNIN_PULL`, `BURNIN_CLUSTER` | a subscription to pull, see [`crate::pull`], and whose commands are meant |
-//! | `BURNIN_LOG`, `BURNIN_LOG_FORMAT` | what is logged, in the words of `RUST_LOG`; `google`, `json` or `compact` |
-//! | `OTEL_EXPORTER_OTLP_ENDPOINT` | where spans and measurements go, see [`crate::otlp`] |
-//! | `PUBSUB_EMULATOR_HOST`, `STORAGE_EMULATOR_HOST`, `BIGQUERY_EMULATOR_HOST` | an emulator in Google's place, as Google's own clients read them |
+//! | `BURNIN_PULL`, `BURNIN_CLUSTER` | subscription to pull, see [`crate::pull`], and the cluster whose
+//! commands are handled |
+//! | `BURNIN_LOG`, `BURNIN_LOG_FORMAT` | log filter, in the syntax of `RUST_LOG`; format: `google`, `json` or
+//! `compact` |
+//! | `OTEL_EXPORTER_OTLP_ENDPOINT` | endpoint for spans and metrics, see [`crate::otlp`] |
+//! | `PUBSUB_EMULATOR_HOST`, `STORAGE_EMULATOR_HOST`, `BIGQUERY_EMULATOR_HOST` | an emulator instead of
+//! Google's service, with the semantics of Google's clients |
 
 use std::{path::PathBuf, str::FromStr};
 
@@ -20,17 +25,17 @@ use service::{config::Reader, telemetry::Format};
 
 use crate::{auth::Callers, pull::Pull, storage::Emulator};
 
-/// Where objects are kept.
+/// Storage of objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A bucket's name.
     Bucket(String),
-    /// A folder on this machine.
+    /// A local folder.
     Folder(PathBuf),
 }
 
 impl Place {
-    /// The bucket's name, where it is one.
+    /// The bucket's name, if it is a bucket.
     pub fn bucket(&self) -> Option<&str> {
         match self {
             Self::Bucket(name) => Some(name),
@@ -52,7 +57,7 @@ impl FromStr for Place {
     }
 }
 
-/// Something on this machine, by its absolute path: what is written otherwise is a place that only a later version knows.
+/// A local absolute path. Other forms are reserved for later versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Local(pub PathBuf);
 
@@ -63,21 +68,21 @@ impl FromStr for Local {
         if text.starts_with('/') {
             Ok(Self(text.into()))
         } else {
-            Err("expected an absolute path on this machine")
+            Err("expected an absolute path of a local file")
         }
     }
 }
 
-/// Who decides who may call.
+/// Authentication of callers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Auth {
-    /// The platform: on Cloud Run its own invoker check, elsewhere the loopback address.
+    /// By the platform: on Cloud Run its invoker check, elsewhere the loopback address.
     Platform,
-    /// The service itself, by the token each caller brings.
+    /// By the service, from the token in each request.
     Oidc {
-        /// For whom tokens must be.
+        /// Required audience of tokens.
         audience: String,
-        /// Whose tokens are let in.
+        /// Accepted callers.
         callers: Callers,
     },
 }
@@ -126,34 +131,34 @@ impl FromStr for Subscription {
     }
 }
 
-/// What every service needs to know.
+/// Configuration common to all services.
 #[derive(Clone, Debug)]
 pub struct Platform {
-    /// Where to listen.
+    /// Port to listen on.
     pub port: u16,
-    /// Who decides who may call.
+    /// Authentication of callers.
     pub auth: Auth,
-    /// The process is one of Cloud Run's.
+    /// Whether the process runs on Cloud Run.
     pub on_cloud_run: bool,
-    /// The revision that runs.
+    /// Deployed revision.
     pub revision: Option<String>,
     /// The project of the topics.
     pub project: String,
-    /// What topics' names begin with.
+    /// Prefix of the topic names.
     pub topics: String,
     /// An emulator of Pub/Sub, as `host:port`.
     pub pubsub_emulator: Option<String>,
-    /// A server in Cloud Storage's place.
+    /// Replacement for Cloud Storage.
     pub storage_emulator: Option<Emulator>,
-    /// A server in BigQuery's place.
+    /// Replacement for BigQuery.
     pub bigquery_emulator: Option<Emulator>,
-    /// What is logged.
+    /// Log filter.
     pub log: String,
-    /// How it is logged.
+    /// Log format.
     pub log_format: Format,
-    /// Where spans and measurements go, if anywhere.
+    /// Endpoint for spans and metrics, if any.
     pub otlp: Option<String>,
-    /// What it pulls, if it is not only pushed to.
+    /// Subscription to pull, if any.
     pub pull: Option<Pull>,
 }
 
@@ -177,7 +182,7 @@ impl FromStr for LogFormat {
 }
 
 impl Platform {
-    /// From these variables; what is wrong is remembered by the reader.
+    /// Reads the variables; the reader collects the problems.
     pub fn read(env: &mut Reader) -> Option<Self> {
         let port = env.or("PORT", 8080);
         let auth = Auth::read(env);

@@ -1,4 +1,4 @@
-//! Google's public keys: fetched once however many ask, kept as long as Google says.
+//! Google's public keys: fetched once for concurrent callers, cached as long as Google permits.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -11,34 +11,34 @@ use service::Clock;
 use tokio::sync::{Mutex, RwLock};
 use tracing::{info, warn};
 
-/// Where Google publishes them.
+/// Address at which Google publishes them.
 pub const GOOGLE: &str = "https://www.googleapis.com/oauth2/v3/certs";
 
-/// A key that is not known leads to no more than one fetch in this time, whoever names it how often.
+/// Minimum interval between fetches caused by unknown key ids.
 const PAUSE: Span = Span::from_secs(60);
-/// How long keys are good for where the answer does not say, and at most.
+/// Validity of keys if the response does not state it, and its maximum.
 const UNTOLD: Duration = Duration::from_secs(300);
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Where keys come from.
+/// Source of keys.
 #[async_trait::async_trait]
 pub trait KeySource: Send + Sync + 'static {
-    /// The keys, and how long they are good for.
+    /// The keys and their validity.
     ///
     /// # Errors
-    /// Why there are none.
+    /// Returns an error if they cannot be fetched.
     async fn fetch(&self) -> Result<(JwkSet, Duration), String>;
 }
 
-/// Keys at an address.
+/// Keys published at a URL.
 pub struct Published {
     url: String,
     http: reqwest::Client,
 }
 
 impl Published {
-    /// At this address.
+    /// Uses this URL.
     pub fn at(url: impl Into<String>) -> Self {
         Self { url: url.into(), http: reqwest::Client::new() }
     }
@@ -64,51 +64,51 @@ fn max_age(control: &str) -> Option<Duration> {
 #[derive(Default)]
 struct Known {
     keys: BTreeMap<String, Arc<DecodingKey>>,
-    /// From then on they are not good any more.
+    /// Time at which the keys expire.
     expire: Option<Timestamp>,
-    /// From then on new ones are to be fetched.
+    /// Time from which new keys are fetched.
     ageing: Option<Timestamp>,
 }
 
-/// Keys by their ids.
+/// Keys by id.
 pub struct Keys {
     source: Box<dyn KeySource>,
     clock: Arc<dyn Clock>,
     known: RwLock<Known>,
-    /// Whoever fetches holds it; inside, when somebody last did.
+    /// Held by the fetching caller; contains the time of the last fetch.
     fetching: Mutex<Option<Timestamp>>,
 }
 
-/// Why there is no key.
+/// Why a key is missing.
 pub enum Keyless {
-    /// There is none of that id.
+    /// No key has this id.
     Unknown,
-    /// It could not be found out.
+    /// The source is unavailable.
     Unavailable(String),
 }
 
 impl Keys {
-    /// From a source; nothing is fetched before it is needed.
+    /// Uses a source; keys are fetched on first use.
     pub fn new(source: impl KeySource, clock: Arc<dyn Clock>) -> Self {
         Self { source: Box::new(source), clock, known: RwLock::default(), fetching: Mutex::default() }
     }
 
-    /// The key of this id.
+    /// The key with this id.
     ///
     /// # Errors
-    /// When there is none, or its source does not answer.
+    /// Returns an error if it does not exist or its source is unavailable.
     pub async fn get(&self, id: &str) -> Result<Arc<DecodingKey>, Keyless> {
         let now = self.clock.now();
         let (found, good, ageing) = self.look(id, now).await;
         if let Some(key) = found.filter(|_| good) {
-            // One caller fetches ahead of time; nobody else waits for it.
+            // One caller refreshes ahead of time; the others do not wait for it.
             if ageing && let Ok(mut last) = self.fetching.try_lock() {
                 self.fetch(&mut last, now).await.ok();
             }
             return Ok(key);
         }
         let mut last = self.fetching.lock().await;
-        // Somebody may have fetched while this one waited.
+        // Another caller may have fetched while this one waited.
         let (found, good, _) = self.look(id, now).await;
         if let Some(key) = found.filter(|_| good) {
             return Ok(key);
@@ -116,7 +116,7 @@ impl Keys {
         if last.is_none_or(|last| now.since(last) >= PAUSE) {
             self.fetch(&mut last, now).await.map_err(Keyless::Unavailable)?;
         } else if !good {
-            return Err(Keyless::Unavailable("the keys could not be fetched a moment ago".to_owned()));
+            return Err(Keyless::Unavailable("the last fetch of the keys failed; retrying later".to_owned()));
         }
         match self.look(id, now).await {
             (Some(key), true, _) => Ok(key),
@@ -124,7 +124,7 @@ impl Keys {
         }
     }
 
-    /// The key, whether what is known is still good, and whether it should be fetched again soon.
+    /// The key, whether the cached keys are valid, and whether they should be refreshed soon.
     async fn look(&self, id: &str, now: Timestamp) -> (Option<Arc<DecodingKey>>, bool, bool) {
         let known = self.known.read().await;
         let before = |limit: Option<Timestamp>| limit.is_some_and(|limit| now < limit);
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn how_long_keys_are_good_is_read_from_cache_control() {
+    fn the_validity_of_keys_is_read_from_cache_control() {
         let hours = Some(Duration::from_secs(19_800));
         assert_eq!(max_age("public, max-age=19800, must-revalidate, no-transform"), hours);
         assert_eq!(max_age("no-store"), None);

@@ -1,7 +1,8 @@
-//! Google Cloud behind the ports of `kit` and `ledger`, and a service as a program on Cloud Run.
+//! Google Cloud adapters for the ports of `service` and `ledger`, and the main program of services on Cloud
+//! Run.
 //!
-//! A service's `main` names itself and builds its handler from a [`Wiring`]; everything else, from the environment to
-//! the last request, is [`program::run`].
+//! A service's `main` gives its name and builds its handler from a [`Wiring`]; [`program::run`] does the
+//! rest.
 
 pub mod auth;
 pub mod environment;

@@ -1,7 +1,7 @@
-//! Spans and measurements to a collector, over OTLP.
+//! Exports spans and metrics to a collector over OTLP.
 //!
-//! Set up by OpenTelemetry's own variables: `OTEL_EXPORTER_OTLP_ENDPOINT` and its relatives. Without an endpoint nothing
-//! is exported.
+//! Configured by OpenTelemetry's own variables, such as `OTEL_EXPORTER_OTLP_ENDPOINT`. Without an endpoint
+//! nothing is exported.
 
 use std::{error::Error, time::Duration};
 
@@ -16,13 +16,13 @@ use service::telemetry::{self, Telemetry};
 
 use crate::Platform;
 
-/// Between two exports of measurements where no request makes one.
+/// Interval between metric exports without requests.
 const EVERY: Duration = Duration::from_secs(60);
 
-/// Starts logs, traces and measurements of a service.
+/// Starts logs, traces and metrics of a service.
 ///
 /// # Errors
-/// When the exporter cannot be made.
+/// Returns an error if the exporter cannot be created.
 pub fn start(
     service: &'static str,
     version: &'static str,
@@ -39,7 +39,7 @@ pub fn start(
     ];
     about.extend(platform.revision.clone().map(|revision| KeyValue::new("faas.version", revision)));
     let resource = Resource::builder().with_service_name(service).with_attributes(about).build();
-    // The library reads the endpoint itself; it is named here for the log.
+    // The library reads the endpoint itself; this value is only logged.
     tracing::debug!(endpoint, "exporting");
     let (spans, metrics) =
         (SpanExporter::builder().with_http().build()?, MetricExporter::builder().with_http().build()?);

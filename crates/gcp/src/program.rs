@@ -1,4 +1,4 @@
-//! A service from its environment to its last request.
+//! The main program of a service.
 
 use std::{error::Error, net::Ipv4Addr, process::ExitCode, sync::Arc, time::Duration};
 
@@ -24,41 +24,41 @@ use crate::{
     storage::{CloudStorage, Emulator},
 };
 
-/// Wrong usage or input, as everywhere in Burnin.
+/// Invalid usage or input, as in all Burnin programs.
 const USAGE: u8 = 64;
 
-/// What a service is made from, beside its own configuration.
+/// Dependencies of a service, besides its own configuration.
 pub struct Wiring {
-    /// Where it speaks.
+    /// Bus to publish on.
     pub bus: Arc<dyn Bus>,
-    /// What time it is.
+    /// Clock.
     pub clock: Arc<dyn Clock>,
-    /// A server in Cloud Storage's place.
+    /// Replacement for Cloud Storage.
     pub storage_emulator: Option<Emulator>,
-    /// A server in BigQuery's place.
+    /// Replacement for BigQuery.
     pub bigquery_emulator: Option<Emulator>,
 }
 
-/// What a service is, once it is made.
+/// Components of a service.
 pub struct Parts {
-    /// Event types it takes.
+    /// Event types it handles.
     pub takes: Vec<&'static str>,
-    /// Who deals with them.
+    /// Handler of the events.
     pub handler: Arc<dyn Handler>,
-    /// Where it keeps what nobody can read.
+    /// Store for unreadable events.
     pub parking: Arc<dyn Store>,
-    /// What it does besides.
+    /// Periodic tasks.
     pub chores: Vec<Arc<dyn Chore>>,
 }
 
-/// Why a service does not start.
+/// Why a service cannot start.
 pub type Unfit = Box<dyn Error + Send + Sync>;
 
 impl Wiring {
-    /// Opens the store at a place.
+    /// Opens the store at a location.
     ///
     /// # Errors
-    /// When the folder cannot be made. Of a bucket nothing is asked yet.
+    /// Returns an error if the folder cannot be created. A bucket is not accessed yet.
     pub fn store(&self, place: &Place) -> Result<Arc<dyn Store>, Unfit> {
         match place {
             Place::Folder(folder) => {
@@ -69,15 +69,15 @@ impl Wiring {
         }
     }
 
-    /// A worker's parts.
+    /// Components of a worker.
     pub fn worker(&self, worker: impl Worker, takes: &[&'static str], parking: Arc<dyn Store>) -> Parts {
         let handler = WorkerHandler::new(worker, Arc::clone(&self.bus), Arc::clone(&self.clock));
         Parts { takes: takes.to_vec(), handler: Arc::new(handler), parking, chores: Vec::new() }
     }
 }
 
-/// Runs a service until it is told to stop: `read` finds its configuration, `build` makes it. Exit 64 when its
-/// environment is wrong, every problem told at once.
+/// Runs a service until a stop signal: `read` reads its configuration, `build` creates it. Exits with 64 if
+/// the environment is invalid, reporting all problems at once.
 pub fn run<C>(
     name: &'static str,
     version: &'static str,
@@ -87,7 +87,7 @@ pub fn run<C>(
     run_with_routes(name, version, read, |config, wiring| Ok((build(config, wiring)?, Routes::default())))
 }
 
-/// The same for a service that serves more than events and chores.
+/// The same for a service with further routes.
 pub fn run_with_routes<C>(
     name: &'static str,
     version: &'static str,
@@ -103,7 +103,7 @@ pub fn run_with_routes<C>(
             return USAGE.into();
         }
     };
-    // Google's clients and ours bring two TLS providers; whoever comes first decides.
+    // Google's clients and ours bring different TLS providers; the first installed one is used.
     drop(rustls::crypto::aws_lc_rs::default_provider().install_default());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let served = runtime
@@ -118,13 +118,13 @@ pub fn run_with_routes<C>(
     }
 }
 
-/// Writes a line to standard error. `eprintln!` panics where it is closed, and the exit code would be lost.
+/// Writes a line to standard error. `eprintln!` panics if it is closed, which would lose the exit code.
 fn note(line: std::fmt::Arguments<'_>) {
     use std::io::Write;
     drop(writeln!(std::io::stderr(), "{line}"));
 }
 
-/// The exit of a process that ended, or why it broke.
+/// Exit code of a process that ended, with its error logged.
 pub fn ended(name: &'static str, end: std::io::Result<()>) -> ExitCode {
     match end {
         Ok(()) => ExitCode::SUCCESS,
@@ -154,7 +154,7 @@ async fn live(
     let (Parts { takes, handler, parking, chores }, routes) = build(&wiring)?;
     let parking: Arc<dyn Parking> = Arc::new(StoreParking::new(parking, clock));
     let (address, doorkeeper) = match platform.auth {
-        // Beyond Cloud Run nobody checks who calls, so only this machine may.
+        // Outside Cloud Run callers are not checked, so only local ones are accepted.
         Auth::Platform if platform.on_cloud_run => (Ipv4Addr::UNSPECIFIED, None),
         Auth::Platform => (Ipv4Addr::LOCALHOST, None),
         Auth::Oidc { audience, callers } => {
@@ -178,7 +178,7 @@ async fn live(
     if let Some(pulling) = pulling {
         pulling.await??;
     }
-    // It blocks, and whoever is told to end has ten seconds in all.
+    // It blocks, and the process must end within ten seconds of the stop signal.
     drop(
         tokio::time::timeout(Duration::from_secs(2), tokio::task::spawn_blocking(move || telemetry.flush()))
             .await,

@@ -1,13 +1,14 @@
-//! The bus on Pub/Sub: each event a message, in CloudEvents' binary mode, on the topic of whoever takes it.
+//! The bus on Pub/Sub: each event is a message in CloudEvents' binary mode, on its receiver's topic.
 //!
 //! | attribute | value |
 //! |---|---|
 //! | `ce-…` | the event's attributes and extensions |
-//! | `content-type` | of the data |
-//! | `googclient_traceparent` | the trace context once more, where Google's own libraries look for it |
-//! | `cluster` | of commands about a cluster: its name, so that an agent's subscription can be filtered |
+//! | `content-type` | media type of the data |
+//! | `googclient_traceparent` | the trace context again, as expected by Google's libraries |
+//! | `cluster` | of commands about a cluster: its name, to filter an agent's subscription |
 //!
-//! The ordering key is the run. Nothing here needs order; it only has effect where a subscription asks for it.
+//! The ordering key is the run. No receiver requires order; the key only has an effect on ordered
+//! subscriptions.
 
 use std::{collections::BTreeMap, error::Error, time::Duration};
 
@@ -22,19 +23,19 @@ use google_cloud_pubsub::{
 };
 use service::{Bus, BusError, telemetry::meters::published};
 
-/// A publish that takes longer has failed: whoever waits for it has a request to answer.
+/// Timeout of a publish: the caller must answer a request itself.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Events on the topics of a project.
+/// Publishes events on the topics of a project.
 pub struct PubSub {
     publishers: BTreeMap<&'static str, Publisher>,
 }
 
 impl PubSub {
-    /// On the topics `projects/{project}/topics/{prefix}{topic}`; `emulator` is its `host:port`.
+    /// Uses the topics `projects/{project}/topics/{prefix}{topic}`; `emulator` is its `host:port`.
     ///
     /// # Errors
-    /// When there are no credentials.
+    /// Returns an error without credentials.
     pub async fn connect(
         project: &str,
         prefix: &str,
@@ -49,7 +50,7 @@ impl PubSub {
         let base = builder.build().await?;
         let publisher = |topic: &'static str| {
             let name = format!("projects/{project}/topics/{prefix}{topic}");
-            // One at a time: whoever publishes waits for it, and a batch would only make them wait longer.
+            // No batching: the caller waits for each publish.
             (topic, base.publisher(name).set_message_count_threshold(1).build())
         };
         Ok(Self { publishers: topics().into_iter().map(publisher).collect() })
@@ -71,18 +72,18 @@ impl Bus for PubSub {
             }
             ended => {
                 published(topic, event.ty(), false);
-                // A key that failed is paused until somebody says that the order is none of their concern.
+                // After a failure the client pauses the ordering key until it is resumed.
                 publisher.resume_publish(key);
                 Err(failed(match ended {
                     Ok(Err(error)) => service::worker::chain(&error),
-                    _ => format!("Pub/Sub did not take it within {} s", PATIENCE.as_secs()),
+                    _ => format!("Pub/Sub did not confirm it within {} s", PATIENCE.as_secs()),
                 }))
             }
         }
     }
 }
 
-/// The message that carries an event.
+/// The message of an event.
 fn message(event: &Event) -> Message {
     let mut attributes: Vec<(String, String)> = vec![
         ("ce-specversion".to_owned(), event.specversion().to_string()),
@@ -130,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_published_is_what_a_push_is_read_as() {
+    fn a_published_event_equals_the_pushed_one() {
         let fact = Fact::JobAccepted(Handle { handle: "4711 é".to_owned() });
         let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         let said = Ours::fact("agent", "run-1".parse().unwrap(), Attempt(2), fact)

@@ -1,4 +1,4 @@
-//! Events pulled from a subscription, by who can dial out and not be called: agents beside their clusters.
+//! Pulls events from a subscription, for services without inbound connections: agents near their clusters.
 
 use std::{collections::BTreeMap, error::Error, sync::Arc, time::Duration};
 
@@ -11,27 +11,28 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
 
-/// Events dealt with at once.
+/// Maximum concurrent events.
 const AT_ONCE: usize = 16;
-/// Before a stream that ended is opened again.
+/// Pause before an ended stream is reopened.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long events under way may take once the process is told to end.
+/// Grace period for events in progress after a stop signal.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// What is pulled.
+/// What to pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pull {
     /// The subscription, as `projects/P/subscriptions/S`.
     pub subscription: String,
-    /// Commands for other clusters are none of ours, whatever the subscription's filter lets through.
+    /// Cluster whose commands are handled; others are ignored even if the subscription's filter delivers
+    /// them.
     pub cluster: Option<String>,
 }
 
 impl Pull {
-    /// Pulls until `stop`. A stream that breaks is opened again.
+    /// Pulls until `stop`. A broken stream is reopened.
     ///
     /// # Errors
-    /// When there are no credentials.
+    /// Returns an error without credentials.
     pub async fn run(
         self,
         emulator: Option<String>,
@@ -59,7 +60,7 @@ impl Pull {
                 let (message, receipt) = match next {
                     Some(Ok(received)) => received,
                     Some(Err(error)) => {
-                        warn!("the stream broke: {}", service::worker::chain(&error));
+                        warn!("the stream failed, reopening it: {}", service::worker::chain(&error));
                         break;
                     }
                     None => break,
@@ -77,7 +78,7 @@ impl Pull {
                 });
             }
             if tokio::time::timeout(DRAIN, ending.shutdown()).await.is_err() {
-                warn!("events under way will be delivered again");
+                warn!("events in progress will be delivered again");
             }
             if !stop.is_cancelled() {
                 tokio::time::sleep(PAUSE).await;
@@ -96,7 +97,7 @@ impl Pull {
 
 async fn deal(door: &Door, message: Message, receipt: Receipt) {
     let attributes: BTreeMap<_, _> = message.attributes.into_iter().collect();
-    // As a push would have brought it, so that what is parked can be delivered again.
+    // In the format of a push, so that a parked event can be redelivered.
     let raw =
         json!({"message": {"attributes": attributes, "data": STANDARD.encode(&message.data)}}).to_string();
     match door.deal(carried(attributes, &message.data), raw.as_bytes()).await {
@@ -110,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_meant_for_another_cluster_is_not_ours() {
+    fn commands_for_another_cluster_are_ignored() {
         let pull = |cluster: Option<&str>| Pull {
             subscription: "projects/p/subscriptions/agent".to_owned(),
             cluster: cluster.map(str::to_owned),

@@ -1,14 +1,14 @@
 //! Objects on Cloud Storage.
 //!
-//! An object is created under the precondition that there is none of its name, and with its CRC32C, so that the service
-//! itself refuses a second one and a damaged one. What the service did not answer is looked at, not guessed: if the name
-//! is taken now, the answer is [`Creation::Exists`], never `Created`. Bytes that are equal do not prove who wrote them;
-//! whoever has to know puts a proof into the object (a record's nonce) or compares digests (artefacts), and both do so
-//! whenever they are told that it exists. 429, which one name gets when it is written more than once a second, is read
-//! the same way: somebody else writes there just now, so look before trying again.
+//! An object is created with the precondition that its name is free, and with its CRC32C, so that the service
+//! itself rejects duplicates and corrupted uploads. After an unknown outcome the object is read: if the name
+//! is taken, the result is [`Creation::Exists`], never `Created`. Equal bytes do not prove their author;
+//! callers that need it include a proof in the object (a record's nonce) or compare digests (artefacts), and
+//! both do so on every `Exists`. Status 429, returned if a name is written more than once per second, is
+//! handled the same way: another process is writing it, so read before retrying.
 //!
-//! Google's client does what it does well: requests with credentials, one-shot uploads, reads. Its retries are off. It
-//! cannot be told how long an attempt may take, and here nothing may wait longer than a push does.
+//! Google's client performs requests with credentials, one-shot uploads and reads. Its retries are disabled,
+//! because the duration of an attempt cannot be limited, and no call may outlast a push.
 
 mod download;
 mod rest;
@@ -30,19 +30,19 @@ use self::{
     trouble::{Tries, Trouble},
 };
 
-/// Where Google serves it.
+/// Google's endpoint.
 const GOOGLE: &str = "https://storage.googleapis.com";
 
-/// How long is waited.
+/// Timeouts.
 #[derive(Clone, Debug)]
 pub struct Patience {
-    /// For one answer.
+    /// Of one request.
     pub attempt: Duration,
-    /// For one call of the port, with all its attempts; a look at what became of them comes on top.
+    /// Of one call of the port with all attempts; the check of an unknown outcome is additional.
     pub total: Duration,
-    /// For that look.
+    /// Of that check.
     pub look: Duration,
-    /// For one piece of a large upload, with all its attempts.
+    /// Of one chunk of a large upload with all attempts.
     pub stream: Duration,
 }
 
@@ -57,7 +57,7 @@ impl Default for Patience {
     }
 }
 
-/// A server in the place of one of Google's, as `http://host:port` or `host:port`.
+/// A replacement for one of Google's services, as `http://host:port` or `host:port`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Emulator(String);
 
@@ -91,7 +91,7 @@ pub(crate) struct Inner {
     bucket: String,
     emulator: Option<Emulator>,
     patience: Patience,
-    /// Made when they are first needed: then somebody waits who can be told that there are no credentials.
+    /// Created at first use, so that missing credentials are reported to a caller.
     clients: OnceCell<Clients>,
 }
 
@@ -101,12 +101,12 @@ struct Clients {
 }
 
 impl CloudStorage {
-    /// A bucket by its name, with the credentials that the environment has; an emulator gets none.
+    /// A bucket by name, with the credentials of the environment; an emulator is used without credentials.
     pub fn new(bucket: &str, emulator: Option<Emulator>) -> Self {
         Self::with_patience(bucket, emulator, Patience::default())
     }
 
-    /// With another patience than the one that fits a push.
+    /// Uses other timeouts than those for a push.
     pub fn with_patience(bucket: &str, emulator: Option<Emulator>, patience: Patience) -> Self {
         let bucket = bucket.to_owned();
         Self { inner: Arc::new(Inner { bucket, emulator, patience, clients: OnceCell::new() }) }
@@ -116,7 +116,7 @@ impl CloudStorage {
         Tries::new(&self.inner.patience)
     }
 
-    /// Every page of a list.
+    /// All pages of a list.
     async fn pages(&self, prefix: &str, folded: bool) -> Result<Vec<String>, StoreError> {
         let mut names = Vec::new();
         let mut token: Option<String> = None;
@@ -157,7 +157,7 @@ impl Inner {
         Ok(&self.clients().await?.rest)
     }
 
-    /// One upload in one request.
+    /// Uploads in one request.
     async fn insert(&self, name: &str, body: &Bytes) -> Result<(), Trouble> {
         let crc32c = crc32c::crc32c(body);
         let storage = &self.clients().await?.storage;
@@ -177,7 +177,7 @@ impl Inner {
         Err(Trouble::damaged(why))
     }
 
-    /// After trouble with a create: whether the name is taken.
+    /// After a failed create: whether the name is taken.
     async fn seen(&self, name: &str, trouble: Trouble) -> Result<Creation, Trouble> {
         if trouble.status == Some(412) {
             return Ok(Creation::Exists);
@@ -239,7 +239,7 @@ impl Store for CloudStorage {
             loop {
                 let Some(download) = Download::begin(&self.inner, name).await? else { return Ok(None) };
                 match download.whole().await {
-                    // What was damaged on its way arrives whole the second time.
+                    // Data corrupted in transit is usually intact at the second attempt.
                     Err(trouble) if trouble.damage && !damaged => damaged = true,
                     read => return read.map(Some),
                 }

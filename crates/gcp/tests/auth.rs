@@ -113,7 +113,7 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn a_token_of_google_for_us_from_somebody_on_the_list_is_let_in() {
+async fn a_valid_token_of_a_listed_caller_is_accepted() {
     let scene = scene();
     let caller = scene.admit(&token(&scene.google, "k1", &claims())).await.unwrap();
     assert_eq!(caller, Caller { email: PUSH.to_owned(), subscription: Some(SUBSCRIPTION.to_owned()) });
@@ -123,7 +123,7 @@ async fn a_token_of_google_for_us_from_somebody_on_the_list_is_let_in() {
 }
 
 #[tokio::test]
-async fn nothing_else_is_let_in() {
+async fn any_other_token_is_rejected() {
     let scene = scene();
     let changed = |key: &str, value: Value| {
         let mut claims = claims();
@@ -227,7 +227,7 @@ async fn new_keys_are_found_and_old_ones_end() {
 }
 
 #[tokio::test]
-async fn without_keys_nobody_is_let_in_and_everybody_may_try_again() {
+async fn without_keys_all_callers_are_rejected_temporarily() {
     let scene = scene();
     let good = token(&scene.google, "k1", &claims());
     *scene.publisher.keys.lock().unwrap() = Err("503".to_owned());

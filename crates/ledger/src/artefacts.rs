@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! artefacts/{run}/{stage}/{attempt}/...             names carry the attempt
-//! artefacts/{run}/{stage}/{attempt}/manifest.json   last, create-only: what it does not name does not exist
+//! artefacts/{run}/{stage}/{attempt}/manifest.json   last, create-only: a file that it does not list does not
+//! exist
 //! artefacts/{run}/{stage}/{attempt}/{part}/...      the same for each part, where an attempt has several
 //! ```
 
@@ -15,24 +16,24 @@ use tokio_util::io::SyncIoBridge;
 
 use crate::{Creation, Digest, Digester, Reader, Store, StoreError};
 
-/// Larger manifests would not be read back whole; tens of thousands of objects fit.
+/// Maximum manifest size, bytes; tens of thousands of objects fit.
 const MAX_MANIFEST: u64 = 16 << 20;
 
 /// The artefacts of all runs in one bucket.
 #[derive(Clone)]
 pub struct Artefacts {
     store: Arc<dyn Store>,
-    /// Blocking readers run where they are called, not on a thread of their own.
+    /// Blocking readers run on the calling thread.
     in_place: bool,
 }
 
-/// An artefact that is not what its manifest says.
+/// An artefact that cannot be read or stored.
 #[derive(Debug, thiserror::Error)]
 pub enum ArtefactError {
-    /// The store did not answer: try again.
+    /// The store request failed: retry.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The object is missing or changed: no repetition helps.
+    /// The object is missing or changed: permanent.
     #[error("artefact {name}: {why}")]
     Damaged {
         /// The object.
@@ -42,12 +43,12 @@ pub enum ArtefactError {
     },
 }
 
-/// Whose files: a stage's attempt, or one part of several that the attempt has.
+/// Owner of files: a stage's attempt, or one part of an attempt with several parts.
 #[derive(Clone, Copy, Debug)]
 pub struct Owner<'a> {
-    /// The attempt, whatever the verb.
+    /// Command of the attempt; the verb is ignored.
     pub command: &'a CommandId,
-    /// The part, a word that is legal in names.
+    /// Part name, valid in object names.
     pub part: Option<&'a str>,
 }
 
@@ -64,18 +65,18 @@ pub struct Committed {
     pub name: String,
     /// Digest of the manifest.
     pub digest: Digest,
-    /// What it says.
+    /// The manifest.
     pub manifest: Manifest,
 }
 
 impl Artefacts {
-    /// On a store.
+    /// Uses the given store.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store, in_place: false }
     }
 
-    /// On a store in memory, without any thread, so that a simulation repeats itself. Objects are read whole before they
-    /// are handed to a blocking reader.
+    /// Uses an in-memory store without any thread, so that a simulation is reproducible. Objects are read
+    /// completely before they are passed to a blocking reader.
     pub fn in_place(store: Arc<dyn Store>) -> Self {
         Self { store, in_place: true }
     }
@@ -92,15 +93,16 @@ impl Artefacts {
         part.map_or_else(|| folder.clone(), |part| format!("{folder}{part}/"))
     }
 
-    /// Where a person finds an object.
+    /// Address of an object for display.
     pub fn locate(&self, name: &str) -> String {
         self.store.locate(name)
     }
 
-    /// Stores one file of a stage. After a crash the same file may be there already; then it must be the same.
+    /// Stores one file of a stage. The file may already exist after a crash; its content must then be
+    /// identical.
     ///
     /// # Errors
-    /// When the store does not answer, or another content lies under that name.
+    /// Returns an error if the store request fails or the object exists with different content.
     pub async fn put<'a>(
         &self,
         owner: impl Into<Owner<'a>>,
@@ -110,15 +112,15 @@ impl Artefacts {
         let owner = owner.into();
         self.offer(owner, name, body).await?.ok_or_else(|| ArtefactError::Damaged {
             name: Self::folder(owner) + name,
-            why: "another content was stored before".to_owned(),
+            why: "different content was stored before".to_owned(),
         })
     }
 
-    /// Stores one file of a stage, unless another content lies under that name: then none. Of something that may have
-    /// changed since an earlier try, that is no damage, and another name will do.
+    /// Stores one file of a stage; returns `None` if the object exists with different content. This is not
+    /// corruption if the file may have changed since an earlier attempt: retry under another name.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// Returns an error if the store request fails.
     pub async fn offer<'a>(
         &self,
         owner: impl Into<Owner<'a>>,
@@ -134,10 +136,10 @@ impl Artefacts {
         Ok(Some(ManifestObject { name: name.to_owned(), size_bytes, sha256, crc32c, collected: None }))
     }
 
-    /// A small JSON document by its object name, if it is there.
+    /// A small JSON document by its object name, if it exists.
     ///
     /// # Errors
-    /// When the store does not answer, or the object is no such document.
+    /// Returns an error if the store request fails or the object is not such a document.
     pub async fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, ArtefactError> {
         let Some(body) = self.store.open(name).await? else { return Ok(None) };
         let mut bytes = Vec::new();
@@ -157,10 +159,10 @@ impl Artefacts {
         Ok(Some(digester.finish()))
     }
 
-    /// Commits a stage. Whoever comes second finds what the first one committed.
+    /// Commits a stage. A second commit returns the manifest of the first.
     ///
     /// # Errors
-    /// When the store does not answer or an unreadable manifest is in the way.
+    /// Returns an error if the store request fails or the existing manifest is unreadable.
     pub async fn commit<'a>(
         &self,
         owner: impl Into<Owner<'a>>,
@@ -169,10 +171,10 @@ impl Artefacts {
         self.commit_with(owner, objects, Vec::new()).await
     }
 
-    /// Commits a stage, and says what of it was left out.
+    /// Commits a stage, including the list of files left out.
     ///
     /// # Errors
-    /// Those of [`Artefacts::commit`].
+    /// Returns an error under the same conditions as [`Artefacts::commit`].
     pub async fn commit_with<'a>(
         &self,
         owner: impl Into<Owner<'a>>,
@@ -190,14 +192,14 @@ impl Artefacts {
             .map_err(|error| ArtefactError::Damaged { name: name.clone(), why: error.to_string() })?;
         self.store.create(&name, body.into()).await?;
         let damaged =
-            || ArtefactError::Damaged { name: name.clone(), why: "vanished after it was written".into() };
+            || ArtefactError::Damaged { name: name.clone(), why: "is missing after it was written".into() };
         self.committed(owner).await?.ok_or_else(damaged)
     }
 
-    /// What a stage committed, if it did.
+    /// The committed manifest of a stage, if any.
     ///
     /// # Errors
-    /// When the store does not answer or the manifest cannot be read.
+    /// Returns an error if the store request fails or the manifest is unreadable.
     pub async fn committed<'a>(
         &self,
         owner: impl Into<Owner<'a>>,
@@ -208,7 +210,7 @@ impl Artefacts {
     /// A manifest by its object name.
     ///
     /// # Errors
-    /// When the store does not answer or the manifest cannot be read.
+    /// Returns an error if the store request fails or the manifest is unreadable.
     pub async fn manifest(&self, name: &str) -> Result<Option<Committed>, ArtefactError> {
         let Some(body) = self.store.open(name).await? else { return Ok(None) };
         let mut bytes = Vec::new();
@@ -217,16 +219,16 @@ impl Artefacts {
         let manifest: Manifest =
             serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
         if manifest.format > MANIFEST_FORMAT {
-            return Err(damaged(format!("format {} is later than this program", manifest.format)));
+            return Err(damaged(format!("format {} is newer than this program supports", manifest.format)));
         }
         Ok(Some(Committed { name: name.to_owned(), digest: Digest::of(&bytes), manifest }))
     }
 
-    /// Reads every log of a job attempt, by object. A manifest that is named but missing, or another one than was told,
-    /// is damage.
+    /// Reads every log of a job attempt, by object. A missing manifest, or one with another digest, is
+    /// corruption.
     ///
     /// # Errors
-    /// When the store does not answer, or the logs are not what was committed.
+    /// Returns an error if the store request fails or the logs differ from the commit.
     pub async fn logs<T: Send + 'static>(
         &self,
         logs: &Logs,
@@ -249,10 +251,10 @@ impl Artefacts {
         Ok(read_logs)
     }
 
-    /// Reads a committed object with a blocking reader, and checks afterwards that it was what the manifest says.
+    /// Reads a committed object with a blocking reader, then verifies its digest.
     ///
     /// # Errors
-    /// When the store does not answer, or the object is missing or was changed.
+    /// Returns an error if the store request fails, or the object is missing or changed.
     pub async fn read<T: Send + 'static>(
         &self,
         manifest: &str,
@@ -269,7 +271,7 @@ impl Artefacts {
         if digest.sha256 == object.sha256 && digest.size_bytes == object.size_bytes {
             Ok(value)
         } else {
-            Err(damaged("is not what its manifest says"))
+            Err(damaged("differs from its manifest"))
         }
     }
 }
@@ -283,7 +285,7 @@ async fn read_aside<T: Send + 'static>(
     let reading = tokio::task::spawn_blocking(move || {
         let mut bridge = SyncIoBridge::new(Digester::new(body));
         let value = read(&mut bridge)?;
-        // What the caller did not care to read counts as well.
+        // Bytes that the caller did not read also count toward the digest.
         std::io::copy(&mut bridge, &mut std::io::sink())?;
         Ok((value, bridge.into_inner().finish()))
     });

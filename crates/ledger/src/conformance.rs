@@ -1,5 +1,5 @@
-//! What every store must do, as one suite. An adapter's tests call [`store`], [`ledger`]
-//! and [`artefacts()`] with stores of their own.
+//! Conformance suite of all stores. An adapter's tests call [`store`], [`ledger`] and [`artefacts()`] with
+//! their own stores.
 
 mod artefacts;
 
@@ -18,10 +18,10 @@ use tokio::io::AsyncReadExt;
 pub use self::artefacts::artefacts;
 use crate::{AppendError, Creation, Digest, Ledger, LedgerError, Store, StoreError};
 
-/// The store keeps its promises. Needs an empty store.
+/// Checks the contract of a store. Requires an empty store.
 ///
 /// # Panics
-/// Where it does not, naming the promise.
+/// Panics at the first violation and names it.
 pub async fn store(store: Arc<dyn Store>) {
     create_happens_once(&*store).await;
     streams_are_digested(&*store).await;
@@ -30,10 +30,10 @@ pub async fn store(store: Arc<dyn Store>) {
     one_of_many_creators_wins(store).await;
 }
 
-/// A ledger on the store keeps its promises. Needs an empty store.
+/// Checks the contract of a ledger on the store. Requires an empty store.
 ///
 /// # Panics
-/// Where it does not, naming the promise.
+/// Panics at the first violation and names it.
 pub async fn ledger(store: Arc<dyn Store>) {
     let counter = AtomicU64::new(0);
     let ledger = Ledger::new(
@@ -49,7 +49,7 @@ pub async fn ledger(store: Arc<dyn Store>) {
 
 async fn create_happens_once(store: &dyn Store) {
     let name = "once/a b%20é.json";
-    assert_eq!(store.read(name).await.unwrap(), None, "nothing is there at first");
+    assert_eq!(store.read(name).await.unwrap(), None, "the object is absent at first");
     assert_eq!(store.create(name, Bytes::from_static(b"first")).await.unwrap(), Creation::Created);
     assert_eq!(store.create(name, Bytes::from_static(b"second")).await.unwrap(), Creation::Exists);
     assert_eq!(
@@ -58,8 +58,8 @@ async fn create_happens_once(store: &dyn Store) {
         "the first writer's bytes stay"
     );
     assert_eq!(store.create("once/empty", Bytes::new()).await.unwrap(), Creation::Created);
-    assert_eq!(store.read("once/empty").await.unwrap().as_deref(), Some(&b""[..]), "an empty object is one");
-    assert_eq!(store.read("once").await.unwrap(), None, "a prefix is no object");
+    assert_eq!(store.read("once/empty").await.unwrap().as_deref(), Some(&b""[..]), "an empty object exists");
+    assert_eq!(store.read("once").await.unwrap(), None, "a prefix is not an object");
 }
 
 async fn streams_are_digested(store: &dyn Store) {
@@ -68,7 +68,7 @@ async fn streams_are_digested(store: &dyn Store) {
     assert_eq!((creation, &digest), (Creation::Created, &Digest::of(&body)));
     let mut read = Vec::new();
     store.open("stream").await.unwrap().unwrap().read_to_end(&mut read).await.unwrap();
-    assert!(read == body, "a stream gives back what was put in");
+    assert!(read == body, "a stream returns the written bytes");
     let again = store.create_from("stream", Box::new(Cursor::new(b"other".to_vec()))).await.unwrap();
     assert_eq!(again, (Creation::Exists, Digest::of(b"other")));
     assert!(store.open("stream/none").await.unwrap().is_none());
@@ -91,12 +91,12 @@ async fn listing_and_removing(store: &dyn Store) {
         names.sort();
         names
     };
-    assert_eq!(children("list/").await, ["a", "ab", "b"], "a folder's name stands for what is in it");
+    assert_eq!(children("list/").await, ["a", "ab", "b"], "a folder is listed once, by name");
     assert_eq!(children("list/a/").await, ["1", "2"]);
     assert_eq!(children("nothing/").await, [""; 0]);
     store.remove("list/a/1").await.unwrap();
     store.remove("list/a/1").await.unwrap();
-    assert_eq!(list("list/a/").await, ["list/a/2"], "removing twice is removing once");
+    assert_eq!(list("list/a/").await, ["list/a/2"], "removing is idempotent");
 }
 
 async fn bad_names_are_refused(store: &dyn Store) {
@@ -124,7 +124,7 @@ async fn one_of_many_creators_wins(store: Arc<dyn Store>) {
     assert_eq!(
         store.read("race/one").await.unwrap().unwrap(),
         vec![winners[0]; 4096],
-        "whole, and the winner's"
+        "complete, and the winner's"
     );
 }
 
@@ -141,7 +141,7 @@ fn run(name: &str) -> RunId {
 async fn appended_records_are_read_back(ledger: &Ledger) {
     let run = run("append");
     let mut loaded = ledger.load(&run).await.unwrap();
-    assert_eq!(loaded.records().len(), 0, "a run nobody asked for is empty");
+    assert_eq!(loaded.records().len(), 0, "an unknown run is empty");
     for (number, millis) in [(1, 5000), (2, 3000), (3, 9000)] {
         loaded = ledger.append(loaded, entry("a"), Timestamp::from_millis(millis)).await.unwrap();
         assert_eq!(loaded.next_seq(), number + 1);

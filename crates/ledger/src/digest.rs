@@ -1,4 +1,4 @@
-//! Size and checksums of what passes by.
+//! Size and checksums of streams.
 
 use std::{
     pin::Pin,
@@ -20,7 +20,7 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// Of bytes in memory.
+    /// Digest of bytes in memory.
     pub fn of(bytes: &[u8]) -> Self {
         let mut sums = Sums::default();
         sums.update(bytes);
@@ -48,19 +48,19 @@ impl Sums {
     }
 }
 
-/// Reads through, and knows afterwards what it read.
+/// Computes the digest of everything read through it.
 pub struct Digester<R> {
     inner: R,
     sums: Sums,
 }
 
 impl<R> Digester<R> {
-    /// Around a reader.
+    /// Wraps a reader.
     pub fn new(inner: R) -> Self {
         Self { inner, sums: Sums::default() }
     }
 
-    /// Of everything read so far.
+    /// Digest of everything read so far.
     pub fn finish(self) -> Digest {
         self.sums.finish()
     }

@@ -1,4 +1,4 @@
-//! A bucket in a folder, for a laptop. `ls` tells the story.
+//! A bucket as a local folder with readable files.
 
 use std::{
     fs::{self, File},
@@ -12,7 +12,8 @@ use tokio::io::AsyncWriteExt;
 
 use crate::{Creation, Digest, Digester, Reader, Store, StoreError, check_name};
 
-/// Drafts are written here and then linked to their name, which either succeeds whole or finds the name taken.
+/// Drafts are written here and then hard-linked to their name, which either succeeds completely or fails
+/// because the name exists.
 const DRAFTS: &str = ".drafts";
 
 /// Objects as files under a folder.
@@ -23,17 +24,17 @@ pub struct FolderStore {
 }
 
 impl FolderStore {
-    /// Opens a folder, making it where it is missing.
+    /// Opens a folder and creates it if absent.
     ///
     /// # Errors
-    /// When the folder cannot be made.
+    /// Returns an error if the folder cannot be created.
     pub fn open(root: impl Into<PathBuf>) -> io::Result<Self> {
         let root = root.into();
         fs::create_dir_all(root.join(DRAFTS))?;
         Ok(Self { root, drafts: AtomicU64::new(0) })
     }
 
-    /// A folder that exists, to be read. Nothing is created until something is stored.
+    /// An existing folder, for reading. Nothing is created until an object is stored.
     pub fn existing(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into(), drafts: AtomicU64::new(0) }
     }
@@ -46,7 +47,7 @@ impl FolderStore {
         Ok(self.root.join(name))
     }
 
-    /// Two processes may share the folder, so the process is part of the name.
+    /// Several processes may share the folder, so the draft name includes the process id.
     fn draft(&self) -> PathBuf {
         let number = self.drafts.fetch_add(1, Ordering::Relaxed);
         self.root.join(DRAFTS).join(format!("{}-{number}", std::process::id()))
@@ -61,7 +62,7 @@ impl FolderStore {
     }
 }
 
-/// Gives the draft its name, durably, and removes the draft whatever happened.
+/// Links the draft to its name, durably, and removes the draft in every case.
 fn link(draft: &Path, path: &Path) -> io::Result<Creation> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let linked = fs::create_dir_all(folder).and_then(|()| match fs::hard_link(draft, path) {
@@ -70,7 +71,7 @@ fn link(draft: &Path, path: &Path) -> io::Result<Creation> {
         Err(error) => Err(error),
     });
     fs::remove_file(draft)?;
-    // The name is durable only once its folder is.
+    // The name is durable only after its folder is synced.
     File::open(folder)?.sync_all()?;
     linked
 }
@@ -98,7 +99,7 @@ impl Store for FolderStore {
             file.sync_all().await
         };
         if let Err(error) = written.await {
-            drop(tokio::fs::remove_file(&draft).await); // the write's own error is the one to tell
+            drop(tokio::fs::remove_file(&draft).await); // report the error of the write instead
             return Err(StoreError::io("write", name)(error));
         }
         Ok((self.commit(draft, name).await?, digester.finish()))
@@ -116,10 +117,10 @@ impl Store for FolderStore {
 
     async fn open(&self, name: &str) -> Result<Option<Reader>, StoreError> {
         let path = self.path(name)?;
-        // Opening a pipe would wait for a writer, for ever.
+        // Opening a named pipe would block forever.
         match tokio::fs::metadata(&path).await {
             Ok(found) if !found.is_file() && !found.is_dir() => {
-                return Err(StoreError::io("open", name)(io::Error::other("it is no regular file")));
+                return Err(StoreError::io("open", name)(io::Error::other("it is not a regular file")));
             }
             _ => {}
         }
@@ -135,7 +136,7 @@ impl Store for FolderStore {
         let wanted = prefix.to_owned();
         let walked = tokio::task::spawn_blocking(move || {
             let mut names = Vec::new();
-            // Only the folder part of the prefix can be walked to; the rest is compared.
+            // Only the folder part of the prefix can be traversed; the rest is compared.
             let folder = wanted.rsplit_once('/').map_or("", |(folder, _)| folder);
             walk(&root, &root.join(folder), &mut names)?;
             names.retain(|name| name.starts_with(&wanted));
@@ -173,7 +174,7 @@ impl Store for FolderStore {
     }
 }
 
-/// A name below an object, or that of a folder, is no object either.
+/// A name below an object, or the name of a folder, is absent as an object.
 fn absent(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory)
 }

@@ -1,14 +1,14 @@
-//! An append-only ledger on nothing but create-if-absent.
+//! An append-only ledger that requires only create-if-absent.
 //!
 //! ```text
 //! ledger/{run}/{seq, 10 digits}.json     one record each, created once, never rewritten
-//! open/{run}                             a hint for the tick; rebuildable
-//! parked/{date}/{event}-{digest}.event   what could not be read
+//! open/{run}                             a hint for the periodic pass; can be rebuilt
+//! parked/{date}/{event}-{digest}.event   unreadable events
 //! ```
 //!
-//! A record is created under the next number or not at all; whoever loses that race loads again and decides again. The
-//! store may report a conflict, or an error, for a write that landed: every record carries a nonce, and reading it back
-//! tells our own write from a rival's. Listing order is never used.
+//! A record is created under the next number or not at all; the loser of that race reloads and decides again.
+//! The store may report a conflict, or an error, for a write that succeeded: every record has a nonce, and
+//! reading it back distinguishes our own write from a concurrent one. The order of listings is never used.
 
 mod artefacts;
 pub mod conformance;

@@ -20,7 +20,7 @@ pub struct MemoryStore {
 
 impl MemoryStore {
     fn objects(&self) -> MutexGuard<'_, BTreeMap<String, Bytes>> {
-        // The map is consistent between any two calls, so a panic elsewhere does not spoil it.
+        // The map is consistent between calls, so a panic elsewhere cannot corrupt it.
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

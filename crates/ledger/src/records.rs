@@ -1,4 +1,4 @@
-//! Appending and reading records.
+//! Append and read records.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use model::{Entry, RECORD_FORMAT, Record, RunId, Timestamp, planted};
 
 use crate::{Creation, Store, StoreError};
 
-/// Makes a nonce nobody else makes. Injected, so that a simulation repeats itself.
+/// Generates unique nonces. Injected, so that a simulation is reproducible.
 pub type Nonces = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// The ledgers of all runs in one bucket.
@@ -16,7 +16,8 @@ pub struct Ledger {
     nonces: Nonces,
 }
 
-/// A run's records as they were read. Appending needs one: nobody appends to what they have not read.
+/// The records of a run at the time of reading. Appending requires it, so every writer has read the existing
+/// records.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     run: RunId,
@@ -26,7 +27,7 @@ pub struct Loaded {
 /// A ledger that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
-    /// The store did not answer.
+    /// The store request failed.
     #[error("the ledger of {run} cannot be read")]
     Store {
         /// The run.
@@ -34,48 +35,48 @@ pub enum LedgerError {
         /// Why.
         source: StoreError,
     },
-    /// A record is missing or is not a record: somebody wrote or removed by hand.
+    /// A record is missing or invalid: it was changed manually.
     #[error("record {seq} of {run}: {why}")]
     Damaged {
         /// The run.
         run: RunId,
         /// The record's number.
         seq: u64,
-        /// What is wrong.
+        /// The problem.
         why: String,
     },
 }
 
-/// An append that did not happen.
+/// A failed append.
 #[derive(Debug, thiserror::Error)]
 pub enum AppendError {
-    /// Somebody else appended first: load again and decide again.
+    /// Another writer appended first: reload and decide again.
     #[error("another writer appended record {seq} of {run} first")]
     Conflict {
         /// The run.
         run: RunId,
-        /// The number both wanted.
+        /// Contested sequence number.
         seq: u64,
     },
-    /// The store did not answer, and what it holds could not be read back: try the whole step again.
+    /// The store request failed and its outcome could not be read back: repeat the whole step.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
 }
 
 impl Loaded {
-    /// The records, from number 1, without gaps.
+    /// The records, starting at number 1, without gaps.
     pub fn records(&self) -> &[Record] {
         &self.records
     }
 
-    /// The number the next record gets.
+    /// Number of the next record.
     pub fn next_seq(&self) -> u64 {
         self.records.len() as u64 + 1
     }
 }
 
 impl Ledger {
-    /// On a store, with a source of nonces.
+    /// Uses the given store and nonce generator.
     pub fn new(store: Arc<dyn Store>, nonces: Nonces) -> Self {
         Self { store, nonces }
     }
@@ -84,15 +85,15 @@ impl Ledger {
         format!("ledger/{run}/{seq:010}.json")
     }
 
-    /// Reads a run's records. A run that nobody asked for has none.
+    /// Reads the records of a run; empty for an unknown run.
     ///
     /// # Errors
-    /// When the store does not answer or the ledger is damaged.
+    /// Returns an error if the store request fails or the ledger is damaged.
     pub async fn load(&self, run: &RunId) -> Result<Loaded, LedgerError> {
         let names = self.store.list(&format!("ledger/{run}/")).await;
         let count = names.map_err(|source| LedgerError::Store { run: run.clone(), source })?.len() as u64;
         let mut records = Vec::new();
-        // Read on past the count: between the listing and now somebody may have appended.
+        // Continue past the count: another writer may have appended since the listing.
         for seq in 1.. {
             match self.read(run, seq).await? {
                 Some(record) => records.push(record),
@@ -106,10 +107,10 @@ impl Ledger {
         Ok(Loaded { run: run.clone(), records })
     }
 
-    /// The records after number `seq`, as far as they are there: what somebody who follows a run has not seen.
+    /// The existing records after number `seq`, for followers of a run.
     ///
     /// # Errors
-    /// When the store does not answer or a record is damaged.
+    /// Returns an error if the store request fails or a record is damaged.
     pub async fn since(&self, run: &RunId, seq: u64) -> Result<Vec<Record>, LedgerError> {
         let mut records = Vec::new();
         for seq in seq + 1.. {
@@ -132,15 +133,15 @@ impl Ledger {
             return Err(damaged(format!("has format {}, newer than this program reads", record.format)));
         }
         if record.seq != seq || record.run != *run {
-            return Err(damaged(format!("says it is record {} of {}", record.seq, record.run)));
+            return Err(damaged(format!("claims to be record {} of {}", record.seq, record.run)));
         }
         Ok(Some(record))
     }
 
-    /// Appends one entry after what was read. Time never goes back within a run.
+    /// Appends one entry after the loaded records. Time never decreases within a run.
     ///
     /// # Errors
-    /// [`AppendError::Conflict`] when somebody was faster; otherwise what the store said.
+    /// Returns [`AppendError::Conflict`] if another writer appended first, otherwise the store's error.
     pub async fn append(
         &self,
         mut loaded: Loaded,
@@ -165,7 +166,7 @@ impl Ledger {
         let created = self.store.create(&Self::name(&loaded.run, seq), body.into()).await;
         let ours = match &created {
             Ok(Creation::Created) => true,
-            // The answer may have been lost after the write landed. The nonce knows.
+            // The response may be lost after a successful write. The nonce decides.
             Ok(Creation::Exists) | Err(_) => {
                 self.read(&loaded.run, seq).await?.is_some_and(|there| there.nonce == record.nonce)
             }
@@ -180,10 +181,10 @@ impl Ledger {
         }
     }
 
-    /// Every run that has a ledger.
+    /// All runs with a ledger.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// Returns an error if the store request fails.
     pub async fn runs(&self) -> Result<Vec<RunId>, StoreError> {
         let names = self.store.list("ledger/").await?;
         let mut runs: Vec<RunId> = names
@@ -194,27 +195,27 @@ impl Ledger {
         Ok(runs)
     }
 
-    /// Every run that has a ledger, or is about to, without a look at any record.
+    /// All runs with a ledger folder, without reading any record.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// Returns an error if the store request fails.
     pub async fn names(&self) -> Result<Vec<RunId>, StoreError> {
         let children = self.store.children("ledger/").await?;
         Ok(children.iter().filter_map(|name| name.parse().ok()).collect())
     }
 
-    /// Leaves a hint that the run owes something.
+    /// Writes a hint that the run has pending work.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// Returns an error if the store request fails.
     pub async fn mark_open(&self, run: &RunId) -> Result<(), StoreError> {
         self.store.create(&format!("open/{run}"), Default::default()).await.map(drop)
     }
 
-    /// Takes the hint away.
+    /// Removes the hint.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// Returns an error if the store request fails.
     pub async fn mark_closed(&self, run: &RunId) -> Result<(), StoreError> {
         self.store.remove(&format!("open/{run}")).await
     }
@@ -222,7 +223,7 @@ impl Ledger {
     /// Runs with a hint, sorted. A hint may be missing after a crash: see [`Ledger::runs`].
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// Returns an error if the store request fails.
     pub async fn open_runs(&self) -> Result<Vec<RunId>, StoreError> {
         let names = self.store.list("open/").await?;
         let mut runs: Vec<RunId> =

@@ -1,4 +1,4 @@
-//! Two stores as one: names below a prefix lie in a place of their own.
+//! Two stores as one: names with a given prefix go to a separate store.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::{Creation, Digest, Reader, Store, StoreError};
 
-/// Hints are removed and records never: a bucket that keeps every object cannot hold both.
+/// Hints are removed, records never: a bucket with object retention cannot hold both.
 pub struct Split {
     prefix: &'static str,
     below: Arc<dyn Store>,
@@ -14,7 +14,7 @@ pub struct Split {
 }
 
 impl Split {
-    /// Names that begin with `prefix` lie in `below`, all others in `others`.
+    /// Names with the prefix `prefix` are stored in `below`, all others in `others`.
     pub fn new(prefix: &'static str, below: Arc<dyn Store>, others: Arc<dyn Store>) -> Self {
         Self { prefix, below, others }
     }
@@ -48,7 +48,7 @@ impl Store for Split {
         }
         let mut names = self.others.list(prefix).await?;
         names.retain(|name| !name.starts_with(self.prefix));
-        // A shorter prefix may reach into both.
+        // A shorter prefix may match objects of both stores.
         if self.prefix.starts_with(prefix) {
             names.extend(self.below.list(self.prefix).await?);
         }

@@ -1,4 +1,4 @@
-//! The port: what a bucket has to be able to do.
+//! The port: operations of a bucket.
 
 use std::io;
 
@@ -10,34 +10,34 @@ use crate::Digest;
 /// A stream of an object's bytes.
 pub type Reader = Box<dyn AsyncRead + Send + Unpin>;
 
-/// What a create-if-absent did.
+/// Result of a create-if-absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Creation {
-    /// The object is new, and it is ours.
+    /// The object was created by this call.
     Created,
-    /// The name was taken. After a lost answer it may have been taken by us: read it back.
+    /// The name exists. After a lost response it may be our own object: read it back.
     Exists,
 }
 
-/// Why a store did not do as asked.
+/// A failed store operation.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The name can never be an object: correct the caller.
+    /// The name is invalid: a bug in the caller.
     #[error("object name `{name}`: {why}")]
     Name {
         /// The name, shortened.
         name: String,
-        /// The rule it breaks.
+        /// The rule it violates.
         why: &'static str,
     },
-    /// It may or may not have happened: read back, then try again.
+    /// The outcome is unknown: read back, then retry.
     #[error("store: {doing} `{name}`")]
     Io {
-        /// What was being done.
+        /// The failed operation.
         doing: &'static str,
         /// The object.
         name: String,
-        /// Why it failed.
+        /// Cause.
         source: io::Error,
     },
 }
@@ -49,27 +49,27 @@ impl StoreError {
     }
 }
 
-/// A bucket. Objects are created once and never rewritten; only hints may be removed.
+/// A bucket. Objects are immutable; only hints may be removed.
 #[async_trait::async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Creates an object, unless the name is taken. All or nothing, and durable when it returns.
+    /// Creates an object unless the name exists. Atomic, and durable on return.
     async fn create(&self, name: &str, body: Bytes) -> Result<Creation, StoreError>;
 
-    /// Creates an object from a stream without holding it in memory. The digest is of what was read, whether or not
-    /// the name was free.
+    /// Creates an object from a stream without buffering all of it. The digest covers the bytes read, whether
+    /// or not the name was free.
     async fn create_from(&self, name: &str, body: Reader) -> Result<(Creation, Digest), StoreError>;
 
-    /// The object's bytes; none when there is no such object.
+    /// The object's bytes; `None` if absent.
     async fn read(&self, name: &str) -> Result<Option<Bytes>, StoreError>;
 
-    /// The object as a stream; none when there is no such object.
+    /// The object as a stream; `None` if absent.
     async fn open(&self, name: &str) -> Result<Option<Reader>, StoreError>;
 
-    /// Names that begin with `prefix`, in no order that means anything.
+    /// Names with prefix `prefix`, in unspecified order.
     async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError>;
 
-    /// What the names below `folder`, which ends in `/`, go on with up to the next `/`: `ledger/` gives the runs, without a
-    /// look at any of their records. In no order that means anything, each once.
+    /// Distinct name parts below `folder`, which ends in `/`, up to the next `/`: `ledger/` lists the runs
+    /// without reading their records. Unspecified order.
     async fn children(&self, folder: &str) -> Result<Vec<String>, StoreError> {
         let names = self.list(folder).await?;
         let first = |name: &String| Some(name.strip_prefix(folder)?.split('/').next()?.to_owned());
@@ -77,18 +77,18 @@ pub trait Store: Send + Sync + 'static {
         Ok(children.into_iter().collect())
     }
 
-    /// Removes a hint. Absent is done.
+    /// Removes a hint. Succeeds if the hint is absent.
     async fn remove(&self, name: &str) -> Result<(), StoreError>;
 
-    /// Where a person finds the object.
+    /// Address of the object for display.
     fn locate(&self, name: &str) -> String;
 }
 
-/// Checks that a name is an object name that is safe on every store: relative, at most 1024 bytes, no empty or dotted
-/// part, no control character.
+/// Checks that a name is valid on every store: relative, at most 1024 bytes, no empty or dotted part, no
+/// control character.
 ///
 /// # Errors
-/// Names the rule that is broken.
+/// Returns the violated rule.
 pub fn check_name(name: &str) -> Result<(), StoreError> {
     let why = if name.is_empty() || name.len() > 1024 {
         "must have 1 to 1024 bytes"

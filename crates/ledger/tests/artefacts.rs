@@ -39,7 +39,7 @@ async fn replace(store: &dyn Store, name: &str, text: &str) {
 }
 
 #[tokio::test]
-async fn attempts_do_not_meet() {
+async fn attempts_have_separate_folders() {
     let artefacts = Artefacts::new(Arc::new(MemoryStore::default()));
     artefacts.put(&id(Stage::Logs, 1), "x", body("one")).await.unwrap();
     artefacts.put(&id(Stage::Logs, 2), "x", body("two")).await.unwrap();
@@ -60,7 +60,7 @@ async fn an_unreadable_manifest_is_damage_and_is_not_overwritten() {
 }
 
 #[tokio::test]
-async fn what_the_reader_did_not_care_for_is_checked_as_well() {
+async fn unread_bytes_are_verified_too() {
     let store = Arc::new(MemoryStore::default());
     let artefacts = Artefacts::new(store.clone());
     let long = "x".repeat(300_000);
@@ -76,7 +76,7 @@ async fn what_the_reader_did_not_care_for_is_checked_as_well() {
 }
 
 #[tokio::test]
-async fn a_reader_that_fails_is_trouble_and_not_damage() {
+async fn a_failing_reader_is_an_error_rather_than_corruption() {
     let artefacts = Artefacts::new(Arc::new(MemoryStore::default()));
     let object = artefacts.put(&logs_id(), "log", body("text")).await.unwrap();
     let committed = artefacts.commit(&logs_id(), vec![object.clone()]).await.unwrap();
@@ -116,7 +116,7 @@ async fn the_logs_of_an_attempt_are_its_own() {
 }
 
 #[tokio::test]
-async fn a_manifest_that_is_missing_or_another_one_is_damage() {
+async fn a_missing_or_replaced_manifest_is_corruption() {
     let store = Arc::new(MemoryStore::default());
     let artefacts = Artefacts::new(store.clone());
     let logs = two_attempts(&artefacts).await;
@@ -146,7 +146,7 @@ async fn manifests_of_the_first_format_are_read_and_later_ones_refused() {
 }
 
 #[tokio::test]
-async fn what_has_changed_may_be_offered_under_another_name() {
+async fn changed_content_can_be_stored_under_another_name() {
     let artefacts = Artefacts::new(Arc::new(MemoryStore::default()));
     let first = artefacts.offer(&logs_id(), "log", body("one")).await.unwrap().unwrap();
     assert_eq!(artefacts.offer(&logs_id(), "log", body("one")).await.unwrap(), Some(first));

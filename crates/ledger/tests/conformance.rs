@@ -33,7 +33,7 @@ async fn folder() {
 }
 
 #[tokio::test]
-async fn hints_in_a_place_of_their_own() {
+async fn hints_can_be_in_a_separate_store() {
     let (hints, records) = (Arc::new(MemoryStore::default()), Arc::new(MemoryStore::default()));
     let split = || Arc::new(Split::new("open/", hints.clone(), records.clone()));
     conformance::store(split()).await;
@@ -87,7 +87,7 @@ impl Store for Lossy {
 }
 
 #[tokio::test]
-async fn a_write_that_landed_is_ours_whatever_the_store_says() {
+async fn a_successful_write_is_recognized_despite_a_reported_error() {
     for as_error in [false, true] {
         let store = Arc::new(Lossy { inner: MemoryStore::default(), as_error, lose: AtomicBool::new(false) });
         let ours = Ledger::new(store.clone(), Arc::new(|| "ours".into()));

@@ -1,32 +1,32 @@
-//! What a run's clusters cost.
+//! Cost of a run's clusters.
 
 use model::{ClusterSpec, Money, Span, Timestamp};
 use serde::Serialize;
 
 use crate::state::{Lease, LeaseState, RunState};
 
-/// What a run used of its clusters.
+/// Cluster usage of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Usage {
-    /// Nodes of its cluster.
+    /// Number of requested nodes.
     pub nodes: u32,
-    /// How long clusters were held: from being asked for to being confirmed gone.
+    /// Time clusters were held, from the request to the confirmed deletion.
     pub held: Span,
-    /// How long of it the benchmark ran.
+    /// Time the benchmark ran.
     pub busy: Span,
-    /// What they cost, where a price is known.
+    /// Cost, if a price is known.
     pub spent: Option<Money>,
 }
 
 impl Usage {
-    /// How long clusters were held while nothing was measured.
+    /// Time clusters were held without a running benchmark.
     pub fn idle(&self) -> Span {
         Span(self.held.0.saturating_sub(self.busy.0))
     }
 }
 
 impl Lease {
-    /// How long the cluster has been held by `now`.
+    /// Time the cluster has been held at `now`.
     pub(crate) fn held_by(&self, now: Timestamp) -> Span {
         match self.state {
             LeaseState::Returned => self.held,
@@ -36,7 +36,7 @@ impl Lease {
 }
 
 impl RunState {
-    /// What was used of clusters by `now`.
+    /// Cluster usage at `now`.
     pub fn usage(&self, now: Timestamp) -> Usage {
         if !self.rents() {
             return Usage::default();
@@ -48,7 +48,7 @@ impl RunState {
     }
 
     fn nodes(&self) -> u32 {
-        // What came up may be less than what was asked for; what is paid is what was asked for.
+        // Cost is based on the requested nodes, even if fewer were provisioned.
         self.workflow.cluster.as_ref().map_or(0, |cluster| cluster.system().nodes())
     }
 
@@ -56,14 +56,15 @@ impl RunState {
         self.workflow.cost.as_ref()?.budget
     }
 
-    /// What the clusters have cost by `now`, at most: one that was asked for is taken to exist.
+    /// Upper bound of the cost at `now`: every requested cluster is assumed to exist.
     pub(crate) fn spent(&self, now: Timestamp) -> Money {
         let Some(cost) = &self.workflow.cost else { return Money::default() };
         let spent = |lease: &Lease| cost.node_hour.for_hours_of(self.nodes(), lease.held_by(now));
         self.leases.values().map(spent).sum()
     }
 
-    /// When the run has to be stopped so that its clusters are gone before its money is; none while none is needed.
+    /// Time at which the run must stop so that its clusters are released within the budget; `None` without
+    /// clusters or budget.
     pub(crate) fn stops_at(&self) -> Option<Timestamp> {
         let (budget, cost) = (self.budget()?, self.workflow.cost.as_ref()?);
         let mut needed = self
@@ -76,7 +77,7 @@ impl RunState {
         Some(self.recorded_at + Span(left.0.saturating_sub(grace.0)))
     }
 
-    /// When a cluster that is asked for at `at` has to end by itself: its lease, or what is left of the money.
+    /// Expiry of a cluster requested at `at`: its lease, limited by the remaining budget.
     pub(crate) fn lease_ends(&self, at: Timestamp) -> Timestamp {
         let lease = self.workflow.limits.lease;
         let paid = self
@@ -87,7 +88,7 @@ impl RunState {
     }
 }
 
-/// The most that the clusters of a workflow can cost, whatever happens; none where no price is known.
+/// Maximum cost of a workflow's clusters; `None` without a known price.
 pub fn most(workflow: &model::Workflow) -> Option<Money> {
     let cost = workflow.cost.as_ref()?;
     let Some(ClusterSpec::Rent(system)) = &workflow.cluster else { return Some(Money::default()) };

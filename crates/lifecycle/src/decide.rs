@@ -1,4 +1,4 @@
-//! What is to be recorded.
+//! Decides which entries to record.
 
 use model::{Attempt, Entry, EventKey, Fact, Record, Stage, Timestamp, planted};
 
@@ -7,49 +7,49 @@ use crate::{
     state::{LeaseState, RunState},
 };
 
-/// A fact as it arrived.
+/// A received fact.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Occurrence {
-    /// Which message it is.
+    /// Identity of the message.
     pub event: EventKey,
-    /// The attempt it speaks of.
+    /// Attempt of the fact.
     pub attempt: Attempt,
-    /// What happened.
+    /// The fact.
     pub fact: Fact,
 }
 
-/// What wakes a run.
+/// Input to a run's state.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// Something happened.
+    /// A fact arrived.
     Fact(Box<Occurrence>),
-    /// Time passed, or nobody knows what happened since.
+    /// Time passed, or a restart lost the preceding inputs.
     Tick,
 }
 
-/// What is to be recorded, in this order.
+/// Entries to record, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     /// Entries to append.
     pub entries: Vec<Entry>,
-    /// Why the fact itself is not among them.
+    /// Why the fact was not recorded, if it was not.
     pub ignored: Option<Ignored>,
 }
 
-/// Why a fact changes nothing.
+/// Why a fact has no effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ignored {
-    /// This very message was accepted before.
+    /// The same message was accepted before.
     Duplicate,
-    /// It tells nothing that is not known.
+    /// The fact contains nothing new.
     NothingNew,
-    /// It speaks of an attempt that was given up.
+    /// The fact belongs to an abandoned attempt.
     OlderAttempt,
-    /// It speaks of an attempt that was never opened.
+    /// The fact belongs to an attempt that was never started.
     UnknownAttempt,
-    /// The answer is settled; there is nothing left to cancel.
+    /// The result is final; there is nothing left to cancel.
     Settled,
-    /// The run is closed; only its clusters matter now.
+    /// The run is closed; only facts about its clusters have an effect.
     Closed,
     /// The workflow has no such stage.
     NotAsked,
@@ -59,23 +59,23 @@ impl Ignored {
     /// For logs and `explain`.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Duplicate => "this very message was accepted before",
-            Self::NothingNew => "it tells nothing that is not known",
-            Self::OlderAttempt => "it speaks of an attempt that was given up",
-            Self::UnknownAttempt => "it speaks of an attempt that was never opened",
-            Self::Settled => "the answer is settled, there is nothing left to cancel",
-            Self::Closed => "the run is closed, only its clusters matter now",
+            Self::Duplicate => "the same message was accepted before",
+            Self::NothingNew => "the fact contains nothing new",
+            Self::OlderAttempt => "the fact belongs to an abandoned attempt",
+            Self::UnknownAttempt => "the fact belongs to an attempt that was never started",
+            Self::Settled => "the result is final, there is nothing left to cancel",
+            Self::Closed => "the run is closed, only facts about its clusters have an effect",
             Self::NotAsked => "the workflow has no such stage",
         }
     }
 }
 
-/// The entries with which a run begins.
+/// The first entry of a run.
 pub fn decide_first(occurrence: Occurrence) -> Entry {
     Entry::Accepted { event: occurrence.event, attempt: Attempt::FIRST, fact: Box::new(occurrence.fact) }
 }
 
-/// What to record of an input, and what follows from it by now.
+/// Entries to record for an input, including those due at `now`.
 #[must_use]
 pub fn decide(state: &RunState, input: Input, now: Timestamp) -> Decision {
     let mut entries = Vec::new();
@@ -95,14 +95,14 @@ pub fn decide(state: &RunState, input: Input, now: Timestamp) -> Decision {
             }
         }
     }
-    // Each entry removes its own cause, so this ends.
+    // Each entry removes its own cause, so the loop ends.
     while let Some(entry) = due(&state, now) {
         push(&mut state, entry);
     }
     Decision { entries, ignored }
 }
 
-/// A record as it would be, for looking ahead. Only the number and the time matter to the fold.
+/// A provisional record for looking ahead. The fold evaluates only its number and time.
 fn provisional(state: &RunState, entry: Entry, now: Timestamp) -> Record {
     let recorded_at = now.max(state.recorded_at);
     Record {
@@ -115,7 +115,7 @@ fn provisional(state: &RunState, entry: Entry, now: Timestamp) -> Record {
     }
 }
 
-/// Why a fact is not recorded, if it is not.
+/// Why a fact is not recorded; `None` if it is.
 fn refusal(state: &RunState, occurrence: &Occurrence, now: Timestamp) -> Option<Ignored> {
     let Occurrence { event, attempt, fact } = occurrence;
     if state.seen.contains(event) {
@@ -147,13 +147,13 @@ fn refusal(state: &RunState, occurrence: &Occurrence, now: Timestamp) -> Option<
             }
         }
     }
-    // The least trusting test of all: would the fold be any different?
+    // Final test: record the fact only if it changes the state.
     let entry = Entry::Accepted { event: event.clone(), attempt: *attempt, fact: Box::new(fact.clone()) };
     let after = evolve(state.clone(), &provisional(state, entry, now));
     same_knowledge(state, after).then_some(Ignored::NothingNew)
 }
 
-/// A cluster that came or went matters at any time: money outlives the run.
+/// Facts about clusters count at any time, because clusters cost money after the run has ended.
 fn concerns_lease(state: &RunState, attempt: Attempt, fact: &Fact) -> bool {
     let lease = state.leases.get(&attempt).map(|lease| lease.state);
     match fact {
@@ -174,7 +174,7 @@ fn same_knowledge(before: &RunState, mut after: RunState) -> bool {
     *before == after
 }
 
-/// The next entry that the state and the clock call for.
+/// The next entry required by the state and the clock.
 fn due(state: &RunState, now: Timestamp) -> Option<Entry> {
     pass_budget(state, now)
         .or_else(|| open_attempt(state))
@@ -182,13 +182,13 @@ fn due(state: &RunState, now: Timestamp) -> Option<Entry> {
         .or_else(|| close(state))
 }
 
-/// Giving back takes a moment, and costs: a run is stopped before its money is spent, not after.
+/// Releasing a cluster takes time and costs money: stop the run before its budget is spent.
 fn pass_budget(state: &RunState, now: Timestamp) -> Option<Entry> {
     let budget = state.budget()?;
     if state.stops_at()? > now {
         return None;
     }
-    // The answer needs no cluster any more: only the search for the bad node is given up.
+    // The result needs no cluster any more: only the search for bad nodes is stopped.
     if matches!(state.frontier(), Some(Stage::Verdict | Stage::Locate)) {
         let attempt = state.attempt(Stage::Locate);
         return Some(Entry::TimedOut { stage: Stage::Locate, attempt });
@@ -206,7 +206,7 @@ fn open_attempt(state: &RunState) -> Option<Entry> {
     })
 }
 
-/// Past its limit a stage is asked how it is; only silence after that is a timeout.
+/// Past its limit a stage is polled; the timeout is recorded only if no fact follows.
 fn pass_limit(state: &RunState, now: Timestamp) -> Option<Entry> {
     let stage = state.frontier()?;
     let known = state.stage(stage)?;

@@ -1,32 +1,32 @@
-//! What a record means.
+//! State changes by records.
 
 use model::{Attempt, Class, Entry, EventKey, Fact, Failure, Money, Record, Stage, Timestamp, planted};
 
 use crate::state::{EarlierAttempt, End, Lease, LeaseState, RunState, StageState};
 
-/// A ledger that does not begin as a ledger must.
+/// A ledger with an invalid beginning or a gap.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// There is no record.
+    /// The ledger has no record.
     #[error("the ledger is empty")]
     Empty,
-    /// Record 1 is not a `run.requested`.
+    /// Record 1 is not `run.requested`.
     #[error("the ledger's first record is not run.requested but {0}")]
     Beginning(String),
-    /// A number is missing or out of order.
-    #[error("the ledger's record {found} stands where record {expected} belongs")]
+    /// A record number is missing or out of order.
+    #[error("the ledger has record {found} in place of record {expected}")]
     Gap {
-        /// The number that should be there.
+        /// The expected number.
         expected: u64,
-        /// The number that is there.
+        /// The number found.
         found: u64,
     },
 }
 
-/// The state that a ledger tells. Records come in the order of their numbers.
+/// The state of a run from its ledger. Records must be in order.
 ///
 /// # Errors
-/// When the first record does not ask for a run, or a number is missing.
+/// Returns an error if the first record is not a run request or a number is missing.
 pub fn fold<'a>(records: impl IntoIterator<Item = &'a Record>) -> Result<RunState, Unreadable> {
     let mut records = records.into_iter();
     let first = records.next().ok_or(Unreadable::Empty)?;
@@ -69,10 +69,10 @@ fn begin(record: &Record) -> Result<RunState, Unreadable> {
     Ok(state)
 }
 
-/// The state after one more record. Total: a record that makes no sense here changes nothing but the position.
+/// The state after one more record. Total: a record that is invalid in this state changes only the position.
 #[must_use]
 pub fn evolve(mut state: RunState, record: &Record) -> RunState {
-    // Time never goes back within a run, whatever a record claims.
+    // Time never decreases within a run, even if a record has an earlier time.
     let at = record.recorded_at.max(state.recorded_at);
     state.seq = record.seq;
     state.recorded_at = at;
@@ -83,7 +83,7 @@ pub fn evolve(mut state: RunState, record: &Record) -> RunState {
             state.current(*stage, *attempt, |stage| stage.overdue = Some(at))
         }
         Entry::TimedOut { stage, attempt } => {
-            // The search for a bad node may be given up before its turn.
+            // The search for bad nodes may be abandoned before it starts.
             state.stages.entry(*stage).or_insert_with(|| StageState::new(Attempt::FIRST));
             state.current(*stage, *attempt, |stage| {
                 stage.end.get_or_insert(End::TimedOut);
@@ -101,7 +101,7 @@ impl RunState {
         self.seen.insert(event.clone());
         self.learn_lease(attempt, fact, at);
         match fact {
-            // The first record asks for the run; a second request cannot change what was asked.
+            // The first record holds the request; a second request cannot change it.
             Fact::RunRequested(_) | Fact::RunClosed(_) | Fact::RunUsed(_) | Fact::ClusterDeleted(_) => {}
             Fact::CancelRequested(cancel) => {
                 self.cancelled_by.get_or_insert_with(|| cancel.by.clone());
@@ -115,7 +115,7 @@ impl RunState {
         }
     }
 
-    /// Clusters cost money whoever waits for them: facts about them count for any attempt, at any time.
+    /// Clusters cost money in any state: facts about them count for any attempt, at any time.
     fn learn_lease(&mut self, attempt: Attempt, fact: &Fact, at: Timestamp) {
         if !self.rents() {
             return;
@@ -129,7 +129,7 @@ impl RunState {
                 }
                 lease.state = LeaseState::Held;
             }
-            // A cluster that nobody asked for cannot be given back; the word must not settle a later lease.
+            // A cluster that was never requested cannot be released; the fact must not end a later lease.
             Fact::ClusterDeleted(_) => {
                 if let Some(lease) = self.leases.get_mut(&attempt) {
                     lease.held = lease.held_by(at);
@@ -140,13 +140,13 @@ impl RunState {
         }
     }
 
-    /// The answer is given up for the sake of the money; what is held is given back as always.
+    /// Ends the run for budget reasons; clusters are released as usual.
     fn stop_spending(&mut self, spent: Money, budget: Money) {
         let stage = self.frontier().unwrap_or(Stage::Cluster);
         let currency = self.workflow.cost.as_ref().map_or("", |cost| cost.currency.as_str());
         let message = format!(
-            "{spent} {currency} of {budget} were spent on clusters, and giving back takes what is left; \
-             raise cost.budget, or look why it takes so long"
+            "{spent} {currency} of {budget} were spent on clusters, and releasing them needs the rest; \
+             raise cost.budget, or find out why the run takes so long"
         );
         let failure = Failure::new(Class::Input, "OVER_BUDGET", message);
         self.over_budget.get_or_insert((stage, failure));
@@ -154,7 +154,7 @@ impl RunState {
 
     fn open_attempt(&mut self, opened: Stage, attempt: Attempt, because: &Failure, at: Timestamp) {
         self.stages.entry(opened).or_insert_with(|| StageState::new(Attempt::FIRST));
-        // What came after a broken cluster has to be done again as well, each stage under a new attempt.
+        // The stages after a lost cluster must be repeated as well, each as a new attempt.
         for (stage, state) in self.stages.range_mut(opened..) {
             let begun = state.handle.is_some() || state.end.is_some() || state.since.is_some();
             if *stage != opened && !begun {
@@ -180,7 +180,7 @@ impl RunState {
         }
     }
 
-    /// What follows from the stages: the answer, whose turn it is, and the lease that this turn may open.
+    /// Derives from the stages: the conclusion, the current stage, and the lease this stage may open.
     fn follow(&mut self, at: Timestamp) {
         if self.settled.is_none() {
             self.settled = self.conclusion().map(|conclusion| (conclusion, at));
@@ -188,7 +188,7 @@ impl RunState {
         let Some(stage) = self.frontier() else { return };
         let state = self.stages.entry(stage).or_insert_with(|| StageState::new(Attempt::FIRST));
         if state.end.is_some() {
-            return; // broken, and about to be opened again
+            return; // failed, the next attempt follows
         }
         state.since.get_or_insert(at);
         let attempt = state.attempt;
@@ -201,7 +201,8 @@ impl RunState {
 }
 
 impl StageState {
-    /// Progress is a join: the furthest that is known, in whatever order it came. The first ending counts.
+    /// Progress is a join: the furthest known state, independent of the order of arrival. The first end state
+    /// is final.
     fn learn(&mut self, fact: &Fact, at: Timestamp) {
         if self.end.is_none() {
             self.moved = Some(at);
@@ -212,7 +213,8 @@ impl StageState {
             }
             _ if fact.is_terminal() => {
                 self.stopped = true;
-                // Deadlines are over with it, whenever its turn came: the order of arrival leaves no trace.
+                // An end removes all deadlines, whether or not the stage had started: the order of arrival
+                // has no effect.
                 (self.since, self.moved, self.overdue) = (None, None, None);
                 let end = match fact.failure() {
                     Some(failure) => End::Failed(failure.clone()),

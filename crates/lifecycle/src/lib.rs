@@ -1,17 +1,17 @@
-//! The rules of a run, as three pure functions.
+//! The state machine of a run, as three pure functions.
 //!
 //! ```text
 //! evolve(state, record)      -> state      total; replays the ledger
 //! decide(state, input, now)  -> Decision   entries to append, or why the input changes nothing
-//! owed(state, now)           -> commands   everything the world still owes this run
+//! owed(state, now)           -> commands   all commands still pending for this run
 //! ```
 //!
-//! What is owed follows from the state alone, never from the last event, so recovery after a crash and normal work are
-//! the same walk: load, [`decide()`], append, [`evolve()`], [`owed()`], send.
+//! Pending commands follow from the state alone, never from the last event, so recovery after a crash and
+//! normal operation are the same steps: load, [`decide()`], append, [`evolve()`], [`owed()`], send.
 //!
-//! A run owes its caller an *answer* (image, cluster, job, logs, verdict, results, in this order) and owes the cloud a
-//! *lease* for every cluster it ever asked for. It closes when the answer is settled, every lease is returned and
-//! nothing it began is still running. A cluster that appears after that reopens its lease, and nothing else.
+//! A run has an *answer* (image, cluster, job, logs, verdict, results, in this order) and a *lease* for every
+//! cluster it requested. It closes when the answer is final, every lease is returned and no started operation
+//! is running. A cluster that appears later reopens its lease, and nothing else.
 
 mod cost;
 mod decide;

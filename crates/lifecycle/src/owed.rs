@@ -1,4 +1,4 @@
-//! What the world still owes a run.
+//! Pending commands of a run.
 
 use model::{
     Attempt, Body, ClusterSpec, Command, Conclusion, ImageSpec, JobRef, Search, Span, Stage, Timestamp, Verb,
@@ -7,16 +7,16 @@ use model::{
 
 use crate::state::{LeaseState, RunState};
 
-/// A command, and since when it has been owed.
+/// A pending command, and the time it became pending.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Obligation {
     /// The command.
     pub command: Command,
-    /// When it became owed.
+    /// Time at which it became pending.
     pub since: Timestamp,
 }
 
-/// Every command that the state calls for by now. Sending one twice is harmless; not sending one is a bug.
+/// All commands the state requires at `now`. Resending a command is harmless; omitting one is a bug.
 #[must_use]
 pub fn owed(state: &RunState, now: Timestamp) -> Vec<Obligation> {
     let mut owed = Vec::new();
@@ -26,7 +26,7 @@ pub fn owed(state: &RunState, now: Timestamp) -> Vec<Obligation> {
     owed
 }
 
-/// What to ask of the stage that is under way, patience or not: after a restart nobody here watches it any more.
+/// The poll of the current stage, regardless of the poll interval: after a restart no poller is running.
 #[must_use]
 pub fn checkup(state: &RunState) -> Option<Command> {
     let stage = state.frontier()?;
@@ -37,7 +37,7 @@ pub fn checkup(state: &RunState) -> Option<Command> {
     Some(Command { id: state.command_id(stage, Verb::Observe), body: observe(state, stage)? })
 }
 
-/// When the state has to be looked at again although nothing happened; none when only news can change it.
+/// Time at which the state must be evaluated again without a new fact; `None` if only a fact can change it.
 #[must_use]
 pub fn wake(state: &RunState, now: Timestamp) -> Option<Timestamp> {
     let stage = state.stage(state.frontier()?)?;
@@ -51,7 +51,7 @@ pub fn wake(state: &RunState, now: Timestamp) -> Option<Timestamp> {
     Some(if ask > now { ask.min(limit) } else { limit })
 }
 
-/// Clusters to give back. This has no deadline: it is owed until the provider confirms it.
+/// Clusters to release. Without a deadline: pending until the provider confirms the deletion.
 fn leases(state: &RunState) -> Vec<Obligation> {
     let Some(spec) = state.workflow.cluster.as_ref().filter(|_| state.rents()) else { return Vec::new() };
     if planted("teardown_only_on_success") && !matches!(state.settled, Some((Conclusion::Completed, _))) {
@@ -72,7 +72,7 @@ fn leases(state: &RunState) -> Vec<Obligation> {
         .collect()
 }
 
-/// Builds and jobs that nobody waits for any more.
+/// Builds and jobs that are no longer needed.
 fn stops(state: &RunState) -> Vec<Obligation> {
     let stop = |stage| {
         let handle = state.stage(stage)?.handle.clone();
@@ -88,12 +88,12 @@ fn stops(state: &RunState) -> Vec<Obligation> {
     state.abandoned().filter_map(stop).collect()
 }
 
-/// What the stage whose turn it is needs: to be begun while nobody has said yes, afterwards to be asked how it is.
+/// Command of the current stage: start it until it is accepted, then poll it.
 fn turn(state: &RunState, now: Timestamp) -> Option<Obligation> {
     let stage = state.frontier()?;
     let known = state.stage(stage)?;
     if known.end.is_some() {
-        return None; // the next attempt is opened by `decide`
+        return None; // `decide` opens the next attempt
     }
     let since = known.since?;
     let quiet = known.quiet_since()? + state.workflow.limits.patience;
@@ -121,7 +121,7 @@ fn start(state: &RunState, stage: Stage) -> Option<Body> {
             let attempt = state.attempt(stage);
             let spec = state.workflow.cluster.clone()?;
             let expires_at = match spec {
-                // Never two clusters for one run: the one before has to be gone first.
+                // Never two clusters per run: the previous one must be deleted first.
                 ClusterSpec::Rent(_) => Some(own_lease(state, attempt)?),
                 ClusterSpec::Existing { .. } => None,
             };
@@ -161,7 +161,7 @@ fn start(state: &RunState, stage: Stage) -> Option<Body> {
 fn search(state: &RunState) -> Option<Search> {
     let limits = &state.workflow.limits;
     let limit = state.stage(Stage::Locate)?.since? + job_limit(limits.locate, limits.grace);
-    // Nodes that end with their lease are not bad.
+    // A node that ends with its lease is not bad.
     let lease = state.leases.get(&state.attempt(Stage::Cluster));
     let lease =
         lease.map(|lease| lease.asked_at + job_limit(lease.expires_at.since(lease.asked_at), limits.grace));
@@ -175,7 +175,7 @@ fn search(state: &RunState) -> Option<Search> {
     })
 }
 
-/// The scheduler ends a job a little before we would give it up, so that its end reaches us as a result.
+/// The scheduler's limit is slightly shorter than ours, so that the job's end arrives as a result.
 fn job_limit(limit: Span, grace: Span) -> Span {
     Span(limit.0.saturating_sub(grace.0).max(limit.0 / 2))
 }
@@ -200,7 +200,7 @@ fn observe(state: &RunState, stage: Stage) -> Option<Body> {
     })
 }
 
-/// Every attempt that may have written something, on the cluster that is still there.
+/// All attempts that may have output, on the existing cluster.
 fn jobs(state: &RunState) -> Vec<JobRef> {
     let Some(job) = state.stage(Stage::Job) else { return Vec::new() };
     let earlier = job.earlier.iter().map(|job| JobRef { attempt: job.attempt, handle: job.handle.clone() });

@@ -1,4 +1,4 @@
-//! What is known of a run: the fold of its ledger.
+//! State of a run: the fold of its ledger.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,94 +9,94 @@ use model::{
 };
 use serde::Serialize;
 
-/// A run, as its ledger tells it.
+/// State of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunState {
     /// The run.
     pub run: RunId,
-    /// What it runs.
+    /// The workflow.
     pub workflow: Workflow,
-    /// What caused it.
+    /// Cause of the run.
     pub trigger: Trigger,
-    /// When it was asked for.
+    /// Time of the request.
     pub requested_at: Timestamp,
     /// Number of the last record.
     pub seq: u64,
     /// Time of the last record.
     pub recorded_at: Timestamp,
-    /// Who asked to end it, if somebody did.
+    /// Person or system that cancelled the run, if any.
     pub cancelled_by: Option<String>,
-    /// Why it had to stop for the sake of money, if it had to.
+    /// Stage and failure of a stop for budget reasons, if any.
     pub over_budget: Option<(Stage, Failure)>,
-    /// The stages, as far as anything is known of them.
+    /// Known stages.
     pub stages: BTreeMap<Stage, StageState>,
-    /// One lease for each cluster ever asked for.
+    /// One lease per requested cluster.
     pub leases: BTreeMap<Attempt, Lease>,
-    /// How the run ended, once it is settled.
+    /// Conclusion and its time, once it is final.
     pub settled: Option<(Conclusion, Timestamp)>,
-    /// When it was closed.
+    /// Time of the close.
     pub closed: Option<Timestamp>,
     /// Messages accepted so far.
     pub seen: BTreeSet<EventKey>,
 }
 
-/// What is known of a stage.
+/// State of a stage.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StageState {
-    /// The attempt spoken of.
+    /// Current attempt.
     pub attempt: Attempt,
-    /// When this attempt's turn came.
+    /// Start of this attempt.
     pub since: Option<Timestamp>,
-    /// Last news of this attempt.
+    /// Last fact of this attempt.
     pub moved: Option<Timestamp>,
-    /// What the outside world calls it.
+    /// External identifier.
     pub handle: Option<String>,
-    /// How it ended.
+    /// End of the attempt.
     pub end: Option<End>,
-    /// When its limit was seen to have passed.
+    /// Time at which the exceeded limit was recorded.
     pub overdue: Option<Timestamp>,
-    /// The outside world itself said that this attempt is over: nothing of it is running.
+    /// The external system itself reported the end of this attempt: nothing of it is running.
     pub stopped: bool,
-    /// Another, different ending was reported for this attempt. The first one counts.
+    /// A different end was reported for this attempt later. The first one counts.
     pub contested: bool,
-    /// The attempts before this one.
+    /// Previous attempts.
     pub earlier: Vec<EarlierAttempt>,
 }
 
-/// An attempt that the infrastructure broke.
+/// An attempt that the infrastructure failed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct EarlierAttempt {
-    /// Which.
+    /// Attempt number.
     pub attempt: Attempt,
-    /// What the outside world called it.
+    /// External identifier.
     pub handle: Option<String>,
-    /// What broke it.
+    /// Cause of the failure.
     pub because: Failure,
 }
 
-/// How a stage's attempt ended.
+/// End of a stage's attempt.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum End {
-    /// With this fact.
+    /// It succeeded with this fact.
     Succeeded(Box<Fact>),
     /// It failed.
     Failed(Failure),
-    /// It stayed silent past its limit.
+    /// No fact arrived within the limit.
     TimedOut,
 }
 
-/// A cluster asked for, until the provider confirms that it is gone.
+/// A requested cluster, until the provider confirms its deletion.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Lease {
-    /// When it was asked for.
+    /// Time of the request.
     pub asked_at: Timestamp,
-    /// When the cluster ends by itself.
+    /// Time at which the cluster ends by itself.
     pub expires_at: Timestamp,
-    /// Where it stands.
+    /// State of the lease.
     pub state: LeaseState,
-    /// Since when it has been held without a break.
+    /// Start of the current uninterrupted hold.
     pub counted_from: Timestamp,
-    /// How long it was held before that.
+    /// Time held before that.
     pub held: Span,
 }
 
@@ -106,15 +106,15 @@ impl Lease {
     }
 }
 
-/// Where a lease stands.
+/// State of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeaseState {
-    /// Asked for; it may or may not exist.
+    /// Requested; it may or may not exist.
     Asked,
     /// It exists.
     Held,
-    /// The provider confirmed that it is gone.
+    /// The provider confirmed the deletion.
     Returned,
 }
 
@@ -133,24 +133,24 @@ impl StageState {
         }
     }
 
-    /// Last sign of life of this attempt.
+    /// Time of the last fact of this attempt.
     pub fn quiet_since(&self) -> Option<Timestamp> {
         self.moved.max(self.since)
     }
 }
 
 impl RunState {
-    /// The stage, if anything is known of it.
+    /// State of a stage, if known.
     pub fn stage(&self, stage: Stage) -> Option<&StageState> {
         self.stages.get(&stage)
     }
 
-    /// The attempt that counts for a stage.
+    /// Current attempt of a stage.
     pub fn attempt(&self, stage: Stage) -> Attempt {
         self.stage(stage).map_or(Attempt::FIRST, |state| state.attempt)
     }
 
-    /// How the stage's current attempt ended.
+    /// End of the stage's current attempt.
     pub fn end(&self, stage: Stage) -> Option<&End> {
         self.stage(stage)?.end.as_ref()
     }
@@ -162,7 +162,7 @@ impl RunState {
         }
     }
 
-    /// The image, once there is one.
+    /// The image, if built.
     pub fn image(&self) -> Option<&Image> {
         match (&self.workflow.image, self.success(Stage::Image)) {
             (Some(ImageSpec::Prebuilt(image)), _) | (_, Some(Fact::ImageBuilt(image))) => Some(image),
@@ -170,7 +170,7 @@ impl RunState {
         }
     }
 
-    /// The cluster, once it can take jobs.
+    /// The cluster, if ready.
     pub fn cluster(&self) -> Option<&Cluster> {
         match self.success(Stage::Cluster) {
             Some(Fact::ClusterReady(cluster)) => Some(cluster),
@@ -178,7 +178,7 @@ impl RunState {
         }
     }
 
-    /// How the job ended, once it did.
+    /// End of the job, if it ended.
     pub fn job(&self) -> Option<&JobEnd> {
         match self.success(Stage::Job) {
             Some(Fact::JobDone(end)) => Some(end),
@@ -186,7 +186,7 @@ impl RunState {
         }
     }
 
-    /// The logs, once they are safe.
+    /// The logs, if collected.
     pub fn logs(&self) -> Option<&Logs> {
         match self.success(Stage::Logs) {
             Some(Fact::LogsCollected(logs)) => Some(logs),
@@ -194,7 +194,7 @@ impl RunState {
         }
     }
 
-    /// What was loaded, once it was.
+    /// The loaded results, if loaded.
     pub fn results(&self) -> Option<&Results> {
         match self.success(Stage::Results) {
             Some(Fact::ResultsLoaded(results)) => Some(results),
@@ -202,7 +202,7 @@ impl RunState {
         }
     }
 
-    /// The verdict, once it is reached.
+    /// The verdict, if reached.
     pub fn verdict(&self) -> Option<&VerdictReached> {
         match self.success(Stage::Verdict) {
             Some(Fact::VerdictReached(verdict)) => Some(verdict),
@@ -210,7 +210,7 @@ impl RunState {
         }
     }
 
-    /// What the search for bad nodes came to, once it did.
+    /// Result of the search for bad nodes, if it ended.
     pub fn suspects(&self) -> Option<&Suspects> {
         match self.success(Stage::Locate) {
             Some(Fact::NodesLocated(suspects)) => Some(suspects),
@@ -218,7 +218,8 @@ impl RunState {
         }
     }
 
-    /// The workflow asks for this stage. Bad nodes are looked for only once the verdict says that there are some.
+    /// Whether the workflow requires this stage. The search for bad nodes is required only after a failed
+    /// verdict.
     pub fn wants(&self, stage: Stage) -> bool {
         match stage {
             Stage::Image => matches!(self.workflow.image, Some(ImageSpec::Build(_))),
@@ -233,22 +234,22 @@ impl RunState {
         }
     }
 
-    /// The workflow rents its cluster.
+    /// Whether the workflow provisions its cluster.
     pub fn rents(&self) -> bool {
         matches!(self.workflow.cluster, Some(ClusterSpec::Rent(_)))
     }
 
-    /// Every lease that was ever opened has been given back.
+    /// Whether every opened lease is returned.
     pub fn leases_returned(&self) -> bool {
         self.leases.values().all(|lease| lease.state == LeaseState::Returned)
     }
 
-    /// The longest a stage may take.
+    /// Maximum duration of a stage.
     pub fn limit(&self, stage: Stage) -> Span {
         self.workflow.limits.of(stage)
     }
 
-    /// The id of a wish about the current attempt of a stage.
+    /// Id of a command for the current attempt of a stage.
     pub fn command_id(&self, stage: Stage, verb: Verb) -> CommandId {
         self.command_id_at(stage, self.attempt(stage), verb)
     }
@@ -257,7 +258,7 @@ impl RunState {
         CommandId { run: self.run.clone(), stage, attempt, verb }
     }
 
-    /// What the cluster of an attempt is called.
+    /// Name of an attempt's cluster.
     pub fn cluster_name(&self, attempt: Attempt) -> String {
         match &self.workflow.cluster {
             Some(ClusterSpec::Existing { name, .. }) => name.clone(),
@@ -265,8 +266,7 @@ impl RunState {
         }
     }
 
-    /// The failure that ended the current attempt, when the budget allows another one and somebody still waits for
-    /// the answer.
+    /// Failure of the current attempt, if the limits allow another attempt and the answer is still needed.
     pub(crate) fn retriable(&self, stage: Stage) -> Option<(Stage, &Failure)> {
         let state = self.stage(stage)?;
         let Some(End::Failed(failure)) = &state.end else { return None };
@@ -282,21 +282,21 @@ impl RunState {
             .then_some((broken, failure))
     }
 
-    /// The stage has ended and will not be tried again.
+    /// Whether the stage has ended without a further attempt.
     pub fn ended(&self, stage: Stage) -> bool {
         self.end(stage).is_some() && self.retriable(stage).is_none()
     }
 
-    /// Something of the job may have been written, so there may be logs.
+    /// Whether the job may have written output, so there may be logs.
     fn job_began(&self) -> bool {
         self.stage(Stage::Job).is_some_and(|job| job.handle.is_some() || !job.earlier.is_empty())
     }
 
-    /// The stage whose turn it is; none when all that can be done for the answer is done.
+    /// The current stage; `None` if nothing more can be done for the answer.
     ///
-    /// A stage that failed for good ends the walk, with two exceptions: a broken job's logs are still brought in
-    /// (they are the evidence), and a judge that could not work does not cost the measurements, nor does a bad node that
-    /// could not be found.
+    /// A permanently failed stage ends the sequence, with two exceptions: a failed job's logs are still
+    /// collected as evidence, and the measurements are loaded even if the verdict or the search for bad nodes
+    /// failed.
     pub fn frontier(&self) -> Option<Stage> {
         if self.settled.is_some() {
             return None;
@@ -318,7 +318,7 @@ impl RunState {
         None
     }
 
-    /// How the run ends, as far as the stages decide it.
+    /// Conclusion that follows from the stages.
     pub(crate) fn conclusion(&self) -> Option<Conclusion> {
         if let Some(by) = &self.cancelled_by {
             return Some(Conclusion::Cancelled { by: by.clone() });
@@ -329,7 +329,7 @@ impl RunState {
         if self.frontier().is_some() {
             return None;
         }
-        // The verdict is the answer: it stands whether a bad node is found or not.
+        // The verdict is the answer: it is independent of the search for bad nodes.
         let asked = |stage: &Stage| self.wants(*stage) && *stage != Stage::Locate;
         let broken = Stage::ALL.into_iter().filter(asked).find_map(|stage| match self.end(stage)? {
             End::Succeeded(_) => None,
@@ -339,7 +339,7 @@ impl RunState {
         Some(broken.unwrap_or(Conclusion::Completed))
     }
 
-    /// The run still needs the cluster of this attempt.
+    /// Whether the run still needs the cluster of this attempt.
     pub fn needs_lease(&self, attempt: Attempt) -> bool {
         self.settled.is_none()
             && attempt == self.attempt(Stage::Cluster)
@@ -347,7 +347,7 @@ impl RunState {
             && !self.is_through_with_cluster()
     }
 
-    /// The logs are safe, and no bad node is going to be looked for any more.
+    /// Whether the logs are collected and no search for bad nodes will follow.
     fn is_through_with_cluster(&self) -> bool {
         let searches = self.workflow.locate.is_some() && !planted("lease_ends_before_the_search");
         let judged = self.failed(Stage::Logs) || self.ended(Stage::Verdict);
@@ -355,25 +355,25 @@ impl RunState {
         self.ended(Stage::Logs) && (!searches || searched)
     }
 
-    /// Stages of which something may still run although nobody waits for it.
+    /// Stages that are no longer needed and may still be running.
     pub fn abandoned(&self) -> impl Iterator<Item = Stage> + '_ {
         [Stage::Image, Stage::Job, Stage::Locate].into_iter().filter(|stage| {
             let Some(state) = self.stage(*stage) else { return false };
             let begun = state.since.is_some() || state.handle.is_some();
             let unwanted = self.settled.is_some() || matches!(state.end, Some(End::TimedOut));
-            // A job ends with its cluster: once the lease is returned there is nothing left to stop.
+            // A job ends with its cluster: after the lease is returned there is nothing left to stop.
             let gone = *stage != Stage::Image && self.rents() && self.leases_returned();
             begun && unwanted && !state.stopped && !gone
         })
     }
 
-    /// The run as its id, conclusion and verdict, once it is closed.
+    /// Id, conclusion and verdict of the run, once closed.
     pub fn closing(&self) -> Option<(&RunId, &Conclusion)> {
         self.closed?;
         self.settled.as_ref().map(|(conclusion, _)| (&self.run, conclusion))
     }
 
-    /// The stage's attempt ended badly.
+    /// Whether the stage's attempt failed.
     pub fn failed(&self, stage: Stage) -> bool {
         matches!(self.end(stage), Some(End::Failed(_) | End::TimedOut))
     }

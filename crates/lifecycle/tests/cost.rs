@@ -32,7 +32,7 @@ fn up(workflow: Workflow, seconds: u64) -> Book {
 }
 
 #[test]
-fn a_cluster_costs_from_being_asked_for_to_being_gone() {
+fn a_cluster_costs_from_its_request_to_its_confirmed_deletion() {
     let mut book = up(priced(None), 90);
     assert_eq!(spent(&book), "3.00", "it may exist since it was asked for");
     book.tick(30);
@@ -54,7 +54,7 @@ fn a_cluster_costs_from_being_asked_for_to_being_gone() {
 }
 
 #[test]
-fn a_run_is_stopped_and_its_cluster_given_back_before_the_money_is_spent() {
+fn a_run_is_stopped_and_its_cluster_released_within_the_budget() {
     let mut book = up(priced(Some("20")), 60);
     book.feed(1, Fact::JobAccepted(handle()));
     let grace = book.state.workflow.limits.grace;
@@ -80,7 +80,7 @@ fn a_run_is_stopped_and_its_cluster_given_back_before_the_money_is_spent() {
 }
 
 #[test]
-fn once_the_logs_are_safe_money_stops_nobody() {
+fn the_budget_does_not_stop_a_run_with_collected_logs() {
     let mut book = up(priced(Some("20")), 60);
     for fact in [Fact::JobAccepted(handle()), job_done(), logs()] {
         book.feed(1, fact);
@@ -90,7 +90,7 @@ fn once_the_logs_are_safe_money_stops_nobody() {
 }
 
 #[test]
-fn money_ends_the_search_for_a_bad_node_and_not_the_run() {
+fn the_budget_ends_the_search_and_not_the_run() {
     for judged in [false, true] {
         let searching = Workflow { locate: Some(Default::default()), ..priced(Some("20")) };
         let mut book = up(searching, 60);
@@ -131,7 +131,7 @@ fn a_cluster_ends_by_itself_when_its_lease_or_the_money_ends() {
 }
 
 #[test]
-fn a_second_cluster_has_what_the_first_one_left() {
+fn a_second_cluster_gets_the_remaining_lease_and_budget() {
     let mut book = up(priced(Some("30")), 300);
     let lost = model::Failure::new(model::Class::ClusterLost, "NODE_FAIL", "gone");
     book.feed(1, Fact::JobFailed(lost));
@@ -141,7 +141,7 @@ fn a_second_cluster_has_what_the_first_one_left() {
 }
 
 #[test]
-fn the_most_a_workflow_can_cost_is_known_beforehand() {
+fn the_maximum_cost_of_a_workflow_is_known_in_advance() {
     assert_eq!(most(&workflow()), None, "without a price nobody knows");
     let hours = priced(None).limits.lease.0.as_secs() / 3600 * u64::from(priced(None).limits.attempts);
     assert_eq!(most(&priced(None)), Some(Money::from_micros(120_000_000 * hours)));

@@ -30,7 +30,7 @@ fn format_1_cancelled_while_the_job_ran() {
 }
 
 #[test]
-fn what_older_ledgers_do_not_know_is_not_written_into_new_ones() {
+fn absent_optional_fields_are_not_written() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/ledger/v1-pass.json");
     let written: serde_json::Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     let first: Record = serde_json::from_value(written[0].clone()).unwrap();

@@ -65,7 +65,7 @@ proptest! {
     }
 
     #[test]
-    fn no_fact_panics_and_the_ledger_tells_the_same_story(noise in noise()) {
+    fn no_fact_panics_and_replay_gives_the_same_state(noise in noise()) {
         let book = drive(&noise);
         let folded = fold(&book.records).unwrap();
         prop_assert_eq!(&folded, &book.state);

@@ -56,7 +56,7 @@ fn the_infrastructure_opens_another_attempt_within_the_budget() {
 }
 
 #[test]
-fn a_broken_cluster_is_gone_before_the_next_one_is_asked_for() {
+fn a_broken_cluster_is_deleted_before_the_next_request() {
     let mut book = Book::open(workflow());
     book.until("dev.burnin.cluster.accepted.v1");
     book.feed(1, Fact::ClusterFailed(failure(Class::Infrastructure)));
@@ -78,7 +78,7 @@ fn a_job_that_lost_its_cluster_gets_another_one() {
 }
 
 #[test]
-fn a_job_broken_for_good_still_has_its_logs_brought_in() {
+fn the_logs_of_a_failed_job_are_still_collected() {
     let mut book = Book::open(workflow());
     book.until("dev.burnin.job.accepted.v1");
     book.feed(1, Fact::JobFailed(failure(Class::Infrastructure)));
@@ -91,7 +91,7 @@ fn a_job_broken_for_good_still_has_its_logs_brought_in() {
 }
 
 #[test]
-fn a_silent_stage_is_asked_before_it_is_given_up() {
+fn a_silent_stage_is_polled_before_its_timeout() {
     let mut book = Book::open(workflow());
     book.until("dev.burnin.job.accepted.v1");
     book.tick(59);
@@ -135,7 +135,7 @@ fn a_cluster_that_appears_after_closing_reopens_its_lease_alone() {
 }
 
 #[test]
-fn cancel_at_every_moment_gives_everything_back() {
+fn a_cancellation_at_any_time_releases_everything() {
     for moment in 0..happy().len() {
         let mut book = Book::open(workflow());
         for fact in happy().into_iter().take(moment) {
@@ -182,7 +182,7 @@ fn an_existing_cluster_is_used_and_left_alone() {
 }
 
 #[test]
-fn a_judge_that_cannot_work_does_not_cost_the_measurements() {
+fn a_failed_verdict_stage_does_not_lose_the_measurements() {
     let mut book = Book::open(workflow());
     book.until("dev.burnin.logs.collected.v1");
     book.feed(1, Fact::VerdictFailed(failure(Class::Workload)));
@@ -194,7 +194,7 @@ fn a_judge_that_cannot_work_does_not_cost_the_measurements() {
 }
 
 #[test]
-fn a_warehouse_that_refuses_does_not_cost_the_verdict() {
+fn a_failed_load_does_not_lose_the_verdict() {
     let mut book = Book::open(workflow());
     book.until("dev.burnin.logs.collected.v1");
     book.feed(1, verdict(Verdict::Fail));
@@ -229,7 +229,7 @@ fn a_failed_verdict_keeps_the_cluster_until_the_bad_node_is_found() {
 }
 
 #[test]
-fn any_other_verdict_gives_the_cluster_back_at_once() {
+fn any_other_verdict_releases_the_cluster_at_once() {
     for other in [Verdict::Pass, Verdict::Inconclusive] {
         let mut book = Book::open(searching());
         book.until("dev.burnin.logs.collected.v1");
@@ -244,7 +244,7 @@ fn any_other_verdict_gives_the_cluster_back_at_once() {
 }
 
 #[test]
-fn a_search_that_fails_costs_neither_the_verdict_nor_the_measurements() {
+fn a_failed_search_affects_neither_verdict_nor_measurements() {
     let mut book = failed(searching());
     book.feed(1, Fact::NodesFailed(failure(Class::Infrastructure)));
     assert_eq!(book.owes(), ["locate.2.start"]);
@@ -256,7 +256,7 @@ fn a_search_that_fails_costs_neither_the_verdict_nor_the_measurements() {
 }
 
 #[test]
-fn a_search_that_nobody_waits_for_is_stopped_before_the_run_closes() {
+fn an_unneeded_search_is_stopped_before_the_run_closes() {
     let mut shared = searching();
     shared.cluster =
         Some(ClusterSpec::Existing { system: System::Processes { nodes: 2 }, name: "lab".into() });

@@ -1,11 +1,11 @@
-//! Sizes as people write them.
+//! Message and memory sizes in human-readable form.
 
 use std::{fmt, str::FromStr};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 
-/// Bytes, as a number or as nccl-tests writes them: `8`, `64K`, `1G`, in powers of 1024.
+/// A size in bytes, written as a number or in nccl-tests' notation: `8`, `64K`, `1G`, in powers of 1024.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ByteSize(pub u64);
 
@@ -20,7 +20,7 @@ impl FromStr for ByteSize {
         };
         let number: u64 =
             digits.parse().map_err(|_| format!("`{text}` is not a size such as 8, 64K or 1G"))?;
-        number.checked_mul(unit).map(Self).ok_or_else(|| format!("`{text}` is more bytes than there are"))
+        number.checked_mul(unit).map(Self).ok_or_else(|| format!("`{text}` exceeds 2^64 - 1 bytes"))
     }
 }
 
@@ -46,10 +46,10 @@ impl<'de> Deserialize<'de> for ByteSize {
 }
 
 impl ByteSize {
-    /// For fields that keep the plain number.
+    /// Deserializes a size into a plain number of bytes.
     ///
     /// # Errors
-    /// When the value is no size.
+    /// Returns an error if the value is not a size.
     pub fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
         Self::deserialize(deserializer).map(|size| size.0)
     }

@@ -1,4 +1,4 @@
-//! What should be done. Commands are derived from a run's state, never stored.
+//! Commands: work the conductor requests. They are derived from a run's state and never stored.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,19 +8,19 @@ use crate::{
     Timestamp, VerdictReached, Workload,
 };
 
-/// A command. A worker that has seen its id answers with the same fact again.
+/// A command. A worker that receives the same id again repeats the same fact.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Command {
     /// Derived from run, stage, attempt and verb.
     pub id: CommandId,
-    /// What is asked.
+    /// The requested operation and its parameters.
     pub body: Body,
 }
 
-/// Builds the enum and the one table from which wire types and schemas follow.
+/// Builds the enum and the table that defines wire types and schemas.
 macro_rules! commands {
     ($($(#[$doc:meta])* $variant:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ty,)* } = $type:literal;)*) => {
-        /// What is asked, tagged on the wire by its event type.
+        /// The requested operation, tagged on the wire by its event type.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
         #[serde(tag = "type", content = "data")]
         pub enum Body {
@@ -33,7 +33,7 @@ macro_rules! commands {
                 match self { $(Self::$variant { .. } => $type,)* }
             }
 
-            /// Every type, in the order of a run.
+            /// All types, in the order of a run.
             pub const TYPES: &'static [&'static str] = &[$($type,)*];
         }
     };
@@ -44,133 +44,133 @@ commands! {
     ImageBuild {
         /// Config, source and substitutions.
         build: BuildSpec,
-        /// The build's own timeout.
+        /// Timeout of the build itself.
         timeout: Span,
     } = "dev.burnin.image.build.v1";
-    /// Say how the build is.
+    /// Report the state of the build.
     ImageObserve {
-        /// Its handle, where one is known.
+        /// Build id, if known.
         handle: Option<String>,
     } = "dev.burnin.image.observe.v1";
     /// Stop the build.
     ImageCancel {
-        /// Its handle, where one is known.
+        /// Build id, if known.
         handle: Option<String>,
     } = "dev.burnin.image.cancel.v1";
-    /// Bring up a cluster, or look an existing one over.
+    /// Provision a cluster, or check an existing one.
     ClusterCreate {
-        /// What to bring up or to look at.
+        /// Cluster to provision or check.
         spec: ClusterSpec,
-        /// Its name.
+        /// Cluster name.
         name: String,
-        /// When it has to end by itself; none for an existing one.
+        /// Time at which the cluster expires by itself; `None` for an existing cluster.
         expires_at: Option<Timestamp>,
     } = "dev.burnin.cluster.create.v1";
-    /// Say how the cluster is.
+    /// Report the state of the cluster.
     ClusterObserve {
-        /// What was brought up or looked at.
+        /// Cluster to provision or check.
         spec: ClusterSpec,
-        /// Its name.
+        /// Cluster name.
         name: String,
     } = "dev.burnin.cluster.observe.v1";
-    /// Give the cluster back. Absent is done.
+    /// Release the cluster. Succeeds if the cluster is absent.
     ClusterDelete {
-        /// What was brought up.
+        /// Cluster that was provisioned.
         spec: ClusterSpec,
-        /// Its name.
+        /// Cluster name.
         name: String,
     } = "dev.burnin.cluster.delete.v1";
-    /// Hand the benchmark to the scheduler.
+    /// Submit the benchmark to the scheduler.
     JobSubmit {
-        /// Where to run it.
+        /// Cluster to run on.
         cluster: Cluster,
-        /// What to run; none when the cluster has the programs already.
+        /// Image with the programs; `None` if the cluster already has them.
         image: Option<Image>,
-        /// The arguments.
+        /// Benchmark program and arguments.
         workload: Workload,
         /// The job's own time limit.
         limit: Span,
     } = "dev.burnin.job.submit.v1";
-    /// Say how the job is.
+    /// Report the state of the job.
     JobObserve {
-        /// Where it runs.
+        /// Cluster the job runs on.
         cluster: Cluster,
-        /// Its handle, where one is known.
+        /// Job id, if known.
         handle: Option<String>,
     } = "dev.burnin.job.observe.v1";
     /// Stop the job.
     JobCancel {
-        /// Where it runs.
+        /// Cluster the job runs on.
         cluster: Cluster,
-        /// Its handle, where one is known.
+        /// Job id, if known.
         handle: Option<String>,
     } = "dev.burnin.job.cancel.v1";
-    /// Bring the job's output into the bucket, manifest last.
+    /// Copy the job's output to the bucket; the manifest is written last.
     LogsCollect {
-        /// Where it ran.
+        /// Cluster the job ran on.
         cluster: Cluster,
-        /// Every attempt whose output may exist.
+        /// All attempts that may have output.
         jobs: Vec<JobRef>,
     } = "dev.burnin.logs.collect.v1";
     /// Judge the measurements.
     RunJudge {
-        /// The workflow's name.
+        /// Workflow name.
         #[serde(default)]
         workflow: String,
-        /// When the run was asked for.
+        /// Time of the request for the run.
         #[serde(default)]
         requested_at: Option<Timestamp>,
-        /// The logs.
+        /// Collected logs.
         logs: Logs,
-        /// The attempt whose log counts.
+        /// Attempt whose log is judged.
         job_attempt: Attempt,
         /// How the job ended.
         job: JobEnd,
-        /// What was asked for.
+        /// Requested benchmark.
         workload: Workload,
-        /// What was brought up.
+        /// Requested cluster.
         #[serde(default)]
         spec: Option<Box<ClusterSpec>>,
-        /// Where it ran.
+        /// Cluster the job ran on.
         cluster: Cluster,
-        /// What it ran from.
+        /// Image the job used.
         #[serde(default)]
         image: Option<Box<Image>>,
-        /// How to judge.
+        /// Criteria of the verdict.
         criteria: Box<Criteria>,
-        /// What the cluster does when it is healthy, where the workflow pins it: a baseline document.
+        /// Pinned baseline document with the healthy cluster's curve, if the workflow has one.
         #[serde(default)]
         baseline: Option<serde_json::Value>,
     } = "dev.burnin.run.judge.v1";
-    /// Find the bad nodes of a cluster.
+    /// Search for the cluster's bad nodes.
     NodesLocate {
-        /// Where, and how far it may go.
+        /// Parameters and limits of the search.
         search: Box<Search>,
     } = "dev.burnin.nodes.locate.v1";
-    /// Stop looking for bad nodes: nothing of the search goes on afterwards.
+    /// Stop the search. Nothing of it runs afterwards.
     NodesCancel {
-        /// The search.
+        /// The search to stop.
         search: Box<Search>,
     } = "dev.burnin.nodes.cancel.v1";
     /// Load the measurements into the warehouse.
     ResultsLoad {
-        /// The workflow's name.
+        /// Workflow name.
         workflow: String,
-        /// When the run was asked for.
+        /// Time of the request for the run.
         #[serde(default)]
         requested_at: Option<Timestamp>,
-        /// The logs.
+        /// Collected logs.
         logs: Logs,
-        /// The attempt whose log counts.
+        /// Attempt whose log is loaded.
         job_attempt: Attempt,
-        /// What was said of them; none when the judge could not work.
+        /// Verdict on the measurements; `None` if the verdict stage failed.
         #[serde(default)]
         verdict: Option<VerdictReached>,
     } = "dev.burnin.results.load.v1";
 }
 
 impl Body {
-    /// The stage whose worker takes it.
+    /// Stage whose worker handles this command.
     pub const fn stage(&self) -> Stage {
         match self {
             Self::ImageBuild { .. } | Self::ImageObserve { .. } | Self::ImageCancel { .. } => Stage::Image,
@@ -186,11 +186,11 @@ impl Body {
     }
 }
 
-/// A job attempt whose output may exist.
+/// A job attempt that may have output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobRef {
     /// The attempt.
     pub attempt: Attempt,
-    /// Its handle, where one is known.
+    /// Job id, if known.
     pub handle: Option<String>,
 }

@@ -1,48 +1,49 @@
-//! How a result is judged.
+//! Criteria of a verdict.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{ByteSize, Collective};
 
-/// How a result is judged. The version of a criteria is the digest of its content, taken where it is used.
+/// Criteria of a verdict. Their version is the digest of their content, computed at each use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Criteria {
     /// Short name.
     pub name: String,
-    /// Where the numbers come from.
+    /// Origin of the numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Every element must have been checked.
+    /// Require that every element was checked.
     #[serde(default = "yes")]
     pub require_check: bool,
-    /// The network the data has to go over, as NCCL names it: `FasTrak`, `gIB`, `IB`. The log must show it (NCCL_DEBUG=INFO).
+    /// Required network, as NCCL names it: `FasTrak`, `gIB`, `IB`. The log must show it (NCCL_DEBUG=INFO).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
-    /// Ranks on every node.
+    /// Ranks per node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks_per_node: Option<u32>,
-    /// Fewest nodes that may take part.
+    /// Minimum number of nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub min_nodes: Option<u32>,
     /// Lower bounds on bus bandwidth.
     #[serde(default)]
     pub floors: Vec<Floor>,
-    /// What others measured on the same kind of system. With any of them, one has to fit the run.
+    /// Published measurements of the same kind of system. If any are given, one of them must match the run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub references: Vec<Reference>,
-    /// Judge by the cluster's own passed runs as well, once there are five. Not where runs do not repeat themselves.
+    /// Judge also by the cluster's own passed runs, once five exist. Disable for clusters whose results do
+    /// not repeat.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub history: bool,
-    /// The bandwidth is not bounded, on purpose: only the data is judged. Without it a workflow whose criteria have neither
-    /// floors nor references is refused.
+    /// Bandwidth is deliberately unbounded: only the data is judged. Without this, a workflow whose criteria
+    /// have neither floors nor references is rejected.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub data_only: bool,
     /// The rule for a table of one rank, which measures no link.
     #[serde(default, skip_serializing_if = "OneRank::is_default")]
     pub one_rank: OneRank,
-    /// How far below a reference is still good.
+    /// Accepted shortfall from a reference.
     #[serde(default, skip_serializing_if = "Tolerance::is_default")]
     pub tolerance: Tolerance,
 }
@@ -52,7 +53,7 @@ fn yes() -> bool {
 }
 
 impl Criteria {
-    /// Asks for nothing but checked data.
+    /// Criteria that require only checked data.
     pub fn named(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -71,14 +72,14 @@ impl Criteria {
     }
 }
 
-/// The rule for a table of one rank: floors and references do not apply to it.
+/// Rule for a table of one rank. Floors and references do not apply to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OneRank {
-    /// Inconclusive, where there are floors or references: they were not met.
+    /// Inconclusive if floors or references exist, because they could not be checked.
     #[default]
     Inconclusive,
-    /// By its data alone. For criteria that state nothing about links, such as those of any single machine.
+    /// Judge by data alone. For criteria without link requirements, such as those of a single computer.
     Data,
 }
 
@@ -101,38 +102,39 @@ pub struct Floor {
     pub busbw: f64,
 }
 
-/// A curve that somebody measured.
+/// A published bandwidth curve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reference {
-    /// The collective it is of.
+    /// Measured collective.
     pub collective: Collective,
-    /// Number of ranks it was measured with, where the curve depends on it: other runs are not compared with it.
+    /// Number of ranks of the measurement, if the curve depends on it. Runs with another number are not
+    /// compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks: Option<u32>,
-    /// Who measured it, where and when.
+    /// Origin: author, place and date of the measurement.
     pub source: String,
-    /// Its points: every one has to be measured. Bus bandwidth above them is never a failure.
+    /// Points of the curve; a run must measure all of them. Bus bandwidth above a point never fails.
     pub points: Vec<Floor>,
 }
 
-/// How far below a reference the bus bandwidth may be, as a part of it, by region of the curve.
+/// Accepted shortfall of bus bandwidth from a reference, as a fraction of it, by region of the curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tolerance {
     /// At least 0.8 of the best bandwidth: 0.1 is 10 %.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub plateau: f64,
-    /// Between the two.
+    /// Between plateau and latency region.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub slope: f64,
-    /// The time hardly depends on the size.
+    /// Region in which the time hardly depends on the size.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub latency: f64,
 }
 
 impl Default for Tolerance {
-    /// Other people's clusters are like ours within 10 % where it counts.
+    /// Clusters of the same kind agree within 10 % on the plateau.
     fn default() -> Self {
         Self { plateau: 0.1, slope: 0.25, latency: 0.5 }
     }

@@ -1,4 +1,4 @@
-//! What happened. Facts are past tense; each has a type of its own on the wire, with a version.
+//! Facts: past events of a run. Each fact has its own versioned wire type.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Conclusion, EventKey, Money, RunId, Span, Stage, Suspects, Timestamp, Workflow};
 
-/// Builds the enum and the one table from which wire types, stages and schemas follow.
+/// Builds the enum and the table that defines wire types, stages and schemas.
 macro_rules! facts {
     ($($(#[$doc:meta])* $variant:ident($payload:ty) = $type:literal, $stage:expr;)*) => {
         /// A fact, tagged on the wire by its event type.
@@ -23,15 +23,15 @@ macro_rules! facts {
                 match self { $(Self::$variant(_) => $type,)* }
             }
 
-            /// The stage it speaks of; none for facts about the run as a whole.
+            /// Stage of the fact; `None` for facts about the whole run.
             pub const fn stage(&self) -> Option<Stage> {
                 match self { $(Self::$variant(_) => $stage,)* }
             }
 
-            /// Every type, in the order of a run.
+            /// All types, in the order of a run.
             pub const TYPES: &'static [&'static str] = &[$($type,)*];
 
-            /// Every type with the JSON Schema of its payload.
+            /// All types, each with the JSON Schema of its payload.
             pub fn schemas() -> Vec<(&'static str, schemars::Schema)> {
                 vec![$(($type, schemars::schema_for!($payload)),)*]
             }
@@ -40,54 +40,54 @@ macro_rules! facts {
 }
 
 facts! {
-    /// Somebody or something asked for a run.
+    /// A run was requested.
     RunRequested(Box<RunRequested>) = "dev.burnin.run.requested.v1", None;
-    /// Somebody asked to end a run.
+    /// Cancellation of a run was requested.
     CancelRequested(CancelRequested) = "dev.burnin.cancel.requested.v1", None;
-    /// The build exists; here is its handle.
+    /// The build was created, with this handle.
     ImageAccepted(Handle) = "dev.burnin.image.accepted.v1", Some(Stage::Image);
-    /// The image exists.
+    /// The image was built.
     ImageBuilt(Image) = "dev.burnin.image.built.v1", Some(Stage::Image);
-    /// There will be no image from this attempt.
+    /// The attempt ended without an image.
     ImageFailed(Failure) = "dev.burnin.image.failed.v1", Some(Stage::Image);
-    /// The cluster is coming up; here is its handle.
+    /// The cluster is being provisioned, with this handle.
     ClusterAccepted(Handle) = "dev.burnin.cluster.accepted.v1", Some(Stage::Cluster);
-    /// The cluster can take jobs.
+    /// The cluster accepts jobs.
     ClusterReady(Cluster) = "dev.burnin.cluster.ready.v1", Some(Stage::Cluster);
-    /// There will be no cluster from this attempt.
+    /// The attempt ended without a cluster.
     ClusterFailed(Failure) = "dev.burnin.cluster.failed.v1", Some(Stage::Cluster);
-    /// The provider confirmed that nothing of the cluster is left.
+    /// The provider confirmed that no resource of the cluster remains.
     ClusterDeleted(Deleted) = "dev.burnin.cluster.deleted.v1", Some(Stage::Cluster);
-    /// The job is in the scheduler's hands; here is its handle.
+    /// The scheduler accepted the job, with this handle.
     JobAccepted(Handle) = "dev.burnin.job.accepted.v1", Some(Stage::Job);
-    /// The job ran and ended, well or badly: a result.
+    /// The job ran to its own end, successful or not: a result.
     JobDone(JobEnd) = "dev.burnin.job.done.v1", Some(Stage::Job);
-    /// The job could not run to its own end: the infrastructure's fault.
+    /// The infrastructure prevented the job from ending by itself.
     JobFailed(Failure) = "dev.burnin.job.failed.v1", Some(Stage::Job);
-    /// The logs are in the bucket, manifest last.
+    /// The logs were collected in the bucket, manifest last.
     LogsCollected(Logs) = "dev.burnin.logs.collected.v1", Some(Stage::Logs);
-    /// The logs could not be brought in.
+    /// The logs could not be collected.
     LogsFailed(Failure) = "dev.burnin.logs.failed.v1", Some(Stage::Logs);
     /// The measurements were judged.
     VerdictReached(VerdictReached) = "dev.burnin.verdict.reached.v1", Some(Stage::Verdict);
-    /// The judge could not work.
+    /// The verdict stage failed.
     VerdictFailed(Failure) = "dev.burnin.verdict.failed.v1", Some(Stage::Verdict);
-    /// The search for bad nodes is over.
+    /// The search for bad nodes ended.
     NodesLocated(Suspects) = "dev.burnin.nodes.located.v1", Some(Stage::Locate);
-    /// Bad nodes could not be looked for.
+    /// The search for bad nodes failed.
     NodesFailed(Failure) = "dev.burnin.nodes.failed.v1", Some(Stage::Locate);
-    /// The measurements are in the warehouse.
+    /// The measurements were loaded into the warehouse.
     ResultsLoaded(Results) = "dev.burnin.results.loaded.v1", Some(Stage::Results);
     /// The measurements could not be loaded.
     ResultsFailed(Failure) = "dev.burnin.results.failed.v1", Some(Stage::Results);
-    /// The answer is settled and everything is given back.
+    /// The result of the run is final and all resources are released.
     RunClosed(RunClosed) = "dev.burnin.run.closed.v1", None;
-    /// What a closed run used of clusters.
+    /// Cluster time and cost of a closed run.
     RunUsed(RunUsed) = "dev.burnin.run.used.v1", None;
 }
 
 impl Fact {
-    /// The failure it reports, if it reports one.
+    /// The reported failure, if any.
     pub const fn failure(&self) -> Option<&Failure> {
         match self {
             Self::ImageFailed(failure)
@@ -101,7 +101,7 @@ impl Fact {
         }
     }
 
-    /// The fact that says `failure` of a stage.
+    /// The fact that reports `failure` of `stage`.
     pub const fn failed(stage: Stage, failure: Failure) -> Self {
         match stage {
             Stage::Image => Self::ImageFailed(failure),
@@ -114,7 +114,7 @@ impl Fact {
         }
     }
 
-    /// The attempt of its stage is over: no other fact about the work itself is to come.
+    /// Whether this fact ends its attempt: no further fact about the work follows.
     pub const fn is_terminal(&self) -> bool {
         self.failure().is_some()
             || matches!(
@@ -130,29 +130,29 @@ impl Fact {
     }
 }
 
-/// Somebody or something asked for a run.
+/// A run was requested.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunRequested {
-    /// What to run, with every default filled in.
+    /// The workflow, with all defaults filled in.
     pub workflow: Workflow,
-    /// What caused it.
+    /// Cause of the run.
     pub trigger: Trigger,
-    /// Where it came from, if somebody there waits for its end.
+    /// Origin to notify of the result, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
 }
 
-/// Where a run came from, exactly: its end is told there.
+/// Exact origin of a run, notified of its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
     /// A push to a repository on GitHub.
     Push(Push),
-    /// An event that asked for it: `source` and `id` of a `run.request`.
+    /// A `run.request` event: its `source` and `id`.
     Message(EventKey),
 }
 
-/// What was pushed.
+/// A push to a repository.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Push {
     /// `owner/name`.
@@ -163,66 +163,66 @@ pub struct Push {
     pub commit: String,
 }
 
-/// What caused a run.
+/// Cause of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Trigger {
     /// `manual`, `push`, `schedule` or `message`.
     pub kind: String,
-    /// Who or what, for people.
+    /// Person or system that triggered the run, for display.
     pub by: String,
 }
 
-/// Somebody asked to end a run.
+/// Cancellation of a run was requested.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CancelRequested {
-    /// Who.
+    /// Person or system that requested it.
     pub by: String,
-    /// Why.
+    /// Reason for the cancellation.
     pub reason: String,
 }
 
-/// What the outside world calls the thing that was begun.
+/// External identifier of a started operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Handle {
     /// A build id, a cluster name or operation, a job id.
     pub handle: String,
 }
 
-/// Whose fault a failure is. This alone decides whether the attempt may be repeated.
+/// Responsibility for a failure. It alone decides whether the attempt may be repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
-    /// The infrastructure broke it; another attempt may do better.
+    /// The infrastructure failed; another attempt may succeed.
     Infrastructure,
-    /// The infrastructure broke it and the cluster with it: another attempt needs another cluster.
+    /// The infrastructure failed and the cluster is lost: another attempt needs a new cluster.
     ClusterLost,
-    /// The work itself failed; repeating it until it passes would be lying.
+    /// The workload itself failed; a repeated attempt would hide the failure.
     Workload,
-    /// What was asked for is wrong; nothing will change until it is corrected.
+    /// The request is invalid; repeating it cannot succeed until it is corrected.
     Input,
-    /// It was stopped on request.
+    /// Cancelled on request.
     Cancelled,
 }
 
-/// Why something did not work.
+/// Cause of a failed attempt.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Failure {
-    /// Whose fault.
+    /// Responsibility for the failure.
     pub class: Class,
-    /// The outside world's own word: `INTERNAL_ERROR`, `NODE_FAIL`, ...
+    /// Code from the external system: `INTERNAL_ERROR`, `NODE_FAIL`, ...
     pub code: String,
-    /// What happened and what to do next, for people.
+    /// Cause and next step, for display.
     pub message: String,
 }
 
 impl Failure {
-    /// A failure of `class` with the world's own `code`.
+    /// A failure of `class` with the external system's own `code`.
     pub fn new(class: Class, code: impl Into<String>, message: impl Into<String>) -> Self {
         Self { class, code: code.into(), message: message.into() }
     }
 }
 
-/// A file, known by its content.
+/// A file, identified by its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct FileDigest {
     /// Name relative to the image.
@@ -233,34 +233,35 @@ pub struct FileDigest {
     pub sha256: String,
 }
 
-/// An image, known by its digest.
+/// An image, identified by its digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Image {
-    /// Where it lies: a registry reference, or an object prefix in the artefact bucket that ends in `/`.
+    /// Location: a registry reference, or an object prefix in the artefact bucket that ends in `/`.
     pub reference: String,
     /// `sha256:` and 64 hex digits.
     pub digest: String,
-    /// Its files, where it is a set of files.
+    /// Files of the image, if it is a set of files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileDigest>,
-    /// SHA-256 of the manifest that lists the files and the log of the build, hex; none in ledgers of older versions.
+    /// SHA-256, hex, of the manifest that lists the files and the build log; `None` in ledgers of older
+    /// versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest_sha256: Option<String>,
 }
 
-/// A cluster that can take jobs.
+/// A cluster that accepts jobs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cluster {
-    /// Its name in its own world.
+    /// Name in its own system.
     pub name: String,
     /// Its nodes.
     pub nodes: Vec<Node>,
-    /// How the agent reaches it: a folder, a login host, a context.
+    /// Address the agent uses: a folder, a login host, a context.
     pub endpoint: String,
 }
 
 impl Cluster {
-    /// Ranks a benchmark gets: one a slot.
+    /// Number of ranks of a benchmark: one per slot.
     pub fn slots(&self) -> u32 {
         self.nodes.iter().map(|node| node.slots).sum()
     }
@@ -271,33 +272,33 @@ impl Cluster {
 pub struct Node {
     /// Host name.
     pub name: String,
-    /// GPUs, or 1 where there are none.
+    /// Number of GPUs, or 1 for a node without GPUs.
     pub slots: u32,
 }
 
-/// The provider's word that a cluster is gone.
+/// The provider's confirmation that a cluster is deleted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Deleted {
     /// The cluster's name.
     pub name: String,
-    /// What was looked at, and what it said.
+    /// Resources that were checked, and the result.
     pub evidence: String,
-    /// When the provider said so. It tells one confirmation from another, should the cluster appear again.
+    /// Time of the confirmation. It distinguishes confirmations if the cluster appears again.
     pub confirmed_at: Timestamp,
 }
 
-/// How a job ended, by its own doing.
+/// Result of a job that ended by itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct JobEnd {
-    /// Spelt as Slurm spells it: `COMPLETED`, `FAILED`, `TIMEOUT`, `OUT_OF_MEMORY`, `CANCELLED`.
+    /// State in Slurm's spelling: `COMPLETED`, `FAILED`, `TIMEOUT`, `OUT_OF_MEMORY`, `CANCELLED`.
     pub state: String,
     /// Exit code of the worst rank.
     pub exit_code: Option<i32>,
-    /// Signal that ended it.
+    /// Signal that terminated the job.
     pub signal: Option<i32>,
-    /// First moment of the job on its own clock, for people.
+    /// Start of the job by its own clock, for display.
     pub started_at: Option<Timestamp>,
-    /// Last moment of the job on its own clock, for people.
+    /// End of the job by its own clock, for display.
     pub ended_at: Option<Timestamp>,
 }
 
@@ -310,12 +311,12 @@ pub struct Logs {
     pub sha256: String,
     /// Number of objects.
     pub objects: u32,
-    /// Their sizes together, bytes.
+    /// Total size, bytes.
     pub size_bytes: u64,
 }
 
-/// The format of manifests that tell how logs were collected. Those that only list objects are of format 1, and say so by
-/// saying nothing.
+/// Current format of manifests that record how logs were collected. Manifests of format 1 only list objects
+/// and omit the format field.
 pub const MANIFEST_FORMAT: u32 = 2;
 
 fn first_format() -> u32 {
@@ -326,10 +327,10 @@ fn is_first(format: &u32) -> bool {
     *format == 1
 }
 
-/// The commit of a stage: written last, create-only. What it does not name does not exist.
+/// The commit of a stage: written last, create-only. A file that it does not list does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Manifest {
-    /// At most [`MANIFEST_FORMAT`]; later ones are not read.
+    /// At most [`MANIFEST_FORMAT`]; later formats are rejected.
     #[serde(default = "first_format", skip_serializing_if = "is_first")]
     pub format: u32,
     /// The run.
@@ -340,47 +341,47 @@ pub struct Manifest {
     pub attempt: crate::Attempt,
     /// Objects, by name relative to the manifest's folder.
     pub objects: Vec<ManifestObject>,
-    /// Files that were not collected. Beyond a thousand only their number is told, by the last.
+    /// Files that were not collected. At most 1000 entries; the last one then gives the number of the rest.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
 }
 
-/// A file that a job wrote and that was not collected.
+/// A job output file that was not collected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LeftOut {
     /// The attempt of the job.
     pub job: crate::Attempt,
-    /// Its name on the cluster; bytes that are no text as `\\xff`.
+    /// File name on the cluster; bytes that are not UTF-8 as `\\xff`.
     pub file: String,
-    /// Why.
+    /// Reason.
     pub why: String,
 }
 
-/// How a file became an object.
+/// How a file was turned into an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Collected {
-    /// Its name on the cluster, where it could not be the object's.
+    /// File name on the cluster, if it differs from the object's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// Bytes read.
     pub read_bytes: u64,
-    /// Secrets replaced, by kind.
+    /// Number of secrets replaced, by kind.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub redacted: BTreeMap<String, u64>,
-    /// What was cut out, if anything was.
+    /// The part that was cut out, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut: Option<Cut>,
-    /// What happened to the file while it was read: `grew`, `shrank` or `replaced`.
+    /// Change of the file while it was read: `grew`, `shrank` or `replaced`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changed: Option<String>,
 }
 
-/// A piece cut out of a file that was larger than its limit.
+/// A part cut out of a file that exceeds its size limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cut {
-    /// Bytes of the object before the mark that says so.
+    /// Bytes of the object before the mark of the cut.
     pub at_bytes: u64,
-    /// Bytes of the file left out there; none when the file could not be read to its end.
+    /// Bytes of the file left out at the cut; `None` if the file could not be read to its end.
     pub left_out_bytes: Option<u64>,
 }
 
@@ -393,33 +394,33 @@ pub struct ManifestObject {
     pub size_bytes: u64,
     /// SHA-256, hex.
     pub sha256: String,
-    /// CRC32C, 8 hex digits: what Cloud Storage reports of an object.
+    /// CRC32C, 8 hex digits, as Cloud Storage reports it.
     pub crc32c: String,
-    /// How it was collected; none for what is no log, and in manifests of format 1.
+    /// How the object was collected; `None` for objects that are not logs and in manifests of format 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collected: Option<Collected>,
 }
 
-/// What was loaded into the warehouse.
+/// Rows loaded into the warehouse.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Results {
-    /// The warehouse's id of the load; loading under it twice changes nothing.
+    /// Load id in the warehouse; loading twice under one id changes nothing.
     pub load: String,
-    /// Rows written.
+    /// Number of rows written.
     pub rows: u64,
-    /// Where to look.
+    /// Table that holds the rows.
     pub table: String,
 }
 
-/// What the measurements say of the cluster.
+/// Judgement of the cluster by its measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Everything asked for was measured and is as it should be.
+    /// All requested measurements exist and meet the criteria.
     Pass,
-    /// Something measured is not as it should be.
+    /// A measurement violates the criteria.
     Fail,
-    /// Something needed to say either is missing.
+    /// Data needed for a pass or a fail is missing.
     Inconclusive,
 }
 
@@ -438,9 +439,9 @@ impl std::fmt::Display for Verdict {
 pub struct Reason {
     /// Stable code, listed in the documentation.
     pub code: String,
-    /// What it pleads for.
+    /// Verdict that this reason supports.
     pub weighs: Verdict,
-    /// For people.
+    /// Explanation for display.
     pub text: String,
 }
 
@@ -449,55 +450,56 @@ pub struct Reason {
 pub struct VerdictReached {
     /// The verdict.
     pub verdict: Verdict,
-    /// Why.
+    /// Reasons of the verdict.
     pub reasons: Vec<Reason>,
-    /// Name and digest of the criteria judged by.
+    /// Name and digest of the criteria.
     pub criteria: String,
-    /// Digest of the baseline judged by; none when there was none.
+    /// Digest of the baseline; `None` without a baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
-    /// What it was measured on, field by field.
+    /// Environment of the measurement, field by field.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub fingerprint: BTreeMap<String, String>,
-    /// SHA-256 of the log judged, hex; none when there was no log.
+    /// SHA-256 of the judged log, hex; `None` without a log.
     pub log_sha256: Option<String>,
-    /// Object name of the whole verdict in the artefact bucket.
+    /// Object name of the full verdict in the artefact bucket.
     pub object: String,
 }
 
-/// The answer is settled and everything is given back.
+/// The result of the run is final and all resources are released.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunClosed {
     /// How the run ended.
     pub conclusion: Conclusion,
-    /// What the measurements said, if they were judged.
+    /// Verdict on the measurements, if they were judged.
     pub verdict: Option<Verdict>,
 }
 
-/// What a run used of clusters, all of them given back. Told again when one shows up afterwards and is given back too.
+/// Cluster time and cost of a run, all clusters released. Published again if another cluster of the run
+/// appears later and is released.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RunUsed {
-    /// Name of its workflow.
+    /// Workflow name.
     pub workflow: String,
-    /// When it was asked for.
+    /// Time of the request.
     pub requested_at: Timestamp,
-    /// When it was closed.
+    /// Time of the close.
     pub closed_at: Timestamp,
-    /// How it ended.
+    /// Conclusion of the run.
     pub conclusion: Conclusion,
-    /// What the measurements said, if they were judged.
+    /// Verdict on the measurements, if they were judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// Nodes of its cluster; 0 when none was asked for.
+    /// Number of requested nodes; 0 for a run without a cluster.
     pub nodes: u32,
-    /// How long clusters were held: from being asked for to being confirmed gone.
+    /// Time clusters were held, from the request to the confirmed deletion.
     pub held: Span,
-    /// How long of it the benchmark ran.
+    /// Time the benchmark ran.
     pub busy: Span,
-    /// What they cost, where a price is known.
+    /// Cost of the clusters, if a price is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent: Option<Money>,
-    /// Of that: `USD`.
+    /// Currency of `spent`: `USD`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub currency: Option<String>,
 }

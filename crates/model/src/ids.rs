@@ -1,19 +1,19 @@
-//! Names of things. Every identifier has its own type, and each is safe in a file name, a label and a host name.
+//! Identifiers. Each has its own type and is safe in file names, labels and host names.
 
 use std::{fmt, str::FromStr};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A text that is not the identifier it should be.
+/// A text that is not a valid identifier.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a {what}: expected {expected}")]
 pub struct InvalidId {
-    /// What it should have been.
+    /// Kind of identifier expected.
     pub what: &'static str,
-    /// The text as given, shortened.
+    /// The rejected text, shortened.
     pub text: String,
-    /// The rule it breaks.
+    /// The rule it violates.
     pub expected: &'static str,
 }
 
@@ -23,7 +23,7 @@ impl InvalidId {
     }
 }
 
-/// Serializes through `Display` and `FromStr`, so that no unchecked text becomes an identifier.
+/// Serializes through `Display` and `FromStr`, so that unchecked text never becomes an identifier.
 macro_rules! text_id {
     ($name:ident, $pattern:literal) => {
         impl Serialize for $name {
@@ -47,15 +47,15 @@ macro_rules! text_id {
     };
 }
 
-/// A run: lower-case letters, digits and `-`, at most 50 characters, so that a cluster can be named after it.
+/// A run id: lower-case letters, digits and `-`, at most 50 characters, so that cluster names can include it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunId(String);
 
 impl RunId {
-    /// The longest a run id may be; cluster names add an attempt and must stay below 63.
+    /// Maximum length of a run id; cluster names append an attempt and must stay below 63 characters.
     pub const MAX_LEN: usize = 50;
 
-    /// The text.
+    /// The id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -86,32 +86,32 @@ impl fmt::Display for RunId {
 
 text_id!(RunId, "^[a-z][a-z0-9-]{0,49}$");
 
-/// A step of a run, in the order in which a run goes through them.
+/// A stage of a run, in execution order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Stage {
     /// Build the image.
     Image,
-    /// Bring up the cluster.
+    /// Provision the cluster.
     Cluster,
     /// Run the benchmark.
     Job,
-    /// Bring its output into the bucket.
+    /// Copy the job's output to the bucket.
     Logs,
     /// Judge the measurements.
     Verdict,
-    /// After a failed verdict, find the node it is due to.
+    /// After a failed verdict, find the bad nodes.
     Locate,
     /// Load the measurements, with the verdict, into the warehouse.
     Results,
 }
 
 impl Stage {
-    /// Every stage, in order.
+    /// All stages, in order.
     pub const ALL: [Self; 7] =
         [Self::Image, Self::Cluster, Self::Job, Self::Logs, Self::Verdict, Self::Locate, Self::Results];
 
-    /// The word, as in ids and paths.
+    /// The spelling in ids and paths.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Image => "image",
@@ -127,7 +127,7 @@ impl Stage {
 
 impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // pad, so that a table of stages lines up
+        // pad, so that the columns of a table of stages align
         f.pad(self.as_str())
     }
 }
@@ -142,16 +142,16 @@ impl FromStr for Stage {
     }
 }
 
-/// The how-manieth try of a stage, from 1.
+/// Attempt number of a stage, starting at 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Attempt(pub u32);
 
 impl Attempt {
-    /// The first try.
+    /// The first attempt.
     pub const FIRST: Self = Self(1);
 
-    /// The try after this one.
+    /// The next attempt.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.saturating_add(1))
@@ -164,24 +164,24 @@ impl fmt::Display for Attempt {
     }
 }
 
-/// What a command asks of a worker.
+/// Operation that a command requests from a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verb {
-    /// Begin the stage: build, create, submit, collect, load or judge.
+    /// Start the stage: build, create, submit, collect, load or judge.
     Start,
-    /// Look at the world and publish what is true.
+    /// Check the external state and publish it as a fact.
     Observe,
-    /// Stop what was begun.
+    /// Stop the started operation.
     Cancel,
-    /// Give the cluster back.
+    /// Release the cluster.
     Delete,
 }
 
 impl Verb {
     const ALL: [Self; 4] = [Self::Start, Self::Observe, Self::Cancel, Self::Delete];
 
-    /// The word, as in ids.
+    /// The spelling in ids.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Start => "start",
@@ -192,27 +192,29 @@ impl Verb {
     }
 }
 
-/// `{run}.{stage}.{attempt}.{verb}`: the same wish always has the same id, so that a second sending is a duplicate.
+/// `{run}.{stage}.{attempt}.{verb}`: the same operation always has the same id, so that a resent command is a
+/// duplicate.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommandId {
-    /// The run it is for.
+    /// Run of the command.
     pub run: RunId,
-    /// The stage it is about.
+    /// Stage of the command.
     pub stage: Stage,
-    /// The attempt it belongs to.
+    /// Attempt of the command.
     pub attempt: Attempt,
-    /// What is asked.
+    /// Requested operation.
     pub verb: Verb,
 }
 
 impl CommandId {
-    /// The same attempt, another wish.
+    /// The same attempt with another verb.
     #[must_use]
     pub fn with_verb(&self, verb: Verb) -> Self {
         Self { verb, ..self.clone() }
     }
 
-    /// `{run}-{stage}-{attempt}`: a name for what the command makes, legal as a label, a host name and a job name.
+    /// `{run}-{stage}-{attempt}`: name of the resource that the command creates, valid as a label, host name
+    /// and job name.
     pub fn resource_name(&self) -> String {
         format!("{}-{}-{}", self.run, self.stage, self.attempt)
     }
@@ -239,15 +241,15 @@ impl FromStr for CommandId {
                 Verb::ALL.into_iter().find(|known| known.as_str() == verb).ok_or_else(wrong)?
             },
         };
-        // `01` and `+1` parse as numbers; one wish must have one spelling.
+        // `01` and `+1` parse as numbers; an id must have one spelling.
         if parts.next().is_none() && id.to_string() == text { Ok(id) } else { Err(wrong()) }
     }
 }
 
 text_id!(CommandId, r"^[a-z][a-z0-9-]{0,49}\.[a-z]+\.[1-9][0-9]*\.[a-z]+$");
 
-/// What makes two messages the same event: CloudEvents' `source` and `id`. Never the broker's message id, which changes
-/// with every publication.
+/// Identity of an event: CloudEvents' `source` and `id`. Never the broker's message id, which changes with
+/// every publication.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct EventKey {
     /// CloudEvents `source`.

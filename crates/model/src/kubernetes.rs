@@ -1,4 +1,4 @@
-//! A Kubernetes cluster that is there, with JobSet on it, as a workflow names it.
+//! An existing Kubernetes cluster with JobSet, as configured in a workflow.
 
 use std::collections::BTreeMap;
 
@@ -8,136 +8,137 @@ use serde::{Deserialize, Serialize};
 use crate::plain::{not_a_path, not_a_variable, shown};
 use crate::{Cluster, Span};
 
-/// What an endpoint begins with when the cluster is a Kubernetes.
+/// Prefix of the endpoint of a Kubernetes cluster.
 const SCHEME: &str = "kubernetes:";
-/// Longest name of an object, bytes.
+/// Maximum length of an object name, bytes.
 const LONGEST: usize = 253;
-/// Most settings of one kind.
+/// Maximum number of entries per map or list.
 const MOST: usize = 256;
-/// Most nodes that can be named.
+/// Maximum number of named nodes.
 const MOST_NAMED: usize = 8;
 
-/// Where a job's pods run and what they get. One pod a node; everything not named here is left to the cluster.
+/// Placement and resources of a job's pods, one pod per node. The cluster decides everything not set here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Kubernetes {
-    /// How its API is reached.
+    /// Access to the cluster's API.
     #[serde(default)]
     pub access: Access,
-    /// Where the job's objects lie.
+    /// Namespace of the job's objects.
     #[serde(default = "default_namespace")]
     pub namespace: String,
-    /// Kueue's LocalQueue in that namespace. Without one the pods are scheduled at once.
+    /// Kueue's LocalQueue in that namespace. Without a queue the pods are scheduled at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
     /// Kueue's WorkloadPriorityClass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority_class: Option<String>,
-    /// How near to each other the pods must be; only Kueue reads it.
+    /// Required proximity of the pods; evaluated only by Kueue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology: Option<Topology>,
-    /// Pods of the job, each on a node of its own, 1 to 4096.
+    /// Number of pods, each on its own node, 1 to 4096.
     #[schemars(range(min = 1, max = 4096))]
     pub nodes: u32,
-    /// Processes a pod, each with one GPU where there are any, 1 to 64.
+    /// Processes per pod, each with one GPU if GPUs are requested, 1 to 64.
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 64))]
     pub ranks_per_node: u32,
-    /// `nvidia.com/gpu` of each pod; none: the benchmark runs on CPUs.
+    /// `nvidia.com/gpu` of each pod; `None`: the benchmark runs on CPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub gpus_per_node: Option<u32>,
-    /// CPUs that each pod asks for, thousandths.
+    /// CPU request of each pod, thousandths.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1_024_000))]
     pub cpu_millis: Option<u32>,
-    /// Memory of each pod, MiB: what it asks for, and what it may not pass.
+    /// Memory request and limit of each pod, MiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 67_108_864))]
     pub memory_mib: Option<u32>,
-    /// The pods' image by digest, `HOST/NAME@sha256:...`, when the workflow has no image stage. It has bash and the
-    /// benchmark's program, and for `mpi` Open MPI and OpenSSH.
+    /// Image of the pods by digest, `HOST/NAME@sha256:...`, for workflows without an image stage. It must
+    /// contain bash and the benchmark program, and for `mpi` Open MPI and OpenSSH.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// A secret with the image's registry credentials.
+    /// Name of the secret with the registry credentials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_pull_secret: Option<String>,
-    /// The pods' service account.
+    /// Service account of the pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account: Option<String>,
-    /// Labels that nodes must have.
+    /// Required node labels.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
-    /// Names of the nodes it runs on, one pod each: as many as `nodes`, at most 8, since Kueue takes no more kinds of pods
-    /// in a job. A node's label `kubernetes.io/hostname` has to be its name, as it mostly is.
+    /// Names of the nodes to use, one pod each: exactly `nodes` names, at most 8 because Kueue limits the
+    /// kinds of pods in a job. Each node's label `kubernetes.io/hostname` must equal its name, which is the
+    /// usual case.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     pub only_nodes: Vec<String>,
-    /// Keys of taints that the pods tolerate.
+    /// Taint keys that the pods tolerate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tolerate: Vec<String>,
-    /// Annotations of the pods, for instance the networks they are attached to.
+    /// Annotations of the pods, for instance their attached networks.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// The pods use the node's own network.
+    /// Pods use the node's network.
     #[serde(default, skip_serializing_if = "is_false")]
     pub host_network: bool,
-    /// The pods may use the node's devices: GPUDirect RDMA needs that.
+    /// Pods may use the node's devices, as GPUDirect RDMA requires.
     #[serde(default, skip_serializing_if = "is_false")]
     pub privileged: bool,
-    /// How the ranks are started.
+    /// Launcher of the ranks.
     #[serde(default)]
     pub launch: Launch,
-    /// Rank N listens on this port + N with `ranks`; 1024 or more.
+    /// Port of rank 0 with `ranks`; rank N listens on this port + N. 1024 or more.
     #[serde(default = "rank_port")]
     #[schemars(range(min = 1024))]
     pub rank_port: u16,
-    /// Puts a network plugin into each pod before the benchmark.
+    /// Installs a network plugin into each pod before the benchmark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plugin: Option<Plugin>,
-    /// The network interface for everything but the data.
+    /// Network interface for control traffic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub socket_interface: Option<String>,
-    /// A shell file in the pods that sets up the network, read before each rank.
+    /// Shell file in the pods that sets up the network, sourced before each rank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// Folder in the image where the benchmark's programs lie. Otherwise the `PATH` is searched.
+    /// Folder with the benchmark programs in the image. Default: search `PATH`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub programs: Option<String>,
-    /// What NCCL says of itself (`NCCL_DEBUG`).
+    /// Value of `NCCL_DEBUG`.
     #[serde(default = "info")]
     pub nccl_debug: String,
-    /// Environment of the ranks.
+    /// Environment variables of the ranks.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
-    /// Nodes are made when pods wait for them: none has to be there before the job.
+    /// The cluster creates nodes on demand: none must exist before the job.
     #[serde(default, skip_serializing_if = "is_false")]
     pub autoscaled: bool,
-    /// Longest wait for quota and nodes, until every pod has begun.
+    /// Maximum wait for quota and nodes, until every pod is running.
     #[serde(default = "half_an_hour")]
     pub begin_within: Span,
 }
 
-/// How the API of a cluster is reached. Credentials are fetched where the agent runs, and never stored.
+/// Access to a cluster's API. Credentials are fetched on the agent's host and never stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Access {
-    /// By a kubeconfig.
+    /// By a kubeconfig file.
     Kubeconfig {
-        /// Its absolute path; none: the one that kubectl would take.
+        /// Absolute path; `None`: kubectl's default.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         path: Option<String>,
-        /// The context; none: the current one.
+        /// The context; `None`: the current one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         context: Option<String>,
     },
-    /// From inside the cluster, by the service account of the agent's own pod.
+    /// From inside the cluster, with the service account of the agent's pod.
     InCluster,
-    /// A GKE cluster, by `gke-gcloud-auth-plugin` on the `PATH`.
+    /// A GKE cluster, with `gke-gcloud-auth-plugin` from the `PATH`.
     Gke {
         /// The API's address, `https://...`.
         server: String,
-        /// Its certificate authority, PEM in base64, as `gcloud` tells it.
+        /// Certificate authority, PEM in base64, as `gcloud` prints it.
         certificate_authority: String,
     },
 }
@@ -148,39 +149,39 @@ impl Default for Access {
     }
 }
 
-/// How near to each other a job's pods must be, in Kueue's words.
+/// Required proximity of a job's pods, in Kueue's terms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Topology {
-    /// All in one domain of this level, a label of nodes, or not at all.
+    /// All pods in one domain of this level (a node label), otherwise the job is not admitted.
     Required(String),
-    /// In as few domains of this level as there can be.
+    /// As few domains of this level as possible.
     Preferred(String),
-    /// Anywhere among nodes whose topology is known.
+    /// Any nodes with a known topology.
     Unconstrained,
 }
 
-/// How ranks are started.
+/// Launcher of the ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Launch {
-    /// Each pod starts its own; they find each other by `BURNIN_RANK`, `BURNIN_RANKS` and
+    /// Each pod starts its own ranks, which find each other through `BURNIN_RANK`, `BURNIN_RANKS` and
     /// addresses in the folder `BURNIN_RENDEZVOUS`.
     #[default]
     Ranks,
-    /// The first pod starts them all with `mpirun` over ssh.
+    /// The first pod starts all ranks with `mpirun` over ssh.
     Mpi,
 }
 
-/// A container that runs before the benchmark and leaves files for it.
+/// A container that runs before the benchmark and provides files for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Plugin {
-    /// Its image by digest.
+    /// Image by digest.
     pub image: String,
-    /// What it runs.
+    /// Command and arguments.
     pub command: Vec<String>,
-    /// Where the benchmark finds what it left in its `/plugin`.
+    /// Path at which the benchmark finds the contents of the plugin's `/plugin`.
     pub folder: String,
 }
 
@@ -204,21 +205,21 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl Kubernetes {
-    /// The settings as a cluster's endpoint.
+    /// Encodes the settings as a cluster endpoint.
     pub fn endpoint(&self) -> String {
-        // Only a map with keys that are no strings cannot be written.
+        // Serialization fails only for maps with non-string keys, which do not occur here.
         format!("{SCHEME}{}", serde_json::to_string(self).unwrap_or_default())
     }
 
-    /// The settings of a cluster; none when it is no Kubernetes.
+    /// Settings of a Kubernetes cluster; `None` for any other cluster.
     ///
     /// # Errors
-    /// When its endpoint says that it is one and not which.
+    /// Returns an error if the endpoint has the Kubernetes prefix and its settings cannot be parsed.
     pub fn of(cluster: &Cluster) -> Result<Option<Self>, serde_json::Error> {
         cluster.endpoint.strip_prefix(SCHEME).map(serde_json::from_str).transpose()
     }
 
-    /// Everything that Kubernetes would refuse, or take for something else, as field and what was expected.
+    /// Settings that Kubernetes would reject or misread, each as field and expectation.
     pub fn problems(&self) -> Vec<(String, String)> {
         let mut found = Vec::new();
         let mut complain = |field: &str, problem: Option<String>| {
@@ -252,7 +253,7 @@ impl Kubernetes {
             complain("topology", not_a_key(level));
         }
         if self.topology.is_some() && self.queue.is_none() {
-            complain("topology", Some("is read by Kueue alone; name a queue".to_owned()));
+            complain("topology", Some("is evaluated only by Kueue; set `queue`".to_owned()));
         }
         complain("nodes", range(self.nodes, 4096));
         complain("ranks_per_node", range(self.ranks_per_node, 64));
@@ -289,8 +290,8 @@ impl Kubernetes {
             complain("tolerate", not_a_key(key));
         }
         for (key, value) in &self.annotations {
-            let long = (value.len() > 16 << 10).then(|| "expected at most 16 KiB".to_owned());
-            complain(&format!("annotations.{}", shown(key)), not_a_key(key).or(long));
+            let too_long = (value.len() > 16 << 10).then(|| "expected at most 16 KiB".to_owned());
+            complain(&format!("annotations.{}", shown(key)), not_a_key(key).or(too_long));
         }
         if let Some(plugin) = &self.plugin {
             complain("plugin.image", not_an_image(&plugin.image));
@@ -305,13 +306,16 @@ impl Kubernetes {
         });
         complain(
             "socket_interface",
-            interface.map(|name| format!("expected the name of an interface, found `{}`", shown(name))),
+            interface.map(|name| format!("expected an interface name, found `{}`", shown(name))),
         );
         complain("profile", self.profile.as_deref().and_then(not_a_path));
         complain("programs", self.programs.as_deref().and_then(not_a_path));
         let debug =
             self.nccl_debug.bytes().all(|byte| byte.is_ascii_alphanumeric()) && self.nccl_debug.len() <= 16;
-        complain("nccl_debug", (!debug).then(|| "expected NCCL's own word, for instance INFO".to_owned()));
+        complain(
+            "nccl_debug",
+            (!debug).then(|| "expected an NCCL_DEBUG value, for instance INFO".to_owned()),
+        );
         for (name, value) in &self.environment {
             complain(&format!("environment.{}", shown(name)), not_a_variable(name, value, LONGEST));
         }
@@ -332,11 +336,11 @@ impl Kubernetes {
     }
 }
 
-/// A name that DNS takes, dots allowed: what most objects are called.
+/// A DNS name with dots, the form of most object names.
 fn not_a_name(name: &str) -> Option<String> {
     let part = |part: &str| not_a_label_name(part).is_none();
     (name.len() > LONGEST || !name.split('.').all(part)).then(|| {
-        format!("expected at most {LONGEST} of a-z, 0-9, - and ., as DNS takes them, found `{}`", shown(name))
+        format!("expected at most {LONGEST} of a-z, 0-9, - and ., as in a DNS name, found `{}`", shown(name))
     })
 }
 
@@ -347,10 +351,10 @@ fn not_a_label_name(name: &str) -> Option<String> {
         && ends(name.bytes().last())
         && name.len() <= 63
         && name.bytes().all(letter);
-    (!good).then(|| format!("expected 1 to 63 of a-z, 0-9 and -, as DNS takes them, found `{}`", shown(name)))
+    (!good).then(|| format!("expected 1 to 63 of a-z, 0-9 and -, as in a DNS label, found `{}`", shown(name)))
 }
 
-/// A label's value.
+/// Value of a label.
 fn not_a_label(value: &str) -> Option<String> {
     let edge = |byte: Option<u8>| byte.is_none_or(|byte| byte.is_ascii_alphanumeric());
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
@@ -361,7 +365,7 @@ fn not_a_label(value: &str) -> Option<String> {
     (!good).then(|| format!("expected at most 63 letters, digits and any of _.-, found `{}`", shown(value)))
 }
 
-/// A label's or annotation's key, with or without the domain it belongs to.
+/// Key of a label or annotation, with or without a domain prefix.
 fn not_a_key(key: &str) -> Option<String> {
     let (domain, name) = key.split_once('/').map_or((None, key), |(domain, name)| (Some(domain), name));
     let good = domain.is_none_or(|domain| not_a_name(domain).is_none())
@@ -381,7 +385,7 @@ fn not_an_image(image: &str) -> Option<String> {
     });
     (!good).then(|| {
         format!(
-            "expected HOST/NAME@sha256: and 64 hex digits, since a tag can change its meaning; found `{}`",
+            "expected HOST/NAME@sha256: and 64 hex digits, because a tag can be moved; found `{}`",
             shown(image)
         )
     })
@@ -396,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_says_everything() {
+    fn an_endpoint_round_trips_all_settings() {
         let mut kubernetes = minimal();
         kubernetes.access = Access::InCluster;
         kubernetes.topology = Some(Topology::Required("cloud.google.com/gce-topology-block".into()));
@@ -409,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_that_is_wrong_is_named() {
+    fn every_invalid_field_is_reported() {
         assert_eq!(minimal().problems(), []);
         let wrong = serde_json::json!({
             "access": {"kubeconfig": {"path": "config"}}, "namespace": "A", "queue": "-q", "priority_class": "a b",

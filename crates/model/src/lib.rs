@@ -1,14 +1,14 @@
-//! The words of the house. Everything else stands on this crate; it stands on nothing of ours.
+//! Domain types. Every other crate depends on this one; it depends on no other Burnin crate.
 //!
 //! | word | meaning |
 //! |---|---|
 //! | [`Workflow`] | what to run: an image, a cluster, a benchmark, limits |
 //! | run, [`RunId`] | one execution of a workflow, from a trigger to a [`Conclusion`] |
-//! | [`Stage`], [`Attempt`] | a step of a run, and the how-manieth try of it |
-//! | [`Fact`] | what happened, past tense; published by whoever saw it |
-//! | [`Command`] | what should be done, imperative; sent by the conductor |
-//! | [`Record`] | a fact accepted, or a decision of the conductor, with its number in the ledger |
-//! | [`Verdict`] | what the measurements say of the cluster; not how the run ended |
+//! | [`Stage`], [`Attempt`] | a step of a run, and its attempt number, starting at 1 |
+//! | [`Fact`] | past event of a run; published by the component that observed it |
+//! | [`Command`] | requested operation; sent by the conductor |
+//! | [`Record`] | an accepted fact, or a decision of the conductor, with its sequence number in the ledger |
+//! | [`Verdict`] | judgement of the cluster by its measurements; independent of how the run ended |
 
 mod bytes;
 mod command;

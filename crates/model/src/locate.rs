@@ -1,24 +1,24 @@
-//! Finding the bad node after a failed verdict, and taking it out.
+//! Search for bad nodes after a failed verdict, and their removal from service.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Attempt, Cluster, Image, Kubernetes, Node, RunId, Slurm, Timestamp, Topology, Workload};
 
-/// After a failed verdict: the benchmark once more on pairs of the job's nodes, while the cluster is still there.
+/// After a failed verdict, repeat the benchmark on pairs of the job's nodes while the cluster still exists.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Locate {
-    /// At most so many pairs are run; without it, four for each node.
+    /// Maximum number of pairs to run; default: four per node.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000))]
     pub tests: Option<u32>,
-    /// A pair that is slower than the best ones by this part is degraded, 0.01 to 0.95.
+    /// A pair slower than the best pairs by this fraction is degraded, 0.01 to 0.95.
     #[schemars(range(min = 0.01, max = 0.95))]
     pub tolerance: f64,
-    /// What is done with the nodes that are named.
+    /// Action on suspected nodes.
     pub drain: Drain,
-    /// At most so many nodes are taken out. More bad ones than this are rather something that they share.
+    /// Maximum number of nodes to drain. More suspects than this point to a shared cause.
     #[schemars(range(min = 1, max = 4096))]
     pub drain_at_most: u32,
 }
@@ -30,7 +30,7 @@ impl Default for Locate {
 }
 
 impl Locate {
-    /// Every value that makes no sense, as field and what was expected.
+    /// Invalid values, each as field and expectation.
     pub fn problems(&self) -> Vec<(&'static str, String)> {
         let mut found = Vec::new();
         if self.tests.is_some_and(|tests| !(1..=10_000).contains(&tests)) {
@@ -46,19 +46,19 @@ impl Locate {
     }
 }
 
-/// What is done with a node that is named.
+/// Action on suspected nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Drain {
-    /// The command that takes it out is told.
+    /// Report the command that drains the node.
     #[default]
     Propose,
-    /// It is taken out.
+    /// Drain the node.
     Apply,
 }
 
 impl Cluster {
-    /// Some of its nodes, as a cluster that jobs run on.
+    /// A subset of the nodes, as a cluster that accepts jobs.
     #[must_use]
     pub fn part(&self, names: &[&str]) -> Self {
         let slots = |name: &str| {
@@ -73,7 +73,7 @@ impl Cluster {
             }
             (_, Ok(Some(whole))) => {
                 let only_nodes = names.iter().map(|&name| name.to_owned()).collect();
-                // Nodes that are named may be as far apart as they are.
+                // Named nodes may be any distance apart.
                 let topology = whole.topology.as_ref().map(|_| Topology::Unconstrained);
                 Kubernetes { nodes: count, only_nodes, topology, ..whole }.endpoint()
             }
@@ -83,77 +83,77 @@ impl Cluster {
     }
 }
 
-/// A search for bad nodes, as the agent is asked for it.
+/// Parameters of a search for bad nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Search {
-    /// Where the job ran.
+    /// Cluster the job ran on.
     pub cluster: Cluster,
-    /// What it ran from.
+    /// Image the job used.
     pub image: Option<Image>,
-    /// What it ran. Pairs run its largest size.
+    /// Benchmark of the job. Pairs run its largest size.
     pub workload: Workload,
-    /// The attempt of the job whose nodes are searched.
+    /// Job attempt whose nodes are searched.
     pub job_attempt: Attempt,
-    /// How far it may go.
+    /// Limits of the search.
     pub locate: Locate,
-    /// When it ends, with whatever is known by then.
+    /// Deadline of the search; it then reports its findings so far.
     pub ends_at: Timestamp,
 }
 
-/// What a search for bad nodes came to.
+/// Result of a search for bad nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Suspects {
-    /// Nodes held to be bad, surest first.
+    /// Suspected nodes, highest confidence first.
     pub nodes: Vec<SuspectNode>,
-    /// Links held to be bad between two nodes that are good with others, each as both its ends.
+    /// Suspected links between two nodes that work with other nodes; each entry names both nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<[String; 2]>,
-    /// Why it could not be told, or not all of it.
+    /// Why the search could not decide, or not completely.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undecided: Option<String>,
-    /// Pairs that were run.
+    /// Number of pairs run.
     pub tests: u32,
-    /// What the best pairs reach, GB/s of bus bandwidth; none when no pair came to its end.
+    /// Bus bandwidth of the best pairs, GB/s; `None` if no pair completed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best_busbw: Option<f64>,
-    /// Object name of everything that was measured, in the artefact bucket.
+    /// Object name of all measurements in the artefact bucket.
     pub object: String,
 }
 
-/// A node held to be bad.
+/// A suspected node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SuspectNode {
-    /// Its name, as the scheduler knows it.
+    /// Name in the scheduler.
     pub node: String,
-    /// From 0 to 1.
+    /// Confidence, 0 to 1.
     pub confidence: f64,
-    /// What was done with it.
+    /// Action taken.
     pub drained: Drained,
 }
 
-/// What was done with a node that is named.
+/// Action taken on a suspected node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Drained {
-    /// Nothing; this is how.
+    /// None; the command that would drain the node.
     Proposed {
-        /// The command that takes it out.
+        /// Command that drains the node.
         command: String,
     },
-    /// It was taken out of service.
+    /// The node was drained.
     Applied {
-        /// The reason that stands at the node.
+        /// Reason recorded at the node.
         reason: String,
     },
-    /// Nothing, and this is why.
+    /// None, for the given reason.
     Left {
-        /// Why.
+        /// Reason.
         why: String,
     },
 }
 
 impl Drained {
-    /// The reason that stands at a node taken out for the sake of a run.
+    /// Drain reason recorded at a node on behalf of a run.
     pub fn reason(run: &RunId) -> String {
         format!("burnin {run}: slow or wrong in pairs")
     }

@@ -1,4 +1,4 @@
-//! What a benchmark measured, in the words and units of nccl-tests.
+//! Measurements of a benchmark, in the terms and units of nccl-tests.
 //!
 //! Sizes are bytes, time is microseconds, bandwidth is GB/s with GB = 10^9 bytes. These types are the document
 //! `burnin/parse/v1`: their field names are an interface.
@@ -6,14 +6,14 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Everything one log says.
+/// The complete content of one log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Reading {
-    /// How the log as a whole ended: the worst of its tables, or `failed`/`empty` when there is none.
+    /// End of the log as a whole: the worst of its tables, or `failed`/`empty` without a table.
     pub ended: Ended,
-    /// The earliest failure line of a run that went wrong.
+    /// First error line of a failed run.
     pub first_error: Option<String>,
-    /// One entry for each run of a benchmark program found in the log, in file order.
+    /// One entry per benchmark run found in the log, in file order.
     pub tables: Vec<Table>,
 }
 
@@ -21,42 +21,42 @@ pub struct Reading {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Ended {
-    /// The summary is there, whatever it says.
+    /// The summary exists, whatever its result.
     Complete,
-    /// Neither a summary nor an error: the output stops.
+    /// Neither a summary nor an error: the output stops early.
     Truncated,
     /// An error and no summary.
     Failed,
-    /// Nothing of a benchmark was found.
+    /// No benchmark output was found.
     Empty,
 }
 
 /// One run of one benchmark program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Table {
-    /// `all_reduce`, `all_gather`, ... when the log tells.
+    /// `all_reduce`, `all_gather`, ... if the log states it.
     pub collective: Option<String>,
-    /// Number of ranks, when the Rank lines are 0..N-1 without a gap.
+    /// Number of ranks, if the Rank lines cover 0..N-1 without gaps.
     pub ranks: Option<u32>,
     /// The Rank lines, in file order.
     pub devices: Vec<Device>,
     /// Version of the benchmark program, such as `2.19.6`.
     pub nccl_tests_version: Option<String>,
-    /// NCCL loaded at run time, such as `2.28.9`.
+    /// NCCL version loaded at run time, such as `2.28.9`.
     pub nccl_version: Option<String>,
-    /// When the run began, local time as its JSON output states it, such as `2026-01-05 12:00:07`.
+    /// Start of the run, local time from the JSON output, such as `2026-01-05 12:00:07`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<String>,
     /// Measured rows, in file order.
     pub rows: Vec<Row>,
-    /// Rows that were printed without one whole half, cut off or `nan`: they are not among the others.
+    /// Number of rows with an incomplete half, cut off or `nan`; they are not in `rows`.
     #[serde(default, skip_serializing_if = "is_none")]
     pub unmeasured: u64,
     /// The line `Out of bounds values`.
     pub out_of_bounds: Option<OutOfBounds>,
-    /// The line `Avg bus bandwidth`, GB/s. For people; never judged on.
+    /// The line `Avg bus bandwidth`, GB/s. For display; never judged.
     pub average_busbw: Option<f64>,
-    /// How this table ended.
+    /// End of this table.
     pub ended: Ended,
 }
 
@@ -69,7 +69,7 @@ fn is_none(count: &u64) -> bool {
 pub struct Device {
     /// Rank in the communicator.
     pub rank: u32,
-    /// Host the process ran on.
+    /// Host of the process.
     pub host: String,
     /// Device index on its host.
     pub device: Option<u32>,
@@ -88,26 +88,26 @@ pub struct Row {
     pub count: u64,
     /// Element type, such as `float`.
     pub dtype: String,
-    /// Reduction, null where there is none.
+    /// Reduction, null for collectives without one.
     pub redop: Option<String>,
-    /// Root rank as printed (-1 too), null without such a column.
+    /// Root rank as printed (may be -1), null without such a column.
     pub root: Option<i64>,
     /// Input and output in different buffers.
     pub out_of_place: Option<Half>,
     /// Input and output in the same buffer.
     pub in_place: Option<Half>,
-    /// When the row was finished, local time as printed by `-S`, such as `2026-01-05 12:00:07`.
+    /// Completion time of the row, local time as printed by `-S`, such as `2026-01-05 12:00:07`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timestamp: Option<String>,
-    /// What each process measured, from the JSON output of `-I` with MPI: it tells which process is slow.
+    /// Times of each process, from the JSON output of `-I` with MPI; they identify slow processes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processes: Option<Box<ProcessTimes>>,
-    /// The missing half of an incomplete row: the line was cut, or a number of it is unreadable, such as `nan`.
+    /// The incomplete half of a row: the line was cut, or one of its numbers is unreadable, such as `nan`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<Box<PartialHalf>>,
 }
 
-/// A half that lacks a number. It is kept for people and never judged: a row that has one is incomplete.
+/// A half with missing numbers. It is kept for display and never judged: its row is incomplete.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PartialHalf {
     /// Which half of the row.
@@ -118,14 +118,14 @@ pub struct PartialHalf {
     pub algbw: Option<f64>,
     /// Bus bandwidth, GB/s; null when unreadable.
     pub busbw: Option<f64>,
-    /// Wrong elements over all ranks; null when unreadable, or when nothing was checked.
+    /// Wrong elements over all ranks; null if unreadable or unchecked.
     pub wrong: Option<u64>,
     /// The columns that are missing or unreadable.
     pub unread: Vec<Column>,
 }
 
 impl PartialHalf {
-    /// A half of which nothing was read.
+    /// A half without any readable number.
     #[must_use]
     pub fn unread(placement: Placement) -> Self {
         let unread = vec![Column::TimeUs, Column::Algbw, Column::Busbw, Column::Wrong];
@@ -133,7 +133,7 @@ impl PartialHalf {
     }
 }
 
-/// Where the result of an operation is written.
+/// Buffer that receives the result of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Placement {
@@ -159,12 +159,13 @@ pub enum Column {
     Other,
 }
 
-/// The longest time of each iteration in each process, microseconds: `[process][iteration]`, processes in rank order.
+/// Longest time of each iteration in each process, microseconds: `[process][iteration]`, processes in rank
+/// order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ProcessTimes {
-    /// Of the out-of-place half; empty when it was not reported.
+    /// Times of the out-of-place half; empty if not reported.
     pub out_of_place_us: Vec<Vec<f64>>,
-    /// Of the in-place half; empty when it was not reported.
+    /// Times of the in-place half; empty if not reported.
     pub in_place_us: Vec<Vec<f64>>,
 }
 
@@ -175,14 +176,14 @@ pub struct Half {
     pub time_us: f64,
     /// Size over time, GB/s.
     pub algbw: f64,
-    /// Bus bandwidth, GB/s: comparable with the hardware's peak, whatever the number of ranks.
+    /// Bus bandwidth, GB/s: comparable with the hardware's peak for any number of ranks.
     pub busbw: f64,
-    /// Wrong elements over all ranks; null when nothing was checked.
+    /// Wrong elements over all ranks; null if unchecked.
     pub wrong: Option<u64>,
-    /// Largest relative error, printed in place of `#wrong` until 2022. Nonzero (5e-07) in a perfectly good run.
+    /// Largest relative error, printed in place of `#wrong` until 2022. Nonzero (5e-07) in a correct run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<f64>,
-    /// Bandwidth of the side work's copies, GB/s (column `copybw`).
+    /// Copy bandwidth of the concurrent side work, GB/s (column `copybw`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copybw: Option<f64>,
     /// Spread over the iterations (columns `i_*` of `-I`).
@@ -190,7 +191,7 @@ pub struct Half {
     pub iterations: Option<Iterations>,
 }
 
-/// Spread of one half over its iterations, from GPU events: another clock than the half's own time.
+/// Spread of one half over its iterations, from GPU events; the half's own time uses another clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Iterations {
     /// Shortest iteration, microseconds.
@@ -206,15 +207,16 @@ pub struct Iterations {
 /// The summary line `Out of bounds values`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct OutOfBounds {
-    /// Halves in which a process saw wrong elements.
+    /// Number of halves in which a process found wrong elements.
     pub count: u64,
-    /// `OK` was printed. After unchecked rows this means nothing.
+    /// `OK` was printed. Meaningless for unchecked rows.
     pub ok: bool,
 }
 
-/// A message size as people say it: `8 B`, `64 KiB`, `16 MiB`.
+/// A message size for display: `8 B`, `64 KiB`, `16 MiB`.
 ///
-/// A size that is no whole number of its unit shows one decimal, even a zero, so that it is not taken for the round one.
+/// A size that is not a whole number of its unit has one decimal, even `.0`, to distinguish it from the exact
+/// one.
 #[must_use]
 pub fn size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];

@@ -1,4 +1,4 @@
-//! Money, exactly.
+//! Exact amounts of money.
 
 use std::{fmt, str::FromStr};
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::Span;
 
-/// An amount of money in whatever currency, to the millionth. Written as a decimal number: `98.32`.
+/// An amount in millionths of any currency. Written as a decimal number: `98.32`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Money(u64);
 
@@ -24,14 +24,14 @@ impl Money {
         self.0
     }
 
-    /// What so many of something cost for so long, at this price for an hour. Never less than it is: rounded up.
+    /// Cost of `count` units over `span` at this price per hour, rounded up.
     #[must_use]
     pub fn for_hours_of(self, count: u32, span: Span) -> Self {
         let exact = u128::from(self.0) * u128::from(count) * span.0.as_millis();
         Self(u64::try_from(exact.div_ceil(3_600_000)).unwrap_or(u64::MAX))
     }
 
-    /// How long this pays for so many of something that cost `price` an hour; none when they cost nothing.
+    /// Time that this amount pays for `count` units at `price` per hour; `None` if they cost nothing.
     #[must_use]
     pub fn pays_for(self, count: u32, price: Self) -> Option<Span> {
         let hourly = u128::from(price.0) * u128::from(count);
@@ -49,7 +49,7 @@ impl std::ops::Add for Money {
 
 impl std::ops::Sub for Money {
     type Output = Self;
-    /// Nothing, when there is not enough.
+    /// Saturates at zero.
     fn sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
@@ -62,7 +62,7 @@ impl std::iter::Sum for Money {
 }
 
 impl fmt::Display for Money {
-    /// With two decimals, or as many as the amount has.
+    /// Prints at least two decimals, more if the amount needs them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let decimals = format!("{:06}", self.0 % MILLION);
         let kept = decimals.trim_end_matches('0').len().max(2);
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_are_exact_and_prices_never_too_low() {
+    fn amounts_are_exact_and_costs_round_up() {
         let price: Money = "98.32".parse().unwrap();
         assert_eq!(price.to_string(), "98.32");
         assert_eq!(price.for_hours_of(2, Span::from_secs(3600)).to_string(), "196.64");

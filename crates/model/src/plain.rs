@@ -1,4 +1,5 @@
-//! What settings of every kind of cluster may say: paths, variables, and how a wrong value is shown.
+//! Checks shared by the settings of all kinds of clusters: paths, variables, and the display of invalid
+//! values.
 
 pub(crate) fn shown(text: &str) -> String {
     text.chars().take(60).flat_map(char::escape_debug).collect()

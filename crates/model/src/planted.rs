@@ -1,5 +1,5 @@
-//! Bugs planted on purpose, for the simulator to catch. Without the feature `planted` there are none, and every hook is
-//! `false` when it is compiled.
+//! Deliberate bugs for the simulator's tests. Without the feature `planted`, no bug exists and every hook is
+//! `false` at compile time.
 
 #[cfg(feature = "planted")]
 mod on {
@@ -9,12 +9,12 @@ mod on {
         static BUG: Cell<&'static str> = const { Cell::new("") };
     }
 
-    /// Plants this bug in the current thread, in place of any other.
+    /// Activates this bug in the current thread, replacing any other.
     pub fn plant(bug: &'static str) {
         BUG.set(bug);
     }
 
-    /// Whether this bug is planted here.
+    /// Whether this bug is active in the current thread.
     pub fn planted(bug: &str) -> bool {
         BUG.get() == bug
     }
@@ -23,7 +23,7 @@ mod on {
 #[cfg(feature = "planted")]
 pub use on::{plant, planted};
 
-/// Whether this bug is planted here: never.
+/// Always `false` without the feature `planted`.
 #[cfg(not(feature = "planted"))]
 pub const fn planted(_: &str) -> bool {
     false

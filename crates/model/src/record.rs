@@ -1,74 +1,74 @@
-//! What the ledger holds.
+//! Records of the ledger.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Attempt, EventKey, Fact, Failure, Money, RunId, Stage, Timestamp};
 
-/// The newest format. Old formats are read for ever.
+/// The newest record format. All older formats remain readable.
 pub const RECORD_FORMAT: u32 = 3;
 
-/// One object of a run's ledger: written once, never again.
+/// One object of a run's ledger, immutable once written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
     /// Format number.
     pub format: u32,
     /// The run.
     pub run: RunId,
-    /// Number in the ledger, from 1, without gaps.
+    /// Sequence number in the ledger, starting at 1, without gaps.
     pub seq: u64,
-    /// Who wrote it: tells our own write from a rival's when a store reports a conflict after a lost answer.
+    /// Unique per write. After a lost response, it distinguishes our own write from a concurrent one.
     pub nonce: String,
-    /// The conductor's clock, never going back within a run. The only time that moves a deadline.
+    /// The conductor's clock, non-decreasing within a run. Deadlines depend on no other clock.
     pub recorded_at: Timestamp,
-    /// What is recorded.
+    /// The recorded fact or decision.
     pub entry: Entry,
 }
 
-/// A fact accepted, or a decision of the conductor.
+/// An accepted fact, or a decision of the conductor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Entry {
-    /// A fact that taught something.
+    /// A fact that changed the state of the run.
     Accepted {
-        /// Which message it was.
+        /// Identity of its message.
         event: EventKey,
-        /// The attempt it speaks of; 1 for facts about the run as a whole.
+        /// Attempt of the fact; 1 for facts about the whole run.
         attempt: Attempt,
         /// The fact.
         fact: Box<Fact>,
     },
-    /// The infrastructure broke an attempt and the budget allows another.
+    /// The infrastructure failed an attempt and the limit allows another.
     AttemptOpened {
         /// The stage.
         stage: Stage,
         /// The new attempt.
         attempt: Attempt,
-        /// What broke the one before.
+        /// Failure of the previous attempt.
         because: Failure,
     },
-    /// The stage's limit has passed; the worker is being asked how it is.
+    /// The stage exceeded its limit; its state is being polled.
     Overdue {
         /// The stage.
         stage: Stage,
         /// The attempt.
         attempt: Attempt,
     },
-    /// Asked after its limit, the stage stayed silent.
+    /// The stage sent no fact after it was polled.
     TimedOut {
         /// The stage.
         stage: Stage,
         /// The attempt.
         attempt: Attempt,
     },
-    /// Going on would cost more than the run may cost. Since format 2.
+    /// Continuing would exceed the budget of the run. Since format 2.
     OverBudget {
-        /// What the clusters have cost by now.
+        /// Cost of the clusters so far.
         spent: Money,
-        /// What they may cost.
+        /// Budget of the run.
         budget: Money,
     },
-    /// The answer is settled and everything is given back.
+    /// The result is final and all resources are released.
     Closed {
         /// How the run ended.
         conclusion: Conclusion,
@@ -76,7 +76,8 @@ pub enum Entry {
 }
 
 impl Entry {
-    /// The format that a record of it is written in: the oldest that has it, so that programs of before read on.
+    /// Format in which this entry is written: the oldest that supports it, so that older programs can read
+    /// it.
     pub fn format(&self) -> u32 {
         let stage = match self {
             Self::Accepted { fact, .. } => fact.stage(),
@@ -86,7 +87,7 @@ impl Entry {
             Self::OverBudget { .. } | Self::Closed { .. } => None,
         };
         match self {
-            // The stage itself is of that format.
+            // The locate stage exists since format 3.
             _ if matches!(stage, Some(Stage::Locate)) => 3,
             Self::OverBudget { .. } => 2,
             _ => 1,
@@ -94,27 +95,27 @@ impl Entry {
     }
 }
 
-/// How a run ended. Not the verdict.
+/// How a run ended. Independent of the verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "how", rename_all = "snake_case")]
 pub enum Conclusion {
-    /// Every stage did its work.
+    /// All stages succeeded.
     Completed,
-    /// A stage failed for good.
+    /// A stage failed permanently.
     Failed {
         /// The stage.
         stage: Stage,
-        /// Why.
+        /// Cause.
         failure: Failure,
     },
-    /// A stage stayed silent past its limit.
+    /// A stage sent no fact past its limit.
     TimedOut {
         /// The stage.
         stage: Stage,
     },
-    /// Somebody asked to end it.
+    /// Cancelled on request.
     Cancelled {
-        /// Who.
+        /// Person or system that cancelled it.
         by: String,
     },
 }

@@ -1,4 +1,4 @@
-//! A Slurm cluster that is there, as a workflow names it.
+//! An existing Slurm cluster, as configured in a workflow.
 
 use std::collections::BTreeMap;
 
@@ -10,24 +10,24 @@ use crate::{
     plain::{self, not_a_path, shown},
 };
 
-/// What an endpoint begins with when the cluster is a Slurm.
+/// Prefix of the endpoint of a Slurm cluster.
 const SCHEME: &str = "slurm:";
-/// Longest name of anything in Slurm, bytes.
+/// Maximum length of any name in Slurm, bytes.
 const LONGEST: usize = 128;
 
-/// Which part of a Slurm a job gets, and how its ranks are started. Everything not named here is left to the cluster.
+/// Slurm options of a job and the launch of its ranks. The cluster decides everything not set here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Slurm {
     /// Nodes of the job, 1 to 4096 (`--nodes`).
     #[schemars(range(min = 1, max = 4096))]
     pub nodes: u32,
-    /// Processes a node, each with one GPU where there are any, 1 to 64 (`--ntasks-per-node`).
+    /// Processes per node, each with one GPU if GPUs are requested, 1 to 64 (`--ntasks-per-node`).
     #[serde(default = "one")]
     #[schemars(range(min = 1, max = 64))]
     pub ranks_per_node: u32,
-    /// A folder that this machine and every node see under this path, without `%` and `\`. Images, marks and output of
-    /// jobs lie in it.
+    /// A folder that the agent's host and every node share under this path, without `%` and `\`. It holds
+    /// images, marks and output of jobs.
     pub shared_folder: String,
     /// `--partition`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -44,32 +44,35 @@ pub struct Slurm {
     /// `--constraint`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub constraint: Option<String>,
-    /// The only nodes the job may get (`--nodelist`).
+    /// The only nodes the job may use (`--nodelist`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_list: Option<String>,
     /// `--gpus-per-node`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub gpus_per_node: Option<u32>,
-    /// Memory a node, MiB; 0 is all of it (`--mem`).
+    /// Memory per node, MiB; 0 means all of it (`--mem`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_mib: Option<u32>,
-    /// No other job on the same nodes (`--exclusive`). Benchmarks beside other work measure the other work.
+    /// Allow no other job on the same nodes (`--exclusive`). A benchmark that shares its nodes also measures
+    /// the other work.
     #[serde(default = "yes")]
     pub exclusive: bool,
-    /// How ranks find each other (`srun --mpi`): `pmix`, `pmi2`, `none`.
+    /// Bootstrap of the ranks (`srun --mpi`): `pmix`, `pmi2`, `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mpi: Option<String>,
-    /// A shell file on the nodes that sets up the network, read before the ranks start.
+    /// Shell file on the nodes that sets up the network, sourced before the ranks start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// Folder on the nodes where the benchmark programs lie, when the workflow has no image. Otherwise the `PATH` is searched.
+    /// Folder with the benchmark programs on the nodes, for workflows without an image. Default: search
+    /// `PATH`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub programs: Option<String>,
-    /// What NCCL says of itself (`NCCL_DEBUG`), one file a process.
+    /// Value of `NCCL_DEBUG`; each process writes one file.
     #[serde(default = "info")]
     pub nccl_debug: String,
-    /// Environment of the ranks, set before `profile` is read: it may need some, and checks what it sets itself.
+    /// Environment variables of the ranks, set before `profile` is sourced, which may need them and checks
+    /// its own values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub environment: BTreeMap<String, String>,
 }
@@ -85,21 +88,21 @@ fn info() -> String {
 }
 
 impl Slurm {
-    /// The settings as a cluster's endpoint.
+    /// Encodes the settings as a cluster endpoint.
     pub fn endpoint(&self) -> String {
-        // Only a map with keys that are no strings cannot be written.
+        // Serialization fails only for maps with non-string keys, which do not occur here.
         format!("{SCHEME}{}", serde_json::to_string(self).unwrap_or_default())
     }
 
-    /// The settings of a cluster; none when it is no Slurm.
+    /// Settings of a Slurm cluster; `None` for any other cluster.
     ///
     /// # Errors
-    /// When its endpoint says that it is one and not which.
+    /// Returns an error if the endpoint has the Slurm prefix and its settings cannot be parsed.
     pub fn of(cluster: &Cluster) -> Result<Option<Self>, serde_json::Error> {
         cluster.endpoint.strip_prefix(SCHEME).map(serde_json::from_str).transpose()
     }
 
-    /// Everything that Slurm would take for something else than it says, as field and what was expected.
+    /// Settings that Slurm would misread, each as field and expectation.
     pub fn problems(&self) -> Vec<(String, String)> {
         let mut found = Vec::new();
         let mut complain = |field: &str, problem: Option<String>| {
@@ -111,7 +114,7 @@ impl Slurm {
         complain("nodes", range(self.nodes, 4096));
         complain("ranks_per_node", range(self.ranks_per_node, 64));
         complain("gpus_per_node", self.gpus_per_node.and_then(|gpus| range(gpus, 64)));
-        // A comma would name several of them, `=` and white space end a value in some of Slurm's own files.
+        // A comma separates several names; `=` and white space end a value in some of Slurm's files.
         let names = [
             ("partition", &self.partition, ""),
             ("account", &self.account, ""),
@@ -126,7 +129,7 @@ impl Slurm {
         }
         complain("nccl_debug", not_a_name(&self.nccl_debug, ""));
         complain("shared_folder", not_a_path(&self.shared_folder));
-        // Slurm reads them in its own way in the names of output files, in whichever part of the path.
+        // Slurm expands both in any part of an output path.
         let misread = self.shared_folder.contains(['\\', '%']);
         let found_one =
             || format!("expected a path without \\ and %, found `{}`", shown(&self.shared_folder));
@@ -155,9 +158,9 @@ fn not_a_name(name: &str, beside: &str) -> Option<String> {
 }
 
 fn not_a_variable(name: &str, value: &str) -> Option<String> {
-    // Slurm's own variables steer srun: what they would do has a field, or is not wanted.
+    // Slurm's own variables control srun: use the dedicated fields instead.
     if ["SLURM_", "SBATCH_", "SRUN_"].iter().any(|prefix| name.starts_with(prefix)) {
-        return Some("is Slurm's own; there are fields for what may be set".to_owned());
+        return Some("is reserved by Slurm; use the dedicated field, if one exists".to_owned());
     }
     plain::not_a_variable(name, value, LONGEST)
 }
@@ -171,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endpoint_says_everything() {
+    fn an_endpoint_round_trips_all_settings() {
         let mut slurm = minimal();
         slurm.environment.insert("A".into(), "it's \"$(x)\"\n".into());
         let cluster = Cluster { name: "lab".into(), nodes: vec![], endpoint: slurm.endpoint() };
@@ -182,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_that_is_wrong_is_named() {
+    fn every_invalid_field_is_reported() {
         assert_eq!(minimal().problems(), []);
         let mut slurm = minimal();
         slurm.nodes = 0;

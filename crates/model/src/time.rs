@@ -1,4 +1,4 @@
-//! Moments and spans, as the ledger writes them.
+//! Points in time and durations, as written in the ledger.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -6,7 +6,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A moment, UTC, to the millisecond. Written as RFC 3339: `2026-11-20T02:00:00.118Z`.
+/// A point in time, UTC, to the millisecond. Written as RFC 3339: `2026-11-20T02:00:00.118Z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
@@ -21,7 +21,7 @@ impl Timestamp {
         self.0
     }
 
-    /// The span since an earlier moment; zero when `earlier` is later.
+    /// Time since `earlier`; zero if `earlier` is later.
     pub fn since(self, earlier: Self) -> Span {
         Span(Duration::from_millis(self.0.saturating_sub(earlier.0).max(0).unsigned_abs()))
     }
@@ -44,7 +44,7 @@ impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match DateTime::<Utc>::from_timestamp_millis(self.0) {
             Some(time) => f.write_str(&time.to_rfc3339_opts(SecondsFormat::Millis, true)),
-            // Only a clock outside the calendar's range gets here; the number still tells the reader something.
+            // Reached only for times outside the calendar's range; the number is still useful to a reader.
             None => write!(f, "{} ms since 1970", self.0),
         }
     }
@@ -78,7 +78,7 @@ impl JsonSchema for Timestamp {
     }
 }
 
-/// A length of time, written as people do: `90s`, `10m`, `1h 30m`.
+/// A duration in human-readable form: `90s`, `10m`, `1h 30m`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span(pub Duration);
 
@@ -96,7 +96,7 @@ impl Span {
 
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // humantime spells out microseconds and nanoseconds; nothing here is that exact.
+        // humantime would print microseconds and nanoseconds, which are irrelevant here.
         let whole = Duration::from_millis(u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX));
         humantime::format_duration(whole).fmt(f)
     }

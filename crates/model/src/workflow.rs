@@ -1,4 +1,5 @@
-//! What to run, with every default filled in. This is what `run.requested` carries: a run never reads a file again.
+//! Workflows with all defaults filled in. `run.requested` carries this form: a run never reads a workflow
+//! file again.
 
 use std::collections::BTreeMap;
 
@@ -12,38 +13,38 @@ use crate::{Criteria, Kubernetes, Locate, Money, Notify, Slurm, Span};
 pub struct Workflow {
     /// Short name: a letter, then letters, digits and `-`.
     pub name: String,
-    /// For people.
+    /// Description for display.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// What to build, or what was built already.
+    /// Image to build, or a prebuilt one.
     pub image: Option<ImageSpec>,
-    /// What to rent, or what to use.
+    /// Cluster to provision, or an existing one.
     pub cluster: Option<ClusterSpec>,
-    /// What to run on it and how to judge it. Needs a cluster.
+    /// Benchmark to run and its criteria. Requires a cluster.
     pub benchmark: Option<Benchmark>,
-    /// After a failed verdict, find the node it is due to. Needs a benchmark.
+    /// After a failed verdict, find the bad nodes. Requires a benchmark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub locate: Option<Locate>,
-    /// How long anything may take, and how often it may be tried.
+    /// Timeouts and number of attempts.
     pub limits: Limits,
-    /// What the cluster costs, and what the run may cost.
+    /// Price of the cluster and budget of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
-    /// Who is told what came of it.
+    /// Notification targets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notify: Vec<Notify>,
 }
 
-/// What a cluster costs, and what a run may cost.
+/// Price of a cluster and budget of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cost {
-    /// Price of one node for an hour, from the moment the cluster is asked for until it is confirmed gone.
+    /// Price of one node per hour, from the request for the cluster to its confirmed deletion.
     pub node_hour: Money,
-    /// The most that the clusters of a run may cost together. A run that would pass it is stopped.
+    /// Maximum total cost of a run's clusters. A run that would exceed it is stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<Money>,
-    /// For people: `USD`.
+    /// Currency for display: `USD`.
     #[serde(default = "dollars")]
     pub currency: String,
 }
@@ -52,29 +53,29 @@ fn dollars() -> String {
     "USD".to_owned()
 }
 
-/// Where the image comes from.
+/// Source of the image.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ImageSpec {
     /// Built by the image stage.
     Build(BuildSpec),
-    /// Built before; named by digest, never by a tag.
+    /// Prebuilt; identified by digest, never by a tag.
     Prebuilt(crate::Image),
 }
 
-/// A Cloud Build config and what it works on.
+/// A Cloud Build config and its inputs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct BuildSpec {
-    /// The config, as Cloud Build's JSON.
+    /// The config, as Cloud Build JSON.
     pub config: serde_json::Value,
-    /// The folder the steps find in their workspace.
+    /// Folder provided to the steps as their workspace.
     pub source: Option<Source>,
     /// Values for `_NAME` substitutions.
     #[serde(default)]
     pub substitutions: BTreeMap<String, String>,
 }
 
-/// A source archive in the bucket, named by its content.
+/// A source archive in the bucket, identified by its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Source {
     /// Object name of a tar archive in the artefact bucket.
@@ -83,23 +84,23 @@ pub struct Source {
     pub sha256: String,
 }
 
-/// Where the benchmark runs.
+/// Cluster of the benchmark.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ClusterSpec {
-    /// Brought up for this run and given back.
+    /// Provisioned for this run and released afterwards.
     Rent(System),
-    /// Somebody else's; used and left alone.
+    /// Owned by another party; used and left unchanged.
     Existing {
-        /// What kind of cluster it is.
+        /// Kind of cluster.
         system: System,
-        /// Its name in its own world.
+        /// Name in its own system.
         name: String,
     },
 }
 
 impl ClusterSpec {
-    /// The kind of cluster, rented or not.
+    /// The kind of cluster, provisioned or existing.
     pub const fn system(&self) -> &System {
         match self {
             Self::Rent(system) | Self::Existing { system, .. } => system,
@@ -111,73 +112,75 @@ impl ClusterSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum System {
-    /// Processes of this machine, one a node.
+    /// Processes on the agent's host, one per node.
     Processes {
-        /// Number of nodes, 1 to 64. A machine with GPUs is one node with that many GPUs, whatever stands here.
+        /// Number of nodes, 1 to 64. A host with GPUs is always one node with all its GPUs.
         #[schemars(range(min = 1, max = 64))]
         nodes: u32,
     },
-    /// A Slurm that is there. It cannot be rented.
+    /// An existing Slurm cluster. It cannot be provisioned.
     Slurm(Box<Slurm>),
-    /// A Kubernetes with JobSet that is there. It cannot be rented.
+    /// An existing Kubernetes cluster with JobSet. It cannot be provisioned.
     Kubernetes(Box<Kubernetes>),
-    /// A Slurm or a Kubernetes that steps bring up and give back.
+    /// A Slurm or Kubernetes cluster that build steps provision and release.
     Deployed(Box<Deployed>),
 }
 
-/// A cluster that steps bring up and give back: Cluster Toolkit, Ansible, Helm, as Cloud Build configs. The steps find in
-/// their substitutions, as far as their config declares them: `_CLUSTER`, the cluster's name, which everything they make
-/// must bear; `_RUN`; `_EXPIRES`, when it must end by itself, in seconds since 1970; `_STATE`, a folder in the artefact
-/// bucket that is this cluster's own.
+/// A cluster that Cloud Build configs provision and release, with Cluster Toolkit, Ansible or Helm. The steps
+/// receive these substitutions, if their config declares them: `_CLUSTER`, the cluster's name, which every
+/// created resource must carry; `_RUN`; `_EXPIRES`, the time at which the cluster must end by itself, in
+/// seconds since 1970; `_STATE`, a folder in the artefact bucket reserved for this cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Deployed {
-    /// Brings it up. Leaves the file `cluster.json`: [`Made`].
+    /// Provisions the cluster. Writes the file `cluster.json`: [`Made`].
     pub deploy: BuildSpec,
-    /// Gives it back, however far it came up, and looks that nothing is left. Leaves the file `gone.json`: [`Destroyed`].
+    /// Releases the cluster, even if only partly provisioned, and checks for remaining resources. Writes the
+    /// file `gone.json`: [`Destroyed`].
     pub destroy: BuildSpec,
-    /// The Slurm that comes up. What of it is known only afterwards, `cluster.json` says.
+    /// Settings of the provisioned Slurm cluster. `cluster.json` supplies settings that are known only
+    /// afterwards.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slurm: Option<Slurm>,
-    /// The Kubernetes that comes up, in a Slurm's place.
+    /// Settings of the provisioned Kubernetes cluster, instead of Slurm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kubernetes: Option<Kubernetes>,
 }
 
 impl Deployed {
-    /// Nodes that are asked for.
+    /// Number of requested nodes.
     pub fn nodes(&self) -> u32 {
         let slurm = self.slurm.as_ref().map(|slurm| slurm.nodes);
         slurm.or(self.kubernetes.as_ref().map(|kubernetes| kubernetes.nodes)).unwrap_or(0)
     }
 }
 
-/// What a deployment made: its file `cluster.json`.
+/// Result of a deployment: its file `cluster.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Made {
-    /// Every node of the cluster that takes jobs.
+    /// All nodes of the cluster that accept jobs.
     pub nodes: Vec<crate::Node>,
-    /// Settings of the Slurm that the workflow could not know; they replace its own.
+    /// Slurm settings known only after the deployment; they override the workflow's.
     #[serde(default)]
     pub slurm: serde_json::Map<String, serde_json::Value>,
-    /// The same of a Kubernetes.
+    /// Kubernetes settings known only after the deployment; they override the workflow's.
     #[serde(default, skip_serializing_if = "serde_json::Map::is_empty")]
     pub kubernetes: serde_json::Map<String, serde_json::Value>,
 }
 
-/// What is left of a deployment: its file `gone.json`.
+/// Remaining resources of a deployment: its file `gone.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Destroyed {
-    /// Everything that is still there, by the provider's own lists.
+    /// Resources that still exist, from the provider's own lists.
     pub left: Vec<String>,
-    /// How that is known: what was listed.
+    /// Lists that were checked.
     pub evidence: String,
 }
 
 impl System {
-    /// The word, as in a workflow file.
+    /// The spelling in a workflow file.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Processes { .. } => "processes",
@@ -187,7 +190,7 @@ impl System {
         }
     }
 
-    /// Nodes that are asked for.
+    /// Number of requested nodes.
     pub fn nodes(&self) -> u32 {
         match self {
             Self::Processes { nodes } => *nodes,
@@ -198,20 +201,20 @@ impl System {
     }
 }
 
-/// What to run and how to judge it.
+/// Benchmark to run and its criteria.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Benchmark {
-    /// What is run.
+    /// Benchmark program and arguments.
     pub workload: Workload,
-    /// How it is judged.
+    /// Criteria of the verdict.
     pub criteria: Criteria,
-    /// What the cluster does when it is healthy: a baseline document, where one is pinned. Without one the cluster's own
-    /// history is its baseline.
+    /// Pinned baseline document with the healthy cluster's curve. Without one, the baseline is learned from
+    /// the cluster's own history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<serde_json::Value>,
 }
 
-/// One nccl-tests program and its arguments, in nccl-tests' own words.
+/// One nccl-tests program and its arguments, in the terms of nccl-tests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
@@ -221,13 +224,13 @@ pub struct Workload {
     pub min_bytes: u64,
     /// Largest message, bytes (`-e`).
     pub max_bytes: u64,
-    /// Each size is the one before times this (`-f`).
+    /// Factor between consecutive sizes (`-f`).
     #[schemars(range(min = 2, max = 1024))]
     pub step_factor: u32,
-    /// Timed iterations a size (`-n`).
+    /// Timed iterations per size (`-n`).
     #[schemars(range(min = 1, max = 100_000))]
     pub iterations: u32,
-    /// Untimed iterations before them (`-w`).
+    /// Untimed warm-up iterations (`-w`).
     #[schemars(range(max = 100_000))]
     pub warmup_iterations: u32,
     /// Check the data (`-c`).
@@ -235,7 +238,8 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// Every size asked for, bytes, ascending. What is measured may be a little less: see [`Workload::covers`].
+    /// All requested sizes, bytes, ascending. A measured size may be slightly smaller: see
+    /// [`Workload::covers`].
     pub fn sizes(&self) -> Vec<u64> {
         let factor = u64::from(self.step_factor.max(2));
         std::iter::successors(Some(self.min_bytes), |size| size.checked_mul(factor))
@@ -243,10 +247,10 @@ impl Workload {
             .collect()
     }
 
-    /// A measured size answers for one that was asked for.
+    /// Whether a measured size satisfies a requested one.
     ///
-    /// Where every rank gets its own part of the message, nccl-tests rounds that part down to 16 bytes: 8 MiB over 24
-    /// ranks becomes 8,388,480 bytes.
+    /// If each rank has its own part of the message, nccl-tests rounds that part down to 16 bytes: 8 MiB over
+    /// 24 ranks becomes 8,388,480 bytes.
     pub fn covers(&self, asked: u64, measured: u64, ranks: Option<u32>) -> bool {
         let slack = match self.collective {
             Collective::AllGather
@@ -263,7 +267,7 @@ impl Workload {
 /// A collective operation, spelt as nccl-tests spells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the names are nccl-tests' own and say all there is")]
+#[expect(missing_docs, reason = "the names are nccl-tests' own and need no explanation")]
 pub enum Collective {
     AllReduce,
     AllGather,
@@ -277,7 +281,7 @@ pub enum Collective {
 }
 
 impl Collective {
-    /// The word, as in the program's name.
+    /// The spelling in the program's name.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::AllReduce => "all_reduce",
@@ -292,7 +296,7 @@ impl Collective {
         }
     }
 
-    /// `busbw / algbw` among `ranks` ranks, two or more.
+    /// Ratio `busbw / algbw` for `ranks` ranks, at least two.
     pub fn bus_factor(self, ranks: u32) -> f64 {
         let n = f64::from(ranks);
         match self {
@@ -305,31 +309,31 @@ impl Collective {
     }
 }
 
-/// How long anything may take, and how often it may be tried.
+/// Timeouts of the stages and number of attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Longest image build.
+    /// Maximum duration of the image build.
     pub image: Span,
-    /// Longest wait for a cluster.
+    /// Maximum wait for a cluster.
     pub cluster: Span,
-    /// Longest benchmark.
+    /// Maximum duration of the benchmark.
     pub job: Span,
-    /// Longest collection of logs.
+    /// Maximum duration of log collection.
     pub logs: Span,
-    /// Longest load into the warehouse.
+    /// Maximum duration of the load into the warehouse.
     pub results: Span,
-    /// Longest wait for a verdict.
+    /// Maximum wait for a verdict.
     pub verdict: Span,
-    /// Longest search for a bad node.
+    /// Maximum duration of the search for bad nodes.
     pub locate: Span,
-    /// Life of a rented cluster; afterwards it ends by itself.
+    /// Lifetime of a provisioned cluster; it then ends by itself.
     pub lease: Span,
-    /// Silence after which a stage is asked how it is.
+    /// Poll interval: time without a fact after which the stage is polled.
     pub patience: Span,
-    /// Silence after the limit, and after having been asked, that counts as the end.
+    /// Grace period: time without a fact after the limit and a poll, after which the stage has timed out.
     pub grace: Span,
-    /// Tries of a stage that the infrastructure broke. A failed benchmark is never tried again.
+    /// Maximum attempts of a stage that the infrastructure failed. A failed benchmark is never repeated.
     #[schemars(range(min = 1, max = 10))]
     pub attempts: u32,
 }
@@ -353,7 +357,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The longest a stage may take.
+    /// Maximum duration of a stage.
     pub const fn of(&self, stage: crate::Stage) -> Span {
         match stage {
             crate::Stage::Image => self.image,

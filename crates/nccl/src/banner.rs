@@ -1,4 +1,4 @@
-//! Lines around the table: who ran it, on what, and the summary.
+//! Lines around the table: participants, versions and the summary.
 
 use crate::number::{Number, unsigned};
 use crate::scan::{Words, text};
@@ -13,7 +13,8 @@ pub(crate) fn library_version(code: u64) -> Option<String> {
     }
 }
 
-/// Versions in `nccl-tests version 2.19.6 nccl-headers=22809 nccl-library=22809`: of the tests and of NCCL.
+/// Parses `nccl-tests version 2.19.6 nccl-headers=22809 nccl-library=22809`: the versions of the tests and of
+/// NCCL.
 pub(crate) fn versions(line: &[u8]) -> (Option<String>, Option<String>) {
     let mut words = Words::new(line, 0).map(|word| word.text);
     let tests = words.find(|word| *word == b"version").and_then(|_| words.next()).map(|word| text(word, 64));
@@ -21,13 +22,13 @@ pub(crate) fn versions(line: &[u8]) -> (Option<String>, Option<String>) {
     (tests, library.and_then(library_version))
 }
 
-/// The version behind `NCCL version`, perhaps after a colon.
+/// The version after `NCCL version`, optionally after a colon.
 pub(crate) fn printed_version(rest: &[u8]) -> Option<String> {
     let word = Words::new(rest, 0).map(|word| word.text).find(|word| *word != b":")?;
     word[0].is_ascii_digit().then(|| text(word, 64))
 }
 
-/// Reads a Rank line from the word `Rank` on. `None` in the middle when the line was cut by its printer.
+/// Parses a Rank line, starting at the word `Rank`. `None` if the line was truncated by its printer.
 pub(crate) fn rank(line: &[u8]) -> Option<Device> {
     let mut words = Words::new(line, 0);
     words.next().filter(|word| word.text == b"Rank")?;
@@ -52,7 +53,7 @@ pub(crate) fn rank(line: &[u8]) -> Option<Device> {
     Some(Device { rank, host: text(host, 256), device, bus_id, name })
 }
 
-/// Reads `Device  0 ->  0 [0x0a] NAME`, from the word `Device` on. The line does not say the host.
+/// Parses `Device  0 ->  0 [0x0a] NAME`, starting at the word `Device`. The line does not name the host.
 pub(crate) fn old_rank(line: &[u8]) -> Option<Device> {
     let mut words = Words::new(line, 0);
     words.next().filter(|word| word.text == b"Device")?;
@@ -70,7 +71,7 @@ fn bus_and_name(mut words: Words<'_>) -> (Option<String>, Option<String>) {
     (bus.map(|bus| text(bus, 64)), name)
 }
 
-/// Reads what follows `Out of bounds values`: ` : 0 OK`.
+/// Parses the text after `Out of bounds values`: ` : 0 OK`.
 pub(crate) fn out_of_bounds(rest: &[u8]) -> Option<OutOfBounds> {
     let mut words = after_colon(rest)?;
     let count = unsigned(words.next()?.text)?;
@@ -81,16 +82,17 @@ pub(crate) fn out_of_bounds(rest: &[u8]) -> Option<OutOfBounds> {
     }
 }
 
-/// What follows `Avg bus bandwidth`.
+/// The text after `Avg bus bandwidth`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Average {
-    /// GB/s; nothing where there were no rows to average (`-nan`).
+    /// GB/s; `None` without rows to average (`-nan`).
     pub(crate) value: Option<f64>,
-    /// Below the minimum that was asked for.
+    /// Below the requested minimum.
     pub(crate) failed: bool,
 }
 
-/// Reads ` : 187.866 ` behind `Avg bus bandwidth`. In a line without an end the number must be known to be whole.
+/// Parses ` : 187.866 ` after `Avg bus bandwidth`. In an unterminated line the number must be known to be
+/// complete.
 pub(crate) fn average(rest: &[u8], ended: bool) -> Option<Average> {
     let mut words = after_colon(rest)?;
     let word = words.next()?;
@@ -120,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn library_versions_changed_their_arithmetic() {
+    fn library_versions_have_two_encodings() {
         assert_eq!(library_version(22_809).as_deref(), Some("2.28.9"));
         assert_eq!(library_version(2_708).as_deref(), Some("2.7.8"));
         assert_eq!(library_version(0), None);
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn an_average_cut_short_is_none() {
+    fn a_truncated_average_is_rejected() {
         let read = |rest: &str, ended| average(rest.as_bytes(), ended).map(|average| average.value);
         assert_eq!(read("    : 187.866 ", true), Some(Some(187.866)));
         assert_eq!(read("    : 187.8", false), None);

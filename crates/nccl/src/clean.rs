@@ -1,9 +1,9 @@
-//! Undoes what terminals and log drivers do to a line as a whole.
+//! Reverts changes that terminals and log drivers make to whole lines.
 
 use crate::prefix::{find_open_mpi_tag, find_stream};
 use memchr::memchr;
 
-/// The line without terminal colours, out of Docker's JSON envelope.
+/// The line without terminal colours and without Docker's JSON envelope.
 pub(crate) fn clean<'a>(line: &'a [u8], scratch: &'a mut Vec<u8>) -> &'a [u8] {
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
     if let Some(log) = line.strip_prefix(b"{\"log\":\"") {
@@ -19,7 +19,7 @@ pub(crate) fn clean<'a>(line: &'a [u8], scratch: &'a mut Vec<u8>) -> &'a [u8] {
     scratch
 }
 
-/// Leaves out terminal control sequences: `ESC [ ... letter`, `ESC ] ... BEL`, and two-byte ones.
+/// Removes terminal control sequences: `ESC [ ... letter`, `ESC ] ... BEL`, and two-byte ones.
 fn without_escapes(mut line: &[u8], out: &mut Vec<u8>) {
     while let Some(at) = memchr(0x1b, line) {
         out.extend_from_slice(&line[..at]);
@@ -40,7 +40,7 @@ fn end(sequence: &[u8], last: impl Fn(u8) -> bool) -> usize {
     sequence.iter().position(|&byte| last(byte)).map_or(sequence.len(), |at| at + 1)
 }
 
-/// Reads a JSON text up to its closing quote. What follows (the stream, the time) is the log driver's.
+/// Parses a JSON string up to its closing quote. The rest (stream, time) comes from the log driver.
 fn unescape(log: &[u8], out: &mut Vec<u8>) {
     let mut bytes = log.iter();
     while let Some(&byte) = bytes.next() {
@@ -58,19 +58,19 @@ fn unescape(log: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Four hex digits. Docker writes `<`, `>` and `&` so; nothing that matters here is beyond ASCII.
+/// Parses four hex digits. Docker escapes `<`, `>` and `&` this way; all relevant text is ASCII.
 fn code_unit(bytes: &mut std::slice::Iter<'_, u8>) -> u8 {
     let digits = bytes.by_ref().take(4);
     let unit = digits.fold(0u32, |unit, &byte| unit * 16 + (byte as char).to_digit(16).unwrap_or(0));
     u8::try_from(unit).ok().filter(u8::is_ascii).unwrap_or(b'?')
 }
 
-/// Processes that are told apart in one line.
+/// Maximum number of processes distinguished in one line.
 const THREADS: usize = 256;
 
-/// Takes a line apart into which `mpirun --tag-output` wrote several processes, each behind its tag.
+/// Splits a line into which `mpirun --tag-output` wrote several processes, each after its tag.
 ///
-/// What one process wrote in pieces is one line again. `None` when there is at most one tag.
+/// The pieces of one process are joined. `None` with at most one tag.
 pub(crate) fn threads(line: &[u8]) -> Option<Vec<Vec<u8>>> {
     let first = find_stream(line)?;
     find_stream(&line[first + 1..])?;
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn colours_and_envelopes_go() {
+    fn colours_and_envelopes_are_removed() {
         let mut scratch = Vec::new();
         assert_eq!(clean(b"\x1b[32m# Avg\x1b[0m bus", &mut scratch), b"# Avg bus");
         assert_eq!(clean(b"\x1b]0;title\x07x\x1b", &mut scratch), b"x");
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_of_one_process_are_one_line() {
+    fn pieces_of_one_process_are_joined() {
         let line = b"[1,0]<stdout>:  8  2 float[1,1]<stderr>:noise[1,0]<stdout>:  sum";
         let threads = threads(line).unwrap();
         assert_eq!(threads, [&b"[1,0]<stdout>:  8  2 float  sum"[..], b"[1,1]<stderr>:noise"]);

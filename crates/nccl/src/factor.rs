@@ -1,8 +1,8 @@
-//! What turns algorithm bandwidth into bus bandwidth.
+//! Factor from algorithm bandwidth to bus bandwidth.
 
-/// `busbw / algbw` of a collective among `ranks` ranks, or nothing for a collective that nccl-tests does not know.
+/// Ratio `busbw / algbw` of a collective among `ranks` ranks; `None` for an unknown collective.
 ///
-/// A single rank moves nothing over any bus: nccl-tests prints a bus bandwidth of 0 for it, and so the factor is 0.
+/// A single rank uses no bus: nccl-tests prints a bus bandwidth of 0 for it, so the factor is 0.
 ///
 /// ```
 /// assert_eq!(nccl::bus_factor("all_reduce", 8), Some(1.75));

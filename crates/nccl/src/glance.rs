@@ -1,9 +1,9 @@
-//! Telling what kind of line this is from a look at it.
+//! Fast classification of lines.
 
 use crate::number::unsigned;
 use crate::scan::is_blank;
 
-/// A failure line without the host that pdsh put before it: such lines name their host themselves.
+/// A failure line without pdsh's host prefix: such lines name their host themselves.
 pub(crate) fn without_collector(said: &[u8]) -> &[u8] {
     let Some(colon) = memchr::memmem::find(said, b": ").filter(|&colon| !said[..colon].contains(&b' '))
     else {
@@ -17,8 +17,8 @@ pub(crate) fn without_collector(said: &[u8]) -> &[u8] {
     if host || process || after.trim_ascii_start().starts_with(b".. ") { after } else { said }
 }
 
-/// What NCCL says in `host:pid:tid [device] NCCL INFO ...`, the bulk of a log with debug output. Nothing can be glued
-/// before it: rows begin with blanks, and the first blank here is the one behind the thread.
+/// NCCL's message in `host:pid:tid [device] NCCL INFO ...`, the bulk of a debug log. No row can precede it in
+/// the line: rows begin with blanks, and the first blank here follows the thread.
 pub(crate) fn debug(line: &[u8]) -> Option<&[u8]> {
     let blank = memchr::memchr(b' ', &line[..line.len().min(256)])?;
     let rest = line.get(blank + 1..)?.strip_prefix(b"[")?;
@@ -26,7 +26,7 @@ pub(crate) fn debug(line: &[u8]) -> Option<&[u8]> {
     rest[digits..].strip_prefix(b"] NCCL INFO ").filter(|_| digits > 0 && blank > 0)
 }
 
-/// Whether a line ends as rows do: in a value with `padding` blanks before it. Cheap, and true of few other lines.
+/// Whether a line ends like a row: in a value after `padding` blanks. Fast, with few false positives.
 pub(crate) fn ends_like_row(line: &[u8], padding: usize) -> bool {
     let end = line.iter().rposition(|&byte| !is_blank(byte)).map_or(0, |at| at + 1);
     let value = line[end.saturating_sub(12)..end].iter().rev().take_while(|byte| !is_blank(**byte)).count();

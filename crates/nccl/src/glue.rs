@@ -1,8 +1,8 @@
-//! Rows are printed in pieces without a newline between them, so that whatever else the process prints meanwhile is
-//! glued to the last word of a piece: root reads `-138dcf168f605:1505:1505`, a count `0vm:2199:2199`.
+//! Rows are printed in pieces without a newline, so that concurrent output of the same process is joined to
+//! the last word of a piece: a root appears as `-138dcf168f605:1505:1505`, a count as `0vm:2199:2199`.
 //!
-//! A host name may begin with digits. Then only the width of the column, or a host known from the Rank lines, says
-//! where the number ends; when neither does, there is no number.
+//! A host name may begin with digits. Then only the column width, or a host known from the Rank lines,
+//! determines the end of the number; without either, the number is rejected.
 
 use crate::scan::Word;
 use memchr::memchr;
@@ -35,29 +35,29 @@ pub(crate) const TYPES: [&str; 20] = [
     "bf16",
 ];
 
-/// No count has more digits.
+/// Maximum number of digits of a count.
 const DIGITS: usize = 20;
-/// Width of the root column with its two blanks, in every version.
+/// Width of the root column with its two blanks, in all versions.
 const ROOT_PITCH: usize = 8;
 
-/// Where the root ends in a word that something was glued to.
+/// End of the root in a word with joined output.
 pub(crate) fn root(word: &Word<'_>, hosts: &BTreeSet<Vec<u8>>) -> Option<usize> {
-    // -1 is the only negative root, so whatever follows it is not part of it.
+    // -1 is the only negative root, so the following text is not part of it.
     if word.text.starts_with(b"-1") {
         return Some(2);
     }
     count(word, Some(ROOT_PITCH), hosts)
 }
 
-/// Where a count ends in a word that something was glued to.
+/// End of a count in a word with joined output.
 pub(crate) fn count(word: &Word<'_>, pitch: Option<usize>, hosts: &BTreeSet<Vec<u8>>) -> Option<usize> {
     let digits = word.text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let rest = &word.text[digits..];
     if digits == 0 || rest.is_empty() {
         return None;
     }
-    // Padding shows that the number is shorter than its column, and so where the column ends. The first blanks of a
-    // line are the launcher's as well as the program's.
+    // Padding shows that the number is shorter than its column, and thus the end of the column. The first
+    // blanks of a line may also come from the launcher.
     if let Some(length) = pitch.and_then(|pitch| pitch.checked_sub(word.blanks))
         && word.blanks > 2
     {
@@ -67,21 +67,21 @@ pub(crate) fn count(word: &Word<'_>, pitch: Option<usize>, hosts: &BTreeSet<Vec<
     let mut lengths = (1..=digits.min(DIGITS))
         .filter(|&length| name.get(length..).is_some_and(|host| !host.is_empty() && hosts.contains(host)));
     if let Some(length) = lengths.next() {
-        // Two hosts of which one ends as the other does: either number may have been printed.
+        // One host is a suffix of the other: the number is ambiguous.
         return lengths.next().is_none().then_some(length);
     }
     let decimal = matches!(rest[0], b'.' | b',' | b'e' | b'E' | b'-' | b'+' | b'%');
     (digits == 1 && !decimal).then_some(1)
 }
 
-/// Where a relative error such as `5e-07` ends: it is printed with one digit and a two-digit exponent.
+/// End of a relative error such as `5e-07`: it has one digit and a two-digit exponent.
 pub(crate) fn error(text: &[u8]) -> Option<usize> {
     let shape =
         text.len() > 5 && text[0].is_ascii_digit() && text[1] == b'e' && matches!(text[2], b'+' | b'-');
     (shape && text[3..5].iter().all(u8::is_ascii_digit)).then_some(5)
 }
 
-/// Where a percentage such as `0.63` ends: after two decimals.
+/// End of a percentage such as `0.63`: after two decimals.
 pub(crate) fn percentage(text: &[u8]) -> Option<usize> {
     let point =
         memchr(b'.', text).filter(|&point| point > 0 && text[..point].iter().all(u8::is_ascii_digit))?;
@@ -89,7 +89,7 @@ pub(crate) fn percentage(text: &[u8]) -> Option<usize> {
     (decimals.iter().all(u8::is_ascii_digit) && text.len() > point + 3).then_some(point + 3)
 }
 
-/// The first of the names that the text begins with.
+/// The first of the names that is a prefix of the text.
 pub(crate) fn name(text: &[u8], names: &[&'static str]) -> Option<&'static str> {
     names.iter().copied().find(|name| text.starts_with(name.as_bytes()))
 }
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_ends_where_its_column_does() {
+    fn a_root_ends_at_the_end_of_its_column() {
         let none = BTreeSet::new();
         assert_eq!(root(&word("      -138dcf168f605:1505"), &none), Some(2));
         assert_eq!(root(&word("       038dcf168f605:1505"), &none), Some(1));

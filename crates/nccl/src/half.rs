@@ -1,4 +1,4 @@
-//! Halves that were printed and not measured whole, and the rows that have one.
+//! Printed halves with unmeasured numbers, and their rows.
 
 use crate::layout::Layout;
 use crate::row::Partial;
@@ -6,13 +6,13 @@ use model::measurement::{Column, Half, PartialHalf, Placement, Row};
 
 /// A printed half.
 pub(crate) enum Printed {
-    /// Every number of it was measured.
+    /// All numbers were measured.
     Whole(Half),
-    /// A value of it is not finite.
+    /// At least one value is not finite.
     Part(PartialHalf),
 }
 
-/// Puts a half, or what was read of it, into its row.
+/// Stores a complete or partial half in its row.
 pub(crate) fn put(row: &mut Row, placement: Placement, half: Printed) {
     match (half, placement) {
         (Printed::Whole(half), Placement::OutOfPlace) => row.out_of_place = Some(half),
@@ -21,7 +21,7 @@ pub(crate) fn put(row: &mut Row, placement: Placement, half: Printed) {
     }
 }
 
-/// The numbers of a half without those that are unread.
+/// The numbers of a half without the unreadable ones.
 pub(crate) fn part(half: &Half, unread: Vec<Column>) -> PartialHalf {
     use Column::{Algbw, Busbw, TimeUs};
     let read = |column, value: f64| (!unread.contains(&column)).then_some(value);
@@ -36,7 +36,7 @@ pub(crate) fn part(half: &Half, unread: Vec<Column>) -> PartialHalf {
 }
 
 impl Partial {
-    /// The row as far as it was read: a half that did not come is marked. Nothing when no half is whole.
+    /// The row as read so far, with a missing half marked. `None` without a complete half.
     pub(crate) fn given_up(mut self, layout: &Layout) -> Option<Row> {
         if self.filled < layout.count() && self.row.partial.is_none() {
             self.row.partial = Some(Box::new(PartialHalf::unread(layout.placement(self.filled))));

@@ -1,4 +1,4 @@
-//! Rows of which the beginning or the header is missing, as people pick them from a log.
+//! Rows without their beginning or a header, as in excerpts of a log.
 
 use crate::glue;
 use crate::layout::Layout;
@@ -6,10 +6,10 @@ use crate::number::{Number, unsigned};
 use crate::scan::{Word, Words};
 use crate::value::value;
 
-/// Words of a line among which a row is looked for.
+/// Maximum words of a line searched for a row.
 const WORDS: usize = 64;
 
-/// Guesses the columns of a row without a header; its left part starts at `at`.
+/// Infers the columns of a row without a header; its left part starts at `at`.
 pub(crate) fn guess(line: &[u8], at: usize) -> Option<Layout> {
     let mut words = Words::new(line, at);
     unsigned(words.next()?.text)?;
@@ -27,14 +27,14 @@ pub(crate) fn guess(line: &[u8], at: usize) -> Option<Layout> {
         count += 1;
     }
     let time = Number::parse(values[usize::from(count % 2 == 1)])?;
-    // Times had three decimals only while they were milliseconds.
+    // Times had three decimals only while the unit was milliseconds.
     let milliseconds = time.decimals() == 3;
-    // An error is printed as 5e-07, always with an exponent; a count never has a negative or a zero one.
+    // An error such as 5e-07 always has an exponent; a count never has a negative or zero one.
     let error = |word: &[u8]| word.len() >= 5 && (word.starts_with(b"0e+00") || word.contains(&b'-'));
     Layout::from_values(count, milliseconds, values[..count].iter().any(|word| error(word)))
 }
 
-/// Where a left part may start in a line of which the beginning is not understood: two integers before a known type.
+/// Possible start of a left part in a line with an unknown beginning: two integers before a known type.
 pub(crate) fn anchor(line: &[u8]) -> Option<usize> {
     let mut before: [Option<Word<'_>>; 2] = [None, None];
     for word in Words::new(line, 0).take(WORDS) {

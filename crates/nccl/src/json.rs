@@ -1,14 +1,14 @@
-//! The JSON that `-J` writes: one object a run, read in constant memory as far as it goes.
+//! JSON output of `-J`: one object per run, parsed in constant memory as far as possible.
 //!
-//! A run that is killed leaves half an object, versions misspelt keys and write bare `inf`, and the environment in it
-//! (secrets included) is skipped unread.
+//! A killed run leaves an incomplete object, some versions misspell keys and write bare `inf`, and the
+//! environment (including secrets) is skipped without being stored.
 
 mod document;
 mod tokens;
 
 pub(crate) use document::Document;
 
-/// Keys that an object of nccl-tests may begin with; sorted by a tool, it begins with `args` or the average.
+/// Possible first keys of an nccl-tests object; in sorted output, `args` or the average is first.
 const KEYS: [&str; 11] = [
     "version",
     "start_time",
@@ -23,7 +23,7 @@ const KEYS: [&str; 11] = [
     "errors",
 ];
 
-/// Whether a file that begins so is such JSON, rather than a text with a brace in it.
+/// Whether a file with this beginning is such JSON, rather than text with a brace.
 pub(crate) fn is_document(head: &[u8]) -> bool {
     let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
     let head = head.strip_prefix(b"[").unwrap_or(head).trim_ascii_start();
@@ -34,7 +34,7 @@ pub(crate) fn is_document(head: &[u8]) -> bool {
     KEYS.iter().any(|name| key.starts_with(name.as_bytes())) && !is_said_in_text(key)
 }
 
-/// Whether the object is a line of its own, without results, before lines of something else: a launcher's message.
+/// Whether the object is a single line without results, followed by other lines: a launcher's message.
 fn is_said_in_text(head: &[u8]) -> bool {
     let Some(end) = memchr::memchr(b'\n', head) else { return false };
     let (line, rest) = head.split_at(end);

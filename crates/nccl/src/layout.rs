@@ -1,4 +1,4 @@
-//! The columns of a table, read from its header line: never from a count of columns known in advance.
+//! Columns of a table, taken from its header line rather than from a fixed number of columns.
 
 use crate::scan::Words;
 use model::measurement;
@@ -20,14 +20,14 @@ pub(crate) enum Column {
     IterationMax,
     IterationP99,
     IterationCv,
-    /// A column of a later version: must be a number or N/A, and is not kept.
+    /// A column of a later version: must be a number or N/A; ignored.
     Unknown,
 }
 
-/// No half has more columns than this; a line of more words is no header.
+/// Maximum columns of a half; a longer line is not a header.
 const COLUMNS: usize = 32;
 
-/// Which halves a row has.
+/// Halves of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Halves {
     Both,
@@ -40,24 +40,24 @@ pub(crate) enum Halves {
 pub(crate) struct Layout {
     pub(crate) redop: bool,
     pub(crate) root: bool,
-    /// Power of ten from the printed time to microseconds: 3 while times were milliseconds.
+    /// Power of ten from the printed time to microseconds: 3 for old versions with milliseconds.
     pub(crate) to_us: i32,
-    /// The printed time is not the one that the bandwidths come from (`-C`).
+    /// The bandwidths are not derived from the printed time (`-C`).
     pub(crate) cpu_time: bool,
     pub(crate) half: Vec<Column>,
     pub(crate) halves: Halves,
     pub(crate) timestamp: bool,
-    /// Width of the last column of a half with its padding, when known.
+    /// Width of the last column of a half with its padding, if known.
     pub(crate) last_pitch: Option<usize>,
 }
 
 impl Layout {
-    /// How many halves a row has.
+    /// Number of halves of a row.
     pub(crate) fn count(&self) -> u8 {
         if self.halves == Halves::Both { 2 } else { 1 }
     }
 
-    /// Where the half with this number belongs.
+    /// Placement of the half with this number.
     pub(crate) fn placement(&self, number: u8) -> measurement::Placement {
         match (self.halves, number) {
             (Halves::InPlace, _) | (_, 1..) => measurement::Placement::InPlace,
@@ -67,7 +67,7 @@ impl Layout {
 
     /// Reads a header line such as `#  size  count  type  redop  root  time  algbw  busbw #wrong ...`.
     ///
-    /// `placement` is what the line above said, when it said one placement alone.
+    /// `placement` is the single placement named by the line above, if any.
     pub(crate) fn from_header(line: &[u8], placement: Option<Halves>) -> Option<Layout> {
         let mut layout = Layout {
             redop: false,
@@ -86,7 +86,7 @@ impl Layout {
             let name = word.text;
             let bare = name.strip_prefix(b"#").unwrap_or(name);
             if !named_size {
-                // What stands before the first column is somebody else's prefix.
+                // Text before the first column is an external prefix.
                 match bare {
                     b"size" | b"size(B)" => named_size = true,
                     b"bytes" => (named_size, layout.to_us) = (true, 3),
@@ -129,10 +129,11 @@ impl Layout {
         (named_type && layout.half.len() <= 16 && layout.half.starts_with(&needed)).then_some(layout)
     }
 
-    /// The columns of rows without a header, from the number of values after the type and the reduction.
+    /// The columns of rows without a header, derived from the number of values after the type and the
+    /// reduction.
     ///
-    /// Only the shapes that have one reading are known: nccl-tests prints a root in every table since 2022, and none
-    /// before that for the collectives that have no root; the wide shapes are younger than that.
+    /// Only unambiguous shapes are known: nccl-tests prints a root in every table since 2022, and before that
+    /// not for collectives without a root; the wide shapes are newer.
     pub(crate) fn from_values(values: usize, milliseconds: bool, error: bool) -> Option<Layout> {
         use Column::{
             Algbw, Busbw, CopyBw, Error, IterationCv, IterationMax, IterationMin, IterationP99, Time,
@@ -161,7 +162,7 @@ impl Layout {
 }
 
 impl Column {
-    /// The field that the column is kept in.
+    /// Measurement column of this column.
     pub(crate) fn field(self) -> measurement::Column {
         match self {
             Column::Time => measurement::Column::TimeUs,
@@ -189,7 +190,8 @@ impl Column {
     }
 }
 
-/// Reads the line above the header, `out-of-place    in-place`: which placements it names, if it says nothing else.
+/// Reads the line above the header, `out-of-place    in-place`: the placements it names, if it contains
+/// nothing else.
 pub(crate) fn placement(line: &[u8]) -> Option<Halves> {
     let mut found = None;
     for word in Words::new(line, 0) {
@@ -209,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_tells_its_columns() {
+    fn a_header_defines_the_columns() {
         let new = b"#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong ";
         let layout = Layout::from_header(new, None).unwrap();
         assert_eq!((layout.redop, layout.root, layout.to_us, layout.count()), (true, true, 0, 2));
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_header_is_none() {
+    fn an_incomplete_header_is_rejected() {
         assert_eq!(
             Layout::from_header(b"# size count type redop root time algbw busbw #wrong time algbw", None),
             None

@@ -1,20 +1,20 @@
-//! Reads what nccl-tests and rccl-tests print, and what became of it on its way through launchers and log
-//! collectors, into [measurements](model::measurement).
+//! Parses the output of nccl-tests and rccl-tests, including changes made by launchers and log collectors,
+//! into [measurements](model::measurement).
 //!
-//! Every format of the programs is read, from 2017 on, text and JSON, plain or gzip. What the columns are is taken
-//! from the header line. Rules that hold for any input, however damaged:
+//! All formats of the programs since 2017 are supported, text and JSON, plain or gzip. The header line
+//! defines the columns. The following holds for any input, however damaged:
 //!
-//! - A number is the printed one, or there is none.
-//! - A row was measured: halves that stand alone and rows of unknown columns are left out, and a row needs one whole
-//!   half. The other half may be cut off or have an unreadable number (`nan`): it is then
-//!   [`partial`](model::measurement::Row::partial), with the numbers that were read. Rows without a whole half are
-//!   counted ([`unmeasured`](model::measurement::Table::unmeasured)).
-//! - A table is [`Complete`](model::measurement::Ended::Complete) only when its average was printed.
-//! - Memory does not grow with the input beyond 16 MiB in all: whatever is kept shares 14 MiB of them, which is room
-//!   for some 27,000 plain rows, or 4,096 tables of some rows each. Of these Rank lines get at most 5 MiB (some 18,000
-//!   lines) and per-process times what is left below 10 MiB; rows come before both, and tables before rows. When
-//!   something was left out, `first_error` says so, beside what else went wrong. A line counts up to 256 KiB.
-//! - Time grows as the input does.
+//! - A number is returned exactly as printed, or not at all.
+//! - A row was measured: single halves and rows of unknown columns are dropped, and a row requires one
+//!   complete half. The other half may be truncated or have an unreadable number (`nan`): it is then
+//!   [`partial`](model::measurement::Row::partial), with its readable numbers. Rows without a complete half
+//!   are counted ([`unmeasured`](model::measurement::Table::unmeasured)).
+//! - A table is [`Complete`](model::measurement::Ended::Complete) only if its average was printed.
+//! - Memory is limited to 16 MiB for any input: stored data uses at most 14 MiB, room for about 27,000 plain
+//!   rows, or 4,096 tables of a few rows. Rank lines use at most 5 MiB (about 18,000 lines), and per-process
+//!   times the rest below 10 MiB; rows have priority over both, and tables over rows. `first_error` reports
+//!   omitted data besides other errors. A line is evaluated up to 256 KiB.
+//! - Time is linear in the size of the input.
 //!
 //! ```
 //! let log = b"#  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong
@@ -54,30 +54,30 @@ pub use factor::bus_factor;
 use model::measurement::{Ended, Reading};
 use std::io;
 
-/// Reads a log to its end. Its kind (text, JSON, either of them in gzip) is told by its content.
+/// Reads a log to its end. Its kind (text, JSON, either in gzip) is detected from its content.
 ///
 /// # Errors
 ///
-/// Only those of the reader itself. Whatever the bytes are, there is a [`Reading`]; damaged gzip data is its
-/// `first_error`.
+/// Returns only errors of the reader itself. Any input yields a [`Reading`]; damaged gzip data is reported as
+/// its `first_error`.
 pub fn read(reader: impl io::Read) -> io::Result<Reading> {
     source::read(reader)
 }
 
-/// Reads a log that is in memory.
+/// Reads a log from memory.
 pub fn read_bytes(log: &[u8]) -> Reading {
-    // A slice cannot fail to be read.
+    // Reading from a slice cannot fail.
     source::read(log).unwrap_or(Reading { ended: Ended::Empty, first_error: None, tables: Vec::new() })
 }
 
-/// The bytes of a log as its program wrote them, unpacked while they are read: a log in gzip, of one member or many,
-/// and one in UTF-16 with a byte order mark come out plain, and any other as it is. Of UTF-16 only ASCII is kept; each
-/// other character becomes a question mark. [`read`] reads through this, and reads what comes out of it the same.
+/// A log as its program wrote it, unpacked while it is read: gzip with any number of members and UTF-16 with
+/// a byte order mark are decoded, any other input is passed through. Only ASCII is kept of UTF-16; each other
+/// character becomes a question mark. [`read`] applies this itself, and reads its output identically.
 ///
 /// # Errors
 ///
-/// Those of the reader, here for the first bytes and later from the returned reader. Damaged gzip data is an error of
-/// kind [`InvalidData`](io::ErrorKind::InvalidData), once the bytes before the damage were read.
+/// Returns an error of the reader, here for the first bytes and later from the returned reader. Damaged gzip
+/// data is an error of kind [`InvalidData`](io::ErrorKind::InvalidData), after the bytes before the damage.
 pub fn unpacked(reader: impl io::Read) -> io::Result<impl io::Read> {
     source::unpacked(reader)
 }

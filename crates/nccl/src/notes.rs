@@ -1,19 +1,19 @@
-//! What a run said about going wrong.
+//! Errors and warnings of a run.
 
 use crate::budget::{self, Budget, Kind};
 
-/// The messages of one run. A message is kept with the number of its line, so that the earliest can be told.
+/// The messages of one run, with their line numbers, so that the earliest can be determined.
 #[derive(Default)]
 pub(crate) struct Notes {
     /// The first failure line.
     pub(crate) failure: Option<(u64, String)>,
-    /// The first NCCL warning. Good runs have them too.
+    /// The first NCCL warning. Successful runs also have warnings.
     pub(crate) warning: Option<(u64, String)>,
-    /// The first message that may explain why there is nothing else.
+    /// The first message that may explain missing output.
     pub(crate) hint: Option<(u64, String)>,
-    /// The summary says FAILED.
+    /// The summary reports FAILED.
     pub(crate) summary_failed: bool,
-    /// A warning came, and no row after it.
+    /// The last warning is not followed by a row.
     warned_last: bool,
 }
 
@@ -35,12 +35,13 @@ impl Notes {
         self.warned_last = false;
     }
 
-    /// Whether a run without a summary failed, rather than just stopped. Of a warning that rows followed it did not.
+    /// Whether a run without a summary failed rather than stopped. A warning followed by rows is not a
+    /// failure.
     pub(crate) fn failed(&self) -> bool {
         self.failure.is_some() || self.warned_last
     }
 
-    /// Whether a run with a summary went wrong all the same.
+    /// Whether a run with a summary failed.
     pub(crate) fn went_wrong(&self) -> bool {
         self.failure.is_some() || self.summary_failed
     }
@@ -52,7 +53,7 @@ impl Notes {
     }
 }
 
-/// Keeps the first message; of one for which there is no room, that there was one.
+/// Keeps the first message; without room for its text, only the fact that it occurred.
 fn keep(slot: &mut Option<(u64, String)>, line: u64, text: impl FnOnce() -> String, budget: &mut Budget) {
     slot.get_or_insert_with(|| {
         let text = text();

@@ -1,4 +1,4 @@
-//! Numbers as a C program prints them, without ever allocating or rounding twice.
+//! Numbers as printed by a C program, parsed without allocation or double rounding.
 
 /// A decimal number: `digits` times ten to the `exponent`, exactly as printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -6,25 +6,25 @@ pub(crate) struct Number {
     negative: bool,
     digits: u64,
     exponent: i32,
-    /// Digits before the point.
+    /// Number of digits before the decimal point.
     whole_digits: u8,
-    /// A point was printed.
+    /// A decimal point was printed.
     point: bool,
     /// An exponent was printed.
     scientific: bool,
 }
 
-/// Bytes of the longest number: a sign, nineteen digits, a point, and an exponent.
+/// Maximum length of a number, bytes: a sign, nineteen digits, a point, and an exponent.
 const LONGEST: usize = 40;
 
-/// Powers of ten that a double holds exactly.
+/// Powers of ten that a double represents exactly.
 const EXACT: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18,
     1e19, 1e20, 1e21, 1e22,
 ];
 
 impl Number {
-    /// The whole token must be a number of at most 19 digits; anything longer was printed by nobody.
+    /// The whole token must be a number of at most 19 digits; no program prints a longer one.
     #[inline]
     pub(crate) fn parse(token: &[u8]) -> Option<Number> {
         if token.len() > LONGEST {
@@ -40,7 +40,7 @@ impl Number {
             end = run(token, whole + 1, &mut digits);
         }
         let decimals = end - whole - usize::from(point);
-        // Nineteen digits cannot have overflowed.
+        // Nineteen digits cannot overflow.
         if whole_digits == 0 || whole_digits + decimals > 19 {
             return None;
         }
@@ -59,12 +59,12 @@ impl Number {
         Some(number)
     }
 
-    /// The value times ten to the `shift`, correctly rounded; may be infinite for hostile exponents.
+    /// The value times ten to the `shift`, correctly rounded; may be infinite for extreme exponents.
     pub(crate) fn scaled(self, shift: i32) -> f64 {
         let exponent = self.exponent + shift;
         let magnitude = if self.digits <= 1 << 53 && exponent.unsigned_abs() < 23 {
             let power = EXACT[exponent.unsigned_abs() as usize];
-            // Both operands are exact, so the one operation rounds once.
+            // Both operands are exact, so a single rounding occurs.
             if exponent < 0 { self.digits as f64 / power } else { self.digits as f64 * power }
         } else {
             far(self.digits, exponent)
@@ -72,13 +72,13 @@ impl Number {
         if self.negative { -magnitude } else { magnitude }
     }
 
-    /// The value, when it is finite and not negative, as everything measured is.
+    /// The value, if finite and non-negative, as all measurements are.
     pub(crate) fn measured(self, shift: i32) -> Option<f64> {
         let value = self.scaled(shift);
         (value.is_finite() && (!self.negative || self.digits == 0)).then_some(value.abs())
     }
 
-    /// The value as a count of things: `0`, `0.000000` and `1.07374e+09` are; `0.5` and `-1` are not.
+    /// The value as a count: `0`, `0.000000` and `1.07374e+09` are valid; `0.5` and `-1` are not.
     pub(crate) fn count(self) -> Option<u64> {
         if self.negative && self.digits != 0 {
             return None;
@@ -91,22 +91,23 @@ impl Number {
         }
     }
 
-    /// Half a unit of the last printed digit, times ten to the `shift`: how far the true value may be off.
+    /// Half a unit of the last printed digit, times ten to the `shift`: the maximum rounding error.
     pub(crate) fn rounding(self, shift: i32) -> f64 {
         0.5 * 10f64.powi((self.exponent + shift).clamp(-300, 300))
     }
 
-    /// Printed with decimals, or so large that they no longer fitted: as times and bandwidths are, and counts are not.
+    /// Whether the number has decimals, or is too large to show them: true of times and bandwidths, but not
+    /// of counts.
     pub(crate) fn looks_measured(self) -> bool {
         self.point || self.scientific || self.whole_digits >= 4
     }
 
-    /// Digits after the point.
+    /// Number of digits after the decimal point.
     pub(crate) fn decimals(self) -> i32 {
         if self.scientific { 0 } else { -self.exponent }
     }
 
-    /// Significant digits, leading zeros not counted.
+    /// Number of significant digits, without leading zeros.
     pub(crate) fn significant(self) -> u32 {
         self.digits.checked_ilog10().map_or(0, |log| log + 1)
     }
@@ -118,7 +119,7 @@ impl Number {
     }
 }
 
-/// Reads digits from `at` on, and says where they end.
+/// Parses digits starting at `at`, and returns their end.
 #[inline]
 fn run(token: &[u8], mut at: usize, digits: &mut u64) -> usize {
     while let Some(digit @ 0..=9) = token.get(at).map(|byte| byte.wrapping_sub(b'0')) {
@@ -128,7 +129,7 @@ fn run(token: &[u8], mut at: usize, digits: &mut u64) -> usize {
     at
 }
 
-/// Reads an exponent such as `e+06`, which must be all there is.
+/// Parses an exponent such as `e+06`, which must be the whole rest.
 fn power(token: &[u8]) -> Option<i32> {
     let [b'e' | b'E', unsigned @ ..] = token else { return None };
     let (negative, digits) = match unsigned {
@@ -140,13 +141,13 @@ fn power(token: &[u8]) -> Option<i32> {
     Some(if negative { -power } else { power })
 }
 
-/// Values beyond the exact powers: nobody prints them, so that nothing is lost by going through text.
+/// Values beyond the exact powers: too rare to need a path without text.
 #[cold]
 fn far(digits: u64, exponent: i32) -> f64 {
     format!("{digits}e{exponent}").parse().unwrap_or(f64::NAN)
 }
 
-/// A size or an element count: digits and nothing else.
+/// A size or an element count: only digits.
 pub(crate) fn unsigned(token: &[u8]) -> Option<u64> {
     if token.is_empty() {
         return None;
@@ -165,19 +166,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_equal_what_the_standard_library_reads() {
+    fn values_equal_those_of_the_standard_library() {
         for text in
             ["0", "0.00", "46.48", "1e+06", "1.6e+07", "1.07374e+09", "5e-07", "175356", "187.866134", "-1"]
         {
             let number = Number::parse(text.as_bytes()).unwrap();
             assert_eq!(number.scaled(0), text.parse::<f64>().unwrap(), "{text}");
         }
-        // Milliseconds to microseconds must not pick up binary dust: 0.069 * 1000.0 would.
+        // Conversion from milliseconds to microseconds must be exact: 0.069 * 1000.0 is not.
         assert_eq!(Number::parse(b"0.069").unwrap().scaled(3), 69.0);
     }
 
     #[test]
-    fn what_is_not_a_number_is_refused() {
+    fn invalid_numbers_are_rejected() {
         for text in ["", "-", ".5", "1e", "1.2.3", "0x10", "N/A", "inf", "nan", "46.48us", "1e99999", "+1"] {
             assert_eq!(Number::parse(text.as_bytes()), None, "{text}");
         }

@@ -1,9 +1,9 @@
-//! The phrases that make a line matter, found in one pass over it.
+//! Phrases that identify relevant lines, found in a single pass.
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use std::sync::LazyLock;
 
-/// What a phrase tells.
+/// Meaning of a phrase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phrase {
     /// `nccl-tests version 2.19.6 nccl-headers=22809 nccl-library=22809`
@@ -32,15 +32,15 @@ pub(crate) enum Phrase {
     Library,
     /// The name of a test program.
     Program,
-    /// Something failed.
+    /// A failure.
     Failure,
-    /// `# error: TEXT`, a failure when there is a text.
+    /// `# error: TEXT`, a failure if TEXT is not empty.
     LastError,
-    /// NCCL warns: no failure by itself, but often nearer its cause.
+    /// An NCCL warning: not a failure itself, but often closer to its cause.
     Warning,
-    /// `[burnin: cut here, 123 bytes left out]`: whoever collected the log cut a piece out.
+    /// `[burnin: cut here, 123 bytes left out]`: a part was removed when the log was collected.
     Cut,
-    /// A message that explains a log in which there is nothing else.
+    /// A message that may explain a log without any other content.
     Hint,
 }
 
@@ -65,7 +65,7 @@ const PHRASES: &[(&str, Phrase)] = &[
     ("NCCL version", Library),
     ("RCCL version", Library),
     ("_perf", Program),
-    // The program, on its way out.
+    // The program at its exit.
     ("NCCL failure ", Failure),
     ("CUDA failure ", Failure),
     ("Cuda failure ", Failure),
@@ -77,7 +77,7 @@ const PHRASES: &[(&str, Phrase)] = &[
     ("# error: ", LastError),
     ("NCCL WARN", Warning),
     ("[burnin: cut here, ", Cut),
-    // The program, refusing to start.
+    // The program at its start.
     ("Invalid number of GPUs", Failure),
     ("invalid sizes for ", Failure),
     ("invalid size specified", Failure),
@@ -99,7 +99,7 @@ const PHRASES: &[(&str, Phrase)] = &[
     ("was unable to launch the specified application", Failure),
     ("ORTE daemon has unexpectedly failed", Failure),
     ("PRTE has lost communication", Failure),
-    // The machine.
+    // The operating system.
     ("Segmentation fault", Failure),
     ("Caught signal ", Failure),
     ("(core dumped)", Failure),
@@ -112,7 +112,7 @@ const PHRASES: &[(&str, Phrase)] = &[
     ("Permission denied", Hint),
 ];
 
-/// The phrases are constants: a set that could not be built would fail every test.
+/// The phrases are constants: an invalid set would fail every test.
 static AUTOMATON: LazyLock<AhoCorasick> = LazyLock::new(|| {
     AhoCorasick::builder()
         .match_kind(MatchKind::LeftmostFirst)
@@ -121,7 +121,7 @@ static AUTOMATON: LazyLock<AhoCorasick> = LazyLock::new(|| {
         .expect("the phrases fit an automaton")
 });
 
-/// The phrases of a line with the places where they start, from left to right.
+/// The phrases of a line with their positions, from left to right.
 pub(crate) fn phrases(line: &[u8]) -> impl Iterator<Item = (Phrase, usize, usize)> {
     AUTOMATON.find_iter(line).map(|found| (PHRASES[found.pattern().as_usize()].1, found.start(), found.end()))
 }

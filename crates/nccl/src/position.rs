@@ -3,7 +3,7 @@
 use crate::glue;
 use memchr::memchr_iter;
 
-/// Bytes of the longest function name or path in a source position.
+/// Maximum length of a function name or path in a source position, bytes.
 const NAME: usize = 128;
 
 /// Removes source positions such as `BenchTime(), common.cu:533, `, which some builds print before every piece of a
@@ -36,13 +36,13 @@ fn position(text: &[u8]) -> Option<usize> {
     source.iter().find(|suffix| head[..colon].ends_with(suffix))?;
     let number = &head[colon + 1..];
     let digits = number.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    // The blank stays: without it two numbers would become one.
+    // Keep the blank: without it two numbers would merge.
     let ends = number.get(digits) == Some(&b',') && matches!(number.get(digits + 1), None | Some(b' '));
     (digits > 0 && ends).then_some(4 + colon + 1 + digits + 1)
 }
 
-/// Start of the function name at the end of a text. Text directly before it stays: a number, `N/A`, or the name of
-/// a type or a reduction.
+/// Start of the function name at the end of a text. Text directly before it is kept: a number, `N/A`, or the
+/// name of a type or a reduction.
 fn function(text: &[u8]) -> Option<usize> {
     let letters = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_';
     let word = text.iter().rev().take(NAME).take_while(letters).count();
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn source_positions_go_and_numbers_stay() {
+    fn source_positions_are_removed_and_numbers_kept() {
         let left =
             |line: &str| without_positions(line.as_bytes()).map(|line| String::from_utf8(line).unwrap());
         assert_eq!(left("run(), common.cu:967, # nThread 1").as_deref(), Some(" # nThread 1"));

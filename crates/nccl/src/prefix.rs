@@ -1,20 +1,20 @@
-//! What launchers and log collectors put before a line.
+//! Prefixes that launchers and log collectors add to lines.
 
 use crate::scan::span;
 use memchr::{memchr, memchr_iter};
 
-/// A line without what was put before it.
+/// A line with its prefixes removed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stripped<'a> {
-    /// The line after launcher tags and collector timestamps: what the program printed.
+    /// The line without launcher tags and collector timestamps: the program's own output.
     pub(crate) said: &'a [u8],
-    /// After anything else that looks like a prefix (a host name and a colon, a bracket) too.
+    /// Also without anything else that looks like a prefix (a host name and a colon, a bracket).
     pub(crate) rest: &'a [u8],
-    /// Tells processes apart when the launcher did; 0 when it did not.
+    /// Identifies the process, from the launcher's tag; 0 without a tag.
     pub(crate) stream: u64,
 }
 
-/// No known prefix is longer.
+/// Maximum length of a known prefix.
 const LONGEST: usize = 160;
 
 /// Removes the prefixes of a line. Prefixes nest: a pod name, then a timestamp, then a rank.
@@ -47,14 +47,14 @@ pub(crate) fn strip(line: &[u8]) -> Stripped<'_> {
     stripped
 }
 
-/// A line inside quotes, as Ansible prints the lines of an output.
+/// Content of a quoted line, as Ansible prints lines of an output.
 fn unquoted(line: &[u8]) -> &[u8] {
     let Some(inner) = line.trim_ascii_start().strip_prefix(b"\"") else { return line };
     let end = inner.trim_ascii_end();
     end.strip_suffix(b"\",").or(end.strip_suffix(b"\"")).unwrap_or(line)
 }
 
-/// End of the prefix, the name of the process in it, and whether no program prints such a thing itself.
+/// End of the prefix, the process name in it, and whether only collectors print such a prefix.
 type Found<'a> = (usize, Option<&'a [u8]>, bool);
 
 fn leading_blanks(text: &[u8]) -> usize {
@@ -62,7 +62,7 @@ fn leading_blanks(text: &[u8]) -> usize {
 }
 
 fn fold(stream: u64, name: &[u8]) -> u64 {
-    // FNV-1a: the names are short, and a collision only merges two processes' lines.
+    // FNV-1a: the names are short, and a collision only merges the lines of two processes.
     let start = if stream == 0 { 0xcbf2_9ce4_8422_2325 } else { stream };
     name.iter().fold(start, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)) | 1
 }
@@ -71,7 +71,7 @@ fn digits(text: &[u8]) -> usize {
     text.iter().take_while(|byte| byte.is_ascii_digit()).count()
 }
 
-/// `12: ` of `srun -l`; also a line number of `grep -n`, which is no process, but then every line has its own.
+/// `12: ` of `srun -l`; also a line number of `grep -n`, in which case every line has its own number.
 fn srun_label(text: &[u8]) -> Option<Found<'_>> {
     let count = digits(text);
     let ends =
@@ -79,7 +79,7 @@ fn srun_label(text: &[u8]) -> Option<Found<'_>> {
     ends.then(|| ((count + 2).min(text.len()), Some(&text[..count]), true))
 }
 
-/// `[1,0]<stdout>:` and its relatives: one word that ends so, or a date that ends so.
+/// `[1,0]<stdout>:` and variants: one word, or a date, with this suffix.
 fn open_mpi_tag(text: &[u8]) -> Option<Found<'_>> {
     const DAYS: &[u8] = b"MonTueWedThuFriSatSun";
     let head = &text[..text.len().min(LONGEST)];
@@ -91,7 +91,8 @@ fn open_mpi_tag(text: &[u8]) -> Option<Found<'_>> {
     (dated || !head[..open].contains(&b' ')).then_some((end, named.then_some(name), true))
 }
 
-/// Start and end of the first `[...]<stdout>:` of a text. Without a bracket the tag starts the text.
+/// Start and end of the first `[...]<stdout>:` of a text. A tag without a bracket starts at the beginning of
+/// the text.
 pub(crate) fn find_open_mpi_tag(text: &[u8]) -> Option<(usize, usize)> {
     let open = find_stream(text)?;
     let end =
@@ -103,9 +104,9 @@ pub(crate) fn find_open_mpi_tag(text: &[u8]) -> Option<(usize, usize)> {
     Some((start, end))
 }
 
-/// Where a text first has a `<std`.
+/// Position of the first `<std` in a text.
 pub(crate) fn find_stream(text: &[u8]) -> Option<usize> {
-    // A searcher for the whole would take longer to build than to run.
+    // Building a searcher for the whole pattern would take longer than the search.
     memchr_iter(b'<', text).find(|&open| text[open..].starts_with(b"<std"))
 }
 
@@ -129,7 +130,7 @@ fn bracket(text: &[u8]) -> Option<Found<'_>> {
     ))
 }
 
-/// `2026-01-05T12:00:07.123Z `, `2026-01-05 12:00:07,123 `, `12:00:07 `, and what CRI and GitLab write after it.
+/// `2026-01-05T12:00:07.123Z `, `2026-01-05 12:00:07,123 `, `12:00:07 `, and the suffixes of CRI and GitLab.
 fn timestamp(text: &[u8]) -> Option<usize> {
     let mut at = 0;
     if text.len() > 10 && shaped(text, b"dddd-dd-dd") && matches!(text[10], b'T' | b' ') {
@@ -181,7 +182,7 @@ fn month_timestamp(text: &[u8]) -> Option<usize> {
     let time = day + digits(&text[day..]) + 1;
     let mut end = time + timestamp(text.get(time..)?)?;
     let rest = &text[end..];
-    // The host and the program follow only in syslog: `host program[123]: `.
+    // Only syslog adds host and program: `host program[123]: `.
     let host = memchr(b' ', &rest[..rest.len().min(LONGEST)]);
     if let Some(program) = host.map(|host| &rest[host + 1..])
         && let Some(space) = memchr(b' ', &program[..program.len().min(LONGEST)])
@@ -216,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn known_prefixes_go() {
+    fn known_prefixes_are_removed() {
         for prefix in [
             "",
             "0: ",
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_are_told_apart() {
+    fn processes_are_distinguished() {
         let of = |line: &str| strip(line.as_bytes()).stream;
         assert_ne!(of("[1,0]<stdout>:x"), of("[1,1]<stdout>:x"));
         assert_ne!(of("0: x"), of("1: x"));

@@ -9,47 +9,47 @@ use crate::value::{NAME, Value, is_name, is_timestamp, plausible, value};
 use model::measurement::{Half, Iterations, Row};
 use std::collections::BTreeSet;
 
-/// A row of which something may still be missing.
+/// A possibly incomplete row.
 #[derive(Debug, Default)]
 pub(crate) struct Partial {
     pub(crate) row: Row,
-    /// Halves seen, measured or not.
+    /// Number of halves seen, measured or not.
     pub(crate) filled: u8,
-    /// The line ended inside a half: nothing that follows belongs to this row.
+    /// The line ended inside a half: the following text is not part of this row.
     pub(crate) cut: bool,
     /// Width of the last column of the halves seen, with its padding.
     last_pitch: Option<usize>,
 }
 
-/// What a line did for a row.
+/// Effect of a line on a row.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Filled {
-    /// All halves are there; what was glued behind them starts here.
+    /// All halves are complete; joined output starts at this position.
     Whole(usize),
-    /// Some are missing; what was glued behind the last piece starts here.
+    /// Halves are missing; joined output starts at this position.
     Short(usize),
-    /// More numbers than the header has columns: this is another table's row.
+    /// More numbers than the header has columns: the row belongs to another table.
     TooMuch,
 }
 
-/// What is needed to read a row besides the row.
+/// Context of a row.
 pub(crate) struct Context<'a> {
     pub(crate) layout: &'a Layout,
     /// The hosts of the Rank lines.
     pub(crate) hosts: &'a BTreeSet<Vec<u8>>,
-    /// The line ends in a newline: its last word is whole.
+    /// The line ends in a newline: its last word is complete.
     pub(crate) ended: bool,
-    /// The columns are guessed, so that every half must look and add up as printed ones do.
+    /// The columns were inferred, so every half must be plausible.
     pub(crate) strict: bool,
 }
 
-/// No row has more words than this; what lies beyond is noise.
+/// Maximum words of a row; the rest is unrelated output.
 const WORDS: usize = 64;
 
 impl Context<'_> {
-    /// Reads the left part, whose first word starts at `at`, and says where it ends.
+    /// Parses the left part, whose first word starts at `at`, and returns its end.
     ///
-    /// With `anywhere` the words before it were not understood, so that the type must be one that is known.
+    /// With `anywhere` the preceding words are unknown, so the type must be a known one.
     pub(crate) fn left(&self, row: &mut Row, line: &[u8], at: usize, anywhere: bool) -> Option<usize> {
         let mut words = Words::new(line, at);
         row.size_bytes = unsigned(words.next()?.text)?;
@@ -58,7 +58,7 @@ impl Context<'_> {
         let known = glue::name(word.text, &glue::TYPES);
         match known {
             Some(name) if name.len() == word.text.len() => row.dtype = name.to_owned(),
-            // Where neither reduction nor root is printed, the type is what other output is glued to.
+            // Without reduction and root, other output is joined to the type.
             Some(name) if !self.layout.root && word.text.contains(&b':') => {
                 row.dtype = name.to_owned();
                 return Some(word.start + name.len());
@@ -68,7 +68,7 @@ impl Context<'_> {
             _ => return None,
         }
 
-        // Where a collective has no reduction the column may be blank.
+        // The column may be blank for a collective without a reduction.
         if self.layout.redop
             && let Some(word) = words.peek()
         {
@@ -104,10 +104,10 @@ impl Context<'_> {
         Some(words.at)
     }
 
-    /// Reads halves from `at` on into the row.
+    /// Parses halves starting at `at` into the row.
     ///
-    /// `doubtful` says that the values do not directly follow the left part: then they must look and add up as
-    /// printed ones do, because other programs print numbers too.
+    /// `doubtful` means that the values do not directly follow the left part: they must then be plausible,
+    /// because other programs also print numbers.
     pub(crate) fn fill(&self, partial: &mut Partial, line: &[u8], at: usize, mut doubtful: bool) -> Filled {
         let mut words = Words::new(line, at);
         let mut noise = None;
@@ -118,20 +118,20 @@ impl Context<'_> {
             }
             let missing = usize::from(self.layout.count() - partial.filled) * half;
             let run = if doubtful { self.run(words) } else { missing };
-            // What is glued in between may end in numbers of its own: the last ones are the row's.
+            // Joined output may end in numbers; the last ones belong to the row.
             let foreign = run - if run >= missing { missing } else { run.min(half) };
             let complete = run >= half && foreign == 0;
             if complete && let Some((measured, after, glued)) = self.half(words, partial, doubtful) {
                 self.place(partial, measured);
                 words.at = after;
-                // The second half directly behind the first is as good as the first.
+                // A second half directly after the first is as reliable as the first.
                 doubtful = glued || (doubtful && run != missing);
                 noise = glued.then_some(after);
                 continue;
             }
             let Some(word) = words.peek() else { break };
             if !doubtful && Number::parse(word.text).is_some() {
-                // A half that stops in the middle: cut, unless what follows shows that the columns are others.
+                // An incomplete half: truncated, unless the following text shows that the columns differ.
                 partial.cut = true;
                 return Filled::Short(line.len());
             }
@@ -145,7 +145,7 @@ impl Context<'_> {
         Filled::Short(noise.unwrap_or(line.len()))
     }
 
-    /// Reads a half, or both, that stand alone at the start of a line, long after their left part.
+    /// Parses one or both halves at the start of a line, possibly long after their left part.
     pub(crate) fn resume(&self, partial: &mut Partial, line: &[u8], at: usize) -> Filled {
         let missing = usize::from(self.layout.count() - partial.filled) * self.layout.half.len();
         let run = self.run(Words::new(line, at));
@@ -155,7 +155,7 @@ impl Context<'_> {
         self.fill(partial, line, at, true)
     }
 
-    /// What stands behind the last half.
+    /// Handles the text after the last half.
     fn tail(&self, partial: &mut Partial, mut words: Words<'_>, noise: Option<usize>) -> Filled {
         let end = words.at;
         if self.layout.timestamp
@@ -175,7 +175,7 @@ impl Context<'_> {
         }
     }
 
-    /// How many words in a row are values.
+    /// Number of consecutive words that are values.
     fn run(&self, words: Words<'_>) -> usize {
         let last = self.layout.half.len().saturating_sub(1);
         let mut length = 0;
@@ -191,7 +191,8 @@ impl Context<'_> {
         length
     }
 
-    /// One half, in part when a value is not finite. Says where it ends and whether something is glued.
+    /// Parses one half, partially if a value is not finite. Returns its end and whether output is joined to
+    /// it.
     fn half(
         &self,
         mut words: Words<'_>,
@@ -213,8 +214,8 @@ impl Context<'_> {
             let word = words.next()?;
             end = word.end();
             if index == last {
-                // A log may stop in the middle of a number, and so may each of its lines. Where another half has to
-                // follow, the line was cut.
+                // A log, and each of its lines, may stop in the middle of a number. If another half must
+                // follow, the line was truncated.
                 let ends = end == words.line.len();
                 let whole =
                     if self.ended && is_last { self.reaches(&word, partial) } else { self.fills(&word) };
@@ -280,20 +281,20 @@ impl Context<'_> {
         Some((half, end, glued))
     }
 
-    /// The word reaches as far to the right as the last word of the half before: both columns have the same width. A
-    /// table whose padding was squeezed does not show that.
+    /// Whether the word ends in the same column as the last word of the previous half: both columns have the
+    /// same width. Tables with collapsed padding do not show this.
     fn reaches(&self, word: &Word<'_>, partial: &Partial) -> bool {
         word.blanks < 2 || word.text == b"N/A" || partial.last_pitch.is_none_or(|pitch| word.pitch() >= pitch)
     }
 
-    /// The word fills its column to the right, so that no digit of it is missing. A count without padding may be the
-    /// beginning of one that is wider than its column.
+    /// Whether the word fills its column to the right, so that no digit is missing. A count without padding
+    /// may be the beginning of one that is wider than its column.
     fn fills(&self, word: &Word<'_>) -> bool {
         let padded = word.blanks > 2 || self.layout.half.last() != Some(&Column::Wrong);
         word.text == b"N/A" || (padded && self.layout.last_pitch == Some(word.pitch()))
     }
 
-    /// Where the value ends in the last word of a half, when something is glued to it.
+    /// End of the value in the last word of a half with joined output.
     fn glued(&self, word: &Word<'_>) -> Option<usize> {
         if word.text.len() > 3 && word.text.starts_with(b"N/A") {
             return Some(3);
@@ -312,8 +313,8 @@ impl Context<'_> {
         partial.filled += 1;
     }
 
-    /// Whether the halves of a row that was cut can be those of this table: they add up as printed ones do. Beyond
-    /// the cut there may have been more columns than the header names.
+    /// Whether the halves of a truncated row are plausible for this table. After the truncation there may
+    /// have been more columns than the header names.
     pub(crate) fn adds_up(&self, line: &[u8], at: usize, cut: &Partial, glued: bool) -> bool {
         let strict = Context { strict: true, ..*self };
         let row = Row { size_bytes: cut.row.size_bytes, ..Row::default() };

@@ -1,10 +1,10 @@
-//! Words of a line, with their places: right-aligned columns tell as much by their place as by their text.
+//! Words of a line with their positions: the position of a word in right-aligned columns is information, too.
 
 /// Reads the words of one line from left to right.
 #[derive(Clone, Copy)]
 pub(crate) struct Words<'a> {
     pub(crate) line: &'a [u8],
-    /// Where the next word is looked for.
+    /// Position of the next word.
     pub(crate) at: usize,
 }
 
@@ -22,21 +22,21 @@ impl Word<'_> {
         self.start + self.text.len()
     }
 
-    /// Width of the column when the word fills it to the right: the padding and the word.
+    /// Width of the column if the word fills it to the right: padding and word.
     pub(crate) fn pitch(&self) -> usize {
         self.blanks + self.text.len()
     }
 }
 
-/// Blanks of all kinds. A NUL is what a hole in a log file reads as; a carriage return inside a line is a terminal's.
+/// Blanks of all kinds. A NUL is a hole in a log file; a carriage return inside a line comes from a terminal.
 #[inline]
 pub(crate) fn is_blank(byte: u8) -> bool {
     byte <= b' '
 }
 
-/// How many blanks a text starts with; with `BLANKS` false, how many other bytes.
+/// Number of leading blanks of a text; with `BLANKS` false, of leading other bytes.
 ///
-/// A row is blanks for the most part, so they are looked at eight at a time.
+/// Rows are mostly blanks, so eight bytes are compared at once.
 #[inline]
 pub(crate) fn span<const BLANKS: bool>(text: &[u8]) -> usize {
     const HIGH: u64 = 0x80 * ONES;
@@ -44,7 +44,8 @@ pub(crate) fn span<const BLANKS: bool>(text: &[u8]) -> usize {
     let (eights, rest) = text.as_chunks::<8>();
     for (at, eight) in eights.iter().enumerate() {
         let eight = u64::from_le_bytes(*eight);
-        // The high bit of each byte that is no blank: adding carries into it from 0x21 on, and into no other byte.
+        // Sets the high bit of each non-blank byte: the addition carries into it from 0x21 on, and into no
+        // other byte.
         let solid = (((eight & !HIGH) + (0x7f - u64::from(b' ')) * ONES) | eight) & HIGH;
         let ends = if BLANKS { solid } else { solid ^ HIGH };
         if ends != 0 {
@@ -60,7 +61,7 @@ impl<'a> Words<'a> {
         Words { line, at }
     }
 
-    /// What has not been read.
+    /// The unread text.
     pub(crate) fn rest(&self) -> &'a [u8] {
         self.line.get(self.at..).unwrap_or_default()
     }
@@ -86,7 +87,7 @@ impl<'a> Iterator for Words<'a> {
     }
 }
 
-/// At most `limit` bytes of text, for people.
+/// At most `limit` bytes of text, for display.
 pub(crate) fn text(bytes: &[u8], limit: usize) -> String {
     let cut = bytes[..bytes.len().min(limit)].trim_ascii();
     String::from_utf8_lossy(cut).trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned()

@@ -1,4 +1,4 @@
-//! Where the bytes come from: what kind of file it is, told by its content, and lines out of it in constant memory.
+//! Input: detects the kind of file from its content, and splits it into lines in constant memory.
 
 use crate::json;
 use crate::text::Text;
@@ -9,9 +9,9 @@ use std::error::Error;
 use std::fmt;
 use std::io::{self, Cursor, ErrorKind, Read};
 
-/// Bytes in which the kind of a file shows.
+/// Number of bytes used to detect the kind of a file.
 const HEAD: usize = 4096;
-/// Bytes of a line that are looked at. Nothing of nccl-tests is longer than a few hundred.
+/// Maximum bytes evaluated per line. Lines of nccl-tests have at most a few hundred.
 const LINE: usize = 256 * 1024;
 
 /// Reads a log of any kind.
@@ -34,7 +34,7 @@ pub(crate) fn read(input: impl Read) -> io::Result<Reading> {
     }
 }
 
-/// The bytes of a log as its program wrote them: out of gzip, of any number of members, and out of UTF-16.
+/// The log as its program wrote it: decoded from gzip, with any number of members, and from UTF-16.
 pub(crate) fn unpacked(input: impl Read) -> io::Result<impl Read> {
     let (head, input) = peek(input)?;
     let packed = head.starts_with(&[0x1f, 0x8b]);
@@ -56,7 +56,7 @@ pub(crate) fn unpacked(input: impl Read) -> io::Result<impl Read> {
     })
 }
 
-/// The first bytes, and the rest of the input. An error behind them is kept for whoever reads that far.
+/// The first bytes, and the rest of the input. An error after them is returned when the reader reaches it.
 fn peek(mut input: impl Read) -> io::Result<(Vec<u8>, impl Read)> {
     let mut head = Vec::with_capacity(HEAD);
     match input.by_ref().take(HEAD as u64).read_to_end(&mut head) {
@@ -65,7 +65,7 @@ fn peek(mut input: impl Read) -> io::Result<(Vec<u8>, impl Read)> {
     }
 }
 
-/// What is wrong with the archive if that is what the error says. What could be unpacked of it still counts.
+/// Description of a damaged archive, if the error reports one. Data unpacked before the damage is kept.
 fn damage(error: io::Error) -> io::Result<String> {
     match error.get_ref().and_then(|error| error.downcast_ref::<Damaged>()) {
         Some(damaged) => Ok(damaged.to_string()),
@@ -73,7 +73,7 @@ fn damage(error: io::Error) -> io::Result<String> {
     }
 }
 
-/// An archive that cannot be unpacked, or not to its end.
+/// An archive that cannot be unpacked completely.
 #[derive(Debug)]
 struct Damaged(io::Error);
 
@@ -85,7 +85,7 @@ impl fmt::Display for Damaged {
 
 impl Error for Damaged {}
 
-/// The input or what is unpacked of it.
+/// The input, possibly unpacked.
 enum Packing<R> {
     None(R),
     Gzip(Box<Gzip<R>>),
@@ -100,7 +100,7 @@ impl<R: Read> Read for Packing<R> {
     }
 }
 
-/// Text in bytes, or made so.
+/// Bytes of text, possibly converted.
 enum Encoding<R> {
     Bytes(R),
     Wide(Narrow<R>),
@@ -115,7 +115,7 @@ impl<R: Read> Read for Encoding<R> {
     }
 }
 
-/// Unpacks gzip, and says [`Damaged`] of the archive and of nothing else.
+/// Unpacks gzip, and returns [`Damaged`] only for errors of the archive.
 struct Gzip<R> {
     decoder: MultiGzDecoder<Watched<R>>,
 }
@@ -138,7 +138,7 @@ impl<R: Read> Read for Gzip<R> {
     }
 }
 
-/// Tells errors of the input from errors of the decoder on top of it.
+/// Distinguishes errors of the input from errors of the decoder on top of it.
 struct Watched<R> {
     input: R,
     failed: bool,
@@ -152,7 +152,7 @@ impl<R: Read> Read for Watched<R> {
     }
 }
 
-/// Fails once with an error that was met earlier.
+/// Fails once with an earlier error.
 struct Failing(Option<io::Error>);
 
 impl Read for Failing {
@@ -164,9 +164,9 @@ impl Read for Failing {
 fn lines(mut input: impl Read, text: &mut Text) -> io::Result<()> {
     let mut buffer = vec![0; LINE];
     let mut filled = 0;
-    // Up to here the buffer is known to hold no newline.
+    // The buffer contains no newline up to this position.
     let mut searched = 0;
-    // The start of the line was read already, and this is more of it than anybody needs.
+    // The start of the line was already read; the rest exceeds the maximum.
     let mut skipping = false;
     loop {
         match input.read(&mut buffer[filled..]) {
@@ -202,10 +202,10 @@ fn lines(mut input: impl Read, text: &mut Text) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes bytes of UTF-16, which some shells write into files. All that matters in a log is ASCII.
+/// Converts UTF-16, which some shells write to files, to bytes. All relevant text in a log is ASCII.
 struct Narrow<R> {
     input: R,
-    /// Which byte of a pair is the low one.
+    /// Index of the low byte in a pair.
     low: usize,
     odd: Option<u8>,
 }

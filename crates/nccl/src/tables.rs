@@ -1,8 +1,8 @@
-//! The tables of a log: which run a line belongs to, and how each run ended.
+//! The tables of a log: assigns lines to runs and determines how each run ended.
 //!
-//! A run prints its lines in a fixed order, so that a line which would be a step back starts another run. Several
-//! programs may write at once; then a launcher's tag tells them apart, and without one the youngest open run that
-//! still waits for such a line takes it.
+//! A run prints its lines in a fixed order, so a line that belongs to an earlier step starts another run.
+//! Several programs may write concurrently; a launcher's tag then distinguishes them, and an untagged line
+//! goes to the newest open run that expects it.
 
 use crate::budget::{self, Budget, Kind};
 use crate::layout::Layout;
@@ -11,16 +11,16 @@ use model::measurement::{Device, Ended, Reading, Row, Table};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// Tables kept of one log.
+/// Maximum tables per log.
 const TABLES: usize = 4_096;
-/// Programs that may write at once: runs further back than this get no more lines.
+/// Maximum concurrent programs: older runs receive no further lines.
 const AT_ONCE: usize = 1_024;
-/// What is said of a log whose run was cut.
+/// Message for a log with a removed part.
 const CUT: &str = "a piece of the log was cut out when it was collected";
-/// What a run needs besides itself: its table in the end, the columns, versions and the collective.
+/// Bytes of a run besides its data: its final table, the columns, versions and the collective.
 const RUN: usize = size_of::<Table>() + 640;
 
-/// The steps of a run, in the order in which it prints them.
+/// The steps of a run, in print order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Step {
     Version,
@@ -32,22 +32,22 @@ pub(crate) enum Step {
     Row,
 }
 
-/// A run being read.
+/// A run in progress.
 pub(crate) struct Run {
     pub(crate) table: Table,
     pub(crate) layout: Option<Rc<Layout>>,
     pub(crate) notes: Notes,
     /// The hosts of the Rank lines.
     pub(crate) hosts: BTreeSet<Vec<u8>>,
-    /// A Rank line was cut or left out, so that the number of ranks is not known.
+    /// A Rank line was truncated or omitted, so the number of ranks is unknown.
     pub(crate) ranks_missing: bool,
     step: Step,
     stream: u64,
-    /// The same process began another run: this one gets no more.
+    /// The same process started another run: this one receives no further lines.
     superseded: bool,
-    /// A piece of what it printed was cut out of the log.
+    /// A part of its output was removed from the log.
     cut: bool,
-    /// There is no room for this run: it is followed to its end, and nothing of it is kept.
+    /// The budget is exhausted: this run is tracked to its end without storing data.
     left_out: bool,
 }
 
@@ -56,9 +56,9 @@ impl Run {
         self.table.ended != Ended::Complete && !self.superseded
     }
 
-    /// Decides how the run ended, from what was said in it and before it.
+    /// Determines how the run ended, from its messages and earlier ones.
     fn conclude(&mut self, failed_before: bool) -> Ended {
-        // Rows may be missing, and whoever only sees the summary would not know.
+        // Rows may be missing, which the summary alone would not show.
         if self.cut && self.table.ended == Ended::Complete {
             self.table.ended = Ended::Truncated;
         }
@@ -73,27 +73,27 @@ impl Run {
 #[derive(Default)]
 pub(crate) struct Tables {
     pub(crate) runs: Vec<Run>,
-    /// What was said before the first run.
+    /// Messages before the first run.
     pub(crate) before: Notes,
-    /// Test programs named since the last run began: their command lines.
+    /// Test programs named since the start of the last run: their command lines.
     programs: Vec<&'static str>,
-    /// NCCL's version, when it came before the run.
+    /// NCCL's version, if printed before the run.
     library: Option<String>,
     pub(crate) budget: Budget,
-    /// A piece was cut out of the log.
+    /// A part was removed from the log.
     cut: bool,
-    /// The worst end of the runs that were left out.
+    /// Worst end of the omitted runs.
     worst: Option<u8>,
 }
 
 impl Tables {
-    /// The run that a line of this step belongs to, opening one if it would be a step back for all.
+    /// The run of a line of this step; opens one if the step is in the past for all runs.
     pub(crate) fn at(&mut self, step: Step, stream: u64) -> usize {
         let waits = |run: &Run| {
             // Rank lines repeat.
             run.open() && (run.step < step || (run.step == step && step == Step::Rank))
         };
-        // Of this process the youngest that is over ends the search.
+        // The newest ended run of this process stops the search.
         let of = self.recent(|run| run.stream == stream && (!run.open() || waits(run)));
         let same = of.filter(|&at| self.runs[at].open());
         // Not every line of a run has its tag.
@@ -109,7 +109,7 @@ impl Tables {
 
     fn begin(&mut self, stream: u64) -> usize {
         for run in self.runs.iter_mut().rev().take(16) {
-            // Programs started together have not got far; one that had failed or printed its table is over.
+            // Programs started together have made little progress; a run with a failure or a table has ended.
             let over = run.step >= Step::Header || run.notes.failure.is_some();
             if run.stream == stream && over {
                 run.superseded = true;
@@ -119,7 +119,7 @@ impl Tables {
         self.programs.dedup();
         let collective = match self.programs[..] {
             [name] => Some(name.to_owned()),
-            // Several programs were named, and which of them this is cannot be known.
+            // Several programs were named: ambiguous.
             _ => None,
         };
         self.programs.clear();
@@ -158,45 +158,45 @@ impl Tables {
         self.runs.len() - 1
     }
 
-    /// The youngest open run that fits: of this process if there is one.
+    /// The newest matching open run, of this process if possible.
     pub(crate) fn open(&self, stream: u64, fits: impl Fn(&Run) -> bool) -> Option<usize> {
         let of = |run: &Run| run.open() && fits(run);
         self.recent(|run| run.stream == stream && of(run)).or_else(|| self.recent(of))
     }
 
-    /// The youngest run that fits, among those that may still get lines.
+    /// The newest matching run among those that may receive lines.
     fn recent(&self, fits: impl Fn(&Run) -> bool) -> Option<usize> {
         let since = self.runs.len().saturating_sub(AT_ONCE);
         self.runs[since..].iter().rposition(fits).map(|at| since + at)
     }
 
-    /// The youngest run of this process, open or not, or else the youngest of all.
+    /// The newest run of this process, open or not, otherwise the newest of all.
     pub(crate) fn youngest(&self, stream: u64) -> Option<usize> {
         self.recent(|run| run.stream == stream).or(self.runs.len().checked_sub(1))
     }
 
-    /// The run that takes rows which came without a header.
+    /// The run for rows without a header.
     pub(crate) fn headless(&mut self, stream: u64) -> usize {
         let at = match self.open(stream, |run| run.layout.is_none()) {
             Some(at) => at,
             None => self.begin(stream),
         };
         self.runs[at].step = Step::Row;
-        // Its header may have been in the piece that was cut out.
+        // Its header may be in the removed part.
         self.runs[at].cut |= self.cut;
         at
     }
 
-    /// A piece was cut out of the log here: no run that is not over is whole any more.
+    /// A part of the log was removed here: every open run is incomplete.
     pub(crate) fn cut(&mut self) {
         self.cut = true;
         self.runs.iter_mut().filter(|run| run.open()).for_each(|run| run.cut = true);
     }
 
-    /// Keeps a row if there is room. What its processes measured was counted when it was read.
+    /// Stores a row if the budget permits. The times of its processes were counted when read.
     pub(crate) fn push(&mut self, at: usize, row: Row) {
         let run = &mut self.runs[at];
-        // A half without a finite number was printed and not measured.
+        // A half without a finite number was printed but not measured.
         let measured = row.out_of_place.is_some() || row.in_place.is_some();
         if measured {
             run.step = Step::Row;
@@ -215,7 +215,7 @@ impl Tables {
         }
     }
 
-    /// Keeps a Rank line if there is room; says whether it did.
+    /// Stores a Rank line if the budget permits; returns whether it did.
     pub(crate) fn device(&mut self, at: usize, device: Device) -> bool {
         let run = &mut self.runs[at];
         let new_host = !device.host.is_empty() && !run.hosts.contains(device.host.as_bytes());
@@ -231,7 +231,7 @@ impl Tables {
         keep
     }
 
-    /// The run printed its average: it is over.
+    /// The run printed its average, which ends it.
     pub(crate) fn complete(&mut self, at: usize, average: Option<f64>) {
         let table = &mut self.runs[at].table;
         table.average_busbw = average;
@@ -240,14 +240,14 @@ impl Tables {
         self.budget.shrink(&mut table.devices);
     }
 
-    /// A test program was named.
+    /// Records a named test program.
     pub(crate) fn program(&mut self, name: &'static str) {
         if !self.programs.contains(&name) {
             self.programs.push(name);
         }
     }
 
-    /// NCCL said its version.
+    /// Records the printed NCCL version.
     pub(crate) fn library(&mut self, stream: u64, version: String) {
         match self.open(stream, |_| true) {
             Some(at) => {
@@ -257,8 +257,8 @@ impl Tables {
         }
     }
 
-    /// Where a failure or a warning is noted: at the run of this process, at the youngest, or before all. A text for it
-    /// is counted against the budget.
+    /// Notes for a failure or a warning: of the run of this process, of the newest run, or of the time before
+    /// all runs. The text counts against the budget.
     pub(crate) fn notes(&mut self, stream: u64) -> (&mut Notes, &mut Budget) {
         let notes = match self.open(stream, |_| true).or(self.youngest(stream)) {
             Some(at) => &mut self.runs[at].notes,
@@ -267,7 +267,7 @@ impl Tables {
         (notes, &mut self.budget)
     }
 
-    /// Ends the log. `damage` says what went wrong with the file itself.
+    /// Ends the log. `damage` describes a problem of the file itself.
     pub(crate) fn finish(self, damage: Option<String>) -> Reading {
         let mut first: Option<(u64, String)> = None;
         let mut earliest = |found: Option<(u64, String)>| {
@@ -309,11 +309,11 @@ impl Tables {
         };
         let left_out = self.budget.left_out.then(|| {
             let rows: usize = tables.iter().map(|table| table.rows.len()).sum();
-            format!("the log says more than is kept: here are {rows} rows of {} tables", tables.len())
+            format!("the log exceeds the memory limit: kept {rows} rows of {} tables", tables.len())
         });
         let damage = damage.or_else(|| cut.then(|| CUT.to_owned()));
         let found = first.map(|(_, text)| text).filter(|text| !text.is_empty()).or(damage);
-        // What is missing from the tables is said beside what went wrong.
+        // Missing table data is reported besides other errors.
         let first_error = match (found, left_out) {
             (Some(found), Some(left_out)) => Some(format!("{found}; {left_out}")),
             (found, left_out) => found.or(left_out),

@@ -1,4 +1,4 @@
-//! Reads the lines of a log.
+//! Parses a log line by line.
 
 use crate::banner;
 use crate::clean;
@@ -16,38 +16,38 @@ use model::measurement::{Device, Reading};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// A failure line is for people: more of it than this helps nobody.
+/// Maximum length of a displayed failure line, bytes.
 const SHOWN: usize = 1024;
-/// What a phrase tells stands directly behind it: in so many bytes, lest a line of nothing but phrases be read once
-/// for each of them.
+/// Number of bytes after a phrase that are evaluated. Without a limit, a line of many phrases would be read
+/// once per phrase.
 const REACH: usize = 1024;
-/// Bytes of the longest text that may stand before every line.
+/// Maximum length of a constant prefix, bytes.
 const PREFIX: usize = 160;
-/// Rows begun at the same time, one a process.
+/// Maximum number of incomplete rows, one per process.
 const BEGUN: usize = 256;
 
 /// Reads a log line by line.
 #[derive(Default)]
 pub(crate) struct Text {
     tables: Tables,
-    /// Rows begun and not yet whole.
+    /// Incomplete rows.
     begun: Vec<Begun>,
-    /// What the last line above a header said, and where it was.
+    /// Placement named by the last line above a header, and its line number.
     placement: Option<(u64, Halves)>,
-    /// Text that stood before the `#` of a run's first lines and is no known prefix: the same before its rows.
+    /// Unknown text before the `#` of a run's first lines; it also precedes its rows.
     constant: Vec<u8>,
     number: u64,
     scratch: Vec<u8>,
 }
 
-/// A row of which pieces are still to come, many lines later.
+/// A row whose remaining pieces follow later.
 struct Begun {
     stream: u64,
     run: usize,
     partial: Partial,
 }
 
-/// A line taken apart, and whether it has an end.
+/// A line with its prefixes removed, and whether it is terminated.
 #[derive(Clone, Copy)]
 struct Line<'a> {
     said: &'a [u8],
@@ -57,11 +57,11 @@ struct Line<'a> {
 }
 
 impl Text {
-    /// Reads one line without its newline. `ended` says that it had one: the last line of a cut log has none.
+    /// Processes one line without its newline. `ended` is false for an unterminated last line.
     pub(crate) fn line(&mut self, raw: &[u8], ended: bool) {
         self.number += 1;
         let raw = raw.strip_suffix(b"\r").unwrap_or(raw);
-        // Most lines of a long log are NCCL's own talk: they are told before anything else is looked for.
+        // Most lines of a long log are NCCL debug messages: detect them first.
         if let Some(said) = debug(raw)
             && !ends_like_row(raw, 4)
         {
@@ -82,7 +82,7 @@ impl Text {
         self.scratch = scratch;
     }
 
-    /// Ends the log. `damage` says what went wrong with the file itself.
+    /// Ends the log. `damage` describes a problem of the file itself.
     pub(crate) fn finish(mut self, damage: Option<String>) -> Reading {
         for begun in std::mem::take(&mut self.begun) {
             self.give_up(begun);
@@ -105,14 +105,14 @@ impl Text {
         let Some(start) = rest.iter().position(|&byte| !is_blank(byte) && byte != b'#') else { return };
         let taken = if rest[start].is_ascii_digit() { self.numbers(line, start) } else { None };
         let taken = taken.or_else(|| {
-            // Rows behind something that is not a known prefix.
+            // Rows after an unknown prefix.
             let at = ends_like_row(rest, 2).then(|| headless::anchor(rest))??;
             self.row(line, at, true)
         });
         match taken {
             None => self.phrases(line),
             Some(at) if at < rest.len() => {
-                // What was glued to the row is a line of its own, and it never has the row's beginning.
+                // Output joined to a row is a separate line without the row's beginning.
                 let glued = &rest[at..];
                 match debug(glued) {
                     Some(said) => self.debug(said, stream),
@@ -123,7 +123,7 @@ impl Text {
         }
     }
 
-    /// NCCL's own talk tells its version, and is otherwise passed over.
+    /// Processes an NCCL debug message: only a version is used.
     fn debug(&mut self, said: &[u8], stream: u64) {
         if let Some(rest) =
             said.strip_prefix(b"NCCL version ").or_else(|| said.strip_prefix(b"RCCL version "))
@@ -133,7 +133,7 @@ impl Text {
         }
     }
 
-    /// A line of numbers: a row, or halves of a row begun before. Says where what is left of the line starts.
+    /// Processes a line of numbers: a row, or halves of an earlier row. Returns the start of the rest.
     fn numbers(&mut self, line: Line<'_>, start: usize) -> Option<usize> {
         self.row(line, start, false).or_else(|| self.halves(line, start))
     }
@@ -150,11 +150,11 @@ impl Text {
         let glued = line.rest.get(at).is_some_and(|&byte| !is_blank(byte));
         let filled = context.fill(&mut partial, line.rest, at, glued);
         if partial.filled == 0 && !glue::TYPES.contains(&partial.row.dtype.as_str()) {
-            // Two numbers and a word begin many a line.
+            // Two numbers and a word begin many other lines.
             return None;
         }
         let kept = line.ended || (partial.filled > 0 && context.adds_up(line.rest, at, &partial, glued));
-        // A row begun earlier by the same process gets no more.
+        // An earlier row of the same process is final.
         self.replace(line.stream);
         match filled {
             Filled::Whole(at) => {
@@ -171,7 +171,7 @@ impl Text {
         }
     }
 
-    /// A row without a header above it, taken only whole and only when it can be read in one way.
+    /// A row without a header; accepted only if complete and unambiguous.
     fn headless_row(&mut self, line: Line<'_>, start: usize) -> Option<usize> {
         let layout = headless::guess(line.rest, start)?;
         let context = Context { layout: &layout, hosts: &BTreeSet::new(), ended: line.ended, strict: true };
@@ -203,7 +203,7 @@ impl Text {
         }
     }
 
-    /// The process goes on: what its last row lacks will not come.
+    /// The process continued: the rest of its last row will not follow.
     fn replace(&mut self, stream: u64) {
         if let Some(at) = self.begun.iter().position(|begun| begun.stream == stream) {
             let begun = self.begun.swap_remove(at);
@@ -211,7 +211,7 @@ impl Text {
         }
     }
 
-    /// Keeps what was measured of a row that will not be finished, or that there was such a row.
+    /// Keeps the measured part of an abandoned row, or counts the row.
     fn give_up(&mut self, Begun { run, partial, .. }: Begun) {
         let Some(layout) = self.tables.runs[run].layout.clone() else { return };
         match partial.given_up(&layout) {
@@ -236,7 +236,7 @@ impl Text {
             match phrase {
                 Phrase::Failure | Phrase::LastError | Phrase::Warning | Phrase::Hint => {
                     self.note(phrase, line, rest);
-                    // What else a message says is its own.
+                    // The rest of the message is irrelevant.
                     return;
                 }
                 Phrase::Cut => {
@@ -255,7 +255,7 @@ impl Text {
                         None => self.tables.program(name),
                     }
                 }
-                // The rest is read only of whole lines: half a version is another version.
+                // The rest requires complete lines: a truncated version is another version.
                 _ if !line.ended => {}
                 Phrase::Version => {
                     let run = self.tables.at(Step::Version, line.stream);
@@ -279,7 +279,8 @@ impl Text {
                     self.learn_prefix(line);
                     self.tables.at(Step::Devices, line.stream);
                 }
-                // A process's Rank lines are cut at 2048 bytes: then they end in dots, and the last ones are missing.
+                // Rank lines of a process are truncated at 2048 bytes: they then end in dots, and the last
+                // ones are missing.
                 Phrase::Rank if dots => {
                     if let Some(run) = self.tables.open(line.stream, |_| true) {
                         self.tables.runs[run].ranks_missing = true;
@@ -306,7 +307,7 @@ impl Text {
         }
     }
 
-    /// Remembers what stands before the `#` of a line that a run begins with.
+    /// Records the text before the `#` of a run's first line.
     fn learn_prefix(&mut self, line: Line<'_>) {
         let Some(hash) = memchr::memchr(b'#', &line.rest[..line.rest.len().min(PREFIX)]) else { return };
         if line.rest[..hash].iter().any(|&byte| !is_blank(byte)) {
@@ -361,7 +362,7 @@ impl Text {
 
     fn average(&mut self, line: Line<'_>, rest: &[u8]) {
         let Some(found) = banner::average(rest, line.ended) else { return };
-        // Programs that write at once print both lines of a summary before they are done.
+        // Concurrent programs print both lines of a summary before they end.
         let bounded = self.tables.open(line.stream, |run| run.table.out_of_bounds.is_some());
         let Some(run) = bounded.or_else(|| self.summarised(line.stream, |_| true)) else { return };
         self.give_up_rows_of(run);
@@ -369,8 +370,8 @@ impl Text {
         self.tables.runs[run].notes.summary_failed |= found.failed;
     }
 
-    /// The run that a summary line belongs to. Said again after its run it is an echo; said in a log without any run
-    /// it is all that was kept of one.
+    /// The run of a summary line. A repeated summary is an echo; in a log without a run it is the only
+    /// remainder of one.
     fn summarised(&mut self, stream: u64, fits: impl Fn(&Run) -> bool) -> Option<usize> {
         match self.tables.open(stream, fits) {
             Some(run) => Some(run),
@@ -379,7 +380,7 @@ impl Text {
     }
 }
 
-/// The beginning of a text, without a word that would be cut.
+/// The beginning of a text, without a truncated word.
 fn reach(text: &[u8]) -> &[u8] {
     let Some(near) = text.get(..REACH) else { return text };
     let end = near.iter().rposition(|&byte| is_blank(byte)).map_or(0, |at| at + 1);

@@ -1,9 +1,9 @@
-//! What the words of a row may be, and whether they make sense together.
+//! Words of a row: valid forms and plausibility.
 
 use crate::layout::Layout;
 use crate::number::Number;
 
-/// Bytes of the longest name of a type or a reduction.
+/// Maximum length of the name of a type or a reduction, bytes.
 pub(crate) const NAME: usize = 16;
 
 /// Whether a word may name a type or a reduction.
@@ -12,7 +12,7 @@ pub(crate) fn is_name(word: &[u8]) -> bool {
     word.len() <= NAME && word[0].is_ascii_lowercase() && word.iter().all(of_name)
 }
 
-/// What stands in a column of a half.
+/// A value in a column of a half.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Value {
     Number(Number),
@@ -20,7 +20,7 @@ pub(crate) enum Value {
     NotFinite,
 }
 
-/// Reads a word as a value of a half.
+/// Parses a word as a value of a half.
 pub(crate) fn value(word: &[u8]) -> Option<Value> {
     if let Some(number) = Number::parse(word) {
         return Some(Value::Number(number));
@@ -45,7 +45,7 @@ pub(crate) fn is_timestamp(date: &[u8], time: &[u8]) -> bool {
     date.len() == 10 && time.len() == 8 && shaped(date, b'-') && shaped(time, b':')
 }
 
-/// Whether the values look as printed ones do, and the bandwidth is the size over the time.
+/// Whether the values have the form of printed ones, and the bandwidth equals size over time.
 pub(crate) fn plausible(layout: &Layout, size: u64, printed: [Option<Number>; 3]) -> bool {
     let [Some(time), Some(algbw), Some(busbw)] = printed else { return false };
     if !time.looks_measured() || !algbw.looks_measured() || !busbw.looks_measured() {
@@ -60,7 +60,7 @@ pub(crate) fn plausible(layout: &Layout, size: u64, printed: [Option<Number>; 3]
     let (slowest, fastest) =
         (at(time.scaled(layout.to_us) + slack), at((time.scaled(layout.to_us) - slack).max(0.0)));
     let rounding = algbw.rounding(0) * 1.01;
-    // Early versions multiplied by (n-1)/n, at least a half.
+    // Early versions multiplied by (n-1)/n, at least one half.
     let printed = algbw.scaled(0);
     slowest * 0.5 - rounding <= printed && printed <= fastest + rounding
 }

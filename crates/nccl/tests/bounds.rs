@@ -111,7 +111,7 @@ fn plain_logs_of_any_length_fit() {
     assert_eq!(reading.ended, Ended::Complete);
     assert_eq!(
         reading.first_error,
-        Some(format!("the log says more than is kept: here are {kept} rows of 1 tables"))
+        Some(format!("the log exceeds the memory limit: kept {kept} rows of 1 tables"))
     );
 
     let row = r#"{"size":8,"count":2,"type":"float","redop":"sum","root":"-1",
@@ -122,12 +122,12 @@ fn plain_logs_of_any_length_fit() {
     let rows = endless(row, million * row.len() as u64);
     let reading = bounded("a million rows of JSON", begin.chain(rows).chain(end));
     assert!(reading.tables[0].rows.len() >= 20_000);
-    assert!(reading.first_error.unwrap().contains("more than is kept"));
+    assert!(reading.first_error.unwrap().contains("exceeds the memory limit"));
     assert_eq!(reading.ended, Ended::Complete);
 }
 
 #[test]
-fn one_endless_line_is_no_table() {
+fn an_endless_line_is_not_a_table() {
     let _alone = alone();
     let size = if QUICK { 8 } else { 128 } * MIB;
     let json = ["{\"version\":[", "{\"version\":\"x", "{\"version\":{\"a\":[", "{\"version\":1,"];
@@ -268,7 +268,7 @@ fn greedy_logs_fit() {
 }
 
 #[test]
-fn what_matters_most_is_kept() {
+fn important_data_is_kept_at_the_memory_limit() {
     let _alone = alone();
     let ranks = made(if QUICK { 8 } else { 64 } * MIB, |n, out| out.extend(GREEDY[7].1(n).bytes()));
     let log =
@@ -276,14 +276,17 @@ fn what_matters_most_is_kept() {
     let reading = bounded("Rank lines before a row", log);
     assert_eq!((reading.tables.len(), reading.tables[0].rows.len(), reading.ended), (1, 1, Ended::Complete));
     assert_eq!(reading.tables[0].ranks, None, "not all of them are known");
-    assert!(reading.first_error.unwrap().contains("more than is kept"));
+    assert!(reading.first_error.unwrap().contains("exceeds the memory limit"));
 
     let rows = HEADER.as_bytes().chain(endless(ROW, 40_000 * ROW.len() as u64));
     let reading =
         bounded("a failure behind too many rows", rows.chain(&b"\nTest failure common.cu:401\n"[..]));
     assert_eq!(reading.ended, Ended::Failed);
     let said = reading.first_error.unwrap();
-    assert!(said.contains("Test failure common.cu:401") && said.contains("more than is kept"), "{said}");
+    assert!(
+        said.contains("Test failure common.cu:401") && said.contains("exceeds the memory limit"),
+        "{said}"
+    );
 
     // A run for which there is no room is not taken for a good one.
     let tables = format!("{HEADER}{ROW}{AVERAGE}").repeat(4_100) + HEADER + ROW;
@@ -447,7 +450,7 @@ fn mutated_logs_never_break_the_reader() {
 }
 
 #[test]
-fn logs_one_after_the_other_are_read_like_each() {
+fn concatenated_logs_are_read_like_separate_ones() {
     let _alone = alone();
     let whole: Vec<(Vec<u8>, Reading)> = samples()
         .into_iter()
@@ -505,7 +508,7 @@ fn worked() -> f64 {
 }
 
 #[test]
-fn time_grows_as_the_log_does() {
+fn parsing_time_is_linear() {
     let _alone = alone();
     let header = "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n";
     let ranks: String =

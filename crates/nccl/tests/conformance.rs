@@ -104,12 +104,12 @@ fn conforms(folder: &Path) -> usize {
 }
 
 #[test]
-fn our_logs_read_as_their_truth_says() {
+fn our_logs_match_their_expected_readings() {
     assert_eq!(conforms(&root().join("tests/data/nccl/ours")), 13);
 }
 
 #[test]
-fn public_logs_read_as_their_truth_says() {
+fn public_logs_match_their_expected_readings() {
     let folder = root().join("../shared/nccl-samples/public");
     if !folder.is_dir() {
         eprintln!("SKIPPED: the public logs are not beside this checkout ({})", folder.display());
@@ -138,7 +138,7 @@ fn runs_on_our_machine_are_complete() {
 }
 
 #[test]
-fn json_tells_what_each_process_measured() {
+fn json_output_has_the_times_of_each_process() {
     let log = fs::read(root().join("tests/data/nccl/h200/matrix-rank2-slow-z3.json")).unwrap();
     let reading = nccl::read_bytes(&log);
     for row in &reading.tables[0].rows {

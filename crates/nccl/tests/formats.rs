@@ -116,7 +116,7 @@ fn halves_that_come_later_find_their_row() {
 }
 
 #[test]
-fn a_half_alone_is_no_row() {
+fn a_single_half_is_not_a_row() {
     let (lines, _) = run(&FORMATS[13], sizes());
     let mut log = lines[..15].join("\n") + "\n";
     log += "   46.48   22.56   33.84       0\n   44.46   23.58   35.38       0\n";
@@ -142,7 +142,7 @@ fn several_processes_interleave() {
 }
 
 #[test]
-fn tags_inside_rows_are_no_words() {
+fn tags_inside_rows_are_ignored() {
     let format = &FORMATS[13];
     let (lines, rows) = run(format, sizes());
     let tagged: Vec<String> = lines
@@ -250,7 +250,7 @@ fn one_placement_alone_is_put_where_the_header_says() {
 }
 
 #[test]
-fn a_failure_is_told_without_what_stood_before_it() {
+fn a_failure_line_is_reported_without_its_prefixes() {
     let said = "node-2: Test NCCL failure common.cu:1005 'unhandled cuda error / '";
     let (lines, _) = run(&FORMATS[13], sizes().take(3));
     for prefix in
@@ -325,7 +325,7 @@ fn ranks_are_unknown_when_their_lines_were_cut() {
 }
 
 #[test]
-fn logs_of_nothing_say_so() {
+fn empty_logs_are_reported() {
     let empty = nccl::read_bytes(b"");
     assert_eq!((empty.ended, empty.first_error, empty.tables.len()), (Ended::Empty, None, 0));
     assert_eq!(nccl::read_bytes(b"Hello\nthe algbw and busbw columns\n").ended, Ended::Empty);
@@ -358,7 +358,7 @@ fn programs_that_write_at_once_are_all_complete() {
 }
 
 #[test]
-fn of_a_log_that_was_cut_nothing_is_missing_unnoticed() {
+fn missing_parts_of_a_cut_log_are_reported() {
     let mark = "[burnin: cut here, 4711 bytes left out]".to_owned();
     let (lines, rows) = run(&FORMATS[13], sizes());
     let first_row = lines.iter().position(|line| line.trim_start().starts_with("8 ")).unwrap();

@@ -1,4 +1,4 @@
-//! What is kept of a decision, and what is shown of it.
+//! Stored and displayed forms of a pin decision.
 
 use model::{RunId, Timestamp};
 use schemars::JsonSchema;
@@ -7,48 +7,48 @@ use verdict::{Baseline, Fingerprint, Pin, pin::Source};
 
 use crate::InForce;
 
-/// A decision, as it is kept.
+/// A stored decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
-    /// The version of this document.
+    /// Format version.
     pub format: u32,
-    /// Its number in the workflow's history, from 1.
+    /// Sequence number in the workflow's history, starting at 1.
     pub number: u64,
-    /// Who decided.
+    /// Person who decided.
     pub by: String,
-    /// When.
+    /// Time of the decision.
     pub at: Timestamp,
-    /// Why, for people.
+    /// Reason, for display.
     pub why: String,
-    /// What.
+    /// The decision.
     #[serde(flatten)]
     pub change: Change,
 }
 
-/// What was decided.
+/// The content of a decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
 pub enum Change {
-    /// Runs are held against this one.
+    /// Pins a run as the reference.
     Pinned {
         /// The run.
         run: RunId,
-        /// What of it.
+        /// Part of the run that is the reference.
         source: Source,
-        /// What runs are held against.
+        /// Baseline for other runs.
         baseline: Box<Baseline>,
     },
-    /// Runs are held against what is learned of them.
+    /// Releases the pin: runs are compared with the learned baseline.
     Released,
 }
 
 impl Entry {
-    /// Whether it pins just that.
+    /// Whether it pins exactly this.
     pub(crate) fn pins(&self, wanted: &RunId, of: Source) -> bool {
         matches!(&self.change, Change::Pinned { run, source, .. } if run == wanted && *source == of)
     }
 
-    /// The pin, if it is one.
+    /// The pin, unless this is a release.
     pub(crate) fn in_force(self) -> Option<InForce> {
         let Self { number, by, at, why, change, .. } = self;
         match change {
@@ -59,7 +59,7 @@ impl Entry {
         }
     }
 
-    /// What is shown of it.
+    /// The displayed form.
     pub(crate) fn noted(self) -> Noted {
         let Self { number, by, at, why, change, .. } = self;
         let (change, run, source, fingerprint, runs) = match change {
@@ -72,26 +72,26 @@ impl Entry {
     }
 }
 
-/// A decision, as it is shown: without the curve.
+/// Displayed form of a decision, without the curve.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Noted {
-    /// Its number in the workflow's history, from 1.
+    /// Sequence number in the workflow's history, starting at 1.
     pub number: u64,
     /// `pinned` or `released`.
     pub change: String,
-    /// Who decided.
+    /// Person who decided.
     pub by: String,
-    /// When.
+    /// Time of the decision.
     pub at: Timestamp,
-    /// Why, for people.
+    /// Reason, for display.
     pub why: String,
-    /// The run that was pinned.
+    /// The pinned run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<RunId>,
-    /// What of it.
+    /// Part of the run that is the reference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
-    /// What it was measured on.
+    /// Environment of its measurement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<Fingerprint>,
     /// Number of runs that the baseline was learned from.
@@ -99,16 +99,16 @@ pub struct Noted {
     pub runs: Option<u32>,
 }
 
-/// What was decided about a workflow. This is the document `burnin/pins/v1`.
+/// All decisions about a workflow. This is the document `burnin/pins/v1`.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct History {
     /// `burnin/pins/v1`.
     pub schema: String,
     /// The workflow.
     pub workflow: String,
-    /// What runs are held against now; null when nothing is pinned any more.
+    /// Current pin; null without one.
     pub pin: Option<Noted>,
-    /// Every decision, oldest first.
+    /// All decisions, oldest first.
     pub history: Vec<Noted>,
 }
 

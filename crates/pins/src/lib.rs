@@ -1,11 +1,11 @@
-//! Which run is a workflow's reference from now on: pinned by a person, and released by one.
+//! Manually pinned reference runs of workflows.
 //!
 //! ```text
 //! baselines/{workflow}/{number, 10 digits}.json   created once: a pin with its whole baseline, or a release
 //! ```
 //!
-//! The entry with the highest number counts, and none before it is ever rewritten or removed: who decided what, when and
-//! why stays there. Two who decide at once take two numbers.
+//! The entry with the highest number is in force. Entries are never rewritten or removed, so the person, time
+//! and reason of each decision are kept. Concurrent decisions get different numbers.
 
 mod entry;
 
@@ -16,29 +16,29 @@ use verdict::{Baseline, Pin, pin::Source};
 
 pub use entry::{Change, Entry, History, Noted};
 
-/// Where they lie.
+/// Folder of the entries.
 const FOLDER: &str = "baselines/";
-/// The version of entries that this program reads and writes.
+/// Format version of entries.
 const FORMAT: u32 = 1;
-/// So many rivals at once are none: something is wrong with the store.
+/// Maximum number of conflicts: more indicate a faulty store.
 const RIVALS: u32 = 32;
 
-/// Why a pin could not be read or written.
+/// A failed operation.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The store did not answer: try again.
+    /// The store request failed: retry.
     #[error("the store did not answer")]
     Store(#[from] StoreError),
-    /// An entry is not one: no repetition helps.
-    #[error("{name} is no entry of a pin: {why}")]
+    /// An entry is invalid: permanent.
+    #[error("{name} is not a valid pin entry: {why}")]
     Damaged {
         /// The object.
         name: String,
         /// The problem.
         why: String,
     },
-    /// Others write all the time.
-    #[error("others change the pin of {0} at the same time; try again")]
+    /// Too many concurrent changes.
+    #[error("too many concurrent changes of the pin of {0}; retry")]
     Busy(String),
 }
 
@@ -48,25 +48,25 @@ pub struct Pins {
     store: Arc<dyn Store>,
 }
 
-/// A pin in force, with what it pins.
+/// A pin in force, with its baseline.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InForce {
-    /// Who decided what, when and why.
+    /// Run, person, time and reason.
     pub pin: Pin,
-    /// What runs are held against.
+    /// Baseline for the workflow's runs.
     pub baseline: Baseline,
 }
 
 impl Pins {
-    /// In this bucket.
+    /// Uses this bucket.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store }
     }
 
-    /// The workflow's pin; none where nothing is pinned, or not any more.
+    /// The workflow's pin; `None` without one.
     ///
     /// # Errors
-    /// When the store does not answer, or the newest entry cannot be read.
+    /// Returns an error if the store request fails, or the newest entry is invalid.
     pub async fn in_force(&self, workflow: &str) -> Result<Option<InForce>, Error> {
         let newest = self.numbers(workflow).await?.last().copied();
         let Some(newest) = newest else { return Ok(None) };
@@ -74,10 +74,10 @@ impl Pins {
         Ok(entry.in_force())
     }
 
-    /// Everything that was decided about a workflow, oldest first; none where nothing ever was.
+    /// All decisions about a workflow, oldest first; `None` without any.
     ///
     /// # Errors
-    /// When the store does not answer, or an entry cannot be read.
+    /// Returns an error if the store request fails, or an entry is invalid.
     pub async fn history(&self, workflow: &str) -> Result<Option<History>, Error> {
         let mut entries = Vec::new();
         for number in self.numbers(workflow).await? {
@@ -86,10 +86,10 @@ impl Pins {
         Ok((!entries.is_empty()).then(|| History::of(workflow, entries)))
     }
 
-    /// The histories of every workflow of which something was ever pinned, by name.
+    /// The histories of all workflows with decisions, by name.
     ///
     /// # Errors
-    /// Those of [`Pins::history`].
+    /// Returns an error under the same conditions as [`Pins::history`].
     pub async fn all(&self) -> Result<Vec<History>, Error> {
         let mut histories = Vec::new();
         let mut workflows = self.store.children(FOLDER).await?;
@@ -100,10 +100,10 @@ impl Pins {
         Ok(histories)
     }
 
-    /// Pins: from now on the workflow's runs are held against this. What is pinned already stays as it is.
+    /// Pins a reference for the workflow's runs. Pinning the same reference again has no effect.
     ///
     /// # Errors
-    /// When the store does not answer, or the newest entry cannot be read.
+    /// Returns an error if the store request fails, or the newest entry is invalid.
     pub async fn pin(&self, workflow: &str, pinned: Pinned, who: Who) -> Result<Decided, Error> {
         let change = Change::Pinned {
             run: pinned.run.clone(),
@@ -116,11 +116,11 @@ impl Pins {
         self.decide(workflow, change, who, same).await
     }
 
-    /// Releases: from now on the workflow's runs are held against what is learned of them. Without a pin nothing is
+    /// Releases the pin: the workflow's runs are compared with the learned baseline. Without a pin nothing is
     /// written.
     ///
     /// # Errors
-    /// When the store does not answer, or the newest entry cannot be read.
+    /// Returns an error if the store request fails, or the newest entry is invalid.
     pub async fn release(&self, workflow: &str, who: Who) -> Result<Decided, Error> {
         let none = |newest: Option<&Entry>| match newest {
             None => Some(Decided::Never),
@@ -159,7 +159,8 @@ impl Pins {
             let damaged =
                 |error: serde_json::Error| Error::Damaged { name: name.clone(), why: error.to_string() };
             let body = serde_json::to_vec_pretty(&entry).map_err(damaged)?;
-            // Whoever finds the number taken looks what it says: a lost answer of our own is settled there.
+            // If the number is taken, the next iteration reads the entry, which may be our own after a lost
+            // response.
             if self.store.create(&name, body.into()).await? == Creation::Created {
                 return Ok(Decided::Now);
             }
@@ -167,9 +168,9 @@ impl Pins {
         Err(Error::Busy(workflow.to_owned()))
     }
 
-    /// Numbers of entries, in their order.
+    /// Numbers of entries, ascending.
     async fn numbers(&self, workflow: &str) -> Result<Vec<u64>, Error> {
-        // Commands of old did not say whose they are.
+        // Commands of older versions have no workflow name.
         if workflow.is_empty() {
             return Ok(Vec::new());
         }
@@ -185,45 +186,45 @@ impl Pins {
         let name = object(workflow, number);
         let body = self.store.read(&name).await?;
         let damaged = |why: String| Error::Damaged { name: name.clone(), why };
-        let body = body.ok_or_else(|| damaged("it is gone".to_owned()))?;
+        let body = body.ok_or_else(|| damaged("it was deleted".to_owned()))?;
         let entry: Entry = serde_json::from_slice(&body).map_err(|error| damaged(error.to_string()))?;
         if entry.format > FORMAT {
-            return Err(damaged(format!("format {} is later than this program", entry.format)));
+            return Err(damaged(format!("format {} is newer than this program supports", entry.format)));
         }
         Ok(entry)
     }
 }
 
-/// What is to be pinned.
+/// Parameters of a pin.
 #[derive(Clone, Debug)]
 pub struct Pinned {
     /// The run.
     pub run: model::RunId,
-    /// What of it.
+    /// Part of the run that is the reference.
     pub source: Source,
-    /// What runs are held against.
+    /// Baseline for other runs.
     pub baseline: Baseline,
 }
 
-/// Who decides, when and why.
+/// Person, time and reason of a decision.
 #[derive(Clone, Debug)]
 pub struct Who {
-    /// Who.
+    /// Person who decides.
     pub by: String,
-    /// When.
+    /// Time of the decision.
     pub at: model::Timestamp,
-    /// Why, for people.
+    /// Reason, for display.
     pub why: String,
 }
 
-/// What came of a decision.
+/// Result of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decided {
-    /// It counts from now on.
+    /// It is in force from now on.
     Now,
-    /// It was decided before.
+    /// It was already in force.
     Before,
-    /// Nothing was ever pinned, so there is nothing to release.
+    /// There was no pin to release.
     Never,
 }
 

@@ -76,7 +76,7 @@ async fn the_newest_decision_counts_and_the_others_stay_as_they_were() {
 }
 
 #[tokio::test]
-async fn two_who_decide_at_once_are_both_kept() {
+async fn concurrent_decisions_are_both_kept() {
     let store = Arc::new(MemoryStore::default());
     let runs: Vec<String> = (0..8).map(|number| format!("w-{number}")).collect();
     let pins = Pins::new(store.clone());
@@ -96,7 +96,7 @@ async fn two_who_decide_at_once_are_both_kept() {
 }
 
 #[tokio::test]
-async fn what_is_no_entry_is_said_to_be_none() {
+async fn an_invalid_entry_is_reported() {
     let store = Arc::new(MemoryStore::default());
     let pins = Pins::new(store.clone());
     pins.pin("w", pinned("w-1"), who("ann", 1)).await.unwrap();

@@ -1,15 +1,15 @@
-//! The environment block of a JSON document: `"env":["NAME=value",...]`, as nccl-tests writes it.
+//! The environment block of a JSON document: `"env":["NAME=value",...]`, as written by nccl-tests.
 //!
-//! Values of names that say something about the measurement stay; every other value goes.
+//! Values of variables that describe the measurement are kept; all other values are removed.
 
 use crate::view::{Undecided, View};
 
-/// Names that may stay begin so,
+/// Prefixes of names that may be kept,
 const BEGIN: [&str; 21] = [
     "NCCL_", "CUDA_", "OMPI_", "SLURM_", "PMIX_", "PMI_", "UCX_", "UCC_", "FI_", "MPI_", "HYDRA_", "PRTE_",
     "HWLOC_", "OMP_", "KMP_", "NVIDIA_", "NVSHMEM_", "IBV_", "MLX5_", "LC_", "BURNIN_",
 ];
-/// or are one of these.
+/// and complete names.
 const ARE: [&str; 13] = [
     "LD_LIBRARY_PATH",
     "LD_PRELOAD",
@@ -25,15 +25,15 @@ const ARE: [&str; 13] = [
     "CONDA_PREFIX",
     "VIRTUAL_ENV",
 ];
-/// Unless they speak of a secret. `SLURM_JWT` is one.
+/// Words that mark a secret in these names. `SLURM_JWT` is one.
 const SECRET: [&str; 7] = ["TOKEN", "SECRET", "PASS", "KEY", "JWT", "CRED", "AUTH"];
-/// Longer names are none.
+/// Maximum length of a name.
 const NAME: usize = 256;
 
-/// How an environment block begins, in any case.
+/// Beginning of an environment block, case-insensitive.
 pub(crate) const BEGINS: &str = "\"env\"";
 
-/// How many bytes the beginning of a block takes; none when the key is something else.
+/// Length of the beginning of a block; `None` if the key is something else.
 pub(crate) fn begins(view: &View<'_>) -> Result<Option<usize>, Undecided> {
     let blank = |byte: u8| byte.is_ascii_whitespace();
     let mut at = BEGINS.len();
@@ -47,21 +47,21 @@ pub(crate) fn begins(view: &View<'_>) -> Result<Option<usize>, Undecided> {
     Ok(Some(at))
 }
 
-/// The next text of a block.
+/// The next string of a block.
 pub(crate) enum Text {
-    /// The value, `name` bytes after the opening quote, goes.
+    /// The value, `name` bytes after the opening quote, is removed.
     Secret {
-        /// The name with its equals sign.
+        /// Length of the name with its equals sign.
         name: usize,
     },
-    /// All of it is looked at as any text is.
+    /// The string is scanned like any text.
     Open {
-        /// Bytes between the quotes.
+        /// Length between the quotes.
         length: usize,
     },
 }
 
-/// What to do with the text whose opening quote stands at the place.
+/// Treatment of the string whose opening quote is at this position.
 pub(crate) fn text(view: &View<'_>) -> Result<Text, Undecided> {
     let name = view.run(1, NAME, |byte| !matches!(byte, b'=' | b'"' | b'\\' | b'\n'))?;
     let assigns = name < NAME && view.byte(1 + name)? == Some(b'=');
@@ -80,7 +80,7 @@ pub(crate) fn text(view: &View<'_>) -> Result<Text, Undecided> {
             Some(b'\\') => at += 2,
             Some(b'"' | b'\n') => return Ok(Text::Open { length: at - 1 }),
             Some(_) => at += 1,
-            // Cut, or longer than anything that is worth keeping.
+            // Truncated, or too long to be worth keeping.
             None => return Ok(secret),
         }
     }

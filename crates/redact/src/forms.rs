@@ -1,4 +1,4 @@
-//! The codings in which a known value may appear.
+//! Encodings of known values.
 
 use std::collections::BTreeSet;
 
@@ -10,43 +10,43 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
 use crate::view::{Undecided, View};
 
-/// Shorter values would be found in innocent text.
+/// Minimum length of a known value: shorter ones occur in harmless text.
 pub(crate) const SHORTEST: usize = 8;
-/// Longer values are known by their pieces, so that looking ahead stays bounded.
+/// Longer values are split into pieces, to bound the lookahead.
 const PIECE: usize = 1 << 10;
-/// What a form is found by.
+/// Length of the text searched for each form.
 const ANCHOR: usize = 16;
 
 const UNRESERVED: AsciiSet = NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
-/// What stays as it is in the path of a URL.
+/// Characters that are not escaped in the path of a URL.
 const IN_PATH: AsciiSet = UNRESERVED.remove(b'/').remove(b':').remove(b'@').remove(b'+').remove(b'=');
 
-/// One spelling of a known value.
+/// One encoding of a known value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Form {
     text: Vec<u8>,
-    /// Breaks that may be anywhere inside.
+    /// Separators permitted at any position.
     between: Between,
 }
 
-/// Breaks inside a spelling.
+/// Separators within an encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Between {
     Nothing,
-    /// Line ends, as `base64` writes them.
+    /// Newlines, as written by `base64`.
     Lines,
-    /// Line ends, blanks and colons, as dumps in hexadecimal have them.
+    /// Newlines, blanks and colons, as in hexadecimal dumps.
     Dump,
-    /// Line ends, and the sequences by which a terminal colours text.
+    /// Newlines, and terminal colour sequences.
     LinesAndColours,
 }
 
-/// Longest escape sequence that is looked over, bytes.
+/// Maximum length of a skipped escape sequence, bytes.
 const SEQUENCE: usize = 16;
 
 impl Form {
-    /// Every spelling of a value; none of one that cannot be told from innocent text: shorter than 8 bytes, or a number
-    /// as it stands in a table of results.
+    /// All encodings of a value; empty for values that cannot be distinguished from harmless text: shorter
+    /// than 8 bytes, or a number as in a table of results.
     pub(crate) fn of(value: &[u8]) -> BTreeSet<Self> {
         let value = value.trim_ascii();
         let number = value.len() < 2 * SHORTEST && value.iter().all(|byte| b"0123456789.+-eE".contains(byte));
@@ -57,7 +57,7 @@ impl Form {
         value.chunks(value.len().div_ceil(pieces)).flat_map(spellings).collect()
     }
 
-    /// What to search for; whoever is found has still to be [`Form::at`] the place.
+    /// Texts to search for; each match must be confirmed by [`Form::at`].
     pub(crate) fn anchors(&self) -> Vec<Vec<u8>> {
         let head = &self.text[..self.text.len().min(ANCHOR)];
         let mut anchors = vec![head.to_vec()];
@@ -66,15 +66,15 @@ impl Form {
             Between::Lines => {
                 anchors.extend((1..head.len()).map(|at| [&head[..at], b"\n", &head[at..]].concat()));
             }
-            // Bytes one by one or in pairs, with a blank or a colon between.
+            // Single bytes or pairs, separated by a blank or a colon.
             Between::Dump => {
                 anchors.extend((1..head.len()).map(|at| [&head[..at], b"\n", &head[at..]].concat()));
                 for (digits, between) in [(2, b' '), (2, b':'), (4, b' ')] {
                     anchors.push(head.chunks(digits).collect::<Vec<_>>().join(&between));
                 }
             }
-            // Text after the break is not searched for: there may be several breaks, and a colour has many forms. A beginning of
-            // less than four bytes is too common to be looked at.
+            // Text after the separator is not searched for: there may be several separators, and colour
+            // sequences have many forms. Prefixes shorter than four bytes are too common.
             Between::LinesAndColours => {
                 for with in [&b"\n"[..], b"\r", b"\x1b["] {
                     anchors.extend((4..head.len()).map(|at| [&head[..at], with].concat()));
@@ -84,7 +84,7 @@ impl Form {
         anchors
     }
 
-    /// How many bytes it takes where it stands; none when it does not.
+    /// Length of the value at this position; `None` without a match.
     pub(crate) fn at(&self, view: &View<'_>) -> Result<Option<usize>, Undecided> {
         let (mut at, mut matched) = (0, 0);
         while matched < self.text.len() {
@@ -112,12 +112,12 @@ fn spellings(value: &[u8]) -> BTreeSet<Form> {
     for text in [hex.to_ascii_uppercase(), hex] {
         forms.insert(Form { text: text.into_bytes(), between: Between::Dump });
     }
-    // Every byte percent-encoded, although most need not be.
+    // All bytes percent-encoded, including unreserved ones.
     let percent: String = value.iter().map(|byte| format!("%{byte:02x}")).collect();
     forms.extend([plain(percent.to_ascii_uppercase().into_bytes()), plain(percent.into_bytes())]);
     for set in [&UNRESERVED, &IN_PATH] {
         let encoded = percent_encode(value, set).to_string();
-        // Hexadecimal digits may be small.
+        // Hexadecimal digits may be lower-case.
         let mut small = encoded.clone().into_bytes();
         for at in memchr::memchr_iter(b'%', encoded.as_bytes()) {
             small[at + 1..at + 3].make_ascii_lowercase();
@@ -127,14 +127,15 @@ fn spellings(value: &[u8]) -> BTreeSet<Form> {
     if let Some(quoted) = std::str::from_utf8(value).ok().and_then(|value| serde_json::to_string(value).ok())
     {
         let quoted = quoted[1..quoted.len() - 1].to_owned();
-        // nccl-tests and PHP escape the slash too, and what is quoted is sometimes quoted again.
+        // nccl-tests and PHP also escape the slash, and quoted text is sometimes quoted again.
         forms.insert(plain(quoted.replace('/', "\\/").into_bytes()));
         forms.insert(plain(quoted.replace('\\', "\\\\").replace('"', "\\\"").into_bytes()));
         forms.insert(plain(quoted.into_bytes()));
     }
     for alphabet in [alphabet::STANDARD, alphabet::URL_SAFE] {
         let engine = GeneralPurpose::new(&alphabet, NO_PAD);
-        // Where it stands in groups of three is not known; characters that other bytes have a part in are left off.
+        // The offset within groups of three bytes is unknown; characters that depend on adjacent bytes are
+        // omitted.
         for (shift, foreign) in [(0, 0), (1, 2), (2, 3)] {
             let encoded = engine.encode([&[0; 2][..shift], value].concat());
             let shared = usize::from(!(shift + value.len()).is_multiple_of(3));

@@ -1,15 +1,15 @@
-//! What kinds of secrets there are, and how many were found.
+//! Kinds of secrets, and their counts.
 
 use std::collections::BTreeMap;
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $text:literal,)*) => {
-        /// What was found. Its name stands in the marker and in the manifest.
+        /// Kind of a secret. Its name is written to the marker and the manifest.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Kind { $($(#[$doc])* $name,)* }
 
         impl Kind {
-            /// Every kind.
+            /// All kinds.
             pub const ALL: [Self; [$(Self::$name),*].len()] = [$(Self::$name),*];
 
             /// Its name.
@@ -21,7 +21,7 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// A value that was told beforehand, in whatever coding.
+    /// A value known beforehand, in any encoding.
     KnownValue = "known-value",
     /// A token of GitHub or GitLab.
     GitToken = "git-token",
@@ -49,19 +49,19 @@ kinds! {
     VaultToken = "vault-token",
     /// A password given to a command: `docker login -p`, `curl -u`.
     CommandPassword = "command-password",
-    /// What stands behind `Bearer`.
+    /// A token after `Bearer`.
     BearerToken = "bearer-token",
     /// The content of an `Authorization` or `Cookie` header.
     Header = "header",
     /// The password in a URL.
     UrlPassword = "url-password",
-    /// The value of a name that says it is a secret.
+    /// The value of a name that indicates a secret.
     Assignment = "assignment",
     /// The value of a variable in the environment block of a JSON document.
     Environment = "environment",
 }
 
-/// How many of each kind were replaced.
+/// Number of replaced secrets by kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally([u64; Kind::ALL.len()]);
 
@@ -70,19 +70,19 @@ impl Tally {
         self.0[kind as usize] += 1;
     }
 
-    /// Adds what another stream had.
+    /// Adds the counts of another stream.
     pub fn add(&mut self, other: &Self) {
         for (mine, other) in self.0.iter_mut().zip(other.0) {
             *mine += other;
         }
     }
 
-    /// All of them together.
+    /// Total number.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// By the name of the kind; none that was not found.
+    /// Counts by name of the kind, without zeros.
     pub fn by_kind(&self) -> BTreeMap<String, u64> {
         let counted = Kind::ALL.into_iter().map(|kind| (kind.as_str().to_owned(), self.0[kind as usize]));
         counted.filter(|(_, count)| *count > 0).collect()

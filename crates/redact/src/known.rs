@@ -1,4 +1,4 @@
-//! Secrets that this process knows, so that no pattern is needed for them.
+//! Secrets known to this process, which need no pattern.
 
 use std::{
     fs, io,
@@ -9,7 +9,7 @@ use std::{
 use crate::{Redactor, Rules, is_secret_name};
 
 impl Rules {
-    /// The patterns, and everything this process knows to be secret: the variables of its environment whose names say so,
+    /// The patterns, and all secrets known to this process: variables of its environment with secret names,
     /// and the files of `folder`, one secret each, if the folder exists.
     ///
     /// # Errors
@@ -33,7 +33,7 @@ impl Rules {
     }
 }
 
-/// A short text without secrets, by the patterns and the environment of this process.
+/// Redacts a short text by the patterns and the environment of this process.
 #[must_use]
 pub fn redacted(text: &str) -> String {
     static RULES: LazyLock<Arc<Rules>> =

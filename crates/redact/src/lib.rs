@@ -1,12 +1,14 @@
-//! Secrets out of a stream of bytes.
+//! Removes secrets from a stream of bytes.
 //!
-//! Each secret is replaced by `[redacted:KIND]`; every other byte stays as it was. What comes out does not depend on how
-//! the stream was cut into chunks, and memory is bounded however long a line or a secret is.
+//! Each secret is replaced by `[redacted:KIND]`; all other bytes are unchanged. The output does not depend on
+//! the chunks of the stream, and memory is bounded for any length of a line or secret.
 //!
-//! - **Known values** are found literally, JSON-escaped, percent-encoded and in base64, wherever it begins and wraps.
-//! - **Patterns** find tokens that say what they are (`ghp_...`, `AKIA...`, private keys), values whose names do
-//!   (`HF_TOKEN=...`, `"password": "..."`), headers, and passwords in URLs. Tokens and keys also in base64.
-//! - **The environment block** of nccl-tests' JSON keeps only values of names that say something about a measurement.
+//! - **Known values** are found literally, JSON-escaped, percent-encoded and in base64, at any offset and
+//!   across line breaks.
+//! - **Patterns** find tokens with a typical prefix (`ghp_...`, `AKIA...`, private keys), values of secret
+//!   names (`HF_TOKEN=...`, `"password": "..."`), headers, and passwords in URLs. Tokens and keys also in
+//!   base64.
+//! - **The environment block** of nccl-tests' JSON keeps only values that describe the measurement.
 
 mod environment;
 mod forms;
@@ -29,18 +31,18 @@ pub use rules::Rules;
 use scan::{Found, Swallow, Swallowed};
 use view::{BACK, View};
 
-/// Taken in at a time, however much is pushed.
+/// Maximum bytes processed at once.
 const CHUNK: usize = 64 << 10;
 
-/// One stream.
+/// State of one stream.
 pub struct Redactor {
     rules: Arc<Rules>,
-    /// A bit of what has passed, and what is not decided yet.
+    /// A few processed bytes, and the undecided ones.
     buffer: Vec<u8>,
-    /// What has passed of the buffer.
+    /// Number of processed bytes in the buffer.
     passed: usize,
     mode: Mode,
-    /// Within an environment block, to which a value that goes returns.
+    /// Whether an environment block continues after the current value.
     environment: bool,
     tally: Tally,
 }
@@ -53,13 +55,13 @@ enum Mode {
 }
 
 impl Redactor {
-    /// A stream that begins.
+    /// Starts a stream.
     pub fn new(rules: Arc<Rules>) -> Self {
         let (mode, tally) = (Mode::Text, Tally::default());
         Self { rules, buffer: Vec::new(), passed: 0, mode, environment: false, tally }
     }
 
-    /// The next bytes of the stream. What can be told of them by now is appended to `out`.
+    /// Processes the next bytes of the stream, and appends the decided ones to `out`.
     pub fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         for chunk in bytes.chunks(CHUNK) {
             self.buffer.extend_from_slice(chunk);
@@ -70,18 +72,18 @@ impl Redactor {
         }
     }
 
-    /// The end of the stream. What is left is appended to `out`.
+    /// Ends the stream, and appends the rest to `out`.
     pub fn finish(mut self, out: &mut Vec<u8>) -> Tally {
         self.advance(true, out);
         self.tally
     }
 
-    /// What was replaced so far.
+    /// Counts so far.
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    /// Bytes that were pushed and of which nothing can be told yet.
+    /// Number of bytes that are not decided yet.
     pub fn undecided(&self) -> usize {
         self.buffer.len() - self.passed
     }
@@ -94,13 +96,13 @@ impl Redactor {
         } {}
     }
 
-    /// Everything up to here stays as it is.
+    /// Keeps all bytes up to this position.
     fn keep(&mut self, to: usize, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.buffer[self.passed..to]);
         self.passed = to;
     }
 
-    /// Everything up to here stays, but for secrets within.
+    /// Keeps all bytes up to this position, except secrets within.
     fn keep_but_look(&mut self, to: usize, out: &mut Vec<u8>) {
         let mut inner = Self::new(Arc::clone(&self.rules));
         inner.push(&self.buffer[self.passed..to], out);
@@ -115,10 +117,11 @@ impl Redactor {
         }
     }
 
-    /// True when there is more to do.
+    /// Returns whether there is more to do.
     fn text(&mut self, ends: bool, out: &mut Vec<u8>) -> bool {
         let length = self.buffer.len();
-        // The end may be the beginning of something longer. Nothing else is held back: logs are read while they grow.
+        // The end may be the beginning of a longer match. Nothing else is held back, because logs are read
+        // while they are written.
         let sure = if ends { length } else { self.rules.unfinished(&self.buffer, self.passed) };
         let mut from = self.passed;
         while let Some((at, pattern)) = self.rules.find(&self.buffer, from).filter(|(at, _)| *at < sure) {
@@ -175,7 +178,7 @@ impl Redactor {
         }
     }
 
-    /// Between the texts of an environment block.
+    /// Handles the part between the strings of an environment block.
     fn environment(&mut self, ends: bool, out: &mut Vec<u8>) -> bool {
         let Some(byte) = self.buffer.get(self.passed) else { return false };
         match byte {

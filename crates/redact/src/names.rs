@@ -1,4 +1,4 @@
-//! Values whose name says that they are secret: assignments, headers, passwords in URLs.
+//! Values with secret names: assignments, headers, passwords in URLs.
 
 use crate::{
     Kind,
@@ -6,7 +6,7 @@ use crate::{
     view::{Undecided, View},
 };
 
-/// Ends of names whose values are secret, in any case.
+/// Suffixes of names with secret values, case-insensitive.
 pub(crate) const NAMES: [&str; 17] = [
     "token",
     "secret",
@@ -26,14 +26,14 @@ pub(crate) const NAMES: [&str; 17] = [
     "\"auth",
     "credential",
 ];
-/// Headers that are secret to the end of their line.
+/// Headers that are secret up to the end of the line.
 pub(crate) const HEADERS: [&str; 2] = ["authorization", "cookie"];
-/// Spaces between the parts of an assignment.
+/// Maximum spaces between the parts of an assignment.
 const SPACES: usize = 16;
-/// Whoever is longer is no user and no password.
+/// Maximum length of a user or password.
 const USER: usize = 1 << 10;
 
-/// A variable or setting of this name holds a secret.
+/// Whether a variable or setting with this name holds a secret.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let ends = [
@@ -56,7 +56,7 @@ fn blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// Ends no value that stands without quotes.
+/// Whether this byte can be part of an unquoted value.
 pub(crate) fn word(byte: u8) -> bool {
     !byte.is_ascii_whitespace() && !matches!(byte, b'"' | b'\'' | b'`')
 }
@@ -65,14 +65,14 @@ fn line(byte: u8) -> bool {
     !matches!(byte, b'\n' | b'\r')
 }
 
-/// A quotation mark, perhaps behind backslashes: how many bytes it takes, and which.
+/// A quotation mark, possibly escaped by backslashes: its length and kind.
 fn quote(view: &View<'_>, at: usize) -> Result<Option<(usize, u8)>, Undecided> {
     let slashes = view.run(at, 8, |byte| byte == b'\\')?;
     let mark = view.byte(at + slashes)?.filter(|byte| matches!(byte, b'"' | b'\''));
     Ok(mark.map(|mark| (slashes + 1, mark)))
 }
 
-/// The value assigned to a name that ends with the `length` bytes at the place.
+/// The value assigned to a name that ends with the `length` bytes at this position.
 pub(crate) fn assignment(view: &View<'_>, length: usize) -> Result<Option<Hit>, Undecided> {
     let quoted = quote(view, length)?;
     let mut at = length + quoted.map_or(0, |(bytes, _)| bytes);
@@ -95,7 +95,7 @@ pub(crate) fn assignment(view: &View<'_>, length: usize) -> Result<Option<Hit>, 
         _ => return Ok(None),
     }
     at += view.run(at, SPACES, blank)?;
-    // A private key knows its own end; the others hide a value already.
+    // A private key has its own end; the others are already masked.
     for begins in [&b"-----BEGIN "[..], b"***", b"[redacted:command"] {
         if view.says(at, begins)? {
             return Ok(None);
@@ -120,7 +120,7 @@ pub(crate) fn assignment(view: &View<'_>, length: usize) -> Result<Option<Hit>, 
     Ok(Some(Hit::new(Kind::Assignment, value, 0, Swallow::Quoted { mark, open: bytes - 1, run: 0 })))
 }
 
-/// Nothing, a switch or a short number: no secret, and often a setting.
+/// Empty values, switches and short numbers are not secrets, and often settings.
 fn trivial(view: &View<'_>, at: usize) -> Result<bool, Undecided> {
     let length =
         view.run(at, 8, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'+'))?;
@@ -136,19 +136,19 @@ fn part_of_name(byte: &u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
 }
 
-/// `--name`, of which this stands before the end of the name.
+/// Whether the text before a name ends with `--`, as in `--name`.
 fn is_flag(behind: &[u8]) -> bool {
     let name = behind.iter().rposition(|byte| !part_of_name(byte)).map_or(behind, |at| &behind[at + 1..]);
     name.starts_with(b"--")
 }
 
-/// `<name`, of which this stands before the end of the name.
+/// Whether the text before a name ends with `<`, as in `<name`.
 fn is_element(behind: &[u8]) -> bool {
     behind.iter().rfind(|byte| !part_of_name(byte)) == Some(&b'<')
 }
 
-/// Commands that take passwords as arguments, and the flags before these. A flag that ends with a letter may be followed by
-/// its value at once, as in `mysql -pPASS`.
+/// Commands with passwords as arguments, and their flags. A flag that ends with a letter may be followed
+/// directly by its value, as in `mysql -pPASS`.
 pub(crate) const COMMANDS: [(&str, &[&str]); 9] = [
     (" login ", &["-p", "--password"]),
     ("sshpass ", &["-p"]),
@@ -161,16 +161,16 @@ pub(crate) const COMMANDS: [(&str, &[&str]); 9] = [
     ("curl ", &["-u", "--user", "-U", "--proxy-user"]),
     ("wget ", &["--password", "--http-password"]),
 ];
-/// A command line is looked at as far as this.
+/// Maximum length of a command line that is searched.
 const COMMAND: usize = 1 << 10;
 
-/// A password among the arguments of the command at the place.
+/// A password among the arguments of the command at this position.
 pub(crate) fn command(view: &View<'_>, command: usize) -> Result<Option<Hit>, Undecided> {
     let (name, flags) = COMMANDS[command];
     let length = view.run(name.len(), COMMAND, line)?;
     let text = &view.rest(name.len())[..length];
     for flag in flags {
-        // At the beginning of an argument.
+        // Only at the beginning of an argument.
         let found = memchr::memmem::find_iter(text, flag.as_bytes());
         let begins = found.into_iter().find(|at| *at == 0 || matches!(text[at - 1], b' ' | b'\t'));
         let Some(at) = begins else { continue };
@@ -187,7 +187,7 @@ pub(crate) fn command(view: &View<'_>, command: usize) -> Result<Option<Hit>, Un
         {
             continue;
         }
-        // A user stays: `user:password`.
+        // Keep the user in `user:password`.
         let user = match memchr::memchr(b':', value) {
             Some(colon) if name == "curl " => colon + 1,
             None if name == "curl " => continue,
@@ -199,7 +199,7 @@ pub(crate) fn command(view: &View<'_>, command: usize) -> Result<Option<Hit>, Un
     Ok(None)
 }
 
-/// A variable as `env` prints it: the name begins the line, so the value ends it.
+/// A variable printed by `env`: the name begins the line, so the value ends with it.
 fn begins_line(behind: &[u8]) -> bool {
     match behind.iter().rposition(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_') {
         Some(at) => behind[at] == b'\n',
@@ -207,7 +207,7 @@ fn begins_line(behind: &[u8]) -> bool {
     }
 }
 
-/// A header, to the end of its line or of what quotes it.
+/// A header, up to the end of its line or quotation.
 pub(crate) fn header(view: &View<'_>, length: usize) -> Result<Option<Hit>, Undecided> {
     let mut at = length + quote(view, length)?.map_or(0, |(bytes, _)| bytes);
     if !matches!(view.byte(at)?, Some(b':' | b'=')) {
@@ -224,20 +224,20 @@ fn in_header(byte: u8) -> bool {
     line(byte) && !matches!(byte, b'"' | b'\'' | b'\\')
 }
 
-/// What begins a bearer token, in any case.
+/// Beginning of a bearer token, case-insensitive.
 pub(crate) const BEARER: &str = "bearer ";
 
 /// A bearer token.
 pub(crate) fn bearer(view: &View<'_>) -> Result<Option<Hit>, Undecided> {
     let class = |byte: u8| byte.is_ascii_alphanumeric() || b"._~+/=-".contains(&byte);
-    // Words of a sentence are shorter, or have no digit.
+    // Words in prose are shorter, or have no digit.
     let length = view.run(BEARER.len(), 64, class)?;
     let text = &view.rest(BEARER.len())[..length];
     let token = length >= 16 && (length == 64 || text.iter().any(u8::is_ascii_digit));
     Ok(token.then(|| Hit::new(Kind::BearerToken, BEARER.len(), 0, Swallow::While(class))))
 }
 
-/// The password of `scheme://user:password@host`, or a user that is long enough to be a token.
+/// The password in `scheme://user:password@host`, or a user with the length of a token.
 pub(crate) fn url(view: &View<'_>) -> Result<Option<Hit>, Undecided> {
     let class = |byte: u8| word(byte) && !matches!(byte, b'/' | b'@' | b'<' | b'>' | b'?' | b'#' | b'\\');
     let length = view.run(3, USER, class)?;
@@ -246,7 +246,7 @@ pub(crate) fn url(view: &View<'_>) -> Result<Option<Hit>, Undecided> {
     }
     let user = &view.rest(3)[..length];
     if user.starts_with(b"[") {
-        return Ok(None); // redacted before
+        return Ok(None); // already redacted
     }
     let (keep, secret) = match memchr::memchr(b':', user) {
         Some(at) => (at + 1, length - at - 1),

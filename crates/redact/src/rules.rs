@@ -1,4 +1,4 @@
-//! Everything that is searched for, as one automaton.
+//! All searched patterns, as one automaton.
 
 use std::{
     collections::BTreeMap,
@@ -17,10 +17,10 @@ use crate::{
     view::{Undecided, View},
 };
 
-/// More texts than these, some forty known values, are searched for without a table.
+/// Maximum number of patterns (about forty known values) for a transition table.
 const TABLE: usize = 4000;
 
-/// What to do where a text was found.
+/// Rule to apply at a match.
 #[derive(Clone, Copy, Debug)]
 enum Rule {
     Known(usize),
@@ -38,35 +38,35 @@ enum Rule {
     Command(usize),
 }
 
-/// Everything that is searched for. Made once, used by any number of streams.
+/// All rules. Created once, shared by any number of streams.
 pub struct Rules {
     automaton: AhoCorasick,
-    /// By pattern: the rules of this text and of every text that it begins with. What is known beforehand comes first.
+    /// By pattern: the rules of this text and of all its prefixes. Known values come first.
     by_pattern: Vec<Vec<Rule>>,
     known: Vec<Form>,
-    /// Every text that is searched for, in lower case, sorted.
+    /// All searched texts, in lower case, sorted.
     texts: Vec<Vec<u8>>,
     longest: usize,
 }
 
 impl fmt::Debug for Rules {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What is known is secret.
+        // Known values are secret.
         formatter.debug_struct("Rules").field("known", &self.known.len()).finish_non_exhaustive()
     }
 }
 
 impl Rules {
-    /// The patterns of common tokens, and these values in every coding. Values shorter than 8 bytes, and numbers shorter
-    /// than 16, cannot be told from results and are not searched for.
+    /// The patterns of common tokens, and these values in every encoding. Values shorter than 8 bytes, and
+    /// numbers shorter than 16, cannot be distinguished from results and are ignored.
     ///
     /// # Errors
-    /// When there are more values than fit an automaton: hundreds of megabytes of them.
+    /// Returns an error if the values exceed the capacity of the automaton: hundreds of megabytes.
     pub fn new<V: AsRef<[u8]>>(known: impl IntoIterator<Item = V>) -> Result<Self, BuildError> {
         let mut forms: Vec<Form> = known.into_iter().flat_map(|value| Form::of(value.as_ref())).collect();
         forms.sort();
         forms.dedup();
-        // Where one value begins another, the longer is tried first.
+        // If one value is a prefix of another, the longer is tried first.
         forms.reverse();
         let mut rules: BTreeMap<Vec<u8>, Vec<Rule>> = BTreeMap::new();
         let mut add = |text: &[u8], rule| rules.entry(text.to_ascii_lowercase()).or_default().push(rule);
@@ -97,7 +97,7 @@ impl Rules {
             .enumerate()
             .for_each(|(at, (name, _))| add(name.as_bytes(), Rule::Command(at)));
 
-        // A table of transitions is the fastest; that of very many values would not fit into memory beside the rest.
+        // A transition table is fastest, but needs too much memory for very many values.
         let kind = (rules.len() < TABLE).then_some(AhoCorasickKind::DFA);
         let automaton = AhoCorasick::builder()
             .kind(kind)
@@ -121,15 +121,16 @@ impl Rules {
         })
     }
 
-    /// The patterns alone.
+    /// Only the patterns.
     pub fn of_patterns() -> Arc<Self> {
-        /// They are constants: a set that could not be built would fail every test.
+        /// The patterns are constants: an invalid set would fail every test.
         static PATTERNS: LazyLock<Arc<Rules>> =
             LazyLock::new(|| Arc::new(Rules::new([""; 0]).expect("the patterns fit an automaton")));
         Arc::clone(&PATTERNS)
     }
 
-    /// Where the end of `bytes`, from `from` on, may be the beginning of a text that is searched for; its length if nowhere.
+    /// Position from which the end of `bytes` may be the beginning of a searched text, at least `from`; its
+    /// length if none.
     pub(crate) fn unfinished(&self, bytes: &[u8], from: usize) -> usize {
         let first = (bytes.len() + 1).saturating_sub(self.longest).max(from);
         let begins = |at: &usize| {
@@ -140,13 +141,13 @@ impl Rules {
         (first..bytes.len()).find(begins).unwrap_or(bytes.len())
     }
 
-    /// Where something may be, from a place on, and what it was found by.
+    /// The next possible match from a position on, and its pattern.
     pub(crate) fn find(&self, bytes: &[u8], from: usize) -> Option<(usize, usize)> {
         let input = aho_corasick::Input::new(bytes).range(from..);
         self.automaton.find(input).map(|found| (found.start(), found.pattern().as_usize()))
     }
 
-    /// Whether something is there indeed.
+    /// Confirms a possible match.
     pub(crate) fn decide(&self, pattern: usize, view: &View<'_>) -> Result<Option<Found>, Undecided> {
         for rule in &self.by_pattern[pattern] {
             let hit = match *rule {
@@ -170,7 +171,7 @@ impl Rules {
                 Rule::Command(command) => names::command(view, command)?,
             };
             if let Some(mut hit) = hit {
-                // A known value may be longer than what its name would lead to expect.
+                // A known value may be longer than the value its name indicates.
                 for form in &self.known {
                     if let Some(length) = form.at(&view.on(hit.keep))? {
                         hit.skip = hit.skip.max(length);

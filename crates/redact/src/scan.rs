@@ -1,23 +1,23 @@
-//! What was found, and what follows from it.
+//! Matches and their treatment.
 
 use crate::Kind;
 
-/// What stands at a place.
+/// A confirmed match.
 pub(crate) enum Found {
     /// A secret.
     Hit(Hit),
-    /// The beginning of an environment block, this long.
+    /// The beginning of an environment block, with its length.
     Environment(usize),
 }
 
-/// A secret at a place.
+/// A secret at a position.
 pub(crate) struct Hit {
     pub(crate) kind: Kind,
-    /// Bytes from the place on that stay.
+    /// Bytes to keep from the position on.
     pub(crate) keep: usize,
-    /// Bytes after those that certainly go.
+    /// Bytes to remove after those.
     pub(crate) skip: usize,
-    /// What goes with them, however far it reaches.
+    /// Further bytes to remove, of unknown length.
     pub(crate) then: Swallow,
 }
 
@@ -27,32 +27,32 @@ impl Hit {
     }
 }
 
-/// The rest of a secret, left out as it comes by: it may be longer than memory.
+/// The rest of a secret, removed while streaming, because it may exceed memory.
 #[derive(Clone, Copy)]
 pub(crate) enum Swallow {
     Nothing,
     /// All bytes of this class.
     While(fn(u8) -> bool),
-    /// A value without quotes, to a blank, a quote or an escaped line end.
+    /// An unquoted value, up to a blank, a quote or an escaped newline.
     Word,
-    /// A value in quotes, to the quote that closes it or the end of the line.
+    /// A quoted value, up to the closing quote or the end of the line.
     Quoted {
         /// The quotation mark.
         mark: u8,
-        /// Backslashes before the opening mark: text within text.
+        /// Backslashes before the opening mark: nested quoting.
         open: usize,
-        /// Backslashes right before here.
+        /// Backslashes directly before the current position.
         run: usize,
     },
 }
 
-/// How far a [`Swallow`] got.
+/// Progress of a [`Swallow`].
 pub(crate) enum Swallowed {
-    /// All bytes; there may be more.
+    /// All bytes were removed; there may be more.
     All(Swallow),
-    /// All but the last byte, without which the next cannot be told.
+    /// All but the last byte, which is needed to interpret the next one.
     AllButOne(Swallow),
-    /// It ends after so many, and this many backslashes belong to what follows.
+    /// It ends after this many bytes, and this many backslashes belong to the following text.
     End(usize, usize),
 }
 
@@ -82,7 +82,7 @@ impl Swallow {
                     match *byte {
                         b'\\' => run += 1,
                         b'\n' => return Swallowed::End(at, 0),
-                        // Within as many layers of quoting, a mark that closes has this many backslashes.
+                        // At this depth of quoting, a closing mark has this many backslashes.
                         byte if byte == mark && (run < open || (run - open) % (2 * (open + 1)) == 0) => {
                             return Swallowed::End(at, run.min(open));
                         }

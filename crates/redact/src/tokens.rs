@@ -1,4 +1,4 @@
-//! Tokens that are known by how they begin, as they are and in base64.
+//! Tokens with a known prefix, plain and in base64.
 
 use base64::{
     Engine,
@@ -15,16 +15,16 @@ use crate::{
     view::{AHEAD, Undecided, View},
 };
 
-/// How a token looks.
+/// Syntax of a token.
 #[derive(Debug)]
 pub(crate) struct Token {
-    /// It begins so.
+    /// Prefix.
     pub(crate) begins: &'static str,
     kind: Kind,
-    /// And goes on with so many of these at least.
+    /// Minimum number of further characters.
     least: usize,
     class: fn(u8) -> bool,
-    /// Letters before it make it something else.
+    /// Whether it must not be preceded by a letter.
     alone: bool,
 }
 
@@ -32,7 +32,7 @@ const fn token(begins: &'static str, kind: Kind, least: usize) -> Token {
     Token { begins, kind, least, class: dashed, alone: false }
 }
 
-/// All that are known.
+/// All known tokens.
 pub(crate) const TOKENS: [Token; 36] = [
     token("ghp_", Kind::GitToken, 20),
     token("gho_", Kind::GitToken, 20),
@@ -92,7 +92,8 @@ fn base64(byte: u8) -> bool {
     dashed(byte) || matches!(byte, b'+' | b'/' | b'=')
 }
 
-/// In the body of a PEM block, also where line ends are written as `\n`.
+/// Whether a byte can occur in the body of a PEM block, including newlines written as `
+/// `.
 fn pem(byte: u8) -> bool {
     base64(byte) || byte.is_ascii_whitespace() || byte == b'\\'
 }
@@ -107,7 +108,7 @@ impl Token {
         Ok(long.then(|| Hit::new(self.kind, 0, begins.len(), Swallow::While(self.class))))
     }
 
-    /// What its beginning is in base64, shifted by this many bytes; none when that says too little.
+    /// Its prefix in base64, shifted by this many bytes; `None` if it is too short to be distinctive.
     pub(crate) fn in_base64(&self, shift: usize) -> Option<String> {
         let anchor = encoded(self.begins, shift);
         (anchor.len() >= 4).then_some(anchor)
@@ -118,7 +119,7 @@ impl Token {
         let Some(bytes) = decoded(view, shift, encoded(self.begins, shift).as_bytes())? else {
             return Ok(None);
         };
-        // Some bits of its first letter stand before the anchor.
+        // Some bits of its first letter precede the anchor.
         let token = bytes.get(shift + 1..).unwrap_or_default();
         let Some(rest) = token.strip_prefix(&self.begins.as_bytes()[1..]) else { return Ok(None) };
         let long = rest.len() >= self.least && rest[..self.least].iter().all(|byte| (self.class)(*byte));
@@ -126,10 +127,10 @@ impl Token {
     }
 }
 
-/// A private key's first line.
+/// First line of a private key.
 pub(crate) const PEM: &str = "-----BEGIN ";
 
-/// A block that holds a private key, to its end where that is near.
+/// A block with a private key, up to its end if that is within reach.
 pub(crate) fn private_key(view: &View<'_>) -> Result<Option<Hit>, Undecided> {
     let label = view.run(PEM.len(), 40, |byte| byte.is_ascii_uppercase() || byte == b' ')?;
     let named = memchr::memmem::find(&view.rest(PEM.len())[..label], b"PRIVATE KEY").is_some();
@@ -149,18 +150,18 @@ pub(crate) fn private_key(view: &View<'_>) -> Result<Option<Hit>, Undecided> {
     Ok(Some(Hit::new(Kind::PrivateKey, 0, length, Swallow::Nothing)))
 }
 
-/// First characters of private keys in base64, for keys whose first line is missing: SEC1 on P-256, PKCS #8 on P-256 and
-/// with Ed25519,
-/// OpenSSH's own form, and RSA keys, whose length stands in the dots of `MII...IBADAN` (PKCS #8) or `MII...IBAAKC` (PKCS #1).
+/// First characters of private keys in base64, for keys without their first line: SEC1 on P-256, PKCS #8 on
+/// P-256 and with Ed25519, OpenSSH's own format, and RSA keys, whose length is encoded in the dots of
+/// `MII...IBADAN` (PKCS #8) or `MII...IBAAKC` (PKCS #1).
 pub(crate) const KEY_BODIES: [&str; 5] =
     ["MHcCAQEE", "MIGHAgEAMBM", "MC4CAQAwBQYDK2Vw", "b3BlbnNzaC1rZXktdjEA", "MII"];
 
-/// The body of a private key without the line that announces it.
+/// The body of a private key without its first line.
 pub(crate) fn key_body(view: &View<'_>, begins: &str) -> Result<Option<Hit>, Undecided> {
     if !view.says(0, begins.as_bytes())? || !apart(view.behind()) {
         return Ok(None);
     }
-    // Certificates begin with `MII`, too, and are public.
+    // Certificates also begin with `MII`, and are public.
     if begins == "MII" && !view.says(6, b"IBADAN")? && !view.says(6, b"IBAAKC")? {
         return Ok(None);
     }
@@ -168,7 +169,7 @@ pub(crate) fn key_body(view: &View<'_>, begins: &str) -> Result<Option<Hit>, Und
     Ok(long.then(|| Hit::new(Kind::PrivateKey, 0, begins.len(), Swallow::While(pem))))
 }
 
-/// What a PEM block begins with in base64, shifted by this many bytes.
+/// Beginning of a PEM block in base64, shifted by this many bytes.
 pub(crate) fn pem_in_base64(shift: usize) -> String {
     encoded(PEM, shift)
 }
@@ -180,7 +181,7 @@ pub(crate) fn private_key_in_base64(shift: usize, view: &View<'_>) -> Result<Opt
     Ok(named.then(|| Hit::new(Kind::PrivateKey, 0, 1, Swallow::While(pem))))
 }
 
-/// Three parts with dots between, the first of which is a JSON object.
+/// Three parts separated by dots, the first of which is a JSON object.
 pub(crate) fn jwt(view: &View<'_>) -> Result<Option<Hit>, Undecided> {
     if !view.says(0, b"eyJ")? {
         return Ok(None);
@@ -196,7 +197,7 @@ pub(crate) fn jwt(view: &View<'_>) -> Result<Option<Hit>, Undecided> {
     Ok(Some(Hit::new(Kind::Jwt, 0, at, Swallow::While(dotted))))
 }
 
-/// Nothing that belongs to a word stands before it. What ends an escape does not.
+/// Whether no word character precedes it. The end of an escape sequence is not one.
 fn apart(behind: &[u8]) -> bool {
     match behind {
         [.., b'\\', b'n' | b'r' | b't'] => true,
@@ -206,7 +207,7 @@ fn apart(behind: &[u8]) -> bool {
     }
 }
 
-/// The characters of base64 that these bytes alone decide.
+/// The base64 characters that depend only on these bytes.
 fn encoded(text: &str, shift: usize) -> String {
     let engine = GeneralPurpose::new(&STANDARD, NO_PAD);
     let encoded = engine.encode([&[0; 2][..shift], text.as_bytes()].concat());
@@ -214,7 +215,8 @@ fn encoded(text: &str, shift: usize) -> String {
     encoded[[0, 2, 3][shift]..encoded.len() - shared].to_owned()
 }
 
-/// What the base64 at the place says, as if the shifted bytes before it were zero; none unless it begins with `anchor`.
+/// Decodes the base64 at this position, as if the shifted bytes before it were zero; `None` unless it begins
+/// with `anchor`.
 fn decoded(view: &View<'_>, shift: usize, anchor: &[u8]) -> Result<Option<Vec<u8>>, Undecided> {
     if !view.says(0, anchor)? {
         return Ok(None);
@@ -231,7 +233,7 @@ fn decoded(view: &View<'_>, shift: usize, anchor: &[u8]) -> Result<Option<Vec<u8
     }
     let lenient: GeneralPurposeConfig =
         PAD.with_decode_padding_mode(DecodePaddingMode::Indifferent).with_decode_allow_trailing_bits(true);
-    // One character alone is no byte.
+    // A single remaining character is not a byte.
     let whole = text.len() - usize::from(text.len() % 4 == 1);
     Ok(GeneralPurpose::new(&STANDARD, lenient).decode(&text[..whole]).ok())
 }

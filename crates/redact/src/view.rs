@@ -1,15 +1,15 @@
-//! What a rule gets to see of the stream, so that it decides the same however the stream was cut into chunks.
+//! The part of the stream visible to a rule, so that decisions do not depend on the chunks of the stream.
 
-/// A rule looks at most so many bytes ahead.
+/// Maximum lookahead of a rule, bytes.
 pub(crate) const AHEAD: usize = 16 << 10;
-/// And so many back.
+/// Maximum lookbehind of a rule, bytes.
 pub(crate) const BACK: usize = 64;
 
-/// The answer lies in bytes that have not come yet.
+/// The decision requires bytes that have not arrived yet.
 pub(crate) struct Undecided;
 
-/// The stream from a place on. Every look past its end says [`Undecided`] unless nothing more is to come, so no answer
-/// ever depends on where a chunk ended.
+/// The stream from a position on. An access beyond the available bytes returns [`Undecided`] unless the
+/// stream has ended, so no result depends on the end of a chunk.
 pub(crate) struct View<'a> {
     behind: &'a [u8],
     ahead: &'a [u8],
@@ -17,34 +17,34 @@ pub(crate) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// At a place in what is there of the stream; `ends` when this is all there will be.
+    /// A view at a position of the available bytes; `ends` if the stream has ended.
     pub(crate) fn new(bytes: &'a [u8], at: usize, ends: bool) -> Self {
         let to = bytes.len().min(at + AHEAD);
         let whole = ends || bytes.len() >= at + AHEAD;
         Self { behind: &bytes[at.saturating_sub(BACK)..at], ahead: &bytes[at..to], whole }
     }
 
-    /// The same, from a place further on. What stood before it is not seen.
+    /// The same view from a later position. The bytes before it are not visible.
     pub(crate) fn on(&self, from: usize) -> Self {
         Self { behind: &[], ahead: self.rest(from), whole: self.whole }
     }
 
-    /// At most [`BACK`] bytes before the place.
+    /// At most [`BACK`] bytes before the position.
     pub(crate) fn behind(&self) -> &'a [u8] {
         self.behind
     }
 
-    /// The bytes from `from` on, as far as they are there.
+    /// The available bytes from `from` on.
     pub(crate) fn rest(&self, from: usize) -> &'a [u8] {
         self.ahead.get(from..).unwrap_or_default()
     }
 
-    /// Everything that a rule may look at is there.
+    /// Whether all bytes that a rule may access are available.
     pub(crate) fn whole(&self) -> bool {
         self.whole
     }
 
-    /// A byte; none behind the end.
+    /// A byte; `None` beyond the end.
     pub(crate) fn byte(&self, at: usize) -> Result<Option<u8>, Undecided> {
         match self.ahead.get(at) {
             Some(byte) => Ok(Some(*byte)),
@@ -53,7 +53,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// How many bytes of a class follow, `most` being enough.
+    /// Number of following bytes of a class, up to `most`.
     pub(crate) fn run(&self, from: usize, most: usize, class: fn(u8) -> bool) -> Result<usize, Undecided> {
         let mut length = 0;
         while length < most && self.byte(from + length)?.is_some_and(class) {
@@ -62,7 +62,7 @@ impl<'a> View<'a> {
         Ok(length)
     }
 
-    /// Whether these bytes stand at the place, letter for letter.
+    /// Whether exactly these bytes follow.
     pub(crate) fn says(&self, from: usize, text: &[u8]) -> Result<bool, Undecided> {
         for (at, byte) in text.iter().enumerate() {
             if self.byte(from + at)? != Some(*byte) {

@@ -38,7 +38,7 @@ fn base64(text: &str) -> String {
 }
 
 #[test]
-fn tokens_go_and_what_stands_around_them_stays() {
+fn only_tokens_are_removed() {
     let aws = format!("{}{}", "AKIA", "ABCDEFGH23456789");
     let jwt = format!("{}.{}.{}", fake("eyJ", 20), fake("eyJ", 400), fake("", 43));
     let tokens = [
@@ -71,7 +71,7 @@ fn tokens_go_and_what_stands_around_them_stays() {
 }
 
 #[test]
-fn tokens_go_in_base64_too() {
+fn tokens_in_base64_are_removed() {
     for token in [fake("ghp_", 36), fake("nvapi-", 64), fake("AIza", 35), fake("xoxb-", 40)] {
         for before in ["", "x", "xy"] {
             let text = base64(&format!("{before}{token}"));
@@ -138,7 +138,7 @@ fn assignments_lose_their_values() {
 }
 
 #[test]
-fn what_only_looks_like_a_secret_stays() {
+fn text_similar_to_secrets_is_kept() {
     for text in [
         "max_tokens: 5, tokens = 6, tokenizer=abc",
         "use_token=false pass_key=1 _key: 12\n",
@@ -159,7 +159,7 @@ fn what_only_looks_like_a_secret_stays() {
 }
 
 #[test]
-fn known_values_go_in_every_coding() {
+fn known_values_are_removed_in_every_encoding() {
     let quoted = serde_json::to_string(KNOWN).unwrap();
     let percent =
         percent_encoding::utf8_percent_encode(KNOWN, percent_encoding::NON_ALPHANUMERIC).to_string();
@@ -199,7 +199,7 @@ fn bytes(hex: &str, digits: usize, between: &str) -> String {
 
 /// A terminal's colours, line ends of a narrow window, and hexadecimal dumps.
 #[test]
-fn known_values_go_however_they_are_broken_or_dumped() {
+fn known_values_are_removed_across_line_breaks_and_in_dumps() {
     let hex: String = "swordfish-1".bytes().map(|byte| format!("{byte:02x}")).collect();
     for text in [
         "sword\nfish-1".to_owned(),
@@ -221,7 +221,7 @@ fn known_values_go_however_they_are_broken_or_dumped() {
 
 /// Keys of which the first line was lost. Made for this test by `openssl genpkey` and `ssh-keygen`, cut, and used nowhere.
 #[test]
-fn bodies_of_private_keys_go_without_their_first_line() {
+fn bodies_of_private_keys_are_removed_without_their_first_line() {
     let line = fake("", 64);
     for begins in [
         "MIIEvAIBADANBgkqhkiG9w0BAQEFAASCBKYwggSiAgEA",
@@ -237,7 +237,7 @@ fn bodies_of_private_keys_go_without_their_first_line() {
 }
 
 #[test]
-fn private_keys_go_whole_and_what_follows_stays() {
+fn private_keys_are_removed_completely() {
     let body: Vec<_> = (0..26).map(|line| fake("", 64 - line % 2)).collect();
     let label = "RSA PRIVATE KEY";
     for end in ["\n", "\\n", "\n[1,0]<stdout>:"] {
@@ -262,7 +262,7 @@ fn a_line_without_a_secret_is_not_held_back() {
 }
 
 #[test]
-fn secrets_without_end_take_no_memory() {
+fn endless_secrets_use_bounded_memory() {
     let rules = rules();
     for begin in [
         "ghp_".to_owned(),

@@ -1,4 +1,4 @@
-//! Two logs beside each other.
+//! Comparison of two logs.
 
 use serde::Serialize;
 use verdict::{
@@ -16,36 +16,36 @@ use crate::{
     text::{self, figure},
 };
 
-/// Points that a terminal shows: those that changed most.
+/// Maximum points on a terminal: those with the largest change.
 const MOST_CHANGED: usize = 5;
-/// Points that the other forms show, and fields.
+/// Maximum points and fields in the other forms.
 const POINTS: usize = 200;
 const FIELDS: usize = 40;
-/// Characters of a name or a value.
+/// Maximum length of a name or a value, characters.
 const VALUE: usize = 100;
 
-/// Two logs and what differs.
+/// Two logs and their differences.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair<'a> {
     /// The log before.
     pub a: &'a str,
     /// The log after.
     pub b: &'a str,
-    /// What differs.
+    /// The differences.
     pub found: &'a Comparison,
 }
 
-/// What it comes to, in a word.
+/// Summary of the result.
 fn headline(found: &Comparison) -> (Tone, &'static str) {
     match (found.points.is_empty(), found.comparable(), found.slower_where_it_counts()) {
-        (true, _, _) => (Tone::Unsure, "Nothing in common was measured"),
+        (true, _, _) => (Tone::Unsure, "No common measurements"),
         (_, false, _) => (Tone::Unsure, "They measure different things"),
         (_, true, true) => (Tone::Bad, "B is slower on the plateau"),
         (_, true, false) => (Tone::Good, "B is not slower on the plateau"),
     }
 }
 
-/// For the one who waits: fields and regions, and the sizes that changed most.
+/// For a terminal: fields and regions, and the sizes with the largest change.
 #[must_use]
 pub fn terminal(pair: Pair<'_>, style: Style) -> String {
     let mut paper = Paper::new(style);
@@ -96,9 +96,9 @@ fn placement(point: &PointChange) -> &'static str {
 
 fn unmatched(found: &Comparison) -> Option<String> {
     match (found.points.is_empty(), found.unmatched) {
-        (true, _) => Some("no size was measured by both".to_owned()),
+        (true, _) => Some("no size was measured in both logs".to_owned()),
         (false, 0) => None,
-        (false, some) => Some(format!("{} measured by one of them only", text::count(some as u64, "point"))),
+        (false, some) => Some(format!("{} measured in only one log", text::count(some as u64, "point"))),
     }
 }
 
@@ -129,7 +129,7 @@ pub fn markdown(pair: Pair<'_>) -> String {
     if !found.points.is_empty() {
         out += "\n| size | placement | A busbw GB/s | B busbw GB/s | more time in B |\n|---:|---|---:|---:|---:|\n";
     }
-    // The largest sizes tell most.
+    // The largest sizes are the most significant.
     let skipped = found.points.len().saturating_sub(POINTS);
     for point in &found.points[skipped..] {
         let (a, b) = (figure(point.a_busbw), figure(point.b_busbw));
@@ -145,7 +145,7 @@ pub fn markdown(pair: Pair<'_>) -> String {
     out
 }
 
-/// What the page's template is filled with. All text is raw.
+/// Context of the page's template. All text is unescaped.
 #[derive(Serialize)]
 struct View<'a> {
     a: &'a str,
@@ -160,14 +160,14 @@ struct View<'a> {
     rest: Option<String>,
 }
 
-/// One page that asks nobody for anything.
+/// A self-contained page without external requests.
 #[must_use]
 pub fn html(pair: Pair<'_>) -> String {
     let (_, word) = headline(pair.found);
     page::page(&format!("{word} · {}", text::shortened(pair.b, VALUE)), TEMPLATE, view(pair))
 }
 
-/// What is on that page, to be shown inside of another one whose style is [`crate::CSS`].
+/// The content of that page, for embedding in a page with the style [`crate::CSS`].
 #[must_use]
 pub fn part(pair: Pair<'_>) -> String {
     page::body(TEMPLATE, view(pair)).unwrap_or_else(|error| page::unmade(&error))

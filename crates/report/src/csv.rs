@@ -1,4 +1,4 @@
-//! Every measurement as a line for a spreadsheet: RFC 4180, with everything it was held against beside it.
+//! All measurements as CSV for a spreadsheet (RFC 4180), with their references and bounds.
 
 use serde::Serialize;
 use verdict::baseline::Region;
@@ -9,7 +9,7 @@ use crate::{
     text,
 };
 
-/// One placement of one size. The names are an interface.
+/// One placement of one size. The field names are an interface.
 #[derive(Default, Serialize)]
 struct Line<'a> {
     source: &'a str,
@@ -34,7 +34,7 @@ struct Line<'a> {
     below: String,
 }
 
-/// The measurements. As long as the logs are: nothing is left out, and there is a heading even without a line.
+/// The measurements without any limit. The header is written even without rows.
 #[must_use]
 pub fn csv(story: &Story<'_>) -> String {
     let mut out = ::csv::WriterBuilder::new().terminator(::csv::Terminator::CRLF).from_writer(Vec::new());
@@ -56,7 +56,7 @@ pub fn csv(story: &Story<'_>) -> String {
     if lines == 0 { heading() } else { written }
 }
 
-/// The names alone: the writer takes them from the first line.
+/// Only the header: the writer derives it from the first row.
 fn heading() -> String {
     let mut out = ::csv::WriterBuilder::new().terminator(::csv::Terminator::CRLF).from_writer(Vec::new());
     drop(out.serialize(Line::default()));
@@ -100,7 +100,7 @@ fn rounded(time_us: f64) -> f64 {
     (time_us * 1e3).round() / 1e3
 }
 
-/// Text that others wrote, which a spreadsheet must not take for a formula. A number is none.
+/// Escapes external text that a spreadsheet would evaluate as a formula. Numbers are unchanged.
 pub fn cell(text: &str) -> String {
     let text = text::line(text);
     let number = text.trim_start_matches(['+', '-']).starts_with(|c: char| c.is_ascii_digit() || c == '.')
@@ -114,7 +114,7 @@ mod tests {
     use super::cell;
 
     #[test]
-    fn formulas_are_text_and_numbers_stay_numbers() {
+    fn formulas_are_escaped_and_numbers_are_not() {
         for (said, told) in [
             ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
             ("@SUM(1,2)", "'@SUM(1,2)"),

@@ -1,26 +1,26 @@
-//! Diagnoses and suspects, in the words that every form uses.
+//! Diagnoses and suspects, with the same texts in all forms.
 
 use serde::Serialize;
 use verdict::{Judgement, clues::Line, diagnose::Diagnosis, locate::Suspect};
 
 use crate::text;
 
-/// Hosts that are named one by one.
+/// Maximum number of listed hosts.
 const HOSTS: usize = 16;
 
-/// A diagnosis. All text is raw.
+/// A diagnosis. All text is unescaped.
 #[derive(Clone, Debug, Serialize)]
 pub struct Told {
     pub cause: &'static str,
-    /// What it is and what to do.
+    /// Explanation and next step.
     pub advice: String,
     pub hosts: Option<String>,
     pub lines: Vec<String>,
-    /// Such lines that are not here.
+    /// Number of omitted lines of evidence.
     pub more: u64,
 }
 
-/// The first diagnoses with so many lines of evidence each, and how many there are besides.
+/// The first diagnoses with up to `lines` lines of evidence each, and the number of the others.
 pub fn diagnoses(judgement: Option<&Judgement>, most: usize, lines: usize) -> (Vec<Told>, usize) {
     let all = judgement.map_or(&[][..], |judgement| &judgement.diagnoses);
     (all.iter().take(most).map(|diagnosis| told(diagnosis, lines)).collect(), all.len().saturating_sub(most))
@@ -41,13 +41,13 @@ fn told(diagnosis: &Diagnosis, lines: usize) -> Told {
     }
 }
 
-/// `line 12: what it says`, with the log where there are several.
+/// `line 12: TEXT`, with the log's name if there are several logs.
 fn line(line: &Line) -> String {
     let log = line.log.as_ref().map_or_else(String::new, |log| format!("{}, ", text::line(log)));
     format!("{log}line {}: {}", line.line, text::line(&line.text))
 }
 
-/// The first suspects by all their names, with their confidence, and how many there are besides.
+/// The first suspects with all their names and confidence, and the number of the others.
 pub fn suspects(judgement: Option<&Judgement>, most: usize) -> (Vec<(String, f64)>, usize) {
     let all = judgement.map_or(&[][..], |judgement| &judgement.suspects);
     let told = all.iter().take(most).map(|suspect| (name(suspect), suspect.confidence));

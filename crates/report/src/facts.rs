@@ -1,4 +1,4 @@
-//! What a run was made of: the things one copies out of a report.
+//! Details of a run, for reference and copying.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::{Run, Story, text, words};
 
-/// Nodes and files that are named one by one.
+/// Maximum number of listed nodes and files.
 const NAMED: usize = 32;
 
 /// A named value.
@@ -15,11 +15,11 @@ const NAMED: usize = 32;
 pub struct Detail {
     name: &'static str,
     value: String,
-    /// To be copied rather than read.
+    /// For copying rather than reading.
     code: bool,
 }
 
-/// Everything known, in the order of a run.
+/// All known details, in the order of the stages.
 pub fn details(story: &Story<'_>) -> Vec<Detail> {
     let mut details = story.run.map_or_else(Vec::new, |run| of_run(&run));
     let mut add = |name, value: Option<String>| {
@@ -66,8 +66,8 @@ fn of_run(run: &Run<'_>) -> Vec<Detail> {
     }
     if let Some(cluster) = state.cluster() {
         let held = match &workflow.cluster {
-            Some(ClusterSpec::Rent(_)) => "rented for this run",
-            _ => "already there",
+            Some(ClusterSpec::Rent(_)) => "provisioned for this run",
+            _ => "existing",
         };
         add("cluster", Some(format!("{}, {held}", cluster.name)), false);
         let nodes = cluster.nodes.iter().map(|node| match node.slots {
@@ -100,7 +100,7 @@ fn listed(names: impl ExactSizeIterator<Item = String>) -> String {
     listed.join(", ")
 }
 
-/// `8 × NVIDIA H200`: the names that the ranks gave their devices.
+/// `8 × NVIDIA H200`: counted device names.
 fn devices(devices: &[Device]) -> String {
     let mut counts = BTreeMap::new();
     for name in devices.iter().filter_map(|device| device.name.as_deref()) {
@@ -109,7 +109,7 @@ fn devices(devices: &[Device]) -> String {
     listed(counts.into_iter().map(|(name, count)| format!("{count} × {name}")))
 }
 
-/// What the run used of clusters that were rented for it: how long, how long of that for nothing, and for how much.
+/// Usage of provisioned clusters: time, idle time and cost.
 pub fn costs(story: &Story<'_>) -> Vec<Detail> {
     let Some(run) = story.run else { return Vec::new() };
     let usage = run.state.usage(run.state.recorded_at);
@@ -129,10 +129,10 @@ pub fn costs(story: &Story<'_>) -> Vec<Detail> {
     [detail("clusters held", held), detail("idle", idle)].into_iter().chain(spent).collect()
 }
 
-/// What that cost, where the workflow names a price.
+/// The cost, if the workflow states a price.
 fn spent(run: &Run<'_>) -> Option<String> {
     let cost = run.state.workflow.cost.as_ref()?;
     let spent = run.state.usage(run.state.recorded_at).spent?;
     let budget = cost.budget.map_or_else(String::new, |budget| format!(" of a budget of {budget}"));
-    Some(format!("{spent} {}{budget}, {} for a node and hour", cost.currency, cost.node_hour))
+    Some(format!("{spent} {}{budget}, {} per node hour", cost.currency, cost.node_hour))
 }

@@ -1,4 +1,4 @@
-//! What a run comes to: the headline, its reasons, and what else a reader must know. Both reports tell the same.
+//! Summary of a run: headline, reasons and notes, identical in all forms.
 
 use lifecycle::{End, LeaseState, RunState};
 use model::{Conclusion, Drained, Entry, Fact, Reason, Stage, SuspectNode, Suspects, Verdict};
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{Run, StageLine, Story, text, words};
 
-/// How a reader should feel about it.
+/// Tone of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tone {
@@ -26,22 +26,22 @@ impl From<Verdict> for Tone {
     }
 }
 
-/// What the run comes to, in a word.
+/// Result in one word.
 pub struct Headline {
     pub word: &'static str,
     pub tone: Tone,
 }
 
-/// Something that a reader must know besides the verdict.
+/// A note in addition to the verdict.
 #[derive(Serialize)]
 pub struct Note {
     pub tone: Tone,
     pub head: String,
-    /// What to do about it, where that is known.
+    /// Next step, if known.
     pub text: String,
 }
 
-/// The reasons of the verdict, gravest first.
+/// The reasons of the verdict, most severe first.
 pub fn reasons<'a>(story: &Story<'a>) -> &'a [Reason] {
     match (story.whole(), story.run.and_then(|run| run.state.verdict())) {
         (Some(judgement), _) => &judgement.reasons,
@@ -56,7 +56,7 @@ pub fn headline(story: &Story<'_>) -> Headline {
         (Some(Verdict::Pass), _) => ("PASS", Tone::Good),
         (Some(Verdict::Fail), _) => ("FAIL", Tone::Bad),
         (Some(Verdict::Inconclusive), _) => ("INCONCLUSIVE", Tone::Unsure),
-        // Nothing was asked to be judged.
+        // The workflow has no benchmark to judge.
         (None, Some(Conclusion::Completed)) => ("DONE", Tone::Good),
         (None, Some(Conclusion::Failed { .. })) => ("NO VERDICT", Tone::Bad),
         (None, Some(Conclusion::TimedOut { .. })) => ("NO VERDICT", Tone::Bad),
@@ -67,7 +67,7 @@ pub fn headline(story: &Story<'_>) -> Headline {
     Headline { word, tone }
 }
 
-/// How it ended if it did not complete, which nodes are bad, what is still held, and what was reported twice.
+/// How the run ended if it did not complete, suspected nodes, held clusters, and contradictory facts.
 pub fn notes(story: &Story<'_>) -> Vec<Note> {
     let Some(run) = story.run else { return Vec::new() };
     let state = run.state;
@@ -99,10 +99,10 @@ fn ending(run: &Run<'_>, how: &Conclusion) -> Option<Note> {
             let limit = run.state.limit(*stage);
             let handle = run.state.stage(*stage).and_then(|stage| stage.handle.as_deref());
             let look = handle.map_or_else(
-                || "Nothing was ever heard of it: is its worker running?".to_owned(),
-                |handle| format!("Look for {handle} where it runs; its worker may be down."),
+                || "No fact was received: check that its worker is running.".to_owned(),
+                |handle| format!("Check {handle} in its own system; its worker may be down."),
             );
-            (Tone::Bad, format!("timed out at {stage}: silent past its limit of {limit}"), look)
+            (Tone::Bad, format!("timed out at {stage}: no response within its limit of {limit}"), look)
         }
         Conclusion::Cancelled { by } => {
             (Tone::Unsure, format!("cancelled by {by}"), cancel_reason(run).unwrap_or_default())
@@ -111,21 +111,21 @@ fn ending(run: &Run<'_>, how: &Conclusion) -> Option<Note> {
     Some(Note { tone, head, text })
 }
 
-/// Nodes and links that are held to be bad, and what is left open.
+/// Suspected nodes and links, and undecided parts.
 fn named(suspects: &Suspects) -> impl Iterator<Item = Note> + '_ {
     let node = |SuspectNode { node, confidence, drained }: &SuspectNode| Note {
         tone: Tone::Bad,
-        head: format!("bad node: {node}, sure to {:.0} %", (100.0 * confidence).floor()),
+        head: format!("bad node: {node}, confidence {:.0} %", (100.0 * confidence).floor()),
         text: match drained {
-            Drained::Proposed { command } => format!("Take it out with: {command}"),
-            Drained::Applied { reason } => format!("It was taken out of service: {reason}"),
-            Drained::Left { why } => format!("It was left in service: {why}"),
+            Drained::Proposed { command } => format!("Drain it with: {command}"),
+            Drained::Applied { reason } => format!("Drained: {reason}"),
+            Drained::Left { why } => format!("Not drained: {why}"),
         },
     };
     let link = |[a, b]: &[String; 2]| Note {
         tone: Tone::Bad,
         head: format!("bad link: {a} with {b}"),
-        text: "Both are good with others.".to_owned(),
+        text: "Both nodes work with others.".to_owned(),
     };
     let open = suspects.undecided.as_ref().map(|why| Note {
         tone: Tone::Unsure,
@@ -135,14 +135,14 @@ fn named(suspects: &Suspects) -> impl Iterator<Item = Note> + '_ {
     suspects.nodes.iter().map(node).chain(suspects.links.iter().map(link)).chain(open)
 }
 
-/// The verdict stands without it, so it is not how the run ended.
+/// The verdict is independent of it, so it is not the conclusion of the run.
 fn not_located(state: &RunState) -> Option<Note> {
     let text = match state.end(Stage::Locate)? {
         End::Succeeded(_) => return None,
         End::Failed(failure) => words::failure(failure),
-        End::TimedOut => format!("silent past its limit of {}", state.limit(Stage::Locate)),
+        End::TimedOut => format!("no response within its limit of {}", state.limit(Stage::Locate)),
     };
-    Some(Note { tone: Tone::Unsure, head: "bad nodes could not be looked for".to_owned(), text })
+    Some(Note { tone: Tone::Unsure, head: "the search for bad nodes failed".to_owned(), text })
 }
 
 fn cancel_reason(run: &Run<'_>) -> Option<String> {
@@ -161,12 +161,12 @@ fn now(state: &RunState, stage: Stage) -> Note {
     Note { tone: Tone::Busy, head: format!("now at {stage}{since}"), text: String::new() }
 }
 
-/// A cluster that nobody waits for any more costs money until the provider says that it is gone.
+/// An unneeded cluster costs money until the provider confirms its deletion.
 fn held(state: &RunState) -> impl Iterator<Item = Note> + '_ {
     let held = state.leases.iter().filter(|(_, lease)| lease.state != LeaseState::Returned);
     held.map(|(attempt, lease)| Note {
         tone: Tone::Unsure,
-        head: format!("cluster {} is not confirmed gone", state.cluster_name(*attempt)),
+        head: format!("cluster {} is not confirmed deleted", state.cluster_name(*attempt)),
         text: format!("It ends by itself at {}.", text::moment(lease.expires_at)),
     })
 }
@@ -190,13 +190,13 @@ pub fn tone_of(state: &RunState, line: &StageLine) -> Tone {
     }
 }
 
-/// Stages that the workflow asks for and that never had their turn.
+/// Required stages that never started.
 pub fn unreached(state: &RunState, lines: &[StageLine]) -> Vec<Stage> {
     let begun = |stage: &Stage| lines.iter().any(|line| !line.teardown && line.stage == *stage);
     Stage::ALL.into_iter().filter(|stage| state.wants(*stage) && !begun(stage)).collect()
 }
 
-/// The image a run was given, where none had to be built.
+/// The prebuilt image of a run, if it has one.
 pub fn given_image(state: &RunState) -> Option<String> {
     state.image().filter(|_| !state.wants(Stage::Image)).map(words::image)
 }

@@ -1,22 +1,22 @@
-//! What it was measured on, and what of that is not as the baseline had it.
+//! Environment of the measurement, with its differences from the baseline.
 
 use serde::Serialize;
 
 use crate::Story;
 
-/// Fields that are shown.
+/// Maximum number of fields.
 const FIELDS: usize = 40;
 
-/// A field. All text is raw.
+/// A field. All text is unescaped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Field<'a> {
     pub name: &'a str,
     pub value: &'a str,
-    /// Its value when the baseline was learned, where that was another.
+    /// Its value in the baseline, if different.
     pub was: Option<&'a str>,
 }
 
-/// Every field that is known, in the order of names.
+/// All known fields, sorted by name.
 pub fn fields<'a>(story: &Story<'a>) -> Vec<Field<'a>> {
     let Some(judgement) = story.judgement else { return Vec::new() };
     let learned = story.standard.baseline.map(|baseline| &baseline.fingerprint);

@@ -1,4 +1,4 @@
-//! The level of every run, and where it changed.
+//! Plateau levels of all runs and their changes.
 
 use verdict::{
     baseline::{LEAST_SPREAD, Region},
@@ -7,21 +7,21 @@ use verdict::{
 
 use crate::{Story, text};
 
-/// Older levels than so many are not shown.
+/// Maximum number of levels.
 const LEVELS: usize = 500;
-/// No run takes so many times longer: what says so is no level.
+/// Larger slowdowns are invalid.
 const ABSURD: f64 = 1e6;
-/// Stretches that are told one by one.
+/// Maximum number of segments in the text.
 const STRETCHES: usize = 6;
 
-/// What a level is of.
+/// Origin of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A run that the baseline was learned from.
     Healthy,
-    /// A run since.
+    /// A later run.
     Earlier,
-    /// What is reported.
+    /// The reported run.
     Reported,
 }
 
@@ -29,22 +29,23 @@ pub enum Kind {
 #[derive(Clone, Debug)]
 pub struct Level {
     pub kind: Kind,
-    /// How much longer its plateau took than the baseline's, relative.
+    /// Excess plateau time over the baseline, relative.
     pub slower: f64,
-    /// Where it is known.
+    /// Name, if known.
     pub name: Option<String>,
 }
 
-/// The levels, oldest first, in stretches.
+/// Levels, oldest first, and their segments.
 pub struct History {
     pub levels: Vec<Level>,
     pub stretches: Vec<Segment>,
-    /// How much slower a single run may be.
+    /// Permitted slowdown of a single run.
     pub tolerated: f64,
 }
 
 impl History {
-    /// None without a baseline, where nothing that is reported has a level, or for several logs that are no series.
+    /// `None` without a baseline, without a level of the reported runs, or for several logs that are not a
+    /// series.
     pub fn of(story: &Story<'_>) -> Option<Self> {
         if story.logs.len() > 1 && !story.series {
             return None;
@@ -70,24 +71,24 @@ impl History {
         (levels.len() > 1).then(|| Self { levels, stretches, tolerated: baseline.tolerated(Region::Plateau) })
     }
 
-    /// How far the picture reaches up and down, relative. A single run far off is shown at its edge: next to it, a change
-    /// that lasts would not be seen.
+    /// Range of the chart in both directions, relative. An outlier is drawn at the edge; scaling to it would
+    /// hide a lasting change.
     pub fn scale(&self) -> f64 {
         let levels = self.stretches.iter().map(|stretch| stretch.level.abs());
         1.5 * levels.fold(self.tolerated, f64::max)
     }
 
-    /// Some run is farther off than the picture reaches.
+    /// Whether a run is outside the range of the chart.
     pub fn off_scale(&self) -> bool {
         self.levels.iter().any(|level| level.slower.abs() > self.scale())
     }
 
-    /// Numbers of the runs with which a new level begins.
+    /// Indices of the runs at which a new level begins.
     pub fn changes(&self) -> impl Iterator<Item = usize> {
         self.stretches.iter().skip(1).map(|stretch| stretch.first)
     }
 
-    /// The history in words. Runs are counted from 1.
+    /// The history as text. Runs are counted from 1.
     pub fn told(&self) -> String {
         let skipped = self.stretches.len().saturating_sub(STRETCHES);
         let mut told = match skipped {
@@ -108,7 +109,7 @@ impl History {
     }
 }
 
-/// `+1.2 %`, and never `-0.0 %`.
+/// `+1.2 %`, never `-0.0 %`.
 pub fn percent(part: f64) -> String {
     let tenths = (part * 1000.0).round() + 0.0;
     format!("{:+.1} %", tenths / 10.0)

@@ -1,8 +1,8 @@
-//! A report for a CI system: JUnit XML, a suite for each run or log, a test case for each thing that was asked of it.
+//! Report for a CI system: JUnit XML, one suite per run or log, one test case per check.
 //!
-//! A fail is a `failure`. What is inconclusive is an `error`, because CI systems show it as not green and apart from
-//! failures: the check could not be carried out. `skipped` would be green; it is what was not held against anything
-//! because something else came first, and that is red already.
+//! A fail is a `failure`. An inconclusive result is an `error`, which CI systems show as not green and
+//! distinct from failures: the check could not be performed. A check skipped because of an earlier problem is
+//! `skipped`, which would be green alone, but the earlier problem is already red.
 
 mod area;
 
@@ -18,19 +18,20 @@ use verdict::{
 use crate::{Log, Story, evidence, findings, fingerprint, text};
 use area::Area;
 
-/// Reasons of one case that are told,
+/// Maximum reasons per case,
 const REASONS: usize = 50;
-/// characters of each,
+/// characters per reason,
 const TEXT: usize = 500;
-/// diagnoses of a suite with their lines of evidence,
+/// diagnoses per suite with their evidence,
 const DIAGNOSES: usize = 20;
 const LINES: usize = 3;
-/// its suspects,
+/// suspects per suite,
 const SUSPECTS: usize = 30;
 /// and suites.
 const SUITES: usize = 1000;
 
-/// The report. The same verdict as everywhere: all green is a pass, a failure is a fail, an error alone inconclusive.
+/// The report. Consistent with the verdict: a fail has a failure, an inconclusive result only errors, a pass
+/// neither.
 #[must_use]
 pub fn junit(story: &Story<'_>) -> String {
     let mut report = Report::new(text::shortened(&story.title(), TEXT));
@@ -56,7 +57,7 @@ pub fn junit(story: &Story<'_>) -> String {
     report.to_string().unwrap_or_default()
 }
 
-/// The suite's own counts: cases are put into it in several places.
+/// Sets the counts of the suite; cases are added in several places.
 fn count(suite: &mut TestSuite) {
     let of = |wanted: NonSuccessKind| {
         let cases = suite.test_cases.iter().map(|case| &case.status);
@@ -106,7 +107,7 @@ fn suite(
     suite
 }
 
-/// Everything that was asked, and everything that was answered.
+/// All requested and all reported checks.
 fn areas(story: &Story<'_>, log: Option<&Log<'_>>, reasons: &[Reason]) -> BTreeSet<Area> {
     let mut areas: BTreeSet<_> = reasons.iter().map(Area::of).collect();
     if reasons.is_empty() {
@@ -147,7 +148,7 @@ fn case(area: Area, reasons: &[Reason]) -> TestCase {
         (None, Some(reason)) => broke(NonSuccessKind::Error, reason),
         (None, None) if here.is_empty() && !compared(area, reasons) => {
             let mut status = TestCaseStatus::skipped();
-            status.set_message("not held against anything: see the other cases");
+            status.set_message("not compared: see the other cases");
             TestCase::new(area.name(), status)
         }
         (None, None) => {
@@ -160,7 +161,7 @@ fn case(area: Area, reasons: &[Reason]) -> TestCase {
     }
 }
 
-/// Something was found of the same kind, so all of it was looked at.
+/// Whether a reason of the same kind exists, which means that all of it was compared.
 fn compared(area: Area, reasons: &[Reason]) -> bool {
     reasons.iter().any(|reason| Area::of(reason).goes_with(area) && !Area::refuses(reason))
 }
@@ -171,7 +172,7 @@ fn broken(kind: NonSuccessKind, code: &str, why: &str) -> TestCaseStatus {
     status
 }
 
-/// How the run around the measurements ended.
+/// Conclusion of the run.
 fn conclusion(story: &Story<'_>) -> TestCase {
     let settled = story.run.and_then(|run| run.state.settled.as_ref()).map(|(how, _)| how);
     let why = || {
@@ -201,9 +202,9 @@ fn said(judgement: Option<&Judgement>) -> String {
             (diagnosis.more > 0).then(|| format!("  and {}", text::count(diagnosis.more, "more such line"))),
         );
     }
-    lines.extend((more > 0).then(|| format!("diagnoses that are not here: {more}")));
+    lines.extend((more > 0).then(|| format!("diagnoses omitted: {more}")));
     let (suspects, more) = evidence::suspects(judgement, SUSPECTS);
     lines.extend(suspects.iter().map(|(name, surely)| format!("suspect: {name}, confidence {surely:.2}")));
-    lines.extend((more > 0).then(|| format!("suspects that are not here: {more}")));
+    lines.extend((more > 0).then(|| format!("suspects omitted: {more}")));
     lines.join("\n")
 }

@@ -1,19 +1,19 @@
-//! What was measured and what it comes to, for whoever asks.
+//! Reports on measurements and their verdict.
 //!
 //! | form | for |
 //! |---|---|
-//! | [`terminal()`] | the one who waits |
-//! | [`html`] | those who look later: one page that asks nobody for anything |
+//! | [`terminal()`] | a terminal |
+//! | [`html`] | a browser: one self-contained page |
 //! | [`markdown()`] | a pull request or an issue |
 //! | [`junit()`] | a CI system |
 //! | [`csv()`] | a spreadsheet |
 //!
-//! Two logs beside each other are told by [`comparison`].
+//! [`comparison`] compares two logs.
 //!
-//! Pure: a story in, text out. There is no clock, so a report made twice of the same ledger is the same report.
+//! Pure functions from data to text. They use no clock, so a repeated report of the same ledger is identical.
 //!
-//! Much of what a report repeats was written by others: names, messages, lines of a log. It reaches each form through
-//! one place, where everything that would act instead of being shown is taken out.
+//! Much of a report's content is external: names, messages, log lines. Each form escapes it in a single
+//! place.
 
 pub mod comparison;
 mod csv;

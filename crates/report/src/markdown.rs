@@ -1,4 +1,4 @@
-//! A report for a pull request or an issue, in the Markdown of GitHub and GitLab.
+//! Report for a pull request or an issue, in the Markdown of GitHub and GitLab.
 
 mod escape;
 
@@ -15,17 +15,17 @@ use crate::{
 pub use escape::escaped;
 pub(crate) use escape::{code, fenced};
 
-/// Reasons that are told. A comment on GitHub has 65,536 characters: all bounds together stay below it.
+/// Maximum reasons. A comment on GitHub may have 65,536 characters: all limits together stay below it.
 const REASONS: usize = 20;
-/// Diagnoses that are told,
+/// Maximum diagnoses,
 const DIAGNOSES: usize = 8;
 /// their lines of evidence,
 const LINES: usize = 3;
 /// and suspects.
 const SUSPECTS: usize = 20;
-/// Sizes that are shown.
+/// Maximum sizes.
 const ROWS: usize = 40;
-/// Characters of a reason, of a line of evidence, and of a value.
+/// Maximum length of a reason, a line of evidence or a value, characters.
 const TEXT: usize = 400;
 const VALUE: usize = 100;
 
@@ -96,7 +96,7 @@ fn found(out: &mut String, story: &Story<'_>) {
         }
     }
     if more > 0 {
-        *out += &format!("\nDiagnoses that are not here: {more}.\n");
+        *out += &format!("\nDiagnoses omitted: {more}.\n");
     }
     let (suspects, more) = evidence::suspects(story.whole(), SUSPECTS);
     if !suspects.is_empty() {
@@ -145,7 +145,7 @@ fn table(out: &mut String, measured: &Measured<'_>) {
     heads.extend(floors.then_some("floor GB/s"));
     *out += &format!("| {} |\n|{}\n", heads.join(" | "), "---:|".repeat(heads.len()));
     let rows = &measured.rows;
-    // The largest sizes tell most.
+    // The largest sizes are the most significant.
     let skipped = rows.len().saturating_sub(ROWS);
     for row in &rows[skipped..] {
         let mut cells = vec![text::size(row.size_bytes)];

@@ -1,4 +1,4 @@
-//! Measurements as rows to be shown, beside everything they were held against.
+//! Measurements as display rows, with their references and bounds.
 
 mod against;
 
@@ -13,47 +13,47 @@ use crate::{Log, Story, text};
 pub struct Measured<'a> {
     /// The name of its log.
     pub source: &'a str,
-    /// Its number in the log, from 0.
+    /// Index in the log, starting at 0.
     pub number: usize,
     pub table: &'a Table,
     pub against: Against<'a>,
     pub rows: Vec<Row<'a>>,
 }
 
-/// A size, and what was measured there.
+/// A size and its measurements.
 pub struct Row<'a> {
     pub size_bytes: u64,
     pub dtype: &'a str,
     pub redop: Option<&'a str>,
-    /// Part of the curve: the baseline's word, or the reference's, or that of the curve itself.
+    /// Part of the curve: from the baseline, the reference, or the curve itself.
     pub region: Option<Region>,
     pub out_of_place: Option<Placed<'a>>,
     pub in_place: Option<Placed<'a>>,
-    /// Wrong elements of both placements; none when something was not checked.
+    /// Wrong elements of both placements; `None` if one was not checked.
     pub wrong: Option<u64>,
-    /// What the criteria ask for at this size, GB/s.
+    /// Floor of the criteria at this size, GB/s.
     pub floor: Option<f64>,
-    /// What others reach at this size, GB/s.
+    /// Reference at this size, GB/s.
     pub reference: Option<f64>,
 }
 
 /// One placement of one size.
 pub struct Placed<'a> {
     pub half: &'a Half,
-    /// What the baseline says of it.
+    /// The baseline's values.
     pub expected: Option<Expected>,
-    /// What it falls short of, in words: `floor`, `reference`, `baseline`.
+    /// Violated bounds: `floor`, `reference`, `baseline`.
     pub below: Vec<&'static str>,
 }
 
 impl Placed<'_> {
-    /// How much longer it took than the baseline, relative.
+    /// Excess time over the baseline, relative.
     pub fn slower(&self) -> Option<f64> {
         let slower = self.half.time_us / self.expected.as_ref()?.time_us - 1.0;
         slower.is_finite().then_some(slower)
     }
 
-    /// The bus bandwidth is below a bound of its own: the floor or the reference.
+    /// Whether the bus bandwidth is below the floor or the reference.
     pub fn short(&self) -> bool {
         self.below.iter().any(|what| *what != "baseline")
     }
@@ -72,13 +72,13 @@ impl<'a> Row<'a> {
         self.placed().any(|placed| placed.half.wrong.is_some_and(|wrong| wrong > 0))
     }
 
-    /// `0`, `12`, or `n/a` when nothing was checked.
+    /// `0`, `12`, or `n/a` if unchecked.
     pub fn wrong_words(&self) -> String {
         self.wrong.map_or_else(|| "n/a".to_owned(), |wrong| wrong.to_string())
     }
 }
 
-/// Every table of every log, in order. There may be many more than are shown.
+/// All tables of all logs, in order. There may be many more than a report shows.
 pub fn measured<'a>(story: &Story<'a>) -> impl Iterator<Item = Measured<'a>> {
     story.logs.iter().flat_map(|log| tables(story, log))
 }
@@ -124,7 +124,7 @@ fn rows<'a>(table: &'a Table, against: &Against<'a>) -> Vec<Row<'a>> {
     table.rows.iter().zip(own).map(row).collect()
 }
 
-/// `all_reduce, 2 ranks, NCCL 2.28.9`: what the log says of the whole table.
+/// `all_reduce, 2 ranks, NCCL 2.28.9`: properties of the whole table.
 pub fn caption(table: &Table) -> String {
     let mut words = vec![table.collective.clone().unwrap_or_else(|| "unknown collective".to_owned())];
     words.extend(table.ranks.map(|ranks| text::count(ranks, "rank")));
@@ -134,7 +134,7 @@ pub fn caption(table: &Table) -> String {
     words.join(", ")
 }
 
-/// Why there is nothing to show, where there is a log.
+/// Why there is no table to show, for an existing log.
 pub fn nothing(reading: &Reading) -> Option<String> {
     let first = reading.first_error.as_ref().map(|error| format!("; the first error is: {error}"));
     reading.tables.is_empty().then(|| format!("the log holds no table{}", first.unwrap_or_default()))

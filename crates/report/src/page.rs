@@ -1,4 +1,4 @@
-//! The page: one file that asks nobody for anything and runs nothing.
+//! HTML page: a single file without external requests and without scripts.
 
 mod figures;
 mod view;
@@ -16,7 +16,7 @@ use crate::{
 };
 use view::View;
 
-/// The page of a run or of logs: complete, without scripts, and without a request to anybody.
+/// The page of a run or of logs: complete, without scripts or external requests.
 #[must_use]
 pub fn html(story: &Story<'_>) -> String {
     let view = View::of(story);
@@ -24,8 +24,8 @@ pub fn html(story: &Story<'_>) -> String {
     page(&title, STORY, view)
 }
 
-/// What is on that page, to be shown inside of another one whose style is [`CSS`]; with comparable runs, oldest first and
-/// the reported one last, also each size through them.
+/// The content of that page, for embedding in a page with the style [`CSS`]; with comparable runs, oldest
+/// first and the reported one last, also each size over these runs.
 #[must_use]
 pub fn part(story: &Story<'_>, runs: &[Earlier<'_>]) -> String {
     let baseline = story.logs.first().and_then(|log| story.baseline(log));
@@ -33,13 +33,13 @@ pub fn part(story: &Story<'_>, runs: &[Earlier<'_>]) -> String {
     body(STORY, View::of(story).with_sizes(sizes)).unwrap_or_else(|error| unmade(&error))
 }
 
-/// How pages look. It needs no inline style.
+/// Style sheet of all pages. No inline styles are needed.
 pub const CSS: &str = include_str!("../templates/page.css");
 
 const STORY: &str =
     concat!(include_str!("../templates/drawing.html.j2"), include_str!("../templates/page.html.j2"));
 
-/// A page: its own template inside the one that all share.
+/// A page: its own template inside the common frame.
 pub fn page(title: &str, template: &'static str, view: impl Serialize) -> String {
     let rendered = environment(template).and_then(|world| {
         let body = body(template, view)?;
@@ -48,12 +48,12 @@ pub fn page(title: &str, template: &'static str, view: impl Serialize) -> String
     rendered.unwrap_or_else(|error| format!("<!doctype html><title>Burnin</title>{}", unmade(&error)))
 }
 
-/// A template, filled in.
+/// Renders a template.
 pub fn body(template: &'static str, view: impl Serialize) -> Result<String, Error> {
     environment(template)?.get_template("body.html")?.render(Serde(view))
 }
 
-/// The templates are part of this crate and every test renders them: this is a bug of ours, told without a panic.
+/// Templates are compiled in and rendered by every test: an error is a bug, shown instead of a panic.
 pub fn unmade(error: &Error) -> String {
     format!("<pre>{}</pre>", minijinja::HtmlEscape(&format!("{error:?}")))
 }
@@ -67,7 +67,7 @@ fn environment(template: &'static str) -> Result<Environment<'static>, Error> {
     Ok(world)
 }
 
-/// The one place where a value reaches the page: cleaned here, then escaped as its template's kind asks for.
+/// The single place where values enter the page: cleaned here, then escaped by its template.
 fn cleaned(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Result<(), Error> {
     match value.as_str().filter(|_| !value.is_safe()) {
         Some(text) => escape_formatter(out, state, &Value::from(text::block(text))),
@@ -75,7 +75,7 @@ fn cleaned(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Re
     }
 }
 
-/// A drawing twice, for wide screens and for narrow ones, and in words for those who do not see it.
+/// A drawing in two versions, for wide and narrow screens, with a text alternative.
 #[derive(Serialize)]
 pub struct Drawing {
     title: &'static str,
@@ -85,7 +85,7 @@ pub struct Drawing {
 }
 
 impl Drawing {
-    /// None when there is nothing to draw.
+    /// `None` if there is nothing to draw.
     pub fn of(
         title: &'static str,
         described: String,

@@ -1,7 +1,7 @@
-//! Curves, as the inside of an SVG image.
+//! Charts, as the content of an SVG image.
 //!
-//! The text on the axes is ours alone: nothing that a log says gets in here. Each thing drawn has a colour of its own in
-//! `ink`, by which the page's style sheet finds and repaints it for a dark screen.
+//! All text on the axes is our own: no text from a log is included. Each drawn element has its own colour in
+//! `ink`, by which the style sheet selects and repaints it for dark mode.
 
 mod axis;
 mod curve;
@@ -21,7 +21,7 @@ pub use curve::{Curve, curve};
 pub use levels::levels;
 pub use slower::slower;
 
-/// The colours of a light screen. Blue and orange stay apart for every kind of colour blindness.
+/// Colours of the light theme. Blue and orange are distinguishable with every kind of colour blindness.
 mod ink {
     use plotters::style::RGBColor;
 
@@ -35,17 +35,17 @@ mod ink {
     pub const LABEL: RGBColor = RGBColor(0x5a, 0x63, 0x70);
 }
 
-/// No machine is so fast, nor so slow: a figure beyond this is no point of a curve.
+/// Values beyond this are invalid and not drawn.
 const ABSURD: f64 = 1e9;
 
 fn drawable(value: f64) -> bool {
     value.abs() < ABSURD
 }
 
-/// Of the band's colour: what lies behind it is still seen.
+/// Opacity of the band, so that elements behind it remain visible.
 const BAND_OPACITY: f64 = 0.2;
 
-/// How large, in CSS pixels at which its text has the size of the page's.
+/// Size in CSS pixels, at which the text has the page's font size.
 #[derive(Clone, Copy)]
 pub struct Canvas {
     pub width: u32,
@@ -53,15 +53,15 @@ pub struct Canvas {
 }
 
 impl Canvas {
-    /// One image for screens that are wide, and one for those that are not.
+    /// For wide screens.
     pub const WIDE: Self = Self { width: 1000, height: 420 };
-    /// Nearly as high as wide.
+    /// For narrow screens, with a higher aspect.
     pub const NARROW: Self = Self { width: 360, height: 300 };
-    /// The same with less to show.
+    /// For wide screens with little content.
     pub const LOW: Self = Self { width: 1000, height: 260 };
 }
 
-/// An image, less the `svg` element around it.
+/// An image without its outer `svg` element.
 #[derive(Serialize)]
 pub struct Plot {
     /// Width and height of the view box.
@@ -70,13 +70,13 @@ pub struct Plot {
     inside: String,
 }
 
-/// Units a pixel: plotters rounds to whole units, and a curve of whole pixels is jagged.
+/// Units per pixel: plotters rounds to whole units, and a curve of whole pixels is jagged.
 const FINE: u32 = 4;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'a, 'b, X, Y> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<X, Y>>;
 
-/// None when there is nothing to draw.
+/// `None` if there is nothing to draw.
 fn plot(canvas: Canvas, draw: impl FnOnce(&Area<'_>) -> Option<()>) -> Option<Plot> {
     let view = (canvas.width * FINE, canvas.height * FINE);
     let mut svg = String::new();
@@ -90,7 +90,7 @@ fn plot(canvas: Canvas, draw: impl FnOnce(&Area<'_>) -> Option<()>) -> Option<Pl
     Some(Plot { view, inside: svg[start..end].trim().to_owned() })
 }
 
-/// Axes with room for their labels, and a grid.
+/// Axes with space for their labels, and a grid.
 fn chart<'a, 'b, X, Y>(
     area: &'a Area<'b>,
     canvas: Canvas,
@@ -129,8 +129,8 @@ where
     Some(chart)
 }
 
-/// How a measurement is marked. One placement is filled and the other open, so that they are told apart without colour
-/// and where they coincide.
+/// Marker of a measurement. One placement is filled and the other open, to distinguish them without colour
+/// and at coinciding points.
 #[derive(Clone, Copy)]
 struct Mark {
     radius: u32,
@@ -138,7 +138,7 @@ struct Mark {
 }
 
 impl Mark {
-    /// Of both placements. Points that touch each other hide the line.
+    /// Markers of both placements. Touching points would hide the line.
     fn placements(points: usize, canvas: Canvas) -> (Self, Self) {
         let crowded = points as u32 * 16 > canvas.width;
         let (open, full) = if crowded { (3, 2) } else { (5, 3) };
@@ -172,7 +172,7 @@ mod tests {
     use super::ink;
 
     #[test]
-    fn the_style_sheet_repaints_every_colour() {
+    fn the_style_sheet_selects_every_colour() {
         let css = include_str!("../templates/page.css");
         for ink in [
             ink::OUT_OF_PLACE,
@@ -184,7 +184,7 @@ mod tests {
             ink::GRID,
             ink::LABEL,
         ] {
-            // Spelt as plotters writes it: attribute selectors mind the case.
+            // In the case used by plotters: attribute selectors are case-sensitive.
             let hex = format!("#{:02X}{:02X}{:02X}", ink.0, ink.1, ink.2);
             assert!(css.contains(&format!("=\"{hex}\"]")), "{hex}");
         }

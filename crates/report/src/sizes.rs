@@ -1,4 +1,4 @@
-//! Each message size through a workflow's runs: what is slower than it was, and since when.
+//! Each message size over a workflow's runs: slowdowns and their start.
 
 use std::fmt::Write;
 
@@ -16,16 +16,16 @@ use crate::{
     text::{self, figure},
 };
 
-/// Sizes that are shown: the largest ones.
+/// Maximum number of sizes: the largest ones.
 const SIZES: usize = 64;
-/// No run takes so many times as long: what says so is no point.
+/// Larger ratios are invalid.
 const ABSURD: f64 = 1e6;
-/// A change smaller than this is not told.
+/// Minimum change that is reported.
 const TOLD: f64 = 0.005;
-/// The picture's view box.
+/// View box of the chart.
 const WIDE: f64 = 240.0;
 const HIGH: f64 = 40.0;
-/// Room around the points.
+/// Margin around the points.
 const ROOM: f64 = 3.0;
 
 /// A run in the series.
@@ -33,18 +33,18 @@ const ROOM: f64 = 3.0;
 pub struct Earlier<'a> {
     /// Its name.
     pub run: &'a str,
-    /// When it was asked for, for people.
+    /// Time of the request, for display.
     pub at: &'a str,
-    /// What it measured.
+    /// Its measurements.
     pub table: &'a Table,
 }
 
-/// Comparable runs, oldest first; the last one is what is reported.
+/// Comparable runs, oldest first; the last one is reported.
 #[derive(Clone, Copy, Debug)]
 pub struct Series<'a> {
     /// The runs.
     pub runs: &'a [Earlier<'a>],
-    /// What the last one is held against, where there is something.
+    /// Baseline of the last run, if any.
     pub baseline: Option<&'a Baseline>,
 }
 
@@ -55,7 +55,7 @@ struct View {
     baseline: bool,
     rows: Vec<Row>,
     more: usize,
-    /// Some size has a change.
+    /// Whether any size has a change.
     changes: bool,
 }
 
@@ -63,13 +63,13 @@ struct View {
 struct Row {
     size: String,
     busbw: String,
-    /// How much longer it takes than it usually does.
+    /// Excess time over its usual time.
     slower: String,
     bad: bool,
-    /// What changed last, in words.
+    /// Last change, as text.
     told: String,
     view: String,
-    /// The tolerated band, from top to bottom, in the picture's units.
+    /// The tolerance band, top and bottom, in view box units.
     band: Option<(String, String)>,
     level: String,
     points: String,
@@ -78,7 +78,7 @@ struct Row {
     described: String,
 }
 
-/// The section, to be shown inside of a page whose style is [`CSS`](crate::CSS); nothing for fewer than two runs.
+/// The section, for embedding in a page with the style [`CSS`](crate::CSS); empty for fewer than two runs.
 #[must_use]
 pub fn part(series: Series<'_>) -> String {
     let Some(view) = View::of(series) else { return String::new() };
@@ -115,7 +115,7 @@ fn sizes(table: &Table) -> Vec<u64> {
 }
 
 impl Earlier<'_> {
-    /// Of a size: the time of the faster placement, microseconds. What is wrong with a cluster slows both.
+    /// Time of the faster placement at a size, microseconds. A cluster fault slows both.
     fn time(&self, size: u64) -> Option<f64> {
         let rows = self.table.rows.iter().filter(|row| row.size_bytes == size);
         let halves = rows.flat_map(|row| [&row.out_of_place, &row.in_place]).flatten();
@@ -149,7 +149,7 @@ fn row(series: Series<'_>, size: u64, region: Region) -> Option<Row> {
     let values: Vec<_> = levels.iter().map(|(_, level)| *level).collect();
     let mut stretches = segments(&values, noise(region));
     for stretch in &mut stretches {
-        // What the search calls a level is one of a few: the middle of its runs is nearer to them.
+        // The search's levels lie on a grid: the median of the runs is more precise.
         stretch.level = middle(values[stretch.first..stretch.end].iter().copied());
     }
     let tolerated = known.map(|(_, tolerated)| tolerated);
@@ -182,11 +182,11 @@ fn row(series: Series<'_>, size: u64, region: Region) -> Option<Row> {
     })
 }
 
-/// The least noise that is assumed of one run.
+/// Minimum noise assumed for one run.
 const fn noise(region: Region) -> f64 {
     match region {
         Region::Plateau => LEAST_SPREAD,
-        // Healthy latencies move by half from run to run.
+        // Healthy latencies vary by half from run to run.
         Region::Slope => 10.0 * LEAST_SPREAD,
         Region::Latency => 50.0 * LEAST_SPREAD,
     }
@@ -198,16 +198,16 @@ fn middle(values: impl Iterator<Item = f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(1.0)
 }
 
-/// Where values lie in the view box.
+/// Coordinates in the view box.
 struct Picture {
     count: usize,
-    /// Half of what is shown, up and down from the usual.
+    /// Half of the shown range around the usual value.
     scale: f64,
 }
 
 impl Picture {
     fn of(values: &[f64], stretches: &[Segment], tolerated: Option<f64>) -> Self {
-        // A single run far off is drawn at the edge: next to it, a change that lasts would not be seen.
+        // An outlier is drawn at the edge; scaling to it would hide a lasting change.
         let levels = stretches.iter().map(|stretch| stretch.level.abs());
         let mut far: Vec<_> = values.iter().map(|value| value.abs()).collect();
         far.sort_by(f64::total_cmp);
@@ -258,7 +258,7 @@ impl Picture {
     }
 }
 
-/// To a tenth of a unit.
+/// Rounded to a tenth of a unit.
 fn short(value: f64) -> String {
     format!("{:.1}", value + 0.0)
 }

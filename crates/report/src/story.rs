@@ -1,4 +1,4 @@
-//! What is reported.
+//! Input of a report.
 
 use lifecycle::RunState;
 use model::{Cluster, Record, Verdict, Workload, measurement::Reading};
@@ -6,51 +6,51 @@ use verdict::{Baseline, Judgement, Standard};
 
 use crate::text;
 
-/// Where everything of a run lies, for people.
+/// Storage locations of a run, for display.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
     /// The ledger.
     pub ledger: String,
     /// The files that the stages committed.
     pub artefacts: String,
-    /// The benchmark's output, once it is safe.
+    /// The benchmark's output, once collected.
     pub logs: Option<String>,
     /// The warehouse with the measurements.
     pub warehouse: String,
-    /// The HTML page, where one is written.
+    /// The HTML page, if written.
     pub report: Option<String>,
 }
 
-/// What a run has besides its measurements.
+/// Data of a run besides its measurements.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
-    /// What is known of it.
+    /// Its state.
     pub state: &'a RunState,
     /// Its whole ledger, in order.
     pub records: &'a [Record],
-    /// Where everything lies.
+    /// Storage locations.
     pub places: &'a Places,
 }
 
-/// A log, or the logs of a run together, and what they come to.
+/// A log, or the logs of a run together, with the verdict.
 #[derive(Clone, Copy, Debug)]
 pub struct Log<'a> {
-    /// As it was named.
+    /// Name as given.
     pub name: &'a str,
-    /// What it says.
+    /// Its content.
     pub reading: &'a Reading,
-    /// The verdict on it alone.
+    /// Verdict on this log alone.
     pub judgement: Option<&'a Judgement>,
 }
 
-/// What is reported: a run, or logs on their own.
+/// Input of a report: a run, or separate logs.
 #[derive(Clone, Debug, Default)]
 pub struct Story<'a> {
-    /// The run around the measurements; none where logs are judged on their own.
+    /// The run of the measurements; `None` for separate logs.
     pub run: Option<Run<'a>>,
-    /// What was measured, in order; nothing until the logs were read.
+    /// Measurements, in order; empty before the logs are read.
     pub logs: Vec<Log<'a>>,
-    /// The verdict on all logs together, once there is one.
+    /// Verdict on all logs together, if any.
     pub judgement: Option<&'a Judgement>,
     /// Standard of the first log. In a series, the history of each later log has the logs before it.
     pub standard: Standard<'a>,
@@ -59,7 +59,7 @@ pub struct Story<'a> {
 }
 
 impl<'a> Story<'a> {
-    /// What it is called: the run, the log, or how many logs.
+    /// Title: the run, the log, or the number of logs.
     pub(crate) fn title(&self) -> String {
         match (self.run, self.logs.as_slice()) {
             (Some(run), _) => run.state.run.to_string(),
@@ -68,25 +68,25 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// The ledger's verdict counts; a judgement that was only fetched stands in until the ledger has it.
+    /// The ledger's verdict has priority; a fetched judgement is used until the ledger has one.
     pub(crate) fn verdict(&self) -> Option<Verdict> {
         let recorded = self.run.and_then(|run| run.state.verdict()).map(|reached| reached.verdict);
         recorded.or_else(|| self.judgement.map(|judgement| judgement.verdict))
     }
 
-    /// The judgement behind that verdict, where it was fetched.
+    /// The judgement of that verdict, if fetched.
     pub(crate) fn whole(&self) -> Option<&'a Judgement> {
         self.judgement.filter(|judgement| Some(judgement.verdict) == self.verdict())
     }
 
-    /// What a run was asked for, and what it ran on.
+    /// Requested benchmark and cluster of a run.
     pub(crate) fn asked(&self) -> (Option<&'a Workload>, Option<&'a Cluster>) {
         let state = self.run.map(|run| run.state);
         let benchmark = state.and_then(|state| state.workflow.benchmark.as_ref());
         (benchmark.map(|benchmark| &benchmark.workload), state.and_then(RunState::cluster))
     }
 
-    /// The baseline, where this log is of the same thing: other curves are not compared.
+    /// The baseline, if comparable with this log.
     pub(crate) fn baseline(&self, log: &Log<'_>) -> Option<&'a Baseline> {
         let baseline = self.standard.baseline?;
         let judgement = log.judgement.or(self.judgement)?;

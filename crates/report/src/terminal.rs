@@ -1,4 +1,4 @@
-//! The short report: what a person reads who has just waited for the run.
+//! Short report for a terminal.
 
 mod paper;
 mod table;
@@ -19,26 +19,26 @@ use crate::{
 pub use paper::Style;
 pub(crate) use paper::{Paint, Paper};
 
-/// Lines that are told, most important last: the measurements get what the rest leaves.
+/// Maximum lines; the measurements use what remains.
 const LINES: usize = 46;
-/// Sizes that are shown whatever else there is to say,
+/// Minimum sizes shown in any case,
 const FEWEST: usize = 4;
-/// and logs of several.
+/// and maximum logs.
 const LOGS: usize = 12;
-/// Reasons that are told; the other forms have more.
+/// Maximum reasons; the other forms show more.
 const REASONS: usize = 8;
-/// Where there are diagnoses, fewer reasons leave room for them.
+/// Maximum reasons if there are diagnoses.
 const REASONS_BESIDE: usize = 5;
-/// Diagnoses that are told,
+/// Maximum diagnoses,
 const DIAGNOSES: usize = 3;
 /// their lines of evidence,
 const EVIDENCE: usize = 2;
 /// and suspects.
 const SUSPECTS: usize = 3;
-/// Lines of a reason, of advice, of a note.
+/// Maximum lines of a reason, advice or note.
 const WRAPPED: usize = 2;
 const NOTE: usize = 4;
-/// Characters of a line that is cut rather than wrapped.
+/// Maximum length of a truncated line, characters.
 const WIDTH: usize = 100;
 
 /// The short report.
@@ -55,7 +55,7 @@ pub fn terminal(story: &Story<'_>, style: Style) -> String {
     if let Some(run) = story.run {
         places(&mut rest, &run);
     }
-    // Two gaps, the caption, the heading and what stands below the table.
+    // Two gaps, the caption, the header and the footer of the table.
     let room = LINES.saturating_sub(paper.lines() + rest.lines() + 9).max(FEWEST);
     measurements(&mut paper, story, room);
     paper.gap();
@@ -115,7 +115,7 @@ fn measurements(paper: &mut Paper, story: &Story<'_>, room: usize) {
     let all = if story.run.is_some() { "the report shows all" } else { "--output csv shows all" };
     table::write(paper, &first, room, all);
     if let Some(average) = first.table.average_busbw {
-        let average = format!("  average bus bandwidth {} GB/s (not judged on)", text::figure(average));
+        let average = format!("  average bus bandwidth {} GB/s (not judged)", text::figure(average));
         paper.line(&[(Paint::Dim, &average)]);
     }
     let many = log.reading.tables.len();
@@ -125,7 +125,7 @@ fn measurements(paper: &mut Paper, story: &Story<'_>, room: usize) {
     }
 }
 
-/// Several logs, a line each, worst first; the logs of a series stay in its order. Their totals above them.
+/// Several logs, one line each, worst first; a series keeps its order. Totals come first.
 fn logs(paper: &mut Paper, story: &Story<'_>) {
     let verdict = |log: &crate::Log<'_>| log.judgement.map(|judgement| judgement.verdict);
     let gravity = |log: &crate::Log<'_>| match verdict(log) {
@@ -185,7 +185,8 @@ fn verdict(paper: &mut Paper, story: &Story<'_>) {
     }
 }
 
-/// The gravest reasons: code, tone and text. Where there are too many, the first of each code stands for the others.
+/// The most severe reasons: code, tone and text. If there are too many, the first of each code represents the
+/// others.
 fn reasons(story: &Story<'_>, most: usize) -> Vec<(String, Tone, String)> {
     let all = findings::reasons(story);
     let mut told: Vec<(String, Tone, String)> = Vec::new();
@@ -208,12 +209,12 @@ fn reasons(story: &Story<'_>, most: usize) -> Vec<(String, Tone, String)> {
     told
 }
 
-/// Where there is more to read.
+/// Where the omitted part is shown.
 const fn elsewhere(story: &Story<'_>) -> &'static str {
     if story.run.is_some() { " in the report" } else { " with --output html" }
 }
 
-/// What probably went wrong, and who is probably bad.
+/// Probable causes and suspects.
 fn found(paper: &mut Paper, story: &Story<'_>) {
     let (diagnoses, more) = evidence::diagnoses(story.whole(), DIAGNOSES, EVIDENCE);
     if !diagnoses.is_empty() {
@@ -249,7 +250,7 @@ fn found(paper: &mut Paper, story: &Story<'_>) {
 fn places(paper: &mut Paper, run: &Run<'_>) {
     paper.gap();
     for (name, place) in words::places(run.places) {
-        // Never cut: these are there to be copied.
+        // Never truncated: these values are for copying.
         paper.line(&[(Paint::Dim, &format!("  {name:<10} ")), (Paint::None, place)]);
     }
 }

@@ -1,4 +1,4 @@
-//! Text from outside, made harmless, and figures as people read them.
+//! Sanitizes external text, and formats values for display.
 
 pub use model::measurement::size;
 
@@ -7,15 +7,15 @@ use std::str::Chars;
 
 use model::{Span, Timestamp};
 
-/// Longest text that a report repeats, characters. The ledger has the rest.
+/// Maximum length of quoted text, characters. The ledger has the rest.
 const LONGEST: usize = 2000;
 
-/// One line without anything that a terminal or a browser would act on.
+/// One line without characters that a terminal or a browser would interpret.
 pub fn line(text: &str) -> String {
     block(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The same, with its line breaks.
+/// The same, keeping line breaks.
 pub fn block(text: &str) -> String {
     let clean = neutral(text);
     match clean.char_indices().nth(LONGEST) {
@@ -24,8 +24,8 @@ pub fn block(text: &str) -> String {
     }
 }
 
-/// Text of any length without escape sequences, controls (C0 and C1) and marks that reorder or hide what stands around
-/// them. Line breaks stay, tabs become spaces.
+/// Text of any length without escape sequences, controls (C0 and C1) and marks that reorder or hide adjacent
+/// text. Line breaks are kept, tabs become spaces.
 #[must_use]
 pub fn neutral(text: &str) -> String {
     let mut clean = String::with_capacity(text.len());
@@ -54,7 +54,7 @@ pub fn shortened(text: &str, width: usize) -> String {
     short + "…"
 }
 
-/// Characters that act instead of being shown: controls, and the marks that reorder or hide what stands around them.
+/// Characters with an effect: controls, and marks that reorder or hide adjacent text.
 pub fn acts(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -62,7 +62,8 @@ pub fn acts(c: char) -> bool {
             | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{fffe}' | '\u{ffff}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// After ESC. The rest of an escape sequence is printable; without this `ESC [31m` would leave `[31m` behind.
+/// After ESC. The rest of an escape sequence is printable; otherwise `ESC [31m` would leave `[31m` in the
+/// text.
 fn skip_escape(chars: &mut Peekable<Chars<'_>>) {
     match chars.peek() {
         Some('[') => {
@@ -83,7 +84,7 @@ fn skip_control_sequence(chars: &mut Peekable<Chars<'_>>) {
     chars.next_if(|c| matches!(c, '@'..='~'));
 }
 
-/// A string command runs to BEL or `ESC \`. One that never ends must not swallow the text behind it.
+/// A string command ends at BEL or `ESC \`. An unterminated one must not remove the following text.
 fn skip_string(chars: &mut Peekable<Chars<'_>>) {
     let mut ahead = chars.clone();
     while let Some(c) = ahead.next() {
@@ -112,7 +113,7 @@ pub fn count(number: impl Into<u64>, noun: &str) -> String {
     }
 }
 
-/// `420ms`, `12.3s`, `3m 05s`, `1h 02m`: two figures are enough to compare.
+/// `420ms`, `12.3s`, `3m 05s`, `1h 02m`: two units suffice for a comparison.
 pub fn took(span: Span) -> String {
     let millis = span.0.as_millis();
     let seconds = (millis + 500) / 1000;
@@ -145,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_read_as_people_say_them() {
+    fn sizes_use_readable_units() {
         let said =
             [0, 8, 1000, 1024, 1536, 65_536, 1 << 20, (1 << 20) + 4, 16 << 20, 8 << 30, u64::MAX].map(size);
         let expected = [
@@ -156,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_show_two_figures() {
+    fn spans_show_two_units() {
         let said = [0, 999, 1000, 12_340, 59_949, 59_950, 185_000, 3_599_499, 3_599_500, 360_000_000]
             .map(|millis| took(Span::from_millis(millis)));
         assert_eq!(
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_acts_survives() {
+    fn control_characters_are_removed() {
         for (hostile, harmless) in [
             ("\u{1b}[31mred\u{1b}[0m", "red"),
             ("\u{1b}]0;title\u{7}after", "after"),
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_endless() {
+    fn long_text_is_truncated() {
         assert_eq!(block(&"x".repeat(1 << 20)).chars().count(), LONGEST + 1);
         assert_eq!(shortened("a long word", 6), "a lon…");
         assert_eq!(shortened("short", 6), "short");

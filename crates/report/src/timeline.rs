@@ -1,35 +1,35 @@
-//! When each attempt of each stage began and ended.
+//! Start and end of each attempt of each stage.
 
 use lifecycle::{End, LeaseState, RunState, StageState, evolve, fold};
 use model::{Attempt, Entry, Fact, Record, Stage, Timestamp};
 
 use crate::{text, words};
 
-/// One attempt of a stage, or the giving back of its cluster.
+/// One attempt of a stage, or the release of its cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StageLine {
     /// The stage.
     pub stage: Stage,
     /// The attempt.
     pub attempt: Attempt,
-    /// The cluster of this attempt is being given back; otherwise the line is about the attempt itself.
+    /// Whether this line is the release of the attempt's cluster rather than the attempt itself.
     pub teardown: bool,
-    /// When its turn came.
+    /// Start of the attempt.
     pub began: Timestamp,
-    /// When it ended; none while it runs.
+    /// End of the attempt; `None` while it runs.
     pub ended: Option<Timestamp>,
-    /// What came of it, for people: one harmless line.
+    /// Result for display: one sanitized line.
     pub outcome: String,
 }
 
 impl StageLine {
-    /// The stage's word, or `teardown`.
+    /// The stage's name, or `teardown`.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         if self.teardown { "teardown" } else { self.stage.as_str() }
     }
 
-    /// The name, and the attempt where it is not the first.
+    /// The name, with the attempt number if it is not the first.
     pub(crate) fn title(&self) -> String {
         match self.attempt {
             Attempt::FIRST => self.name().to_owned(),
@@ -43,10 +43,10 @@ impl StageLine {
     }
 }
 
-/// Every attempt of every stage that began, and the giving back of every cluster, in the order in which they began.
+/// All started attempts of all stages and all releases of clusters, in order of their start.
 ///
-/// The only clock is the ledger's: an attempt begins with the record that made it its turn, and ends with the record
-/// that ended it.
+/// The ledger is the only clock: an attempt starts with the record that made it current, and ends with the
+/// record that ended it.
 #[must_use]
 pub fn timeline(records: &[Record]) -> Vec<StageLine> {
     let mut lines = Vec::new();
@@ -64,8 +64,7 @@ pub fn timeline(records: &[Record]) -> Vec<StageLine> {
                 .for_each(|line| line.end(state.recorded_at, &words::briefly(because)));
         }
         if let Entry::Closed { .. } = &record.entry {
-            open(&mut lines)
-                .for_each(|line| line.end(state.recorded_at, "given up: nothing more was heard of it"));
+            open(&mut lines).for_each(|line| line.end(state.recorded_at, "abandoned without a further fact"));
         }
     }
     lines
@@ -99,7 +98,7 @@ fn attempts(lines: &mut Vec<StageLine>, state: &RunState) {
             Some(End::Succeeded(fact)) => line.end(at, &words::fact(fact)),
             Some(End::Failed(failure)) => line.end(at, &words::briefly(failure)),
             Some(End::TimedOut) => {
-                line.end(at, &format!("silent past its limit of {}", state.limit(stage)));
+                line.end(at, &format!("no response within its limit of {}", state.limit(stage)));
             }
             None => line.outcome = underway(now),
         }
@@ -108,13 +107,13 @@ fn attempts(lines: &mut Vec<StageLine>, state: &RunState) {
 
 fn underway(now: &StageState) -> String {
     match (&now.handle, now.overdue) {
-        (_, Some(_)) => "past its limit; it is being asked how it is".to_owned(),
-        (Some(handle), None) => text::line(&format!("under way as {handle}")),
-        (None, None) => "asked for".to_owned(),
+        (_, Some(_)) => "limit exceeded; its state is being polled".to_owned(),
+        (Some(handle), None) => text::line(&format!("in progress as {handle}")),
+        (None, None) => "requested".to_owned(),
     }
 }
 
-/// A teardown begins when nothing of the run needs the cluster any more, and ends with the provider's word.
+/// A teardown starts when the run no longer needs the cluster, and ends with the provider's confirmation.
 fn leases(lines: &mut Vec<StageLine>, state: &RunState, record: &Record) {
     let at = state.recorded_at;
     for (&attempt, lease) in &state.leases {
@@ -122,7 +121,7 @@ fn leases(lines: &mut Vec<StageLine>, state: &RunState, record: &Record) {
         let last = lines.iter().rposition(|line| line.teardown && line.attempt == attempt);
         let index = match last {
             Some(index) if returned || lines[index].ended.is_none() => index,
-            // No teardown yet, or the cluster is back although it was said to be gone.
+            // No teardown yet, or a cluster reported as deleted exists again.
             _ if returned || !state.needs_lease(attempt) => {
                 lines.push(StageLine {
                     stage: Stage::Cluster,
@@ -130,7 +129,7 @@ fn leases(lines: &mut Vec<StageLine>, state: &RunState, record: &Record) {
                     teardown: true,
                     began: at,
                     ended: None,
-                    outcome: "being given back".to_owned(),
+                    outcome: "being released".to_owned(),
                 });
                 lines.len() - 1
             }

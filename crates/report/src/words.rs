@@ -1,10 +1,10 @@
-//! Facts, endings and records, in words. The outside world keeps its own words.
+//! Texts for facts, conclusions and records. Codes of external systems are kept.
 
 use model::{Attempt, Cluster, Conclusion, Entry, Fact, Failure, Image, JobEnd, Suspects, Workload};
 
 use crate::{Places, Story, text};
 
-/// Node names that still fit a line.
+/// Maximum node names in a line.
 const NODES_NAMED: usize = 4;
 
 pub fn fact(fact: &Fact) -> String {
@@ -40,7 +40,7 @@ pub fn failure(failure: &Failure) -> String {
     format!("{}: {}", failure.code, failure.message)
 }
 
-/// The code and the first line; the whole message stands where the run's ending is told.
+/// The code and the first line; the full message is in the conclusion of the run.
 pub fn briefly(failure: &Failure) -> String {
     format!("{}: {}", failure.code, failure.message.lines().next().unwrap_or_default())
 }
@@ -85,21 +85,21 @@ pub fn conclusion(conclusion: &Conclusion) -> String {
     }
 }
 
-/// Who is named, and how many pairs it took.
+/// Suspects, and the number of pairs run.
 pub fn suspects(suspects: &Suspects) -> String {
     let nodes = suspects.nodes.iter().map(|suspect| suspect.node.clone());
     let links = suspects.links.iter().map(|[a, b]| format!("{a} with {b}"));
     let named: Vec<_> = nodes.chain(links).collect();
-    let named = if named.is_empty() { "nobody named".to_owned() } else { named.join(", ") };
+    let named = if named.is_empty() { "no suspect".to_owned() } else { named.join(", ") };
     format!("{named}, {}", text::count(suspects.tests, "pair"))
 }
 
-/// `who: why`, or who alone.
+/// `who: why`, or `who` alone.
 pub fn because(who: &str, why: &str) -> String {
     if why.trim().is_empty() { who.to_owned() } else { format!("{who}: {why}") }
 }
 
-/// A record as a heading and what it says.
+/// Title and text of a record.
 pub fn entry(entry: &Entry) -> (String, String) {
     let of = |what: &str, attempt: &Attempt| match attempt {
         &Attempt::FIRST => what.to_owned(),
@@ -114,12 +114,11 @@ pub fn entry(entry: &Entry) -> (String, String) {
         Entry::AttemptOpened { stage, attempt, because } => {
             (format!("{stage} tried again, attempt {attempt}"), failure(because))
         }
-        Entry::Overdue { stage, attempt } => (
-            of(&format!("{stage} overdue"), attempt),
-            "its limit has passed; it is being asked how it is".to_owned(),
-        ),
+        Entry::Overdue { stage, attempt } => {
+            (of(&format!("{stage} overdue"), attempt), "limit exceeded; its state is being polled".to_owned())
+        }
         Entry::TimedOut { stage, attempt } => {
-            (of(&format!("{stage} timed out"), attempt), "asked after its limit, it stayed silent".to_owned())
+            (of(&format!("{stage} timed out"), attempt), "no response to a poll after its limit".to_owned())
         }
         Entry::OverBudget { spent, budget } => {
             ("over budget".to_owned(), format!("{spent} of {budget} spent"))
@@ -142,7 +141,7 @@ pub fn workload(workload: &Workload) -> String {
     )
 }
 
-/// Where everything lies, the thing to open first at the end: it is what stands above the next prompt.
+/// Storage locations; the most useful one last, so that it is directly above the next prompt.
 pub fn places(places: &Places) -> Vec<(&'static str, &str)> {
     let known = [
         ("ledger", Some(&places.ledger)),
@@ -155,7 +154,7 @@ pub fn places(places: &Places) -> Vec<(&'static str, &str)> {
     known.filter(|(_, place)| !place.is_empty()).collect()
 }
 
-/// What is reported, on one line: who asked for the run, when, and how long it took; or what logs were held against.
+/// Subtitle of a report: cause, time and duration of a run, or the criteria and baseline of logs.
 pub fn about(story: &Story<'_>) -> String {
     if let Some(run) = story.run {
         let state = run.state;

@@ -42,7 +42,7 @@ fn a_lost_cluster_is_brought_up_again() {
         "job 1: 3725..5753 NODE_FAIL: node n1 stopped answering",
         "cluster 2: 5753..6473 2 nodes: n0, n1",
         "teardown 1: 5753..5973 gone: no process of it is left, its folder is gone",
-        "job 2: 6473.. asked for",
+        "job 2: 6473.. requested",
     ];
     assert_eq!(told(&timeline(&run.records)), expected);
 }
@@ -52,7 +52,7 @@ fn a_cluster_that_comes_back_is_given_back_again() {
     let mut run = good();
     run.fact(60_000, 1, Fact::ClusterReady(support::cluster()));
     let lines = told(&timeline(&run.records));
-    assert_eq!(lines.last().map(String::as_str), Some("teardown 1: 72398.. being given back"));
+    assert_eq!(lines.last().map(String::as_str), Some("teardown 1: 72398.. being released"));
 }
 
 #[test]
@@ -60,9 +60,9 @@ fn silence_ends_an_attempt() {
     let mut run = Run::open(workflow());
     let limits = Limits::default();
     run.tick(limits.image.0.as_secs() * 1000 + 1);
-    assert_eq!(told(&timeline(&run.records)), ["image 1: 0.. past its limit; it is being asked how it is"]);
+    assert_eq!(told(&timeline(&run.records)), ["image 1: 0.. limit exceeded; its state is being polled"]);
     run.tick(limits.grace.0.as_secs() * 1000 + 1);
-    assert_eq!(told(&timeline(&run.records))[0], "image 1: 0..1920002 silent past its limit of 30m");
+    assert_eq!(told(&timeline(&run.records))[0], "image 1: 0..1920002 no response within its limit of 30m");
 }
 
 #[test]

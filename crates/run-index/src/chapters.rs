@@ -1,4 +1,4 @@
-//! Lines that never change, kept many at a time.
+//! Segments (object name: chapters): summaries of closed runs, stored in groups because they never change.
 
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -8,11 +8,11 @@ use tracing::warn;
 
 use crate::Line;
 
-/// Lines of one chapter.
+/// Summaries per segment.
 pub(crate) const LENGTH: usize = 128;
-/// Requests under way at a time.
+/// Maximum concurrent requests.
 pub(crate) const ABREAST: usize = 32;
-/// Where chapters of this format lie.
+/// Folder of segments in this format.
 const FOLDER: &str = "view/2/";
 
 #[derive(Deserialize, Serialize)]
@@ -20,7 +20,7 @@ struct Chapter {
     lines: Vec<Line>,
 }
 
-/// Every line that was kept.
+/// All stored summaries.
 pub(crate) async fn read(store: &dyn Store) -> Result<Vec<Line>, StoreError> {
     let names = store.list(FOLDER).await?;
     let reads = stream::iter(names).map(|name| async {
@@ -32,14 +32,15 @@ pub(crate) async fn read(store: &dyn Store) -> Result<Vec<Line>, StoreError> {
     for (name, body) in chapters {
         match serde_json::from_slice::<Chapter>(&body.unwrap_or_default()) {
             Ok(chapter) => lines.extend(chapter.lines),
-            // Nothing is lost: its runs are folded again and kept in another chapter.
+            // No data is lost: its runs are folded again and stored in another segment.
             Err(error) => warn!("{name} is not used: {error}"),
         }
     }
     Ok(lines)
 }
 
-/// Keeps the lines of closed runs. A chapter is named by what is in it, so that twice the same is once.
+/// Stores the summaries of closed runs. A segment is named by its content, so that storing it twice has no
+/// effect.
 pub(crate) async fn keep(store: &dyn Store, mut lines: Vec<Line>) -> Result<(), StoreError> {
     lines.sort_by(|a, b| a.run.cmp(&b.run));
     let Ok(body) = serde_json::to_vec(&Chapter { lines }) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! What the runs before a run measured, for those who look at more than one.
+//! Measurements of a run and of the comparable runs before it.
 
 use std::{
     collections::BTreeMap,
@@ -12,36 +12,36 @@ use verdict::Fingerprint;
 
 use crate::{Line, State, View, ViewError, told::together};
 
-/// Runs of a series, with the one that is looked at.
+/// Maximum runs in a series, including the current one.
 const MOST: usize = 60;
-/// Read at a time.
+/// Maximum concurrent reads.
 const ABREAST: usize = 16;
-/// Curves that are remembered: closed runs do not change. One of them takes some kilobytes.
+/// Maximum cached curves: closed runs do not change. A curve takes several kilobytes.
 const REMEMBERED: usize = 2000;
 
-/// What a run measured.
+/// The measurements of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
     /// The run.
     pub run: RunId,
-    /// When it was asked for.
+    /// Time of the request.
     pub requested_at: Timestamp,
-    /// Its one table.
+    /// Its only table.
     pub table: Table,
 }
 
-/// Runs that are comparable, oldest first.
+/// Comparable runs, oldest first.
 pub type Curves = Vec<Arc<Curve>>;
 
-/// Curves by run; none for what measured none, or more than one.
+/// Curves by run; `None` for runs without exactly one table.
 pub(crate) type Known = BTreeMap<RunId, Option<Arc<Curve>>>;
 
 impl View {
-    /// The curves of a judged run and of the runs of its workflow before it that are comparable with it, oldest first. Of
-    /// damaged logs there is no curve.
+    /// The curves of a judged run and of the comparable earlier runs of its workflow, oldest first. Damaged
+    /// logs have no curve.
     ///
     /// # Errors
-    /// When a store does not answer.
+    /// Returns an error if a store request fails.
     pub async fn curves(&self, run: &RunId) -> Result<Curves, ViewError> {
         let comparable = {
             let index = self.fresh().await?;

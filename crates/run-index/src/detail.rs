@@ -1,4 +1,4 @@
-//! A run whole.
+//! Details of a run.
 
 use lifecycle::{RunState, owed};
 use model::{Attempt, Reason, Record, Stage, Suspects, Timestamp};
@@ -15,18 +15,18 @@ pub struct Detail {
     /// The run.
     #[serde(flatten)]
     pub line: Line,
-    /// Why the verdict is what it is.
+    /// Reasons of the verdict.
     pub reasons: Vec<Reason>,
-    /// Which nodes are held to be bad, where they were looked for.
+    /// Suspected nodes, if they were searched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspects: Option<Suspects>,
-    /// Every attempt of every stage, and every teardown, as far as they went.
+    /// All started attempts of stages and teardowns.
     pub stages: Vec<StageDetail>,
-    /// Ids of the commands that are owed to it now.
+    /// Ids of the pending commands.
     pub owed: Vec<String>,
-    /// Object name of the logs' manifest, once they are safe.
+    /// Object name of the logs' manifest, once collected.
     pub logs: Option<String>,
-    /// Number of the last record: what follows it is news.
+    /// Sequence number of the last record.
     pub seq: u64,
 }
 
@@ -37,18 +37,18 @@ pub struct StageDetail {
     pub stage: Stage,
     /// The attempt.
     pub attempt: Attempt,
-    /// The giving back of the attempt's cluster.
+    /// Whether this is the release of the attempt's cluster.
     pub teardown: bool,
-    /// When its turn came.
+    /// Start of the attempt.
     pub began: Timestamp,
-    /// When it ended.
+    /// End of the attempt.
     pub ended: Option<Timestamp>,
-    /// What came of it, for people.
+    /// Result, for display.
     pub outcome: String,
 }
 
 impl Detail {
-    /// A run as it is at `now`.
+    /// Details of a run at `now`.
     pub fn of(state: &RunState, records: &[Record], now: Timestamp) -> Self {
         let stages = report::timeline(records).into_iter().map(|line| StageDetail {
             stage: line.stage,

@@ -1,4 +1,4 @@
-//! A run while it goes on.
+//! Live updates of a run.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use serde::Serialize;
 
 use crate::{Line, View, ViewError, line::finished};
 
-/// A record, and the run as it is with it.
+/// A record, and the run after it.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Step {
-    /// The record's number.
+    /// Sequence number of the record.
     pub seq: u64,
-    /// When it was recorded.
+    /// Time of the record.
     pub recorded_at: Timestamp,
     /// The type of the fact, or `attempt_opened`, `overdue`, `timed_out`, `over_budget`, `closed`.
     pub what: String,
-    /// The run from here on.
+    /// The run after this record.
     pub run: Line,
 }
 
@@ -32,8 +32,8 @@ struct Following {
 }
 
 impl View {
-    /// What is recorded of a run after number `seen`, until it is closed and has given everything back. Waits for a run
-    /// that is only about to be recorded.
+    /// The records of a run after number `seen`, until it is closed and has released everything. Also waits
+    /// for a run that has no record yet.
     pub fn follow(
         self: &Arc<Self>,
         run: RunId,
@@ -81,7 +81,7 @@ impl Following {
     }
 }
 
-/// One word for a record.
+/// Short name of a record's entry.
 fn what(entry: &Entry) -> &str {
     match entry {
         Entry::Accepted { fact, .. } => fact.event_type(),

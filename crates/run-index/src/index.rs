@@ -1,4 +1,4 @@
-//! Every run's line in memory.
+//! The summaries of all runs in memory.
 
 use std::{
     cmp::Reverse,
@@ -18,16 +18,16 @@ use crate::{
     line::finished,
 };
 
-/// Lines by run, and what has to be looked at again.
+/// Summaries by run, and the runs to read again.
 #[derive(Default)]
 pub(crate) struct Index {
     lines: BTreeMap<RunId, Arc<Line>>,
     order: BTreeSet<(Reverse<Timestamp>, RunId)>,
-    /// Runs that go on, as far as they were read.
+    /// Open runs, as of their last read.
     open: BTreeMap<RunId, RunState>,
-    /// Runs whose ledger cannot be replayed, and why.
+    /// Runs whose ledger cannot be replayed, with the reason.
     damaged: BTreeMap<RunId, String>,
-    /// Closed runs that no chapter has.
+    /// Closed runs that are not in a segment.
     unkept: BTreeSet<RunId>,
     began: bool,
     looked_at: Option<Timestamp>,
@@ -35,22 +35,22 @@ pub(crate) struct Index {
 }
 
 impl Index {
-    /// Lines, newest first.
+    /// Summaries, newest first.
     pub fn newest(&self) -> impl Iterator<Item = &Arc<Line>> {
         self.order.iter().filter_map(|(_, run)| self.lines.get(run))
     }
 
-    /// Runs that go on.
+    /// Open runs.
     pub fn unfinished(&self) -> Vec<RunId> {
         self.open.keys().cloned().collect()
     }
 
-    /// Runs whose ledger cannot be replayed, and why.
+    /// Runs whose ledger cannot be replayed, with the reason.
     pub fn damaged(&self) -> BTreeMap<RunId, String> {
         self.damaged.clone()
     }
 
-    /// Looks at what may have changed.
+    /// Reads everything that may have changed.
     pub async fn refresh(
         &mut self,
         ledger: &Ledger,
@@ -91,7 +91,7 @@ impl Index {
                     self.open.extend(known.map(|state| (run, state)));
                     failed = Some(error);
                 }
-                // One damaged ledger must not hide all others.
+                // A damaged ledger must not hide the other runs.
                 Err(error) => {
                     let why = service::worker::chain(&error);
                     if self.damaged.insert(run.clone(), why.clone()).as_ref() != Some(&why) {
@@ -129,7 +129,7 @@ impl Index {
         self.lines.insert(line.run.clone(), Arc::new(line));
     }
 
-    /// Writes a chapter. It only saves time later, so it may fail.
+    /// Writes a segment. A failure is harmless, because segments only save time.
     async fn keep(&mut self, store: &dyn Store) {
         let runs = std::mem::take(&mut self.unkept);
         let lines = runs.iter().filter_map(|run| self.lines.get(run)).map(|line| Line::clone(line)).collect();
@@ -140,7 +140,7 @@ impl Index {
     }
 }
 
-/// A run, read on from where it was known; none when it has no record yet.
+/// Reads a run from its last known state; `None` if it has no record.
 async fn read(ledger: &Ledger, run: &RunId, known: Option<RunState>) -> Result<Option<RunState>, ViewError> {
     if let Some(state) = known {
         let news = ledger.since(run, state.seq).await?;

@@ -1,21 +1,22 @@
-//! Runs as they are looked at: listed newest first, shown whole, followed while they go on.
+//! Index of runs: listing, newest first; details; live updates.
 //!
-//! The ledger is the only truth, and a run there is a dozen small objects. A run that is closed and has given everything
-//! back never changes, so it is folded once and its [`Line`] is kept: in *chapters*, objects that are created once, each
-//! with the lines of many runs. Chapters lie beside the artefacts:
+//! The ledger is the only source of truth, and a run consists of about a dozen small objects. A run that is
+//! closed and has released everything never changes, so it is folded once and its [`Line`] is stored in
+//! *segments* (object name: chapters): objects that are created once, each with the summaries of many runs.
+//! They are stored beside the artefacts:
 //!
 //! ```text
-//! view/2/{first 16 hex digits of the SHA-256}.json   the lines of up to 128 closed runs, whichever were closed first
+//! view/2/{first 16 hex digits of the SHA-256}.json   summaries of up to 128 closed runs, first closed first
 //! ```
 //!
-//! Chapters are objects and no database file, so that a laptop and a bucket work alike, no process owns them, and none is
-//! ever rewritten. Two processes may write the same line into two chapters; both say the same. Removing them loses
-//! nothing but the time to fold again.
+//! Segments are objects rather than a database file, so that a local folder and a bucket work alike, no
+//! process owns them, and none is ever rewritten. Two processes may write the same summary to two segments;
+//! both are identical. Deleting segments costs only the time to fold the runs again.
 //!
-//! | what | costs |
+//! | operation | cost |
 //! |---|---|
-//! | a page, warm | a list of open runs and the new records of those; no more than one look every [`Pace::look`] |
-//! | a cold start | a read a chapter, a list of the runs, and a fold of what no chapter has |
+//! | a page, warm | one listing of open runs and their new records; at most once per [`Pace::look`] |
+//! | a cold start | one read per segment, one listing of the runs, and a fold of each run without a segment |
 
 mod chapters;
 mod curves;
@@ -45,61 +46,61 @@ pub use told::{Elsewhere, Told};
 
 use index::Index;
 
-/// How often the world is looked at on behalf of those who ask.
+/// Refresh intervals.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// Open runs: what is shown is at most this old.
+    /// Open runs: maximum age of the data.
     pub look: Span,
-    /// All runs: one that began and ended between two looks shows up after this at the latest.
+    /// All runs: maximum delay until a run appears that started and ended between two refreshes.
     pub scan: Span,
 }
 
 impl Pace {
-    /// Whenever somebody asks: nothing that is in the ledger is missed.
+    /// Refresh at every request, so that no record in the ledger is missed.
     pub const ALWAYS: Self = Self { look: Span::from_millis(0), scan: Span::from_millis(0) };
-    /// For a folder on this machine.
+    /// For a local folder.
     pub const LOCAL: Self = Self { look: Span::from_millis(100), scan: Span::from_secs(1) };
     /// For buckets.
     pub const CLOUD: Self = Self { look: Span::from_secs(2), scan: Span::from_secs(60) };
 }
 
-/// Why runs could not be shown.
+/// A failed query.
 #[derive(Debug, thiserror::Error)]
 pub enum ViewError {
-    /// The store did not answer: ask again.
+    /// A store request failed: retry.
     #[error("the store did not answer")]
     Store(#[from] StoreError),
-    /// A run's ledger did not answer, or is damaged.
+    /// The ledger of a run cannot be read.
     #[error("the ledger cannot be read")]
     Ledger(#[from] LedgerError),
-    /// The ledger's records make no run.
+    /// The records of a ledger do not form a run.
     #[error("the ledger of {run} cannot be replayed")]
     Unreadable {
         /// The run.
         run: RunId,
-        /// Why.
+        /// Cause.
         source: lifecycle::Unreadable,
     },
-    /// An artefact that belongs to the run cannot be read.
+    /// An artefact of the run cannot be read.
     #[error("an artefact of {run} cannot be read")]
     Artefact {
         /// The run.
         run: RunId,
-        /// Why.
+        /// Cause.
         source: ledger::ArtefactError,
     },
 }
 
-/// A run as its ledger tells it.
+/// A run with its records.
 #[derive(Clone, Debug)]
 pub struct Folded {
-    /// Its ledger.
+    /// Its records.
     pub records: Vec<Record>,
-    /// What they come to.
+    /// Its state.
     pub state: RunState,
 }
 
-/// The runs of a ledger.
+/// Queries over the runs of a ledger.
 pub struct View {
     ledger: Ledger,
     store: Arc<dyn Store>,
@@ -111,7 +112,7 @@ pub struct View {
 }
 
 impl View {
-    /// Of this ledger; artefacts and chapters lie in `store`.
+    /// Queries this ledger; artefacts and segments are in `store`.
     pub fn new(ledger: Ledger, store: Arc<dyn Store>, clock: Arc<dyn Clock>, pace: Pace) -> Self {
         Self {
             ledger,
@@ -124,13 +125,13 @@ impl View {
         }
     }
 
-    /// The same without the right to write: chapters are read, and kept by others.
+    /// Read-only variant: reads segments; other services write them.
     #[must_use]
     pub fn reading_only(self) -> Self {
         Self { keeps: false, ..self }
     }
 
-    /// Runs whose ledger cannot be replayed, and why. No list shows them.
+    /// Runs whose ledger cannot be replayed, with the reason. They are not listed.
     ///
     /// # Errors
     /// Returns an error if a store does not answer.
@@ -141,23 +142,23 @@ impl View {
     /// Runs, newest first.
     ///
     /// # Errors
-    /// When a store does not answer.
+    /// Returns an error if a store request fails.
     pub async fn page(&self, wanted: &Wanted) -> Result<Page, ViewError> {
         Ok(listing::page(self.fresh().await?.newest(), wanted))
     }
 
-    /// Every run, newest first.
+    /// All runs, newest first.
     ///
     /// # Errors
-    /// When a store does not answer.
+    /// Returns an error if a store request fails.
     pub async fn all(&self) -> Result<Vec<Arc<Line>>, ViewError> {
         Ok(self.fresh().await?.newest().cloned().collect())
     }
 
-    /// When each workflow last had a verdict that says something: pass or fail.
+    /// Time of each workflow's last verdict of pass or fail.
     ///
     /// # Errors
-    /// When a store does not answer.
+    /// Returns an error if a store request fails.
     pub async fn validated(&self) -> Result<BTreeMap<String, Timestamp>, ViewError> {
         let index = self.fresh().await?;
         let mut validated = BTreeMap::new();
@@ -172,18 +173,18 @@ impl View {
         Ok(validated)
     }
 
-    /// Runs that owe something or are owed something.
+    /// Runs with pending work.
     ///
     /// # Errors
-    /// When a store does not answer.
+    /// Returns an error if a store request fails.
     pub async fn unfinished(&self) -> Result<Vec<RunId>, ViewError> {
         Ok(self.fresh().await?.unfinished())
     }
 
-    /// A run as its ledger tells it; none when nobody asked for it.
+    /// A run with its records; `None` if unknown.
     ///
     /// # Errors
-    /// When its ledger cannot be read.
+    /// Returns an error if its ledger cannot be read.
     pub async fn folded(&self, run: &RunId) -> Result<Option<Folded>, ViewError> {
         let records = self.ledger.load(run).await?.records().to_vec();
         if records.is_empty() {
@@ -194,16 +195,17 @@ impl View {
         Ok(Some(Folded { records, state }))
     }
 
-    /// A run with its stages and what is owed to it; none when nobody asked for it.
+    /// A run with its stages and pending commands; `None` if unknown.
     ///
     /// # Errors
-    /// When its ledger cannot be read.
+    /// Returns an error if its ledger cannot be read.
     pub async fn detail(&self, run: &RunId) -> Result<Option<Detail>, ViewError> {
         let folded = self.folded(run).await?;
         Ok(folded.map(|Folded { records, state }| Detail::of(&state, &records, self.clock.now())))
     }
 
-    /// The index, no older than [`Pace`] says. One caller looks, the others wait for what it saw.
+    /// The index, at most as old as [`Pace`] permits. One caller refreshes it, concurrent callers wait for
+    /// the result.
     async fn fresh(&self) -> Result<MutexGuard<'_, Index>, ViewError> {
         let mut index = self.index.lock().await;
         index.refresh(&self.ledger, &*self.store, self.clock.now(), (self.pace, self.keeps)).await?;

@@ -1,4 +1,4 @@
-//! A run on one line.
+//! Summary of a run.
 
 use std::collections::BTreeMap;
 
@@ -7,64 +7,64 @@ use model::{ClusterSpec, Money, RunId, Span, Stage, Timestamp, Trigger, Verdict}
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Whether a run still goes on.
+/// Whether a run is open or closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// It owes its caller an answer, or has not given everything back.
+    /// The result is pending, or resources are not yet released.
     Open,
-    /// The answer is settled and everything is given back.
+    /// The result is final and all resources are released.
     Closed,
 }
 
-/// One run.
+/// Summary of one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Line {
     /// The run.
     pub run: RunId,
     /// The workflow's name.
     pub workflow: String,
-    /// The kind of cluster it runs on: `processes`, `slurm`, `deployed`; null where it needs none.
+    /// Kind of cluster: `processes`, `slurm`, `deployed`; null without a cluster.
     pub system: Option<String>,
-    /// The cluster's name in its own world; null until it has one.
+    /// Cluster name in its own system; null before it is known.
     pub cluster: Option<String>,
-    /// What caused it.
+    /// Cause of the run.
     pub trigger: Trigger,
-    /// When it was asked for.
+    /// Time of the request.
     pub requested_at: Timestamp,
-    /// Whether it still goes on.
+    /// Open or closed.
     pub state: State,
-    /// `open`, or how it ended: `completed`, `failed`, `timed_out` or `cancelled`.
+    /// `open`, or the conclusion: `completed`, `failed`, `timed_out` or `cancelled`.
     pub conclusion: String,
-    /// What the measurements said.
+    /// Verdict on the measurements.
     pub verdict: Option<Verdict>,
-    /// The stage whose turn it is.
+    /// Current stage.
     pub stage: Option<Stage>,
-    /// When the answer was settled.
+    /// Time at which the result became final.
     pub settled_at: Option<Timestamp>,
-    /// When everything was given back as well.
+    /// Time at which all resources were released.
     pub closed_at: Option<Timestamp>,
-    /// What it was measured on, field by field; empty until it was judged.
+    /// Environment of the measurement, field by field; empty before the verdict.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub setup: BTreeMap<String, String>,
-    /// What it used of clusters that were rented for it; null where none was.
+    /// Usage of provisioned clusters; null without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
 }
 
-/// What a run used of clusters that were rented for it.
+/// Usage of provisioned clusters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cost {
-    /// Nodes of its cluster.
+    /// Number of requested nodes.
     pub nodes: u32,
-    /// How long clusters were held: from being asked for to being confirmed gone.
+    /// Time clusters were held, from the request to the confirmed deletion.
     pub held: Span,
-    /// How long of it nothing was measured.
+    /// Time without a running benchmark.
     pub idle: Span,
-    /// What that cost, where the workflow names a price.
+    /// Cost, if the workflow states a price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spent: Option<Money>,
-    /// In what it is counted.
+    /// Currency of `spent`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub currency: Option<String>,
 }
@@ -84,7 +84,7 @@ impl Cost {
 }
 
 impl Line {
-    /// The line of a run.
+    /// Summary of a run.
     pub fn of(state: &RunState) -> Self {
         let spec = state.workflow.cluster.as_ref();
         let existing = match spec {
@@ -111,7 +111,7 @@ impl Line {
     }
 }
 
-/// Nothing is owed any more. Only a cluster that comes back could change that, and it leaves a hint.
+/// Whether nothing is pending. Only a reappearing cluster could change that, and it writes a hint.
 pub(crate) fn finished(state: &RunState) -> bool {
     state.closed.is_some() && state.leases_returned()
 }

@@ -1,4 +1,4 @@
-//! Which runs, and how many at a time.
+//! Filters and pages of the list of runs.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -8,29 +8,29 @@ use serde::Serialize;
 
 use crate::{Line, State};
 
-/// The most runs of one page.
+/// Maximum runs per page.
 pub const MOST: usize = 200;
 
-/// Which runs are wanted; what is none is no condition.
+/// Filters; `None` matches all runs.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// Of this workflow.
+    /// Name of the workflow.
     pub workflow: Option<String>,
-    /// On this kind of cluster.
+    /// Kind of cluster.
     pub system: Option<String>,
-    /// On the cluster of this name.
+    /// Name of the cluster.
     pub cluster: Option<String>,
     /// Open or closed.
     pub state: Option<State>,
-    /// That ended like this: `completed`, `failed`, `timed_out` or `cancelled`.
+    /// Conclusion: `completed`, `failed`, `timed_out` or `cancelled`.
     pub conclusion: Option<String>,
-    /// With this verdict.
+    /// Verdict.
     pub verdict: Option<Verdict>,
-    /// Asked for at this moment or later.
+    /// Earliest time of the request.
     pub since: Option<Timestamp>,
-    /// Older than this place in the list.
+    /// Position after which the page starts.
     pub after: Option<Cursor>,
-    /// So many at most: 1 to [`MOST`]; 50 where nothing is said.
+    /// Maximum number of runs: 1 to [`MOST`]; default 50.
     pub limit: Option<usize>,
 }
 
@@ -39,11 +39,11 @@ pub struct Wanted {
 pub struct Page {
     /// Newest first.
     pub runs: Vec<Line>,
-    /// Where the next page begins; null when this is the last one.
+    /// Start of the next page; null on the last page.
     pub next: Option<Cursor>,
 }
 
-/// A place in the list of runs: just behind one of them. Runs that begin later do not move it.
+/// A position in the list of runs, directly after one of them. Newer runs do not move it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
     requested_at: Timestamp,
@@ -51,7 +51,7 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Its form, as a regular expression. Whatever has it is a place.
+    /// Its syntax, as a regular expression. Every match is a valid position.
     pub const PATTERN: &str = r"^[0-9]{1,15}\.[a-z]([a-z0-9-]{0,48}[a-z0-9])?$";
 
     fn behind(line: &Line) -> Self {
@@ -59,7 +59,7 @@ impl Cursor {
     }
 
     fn is_before(&self, line: &Line) -> bool {
-        // Newest first: what lies behind is older, or of the same moment with a later name.
+        // Newest first: later positions are older, or have the same time and a greater name.
         (std::cmp::Reverse(line.requested_at), &line.run) > (std::cmp::Reverse(self.requested_at), &self.run)
     }
 }
@@ -115,7 +115,7 @@ impl Wanted {
     }
 }
 
-/// A page of `lines`, which come newest first.
+/// A page of `lines`, which are sorted newest first.
 pub(crate) fn page<'a>(lines: impl Iterator<Item = &'a Arc<Line>>, wanted: &Wanted) -> Page {
     let limit = wanted.limit.unwrap_or(50).clamp(1, MOST);
     let lines = lines.filter(|line| wanted.takes(line)).take(limit + 1);

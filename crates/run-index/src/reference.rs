@@ -1,4 +1,4 @@
-//! Which runs may be what others are held against.
+//! Runs that can be pinned as a reference.
 
 use model::{RunId, Verdict, measurement::Reading};
 use verdict::{
@@ -10,40 +10,40 @@ use verdict::{
 
 use crate::{Elsewhere, State, Told, View, ViewError};
 
-/// A run that may be a reference.
+/// A run that can be pinned.
 #[derive(Clone, Debug)]
 pub struct Reference {
     /// Its workflow.
     pub workflow: String,
-    /// What other runs are held against.
+    /// The baseline for other runs.
     pub baseline: Baseline,
 }
 
-/// Why a run is no reference.
+/// Why a run cannot be pinned.
 #[derive(Debug, thiserror::Error)]
 pub enum NoReference {
-    /// There is no such run.
+    /// The run does not exist.
     #[error("there is no run {0}")]
     Unknown(RunId),
-    /// It may not be one.
+    /// The run is unsuitable.
     #[error("{run} cannot be pinned: {why}")]
     Unfit {
         /// The run.
         run: RunId,
-        /// Why, and what to do.
+        /// Reason and next step.
         why: String,
     },
-    /// It may be known later.
+    /// The query failed; retry.
     #[error(transparent)]
     View(#[from] ViewError),
 }
 
 impl View {
-    /// What the runs of a workflow would be held against if this run were pinned: only a closed run that passed, and that
-    /// measured what the workflow measures now. Without a workflow, that of the run.
+    /// The baseline for a workflow's runs if this run were pinned. The run must be closed and passed, and
+    /// have measured what the workflow measures now. Without `workflow`, uses the run's own workflow.
     ///
     /// # Errors
-    /// Why it cannot be, or that it could not be looked at.
+    /// Returns the reason why the run is unsuitable, or the failure of the query.
     pub async fn reference(
         &self,
         workflow: Option<&str>,
@@ -77,7 +77,7 @@ impl View {
     }
 }
 
-/// What the run measured, and on what.
+/// The measurements of the run and their fingerprint.
 fn measured(told: &Told, workflow: Option<&str>, source: Source) -> Result<(Baseline, Fingerprint), String> {
     let state = &told.state;
     let own = &state.workflow.name;
@@ -85,9 +85,9 @@ fn measured(told: &Told, workflow: Option<&str>, source: Source) -> Result<(Base
         return Err(format!("it is a run of {own}, not of {wanted}"));
     }
     if state.closed.is_none() {
-        return Err("it is not closed yet".to_owned());
+        return Err("the run is not closed yet".to_owned());
     }
-    let reached = state.verdict().ok_or("it was not judged")?;
+    let reached = state.verdict().ok_or("the run has no verdict")?;
     if reached.verdict != Verdict::Pass {
         return Err(format!("its verdict is {}, and only a run that passed is a reference", reached.verdict));
     }
@@ -107,7 +107,7 @@ fn measured(told: &Told, workflow: Option<&str>, source: Source) -> Result<(Base
     Ok((baseline, fingerprint))
 }
 
-/// A baseline that an older version learned may be of runs that do not repeat.
+/// A baseline from an older version may include runs that do not repeat.
 fn repeated(baseline: &Baseline) -> Result<Baseline, String> {
     let apart = baseline.repeatability();
     if apart > repeat::MOST {

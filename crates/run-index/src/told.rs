@@ -1,4 +1,4 @@
-//! A run with everything its report needs.
+//! A run with all data of its report.
 
 use ledger::Artefacts;
 use lifecycle::RunState;
@@ -11,18 +11,18 @@ use verdict::{Judgement, Standard, Stored};
 
 use crate::{Folded, View, ViewError};
 
-/// Where people find what lies outside of the bucket.
+/// Addresses outside the bucket, for display.
 #[derive(Clone, Debug, Default)]
 pub struct Elsewhere {
-    /// The warehouse with the measurements.
+    /// Warehouse with the measurements.
     pub warehouse: String,
-    /// The HTML page of the run.
+    /// HTML page of the run.
     pub report: Option<String>,
 }
 
-/// A run as far as it is known.
+/// A run with its known data.
 pub struct Told {
-    /// Its ledger.
+    /// Its records.
     pub records: Vec<Record>,
     /// Its state.
     pub state: RunState,
@@ -31,11 +31,11 @@ pub struct Told {
     places: Places,
 }
 
-/// What the judge stored, as far as it can be read.
+/// The stored verdict, if readable.
 enum Judged {
-    /// With what it was reached from.
+    /// With its inputs.
     Whole(Box<Stored>),
-    /// The judgement alone: what came with it was written by another version.
+    /// Only the judgement: its inputs were written by an incompatible version.
     Alone(Box<Judgement>),
 }
 
@@ -54,10 +54,10 @@ impl Judged {
 }
 
 impl View {
-    /// A run with its measurements and its verdict; none when nobody asked for it.
+    /// A run with its measurements and its verdict; `None` if unknown.
     ///
     /// # Errors
-    /// When its ledger or its artefacts cannot be read.
+    /// Returns an error if its ledger or its artefacts cannot be read.
     pub async fn told(&self, run: &RunId, elsewhere: Elsewhere) -> Result<Option<Told>, ViewError> {
         let Some(Folded { records, state }) = self.folded(run).await? else { return Ok(None) };
         let artefacts = Artefacts::new(self.store.clone());
@@ -86,7 +86,7 @@ impl View {
 }
 
 impl Told {
-    /// The baseline that it was judged by, where there was one.
+    /// The baseline of its verdict, if any.
     pub(crate) fn judged_by(&self) -> Option<&verdict::Baseline> {
         match &self.judged {
             Some(Judged::Whole(stored)) => stored.judged_by.as_ref(),
@@ -94,7 +94,7 @@ impl Told {
         }
     }
 
-    /// What is reported.
+    /// The data to report.
     pub fn story(&self) -> Story<'_> {
         let benchmark = self.state.workflow.benchmark.as_ref();
         let mut standard =
@@ -115,7 +115,7 @@ impl Told {
     }
 }
 
-/// What the logs of a run say together, as the judge hears it: one of them has the table.
+/// Merges the logs of a run, like the judge: one of them has the table.
 pub(crate) fn together(readings: impl Iterator<Item = Reading>) -> Option<Reading> {
     let mut whole: Option<Reading> = None;
     for reading in readings.filter(|reading| reading.ended != Ended::Empty) {

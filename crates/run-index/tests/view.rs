@@ -97,7 +97,7 @@ async fn filters_count_together() {
 }
 
 #[tokio::test]
-async fn a_closed_run_is_folded_once_for_ever() {
+async fn a_closed_run_is_folded_only_once() {
     let world = World::with(0..1001).await;
     let wanted = Wanted { limit: Some(5), ..Wanted::default() };
     let first = world.view();
@@ -127,7 +127,7 @@ async fn a_closed_run_is_folded_once_for_ever() {
 }
 
 #[tokio::test]
-async fn a_damaged_chapter_and_a_damaged_ledger_hide_nothing_else() {
+async fn damaged_segments_and_ledgers_hide_no_other_run() {
     let world = World::with(1..200).await;
     world.view().all().await.unwrap();
     let chapters = world.store.list("view/").await.unwrap();

@@ -1,31 +1,32 @@
-//! Who may call. Either the platform has decided already, or a [`Doorkeeper`] does, before a request's body is read.
+//! Authentication of callers: by the platform, or by a [`Doorkeeper`] before a request's body is read.
 
 use std::fmt;
 
-/// A caller that was let in.
+/// An authenticated caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// Its address.
+    /// Email address of the caller's account.
     pub email: String,
-    /// The one subscription it may deliver for, as `projects/P/subscriptions/S`; none when any.
+    /// The only subscription it may deliver for, as `projects/P/subscriptions/S`; `None`: any.
     pub subscription: Option<String>,
 }
 
 impl Caller {
-    /// Whether it may deliver for this subscription. What names none was not delivered by Pub/Sub.
+    /// Whether it may deliver for this subscription. A request without a subscription does not come from
+    /// Pub/Sub.
     pub fn may_deliver_for(&self, subscription: Option<&str>) -> bool {
         self.subscription.is_none() || self.subscription.as_deref() == subscription
     }
 }
 
-/// Why a caller was not let in.
+/// Reason for a rejected caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Denied {
-    /// It does not say who it is, or what it says is not to be believed: 401.
+    /// Missing or invalid credentials: 401.
     Unproven(String),
-    /// It is believed, and may not: 403.
+    /// Valid credentials without permission: 403.
     Forbidden(String),
-    /// It cannot be told at the moment: 503, so that an honest caller tries again.
+    /// The check failed temporarily: 503, so that a legitimate caller retries.
     Unknown(String),
 }
 
@@ -36,12 +37,12 @@ impl fmt::Display for Denied {
     }
 }
 
-/// Decides who may call.
+/// Authenticates callers.
 #[async_trait::async_trait]
 pub trait Doorkeeper: Send + Sync + 'static {
-    /// Who calls, by the request's `Authorization` header.
+    /// Identifies the caller by the request's `Authorization` header.
     ///
     /// # Errors
-    /// Why it is not let in.
+    /// Returns the reason for a rejection.
     async fn admit(&self, authorization: Option<&str>) -> Result<Caller, Denied>;
 }

@@ -1,4 +1,4 @@
-//! How services speak: CloudEvents, at least once, in no order.
+//! Exchange of CloudEvents between services: at-least-once delivery, unordered.
 
 use std::{
     collections::BTreeMap,
@@ -12,53 +12,53 @@ use tracing::warn;
 
 use crate::{Clock, clock::backoff};
 
-/// An event that could not be handed over. Publish it again.
+/// An event that could not be published. Publish it again.
 #[derive(Debug, thiserror::Error)]
 #[error("event {id} could not be published: {why}")]
 pub struct BusError {
     /// The event's id.
     pub id: String,
-    /// Why.
+    /// Cause.
     pub why: String,
 }
 
-/// Where events are handed over. Returns once the event is safe with the bus.
+/// Publishes events. Returns once the bus has stored the event.
 #[async_trait::async_trait]
 pub trait Bus: Send + Sync + 'static {
     /// Publishes one event.
     async fn publish(&self, event: Event) -> Result<(), BusError>;
 }
 
-/// What became of an event that was delivered.
+/// Result of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Disposition {
-    /// Dealt with, durably: acknowledge.
+    /// Processed durably: acknowledge.
     Done,
-    /// No repetition will help: put it aside for a person, and acknowledge.
+    /// Permanent failure: park the event for manual handling, and acknowledge.
     Park(String),
-    /// It may work later: deliver again.
+    /// Transient failure: deliver again.
     Retry(String),
 }
 
-/// Takes events, each at least once.
+/// Handles events, each at least once.
 #[async_trait::async_trait]
 pub trait Handler: Send + Sync + 'static {
-    /// Deals with one event.
+    /// Handles one event.
     async fn handle(&self, event: &Event) -> Disposition;
 }
 
-/// Where events go that nobody here can read.
+/// Storage for unreadable events.
 #[async_trait::async_trait]
 pub trait Parking: Send + Sync + 'static {
-    /// Keeps `raw` for a person, with the reason. The id names it; equal ids may be kept once.
+    /// Stores `raw` and the reason for manual handling, under the given id; equal ids may be stored once.
     ///
     /// # Errors
-    /// When it could not be kept: the event must then not be acknowledged.
+    /// Returns an error if it could not be stored: the event must then not be acknowledged.
     async fn park(&self, id: &str, why: &str, raw: &[u8]) -> Result<(), String>;
 }
 
-/// A bus within one process. Every subscriber gets every event of its types, each in a task of its own, and again
-/// after a [`Disposition::Retry`].
+/// A bus within one process. Every subscriber receives every event of its types, each in its own task, and
+/// again after a [`Disposition::Retry`].
 pub struct MemoryBus {
     clock: Arc<dyn Clock>,
     parking: Arc<dyn Parking>,
@@ -67,7 +67,8 @@ pub struct MemoryBus {
     on_retry: Option<OnRetry>,
 }
 
-/// Called before each repeated delivery: the type of the event, how long its delivery has failed, and why.
+/// Called before each redelivery: the type of the event, the time since its first failed delivery, and the
+/// reason.
 pub type OnRetry = Arc<dyn Fn(&str, Duration, &str) + Send + Sync>;
 
 impl MemoryBus {
@@ -76,7 +77,7 @@ impl MemoryBus {
         Self { clock, parking, subscribers: Mutex::default(), deliveries: Mutex::default(), on_retry: None }
     }
 
-    /// Reports deliveries that fail.
+    /// Reports failed deliveries.
     #[must_use]
     pub fn on_retry(self, on_retry: OnRetry) -> Self {
         Self { on_retry: Some(on_retry), ..self }
@@ -90,7 +91,7 @@ impl MemoryBus {
         }
     }
 
-    /// Lets deliveries under way, and what comes of them, be answered for so long, and ends the rest.
+    /// Waits up to `patience` for deliveries in progress and their follow-up events, then aborts the rest.
     pub async fn finish(&self, patience: Duration) {
         let answered = async {
             loop {
@@ -107,7 +108,7 @@ impl MemoryBus {
         }
     }
 
-    /// Ends every delivery under way. Whoever had not answered yet is delivered to again after a restart.
+    /// Aborts all deliveries in progress. Unfinished ones are delivered again after a restart.
     pub async fn stop(&self) {
         let mut deliveries =
             std::mem::take(&mut *self.deliveries.lock().unwrap_or_else(PoisonError::into_inner));
@@ -125,7 +126,7 @@ impl Bus for MemoryBus {
         let mut deliveries = self.deliveries.lock().unwrap_or_else(PoisonError::into_inner);
         while deliveries.try_join_next().is_some() {}
         for handler in handlers {
-            // Not in the publisher's span: between services only the event's own trace context leads on.
+            // Not in the publisher's span: between services only the event's own trace context is propagated.
             deliveries.spawn(deliver(
                 Arc::clone(&self.clock),
                 Arc::clone(&self.parking),

@@ -1,4 +1,4 @@
-//! The one door to time.
+//! All access to time.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -8,17 +8,17 @@ use std::{
 use model::{Span, Timestamp};
 use tokio::sync::Notify;
 
-/// A clock that can also be waited on.
+/// A clock that also provides timers.
 #[async_trait::async_trait]
 pub trait Clock: Send + Sync + 'static {
-    /// The time.
+    /// The current time.
     fn now(&self) -> Timestamp;
 
     /// Returns after this span.
     async fn sleep(&self, span: Span);
 }
 
-/// The machine's clock.
+/// The system clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -33,7 +33,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that only moves when told to.
+/// A clock that moves only on request.
 #[derive(Debug)]
 pub struct ManualClock {
     now: Mutex<Timestamp>,
@@ -46,7 +46,7 @@ impl ManualClock {
         Self { now: Mutex::new(now), moved: Notify::new() }
     }
 
-    /// Moves on and wakes whoever slept long enough.
+    /// Advances the clock and wakes all expired sleepers.
     pub fn advance(&self, span: Span) {
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         *now = *now + span;
@@ -66,7 +66,7 @@ impl Clock for ManualClock {
         loop {
             let moved = self.moved.notified();
             tokio::pin!(moved);
-            // Registered before the clock is read, so that no advance falls between the two.
+            // Registered before the clock is read, so that no advance is missed in between.
             moved.as_mut().enable();
             if self.now() >= until {
                 return;
@@ -76,7 +76,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// Waits that grow from attempt to attempt, up to a ceiling: 1, 2, 4, ... times `first`.
+/// Exponential backoff up to a maximum: 1, 2, 4, ... times `first`.
 #[must_use]
 pub fn backoff(first: Duration, ceiling: Duration, attempt: u32) -> Span {
     let factor = 2u32.saturating_pow(attempt.min(16));

@@ -1,8 +1,8 @@
-//! Configuration from the environment, typed, with every problem told at once.
+//! Typed configuration from the environment; reports all problems at once.
 
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
-/// Reads variables and remembers what was wrong with them.
+/// Reads variables and collects their problems.
 ///
 /// ```
 /// # use service::config::Reader;
@@ -18,16 +18,16 @@ pub struct Reader {
     problems: Vec<Problem>,
 }
 
-/// One thing wrong with the configuration.
+/// One problem of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// The variable.
     pub variable: &'static str,
-    /// What is wrong and what was expected.
+    /// The problem and the expected value.
     pub message: String,
 }
 
-/// Everything wrong with the configuration.
+/// All problems of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
 
@@ -47,7 +47,7 @@ impl Reader {
         Self { variables, problems: Vec::new() }
     }
 
-    /// From the process's environment. Variables that are not text are as good as absent.
+    /// From the process's environment. Variables that are not UTF-8 count as absent.
     pub fn from_env() -> Self {
         Self::new(
             std::env::vars_os()
@@ -60,7 +60,7 @@ impl Reader {
             None => Some(None),
             Some((_, Ok(value))) => Some(Some(value)),
             Some((text, Err(error))) => {
-                let message = format!("`{text}` is not understood: {error}");
+                let message = format!("`{text}` is invalid: {error}");
                 self.problems.push(Problem { variable, message });
                 None
             }
@@ -87,10 +87,10 @@ impl Reader {
         self.read(variable)
     }
 
-    /// The configuration, when nothing was wrong.
+    /// The configuration, if it has no problems.
     ///
     /// # Errors
-    /// Every problem found.
+    /// Returns all problems.
     pub fn finish<T>(self, build: impl FnOnce() -> Option<T>) -> Result<T, Problems> {
         match build() {
             Some(config) if self.problems.is_empty() => Ok(config),

@@ -1,6 +1,6 @@
-//! The one door to chance: names that nobody else makes.
+//! All access to randomness: unique names.
 
-/// A name that was never given before and never will be again.
+/// A globally unique name.
 #[must_use]
 pub fn unique() -> String {
     uuid::Uuid::new_v4().to_string()

@@ -1,7 +1,7 @@
-//! What every service is born with.
+//! Runtime of every service.
 //!
-//! A service is a [`Worker`] (or a [`Handler`] of its own), a [`Bus`] to speak on and a [`Clock`] to look at. In the
-//! cloud its handler sits behind [`serve::router`]; on a laptop behind a [`MemoryBus`]. The handler does not know.
+//! A service is a [`Worker`] (or its own [`Handler`]), a [`Bus`] to publish on and a [`Clock`]. In the cloud
+//! its handler runs behind [`serve::router`], on a laptop behind a [`MemoryBus`]; the handler is the same.
 
 pub mod auth;
 pub mod bus;

@@ -1,4 +1,4 @@
-//! `parked/{date}/{event id}-{digest}.event`: what nobody here could read, with the reason.
+//! `parked/{date}/{event id}-{digest}.event`: unreadable events, with the reason.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,11 +6,11 @@ use ledger::{Creation, Digest, Store};
 
 use crate::{Clock, Parking, worker::chain};
 
-/// The largest number of events that one process parks in a day. Further ones stay with their sender, which delivers
-/// them again: a flood does not fill the bucket.
+/// Maximum events that one process parks per day. Further ones stay with their sender, which delivers them
+/// again: a flood does not fill the bucket.
 pub const MOST: usize = 10_000;
 
-/// Parks in a bucket.
+/// Parks events in a bucket.
 pub struct StoreParking {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
@@ -19,12 +19,12 @@ pub struct StoreParking {
 }
 
 impl StoreParking {
-    /// In this bucket.
+    /// Uses this bucket.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
         Self { store, clock, parked: Mutex::default() }
     }
 
-    /// Counts `more` events of a date, and returns how many there are.
+    /// Adds `more` events to a date, and returns the total.
     fn count(&self, date: &str, more: usize) -> usize {
         let mut parked = self.parked.lock().unwrap_or_else(PoisonError::into_inner);
         if parked.0 != date {
@@ -41,12 +41,13 @@ impl Parking for StoreParking {
         let now = self.clock.now().to_string();
         let date = now.get(..10).unwrap_or("undated");
         if self.count(date, 0) >= MOST {
-            return Err(format!("{MOST} events were parked today; see parked/{date}/ before it takes more"));
+            return Err(format!("{MOST} events were parked today, the maximum; inspect parked/{date}/"));
         }
-        // An id is the sender's text: only what is harmless in a name is kept of it.
+        // The id is chosen by the sender: keep only characters that are safe in a name.
         let safe = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' };
         let id: String = id.chars().take(120).map(safe).collect();
-        // Two senders may use one id, and two ids may look alike once they are harmless: the content tells them apart.
+        // Two senders may use one id, and two ids may become equal after this replacement: the digest
+        // distinguishes them.
         let content = Digest::of(raw).sha256;
         let content = content.get(..12).unwrap_or(&content);
         let body = [format!("{why}\n").as_bytes(), raw].concat();

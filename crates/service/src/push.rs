@@ -1,8 +1,9 @@
-//! The HTTP door: CloudEvents in binary and structured mode, and Pub/Sub's wrapped pushes of either. Cloud Build's
-//! notifications are no CloudEvents; a push of one is read as the event that Google makes of it elsewhere.
+//! HTTP receiver: CloudEvents in binary and structured mode, and Pub/Sub's wrapped pushes of either. Cloud
+//! Build's notifications are not CloudEvents; a push of one is converted to the event that Google defines for
+//! it.
 //!
-//! Pub/Sub repeats whatever is not answered with 200, 201 or 204, for a week. So what no repetition can mend is parked
-//! and acknowledged; only what may work later is refused.
+//! Pub/Sub redelivers everything not answered with 200, 201 or 204, for a week. Therefore permanent failures
+//! are parked and acknowledged; only transient ones are rejected.
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
@@ -22,41 +23,41 @@ pub use axum::http::HeaderMap as Headers;
 
 use crate::{Disposition, Handler, Parking, auth::Caller, telemetry::meters::processed};
 
-/// Pub/Sub carries 10 MB, which is 13.4 MB in base64, plus attributes.
+/// A Pub/Sub message has at most 10 MB, which is 13.4 MB in base64, plus attributes.
 pub const BODY_LIMIT: usize = 16 << 20;
 
-/// The type of a Cloud Build notification, as Google calls it where it sends CloudEvents itself.
+/// The type of a Cloud Build notification in Google's own CloudEvents.
 pub const BUILD_CHANGED: &str = "google.cloud.cloudbuild.build.v1.statusChanged";
 
-/// Hands events to a handler, however they came.
+/// Passes events to a handler, in any encoding.
 #[derive(Clone)]
 pub struct Door {
-    /// Who deals with them.
+    /// Handles the events.
     pub handler: Arc<dyn Handler>,
-    /// Where they go that nobody here can read.
+    /// Stores unreadable events.
     pub parking: Arc<dyn Parking>,
 }
 
-/// What came of an event.
+/// Result of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dealt {
-    /// It is dealt with or parked, durably: never send it again.
+    /// Handled or parked durably: do not redeliver.
     Acknowledged,
-    /// Not now: send it again.
+    /// Transient failure: redeliver.
     Refused,
-    /// The handler broke over it: send it again, and look at the log.
+    /// The handler panicked: redeliver, and inspect the log.
     Broken,
 }
 
 impl Door {
-    /// Deals with an event, or with why it cannot be read; `raw` is what came.
+    /// Handles an event, or the reason why it is unreadable; `raw` is the received body.
     pub async fn deal(&self, event: Result<Event, String>, raw: &[u8]) -> Dealt {
         let began = Instant::now();
         let (id, event_type, why) = match event {
             Err(why) => (name_of(raw), "unreadable".to_owned(), why),
             Ok(event) => {
                 let (id, event_type) = (event.id().to_owned(), event.ty().to_owned());
-                // A task of its own, so that a panic is an answer and not a torn connection.
+                // A separate task, so that a panic results in a response rather than a closed connection.
                 let handler = Arc::clone(&self.handler);
                 match tokio::spawn(async move { handler.handle(&event).await }).await {
                     Ok(Disposition::Done) => {
@@ -66,12 +67,12 @@ impl Door {
                     Ok(Disposition::Park(why)) => (id, event_type, why),
                     Ok(Disposition::Retry(why)) => {
                         processed(&event_type, "retried", began.elapsed());
-                        warn!(event.id = id, "refused for now: {why}");
+                        warn!(event.id = id, "rejected, to be redelivered: {why}");
                         return Dealt::Refused;
                     }
                     Err(stopped) => {
                         processed(&event_type, "broken", began.elapsed());
-                        error!(event.id = id, "the handler broke: {stopped}");
+                        error!(event.id = id, "the handler panicked: {stopped}");
                         return Dealt::Broken;
                     }
                 }
@@ -99,7 +100,10 @@ pub(crate) async fn receive(
     if let Some(Extension(caller)) = caller
         && !caller.may_deliver_for(subscription.as_deref())
     {
-        warn!(caller = caller.email, subscription, "not let in: it may not deliver for that subscription");
+        warn!(
+            caller = caller.email,
+            subscription, "caller rejected: it may not deliver for that subscription"
+        );
         return StatusCode::FORBIDDEN;
     }
     match door.deal(event, &raw).await {
@@ -109,7 +113,7 @@ pub(crate) async fn receive(
     }
 }
 
-/// A name for bytes that name nothing themselves.
+/// A name for bytes without an event id.
 fn name_of(raw: &[u8]) -> String {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
@@ -117,14 +121,14 @@ fn name_of(raw: &[u8]) -> String {
     format!("unreadable-{:016x}", hasher.finish())
 }
 
-/// An event as it was pushed: read, or why it cannot be.
+/// A pushed event, or the reason why it is unreadable.
 #[derive(Debug)]
 pub struct Pushed {
-    /// The event, or what is wrong with the request.
+    /// The event, or the problem of the request.
     pub event: Result<Event, String>,
-    /// The body as it came.
+    /// The received body.
     pub raw: Bytes,
-    /// For which subscription, as the body says.
+    /// Subscription named in the body.
     pub subscription: Option<String>,
 }
 
@@ -147,14 +151,14 @@ impl<S: Send + Sync> FromRequest<S> for Pushed {
 /// Reads an event from headers and body.
 ///
 /// # Errors
-/// What is wrong with it, for the person who will look at the parked bytes.
+/// Returns the problem, to be stored with the parked bytes.
 pub fn decode(headers: &Headers, body: &[u8]) -> Result<Event, String> {
     let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let mut attributes = BTreeMap::new();
     for (name, value) in headers {
         if let Some(name) = name.as_str().strip_prefix("ce-") {
             let value = value.to_str().map_err(|_| format!("header ce-{name} is not text"))?;
-            // The HTTP binding percent-encodes; the SDK does not know.
+            // The HTTP binding percent-encodes header values; the SDK does not decode them.
             let decoded = percent_decode_str(value)
                 .decode_utf8()
                 .map_err(|_| format!("header ce-{name} is not UTF-8"))?;
@@ -163,7 +167,7 @@ pub fn decode(headers: &Headers, body: &[u8]) -> Result<Event, String> {
     }
     match media(media_type) {
         Media::Structured => structured(body),
-        Media::Batch => Err("batches are not taken; publish one event a message".to_owned()),
+        Media::Batch => Err("batches are not supported; publish one event per message".to_owned()),
         _ if attributes.contains_key("specversion") => binary(attributes, Some(media_type), body),
         Media::Other => wrapped(body),
     }
@@ -175,7 +179,7 @@ enum Media {
     Other,
 }
 
-/// Media types know no case and may carry parameters.
+/// Media types are case-insensitive and may have parameters.
 fn media(content_type: &str) -> Media {
     let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     match essence.as_str() {
@@ -223,8 +227,8 @@ fn binary(
     checked(event)
 }
 
-/// Pub/Sub's wrapped push. Keys are read in camelCase only: the body carries both spellings, and an alias would make
-/// every real push a duplicate field.
+/// Pub/Sub's wrapped push. Only camelCase keys are read: the body has both spellings, and an alias would turn
+/// every real push into a duplicate field.
 #[derive(Deserialize)]
 struct Envelope {
     message: PubsubMessage,
@@ -246,16 +250,16 @@ fn wrapped(body: &[u8]) -> Result<Event, String> {
     carried(message.attributes, &data)
 }
 
-/// Reads an event from a Pub/Sub message: its attributes and its data.
+/// Reads an event from the attributes and data of a Pub/Sub message.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns the problem.
 pub fn carried(said: BTreeMap<String, String>, data: &[u8]) -> Result<Event, String> {
     let mut attributes = BTreeMap::new();
     let mut media_type = None;
     let changed = notification(&said);
     for (name, value) in said {
-        // Producers disagree on `content-type`, `Content-Type` and `ce-datacontenttype`.
+        // Producers use `content-type`, `Content-Type` and `ce-datacontenttype`.
         let name = name.to_ascii_lowercase();
         match name.strip_prefix("ce-") {
             Some("datacontenttype") => media_type = media_type.or(Some(value)),
@@ -276,8 +280,8 @@ pub fn carried(said: BTreeMap<String, String>, data: &[u8]) -> Result<Event, Str
     structured(data)
 }
 
-/// A message of the topic `cloud-builds`, as the attributes of an event: it says of which build and which status it
-/// tells, and the data is the build. The same change has the same id, whoever publishes it again.
+/// Event attributes for a message of the topic `cloud-builds`: it names the build and its status, and the
+/// data is the build. The same change has the same id in every publication.
 fn notification(attributes: &BTreeMap<String, String>) -> Option<BTreeMap<String, String>> {
     let (build, status) = (attributes.get("buildId")?, attributes.get("status")?);
     let event = [
@@ -289,7 +293,7 @@ fn notification(attributes: &BTreeMap<String, String>) -> Option<BTreeMap<String
     Some(event.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
-/// What the SDK lets through and the specification does not.
+/// Checks rules of the specification that the SDK does not check.
 fn checked(event: Event) -> Result<Event, String> {
     for (name, value) in [("id", event.id()), ("type", event.ty()), ("source", event.source().as_str())] {
         if value.is_empty() {

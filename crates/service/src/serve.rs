@@ -1,11 +1,11 @@
-//! A service as HTTP sees it, from its first request to its last.
+//! HTTP server of a service.
 //!
 //! | route | what it does |
 //! |---|---|
-//! | `POST /` | takes one event, see [`crate::push`] |
-//! | `POST /chores/{name}` | does something that nobody sends an event for; whoever keeps time asks for it |
-//! | `GET /healthz` | 200 while the process serves, whoever asks |
-//! | `GET /about` | which service this is, its version and revision, and what it takes |
+//! | `POST /` | receives one event, see [`crate::push`] |
+//! | `POST /chores/{name}` | runs a periodic task; called by a scheduler |
+//! | `GET /healthz` | 200 while the process serves, without authentication |
+//! | `GET /about` | name, version and revision of the service, and the event types it handles |
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -31,44 +31,44 @@ use crate::{
     telemetry::Telemetry,
 };
 
-/// How long requests under way may take once the process is told to end. Cloud Run kills after ten seconds.
+/// Grace period for requests in progress after a stop signal. Cloud Run kills the process after ten seconds.
 pub const DRAIN: Duration = Duration::from_secs(5);
 
-/// How long an answer waits for spans and measurements to be sent.
+/// Maximum wait of a response for the export of spans and metrics.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// Something to be done now and then that no event asks for: waking runs, sweeping.
+/// A periodic task without an event: waking runs, sweeping.
 #[async_trait::async_trait]
 pub trait Chore: Send + Sync + 'static {
-    /// Its name, the last part of its path.
+    /// Name: the last part of its path.
     fn name(&self) -> &'static str;
 
-    /// Does it once.
+    /// Runs the task once.
     ///
     /// # Errors
-    /// Why it was not done, or not all of it. Whoever keeps time asks again.
+    /// Returns an error if the task is incomplete. The scheduler calls it again.
     async fn run(&self) -> Result<(), String>;
 }
 
-/// What a service is.
+/// Definition of a service.
 pub struct Service {
     /// Its name.
     pub name: &'static str,
     /// Its version.
     pub version: &'static str,
-    /// The revision that runs, where the platform tells.
+    /// Deployed revision, if the platform provides it.
     pub revision: Option<String>,
-    /// Event types it takes.
+    /// Event types that the service handles.
     pub takes: Vec<&'static str>,
-    /// Who deals with them.
+    /// Handles the events.
     pub handler: Arc<dyn Handler>,
-    /// Where events go that nobody here can read.
+    /// Stores unreadable events.
     pub parking: Arc<dyn Parking>,
-    /// What it does besides.
+    /// Periodic tasks.
     pub chores: Vec<Arc<dyn Chore>>,
-    /// Who decides who may call; none where the platform has.
+    /// Authenticates callers; `None` if the platform does.
     pub doorkeeper: Option<Arc<dyn Doorkeeper>>,
-    /// What is to be sent out before a request is answered: afterwards the platform may take the processor away.
+    /// Telemetry to flush before each response: afterwards the platform may suspend the CPU.
     pub telemetry: Option<Arc<Telemetry>>,
 }
 
@@ -89,14 +89,14 @@ struct About {
 /// Computes the fields that a service adds to `GET /about`, at each request.
 pub type More = Arc<dyn Fn() -> serde_json::Map<String, serde_json::Value> + Send + Sync>;
 
-/// What a service serves beside events and chores.
+/// Further routes of a service.
 #[derive(Default)]
 pub struct Routes {
-    /// For callers that were let in.
+    /// For authenticated callers.
     pub guarded: Router,
-    /// For anybody: what comes here proves itself by other means, or is no secret.
+    /// For any caller: these routes have their own authentication, or are public.
     pub open: Router,
-    /// Nothing but `open` and `/healthz` is there: where anybody at all may come, nobody is to find more.
+    /// Serve only `open` and `/healthz`: a public address exposes nothing else.
     pub alone: bool,
     /// Sets the additional fields of `GET /about`.
     pub about: Option<More>,
@@ -107,10 +107,10 @@ pub fn router(service: Service) -> Router {
     with_routes(service, Routes::default())
 }
 
-/// The routes of a service that has some of its own.
+/// The routes of a service with further routes.
 ///
 /// # Panics
-/// When a route is there twice.
+/// Panics if a route is defined twice.
 pub fn with_routes(service: Service, routes: Routes) -> Router {
     let Service { name, version, revision, takes, handler, parking, chores, doorkeeper, telemetry } = service;
     if routes.alone {
@@ -145,19 +145,19 @@ pub fn with_routes(service: Service, routes: Routes) -> Router {
         .route("/healthz", get(|| async { "ok" }))
 }
 
-/// Answers when spans and measurements are out, or in [`FLUSH`].
+/// Responds after spans and metrics are exported, at most after [`FLUSH`].
 async fn flushed(State(telemetry): State<Option<Arc<Telemetry>>>, request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     if let Some(telemetry) = telemetry {
         let flushing = tokio::task::spawn_blocking(move || telemetry.flush());
         if tokio::time::timeout(FLUSH, flushing).await.is_err() {
-            warn!("spans and measurements are late; the answer does not wait for them");
+            warn!("the export of spans and metrics is slow; the response does not wait for it");
         }
     }
     response
 }
 
-/// Lets a caller in before anything of its request is read, and notes who it is.
+/// Authenticates a caller before its request body is read, and records its identity.
 async fn admit(
     State(doorkeeper): State<Option<Arc<dyn Doorkeeper>>>,
     mut request: Request,
@@ -168,7 +168,7 @@ async fn admit(
         match doorkeeper.admit(authorization).await {
             Ok(caller) => drop(request.extensions_mut().insert(caller)),
             Err(denied) => {
-                warn!(path = request.uri().path(), "not let in: {denied}");
+                warn!(path = request.uri().path(), "caller rejected: {denied}");
                 return match denied {
                     Denied::Unproven(_) => StatusCode::UNAUTHORIZED,
                     Denied::Forbidden(_) => StatusCode::FORBIDDEN,
@@ -185,25 +185,25 @@ async fn chore(Path(name): Path<String>, State(chores): State<Arc<[Arc<dyn Chore
     let Some(chore) = chores.iter().find(|chore| chore.name() == name).cloned() else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    // A task of its own: whoever asked may hang up, and a panic is an answer.
+    // A separate task: the caller may disconnect, and a panic results in a response.
     let said = match tokio::spawn(async move { chore.run().await }).await {
         Ok(said) => said,
-        Err(stopped) => Err(format!("it broke: {stopped}")),
+        Err(stopped) => Err(format!("it panicked: {stopped}")),
     };
     match said {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
         Err(why) => {
-            warn!(chore = name, "not done: {why}");
+            warn!(chore = name, "failed: {why}");
             StatusCode::SERVICE_UNAVAILABLE.into_response()
         }
     }
 }
 
-/// Serves until `stop`, then accepts nothing more and gives requests in progress [`DRAIN`] to end. Connections have the
-/// limits of [`Limits::of_process`].
+/// Serves until `stop`, then accepts no connections and gives requests in progress [`DRAIN`] to complete.
+/// Connections have the limits of [`Limits::of_process`].
 ///
 /// # Errors
-/// Never at present: a failed `accept` is retried.
+/// Currently always succeeds: a failed `accept` is retried.
 pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) -> io::Result<()> {
     serve_with(listener, router, Limits::of_process(), stop).await
 }
@@ -211,7 +211,7 @@ pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToke
 /// Serves with these limits.
 ///
 /// # Errors
-/// Never at present: a failed `accept` is retried.
+/// Currently always succeeds: a failed `accept` is retried.
 pub async fn serve_with(
     listener: TcpListener,
     router: Router,

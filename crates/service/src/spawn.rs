@@ -1,17 +1,17 @@
-//! The one door to concurrency: work that goes on after its request was answered.
+//! All background concurrency: work that continues after its request was answered.
 
 use std::pin::Pin;
 
-/// Work that ends by itself.
+/// A finite unit of work.
 pub type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Somewhere work goes on. It ends with its process.
+/// Runs background work until the process ends.
 pub trait Spawn: Send + Sync + 'static {
-    /// Begins `work`, beside whoever called.
+    /// Starts `work` concurrently.
     fn spawn(&self, work: Work);
 }
 
-/// The runtime this is called in.
+/// The current Tokio runtime.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Runtime;
 

@@ -1,4 +1,4 @@
-//! Watching what takes longer than a request may.
+//! Polls operations that outlast a request.
 
 use std::{
     collections::BTreeSet,
@@ -10,24 +10,24 @@ use tracing::{Instrument, warn};
 
 use crate::{Outbox, PortError, Trouble};
 
-/// What a look at the outside world showed.
+/// Result of a poll.
 #[derive(Debug)]
 pub enum Look {
-    /// It goes on.
+    /// Still in progress.
     Going,
-    /// This is how it ended.
+    /// Ended with this fact.
     Ended(Fact),
 }
 
-/// Watches under way in this process, one for each command. Where the outside world notifies, none are needed.
+/// Pollers in this process, at most one per command. Not needed if the external system sends notifications.
 #[derive(Clone, Default)]
 pub struct Watches {
     watched: Arc<Mutex<BTreeSet<CommandId>>>,
 }
 
 impl Watches {
-    /// Looks every so often until the thing has ended, and tells it. A watch that is under way already is not doubled;
-    /// one that dies with its process is begun anew by the next `observe`.
+    /// Polls at an interval until the operation has ended, then publishes its fact. A running poller is not
+    /// duplicated; one that ends with its process is restarted by the next `observe`.
     pub fn follow<F>(
         &self,
         id: &CommandId,
@@ -37,7 +37,7 @@ impl Watches {
     ) where
         F: Future<Output = Result<Look, PortError>> + Send,
     {
-        // Whoever asked, start or observe, it is one thing that is watched.
+        // Start and observe share one poller.
         let id = id.with_verb(Verb::Start);
         let (outbox, watched) = (outbox.clone(), Arc::clone(&self.watched));
         let spawner = Arc::clone(outbox.spawner());
@@ -47,7 +47,7 @@ impl Watches {
         let watch = async move {
             loop {
                 outbox.clock().sleep(every).await;
-                // In a box of its own: between looks, which is nearly always, the watch is small.
+                // Boxed: between polls, which is almost always, the poller is small.
                 let told = match Box::pin(look()).await {
                     Ok(Look::Going) => continue,
                     Ok(Look::Ended(fact)) => outbox.answer(&id, Ok(Some(fact))).await,
@@ -56,7 +56,7 @@ impl Watches {
                 match told {
                     Ok(()) => break,
                     Err(Trouble::Retry(why) | Trouble::Park(why)) => {
-                        warn!(command = %id, "will be looked at again: {why}")
+                        warn!(command = %id, "poll failed, will be retried: {why}")
                     }
                 }
             }

@@ -1,4 +1,4 @@
-//! A worker knows one verb and one outside world: a command comes in, facts go out.
+//! A worker handles the commands of one external system: it receives commands and publishes facts.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use tracing::{Instrument, info_span};
 
 use crate::{Bus, BusError, Clock, Disposition, Handler, Runtime, Spawn, telemetry};
 
-/// Why a command was not carried out.
+/// A failure to handle a command.
 #[derive(Debug)]
 pub enum Trouble {
-    /// It may work later.
+    /// Transient: retry.
     Retry(String),
-    /// It never will, and there is no fact that could say so.
+    /// Permanent, and not expressible as a fact.
     Park(String),
 }
 
 impl Trouble {
-    /// Anything that may pass.
+    /// A transient failure.
     pub fn retry(error: impl std::error::Error) -> Self {
         Self::Retry(chain(&error))
     }
@@ -31,17 +31,17 @@ impl From<BusError> for Trouble {
     }
 }
 
-/// Why an outside world did not do as asked.
+/// A failed operation of an external system.
 #[derive(Debug)]
 pub enum PortError {
-    /// It may do so later.
+    /// Transient: retry.
     Passing(String),
-    /// It never will; this is the fact to tell.
+    /// Permanent; the failure to publish.
     Final(Failure),
 }
 
 impl PortError {
-    /// Anything that may pass.
+    /// A transient failure.
     pub fn passing(error: impl std::error::Error) -> Self {
         Self::Passing(chain(&error))
     }
@@ -53,29 +53,30 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// Carries out commands. The same command may come any number of times and must then be answered with the same fact.
+/// Handles commands. The same command may arrive repeatedly and must then result in the same fact.
 #[async_trait::async_trait]
 pub trait Worker: Send + Sync + 'static {
-    /// Its name, as in the `source` of its events.
+    /// Name, as in the `source` of its events.
     fn name(&self) -> &'static str;
 
-    /// Begins or answers `command`. What takes longer than a request may is watched elsewhere and told through `outbox`
-    /// when it is known.
+    /// Starts `command` or answers it. An operation that outlasts the request is polled in the background,
+    /// and its result is published through `outbox`.
     ///
     /// # Errors
-    /// [`Trouble`] when nothing could be said; a failure of the work itself is a fact, not an error.
+    /// Returns [`Trouble`] if no fact could be published; a failure of the work itself is a fact, not an
+    /// error.
     async fn perform(&self, command: &Command, outbox: &Outbox) -> Result<(), Trouble>;
 
-    /// Takes note of a fact, where the worker takes any.
+    /// Handles a fact, if the worker subscribes to facts.
     ///
     /// # Errors
-    /// [`Trouble`] when it could not.
+    /// Returns [`Trouble`] if the fact could not be handled.
     async fn hear(&self, _run: &RunId, fact: &Fact) -> Result<(), Trouble> {
-        Err(Trouble::Park(format!("{} takes commands, not {}", self.name(), fact.event_type())))
+        Err(Trouble::Park(format!("{} handles commands, not {}", self.name(), fact.event_type())))
     }
 }
 
-/// Where a worker says what happened.
+/// Publishes the facts of a worker.
 #[derive(Clone)]
 pub struct Outbox {
     publisher: &'static str,
@@ -85,39 +86,39 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Speaks on `bus` as `publisher`.
+    /// Publishes on `bus` as `publisher`.
     pub fn new(publisher: &'static str, bus: Arc<dyn Bus>, clock: Arc<dyn Clock>) -> Self {
         Self { publisher, bus, clock, spawner: Arc::new(Runtime) }
     }
 
-    /// With work that outlives its request going on elsewhere than in the runtime.
+    /// Uses `spawner` for background work instead of the runtime.
     #[must_use]
     pub fn with_spawner(self, spawner: Arc<dyn Spawn>) -> Self {
         Self { spawner, ..self }
     }
 
-    /// The clock to stamp with.
+    /// The clock for timestamps.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
     }
 
-    /// Where work goes on that outlives its request.
+    /// Runs background work.
     pub fn spawner(&self) -> &Arc<dyn Spawn> {
         &self.spawner
     }
 
-    /// Publishes a fact about the attempt a command belongs to.
+    /// Publishes a fact about the attempt of a command.
     ///
     /// # Errors
-    /// When the bus did not take it.
+    /// Returns an error if the bus did not store it.
     pub async fn tell(&self, command: &CommandId, fact: Fact) -> Result<(), BusError> {
         self.tell_run(command.run.clone(), command.attempt, fact).await
     }
 
-    /// Answers a command with what a port said: a fact, a failure of its stage, or trouble.
+    /// Publishes the result of a port: a fact, or a failure of its stage.
     ///
     /// # Errors
-    /// What may pass.
+    /// Returns a transient failure of the port.
     pub async fn answer(
         &self,
         command: &CommandId,
@@ -135,9 +136,9 @@ impl Outbox {
     /// Publishes a fact about a run.
     ///
     /// # Errors
-    /// When the bus did not take it.
+    /// Returns an error if the bus did not store it.
     pub async fn tell_run(&self, run: RunId, attempt: Attempt, mut fact: Fact) -> Result<(), BusError> {
-        // A failure quotes output of other programs. It is published from here to the ledger, pages, reports and channels.
+        // A failure quotes output of other programs, and reaches the ledger, pages, reports and channels.
         if let (Some(stage), Some(failure)) = (fact.stage(), fact.failure()) {
             let message = redact::redacted(&failure.message);
             fact = Fact::failed(stage, Failure { message, ..failure.clone() });
@@ -148,7 +149,7 @@ impl Outbox {
     /// Publishes a command.
     ///
     /// # Errors
-    /// When the bus did not take it.
+    /// Returns an error if the bus did not store it.
     pub async fn order(&self, command: Command) -> Result<(), BusError> {
         self.send(Message::command(self.publisher, command)).await
     }
@@ -160,20 +161,20 @@ impl Outbox {
     }
 }
 
-/// Puts a worker behind a [`Handler`].
+/// Wraps a worker as a [`Handler`].
 pub struct WorkerHandler<W> {
     worker: W,
     outbox: Outbox,
 }
 
 impl<W: Worker> WorkerHandler<W> {
-    /// A worker that speaks on `bus`.
+    /// A worker that publishes on `bus`.
     pub fn new(worker: W, bus: Arc<dyn Bus>, clock: Arc<dyn Clock>) -> Self {
         let outbox = Outbox::new(worker.name(), bus, clock);
         Self { worker, outbox }
     }
 
-    /// With its watches going on elsewhere than in the runtime.
+    /// Uses `spawner` for its pollers instead of the runtime.
     #[must_use]
     pub fn with_spawner(self, spawner: Arc<dyn Spawn>) -> Self {
         Self { outbox: self.outbox.with_spawner(spawner), ..self }

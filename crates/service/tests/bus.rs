@@ -44,7 +44,7 @@ fn event() -> Event {
 }
 
 #[tokio::test]
-async fn an_event_comes_again_until_it_is_dealt_with() {
+async fn an_event_is_redelivered_until_it_is_handled() {
     let clock = Arc::new(ManualClock::new(Timestamp::from_millis(0)));
     let lot = Arc::new(Lot::default());
     let bus = MemoryBus::new(clock.clone(), lot.clone());

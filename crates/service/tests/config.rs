@@ -12,13 +12,13 @@ fn every_problem_is_told_at_once() {
     let problems = env.finish(|| Some((port?, bucket?, project?, region?))).unwrap_err();
     assert_eq!(
         problems.to_string(),
-        "2 problem(s) in the environment:\n  PORT: `eighty` is not understood: invalid digit found in string\n  \
+        "2 problem(s) in the environment:\n  PORT: `eighty` is invalid: invalid digit found in string\n  \
          PROJECT: is not set, and there is no default"
     );
 }
 
 #[test]
-fn defaults_and_absences_are_no_problem() {
+fn defaults_and_absent_options_are_valid() {
     let mut env = Reader::new([("NAME", "x")]);
     let (name, port, region) =
         (env.required::<String>("NAME"), env.or("PORT", 8080u16), env.optional::<u8>("REGION"));

@@ -138,7 +138,7 @@ fn a_client_that_stops_reading_is_closed() {
 }
 
 #[test]
-fn clients_that_send_nothing_keep_nobody_out() {
+fn idle_clients_do_not_block_others() {
     let _alone = ALONE.lock();
     let server = Server::start(Limits { connections: 8, ..LIMITS });
     let mut held = Vec::new();

@@ -14,7 +14,7 @@ fn parking() -> (Arc<MemoryStore>, StoreParking) {
 }
 
 #[tokio::test]
-async fn an_event_is_kept_with_the_reason_under_its_day() {
+async fn an_event_is_parked_with_its_reason_by_date() {
     let (store, parking) = parking();
     parking.park("event-1", "no such type", b"{\"type\": \"x\"}").await.unwrap();
     parking.park("event-1", "no such type", b"{\"type\": \"x\"}").await.unwrap();
@@ -26,7 +26,7 @@ async fn an_event_is_kept_with_the_reason_under_its_day() {
 }
 
 #[tokio::test]
-async fn hostile_ids_make_harmless_names_and_none_takes_the_place_of_another() {
+async fn hostile_ids_give_safe_and_distinct_names() {
     let (store, parking) = parking();
     let long = ["x".repeat(5000), "x".repeat(5001)];
     let hostile = [
@@ -69,7 +69,7 @@ async fn hostile_ids_make_harmless_names_and_none_takes_the_place_of_another() {
 }
 
 #[tokio::test]
-async fn another_event_under_the_same_id_is_kept_too() {
+async fn another_event_with_the_same_id_is_parked_too() {
     let (store, parking) = parking();
     parking.park("1", "why", b"from one source").await.unwrap();
     parking.park("1", "why", b"from another source").await.unwrap();
@@ -77,7 +77,7 @@ async fn another_event_under_the_same_id_is_kept_too() {
 }
 
 #[tokio::test]
-async fn a_flood_is_kept_up_to_a_limit_each_day_and_then_stays_with_its_sender() {
+async fn parked_events_are_limited_per_day() {
     let store = Arc::new(MemoryStore::default());
     let clock = Arc::new(ManualClock::new(START));
     let parking = StoreParking::new(store.clone(), clock.clone());

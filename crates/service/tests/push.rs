@@ -88,7 +88,7 @@ fn every_spelling_of_an_event_reads_the_same() {
 }
 
 #[test]
-fn what_is_no_event_is_said_to_be_none() {
+fn invalid_events_are_reported() {
     let structured_as = |key: &str, value: Value| {
         let mut event = structured();
         event[key] = value;
@@ -178,7 +178,7 @@ fn a_cloud_build_notification_is_an_event_of_its_build() {
 }
 
 #[tokio::test]
-async fn only_what_may_work_later_is_refused() {
+async fn only_transient_failures_are_rejected() {
     let event = || structured().to_string();
     assert_eq!(post(Disposition::Done, event()).await, (StatusCode::NO_CONTENT, vec![]));
     let retry = post(Disposition::Retry("later".into()), event()).await;
@@ -190,7 +190,7 @@ async fn only_what_may_work_later_is_refused() {
 }
 
 #[tokio::test]
-async fn a_panic_is_an_answer() {
+async fn a_panic_gives_an_error_response() {
     let mut event = structured();
     event["subject"] = json!("panic");
     assert_eq!(post(Disposition::Done, event.to_string()).await.0, StatusCode::INTERNAL_SERVER_ERROR);
@@ -232,7 +232,7 @@ async fn ask(method: &str, path: &str, chore: Result<(), String>) -> (StatusCode
 }
 
 #[tokio::test]
-async fn a_chore_is_done_or_asked_for_again() {
+async fn a_failed_periodic_task_is_requested_again() {
     assert_eq!(ask("POST", "/chores/sweep", Ok(())).await.0, StatusCode::NO_CONTENT);
     assert_eq!(ask("POST", "/chores/sweep", Err("later".into())).await.0, StatusCode::SERVICE_UNAVAILABLE);
     assert_eq!(ask("POST", "/chores/sweep", Err("panic".into())).await.0, StatusCode::SERVICE_UNAVAILABLE);
@@ -241,7 +241,7 @@ async fn a_chore_is_done_or_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_service_says_what_it_is() {
+async fn about_returns_name_and_version() {
     assert_eq!(ask("GET", "/healthz", Ok(())).await, (StatusCode::OK, "ok".to_owned()));
     let (status, about) = ask("GET", "/about", Ok(())).await;
     let about: Value = serde_json::from_str(&about).unwrap();
@@ -285,7 +285,7 @@ async fn call(path: &str, authorization: Option<&str>, subscription: &str) -> St
 }
 
 #[tokio::test]
-async fn who_may_not_call_is_refused_everywhere_but_at_the_health_check() {
+async fn unauthorized_callers_only_reach_the_health_check() {
     let ours = "projects/p/subscriptions/s";
     assert_eq!(call("/", Some("push"), ours).await, StatusCode::NO_CONTENT);
     assert_eq!(call("/", Some("push"), "projects/p/subscriptions/other").await, StatusCode::FORBIDDEN);

@@ -1,4 +1,4 @@
-//! What befalls processes, and lies that are told about runs.
+//! Process failures, and false messages about runs.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::{
     world::{Inner, Service},
 };
 
-/// Strikes a process once, after so long.
+/// Applies a failure to a process once, after a delay.
 pub async fn befall(fleet: Arc<Fleet>, resend: Span, after: i64, service: Service, blow: Blow) {
     let world = fleet.world();
     world.sleep(after).await;
@@ -65,13 +65,13 @@ pub async fn befall(fleet: Arc<Fleet>, resend: Span, after: i64, service: Servic
             let bus = SimBus::new(door, fleet);
             let number = world.inner().dice.number();
             for event in poison(number) {
-                bus.publish(event).await.ok(); // nobody misses it
+                bus.publish(event).await.ok(); // its loss is harmless
             }
         }
     }
 }
 
-/// Events of our types that are none of ours.
+/// Invalid events of our types.
 fn poison(number: u64) -> Vec<Event> {
     let event = |event_type: &str, subject: &str, data: serde_json::Value| {
         EventBuilderV10::new()
@@ -93,7 +93,7 @@ fn poison(number: u64) -> Vec<Event> {
     events.into_iter().flatten().collect()
 }
 
-/// Now and then the end of a stage is contradicted by somebody else.
+/// Sometimes publishes a false end of a stage.
 pub fn contradict(inner: &mut Inner, bus: SimBus, event: &Event) {
     let Ok(message) = Message::from_event(event) else { return };
     let Content::Fact(fact) = &message.content else { return };
@@ -108,12 +108,12 @@ pub fn contradict(inner: &mut Inner, bus: SimBus, event: &Event) {
     let lie = Message::fact("somebody", run, message.attempt, Fact::failed(stage, failure)).to_event();
     inner.in_flight += 1;
     inner.spawn(Service::Outside, async move {
-        bus.publish(lie).await.ok(); // a lie that is not heard is none
+        bus.publish(lie).await.ok(); // a lost false message has no effect
         bus.world().inner().in_flight -= 1;
     });
 }
 
-/// Somebody cancels the run that an event is about, once it takes its way.
+/// Cancels the run of an event while the event is being delivered.
 pub fn cancel(inner: &mut Inner, bus: SimBus, event: &Event) {
     let Ok(Message { run, attempt, .. }) = Message::from_event(event) else { return };
     let cancel = CancelRequested { by: "somebody".to_owned(), reason: "changed their mind".to_owned() };

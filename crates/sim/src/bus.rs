@@ -1,4 +1,4 @@
-//! A bus that delivers at least once, in no order, to whoever is alive.
+//! A bus with at-least-once, unordered delivery to live processes.
 
 use std::{
     pin::Pin,
@@ -22,30 +22,30 @@ use crate::{
     world::{Service, World},
 };
 
-/// After this long without an acknowledgement an event is delivered again, whatever the first handler still does.
+/// Redelivery timeout without an acknowledgement, regardless of the first handler.
 const ACK_DEADLINE: i64 = 60_000;
 const FIRST_RETRY: i64 = 100;
 const SLOWEST_RETRY: i64 = 60_000;
 
-/// The bus, as one process sees it.
+/// The bus, from the view of one process.
 pub struct SimBus {
     door: Door,
     fleet: Arc<Fleet>,
 }
 
 impl SimBus {
-    /// Behind a door.
+    /// Uses an effect port of a process.
     pub fn new(door: Door, fleet: Arc<Fleet>) -> Self {
         Self { door, fleet }
     }
 
-    /// The world it is in.
+    /// Its world.
     pub fn world(&self) -> Arc<World> {
         Arc::clone(&self.door.world)
     }
 }
 
-/// Nobody would say these again, so the bus keeps its promise for them.
+/// Whether the publisher would not repeat this event, so the bus must deliver it.
 fn irreplaceable(event: &Event) -> bool {
     matches!(
         event.ty(),
@@ -53,7 +53,7 @@ fn irreplaceable(event: &Event) -> bool {
     )
 }
 
-/// Commands after which something costs.
+/// Whether the command starts something that costs money.
 fn begins_something(event: &Event) -> bool {
     matches!(
         event.ty(),
@@ -61,7 +61,7 @@ fn begins_something(event: &Event) -> bool {
     )
 }
 
-/// What a broken publisher would publish.
+/// The event as changed by a planted bug of the publisher.
 fn bugs(event: Event) -> Option<Event> {
     if planted("end_is_not_told") && event.ty() == "dev.burnin.run.closed.v1" {
         return None;
@@ -128,7 +128,7 @@ impl Bus for SimBus {
     }
 }
 
-/// Work, with the true time it takes. Nothing in the simulation depends on it.
+/// Work, with its real duration. The simulation does not depend on it.
 struct Timed<F> {
     work: F,
     spent: Duration,
@@ -145,7 +145,7 @@ impl<F: Future + Unpin> Future for Timed<F> {
     }
 }
 
-/// Delivers an event to one of a group until it is acknowledged.
+/// Delivers an event to one member of a group until it is acknowledged.
 pub async fn carry(fleet: Arc<Fleet>, event: Arc<Event>, group: Group, delay: i64) {
     let world = fleet.world();
     world.sleep(delay).await;
@@ -187,7 +187,7 @@ pub async fn carry(fleet: Arc<Fleet>, event: Arc<Event>, group: Group, delay: i6
                 if let Some(happening) = acked.filter(|_| !early) {
                     at.inner().note(service, happening);
                 }
-                // Nobody listens after the deadline.
+                // No receiver exists after the deadline.
                 tell.send(done).ok();
             });
             if early {

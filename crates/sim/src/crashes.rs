@@ -1,24 +1,23 @@
-//! A process dies at every point of a run in which all goes well.
+//! Kills a process at every point of a run without faults.
 //!
-//! A point is a call by which a process touches its world, before its effect or after it. A death at a read is a death
-//! after the last effect and before the next, so pairs are enumerated over the calls that have effects; single deaths
-//! over every call.
+//! A point is a call to the world, before or after its effect. A crash at a read equals one between the
+//! surrounding effects, so pairs are enumerated over calls with effects, and single crashes over all calls.
 
 use std::{collections::BTreeMap, process::ExitCode, thread, time::Instant};
 
 use crate::{Outcome, Scenario, run, world::Moment};
 
-/// A place to die.
+/// A crash point.
 pub type Point = (u64, Moment);
 
-/// What came of many deaths.
+/// Results of many crashes.
 #[derive(Default)]
 pub struct Summary {
-    /// How many runs.
+    /// Number of runs.
     pub runs: usize,
-    /// Deaths after which something was wrong, with what.
+    /// Crashes that led to a violation, with its description.
     pub failed: BTreeMap<Vec<Point>, String>,
-    /// Runs that completed and passed.
+    /// Number of completed and passed runs.
     pub passed: usize,
 }
 
@@ -44,7 +43,7 @@ impl Summary {
     }
 }
 
-/// Every single death, at every call.
+/// Every single crash, at every call.
 pub fn singles() -> Summary {
     let mut summary = Summary::default();
     for point in points(1..=dying(&[]).calls) {
@@ -53,8 +52,8 @@ pub fn singles() -> Summary {
     summary
 }
 
-/// Every pair of deaths at calls that have effects, on so many threads. The second is looked for in what follows the
-/// first.
+/// Every pair of crashes at calls with effects, on this number of threads. The second one is chosen from the
+/// calls after the first.
 pub fn pairs(jobs: usize) -> Summary {
     let firsts = points(dying(&[]).effects);
     let jobs = jobs.max(1);
@@ -86,7 +85,7 @@ pub fn pairs(jobs: usize) -> Summary {
     whole
 }
 
-/// Prints what came of it. Fails when a death did harm: every run has to complete and pass all the same.
+/// Prints the results. Fails if a crash had consequences: every run must complete and pass.
 pub fn report(with_pairs: bool, jobs: usize) -> ExitCode {
     let began = Instant::now();
     let mut all = vec![("single deaths", singles())];

@@ -1,16 +1,16 @@
-//! Chance, all of it from one seed.
+//! Random numbers, all derived from one seed.
 
-/// The same numbers for the same seed (SplitMix64).
+/// Reproducible random numbers (SplitMix64).
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
 impl Dice {
-    /// Thrown by this seed. Neighbouring seeds throw unrelated numbers.
+    /// Uses this seed. Adjacent seeds give unrelated numbers.
     pub const fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0xd6e8_feb8_6659_fd93))
     }
 
-    /// Any number.
+    /// Any 64-bit number.
     pub const fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -30,22 +30,22 @@ impl Dice {
         usize::try_from(self.below(len as u64)).unwrap_or(0)
     }
 
-    /// A number of milliseconds from `low` to `high`, both included.
+    /// A number of milliseconds from `low` to `high`, inclusive.
     pub fn between(&mut self, low: i64, high: i64) -> i64 {
         low + i64::try_from(self.below((high - low).max(0).unsigned_abs() + 1)).unwrap_or(0)
     }
 
-    /// True `times` in a thousand.
+    /// `true` with probability `times` in a thousand.
     pub const fn per_mille(&mut self, times: u32) -> bool {
         self.below(1000) < times as u64
     }
 
-    /// True once in `times`.
+    /// `true` with probability one in `times`.
     pub const fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 
-    /// Any order of things.
+    /// Shuffles a slice.
     pub fn shuffle<T>(&mut self, things: &mut [T]) {
         for last in (1..things.len()).rev() {
             let other = self.index(last + 1);

@@ -1,4 +1,4 @@
-//! A process's way out into its world. Every await point of a handler that is not a lock is a [`Door::call`].
+//! Effects of a process on its world. Every await point of a handler that is not a lock is a [`Door::call`].
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::{
     world::{Inner, Moment, START, Service, World},
 };
 
-/// Which world a call touches.
+/// Target of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A read of the bucket.
@@ -23,27 +23,27 @@ pub enum Kind {
     Provider,
 }
 
-/// What a caller is told.
+/// Result of a call.
 pub enum Answer<T> {
-    /// It happened, and this came of it.
+    /// It had its effect, with this result.
     Done(T),
-    /// It happened, and the caller is told that it did not.
+    /// It had its effect, but reports a failure.
     Lost(T),
-    /// It did not happen.
+    /// It had no effect.
     Refused,
 }
 
-/// One process's way out.
+/// Effect port of one process.
 #[derive(Clone)]
 pub struct Door {
     /// The world.
     pub world: Arc<World>,
-    /// Whose door it is.
+    /// The process.
     pub service: Service,
 }
 
 impl Door {
-    /// Does something to the world, unless something goes wrong before, in between or afterwards.
+    /// Performs a call, with possible faults before, during or after it.
     pub async fn call<T>(
         &self,
         kind: Kind,
@@ -69,7 +69,7 @@ impl Door {
             inner.calls += u64::from(mortal);
             let call = inner.calls;
             if mortal && kind != Kind::Read && inner.heals_at == START && inner.busy.is_none() {
-                inner.effects.push(call); // only enumerations ask, and they have no other faults
+                inner.effects.push(call); // only used by enumerations, which have no other faults
             }
             let dies = |inner: &mut Inner, moment, fault| {
                 mortal && (inner.crash_at.contains(&(call, moment)) || inner.strikes(fault))
@@ -125,7 +125,7 @@ const fn lies(kind: Kind) -> Option<Fault> {
     }
 }
 
-/// A process's clock: the true time, more or less.
+/// Clock of a process: the true time with an offset.
 #[async_trait::async_trait]
 impl Clock for Door {
     fn now(&self) -> Timestamp {

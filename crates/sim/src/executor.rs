@@ -1,4 +1,4 @@
-//! One thread, one task at a time, in an order that chance decides.
+//! Runs one task at a time on one thread, in random order.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use crate::world::{Service, World};
 
 type Queue = Arc<Mutex<Vec<u64>>>;
 
-/// Runs everything that is spawned in a [`World`].
+/// Runs all tasks spawned in a [`World`].
 pub struct Executor {
     world: Arc<World>,
     tasks: BTreeMap<u64, Task>,
@@ -29,7 +29,7 @@ struct Task {
     bell: Arc<Bell>,
 }
 
-/// Puts its task among those that can go on.
+/// Wakes its task.
 struct Bell {
     task: u64,
     rung: AtomicBool,
@@ -49,12 +49,12 @@ impl Wake for Bell {
 }
 
 impl Executor {
-    /// Without tasks.
+    /// An executor without tasks.
     pub fn new(world: Arc<World>) -> Self {
         Self { world, tasks: BTreeMap::new(), next: 0, ready: Queue::default() }
     }
 
-    /// Lets one task go on, or time pass until one can. False when nothing happens any more before `limit`.
+    /// Runs one task, or advances time until one is ready. Returns `false` if nothing happens before `limit`.
     pub fn step(&mut self, limit: i64) -> bool {
         self.absorb();
         let chosen = {
@@ -82,7 +82,7 @@ impl Executor {
         true
     }
 
-    /// Ends everything a process does.
+    /// Drops all tasks of a process.
     fn end(&mut self, service: Service) {
         self.absorb();
         let dead: Vec<u64> =
@@ -104,7 +104,7 @@ impl Executor {
         }
     }
 
-    /// Ends everything.
+    /// Drops all tasks.
     pub fn clear(&mut self) {
         self.absorb();
         self.tasks.clear();

@@ -1,4 +1,4 @@
-//! The processes: which are alive, how they are wired, and how they come back.
+//! The processes: liveness, wiring and restarts.
 
 use std::{
     collections::BTreeMap,
@@ -23,15 +23,15 @@ use crate::{
     world::{Service, World},
 };
 
-/// How often workers look at what takes long.
+/// Poll interval of workers.
 const LOOK: Span = Span::from_secs(5);
-/// How often the second door is tried, and how long after the end of a lease a cluster is left alone.
+/// Interval of the independent sweeper, and its grace period after the end of a lease.
 const SWEEP: Span = Span::from_secs(30);
 const SWEEP_GRACE: Span = Span::from_secs(120);
-/// How often a conductor wakes every open run.
+/// Interval at which a conductor wakes every open run.
 const TICK: Span = Span::from_secs(20);
 
-/// Processes that share a subscription: each event goes to one of them.
+/// Processes that share a subscription: each event is delivered to one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     /// Both conductors.
@@ -41,7 +41,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// Every group.
+    /// All groups.
     pub const ALL: [Self; 6] = [
         Self::Conductors,
         Self::Worker(Service::Builder),
@@ -63,14 +63,14 @@ impl Group {
         }
     }
 
-    /// Who takes events of a type.
+    /// The groups that receive events of a type.
     pub fn taking(event_type: &str) -> impl Iterator<Item = Self> {
         let event_type = event_type.to_owned();
         Self::ALL.into_iter().filter(move |group| group.takes(&event_type))
     }
 }
 
-/// Every process there is.
+/// All processes.
 pub struct Fleet {
     world: Arc<World>,
     bucket: Arc<dyn Store>,
@@ -80,7 +80,7 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Without processes, around a bucket.
+    /// No processes yet, with a bucket.
     pub fn new(world: Arc<World>, bucket: Arc<dyn Store>) -> Arc<Self> {
         Arc::new(Self {
             world,
@@ -91,12 +91,12 @@ impl Fleet {
         })
     }
 
-    /// The world.
+    /// Its world.
     pub fn world(&self) -> Arc<World> {
         Arc::clone(&self.world)
     }
 
-    /// One of a group that is alive.
+    /// A live member of a group.
     pub fn pick(&self, group: Group) -> Option<(Service, Arc<dyn Handler>)> {
         let alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
         let found = |service: Service| Some((service, Arc::clone(alive.get(&service)?)));
@@ -109,7 +109,7 @@ impl Fleet {
         }
     }
 
-    /// Where a process puts aside what it cannot read.
+    /// Where a process parks unreadable events.
     pub fn parking(&self, service: Service) -> Arc<dyn Parking> {
         if planted("park_without_keeping") {
             return Arc::new(Nowhere);
@@ -126,22 +126,22 @@ impl Fleet {
         Arc::new(SimStore::new(self.door(service), Arc::clone(&self.bucket)))
     }
 
-    /// A process is no more. False when it was dead already.
+    /// Ends a process. Returns `false` if it was not running.
     pub fn gone(&self, service: Service) -> bool {
         self.alive.lock().unwrap_or_else(PoisonError::into_inner).remove(&service).is_some()
     }
 
-    /// Nobody is left.
+    /// Ends all processes.
     pub fn clear(&self) {
         self.alive.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// From its next start on a conductor waits this long before it sends again.
+    /// Sets the resend interval of a conductor from its next start on.
     pub fn settings(&self, service: Service, resend: Span) {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner).insert(service, resend);
     }
 
-    /// Starts a process. It knows nothing of an earlier life.
+    /// Starts a process without any earlier state.
     pub fn start(self: &Arc<Self>, service: Service, resend: Span) {
         let life = {
             let mut lives = self.lives.lock().unwrap_or_else(PoisonError::into_inner);
@@ -185,7 +185,7 @@ impl Fleet {
         self.alive.lock().unwrap_or_else(PoisonError::into_inner).insert(service, handler);
     }
 
-    /// Looks at what the provider has, and at nothing else.
+    /// The sweeper reads only the provider's state.
     fn sweeper(&self, door: Door) -> Arc<dyn Handler> {
         let world = Arc::clone(&self.world);
         self.world.spawn(door.service, async move {
@@ -245,7 +245,7 @@ fn worker(worker: impl Worker, bus: Arc<dyn Bus>, door: Door) -> Arc<dyn Handler
     Arc::new(WorkerHandler::new(worker, bus, clock).with_spawner(spawner))
 }
 
-/// Takes no events.
+/// Handles no events.
 struct Deaf;
 
 #[async_trait::async_trait]
@@ -255,7 +255,7 @@ impl Handler for Deaf {
     }
 }
 
-/// Keeps nothing.
+/// Stores nothing.
 struct Nowhere;
 
 #[async_trait::async_trait]

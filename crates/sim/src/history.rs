@@ -1,4 +1,4 @@
-//! What happened outside of the services, in order. The checks read this, the bucket and nothing else.
+//! Events outside the services, in order. The checks read only this and the bucket.
 
 use std::{fmt, sync::Arc};
 
@@ -7,41 +7,41 @@ use model::{RunId, Stage, Timestamp};
 
 use crate::world::Service;
 
-/// Something that happened outside of the services.
+/// An event outside the services.
 #[derive(Clone, Debug)]
 pub enum Happening {
-    /// The bus took an event.
+    /// The bus accepted an event.
     Published {
-        /// From whom.
+        /// The publisher.
         by: Service,
-        /// What.
+        /// The event.
         event: Arc<Event>,
     },
     /// A process acknowledged an event.
     Acked {
-        /// Who.
+        /// The process.
         by: Service,
-        /// What.
+        /// The event.
         event: Arc<Event>,
     },
-    /// A process put an event aside, and acknowledged it.
+    /// A process parked and acknowledged an event.
     Parked {
-        /// Who.
+        /// The process.
         by: Service,
-        /// What.
+        /// The event.
         event: Arc<Event>,
     },
     /// An object was created in the bucket.
     Stored {
-        /// Its name.
+        /// Object name.
         name: String,
     },
     /// A hint was removed from the bucket.
     Removed {
-        /// Its name.
+        /// Object name.
         name: String,
     },
-    /// A build began.
+    /// A build started.
     BuildBegan {
         /// Its name.
         name: String,
@@ -51,35 +51,35 @@ pub enum Happening {
         /// Its name.
         name: String,
     },
-    /// A cluster began to exist, and to cost.
+    /// A cluster was created and costs money.
     ClusterBegan {
         /// Its name.
         name: String,
-        /// Whose it is.
+        /// Its run.
         run: RunId,
-        /// When it ends by itself.
+        /// Time at which it ends by itself.
         expires_at: Timestamp,
-        /// It appeared after it had been confirmed gone: no caller could have known.
+        /// It appeared after its confirmed deletion: no caller could have known.
         late: bool,
     },
-    /// Somebody asked for the end of a cluster that exists.
+    /// The deletion of an existing cluster was requested.
     DeleteAsked {
         /// Its name.
         name: String,
     },
-    /// Nothing of a cluster is left.
+    /// A cluster was deleted.
     ClusterEnded {
         /// Its name.
         name: String,
-        /// Why.
+        /// Cause.
         why: &'static str,
     },
-    /// The scheduler was told to end a benchmark, and never to begin it.
+    /// The scheduler was requested to end a job, and never to start it.
     StopAsked {
         /// Its name.
         name: String,
     },
-    /// A benchmark began to run.
+    /// A job started.
     JobBegan {
         /// Its name.
         name: String,
@@ -88,35 +88,35 @@ pub enum Happening {
     JobEnded {
         /// Its name.
         name: String,
-        /// How, in the scheduler's word.
+        /// Result, with the scheduler's code.
         how: String,
     },
-    /// Rows came into the warehouse.
+    /// Rows were loaded into the warehouse.
     Loaded {
         /// The load's id.
         load: String,
-        /// How many.
+        /// Number of rows.
         rows: usize,
     },
-    /// Somebody said something untrue about a stage.
+    /// A false message about a stage was published.
     Contradicted {
         /// Of which run.
         run: RunId,
         /// Which stage.
         stage: Stage,
     },
-    /// From here on everything that was ever acknowledged is delivered once more.
+    /// From here on, every acknowledged event is redelivered.
     Replayed,
 }
 
-/// The run that a resource is named after: `{run}-{stage}-{attempt}`.
+/// The run in a resource name: `{run}-{stage}-{attempt}`.
 pub fn run_of(name: &str) -> &str {
-    // A pair of a search is called after the search.
+    // A pair's name starts with the name of its search.
     let name = if is_pair(name) { name.rsplit_once('-').map_or(name, |(search, _)| search) } else { name };
     name.rsplitn(3, '-').nth(2).unwrap_or(name)
 }
 
-/// A job of this name is a pair of nodes that is run to find the bad one.
+/// Whether a job of this name is a pair of a search for bad nodes.
 pub fn is_pair(name: &str) -> bool {
     name.contains("-locate-")
 }

@@ -1,11 +1,11 @@
-//! The whole chain in one seeded, single-threaded world.
+//! Simulates all services in one seeded, single-threaded world.
 //!
-//! One seed decides what runs are asked for, what goes wrong, how long everything takes and who goes first. The handlers
-//! are the real ones, and so are `machine`, the ledger and the artefacts; only clock, bus, bucket, build service,
-//! clusters, scheduler and warehouse are of paper. What happens to the paper is written into a history, and the
-//! [`checks`] hold that history and the bucket against the invariants; they never ask a handler.
+//! One seed determines the requested runs, the faults, all durations and the order of tasks. The handlers are
+//! the real ones, as are `lifecycle`, the ledger and the artefacts; only clock, bus, bucket, build service,
+//! clusters, scheduler and warehouse are simulated. Their events are written to a history, and the [`checks`]
+//! compare that history and the bucket with the invariants, without access to handlers.
 //!
-//! The same seed gives the same trace, byte for byte. `cargo run -p sim -- replay SEED` tells it.
+//! The same seed gives the same trace, byte for byte. `cargo run -p sim -- replay SEED` prints it.
 
 mod blows;
 pub mod bus;

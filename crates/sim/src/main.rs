@@ -1,4 +1,4 @@
-//! `cargo run -p sim -- replay SEED` and what else the simulator can do.
+//! Command line of the simulator: `cargo run -p sim -- replay SEED` and others.
 
 use std::{
     collections::BTreeMap,
@@ -9,12 +9,12 @@ use std::{
 use clap::{Parser, Subcommand};
 use sim::Scenario;
 
-/// Whole worlds are made and thrown away, and ten thousand runs live in one heap.
+/// Whole worlds are created and dropped, and ten thousand runs share one heap.
 #[global_allocator]
 static ALLOCATOR: cap::Cap<mimalloc::MiMalloc> = cap::Cap::new(mimalloc::MiMalloc, usize::MAX);
 
 #[derive(Parser)]
-#[command(about = "The whole chain in one seeded, single-threaded world")]
+#[command(about = "Simulates all services in one seeded, single-threaded world")]
 struct Arguments {
     #[command(subcommand)]
     what: What,
@@ -22,51 +22,51 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
-    /// Runs many seeds; prints what came of them, and every seed that found something.
+    /// Run many seeds; print the results, and every seed with a violation.
     Seeds {
-        /// How many.
+        /// Number of seeds.
         #[arg(long, default_value_t = 1000)]
         count: u64,
-        /// The first.
+        /// First seed.
         #[arg(long, default_value_t = 0)]
         from: u64,
-        /// Threads, each with worlds of its own.
+        /// Number of threads, each with its own worlds.
         #[arg(long, default_value_t = 2)]
         jobs: u64,
     },
-    /// Kills a process at every point of a run in which all goes well.
+    /// Kill a process at every point of a run without faults.
     Crashes {
-        /// Every pair of two deaths as well.
+        /// Also all pairs of crashes.
         #[arg(long)]
         pairs: bool,
-        /// Threads.
+        /// Number of threads.
         #[arg(long, default_value_t = 2)]
         jobs: usize,
     },
-    /// Many runs at once: events a second, CPU a run, memory.
+    /// Run many runs concurrently: events per second, CPU per run, memory.
     Throughput {
-        /// How many runs.
+        /// Number of runs.
         #[arg(default_values_t = [10, 100, 1000, 10_000])]
         runs: Vec<usize>,
     },
-    /// Hunts every planted bug; each has to be caught.
+    /// Search for every planted bug; each must be caught.
     #[cfg(feature = "planted")]
     Planted {
-        /// How many seeds a hunt may take.
+        /// Maximum seeds per bug.
         #[arg(long, default_value_t = 8000)]
         seeds: u64,
-        /// Only this one.
+        /// Only this bug.
         #[arg(long)]
         only: Option<String>,
-        /// Threads, each with a bug of its own.
+        /// Number of threads, each with its own bug.
         #[arg(long, default_value_t = 2)]
         jobs: usize,
     },
-    /// Tells what happens under one seed.
+    /// Print the events of one seed.
     Replay {
         /// The seed.
         seed: u64,
-        /// Waits for Enter after every line.
+        /// Wait for Enter after every line.
         #[arg(long)]
         step: bool,
     },
@@ -82,7 +82,7 @@ fn main() -> ExitCode {
             match held.and_then(|()| runs.iter().try_for_each(|runs| sim::throughput::report(*runs, &heap))) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {
-                    eprintln!("no file for the bucket: {error}; make room in the folder for temporary files");
+                    eprintln!("cannot create the bucket's file: {error}; free space in the temporary folder");
                     ExitCode::FAILURE
                 }
             }
@@ -118,7 +118,7 @@ fn planted(seeds: u64, only: Option<&str>, jobs: usize) -> ExitCode {
         sync::atomic::{AtomicUsize, Ordering},
         thread,
     };
-    std::panic::set_hook(Box::new(|_| {})); // a bug may well panic; that is one way of being caught
+    std::panic::set_hook(Box::new(|_| {})); // a panic is one way to catch a bug
     let bugs: Vec<_> =
         sim::planted::ALL.iter().filter(|bug| only.is_none_or(|only| only == bug.name)).collect();
     let (next, missed) = (AtomicUsize::new(0), AtomicUsize::new(0));

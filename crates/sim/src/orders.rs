@@ -1,11 +1,11 @@
-//! Every order in which the facts of a run can arrive.
+//! All orders in which the facts of a run can arrive.
 
 use lifecycle::{Input, Occurrence, RunState, decide, decide_first, evolve, fold};
 use model::{Attempt, Entry, Fact, RECORD_FORMAT, Record, Timestamp};
 
 use crate::{Scenario, Simulation};
 
-/// The facts of a run in which all goes well, as its ledger has them: the request, the work, and the return of the
+/// The facts of a run without faults, in ledger order: the request, the work, and the deletion of the
 /// cluster.
 pub fn facts() -> Vec<Occurrence> {
     let records = Simulation::new(Scenario::happy(0, 1)).records();
@@ -31,8 +31,8 @@ fn feed(state: &RunState, fact: &Occurrence) -> RunState {
     })
 }
 
-/// Feeds `count` facts of the work in every order, then the return of the cluster. Returns how many orders there were
-/// and every final state that came of them, as text.
+/// Feeds `count` facts of the work in every order, then the deletion of the cluster. Returns the number of
+/// orders and all distinct final states as text.
 pub fn every(count: usize) -> (u64, Vec<String>) {
     let facts = facts();
     let run: model::RunId = "sim-0".parse().unwrap_or_else(|error| unreachable!("{error}"));
@@ -43,7 +43,7 @@ pub fn every(count: usize) -> (u64, Vec<String>) {
     };
     let request = facts.iter().find(|fact| is(&fact.fact, true)).cloned();
     let gone = facts.iter().find(|fact| matches!(fact.fact, Fact::ClusterDeleted(_))).cloned();
-    // The last ones: the beginning of a run has the least to say.
+    // The last facts: the first ones of a run have the fewest effects.
     let mut work: Vec<Occurrence> = facts.into_iter().filter(|fact| is(&fact.fact, false)).collect();
     work.drain(..work.len().saturating_sub(count));
     let (Some(request), Some(gone)) = (request, gone) else { return (0, Vec::new()) };
@@ -62,7 +62,7 @@ pub fn every(count: usize) -> (u64, Vec<String>) {
     (orders, ends.iter().filter_map(|end| serde_json::to_string(end).ok()).collect())
 }
 
-/// Orders that begin alike share their beginning.
+/// Orders with a common prefix share its evaluation.
 fn walk(state: &RunState, work: &[Occurrence], fed: u32, end: &mut impl FnMut(&RunState)) {
     if fed.count_ones() as usize == work.len() {
         return end(state);

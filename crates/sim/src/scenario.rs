@@ -1,4 +1,4 @@
-//! What a seed stands for: the runs asked for, and what befalls the world while they go on.
+//! Derives the requested runs and the process failures from a seed.
 
 use model::{RunId, Span, Workflow};
 
@@ -7,63 +7,63 @@ use crate::{
     world::{Moment, START, Service},
 };
 
-/// A run that somebody asks for.
+/// A requested run.
 #[derive(Clone, Debug)]
 pub struct Asked {
     /// Its name.
     pub run: RunId,
     /// What it runs.
     pub workflow: Workflow,
-    /// When it is asked for, milliseconds after the start.
+    /// Time of the request, milliseconds after the start.
     pub after: i64,
-    /// When somebody cancels it.
+    /// Time of its cancellation, if any.
     pub cancelled_after: Option<i64>,
 }
 
-/// Something that befalls a process.
+/// A failure of a process.
 #[derive(Clone, Copy, Debug)]
 pub enum Blow {
-    /// Its calls do not return for so long.
+    /// Its calls block for this time.
     Silent(i64),
-    /// Its calls take so many times longer.
+    /// Its calls are slower by this factor.
     Slow(i64),
-    /// Conductors and provisioner answer nothing for so long.
+    /// Conductors and provisioner do not respond for this time.
     Outage(i64),
-    /// It dies, and another one starts.
+    /// It dies and is restarted.
     Restart,
     /// Its clock jumps by this much.
     Jump(i64),
     /// Another version takes over.
     Rollout,
-    /// It is sent something that is not ours.
+    /// It receives an invalid event.
     Poison,
 }
 
 /// One simulation.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// The seed of everything that is decided on the way.
+    /// Seed of all later decisions.
     pub seed: u64,
     /// Runs.
     pub asked: Vec<Asked>,
-    /// Faults that strike by chance.
+    /// Rates of random faults.
     pub faults: Faults,
-    /// Blows at a time, milliseconds after the start.
+    /// Process failures with their time, milliseconds after the start.
     pub blows: Vec<(i64, Service, Blow)>,
-    /// How wrong each clock is from the start.
+    /// Initial offset of each clock.
     pub skews: Vec<(Service, i64)>,
-    /// Until when things go wrong, milliseconds after the start.
+    /// End of all faults, milliseconds after the start.
     pub heals_after: i64,
-    /// How long commands wait before they are sent again.
+    /// Resend interval of commands.
     pub resend: Span,
     /// Calls at which a process dies.
     pub crash_at: Vec<(u64, Moment)>,
-    /// Keep the trace as text.
+    /// Whether the trace is kept as text.
     pub traced: bool,
 }
 
 const HOUR: i64 = 3_600_000;
-/// Runs of one workflow, where many are asked for at once.
+/// Number of runs per workflow, if many are requested at once.
 const RUNS_OF_A_SYSTEM: usize = 20;
 
 fn name(number: usize) -> RunId {
@@ -71,16 +71,16 @@ fn name(number: usize) -> RunId {
 }
 
 impl Asked {
-    /// The run of this number, at once and to its end.
+    /// The run with this number, requested at once and not cancelled.
     pub fn plainly(number: usize) -> Self {
-        // A system's own past is read for each of its verdicts, and no system has ten thousand runs at once.
+        // Every verdict reads the history of its system, and no system has ten thousand runs at once.
         let workflow = Workflow { name: format!("sim-{}", number / RUNS_OF_A_SYSTEM), ..workload::whole() };
         Self { run: name(number), workflow, after: 0, cancelled_after: None }
     }
 }
 
 impl Scenario {
-    /// Nothing goes wrong: so many runs, asked for at once.
+    /// No faults: this number of runs, requested at once.
     pub fn happy(seed: u64, runs: usize) -> Self {
         Self {
             seed,
@@ -95,15 +95,15 @@ impl Scenario {
         }
     }
 
-    /// Whatever the seed says.
+    /// The scenario of a seed.
     pub fn of(seed: u64) -> Self {
         let dice = &mut Dice::new(seed);
         let mut faults = Faults::choose(dice);
         if faults.rate(Fault::Outage) > 0 {
-            // What piled up in hours, all of it delivered once more, takes a million calls and shows nothing new.
+            // Redelivering all events of several hours takes a million calls and shows nothing new.
             faults.set(Fault::Replay, 0);
         }
-        // It breaks nothing, and what follows from it has to go right beside everything else.
+        // It breaks nothing, so its consequences must be correct together with everything else.
         if dice.once_in(2) {
             faults.set(Fault::SickNode, 800);
         }
@@ -163,14 +163,14 @@ impl Scenario {
         }
     }
 
-    /// The same, keeping its trace as text.
+    /// Keeps the trace as text.
     #[must_use]
     pub const fn traced(mut self) -> Self {
         self.traced = true;
         self
     }
 
-    /// When it must have come to its end, milliseconds since 1970: whatever it waits for has a limit.
+    /// Deadline for becoming idle, milliseconds since 1970: every wait has a limit.
     pub fn horizon(&self) -> i64 {
         START + self.heals_after + 14 * HOUR
     }

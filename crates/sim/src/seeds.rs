@@ -1,27 +1,27 @@
-//! Many seeds at once, and what came of them.
+//! Runs many seeds and summarizes the results.
 
 use std::{collections::BTreeMap, process::ExitCode, thread, time::Instant};
 
 use crate::{Fault, Outcome, Scenario, run};
 
-/// What came of many seeds.
+/// Results of many seeds.
 #[derive(Default)]
 pub struct Summary {
-    /// Seeds run.
+    /// Number of seeds.
     pub seeds: u64,
-    /// Seeds that found something, with what.
+    /// Seeds with violations.
     pub failed: BTreeMap<u64, Vec<String>>,
-    /// Runs by conclusion and verdict.
+    /// Number of runs by conclusion and verdict.
     pub endings: BTreeMap<String, u64>,
-    /// How often each fault struck, and in how many seeds.
+    /// Occurrences of each fault, and number of seeds with it.
     pub struck: BTreeMap<Fault, (u64, u64)>,
     /// Simulated time, milliseconds.
     pub lasted: i64,
-    /// Calls by which processes touched their worlds.
+    /// Number of calls to the worlds.
     pub calls: u64,
-    /// Events published.
+    /// Number of published events.
     pub events: u64,
-    /// Records written.
+    /// Number of records.
     pub records: u64,
     /// Wall time, seconds.
     pub took: f64,
@@ -65,18 +65,18 @@ impl Summary {
         self.records += other.records;
     }
 
-    /// Runs that came to a verdict.
+    /// Number of runs with a verdict.
     pub fn judged(&self) -> u64 {
         self.endings.iter().filter(|(ending, _)| !ending.ends_with('-')).map(|(_, times)| times).sum()
     }
 
-    /// All runs.
+    /// Number of runs.
     pub fn runs(&self) -> u64 {
         self.endings.values().sum()
     }
 }
 
-/// Runs seeds on so many threads. Each seed has a world and a thread to itself while it runs.
+/// Runs seeds on this number of threads. Each seed has its own world and thread.
 pub fn many(from: u64, count: u64, jobs: u64) -> Summary {
     let began = Instant::now();
     let jobs = jobs.max(1);
@@ -101,7 +101,7 @@ pub fn many(from: u64, count: u64, jobs: u64) -> Summary {
     whole
 }
 
-/// Prints a summary. Fails when a seed found something, or when too little succeeded for that to mean anything.
+/// Prints a summary. Fails if a seed has violations, or if too few runs succeeded.
 pub fn report(summary: &Summary) -> ExitCode {
     let runs = summary.runs();
     println!("{} seeds, {runs} runs in {:.1} s", summary.seeds, summary.took);
@@ -127,8 +127,8 @@ pub fn report(summary: &Summary) -> ExitCode {
             println!("  {violation}");
         }
     }
-    println!("\n{} of {} seeds found something", summary.failed.len(), summary.seeds);
-    // A quarter is far below what is usual, and far above what a broken simulator gets.
+    println!("\n{} of {} seeds have violations", summary.failed.len(), summary.seeds);
+    // A quarter is far below the usual rate, and far above that of a broken simulator.
     let too_little = summary.judged() * 4 < runs;
     if too_little {
         println!("only {} of {runs} runs came to a verdict: this proves nothing", summary.judged());

@@ -1,4 +1,4 @@
-//! A bucket whose objects lie in a file, so that what thousands of runs leave behind is not memory of whoever made it.
+//! A bucket in a file, so that the objects of thousands of runs do not use memory.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use bytes::Bytes;
 use ledger::{Creation, Digest, Reader, Store, StoreError, check_name};
 use tokio::io::AsyncReadExt;
 
-/// Objects in a file without a name, which is gone with this.
+/// Objects in an unnamed file, deleted when this is dropped.
 pub struct Shelf {
     file: File,
     objects: Mutex<Objects>,
@@ -21,7 +21,7 @@ pub struct Shelf {
 
 #[derive(Default)]
 struct Objects {
-    /// Where each begins, and how long it is. Of what is kept this alone is in memory.
+    /// Offset and length of each object. Only this is in memory.
     places: BTreeMap<Box<str>, (u32, u32)>,
     end: u32,
 }
@@ -32,10 +32,10 @@ fn failed(doing: &'static str, name: &str) -> impl FnOnce(io::Error) -> StoreErr
 }
 
 impl Shelf {
-    /// Empty.
+    /// An empty bucket.
     ///
     /// # Errors
-    /// The system's folder for temporary files takes none.
+    /// Returns an error if no temporary file can be created.
     pub fn new() -> io::Result<Self> {
         Ok(Self { file: tempfile::tempfile()?, objects: Mutex::default() })
     }

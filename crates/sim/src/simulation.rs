@@ -1,4 +1,4 @@
-//! One simulation, from its first event to quiescence, and what is to be said of it.
+//! One simulation, from its first event until it is idle, and its results.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -24,40 +24,40 @@ use crate::{
     world::{START, Service, World},
 };
 
-/// Calls that a run may take at most.
+/// Maximum number of calls per run.
 const MOST_CALLS: u64 = 1_000_000;
 
-/// How one run ended.
+/// Ending of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ending {
     /// The run.
     pub run: RunId,
-    /// `completed`, `failed`, ...; `open` when it did not end.
+    /// `completed`, `failed`, ...; `open` if it did not end.
     pub conclusion: String,
-    /// `pass`, ...; none when there is none.
+    /// `pass`, ...; `None` without a verdict.
     pub verdict: Option<String>,
-    /// Records in its ledger.
+    /// Number of records in its ledger.
     pub records: usize,
 }
 
-/// What is to be said of a simulation.
+/// Results of a simulation.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// How each run ended.
+    /// Ending of each run.
     pub endings: Vec<Ending>,
-    /// What is not as it must be.
+    /// Violated invariants.
     pub violations: Vec<Violation>,
-    /// Digest of everything that happened and was decided.
+    /// Digest of all events and decisions.
     pub digest: u64,
-    /// What happened, when it was kept.
+    /// The trace, if kept.
     pub trace: Vec<String>,
-    /// How often each fault struck.
+    /// Occurrences of each fault.
     pub struck: Vec<(Fault, u64)>,
-    /// Calls by which a process touched its world.
+    /// Number of calls to the world.
     pub calls: u64,
-    /// Those that had an effect, where nothing goes wrong by chance.
+    /// Numbers of the calls with effects, in simulations without random faults.
     pub effects: Vec<u64>,
-    /// Events the bus took.
+    /// Number of events accepted by the bus.
     pub events: usize,
     /// Simulated time, milliseconds.
     pub lasted: i64,
@@ -66,15 +66,15 @@ pub struct Outcome {
 /// A world with its processes.
 pub struct Simulation {
     scenario: Scenario,
-    /// What everything shares.
+    /// The shared world.
     pub world: Arc<World>,
-    /// What lies in the bucket.
+    /// The bucket.
     pub bucket: Arc<dyn Store>,
     fleet: Arc<Fleet>,
     executor: Executor,
 }
 
-/// Runs a scenario to its end and checks it. A panic anywhere is a violation like any other.
+/// Runs a scenario to its end and checks it. A panic counts as a violation.
 pub fn run(scenario: Scenario) -> Outcome {
     let mut simulation = Simulation::new(scenario);
     let ended = catch_unwind(AssertUnwindSafe(|| simulation.finish()));
@@ -87,12 +87,12 @@ pub fn run(scenario: Scenario) -> Outcome {
 }
 
 impl Simulation {
-    /// Ready to go, with a bucket in memory.
+    /// A new simulation with a bucket in memory.
     pub fn new(scenario: Scenario) -> Self {
         Self::with(scenario, Arc::new(MemoryStore::default()))
     }
 
-    /// Ready to go, with this bucket, which answers at once.
+    /// A new simulation with this bucket, which must respond immediately.
     pub fn with(scenario: Scenario, bucket: Arc<dyn Store>) -> Self {
         let dice = Dice::new(!scenario.seed);
         let heals_at = START + scenario.heals_after;
@@ -109,7 +109,7 @@ impl Simulation {
             }
         }
         for service in Service::ALL {
-            // Where every call is a place to die, the ones of a door that nobody needs there would be most of them.
+            // If every call is a crash point, the calls of an unneeded sweeper would be most of them.
             if service != Service::Sweeper || scenario.heals_after > 0 {
                 fleet.start(service, scenario.resend);
             }
@@ -124,7 +124,7 @@ impl Simulation {
         simulation
     }
 
-    /// Somebody asks for a run, and perhaps for its end. Whoever asks goes on asking until the bus takes it.
+    /// Requests a run, and possibly its cancellation. Retries until the bus accepts both.
     pub fn ask(&self, asked: &Asked) {
         let say = |after: i64, fact: Fact| {
             let door = Door { world: Arc::clone(&self.world), service: Service::Outside };
@@ -150,13 +150,13 @@ impl Simulation {
         }
     }
 
-    /// Lets one thing happen. False when nothing does any more.
+    /// Performs one step. Returns `false` if nothing happens any more.
     pub fn step(&mut self) -> bool {
         let limit = self.scenario.horizon();
         let stepped = self.executor.step(limit);
         let died = self.world.inner().take_died();
         for service in died {
-            // Who is dead already comes back once.
+            // A process that is already dead restarts only once.
             if !self.fleet.gone(service) {
                 continue;
             }
@@ -171,7 +171,7 @@ impl Simulation {
         stepped
     }
 
-    /// Goes on until nothing is owed, nothing costs and nothing is under way.
+    /// Runs until nothing is pending, costs money or is in progress.
     pub fn settle(&mut self) -> bool {
         loop {
             for _ in 0..64 {
@@ -182,24 +182,24 @@ impl Simulation {
             if self.quiet() {
                 return true;
             }
-            // Nothing healthy takes so much; a bug may go round for ever.
+            // A healthy simulation needs fewer calls; a bug may loop forever.
             if self.world.inner().calls > MOST_CALLS * self.scenario.asked.len() as u64 {
                 return false;
             }
         }
     }
 
-    /// Goes on for so many steps, or until all is quiet, which it then says.
+    /// Runs for this number of steps, or until idle; returns whether it is idle.
     pub fn settle_for(&mut self, steps: usize) -> bool {
         (0..steps).any(|_| !self.step()) || self.quiet()
     }
 
-    /// How many events the bus took so far.
+    /// Number of events accepted by the bus so far.
     pub fn published(&self) -> usize {
         self.world.inner().published
     }
 
-    /// The records of its only run, once it has come to rest.
+    /// Records of its only run, once idle.
     pub fn records(mut self) -> Vec<Record> {
         self.settle();
         let name = |seq: u64| format!("ledger/sim-0/{seq:010}.json");
@@ -223,7 +223,7 @@ impl Simulation {
         }
     }
 
-    /// Delivers every event that was ever acknowledged once more, in any order.
+    /// Redelivers every acknowledged event, in random order.
     fn replay(&self) {
         let inner = &mut *self.world.inner();
         inner.faults.strike(Fault::Replay, &mut inner.dice);
@@ -265,7 +265,7 @@ impl Simulation {
     }
 }
 
-/// Processes hold the fleet and the fleet holds processes: somebody has to let go.
+/// Processes and fleet refer to each other: break the cycle.
 impl Drop for Simulation {
     fn drop(&mut self) {
         self.executor.clear();

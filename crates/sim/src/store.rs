@@ -1,4 +1,4 @@
-//! A bucket that answers badly.
+//! A bucket with faults.
 
 use std::{io, sync::Arc};
 
@@ -13,13 +13,13 @@ use crate::{
     door::{Answer, Door, Kind},
 };
 
-/// The bucket, as one process sees it.
+/// The bucket, from the view of one process.
 pub struct SimStore {
     door: Door,
     bucket: Arc<dyn Store>,
 }
 
-/// What lies in memory is there at once.
+/// Resolves a future that is ready immediately, as in memory.
 pub fn at_once<T>(work: impl Future<Output = T>) -> T {
     work.now_or_never().unwrap_or_else(|| unreachable!("memory does not wait"))
 }
@@ -30,7 +30,7 @@ fn broken<T>(doing: &'static str, name: &str) -> Result<T, StoreError> {
 }
 
 impl SimStore {
-    /// Behind a door.
+    /// Uses an effect port of a process.
     pub fn new(door: Door, bucket: Arc<dyn Store>) -> Self {
         Self { door, bucket }
     }
@@ -48,7 +48,7 @@ impl SimStore {
     }
 }
 
-/// A record, for people.
+/// A record, for display.
 fn recorded(name: &str, body: &[u8]) -> String {
     let what = match serde_json::from_slice::<Record>(body).map(|record| record.entry) {
         Ok(Entry::Accepted { attempt, fact, .. }) => {
@@ -77,7 +77,7 @@ impl Store for SimStore {
         };
         match self.door.call(Kind::Write, || format!("create {name}"), create).await {
             Answer::Done(created) => created,
-            // A retry inside the client finds its own first try.
+            // A client's internal retry may find its own first write.
             Answer::Lost(Ok(_)) if self.door.world.inner().dice.once_in(2) => Ok(Creation::Exists),
             Answer::Lost(_) | Answer::Refused => broken("create", name),
         }
@@ -105,7 +105,7 @@ impl Store for SimStore {
 
     async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
         let mut names = self.read_as("list", prefix, self.bucket.list(prefix)).await?;
-        self.door.world.inner().dice.shuffle(&mut names); // listing order means nothing
+        self.door.world.inner().dice.shuffle(&mut names); // the listing order is unspecified
         Ok(names)
     }
 

@@ -1,4 +1,4 @@
-//! Many runs at once through the real handlers: how fast, at what cost, in how much memory.
+//! Measures throughput, cost and memory of many concurrent runs with the real handlers.
 
 use std::{
     fs, io,
@@ -17,35 +17,35 @@ use service::{Bus, BusError, Event, Handler, ManualClock};
 
 use crate::{Asked, Scenario, Shelf, Simulation, store::at_once, workload, world::START};
 
-/// Bytes on the heap.
+/// Function that returns the heap size, bytes.
 pub type Heap<'a> = &'a dyn Fn() -> usize;
 
 fn kib_a_run(bytes: usize, runs: usize) -> f64 {
     bytes as f64 / 1024.0 / runs as f64
 }
 
-/// What this thread has had of a processor, milliseconds; 0 where the system does not tell. Others at work do not count.
+/// CPU time of this thread, milliseconds; 0 if unknown. Other threads do not count.
 fn processor() -> f64 {
     let stat = fs::read_to_string("/proc/thread-self/schedstat").ok();
     let nanoseconds = stat.and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
     nanoseconds.unwrap_or(0.0) / 1e6
 }
 
-/// What the process holds of the machine's memory, bytes; 0 where the system does not tell. The allocator's own waste counts.
+/// Resident memory of the process, bytes; 0 if unknown. Includes the allocator's overhead.
 fn resident() -> usize {
     let stat = fs::read_to_string("/proc/self/statm").ok();
     let pages = stat.and_then(|text| text.split_whitespace().nth(1)?.parse::<usize>().ok());
     pages.unwrap_or(0) * 4096
 }
 
-/// Simulated milliseconds from one request to the next: all have come before the first run is over.
+/// Simulated milliseconds between requests: all arrive before the first run is over.
 const APART: i64 = 2;
 
-/// Runs so many at once to their end and prints what it took. What they leave behind lies in a file: it is no memory of
-/// whoever handles them.
+/// Runs this number of runs concurrently to their end and prints the cost. Their objects are in a file, so
+/// that they do not count as memory of the handlers.
 ///
 /// # Errors
-/// There is no room for that file.
+/// Returns an error if that file cannot be created.
 pub fn report(runs: usize, heap: Heap<'_>) -> io::Result<()> {
     let (before, before_resident) = (heap(), resident());
     let mut simulation = Simulation::with(Scenario::happy(1, 0), Arc::new(Shelf::new()?));
@@ -92,7 +92,7 @@ pub fn report(runs: usize, heap: Heap<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes everything and keeps nothing.
+/// Accepts everything and keeps nothing.
 struct Nobody;
 
 #[async_trait::async_trait]
@@ -102,10 +102,10 @@ impl Bus for Nobody {
     }
 }
 
-/// Has one conductor hold so many runs open at once, and prints what each costs it beside its records.
+/// Holds this number of open runs in one conductor, and prints the memory cost of each, without its records.
 ///
 /// # Errors
-/// There is no room for the file with the records.
+/// Returns an error if the file for the records cannot be created.
 pub fn held(runs: usize, heap: Heap<'_>) -> io::Result<()> {
     let bucket = Arc::new(Shelf::new()?);
     let written = AtomicU64::new(0);

@@ -1,4 +1,4 @@
-//! What runs are asked for, and what their benchmarks write.
+//! Workflows of the simulation, and the output of their benchmarks.
 
 use std::fmt::Write;
 
@@ -9,9 +9,9 @@ use model::{
 
 use crate::Dice;
 
-/// The file with the table.
+/// Log file with the table.
 pub const LOG: &str = "node-0.log";
-/// The cluster that is not rented.
+/// The existing cluster.
 pub const EXISTING: &str = "shared";
 
 const fn limits() -> Limits {
@@ -35,7 +35,7 @@ fn build() -> ImageSpec {
     ImageSpec::Build(BuildSpec { config, source: None, substitutions: Default::default() })
 }
 
-/// A workflow with every stage.
+/// A workflow with all stages.
 pub fn whole() -> Workflow {
     Workflow {
         name: "sim".to_owned(),
@@ -62,7 +62,7 @@ pub fn whole() -> Workflow {
     }
 }
 
-/// Mostly whole workflows, sometimes ones in which a stage is missing.
+/// Mostly workflows with all stages, sometimes with missing stages.
 pub fn any(dice: &mut Dice) -> Workflow {
     let mut workflow = whole();
     match dice.below(20) {
@@ -84,11 +84,11 @@ pub fn any(dice: &mut Dice) -> Workflow {
     if let (Some(cluster), Some(benchmark), true) =
         (&mut workflow.cluster, &mut workflow.benchmark, dice.once_in(2))
     {
-        // Of two nodes no pair tells which is bad.
+        // With two nodes no pair can identify the bad one.
         if let ClusterSpec::Rent(system) = cluster {
             *system = System::Processes { nodes: 3 + u32::try_from(dice.below(4)).unwrap_or(0) };
         }
-        // Where nothing is given back a pair that comes late has where to run.
+        // On an existing cluster, a late pair always has a place to run.
         if dice.once_in(3) {
             let system = System::Processes { nodes: 3 };
             *cluster = ClusterSpec::Existing { system, name: EXISTING.to_owned() };
@@ -103,16 +103,16 @@ pub fn any(dice: &mut Dice) -> Workflow {
     workflow
 }
 
-/// What no good node falls below, GB/s of bus bandwidth at 64 bytes, and no slow one reaches.
+/// Bus bandwidth at 64 bytes, GB/s: below that of any good node, above that of any slow one.
 const SLOW: f64 = 0.003;
 
-/// Somebody asks for a run.
+/// A request for a run.
 pub fn requested(workflow: Workflow) -> Fact {
     let trigger = Trigger { kind: "manual".to_owned(), by: "sim".to_owned() };
     Fact::RunRequested(Box::new(RunRequested { workflow, trigger, origin: None }))
 }
 
-/// What a benchmark that goes well writes. One slow node makes all of it slow.
+/// Output of a successful benchmark. One slow node slows all of it.
 fn log(workload: &Workload, ranks: u32, job: &str, slow: bool) -> String {
     let mut text = format!("# job {job}\n# Collective test starting: all_reduce_perf\n");
     _ = writeln!(
@@ -148,32 +148,32 @@ fn log(workload: &Workload, ranks: u32, job: &str, slow: bool) -> String {
     text
 }
 
-/// How what a benchmark writes ends.
+/// End of a benchmark's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ends {
-    /// As it should.
+    /// Complete.
     Whole,
-    /// In the middle.
+    /// Truncated.
     Short,
-    /// In the middle, with an error.
+    /// Truncated, with an error.
     Badly,
 }
 
-/// What a benchmark writes, before it is written.
+/// Parameters of a benchmark's output, before it is rendered.
 #[derive(Clone, Debug)]
 pub struct Output {
-    /// What it measures.
+    /// Benchmark.
     pub workload: Workload,
-    /// On how many ranks.
+    /// Number of ranks.
     pub ranks: u32,
-    /// One of its nodes is slow.
+    /// Whether one of its nodes is slow.
     pub slow: bool,
-    /// How it ends.
+    /// End of the output.
     pub ends: Ends,
 }
 
 impl Output {
-    /// All of it, of the job of this name.
+    /// The full output of the job with this name.
     pub fn text(&self, job: &str) -> String {
         let mut text = log(&self.workload, self.ranks, job, self.slow);
         if self.ends != Ends::Whole {

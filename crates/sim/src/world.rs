@@ -1,4 +1,4 @@
-//! What everything in a simulation shares: time, chance, faults, the outside worlds, and what happened.
+//! Shared state of a simulation: time, random numbers, faults, external systems, and history.
 
 use std::{
     collections::BTreeMap,
@@ -12,13 +12,13 @@ use service::spawn::Work;
 
 use crate::{Dice, Fault, Faults, Happening, cloud::Clouds};
 
-/// When every simulation begins: milliseconds since 1970.
+/// Start time of every simulation: milliseconds since 1970.
 pub const START: i64 = 1_800_000_000_000;
 
 /// A process of the simulated world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Service {
-    /// No process of ours: providers, people, the bus itself.
+    /// Not one of our processes: providers, people, the bus itself.
     Outside,
     /// One of two conductors.
     Conductor(u8),
@@ -32,12 +32,12 @@ pub enum Service {
     Loader,
     /// The judge.
     Judge,
-    /// The second door: no ledger, no bus.
+    /// The independent sweeper: without ledger and bus.
     Sweeper,
 }
 
 impl Service {
-    /// Every process of ours.
+    /// All of our processes.
     pub const ALL: [Self; 8] = [
         Self::Conductor(0),
         Self::Conductor(1),
@@ -66,61 +66,61 @@ impl fmt::Display for Service {
     }
 }
 
-/// Where a process dies.
+/// When a process dies, relative to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Moment {
-    /// Before the call has its effect.
+    /// Before the effect of the call.
     Before,
-    /// After it, before the caller hears of it.
+    /// After it, before the caller receives the result.
     After,
 }
 
-/// How a process is, besides being alive.
+/// Condition of a live process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Condition {
-    /// Until when its calls do not return.
+    /// Time until which its calls block.
     pub silent_until: i64,
-    /// The same, and nothing heals it before.
+    /// The same, not ended by the general end of faults.
     pub out_until: i64,
-    /// How many times longer than usual its calls take.
+    /// Factor on the duration of its calls.
     pub slowness: i64,
-    /// How wrong its clock is, milliseconds.
+    /// Offset of its clock, milliseconds.
     pub skew: i64,
 }
 
-/// What everything shares.
+/// Shared state.
 pub struct World {
     inner: Mutex<Inner>,
 }
 
-/// The inside of a [`World`].
+/// Content of a [`World`].
 pub struct Inner {
-    /// Milliseconds since 1970, in truth.
+    /// True time, milliseconds since 1970.
     pub now: i64,
-    /// All chance.
+    /// Source of all random numbers.
     pub dice: Dice,
-    /// What goes wrong.
+    /// Fault rates.
     pub faults: Faults,
-    /// After this nothing goes wrong any more.
+    /// End of all faults.
     pub heals_at: i64,
-    /// Everything that happened outside of the services, in order, with its true time. Never changed afterwards.
+    /// All events outside the services, in order, with their true time. Append-only.
     pub history: Vec<(i64, Happening)>,
-    /// The outside worlds.
+    /// External systems.
     pub clouds: Clouds,
-    /// How each process is.
+    /// Condition of each process.
     pub conditions: BTreeMap<Service, Condition>,
-    /// Calls so far by which a process touched its world.
+    /// Number of calls to the world so far.
     pub calls: u64,
-    /// Those of them that had an effect: everything but reads.
+    /// Numbers of the calls with effects: all except reads.
     pub effects: Vec<u64>,
-    /// Events the bus took.
+    /// Number of events accepted by the bus.
     pub published: usize,
-    /// How long each fact kept a conductor busy, until its commands were sent, nanoseconds. Where this is measured no
-    /// history is kept: it would be most of the memory.
+    /// Time each fact kept a conductor busy, until its commands were sent, nanoseconds. While this is
+    /// measured, no history is kept, because it would use most of the memory.
     pub busy: Option<Vec<u32>>,
     /// Calls at which a process dies, for enumerations.
     pub crash_at: Vec<(u64, Moment)>,
-    /// Deliveries that are not acknowledged yet.
+    /// Number of unacknowledged deliveries.
     pub in_flight: u64,
     trace: Option<Vec<String>>,
     digest: u64,
@@ -131,7 +131,7 @@ pub struct Inner {
 }
 
 impl World {
-    /// A world before anything happened. `traced` keeps what happens as text.
+    /// A world without events. `traced` keeps the trace as text.
     pub fn new(dice: Dice, faults: Faults, heals_at: i64, traced: bool) -> Arc<Self> {
         Arc::new(Self {
             inner: Mutex::new(Inner {
@@ -158,17 +158,17 @@ impl World {
         })
     }
 
-    /// The inside. Never held across an await.
+    /// Its content. The guard is never held across an await.
     pub fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins work that ends with a process.
+    /// Starts work that ends with its process.
     pub fn spawn(&self, service: Service, work: impl Future<Output = ()> + Send + 'static) {
         self.inner().spawn(service, work);
     }
 
-    /// Returns after this many milliseconds.
+    /// Waits for this many milliseconds.
     pub fn sleep(self: &Arc<Self>, millis: i64) -> Sleep {
         let until = self.inner().now.saturating_add(millis.max(0));
         Sleep { world: Arc::clone(self), until, ticket: None }
@@ -176,23 +176,23 @@ impl World {
 }
 
 impl Inner {
-    /// Begins work that ends with a process.
+    /// Starts work that ends with its process.
     pub fn spawn(&mut self, service: Service, work: impl Future<Output = ()> + Send + 'static) {
         self.spawned.push((service, Box::pin(work)));
     }
 
-    /// Ends a process where it stands.
+    /// Ends a process immediately.
     pub fn kill(&mut self, service: Service) {
         self.say(service, || "dies".to_owned());
         self.killed.push(service);
     }
 
-    /// Whether a fault strikes now.
+    /// Whether a fault occurs now.
     pub fn strikes(&mut self, fault: Fault) -> bool {
         self.now < self.heals_at && self.faults.strike(fault, &mut self.dice)
     }
 
-    /// Notes that something happened.
+    /// Records an event.
     pub fn note(&mut self, service: Service, happening: Happening) {
         self.say(service, || happening.to_string());
         self.published += usize::from(matches!(happening, Happening::Published { .. }));
@@ -212,17 +212,17 @@ impl Inner {
         }
     }
 
-    /// Makes the digest of the trace depend on a number.
+    /// Adds a number to the digest of the trace.
     pub const fn mix(&mut self, number: u64) {
         self.digest = (self.digest ^ number).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
     }
 
-    /// A digest of everything that was said and decided.
+    /// Digest of all trace lines and decisions.
     pub const fn digest(&self) -> u64 {
         self.digest
     }
 
-    /// Takes the lines said since the last call.
+    /// Takes the trace lines since the last call.
     pub fn take_trace(&mut self) -> Vec<String> {
         self.trace.as_mut().map(std::mem::take).unwrap_or_default()
     }
@@ -240,7 +240,7 @@ impl Inner {
         std::mem::take(&mut self.died)
     }
 
-    /// Moves time to the next timer that is due by `limit`, and wakes it.
+    /// Advances time to the next timer due by `limit`, and wakes it.
     pub(crate) fn advance(&mut self, limit: i64) -> bool {
         let Some(entry) = self.timers.first_entry() else { return false };
         let (at, _) = *entry.key();
@@ -254,11 +254,11 @@ impl Inner {
     }
 }
 
-/// Waits for a moment of the true time.
+/// Waits for a point of the true time.
 pub struct Sleep {
     world: Arc<World>,
     until: i64,
-    /// Of its timer, once there is one.
+    /// Id of its timer, once it exists.
     ticket: Option<u64>,
 }
 
@@ -272,7 +272,7 @@ impl Future for Sleep {
             return Poll::Ready(());
         }
         if self.ticket.is_none() {
-            // Whoever wakes at the same moment does so in any order.
+            // Timers of the same time wake in random order.
             let ticket = inner.dice.number();
             self.ticket = Some(ticket);
             inner.timers.insert((self.until, ticket), context.waker().clone());
@@ -281,7 +281,7 @@ impl Future for Sleep {
     }
 }
 
-/// Who no longer waits is not woken: most deadlines are never met.
+/// Removes the timer of a dropped wait: most deadlines are never reached.
 impl Drop for Sleep {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {

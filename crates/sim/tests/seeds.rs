@@ -6,7 +6,7 @@ use ledger::conformance;
 use sim::{Fault, Scenario, Shelf, run};
 
 #[test]
-fn seeds_find_nothing_and_most_runs_are_judged() {
+fn seeds_have_no_violations_and_most_runs_are_judged() {
     let summary = sim::seeds::many(0, 200, 2);
     assert_eq!(summary.failed, Default::default());
     assert!(summary.judged() * 2 > summary.runs(), "{:?}", summary.endings);
@@ -37,7 +37,7 @@ fn the_same_seed_gives_the_same_trace_in_two_processes() {
 }
 
 #[tokio::test]
-async fn a_bucket_in_a_file_is_a_bucket() {
+async fn a_bucket_in_a_file_satisfies_the_contract() {
     conformance::store(Arc::new(Shelf::new().unwrap())).await;
     conformance::ledger(Arc::new(Shelf::new().unwrap())).await;
     conformance::artefacts(Arc::new(Shelf::new().unwrap())).await;
@@ -50,7 +50,7 @@ fn every_order_of_eight_facts_comes_to_one_state() {
 }
 
 #[test]
-fn a_run_in_which_all_goes_well_takes_twelve_records() {
+fn a_run_without_faults_has_twelve_records() {
     let outcome = run(Scenario::happy(0, 3));
     assert_eq!(outcome.violations, []);
     for ending in outcome.endings {
@@ -59,7 +59,7 @@ fn a_run_in_which_all_goes_well_takes_twelve_records() {
 }
 
 #[test]
-fn the_world_at_its_worst_is_survived() {
+fn maximum_fault_rates_cause_no_violation() {
     for seed in 0..20 {
         let mut scenario = Scenario::of(seed);
         scenario.faults.set(Fault::ProviderRefuses, 400);

@@ -1,34 +1,35 @@
-//! Programs that answer: run to their end, without a shell, with a time limit.
+//! Runs programs to their end, without a shell, with a timeout.
 
 use std::{ffi::OsString, io, process::Stdio, time::Duration};
 
 use tokio::process::Command;
 
-/// What a program said.
+/// Result of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// It ended with 0.
+    /// Whether it exited with 0.
     pub good: bool,
     /// Its standard output.
     pub said: String,
-    /// Its standard error, or how it ended where it said nothing there.
+    /// Standard error; its exit status if that is empty.
     pub complained: String,
 }
 
-/// Variables that every program may see. Nothing else of our environment reaches one: not our secrets, and no variable
-/// that would steer it.
+/// Variables inherited by every program. No other variable of our environment is passed: neither secrets nor
+/// variables that change a program's behaviour.
 const KEPT: [&str; 6] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "SLURM_CONF"];
 
-/// Runs `argv` with a clean environment and `env`, at most for `limit`.
+/// Runs `argv` with a clean environment and `env`, for at most `limit`.
 ///
 /// # Errors
-/// When it cannot be started, or takes longer: then it is ended.
+/// Returns an error if it cannot be started or exceeds the limit; it is then killed.
 pub async fn ask(argv: &[String], env: &[(&str, OsString)], limit: Duration) -> io::Result<Answer> {
-    let (program, arguments) = argv.split_first().ok_or_else(|| io::Error::other("no program is named"))?;
+    let (program, arguments) =
+        argv.split_first().ok_or_else(|| io::Error::other("the command line is empty"))?;
     let mut command = Command::new(program);
     let kept = KEPT.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
     command.args(arguments).env_clear().envs(kept).envs(env.iter().map(|(name, value)| (*name, value)));
-    // The search path of the child's own environment counts, not ours.
+    // The program is looked up on the child's own `PATH`, not on ours.
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{program}: {error}"));
     let output = tokio::time::timeout(limit, command.output()).await;
@@ -55,7 +56,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_what_is_meant_for_it_is_in_its_environment() {
+    async fn the_environment_contains_only_permitted_variables() {
         let answer = ask(&argv(&["env"]), &[("A", "x y".into())], Duration::from_secs(20)).await.unwrap();
         assert!(answer.good && answer.said.lines().any(|line| line == "A=x y"), "{answer:?}");
         let foreign =
@@ -64,7 +65,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_takes_too_long_is_an_error_and_so_is_what_is_not_there() {
+    async fn a_timeout_and_a_missing_program_are_errors() {
         let late = ask(&argv(&["sleep", "60"]), &[], Duration::from_millis(50)).await.unwrap_err();
         assert_eq!(late.kind(), io::ErrorKind::TimedOut);
         let missing = ask(&argv(&["no-such-program"]), &[], Duration::from_secs(5)).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Builds, each under a supervisor of its own: what Cloud Build is in the cloud.
+//! Local builds, each in its own supervisor process: the counterpart of Cloud Build.
 
 use std::{
     collections::BTreeMap,
@@ -18,10 +18,10 @@ use crate::{
     spool,
 };
 
-/// How often the supervisor looks for a cancel request.
+/// Poll interval for a cancel request.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A build to run.
+/// Parameters of a build.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BuildRequest {
     /// A Cloud Build config, as JSON.
@@ -32,32 +32,32 @@ pub struct BuildRequest {
     pub substitutions: BTreeMap<String, String>,
     /// The build's id, for `$BUILD_ID`.
     pub id: String,
-    /// A folder with a file for each secret, called by its name. Only the folder is written down here.
+    /// A folder with one file per secret, named after it. Only its path is stored here.
     #[serde(default)]
     pub secrets: Option<PathBuf>,
 }
 
-/// How a build ended.
+/// Result of a build.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BuildOutcome {
-    /// As Cloud Build spells it.
+    /// Status, in Cloud Build's spelling.
     pub status: Status,
-    /// Why it did not succeed.
+    /// Reason of a failure.
     pub failure: Option<String>,
-    /// Files it left behind.
+    /// Output files.
     pub artifacts: Vec<Artifact>,
 }
 
-/// Where a build stands.
+/// State of a build.
 #[derive(Clone, Debug)]
 pub enum BuildState {
-    /// It never began.
+    /// Not started.
     Absent,
-    /// Its supervisor lives.
+    /// Its supervisor is running.
     Working,
-    /// It ended.
+    /// Ended.
     Ended(BuildOutcome),
-    /// Its supervisor died before it ended.
+    /// Its supervisor died before the end.
     Lost,
 }
 
@@ -69,7 +69,7 @@ pub struct Builds {
 }
 
 impl Builds {
-    /// Builds under `root`, supervised by `program`, which must call [`supervise`] with the last of its arguments.
+    /// Builds under `root`, supervised by `program`, which must call [`supervise`] with its last argument.
     pub fn new(root: impl Into<PathBuf>, program: Program) -> Self {
         Self { root: root.into(), program }
     }
@@ -79,44 +79,45 @@ impl Builds {
         self.root.join(name)
     }
 
-    /// The log, as far as it is written.
+    /// The log, possibly incomplete.
     pub fn log(&self, name: &str) -> PathBuf {
         self.folder(name).join("build.log")
     }
 
-    /// Starts a build, once: a second start under the same name changes nothing.
+    /// Starts a build once: a second start under the same name has no effect.
     ///
     /// # Errors
-    /// When the folder cannot be written or the supervisor cannot be started.
+    /// Returns an error if the folder cannot be written or the supervisor cannot be started.
     pub fn start(&self, name: &str, request: &BuildRequest) -> io::Result<()> {
         let folder = self.folder(name);
         fs::create_dir_all(&folder)?;
         spool::create_json(&folder.join("request.json"), request)?;
-        // A request without a supervisor is a start that was cut short. Two supervisors would fight for one lock.
+        // A request without a supervisor is an interrupted start. Of two supervisors, only one obtains the
+        // lock.
         if matches!(self.look(name)?, BuildState::Absent) {
             self.program.spawn(
                 &[OsStr::new("build"), folder.as_os_str()],
                 &[],
                 &folder.join("supervisor.log"),
             )?;
-            // Whoever asks next must not mistake a supervisor that is about to take its lock for a dead one.
+            // A later caller must not mistake a supervisor that has not locked yet for a dead one.
             let begun = || ["started", "outcome.json"].iter().any(|file| folder.join(file).exists());
             wait_for(begun, Duration::from_secs(10))?;
         }
         Ok(())
     }
 
-    /// Where a build stands.
+    /// State of a build.
     ///
     /// # Errors
-    /// When the folder cannot be read.
+    /// Returns an error if the folder cannot be read.
     pub fn look(&self, name: &str) -> io::Result<BuildState> {
         let folder = self.folder(name);
         if !folder.join("request.json").exists() {
             return Ok(BuildState::Absent);
         }
-        // Looked at in the order opposite to that in which a supervisor makes them, so that one which begins or ends in
-        // between is not mistaken for a dead one.
+        // Read in the reverse order of the supervisor's writes, so that one that starts or ends meanwhile is
+        // not mistaken for a dead one.
         let started = folder.join("started").exists();
         let alive = spool::is_locked(&folder.join("lock"))?;
         match spool::read_json(&folder.join("outcome.json"))? {
@@ -127,10 +128,10 @@ impl Builds {
         }
     }
 
-    /// Asks a build to end. One that nobody asked for yet will never begin.
+    /// Cancels a build. A build that was not started yet will never start.
     ///
     /// # Errors
-    /// When the folder cannot be written.
+    /// Returns an error if the folder cannot be written.
     pub fn cancel(&self, name: &str) -> io::Result<()> {
         let folder = self.folder(name);
         spool::create(&folder.join("cancel"), b"")?;
@@ -140,15 +141,15 @@ impl Builds {
         Ok(())
     }
 
-    /// Ends what a dead supervisor left running and writes down that the build is over.
+    /// Kills the remaining processes of a dead supervisor's build and records its end.
     ///
     /// # Errors
-    /// When the folder cannot be written.
+    /// Returns an error if the folder cannot be written.
     pub fn bury(&self, name: &str, status: Status, why: &str) -> io::Result<()> {
         let folder = self.folder(name);
         let Some(_lock) = spool::lock(&folder.join("lock"))? else { return Ok(()) };
         process::end_noted(&folder.join("groups"), Duration::from_secs(2))?;
-        // The supervisor may have died before it noted the group of a step it had just started.
+        // The supervisor may have died before it recorded the group of a newly started step.
         process::end_marked(process::BUILD_MARK, &folder);
         let outcome = BuildOutcome { status, failure: Some(why.to_owned()), artifacts: Vec::new() };
         spool::create_json(&folder.join("request.json"), &serde_json::Value::Null)?;
@@ -157,15 +158,15 @@ impl Builds {
     }
 }
 
-/// Runs the build of a folder to its end: the body of the supervisor process.
+/// Runs the build of a folder to its end: the main function of the supervisor process.
 ///
 /// # Errors
-/// When the folder cannot be read or written.
+/// Returns an error if the folder cannot be read or written.
 pub async fn supervise(folder: &Path) -> io::Result<()> {
     let Some(_lock) = spool::lock(&folder.join("lock"))? else { return Ok(()) };
     let first = spool::create(&folder.join("started"), b"")?;
     let outcome = folder.join("outcome.json");
-    // One that was lost is not begun again: its steps may still run.
+    // A lost build is not restarted: its steps may still be running.
     if !first || outcome.exists() {
         return Ok(());
     }
@@ -208,7 +209,7 @@ fn prepare(folder: &Path, request: &BuildRequest) -> Result<cloudbuild::Plan, St
         .map_err(|problems| problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))
 }
 
-/// The local secret source: a file's content without its last line feed, as editors leave one.
+/// The local secret source: the content of a file without a trailing newline, which editors add.
 fn secrets(folder: Option<&Path>) -> io::Result<BTreeMap<String, Secret>> {
     let Some(folder) = folder else { return Ok(BTreeMap::new()) };
     let read = |name: String| {
@@ -236,7 +237,7 @@ async fn run(folder: &Path, plan: &cloudbuild::Plan, secrets: Option<&Path>) -> 
         if let Event::ProcessGroup { index, pgid } = event {
             let noted = spool::create_json(&groups.join(index.to_string()), &Group::led_by(*pgid));
             if let Err(error) = noted {
-                // Standard error is the supervisor's own log, which may be full.
+                // Standard error is the supervisor's own log, on a disk that may be full.
                 let line = format!("the process group of step {index} could not be recorded: {error}\n");
                 drop(std::io::Write::write_all(&mut std::io::stderr(), line.as_bytes()));
             }
@@ -258,14 +259,14 @@ async fn run(folder: &Path, plan: &cloudbuild::Plan, secrets: Option<&Path>) -> 
     BuildOutcome { status: outcome.status, failure: outcome.failure, artifacts: outcome.artifacts }
 }
 
-/// Waits for a condition, for at most `longest`.
+/// Polls a condition for at most `longest`.
 pub(crate) fn wait_for(condition: impl Fn() -> bool, longest: Duration) -> io::Result<()> {
     let until = std::time::Instant::now() + longest;
     while !condition() {
         if std::time::Instant::now() >= until {
             return Err(io::Error::new(
                 io::ErrorKind::TimedOut,
-                "a process that was started does not report",
+                "a started process does not report its start",
             ));
         }
         std::thread::sleep(Duration::from_millis(2));

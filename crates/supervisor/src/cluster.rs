@@ -1,4 +1,4 @@
-//! Clusters of processes: each node is a process that takes jobs.
+//! Local clusters: each node is a process that accepts jobs.
 
 use std::{
     collections::BTreeMap,
@@ -19,32 +19,32 @@ use crate::{
     spool,
 };
 
-/// A cluster to bring up.
+/// Parameters of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterRequest {
     /// Its nodes.
     pub nodes: Vec<Node>,
-    /// When every node ends by itself.
+    /// Time at which every node ends by itself.
     pub expires_at: Timestamp,
-    /// Labels, for whoever sweeps.
+    /// Labels, evaluated by the sweeper.
     pub labels: BTreeMap<String, String>,
 }
 
-/// Where a cluster stands.
+/// State of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClusterState {
-    /// Nobody asked for it.
+    /// Not requested.
     Absent,
-    /// Some nodes are not up yet.
+    /// Some nodes are not ready yet.
     Coming,
-    /// Every node takes jobs.
+    /// All nodes accept jobs.
     Ready(Cluster),
-    /// A node that was up is gone, or did not come up.
+    /// A node has failed or did not start.
     Broken {
-        /// Which, and what it said last.
+        /// The node and its last log line.
         why: String,
     },
-    /// It was given back, and nothing of it is left.
+    /// Released, and no process is left.
     Deleted(Deleted),
 }
 
@@ -56,7 +56,8 @@ pub struct Clusters {
 }
 
 impl Clusters {
-    /// Clusters under `root`, whose nodes are `program`, which must call [`crate::serve`] with its last two arguments.
+    /// Clusters under `root`, whose nodes run `program`, which must call [`crate::serve`] with its last two
+    /// arguments.
     pub fn new(root: impl Into<PathBuf>, program: Program) -> Self {
         Self { root: root.into(), program }
     }
@@ -65,23 +66,24 @@ impl Clusters {
         self.root.join(name)
     }
 
-    /// Every cluster that is there or was.
+    /// All existing and released clusters.
     ///
     /// # Errors
-    /// When the folder cannot be read.
+    /// Returns an error if the folder cannot be read.
     pub fn names(&self) -> io::Result<Vec<String>> {
         spool::names(&self.root)
     }
 
-    /// Every cluster that is not gone, with its labels. One whose request cannot be read is there too, without any.
+    /// All clusters that are not released, with their labels. A cluster with an unreadable request is
+    /// included without labels.
     ///
     /// # Errors
-    /// When the folder cannot be read.
+    /// Returns an error if the folder cannot be read.
     pub fn list(&self) -> io::Result<Vec<(String, BTreeMap<String, String>)>> {
         let mut there = Vec::new();
         for name in self.names()? {
             let folder = self.folder(&name);
-            // A name that was given back before anything was asked for holds nothing.
+            // A name that was released before any request has no resources.
             let holds = folder.join("cluster.json").exists() || folder.join("nodes").exists();
             if holds && !folder.join("gone.json").exists() {
                 let labels = read(&folder).ok().flatten().map(|request| request.labels);
@@ -91,16 +93,16 @@ impl Clusters {
         Ok(there)
     }
 
-    /// Brings up a cluster, once. Nodes that are up already are left alone; a name that was given back is refused.
+    /// Starts a cluster once. Running nodes are unchanged; a released name is rejected.
     ///
     /// # Errors
-    /// When the name was given back, the folder cannot be written or a node cannot be started.
+    /// Returns an error if the name was released, the folder cannot be written or a node cannot be started.
     pub fn create(&self, name: &str, request: &ClusterRequest) -> io::Result<()> {
         let folder = self.folder(name);
         if folder.join("deleted.json").exists() {
             return Err(io::Error::new(
                 io::ErrorKind::AlreadyExists,
-                format!("{name} was given back; names are not used again"),
+                format!("{name} was released; names are not reused"),
             ));
         }
         spool::create_json(&folder.join("cluster.json"), request)?;
@@ -109,12 +111,12 @@ impl Clusters {
             let place = folder.join("nodes").join(&node.name);
             fs::create_dir_all(&place)?;
             if !spool::create(&place.join("asked"), b"")? {
-                continue; // started before: alive, or a loss that must be seen and not papered over
+                continue; // started before: running, or failed, which must be reported rather than hidden
             }
             let arguments = [OsStr::new("node"), folder.as_os_str(), OsStr::new(&node.name)];
             let mark = [(process::MARK, folder.as_os_str())];
             if let Err(error) = self.program.spawn(&arguments, &mark, &place.join("node.log")) {
-                // Nothing was started: the next try starts it.
+                // Nothing was started: the next attempt starts it.
                 drop(fs::remove_file(place.join("asked")));
                 let program = self.program.0.first().map(|program| program.display().to_string());
                 let why =
@@ -125,10 +127,10 @@ impl Clusters {
         Ok(())
     }
 
-    /// Where a cluster stands.
+    /// State of a cluster.
     ///
     /// # Errors
-    /// When the folder cannot be read.
+    /// Returns an error if the folder cannot be read.
     pub fn look(&self, name: &str) -> io::Result<ClusterState> {
         let folder = self.folder(name);
         if let Some(deleted) = spool::read_json(&folder.join("gone.json"))? {
@@ -139,7 +141,7 @@ impl Clusters {
         for node in &request.nodes {
             let place = folder.join("nodes").join(&node.name);
             if !place.join("asked").exists() {
-                coming = true; // `create` is at work, or was cut short and is repeated
+                coming = true; // `create` is running, or was interrupted and will be repeated
                 continue;
             }
             match (place.join("ready").exists(), spool::is_locked(&place.join("lock"))?) {
@@ -147,7 +149,7 @@ impl Clusters {
                 (false, _) if young(&place) => coming = true,
                 _ => {
                     let log = fs::read_to_string(place.join("node.log")).unwrap_or_default();
-                    let last = log.lines().last().unwrap_or("it said nothing");
+                    let last = log.lines().last().unwrap_or("its log is empty");
                     return Ok(ClusterState::Broken { why: format!("node {} is gone: {last}", node.name) });
                 }
             }
@@ -159,19 +161,19 @@ impl Clusters {
         Ok(ClusterState::Ready(Cluster { name: name.to_owned(), nodes: request.nodes, endpoint }))
     }
 
-    /// Gives a cluster back: ends its nodes and everything they started, looks that nothing is left, and removes its
-    /// folder but for the proof. Returns once it is gone.
+    /// Releases a cluster: kills its nodes and all their processes, checks that none is left, and removes its
+    /// folder except for the proof. Returns after completion.
     ///
     /// # Errors
-    /// When something of it is still running, or the folder cannot be written. Ask again.
+    /// Returns an error if a process is still running or the folder cannot be written: retry.
     pub fn delete(&self, name: &str, now: impl Fn() -> Timestamp) -> io::Result<Deleted> {
         let folder = self.folder(name);
         if let Some(deleted) = spool::read_json::<Deleted>(&folder.join("gone.json"))? {
-            // The provider is asked anew: this is a confirmation of its own.
+            // The state is checked again: this is a separate confirmation.
             return Ok(Deleted { confirmed_at: now(), ..deleted });
         }
-        // Nodes end when they find the mark, and `create` refuses the name. On a full disk the mark cannot be written; the
-        // processes are ended nevertheless.
+        // Nodes end when they find the mark, and `create` rejects the name. On a full disk the mark cannot be
+        // written; the processes are killed nevertheless.
         let marked = spool::create(&folder.join("deleted.json"), b"{}");
         let nodes = spool::names(&folder.join("nodes"))?;
         let alive = || -> io::Result<Vec<&String>> {
@@ -181,7 +183,7 @@ impl Clusters {
                 .filter_map(|node| locked(&node).map(|locked| locked.then_some(node)).transpose())
                 .collect()
         };
-        // Each node ends its own jobs first; one that does not is ended.
+        // Each node first ends its own jobs; after the grace period it is killed.
         let grace = Duration::from_secs(if marked.is_ok() { 4 } else { 0 });
         drop(wait_for(|| alive().is_ok_and(|alive| alive.is_empty()), grace));
         for node in &nodes {
@@ -228,7 +230,7 @@ pub(crate) fn read(folder: &Path) -> io::Result<Option<ClusterRequest>> {
     spool::read_json(&folder.join("cluster.json"))
 }
 
-/// A node has a moment to come up before its silence means anything.
+/// Whether the node may still be starting.
 fn young(place: &Path) -> bool {
     let asked = fs::metadata(place.join("asked")).and_then(|asked| asked.modified());
     asked.is_ok_and(|asked| asked.elapsed().is_ok_and(|age| age < Duration::from_secs(10)))

@@ -1,7 +1,7 @@
-//! What a job left in a folder, read without trusting it.
+//! Reads output files of a job as untrusted input.
 //!
-//! Names may be any bytes, links may lead anywhere, a pipe may block whoever opens it. So nothing is followed, nothing but
-//! regular files is opened, and the walk has bounds.
+//! Names may contain any bytes, links may point anywhere, and opening a pipe may block. Therefore links are
+//! not followed, only regular files are opened, and the traversal is limited.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -19,35 +19,35 @@ use std::{
 
 use rustix::fs::{Mode, OFlags, open, openat};
 
-/// Folders within folders.
+/// Maximum folder depth.
 const DEPTH: usize = 16;
-/// Entries looked at.
+/// Maximum number of entries.
 const ENTRIES: usize = 50_000;
 
-/// What lies in a folder and below it.
+/// Content of a folder and its subfolders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
-    /// Regular files, by name.
+    /// Regular files, sorted by name.
     pub files: Vec<Entry>,
-    /// What is none or was not looked at, by name, and why.
+    /// Entries that are not regular files or were skipped, by name, with the reason.
     pub others: Vec<(String, &'static str)>,
 }
 
 /// A regular file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its path below the folder, as [`shown`].
+    /// Path below the folder, encoded by [`shown`].
     pub name: String,
     /// Its size, bytes.
     pub size_bytes: u64,
-    /// Device and number: another file under the same name has another.
+    /// Device and inode number, which differ if the file was replaced.
     pub identity: (u64, u64),
 }
 
-/// Lists a folder. One that is not there is empty.
+/// Lists a folder. An absent folder is empty.
 ///
 /// # Errors
-/// When the folder itself cannot be read.
+/// Returns an error if the folder itself cannot be read.
 pub fn list(root: &Path) -> io::Result<Listing> {
     let mut listing = Listing::default();
     let mut left = ENTRIES;
@@ -67,12 +67,14 @@ pub fn list(root: &Path) -> io::Result<Listing> {
             let mut name = prefix.clone();
             name.extend_from_slice(entry.file_name().as_bytes());
             if left == 0 {
-                listing.others.push((shown(&name), "one of too many; what follows was not looked at"));
+                listing
+                    .others
+                    .push((shown(&name), "exceeds the maximum number of entries; the rest was skipped"));
                 open.clear();
                 break;
             }
             left -= 1;
-            // The entry itself, not what it leads to.
+            // The entry itself rather than the target of a link.
             let Ok(found) = entry.metadata() else { continue };
             if found.is_file() {
                 let identity = (found.dev(), found.ino());
@@ -106,38 +108,38 @@ fn kind(found: &fs::Metadata) -> &'static str {
     }
 }
 
-/// Opens a listed file for reading. No part of its path may be a link by now.
+/// Opens a listed file for reading. No part of its path may have become a link.
 ///
 /// # Errors
-/// When it is not there any more, may not be read, or is no regular file: `NotFound`, `PermissionDenied` or
-/// `InvalidInput`. Others may pass.
+/// Returns `NotFound`, `PermissionDenied` or `InvalidInput` if the file is absent, unreadable or not a
+/// regular file. Other errors may be transient.
 pub fn open_file(root: &Path, name: &str) -> io::Result<File> {
     let path = bytes(name);
     let parts: Vec<_> = path.split(|byte| *byte == b'/').map(OsStr::from_bytes).collect();
     let refused = |why: &'static str| io::Error::new(ErrorKind::InvalidInput, why);
     if parts.iter().any(|part| matches!(part.as_bytes(), b"" | b"." | b"..")) {
-        return Err(refused("leads out of the folder"));
+        return Err(refused("is outside the folder"));
     }
     let folder = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
     let mut at = open(root, folder, Mode::empty())?;
     let (file, folders) = parts.split_last().ok_or_else(|| refused("has no name"))?;
     let link = |error: rustix::io::Errno| match error {
-        rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR => refused("is a link by now"),
+        rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR => refused("has become a link"),
         error => error.into(),
     };
     for part in folders {
         at = openat(at.as_fd(), *part, folder | OFlags::NOFOLLOW, Mode::empty()).map_err(link)?;
     }
-    // A pipe would block whoever opens it.
+    // Opening a pipe would block.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = File::from(openat(at.as_fd(), *file, flags, Mode::empty()).map_err(link)?);
     if !file.metadata()?.is_file() {
-        return Err(refused("is no regular file"));
+        return Err(refused("is not a regular file"));
     }
     Ok(file)
 }
 
-/// A name as text: what is no text as `\xff`, a backslash as two. No two names are shown alike.
+/// A name as text: invalid UTF-8 as `\xff`, a backslash as two. The encoding is unique.
 pub fn shown(name: &[u8]) -> String {
     let mut text = String::new();
     for chunk in name.utf8_chunks() {
@@ -147,7 +149,7 @@ pub fn shown(name: &[u8]) -> String {
     text
 }
 
-/// The name that is [`shown`] so.
+/// Decodes a name from [`shown`].
 fn bytes(shown: &str) -> Vec<u8> {
     let mut name = Vec::new();
     let mut rest = shown;
@@ -176,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_come_back() {
+    fn names_round_trip() {
         for name in
             [&b"plain.log"[..], b"a\\xff", b"a\xffb", b"\\", b"\\\\x00", b"new\nline", "é/ü".as_bytes()]
         {

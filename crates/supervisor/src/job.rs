@@ -1,4 +1,4 @@
-//! Jobs of a cluster: put into its folder once, taken by every node.
+//! Jobs of a cluster: written to its folder once, and started by every node.
 
 use std::{
     collections::BTreeMap,
@@ -11,61 +11,61 @@ use serde::{Deserialize, Serialize};
 
 use crate::{cluster, spool};
 
-/// One process a node.
+/// A job with one process per node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobRequest {
     /// Program and arguments.
     pub argv: Vec<String>,
-    /// Environment beside `PATH`, `BURNIN_RANK`, `BURNIN_RANKS` and `BURNIN_RENDEZVOUS`.
+    /// Environment in addition to `PATH`, `BURNIN_RANK`, `BURNIN_RANKS` and `BURNIN_RENDEZVOUS`.
     pub env: BTreeMap<String, String>,
-    /// How long it may run.
+    /// Maximum duration.
     pub limit: Span,
-    /// Whose it is, for whoever finds it.
+    /// Labels that identify the owner.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// The nodes that take part, in the order of their ranks; every one of the cluster when none is named.
+    /// Participating nodes, in the order of their ranks; empty: all nodes of the cluster.
     #[serde(default)]
     pub nodes: Vec<String>,
 }
 
 impl JobRequest {
-    /// The rank of a node, of so many; none when it takes no part. `all` are the cluster's nodes.
+    /// Rank of a node and number of ranks; `None` if it does not participate. `all` are the cluster's nodes.
     pub(crate) fn rank(&self, node: &str, all: &[String]) -> Option<(usize, usize)> {
         let taking_part = if self.nodes.is_empty() { all } else { &self.nodes };
         Some((taking_part.iter().position(|name| name == node)?, taking_part.len()))
     }
 }
 
-/// How a node's process ended.
+/// End of a node's process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exit {
     /// `COMPLETED`, `FAILED`, `TIMEOUT` or `CANCELLED`.
     pub state: String,
     /// Its exit code.
     pub exit_code: Option<i32>,
-    /// The signal that ended it.
+    /// Signal that terminated it.
     pub signal: Option<i32>,
-    /// When it began.
+    /// Start time.
     pub started_at: Timestamp,
-    /// When it ended.
+    /// End time.
     pub ended_at: Timestamp,
 }
 
-/// Where a job stands.
+/// State of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum JobState {
-    /// Nobody submitted it.
+    /// Not submitted.
     Absent,
-    /// Some process of it has not ended.
+    /// At least one process has not ended.
     Running,
-    /// Every process ended.
+    /// All processes have ended.
     Ended(JobEnd),
-    /// A node went away under it.
+    /// A node failed during the job.
     NodeFail {
-        /// Which.
+        /// The failed node.
         node: String,
     },
-    /// The whole cluster is gone.
+    /// The cluster was released.
     ClusterGone,
 }
 
@@ -85,29 +85,29 @@ impl Jobs {
         self.cluster.join("jobs").join(name)
     }
 
-    /// Every job.
+    /// All jobs.
     ///
     /// # Errors
-    /// When the folder cannot be read.
+    /// Returns an error if the folder cannot be read.
     pub fn names(&self) -> io::Result<Vec<String>> {
         spool::names(&self.cluster.join("jobs"))
     }
 
-    /// Submits a job, once: a second submission under the same name changes nothing.
+    /// Submits a job once: a second submission under the same name has no effect.
     ///
     /// # Errors
-    /// When the cluster takes no jobs or the folder cannot be written.
+    /// Returns an error if the cluster accepts no jobs or the folder cannot be written.
     pub fn submit(&self, name: &str, request: &JobRequest) -> io::Result<()> {
         if self.cluster.join("deleted.json").exists() || cluster::read(&self.cluster)?.is_none() {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "the cluster takes no jobs"));
+            return Err(io::Error::new(io::ErrorKind::NotFound, "the cluster accepts no jobs"));
         }
         spool::create_json(&self.folder(name).join("job.json"), request).map(drop)
     }
 
-    /// Where a job stands.
+    /// State of a job.
     ///
     /// # Errors
-    /// When the folder cannot be read.
+    /// Returns an error if the folder cannot be read.
     pub fn look(&self, name: &str) -> io::Result<JobState> {
         let folder = self.folder(name);
         let Some(cluster) = cluster::read(&self.cluster)? else { return Ok(JobState::ClusterGone) };
@@ -121,22 +121,22 @@ impl Jobs {
         let mut running = false;
         let takes_part = |name: &String| request.nodes.is_empty() || request.nodes.contains(name);
         for node in cluster.nodes.iter().filter(|node| takes_part(&node.name)) {
-            // The lock is looked at first: a node that ends in between has left its exit.
+            // The lock is read first: a node that ends meanwhile has written its exit.
             let alive = spool::is_locked(&self.cluster.join("nodes").join(&node.name).join("lock"))?;
             match spool::read_json::<Exit>(&folder.join("exits").join(format!("{}.json", node.name)))? {
                 Some(exit) => exits.push(exit),
                 None if alive => running = true,
-                // Whatever the other nodes still do, this job cannot end well any more.
+                // The job cannot succeed any more, whatever the other nodes do.
                 None => return Ok(JobState::NodeFail { node: node.name.clone() }),
             }
         }
         Ok(worst(exits).filter(|_| !running).map_or(JobState::Running, JobState::Ended))
     }
 
-    /// Asks a job to end. One that nobody submitted yet will never begin.
+    /// Cancels a job. A job that was not submitted yet will never start.
     ///
     /// # Errors
-    /// When the folder cannot be written.
+    /// Returns an error if the folder cannot be written.
     pub fn cancel(&self, name: &str) -> io::Result<()> {
         if self.cluster.join("deleted.json").exists() {
             return Ok(()); // its jobs end with the cluster
@@ -144,12 +144,12 @@ impl Jobs {
         spool::create(&self.folder(name).join("cancel"), b"").map(drop)
     }
 
-    /// Where a job's files lie: see [`crate::files`].
+    /// Folder of a job's files: see [`crate::files`].
     pub fn output_folder(&self, name: &str) -> PathBuf {
         self.folder(name).join("output")
     }
 
-    /// Where files of an image lie on the cluster.
+    /// Folder of an image's files on the cluster.
     pub fn image_folder(&self, digest: &str) -> PathBuf {
         self.cluster.join("images").join(digest.replace(':', "-"))
     }
@@ -159,14 +159,14 @@ impl Jobs {
     }
 }
 
-/// The job as a whole ended as its worst process did; it lasted from the first beginning to the last end.
+/// The result of the job is that of its worst process; its duration is from the first start to the last end.
 fn worst(exits: Vec<Exit>) -> Option<JobEnd> {
     let rank = |exit: &Exit| {
         ["COMPLETED", "CANCELLED", "FAILED", "TIMEOUT"].iter().position(|state| *state == exit.state)
     };
     let started_at = exits.iter().map(|exit| exit.started_at).min();
     let ended_at = exits.iter().map(|exit| exit.ended_at).max();
-    // Of equally bad ones the first to end is nearest to the cause.
+    // Of several equally bad ones, the first to end is closest to the cause.
     let worst = exits.into_iter().min_by_key(|exit| (std::cmp::Reverse(rank(exit)), exit.ended_at))?;
     let Exit { state, exit_code, signal, .. } = worst;
     Some(JobEnd { state, exit_code, signal, started_at, ended_at })

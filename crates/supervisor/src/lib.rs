@@ -1,7 +1,7 @@
-//! This machine as a small cloud.
+//! Runs builds, nodes and jobs as local processes.
 //!
-//! Builds, nodes and jobs are processes of their own, which outlive whoever asked for them: kill the program that
-//! started a run, and its build goes on, as it would on Cloud Build. Everybody meets in folders:
+//! They are separate processes that outlive the program that started them: if it is killed, its build
+//! continues, as in Cloud Build. All of them communicate through folders:
 //!
 //! ```text
 //! builds/{build}/      request.json  lock  groups/  build.log  workspace/  outcome.json   cancel
@@ -9,8 +9,8 @@
 //!   jobs/{job}/        job.json  claims/{node}  groups/{node}  output/{node}.log  exits/{node}.json   cancel
 //! ```
 //!
-//! Files are created once, whole, and never rewritten. A process is alive as long as it holds its lock, which the
-//! kernel takes away when it dies, however it dies.
+//! Files are created once, atomically, and never rewritten. A process is alive while it holds its lock, which
+//! the kernel releases at its death.
 
 mod ask;
 mod build;
@@ -36,8 +36,8 @@ use std::{
     process::Stdio,
 };
 
-/// Whether supervisors and nodes inherit a variable: the list of builds, library paths for the benchmark, and the switches of
-/// NCCL, RCCL and the GPUs' run-time systems.
+/// Whether supervisors and nodes inherit a variable: `PATH` and similar, library paths for the benchmark, and
+/// the settings of NCCL, RCCL and the GPU runtimes.
 fn passes(name: &OsStr) -> bool {
     let Some(name) = name.to_str() else { return false };
     let switches = ["NCCL_", "RCCL_", "CUDA_", "HIP_"];
@@ -46,26 +46,27 @@ fn passes(name: &OsStr) -> bool {
         || switches.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// How this program starts itself as somebody else: the program and the arguments before ours.
+/// The command that starts this program in another role: the program and the arguments before ours.
 #[derive(Clone, Debug)]
 pub struct Program(pub Vec<OsString>);
 
 impl Program {
-    /// Starts a process that does not end with us: in a group of its own, without our terminal, speaking to `log`.
+    /// Starts a process that outlives us: in its own group, without our terminal, with output to `log`.
     fn spawn(&self, arguments: &[&OsStr], env: &[(&str, &OsStr)], log: &Path) -> io::Result<()> {
         use std::os::unix::process::CommandExt;
         let (program, before) =
-            self.0.split_first().ok_or_else(|| io::Error::other("no program is set to supervise with"))?;
+            self.0.split_first().ok_or_else(|| io::Error::other("the supervisor program is not set"))?;
         let log = std::fs::OpenOptions::new().create(true).append(true).open(log)?;
         let mut command = std::process::Command::new(program);
         command.args(before).args(arguments).process_group(0);
-        // Jobs and build steps can read the environment of their parent, so it has only variables that they may read.
+        // Jobs and build steps can read the environment of their parent, so it only has variables that they
+        // may read.
         command
             .env_clear()
             .envs(std::env::vars_os().filter(|(name, _)| passes(name)))
             .envs(env.iter().copied());
         let mut child = command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?;
-        // Somebody has to take note of its end, or it stays a zombie as long as we live.
+        // Reap the process, so that it does not remain a zombie.
         std::thread::spawn(move || child.wait());
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! A node: a process that takes its share of every job of its cluster, until the cluster is given back or expires.
+//! A node: a process that runs its part of every job, until the cluster is released or expires.
 
 use std::{
     collections::BTreeMap,
@@ -20,18 +20,18 @@ use crate::{
     spool,
 };
 
-/// How often a node looks around.
+/// Poll interval of a node.
 const LOOK: Duration = Duration::from_millis(20);
-/// How long a job's other processes may go on after one of them failed.
+/// Grace period for the other processes of a job after one has failed.
 const KILL_WAIT: Duration = Duration::from_secs(15);
-/// How long a process may take to end when asked to.
+/// Grace period of a process after `SIGTERM`.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Serves as node `name` of the cluster in `folder`: the body of the node process. Returns when the cluster is given
-/// back or has expired, after ending everything it started.
+/// Serves as node `name` of the cluster in `folder`: the main function of the node process. Returns when the
+/// cluster is released or has expired, after killing all its processes.
 ///
 /// # Errors
-/// When the folder cannot be read or written.
+/// Returns an error if the folder cannot be read or written.
 pub fn serve(folder: &Path, name: &str) -> io::Result<()> {
     let place = folder.join("nodes").join(name);
     let Some(_lock) = spool::lock(&place.join("lock"))? else { return Ok(()) };
@@ -46,13 +46,13 @@ pub fn serve(folder: &Path, name: &str) -> io::Result<()> {
 
     let mut node = Node { folder: folder.to_owned(), name: name.to_owned(), all, running: BTreeMap::new() };
     let mut went = Ok(());
-    // Without its folder the cluster cannot be reached or deleted any more.
+    // Without its folder the cluster cannot be accessed or deleted any more.
     let wanted = || folder.join("cluster.json").exists() && !folder.join("deleted.json").exists();
     while went.is_ok() && wanted() && now() < cluster.expires_at {
         went = node.look_around();
         thread::sleep(LOOK);
     }
-    // Whatever ended the service: nobody else ends these once the node is gone.
+    // After an error, too: no other process ends them once the node has ended.
     node.end_all();
     went
 }
@@ -60,7 +60,7 @@ pub fn serve(folder: &Path, name: &str) -> io::Result<()> {
 struct Node {
     folder: PathBuf,
     name: String,
-    /// Every node of the cluster.
+    /// All nodes of the cluster.
     all: Vec<String>,
     running: BTreeMap<String, Process>,
 }
@@ -70,7 +70,7 @@ struct Process {
     group: Group,
     started_at: Timestamp,
     until: Instant,
-    /// Set when a neighbour failed.
+    /// Deadline after the failure of another node's process.
     doomed: Option<Instant>,
 }
 
@@ -131,7 +131,7 @@ impl Node {
         fs::create_dir_all(&work)?;
         let output = File::create(self.output(folder))?;
         let (program, arguments) =
-            request.argv.split_first().ok_or_else(|| io::Error::other("no program is named"))?;
+            request.argv.split_first().ok_or_else(|| io::Error::other("the command line is empty"))?;
         Command::new(program)
             .args(arguments)
             .env_clear()
@@ -170,9 +170,9 @@ impl Node {
     fn end_all(&mut self) {
         for process in self.running.values_mut() {
             process.group.end(GRACE);
-            drop(process.child.wait()); // it has ended, or nothing can end it
+            drop(process.child.wait()); // it has ended, or cannot be killed
         }
-        // Those that left their group, also of jobs that ended long ago.
+        // Processes that left their group, also of earlier jobs.
         process::end_marked(process::NODE_MARK, &self.place());
     }
 
@@ -182,10 +182,10 @@ impl Node {
 }
 
 impl Process {
-    /// How the process ended, if it did, or was made to.
+    /// How the process ended or was ended, if it did.
     fn verdict(&mut self, folder: &Path) -> io::Result<Option<(&'static str, Option<ExitStatus>)>> {
         if let Some(status) = self.child.try_wait()? {
-            self.group.kill(); // what it left behind ends with it
+            self.group.kill(); // kills the rest of the group
             return Ok(Some((if status.success() { "COMPLETED" } else { "FAILED" }, Some(status))));
         }
         if self.doomed.is_none() && neighbour_failed(folder)? {
@@ -206,8 +206,7 @@ impl Process {
     }
 }
 
-/// What a job sees of the environment in which the run was started: enough to find its libraries, and every switch of
-/// the benchmark's own.
+/// Whether a job inherits a variable: library paths, and the benchmark's own settings.
 fn passes(name: &str) -> bool {
     let switches = ["NCCL_", "RCCL_", "CUDA_", "HIP_"];
     matches!(name, "PATH" | "LD_LIBRARY_PATH") || switches.iter().any(|prefix| name.starts_with(prefix))

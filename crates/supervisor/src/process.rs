@@ -1,4 +1,5 @@
-//! Process groups: known by their leader and the moment it began, so that a number used again is not mistaken for it.
+//! Process groups, identified by their leader and its start time, so that a reused id is not mistaken for the
+//! group.
 
 use std::{
     fs, io,
@@ -14,24 +15,24 @@ use crate::spool;
 /// A process group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
-    /// Its id, which is its leader's process id.
+    /// Group id: the leader's process id.
     id: i32,
-    /// When its leader began, in clock ticks since boot.
+    /// Start time of the leader, in clock ticks since boot.
     leader_began: u64,
 }
 
 impl Group {
-    /// The group led by a process that was just started.
+    /// The group of a newly started leader.
     pub fn led_by(leader: i32) -> Self {
         Self { id: leader, leader_began: began(leader).unwrap_or(0) }
     }
 
-    /// Something of the group is running. Once the leader's number belongs to another process, the group is gone: the
-    /// kernel does not give a number away while a group still bears it.
+    /// Whether a process of the group is running. If the leader's id belongs to another process, the group
+    /// has ended: the kernel does not reuse an id while a group has it.
     fn is_alive(self) -> bool {
         let ours = match began(self.id) {
             Some(began) => began == self.leader_began || self.leader_began == 0,
-            None => true, // the leader has ended; others may not have
+            None => true, // the leader has ended; other members may be running
         };
         ours && Pid::from_raw(self.id).is_some_and(|id| test_kill_process_group(id).is_ok())
             && has_members(self.id)
@@ -39,12 +40,12 @@ impl Group {
 
     fn signal(self, signal: Signal) {
         if let Some(id) = Pid::from_raw(self.id).filter(|_| self.is_alive()) {
-            // It may have ended since: that is what is wanted.
+            // An error means that it has already ended.
             kill_process_group(id, signal).ok();
         }
     }
 
-    /// Ends the group: asks first, then makes it. True once nothing of it runs.
+    /// Ends the group: `SIGTERM`, then `SIGKILL` after the grace period. Returns whether no member is left.
     pub fn end(self, grace: Duration) -> bool {
         self.signal(Signal::TERM);
         if self.wait(grace) {
@@ -54,7 +55,7 @@ impl Group {
         self.wait(Duration::from_secs(5))
     }
 
-    /// Ends the group at once.
+    /// Kills the group immediately.
     pub fn kill(self) {
         self.signal(Signal::KILL);
     }
@@ -71,7 +72,7 @@ impl Group {
     }
 }
 
-/// Ends every group noted in a folder, and says how many would not end.
+/// Ends all groups recorded in a folder, and returns the number of remaining ones.
 pub fn end_noted(folder: &Path, grace: Duration) -> io::Result<usize> {
     let mut left = 0;
     for name in spool::names(folder)? {
@@ -82,16 +83,16 @@ pub fn end_noted(folder: &Path, grace: Duration) -> io::Result<usize> {
     Ok(left)
 }
 
-/// The variable that everything started for a cluster carries in its environment, whatever group it moved to.
+/// Environment variable of all processes of a cluster, whatever their group.
 pub const MARK: &str = "BURNIN_CLUSTER";
 
-/// The variable that everything a node starts carries in its environment.
+/// Environment variable of all processes of a node.
 pub const NODE_MARK: &str = "BURNIN_NODE";
 
-/// The variable that every step of a build carries in its environment.
+/// Environment variable of all steps of a build.
 pub const BUILD_MARK: &str = "BURNIN_BUILD";
 
-/// Kills every process that carries this mark, and says how many are left.
+/// Kills all processes with this mark, and returns the number of remaining ones.
 pub fn end_marked(variable: &str, mark: &Path) -> usize {
     let until = Instant::now() + Duration::from_secs(5);
     loop {
@@ -100,7 +101,7 @@ pub fn end_marked(variable: &str, mark: &Path) -> usize {
             return left.len();
         }
         for pid in left.into_iter().filter_map(Pid::from_raw) {
-            // It may have ended since: that is what is wanted.
+            // An error means that it has already ended.
             kill_process(pid, Signal::KILL).ok();
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -118,7 +119,7 @@ fn marked(variable: &str, mark: &Path) -> Vec<i32> {
     processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(carries).collect()
 }
 
-/// The fields of /proc/{pid}/stat after the command's name, which may itself hold blanks and brackets.
+/// The fields of /proc/{pid}/stat after the command name, which may contain blanks and brackets.
 fn stat(pid: i32) -> Option<Vec<String>> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     Some(text.rsplit_once(')')?.1.split_whitespace().map(str::to_owned).collect())
@@ -128,7 +129,7 @@ fn began(pid: i32) -> Option<u64> {
     stat(pid)?.get(19)?.parse().ok()
 }
 
-/// A group of zombies answers signals but runs nothing.
+/// A group of zombies accepts signals but has no running process.
 fn has_members(group: i32) -> bool {
     let Ok(processes) = fs::read_dir("/proc") else { return true };
     processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).any(|pid: i32| {

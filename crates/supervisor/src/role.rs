@@ -1,4 +1,4 @@
-//! This program in its other roles: whoever starts builds and nodes starts itself again.
+//! Roles of this program: it starts itself as supervisor or node.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -8,21 +8,21 @@ use std::{
 
 use crate::{Program, node, supervise};
 
-/// What stands before the arguments of a role.
+/// First argument of a role.
 const HOST: &str = "host";
 
 impl Program {
-    /// The program that runs, which must call [`role`] before it does anything else.
+    /// The running program, which must call [`role`] before anything else.
     ///
     /// # Errors
-    /// When the system does not tell which file it runs from.
+    /// Returns an error if the path of the executable is unknown.
     pub fn this() -> io::Result<Self> {
         Ok(Self(vec![std::env::current_exe()?.into(), HOST.into()]))
     }
 }
 
-/// Plays the role that the arguments (without the program's name) ask for, to its end: `host build FOLDER` or
-/// `host node FOLDER NAME`. None when they ask for none.
+/// Runs the role in the arguments (without the program's name) to its end: `host build FOLDER` or `host node
+/// FOLDER NAME`. `None` without a role.
 pub fn role(arguments: &[OsString]) -> Option<io::Result<()>> {
     let words: Vec<&OsStr> = arguments.iter().map(OsString::as_os_str).collect();
     match words.as_slice() {
@@ -31,7 +31,7 @@ pub fn role(arguments: &[OsString]) -> Option<io::Result<()>> {
             Some(runtime.and_then(|runtime| runtime.block_on(supervise(Path::new(folder)))))
         }
         [host, kind, folder, name] if *host == HOST && *kind == "node" => {
-            let name = name.to_str().ok_or_else(|| io::Error::other("a node's name is text"));
+            let name = name.to_str().ok_or_else(|| io::Error::other("the node's name is not UTF-8"));
             Some(name.and_then(|name| node::serve(Path::new(folder), name)))
         }
         _ => None,

@@ -1,4 +1,4 @@
-//! Files that are created once and whole, and locks that tell who lives.
+//! Files created once and atomically, and locks of living processes.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -12,11 +12,11 @@ use serde::{Serialize, de::DeserializeOwned};
 
 static DRAFTS: AtomicU64 = AtomicU64::new(0);
 
-/// How often a lock is tried, and how long to wait between two tries. Whoever looks at a lock has it for a moment.
+/// Maximum attempts to lock, and the pause between them. Checking a lock holds it briefly.
 const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Creates a file with this content unless it is there. True when it is ours.
+/// Creates a file with this content unless it exists. Returns whether it was created.
 pub fn create(path: &Path, content: &[u8]) -> io::Result<bool> {
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::create_dir_all(folder)?;
@@ -34,12 +34,12 @@ pub fn create(path: &Path, content: &[u8]) -> io::Result<bool> {
     linked
 }
 
-/// Creates a JSON file unless it is there. True when it is ours.
+/// Creates a JSON file unless it exists. Returns whether it was created.
 pub fn create_json(path: &Path, value: &impl Serialize) -> io::Result<bool> {
     create(path, &serde_json::to_vec_pretty(value)?)
 }
 
-/// Reads a JSON file; none when it is not there.
+/// Reads a JSON file; `None` if absent.
 pub fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     match fs::read(path) {
         Ok(bytes) => serde_json::from_slice(&bytes)
@@ -50,7 +50,7 @@ pub fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
     }
 }
 
-/// Takes a lock for as long as the file lives; none when somebody else has it.
+/// Locks a file until the returned file is closed; `None` if another process holds the lock.
 pub fn lock(path: &Path) -> io::Result<Option<File>> {
     let file = File::options().create(true).truncate(false).write(true).open(path)?;
     for _ in 0..TRIES {
@@ -63,12 +63,12 @@ pub fn lock(path: &Path) -> io::Result<Option<File>> {
     Ok(None)
 }
 
-/// Somebody holds the lock.
+/// Whether another process holds the lock.
 pub fn is_locked(path: &Path) -> io::Result<bool> {
     match File::open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
-        // Shared, so that any number may look at once; an owner about to take its own tries again.
+        // Shared, so that several processes can check at once; an owner that tries to lock meanwhile retries.
         Ok(file) => match file.try_lock_shared() {
             Ok(()) => Ok(false),
             Err(TryLockError::WouldBlock) => Ok(true),
@@ -77,7 +77,7 @@ pub fn is_locked(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Names of a folder's entries, sorted; none where there is no folder. Drafts do not count.
+/// Names of a folder's entries, sorted, without drafts; empty if the folder is absent.
 pub fn names(folder: &Path) -> io::Result<Vec<String>> {
     let entries = match fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),

@@ -33,7 +33,7 @@ fn the_first_request_counts() {
 }
 
 #[test]
-fn a_supervisor_does_not_end_with_whoever_started_it() {
+fn a_supervisor_outlives_its_parent() {
     let world = World::new();
     world.builds.start("b", &world.build("sleep 300")).unwrap();
     let supervisor = world.supervisor("b");
@@ -73,7 +73,7 @@ fn a_supervisor_that_is_killed_leaves_a_lost_build_and_burying_ends_the_orphan()
 }
 
 #[test]
-fn burying_finds_a_step_whose_group_nobody_noted() {
+fn burying_finds_steps_with_unrecorded_groups() {
     let world = World::new();
     world
         .builds
@@ -88,7 +88,7 @@ fn burying_finds_a_step_whose_group_nobody_noted() {
 }
 
 #[test]
-fn a_lost_build_is_not_begun_again() {
+fn a_lost_build_is_not_restarted() {
     let world = World::new();
     let request = world.build("echo ran >> $WORLD/counter; echo $$ > $WORLD/step; sleep 300");
     world.builds.start("b", &request).unwrap();
@@ -163,7 +163,7 @@ fn cancelling_a_lost_build_ends_its_orphans() {
 }
 
 #[test]
-fn a_start_and_a_cancel_at_the_same_moment_come_to_one_quick_end() {
+fn a_concurrent_start_and_cancel_end_quickly() {
     let world = World::new();
     let request = world.build("sleep 300");
     for number in 0..10 {
@@ -219,7 +219,7 @@ fn a_build_that_cannot_be_begun_says_why() {
 }
 
 #[test]
-fn a_build_nobody_asked_for_is_absent() {
+fn an_unknown_build_is_absent() {
     let world = World::new();
     assert!(matches!(world.builds.look("b").unwrap(), BuildState::Absent));
 }

@@ -76,7 +76,7 @@ fn a_job_past_its_limit_ends_with_its_grandchildren() {
 }
 
 #[test]
-fn what_a_process_leaves_behind_ends_with_it() {
+fn remaining_processes_end_with_their_leader() {
     let world = World::new();
     let jobs = world.cluster("c", 1);
     jobs.submit("j", &world.job("sleep 300 & echo $! > $WORLD/child")).unwrap();
@@ -206,7 +206,7 @@ fn a_job_sees_of_our_environment_only_where_programs_lie() {
 }
 
 #[test]
-fn a_cluster_given_back_leaves_nothing_even_what_called_setsid() {
+fn a_released_cluster_leaves_no_process_even_after_setsid() {
     let world = World::new();
     let jobs = world.cluster("c", 2);
     let script = "setsid sh -c 'trap \"\" TERM; echo $$ > $WORLD/hidden-$BURNIN_RANK; sleep 300; sleep 300' & \
@@ -256,7 +256,7 @@ fn only_the_cluster_that_is_given_back_ends() {
 }
 
 #[test]
-fn giving_back_twice_is_giving_back_once_with_a_confirmation_of_its_own() {
+fn a_second_release_has_its_own_confirmation() {
     let world = World::new();
     world.cluster("c", 1);
     let at = Timestamp::from_millis;
@@ -267,7 +267,7 @@ fn giving_back_twice_is_giving_back_once_with_a_confirmation_of_its_own() {
 }
 
 #[test]
-fn a_name_that_was_given_back_is_refused() {
+fn a_released_name_is_rejected() {
     let world = World::new();
     world.cluster("c", 1);
     world.clusters.delete("c", now).unwrap();
@@ -280,7 +280,7 @@ fn a_name_that_was_given_back_is_refused() {
 }
 
 #[test]
-fn a_cluster_given_back_takes_no_jobs() {
+fn a_released_cluster_accepts_no_jobs() {
     let world = World::new();
     let jobs = world.cluster("c", 1);
     world.clusters.delete("c", now).unwrap();
@@ -294,7 +294,7 @@ fn a_cluster_given_back_takes_no_jobs() {
 }
 
 #[test]
-fn a_cluster_given_back_while_it_comes_up_is_gone_all_the_same() {
+fn a_cluster_can_be_released_while_it_starts() {
     let world = World::new();
     for number in 0..5 {
         let name = format!("c{number}");
@@ -377,7 +377,7 @@ fn wait_busily(mut done: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_cluster_nobody_asked_for_is_absent() {
+fn an_unknown_cluster_is_absent() {
     let world = World::new();
     assert_eq!(world.clusters.look("c").unwrap(), ClusterState::Absent);
     assert_eq!(Jobs::at(world.path("clusters/c")).look("j").unwrap(), JobState::ClusterGone);

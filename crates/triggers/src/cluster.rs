@@ -1,4 +1,4 @@
-//! Clusters that others offer.
+//! Triggers for offered clusters.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,20 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Which offered clusters start a run.
+/// Filter for offered clusters that start a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OnCluster {
-    /// Who offers it: the event's `source`, exactly.
+    /// Source of the offer: the event's `source`, exactly.
     pub source: String,
-    /// What kind of cluster it has to be.
+    /// Kind of the cluster.
     pub system: Kind,
-    /// The cluster's name, as a pattern: `*` is anything.
+    /// Cluster name, as a pattern: `*` matches any text.
     #[serde(default = "any")]
     pub name: String,
-    /// Settings that an offer may choose beside size and queue, each with patterns of its values: `shared_folder`,
-    /// `profile`, `programs`, `namespace`, `image`, ... Of `environment` and `annotations` the patterns are of names. A
-    /// value that the workflow's own cluster has needs no pattern.
+    /// Settings that an offer may choose besides size and queue, each with patterns for its values:
+    /// `shared_folder`, `profile`, `programs`, `namespace`, `image`, ... For `environment` and `annotations`
+    /// the patterns apply to names. Values equal to the workflow's own cluster need no pattern.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub allow: BTreeMap<String, Vec<String>>,
 }
@@ -29,14 +29,14 @@ pub struct OnCluster {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// A Slurm that is there.
+    /// An existing Slurm cluster.
     Slurm,
-    /// A Kubernetes that is there.
+    /// An existing Kubernetes cluster.
     Kubernetes,
 }
 
-/// Settings that any offer may choose: how large the job is, where in the cluster it runs, and what it waits for. All
-/// others decide which programs run, with whose rights, and where files lie.
+/// Settings that any offer may choose: size, placement and queueing of the job. All others determine
+/// programs, permissions or file locations.
 const FREE_SLURM: [&str; 13] = [
     "nodes",
     "ranks_per_node",
@@ -70,7 +70,7 @@ const FREE_KUBERNETES: [&str; 16] = [
     "autoscaled",
     "begin_within",
 ];
-/// Settings that are maps: the names in them are allowed, each with any value.
+/// Settings that are maps: permitted by name, with any value.
 const MAPS: [&str; 2] = ["environment", "annotations"];
 
 impl std::fmt::Display for Kind {
@@ -91,12 +91,12 @@ impl Kind {
     }
 }
 
-/// What is known of an offered cluster before anything else of it is read.
+/// Properties of an offered cluster that are read first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer<'a> {
     /// The event's `source`.
     pub source: &'a str,
-    /// The kind of cluster, as the offer spells it.
+    /// Kind of cluster, as spelled in the offer.
     pub system: &'a str,
     /// The cluster's name.
     pub name: &'a str,
@@ -107,15 +107,15 @@ fn any() -> String {
 }
 
 impl OnCluster {
-    /// The offer starts a run.
+    /// Whether the offer starts a run.
     pub fn wants(&self, offer: Offer<'_>) -> bool {
         let named = Pattern::new(&self.name).is_ok_and(|pattern| pattern.matches(offer.name));
         self.source == offer.source && self.system.to_string() == offer.system && named
     }
 
-    /// Settings of an offer that this workflow does not let it choose, each with what was found and what is allowed.
-    /// `offered` are the cluster's settings as JSON, `own` those of the workflow's own cluster where it is of this kind,
-    /// and `usual` those that nothing was said about.
+    /// Settings of an offer that this workflow does not permit, each with the value and the permitted
+    /// patterns. `offered` are the cluster's settings as JSON, `own` those of the workflow's own cluster if
+    /// it has the same kind, and `usual` the defaults.
     pub fn refuses(&self, offered: &Value, own: Option<&Value>, usual: &Value) -> Vec<(String, String)> {
         let mut refused = Vec::new();
         for (field, value) in offered.as_object().into_iter().flatten() {
@@ -148,7 +148,7 @@ impl OnCluster {
         let options = MatchOptions { require_literal_separator: true, ..MatchOptions::new() };
         let matches =
             |pattern: &String| Pattern::new(pattern).is_ok_and(|pattern| pattern.matches_with(text, options));
-        // A pattern is of the path as it is written: `..` would lead out of what it allows.
+        // Patterns match the literal path: `..` would leave the permitted folder.
         !text.split('/').any(|part| part == "..")
             && self.allow.get(field).is_some_and(|all| all.iter().any(matches))
     }

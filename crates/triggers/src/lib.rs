@@ -1,4 +1,4 @@
-//! What starts a workflow by itself. Pure: it says which workflows a push or a moment concerns, and starts nothing.
+//! Triggers of workflows. Pure: evaluates which workflows a push or a time concerns, and starts nothing.
 
 mod cluster;
 mod push;
@@ -18,28 +18,29 @@ pub use schedule::{OnSchedule, Zoned};
 pub struct On {
     /// Pushes to repositories.
     pub push: Vec<OnPush>,
-    /// Moments that come again.
+    /// Recurring times.
     pub schedule: Vec<OnSchedule>,
-    /// Builds that a Cloud Build trigger began and that succeeded.
+    /// Successful builds started by a Cloud Build trigger.
     pub build: Vec<OnBuild>,
-    /// Clusters that other systems offer: the run uses the offered one in place of the workflow's own, and leaves it alone.
+    /// Clusters offered by other systems: the run uses the offered cluster instead of the workflow's own, and
+    /// leaves it unchanged.
     pub cluster: Vec<OnCluster>,
-    /// An alarm is raised when the workflow had no verdict for longer than this.
+    /// Maximum time without a verdict, after which an alert is raised.
     pub validated_every: Option<Span>,
 }
 
-/// A build of somebody else's.
+/// An external build.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OnBuild {
-    /// The Cloud Build trigger, by its name or its id.
+    /// Name or id of the Cloud Build trigger.
     pub trigger: String,
-    /// The image, by its name without a tag, as the build pushed it: the run uses it, by its digest, and builds none.
+    /// Name of the pushed image, without a tag: the run uses it by digest and does not build its own.
     pub image: Option<String>,
 }
 
 impl On {
-    /// What is wrong with it, each with its field.
+    /// Problems, each with its field.
     pub fn problems(&self) -> Vec<(String, String)> {
         let mut problems = Vec::new();
         for (at, push) in self.push.iter().enumerate() {
@@ -48,7 +49,7 @@ impl On {
         for (at, schedule) in self.schedule.iter().enumerate() {
             problems.extend(under(&format!("schedule[{at}]"), schedule.problems()));
             if self.schedule[..at].iter().any(|before| before.same_as(schedule)) {
-                problems.push((format!("schedule[{at}]"), "is written twice".to_owned()));
+                problems.push((format!("schedule[{at}]"), "is given twice".to_owned()));
             }
         }
         for (at, build) in self.build.iter().enumerate() {

@@ -1,30 +1,30 @@
-//! Pushes.
+//! Triggers for pushes.
 
 use glob::{MatchOptions, Pattern};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Which pushes start a run.
+/// Filter for pushes that start a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OnPush {
     /// The repository, as `owner/name`.
     pub repository: String,
-    /// Where its refs can be read without being told of a push: a URL or a path that git understands. Without one a push
-    /// whose notification got lost is not found.
+    /// Address for polling its refs: a URL or a path that git understands. Without it, a push whose
+    /// notification was lost is not detected.
     pub url: Option<String>,
-    /// Branches, as patterns: `*` is anything but `/`, `**` anything between two `/`. Where neither branches nor tags are
-    /// named, every branch.
+    /// Branches, as patterns: `*` matches any text without `/`, `**` any text between two `/`. Default
+    /// without branches and tags: all branches.
     #[serde(default)]
     pub branches: Vec<String>,
     /// Tags, as patterns.
     #[serde(default)]
     pub tags: Vec<String>,
-    /// Only pushes to branches that change one of these files, as patterns. A push of which is not known what it changes
-    /// counts as one that does.
+    /// Only pushes to branches that change one of these files, as patterns. A push with unknown changes
+    /// counts as a match.
     #[serde(default)]
     pub paths: Vec<String>,
-    /// Pushes of bots count too.
+    /// Include pushes by bots.
     #[serde(default)]
     pub bots: bool,
 }
@@ -36,9 +36,9 @@ pub struct Push {
     pub repository: String,
     /// `refs/heads/...` or `refs/tags/...`.
     pub reference: String,
-    /// Files that it changes; none where that is not known.
+    /// Changed files; `None` if unknown.
     pub paths: Option<Vec<String>>,
-    /// A program pushed it.
+    /// Whether a bot pushed it.
     pub bot: bool,
 }
 
@@ -49,12 +49,12 @@ const MATCHING: MatchOptions = MatchOptions {
 };
 
 impl OnPush {
-    /// It is about this repository. GitHub's names know no case.
+    /// Whether it concerns this repository. GitHub's names are case-insensitive.
     pub fn concerns(&self, repository: &str) -> bool {
         self.repository.eq_ignore_ascii_case(repository)
     }
 
-    /// The ref is one of those asked for.
+    /// Whether the ref matches the filter.
     pub fn wants_ref(&self, reference: &str) -> bool {
         if let Some(branch) = reference.strip_prefix("refs/heads/") {
             return matches(&self.branches, branch) || (self.branches.is_empty() && self.tags.is_empty());
@@ -62,7 +62,7 @@ impl OnPush {
         reference.strip_prefix("refs/tags/").is_some_and(|tag| matches(&self.tags, tag))
     }
 
-    /// The push starts a run.
+    /// Whether the push starts a run.
     pub fn wants(&self, push: &Push) -> bool {
         let touched = |paths: &Vec<String>| paths.iter().any(|path| matches(&self.paths, path));
         let on_a_branch = push.reference.starts_with("refs/heads/");
@@ -81,7 +81,7 @@ impl OnPush {
         if !self.repository.split_once('/').is_some_and(|(owner, name)| part(owner) && part(name)) {
             problems.push(("repository", format!("expected owner/name, found `{}`", self.repository)));
         }
-        // git would take it for an option, or run a program of its own choosing.
+        // git would parse it as an option, or run an arbitrary program.
         let bad = |url: &String| {
             url.is_empty() || url.starts_with('-') || url.contains("::") || url.contains(char::is_control)
         };

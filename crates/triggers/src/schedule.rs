@@ -1,4 +1,4 @@
-//! Moments that come again, on the clock of a place.
+//! Triggers for recurring times in a time zone.
 
 use chrono::{DateTime, Utc};
 use chrono_tz::Tz;
@@ -10,17 +10,17 @@ use model::{Span, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A night of a workflow.
+/// A recurring time of a workflow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OnSchedule {
-    /// Minute, hour, day of the month, month, day of the week, as cron has them.
+    /// Minute, hour, day of the month, month, day of the week, in cron syntax.
     pub cron: String,
-    /// Whose clock it is, by its name in the time zone database: `Europe/Zurich`. A time that the clock jumps over comes
-    /// when it has jumped; one that it shows twice comes once, the first time.
+    /// Time zone by its name in the time zone database: `Europe/Zurich`. A time skipped by a clock change
+    /// occurs directly after the change; a repeated time occurs once, the first time.
     #[serde(default = "utc")]
     pub zone: String,
-    /// How late a moment that was missed may still start a run; later it is only reported.
+    /// Maximum delay at which a missed time still starts a run; later it is only reported.
     #[serde(default = "a_few_hours")]
     pub window: Span,
 }
@@ -33,7 +33,7 @@ fn a_few_hours() -> Span {
     Span::from_secs(4 * 3600)
 }
 
-/// A schedule that was read.
+/// A parsed schedule.
 #[derive(Clone, Debug)]
 pub struct Zoned {
     cron: Cron,
@@ -41,21 +41,21 @@ pub struct Zoned {
 }
 
 impl OnSchedule {
-    /// The schedule, ready to be asked.
+    /// Parses the schedule.
     ///
     /// # Errors
-    /// The field that is wrong, and what was expected.
+    /// Returns the invalid field and the expectation.
     pub fn read(&self) -> Result<Zoned, (&'static str, String)> {
         let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
         let expected = "expected minute, hour, day of the month, month, day of the week";
-        // A name such as @daily hides the minute, at which everybody else starts as well.
+        // Names such as @daily are rejected because they hide the minute, which many users share.
         if self.cron.split_whitespace().count() != 5 {
             return Err(("cron", format!("{expected}, found `{}`", self.cron)));
         }
         let cron = parser.parse(&self.cron);
         let cron = cron.map_err(|error| ("cron", format!("{expected}, found `{}`: {error}", self.cron)))?;
         let zone = self.zone.parse();
-        let zone = zone.map_err(|_| ("zone", format!("there is no time zone `{}`", self.zone)))?;
+        let zone = zone.map_err(|_| ("zone", format!("the time zone `{}` does not exist", self.zone)))?;
         Ok(Zoned { cron, zone })
     }
 
@@ -63,7 +63,7 @@ impl OnSchedule {
         match self.read() {
             Err(problem) => vec![problem],
             Ok(zoned) if zoned.next(Timestamp::from_millis(0)).is_none() => {
-                vec![("cron", format!("`{}` never comes", self.cron))]
+                vec![("cron", format!("`{}` never occurs", self.cron))]
             }
             Ok(_) => Vec::new(),
         }
@@ -75,11 +75,11 @@ impl OnSchedule {
 }
 
 impl Zoned {
-    /// The first moment after `after`; none when there is none in the calendar.
+    /// The first time after `after`; `None` beyond the calendar's range.
     pub fn next(&self, after: Timestamp) -> Option<Timestamp> {
         let after = DateTime::<Utc>::from_timestamp_millis(after.as_millis())?.with_timezone(&self.zone);
         let mut from = after;
-        // Where the clock is set back, the search may come to the moment it began at.
+        // If the clock is set back, the search may return its start.
         for _ in 0..3 {
             let next = self.cron.find_next_occurrence(&from, false).ok()?;
             if next > after {
@@ -90,7 +90,7 @@ impl Zoned {
         None
     }
 
-    /// Moments after `after` and up to `until`, the last `most` of them, oldest first.
+    /// Times after `after` and up to `until`: the last `most` of them, oldest first.
     pub fn between(&self, after: Timestamp, until: Timestamp, most: usize) -> Vec<Timestamp> {
         let mut moments = std::collections::VecDeque::new();
         let mut at = after;

@@ -63,7 +63,7 @@ fn branches_tags_and_paths() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_field() {
+fn problems_are_reported_with_their_field() {
     let schedule = |cron: &str, zone: &str| OnSchedule {
         cron: cron.to_owned(),
         zone: zone.to_owned(),
@@ -120,7 +120,7 @@ fn moments(cron: &str, zone: &str, after: &str, until: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_night_that_the_clock_jumps_over_comes_once_and_one_that_it_shows_twice_comes_once() {
+fn skipped_and_repeated_times_occur_once() {
     // Zurich: 02:00 becomes 03:00 on 2026-03-29, and 03:00 becomes 02:00 on 2026-10-25.
     let zurich = |after, until| moments("30 2 * * *", "Europe/Zurich", after, until);
     assert_eq!(
@@ -146,7 +146,7 @@ fn a_night_that_the_clock_jumps_over_comes_once_and_one_that_it_shows_twice_come
 }
 
 #[test]
-fn a_moment_asked_for_from_within_the_hour_that_comes_twice_is_not_another_one() {
+fn a_repeated_hour_gives_one_start() {
     let on = OnSchedule { cron: "30 2 * * *".into(), zone: "Europe/Zurich".into(), window: Span::default() };
     let zoned = on.read().unwrap();
     for minute in 0..180 {
@@ -157,7 +157,7 @@ fn a_moment_asked_for_from_within_the_hour_that_comes_twice_is_not_another_one()
 }
 
 #[test]
-fn of_many_the_last_ones_are_told() {
+fn only_the_last_missed_times_are_returned() {
     let on = OnSchedule { cron: "0 * * * *".into(), zone: "UTC".into(), window: Span::default() };
     let between = |most| {
         let (after, until) =
@@ -173,7 +173,7 @@ proptest! {
 
     /// However time is cut into looks, the same moments are seen, each once.
     #[test]
-    fn looks_of_any_length_see_each_moment_once(
+    fn each_time_is_returned_once_for_any_interval(
         cron in prop::sample::select(vec!["30 2 * * *", "0 3 * * 1", "*/20 * * * *", "59 1 * * *", "0 2 1 * *"]),
         zone in prop::sample::select(vec!["Europe/Zurich", "America/New_York", "UTC", "Asia/Kolkata"]),
         start in 1_770_000_000i64..1_800_000_000,

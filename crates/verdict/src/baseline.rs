@@ -1,9 +1,10 @@
-//! What a healthy cluster does: learned from a few runs, robustly.
+//! Baselines: the curve of a healthy cluster, learned robustly from a few runs.
 //!
-//! Times are compared, not bandwidths: nccl-tests prints them with more digits, and small sizes have a bandwidth of
-//! `0.00`. Location is the median over runs, scale the median absolute deviation, pooled over a region of the curve
-//! because five runs say little of one point (Rousseeuw and Croux, *Alternatives to the Median Absolute Deviation*,
-//! 1993, for the estimators and their behaviour in small samples). One bad point in one run moves neither.
+//! Times are compared, not bandwidths: nccl-tests prints times with more digits, and small sizes have a
+//! bandwidth of `0.00`. Location is the median over runs; scale is the median absolute deviation, pooled over
+//! a region of the curve because five runs are too few for a single point (Rousseeuw and Croux, *Alternatives
+//! to the Median Absolute Deviation*, 1993, for the estimators and their behaviour in small samples). One bad
+//! point in one run affects neither.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,13 +18,13 @@ use crate::{
     repeat::{self, Group, Level},
 };
 
-/// Of the best bandwidth, what still counts as the plateau.
+/// Minimum fraction of the best bandwidth that belongs to the plateau.
 const PLATEAU: f64 = 0.8;
-/// A time up to this many times the shortest is latency, not bandwidth.
+/// Points with up to this multiple of the shortest time belong to the latency region.
 const LATENCY: f64 = 2.0;
-/// Makes the median absolute deviation of normal noise its standard deviation.
+/// Scales the median absolute deviation of normal noise to its standard deviation.
 const MAD_TO_SIGMA: f64 = 1.4826;
-/// No hardware repeats itself more exactly than this, whatever five runs say.
+/// Minimum relative spread: no hardware repeats more exactly, whatever five runs show.
 pub const LEAST_SPREAD: f64 = 0.002;
 
 /// A baseline: the document `burnin/baseline/v1`.
@@ -31,39 +32,39 @@ pub const LEAST_SPREAD: f64 = 0.002;
 pub struct Baseline {
     /// `burnin/baseline/v1`.
     pub schema: String,
-    /// What the runs had in common; a run that differs in it is compared with care.
+    /// Fields common to all runs; differences from a judged run are reported.
     pub fingerprint: Fingerprint,
     /// Number of runs learned from.
     pub runs: u32,
     /// Spread of a whole run's plateau around the median, relative.
     pub plateau_spread: f64,
-    /// How much longer the plateau of each run took than the median, relative, oldest first: where a history begins.
+    /// Excess plateau time of each run over the median, relative, oldest first: the start of the history.
     #[serde(default)]
     pub levels: Vec<f64>,
     /// Largest distance of a run's plateau from the median, relative. Absent from a baseline of an older version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeats_within: Option<f64>,
-    /// One point a size, type, operation and placement.
+    /// One point per size, type, operation and placement.
     pub points: Vec<Point>,
 }
 
 /// A point of the curve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
-    /// What was measured.
+    /// Measured size, type, operation and placement.
     #[serde(flatten)]
     pub key: Key,
     /// Part of the curve.
     pub region: Region,
     /// Median time, microseconds.
     pub time_us: f64,
-    /// Bus bandwidth of the median run, GB/s; for people.
+    /// Bus bandwidth of the median run, GB/s; for display.
     pub busbw: f64,
     /// Relative spread of the time.
     pub spread: f64,
 }
 
-/// What makes two measurements comparable.
+/// Fields in which two comparable measurements agree.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct Key {
     /// Message size, bytes.
@@ -82,17 +83,17 @@ pub struct Key {
 pub enum Region {
     /// The time hardly depends on the size. Noisy.
     Latency,
-    /// Between the two.
+    /// Between latency region and plateau.
     Slope,
-    /// The bandwidth hardly depends on the size. What a cluster is bought for.
+    /// The bandwidth hardly depends on the size. The most important region.
     Plateau,
 }
 
 impl Region {
-    /// Those that matter most first.
+    /// All regions, most important first.
     pub const ALL: [Self; 3] = [Self::Plateau, Self::Slope, Self::Latency];
 
-    /// For people, as the subject of a sentence.
+    /// Name for display, as the subject of a sentence.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Plateau => "the plateau",
@@ -105,25 +106,25 @@ impl Region {
 /// Why no baseline can be learned.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unlearnable {
-    /// There is no log.
+    /// There are no logs.
     Nothing,
-    /// This log is not one whole healthy run.
+    /// A log is not one complete healthy run.
     Unfit {
-        /// Its number among the logs, from 0.
+        /// Index of the log, starting at 0.
         log: usize,
         /// The problem.
         why: String,
     },
-    /// The logs are of different things.
+    /// The logs measure different things.
     Mixed {
-        /// The number of the log that differs from the first.
+        /// Index of the first log that differs from the first one.
         log: usize,
         /// The field of the fingerprint that differs.
         field: String,
     },
-    /// The logs are of the same thing and do not repeat: they are on several levels, or far apart on one.
+    /// The logs are comparable but do not repeat: they have several levels, or one level with a large spread.
     Unrepeated {
-        /// The levels, the fastest first.
+        /// The levels, fastest first.
         groups: Vec<Group>,
         /// The plateau of each log.
         levels: Vec<Level>,
@@ -135,15 +136,16 @@ pub enum Unlearnable {
 pub struct Healthy<'a> {
     /// What it measured.
     pub reading: &'a Reading,
-    /// On what.
+    /// Environment of the run.
     pub fingerprint: Fingerprint,
 }
 
-/// Learns from healthy runs of the same thing, oldest first. Five are enough. How much fewer vary is hardly known: the
-/// least tolerances decide, around a level that one odd run can shift.
+/// Learns from comparable healthy runs, oldest first. Five runs suffice. With fewer, the spread is hardly
+/// known: the minimum tolerances then apply, around a level that one outlier can shift.
 ///
 /// # Errors
-/// When a log is not one whole healthy run, the logs are of different things, or they do not repeat.
+/// Returns an error if a log is not one complete healthy run, the logs are not comparable, or they do not
+/// repeat.
 pub fn learn(runs: &[Healthy<'_>]) -> Result<Baseline, Unlearnable> {
     let (baseline, levels) = curve(runs)?;
     match repeat::repeats(&levels) {
@@ -152,30 +154,30 @@ pub fn learn(runs: &[Healthy<'_>]) -> Result<Baseline, Unlearnable> {
     }
 }
 
-/// Learns without the runs that are not on the level of the others: at most a fifth of them. Returns their numbers.
+/// Learns without the outliers, at most a fifth of the runs. Returns the outliers.
 ///
 /// # Errors
-/// Those of [`learn`].
+/// Returns an error under the same conditions as [`learn`].
 pub fn learn_without_outliers(runs: &[Healthy<'_>]) -> Result<(Baseline, Vec<Level>), Unlearnable> {
     let (_, levels) = curve(runs)?;
     let unrepeated = || Unlearnable::Unrepeated { groups: repeat::groups(&levels), levels: levels.clone() };
     let out = repeat::outliers(&levels).ok_or_else(unrepeated)?;
     let kept = runs.iter().enumerate().filter(|(run, _)| !out.contains(run));
     let kept: Vec<_> = kept.map(|(_, run)| run.clone()).collect();
-    // The others may be too far apart without them as well.
+    // The remaining runs may not repeat either.
     let baseline = learn(&kept).map_err(|_| unrepeated())?;
     Ok((baseline, levels.iter().filter(|level| out.contains(&level.run)).copied().collect()))
 }
 
-/// The plateau of each run, whether they repeat or not.
+/// The plateau of each run, whether or not the runs repeat.
 ///
 /// # Errors
-/// When a log is not one whole healthy run, or the logs are of different things.
+/// Returns an error if a log is not one complete healthy run, or the logs are not comparable.
 pub fn levels(runs: &[Healthy<'_>]) -> Result<Vec<Level>, Unlearnable> {
     curve(runs).map(|(_, levels)| levels)
 }
 
-/// The curve of the runs, whether they repeat or not, and the plateau of each.
+/// The curve of the runs, whether or not they repeat, and the plateau of each.
 fn curve(runs: &[Healthy<'_>]) -> Result<(Baseline, Vec<Level>), Unlearnable> {
     let mut tables = Vec::new();
     for (log, run) in runs.iter().enumerate() {
@@ -234,7 +236,7 @@ fn curve(runs: &[Healthy<'_>]) -> Result<(Baseline, Vec<Level>), Unlearnable> {
 }
 
 impl Baseline {
-    /// How much slower than the baseline each point of a run is, relative: 0.03 is 3 % more time.
+    /// Slowdown of each point of a run against the baseline, relative: 0.03 is 3 % more time.
     pub(crate) fn slowdowns<'a>(&'a self, table: &'a Table) -> impl Iterator<Item = (&'a Point, f64)> {
         let measured: BTreeMap<Key, &Half> = halves(table).collect();
         self.points
@@ -242,14 +244,15 @@ impl Baseline {
             .filter_map(move |point| Some((point, measured.get(&point.key)?.time_us / point.time_us - 1.0)))
     }
 
-    /// How much longer the plateau of a run takes than the baseline's, relative; none when it measured no point of it.
+    /// Excess plateau time of a run over the baseline, relative; `None` if it measured no point of the
+    /// plateau.
     #[must_use]
     pub fn level(&self, table: &Table) -> Option<f64> {
         self.offset(table, |point| point.region == Region::Plateau)
     }
 
-    /// Largest distance of a run's plateau from the median, relative. Of a baseline that does not state it: without
-    /// the fifth of the runs that is furthest off, because single ones did not move it.
+    /// Largest distance of a run's plateau from the median, relative. For baselines that do not state it, the
+    /// furthest fifth of the runs is ignored, because single outliers did not affect the baseline.
     #[must_use]
     pub fn repeatability(&self) -> f64 {
         self.repeats_within.unwrap_or_else(|| match self.levels.as_slice() {
@@ -265,7 +268,7 @@ impl Baseline {
         median(plateau.filter_map(|point| Some(measured.get(&point.key)?.busbw)).collect())
     }
 
-    /// The median slowdown over a region in the placement that is slowed less; none when the run has no point in it.
+    /// Median slowdown over a region in the less affected placement; `None` without a point in the region.
     pub(crate) fn both_placements(&self, table: &Table, region: Region) -> Option<f64> {
         let placed = [false, true].map(|in_place| {
             self.offset(table, |point| point.region == region && point.key.in_place == in_place)
@@ -273,7 +276,7 @@ impl Baseline {
         placed.into_iter().flatten().min_by(f64::total_cmp)
     }
 
-    /// The median slowdown over some points; none when the run measured none of them.
+    /// Median slowdown over the selected points; `None` if the run measured none of them.
     fn offset(&self, table: &Table, of: impl Fn(&Point) -> bool) -> Option<f64> {
         let here: Vec<_> =
             self.slowdowns(table).filter(|(point, _)| of(point)).map(|(_, slow)| slow).collect();
@@ -303,7 +306,7 @@ fn whole(reading: &Reading) -> Result<&Table, String> {
     Ok(table)
 }
 
-/// The halves of a table by what was measured, without those that took no time.
+/// All measured halves of a table with their keys, except halves with a zero time.
 pub fn halves(table: &Table) -> impl Iterator<Item = (Key, &Half)> {
     table.rows.iter().flat_map(|row| {
         let placed = [(false, &row.out_of_place), (true, &row.in_place)];
@@ -322,7 +325,7 @@ fn divide(points: &mut [Point]) {
     }
 }
 
-/// The region of each point of a curve of sizes and times, in any units.
+/// Region of each point of a curve of sizes and times, in any units.
 pub fn regions(curve: &[(u64, f64)]) -> impl Iterator<Item = Region> {
     let rate = |(size, time): &(u64, f64)| *size as f64 / time;
     let best = curve.iter().map(rate).fold(0.0, f64::max);
@@ -338,7 +341,7 @@ pub fn regions(curve: &[(u64, f64)]) -> impl Iterator<Item = Region> {
     })
 }
 
-/// Few runs say little of one point's spread; its neighbours in the region know more.
+/// A few runs are too few to estimate the spread of one point; use its neighbours in the region.
 fn pool(points: &mut [Point]) {
     for region in Region::ALL {
         let spreads =
@@ -350,7 +353,7 @@ fn pool(points: &mut [Point]) {
     }
 }
 
-/// 0 for nothing.
+/// Median; 0 for an empty list.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

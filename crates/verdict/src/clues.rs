@@ -1,7 +1,7 @@
-//! What a log says besides its tables: which network was used, what went wrong, and where.
+//! Evidence in a log besides its tables: networks, errors and their hosts.
 //!
-//! [`Listening`] stands between a log and its reader and keeps, in constant memory, the lines that prove something. What
-//! they prove is decided in [`diagnose`](crate::diagnose).
+//! [`Listening`] wraps a log's reader and keeps the relevant lines in constant memory.
+//! [`diagnose`](crate::diagnose) derives the causes from them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,46 +16,46 @@ use serde::{Deserialize, Serialize};
 
 use crate::diagnose::catalogue::{self, Sign};
 
-/// Lines kept of each kind: enough to prove it.
+/// Maximum lines kept per sign.
 const KEPT: usize = 3;
-/// Bytes kept of a line.
+/// Maximum bytes kept per line.
 const TEXT: usize = 400;
-/// Bytes of a line that are looked at. NCCL's own buffer has 1,024.
+/// Maximum bytes searched per line. NCCL's own buffer has 1,024.
 const LINE: usize = 16 * 1024;
-/// Hosts, networks and interfaces are told apart up to this many.
+/// Maximum distinct hosts, networks and interfaces.
 const NAMES: usize = 4096;
 
-/// A line that proves something.
+/// A log line used as evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Line {
-    /// The log it stands in, where there are several.
+    /// Log file of the line, if there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
-    /// Its number, from 1.
+    /// Line number, starting at 1.
     pub line: u64,
-    /// What it says; at most 400 bytes of it.
+    /// Text, at most 400 bytes.
     pub text: String,
 }
 
-/// What was heard of one thing.
+/// Occurrences of one sign.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
-    /// In how many lines.
+    /// Number of lines.
     pub times: u64,
-    /// The first of them.
+    /// The first of these lines.
     pub lines: Vec<Line>,
-    /// The hosts that said so, or of which it was said.
+    /// Hosts that printed these lines or are named in them.
     pub hosts: BTreeSet<String>,
 }
 
-/// What a log says besides its tables.
+/// Evidence in a log besides its tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clues {
-    /// By what it means.
+    /// Occurrences by sign.
     pub signs: BTreeMap<Sign, Heard>,
-    /// Networks that NCCL says it uses, by NCCL's name without version, such as `IB`, `Socket`, `FasTrak`.
+    /// Networks in use, by NCCL's name without version, such as `IB`, `Socket`, `FasTrak`.
     pub networks: BTreeMap<String, Heard>,
-    /// Interfaces that NCCL bootstrapped over, such as `eth0`.
+    /// Bootstrap interfaces of NCCL, such as `eth0`.
     pub interfaces: BTreeMap<String, Heard>,
     /// The CUDA version the driver supports, as NCCL prints it, such as `13000`.
     pub cuda_driver: Option<String>,
@@ -64,7 +64,7 @@ pub struct Clues {
 }
 
 impl Clues {
-    /// What was heard of a sign, if anything.
+    /// Occurrences of a sign, if any.
     pub fn heard(&self, sign: Sign) -> Option<&Heard> {
         self.signs.get(&sign)
     }
@@ -74,7 +74,7 @@ impl Clues {
         self.networks.keys().map(String::as_str).collect()
     }
 
-    /// Adds what another log of the same run says. `log` names that log in its lines.
+    /// Merges the clues of another log of the same run. `log` becomes the file name of its lines.
     pub fn add(&mut self, log: &str, other: Self) {
         let named = |mut heard: Heard| {
             heard.lines.iter_mut().for_each(|line| line.log = Some(log.to_owned()));
@@ -92,8 +92,9 @@ impl Clues {
         self.plugin = self.plugin.take().or(other.plugin);
     }
 
-    /// Launchers print two ranks' lines as one now and then: `Using network IBnode-2:21:26 [0] NCCL INFO ...`. What has a
-    /// colon in it is the longest network that it begins with and that a whole line names.
+    /// Launchers sometimes interleave the lines of two ranks: `Using network IBnode-2:21:26 [0] NCCL INFO
+    /// ...`. A name with a colon is resolved to the longest network name that is its prefix and occurs on a
+    /// complete line.
     fn unglue(&mut self) {
         let (glued, mut whole): (BTreeMap<_, _>, BTreeMap<_, _>) =
             std::mem::take(&mut self.networks).into_iter().partition(|(name, _)| name.contains(':'));
@@ -105,7 +106,7 @@ impl Clues {
         self.networks = whole;
     }
 
-    /// Takes in one line.
+    /// Processes one line.
     fn line(&mut self, number: u64, bytes: &[u8]) {
         let bytes = &bytes[..bytes.len().min(LINE)];
         let text = String::from_utf8_lossy(bytes);
@@ -114,18 +115,18 @@ impl Clues {
             let (phrase, after) = (&catalogue::PHRASES[found.pattern().as_usize()], &bytes[found.end()..]);
             let after = String::from_utf8_lossy(after);
             let named = phrase.names_host.then(|| word(&after)).filter(|name| !name.is_empty());
-            // Two lines in one: whose the second is cannot be told from what it is glued to.
+            // Two interleaved lines: the second cannot be attributed to a host.
             let glued = memmem::find_iter(&bytes[..found.end()], "] NCCL ").nth(1).is_some();
             let host = named.or(host.as_deref().filter(|_| !glued));
             let mut say = |heard: &mut Heard| heard.hear(number, bytes, host);
             match phrase.sign {
                 Sign::Network => name(&mut self.networks, network(value(&after)), &mut say),
                 Sign::Route => {
-                    // Up to what may be glued to it.
+                    // Text before a possibly interleaved line.
                     let route = value(&after).split(':').next().unwrap_or_default();
                     let network = network(route.split('/').next().unwrap_or_default());
                     let direct = route.contains("GDRDMA");
-                    // Which transports support GPU memory at all is only told of InfiniBand and RoCE.
+                    // NCCL reports missing support for GPU memory only for InfiniBand and RoCE.
                     if network == "Socket" {
                         say(self.signs.entry(Sign::SocketRoute).or_default());
                     }
@@ -158,7 +159,7 @@ fn name(names: &mut BTreeMap<String, Heard>, name: String, say: &mut impl FnMut(
 
 impl Heard {
     fn hear(&mut self, line: u64, bytes: &[u8], host: Option<&str>) {
-        // Two phrases of one line are one line.
+        // Two phrases in one line count as one line.
         if self.lines.last().is_none_or(|last| last.line != line) {
             self.times += 1;
         }
@@ -179,7 +180,7 @@ impl Heard {
     }
 }
 
-/// The rest of what is said, up to where the line's own wrapping begins (a JSON log escapes its newline).
+/// The rest of the value, up to the line's own escaping (a JSON log escapes its newline).
 fn value(after: &str) -> &str {
     let end = after.find(['\\', '"', '\u{1b}', '\r', '\n', '<']).unwrap_or(after.len());
     after[..end].trim().trim_end_matches('.')
@@ -189,7 +190,7 @@ fn word(after: &str) -> &str {
     value(after).split([' ', ':', ',', ';', '\'']).find(|word| !word.is_empty()).unwrap_or_default()
 }
 
-/// `IBext_v8` is InfiniBand by another plug-in, `GPUDirectTCPX_v7` is GPUDirectTCPX of some version.
+/// `IBext_v8` is InfiniBand through another plug-in; `GPUDirectTCPX_v7` is GPUDirectTCPX in some version.
 fn network(name: &str) -> String {
     let stem = match name.rsplit_once("_v") {
         Some((stem, version)) if version.bytes().all(|byte| byte.is_ascii_digit()) => stem,
@@ -198,7 +199,7 @@ fn network(name: &str) -> String {
     stem.strip_suffix("ext").unwrap_or(stem).to_owned()
 }
 
-/// The host in `host:pid:tid [device]`, which NCCL puts before everything it says, or in `host: Test NCCL failure`.
+/// The host in `host:pid:tid [device]`, NCCL's line prefix, or in `host: Test NCCL failure`.
 fn host(line: &str) -> Option<String> {
     let said = line.find(" [").or_else(|| line.find(": Test "))?;
     let before = &line[..said];
@@ -209,7 +210,7 @@ fn host(line: &str) -> Option<String> {
     (!host.is_empty() && host.len() < 256 && valid).then(|| host.to_owned())
 }
 
-/// The phrases are constants: a set that could not be built would fail every test.
+/// The phrases are constants: an invalid set would fail every test.
 static AUTOMATON: LazyLock<AhoCorasick> = LazyLock::new(|| {
     AhoCorasick::builder()
         .kind(Some(AhoCorasickKind::DFA))
@@ -217,23 +218,23 @@ static AUTOMATON: LazyLock<AhoCorasick> = LazyLock::new(|| {
         .expect("the phrases fit an automaton")
 });
 
-/// Passes a log on to its reader and listens to it.
+/// Passes a log through to its reader and extracts clues.
 pub struct Listening<R> {
     log: R,
     clues: Clues,
-    /// Whole lines before what is to come.
+    /// Number of complete lines processed.
     lines: u64,
-    /// The beginning of a line whose end has not come.
+    /// Incomplete last line.
     begun: Vec<u8>,
 }
 
 impl<R: Read> Listening<R> {
-    /// Of plain text: what is packed has to be unpacked first.
+    /// Wraps a plain-text log; compressed logs must be decompressed first.
     pub fn new(log: R) -> Self {
         Self { log, clues: Clues::default(), lines: 0, begun: Vec::new() }
     }
 
-    /// What was heard of everything that was read.
+    /// Clues from everything that was read.
     pub fn finish(mut self) -> Clues {
         let last = std::mem::take(&mut self.begun);
         self.whole(&last);
@@ -261,7 +262,8 @@ impl<R: Read> Listening<R> {
         self.begun.extend_from_slice(&part[..part.len().min(room)]);
     }
 
-    /// Whole lines. Most have nothing to say, so all are searched at once, and only a line with a find is looked at.
+    /// Complete lines. Most contain no clue, so all are searched at once, and only lines with a match are
+    /// parsed.
     fn whole(&mut self, lines: &[u8]) {
         let (mut at, mut number) = (0, self.lines + 1);
         while let Some(found) = AUTOMATON.find(&lines[at..]) {

@@ -1,4 +1,4 @@
-//! What differs between two runs.
+//! Comparison of two runs.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub struct Comparison {
     pub unmatched: usize,
 }
 
-/// A field that differs.
+/// A changed field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Changed {
     /// Its name.
@@ -39,50 +39,50 @@ pub struct Changed {
     pub identity: bool,
 }
 
-/// A region of the curve.
+/// Change of one region of the curve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RegionChange {
-    /// The region, of the first run.
+    /// Region in the first run.
     pub region: Region,
-    /// Median over its points of how much longer the second run takes, relative: 0.03 is 3 % more time.
+    /// Median over its points of the second run's excess time, relative: 0.03 is 3 % more time.
     pub slower: f64,
-    /// The middle half of its points lies between these.
+    /// Interquartile range of its points.
     pub quartiles: [f64; 2],
     /// Number of points.
     pub points: usize,
 }
 
-/// A point of the curve.
+/// Change of one point of the curve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PointChange {
-    /// What was measured.
+    /// Measured size, type, operation and placement.
     #[serde(flatten)]
     pub key: Key,
-    /// Region, of the first run.
+    /// Region in the first run.
     pub region: Region,
     /// Bus bandwidth of the first run, GB/s.
     pub a_busbw: f64,
     /// Bus bandwidth of the second, GB/s.
     pub b_busbw: f64,
-    /// How much longer the second takes, relative.
+    /// Excess time of the second run, relative.
     pub slower: f64,
 }
 
 impl Comparison {
-    /// The two measured something in common, and the same thing.
+    /// Whether the two runs have common points and measure the same thing.
     #[must_use]
     pub fn comparable(&self) -> bool {
         !self.points.is_empty() && self.fingerprint.iter().all(|changed| !changed.identity)
     }
 
-    /// The plateau of the second is slower than two healthy runs differ.
+    /// Whether the second plateau is slower than the difference of two healthy runs.
     #[must_use]
     pub fn slower_where_it_counts(&self) -> bool {
         self.regions.iter().any(|region| region.region == Region::Plateau && region.slower > NOISE)
     }
 }
 
-/// Two runs of a healthy cluster differ less than this on the plateau.
+/// Maximum difference of two healthy runs on the plateau.
 const NOISE: f64 = 0.02;
 
 /// Compares the second run with the first.

@@ -1,4 +1,4 @@
-//! What a run was measured on: the fields that make two curves comparable, or explain why they differ.
+//! Environment of a run: the fields that make two curves comparable, or explain their difference.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,20 +7,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::judge::Evidence;
 
-/// Fields by name, in the order of names. What is not known is absent.
+/// Fields, sorted by name. Unknown fields are absent.
 ///
 /// | field | |
 /// |---|---|
-/// | `collective`, `ranks`, `nodes`, `device`, `system` | what is measured: curves that differ in them are not comparable |
-/// | `blueprint`, `driver`, `image`, `nccl`, `nccl_tests`, `network`, `plugin` | what it is measured with: may explain a difference |
+/// | `collective`, `ranks`, `nodes`, `device`, `system` | identity: curves with different values are not
+/// comparable |
+/// | `blueprint`, `driver`, `image`, `nccl`, `nccl_tests`, `network`, `plugin` | setup: may explain a
+/// difference |
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Fingerprint(pub BTreeMap<String, String>);
 
-/// Curves of different values are of different things.
+/// Fields whose values must agree for a comparison.
 const IDENTITY: [&str; 5] = ["collective", "device", "nodes", "ranks", "system"];
 
-/// A field that two fingerprints know and differ in.
+/// A field that is known in two fingerprints with different values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference<'a> {
     /// Its name.
@@ -32,7 +34,7 @@ pub struct Difference<'a> {
 }
 
 impl Difference<'_> {
-    /// The curves are of different things.
+    /// Whether the curves are not comparable because of this field.
     pub fn is_identity(&self) -> bool {
         IDENTITY.contains(&self.name)
     }
@@ -45,7 +47,7 @@ impl std::fmt::Display for Difference<'_> {
 }
 
 impl Fingerprint {
-    /// Of a run: what its log tells, and what is known besides.
+    /// Fingerprint of a run, from its log and the other evidence.
     #[must_use]
     pub fn of(evidence: &Evidence<'_>) -> Self {
         let mut fields = evidence.setup.cloned().unwrap_or_default().0;
@@ -74,7 +76,7 @@ impl Fingerprint {
         self.0.get(name).map(String::as_str)
     }
 
-    /// Fields that both know and differ in. What only one knows tells nothing.
+    /// Fields known in both with different values. A field known in only one is ignored.
     pub fn differences<'a>(&'a self, after: &'a Self) -> impl Iterator<Item = Difference<'a>> {
         self.0.iter().filter_map(|(name, before)| {
             let after = after.get(name).filter(|after| after != before)?;
@@ -82,13 +84,13 @@ impl Fingerprint {
         })
     }
 
-    /// The fields that say what is measured, as one text: equal for runs that are comparable.
+    /// The identity fields as one text: equal for comparable runs.
     pub fn identity(&self) -> String {
         let fields = IDENTITY.iter().filter_map(|name| Some(format!("{name}={}", self.get(name)?)));
         fields.collect::<Vec<_>>().join(" ")
     }
 
-    /// Learns what only the other knows.
+    /// Adds the fields known only in `other`.
     pub(crate) fn fill(&mut self, other: &Self) {
         for (name, value) in &other.0 {
             self.0.entry(name.clone()).or_insert_with(|| value.clone());

@@ -1,4 +1,4 @@
-//! Changes in a series of runs.
+//! Change points in a series of runs.
 //!
 //! [`segments`] divides a series into stretches of constant level by penalised optimal partitioning under the biweight
 //! loss: Fearnhead and Rigaill, *Changepoint Detection in the Presence of Outliers*, Journal of the American Statistical
@@ -6,35 +6,35 @@
 //! single run, however far off, is ever taken for a change: two that agree are needed. Their functional pruning is
 //! replaced by a grid of levels, which is exact to a fifth of the noise and linear in the number of runs.
 
-/// Deviations beyond so many standard deviations count no more: that of the paper.
+/// Deviations beyond this many standard deviations have a constant cost: the value of the paper.
 const K: f64 = 3.0;
-/// Levels of the grid stand so many standard deviations apart.
+/// Grid step, in standard deviations.
 const STEP: f64 = 0.2;
-/// Most levels; a series that spans more noise than that has a coarser grid.
+/// Maximum number of grid levels; a series with a larger range has a coarser grid.
 const LEVELS: usize = 4096;
-/// Makes the median absolute difference of neighbours the standard deviation of normal noise.
+/// Scales the median absolute difference of neighbours to the standard deviation of normal noise.
 const DIFFERENCE_TO_SIGMA: f64 = 1.0483;
 
-/// A stretch of runs on one level.
+/// A sequence of runs on one level.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Segment {
-    /// Number of its first run.
+    /// Index of its first run.
     pub first: usize,
-    /// Number of the run after its last.
+    /// Index after its last run.
     pub end: usize,
-    /// Its level, robustly: single runs far off do not move it.
+    /// Its level, robust against single outliers.
     pub level: f64,
 }
 
-/// The stretches of a series, oldest first. `noise` is the least standard deviation that may be assumed of one run.
+/// The segments of a series, oldest first. `noise` is the minimum standard deviation assumed for one run.
 ///
-/// Time and memory are linear in the number of runs. An empty series has no segment.
+/// Time and memory are linear in the number of runs. An empty series has no segments.
 #[must_use]
 pub fn segments(series: &[f64], noise: f64) -> Vec<Segment> {
     let Some(grid) = Grid::of(series, noise) else { return Vec::new() };
     let penalty = penalty(series.len());
     let mut cost = vec![0.0; grid.levels];
-    // For each run and level: whether the cheapest history up to it changes level right before it.
+    // For each run and level: whether the cheapest history changes level immediately before it.
     let mut changed = Vec::with_capacity(series.len());
     let mut best_before = Vec::with_capacity(series.len());
     for (run, value) in series.iter().enumerate() {
@@ -65,8 +65,9 @@ pub fn segments(series: &[f64], noise: f64) -> Vec<Segment> {
     segments
 }
 
-/// What a change costs. The paper's twice the logarithm of the length suits one look at a whole series; a history is
-/// looked at again with every run, so it is four times here, and always well above what one point far off costs.
+/// Cost of a change. The paper's value, twice the logarithm of the length, is for a single evaluation of a
+/// series; a history is evaluated again after every run, so it is four times the logarithm here, and always
+/// above the cost of one outlier.
 fn penalty(runs: usize) -> f64 {
     (4.0 * (runs as f64).ln()).max(1.5 * K * K)
 }
@@ -112,7 +113,7 @@ impl Grid {
     }
 }
 
-/// The noise of one run, from differences of neighbours: changes of level are few among them.
+/// Noise of one run, estimated from differences of neighbours: level changes are rare among them.
 fn sigma(series: &[f64]) -> f64 {
     let differences = series.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
     DIFFERENCE_TO_SIGMA * crate::baseline::median(differences)

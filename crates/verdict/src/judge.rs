@@ -1,4 +1,4 @@
-//! Reasons gathered, and what they come to.
+//! Collects reasons and derives the verdict.
 
 use model::{Cluster, Criteria, JobEnd, Reason, Verdict, Workload, measurement::Reading};
 use schemars::JsonSchema;
@@ -15,42 +15,43 @@ use crate::{
     sanity,
 };
 
-/// Everything a verdict is reached from. What was asked for is known of a run, not of a log on its own.
+/// Input of a verdict. The request is known only for a run, not for a single log.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence<'a> {
-    /// What the logs measured.
+    /// Measurements in the logs.
     pub reading: &'a Reading,
-    /// What else they say.
+    /// Other evidence in the logs.
     pub clues: &'a Clues,
-    /// How the job ended.
+    /// End of the job.
     pub job: Option<&'a JobEnd>,
-    /// What was asked for.
+    /// Requested benchmark.
     pub workload: Option<&'a Workload>,
-    /// What it ran on: one rank a slot.
+    /// Cluster of the run: one rank per slot.
     pub cluster: Option<&'a Cluster>,
-    /// Fields of the fingerprint that no log tells.
+    /// Fingerprint fields that are not in the logs.
     pub setup: Option<&'a Fingerprint>,
 }
 
 impl<'a> Evidence<'a> {
-    /// A log on its own.
+    /// Evidence from a single log.
     pub const fn of(reading: &'a Reading, clues: &'a Clues) -> Self {
         Self { reading, clues, job: None, workload: None, cluster: None, setup: None }
     }
 }
 
-/// What a run is held against.
+/// Reference values of a verdict.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Standard<'a> {
-    /// What others reach, and what has to be so in any case.
+    /// Criteria, including published references.
     pub criteria: Option<&'a Criteria>,
-    /// What this cluster does when it is healthy.
+    /// Healthy curve of this cluster.
     pub baseline: Option<&'a Baseline>,
     /// The [level](Baseline::level) of every run since the baseline was learned, oldest first.
     pub earlier: &'a [f64],
-    /// Who decided on the baseline, where a person did.
+    /// Manual choice of the baseline, if any.
     pub pin: Option<&'a Pin>,
-    /// Reasons about the baseline itself: runs left out of it, or why the cluster's own past is none.
+    /// Reasons about the baseline itself: runs excluded from it, or why the cluster's history does not
+    /// provide one.
     pub learned: &'a [Reason],
 }
 
@@ -61,21 +62,21 @@ pub struct Judgement {
     pub schema: String,
     /// The verdict.
     pub verdict: Verdict,
-    /// Why, gravest first. A pass has a reason as well.
+    /// Reasons, most severe first. A pass also has reasons.
     pub reasons: Vec<Reason>,
-    /// What probably went wrong, most telling first, with the lines that prove it.
+    /// Probable causes, most significant first, with their evidence.
     #[serde(default)]
     pub diagnoses: Vec<Diagnosis>,
-    /// Who is probably bad, surest first.
+    /// Suspected ranks, GPUs or nodes, highest confidence first.
     #[serde(default)]
     pub suspects: Vec<Suspect>,
-    /// What it was measured on.
+    /// Environment of the measurement.
     #[serde(default)]
     pub fingerprint: Fingerprint,
 }
 
 impl Judgement {
-    /// Of two: the reasons of both, and the graver verdict.
+    /// Combines two judgements: the reasons of both, and the more severe verdict.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.reasons.extend(other.reasons);
@@ -91,7 +92,8 @@ impl Judgement {
     }
 }
 
-/// The gravest reason decides: fail, then inconclusive, then pass. No reason at all is missing evidence.
+/// The most severe reason decides: fail, then inconclusive, then pass. Without a reason the verdict is
+/// inconclusive.
 fn verdict(sorted: &[Reason]) -> Verdict {
     sorted.first().map_or(Verdict::Inconclusive, |gravest| gravest.weighs)
 }
@@ -104,12 +106,12 @@ const fn gravity(verdict: Verdict) -> u8 {
     }
 }
 
-/// The verdict. The same evidence and standard give the same verdict, always.
+/// The verdict. Deterministic: the same evidence and standard give the same verdict.
 #[must_use]
 pub fn judge(evidence: &Evidence<'_>, standard: &Standard<'_>) -> Judgement {
     let fingerprint = Fingerprint::of(evidence);
     let mut reasons = sanity::reasons(evidence, standard.criteria);
-    // A table that is not what it claims to be is not measured against anything.
+    // A table with contradictory content is not compared with a standard.
     if sanity::measures_what_it_claims(&reasons) {
         reasons.extend(performance::reasons(evidence, &fingerprint, standard));
     }
@@ -117,13 +119,13 @@ pub fn judge(evidence: &Evidence<'_>, standard: &Standard<'_>) -> Judgement {
     let verdict = verdict(&reasons);
     let required = standard.criteria.and_then(|criteria| criteria.network.as_deref());
     let diagnoses = diagnose(evidence, required, verdict);
-    // A node is not bad because a program is missing on it.
+    // A missing program does not make a node suspect.
     let started = reasons.iter().all(|reason| reason.code != sanity::NOT_STARTED);
     let suspects = if started { suspects(evidence, &diagnoses, verdict) } else { Vec::new() };
     Judgement { schema: "burnin/verdict/v1".to_owned(), verdict, reasons, diagnoses, suspects, fingerprint }
 }
 
-/// Times of single processes name a rank, the logs' own words name a node.
+/// Per-process times identify a rank; log lines identify a node.
 fn suspects(evidence: &Evidence<'_>, diagnoses: &[Diagnosis], verdict: Verdict) -> Vec<Suspect> {
     let mut suspects = diagnose::suspects(evidence, diagnoses);
     let timed = |reading: &Reading| {

@@ -1,9 +1,9 @@
-//! What measurements say of a cluster: [`judge()`], a pure function of evidence and a standard.
+//! Verdicts on a cluster from its measurements: [`judge()`], a pure function of evidence and a standard.
 //!
-//! Sanity comes first: is everything there that was asked for, and is it what it claims to be? Then performance. What is
-//! missing makes a verdict inconclusive, never a pass; what is measured and wrong makes it a failure. Then the cause, in
-//! [`diagnose`], and the place, in [`locate`]. What is healthy is learned in [`baseline`]; what changed over many runs is
-//! found in [`history`], and between two in [`compare`].
+//! Sanity comes first: completeness and consistency of the measurements. Then performance. Missing data makes
+//! a verdict inconclusive, never a pass; a bad measurement makes it a failure. Then the cause, in
+//! [`diagnose`], and the location, in [`locate`]. [`baseline`] learns the healthy curve; [`history`] finds
+//! changes over many runs, and [`compare`] between two.
 
 pub mod baseline;
 pub mod clues;

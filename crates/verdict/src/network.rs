@@ -1,4 +1,4 @@
-//! Which network the data went over.
+//! Checks the network used for the data.
 
 use std::collections::BTreeSet;
 
@@ -6,19 +6,19 @@ use model::{Reason, Verdict, measurement::Reading};
 
 use crate::{clues::Clues, judge::reason};
 
-/// Nodes that took part, as far as the Rank lines tell.
+/// Number of participating nodes according to the Rank lines.
 pub fn nodes(reading: &Reading) -> usize {
     let devices = reading.tables.iter().flat_map(|table| &table.devices);
     devices.map(|device| device.host.as_str()).collect::<BTreeSet<_>>().len()
 }
 
-/// Was it the network that is required?
+/// Checks the network in use against the required one.
 pub fn judged(clues: &Clues, required: &str) -> Reason {
     let used = clues.network_names();
     let names = used.iter().copied().collect::<Vec<_>>().join(" and ");
     if used.is_empty() {
         let text =
-            format!("no line says which network was used, {required} is required: run with NCCL_DEBUG=INFO");
+            format!("no line names the network in use, {required} is required: run with NCCL_DEBUG=INFO");
         reason(Verdict::Inconclusive, "NETWORK_UNKNOWN", text)
     } else if used == BTreeSet::from([required]) {
         let lines = clues.networks.values().map(|heard| heard.times).sum::<u64>();

@@ -1,5 +1,5 @@
-//! Tables of one rank. No link is part of them: nccl-tests multiplies by (n-1)/n, so the bus bandwidth is 0 by definition,
-//! and an in-place operation of one rank is empty, so its time is meaningless.
+//! Tables of one rank. They involve no link: nccl-tests multiplies by (n-1)/n, so the bus bandwidth is 0 by
+//! definition, and an in-place operation of one rank is a no-op, so its time is meaningless.
 
 use model::{
     OneRank, Reason, Verdict,
@@ -11,10 +11,11 @@ use crate::{
     sanity::{halves, unchecked},
 };
 
-/// A bandwidth that is printed as more than this is not rounded to 0.
+/// A printed bandwidth above this is not a rounded 0.
 const PRINTED: f64 = 0.1;
 
-/// Whether one rank alone ran. Without Rank lines the bus bandwidth shows it: no other number of ranks has the factor 0.
+/// Whether only one rank ran. Without Rank lines the bus bandwidth shows it: no other number of ranks has the
+/// factor 0.
 #[must_use]
 pub fn one_rank(table: &Table) -> bool {
     let mut moved = halves(table).filter(|(_, half)| half.algbw >= PRINTED).peekable();
@@ -24,10 +25,10 @@ pub fn one_rank(table: &Table) -> bool {
     }
 }
 
-/// Judges the data of one rank; it proves nothing about a link.
+/// Judges the data of one rank; it is no evidence about a link.
 pub fn judged(table: &Table, evidence: &Evidence<'_>, standard: &Standard<'_>) -> Reason {
     const WHY: &str = "one rank measures no link: its bus bandwidth is 0 by definition";
-    // Short: what was measured stands at its end, and a terminal shows the beginning.
+    // Short, because the measurement is appended and a terminal truncates the end.
     const DATA: &str = "one rank measures no link; its data is right";
     let bounding = standard.criteria.filter(|criteria| criteria.one_rank == OneRank::Inconclusive);
     let demands = [
@@ -55,7 +56,7 @@ pub fn judged(table: &Table, evidence: &Evidence<'_>, standard: &Standard<'_>) -
     reason(weighs, "ONE_RANK", format!("{WHY}; {rest}"))
 }
 
-/// The bandwidth of the rank's own memory: out of place, a collective of one rank is a copy from its input to its output.
+/// Memory bandwidth of the rank: out of place, a collective of one rank copies its input to its output.
 fn copied(table: &Table) -> String {
     let largest = table.rows.iter().filter(|row| row.out_of_place.is_some()).max_by_key(|row| row.size_bytes);
     let half = largest.and_then(|row| Some((row.size_bytes, row.out_of_place.as_ref()?)));

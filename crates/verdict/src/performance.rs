@@ -1,4 +1,4 @@
-//! Is it as fast as it should be? Only asked of a sane table.
+//! Judges the performance of a sane table.
 
 use model::{
     Criteria, Reason, Verdict,
@@ -31,7 +31,7 @@ pub fn reasons(evidence: &Evidence<'_>, fingerprint: &Fingerprint, standard: &St
     reasons.extend_from_slice(standard.learned);
     if let Some(baseline) = standard.baseline {
         let against = against(table, fingerprint, baseline, standard);
-        // Which pin it was weighs nothing, but belongs to what is said against it.
+        // The pin does not affect the verdict, but is listed with any objection.
         if let (Some(pin), false) = (standard.pin, against.is_empty()) {
             reasons.push(reason(Verdict::Pass, "PINNED", format!("the baseline is {pin}")));
         }
@@ -61,15 +61,16 @@ fn floors(table: &Table, criteria: &Criteria) -> Vec<Reason> {
     judged.collect()
 }
 
-/// How much slower a region as a whole may be, and how much a single size in both placements: the least tolerance, and
-/// the number of spreads. Healthy latencies move by half from run to run; a healthy plateau does not move by 2 %.
+/// Permitted slowdown of a region as a whole, and of a single size in both placements: the minimum tolerance,
+/// and the number of spreads. Healthy latencies vary by half from run to run; a healthy plateau varies by
+/// less than 2 %.
 struct Tolerance {
     region: f64,
     size: f64,
     spreads: f64,
 }
 
-/// Sizes and placements of which the median is no better than one of them.
+/// Number of points below which the median is no better than a single point.
 const FEW: usize = 8;
 
 const fn tolerance(region: Region) -> Tolerance {
@@ -89,7 +90,7 @@ fn against(
     let changed: Vec<_> = baseline.fingerprint.differences(fingerprint).collect();
     let identity: Vec<_> = changed.iter().filter(|difference| difference.is_identity()).collect();
     if !identity.is_empty() {
-        // Curves of different things are not compared.
+        // Curves with different identities are not compared.
         let of = identity.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let next = match standard.pin {
             Some(_) => "release its pin, or pin a run of what runs now",
@@ -141,7 +142,7 @@ fn against(
     reasons
 }
 
-/// A change smaller than one run shows, but that lasts: the newest stretch of runs is slower than the baseline by this.
+/// Minimum lasting slowdown that counts as a drift: smaller than a single run can show.
 const DRIFT: f64 = 0.005;
 
 fn drift(table: &Table, baseline: &Baseline, earlier: &[f64]) -> Option<Reason> {
@@ -149,7 +150,7 @@ fn drift(table: &Table, baseline: &Baseline, earlier: &[f64]) -> Option<Reason> 
         baseline.levels.iter().chain(earlier).copied().chain(baseline.level(table)).collect();
     let stretches = segments(&levels, LEAST_SPREAD);
     let Segment { first, end, level } = *stretches.last()?;
-    // What is part of the baseline has been taken for healthy.
+    // Runs of the baseline count as healthy.
     if level < DRIFT || first < baseline.levels.len() || stretches.len() < 2 {
         return None;
     }
@@ -164,16 +165,16 @@ fn drift(table: &Table, baseline: &Baseline, earlier: &[f64]) -> Option<Reason> 
 }
 
 impl Baseline {
-    /// How much longer a region as a whole may take than in the healthy runs, relative: more is no noise.
+    /// Permitted excess time of a region over the healthy runs, relative.
     #[must_use]
     pub fn tolerated(&self, region: Region) -> f64 {
         let spreads_here = || self.points.iter().filter(|point| point.region == region).map(|it| it.spread);
         let Tolerance { region: least, size, spreads } = tolerance(region);
-        // Off the plateau a region of two or three sizes is hardly less noisy than one of them.
+        // Off the plateau, a region of two or three sizes is almost as noisy as a single one.
         let few = region != Region::Plateau && spreads_here().count() < FEW;
         let least = if few { size } else { least };
         match region {
-            // A level within the distance of the healthy runs is no failure.
+            // A level within the spread of the healthy runs is not a failure.
             Region::Plateau => {
                 least.max(spreads * self.plateau_spread).max(self.repeats_within.unwrap_or(0.0))
             }
@@ -185,7 +186,7 @@ impl Baseline {
 fn whole_region(table: &Table, baseline: &Baseline, region: Region) -> Option<(Region, Reason)> {
     let slower = match region {
         Region::Plateau => baseline.level(table)?,
-        // Few points and noisy ones: what is wrong with a cluster slows both placements.
+        // Few, noisy points: a fault of the cluster slows both placements.
         Region::Slope | Region::Latency => baseline.both_placements(table, region)?,
     };
     let most = baseline.tolerated(region);
@@ -201,7 +202,7 @@ fn whole_region(table: &Table, baseline: &Baseline, region: Region) -> Option<(R
     })
 }
 
-/// A dip at one size is real when both placements show it.
+/// A dip at one size is real if both placements show it.
 fn single_sizes(table: &Table, baseline: &Baseline) -> Vec<Reason> {
     let slow: Vec<(&Point, f64)> = baseline
         .slowdowns(table)

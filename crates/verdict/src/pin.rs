@@ -1,34 +1,34 @@
-//! A baseline that a person decided on.
+//! A manually chosen baseline.
 
 use model::{RunId, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Who decided that a run is the reference, when and why.
+/// A manual choice of a run as reference: author, time and reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pin {
-    /// Its number in the workflow's history of pins, from 1.
+    /// Sequence number in the workflow's pin history, starting at 1.
     pub number: u64,
     /// The run.
     pub run: RunId,
-    /// What of it.
+    /// Part of the run that is the reference.
     pub source: Source,
-    /// Who decided.
+    /// Person who pinned it.
     pub by: String,
-    /// When.
+    /// Time of the pin.
     pub at: Timestamp,
-    /// Why, for people.
+    /// Reason, for display.
     pub why: String,
 }
 
-/// What of a run is the reference.
+/// Part of a run that is the reference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// What it measured.
+    /// Its measurements.
     #[default]
     Run,
-    /// The baseline that it was judged by.
+    /// The baseline it was judged by.
     Learned,
 }
 

@@ -1,4 +1,4 @@
-//! Is it as fast as others are on the same kind of system?
+//! Compares a run with published results of the same kind of system.
 
 use model::{
     Cluster, Criteria, Floor, Reason, Reference, Tolerance, Verdict, Workload,
@@ -10,12 +10,12 @@ use crate::{
     judge::{Evidence, reason},
 };
 
-/// A measured size this close to a reference's answers for it: nccl-tests rounds a message so that every rank gets the
-/// same part of it.
+/// Maximum relative difference between a measured size and the reference's: nccl-tests rounds a message so
+/// that all ranks have equal parts.
 pub const SAME_SIZE: f64 = 1e-3;
 /// Bandwidths are printed with two decimals.
 const FACTOR: f64 = 2e-3;
-/// At one size both placements may miss the reference by so many times the region's tolerance.
+/// Multiple of the region's tolerance by which both placements may miss the reference at one size.
 const DIP: f64 = 2.0;
 
 pub(crate) fn reasons(table: &Table, evidence: &Evidence<'_>, criteria: &Criteria) -> Vec<Reason> {
@@ -32,7 +32,7 @@ pub(crate) fn reasons(table: &Table, evidence: &Evidence<'_>, criteria: &Criteri
     against(table, reference, criteria.tolerance)
 }
 
-/// The first reference that a table can be held against. What was asked for, and on what, is known of a run.
+/// The first reference applicable to a table. The requested benchmark and cluster are known only for a run.
 #[must_use]
 pub fn fitting<'a>(
     table: &Table,
@@ -43,14 +43,14 @@ pub fn fitting<'a>(
     criteria.references.iter().find(|reference| of.fits(reference))
 }
 
-/// The region of each point of a reference.
+/// Region of each point of a reference.
 pub fn regions_of(reference: &Reference) -> Vec<Region> {
     let curve: Vec<_> =
         reference.points.iter().map(|at| (at.size_bytes, at.size_bytes as f64 / at.busbw)).collect();
     regions(&curve).collect()
 }
 
-/// What was measured, as far as it is known.
+/// Known properties of the measurement.
 struct Measured<'a> {
     collective: Option<&'a str>,
     ranks: Option<u32>,
@@ -67,7 +67,8 @@ impl<'a> Measured<'a> {
         }
     }
 
-    /// Old programs do not print what they are, nor on how many ranks: then bus over algorithm bandwidth tells enough.
+    /// Old programs do not print collective and ranks: the ratio of bus to algorithm bandwidth identifies
+    /// them.
     fn fits(&self, reference: &Reference) -> bool {
         let collective = self.collective.is_none_or(|collective| collective == reference.collective.as_str());
         let ranks = reference.ranks.is_none_or(|ranks| self.ranks.is_none_or(|of| of == ranks));
@@ -82,18 +83,19 @@ impl<'a> Measured<'a> {
     }
 }
 
-/// Bus over algorithm bandwidth where they are printed with most digits.
+/// Ratio of bus to algorithm bandwidth at the row with most digits.
 fn factor(table: &Table) -> Option<f64> {
     let halves = table.rows.iter().flat_map(|row| [&row.out_of_place, &row.in_place]).flatten();
     let fastest = halves.max_by(|a, b| a.algbw.total_cmp(&b.algbw))?;
     (fastest.algbw > 0.0).then(|| fastest.busbw / fastest.algbw)
 }
 
-/// A point of the reference and what was measured there.
+/// A point of the reference with its measurements.
 struct Compared {
     at: Floor,
     region: Region,
-    /// Part of the reference's bandwidth that is missing, for each placement measured. Below 0 where it is faster.
+    /// Shortfall from the reference's bandwidth as a fraction, for each measured placement. Negative if
+    /// faster.
     missing: Vec<f64>,
 }
 
@@ -151,7 +153,7 @@ fn against(table: &Table, reference: &Reference, tolerance: Tolerance) -> Vec<Re
     reasons
 }
 
-/// How far below a reference a region may be, as a part of it.
+/// Permitted shortfall of a region from a reference, as a fraction.
 pub const fn tolerated(tolerance: Tolerance, region: Region) -> f64 {
     match region {
         Region::Plateau => tolerance.plateau,

@@ -1,14 +1,14 @@
-//! Whether runs repeat: one level of the plateau, and none far off it.
+//! Checks whether runs repeat: all on one level of the plateau, with no outlier.
 
 use std::ops::Range;
 
 use crate::baseline::median;
 
-/// Runs whose plateaus are further apart than this are on different levels: a healthy plateau does not move by 2 %.
+/// Minimum distance between two levels: a healthy plateau varies by less than 2 %.
 const GAP: f64 = 0.02;
 /// Maximum distance of a baseline's runs from their median: beyond it healthy and degraded runs cannot be distinguished.
 pub const MOST: f64 = 0.05;
-/// One of this many runs may be left out.
+/// At most one run in this many may be left out.
 const FIFTH: usize = 5;
 
 /// Runs on one level of the plateau.
@@ -16,22 +16,22 @@ const FIFTH: usize = 5;
 pub struct Group {
     /// Median bus bandwidth of the plateau over its runs, GB/s.
     pub busbw: f64,
-    /// Its runs, by their numbers.
+    /// Indices of its runs.
     pub runs: Vec<usize>,
 }
 
 /// The plateau of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Level {
-    /// Its number.
+    /// Index of the run.
     pub run: usize,
-    /// Time of the plateau beyond the median, relative.
+    /// Excess plateau time over the median, relative.
     pub slower: f64,
-    /// Its bus bandwidth, GB/s.
+    /// Bus bandwidth of the plateau, GB/s.
     pub busbw: f64,
 }
 
-/// The levels that runs are on, the fastest first.
+/// The levels of the runs, fastest first.
 #[must_use]
 pub fn groups(levels: &[Level]) -> Vec<Group> {
     let mut sorted = levels.to_vec();
@@ -44,18 +44,18 @@ pub fn groups(levels: &[Level]) -> Vec<Group> {
     sorted.chunk_by(same).map(group).collect()
 }
 
-/// Whether all runs are on one level, and near it.
+/// Whether all runs are near one level.
 #[must_use]
 pub fn repeats(levels: &[Level]) -> bool {
     groups(levels).len() < 2 && furthest(levels.iter().map(|level| level.slower)) <= MOST
 }
 
-/// Distance of the run that is furthest from the median.
+/// Distance of the furthest run from the median.
 pub fn furthest(levels: impl Iterator<Item = f64>) -> f64 {
     levels.map(f64::abs).fold(0.0, f64::max)
 }
 
-/// The same without the fifth of the runs that is furthest away: for baselines that do not state their repeatability.
+/// The same without the furthest fifth of the runs: for baselines that do not state their repeatability.
 #[must_use]
 pub fn furthest_but_outliers(levels: &[f64]) -> f64 {
     let mut away: Vec<f64> = levels.iter().map(|level| level.abs()).collect();
@@ -64,9 +64,9 @@ pub fn furthest_but_outliers(levels: &[f64]) -> f64 {
     away.last().copied().unwrap_or(0.0)
 }
 
-/// Selects the runs of a history to learn from: the first `fewest` to `most` in a row that repeat, at most a fifth of them
-/// left out. Later runs replace them when they are faster: a cluster that was slow in the beginning is not healthy when it
-/// is slow again.
+/// Selects the runs of a history to learn from: the first `fewest` to `most` consecutive runs that repeat,
+/// with at most a fifth left out. Faster later runs replace them: a cluster that was slow initially is not
+/// healthy if it becomes slow again.
 #[must_use]
 pub fn stretch(levels: &[Level], fewest: usize, most: usize) -> Option<Range<usize>> {
     let mut best: Option<(Range<usize>, f64)> = None;
@@ -85,7 +85,7 @@ pub fn stretch(levels: &[Level], fewest: usize, most: usize) -> Option<Range<usi
     best.map(|(range, _)| range)
 }
 
-/// The time of the plateau that these runs repeat, where at least `fewest` do and at most a fifth does not.
+/// Plateau time of these runs, if at least `fewest` repeat and at most a fifth does not.
 fn level(levels: &[Level], fewest: usize) -> Option<f64> {
     let out = outliers(levels)?;
     let times = levels.iter().filter(|level| !out.contains(&level.run)).map(|level| 1.0 + level.slower);
@@ -95,7 +95,7 @@ fn level(levels: &[Level], fewest: usize) -> Option<f64> {
     (times.len() >= fewest && near).then_some(middle)
 }
 
-/// The runs that are not on the level of most of them, when that is at most a fifth.
+/// Runs off the common level, if they are at most a fifth.
 #[must_use]
 pub fn outliers(levels: &[Level]) -> Option<Vec<usize>> {
     let groups = groups(levels);

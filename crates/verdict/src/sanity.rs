@@ -1,4 +1,4 @@
-//! Is everything there that was asked for, and is it what it claims to be?
+//! Checks that the measurements are complete and consistent.
 
 use std::collections::BTreeMap;
 
@@ -14,9 +14,9 @@ use crate::{
     start,
 };
 
-/// The benchmark did not begin.
+/// The benchmark did not start.
 pub const NOT_STARTED: &str = "NOT_STARTED";
-/// Bandwidth and time are printed with few digits; more than this apart they do not describe the same measurement.
+/// Bandwidth and time are printed with few digits; a larger relative difference is a contradiction.
 const TOLERANCE: f64 = 0.05;
 
 pub fn reasons(evidence: &Evidence<'_>, criteria: Option<&Criteria>) -> Vec<Reason> {
@@ -40,8 +40,8 @@ pub fn reasons(evidence: &Evidence<'_>, criteria: Option<&Criteria>) -> Vec<Reas
     reasons
 }
 
-/// Whether the table may be held against a standard: it is one, of what was asked for, and its numbers are numbers. What
-/// is missing of it, or was not proven, does not make the rest of it better.
+/// Whether the table may be compared with a standard: there is one table, for the requested benchmark, with
+/// plausible numbers. Missing or unproven parts do not invalidate the rest.
 pub fn measures_what_it_claims(reasons: &[Reason]) -> bool {
     const OTHER: [&str; 6] =
         ["NO_TABLE", "MANY_TABLES", "WRONG_COLLECTIVE", "WRONG_RANKS", "NO_ROWS", "IMPLAUSIBLE"];
@@ -84,7 +84,7 @@ fn job(evidence: &Evidence<'_>) -> Vec<Reason> {
     };
     match (end.state.as_str(), end.exit_code) {
         ("COMPLETED", Some(0) | None) => Vec::new(),
-        // What it would have shown is not known.
+        // Its result is unknown.
         _ if stopped(evidence) => vec![reason(Verdict::Inconclusive, "JOB_STOPPED", how)],
         _ if !start::began(evidence) && !start::faulty(evidence) => {
             let error = evidence.reading.first_error.as_deref().unwrap_or("its log does not say why");
@@ -98,7 +98,7 @@ fn job(evidence: &Evidence<'_>) -> Vec<Reason> {
     }
 }
 
-/// Somebody, or its time limit, ended the job.
+/// Whether the job was stopped by a user or its time limit.
 fn stopped(evidence: &Evidence<'_>) -> bool {
     evidence.job.is_some_and(|job| matches!(job.state.as_str(), "CANCELLED" | "TIMEOUT"))
 }
@@ -110,7 +110,7 @@ fn one(table: &Table, evidence: &Evidence<'_>, criteria: Option<&Criteria>) -> V
         Ended::Complete => {}
         Ended::Failed => {
             let error = evidence.reading.first_error.as_deref().unwrap_or("it does not say why");
-            // What a job says while it is being stopped is not its own failure.
+            // An error printed while the job is being stopped is not its own failure.
             let weighs = if stopped(evidence) { Verdict::Inconclusive } else { Verdict::Fail };
             add(weighs, "BENCHMARK_FAILED", format!("the benchmark failed: {error}"));
         }
@@ -134,14 +134,14 @@ fn one(table: &Table, evidence: &Evidence<'_>, criteria: Option<&Criteria>) -> V
     }
     sizes(table, evidence, &mut add);
     values(table, evidence, criteria, &mut add);
-    // The times of one rank are so short that the printed digits are mostly rounding.
+    // The times of one rank are so short that the printed digits are mostly rounding errors.
     if !one_rank(table) {
         plausible(table, &mut add);
     }
     reasons
 }
 
-/// Ranks and nodes, as asked for and as the criteria want them.
+/// Checks ranks and nodes against the request and the criteria.
 fn ranks(
     table: &Table,
     evidence: &Evidence<'_>,
@@ -193,8 +193,8 @@ fn sizes(table: &Table, evidence: &Evidence<'_>, add: &mut impl FnMut(Verdict, &
     }
 }
 
-/// What a table lacks by its own account, where nobody says what was asked for: a row or a half that was printed and not
-/// measured, or a size that is left out on the way from the first to the last.
+/// Gaps visible in the table itself, for logs without a request: a row or half that was printed but not
+/// measured, or a missing size between the first and the last.
 fn hole(table: &Table) -> Option<String> {
     if let Some((row, partial)) = table.rows.iter().find_map(|row| Some((row, row.partial.as_ref()?))) {
         let placement = match partial.placement {
@@ -223,8 +223,8 @@ fn hole(table: &Table) -> Option<String> {
         })
 }
 
-/// The first place where a table takes several of its steps at once. Sizes are multiplied by a factor or grow by a
-/// step, and each is rounded to a whole number of elements for every rank.
+/// The first gap of several steps. Sizes are multiplied by a factor or increased by a step, and each is
+/// rounded to a whole number of elements per rank.
 fn leap(sizes: &[u64]) -> Option<(u64, u64)> {
     let pairs = || sizes.windows(2).filter_map(|pair| <[u64; 2]>::try_from(pair).ok());
     let grows = || pairs().filter(|[before, after]| 0 < *before && before < after);
@@ -274,12 +274,12 @@ fn values(
     }
 }
 
-/// Whether some measurement was not checked that nccl-tests can check.
+/// Whether a measurement that nccl-tests can check was not checked.
 pub fn unchecked(table: &Table, evidence: &Evidence<'_>) -> bool {
-    // Until 2022 the largest error was printed, and counted against its bound.
+    // Until 2022 the largest error was printed, and compared with its bound.
     let is_unchecked = |half: &Half| half.wrong.is_none() && half.error.is_none();
-    // nccl-tests reports no errors of these two in place (`reportErrors` in alltoall.cu and sendrecv.cu of 2.19.6), because
-    // NCCL does not support them.
+    // nccl-tests does not check these two in place (`reportErrors` in alltoall.cu and sendrecv.cu of 2.19.6),
+    // because NCCL does not support them.
     let collective = table.collective.as_deref().or(evidence.workload.map(|of| of.collective.as_str()));
     let in_place_too = !matches!(collective, Some("alltoall" | "sendrecv"));
     table.rows.iter().any(|row| {
@@ -288,14 +288,14 @@ pub fn unchecked(table: &Table, evidence: &Evidence<'_>) -> bool {
     })
 }
 
-/// Size is time times bandwidth, in a table that was measured.
+/// Checks that size equals time times bandwidth.
 fn plausible(table: &Table, add: &mut impl FnMut(Verdict, &'static str, String)) {
     let odd = halves(table).find(|(size, half)| {
         let numbers = [half.time_us, half.algbw, half.busbw];
         if numbers.iter().any(|number| !number.is_finite() || *number < 0.0) || half.time_us <= 0.0 {
             return true;
         }
-        // Below 1 GB/s two decimals are too few to tell.
+        // Below 1 GB/s two decimals are too few.
         let bytes = half.time_us * half.algbw * 1e3;
         half.algbw >= 1.0 && (bytes / *size as f64 - 1.0).abs() > TOLERANCE
     });

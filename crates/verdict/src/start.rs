@@ -1,12 +1,13 @@
-//! Whether the benchmark began. A job that ended before it did measured nothing: its exit code is no evidence about the cluster.
+//! Checks whether the benchmark started. A job that ended before that measured nothing: its exit code is no
+//! evidence about the cluster.
 
 use crate::{diagnose::catalogue::Sign, judge::Evidence};
 
-/// Lines that only a benchmark or NCCL prints once it runs.
+/// Lines that only a running benchmark or NCCL prints.
 const RUNNING: [Sign; 2] = [Sign::Started, Sign::Began];
 
-/// Lines that name a fault of a node, from any source: a preflight, the driver, a launcher. A node with such a fault
-/// is bad whether or not the benchmark began.
+/// Lines that report a fault of a node, from any source: a preflight, the driver, a launcher. Such a node is
+/// bad whether or not the benchmark started.
 const FAULTS: [Sign; 10] = [
     Sign::GpuFault,
     Sign::CudaError,
@@ -20,7 +21,7 @@ const FAULTS: [Sign; 10] = [
     Sign::Storage,
 ];
 
-/// Whether the logs show that the benchmark ran: a line of its own, or one that only NCCL prints.
+/// Whether the logs show that the benchmark ran.
 pub fn began(evidence: &Evidence<'_>) -> bool {
     let clues = evidence.clues;
     !evidence.reading.tables.is_empty()
@@ -30,7 +31,7 @@ pub fn began(evidence: &Evidence<'_>) -> bool {
         || clues.cuda_driver.is_some()
 }
 
-/// Whether a line or the scheduler names a fault of a node.
+/// Whether a log line or the scheduler reports a fault of a node.
 pub fn faulty(evidence: &Evidence<'_>) -> bool {
     let state = evidence.job.map(|job| job.state.as_str());
     FAULTS.iter().any(|sign| evidence.clues.heard(*sign).is_some())

@@ -138,7 +138,7 @@ fn two_hundred_healthy_runs_raise_no_alarm_and_three_percent_is_never_missed() {
 }
 
 #[test]
-fn what_was_not_measured_is_missed() {
+fn unmeasured_points_are_reported() {
     let baseline = learn(&healthy()).unwrap();
     let mut short = real("healthy-2.log");
     short.tables[0].rows.pop();
@@ -227,7 +227,7 @@ fn a_slow_drift_is_found_within_five_runs_of_having_reached_one_percent() {
 }
 
 #[test]
-fn a_single_run_far_off_is_no_change() {
+fn an_outlier_is_not_a_change() {
     let mut noise = Noise(0x94D0_49BB_1331_11EB);
     for _ in 0..50 {
         // Slow enough to stand out, not enough to fail on its own.
@@ -276,7 +276,7 @@ fn learn_without_outliers(readings: &[Reading]) -> Result<(Baseline, Vec<usize>)
 }
 
 #[test]
-fn runs_that_do_not_repeat_are_no_baseline() {
+fn runs_that_do_not_repeat_give_no_baseline() {
     // 356, 356, 151, 254 and 127 GB/s; then two levels; then one run far off; then one that is hardly.
     let poisoned = [1.0, 1.0, 356.0 / 151.0, 356.0 / 254.0, 356.0 / 127.0];
     assert_eq!(groups(learn(&at(&poisoned))), [vec![0, 1], vec![3], vec![2], vec![4]]);

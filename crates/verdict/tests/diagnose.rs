@@ -240,7 +240,7 @@ const CASES: &[Case] = &[
 ];
 
 #[test]
-fn every_cause_is_named_by_what_its_programs_say() {
+fn every_cause_is_found_by_its_phrases() {
     for Case { cause, says, then, state, network, blames } in CASES {
         let (state, rest) = if *then == Measures { ("COMPLETED", TABLE) } else { (*state, "") };
         let log = format!("{HEADER}{says}\n{rest}");
@@ -299,7 +299,7 @@ const NOT_STARTED: &[(&str, Option<Cause>)] = &[
 ];
 
 #[test]
-fn a_benchmark_that_did_not_start_is_no_failure_and_nobodys_fault() {
+fn a_benchmark_that_did_not_start_is_inconclusive_without_suspects() {
     for (says, cause) in NOT_STARTED {
         for state in ["FAILED", "OUT_OF_MEMORY", "PREEMPTED"] {
             let judgement = judged(&format!("{says}\n"), None, state);
@@ -384,7 +384,7 @@ fn causes(judgement: &Judgement) -> Vec<Cause> {
 }
 
 #[test]
-fn causes_that_show_in_what_is_missing_are_named_too() {
+fn causes_shown_by_missing_lines_are_found() {
     let one_rank = "# nThread 1 nGpus 1 minBytes 8388608 maxBytes 8388608 step: 2(factor)\n#\n# Using devices
 #  Rank  0 Group  0 Pid   1616 on     node-1 device  0 [0000:00:06] NVIDIA H100\n";
     let alone = format!("{one_rank}{TABLE}{one_rank}{TABLE}");
@@ -408,7 +408,7 @@ fn causes_that_show_in_what_is_missing_are_named_too() {
 }
 
 #[test]
-fn healthy_runs_have_nothing_to_explain() {
+fn healthy_runs_have_no_diagnoses() {
     let infiniband = "node-1:21:26 [0] NCCL INFO Bootstrap : Using ib0:192.0.2.11<0>
 node-1:21:26 [0] NCCL INFO NET/Plugin : No plugin found (libnccl-net.so), using internal implementation
 node-1:21:26 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB ib0:192.0.2.11<0>
@@ -433,7 +433,7 @@ node-1:21:26 [0] NCCL WARN NCCL/NET (shim) mismatch recommended: NCCL_SOCKET_NTH
 }
 
 #[test]
-fn a_network_that_no_line_shows_is_not_taken_for_the_right_one() {
+fn an_unknown_network_does_not_pass() {
     let silent = judged(&format!("{HEADER}{TABLE}"), Some("gIB"), "COMPLETED");
     assert_eq!((silent.verdict, silent.reasons[0].code.as_str()), (Verdict::Inconclusive, "NETWORK_UNKNOWN"));
     let mixed =
@@ -443,7 +443,7 @@ fn a_network_that_no_line_shows_is_not_taken_for_the_right_one() {
 }
 
 #[test]
-fn two_lines_in_one_name_no_network_that_nobody_uses() {
+fn interleaved_lines_give_no_false_network() {
     // As a launcher prints it when one rank's newline comes after another rank's line.
     let glued = |network: &str| {
         format!(
@@ -462,7 +462,7 @@ fn two_lines_in_one_name_no_network_that_nobody_uses() {
 }
 
 #[test]
-fn the_bringers_of_bad_news_are_not_blamed_but_the_one_who_said_nothing() {
+fn the_silent_peer_is_suspected_rather_than_the_reporters() {
     let header: String = (0..4)
         .map(|rank| {
             format!(
@@ -483,7 +483,7 @@ fn the_bringers_of_bad_news_are_not_blamed_but_the_one_who_said_nothing() {
 }
 
 #[test]
-fn what_is_heard_does_not_depend_on_how_the_log_comes_in() {
+fn clues_do_not_depend_on_the_chunks_of_the_log() {
     let log: String = CASES.iter().map(|case| format!("{}\r\n", case.says)).collect();
     let whole = heard(&log).1;
     assert!(whole.signs.len() > 20);
@@ -496,7 +496,7 @@ fn what_is_heard_does_not_depend_on_how_the_log_comes_in() {
 }
 
 #[test]
-fn no_log_makes_it_remember_more_than_a_little() {
+fn memory_is_bounded_for_any_log() {
     let mut listening = Listening::new(std::io::repeat(b'x').take(64 << 20));
     std::io::copy(&mut listening, &mut std::io::sink()).unwrap();
     assert_eq!(listening.finish(), Clues::default(), "one line of 64 MiB");

@@ -50,7 +50,7 @@ fn a_spike_however_high_is_no_change_and_moves_no_level() {
 }
 
 #[test]
-fn nothing_and_little_are_series_too() {
+fn empty_and_short_series_are_supported() {
     assert_eq!(segments(&[], 0.1), []);
     assert_eq!(starts(&[3.0]), [0]);
     assert_eq!(starts(&[3.0, 3.0]), [0]);
@@ -60,7 +60,7 @@ fn nothing_and_little_are_series_too() {
 
 /// Otava's published figure for its own method is 5.5 % of flat series of 90 with an alarm; the target here is 1 %.
 #[test]
-fn flat_series_of_ninety_raise_hardly_any_alarm() {
+fn flat_series_of_ninety_rarely_raise_an_alarm() {
     let mut noise = Noise(13);
     let alarms = (0..1_000)
         .filter(|_| {

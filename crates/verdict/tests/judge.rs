@@ -102,7 +102,7 @@ fn judged(change: impl FnOnce(&mut Reading, &mut JobEnd)) -> Judgement {
 }
 
 #[test]
-fn a_good_run_passes_and_says_why() {
+fn a_good_run_passes_with_reasons() {
     let judgement = judged(|_, _| {});
     assert_eq!(judgement.verdict, Verdict::Pass);
     let codes: Vec<_> = judgement.reasons.iter().map(|reason| reason.code.as_str()).collect();
@@ -110,7 +110,7 @@ fn a_good_run_passes_and_says_why() {
 }
 
 #[test]
-fn every_way_of_being_broken_is_named() {
+fn every_kind_of_failure_is_reported() {
     type Break = fn(&mut Reading, &mut JobEnd);
     let cases: &[(Verdict, &str, Break)] = &[
         (Verdict::Inconclusive, "NO_TABLE", |reading, _| reading.tables.clear()),
@@ -173,7 +173,7 @@ fn judged_alone(change: impl FnOnce(&mut Vec<Row>, &mut u64)) -> Judgement {
 }
 
 #[test]
-fn what_a_table_lacks_by_its_own_account_is_missed_where_nobody_says_what_was_asked_for() {
+fn gaps_in_a_table_are_found_without_a_request() {
     let sized = |rows: &mut Vec<Row>, sizes: &[u64]| {
         let row = rows[0].clone();
         let half = |size| Some(half(size));
@@ -326,7 +326,7 @@ fn one_rank_measures_no_link_and_its_verdict_never_changes() {
 }
 
 #[test]
-fn one_rank_is_held_against_no_reference_and_no_baseline() {
+fn one_rank_is_not_compared_with_references_or_baselines() {
     let reading = one_rank(0.4);
     let point = Floor { size_bytes: 1 << 24, busbw: 1.0 };
     let reference = Reference {
@@ -364,7 +364,7 @@ fn the_data_of_one_rank_is_judged() {
 }
 
 #[test]
-fn nothing_is_no_pass() {
+fn missing_evidence_does_not_pass() {
     let (_, job) = good();
     let nothing = Reading { ended: Ended::Empty, first_error: None, tables: vec![] };
     let no_floors = Criteria { floors: vec![], require_check: false, ..criteria() };

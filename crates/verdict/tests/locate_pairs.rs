@@ -42,7 +42,7 @@ fn bad_members_are_named() {
 }
 
 #[test]
-fn names_go_where_they_belong() {
+fn suspects_use_the_field_of_their_kind() {
     let mut results = all(5, |a, _| if a == 0 { 1.0 } else { 300.0 });
     for result in &mut results {
         result.a = result.a[3..].to_owned();
@@ -57,7 +57,7 @@ fn names_go_where_they_belong() {
 }
 
 #[test]
-fn a_bad_link_is_no_bad_member() {
+fn a_bad_link_is_not_a_bad_member() {
     let mut results = all(6, |a, b| if (a, b) == (1, 3) { 90.0 } else { 330.0 });
     // Seen once, it may be chance.
     let once = locate(&results);
@@ -70,7 +70,7 @@ fn a_bad_link_is_no_bad_member() {
 }
 
 #[test]
-fn what_one_pair_does_not_tell_is_not_guessed() {
+fn one_pair_is_undecided() {
     let options = PairOptions { expected_busbw: Some(330.0), ..PairOptions::default() };
     let located = from_pairs(&[result(0, 1, 100.0)], &options);
     assert!(!located.healthy && located.suspects.is_empty() && located.undecided.is_some());
@@ -120,7 +120,7 @@ fn several_bad_members_are_named_under_noise() {
 }
 
 #[test]
-fn values_that_are_no_bandwidth_are_not_good() {
+fn invalid_bandwidths_are_not_good() {
     for nonsense in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 0.0, -3.0] {
         let located = locate(&all(5, |a, b| if a == 2 || b == 2 { nonsense } else { 330.0 }));
         assert_eq!(hosts(&located), ["n002"]);
@@ -129,14 +129,14 @@ fn values_that_are_no_bandwidth_are_not_good() {
 }
 
 #[test]
-fn many_pairs_are_no_trouble() {
+fn many_pairs_are_evaluated_quickly() {
     let located = locate(&all(500, |a, b| if a == 77 || b == 77 { 100.0 } else { 330.0 }));
     assert_eq!(hosts(&located), ["n077"]);
 }
 
 proptest! {
     #[test]
-    fn no_pairs_make_it_panic(
+    fn no_pairs_cause_a_panic(
         pairs in prop::collection::vec((0_usize..9, 0_usize..9, any::<f64>(), any::<bool>()), 0..60),
         tolerance in any::<f64>(),
         noise in any::<f64>(),

@@ -204,7 +204,7 @@ fn a_larger_limit_makes_it_surer() {
 }
 
 #[test]
-fn at_the_limit_the_likeliest_are_suspected_and_it_is_said_how_many_tests_are_missing() {
+fn at_the_limit_likely_members_are_suspected_and_missing_tests_reported() {
     let members = names(232);
     let options = PlanOptions { most: Some(9), ..PlanOptions::default() };
     let mut search = Search::new(&members, &options);
@@ -218,11 +218,11 @@ fn at_the_limit_the_likeliest_are_suspected_and_it_is_said_how_many_tests_are_mi
     assert_eq!((told.tests, told.most), (9, 9));
     assert!((1..=8).contains(&told.more), "{told:?}");
     let why = located.undecided.expect("it says why");
-    assert!(why.starts_with("likely, ") && why.ends_with("the tests allowed are used up"), "{why}");
+    assert!(why.starts_with("likely, ") && why.ends_with("the maximum number of tests is reached"), "{why}");
 }
 
 #[test]
-fn what_was_not_expected_is_found_too() {
+fn more_bad_members_than_expected_are_found() {
     let few = SEEDS.div_ceil(30);
     for (bad, expected, most) in [(0, 5.0, 30), (1, 20.0, 60), (5, 0.1, 120), (12, 1.0, 220)] {
         if few > 1 || bad < 12 {
@@ -238,7 +238,7 @@ fn what_was_not_expected_is_found_too() {
 }
 
 #[test]
-fn replaying_outcomes_is_the_same_as_having_heard_them() {
+fn replayed_outcomes_give_the_same_state() {
     let members = names(40);
     let options = PlanOptions::default();
     let mut outcomes = Vec::new();
@@ -258,7 +258,7 @@ fn replaying_outcomes_is_the_same_as_having_heard_them() {
 }
 
 #[test]
-fn small_clusters_end_too() {
+fn searches_in_small_clusters_end() {
     for count in 0..5 {
         for bad in 0..=count {
             let members = names(count);
@@ -280,7 +280,7 @@ fn small_clusters_end_too() {
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig::with_cases(if cfg!(debug_assertions) { 24 } else { 256 }))]
     #[test]
-    fn any_outcomes_are_borne(
+    fn contradictory_outcomes_are_tolerated(
         outcomes in proptest::collection::vec((proptest::collection::vec(0_usize..12, 0..12), proptest::bool::ANY), 0..40),
         noise in proptest::num::f64::ANY,
         doubt in proptest::num::f64::ANY,

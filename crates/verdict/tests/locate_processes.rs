@@ -40,7 +40,7 @@ fn the_disturbed_gpu_of_a_real_run_is_named() {
 /// Without blocking the medians of the ranks are alike. But in the first iteration of every half the others wait for
 /// rank 2, whose own time is short: eight times of eight.
 #[test]
-fn without_blocking_nobody_else_is_named() {
+fn without_blocking_no_other_rank_is_suspected() {
     for reference in [vec![], vec![h200("matrix-healthy-z0")]] {
         let located = from_processes(&h200("matrix-rank2-slow-z0"), &reference);
         assert!(!located.healthy);
@@ -222,7 +222,7 @@ fn a_gpu_busy_part_of_the_time_is_named() {
 }
 
 #[test]
-fn a_steadily_slower_rank_is_named_and_everybody_else_slows_with_it() {
+fn a_steadily_slower_rank_is_found_although_all_ranks_slow_down() {
     for ranks in [4, 8, 64] {
         let (right, wrong) = plant("steady", ranks, |_, slow, half| {
             half.iter_mut().flatten().for_each(|time| *time *= 1.2);
@@ -264,7 +264,7 @@ fn several_slow_ranks_are_named() {
 }
 
 #[test]
-fn of_two_ranks_none_is_named() {
+fn two_ranks_give_no_suspect() {
     let mut seeded = Seeded(1);
     let mut matrices = healthy(&mut seeded, 2, 20);
     assert!(from_processes(&reading(matrices.clone()), &[]).healthy);
@@ -278,7 +278,7 @@ fn of_two_ranks_none_is_named() {
 }
 
 #[test]
-fn what_is_missing_is_said() {
+fn missing_measurements_are_reported() {
     let mut seeded = Seeded(3);
     let empty = Reading { ended: Ended::Empty, first_error: None, tables: vec![] };
     let few = reading(healthy(&mut seeded, 4, 2));
@@ -302,7 +302,7 @@ fn what_is_missing_is_said() {
 }
 
 #[test]
-fn a_half_that_lacks_a_rank_is_passed_over() {
+fn a_half_without_one_rank_is_ignored() {
     let mut reading = h200("matrix-rank2-slow-z3");
     reading.tables[0].rows[0].processes.as_mut().expect("there are times").in_place_us.remove(0);
     reading.tables[0].rows[1].processes.as_mut().expect("there are times").in_place_us[3].clear();
@@ -310,7 +310,7 @@ fn a_half_that_lacks_a_rank_is_passed_over() {
 }
 
 #[test]
-fn a_million_values_are_no_trouble() {
+fn a_million_values_are_processed_quickly() {
     let mut seeded = Seeded(9);
     assert!(from_processes(&reading(healthy(&mut seeded, 8, 16_000)), &[]).suspects.is_empty());
     assert!(from_processes(&reading(healthy(&mut seeded, 4000, 32)), &[]).suspects.is_empty());
@@ -318,7 +318,7 @@ fn a_million_values_are_no_trouble() {
 
 proptest! {
     #[test]
-    fn no_matrix_makes_it_panic(
+    fn no_matrix_causes_a_panic(
         rows in prop::collection::vec((
             prop::collection::vec(prop::collection::vec(any::<f64>(), 1..6), 1..6),
             prop::collection::vec(prop::collection::vec(1.0..1e4, 4..6), 4),

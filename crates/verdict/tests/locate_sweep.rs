@@ -62,7 +62,7 @@ fn wrong_data_names_the_node_as_well() {
 }
 
 #[test]
-fn a_healthy_cluster_is_called_so_after_two_rounds() {
+fn a_healthy_cluster_is_confirmed_after_two_rounds() {
     let (located, tried) = sweep(16, |number, _, _| Some(90.0 + (number % 3) as f64));
     assert!(located.healthy);
     assert_eq!(tried.len(), 16);
@@ -70,7 +70,7 @@ fn a_healthy_cluster_is_called_so_after_two_rounds() {
 }
 
 #[test]
-fn a_bad_link_is_told_from_its_ends() {
+fn a_bad_link_is_distinguished_from_its_members() {
     // One of the pairs of the first round.
     let (first, second) = (0, 7);
     let (located, _) = sweep(8, |_, a, b| Some(if (a, b) == (first, second) { 20.0 } else { 90.0 }));
@@ -80,13 +80,13 @@ fn a_bad_link_is_told_from_its_ends() {
 }
 
 #[test]
-fn a_single_slow_pair_that_was_chance_names_nobody() {
+fn a_single_noisy_pair_gives_no_suspect() {
     let (located, _) = sweep(8, |number, _, _| Some(if number == 2 { 20.0 } else { 90.0 }));
     assert!(located.suspects.is_empty() && located.links.is_empty(), "{located:?}");
 }
 
 #[test]
-fn two_nodes_and_pairs_that_could_not_run_tell_nothing() {
+fn two_nodes_and_void_pairs_are_undecided() {
     let (located, _) = sweep(2, |_, _, _| Some(40.0));
     assert!(located.suspects.is_empty());
     let void = Outcome::Void { why: "no time".to_owned() };
@@ -99,13 +99,13 @@ fn two_nodes_and_pairs_that_could_not_run_tell_nothing() {
 }
 
 #[test]
-fn whoever_was_not_measured_is_neither_good_nor_bad() {
+fn an_unmeasured_member_is_undecided() {
     // Somebody else has two nodes, and keeps them.
     let taken = |a: usize, b: usize| [a, b].iter().any(|end| [2, 5].contains(end));
     let (located, tried) = sweep(8, |_, a, b| Some(if taken(a, b) { -1.0 } else { 90.0 }));
     assert_eq!((named(&located), located.healthy), (vec![], false));
     let undecided = located.undecided.unwrap();
-    assert_eq!(undecided, "nothing is known of n002, n005, none of whose pairs was measured (PREEMPTED)");
+    assert_eq!(undecided, "unknown: n002, n005; no pair of these members was measured (PREEMPTED)");
     let of = |node: &str| tried.iter().filter(|pair| pair.a == node || pair.b == node).count();
     assert_eq!((of("n002"), of("n005")), (6, 6), "they are given up");
     // They come back, and one of them is slow.
@@ -123,7 +123,7 @@ fn whoever_was_not_measured_is_neither_good_nor_bad() {
 }
 
 #[test]
-fn no_more_than_the_tests_asked_for_are_run() {
+fn the_number_of_tests_is_limited() {
     let members = cluster(100);
     assert_eq!(next_pairs(&members, &[], &PairOptions::default(), 7).len(), 7);
 }

@@ -1,28 +1,29 @@
 //! A warehouse in BigQuery.
 //!
-//! Rows get there by load jobs from Cloud Storage, each under an id of ours, which BigQuery takes once. A table takes a
-//! limited number of load jobs a day, so runs share them. What is decided stands in the bucket, in objects that are
-//! created once and never changed:
+//! Rows are loaded by load jobs from Cloud Storage, each under our own job id, which BigQuery accepts once. A
+//! table accepts a limited number of load jobs per day, so runs share them. All decisions are stored in the
+//! bucket, in immutable objects:
 //!
 //! ```text
-//! warehouse/{project}.{dataset}/loads/{load}/{sha256}.{table}.ndjson   rows, named after what is in them
-//!                                            load.json                which of them are the load's: the first one's
-//!                                            batch.json               in which batch it is
-//!                                            end.json                 it is loaded, or refused for good
-//!                               waiting/{ten minutes}/{load}          hint: this one wants company
-//!                               batches/{number}.json                 whose rows are loaded together
+//! warehouse/{project}.{dataset}/loads/{load}/{sha256}.{table}.ndjson   rows, named by their digest
+//!                                            load.json                objects of the load: the first
+//! writer's
+//!                                            batch.json               its batch
+//!                                            end.json                 loaded, or rejected permanently
+//!                               waiting/{ten minutes}/{load}          hint: waits for other loads
+//!                               batches/{number}.json                 loads that are loaded together
 //! ```
 //!
-//! - **A load is in one batch.** Batches are numbered without gaps. Whoever makes number n + 1 first sees to it that each
-//!   member of n has its `batch.json`; so a load that has none and is not in n is in no batch up to n, and n + 1 can be
-//!   created once only.
-//! - **A batch is loaded once.** What is to be asked next follows from the batch and from how its earlier jobs ended, so
-//!   everybody who settles a batch asks for the same jobs under the same ids. A job that is there already is adopted. One
-//!   that ended without loading is followed by another try under another id, or, if it was for the rows themselves, by
-//!   two for half of them each, down to the load that is to blame.
-//! - **Verdicts come last:** a run's row in `verdicts` means that its measurements are there.
+//! - **A load is in one batch.** Batches are numbered without gaps. The creator of number n + 1 first ensures
+//!   that each member of n has its `batch.json`; so a load without one that is not in n is in no batch up to
+//!   n, and n + 1 can be created only once.
+//! - **A batch is loaded once.** The next job follows from the batch and from the results of its earlier
+//!   jobs, so all callers that settle a batch request the same jobs under the same ids. An existing job is
+//!   adopted. A job that failed is followed by another attempt under another id, or, if its rows were
+//!   rejected, by two jobs for half of them each, down to the invalid load.
+//! - **Verdicts are loaded last:** a run's row in `verdicts` means that its measurements are loaded.
 //!
-//! Whoever calls does the work, any number at once; it can stop anywhere, and the next one goes on.
+//! The callers do the work, any number concurrently; it can stop at any point, and the next caller continues.
 
 mod batches;
 mod client;
@@ -38,29 +39,29 @@ use ledger::Store;
 use self::{batches::Batches, client::Client, settle::Settling, spool::Spool};
 use crate::{Error, Load, Past, Row, VerdictRow, Wanted};
 
-/// How long is waited, and for what.
+/// Timeouts and intervals.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The longest a call may take.
+    /// Maximum duration of a call.
     pub patience: Duration,
-    /// The longest one request to BigQuery may take.
+    /// Maximum duration of one request to BigQuery.
     pub attempt: Duration,
-    /// How long a load waits for others to share its batch.
+    /// Time a load waits for others to share its batch.
     pub company: Duration,
-    /// The time between batches: a table takes 1,500 load jobs a day, failed ones included.
+    /// Minimum time between batches: a table accepts 1,500 load jobs per day, including failed ones.
     pub every: Duration,
-    /// The most loads in a batch; a job takes 10,000 objects.
+    /// Maximum loads per batch; a job accepts 10,000 objects.
     pub most: usize,
-    /// How long a failed job is left alone before its next try; each one waits twice as long, up to ten minutes.
+    /// Pause before a failed job is retried; it doubles with each attempt, up to ten minutes.
     pub again: Duration,
-    /// How often a job is looked at; each look waits a little longer, up to eight times.
+    /// Poll interval of a job; it grows with each poll, up to eightfold.
     pub look: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
-            // Shorter than a push waits.
+            // Shorter than a push request's timeout.
             patience: Duration::from_secs(40),
             attempt: Duration::from_secs(10),
             company: Duration::from_secs(2),
@@ -72,7 +73,7 @@ impl Default for Options {
     }
 }
 
-/// A dataset of BigQuery, and the bucket by way of which rows get there.
+/// A dataset of BigQuery, and the bucket through which rows are loaded.
 pub struct BigQuery {
     client: Client,
     spool: Spool,
@@ -82,8 +83,8 @@ pub struct BigQuery {
 }
 
 impl BigQuery {
-    /// A dataset that has the tables; `store` is a bucket of Cloud Storage, from which BigQuery reads what is loaded. An
-    /// `endpoint` stands in for Google's, and is spoken to without credentials. It connects with its first request.
+    /// A dataset with existing tables; `store` is the Cloud Storage bucket that BigQuery loads from. An
+    /// `endpoint` replaces Google's and is used without credentials. Connects with its first request.
     pub fn new(
         project: &str,
         dataset: &str,
@@ -102,16 +103,17 @@ impl BigQuery {
         }
     }
 
-    /// Where a person looks.
+    /// Address for display.
     pub fn place(&self) -> String {
         format!("{} (tables measurements, verdicts and runs)", self.client.dataset())
     }
 
-    /// Loads a run under an id, all or nothing, once; says how many measurements the first load under it brought.
+    /// Loads a run under an id, atomically and once; returns the number of measurements of the first load
+    /// under this id.
     ///
     /// # Errors
-    /// [`Error::Refused`] when it will never be loaded. [`Error::Unavailable`] when it is not known to be loaded yet:
-    /// what was begun goes on when the same load is asked for again, and only then.
+    /// Returns [`Error::Refused`] if it can never be loaded, and [`Error::Unavailable`] if the outcome is
+    /// unknown: only a repeated call with the same load continues the work.
     pub async fn load(&self, id: &str, load: &Load) -> Result<u64, Error> {
         self.patiently(Box::pin(self.bring(id, load)), "load").await
     }
@@ -125,7 +127,7 @@ impl BigQuery {
             Some(note) => note,
             None => {
                 fit::check(load)?;
-                // Rows wait for a table that can hold them, not in a batch with others.
+                // Rows wait for a table with matching columns, rather than in a batch with others.
                 self.client.ready().await?;
                 self.spool.keep(id, load).await?
             }
@@ -137,24 +139,25 @@ impl BigQuery {
         self.settling.settle(&self.client, &self.spool, &batch).await?;
         match self.spool.end(id).await? {
             Some(end) => end.of(note.rows),
-            None => {
-                Err(Error::Unavailable(format!("BigQuery: batch {} says nothing of load {id}", batch.number)))
-            }
+            None => Err(Error::Unavailable(format!(
+                "BigQuery: batch {} does not contain load {id}",
+                batch.number
+            ))),
         }
     }
 
     /// Measurements of a run, in the order of its logs.
     ///
     /// # Errors
-    /// When BigQuery does not answer.
+    /// Returns an error if BigQuery is unavailable.
     pub async fn rows(&self, run: &str) -> Result<Vec<Row>, Error> {
         self.patiently(Box::pin(read::rows(&self.client, run)), "answer").await
     }
 
-    /// What was said of a run.
+    /// Verdicts of a run.
     ///
     /// # Errors
-    /// When BigQuery does not answer.
+    /// Returns an error if BigQuery is unavailable.
     pub async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, Error> {
         self.patiently(Box::pin(read::verdicts(&self.client, run)), "answer").await
     }
@@ -162,7 +165,7 @@ impl BigQuery {
     /// Runs of a cluster's history, oldest first.
     ///
     /// # Errors
-    /// When BigQuery does not answer.
+    /// Returns an error if BigQuery is unavailable.
     pub async fn past(&self, wanted: &Wanted) -> Result<Vec<Past>, Error> {
         self.patiently(Box::pin(read::past(&self.client, wanted)), "answer").await
     }
@@ -179,7 +182,7 @@ impl BigQuery {
     }
 }
 
-/// An error with everything behind it.
+/// An error with all its causes.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut told = error.to_string();
     let mut source = error.source();

@@ -1,8 +1,9 @@
-//! What the warehouse keeps.
+//! The warehouse: tables of measurements, verdicts and runs.
 //!
-//! Three tables, the same in SQLite and in BigQuery: `runs` has one [`RunRow`] a run that is over, `verdicts` one
-//! [`VerdictRow`] a run that measured something, `measurements` one [`Row`] a size and placement. Their columns are written down once, as these types; [`TABLES`] is what
-//! follows for both databases. Only the loader writes; whoever wants a cluster's history reads.
+//! Three tables, identical in SQLite and BigQuery: `runs` has one [`RunRow`] per closed run, `verdicts` one
+//! [`VerdictRow`] per measured run, `measurements` one [`Row`] per size and placement. These types define the
+//! columns; [`TABLES`] is derived from them for both databases. Only the loader writes; other services read a
+//! cluster's history.
 
 #[cfg(feature = "gcp")]
 pub mod bigquery;
@@ -18,11 +19,11 @@ pub use rows::{Load, Row, RunRow, Text, VerdictRow};
 pub use schema::{Column, Kind, TABLES, Table};
 pub use sqlite::Sqlite;
 
-/// Why a warehouse did not do it.
+/// A failed operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// It may work later.
+    /// Transient: retry.
     Unavailable(String),
-    /// These rows will not fit another time either.
+    /// The rows are invalid: permanent.
     Refused(String),
 }

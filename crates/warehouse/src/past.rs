@@ -1,4 +1,4 @@
-//! A cluster's history, read back.
+//! Queries for a cluster's history.
 
 use std::collections::BTreeMap;
 
@@ -9,36 +9,36 @@ use model::{
 
 use crate::rows::{Row, VerdictRow};
 
-/// Which runs.
+/// Filter for runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// Of this workflow,
+    /// Workflow,
     pub workflow: String,
-    /// whose curves are comparable,
+    /// identity of comparable curves,
     pub identity: String,
-    /// asked for before this,
+    /// upper bound of the request time,
     pub before: Timestamp,
-    /// the oldest so many,
+    /// number of oldest runs,
     pub oldest: u32,
-    /// and the newest so many.
+    /// and number of newest runs.
     pub newest: u32,
 }
 
-/// A run that was judged before.
+/// An earlier run with a verdict.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Past {
     /// The run.
     pub run: String,
-    /// What was said of it.
+    /// Its verdict.
     pub verdict: Option<Verdict>,
-    /// What it was measured on, field by field.
+    /// Environment of the measurement, field by field.
     pub fingerprint: BTreeMap<String, String>,
-    /// What it measured.
+    /// Its measurements.
     pub table: Table,
 }
 
 impl Past {
-    /// A run from its rows, which come in their order.
+    /// A run from its rows, which must be in order.
     pub fn of(verdict: &VerdictRow, rows: &[Row]) -> Self {
         let first = rows.first();
         let mut table = Table {

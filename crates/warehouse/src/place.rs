@@ -1,15 +1,15 @@
-//! Where the warehouse is, as a service's environment says it.
+//! Address of the warehouse, as configured in a service's environment.
 
 use std::{path::PathBuf, str::FromStr};
 
-/// Where the warehouse is.
+/// Address of the warehouse.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// A SQLite file on this machine.
+    /// A local SQLite file.
     File(PathBuf),
     /// A dataset of BigQuery.
     BigQuery {
-        /// The project that has it, and pays for what is asked of it.
+        /// Project that owns the dataset and is billed for queries.
         project: String,
         /// The dataset.
         dataset: String,
@@ -26,7 +26,7 @@ impl FromStr for Place {
         let place = text
             .strip_prefix("bigquery:")
             .ok_or("neither an absolute path, for a SQLite file, nor bigquery:PROJECT.DATASET")?;
-        // A project of a domain has a dot of its own.
+        // A domain-scoped project id contains a dot.
         let (project, dataset) =
             place.rsplit_once('.').ok_or("in bigquery:PROJECT.DATASET, DATASET is missing")?;
         let of_project =

@@ -9,73 +9,73 @@ use model::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What all rows of a run say alike, kept once.
+/// Text shared by all rows of a run.
 pub type Text = Arc<str>;
 
-/// What is loaded together or not at all: what a run measured, or how it ended.
+/// Rows that are loaded atomically: the measurements of a run, or its end.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Load {
-    /// How it ended. At most one.
+    /// End of the run. At most one row.
     pub runs: Vec<RunRow>,
-    /// What was said of it. At most one.
+    /// Its verdict. At most one row.
     pub verdicts: Vec<VerdictRow>,
-    /// What it measured.
+    /// Its measurements.
     pub rows: Vec<Row>,
 }
 
-/// A run that is over and has given everything back.
+/// A closed run with all resources released.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunRow {
     /// The run.
     pub run: String,
-    /// The workflow's name.
+    /// Workflow name.
     pub workflow: String,
-    /// When the run was asked for.
+    /// Time of the request for the run.
     pub requested_at: Option<Timestamp>,
-    /// When it was closed.
+    /// Time of the close.
     pub closed_at: Option<Timestamp>,
     /// `completed`, `failed`, `timed_out` or `cancelled`.
     pub conclusion: String,
-    /// Code of the failure, where it failed.
+    /// Code of the failure, if it failed.
     pub failure: Option<String>,
-    /// What was said of its measurements; null when nothing was.
+    /// Verdict on its measurements; null without one.
     pub verdict: Option<Verdict>,
-    /// Nodes of its cluster; 0 when it rented none.
+    /// Number of requested nodes; 0 without a provisioned cluster.
     pub nodes: u32,
-    /// Hours that nodes were held, all nodes together: from being asked for to being confirmed gone.
+    /// Node hours held, from the request to the confirmed deletion.
     pub node_hours: f64,
-    /// Hours of it in which the benchmark ran, all nodes together.
+    /// Node hours in which the benchmark ran.
     pub busy_node_hours: f64,
-    /// What they cost; null where no price is known.
+    /// Cost; null without a known price.
     pub cost: Option<f64>,
     /// Currency of the cost.
     pub currency: Option<String>,
 }
 
-/// A run, and what was said of it.
+/// A run and its verdict.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VerdictRow {
     /// The run.
     pub run: Text,
-    /// The workflow's name.
+    /// Workflow name.
     pub workflow: Text,
     /// Attempt of the job.
     pub attempt: u32,
-    /// When the run was asked for.
+    /// Time of the request for the run.
     pub requested_at: Option<Timestamp>,
-    /// `pass`, `fail` or `inconclusive`; null when the judge could not work.
+    /// `pass`, `fail` or `inconclusive`; null if the verdict stage failed.
     pub verdict: Option<Verdict>,
-    /// Codes of its reasons, gravest first, with commas between them.
+    /// Codes of its reasons, most severe first, separated by commas.
     pub reasons: String,
     /// Name and digest of the criteria.
     pub criteria: Option<Text>,
-    /// Digest of the baseline, where there was one.
+    /// Digest of the baseline, if any.
     pub baseline: Option<Text>,
-    /// What was measured, in one text: equal for runs whose curves are comparable.
+    /// Identity of the measurement as one text: equal for runs with comparable curves.
     pub identity: Option<Text>,
-    /// What it was measured on, as a JSON object of texts.
+    /// Environment of the measurement, as a JSON object of strings.
     pub fingerprint: Text,
-    /// Rows of the run in `measurements`.
+    /// Number of rows of the run in `measurements`.
     pub measurements: u64,
 }
 
@@ -84,21 +84,21 @@ pub struct VerdictRow {
 pub struct Row {
     /// The run.
     pub run: Text,
-    /// The workflow's name.
+    /// Workflow name.
     pub workflow: Text,
     /// Attempt of the job.
     pub attempt: u32,
-    /// The log it stands in, relative to the manifest.
+    /// Log file of the row, relative to the manifest.
     pub log: String,
-    /// Number of the table in that log, from 0.
+    /// Index of the table in that log, starting at 0.
     pub table_number: u32,
-    /// Number of the row in that table, from 0.
+    /// Index of the row in that table, starting at 0.
     pub row_number: u32,
     /// `out_of_place` or `in_place`.
     pub placement: String,
-    /// Collective, where the log tells.
+    /// Collective, if stated in the log.
     pub collective: Option<String>,
-    /// Ranks, where the log tells.
+    /// Number of ranks, if stated in the log.
     pub ranks: Option<u32>,
     /// Message size, bytes.
     pub size_bytes: u64,
@@ -114,24 +114,24 @@ pub struct Row {
     pub algbw: f64,
     /// Bus bandwidth, GB/s.
     pub busbw: f64,
-    /// Wrong elements; null when nothing was checked.
+    /// Wrong elements; null if unchecked.
     pub wrong: Option<u64>,
-    /// When the run was asked for.
+    /// Time of the request for the run.
     pub requested_at: Option<Timestamp>,
-    /// What was said of the run.
+    /// Verdict on the run.
     pub verdict: Option<Verdict>,
     /// Name and digest of the criteria.
     pub criteria: Option<Text>,
-    /// Digest of the baseline, where there was one.
+    /// Digest of the baseline, if any.
     pub baseline: Option<Text>,
-    /// What was measured, in one text: equal for runs whose curves are comparable.
+    /// Identity of the measurement as one text: equal for runs with comparable curves.
     pub identity: Option<Text>,
-    /// What it was measured on, as a JSON object of texts.
+    /// Environment of the measurement, as a JSON object of strings.
     pub fingerprint: Option<Text>,
 }
 
 impl Load {
-    /// Of a run about which nothing was said yet.
+    /// For a run without a verdict yet.
     pub fn of(run: &RunId, workflow: &str, attempt: Attempt, requested_at: Option<Timestamp>) -> Self {
         let verdict = VerdictRow {
             run: run.as_str().into(),
@@ -144,7 +144,7 @@ impl Load {
         Self { verdicts: vec![verdict], ..Self::default() }
     }
 
-    /// Of a run that is over.
+    /// For a closed run.
     pub fn used(run: &RunId, used: &RunUsed) -> Self {
         let (conclusion, failure) = match &used.conclusion {
             Conclusion::Completed => ("completed", None),
@@ -170,7 +170,7 @@ impl Load {
         Self { runs: vec![row], ..Self::default() }
     }
 
-    /// Adds what a log measured.
+    /// Adds the measurements of a log.
     pub fn log(&mut self, log: &str, reading: &Reading) {
         let Some(run) = self.verdicts.first().cloned() else { return };
         for (table_number, table) in (0..).zip(&reading.tables) {
@@ -202,7 +202,7 @@ impl Load {
         }
     }
 
-    /// Adds what was said of the run, to every row. `identity` is equal for runs whose curves are comparable.
+    /// Adds the verdict on the run to every row. `identity` is equal for runs with comparable curves.
     #[must_use]
     pub fn judged(mut self, reached: Option<&VerdictReached>, identity: &str) -> Self {
         let measurements = self.rows.len() as u64;

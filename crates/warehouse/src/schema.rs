@@ -1,4 +1,4 @@
-//! Columns, drawn from the types of the rows.
+//! Columns, derived from the row types.
 
 use schemars::{Schema, schema_for};
 use serde_json::{Value, json};
@@ -12,11 +12,11 @@ pub struct Table {
     pub name: &'static str,
     /// The schema of its rows.
     pub schema: fn() -> Schema,
-    /// Columns in which no two rows have the same values.
+    /// Columns of the unique key.
     pub key: &'static [&'static str],
 }
 
-/// Every table.
+/// All tables.
 pub const TABLES: [Table; 3] = [
     Table { name: "verdicts", schema: || schema_for!(VerdictRow), key: &["run", "attempt"] },
     Table {
@@ -24,17 +24,17 @@ pub const TABLES: [Table; 3] = [
         schema: || schema_for!(Row),
         key: &["run", "attempt", "log", "table_number", "row_number", "placement"],
     },
-    // A cluster that shows up after the end adds to the hours: the row with the most counts.
+    // A cluster that appears after the end adds to the hours: the row with the most hours is authoritative.
     Table { name: "runs", schema: || schema_for!(RunRow), key: &["run", "node_hours"] },
 ];
 
 impl Table {
-    /// Its columns, in the order of the row's fields.
+    /// Columns, in the order of the row's fields.
     pub fn columns(&self) -> Vec<Column> {
         columns(&(self.schema)())
     }
 
-    /// Its schema file, as `bq load` and Terraform take it.
+    /// Schema file, in the format of `bq load` and Terraform.
     pub fn bigquery(&self) -> Value {
         let column = |column: Column| {
             json!({
@@ -53,15 +53,15 @@ impl Table {
 pub struct Column {
     /// Its name.
     pub name: String,
-    /// What it holds.
+    /// Data type.
     pub kind: Kind,
-    /// It is never null.
+    /// Whether it is never null.
     pub required: bool,
-    /// For people.
+    /// Description for display.
     pub description: String,
 }
 
-/// What a column holds.
+/// Data type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A whole number, up to 2^63 - 1.
@@ -70,7 +70,7 @@ pub enum Kind {
     Float,
     /// Text.
     Text,
-    /// A moment, as RFC 3339 writes it.
+    /// A point in time, as RFC 3339.
     Moment,
 }
 

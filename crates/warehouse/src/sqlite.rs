@@ -1,4 +1,4 @@
-//! A warehouse in one SQLite file.
+//! A warehouse in a SQLite file.
 
 use std::{
     path::{Path, PathBuf},
@@ -20,7 +20,7 @@ use crate::{
     schema::{Column, Kind, TABLES, Table},
 };
 
-/// A SQLite file. Several processes may have it open.
+/// A SQLite file. Several processes may use it concurrently.
 #[derive(Clone)]
 pub struct Sqlite {
     path: PathBuf,
@@ -28,15 +28,15 @@ pub struct Sqlite {
 }
 
 impl Sqlite {
-    /// Opens the file, making it where it is missing, and adding columns that an older file lacks.
+    /// Opens the file, creating it if absent, and adding columns missing from an older file.
     ///
     /// # Errors
-    /// When it cannot be opened or is not ours.
+    /// Returns an error if it cannot be opened or has other tables.
     pub fn open(path: &Path) -> rusqlite::Result<Self> {
         let mut connection = Connection::open(path)?;
         connection.busy_timeout(Duration::from_secs(5))?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
-        // A load that was acknowledged survives a power cut.
+        // An acknowledged load survives a power failure.
         connection.pragma_update(None, "synchronous", "FULL")?;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         prepare(&transaction)?;
@@ -44,20 +44,21 @@ impl Sqlite {
         Ok(Self { path: path.to_owned(), connection: Arc::new(Mutex::new(connection)) })
     }
 
-    /// Where a person looks.
+    /// Address for display.
     pub fn place(&self) -> String {
         Self::place_of(&self.path)
     }
 
-    /// The same of a file that is not opened.
+    /// The address of a file without opening it.
     pub fn place_of(path: &Path) -> String {
         format!("{} (tables measurements, verdicts and runs)", path.display())
     }
 
-    /// Loads a run under an id, all or nothing, once; says how many measurements the first load under it brought.
+    /// Loads a run under an id, atomically and once; returns the number of measurements of the first load
+    /// under this id.
     ///
     /// # Errors
-    /// When nothing was loaded, or it is not known whether it was.
+    /// Returns an error if nothing was loaded, or the outcome is unknown.
     pub async fn load(&self, id: &str, load: &Load) -> Result<u64, Error> {
         let (id, load) = (id.to_owned(), load.clone());
         self.with(move |connection| {
@@ -82,16 +83,16 @@ impl Sqlite {
     /// Measurements of a run, in the order of its logs.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// Returns an error if the file cannot be read.
     pub async fn rows(&self, run: &str) -> Result<Vec<Row>, Error> {
         let run = run.to_owned();
         self.with(move |connection| measurements(connection, &run)).await
     }
 
-    /// What was said of a run.
+    /// Verdicts of a run.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// Returns an error if the file cannot be read.
     pub async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, Error> {
         let run = run.to_owned();
         self.with(move |connection| {
@@ -103,7 +104,7 @@ impl Sqlite {
     /// Runs of a cluster's history, oldest first.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// Returns an error if the file cannot be read.
     pub async fn past(&self, wanted: &Wanted) -> Result<Vec<Past>, Error> {
         let wanted = wanted.clone();
         self.with(move |connection| {
@@ -124,10 +125,10 @@ impl Sqlite {
         .await
     }
 
-    /// How a run ended, each time that it did.
+    /// Ends of a run; several if it was released again later.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// Returns an error if the file cannot be read.
     pub async fn runs(&self, run: &str) -> Result<Vec<RunRow>, Error> {
         let run = run.to_owned();
         self.with(move |connection| select(connection, "runs", "WHERE run = ?1 ORDER BY node_hours", &[&run]))
@@ -151,7 +152,7 @@ impl Sqlite {
     }
 }
 
-/// Rows that break a rule of the table, or numbers SQLite cannot hold, will not fit another time either.
+/// Constraint violations and out-of-range numbers are permanent failures.
 fn refused(error: &rusqlite::Error) -> bool {
     matches!(error, rusqlite::Error::ToSqlConversionFailure(_))
         || error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
@@ -223,7 +224,7 @@ fn cell(value: &Value) -> rusqlite::Result<Cell> {
             (None, Some(real)) => Cell::Real(real),
             (None, None) => Cell::Null,
         },
-        other => return Err(unfit(format!("{other} is no cell"))),
+        other => return Err(unfit(format!("{other} is not a cell value"))),
     })
 }
 

@@ -89,7 +89,7 @@ fn over(name: &str, minutes: u64) -> Load {
 
 #[tokio::test]
 #[ignore = "needs an engine: run .ci/bigquery.sh"]
-async fn bigquery_says_what_sqlite_says() {
+async fn bigquery_and_sqlite_return_the_same_rows() {
     let (_, bigquery) = engine("both").await;
     let folder = tempfile::tempdir().unwrap();
     let sqlite = Sqlite::open(&folder.path().join("warehouse.sqlite")).unwrap();

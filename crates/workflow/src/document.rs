@@ -1,4 +1,4 @@
-//! YAML as JSON values that remember where they stood.
+//! Parses YAML to JSON values with positions.
 
 use std::{
     collections::BTreeMap,
@@ -11,18 +11,19 @@ use std::{
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 use serde_json::{Map, Number, Value};
 
-/// Maximum size of a file, bytes. The YAML scanner keeps every token of a list in brackets until the list ends,
+/// Maximum size of a file, bytes. The YAML scanner buffers every token of a bracketed list until its end,
 /// which takes up to 180 times the text.
 const MAX_BYTES: usize = 256 << 10;
 pub(crate) const MAX_DEPTH: usize = 64;
-/// Each value keeps its position under its whole path: number, depth and length of keys bound the memory of a file.
+/// Each value stores its position under its full path: number, depth and length of keys bound the memory of a
+/// file.
 const MAX_VALUES: usize = 20_000;
-/// Longest key, bytes.
+/// Maximum length of a key, bytes.
 pub(crate) const MAX_KEY: usize = 256;
-/// Longest path of a field, bytes.
+/// Maximum length of a field's path, bytes.
 const MAX_PATH: usize = 2048;
 
-/// A place in a file, both from 1.
+/// A position in a file, both numbers starting at 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// Line.
@@ -31,16 +32,16 @@ pub struct Position {
     pub column: usize,
 }
 
-/// One thing wrong with a file.
+/// A problem of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The file as it was named, or `--set`.
+    /// File name as given, or `--set`.
     pub file: String,
-    /// Where, when it is somewhere.
+    /// Position, if any.
     pub position: Option<Position>,
-    /// The field, such as `limits.job` or `steps[2].timeout`; empty for the file as a whole.
+    /// The field, such as `limits.job` or `steps[2].timeout`; empty for the whole file.
     pub field: String,
-    /// What is wrong and what was expected.
+    /// The problem and the expected value.
     pub message: String,
 }
 
@@ -57,7 +58,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything wrong with a file and those it names.
+/// All problems of a file and of the files it names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problems(pub Vec<Problem>);
 
@@ -80,9 +81,9 @@ impl From<Problem> for Problems {
 /// A YAML (or JSON) file as a value.
 #[derive(Clone, Debug)]
 pub struct Document {
-    /// The file as it was named.
+    /// File name as given.
     pub file: String,
-    /// Its content.
+    /// Content.
     pub value: Value,
     positions: BTreeMap<String, Position>,
     overridden: Vec<String>,
@@ -92,7 +93,7 @@ impl Document {
     /// Reads a file.
     ///
     /// # Errors
-    /// When it cannot be read, is not UTF-8, or is not YAML.
+    /// Returns an error if it cannot be read, is not UTF-8, or is not valid YAML.
     pub fn read(path: &Path) -> Result<Self, Problems> {
         let file = path.display().to_string();
         match read_some(path) {
@@ -104,10 +105,11 @@ impl Document {
         }
     }
 
-    /// Reads a text. One document, no anchors, aliases, tags or repeated keys: what a person cannot see is refused.
+    /// Parses a text: a single document without anchors, aliases, tags or repeated keys, which are easily
+    /// overlooked.
     ///
     /// # Errors
-    /// The first thing that is not such YAML, with its position.
+    /// Returns the first syntax error, with its position.
     pub fn parse(file: &str, text: &str) -> Result<Self, Problems> {
         let mut document = Self {
             file: file.to_owned(),
@@ -132,7 +134,7 @@ impl Document {
         }
     }
 
-    /// A problem with a field, or with what is nearest to it.
+    /// A problem of a field, at its position or the nearest enclosing one.
     pub fn problem(&self, field: &str, message: impl Into<String>) -> Problem {
         let (file, position) = if self.is_overridden(field) {
             ("--set".to_owned(), None)
@@ -142,7 +144,7 @@ impl Document {
         Problem { file, position, field: field.to_owned(), message: message.into() }
     }
 
-    /// The field, something in it or something around it came from an override and not from the file.
+    /// Whether the field, a part of it or an enclosing field comes from an override.
     fn is_overridden(&self, field: &str) -> bool {
         let within = |inner: &str, outer: &str| {
             inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
@@ -153,7 +155,7 @@ impl Document {
         })
     }
 
-    /// Where a field stands, or the nearest one around it.
+    /// Position of a field, or of the nearest enclosing one.
     fn position(&self, field: &str) -> Option<Position> {
         let mut field = field;
         loop {
@@ -167,7 +169,7 @@ impl Document {
         }
     }
 
-    /// Puts a value in place of a field's, making what leads there. Its position is that of the override: none.
+    /// Sets the value of a field, creating enclosing fields. An overridden field has no position.
     pub(crate) fn set(&mut self, field: &str, value: Value) {
         self.overridden.push(field.to_owned());
         let mut place = &mut self.value;
@@ -182,14 +184,14 @@ impl Document {
     }
 }
 
-/// As much of a file as is needed to see that it is too large.
+/// Reads at most enough of a file to detect that it is too large.
 fn read_some(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(path)?.take(MAX_BYTES as u64 + 1).read_to_string(&mut text)?;
     Ok(text)
 }
 
-/// A YAML scalar on its own, as after `--set key=`.
+/// Parses a single YAML scalar, as in `--set key=`.
 pub(crate) fn scalar(text: &str) -> Value {
     plain(text)
 }
@@ -225,7 +227,7 @@ impl<'a> Builder<'a> {
                 (Event::StreamEnd, _) => return Ok((value, self.positions)),
                 (Event::DocumentEnd, _) => {}
                 (_, span) => {
-                    return Err(broken(&span, "", "a second document begins here; write one a file"));
+                    return Err(broken(&span, "", "a second document begins here; write one per file"));
                 }
             }
         }
@@ -264,12 +266,12 @@ impl<'a> Builder<'a> {
             | Event::MappingStart(anchor, _)
                 if anchor != 0 =>
             {
-                Err(broken(span, field, "anchors are not taken; write the value out"))
+                Err(broken(span, field, "anchors are not supported; write the value out"))
             }
-            Event::Alias(_) => Err(broken(span, field, "aliases are not taken; write the value out")),
+            Event::Alias(_) => Err(broken(span, field, "aliases are not supported; write the value out")),
             Event::Scalar(_, _, _, Some(_))
             | Event::SequenceStart(_, Some(_))
-            | Event::MappingStart(_, Some(_)) => Err(broken(span, field, "tags are not taken")),
+            | Event::MappingStart(_, Some(_)) => Err(broken(span, field, "tags are not supported")),
             Event::Scalar(text, ScalarStyle::Plain, ..) => Ok(plain(&text)),
             Event::Scalar(text, ..) => Ok(Value::String(text.into_owned())),
             Event::SequenceStart(..) => self.sequence(field, depth),
@@ -301,15 +303,15 @@ impl<'a> Builder<'a> {
                     return Err(broken(&span, field, &format!("a key is longer than {MAX_KEY} bytes")));
                 }
                 Event::Scalar(key, ..) => key.into_owned(),
-                _ => return Err(broken(&span, field, "a key must be a text")),
+                _ => return Err(broken(&span, field, "a key must be a string")),
             };
             let child = if field.is_empty() { key.clone() } else { format!("{field}.{key}") };
-            // The key is where a person looks, not the value.
+            // Report the position of the key rather than that of the value.
             self.positions.entry(child.clone()).or_insert(position(&span));
             let (event, value_span) = self.next()?;
             let value = self.value(event, &value_span, &child, depth + 1)?;
             if map.insert(key, value).is_some() {
-                return Err(broken(&span, &child, "is written twice"));
+                return Err(broken(&span, &child, "is given twice"));
             }
         }
     }
@@ -323,7 +325,7 @@ fn broken(span: &Span, field: &str, message: &str) -> Broken {
     Broken { position: Some(position(span)), field: field.to_owned(), message: message.to_owned() }
 }
 
-/// YAML 1.2's core schema: `no` and `on` are texts, `010` is a number with a zero in front and stays a text here.
+/// YAML 1.2's core schema: `no` and `on` are strings; `010` has a leading zero and is a string here.
 fn plain(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
@@ -331,6 +333,6 @@ fn plain(text: &str) -> Value {
         "false" | "False" | "FALSE" => return Value::Bool(false),
         _ => {}
     }
-    // JSON's numbers are the ones that mean the same to everybody.
+    // Only JSON's number syntax is unambiguous.
     serde_json::from_str::<Number>(text).map_or_else(|_| Value::String(text.to_owned()), Value::Number)
 }

@@ -1,4 +1,4 @@
-//! Runs that cannot succeed, found before they cost anything. Pure: a workflow in, findings out.
+//! Detects runs that cannot succeed, before they incur cost. Pure: a workflow in, findings out.
 
 use std::time::Duration;
 
@@ -7,30 +7,30 @@ use model::{
     Workflow, Workload, measurement::size,
 };
 
-/// The longest span that a workflow may name: a longer one is a mistake, and sums of them must not overflow.
+/// Maximum duration in a workflow: a longer one is a mistake, and sums must not overflow.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
-/// Sizes this close are one point of a reference, as the verdict compares them.
+/// Maximum relative difference of sizes that count as one reference point, as in the verdict.
 const SAME_SIZE: f64 = 0.001;
 
-/// In which file a field stands.
+/// File of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum In {
     /// The workflow's own.
     Workflow,
-    /// The criteria that it names.
+    /// The criteria file it names.
     Criteria,
 }
 
-/// One reason why a run cannot succeed, or may not.
+/// A reason why a run cannot succeed, or may fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The file.
     pub file: In,
     /// The field.
     pub field: String,
-    /// The problem with its values, and what to write.
+    /// The problem with its values, and the correction.
     pub message: String,
-    /// The run may succeed all the same.
+    /// Whether the run may still succeed.
     pub warning: bool,
 }
 
@@ -126,7 +126,7 @@ impl Findings {
         self.references(criteria, workload, ranks, &sizes);
     }
 
-    /// The verdict takes the first reference that fits; every point of it has to be measured.
+    /// The verdict uses the first matching reference; all its points must be measured.
     fn references(&mut self, criteria: &Criteria, workload: &Workload, ranks: Option<u32>, sizes: &[u64]) {
         let fits = |reference: &&(usize, &Reference)| {
             let (_, reference) = reference;
@@ -154,7 +154,7 @@ impl Findings {
         }
     }
 
-    /// Ranks and nodes as the cluster has them, and as the criteria require them.
+    /// Compares ranks and nodes of the cluster with the criteria.
     fn ranks(&mut self, system: &System, benchmark: Option<&Benchmark>) {
         let Some(Layout { field, nodes, ranks_per_node, gpus_per_node }) = layout(system) else { return };
         if let Some(gpus) = gpus_per_node.filter(|gpus| *gpus > 0 && ranks_per_node > *gpus) {
@@ -183,14 +183,14 @@ impl Findings {
         }
     }
 
-    /// The stages that need the cluster have to fit into the lease.
+    /// The stages that need the cluster must fit into the lease.
     fn lease(&mut self, workflow: &Workflow) {
         let limits = &workflow.limits;
         let mut stages = vec![("cluster", limits.cluster)];
         if workflow.benchmark.is_some() {
             stages.extend([("job", limits.job), ("logs", limits.logs)]);
         }
-        // A search for the bad node uses the rest of the lease.
+        // The search for bad nodes uses the rest of the lease.
         if workflow.locate.is_some() {
             stages.push(("verdict", limits.verdict));
         }
@@ -215,7 +215,7 @@ impl Findings {
         if pays.0 <= limits.grace.0 {
             let message = format!(
                 "{budget} pays for {pays} of {nodes} nodes at {price} an hour; a run is stopped {} (limits.grace) before \
-                 that, so none could begin",
+                 that, so no run could start",
                 limits.grace
             );
             self.error("cost.budget", message);
@@ -229,7 +229,7 @@ impl Findings {
         }
     }
 
-    /// Steps that create and steps that delete must agree on what they work on.
+    /// Deploy and destroy steps must have equal values.
     fn substitutions(&mut self, deployed: &Deployed) {
         let field = "cluster.rent.deployed";
         for (name, deploy) in given(&deployed.deploy).chain(given(&deployed.destroy)) {
@@ -238,7 +238,7 @@ impl Findings {
             else {
                 continue;
             };
-            // Both lists hold a name that both give: report it once, at the first.
+            // Both lists contain a common name: report it once, at the first.
             if one != other && (deploy == one || !deployed.deploy.substitutions.contains_key(name)) {
                 let message = format!("`{one}` to deploy and `{other}` to destroy; write the same in both");
                 self.error(&format!("{field}.destroy.substitutions.{name}"), message);
@@ -246,7 +246,7 @@ impl Findings {
         }
     }
 
-    /// Quantities that both the cluster's settings and the substitutions of its steps state.
+    /// Quantities stated both in the cluster's settings and in the substitutions of its steps.
     fn stated_twice(&mut self, deployed: &Deployed) {
         let text = |value: Option<String>| value.filter(|value| !value.is_empty());
         let number = |value: Option<u32>| value.map(|value| value.to_string());
@@ -286,18 +286,18 @@ impl Findings {
     }
 }
 
-/// Substitutions that the workflow gives to a build.
+/// Substitutions that the workflow sets for a build.
 fn given(build: &BuildSpec) -> impl Iterator<Item = (&str, &str)> {
     build.substitutions.iter().map(|(name, value)| (name.as_str(), value.as_str()))
 }
 
-/// The value that a build's steps get: the workflow's, or the default of a config that declares it.
+/// Effective value in a build's steps: the workflow's, or the default of a config that declares it.
 fn effective<'a>(build: &'a BuildSpec, name: &str) -> Option<&'a str> {
     let declared = build.config["substitutions"].get(name)?;
     build.substitutions.get(name).map(String::as_str).or_else(|| declared.as_str())
 }
 
-/// Where ranks run.
+/// Placement of ranks.
 struct Layout {
     field: &'static str,
     nodes: u32,
@@ -305,7 +305,7 @@ struct Layout {
     gpus_per_node: Option<u32>,
 }
 
-/// None for processes, which are as many as this machine has GPUs.
+/// `None` for processes, whose number depends on the host's GPUs.
 fn layout(system: &System) -> Option<Layout> {
     let (slurm, kubernetes, deployed) = match system {
         System::Processes { .. } => return None,
@@ -329,7 +329,7 @@ fn ranks(system: &System) -> Option<u32> {
     layout(system).map(|layout| layout.nodes.saturating_mul(layout.ranks_per_node))
 }
 
-/// The sizes that nccl-tests prints, bytes: where every rank has its own part, the part is rounded down to 16 bytes.
+/// Sizes that nccl-tests prints, bytes: if every rank has its own part, it is rounded down to 16 bytes.
 fn measured(workload: &Workload, ranks: Option<u32>) -> Vec<u64> {
     let whole = matches!(
         workload.collective,
@@ -348,5 +348,5 @@ fn not_measured(bytes: u64, sizes: &[u64]) -> String {
     let above = sizes.iter().find(|size| **size > bytes).map(|bytes| exact(*bytes));
     let near: Vec<_> = below.into_iter().chain(above).collect();
     let near = if near.is_empty() { "nothing".to_owned() } else { near.join(" and ") };
-    format!("{} is never measured; the workload measures {near} beside it", exact(bytes))
+    format!("{} is never measured; the nearest measured sizes are {near}", exact(bytes))
 }

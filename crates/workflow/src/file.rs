@@ -1,4 +1,4 @@
-//! A workflow as it is written down.
+//! The format of workflow files.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use triggers::On;
 
-/// `workflows/<name>.yaml`. Paths are relative to the file they stand in.
+/// `workflows/<name>.yaml`. Paths are relative to this file.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "A Burnin workflow")]
@@ -15,41 +15,41 @@ pub struct WorkflowFile {
     /// Short name: a letter, then lower-case letters, digits and `-`.
     #[schemars(regex(pattern = r"^[a-z][a-z0-9-]{0,30}$"))]
     pub name: String,
-    /// For people.
+    /// Description for display.
     #[serde(default)]
     pub description: String,
-    /// The image the benchmark runs from. Without one the cluster must have the programs.
+    /// Image of the benchmark. Without one, the cluster must have the programs.
     pub image: Option<ImageFile>,
-    /// The cluster it runs on.
+    /// Cluster of the benchmark.
     pub cluster: Option<ClusterFile>,
-    /// What is run, and how it is judged.
+    /// Benchmark to run and its criteria.
     pub benchmark: Option<BenchmarkFile>,
-    /// After a failed verdict, find the node it is due to; `{}` for the usual way.
+    /// After a failed verdict, find the bad nodes; `{}` for the defaults.
     pub locate: Option<Locate>,
-    /// How long anything may take, and how often it may be tried.
+    /// Timeouts and number of attempts.
     #[serde(default)]
     pub limits: Limits,
-    /// What the cluster costs, and what the run may cost.
+    /// Price of the cluster and budget of the run.
     pub cost: Option<Cost>,
-    /// Who is told what came of it: GitHub, Slack, programs.
+    /// Notification targets: GitHub, Slack, programs.
     #[serde(default)]
     pub notify: Vec<Notify>,
-    /// What starts it by itself.
+    /// Automatic triggers.
     #[serde(default)]
     pub on: On,
-    /// Fields that whoever asks for a run over the network may replace, such as `limits.job`. On the command line every
-    /// field may be replaced.
+    /// Fields that network requests for a run may override, such as `limits.job`. The command line may
+    /// override every field.
     #[serde(default)]
     pub parameters: Vec<String>,
 }
 
-/// Where the image comes from.
+/// Source of the image.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ImageFile {
-    /// Build it.
+    /// Built for the run.
     Build(BuildFile),
-    /// It was built before.
+    /// Prebuilt.
     Prebuilt(Image),
 }
 
@@ -59,75 +59,75 @@ pub enum ImageFile {
 pub struct BuildFile {
     /// A Cloud Build config.
     pub config: PathBuf,
-    /// The folder the steps find in their workspace.
+    /// Folder provided to the steps as their workspace.
     pub source: Option<PathBuf>,
     /// Values for the config's `_NAME` substitutions.
     #[serde(default)]
     pub substitutions: BTreeMap<String, String>,
 }
 
-/// Where the cluster comes from.
+/// Source of the cluster.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ClusterFile {
-    /// Bring one up for each run and give it back.
+    /// Provisioned for each run and released afterwards.
     Rent(RentFile),
-    /// Use one that is there and leave it alone.
+    /// An existing cluster, left unchanged.
     Existing(ExistingFile),
 }
 
-/// A cluster to rent.
+/// A cluster to provision.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum RentFile {
-    /// Processes of this machine, one a node.
+    /// Processes on the agent's host, one per node.
     Processes {
-        /// Number of nodes, 1 to 64. A machine with GPUs is one node with that many GPUs, whatever stands here.
+        /// Number of nodes, 1 to 64. A host with GPUs is always one node with all its GPUs.
         #[schemars(range(min = 1, max = 64))]
         nodes: u32,
     },
-    /// A Slurm or a Kubernetes that steps bring up and give back.
+    /// A Slurm or Kubernetes cluster that build steps provision and release.
     Deployed(Box<DeployedFile>),
 }
 
-/// A cluster that steps bring up and give back, as Cloud Build configs. What they are told in their substitutions and what
-/// they have to leave behind stands in docs/CLUSTERS.md.
+/// A cluster that Cloud Build configs provision and release. docs/CLUSTERS.md describes their substitutions
+/// and required output files.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeployedFile {
-    /// Brings it up.
+    /// Provisions the cluster.
     pub deploy: BuildFile,
-    /// Gives it back.
+    /// Releases the cluster.
     pub destroy: BuildFile,
-    /// The Slurm that comes up; either this or `kubernetes`.
+    /// The provisioned Slurm cluster; set either this or `kubernetes`.
     pub slurm: Option<Slurm>,
-    /// The Kubernetes that comes up.
+    /// The provisioned Kubernetes cluster.
     pub kubernetes: Option<Kubernetes>,
 }
 
-/// A kind of cluster that is there.
+/// Kinds of existing clusters.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum SystemFile {
-    /// Processes of this machine, one a node.
+    /// Processes on the agent's host, one per node.
     Processes {
         /// Number of nodes, 1 to 64.
         #[schemars(range(min = 1, max = 64))]
         nodes: u32,
     },
-    /// A Slurm.
+    /// A Slurm cluster.
     Slurm(Box<Slurm>),
-    /// A Kubernetes with JobSet.
+    /// A Kubernetes cluster with JobSet.
     Kubernetes(Box<Kubernetes>),
 }
 
-/// A cluster that is there.
+/// An existing cluster.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExistingFile {
-    /// What kind of cluster it is.
+    /// Kind of cluster.
     pub system: SystemFile,
-    /// Its name in its own world.
+    /// Name in its own system.
     pub name: String,
 }
 
@@ -135,11 +135,11 @@ pub struct ExistingFile {
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BenchmarkFile {
-    /// What is run.
+    /// Benchmark program and arguments.
     pub workload: WorkloadFile,
-    /// A file that says how it is judged.
+    /// File with the criteria.
     pub criteria: PathBuf,
-    /// A baseline that `burnin baseline` wrote. Without one the cluster's own passed runs are its baseline.
+    /// Baseline file from `burnin baseline`. Default: learned from the cluster's own passed runs.
     pub baseline: Option<PathBuf>,
 }
 
@@ -153,15 +153,15 @@ pub struct WorkloadFile {
     pub min_bytes: ByteSize,
     /// Largest message (`-e`).
     pub max_bytes: ByteSize,
-    /// Each size is the one before times this (`-f`).
+    /// Factor between consecutive sizes (`-f`).
     #[serde(default = "two")]
     #[schemars(range(min = 2, max = 1024))]
     pub step_factor: u32,
-    /// Timed iterations a size (`-n`).
+    /// Timed iterations per size (`-n`).
     #[serde(default = "twenty")]
     #[schemars(range(min = 1, max = 100_000))]
     pub iterations: u32,
-    /// Untimed iterations before them (`-w`).
+    /// Untimed warm-up iterations (`-w`).
     #[serde(default = "five")]
     #[schemars(range(max = 100_000))]
     pub warmup_iterations: u32,

@@ -1,8 +1,8 @@
-//! Workflow files: read, checked, resolved.
+//! Reads, checks and resolves workflow files.
 //!
-//! A file is checked against the JSON Schema of its own type and then for what a schema cannot say. Every problem is
-//! told at once, each with file, line, field and what was expected. A [`Resolved`] workflow carries the content of every
-//! file it names, so that a run never reads a file again.
+//! A file is checked against the JSON Schema of its type and then for rules that a schema cannot express. All
+//! problems are reported at once, each with file, line, field and expectation. A [`Resolved`] workflow
+//! contains the content of every file it names, so that a run never reads a file again.
 
 mod document;
 mod feasible;

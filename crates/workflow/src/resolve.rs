@@ -1,4 +1,4 @@
-//! From a file to what a run carries.
+//! Resolves a workflow file to the content of a run.
 
 use std::{
     collections::BTreeMap,
@@ -23,61 +23,62 @@ use crate::{
     },
 };
 
-/// Source folders larger than this are somebody's mistake: build outputs, or a home.
+/// Maximum size of a source folder: larger ones contain build outputs or a home folder.
 const MAX_SOURCE: u64 = 64 << 20;
 
-/// What every deployment must be told, so that what it makes can be found, and ends by itself.
+/// Substitutions that every deploy config must declare, so that its resources can be identified and expire.
 const TOLD_TO_DEPLOY: [&str; 2] = ["_CLUSTER", "_EXPIRES"];
-/// What every teardown must be told.
+/// Substitutions that every destroy config must declare.
 const TOLD_TO_DESTROY: [&str; 1] = ["_CLUSTER"];
-/// What only Burnin may say.
+/// Substitutions that Burnin sets.
 const TOLD: [&str; 4] = ["_CLUSTER", "_RUN", "_EXPIRES", "_STATE"];
 
-/// A workflow with everything it names.
+/// A workflow with the content of all files it names.
 #[derive(Clone, Debug)]
 pub struct Resolved {
-    /// What `run.requested` carries.
+    /// Payload of `run.requested`.
     pub workflow: Workflow,
-    /// Source archives to be put into the artefact bucket before the run is asked for.
+    /// Source archives to upload to the artefact bucket before the run is requested.
     pub archives: Vec<Archive>,
-    /// Reasons why a run may not succeed or may end early.
+    /// Reasons why a run may fail or end early.
     pub warnings: Vec<Problem>,
 }
 
-/// A source folder as a tar archive: sorted, without times or owners, so that equal folders have equal archives.
+/// A source folder as a tar archive: sorted, without times or owners, so that equal folders give equal
+/// archives.
 #[derive(Clone, Debug)]
 pub struct Archive {
-    /// Its name in the artefact bucket.
+    /// Object name in the artefact bucket.
     pub object: String,
     /// Its content.
     pub bytes: Bytes,
 }
 
-/// What a workflow file offers to those who start it.
+/// Properties of a workflow file for triggers and requests.
 #[derive(Clone, Debug)]
 pub struct Offered {
     /// Its name.
     pub name: String,
-    /// For people.
+    /// Description for display.
     pub description: String,
-    /// What starts it by itself.
+    /// Automatic triggers.
     pub on: On,
-    /// Fields that may be replaced over the network.
+    /// Fields that network requests may override.
     pub parameters: Vec<String>,
 }
 
-/// Reads what a workflow file offers, and nothing that it names.
+/// Reads these properties of a workflow file, without the files it names.
 ///
 /// # Errors
-/// Every problem in the file itself.
+/// Returns all problems of the file.
 pub fn offered(path: &Path) -> Result<Offered, Problems> {
     offered_by(&Document::read(path)?)
 }
 
-/// The same, of a file that was read before.
+/// The same, for an already parsed file.
 ///
 /// # Errors
-/// Every problem in the file itself.
+/// Returns all problems of the file.
 pub fn offered_by(document: &Document) -> Result<Offered, Problems> {
     let WorkflowFile { name, description, on, parameters, .. } = document.read_as()?;
     let problems = on.problems();
@@ -88,12 +89,12 @@ pub fn offered_by(document: &Document) -> Result<Offered, Problems> {
     Err(Problems(problems.into_iter().map(problem).collect()))
 }
 
-/// `--set key=value`: a field of the file, replaced.
+/// An overridden field, from `--set key=value`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Override {
     /// The field, such as `limits.job`.
     pub field: String,
-    /// Its value, as YAML would read it.
+    /// Its value, parsed as YAML.
     pub value: String,
 }
 
@@ -115,18 +116,18 @@ impl std::str::FromStr for Override {
     }
 }
 
-/// Reads a workflow file and everything it names.
+/// Reads a workflow file and all files it names.
 ///
 /// # Errors
-/// Every problem in any of the files.
+/// Returns all problems of all files.
 pub fn resolve(path: &Path, overrides: &[Override]) -> Result<Resolved, Problems> {
     resolve_on(path, overrides, None)
 }
 
-/// The same, on a cluster that is there in place of the file's own: what stands under `cluster.existing`.
+/// The same, on an existing cluster instead of the file's own: `existing` is the value of `cluster.existing`.
 ///
 /// # Errors
-/// Every problem in any of the files, and in what is said of the cluster.
+/// Returns all problems of all files and of `existing`.
 pub fn resolve_on(
     path: &Path,
     overrides: &[Override],
@@ -135,10 +136,10 @@ pub fn resolve_on(
     resolve_document(Document::read(path)?, path, overrides, existing)
 }
 
-/// The same, of a file that was read before: what it names is read now, beside `path`.
+/// The same, for an already parsed file; the files it names are read now, relative to `path`.
 ///
 /// # Errors
-/// Every problem in any of the files, and in what is said of the cluster.
+/// Returns all problems of all files and of `existing`.
 pub fn resolve_document(
     mut document: Document,
     path: &Path,
@@ -178,7 +179,7 @@ pub fn resolve_document(
         reading.complain("benchmark", "needs a `cluster` to run on");
     }
     if file.image.is_none() && file.cluster.is_none() && file.benchmark.is_none() {
-        reading.complain("", "asks for nothing: give it an `image`, a `cluster` or both");
+        reading.complain("", "has no effect: set `image`, `cluster` or both");
     }
     if let Some(locate) = &file.locate {
         for (field, problem) in locate.problems() {
@@ -200,14 +201,14 @@ pub fn resolve_document(
     if file.on.push.is_empty()
         && let Some(at) = file.notify.iter().position(|notify| matches!(notify, Notify::Github(_)))
     {
-        let why = "needs `on.push`: only a run that a push started has a commit";
+        let why = "needs `on.push`: only a run started by a push has a commit";
         reading.complain(&format!("notify[{at}].github"), why);
     }
     for (at, field) in file.parameters.iter().enumerate() {
-        // A name, a trigger or a parameter that could be replaced would be another workflow; and who asks for a run does
-        // not choose who hears of it.
+        // Overriding the name, triggers or parameters would define another workflow, and the requester must
+        // not choose who is notified.
         if ["", "name", "notify", "on", "parameters"].contains(&field.split('.').next().unwrap_or_default()) {
-            reading.complain(&format!("parameters[{at}]"), "is not a field that may be replaced");
+            reading.complain(&format!("parameters[{at}]"), "is not a field that can be overridden");
         }
     }
     let WorkflowFile { name, description, locate, limits, cost, notify, .. } = file;
@@ -224,7 +225,7 @@ struct Reading<'a> {
     document: &'a Document,
     problems: Vec<Problem>,
     archives: Vec<Archive>,
-    /// The file of criteria, where it could be read.
+    /// The criteria file, if readable.
     criteria: Option<Document>,
 }
 
@@ -237,8 +238,8 @@ impl<'a> Reading<'a> {
         self.problems.push(self.document.problem(field, message));
     }
 
-    /// Adds what makes success impossible to the problems, and returns the warnings. Each stands in the file where the
-    /// field is.
+    /// Adds errors about feasibility to the problems, and returns the warnings. Each is reported in the file
+    /// of its field.
     fn judge_feasibility(&mut self, workflow: &Workflow) -> Vec<Problem> {
         let mut warnings = Vec::new();
         for Finding { file, field, message, warning } in feasible::findings(workflow) {
@@ -252,10 +253,10 @@ impl<'a> Reading<'a> {
         warnings
     }
 
-    /// A named file, read; its problems become ours.
+    /// Reads a named file and collects its problems.
     fn named(&mut self, field: &str, path: &Path) -> Option<Document> {
         if !self.folder.join(path).is_file() {
-            self.complain(field, format!("there is no file {}", self.folder.join(path).display()));
+            self.complain(field, format!("the file {} does not exist", self.folder.join(path).display()));
             return None;
         }
         let read = Document::read(&self.folder.join(path));
@@ -310,13 +311,11 @@ impl<'a> Reading<'a> {
         })
     }
 
-    /// Steps that make or end a cluster: they can only be right if they take what they are told, and say what they did.
+    /// Steps that provision or release a cluster must use the required substitutions and write the required
+    /// file.
     fn steps(&mut self, field: &str, build: &BuildFile, told: &[&str], leaves: &str) -> Option<BuildSpec> {
         for name in TOLD.iter().filter(|name| build.substitutions.contains_key(**name)) {
-            self.complain(
-                &format!("{field}.substitutions.{name}"),
-                "is what Burnin says itself; leave it out",
-            );
+            self.complain(&format!("{field}.substitutions.{name}"), "is set by Burnin; remove it");
         }
         let (spec, document) = self.build(field, build)?;
         for name in told.iter().filter(|name| spec.config["substitutions"].get(**name).is_none()) {
@@ -360,8 +359,8 @@ impl<'a> Reading<'a> {
         Some((BuildSpec { config, source, substitutions }, document))
     }
 
-    /// A substitution that the config neither declares nor mentions changes nothing: its name is misspelt. Cloud Build refuses it
-    /// as well, unless the config allows it by `substitutionOption: ALLOW_LOOSE`.
+    /// A substitution that the config neither declares nor mentions has no effect and is probably misspelt.
+    /// Cloud Build also rejects it, unless the config sets `substitutionOption: ALLOW_LOOSE`.
     fn unknown_substitutions(&mut self, field: &str, build: &BuildFile, config: &serde_json::Value) {
         if config["options"]["substitutionOption"] == "ALLOW_LOOSE" {
             return;
@@ -380,7 +379,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Packs a source folder. Two builds of one source have one archive.
+    /// Packs a source folder. Equal folders give equal archives.
     fn source(&mut self, field: &str, folder: &Path) -> Option<Source> {
         let folder = self.folder.join(folder);
         match pack(&folder) {
@@ -402,17 +401,17 @@ impl<'a> Reading<'a> {
     fn digest(&mut self, digest: &str) {
         let hex = digest.strip_prefix("sha256:").unwrap_or_default();
         if hex.len() != 64 || !hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            self.complain(
-                "image.prebuilt.digest",
-                "expected sha256: and 64 hex digits; a tag can change its meaning",
-            );
+            self.complain("image.prebuilt.digest", "expected sha256: and 64 hex digits; a tag can be moved");
         }
     }
 
     fn workload(&mut self, workload: &WorkloadFile) -> Workload {
         let (ByteSize(min_bytes), ByteSize(max_bytes)) = (workload.min_bytes, workload.max_bytes);
         if min_bytes == 0 {
-            self.complain("benchmark.workload.min_bytes", "must be at least 1: no factor leads away from 0");
+            self.complain(
+                "benchmark.workload.min_bytes",
+                "must be at least 1: multiplying 0 gives no further sizes",
+            );
         }
         if max_bytes < min_bytes {
             self.complain("benchmark.workload.max_bytes", "is smaller than min_bytes");
@@ -443,7 +442,7 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// Every secret the config declares, as if it were there: whether it is, only the place that builds can tell.
+/// Placeholders for all secrets the config declares: only the build service knows whether they exist.
 fn any_secrets(config: &cloudbuild::Config) -> BTreeMap<String, cloudbuild::Secret> {
     let declared = config.available_secrets.iter().flat_map(|available| &available.secret_manager);
     let names = declared.filter_map(|secret| secret.version_name.split("secrets/").nth(1)?.split('/').next());
@@ -481,7 +480,7 @@ fn list(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
         } else if kind.is_file() {
             files.push(entry.path());
         } else {
-            // A link could lead anywhere, and would mean something else where it is unpacked.
+            // A link could point anywhere, and would have another meaning after unpacking.
             return Err(io::Error::other(format!("{} is neither file nor folder", entry.path().display())));
         }
     }

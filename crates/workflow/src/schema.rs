@@ -1,4 +1,4 @@
-//! From JSON Schema errors to problems a person can act on.
+//! Converts JSON Schema errors to readable problems.
 
 use jsonschema::{ValidationError, error::ValidationErrorKind};
 use schemars::JsonSchema;
@@ -8,10 +8,10 @@ use serde_json::Value;
 use crate::document::{Document, Problem, Problems};
 
 impl Document {
-    /// The document as a `T`.
+    /// Deserializes the document as a `T`.
     ///
     /// # Errors
-    /// Every place where it is none.
+    /// Returns all problems.
     pub fn read_as<T: JsonSchema + DeserializeOwned>(&self) -> Result<T, Problems> {
         let schema = schemars::schema_for!(T).to_value();
         let validator = jsonschema::validator_for(&schema).map_err(|error| {
@@ -22,7 +22,7 @@ impl Document {
             Explain { document: self, schema: &schema, problems: &mut problems }.error(&error.to_owned());
         }
         if problems.is_empty() {
-            // The schema is generated from the type; what it lets through can still be out of a newtype's range.
+            // The schema is generated from the type, but newtypes may have further restrictions.
             return serde_json::from_value(self.value.clone())
                 .map_err(|error| self.problem("", error.to_string()).into());
         }
@@ -32,9 +32,9 @@ impl Document {
     }
 }
 
-/// Maximum number of reported problems of one file: a hostile file has thousands.
+/// Maximum number of reported problems per file: a malicious file has thousands.
 const MAX_PROBLEMS: usize = 100;
-/// Longest message, characters: some quote the value.
+/// Maximum length of a message, characters: some quote the value.
 const MAX_MESSAGE: usize = 500;
 
 struct Explain<'a> {
@@ -83,7 +83,7 @@ impl Explain<'_> {
         }
     }
 
-    /// What the schema says of the place whose rule was broken, without the full stop.
+    /// The schema's description of the violated rule, without the full stop.
     fn description(&self, error: &ValidationError<'static>) -> Option<String> {
         let path = error.schema_path().as_str();
         let (place, _) = path.rsplit_once('/')?;
@@ -91,7 +91,7 @@ impl Explain<'_> {
         Some(text.trim_end_matches('.').to_owned())
     }
 
-    /// Of several alternatives the one that was meant is the one that got furthest.
+    /// Selects the intended alternative: the one that matched furthest.
     fn choose(
         &mut self,
         field: &str,
@@ -118,7 +118,7 @@ impl Explain<'_> {
                 _ => None,
             })
             .collect();
-        // `Option<T>` is T or null: what is wrong with T is the answer.
+        // `Option<T>` is T or null: report the problem of T.
         let meant = context.iter().find(|branch| !branch.iter().all(is_null_type));
         match (tags.is_empty(), meant) {
             (false, _) => {
@@ -139,7 +139,7 @@ fn is_null_type(error: &ValidationError<'static>) -> bool {
     matches!(error.kind(), ValidationErrorKind::Type { .. }) && expected(error) == "null"
 }
 
-/// What the error says it wanted, in its own words: `... is not of type "string"`.
+/// The expected type from the error text: `... is not of type "string"`.
 fn expected(error: &ValidationError<'static>) -> String {
     let text = error.to_string();
     let (_, types) =
@@ -163,7 +163,7 @@ fn shortened(text: String, longest: usize) -> String {
     }
 }
 
-/// `/steps/2/timeout` as `steps[2].timeout`.
+/// Converts `/steps/2/timeout` to `steps[2].timeout`.
 fn dotted(pointer: &str) -> String {
     let mut field = String::new();
     for part in pointer.split('/').skip(1) {

@@ -83,17 +83,17 @@ fn workflows_that_can_succeed_have_no_finding() {
 }
 
 #[test]
-fn every_doomed_run_is_refused_where_its_mistake_stands() {
+fn infeasible_runs_are_reported_at_the_faulty_field() {
     let criteria = |text: &'static str| (WORKFLOW, text, &[][..]);
     let cases: &[(Input<'_>, &str)] = &[
         (
             criteria("name: mine\nfloors:\n  - size_bytes: 7G\n    busbw: 1\n"),
-            "criteria.yaml:3:5: floors[0].size_bytes: 7 GiB is never measured; the workload measures 4294967040 bytes and 8589934464 bytes beside it",
+            "criteria.yaml:3:5: floors[0].size_bytes: 7 GiB is never measured; the nearest measured sizes are 4294967040 bytes and 8589934464 bytes",
         ),
         // 24 ranks have parts of 16 bytes each: 8 GiB becomes a little less.
         (
             criteria("name: mine\nfloors: [{size_bytes: 8G, busbw: 1}]\n"),
-            "criteria.yaml:2:11: floors[0].size_bytes: 8 GiB is never measured; the workload measures 8589934464 bytes beside it",
+            "criteria.yaml:2:11: floors[0].size_bytes: 8 GiB is never measured; the nearest measured sizes are 8589934464 bytes",
         ),
         (
             criteria("name: mine\n"),
@@ -113,7 +113,7 @@ fn every_doomed_run_is_refused_where_its_mistake_stands() {
             criteria(
                 "name: mine\nreferences: [{collective: all_gather, ranks: 24, source: us, points: [{size_bytes: 4M, busbw: 1}]}]\n",
             ),
-            "criteria.yaml:2:72: references[0].points[0].size_bytes: 4 MiB is never measured; the workload measures 8388480 bytes beside it",
+            "criteria.yaml:2:72: references[0].points[0].size_bytes: 4 MiB is never measured; the nearest measured sizes are 8388480 bytes",
         ),
         (
             criteria("name: mine\ndata_only: true\nranks_per_node: 4\nmin_nodes: 4\n"),
@@ -142,7 +142,7 @@ fn every_doomed_run_is_refused_where_its_mistake_stands() {
         ),
         (
             (DEPLOYED, CRITERIA, &["cost.node_hour=88", "cost.budget=2"]),
-            "--set: cost.budget: 2.00 pays for 40s 909ms of 2 nodes at 88.00 an hour; a run is stopped 2m (limits.grace) before that, so none could begin",
+            "--set: cost.budget: 2.00 pays for 40s 909ms of 2 nodes at 88.00 an hour; a run is stopped 2m (limits.grace) before that, so no run could start",
         ),
         (
             (DEPLOYED, CRITERIA, &["cluster.rent.deployed.slurm.nodes=4"]),
@@ -165,7 +165,7 @@ fn every_doomed_run_is_refused_where_its_mistake_stands() {
 
 /// A teardown without the project would delete in another one.
 #[test]
-fn what_only_one_side_is_told_differs_from_the_others_default() {
+fn one_sided_substitutions_are_compared_with_defaults() {
     let one_side = DEPLOYED.replace("substitutions: {_PROJECT: mine}}", "substitutions: {}}");
     let (errors, _) = found(&one_side, CRITERIA, &[]);
     assert!(errors.concat().contains("_PROJECT: `mine` to deploy and `` to destroy"), "{errors:?}");
@@ -181,11 +181,11 @@ fn a_substitution_that_no_step_knows_and_a_schedule_that_never_fires_are_refused
     );
     let never = format!("{WORKFLOW}on: {{schedule: [{{cron: '0 3 30 2 *'}}]}}\n");
     let (errors, _) = found(&never, CRITERIA, &[]);
-    assert!(errors.concat().contains("on.schedule[0].cron: `0 3 30 2 *` never comes"), "{errors:?}");
+    assert!(errors.concat().contains("on.schedule[0].cron: `0 3 30 2 *` never occurs"), "{errors:?}");
 }
 
 #[test]
-fn what_may_still_succeed_is_a_warning() {
+fn possible_failures_are_warnings() {
     let two = ["locate.drain=propose", "cluster.existing.system.slurm.nodes=2"];
     let criteria = "name: mine\ndata_only: true\n";
     let (errors, warnings) = found(WORKFLOW, criteria, &two);

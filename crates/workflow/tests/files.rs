@@ -109,7 +109,7 @@ colour: red
 }
 
 #[test]
-fn what_a_schema_cannot_say_is_checked_as_well() {
+fn rules_beyond_the_schema_are_checked() {
     let cases = [
         (
             GOOD.replace("min_bytes: 8", "min_bytes: 1M"),
@@ -117,13 +117,13 @@ fn what_a_schema_cannot_say_is_checked_as_well() {
         ),
         (
             GOOD.replace("criteria.yaml", "no.yaml"),
-            "w.yaml:10:3: benchmark.criteria: there is no file no.yaml",
+            "w.yaml:10:3: benchmark.criteria: the file no.yaml does not exist",
         ),
         (
             GOOD.replace("cluster:\n  rent:\n    processes: {nodes: 2}\n", ""),
             "w.yaml:2:1: benchmark: needs a `cluster` to run on",
         ),
-        ("name: empty\n".to_owned(), "w.yaml:1:1: asks for nothing: give it an `image`, a `cluster` or both"),
+        ("name: empty\n".to_owned(), "w.yaml:1:1: has no effect: set `image`, `cluster` or both"),
     ];
     for (workflow, expected) in cases {
         assert_eq!(problems(&workflow, &[]), [expected]);
@@ -159,15 +159,15 @@ fn a_build_config_is_checked_with_its_own_lines() {
 }
 
 #[test]
-fn yaml_that_hides_something_is_refused() {
+fn obscure_yaml_features_are_rejected() {
     let cases = [
-        ("a: 1\na: 2\n", "f:2:1: a: is written twice"),
-        ("a: &x 1\nb: *x\n", "a: anchors are not taken; write the value out"),
-        ("a: !!python/object 1\n", "a: tags are not taken"),
-        ("a: 1\n---\nb: 2\n", "f:2:1: a second document begins here; write one a file"),
+        ("a: 1\na: 2\n", "f:2:1: a: is given twice"),
+        ("a: &x 1\nb: *x\n", "a: anchors are not supported; write the value out"),
+        ("a: !!python/object 1\n", "a: tags are not supported"),
+        ("a: 1\n---\nb: 2\n", "f:2:1: a second document begins here; write one per file"),
         ("", "f:1:1: is empty"),
         ("a: [1\n", "is not YAML"),
-        ("? [a]\n: b\n", "a key must be a text"),
+        ("? [a]\n: b\n", "a key must be a string"),
     ];
     for (text, expected) in cases {
         let told = Document::parse("f", text).unwrap_err().to_string();
@@ -181,7 +181,7 @@ fn yaml_that_hides_something_is_refused() {
 }
 
 #[test]
-fn scalars_mean_what_they_look_like() {
+fn scalars_have_their_obvious_type() {
     let text = "{a: no, b: 0x10, c: 010, d: 1.5, e: \"1\", f: ~, g: true, h: 2026-11-20}";
     let value = Document::parse("f", text).unwrap().value;
     let expected = r#"{"a":"no","b":"0x10","c":"010","d":1.5,"e":"1","f":null,"g":true,"h":"2026-11-20"}"#;
@@ -214,7 +214,7 @@ proptest! {
 }
 
 #[test]
-fn steps_that_bring_up_a_cluster_take_what_they_are_told_and_say_what_they_did() {
+fn cluster_steps_must_use_substitutions_and_write_results() {
     let deployed = "name: d\ncluster:\n  rent:\n    deployed:\n      deploy: {config: up.yaml, source: src}\n      \
                     destroy: {config: down.yaml, source: src}\n      slurm: {nodes: 2, shared_folder: /home/x}\n";
     let folder = folder(deployed);
@@ -260,11 +260,11 @@ fn steps_that_bring_up_a_cluster_take_what_they_are_told_and_say_what_they_did()
     let told = set("cluster.rent.deployed.slurm.partition=a b");
     assert!(told.contains("cluster.rent.deployed.slurm.partition"), "{told}");
     let told = set("cluster.rent.deployed.destroy.config=nowhere.yaml");
-    assert!(told.contains("destroy.config: there is no file"), "{told}");
+    assert!(told.contains("destroy.config: the file"), "{told}");
 }
 
 #[test]
-fn triggers_and_parameters_are_checked_where_they_stand() {
+fn triggers_and_parameters_are_checked_with_positions() {
     let on = |text: &str| problems(&format!("{GOOD}{text}"), &[]);
     let good = "on:\n  push: [{repository: acme/images, branches: [main]}]\n  schedule: [{cron: 0 2 * * *, zone: Europe/Zurich}]\n  validated_every: 26h\nparameters: [limits.job]\n";
     assert_eq!(on(good), [""; 0]);
@@ -272,15 +272,15 @@ fn triggers_and_parameters_are_checked_where_they_stand() {
         on("on:\n  push:\n    - {repository: acme}\n  schedule:\n    - cron: 0 2 * * *\n      zone: Mars\n"),
         [
             "w.yaml:15:8: on.push[0].repository: expected owner/name, found `acme`",
-            "w.yaml:18:7: on.schedule[0].zone: there is no time zone `Mars`",
+            "w.yaml:18:7: on.schedule[0].zone: the time zone `Mars` does not exist",
         ]
     );
     assert_eq!(on("on: {pull: []}\n"), ["w.yaml:13:6: on.pull: is not a known field"]);
     assert_eq!(
         on("parameters: [limits.job, name, on.push]\n"),
         [
-            "w.yaml:13:26: parameters[1]: is not a field that may be replaced",
-            "w.yaml:13:32: parameters[2]: is not a field that may be replaced",
+            "w.yaml:13:26: parameters[1]: is not a field that can be overridden",
+            "w.yaml:13:32: parameters[2]: is not a field that can be overridden",
         ]
     );
     let folder = folder(&format!("{GOOD}{good}"));
@@ -313,7 +313,7 @@ fn a_kubernetes_is_named_and_its_wrong_fields_are_too() {
 }
 
 #[test]
-fn who_is_told_is_checked_where_it_stands() {
+fn notification_targets_are_checked_with_positions() {
     let push = "on: {push: [{repository: acme/images}]}\n";
     let told = |text: &str| problems(&format!("{GOOD}{push}{text}"), &[]);
     let good = "notify:\n  - github: {check: true}\n  - slack: {webhook: ops-channel, on: [failed, still-failing]}\n  - webhook: {target: pager}\n";
@@ -337,15 +337,15 @@ fn who_is_told_is_checked_where_it_stands() {
         ),
         (
             "notify:\n  - webhook: {target: pager}\n  - webhook: {target: pager}\n",
-            "w.yaml:16:15: notify[1].webhook.target: is written twice".to_owned(),
+            "w.yaml:16:15: notify[1].webhook.target: is given twice".to_owned(),
         ),
         (
             "notify:\n  - webhook: {target: pager, on: []}\n",
-            "w.yaml:15:30: notify[0].webhook.on: expected at least one, and each of them once".to_owned(),
+            "w.yaml:15:30: notify[0].webhook.on: expected at least one value, without repetition".to_owned(),
         ),
         (
             "notify:\n  - github: {status: false}\n",
-            "w.yaml:15:5: notify[0].github: asks for nothing: give it `status`, `check` or both".to_owned(),
+            "w.yaml:15:5: notify[0].github: has no effect: set `status`, `check` or both".to_owned(),
         ),
         (
             "notify:\n  - email: {to: me}\n",
@@ -362,7 +362,7 @@ fn who_is_told_is_checked_where_it_stands() {
         ),
         (
             "parameters: [notify]\n",
-            "w.yaml:14:14: parameters[0]: is not a field that may be replaced".to_owned(),
+            "w.yaml:14:14: parameters[0]: is not a field that can be overridden".to_owned(),
         ),
     ];
     for (text, expected) in cases {
@@ -371,6 +371,6 @@ fn who_is_told_is_checked_where_it_stands() {
     }
     assert_eq!(
         problems(&format!("{GOOD}notify: [github: {{}}]\n"), &[]),
-        ["w.yaml:13:10: notify[0].github: needs `on.push`: only a run that a push started has a commit"]
+        ["w.yaml:13:10: notify[0].github: needs `on.push`: only a run started by a push has a commit"]
     );
 }

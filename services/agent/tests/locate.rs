@@ -289,7 +289,7 @@ async fn what_somebody_else_did_to_a_pair_is_not_held_against_its_nodes() {
         let suspects = world.located(&search).await;
         assert!(suspects.nodes.is_empty(), "{lost}: {suspects:?}");
         let undecided = suspects.undecided.unwrap();
-        assert!(undecided.contains("nothing is known of n1, n2") && undecided.contains(lost), "{undecided}");
+        assert!(undecided.contains("unknown: n1, n2") && undecided.contains(lost), "{undecided}");
     }
     for fails in ["UNSCHEDULABLE", "SSH_REFUSED"] {
         let world = World::new(Paper { bad: ["n1", "n2"].into(), fails: Some(fails), ..Paper::default() });

@@ -234,7 +234,7 @@ async fn hook(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, body: Bod
         Err(Unread::Full) => {
             warn!(
                 delivery = said("x-github-delivery"),
-                "refused for now: too many unchecked webhooks are in memory"
+                "rejected, to be redelivered: too many unchecked webhooks are in memory"
             );
             return problem(StatusCode::SERVICE_UNAVAILABLE, "too many deliveries at once; deliver it again");
         }

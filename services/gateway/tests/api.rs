@@ -181,7 +181,7 @@ async fn only_a_closed_run_that_passed_is_pinned_and_every_refusal_says_why() {
         (status.as_u16(), told["detail"].as_str().unwrap_or_default().to_owned())
     };
     for (workflow, body, status, why) in [
-        ("w", json!({"run": run}), 422, "it is not closed yet"),
+        ("w", json!({"run": run}), 422, "the run is not closed yet"),
         ("v", json!({"run": run}), 422, "it is a run of w, not of v"),
         ("w", json!({"run": "nobody"}), 422, "run: there is no run nobody"),
         ("w", json!({"run": "No Body"}), 422, "run: "),
@@ -196,7 +196,7 @@ async fn only_a_closed_run_that_passed_is_pinned_and_every_refusal_says_why() {
     let cancel = json!({"reason": "enough"});
     front.post(&format!("/api/v1/runs/{run}/cancel"), None, cancel).await;
     let told = put("w", json!({"run": run})).await;
-    assert!(told.0 == 422 && told.1.contains("it was not judged"), "{told:?}");
+    assert!(told.0 == 422 && told.1.contains("the run has no verdict"), "{told:?}");
     assert_eq!(
         front.get("/api/v1/baselines").await,
         (200, json!({"schema": "burnin/baselines/v1", "workflows": []}))

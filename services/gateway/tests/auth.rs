@@ -19,7 +19,7 @@ impl Doorkeeper for Credulous {
     async fn admit(&self, authorization: Option<&str>) -> Result<Caller, Denied> {
         match authorization {
             Some(email) => Ok(Caller { email: email.to_owned(), subscription: None }),
-            None => Err(Denied::Unproven("there is no token".to_owned())),
+            None => Err(Denied::Unproven("the token is missing".to_owned())),
         }
     }
 }

@@ -38,22 +38,20 @@ async fn what_check_refuses_is_not_offered_and_is_counted() {
         offered["workflows"].as_array().unwrap().iter().map(|it| (&it["name"], &it["startable"])).collect();
     assert_eq!(names, [(&json!("bad"), &json!(false)), (&json!("w"), &json!(true))]);
     assert!(
-        offered["workflows"][0]["problems"][0].as_str().unwrap().contains("bad.yaml:1:1: asks for nothing"),
+        offered["workflows"][0]["problems"][0].as_str().unwrap().contains("bad.yaml:1:1: has no effect"),
         "{offered}"
     );
     let file = &offered["broken"][0];
     assert_eq!(file["file"], "nightly.yaml");
     let problem = file["problems"][0].as_str().unwrap();
     assert!(
-        problem.contains("nightly.yaml:3:") && problem.contains("there is no time zone `Europe/Zurch`"),
+        problem.contains("nightly.yaml:3:")
+            && problem.contains("the time zone `Europe/Zurch` does not exist"),
         "{problem}"
     );
     assert_eq!(offered["problems"].as_array().unwrap().len(), 2);
     let (status, refused) = front.post("/api/v1/runs", None, json!({"workflow": "bad"})).await;
-    assert!(
-        status == 422 && refused["errors"][0].as_str().unwrap().contains("asks for nothing"),
-        "{refused}"
-    );
+    assert!(status == 422 && refused["errors"][0].as_str().unwrap().contains("has no effect"), "{refused}");
 }
 
 #[tokio::test]

@@ -19,8 +19,8 @@ fn what_is_wrong_with_its_environment_is_told_at_once() {
         &[
             "BURNIN_ARTEFACTS: is not set",
             "BURNIN_WORKFLOWS: is not set",
-            "BURNIN_RATES: `fast` is not understood: expected requests a second and changes a second",
-            "BURNIN_SERVES: `cake` is not understood: expected everything or hooks",
+            "BURNIN_RATES: `fast` is invalid: expected requests a second and changes a second",
+            "BURNIN_SERVES: `cake` is invalid: expected everything or hooks",
             "BURNIN_GITHUB_SECRETS:",
         ],
     );

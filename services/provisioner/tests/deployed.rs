@@ -180,7 +180,7 @@ async fn a_deployment_whose_playbook_failed_is_broken_and_says_where() {
     let cases = [
         ("ok", None),
         ("task-failed", Some("task-failed.jsonl: ")),
-        ("cut-off", Some("dgx03 cannot be reached")),
+        ("cut-off", Some("dgx03 is unreachable")),
         ("unreachable", Some("cannot be reached")),
     ];
     for (events, expected) in cases {

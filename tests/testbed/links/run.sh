@@ -38,11 +38,11 @@ back_in_service() { # NODE: it was taken out, with the run's name as the reason,
 for node in n1 n2 n3 n4; do shape "$node" 400mbit; done
 run healthy; expect healthy 0 PASS
 shape n3 40mbit
-run slow; expect slow 1 BELOW_FLOOR 'bad node: n3, ' 'It was taken out of service: burnin links-'
+run slow; expect slow 1 BELOW_FLOOR 'bad node: n3, ' 'Drained: burnin links-'
 shape n3 400mbit
 back_in_service n3
 run corrupt cluster.existing.system.slurm.environment.BURNIN_FAULT=corrupt:@n2
-expect corrupt 1 WRONG_DATA 'bad node: n2, ' 'It was taken out of service: burnin links-'
+expect corrupt 1 WRONG_DATA 'bad node: n2, ' 'Drained: burnin links-'
 back_in_service n2
 # Cut off in the middle: the benchmark hangs in its collective, and nothing of it may be called good.
 run cut benchmark.workload.iterations=20000 & cut=$!

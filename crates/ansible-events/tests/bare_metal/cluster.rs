@@ -65,7 +65,7 @@ fn a_cluster_is_provisioned() {
     assert!(!told.contains(&key[..40]));
 
     again(&bed);
-    good_is_not_taken_for_granted(&bed);
+    success_requires_a_complete_run(&bed);
 }
 
 /// The second time nothing changes, on any host.
@@ -79,7 +79,7 @@ fn again(bed: &Bed) {
     }
 }
 
-fn good_is_not_taken_for_granted(bed: &Bed) {
+fn success_requires_a_complete_run(bed: &Bed) {
     let workspace = bed.workspace();
     assert_eq!(workspace.python(&["check.py"]).0, Some(0));
     let why = |variables: &str| {

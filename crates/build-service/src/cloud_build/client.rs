@@ -1,4 +1,4 @@
-//! Cloud Build's API: what is asked of it, and what an answer means.
+//! Requests to Cloud Build's API and the interpretation of responses.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use google_cloud_gax::{
 use service::{PortError, worker::chain};
 use tokio::sync::OnceCell;
 
-/// An answer that takes longer is lost: whoever asks has a request of its own to answer.
+/// Timeout of a request: the caller must answer a request itself.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Builds of one project in one location.
@@ -29,14 +29,14 @@ pub struct Client {
     endpoint: Option<String>,
 }
 
-/// Why a request was not answered as hoped.
+/// A failed request.
 #[derive(Debug)]
 pub enum Refusal {
-    /// Refused for good; nothing was done.
+    /// Rejected permanently; nothing was done.
     Never(Failure),
-    /// Refused for now; nothing was done.
+    /// Rejected temporarily; nothing was done.
     Later(String),
-    /// It may have been done, or not.
+    /// Unknown outcome.
     Unclear(String),
 }
 
@@ -50,8 +50,8 @@ impl From<Refusal> for PortError {
 }
 
 impl Client {
-    /// Builds are found by their location: what was started in one is unknown in every other. An `endpoint` stands in
-    /// for Google's, and is spoken to without credentials. It connects with its first request.
+    /// Builds are looked up by location: a build in another location is not found. An `endpoint` replaces
+    /// Google's and is used without credentials. Connects with its first request.
     pub fn new(project: &str, location: &str, endpoint: Option<String>) -> Self {
         let parent = format!("projects/{project}/locations/{location}");
         Self { api: Arc::default(), parent, endpoint }
@@ -74,12 +74,12 @@ impl Client {
         format!("{}/builds/{id}", self.parent)
     }
 
-    /// Creates a build. There is no request id, so this is never repeated here.
+    /// Creates a build. The API has no request id, so this is never repeated here.
     ///
     /// # Errors
-    /// [`Refusal::Unclear`] when it may be there all the same.
+    /// Returns [`Refusal::Unclear`] if the build may exist.
     pub async fn create(&self, build: Build) -> Result<Build, Refusal> {
-        // With `project_id` the client would take the path without a location.
+        // With `project_id` the client would use the path without a location.
         let create = self.api().await?.create_build().set_parent(&self.parent).set_build(build);
         let operation = create.with_retry_policy(NeverRetry).send().await.map_err(refusal)?;
         let metadata = operation.metadata.and_then(|any| any.to_msg::<BuildOperationMetadata>().ok());
@@ -87,10 +87,10 @@ impl Client {
         created.ok_or_else(|| Refusal::Unclear(format!("operation {} names no build", operation.name)))
     }
 
-    /// A build by its id; none where it is not known.
+    /// A build by its id; `None` if it does not exist.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// Returns an error if the request fails.
     pub async fn get(&self, id: &str) -> Result<Option<Build>, Refusal> {
         match self.api().await?.get_build().set_name(self.name(id)).send().await {
             Ok(build) => Ok(Some(build)),
@@ -99,10 +99,10 @@ impl Client {
         }
     }
 
-    /// Builds that carry a tag. A build that was created a moment ago may be missing.
+    /// Builds with a tag. Recently created builds may be missing.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// Returns an error if the request fails.
     pub async fn list(&self, tag: &str) -> Result<Vec<Build>, Refusal> {
         let asked =
             self.api().await?.list_builds().set_parent(&self.parent).set_filter(format!("tags=\"{tag}\""));
@@ -111,15 +111,15 @@ impl Client {
         while let Some(build) = items.next().await {
             builds.push(build.map_err(refusal)?);
         }
-        // What a list filters is its own affair; what is ours is ours to check.
+        // The filter of the list is not reliable: check the tags.
         builds.retain(|build| build.tags.iter().any(|other| other == tag));
         Ok(builds)
     }
 
-    /// Asks a build to end. One that has ended, or is not known, is as it should be.
+    /// Cancels a build. Succeeds if it has ended or does not exist.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// Returns an error if the request fails.
     pub async fn cancel(&self, id: &str) -> Result<(), Refusal> {
         let asked = self.api().await?.cancel_build().set_name(self.name(id));
         match asked.with_idempotency(true).send().await {
@@ -130,7 +130,7 @@ impl Client {
     }
 }
 
-/// What an error says of the request. Only what is certain counts as certain.
+/// Classifies an error. Only certain rejections count as such.
 fn refusal(error: Error) -> Refusal {
     let (code, message) = match error.status() {
         Some(status) => (status.code.name(), status.message.clone()),

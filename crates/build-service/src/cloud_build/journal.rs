@@ -1,15 +1,15 @@
-//! What builders note about a wish's builds, in the bucket.
+//! Records of a command's builds, in the bucket.
 //!
 //! ```text
-//! builds/{resource name}/journal/cancelled          none may begin any more
-//!                                claim-{n}          somebody is about to create a build, or has
-//!                                released-{n}       that claim certainly became no build
-//!                                build-{n}-{id}     that claim became this build
+//! builds/{resource name}/journal/cancelled          no build may start any more
+//!                                claim-{n}          a builder is creating a build, or has created it
+//!                                released-{n}       the claim certainly created no build
+//!                                build-{n}-{id}     the claim created this build
 //! ```
 //!
-//! Cloud Build's `create` has no request id and its `list` lags behind. The bucket does neither lag nor let two create
-//! one name. So whoever creates a build claims the next number first, and a claim without a build is what may be out
-//! there without anybody knowing.
+//! Cloud Build's `create` has no request id and its `list` is eventually consistent. The bucket is strongly
+//! consistent and permits one creator per name. Therefore a builder claims the next number before it creates
+//! a build, and a claim without a build may have an unknown build.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,25 +21,25 @@ use model::Timestamp;
 
 use crate::Key;
 
-/// The journals of a bucket.
+/// The journals in a bucket.
 #[derive(Clone)]
 pub struct Journal {
     store: Arc<dyn Store>,
 }
 
-/// A journal, read.
+/// Content of a journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Noted {
-    /// None may begin any more.
+    /// No build may start any more.
     pub cancelled: bool,
-    /// Every claim with the ids of its builds.
+    /// All claims with the ids of their builds.
     pub claims: BTreeMap<u32, BTreeSet<String>>,
-    /// Claims that certainly became no build.
+    /// Claims that certainly created no build.
     pub released: BTreeSet<u32>,
 }
 
 impl Noted {
-    /// Claims that may have become builds which nobody knows.
+    /// Claims that may have unknown builds.
     pub fn open(&self) -> impl Iterator<Item = u32> {
         let open = |(number, builds): &(&u32, &BTreeSet<String>)| {
             builds.is_empty() && !self.released.contains(*number)
@@ -47,24 +47,24 @@ impl Noted {
         self.claims.iter().filter(open).map(|(number, _)| *number)
     }
 
-    /// Every known build.
+    /// All known builds.
     pub fn builds(&self) -> BTreeSet<String> {
         self.claims.values().flatten().cloned().collect()
     }
 
-    /// The number of the next claim.
+    /// Number of the next claim.
     pub fn next(&self) -> u32 {
         self.claims.keys().next_back().map_or(1, |last| last + 1)
     }
 }
 
-/// The folder of a command's builds, without a slash at its end.
+/// Folder of a command's builds, without a trailing slash.
 pub fn folder(key: &Key) -> String {
     format!("builds/{}", key.resource_name())
 }
 
 impl Journal {
-    /// In this bucket.
+    /// Uses this bucket.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store }
     }
@@ -72,7 +72,7 @@ impl Journal {
     /// Reads a command's journal.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// Returns an error if the store request fails.
     pub async fn read(&self, key: &Key) -> Result<Noted, StoreError> {
         let prefix = folder(key) + "/journal/";
         let mut noted = Noted::default();
@@ -87,59 +87,60 @@ impl Journal {
                 (Some("build"), Some(number), Some(build)) => {
                     noted.claims.entry(number).or_default().insert(build.to_owned());
                 }
-                _ => {} // a later program's
+                _ => {} // written by a later version
             }
         }
         Ok(noted)
     }
 
-    /// Whether somebody said that none may begin.
+    /// Whether the command was cancelled.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// Returns an error if the store request fails.
     pub async fn cancelled(&self, key: &Key) -> Result<bool, StoreError> {
         Ok(self.store.read(&entry(key, "cancelled")).await?.is_some())
     }
 
-    /// Says that none may begin any more.
+    /// Marks the command as cancelled.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// Returns an error if the store request fails.
     pub async fn cancel(&self, key: &Key) -> Result<(), StoreError> {
         self.create(key, "cancelled").await.map(drop)
     }
 
-    /// Claims a number; false when somebody else has it.
+    /// Claims a number; returns `false` if it is taken.
     ///
     /// # Errors
-    /// When the store does not answer. The number may be taken then.
+    /// Returns an error if the store request fails. The number may then be taken.
     pub async fn claim(&self, key: &Key, number: u32, now: Timestamp) -> Result<bool, StoreError> {
         let text = serde_json::to_vec(&now).unwrap_or_default();
         let created = self.store.create(&entry(key, &format!("claim-{number}")), text.into()).await?;
         Ok(created == Creation::Created)
     }
 
-    /// When a number was claimed; none when it is not, or cannot be read.
+    /// Time of a claim; `None` if it is absent or unreadable.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// Returns an error if the store request fails.
     pub async fn claimed(&self, key: &Key, number: u32) -> Result<Option<Timestamp>, StoreError> {
         let text = self.store.read(&entry(key, &format!("claim-{number}"))).await?;
         Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
     }
 
-    /// Says of a claim that it certainly became no build. Only who made it may: nothing is removed, the claim stays taken.
+    /// Records that a claim certainly created no build. Only its owner may do this: nothing is removed, the
+    /// number stays taken.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// Returns an error if the store request fails.
     pub async fn release(&self, key: &Key, number: u32) -> Result<(), StoreError> {
         self.create(key, &format!("released-{number}")).await.map(drop)
     }
 
-    /// Notes what a claim became.
+    /// Records the build of a claim.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// Returns an error if the store request fails.
     pub async fn note(&self, key: &Key, number: u32, build: &str) -> Result<(), StoreError> {
         self.create(key, &format!("build-{number}-{build}")).await.map(drop)
     }

@@ -1,8 +1,8 @@
-//! What the topic `cloud-builds` tells: that a build of the project is in another status than before.
+//! Messages of the topic `cloud-builds`: status changes of the project's builds.
 //!
-//! Messages come late, twice and in any order, for builds of everybody in the project, and whoever may publish to the
-//! topic may claim what they like. So one is only a reason to look: what is told of a build is what a look shows. It has
-//! one other use. It names a build that the list may not show yet.
+//! Messages arrive late, repeatedly and in any order, for all builds of the project, and any publisher of the
+//! topic can forge them. Therefore a message only triggers a poll, and the poll's result is authoritative. A
+//! message also names a build that the list may not contain yet.
 
 use google_cloud_build_v1::model;
 use serde_json::Value;
@@ -11,24 +11,24 @@ use service::Event;
 use super::tags;
 use crate::Key;
 
-/// A build that somebody wished for.
+/// A build of one of our commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// Whose.
+    /// Key of the build.
     pub key: Key,
     /// The build's id.
     pub build: String,
 }
 
-/// Reads a notification; none when the build is nobody's wish.
+/// Reads a notification; `None` for a build of others.
 ///
 /// # Errors
-/// What is wrong with the message.
+/// Returns the problem of an invalid message.
 pub fn read(event: &Event) -> Result<Option<Told>, String> {
     let data = event.data().cloned().ok_or("a notification without a build")?;
-    let data: Value = data.try_into().map_err(|error| format!("a notification that is no JSON: {error}"))?;
-    let build: model::Build =
-        serde_json::from_value(data).map_err(|error| format!("a notification of no build: {error}"))?;
+    let data: Value = data.try_into().map_err(|error| format!("a notification that is not JSON: {error}"))?;
+    let build: model::Build = serde_json::from_value(data)
+        .map_err(|error| format!("a notification without a valid build: {error}"))?;
     if build.id.is_empty() {
         return Err("a notification of a build without an id".to_owned());
     }

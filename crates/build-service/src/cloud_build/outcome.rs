@@ -1,11 +1,11 @@
-//! What a build's status means, and what it left.
+//! Meaning of a build's status, and results of a build.
 
 use ::model::{Class, Failure};
 use cloudbuild::Status;
 use google_cloud_build_v1::model::{self, build::Status as Theirs};
 use serde::Deserialize;
 
-/// Where a build stands, in our words. None for a status that nobody here knows: it will come to one that is known.
+/// Converts a build's status. `None` for an unknown status: a known one will follow.
 pub fn status(build: &model::Build) -> Option<Status> {
     Some(match &build.status {
         Theirs::Pending => Status::Pending,
@@ -21,7 +21,7 @@ pub fn status(build: &model::Build) -> Option<Status> {
     })
 }
 
-/// Whose fault it is when a build ends like this.
+/// Responsibility for a build that ended with this status.
 pub fn class(status: Status) -> Class {
     match status {
         Status::InternalError | Status::Expired => Class::Infrastructure,
@@ -30,7 +30,8 @@ pub fn class(status: Status) -> Class {
     }
 }
 
-/// Why a build left nothing: its own words, the last lines of its log where they are at hand, and where the whole lies.
+/// Failure of a build: Cloud Build's message, the last lines of its log if readable, and the address of the
+/// whole log.
 pub fn failure(build: &model::Build, status: Status, last: &str) -> Failure {
     let detail = build.failure_info.as_ref().map(|info| info.detail.as_str()).unwrap_or_default();
     let why = [detail, build.status_detail.as_str(), "the build did not succeed"];
@@ -47,13 +48,13 @@ pub fn failure(build: &model::Build, status: Status, last: &str) -> Failure {
     Failure::new(class(status), status.as_str(), message)
 }
 
-/// Where a build's log lies, as `gs://bucket/object`; none where it goes to Cloud Logging alone.
+/// Address of a build's log, as `gs://bucket/object`; `None` if it is only in Cloud Logging.
 pub fn log(build: &model::Build) -> Option<String> {
     let bucket = build.logs_bucket.trim_start_matches("gs://").trim_end_matches('/');
     (!bucket.is_empty()).then(|| format!("gs://{bucket}/log-{}.txt", build.id))
 }
 
-/// The container image that a build pushed, as a reference without a tag and its digest. Tags move, digests do not.
+/// The pushed container image, as a reference by digest, and its digest. Tags can be moved, digests cannot.
 pub fn pushed(build: &model::Build) -> Option<(String, String)> {
     let pushed = &build.results.as_ref()?.images;
     let first = build.images.first().or_else(|| build.artifacts.as_ref()?.images.first());
@@ -65,10 +66,10 @@ pub fn pushed(build: &model::Build) -> Option<(String, String)> {
     Some((format!("{name}@{}", image.digest), image.digest.clone()))
 }
 
-/// The files that a build's artifact manifest names, each as an object of `bucket`.
+/// The files in a build's artifact manifest, as object names in `bucket`.
 ///
 /// # Errors
-/// The line that is none of Cloud Build's, or that names another bucket.
+/// Returns the first line that is invalid or names another bucket.
 pub fn artifacts(manifest: &[u8], bucket: &str) -> Result<Vec<String>, String> {
     #[derive(Deserialize)]
     struct Line {
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn every_status_is_one_of_ours_or_on_its_way() {
+    fn every_known_status_is_converted_and_others_are_pending() {
         for ours in Status::ALL {
             assert_eq!(status(&build(json!({"status": ours.as_str()}))), Some(ours));
         }
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_its_digest_and_never_its_tag() {
+    fn an_image_is_identified_by_digest_rather_than_tag() {
         let digest = format!("sha256:{}", "ab".repeat(32));
         let other = format!("sha256:{}", "cd".repeat(32));
         let table = [
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_says_why_and_where_to_read_on() {
+    fn a_failure_has_a_reason_and_log_address() {
         let built = build(json!({
             "id": "b1", "logsBucket": "gs://b/logs/", "logUrl": "https://console/b1",
             "statusDetail": "vague", "failureInfo": {"type": "USER_BUILD_STEP", "detail": "step 1 exited with 2"},

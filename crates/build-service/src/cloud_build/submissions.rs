@@ -1,14 +1,16 @@
-//! One build for each command, whatever gets lost on the way.
+//! One build per command, despite lost responses.
 //!
-//! | what may happen | what holds |
+//! | event | consequence |
 //! |---|---|
-//! | the same command twice at once | a claim in the bucket: one of them creates, the other comes again |
-//! | the answer to `create` is lost | the list is read until it shows the build; until then nobody creates another |
-//! | the list shows it late | the claim stands for it, for [`Timing::settle`] |
-//! | later still | a second build is created; when both are known the older is kept, the other cancelled |
-//! | cancelled before it began | a mark in the bucket, looked for before and after `create` |
+//! | the same command arrives twice concurrently | a claim in the bucket: one of them creates the build, the
+//! other is redelivered |
+//! | the response to `create` is lost | the list is polled until it contains the build; until then no other
+//! is created |
+//! | the list contains it late | the claim blocks another build for [`Timing::settle`] |
+//! | even later | a second build is created; once both are known, the older is kept and the other cancelled |
+//! | cancelled before it started | a mark in the bucket, checked before and after `create` |
 //!
-//! Nothing here knows of images: whoever needs one build for each of their commands can use it.
+//! This module does not depend on images: any service that needs one build per command can use it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -25,14 +27,14 @@ use super::{
 };
 use crate::Key;
 
-/// How long things take.
+/// Timeouts and intervals.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// After this a build that the list does not show does not exist.
+    /// After this time, a build missing from the list does not exist.
     pub settle: Span,
-    /// Between two readings of the list after a lost answer.
+    /// Interval between polls of the list after a lost response.
     pub pause: Span,
-    /// How often the list is read after a lost answer before the command has to come again.
+    /// Maximum polls of the list after a lost response, before the command must be redelivered.
     pub readings: u32,
 }
 
@@ -42,7 +44,7 @@ impl Default for Timing {
     }
 }
 
-/// One build for each command.
+/// One build per command.
 #[derive(Clone)]
 pub struct Submissions {
     client: Client,
@@ -51,48 +53,48 @@ pub struct Submissions {
     timing: Timing,
 }
 
-/// What is known of a command's builds.
+/// Known builds of a command.
 #[derive(Clone, Debug)]
 pub struct Survey {
-    /// The one that counts: the oldest.
+    /// The authoritative build: the oldest.
     pub build: Option<Build>,
-    /// None may begin any more.
+    /// No build may start any more.
     pub cancelled: bool,
-    /// One may have been created that nobody has seen yet.
+    /// An unknown build may exist.
     pub pending: bool,
     next: u32,
 }
 
-/// What became of a submission.
+/// Result of a submission.
 #[derive(Clone, Debug)]
 pub enum Submitted {
-    /// This build is the command's.
+    /// The build of the command.
     Build(Box<Build>),
-    /// It was cancelled before it began.
+    /// The command was cancelled before it started.
     Cancelled,
 }
 
-/// A build that will change no more. A status that nobody here knows is one on the way.
+/// Whether a build has ended. An unknown status counts as running.
 pub fn ended(build: &Build) -> bool {
     use Status::{Cancelled, Expired, Failure, InternalError, Success, Timeout};
     matches!(build.status, Success | Failure | InternalError | Timeout | Cancelled | Expired)
 }
 
 impl Submissions {
-    /// On a client, with a journal in a bucket.
+    /// Uses a client and a journal in a bucket.
     pub fn new(client: Client, store: Arc<dyn Store>, clock: Arc<dyn Clock>, timing: Timing) -> Self {
         Self { client, journal: Journal::new(store), clock, timing }
     }
 
-    /// The client it uses.
+    /// The client.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// Submits a build unless there is one. `make` is given the claim, and makes what is to be created.
+    /// Submits a build unless one exists. `make` receives the claim and creates the request.
     ///
     /// # Errors
-    /// [`PortError::Passing`] when it is not certain yet whether there is one.
+    /// Returns [`PortError::Passing`] if it is not certain yet whether a build exists.
     pub async fn submit(
         &self,
         key: &Key,
@@ -106,7 +108,7 @@ impl Submissions {
             return Ok(Submitted::Cancelled);
         }
         if survey.pending {
-            let why = "a build was asked for, and Cloud Build does not show it yet";
+            let why = "a build was requested, and Cloud Build does not list it yet";
             return Err(PortError::Passing(format!("{key}: {why}")));
         }
         let claim = survey.next;
@@ -116,7 +118,8 @@ impl Submissions {
         if !self.journal.claim(key, claim, now).await.map_err(PortError::passing)? {
             return Err(PortError::Passing(format!("{key}: another builder is about to create it")));
         }
-        // Whoever cancels leaves the mark first and reads the claims then: one of us sees the other.
+        // A cancellation writes its mark before it reads the claims: at least one of both sides sees the
+        // other.
         if self.journal.cancelled(key).await.map_err(PortError::passing)? {
             self.journal.release(key, claim).await.map_err(PortError::passing)?;
             return Ok(Submitted::Cancelled);
@@ -140,7 +143,7 @@ impl Submissions {
     }
 
     async fn read_back(&self, key: &Key, why: String) -> Result<Submitted, PortError> {
-        warn!(command = %key, "the answer to a new build was lost: {why}");
+        warn!(command = %key, "the response to a new build was lost: {why}");
         for reading in 0..self.timing.readings {
             if reading > 0 {
                 self.clock.sleep(self.timing.pause).await;
@@ -152,10 +155,11 @@ impl Submissions {
         Err(PortError::Passing(format!("{key}: it is not certain whether the build was created: {why}")))
     }
 
-    /// Looks at what there is, and mends it: of several builds the oldest stays, of a cancelled command none goes on.
+    /// Reads the builds and corrects them: of several builds only the oldest continues, of a cancelled
+    /// command none.
     ///
     /// # Errors
-    /// When Cloud Build or the bucket does not answer.
+    /// Returns an error if a request to Cloud Build or the bucket fails.
     pub async fn survey(&self, key: &Key) -> Result<Survey, PortError> {
         let mut noted = self.journal.read(key).await.map_err(PortError::passing)?;
         let mut seen = BTreeMap::new();
@@ -173,7 +177,7 @@ impl Submissions {
         builds.sort_by_key(age);
         for (index, build) in builds.iter().enumerate().filter(|(_, build)| !ended(build)) {
             if index > 0 {
-                warn!(command = %key, kept = builds[0].id, cancelled = build.id, "one command, two builds");
+                warn!(command = %key, kept = builds[0].id, cancelled = build.id, "one command has two builds");
             }
             if index > 0 || noted.cancelled {
                 self.client.cancel(&build.id).await?;
@@ -188,7 +192,7 @@ impl Submissions {
         })
     }
 
-    /// Brings what the list shows into the journal.
+    /// Adds the listed builds to the journal.
     async fn discover(
         &self,
         key: &Key,
@@ -219,10 +223,10 @@ impl Submissions {
         Ok(false)
     }
 
-    /// Takes a build into the journal that a notification told of, if it is what it says. Its own list may be behind.
+    /// Adds a build from a notification to the journal, if its tags match. The list may not contain it yet.
     ///
     /// # Errors
-    /// When Cloud Build or the bucket does not answer.
+    /// Returns an error if a request to Cloud Build or the bucket fails.
     pub async fn told_of(&self, key: &Key, build: &str) -> Result<(), PortError> {
         if self.journal.read(key).await.map_err(PortError::passing)?.builds().contains(build) {
             return Ok(());
@@ -236,17 +240,17 @@ impl Submissions {
         }
     }
 
-    /// None may begin any more, and what is there is asked to end.
+    /// Prevents further builds and cancels existing ones.
     ///
     /// # Errors
-    /// When Cloud Build or the bucket does not answer.
+    /// Returns an error if a request to Cloud Build or the bucket fails.
     pub async fn cancel(&self, key: &Key) -> Result<(), PortError> {
         self.journal.cancel(key).await.map_err(PortError::passing)?;
         self.survey(key).await.map(drop)
     }
 }
 
-/// Oldest first; of two of the same moment the same one everywhere.
+/// Sort key: oldest first, with a deterministic order for equal times.
 fn age(build: &Build) -> (i64, i32, String) {
     let created = build.create_time.as_ref();
     let seconds = created.map_or(i64::MAX, |time| time.seconds());

@@ -1,32 +1,32 @@
-//! The tags by which a build is found again.
+//! Tags that identify our builds.
 //!
-//! Cloud Build allows letters, digits, `_`, `.` and `-`, at most 128 of them; a key is at most 100 of them, so that it is
-//! a tag as it is.
+//! Cloud Build permits letters, digits, `_`, `.` and `-`, at most 128 of them; a key has at most 100 of them,
+//! so it is a valid tag.
 
 use crate::Key;
 use google_cloud_build_v1::model::Build;
 
-/// What every tag of ours begins with, and nobody else's may.
+/// Prefix reserved for our tags.
 pub const OURS: &str = "burnin.";
 
-/// The tag of a wish.
+/// Tag of a key.
 pub fn wish(key: &Key) -> String {
     format!("{OURS}{key}")
 }
 
-/// Every tag of a claim's build: its wish, its run, its claim.
+/// All tags of a claim's build: key, run and claim.
 pub fn all(key: &Key, claim: u32) -> [String; 3] {
     [wish(key), format!("{OURS}run.{}", key.command().run), format!("{OURS}claim.{claim}")]
 }
 
-/// Whose build this is, and of which claim; none where it is nobody's.
+/// Key and claim of a build; `None` for a build of others.
 pub fn owner(build: &Build) -> Option<(Key, u32)> {
     let mut ours = build.tags.iter().filter_map(|tag| tag.strip_prefix(OURS));
     let claim = ours.clone().find_map(|tag| tag.strip_prefix("claim.")?.parse().ok())?;
     Some((ours.find_map(|tag| tag.parse().ok())?, claim))
 }
 
-/// Whether Cloud Build would take this tag.
+/// Whether Cloud Build accepts this tag.
 pub fn legal(tag: &str) -> bool {
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     tag.len() <= 128
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_key_is_a_legal_tag_and_found_again() {
+    fn every_key_is_a_valid_tag_and_round_trips() {
         let longest = "r".repeat(RunId::MAX_LEN);
         for run in ["a", "nightly-a3-7f", "run", "claim", longest.as_str()] {
             for stage in Stage::ALL {
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_elses_build_is_nobodys() {
+    fn builds_of_others_have_no_owner() {
         for tags in [vec![], vec!["nightly"], vec!["burnin.claim.1"], vec!["burnin.run.r", "burnin.claim.1"]]
         {
             assert_eq!(owner(&Build::new().set_tags(tags.clone())), None, "{tags:?}");
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cloud_build_takes_as_a_tag() {
+    fn tags_follow_cloud_builds_rules() {
         for (tag, expected) in
             [("a", true), ("_A.b-1", true), ("", false), ("-a", false), ("a b", false), ("é", false)]
         {

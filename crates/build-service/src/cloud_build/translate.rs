@@ -1,7 +1,7 @@
-//! From a config as it is written to a build as the API takes it. Pure.
+//! Converts a config to the API's build. Pure.
 //!
-//! Our types carry Cloud Build's own names, and so do the API's; what is left to do here is to add what is Burnin's, and
-//! to refuse what would be understood differently or not at all, by the name of its field.
+//! Our types have Cloud Build's own names, as have the API's; this module adds Burnin's parts, and rejects
+//! fields that would be misunderstood or ignored, by name.
 
 use std::collections::BTreeMap;
 
@@ -16,31 +16,31 @@ use serde_json::json;
 use super::tags;
 use crate::limit;
 
-/// Cloud Build's limits.
+/// Limits of Cloud Build.
 const MOST_STEPS: usize = 300;
 const MOST_TAGS: usize = 64;
 const LONGEST_VALUE: usize = 4000;
 const LONGEST_TIMEOUT: Span = Span::from_secs(24 * 3600);
 
-/// Where the parts of a build lie, and how long it may take.
+/// Locations and timeout of a build.
 #[derive(Clone, Debug)]
 pub struct Frame<'a> {
-    /// The longest it may take, and wait before it begins.
+    /// Maximum duration, and maximum wait in the queue.
     pub limit: Span,
     /// The bucket, without `gs://`.
     pub bucket: &'a str,
-    /// The gzipped source archive's object, where there is a source.
+    /// Object name of the gzipped source archive, if any.
     pub source: Option<String>,
-    /// A folder in the bucket for its files, without a slash at its end.
+    /// Folder in the bucket for its files, without a trailing slash.
     pub outputs: String,
-    /// A folder in the bucket for its log, unless the config says where.
+    /// Folder in the bucket for its log, unless the config sets one.
     pub logs: String,
 }
 
-/// The build that a config describes.
+/// The build described by a config.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// Returns all problems of the config.
 pub fn translate(spec: &BuildSpec, frame: &Frame<'_>) -> Result<Build, Vec<Problem>> {
     let config: Config = serde_json::from_value(limit::within(frame.limit, &spec.config))
         .map_err(|error| vec![problem("config", format!("not a Cloud Build config: {error}"))])?;
@@ -59,7 +59,7 @@ fn assemble(config: &Config, spec: &BuildSpec, frame: &Frame<'_>, problems: &mut
     };
     let mut substitutions = config.substitutions.clone();
     substitutions.extend(spec.substitutions.clone());
-    // The config's own timeout may be shorter, never longer than the stage's; nor may it wait for longer.
+    // The config's own timeouts may be shorter than the stage's, never longer.
     let whole = json!({
         "timeout": within(config.timeout),
         "queueTtl": within(config.queue_ttl),
@@ -79,7 +79,7 @@ fn assemble(config: &Config, spec: &BuildSpec, frame: &Frame<'_>, problems: &mut
         .map(|secrets| read::<Secrets>("availableSecrets", secrets, problems));
     build.artifacts =
         config.artifacts.as_ref().map(|artifacts| read::<Artifacts>("artifacts", artifacts, problems));
-    // As on this host: files go to Burnin's bucket, whatever bucket the config names.
+    // As in local builds: files go to Burnin's bucket, whatever bucket the config names.
     if let Some(objects) = build.artifacts.as_mut().and_then(|artifacts| artifacts.objects.as_mut()) {
         objects.location = gs(&frame.outputs) + "/";
     }
@@ -100,7 +100,7 @@ fn assemble(config: &Config, spec: &BuildSpec, frame: &Frame<'_>, problems: &mut
     build
 }
 
-/// What Cloud Build would say only after the build was begun, or would understand in another way than this host.
+/// Checks rules that Cloud Build enforces only after the start, or interprets differently from local builds.
 fn check(config: &Config, spec: &BuildSpec, problems: &mut Vec<Problem>) {
     let steps = config.steps.len();
     if steps == 0 || steps > MOST_STEPS {
@@ -125,7 +125,7 @@ fn check(config: &Config, spec: &BuildSpec, problems: &mut Vec<Problem>) {
         }
     }
     if options.pool.is_some() && options.worker_pool.is_some() {
-        problems.push(problem("options.workerPool", "the old spelling of options.pool; leave it out"));
+        problems.push(problem("options.workerPool", "deprecated; use options.pool"));
     }
     check_tags(config, &values, problems);
 }
@@ -138,14 +138,17 @@ fn check_tags(config: &Config, values: &BTreeMap<String, String>, problems: &mut
         let path = format!("tags[{index}]");
         let written = substitution::expand(tag, values);
         if written.starts_with(tags::OURS) || tag.starts_with(tags::OURS) {
-            problems.push(problem(&path, format!("tags that begin with `{}` are Burnin's own", tags::OURS)));
+            problems.push(problem(
+                &path,
+                format!("tags that begin with `{}` are reserved for Burnin", tags::OURS),
+            ));
         } else if !tag.contains('$') && !tags::legal(tag) {
             problems.push(problem(&path, "expected at most 128 letters, digits, `_`, `.` and `-`"));
         }
     }
 }
 
-/// The API's types take any word where they expect one of a list; a mistyped one must not go as far as the cloud.
+/// The API's enums accept any string; a misspelt value must be rejected before submission.
 fn known(options: &Options, read: &BuildOptions, problems: &mut Vec<Problem>) {
     let words = [
         ("logging", &options.logging, read.logging.value()),
@@ -171,11 +174,11 @@ fn known(options: &Options, read: &BuildOptions, problems: &mut Vec<Problem>) {
     }
 }
 
-/// One part in the API's type, or in its default with a problem noted.
+/// Converts one part to the API's type; records a problem and returns the default on failure.
 fn read<T: DeserializeOwned + Default>(path: &str, part: &impl Serialize, problems: &mut Vec<Problem>) -> T {
     let read = serde_json::to_value(part).and_then(serde_json::from_value::<T>);
     read.unwrap_or_else(|error| {
-        problems.push(problem(path, format!("Cloud Build's API does not take it: {error}")));
+        problems.push(problem(path, format!("rejected by Cloud Build's API: {error}")));
         T::default()
     })
 }

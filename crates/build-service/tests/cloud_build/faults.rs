@@ -41,7 +41,7 @@ async fn a_lost_answer_is_read_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_it_is_uncertain_nobody_creates_another() {
+async fn no_second_build_is_created_while_the_outcome_is_unknown() {
     let world = World::new().await;
     world.cloud.next_create(Fault::LandsAndAnswers(503));
     world.cloud.stale_lists(100);
@@ -116,7 +116,7 @@ async fn many_deliveries_at_once_make_one_build() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_refused_for_good_says_so_again() {
+async fn a_permanent_rejection_is_repeated() {
     let world = World::new().await;
     for (status, class, code) in [
         (400, Class::Input, "INVALID_ARGUMENT"),
@@ -138,7 +138,7 @@ async fn what_is_refused_for_good_says_so_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_never_sent_holds_nobody_up() {
+async fn an_unsent_request_blocks_no_other() {
     let world = World::new().await;
     // A port that was somebody's a moment ago.
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -231,7 +231,7 @@ async fn a_forgotten_journal_entry_is_found_by_its_tag() {
 
 /// Anything may go wrong with anything, in any order. Once it all works again one build is there, and no other goes on.
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_goes_wrong_one_build_is_left() {
+async fn one_build_remains_despite_failures() {
     let mut several = 0;
     for seed in 0..50 {
         let mut random = fastrand::Rng::with_seed(seed);

@@ -55,7 +55,7 @@ async fn an_artifact_cannot_pass_for_the_manifest_or_the_log() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_end_is_somebodys_fault() {
+async fn every_failure_has_a_class() {
     for (status, class) in [
         ("FAILURE", Class::Workload),
         ("TIMEOUT", Class::Workload),
@@ -77,7 +77,7 @@ async fn every_end_is_somebodys_fault() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_status_that_nobody_knows_is_waited_out() {
+async fn an_unknown_status_counts_as_running() {
     let world = World::new().await;
     world.start(&spec("SUCCESS")).await.unwrap();
     let build = world.cloud.builds()[0]["id"].as_str().unwrap().to_owned();

@@ -8,7 +8,7 @@ use build_service::conformance::{self, Configs};
 use test_support::cloud_build::{World, spec};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cloud_build_keeps_the_ports_promises() {
+async fn cloud_build_satisfies_the_port_contract() {
     let world = World::new().await;
     let configs = Configs { succeeds: spec("SUCCESS"), fails: spec("FAILURE"), lasts: spec("never") };
     conformance::builds(&world.builds, &configs).await;

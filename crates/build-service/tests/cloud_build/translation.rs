@@ -123,7 +123,7 @@ fn values_of_the_workflow_win_over_those_of_the_config() {
 }
 
 #[test]
-fn what_cannot_be_understood_is_refused_by_its_field() {
+fn unsupported_fields_are_rejected_by_name() {
     let step = || json!([{"name": "bash"}]);
     let table = [
         (json!({"steps": []}), "steps"),

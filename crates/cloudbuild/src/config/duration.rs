@@ -3,7 +3,8 @@ use std::borrow::Cow;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
-/// A duration as Google's JSON writes it: seconds with at most nine decimals and an `s`, as `300s` or `1.5s`.
+/// A duration in Google's JSON format: seconds with at most nine decimals and an `s`, such as `300s` or
+/// `1.5s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Duration(std::time::Duration);
 
@@ -13,7 +14,7 @@ impl Duration {
         Self(std::time::Duration::from_secs(seconds))
     }
 
-    /// The duration as the standard library has it.
+    /// As a standard library duration.
     pub const fn get(self) -> std::time::Duration {
         self.0
     }

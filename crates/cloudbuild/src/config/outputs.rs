@@ -4,11 +4,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// What a build leaves behind.
+/// Outputs of a build.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Artifacts {
-    /// Container images, in place of the config's own `images`.
+    /// Container images, instead of the config's own `images`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<String>,
     /// Files.
@@ -28,44 +28,44 @@ pub struct Artifacts {
     pub go_modules: Vec<Value>,
 }
 
-/// Files that are stored after all steps succeeded.
+/// Files to store after all steps succeeded.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ArtifactObjects {
     /// Bucket and folder, as `gs://bucket/folder/`.
     pub location: String,
-    /// Globs in the workspace; files keep their last name only.
+    /// Globs in the workspace; only the last part of a path is kept.
     pub paths: Vec<String>,
 }
 
-/// Secrets that steps may ask for.
+/// Secrets available to steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AvailableSecrets {
-    /// Secrets kept by Secret Manager.
+    /// Secrets in Secret Manager.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secret_manager: Vec<SecretManagerSecret>,
-    /// Secrets written in the config, encrypted with a key of Cloud KMS.
+    /// Secrets in the config, encrypted with a key of Cloud KMS.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub inline: Vec<InlineSecret>,
 }
 
-/// One version of a secret, and the variable that carries it.
+/// A version of a secret, and its environment variable.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SecretManagerSecret {
     /// `projects/PROJECT/secrets/NAME/versions/VERSION`.
     pub version_name: String,
-    /// The name that `secretEnv` uses, and the name of the variable.
+    /// Name for `secretEnv`, and name of the variable.
     pub env: String,
 }
 
-/// Encrypted values, and the variables that carry them.
+/// Encrypted values, and their environment variables.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct InlineSecret {
     /// The key that decrypts them.
     pub kms_key_name: String,
-    /// Variable to encrypted value.
+    /// Encrypted value by variable.
     pub env_map: BTreeMap<String, String>,
 }

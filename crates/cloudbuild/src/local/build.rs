@@ -50,12 +50,12 @@ pub(super) async fn run(plan: &Plan, request: &Request, cancel: CancellationToke
     outcome
 }
 
-/// Starts each step as soon as what it waits for has ended well, until all have or one failure ends the build.
+/// Starts each step when its predecessors have succeeded, until all are done or a failure ends the build.
 async fn execute(plan: &Plan, context: &Context<'_>, cancel: CancellationToken, outcome: &mut Outcome) {
     let mut running = FuturesUnordered::new();
     let mut waiting: Vec<&Step> = plan.steps.iter().collect();
     let mut passed = vec![false; plan.steps.len()];
-    // What a running step becomes when the build stops before its end.
+    // Status of running steps when the build stops early.
     let mut stopped = Status::Cancelled;
     let mut limit = std::pin::pin!(tokio::time::sleep(plan.timeout));
     loop {
@@ -128,7 +128,7 @@ fn finish(step: &Step, end: &End, stopped: Status, context: &Context<'_>, outcom
 async fn collect(plan: &Plan, request: &Request, outcome: &mut Outcome) {
     let Some(objects) = plan.objects.clone() else { return };
     let workspace = request.workspace.clone();
-    // Hashing gigabytes must not hold up the caller's other tasks.
+    // Hashing large files must not block the caller's other tasks.
     let collected = tokio::task::spawn_blocking(move || artifacts::collect(&workspace, &objects)).await;
     match collected {
         Ok(Ok(artifacts)) => outcome.artifacts = artifacts,

@@ -3,10 +3,10 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The one log of a build.
+/// The log of a build.
 ///
-/// Writes go straight to the file, so that it can be read while the build runs. They block for as long as the page
-/// cache takes, which is why the steps need no task of their own for it.
+/// Writes are unbuffered, so that the log can be read during the build. They only block for the page cache,
+/// so no separate task is needed.
 pub(super) struct Log {
     inner: Mutex<Inner>,
     limit: u64,
@@ -25,12 +25,12 @@ impl Log {
         Ok(Self { inner: Mutex::new(Inner { file, left: limit, full: false, error: None }), limit })
     }
 
-    /// Writes a line of the runner itself, which no limit holds back.
+    /// Writes a line of the runner itself, regardless of the limit.
     pub(super) fn note(&self, text: &str) {
         self.lock().write(format!("{text}\n").as_bytes());
     }
 
-    /// Writes whole lines of a step's output, as many as the limit leaves room for.
+    /// Writes complete lines of a step's output within the limit.
     pub(super) fn append(&self, lines: &[u8]) {
         let mut inner = self.lock();
         if inner.full {
@@ -49,7 +49,7 @@ impl Log {
         inner.write(format!("[log limit of {limit} bytes reached: further output is dropped]\n").as_bytes());
     }
 
-    /// The first write that failed, if one did.
+    /// The first failed write, if any.
     pub(super) fn error(&self) -> Option<String> {
         self.lock().error.as_ref().map(ToString::to_string)
     }

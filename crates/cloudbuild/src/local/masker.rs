@@ -1,19 +1,19 @@
 use crate::Secret;
 
-/// Shortest line of a secret with several lines that is hidden by itself too; a `}` is no secret.
+/// Minimum length of a line of a multi-line secret that is masked separately, so that `}` is not.
 const SHORTEST_LINE: usize = 4;
 
-/// What a hidden value is replaced with.
+/// Replacement of a masked value.
 const MASK: &[u8] = b"***";
 
-/// Replaces known values in a stream of bytes, wherever the stream is cut.
+/// Masks known values in a stream of bytes, independent of its chunks.
 pub(super) struct Masker {
-    /// Longest first, so that the first that fits is the longest.
+    /// Longest first, so that the longest match is found first.
     patterns: Vec<Vec<u8>>,
     starts: [bool; 256],
-    /// The end of the stream so far that could still become a value.
+    /// End of the stream that may be the beginning of a value.
     held: Vec<u8>,
-    /// How many bytes at the start of `held` belong to a value that was masked already.
+    /// Number of bytes at the start of `held` that belong to an already masked value.
     covered: usize,
 }
 
@@ -37,13 +37,13 @@ impl Masker {
         Self { patterns, starts, held: Vec::new(), covered: 0 }
     }
 
-    /// Takes the next bytes and appends to `out` what is settled.
+    /// Processes the next bytes and appends the decided ones to `out`.
     pub(super) fn push(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         self.held.extend_from_slice(bytes);
         self.advance(false, out);
     }
 
-    /// Appends what was held back, at the end of the stream.
+    /// Appends the held bytes at the end of the stream.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
         self.advance(true, out);
     }
@@ -58,7 +58,7 @@ impl Masker {
                     break;
                 }
                 if let Some(pattern) = self.patterns.iter().find(|pattern| rest.starts_with(pattern)) {
-                    // Values may overlap: the rest of the second one is hidden under the same mask.
+                    // Values may overlap: the rest of the second one is covered by the same mask.
                     if at >= self.covered {
                         out.extend_from_slice(MASK);
                     }
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_hidden_wherever_they_stand() {
+    fn values_are_masked_at_any_position() {
         let table: [(&[&str], &str, &str); 10] = [
             (&["hunter2"], "a hunter2 b", "a *** b"),
             (&["hunter2"], "hunter2hunter2", "******"),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_held_back_that_cannot_become_a_value() {
+    fn only_possible_prefixes_of_a_value_are_held() {
         let secrets = [Secret::new("hunter2")];
         let mut redactor = Masker::new(&secrets);
         let mut out = Vec::new();
@@ -124,7 +124,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_cut_of_the_stream_does_not_matter(
+        fn the_chunks_of_the_stream_do_not_matter(
             text in "[abc]{0,40}",
             secrets in prop::collection::vec("[abc]{1,5}", 1..4),
             size in 1usize..7,

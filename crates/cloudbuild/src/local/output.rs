@@ -6,16 +6,16 @@ use tokio::net::unix::pipe::Receiver;
 use super::log::Log;
 use super::masker::Masker;
 
-/// A line longer than this is written in parts, so that output without a line end cannot fill the memory.
+/// Maximum line length; longer lines are written in parts, to bound memory.
 const LONGEST_LINE: usize = 256 << 10;
 
-/// The output of one step on its way to the log: secrets hidden, each line marked with the step.
+/// Writes the output of one step to the log: masks secrets, and prefixes each line with the step.
 pub(super) struct Output<'a> {
     log: &'a Log,
     prefix: Vec<u8>,
-    /// Hides the values that the step was given.
+    /// Masks the secret values of the step.
     masker: Masker,
-    /// Hides everything else that is known, or looks like a secret.
+    /// Redacts all other known or apparent secrets.
     redactor: Option<redact::Redactor>,
     masked: Vec<u8>,
     clean: Vec<u8>,
@@ -28,19 +28,19 @@ impl<'a> Output<'a> {
         Self { log, prefix, masker, redactor, masked: Vec::new(), clean: Vec::new() }
     }
 
-    /// Reads until nobody holds the other end any more.
+    /// Reads until all writers have closed the pipe.
     pub(super) async fn read(&mut self, pipe: &mut Receiver) {
         let mut chunk = vec![0; 64 << 10];
         loop {
             match pipe.read(&mut chunk).await {
-                // A pipe fails only when it is misused; its end is as good as an error.
+                // Reading a pipe fails only if it is misused; treat errors as its end.
                 Ok(0) | Err(_) => return,
                 Ok(length) => self.push(&chunk[..length]),
             }
         }
     }
 
-    /// Writes what is left, with a line end if it has none.
+    /// Writes the rest, terminated by a newline.
     pub(super) fn finish(&mut self) {
         self.masker.finish(&mut self.masked);
         if let Some(mut redactor) = self.redactor.take() {

@@ -9,22 +9,22 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, wa
 use tokio::net::unix::pipe::Receiver;
 use tokio::task::JoinHandle;
 
-/// A process that leads a group of its own.
+/// A process that leads its own group.
 ///
-/// The leader is reaped only after the group has been killed: until then its id cannot be given to anybody else, so
-/// no signal can hit a stranger.
+/// The leader is reaped only after the group has been killed: until then its id cannot be reused, so no
+/// signal can reach an unrelated process.
 pub(super) struct Group {
     child: Child,
     leader: Pid,
     reaped: bool,
 }
 
-/// A process that has just been started.
+/// A started process.
 pub(super) struct Started {
     pub(super) group: Group,
-    /// Both of its output streams, in the order in which it wrote to them.
+    /// Both output streams, in the order of writing.
     pub(super) output: Receiver,
-    /// Ends when the leader has ended.
+    /// Completes when the leader has ended.
     pub(super) exit: JoinHandle<()>,
 }
 
@@ -36,7 +36,7 @@ pub(super) fn start(
 ) -> io::Result<Started> {
     let (reader, writer) = io::pipe()?;
     let output = Receiver::from_owned_fd(reader.into())?;
-    // The command holds writing ends of the pipe until it is dropped, and the pipe ends only then.
+    // The command holds the write ends of the pipe until it is dropped; the pipe ends only then.
     let child = Command::new(program)
         .args(args)
         .env_clear()
@@ -58,12 +58,12 @@ impl Group {
         self.leader.as_raw_nonzero().get()
     }
 
-    /// Asks the whole group to end.
+    /// Sends `SIGTERM` to the whole group.
     pub(super) fn terminate(&self) {
         self.signal(Signal::TERM);
     }
 
-    /// Ends the whole group, and takes the exit status of its leader, which must have ended or be about to.
+    /// Kills the whole group, and returns the exit status of its leader, which must have ended or be ending.
     pub(super) fn kill(&mut self) -> io::Result<ExitStatus> {
         self.signal(Signal::KILL);
         self.reaped = true;
@@ -71,7 +71,7 @@ impl Group {
     }
 
     fn signal(&self, signal: Signal) {
-        // An error means that the group is gone, which is what was wanted.
+        // An error means that the group has ended already.
         let _ = kill_process_group(self.leader, signal);
     }
 }
@@ -84,7 +84,7 @@ impl Drop for Group {
     }
 }
 
-/// The exit code as a container reports it.
+/// The exit code as reported by a container.
 pub(super) fn exit_code(status: ExitStatus) -> Option<i32> {
     status.code().or_else(|| status.signal().map(|signal| 128 + signal))
 }

@@ -17,26 +17,26 @@ use super::output::Output;
 use super::process::{self, Started};
 use super::{Event, Request, environment, tools, workdir};
 
-/// How long the output of a dead group may stay open: somebody who left the group still holds it.
+/// Maximum wait for the output of a dead group: a process that left the group may still hold it open.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// What the steps of one build share.
+/// Shared state of the steps of a build.
 pub(super) struct Context<'a> {
     pub(super) request: &'a Request,
     pub(super) log: &'a Log,
     /// Private folder for scripts.
     pub(super) scratch: &'a Path,
-    /// Ends all steps that run.
+    /// Stops all running steps.
     pub(super) stop: &'a CancellationToken,
 }
 
-/// How a step came to its end.
+/// End of a step.
 pub(super) enum End {
     /// Its process ended by itself.
     Exited(Option<i32>),
-    /// It took longer than its own time limit.
+    /// It exceeded its own timeout.
     TimedOut(Duration),
-    /// The build no longer wanted it.
+    /// The build stopped it.
     Stopped,
     /// It could not be started.
     NotStarted(io::Error),
@@ -47,7 +47,7 @@ impl End {
         if let Self::Exited(code) = self { *code } else { None }
     }
 
-    /// The status of the step, where a stopped one takes the status that the stop implies.
+    /// The status of the step; a stopped one has the status implied by the stop.
     pub(super) fn status(&self, stopped: Status) -> Status {
         match self {
             Self::Exited(Some(0)) => Status::Success,
@@ -57,7 +57,7 @@ impl End {
         }
     }
 
-    /// What went wrong, to be put behind the name of the step.
+    /// The problem, to be appended to the name of the step.
     pub(super) fn failure(&self) -> Option<String> {
         match self {
             Self::Exited(Some(0)) | Self::Stopped => None,
@@ -75,7 +75,7 @@ impl End {
     }
 }
 
-/// Runs one step to its end; afterwards its process group is gone.
+/// Runs one step to its end; its process group has then ended.
 pub(super) async fn run(step: &Step, context: &Context<'_>) -> End {
     if context.stop.is_cancelled() {
         return End::Stopped;
@@ -92,7 +92,7 @@ pub(super) async fn run(step: &Step, context: &Context<'_>) -> End {
     end
 }
 
-/// The name of a step as Cloud Build's log has it.
+/// The name of a step in the format of Cloud Build's log.
 pub(super) fn log_name(step: &Step) -> String {
     match &step.id {
         Some(id) => format!("Step #{} - \"{id}\"", step.index),
@@ -116,7 +116,7 @@ async fn supervise(step: &Step, started: Started, output: &mut Output<'_>, conte
     };
     if forced.is_some() {
         group.terminate();
-        // The whole group gets the grace, not only its leader: the output ends when the last of them has.
+        // The grace period applies to the whole group: the output ends with its last process.
         let all_gone = async {
             let _ = (&mut exit).await;
             if !read_all {
@@ -153,14 +153,15 @@ fn program(tool: &str, dir: &Path, environment: &[(OsString, OsString)]) -> io::
     if tool.contains('/') {
         return Ok(dir.join(tool));
     }
-    tools::find(tool, environment::lookup(environment, "PATH"))
-        .ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, format!("no tool `{tool}` on the PATH")))
+    tools::find(tool, environment::lookup(environment, "PATH")).ok_or_else(|| {
+        io::Error::new(io::ErrorKind::NotFound, format!("the tool `{tool}` is not on the PATH"))
+    })
 }
 
-/// Writes a script down and says how to run it.
+/// Writes a script to a file and returns the command to run it.
 ///
-/// The interpreter is started by us and not by the kernel: a file that was just written cannot be executed for as
-/// long as a process forked meanwhile by another thread still has it open.
+/// The interpreter is started directly rather than by the kernel: a newly written file cannot be executed
+/// while a process forked concurrently by another thread still has it open.
 fn script_command(step: &Step, script: &str, context: &Context<'_>) -> io::Result<(PathBuf, Vec<OsString>)> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;

@@ -7,14 +7,14 @@ use crate::plan::{Action, Plan, Step};
 
 use super::{Request, environment};
 
-/// The line that starts a script: an interpreter and at most one argument, as the kernel reads it.
+/// The shebang line of a script: an interpreter and at most one argument, parsed like the kernel does.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Shebang<'a> {
     pub(super) interpreter: &'a str,
     pub(super) argument: Option<&'a str>,
 }
 
-/// The interpreter of a script; `/bin/sh` for one that names none.
+/// The interpreter of a script; `/bin/sh` without a shebang.
 pub(super) fn shebang(script: &str) -> Shebang<'_> {
     let default = Shebang { interpreter: "/bin/sh", argument: None };
     let Some(line) = script.strip_prefix("#!").and_then(|rest| rest.lines().next()) else { return default };
@@ -26,15 +26,15 @@ pub(super) fn shebang(script: &str) -> Shebang<'_> {
     Shebang { interpreter, argument: Some(argument.trim()).filter(|argument| !argument.is_empty()) }
 }
 
-/// The file that a name on this `PATH` stands for.
+/// The file of a name on this `PATH`.
 pub(super) fn find(name: &str, path: Option<&OsStr>) -> Option<PathBuf> {
     std::env::split_paths(path?).map(|folder| folder.join(name)).find(|file| is_executable(file))
 }
 
-/// What the steps of a plan need and this host lacks.
+/// Tools required by the steps of a plan that are missing on this host.
 ///
-/// A path inside the workspace may be made by an earlier step, so only names and other absolute paths are looked
-/// for.
+/// A path inside the workspace may be created by an earlier step, so only names and other absolute paths are
+/// checked.
 pub(super) fn missing(plan: &Plan, request: &Request) -> Vec<Problem> {
     plan.steps.iter().filter_map(|step| missing_for(step, request)).collect()
 }
@@ -50,8 +50,8 @@ fn missing_for(step: &Step, request: &Request) -> Option<Problem> {
             Some(Problem::new(
                 format!("{at}.name"),
                 format!(
-                    "step {label}: image {image} would have to be pulled, which the local runner cannot do; no tool \
-                     `{tool}` on the PATH; install it or map the builder with `tools`: {{\"{image}\": TOOL}}"
+                    "step {label}: image {image} would have to be pulled, which the local runner cannot do; the tool \
+                     `{tool}` is not on the PATH; install it or map the builder with `tools`: {{\"{image}\": TOOL}}"
                 ),
             ))
         }

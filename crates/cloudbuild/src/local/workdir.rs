@@ -2,9 +2,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The working directory of a step, created where it is missing as Cloud Build does.
+/// The working directory of a step, created if absent as in Cloud Build.
 ///
-/// The plan has removed every `..`; what is left is a symbolic link in the workspace that leads out of it.
+/// The plan has resolved every `..`; this check is for symbolic links that lead out of the workspace.
 pub(super) fn enter(workspace: &Path, dir: &Path) -> io::Result<PathBuf> {
     let root = workspace.canonicalize()?;
     let mut here = root.clone();

@@ -3,14 +3,14 @@ use std::collections::BTreeMap;
 use crate::Problem;
 use crate::config::Step;
 
-/// For each step, the positions of the steps it waits for.
+/// For each step, the indices of the steps it waits for.
 ///
-/// A step may only name steps above it, which is Cloud Build's rule and leaves no room for a cycle.
+/// A step may only name earlier steps, which is Cloud Build's rule and excludes cycles.
 pub(super) fn order(steps: &[Step], problems: &mut Vec<Problem>) -> Vec<Vec<usize>> {
     let mut known: BTreeMap<&str, usize> = BTreeMap::new();
     let mut order = Vec::with_capacity(steps.len());
     for (index, step) in steps.iter().enumerate() {
-        // An empty list and an absent one are the same to Cloud Build.
+        // Cloud Build treats an empty list like an absent one.
         order.push(if step.wait_for.is_empty() {
             (0..index).collect()
         } else {
@@ -21,7 +21,7 @@ pub(super) fn order(steps: &[Step], problems: &mut Vec<Problem>) -> Vec<Vec<usiz
             if id.is_empty() || id == "-" || id.contains(char::is_control) {
                 problems.push(Problem::new(
                     path,
-                    "expected a name on one line; `-` is taken, it stands for no step in `waitFor`",
+                    "expected a name on one line; `-` is reserved for no step in `waitFor`",
                 ));
             } else if let Some(first) = known.get(id) {
                 problems.push(Problem::new(

@@ -3,7 +3,7 @@ use crate::config::{ArtifactObjects, Config};
 
 use super::template::Templates;
 
-/// The files and the images that a build leaves behind.
+/// The output files and images of a build.
 pub(super) fn check(
     config: &Config,
     templates: &mut Templates,
@@ -64,7 +64,7 @@ fn check_objects(
         let here = format!("{at}.paths[{index}]");
         let path = templates.expand(&here, template, problems);
         if path.contains(char::is_whitespace) {
-            problems.push(Problem::new(&here, "expected a path without blanks, which Cloud Build refuses"));
+            problems.push(Problem::new(&here, "expected a path without blanks, which Cloud Build rejects"));
         } else if path.starts_with('/') || path.split('/').any(|part| part == "..") {
             problems
                 .push(Problem::new(&here, format!("{path:?} leaves the workspace; use a path inside it")));

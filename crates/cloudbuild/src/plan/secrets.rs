@@ -5,7 +5,7 @@ use crate::{Inputs, Problem, Secret};
 
 use super::template::Templates;
 
-/// Where the value of a secret variable comes from.
+/// Source of a secret variable's value.
 pub(super) enum Source {
     /// A version in Secret Manager.
     Version(String),
@@ -13,7 +13,7 @@ pub(super) enum Source {
     Inline,
 }
 
-/// Declared secrets, by the variable that carries them.
+/// Declared secrets by variable.
 pub(super) type Declared = BTreeMap<String, Source>;
 
 pub(super) fn declared(config: &Config, templates: &mut Templates, problems: &mut Vec<Problem>) -> Declared {
@@ -37,7 +37,7 @@ pub(super) fn declared(config: &Config, templates: &mut Templates, problems: &mu
     declared
 }
 
-/// Why a secret variable has no value on this host.
+/// The value of a secret variable on this host, or why it has none.
 pub(super) fn find(variable: &str, declared: &Declared, inputs: &Inputs) -> Result<Secret, String> {
     let version = match declared.get(variable) {
         None => {
@@ -54,18 +54,18 @@ pub(super) fn find(variable: &str, declared: &Declared, inputs: &Inputs) -> Resu
     let secret = inputs.secrets.get(version).or_else(|| inputs.secrets.get(secret_name(version)?));
     match secret {
         None => Err(format!(
-            "the secret variable {variable} needs {version}, which the local secret source does not hold; add it \
+            "the secret variable {variable} needs {version}, which is missing in the local secret source; add it \
              there under that name or as {:?}",
             secret_name(version).unwrap_or(version)
         )),
         Some(secret) if secret.expose().contains('\0') => Err(format!(
-            "the secret variable {variable} holds a NUL character, which no program can be given"
+            "the secret variable {variable} contains a NUL character, which cannot be passed to a program"
         )),
         Some(secret) => Ok(secret.clone()),
     }
 }
 
-/// `NAME` of `projects/PROJECT/secrets/NAME/versions/VERSION`.
+/// `NAME` in `projects/PROJECT/secrets/NAME/versions/VERSION`.
 fn secret_name(version: &str) -> Option<&str> {
     version.split('/').skip_while(|part| *part != "secrets").nth(1)
 }

@@ -2,11 +2,11 @@ use crate::substitution::{self, Piece};
 
 const SHELLS: [&str; 7] = ["ash", "bash", "dash", "ksh", "mksh", "sh", "zsh"];
 
-/// The position in a command line (tool first) of the text that a shell would run as a script and that holds a
-/// substitution.
+/// The index in a command line (tool first) of an argument that a shell would run as a script and that
+/// contains a substitution.
 ///
-/// Cloud Build pastes the value into that text, and the shell then reads the value as code. Nothing that is put
-/// around the value makes this safe, so it is refused and not escaped.
+/// Cloud Build inserts the value into that text, and the shell executes it as code. No quoting makes this
+/// safe, so it is rejected rather than escaped.
 pub(super) fn pasted_script(line: &[String]) -> Option<usize> {
     (0..line.len()).filter(|&at| is_shell(&line[at])).find_map(|shell| {
         let script = script_position(line, shell + 1)?;
@@ -19,7 +19,7 @@ fn is_shell(word: &str) -> bool {
     SHELLS.contains(&name)
 }
 
-/// Where the script of `-c` stands: the first word after the options.
+/// Index of the script of `-c`: the first word after the options.
 fn script_position(line: &[String], start: usize) -> Option<usize> {
     let mut command = false;
     let mut at = start;
@@ -31,7 +31,7 @@ fn script_position(line: &[String], start: usize) -> Option<usize> {
         }
         let short = !word.starts_with("--");
         command |= short && word.starts_with('-') && word.contains('c');
-        // `-o pipefail`, `-euo pipefail` and `--rcfile FILE` take the next word.
+        // `-o pipefail`, `-euo pipefail` and `--rcfile FILE` consume the next word.
         let takes_value =
             (short && word.ends_with(['o', 'O'])) || ["--rcfile", "--init-file"].contains(&word.as_str());
         at += if takes_value { 2 } else { 1 };
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_in_a_shells_script_is_found() {
+    fn a_substitution_in_a_shell_script_is_found() {
         let table: [(&[&str], Option<usize>); 18] = [
             (&["bash", "-c", "echo $_X"], Some(2)),
             (&["/bin/sh", "-ec", "echo ${_X}"], Some(2)),

@@ -8,7 +8,7 @@ use super::secrets::{self, Declared};
 use super::template::Templates;
 use super::{Action, Step, Tolerance, check_timeout, label, shell};
 
-/// What all steps of a build have in common.
+/// Shared inputs of all steps of a build.
 pub(super) struct Shared<'a> {
     pub(super) config: &'a Config,
     pub(super) inputs: &'a Inputs,
@@ -89,22 +89,22 @@ impl Shared<'_> {
                 ));
             }
             if script.contains('\0') {
-                problems.push(Problem::new(format!("{at}.script"), "holds a NUL character"));
+                problems.push(Problem::new(format!("{at}.script"), "contains a NUL character"));
             }
             return Action::Script(script.clone());
         }
-        // The check is on the templates: after the substitutions nothing tells a value from the text around it.
+        // Check the templates: after substitution, values are indistinguishable from the surrounding text.
         let entrypoint = step.entrypoint.as_deref();
         let template = image::command(image, entrypoint, &step.args, &self.inputs.tools);
         let line = [vec![template.tool], template.args].concat();
         if let Some(position) = shell::pasted_script(&line) {
-            // The tool is the first argument itself when the image has no entrypoint.
+            // The tool is the first argument itself if the image has no entrypoint.
             let arg = position + step.args.len() - line.len();
             problems.push(Problem::new(
                 format!("{at}.args[{arg}]"),
                 format!(
                     "step {} would paste the value of a substitution into the script of a shell, which would run it; \
-                     use `script`, and `env` or `automapSubstitutions` to hand over the value",
+                     use `script`, and `env` or `automapSubstitutions` to pass the value",
                     label(index, step.id.as_deref())
                 ),
             ));
@@ -173,7 +173,7 @@ impl Shared<'_> {
     }
 }
 
-/// A directory as a path below the workspace, or nothing if it leaves it.
+/// A directory as a path below the workspace; `None` if it is outside.
 fn inside(dir: &str) -> Option<PathBuf> {
     let path = Path::new(dir);
     let relative = path.strip_prefix("/workspace").unwrap_or(path);

@@ -8,7 +8,7 @@ const MOST_SUBSTITUTIONS: usize = 200;
 const LONGEST_NAME: usize = 100;
 const LONGEST_VALUE: usize = 4000;
 
-/// The values of a build's substitutions, and which of them were used.
+/// Values of a build's substitutions, and which of them were used.
 pub(super) struct Templates {
     values: BTreeMap<String, String>,
     used: BTreeSet<String>,
@@ -64,14 +64,15 @@ impl Templates {
                     path,
                     format!(
                         "the shell expansion {text} of a substitution is not supported; give the substitution a \
-                         default under `substitutions`, or write ${text} if a shell is to see it"
+                         default under `substitutions`, or write ${text} to pass it to a shell"
                     ),
                 )),
             }
         }
         let expanded = substitution::expand(template, &self.values);
         if expanded.contains('\0') {
-            problems.push(Problem::new(path, "holds a NUL character, which no program can be given"));
+            problems
+                .push(Problem::new(path, "contains a NUL character, which cannot be passed to a program"));
         }
         expanded
     }
@@ -82,7 +83,7 @@ impl Templates {
         self.values.clone().into_iter().collect()
     }
 
-    /// Reports what was given and never used.
+    /// Reports unused substitutions.
     pub(super) fn finish(self, config: &Config, problems: &mut Vec<Problem>) {
         if self.loose {
             return;
@@ -125,7 +126,7 @@ impl Templates {
         }
     }
 
-    /// Resolves references between the defaults of a config, whatever their order.
+    /// Resolves references between the default values of a config, in any order.
     fn resolve_defaults(&mut self, config: &Config, inputs: &Inputs, problems: &mut Vec<Problem>) {
         let own: Vec<&String> =
             config.substitutions.keys().filter(|name| !inputs.substitutions.contains_key(*name)).collect();
@@ -159,7 +160,7 @@ impl Templates {
 }
 
 fn check_name(path: &str, name: &str, problems: &mut Vec<Problem>) {
-    // Cloud Build lets a request set the built-ins that a trigger would set, but not these.
+    // A request may set the built-ins that a trigger would set, except these.
     let fixed = ["BUILD_ID", "LOCATION", "PROJECT_ID", "PROJECT_NUMBER"].contains(&name);
     if fixed
         || name.len() > LONGEST_NAME
@@ -182,6 +183,6 @@ fn check_value(path: &str, value: &str, problems: &mut Vec<Problem>) {
         ));
     }
     if value.contains('\0') {
-        problems.push(Problem::new(path, "holds a NUL character, which no program can be given"));
+        problems.push(Problem::new(path, "contains a NUL character, which cannot be passed to a program"));
     }
 }

@@ -105,7 +105,7 @@ async fn tolerated_failures_do_not_end_the_build() {
 }
 
 #[tokio::test]
-async fn what_this_host_lacks_is_reported_before_anything_runs() {
+async fn missing_tools_are_reported_before_the_build_starts() {
     let world = World::new();
     let outcome = world
         .run(json!({"steps": [
@@ -124,7 +124,7 @@ async fn what_this_host_lacks_is_reported_before_anything_runs() {
     assert_eq!(
         lines[0],
         "step 1 (deploy): image gcr.io/x/no-such-tool:1 would have to be pulled, which the local runner cannot do; \
-         no tool `no-such-tool` on the PATH; install it or map the builder with `tools`: \
+         the tool `no-such-tool` is not on the PATH; install it or map the builder with `tools`: \
          {\"gcr.io/x/no-such-tool:1\": TOOL}"
     );
     assert!(lines[1].contains("/no/such/python") && lines[2].contains("`no-such-shell`"), "{failure}");
@@ -160,7 +160,7 @@ async fn a_missing_workspace_is_not_the_builds_fault() {
 }
 
 #[tokio::test]
-async fn the_environment_of_a_step_is_what_was_asked_for() {
+async fn the_environment_of_a_step_is_exact() {
     let mut world = World::new();
     world.request.environment =
         vec![("PATH".into(), std::env::var_os("PATH").unwrap()), ("LANG".into(), "C".into())];

@@ -30,7 +30,7 @@ async fn a_steps_time_limit_ends_its_whole_group() {
 }
 
 #[tokio::test]
-async fn a_polite_group_gets_its_grace() {
+async fn a_group_gets_its_grace_period() {
     let mut world = World::new();
     world.request.grace = Duration::from_secs(20);
     // The child of the step's process, not the process itself, has something to put in order.
@@ -114,7 +114,7 @@ async fn a_dropped_build_leaves_no_process() {
 }
 
 #[tokio::test]
-async fn what_a_step_leaves_behind_is_killed_when_it_ends() {
+async fn remaining_processes_of_a_step_are_killed() {
     let world = World::new();
     let started = Instant::now();
     let outcome = world

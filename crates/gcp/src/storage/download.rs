@@ -1,4 +1,4 @@
-//! An object becomes a stream, which goes on where it broke off and ends only if its checksum is right.
+//! Streams an object; resumes after an interruption and ends successfully only with the right checksum.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::{
     trouble::{Tries, Trouble},
 };
 
-/// An object that is being read.
+/// An object being read.
 pub struct Download {
     inner: Arc<Inner>,
     name: String,
@@ -30,7 +30,7 @@ pub struct Download {
 }
 
 impl Download {
-    /// Of an object; none when there is none.
+    /// Opens an object; `None` if absent.
     pub async fn begin(inner: &Arc<Inner>, name: &str) -> Result<Option<Self>, Trouble> {
         let tried = Tries::new(&inner.patience).until_done(|| ask(inner, name, None)).await;
         let answer = match tried {
@@ -54,7 +54,7 @@ impl Download {
         }))
     }
 
-    /// The next bytes; none at the end, which is the right one.
+    /// The next bytes; `None` at the verified end.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Trouble> {
         while self.at < self.size {
             let from = (self.at, self.generation);
@@ -73,7 +73,7 @@ impl Download {
                     self.tries.went_on();
                     return Ok(Some(bytes));
                 }
-                Ok(None) => self.break_off(Trouble::unanswered("it ended too early")).await?,
+                Ok(None) => self.break_off(Trouble::unanswered("the response ended early")).await?,
                 Err(trouble) => self.break_off(trouble).await?,
             }
         }
@@ -89,7 +89,7 @@ impl Download {
         self.tries.again(trouble).await
     }
 
-    /// All of it.
+    /// Reads the whole object.
     pub async fn whole(mut self) -> Result<Bytes, Trouble> {
         let mut whole = Vec::new();
         while let Some(bytes) = self.next().await? {
@@ -98,7 +98,7 @@ impl Download {
         Ok(whole.into())
     }
 
-    /// As the port wants it.
+    /// Converts to a reader.
     pub fn reader(self) -> Reader {
         let pieces = stream::try_unfold(self, async |mut download| {
             let next = download.next().await?;
@@ -108,12 +108,12 @@ impl Download {
     }
 }
 
-/// Asks for an object, or for the rest of a generation of it.
+/// Requests an object, or the rest of one generation of it.
 async fn ask(inner: &Inner, name: &str, from: Option<(u64, i64)>) -> Result<ReadObjectResponse, Trouble> {
     let client = &inner.clients().await?.storage;
     let mut request = client
         .read_object(inner.resource(), name)
-        .compute_crc32c(false) // over all answers it is summed up here
+        .compute_crc32c(false) // computed here over all responses
         .with_retry_policy(NeverRetry)
         .with_read_resume_policy(NeverResume);
     if let Some((at, generation)) = from {

@@ -1,5 +1,5 @@
-//! The requests that Google's client cannot make: without its gRPC half it neither lists nor removes, and its upload of a
-//! stream repeats itself without end where the server kept a part of a piece.
+//! Requests that Google's client does not support: without gRPC it can neither list nor remove, and its
+//! streaming upload retries forever if the server stored part of a chunk.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 use super::trouble::Trouble;
 
-/// What may stand in a part of a path as it is.
+/// Characters that are not escaped in a path segment.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// The JSON API of one bucket.
@@ -27,17 +27,17 @@ pub struct Rest {
     credentials: Credentials,
 }
 
-/// What the service says of an object it made.
+/// Properties of a created object.
 #[derive(Debug, Deserialize)]
 pub struct Made {
-    /// Base64 of the four bytes, the greatest first.
+    /// Base64 of the four bytes, big-endian.
     crc32c: String,
-    /// 64-bit numbers are text in this API.
+    /// 64-bit numbers are strings in this API.
     size: String,
 }
 
 impl Made {
-    /// It is what was sent.
+    /// Checks it against the sent data.
     pub fn check(&self, size: u64, crc32c: u32) -> Result<(), Trouble> {
         let (stored, sent) = (&self.crc32c, STANDARD.encode(crc32c.to_be_bytes()));
         if *stored == sent && self.size.parse() == Ok(size) {
@@ -50,11 +50,11 @@ impl Made {
     }
 }
 
-/// How far an upload is.
+/// Progress of an upload.
 pub enum Progress {
-    /// So many bytes are kept.
+    /// Number of stored bytes.
     Kept(u64),
-    /// The object is there.
+    /// The object was created.
     Made(Made),
 }
 
@@ -72,11 +72,11 @@ struct Item {
 }
 
 impl Rest {
-    /// On a bucket, at `base`.
+    /// Uses a bucket at `base`.
     pub fn new(base: &str, bucket: &str, credentials: Credentials) -> Result<Self, Trouble> {
         let http = Client::builder()
             .connect_timeout(Duration::from_secs(5))
-            // 308 means `go on` here, and nothing else is moved.
+            // 308 means `continue` here, and the API does not redirect.
             .redirect(reqwest::redirect::Policy::none())
             .build()?;
         Ok(Self { http, base: base.to_owned(), bucket: bucket.to_owned(), credentials })
@@ -93,12 +93,12 @@ impl Rest {
     async fn send(&self, request: RequestBuilder) -> Result<Response, Trouble> {
         let headers = self.credentials.headers(Default::default()).await.map_err(Trouble::unanswered)?;
         let CacheableResource::New { data, .. } = headers else {
-            return Err(Trouble::unanswered("the credentials are not there"));
+            return Err(Trouble::unanswered("the credentials are missing"));
         };
         Ok(request.headers(data).send().await?)
     }
 
-    /// The answer, if it is a success.
+    /// The response, if successful.
     async fn done(answer: Response) -> Result<Response, Trouble> {
         let status = answer.status();
         if status.is_success() {
@@ -107,7 +107,7 @@ impl Rest {
         Err(Trouble::answered(status.as_u16(), &answer.text().await.unwrap_or_default()))
     }
 
-    /// Whether there is such an object.
+    /// Whether the object exists.
     pub async fn exists(&self, name: &str) -> Result<bool, Trouble> {
         let answer = self.send(self.http.get(self.object(name)).query(&[("fields", "generation")])).await?;
         match answer.status() {
@@ -116,7 +116,8 @@ impl Rest {
         }
     }
 
-    /// A page of names, and where the next one begins. Folded, names that go on beyond the next `/` are that folder's.
+    /// A page of names, and the token of the next page. With `folded`, names beyond the next `/` are reduced
+    /// to that folder.
     pub async fn page(
         &self,
         prefix: &str,
@@ -136,7 +137,7 @@ impl Rest {
         Ok((names.collect(), page.next_page_token))
     }
 
-    /// Removes an object. Absent is done.
+    /// Removes an object. Succeeds if absent.
     pub async fn remove(&self, name: &str) -> Result<(), Trouble> {
         let answer = self.send(self.http.delete(self.object(name))).await?;
         match answer.status() {
@@ -145,17 +146,17 @@ impl Rest {
         }
     }
 
-    /// Begins an upload of a name that must be free; where its pieces go.
+    /// Starts an upload with the precondition that the name is free; returns its URL.
     pub async fn begin(&self, name: &str) -> Result<String, Trouble> {
         let url = format!("{}/upload/storage/v1/b/{}/o", self.base, self.bucket);
         let query = [("uploadType", "resumable"), ("name", name), ("ifGenerationMatch", "0")];
         let metadata = serde_json::json!({"name": name, "contentType": super::content_type(name)});
         let answer = Self::done(self.send(self.http.post(url).query(&query).json(&metadata)).await?).await?;
         let location = answer.headers().get(LOCATION).and_then(|location| location.to_str().ok());
-        location.map(str::to_owned).ok_or_else(|| Trouble::unanswered("no location for the upload's pieces"))
+        location.map(str::to_owned).ok_or_else(|| Trouble::unanswered("the response has no upload location"))
     }
 
-    /// Sends a piece that begins at `from`. With the CRC32C of the whole it is the last one.
+    /// Sends a chunk that starts at `from`. The CRC32C of the whole object marks the last one.
     pub async fn piece(
         &self,
         upload: &str,
@@ -176,7 +177,7 @@ impl Rest {
         Self::progress(self.send(request.body(body)).await?).await
     }
 
-    /// Asks how far an upload is.
+    /// Queries the progress of an upload.
     pub async fn ask(&self, upload: &str) -> Result<Progress, Trouble> {
         let request = self.http.put(upload).header(CONTENT_RANGE, "bytes */*").body(Bytes::new());
         Self::progress(self.send(request).await?).await
@@ -188,11 +189,11 @@ impl Rest {
         }
         let Some(range) = answer.headers().get(RANGE) else { return Ok(Progress::Kept(0)) };
         let last = range.to_str().ok().and_then(|range| range.strip_prefix("bytes=0-")?.parse::<u64>().ok());
-        let last = last.ok_or_else(|| Trouble::unanswered(format!("{range:?} is no range that is kept")))?;
+        let last = last.ok_or_else(|| Trouble::unanswered(format!("{range:?} is not a valid range")))?;
         Ok(Progress::Kept(last + 1))
     }
 
-    /// Gives an upload up. If that fails, the service forgets it by itself within a week.
+    /// Cancels an upload. If that fails, the service discards it within a week.
     pub async fn give_up(&self, upload: &str) {
         let request = self.http.request(Method::DELETE, upload).timeout(Duration::from_secs(5));
         drop(self.send(request).await);

@@ -1,4 +1,4 @@
-//! What went wrong on the way to Cloud Storage, and whether trying again can mend it.
+//! Failed requests to Cloud Storage, and whether they can be retried.
 
 use std::{
     error::Error,
@@ -11,41 +11,41 @@ use ledger::StoreError;
 
 use super::Patience;
 
-/// Why a request did not do as asked.
+/// A failed request.
 #[derive(Debug)]
 pub struct Trouble {
-    /// The status of the answer; none when there was no whole answer.
+    /// Status of the response; `None` without a complete response.
     pub status: Option<u16>,
-    /// What was answered is not what it should be.
+    /// The response does not match its checksum.
     pub damage: bool,
     source: Box<dyn Error + Send + Sync>,
 }
 
 impl Trouble {
-    /// An answer that is no success.
+    /// An unsuccessful response.
     pub fn answered(status: u16, said: &str) -> Self {
         let said: String = said.chars().take(300).collect();
         let source = format!("answered {status}: {said}").into();
         Self { status: Some(status), damage: false, source }
     }
 
-    /// No answer, half an answer, or none that is understood.
+    /// No response, or an incomplete or invalid one.
     pub fn unanswered(source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self { status: None, damage: false, source: source.into() }
     }
 
-    /// The bytes are not those that their checksum says.
+    /// The bytes do not match their checksum.
     pub fn damaged(why: String) -> Self {
         let source = io::Error::new(io::ErrorKind::InvalidData, why).into();
         Self { status: None, damage: true, source }
     }
 
-    /// Whether the same request may go well later. Without an answer it may, and may have gone well already.
+    /// Whether a retry may succeed. Without a response, the request may also have succeeded.
     pub fn may_pass(&self) -> bool {
         !self.damage && self.status.is_none_or(|status| matches!(status, 408 | 429 | 500..=504))
     }
 
-    /// As the port words it.
+    /// Converts to the port's error.
     pub fn store(self, doing: &'static str, name: &str) -> StoreError {
         StoreError::Io { doing, name: name.to_owned(), source: self.into() }
     }
@@ -74,7 +74,7 @@ impl From<reqwest::Error> for Trouble {
     }
 }
 
-/// How long something has been tried, and how long to wait before it is tried again.
+/// Time spent on attempts, and the pause before the next one.
 pub struct Tries {
     total: Duration,
     until: Instant,
@@ -83,12 +83,12 @@ pub struct Tries {
 }
 
 impl Tries {
-    /// Of a request.
+    /// For a request.
     pub fn new(patience: &Patience) -> Self {
         Self::within(patience.total, patience.attempt)
     }
 
-    /// Of what a stream is made of: large enough to take longer.
+    /// For the chunks of a stream, which take longer.
     pub fn of_stream(patience: &Patience) -> Self {
         Self::within(patience.stream, patience.stream / 2)
     }
@@ -98,26 +98,26 @@ impl Tries {
         Self { total, until: Instant::now() + total, attempt, pause }
     }
 
-    /// It went on: from here it may take as long again.
+    /// Progress was made: restart the timeout.
     pub fn went_on(&mut self) {
         *self = Self::within(self.total, self.attempt);
     }
 
-    /// One attempt, no longer than an attempt may take and than there is time.
+    /// One attempt, limited by its timeout and the remaining time.
     pub async fn one<T>(&self, attempt: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
         let limit = self.attempt.min(self.until.saturating_duration_since(Instant::now()));
         match tokio::time::timeout(limit, attempt).await {
             Ok(done) => done,
-            Err(_) => Err(Trouble::unanswered(format!("no answer within {:.1} s", limit.as_secs_f64()))),
+            Err(_) => Err(Trouble::unanswered(format!("no response within {:.1} s", limit.as_secs_f64()))),
         }
     }
 
-    /// Waits before the next attempt, each time about twice as long.
+    /// Waits before the next attempt, about twice as long each time.
     ///
     /// # Errors
-    /// The trouble, when it will not pass or there is no time left.
+    /// Returns the failure if it is permanent or no time is left.
     pub async fn again(&mut self, trouble: Trouble) -> Result<(), Trouble> {
-        // Those who stumble at the same time should not come again at the same time.
+        // Random, so that concurrent callers do not retry together.
         let wait = self.pause.mul_f64(0.5 + fastrand::f64());
         if !trouble.may_pass() || Instant::now() + wait >= self.until {
             return Err(trouble);
@@ -127,7 +127,7 @@ impl Tries {
         Ok(())
     }
 
-    /// Tries until it is done, will never be done, or there is no time left.
+    /// Retries until success, a permanent failure, or the timeout.
     pub async fn until_done<T, A>(mut self, mut attempt: impl FnMut() -> A) -> Result<T, Trouble>
     where
         A: Future<Output = Result<T, Trouble>>,

@@ -1,4 +1,4 @@
-//! A stream becomes an object: piece by piece, each kept in memory until the service has it.
+//! Uploads a stream in chunks, each buffered until the service has stored it.
 
 use bytes::{Bytes, BytesMut};
 use ledger::{Creation, Digest, Digester, Reader, StoreError};
@@ -10,12 +10,13 @@ use super::{
     trouble::{Tries, Trouble},
 };
 
-/// What is not larger goes in one request. It is small because a request has seconds, and some lines are slow.
+/// Maximum size of a one-shot upload. Small, because a request has only seconds and some connections are
+/// slow.
 pub const AT_ONCE: usize = 1 << 20;
-/// A multiple of 256 KiB, as the service wants it.
+/// Chunk size; must be a multiple of 256 KiB.
 const PIECE: usize = 8 << 20;
 
-/// Stores what the reader gives. Memory: two pieces.
+/// Stores the content of a reader. Memory: two chunks.
 pub async fn upload(inner: &Inner, name: &str, body: Reader) -> Result<(Creation, Digest), StoreError> {
     let mut body = Digester::new(body);
     let mut held = BytesMut::new();
@@ -54,7 +55,7 @@ pub async fn upload(inner: &Inner, name: &str, body: Reader) -> Result<(Creation
         Ok(creation) => creation,
         Err(trouble) => {
             upload.give_up().await;
-            // What was given up cannot become an object any more, so that a look is the last word.
+            // A cancelled upload cannot create the object any more, so the check is final.
             inner.seen(name, trouble).await.map_err(|trouble| trouble.store("upload", name))?
         }
     };
@@ -67,14 +68,14 @@ pub async fn upload(inner: &Inner, name: &str, body: Reader) -> Result<(Creation
 struct Upload<'a> {
     inner: &'a Inner,
     url: String,
-    /// CRC32C of all pieces so far.
+    /// CRC32C of all chunks so far.
     sum: u32,
-    /// So many bytes the service has.
+    /// Number of bytes stored by the service.
     kept: u64,
 }
 
 impl Upload<'_> {
-    /// Sends a piece until it is kept; the object, after the last one.
+    /// Sends a chunk until it is stored; returns the object after the last one.
     async fn put(&mut self, piece: Bytes, last: bool) -> Result<Option<Made>, Trouble> {
         self.sum = crc32c::crc32c_append(self.sum, &piece);
         let (start, end, sum) = (self.kept, self.kept + piece.len() as u64, last.then_some(self.sum));
@@ -94,7 +95,7 @@ impl Upload<'_> {
                     return Ok(Some(made));
                 }
                 Ok(Progress::Made(_)) => {
-                    return Err(Trouble::damaged("it was an object before its last piece".to_owned()));
+                    return Err(Trouble::damaged("the object was created before its last chunk".to_owned()));
                 }
                 Ok(Progress::Kept(kept)) if kept < start || kept > end => {
                     let why = format!("{kept} bytes are kept, {start} were before and {end} were sent");
@@ -104,7 +105,7 @@ impl Upload<'_> {
                     if kept > self.kept {
                         tries.went_on();
                     } else if !asking {
-                        tries.again(Trouble::unanswered("nothing of a piece was kept")).await?;
+                        tries.again(Trouble::unanswered("no byte of a chunk was stored")).await?;
                     }
                     (self.kept, asking) = (kept, false);
                     if kept == end && !last {
@@ -126,7 +127,7 @@ impl Upload<'_> {
     }
 }
 
-/// Reads one byte more than `limit`, which tells the last piece from one that happens to be full, or to the end.
+/// Reads to the end, or one byte more than `limit`, which distinguishes the last chunk from a full one.
 async fn fill(body: &mut (impl AsyncRead + Unpin), held: &mut BytesMut, limit: usize) -> std::io::Result<()> {
     while held.len() <= limit {
         let room = limit + 1 - held.len();
@@ -138,7 +139,7 @@ async fn fill(body: &mut (impl AsyncRead + Unpin), held: &mut BytesMut, limit: u
     Ok(())
 }
 
-/// The digest is of everything, also of what is not stored.
+/// Computes the digest of everything, including bytes that are not stored.
 async fn drain(body: &mut (impl AsyncRead + Unpin)) -> std::io::Result<()> {
     tokio::io::copy(body, &mut tokio::io::sink()).await.map(drop)
 }

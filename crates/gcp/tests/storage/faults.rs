@@ -24,7 +24,7 @@ fn outcome<T>(outcome: &Result<T, StoreError>, of: impl Fn(&T) -> Creation) -> &
 }
 
 #[tokio::test]
-async fn a_create_is_never_told_for_less_and_never_for_more_than_it_did() {
+async fn the_result_of_a_create_is_exact() {
     let body = Bytes::from_static(b"a record with a nonce");
     let table = [
         (Kind::Refuse(503), "created"),
@@ -66,7 +66,7 @@ async fn a_create_is_never_told_for_less_and_never_for_more_than_it_did() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_written_too_often_is_looked_at() {
+async fn a_rate_limited_name_is_read_back() {
     let standin = standin(Duration::from_secs(3600)).await;
     let store = store(&standin);
     assert_eq!(store.create("name", "first".into()).await.unwrap(), Creation::Created);
@@ -78,7 +78,7 @@ async fn a_name_that_is_written_too_often_is_looked_at() {
 }
 
 #[tokio::test]
-async fn nobody_waits_longer_than_patience_lasts() {
+async fn no_call_exceeds_its_timeout() {
     for kind in [Kind::Refuse(503), Kind::StallBefore, Kind::CutBefore, Kind::HalfThenStall] {
         let standin = standin(Duration::ZERO).await;
         let store = store(&standin);

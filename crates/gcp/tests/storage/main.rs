@@ -98,7 +98,7 @@ async fn more_names_than_fit_a_page_are_listed() {
 }
 
 #[tokio::test]
-async fn what_will_not_pass_is_told_at_once_and_says_why() {
+async fn permanent_failures_are_returned_at_once() {
     let standin = standin(Duration::ZERO).await;
     let nowhere = CloudStorage::new("nowhere", Some(standin.url().parse().unwrap()));
     let errors = [

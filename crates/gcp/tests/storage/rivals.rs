@@ -20,7 +20,7 @@ use tokio::io::AsyncWriteExt;
 use super::{BUCKET, standin, store};
 
 #[tokio::test]
-async fn a_rival_that_is_faster_than_a_stream_keeps_the_name() {
+async fn a_faster_concurrent_writer_keeps_the_name() {
     let standin = standin(Duration::ZERO).await;
     let store = store(&standin);
     let (mut write, read) = tokio::io::duplex(1 << 20);
@@ -43,7 +43,7 @@ async fn a_rival_that_is_faster_than_a_stream_keeps_the_name() {
 }
 
 #[tokio::test]
-async fn of_many_creators_with_the_same_bytes_at_most_one_is_told_that_it_was_first() {
+async fn at_most_one_concurrent_creator_succeeds() {
     for kind in [Kind::FailAfter(503), Kind::CutAfter, Kind::StallAfter, Kind::Late(700), Kind::Refuse(429)] {
         let standin = standin(Duration::from_secs(1)).await;
         let store = store(&standin);
@@ -162,7 +162,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_goes_wrong_each_record_is_there_once(faults in prop::collection::vec(fault(), 0..7)) {
+    fn each_record_exists_once_despite_failures(faults in prop::collection::vec(fault(), 0..7)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(compete(faults));
     }

@@ -1,4 +1,4 @@
-//! What artefacts must be on every store: stored once, committed once, and checked whenever they are read.
+//! Contract of artefacts on every store: stored once, committed once, verified at every read.
 
 use std::{
     io::{self, Cursor, Read},
@@ -9,10 +9,10 @@ use model::{Attempt, CommandId, ManifestObject, Stage, Verb};
 
 use crate::{ArtefactError, Artefacts, Digest, Reader, Store, StoreError};
 
-/// Artefacts on the store keep their promises. Needs an empty store.
+/// Checks the contract of artefacts on the store. Requires an empty store.
 ///
 /// # Panics
-/// Where they do not, naming the promise.
+/// Panics at the first violation and names it.
 pub async fn artefacts(store: Arc<dyn Store>) {
     names_that_lead_out_of_the_folder_are_refused(&store).await;
     the_same_file_may_be_stored_again_and_another_one_may_not(&store).await;
@@ -40,7 +40,7 @@ fn damaged<T: std::fmt::Debug>(outcome: Result<T, ArtefactError>) -> (String, St
     }
 }
 
-/// What nobody should do to a bucket, and somebody will.
+/// Simulates manual tampering with the bucket.
 async fn replace(store: &dyn Store, name: &str, text: &str) {
     store.remove(name).await.unwrap();
     store.create(name, text.to_owned().into()).await.unwrap();
@@ -55,13 +55,13 @@ async fn the_same_file_may_be_stored_again_and_another_one_may_not(store: &Arc<d
         ManifestObject { name: "1/node-0.log".into(), size_bytes, sha256, crc32c, collected: None }
     );
     let again = artefacts.put(&logs("again"), "1/node-0.log", body("hello")).await.unwrap();
-    assert_eq!(again, first, "after a crash the same is done again");
+    assert_eq!(again, first, "a repeated put returns the same object");
 
     let (name, why) = damaged(artefacts.put(&logs("again"), "1/node-0.log", body("hullo")).await);
     assert_eq!(name, "artefacts/again/logs/1/1/node-0.log");
-    assert_eq!(why, "another content was stored before");
+    assert_eq!(why, "different content was stored before");
     let stored = store.read(&name).await.unwrap().unwrap();
-    assert_eq!(stored, "hello", "what was stored first stays");
+    assert_eq!(stored, "hello", "the first content stays");
 }
 
 async fn who_commits_second_finds_what_the_first_committed(store: &Arc<dyn Store>) {
@@ -74,7 +74,7 @@ async fn who_commits_second_finds_what_the_first_committed(store: &Arc<dyn Store
     assert_eq!(
         first.manifest.objects,
         [one.clone(), two],
-        "sorted, so that the same files are the same manifest"
+        "sorted, so that equal files give equal manifests"
     );
 
     let second = artefacts.commit(&logs("twice"), vec![one]).await.unwrap();
@@ -93,11 +93,7 @@ async fn reading_finds_a_changed_byte_a_missing_byte_and_a_missing_object(store:
     let name = "artefacts/changed/logs/1/log";
     for changed in ["all is hell\n", "all is well", "all is well\n\n", ""] {
         replace(&**store, name, changed).await;
-        assert_eq!(
-            damaged(read().await),
-            (name.into(), "is not what its manifest says".into()),
-            "{changed:?}"
-        );
+        assert_eq!(damaged(read().await), (name.into(), "differs from its manifest".into()), "{changed:?}");
     }
     store.remove(name).await.unwrap();
     assert_eq!(damaged(read().await), (name.into(), "is missing".into()));
@@ -111,7 +107,7 @@ async fn names_that_lead_out_of_the_folder_are_refused(store: &Arc<dyn Store>) {
             matches!(refused, Err(ArtefactError::Store(StoreError::Name { .. }))),
             "{name:?}: {refused:?}"
         );
-        // Nor are they read, should a manifest name them.
+        // A manifest with such a name is rejected at reading, too.
         let object = ManifestObject {
             name: name.into(),
             size_bytes: 1,

@@ -1,4 +1,4 @@
-//! What the values mean.
+//! Interpretation of the JSON values.
 
 use super::tokens::{Nullable, Stop, Tokens};
 use crate::banner::library_version;
@@ -12,32 +12,32 @@ use model::measurement::{
 };
 use std::io::{self, Read};
 
-/// A file of one or several objects, one after the other.
+/// A file of one or several consecutive objects.
 #[derive(Default)]
 pub(crate) struct Document {
     tables: Tables,
-    /// Objects begun.
+    /// Number of objects started.
     objects: u64,
-    /// There was no room for a process's times. Some processes' times without the others' would point at the wrong one,
-    /// and rows with times beside rows without would mislead too.
+    /// The times of a process exceeded the budget. Times of only some processes would identify the wrong one,
+    /// and rows with times beside rows without would be misleading.
     no_times: bool,
     problem: Option<&'static str>,
 }
 
-/// A half as far as it was read.
+/// A half as parsed so far.
 #[derive(Default)]
 struct Draft {
     half: Half,
-    /// Values that were there and finite: time, algbw, busbw.
+    /// Finite values read: time, algbw, busbw.
     seen: [bool; 3],
-    /// `nwrong` was no count.
+    /// `nwrong` was not a count.
     spoilt: bool,
-    /// It has members: it is not `null`.
+    /// The half has members: it is not `null`.
     printed: bool,
 }
 
 impl Draft {
-    /// The half, or what was read of it; nothing where there is none.
+    /// The half, or its readable part; `None` if absent.
     fn printed(self) -> Option<Printed> {
         let columns = [Column::TimeUs, Column::Algbw, Column::Busbw];
         let unread =
@@ -52,7 +52,7 @@ impl Draft {
 }
 
 impl Document {
-    /// Reads to the end of the input, or as far as it is JSON.
+    /// Reads to the end of the input or of the valid JSON.
     pub(crate) fn read(&mut self, input: impl Read) -> io::Result<()> {
         let mut tokens = Tokens::new(input);
         let stop = loop {
@@ -75,12 +75,12 @@ impl Document {
         }
     }
 
-    /// Ends the log. `damage` says what went wrong with the file itself.
+    /// Ends the log. `damage` describes a problem of the file itself.
     pub(crate) fn finish(self, damage: Option<String>) -> Reading {
         self.tables.finish(damage.or(self.problem.map(str::to_owned)))
     }
 
-    /// Reads one object, which is one run.
+    /// Reads one object: one run.
     fn run<R: Read>(&mut self, tokens: &mut Tokens<R>) -> Result<(), Stop> {
         self.objects += 1;
         let at = self.tables.at(Step::Version, self.objects);
@@ -148,7 +148,7 @@ impl Document {
                     }
                     Ok(())
                 }),
-                // The environment holds secrets: it is passed over unread.
+                // The environment may hold secrets and is skipped.
                 _ => tokens.skip(),
             }
         })
@@ -171,14 +171,14 @@ impl Document {
             }
             Ok(())
         })?;
-        // One device is listed for each process, whatever the number of its threads and GPUs.
+        // One device is listed per process, whatever the number of its threads and GPUs.
         let run = &mut self.tables.runs[at];
         let processes = u64::try_from(run.table.devices.len()).ok().filter(|&count| count > 0 && all_kept);
         let ranks = processes.zip(threads.zip(gpus)).and_then(|(processes, (threads, gpus))| {
             u32::try_from(processes.checked_mul(threads)?.checked_mul(gpus)?).ok()
         });
         run.table.ranks = ranks.filter(|&ranks| ranks > 0);
-        // The list does not tell the number of ranks by itself.
+        // The list alone does not determine the number of ranks.
         run.ranks_missing = true;
         Ok(())
     }
@@ -193,7 +193,7 @@ impl Document {
                 "count" => count = tokens.number()?.and_then(|number| number.count()),
                 "type" => kind = tokens.string()?.filter(|kind| !kind.is_empty()),
                 "redop" => row.redop = tokens.string()?.filter(|redop| !redop.is_empty()),
-                // A text, padded as in the table.
+                // A string, padded as in the table.
                 "root" => row.root = tokens.number()?.and_then(|number| number.integer()),
                 "out_of_place" => half(tokens, &mut row, Placement::OutOfPlace)?,
                 "in_place" => half(tokens, &mut row, Placement::InPlace)?,
@@ -209,7 +209,7 @@ impl Document {
             return end;
         };
         if end.is_err() {
-            // The file ends inside the row: some processes' times without the others' would point at the wrong one.
+            // The file ends inside the row: times of only some processes would identify the wrong one.
             self.tables.budget.give_back(budget::times(&times));
             times = ProcessTimes::default();
             for (half, placement) in
@@ -232,7 +232,7 @@ impl Document {
         end
     }
 
-    /// Reads the statistics over the iterations, and what each process measured.
+    /// Reads the statistics over the iterations, and the times of each process.
     fn iterations<R: Read>(
         &mut self,
         tokens: &mut Tokens<R>,
@@ -301,7 +301,7 @@ fn integer<R: Read>(tokens: &mut Tokens<R>) -> Result<Option<u32>, Stop> {
     Ok(tokens.number()?.and_then(|number| number.count()).and_then(|count| u32::try_from(count).ok()))
 }
 
-/// Reads a half into its place in the row. `null` is none.
+/// Reads a half into its place in the row. `null` means absent.
 fn half<R: Read>(tokens: &mut Tokens<R>, row: &mut Row, placement: Placement) -> Result<(), Stop> {
     let mut draft = Draft::default();
     tokens.members(|tokens, name| {
@@ -312,7 +312,7 @@ fn half<R: Read>(tokens: &mut Tokens<R>, row: &mut Row, placement: Placement) ->
             "bus_bw" => (2, &mut draft.half.busbw),
             "nwrong" => {
                 (draft.half.wrong, draft.spoilt) = match tokens.nullable()? {
-                    // Nothing was checked.
+                    // Unchecked data.
                     Nullable::Null => (None, false),
                     Nullable::Number(number) => (number.count(), number.count().is_none()),
                     Nullable::Unreadable => (None, true),

@@ -1,24 +1,24 @@
-//! JSON in pieces, forgiving where the printing program is careless, and never more of it in memory than a text.
+//! A JSON tokenizer that tolerates the program's errors and buffers at most one string.
 
 use crate::number::Number;
 use crate::scan::text;
 use std::io::{self, ErrorKind, Read};
 
-/// Bytes of a text that are kept. nccl-tests cuts its own at about 2 KB.
+/// Maximum bytes kept of a string. nccl-tests cuts its own at about 2 KB.
 const TEXT: usize = 4096;
-/// Bytes read at once.
+/// Read buffer size.
 const BUFFER: usize = 64 * 1024;
-/// Objects and arrays inside each other that are followed; nccl-tests needs seven.
+/// Maximum nesting depth; nccl-tests needs seven.
 const DEPTH: u32 = 64;
 
-/// Why reading stops early.
+/// Reason for an early end.
 #[derive(Debug)]
 pub(crate) enum Stop {
     /// The input ends inside the object.
     Cut,
-    /// What stands here is no JSON.
+    /// Invalid JSON.
     Malformed,
-    /// The input failed.
+    /// The input returned an error.
     Input(io::Error),
 }
 
@@ -28,12 +28,12 @@ impl From<io::Error> for Stop {
     }
 }
 
-/// A value where a number or `null` is expected.
+/// A value in place of a number or `null`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Nullable {
     Null,
     Number(Number),
-    /// Something else, such as `"nan"`.
+    /// Any other value, such as `"nan"`.
     Unreadable,
 }
 
@@ -45,7 +45,7 @@ enum Token {
     EndArray,
     Colon,
     Comma,
-    /// A text, kept in `text`.
+    /// A string, stored in `text`.
     Text,
     Number(Number),
     /// `null`, `true`, `nan`, `-inf` and other bare words.
@@ -58,9 +58,9 @@ pub(crate) struct Tokens<R> {
     buffer: Vec<u8>,
     at: usize,
     filled: usize,
-    /// The last text or word, as far as it is kept.
+    /// The last string or word, possibly truncated.
     text: Vec<u8>,
-    /// A token read too early.
+    /// A token read in advance.
     ahead: Option<Token>,
 }
 
@@ -69,7 +69,8 @@ impl<R: Read> Tokens<R> {
         Tokens { input, buffer: vec![0; BUFFER], at: 0, filled: 0, text: Vec::new(), ahead: None }
     }
 
-    /// Reads a value that should be an object: `each` is given the name of each member and must read its value.
+    /// Reads a value that should be an object: `each` receives the name of each member and must read its
+    /// value.
     pub(crate) fn members(
         &mut self,
         mut each: impl FnMut(&mut Self, &str) -> Result<(), Stop>,
@@ -115,7 +116,7 @@ impl<R: Read> Tokens<R> {
         }
     }
 
-    /// Reads a value; nothing when it is no number.
+    /// Reads a value; `None` if it is not a number.
     pub(crate) fn number(&mut self) -> Result<Option<Number>, Stop> {
         match self.next()? {
             Token::Number(number) => Ok(Some(number)),
@@ -136,7 +137,7 @@ impl<R: Read> Tokens<R> {
         Ok(number.map_or(Nullable::Unreadable, Nullable::Number))
     }
 
-    /// Reads a value; nothing when it is no text.
+    /// Reads a value; `None` if it is not a string.
     pub(crate) fn string(&mut self) -> Result<Option<String>, Stop> {
         match self.next()? {
             Token::Text => Ok(Some(text(&self.text, TEXT))),
@@ -144,17 +145,17 @@ impl<R: Read> Tokens<R> {
         }
     }
 
-    /// Passes a value over.
+    /// Skips a value.
     pub(crate) fn skip(&mut self) -> Result<(), Stop> {
         let token = self.next()?;
         self.skip_from(token)
     }
 
-    /// Whether another value follows, rather than the end of the input.
+    /// Whether another value follows before the end of the input.
     pub(crate) fn more(&mut self) -> Result<bool, Stop> {
         loop {
             match self.next() {
-                // Between objects that were put into one file, or into one array.
+                // Separators between objects joined in one file or one array.
                 Ok(Token::Comma | Token::BeginArray | Token::EndArray) => {}
                 Ok(token) => {
                     self.ahead = Some(token);
@@ -214,7 +215,7 @@ impl<R: Read> Tokens<R> {
                 b'"' => return Ok(Token::Text),
                 b'\\' => match self.byte()? {
                     b'n' | b't' | b'r' | b'b' | b'f' => self.keep(b' '),
-                    // Host names and programs are ASCII; the digits would not make them clearer.
+                    // Host names and programs are ASCII; other characters are irrelevant.
                     b'u' => self.keep(b'?'),
                     plain => self.keep(plain),
                 },
@@ -223,7 +224,7 @@ impl<R: Read> Tokens<R> {
         }
     }
 
-    /// A number or a word. At the end of the input it may be half of one, and then it is none.
+    /// A number or a word. At the end of the input it may be incomplete and is then rejected.
     fn bare(&mut self, first: u8) -> Result<Token, Stop> {
         self.text.clear();
         self.keep(first);

@@ -1,25 +1,25 @@
-//! What a reason is about: the test cases of a report for CI systems.
+//! Checks that reasons belong to: the test cases of a CI report.
 
 use model::Reason;
 use verdict::baseline::Region;
 
-/// One question that was asked of a log.
+/// One check of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Area {
-    /// Is everything there, and is it what it claims to be?
+    /// Complete and consistent measurements.
     Sanity,
     Network,
     Floors,
-    /// A region beside the reference; none for single sizes and for whether there is one at all.
+    /// A region compared with the reference; `None` for single sizes and for a missing reference.
     Reference(Option<Region>),
-    /// A region beside the baseline; none for single sizes and for the setup.
+    /// A region compared with the baseline; `None` for single sizes and for the setup.
     Baseline(Option<Region>),
-    /// The levels of many runs.
+    /// Levels of many runs.
     History,
 }
 
 impl Area {
-    /// The name of its test case.
+    /// Name of its test case.
     pub fn name(self) -> String {
         let of = |what: &str, region: Option<Region>| match region {
             Some(Region::Plateau) => format!("{what}: plateau"),
@@ -37,9 +37,9 @@ impl Area {
         }
     }
 
-    /// What a reason is about. Whatever is not about speed is about sanity.
+    /// Check of a reason. Reasons that do not concern performance belong to sanity.
     pub fn of(reason: &Reason) -> Self {
-        // Behind the name of a log, where there is one.
+        // After the name of a log, if any.
         let region = || {
             Region::ALL.into_iter().find(|region| {
                 let words = region.words();
@@ -64,12 +64,12 @@ impl Area {
         }
     }
 
-    /// A reason that says that nothing was compared.
+    /// Whether the reason reports that nothing was compared.
     pub fn refuses(reason: &Reason) -> bool {
         matches!(reason.code.as_str(), "NO_REFERENCE" | "OTHER_FINGERPRINT" | "UNSTABLE_BASELINE")
     }
 
-    /// Of the same kind: what was held against the one was held against the other.
+    /// Whether both checks use the same kind of reference.
     pub fn goes_with(self, other: Self) -> bool {
         let kind = |area: Self| match area {
             Self::Sanity => 0,

@@ -1,11 +1,11 @@
-//! The one place where foreign text reaches Markdown.
+//! Escaping of all external text in Markdown.
 
 use crate::text;
 
-/// Text that stays text: no markup, no HTML, no link, nobody mentioned, no end of a table's cell.
+/// Escapes text: no markup, HTML, links or mentions, and no end of a table cell.
 ///
-/// A mention, a number of an issue and a bare address are found in what is shown, behind every backslash; so a character
-/// without width stands inside each of them.
+/// GitHub detects mentions, issue numbers and bare addresses in the rendered text, despite backslashes;
+/// therefore a zero-width character is inserted into each of them.
 pub fn escaped(raw: &str) -> String {
     const BREAK: char = '\u{200b}';
     let clean = text::line(raw);
@@ -13,24 +13,24 @@ pub fn escaped(raw: &str) -> String {
     let mut chars = clean.chars().peekable();
     while let Some(c) = chars.next() {
         match c {
-            // An entity: some readers of HTML look behind backslashes.
+            // An entity: some HTML parsers ignore backslashes.
             '<' => safe.push_str("&lt;"),
             '>' => safe.push_str("&gt;"),
             '&' => safe.push_str("&amp;"),
             '\\' | '`' | '*' | '_' | '[' | ']' | '|' | '~' | '$' | '!' => safe.extend(['\\', c]),
-            // At the beginning of a line these make lists and headings, and `GH-1` is an issue.
+            // At the beginning of a line these start lists and headings, and `GH-1` is an issue.
             '-' | '+' | '=' if safe.is_empty() => safe.extend(['\\', c]),
             '-' if safe.ends_with("GH") => safe.extend([c, BREAK]),
             '@' => safe.extend(['@', BREAK]),
             '#' => safe.extend(['\\', '#', BREAK]),
-            // `https://` ends here, and so does `:emoji:`.
+            // Breaks `https://` and `:emoji:`.
             ':' if chars.peek().is_some_and(|next| *next != ' ') => safe.extend([':', BREAK]),
-            // `www.` too.
+            // Breaks `www.`.
             '.' if safe.to_ascii_lowercase().ends_with("www") => safe.extend([BREAK, '.']),
             c => safe.push(c),
         }
     }
-    // A list may begin with a number and a full stop.
+    // A number with a full stop can start a list.
     let digits = safe.chars().take_while(char::is_ascii_digit).count();
     if digits > 0 && safe[digits..].starts_with('.') {
         safe.insert(digits, '\\');
@@ -38,11 +38,11 @@ pub fn escaped(raw: &str) -> String {
     safe
 }
 
-/// A code span: nothing in it is markup.
+/// A code span without any markup.
 pub fn code(raw: &str) -> String {
     let clean = text::line(raw);
     let ticks = "`".repeat(longest_run(&clean) + 1);
-    // What begins or ends with a backtick needs a space to be told from the fence.
+    // A backtick at either end needs a space to be distinguished from the fence.
     let room = if clean.starts_with('`') || clean.ends_with('`') || clean.is_empty() { " " } else { "" };
     format!("{ticks}{room}{clean}{room}{ticks}")
 }
@@ -52,7 +52,7 @@ pub fn cell(raw: &str) -> String {
     code(raw).replace('|', "\\|")
 }
 
-/// A block of code that ends where its text ends.
+/// A code block whose fence is longer than any in its text.
 pub fn fenced(raw: &str) -> String {
     let clean = text::block(raw);
     let ticks = "`".repeat((longest_run(&clean) + 1).max(3));
@@ -68,7 +68,7 @@ mod tests {
     use super::{cell, code, escaped, fenced};
 
     #[test]
-    fn foreign_text_stays_text() {
+    fn external_text_is_escaped() {
         for (hostile, harmless) in [
             ("<img src=x>", "&lt;img src=x&gt;"),
             ("[a](b)", "\\[a\\](b)"),
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn code_ends_where_its_text_ends() {
+    fn a_code_block_ends_with_its_text() {
         assert_eq!(code("a`b"), "``a`b``");
         assert_eq!(code("`"), "`` ` ``");
         assert_eq!(cell("a|b"), "`a\\|b`");

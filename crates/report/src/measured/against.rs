@@ -1,4 +1,4 @@
-//! What a table is held against, by size.
+//! References and bounds of a table, by size.
 
 use std::{collections::BTreeMap, rc::Rc};
 
@@ -16,30 +16,30 @@ use verdict::{
 use super::Placed;
 use crate::{Log, Story};
 
-/// What the baseline says of one placement of one size.
+/// The baseline's values for one placement of one size.
 pub struct Expected {
     pub region: Region,
     /// Median time of the healthy runs, microseconds.
     pub time_us: f64,
-    /// Times that are still noise lie between these.
+    /// Range of times within the noise.
     pub band_us: [f64; 2],
 }
 
-/// A point of the baseline's curve as bus bandwidth, GB/s: what is still noise lies between.
+/// Noise range of a point of the baseline's curve as bus bandwidth, GB/s.
 #[derive(Clone, Copy)]
 pub struct Band {
     pub size_bytes: u64,
     pub busbw: [f64; 2],
 }
 
-/// Size, type, operation, and whether it is in place.
+/// Size, type, operation, in-place.
 type Key<'a> = (u64, &'a str, Option<&'a str>, bool);
 
-/// Everything that a table is held against.
+/// All references and bounds of a table.
 #[derive(Clone)]
 pub struct Against<'a> {
     floors: Vec<Floor>,
-    /// The reference that fits, with the region of each point.
+    /// The matching reference, with the region of each point.
     reference: Option<(&'a Reference, Rc<Vec<Region>>)>,
     tolerance: Tolerance,
     baseline: Option<&'a Baseline>,
@@ -48,7 +48,7 @@ pub struct Against<'a> {
 }
 
 impl<'a> Against<'a> {
-    /// What a log is held against. Of several tables none is the one that was asked for.
+    /// References and bounds of a log. With several tables, the requested one is unknown and none applies.
     pub fn of(story: &Story<'a>, log: &Log<'a>) -> Self {
         let criteria = story.standard.criteria;
         let alone = match log.reading.tables.as_slice() {
@@ -80,12 +80,12 @@ impl<'a> Against<'a> {
         &self.floors
     }
 
-    /// The reference that fits.
+    /// The matching reference.
     pub fn reference(&self) -> Option<&'a Reference> {
         self.reference.as_ref().map(|(reference, _)| *reference)
     }
 
-    /// The baseline of the same thing.
+    /// The comparable baseline.
     pub const fn baseline(&self) -> Option<&'a Baseline> {
         self.baseline
     }
@@ -107,7 +107,7 @@ impl<'a> Against<'a> {
         found.map(|(at, region)| (at.busbw, *region))
     }
 
-    /// A measurement beside all this.
+    /// A measurement with its references and bounds.
     pub fn placed<'m>(&self, row: &'m Row, half: &'m Half, in_place: bool) -> Placed<'m>
     where
         'a: 'm,
@@ -129,8 +129,8 @@ impl<'a> Against<'a> {
         Placed { half, expected, below }
     }
 
-    /// The baseline's curve, wide enough for both placements. Where much is tolerated of a small size, it does not rise
-    /// above what larger ones reach.
+    /// The baseline's curve, wide enough for both placements. If the tolerance of a small size is large, its
+    /// bound is limited to that of larger sizes.
     pub fn band(&self) -> Vec<Band> {
         let mut band: Vec<Band> = Vec::new();
         let mut medians: Vec<f64> = Vec::new();

@@ -1,4 +1,4 @@
-//! A table of measurements on the page.
+//! Measurement tables of the page.
 
 use serde::Serialize;
 
@@ -11,21 +11,21 @@ use crate::{
     text::{self, figure},
 };
 
-/// A log with more tables than this shows the first ones; of several logs the worst.
+/// Maximum tables per log; of several logs the worst are shown.
 const TABLES: usize = 3;
-/// Of several logs together.
+/// Maximum tables of all logs together.
 const TOGETHER: usize = 6;
-/// A table with more rows shows the first ones; where there are many tables, fewer of them.
+/// Maximum rows per table; fewer if there are many tables.
 const ROWS: usize = 100;
 
-/// A table. All text is raw.
+/// A table. All text is unescaped.
 #[derive(Serialize)]
 pub struct Figures {
     source: Option<String>,
     caption: String,
     average: Option<String>,
     drawing: Option<Drawing>,
-    /// Columns, beside those that every table has.
+    /// Columns that only some tables have.
     floors: bool,
     reference: Option<String>,
     baseline: bool,
@@ -37,7 +37,7 @@ pub struct Figures {
 struct Cells {
     size: String,
     bytes: u64,
-    /// Time, algbw and busbw of out-of-place, then of in-place; with a baseline also how much slower.
+    /// Time, algbw and busbw of out-of-place, then of in-place; with a baseline also the slowdown.
     figures: Vec<Figure>,
     wrong: String,
     has_wrong: bool,
@@ -51,12 +51,12 @@ struct Cells {
 #[derive(Serialize)]
 struct Figure {
     text: String,
-    /// Of its placement: `time`, `algbw`, `busbw` or `slower`.
+    /// Column of its placement: `time`, `algbw`, `busbw` or `slower`.
     kind: &'static str,
     bad: bool,
 }
 
-/// The tables to show and how many there are besides. Logs that went wrong come before others.
+/// The tables to show, and the number of the others. Failed logs come first.
 pub fn figures(story: &Story<'_>) -> (Vec<Figures>, usize) {
     let logs = &story.logs;
     let all: usize = logs.iter().map(|log| log.reading.tables.len()).sum();
@@ -91,7 +91,7 @@ fn of_table(measured: &Measured<'_>, named: bool, most: usize) -> Figures {
     }
 }
 
-/// The plot in words, for those who do not see it.
+/// Text alternative of the plot.
 fn described(measured: &Measured<'_>, rows: &[Row<'_>]) -> String {
     let ends = |name: &str, placed: for<'r> fn(&'r Row<'_>) -> Option<&'r Placed<'r>>| {
         let at = |row: &Row<'_>| {

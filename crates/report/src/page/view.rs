@@ -1,4 +1,4 @@
-//! What the template is filled with.
+//! Context of the page template.
 
 use model::Reason;
 use serde::Serialize;
@@ -21,9 +21,9 @@ use crate::{
     words,
 };
 
-/// Reasons that are seen at once,
+/// Maximum reasons visible initially,
 const FIRST: usize = 10;
-/// that are told,
+/// reasons in total,
 const REASONS: usize = 100;
 /// diagnoses,
 const DIAGNOSES: usize = 20;
@@ -35,10 +35,10 @@ const SUSPECTS: usize = 30;
 const LOGS: usize = 50;
 /// and records of the ledger.
 const RECORDS: usize = 400;
-/// Longest text of a record. The ledger itself has the rest.
+/// Maximum length of a record's text, characters. The ledger has the full text.
 const SAID: usize = 300;
 
-/// Everything on the page. All text is raw: the page cleans and escapes it.
+/// All content of the page, unescaped: the page cleans and escapes it.
 #[derive(Serialize)]
 pub struct View<'a> {
     title: String,
@@ -46,7 +46,7 @@ pub struct View<'a> {
     tone: Tone,
     word: &'static str,
     reasons: Vec<Because<'a>>,
-    /// Those that stand below the others until somebody asks.
+    /// Reasons that are collapsed initially.
     other_reasons: Vec<Because<'a>>,
     more_reasons: usize,
     notes: Vec<Note>,
@@ -66,7 +66,7 @@ pub struct View<'a> {
     unreached: Option<String>,
     costs: Vec<Detail>,
     details: Vec<Detail>,
-    /// Each size through earlier runs: made and escaped already.
+    /// Sizes over earlier runs: already rendered and escaped.
     sizes: String,
     places: Vec<(&'static str, &'a str)>,
     ledger: Vec<Line>,
@@ -90,7 +90,7 @@ struct LogLine<'a> {
     level: Option<String>,
 }
 
-/// The history, and what is drawn of it.
+/// The history and its chart.
 #[derive(Serialize)]
 struct Levels {
     told: String,
@@ -100,7 +100,7 @@ struct Levels {
     drawing: Option<Drawing>,
 }
 
-/// A stage, and where its bar begins and ends, percent of the run.
+/// A stage with start and length of its bar, percent of the run.
 #[derive(Serialize)]
 struct Bar {
     name: String,
@@ -172,7 +172,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// With each size through earlier runs.
+    /// Adds the sizes over earlier runs.
     pub fn with_sizes(self, sizes: String) -> Self {
         Self { sizes, ..self }
     }

@@ -1,4 +1,4 @@
-//! The axes: message sizes, runs, and figures with their unit.
+//! Axes: message sizes, runs, and values with a unit.
 
 use std::ops::Range;
 
@@ -9,11 +9,11 @@ use plotters::coord::{
 
 use crate::text;
 
-/// Room left and right of the outermost sizes, in doublings.
+/// Margin beyond the outermost sizes, in doublings.
 const MARGIN: f64 = 0.4;
 
-/// From the smallest to the largest size, bytes: logarithmic, base 2, labelled at round sizes. A size of zero has no
-/// place on it.
+/// From the smallest to the largest size, bytes: logarithmic, base 2, with labels at round sizes. Zero cannot
+/// be shown.
 pub struct Sizes {
     pub smallest: u64,
     pub largest: u64,
@@ -32,7 +32,7 @@ impl Ranged for Sizes {
     fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<u64> {
         let exponents = self.smallest.ilog2()..=self.largest.ilog2();
         let round = |step: u32| exponents.clone().filter(move |exponent| exponent % step == 0);
-        // Steps under which 1 KiB, 1 MiB and 1 GiB keep their labels.
+        // Steps that keep labels at 1 KiB, 1 MiB and 1 GiB.
         let step = [1, 2, 5, 10]
             .into_iter()
             .find(|step| round(*step).count() <= hint.max_num_points())
@@ -51,7 +51,7 @@ impl ValueFormatter<u64> for Sizes {
     }
 }
 
-/// Runs by their number; people count from 1.
+/// Runs by number, displayed from 1.
 pub struct Runs {
     pub count: usize,
 }
@@ -83,7 +83,7 @@ impl ValueFormatter<f64> for Runs {
     }
 }
 
-/// Figures with as many decimals as the range asks for, and a unit behind them.
+/// Values with as many decimals as the range requires, and a unit.
 pub struct Figures {
     range: RangedCoordf64,
     decimals: usize,

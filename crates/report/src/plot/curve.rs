@@ -1,4 +1,4 @@
-//! Bus bandwidth over message size, with everything that it is held against.
+//! Bus bandwidth over message size, with references and bounds.
 
 use model::measurement::Half;
 use plotters::prelude::*;
@@ -10,14 +10,14 @@ use super::{
 };
 use crate::measured::{Against, Placed, Row};
 
-/// What is drawn.
+/// Input of the chart.
 #[derive(Clone, Copy)]
 pub struct Curve<'a> {
     pub rows: &'a [Row<'a>],
     pub against: &'a Against<'a>,
 }
 
-/// The drawing. None when nothing was measured.
+/// The chart. `None` without measurements.
 pub fn curve(of: Curve<'_>, canvas: Canvas) -> Option<Plot> {
     let sizes = of.rows.iter().map(|row| row.size_bytes).filter(|size| *size > 0);
     let (smallest, largest) = (sizes.clone().min()?, sizes.max()?);
@@ -52,7 +52,7 @@ pub fn curve(of: Curve<'_>, canvas: Canvas) -> Option<Plot> {
         }
         series(&mut chart, &in_place, ink::IN_PLACE, open)?;
         series(&mut chart, &out_of_place, ink::OUT_OF_PLACE, full)?;
-        // A short bar at its size: both placements have to be above it.
+        // A short bar at its size: both placements must be above it.
         let (half, style) = (11 * FINE as i32, ink::FLOOR.stroke_width(3 * FINE));
         let bars = floors
             .iter()

@@ -1,4 +1,4 @@
-//! The level of every run: how much longer its plateau takes than the baseline's.
+//! Plateau level of every run: excess time over the baseline.
 
 use plotters::prelude::*;
 
@@ -9,11 +9,11 @@ use super::{
 };
 use crate::history::{History, Kind};
 
-/// The drawing: stretches of constant level as lines, changes as dashed bars, what is reported as large points.
+/// The chart: segments of constant level as lines, changes as dashed bars, reported runs as large points.
 pub fn levels(history: &History, canvas: Canvas) -> Option<Plot> {
     let percent = |slower: f64| slower * 100.0;
     let tolerated = percent(history.tolerated);
-    // What is tolerated is always in the picture: noise must not look like a change.
+    // The tolerance is always within the range: noise must not look like a change.
     let scale = percent(history.scale());
     let drawn = || history.levels.iter().map(|level| percent(level.slower).clamp(-scale, scale));
     let (least, most) = drawn().fold((-tolerated, tolerated), |(a, b), level| (a.min(level), b.max(level)));
@@ -50,7 +50,7 @@ pub fn levels(history: &History, canvas: Canvas) -> Option<Plot> {
             for (at, level) in of_kind {
                 let (level, size) = (percent(level.slower), mark.radius * FINE);
                 let place = (at as f64, level.clamp(-scale, scale));
-                // A triangle is off the scale.
+                // A triangle marks an off-scale value.
                 if level.abs() > scale {
                     let size = size.max(4 * FINE);
                     chart.draw_series([TriangleMarker::new(place, size, colour.filled())]).ok()?;

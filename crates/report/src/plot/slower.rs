@@ -1,4 +1,4 @@
-//! How much longer the second of two runs takes, by size.
+//! Excess time of the second of two runs, by size.
 
 use plotters::prelude::*;
 use verdict::compare::PointChange;
@@ -9,10 +9,10 @@ use super::{
     chart, drawable, ink, plot, series,
 };
 
-/// The least that the axis reaches up and down, percent: noise must not look like a change.
+/// Minimum range of the axis in both directions, percent: noise must not look like a change.
 const LEAST: f64 = 2.0;
 
-/// The drawing. None when both measured nothing in common.
+/// The chart. `None` without common measurements.
 pub fn slower(points: &[PointChange], canvas: Canvas) -> Option<Plot> {
     let of = |in_place: bool| -> Vec<(u64, f64)> {
         let here = points.iter().filter(|point| point.key.in_place == in_place && point.key.size_bytes > 0);

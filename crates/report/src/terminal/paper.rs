@@ -1,17 +1,17 @@
-//! The one place where text reaches the terminal, so that nothing reaches it uncleaned.
+//! Output to the terminal: all text is cleaned here.
 
 use crate::{findings::Tone, text};
 
-/// What the terminal can show.
+/// Capabilities of the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// Text alone.
+    /// Text without colours.
     Plain,
     /// Text with ANSI colours.
     Colour,
 }
 
-/// How a piece of a line looks.
+/// Style of a piece of a line.
 #[derive(Clone, Copy)]
 pub enum Paint {
     None,
@@ -41,7 +41,7 @@ impl Paint {
 }
 
 impl Tone {
-    /// The tone without colour.
+    /// A sign for the tone, readable without colour.
     pub const fn mark(self) -> &'static str {
         match self {
             Self::Good => "✓",
@@ -52,13 +52,13 @@ impl Tone {
     }
 }
 
-/// A report being written.
+/// A report in progress.
 pub struct Paper {
     style: Style,
     text: String,
 }
 
-/// Where words are wrapped, characters.
+/// Line width for wrapping, characters.
 const WIDTH: usize = 100;
 
 impl Paper {
@@ -66,14 +66,14 @@ impl Paper {
         Self { style, text: String::new() }
     }
 
-    /// An empty line, never two.
+    /// Adds an empty line, never two in a row.
     pub fn gap(&mut self) {
         if !self.text.is_empty() && !self.text.ends_with("\n\n") {
             self.text.push('\n');
         }
     }
 
-    /// One line. Spaces at the ends of a piece are layout and stay.
+    /// Adds one line. Spaces at the ends of a piece are layout and are kept.
     pub fn line(&mut self, pieces: &[(Paint, &str)]) {
         for (paint, piece) in pieces {
             let piece = text::block(piece).replace('\n', " ");
@@ -86,17 +86,17 @@ impl Paper {
         self.text.push('\n');
     }
 
-    /// Lines written so far.
+    /// Number of lines so far.
     pub fn lines(&self) -> usize {
         self.text.matches('\n').count()
     }
 
-    /// What another paper says, behind this one's.
+    /// Appends the lines of another paper.
     pub fn append(&mut self, other: Self) {
         self.text.push_str(&other.text);
     }
 
-    /// Text wrapped between words, indented as far as its head is wide, cut after so many lines.
+    /// Text wrapped at words, indented by the width of its head, truncated after `most` lines.
     pub fn paragraph(&mut self, (paint, head): (Paint, &str), text: &str, most: usize) {
         let indent = head.chars().count();
         let mut rows = vec![String::new()];

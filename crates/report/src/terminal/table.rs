@@ -1,4 +1,4 @@
-//! The measurements as a table narrow enough for any terminal.
+//! The measurements as a table that fits any terminal.
 
 use comfy_table::{CellAlignment, LineStyle, Table, presets};
 
@@ -10,11 +10,11 @@ use crate::{
     text::{self, figure},
 };
 
-/// A longer table is shown in part,
+/// Tables with more rows are abridged
 const LONG: usize = 14;
-/// in so many rows.
+/// to this number of rows.
 const ROWS: usize = 10;
-/// Remarkable rows that are shown above the others; a table that is wrong everywhere says so with fewer.
+/// Maximum remarkable rows shown with priority; if all rows are remarkable, fewer suffice.
 const REMARKABLE: usize = 4;
 
 /// Columns that only some tables have.
@@ -25,7 +25,7 @@ struct Columns {
     floors: bool,
 }
 
-/// Writes a part of the table, in so much room. `all` says where the rest is.
+/// Writes a part of the table within `room` lines. `all` names the place of the full table.
 pub fn write(paper: &mut Paper, measured: &Measured<'_>, room: usize, all: &str) {
     let rows = &measured.rows;
     let columns = Columns {
@@ -58,7 +58,7 @@ pub fn write(paper: &mut Paper, measured: &Measured<'_>, room: usize, all: &str)
         }
     }
 
-    // Two lines of header and the rule; then every row is one line.
+    // Two header lines and the rule; then one line per row.
     let paints = [Paint::Dim; 3].into_iter().chain(paints).chain(std::iter::repeat(Paint::None));
     for (line, paint) in table.lines().zip(paints) {
         paper.line(&[(Paint::None, " "), (paint, line.trim_end())]);
@@ -86,8 +86,8 @@ fn remarkable(row: &Row<'_>) -> bool {
     row.has_wrong() || row.placed().any(|placed| !placed.below.is_empty())
 }
 
-/// Which rows to show, in order. The largest sizes tell most, the smallest one tells the latency, and what is wrong or
-/// judged on must not be left out.
+/// Rows to show, in order. The largest sizes are the most significant, the smallest shows the latency, and
+/// bad or judged sizes must not be omitted.
 pub fn shown(rows: &[Row<'_>], room: usize) -> Vec<usize> {
     let all = 0..rows.len();
     if rows.len() <= LONG.min(room) {
@@ -98,7 +98,7 @@ pub fn shown(rows: &[Row<'_>], room: usize) -> Vec<usize> {
     let mut shown: Vec<_> = wrong.chain(judged).chain([0]).collect();
     shown.sort_unstable();
     shown.dedup();
-    // A row that is left out between others costs a line as well.
+    // A gap between rows takes a line as well.
     shown.truncate(ROWS.min(room));
     for index in all.rev() {
         if shown.len() >= ROWS.min(room) {

@@ -1,4 +1,5 @@
-//! Log lines as Google's Cloud Logging reads them: one JSON object a line, with what every span around it says.
+//! Log lines in Google Cloud Logging's format: one JSON object per line, including the fields of all
+//! enclosing spans.
 
 use std::{
     fmt,
@@ -17,10 +18,10 @@ use tracing::{
 };
 use tracing_subscriber::{Layer, layer::Context, registry::LookupSpan};
 
-/// An entry may have 256 KiB in all; nobody reads more of one text than this.
+/// Maximum length of one text, bytes; an entry may have 256 KiB in total.
 const LONGEST_TEXT: usize = 32 << 10;
 
-/// Writes lines.
+/// Writes log lines.
 pub struct Lines {
     project: String,
     out: Arc<Mutex<dyn Write + Send>>,
@@ -28,12 +29,12 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Lines to `out`, naming traces of this project.
+    /// Writes lines to `out`, with traces of this project.
     pub fn new(project: String, out: Arc<Mutex<dyn Write + Send>>) -> Self {
         Self { project, out, dispatch: OnceLock::new() }
     }
 
-    /// The trace that a span belongs to, as Cloud Logging names it.
+    /// Adds the trace of a span, as Cloud Logging names it.
     fn trace(&self, span: &Id, line: &mut Map<String, Value>) {
         let dispatch = self.dispatch.get().and_then(WeakDispatch::upgrade);
         let context = dispatch.and_then(|dispatch| tracing_opentelemetry::get_otel_context(span, &dispatch));
@@ -47,7 +48,7 @@ impl Lines {
     }
 }
 
-/// What a span or an event says.
+/// Fields of a span or an event.
 #[derive(Default)]
 struct Said(Map<String, Value>);
 
@@ -94,7 +95,7 @@ fn severity(level: Level) -> &'static str {
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
     fn on_register_dispatch(&self, dispatch: &Dispatch) {
-        drop(self.dispatch.set(dispatch.downgrade())); // only the first one logs
+        drop(self.dispatch.set(dispatch.downgrade())); // only the first subscriber logs
     }
 
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
@@ -117,7 +118,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
         let mut line = Map::new();
         line.insert("severity".to_owned(), severity(*event.metadata().level()).into());
         line.insert("time".to_owned(), Utc::now().to_rfc3339_opts(SecondsFormat::Micros, true).into());
-        // From the outermost span to the event itself: whoever is nearer has the last word.
+        // From the outermost span to the event itself: inner fields override outer ones.
         for span in context.event_scope(event).into_iter().flat_map(|scope| scope.from_root()) {
             if let Some(Said(said)) = span.extensions().get::<Said>() {
                 let about = said.iter().filter(|(name, _)| !name.starts_with("otel."));
@@ -134,7 +135,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
         let mut text = Value::Object(line).to_string();
         text.push('\n');
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(out.write_all(text.as_bytes())); // nobody is left to be told
+        drop(out.write_all(text.as_bytes())); // a failed log write cannot be reported
     }
 }
 
@@ -148,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_says_its_severity_its_run_and_its_trace() {
+    fn a_line_has_severity_run_and_trace() {
         let out = Arc::new(Mutex::new(Vec::new()));
         let provider = SdkTracerProvider::builder().build();
         let subscriber = tracing_subscriber::registry()
@@ -167,7 +168,7 @@ mod tests {
         let line: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(line["severity"], "ERROR");
         assert_eq!((&line["run.id"], &line["attempt"], &line["rows"]), (&"r-1".into(), &2.into(), &3.into()));
-        assert_eq!(line["stage"], "logs", "the event is nearer than its span");
+        assert_eq!(line["stage"], "logs", "event fields override span fields");
         assert_eq!(line["logging.googleapis.com/trace"], format!("projects/p/traces/{trace}"));
         assert_eq!(line["logging.googleapis.com/trace_sampled"], true);
         assert!(line["message"].as_str().unwrap().starts_with("it broke: xxx"));

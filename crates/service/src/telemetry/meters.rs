@@ -1,4 +1,4 @@
-//! What is counted, by the names of OpenTelemetry's conventions for messaging and for CI/CD.
+//! Metrics, named by OpenTelemetry's conventions for messaging and for CI/CD.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use opentelemetry::{
     metrics::{Counter, Gauge, Histogram},
 };
 
-/// Instruments, which count nothing until somebody exports them.
+/// Instruments; without an exporter they count nothing.
 struct Meters {
     process: Histogram<f64>,
     published: Counter<u64>,
@@ -18,7 +18,7 @@ struct Meters {
 }
 
 fn meters() -> Meters {
-    // Asked for each time: whoever exports may come later, and the library keeps them by name.
+    // Looked up at each use: an exporter may be installed later, and the library caches meters by name.
     let meter = global::meter("burnin");
     Meters {
         process: meter.f64_histogram("messaging.process.duration").with_unit("s").build(),
@@ -34,7 +34,7 @@ fn system() -> KeyValue {
     KeyValue::new("messaging.system", "gcp_pubsub")
 }
 
-/// An event was dealt with in this time, and so: `done`, `parked`, `retried`, `broken`.
+/// An event was handled, with its duration and outcome: `done`, `parked`, `retried`, `broken`.
 pub fn processed(event_type: &str, outcome: &'static str, took: Duration) {
     let attributes = [
         system(),
@@ -45,7 +45,7 @@ pub fn processed(event_type: &str, outcome: &'static str, took: Duration) {
     meters().process.record(took.as_secs_f64(), &attributes);
 }
 
-/// An event was published, or was not.
+/// An event was published, or failed to be.
 pub fn published(topic: &'static str, event_type: &str, taken: bool) {
     let attributes = [
         system(),

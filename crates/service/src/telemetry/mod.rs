@@ -25,29 +25,29 @@ use tracing_subscriber::{
     util::SubscriberInitExt,
 };
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// One JSON object a line, for a log collector.
+    /// One JSON object per line, for a log collector.
     #[default]
     Json,
-    /// One line a person can read.
+    /// One line per entry, for a terminal.
     Compact,
-    /// One JSON object a line, as Google's Cloud Logging wants it.
+    /// One JSON object per line, for Google Cloud Logging.
     Google {
-        /// The project whose traces are named.
+        /// Project of the traces.
         project: String,
     },
 }
 
-/// Keeps telemetry alive; flushes what is left when it goes.
+/// Keeps telemetry alive; flushes it on drop.
 pub struct Telemetry {
     provider: SdkTracerProvider,
     meters: Option<SdkMeterProvider>,
 }
 
 impl Telemetry {
-    /// Sends out what is still held back. Blocks until it is sent.
+    /// Exports all buffered telemetry. Blocks until done.
     pub fn flush(&self) {
         if let Err(error) = self.provider.force_flush() {
             tracing::warn!(%error, "spans could not be flushed");
@@ -60,19 +60,19 @@ impl Telemetry {
 
 impl Drop for Telemetry {
     fn drop(&mut self) {
-        // Nobody is left to be told.
+        // A failed shutdown cannot be reported.
         drop(self.provider.shutdown());
         drop(self.meters.as_ref().map(SdkMeterProvider::shutdown));
     }
 }
 
-/// Starts logging to standard error, and tracing without anybody to send spans to: events still say which trace they
-/// belong to. `filter` is in `RUST_LOG`'s language. Called twice, the first call stays.
+/// Starts logging to standard error, and tracing without an exporter: events still carry their trace.
+/// `filter` has the syntax of `RUST_LOG`. A second call has no effect.
 pub fn init(service: &'static str, format: Format, filter: &str) -> Telemetry {
     init_with(service, format, filter, SdkTracerProvider::builder().build(), None)
 }
 
-/// As [`init`], sending every span to `exporter` as it ends.
+/// Like [`init`], exporting every span to `exporter` as it ends.
 pub fn init_exporting(
     service: &'static str,
     format: Format,
@@ -83,7 +83,7 @@ pub fn init_exporting(
     init_with(service, format, filter, provider, None)
 }
 
-/// As [`init`], with spans and measurements going wherever these lead.
+/// Like [`init`], with the given exporters of spans and metrics.
 pub fn init_with(
     service: &'static str,
     format: Format,
@@ -94,14 +94,14 @@ pub fn init_with(
     if let Some(meters) = &meters {
         opentelemetry::global::set_meter_provider(meters.clone());
     }
-    // What is logged is a matter of taste; traces are whole whatever is logged.
+    // The filter applies to logs only; traces are always complete.
     let filter = EnvFilter::try_new(filter).unwrap_or_else(|_| EnvFilter::new("info"));
     let traces = tracing_opentelemetry::layer().with_tracer(provider.tracer(service));
     let started = tracing_subscriber::registry()
         .with(lines(format).with_filter(filter))
         .with(traces.with_filter(LevelFilter::INFO))
         .try_init();
-    drop(started); // tests start it more than once in a process
+    drop(started); // tests call it more than once per process
     Telemetry { provider, meters }
 }
 
@@ -113,7 +113,7 @@ where
     let layer = tracing_subscriber::fmt::layer()
         .with_writer(std::io::stderr)
         .with_ansi(terminal)
-        // It would report a failed write by `eprintln!`, which panics where standard error is closed.
+        // It would report a failed write with `eprintln!`, which panics if standard error is closed.
         .log_internal_errors(false);
     match format {
         Format::Json => layer.json().flatten_event(true).boxed(),
@@ -124,7 +124,7 @@ where
     }
 }
 
-/// W3C `traceparent` of the current span, to travel with an event.
+/// W3C `traceparent` of the current span, to be sent with an event.
 pub fn traceparent() -> Option<String> {
     struct Into(BTreeMap<String, String>);
     impl Injector for Into {
@@ -137,7 +137,7 @@ pub fn traceparent() -> Option<String> {
     carrier.0.remove("traceparent")
 }
 
-/// Makes `span` part of the trace that an event travelled with.
+/// Makes `span` part of the trace of a received event.
 pub fn follow(span: &Span, traceparent: Option<&str>) {
     struct From<'a>(&'a str);
     impl Extractor for From<'_> {

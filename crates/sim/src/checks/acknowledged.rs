@@ -1,4 +1,4 @@
-//! What was acknowledged is in the ledger, is parked, or teaches nothing.
+//! Every acknowledged event is recorded, parked, or has no effect.
 
 use cloudevents::{AttributesReader, Event};
 use events::{Content, Message};
@@ -35,7 +35,7 @@ pub fn check(evidence: &Evidence, found: &mut Vec<Violation>) {
     }
 }
 
-/// Why a fact should have been in the ledger at a place of the history, and was not.
+/// Why a fact is missing in the ledger at a position of the history; `None` if it is not.
 fn missing(evidence: &Evidence, place: usize, event: &Event) -> Option<String> {
     let Ok(message) = Message::from_event(event) else { return Some("nobody can read it".to_owned()) };
     let Content::Fact(fact) = &message.content else { return Some("it is no fact".to_owned()) };
@@ -52,7 +52,7 @@ fn missing(evidence: &Evidence, place: usize, event: &Event) -> Option<String> {
     Some(format!("it is not in the ledger of {}", message.run))
 }
 
-/// A reading of its own, simpler than the machine's: what must be in the ledger at the least.
+/// An independent, simpler evaluation than the state machine's: the minimum that must be recorded.
 fn teaches_nothing(run: &Run, state: &RunState, message: &Message, fact: &Fact, place: usize) -> bool {
     let attempt = message.attempt;
     let earlier = |is: fn(&Fact) -> bool| {

@@ -1,4 +1,4 @@
-//! Commands: only what the ledger owed when they were sent. And no stored byte holds a provider's secret.
+//! Commands are sent only while the ledger requires them, and no stored byte contains a provider's secret.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use model::{Command, CommandId, RunId, Timestamp};
 use super::{Evidence, Violation};
 use crate::{Happening, cloud::SECRET, world::Service};
 
-/// Commands by id, each with the number of records from which on it is owed.
+/// Commands by id, each with the number of records from which it is pending.
 type Wishes = BTreeMap<CommandId, Vec<(usize, Command)>>;
 
 const OWED: &str = "only what is owed is sent";
@@ -42,7 +42,7 @@ pub fn check(evidence: &Evidence, found: &mut Vec<Violation>) {
     }
 }
 
-/// Every command that any state of the run may owe, with the number of records from which on it does.
+/// All commands that are pending in any state of the run, with the number of records from which they are.
 fn wishes(states: &[lifecycle::RunState]) -> Wishes {
     let mut wishes = Wishes::new();
     for (records, state) in (1..).zip(states) {

@@ -1,4 +1,4 @@
-//! What the checks read: the history, the bucket, and what lies in the outside worlds at the end.
+//! Input of the checks: the history, the bucket, and the final state of the external systems.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,28 +9,28 @@ use model::{Entry, Fact, Record, RunId};
 
 use crate::{Ending, Happening, Scenario, cloud::Clouds, store::at_once, world::Inner};
 
-/// A run, as its ledger tells it.
+/// A run, from its ledger.
 pub struct Run {
-    /// Its records, each with its place in the history.
+    /// Its records, each with its position in the history.
     pub records: Vec<(usize, Record)>,
     /// The state after each record.
     pub states: Vec<RunState>,
-    /// What is wrong with the ledger itself.
+    /// Problem of the ledger itself, if any.
     pub damage: Option<String>,
 }
 
 impl Run {
-    /// How many records there were at a place of the history.
+    /// Number of records at a position of the history.
     pub fn known_at(&self, place: usize) -> usize {
         self.records.partition_point(|(at, _)| *at < place)
     }
 
-    /// The state at a place of the history.
+    /// State at a position of the history.
     pub fn state_at(&self, place: usize) -> Option<&RunState> {
         self.states.get(self.known_at(place).checked_sub(1)?)
     }
 
-    /// The facts accepted, each with its place in the history.
+    /// The accepted facts, each with its position in the history.
     pub fn facts(&self) -> impl Iterator<Item = (usize, &Record, &Fact)> {
         self.records.iter().filter_map(|(place, record)| match &record.entry {
             Entry::Accepted { fact, .. } => Some((*place, record, &**fact)),
@@ -39,22 +39,22 @@ impl Run {
     }
 }
 
-/// Everything the checks may look at.
+/// All input of the checks.
 pub struct Evidence {
-    /// What was planned.
+    /// The scenario.
     pub scenario: Scenario,
-    /// What happened, with its time.
+    /// All events, with their time.
     pub history: Vec<(i64, Happening)>,
-    /// Every run that has a ledger.
+    /// All runs with a ledger.
     pub runs: BTreeMap<RunId, Run>,
-    /// Every object of the bucket.
+    /// All objects of the bucket.
     pub objects: BTreeMap<String, Bytes>,
-    /// The outside worlds at the end.
+    /// Final state of the external systems.
     pub clouds: Clouds,
 }
 
 impl Evidence {
-    /// Takes the history and the outside worlds, and reads the bucket.
+    /// Takes the history and the external systems, and reads the bucket.
     pub fn gather(scenario: &Scenario, inner: &mut Inner, bucket: &Arc<dyn Store>) -> Self {
         let history = std::mem::take(&mut inner.history);
         let mut objects = BTreeMap::new();
@@ -96,7 +96,7 @@ impl Evidence {
         Self { scenario: scenario.clone(), history, runs, objects, clouds }
     }
 
-    /// How each run asked for has ended.
+    /// Ending of each requested run.
     pub fn endings(&self) -> Vec<Ending> {
         let ending = |run: &RunId| {
             let known = self.runs.get(run);
@@ -113,12 +113,12 @@ impl Evidence {
         self.scenario.asked.iter().map(|asked| ending(&asked.run)).collect()
     }
 
-    /// What happened, with its place.
+    /// All events with their position.
     pub fn places(&self) -> impl Iterator<Item = (usize, &Happening)> {
         self.history.iter().enumerate().map(|(place, (_, happening))| (place, happening))
     }
 
-    /// Somebody lied about a run.
+    /// Whether a false message about the run was published.
     pub fn lied_about(&self, run: &RunId) -> bool {
         let lied = |happening: &Happening| matches!(happening, Happening::Contradicted { run: about, .. } if about == run);
         self.history.iter().any(|(_, happening)| lied(happening))

@@ -1,4 +1,4 @@
-//! Ledgers: whole, in order, honest about their ends.
+//! Checks ledgers: complete, ordered, with correct ends.
 
 use std::collections::BTreeSet;
 
@@ -150,7 +150,7 @@ fn timeouts(id: &RunId, run: &Run, found: &mut Vec<Violation>) {
     }
 }
 
-/// Where nothing goes wrong a run comes to its verdict. A simulator in which nothing succeeds proves nothing.
+/// Without faults, every run must reach its verdict. A simulator without successful runs proves nothing.
 fn healthy(evidence: &Evidence, found: &mut Vec<Violation>) {
     if Fault::ALL.iter().any(|fault| evidence.scenario.faults.rate(*fault) > 0)
         || !evidence.scenario.crash_at.is_empty()
@@ -165,8 +165,8 @@ fn healthy(evidence: &Evidence, found: &mut Vec<Violation>) {
     }
 }
 
-/// Word of a cluster that was not worth a record when it came may be worth one afterwards: money outlives the run, and
-/// giving back what is not there costs nothing.
+/// A fact about a cluster that was not recorded at first may be recorded at the replay: clusters cost money
+/// after the run, and releasing an absent one is free.
 fn about_money(evidence: &Evidence, record: &str) -> bool {
     let record = evidence.objects.get(record).and_then(|body| serde_json::from_slice::<Record>(body).ok());
     record.is_some_and(|record| match record.entry {
@@ -182,7 +182,7 @@ fn replay(evidence: &Evidence, found: &mut Vec<Violation>) {
     for (_, happening) in after {
         let effect = match happening {
             Happening::Stored { name } => name.starts_with("ledger/") && !about_money(evidence, name),
-            // So are the hours that such a record adds to what the run used.
+            // The replay may also add the hours of such a record to the run's usage.
             Happening::Loaded { load, .. } => !load.contains(".used."),
             Happening::BuildBegan { .. } | Happening::ClusterBegan { .. } | Happening::JobBegan { .. } => {
                 true

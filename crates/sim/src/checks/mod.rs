@@ -1,4 +1,4 @@
-//! What must hold, whatever happens. Read from the world's history and from the bucket, never from a handler.
+//! Invariants, checked against the history and the bucket, never against a handler.
 
 mod acknowledged;
 mod commands;
@@ -11,17 +11,17 @@ use std::fmt;
 
 pub use evidence::{Evidence, Run};
 
-/// Something is not as it must be.
+/// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which invariant is broken.
+    /// Name of the invariant.
     pub invariant: &'static str,
-    /// How.
+    /// Description.
     pub what: String,
 }
 
 impl Violation {
-    /// Of this invariant.
+    /// A violation of this invariant.
     pub fn new(invariant: &'static str, what: impl Into<String>) -> Self {
         Self { invariant, what: what.into() }
     }
@@ -33,7 +33,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Holds everything against every invariant. `quiet`: the world came to rest by itself.
+/// Checks all invariants. `quiet`: the world became idle by itself.
 pub fn all(evidence: &Evidence, quiet: bool) -> Vec<Violation> {
     let mut found = Vec::new();
     resources::check(evidence, quiet, &mut found);

@@ -1,4 +1,4 @@
-//! Clusters, builds and jobs: never two, never forgotten, never taken away too early.
+//! Checks clusters, builds and jobs: never two, never leaked, never deleted too early.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +41,7 @@ fn id(run: &str) -> Option<RunId> {
 }
 
 fn clusters(evidence: &Evidence, found: &mut Vec<Violation>) {
-    // Name to run, whether anybody could have known of it.
+    // Name to run, and whether it could have been known.
     let mut alive: BTreeMap<&str, (&RunId, bool)> = BTreeMap::new();
     for (place, happening) in evidence.places() {
         match happening {
@@ -68,7 +68,7 @@ fn clusters(evidence: &Evidence, found: &mut Vec<Violation>) {
     }
 }
 
-/// A cluster ends by itself when its lease says so, whoever is alive to end it.
+/// A cluster must end by itself at the end of its lease, even if no process is alive.
 fn deadman(
     evidence: &Evidence,
     place: usize,
@@ -128,7 +128,7 @@ fn jobs(evidence: &Evidence, found: &mut Vec<Violation>) {
     }
 }
 
-/// A pair runs while its search goes on, and shares no node with another.
+/// A pair may run only during its search, and must not share a node with another.
 fn pair(
     evidence: &Evidence,
     place: usize,
@@ -153,7 +153,7 @@ fn pair(
     }
 }
 
-/// Whoever is named is bad.
+/// Every suspect must be bad.
 fn named(evidence: &Evidence, found: &mut Vec<Violation>) {
     for (id, run) in &evidence.runs {
         for (place, _, fact) in run.facts() {
@@ -169,7 +169,7 @@ fn named(evidence: &Evidence, found: &mut Vec<Violation>) {
     }
 }
 
-/// When a run is closed nothing of it is running.
+/// Nothing of a closed run may be running.
 fn closed(evidence: &Evidence, found: &mut Vec<Violation>) {
     let mut alive: BTreeMap<&str, RunId> = BTreeMap::new();
     let mut closings = BTreeMap::new();
@@ -203,7 +203,8 @@ fn closed(evidence: &Evidence, found: &mut Vec<Violation>) {
             _ => {}
         }
         if let Some(run) = closings.get(&place) {
-            // Whoever is told that a build has failed believes it; clusters are only gone on the provider's word.
+            // A reported failure of a build is trusted; clusters are deleted only when the provider confirms
+            // it.
             let believed = |name: &str| evidence.lied_about(run) && !name.contains("-cluster-");
             for (name, _) in alive.iter().filter(|(name, other)| other == run && !believed(name)) {
                 found.push(Violation::new(CLOSED, format!("{run} is closed and {name} is there")));
@@ -212,17 +213,17 @@ fn closed(evidence: &Evidence, found: &mut Vec<Violation>) {
     }
 }
 
-/// Ten minutes, simulated.
+/// Maximum, in simulated time: ten minutes.
 const ZOMBIE_MOST: i64 = 600_000;
 
-/// How long each cluster was there after its lease had ended.
+/// Time each cluster existed beyond its lease.
 pub fn overstays(evidence: &Evidence) -> Vec<(String, i64)> {
     let mut ends: BTreeMap<&str, i64> = BTreeMap::new();
     let mut overstays = Vec::new();
     for (at, happening) in &evidence.history {
         match happening {
             Happening::ClusterBegan { name, expires_at, .. } => {
-                // One that a provider makes after the lease is a zombie from then on.
+                // A cluster created after the end of its lease counts from its creation.
                 ends.insert(name, expires_at.as_millis().max(*at));
             }
             Happening::ClusterEnded { name, .. } => {
@@ -241,7 +242,7 @@ fn zombies(evidence: &Evidence, found: &mut Vec<Violation>) {
     }
 }
 
-/// A deletion needs a reason that stands in the ledger, or a lease that has ended.
+/// A deletion requires a recorded reason, or the end of the lease.
 fn kills(evidence: &Evidence, found: &mut Vec<Violation>) {
     let mut expiries: BTreeMap<&str, i64> = BTreeMap::new();
     for (place, happening) in evidence.places() {
@@ -266,7 +267,7 @@ fn kills(evidence: &Evidence, found: &mut Vec<Violation>) {
                     };
                     fact.failure().is_some()
                         || through
-                        // Without a benchmark the cluster has done its work when it is there.
+                        // Without a benchmark the cluster has served its purpose once it is ready.
                         || matches!(**fact, Fact::ClusterReady(_)) && known.states[0].workflow.benchmark.is_none()
                 }
                 Entry::AttemptOpened { .. }
@@ -282,7 +283,7 @@ fn kills(evidence: &Evidence, found: &mut Vec<Violation>) {
     }
 }
 
-/// Stopping a job needs a reason that stands in the ledger, too.
+/// Stopping a job also requires a recorded reason.
 fn stops(evidence: &Evidence, found: &mut Vec<Violation>) {
     for (place, happening) in evidence.places() {
         let Happening::JobEnded { name, how } = happening else { continue };
@@ -295,7 +296,7 @@ fn stops(evidence: &Evidence, found: &mut Vec<Violation>) {
                 _ => true,
             })
         });
-        // A search ends its pairs itself, and notes why before it does.
+        // A search stops its pairs itself, and records the reason first.
         let search = name.rsplit_once("-p").map_or("", |(search, _)| search);
         let search = search
             .rsplit_once("-locate-")
@@ -307,7 +308,7 @@ fn stops(evidence: &Evidence, found: &mut Vec<Violation>) {
     }
 }
 
-/// What is there although the world had all the time it needs.
+/// Resources that still exist although the world had enough time.
 fn left(evidence: &Evidence, found: &mut Vec<Violation>) {
     let clouds = &evidence.clouds;
     let clusters = clouds

@@ -1,4 +1,4 @@
-//! Logs, rows and verdicts: what was measured, once, and nothing else.
+//! Checks logs, rows and verdicts: exactly the measurements, once.
 
 use std::collections::BTreeSet;
 
@@ -37,20 +37,20 @@ fn manifest(evidence: &Evidence, logs: &Logs) -> Option<Manifest> {
     serde_json::from_slice(evidence.objects.get(&logs.manifest)?).ok()
 }
 
-/// Every stored byte is a byte that the job wrote, and none is missing.
+/// Every stored byte was written by the job, and none is missing.
 fn bytes(evidence: &Evidence, id: &RunId, run: &Run, place: usize, logs: &Logs, found: &mut Vec<Violation>) {
     let mut wrong = |what: String| found.push(Violation::new(LOG_BYTES, format!("{id}: {what}")));
     let Some(manifest) = manifest(evidence, logs) else {
-        return wrong(format!("{} is not there", logs.manifest));
+        return wrong(format!("{} is missing", logs.manifest));
     };
     for object in &manifest.objects {
         let name = format!("{}{}", folder(logs), object.name);
         let Some(stored) = evidence.objects.get(&name) else {
-            wrong(format!("{name} is not there"));
+            wrong(format!("{name} is missing"));
             continue;
         };
         if Digest::of(stored).sha256 != object.sha256 {
-            wrong(format!("{name} is not what its manifest says"));
+            wrong(format!("{name} differs from its manifest"));
         }
         let Some((attempt, file)) = object.name.split_once('/') else { continue };
         if file != workload::LOG {
@@ -61,7 +61,7 @@ fn bytes(evidence: &Evidence, id: &RunId, run: &Run, place: usize, logs: &Logs, 
             wrong(format!("{name} comes from no job"));
             continue;
         };
-        // A job that was given up may be read in the middle.
+        // An abandoned job may be read while it is running.
         let given_up = run
             .records
             .iter()
@@ -88,7 +88,7 @@ fn bytes(evidence: &Evidence, id: &RunId, run: &Run, place: usize, logs: &Logs, 
     }
 }
 
-/// A pass needs a job that went well and a whole log.
+/// A pass requires a successful job and a complete log.
 fn proof(evidence: &Evidence, id: &RunId, place: usize, found: &mut Vec<Violation>) {
     let judged = evidence.places().take(place).filter_map(|(_, happening)| match happening {
         Happening::Published { event, .. } if event.ty() == "dev.burnin.run.judge.v1" => {
@@ -117,7 +117,7 @@ fn proof(evidence: &Evidence, id: &RunId, place: usize, found: &mut Vec<Violatio
     }
 }
 
-/// Each row of each committed log is in the warehouse once, and no other.
+/// Each row of each committed log is in the warehouse exactly once, and no other.
 fn rows(evidence: &Evidence, id: &RunId, run: &Run, found: &mut Vec<Violation>) {
     let mut wrong = |what: String| found.push(Violation::new(ROWS_ONCE, format!("{id}: {what}")));
     let mine =

@@ -1,4 +1,4 @@
-//! A build service.
+//! A simulated build service.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::{
     world::{Inner, Service, World},
 };
 
-/// A build, and how it will end.
+/// A build and its planned end.
 pub struct Planned {
     over: bool,
     end: Build,
 }
 
 impl Planned {
-    /// It costs money.
+    /// Whether it costs money.
     pub const fn going(&self) -> bool {
         !self.over
     }
@@ -30,7 +30,7 @@ impl Planned {
     }
 }
 
-/// The build service, as one process sees it.
+/// The build service, from the view of one process.
 pub struct SimBuilds(pub Door);
 
 fn cancelled() -> Build {

@@ -1,4 +1,4 @@
-//! A provider of clusters.
+//! A simulated cluster provider.
 
 use std::sync::Arc;
 
@@ -13,42 +13,42 @@ use crate::{
     world::{Inner, Service, World},
 };
 
-/// Where a cluster stands in truth.
+/// True state of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It comes up.
+    /// Starting.
     Coming,
-    /// It takes jobs.
+    /// It accepts jobs.
     Ready,
-    /// It is there, and takes no jobs.
+    /// It exists, but accepts no jobs.
     Broken(&'static str),
-    /// It is going away.
+    /// Being deleted.
     Ending,
-    /// Nothing is left.
+    /// Deleted.
     Gone,
 }
 
 /// A cluster with its labels.
 #[derive(Clone, Debug)]
 pub struct Cluster {
-    /// Label: the run it was made for; none for one that is not rented.
+    /// Label: the run; `None` for an existing cluster.
     pub run: Option<RunId>,
     /// Label: the attempt.
     pub attempt: Attempt,
-    /// Label: when it ends by itself.
+    /// Label: time at which it ends by itself.
     pub expires_at: Timestamp,
     /// Number of its nodes.
     pub nodes: u32,
-    /// The number of a node that is slow, if one is.
+    /// Number of its slow node, if any.
     pub sick: Option<u32>,
-    /// Not rented: it was there before and stays.
+    /// An existing cluster, which is not deleted.
     pub existing: bool,
-    /// Where it stands.
+    /// State.
     pub state: State,
 }
 
 impl Cluster {
-    /// Somebody else's cluster, which is always there, perhaps with a slow node.
+    /// An external cluster that always exists, possibly with a slow node.
     pub const fn existing(sick: Option<u32>) -> Self {
         let expires_at = Timestamp::from_millis(i64::MAX);
         let (run, attempt) = (None, Attempt::FIRST);
@@ -62,7 +62,7 @@ impl Cluster {
     }
 }
 
-/// The provider, as one process sees it.
+/// The provider, from the view of one process.
 pub struct SimClusters(pub Door);
 
 impl Inner {
@@ -150,7 +150,7 @@ impl Clusters for SimClusters {
                     world.sleep(after).await;
                     let inner = &mut *world.inner();
                     inner.clouds.landing -= 1;
-                    // Not every provider remembers that a name was given back before it was taken.
+                    // Not every provider remembers that a name was released before it was used.
                     let late = inner.clouds.given_back.contains(&order.name);
                     if !late || inner.dice.once_in(2) {
                         inner.begin_cluster(&world, &order, late);

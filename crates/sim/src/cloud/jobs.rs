@@ -1,4 +1,4 @@
-//! A scheduler.
+//! A simulated scheduler.
 
 use std::{
     io::{self, Cursor},
@@ -22,16 +22,16 @@ use crate::{
     world::{Inner, Service, World},
 };
 
-/// Where a job stands in truth.
+/// True state of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// It waits for its turn.
+    /// Queued.
     Pending,
     /// It runs.
     Running,
-    /// It ended by its own doing, or at somebody's wish.
+    /// Ended by itself or on request.
     Ended(JobEnd),
-    /// It was taken away, in the scheduler's word.
+    /// Lost, with the scheduler's code.
     Lost(&'static str),
 }
 
@@ -39,23 +39,23 @@ pub enum Stage {
 pub struct Job {
     /// The cluster it is on.
     pub cluster: String,
-    /// The nodes it gets.
+    /// Its nodes.
     pub nodes: Vec<String>,
-    /// Where it stands.
+    /// State.
     pub stage: Stage,
-    /// It began to run, so there is a log.
+    /// Whether it started, so that a log exists.
     pub began: bool,
-    /// What it has written when it is through: made when it is read, because thousands of logs would be memory.
+    /// Its complete output; rendered at each read to save memory.
     pub output: Output,
 }
 
 impl Job {
-    /// It is, or will be, at work.
+    /// Whether it is queued or running.
     pub const fn going(&self) -> bool {
         matches!(self.stage, Stage::Pending | Stage::Running)
     }
 
-    /// What it, under this name, wrote so far.
+    /// Its output so far, under this name.
     fn written(&self, name: &str, file: &str) -> Vec<u8> {
         if file != workload::LOG {
             return b"nothing to say\n".to_vec();
@@ -73,11 +73,11 @@ fn end(state: &str, exit_code: i32) -> JobEnd {
     JobEnd { state: state.to_owned(), exit_code, signal: None, started_at: None, ended_at: None }
 }
 
-/// The scheduler, as one process sees it.
+/// The scheduler, from the view of one process.
 pub struct SimScheduler(pub Door);
 
 impl Inner {
-    /// Every job on a cluster is taken away.
+    /// Loses all jobs on a cluster.
     pub fn lose_jobs(&mut self, cluster: &str, code: &'static str) {
         for name in self.clouds.jobs_on.get(cluster).cloned().unwrap_or_default() {
             self.end_job(&name, Stage::Lost(code));
@@ -111,7 +111,7 @@ impl Inner {
         let limit = i64::try_from(job.limit.0.as_millis()).unwrap_or(i64::MAX);
         let mut takes = self.dice.between(10_000, 120_000).min(limit);
         let (mut ended, mut ends) = (Stage::Ended(end("COMPLETED", 0)), Ends::Whole);
-        // A pair that breaks by chance would name a good node, and rightly so.
+        // A pair that fails by chance would correctly lead to a good suspect.
         let breaks = !is_pair(&name);
         if breaks && self.strikes(Fault::JobFails) {
             ends = Ends::Badly;
@@ -257,7 +257,7 @@ impl Scheduler for SimScheduler {
     }
 }
 
-/// A stream that breaks.
+/// A failing stream.
 struct Broken;
 
 impl AsyncRead for Broken {

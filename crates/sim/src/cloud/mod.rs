@@ -1,8 +1,8 @@
-//! The outside worlds: builds, clusters, jobs and a warehouse that only exist on paper, behind the services' own ports.
+//! Simulated external systems (builds, clusters, jobs, warehouse) behind the services' ports.
 //!
-//! What they do is written into the world's history as it happens. Clusters carry the labels that real ones carry (run,
-//! attempt, expiry) and end by themselves at their expiry, so that a second door beside the provisioner, which deletes
-//! by label alone, finds here all that it needs: [`Clouds::clusters`] and [`Inner::end_cluster`].
+//! Their events are written to the world's history. Clusters carry the labels of real ones (run, attempt,
+//! expiry) and end by themselves at their expiry, so that the independent sweeper, which deletes by labels
+//! alone, has all it needs: [`Clouds::clusters`] and [`Inner::end_cluster`].
 
 mod builds;
 mod clusters;
@@ -29,36 +29,36 @@ use crate::{
     world::{Inner, Service},
 };
 
-/// What providers say when they fail. It must never be kept.
+/// Part of the providers' error messages. It must never be stored.
 pub const SECRET: &str = "token-7f3a9c-of-the-provider";
 
-/// Everything that exists outside of the services.
+/// Everything outside the services.
 #[derive(Default)]
 pub struct Clouds {
     /// Builds by name.
     pub builds: BTreeMap<String, builds::Planned>,
-    /// Builds that must not start any more.
+    /// Builds that must not start.
     pub stopped_builds: BTreeSet<String>,
     /// Clusters by name.
     pub clusters: BTreeMap<String, Cluster>,
-    /// Names that no cluster may have any more.
+    /// Names that must not be used for a cluster any more.
     pub given_back: BTreeSet<String>,
-    /// Jobs by name, in boxes: half of a tree's places are empty.
+    /// Jobs by name. Boxed, because half of a tree's slots are empty.
     pub jobs: BTreeMap<String, Box<Job>>,
-    /// Names of the jobs that were ever begun on a cluster.
+    /// Names of all jobs started on a cluster.
     pub jobs_on: BTreeMap<String, Vec<String>>,
-    /// Jobs that must not begin any more.
+    /// Jobs that must not start.
     pub stopped_jobs: BTreeSet<String>,
-    /// What runs brought, by load.
+    /// Loaded rows by load.
     pub loads: BTreeMap<String, Arc<Load>>,
-    /// The same, as the judge looks it up.
+    /// The same data, for the judge's queries.
     pub chronicle: judge::fake::Chronicle,
-    /// Calls that are still to have their effect.
+    /// Number of calls whose effect is still pending.
     pub landing: u64,
 }
 
 impl Clouds {
-    /// Something costs money, or is about to.
+    /// Whether anything costs money, or will.
     pub fn busy(&self) -> bool {
         self.landing > 0
             || self.builds.values().any(builds::Planned::going)
@@ -83,7 +83,7 @@ fn answered<T>(answer: Answer<Result<T, PortError>>) -> Result<T, PortError> {
 }
 
 impl Inner {
-    /// Ends a cluster, and every job on it.
+    /// Ends a cluster and all its jobs.
     pub fn end_cluster(&mut self, name: &str, why: &'static str) {
         let Some(cluster) = self.clouds.clusters.get_mut(name).filter(|cluster| cluster.state != State::Gone)
         else {

@@ -1,4 +1,4 @@
-//! A warehouse: the loader writes it, the judge looks up the past in it.
+//! A simulated warehouse, written by the loader and read by the judge.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::{
     world::Inner,
 };
 
-/// The warehouse, as one process sees it.
+/// The warehouse, from the view of one process.
 pub struct SimWarehouse(pub Door);
 
 fn unavailable(error: PortError) -> WarehouseError {

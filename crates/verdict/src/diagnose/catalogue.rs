@@ -1,11 +1,12 @@
-//! The phrases that prove something.
+//! Phrases used as evidence.
 //!
-//! Collected from the programs' own sources and documentation and from what their users reported: NCCL (`src/misc`,
-//! `src/transport`), nccl-tests, the GPUDirect-TCPXO and gIB plug-ins, Slurm, pyxis, Open MPI, PRRTE, the Linux kernel.
+//! Sources: the programs' source code and documentation, and user reports: NCCL (`src/misc`,
+//! `src/transport`), nccl-tests, the GPUDirect-TCPXO and gIB plug-ins, Slurm, pyxis, Open MPI, PRRTE, the
+//! Linux kernel.
 
-/// What a line is a sign of.
+/// The meaning of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[expect(missing_docs, reason = "the phrases below say what each is")]
+#[expect(missing_docs, reason = "the phrases below define the variants")]
 pub enum Sign {
     Network,
     Route,
@@ -49,13 +50,13 @@ pub enum Sign {
     Crash,
 }
 
-/// A phrase and what it is a sign of.
+/// A phrase and its sign.
 pub struct Phrase {
-    /// As it stands in the line, case and all.
+    /// Exact text, case-sensitive.
     pub text: &'static str,
-    /// What it is a sign of.
+    /// Meaning of a line with this phrase.
     pub sign: Sign,
-    /// The word behind it is the host it speaks of.
+    /// The word after the phrase is the affected host.
     pub names_host: bool,
 }
 
@@ -67,9 +68,9 @@ const fn of_host(text: &'static str, sign: Sign) -> Phrase {
     Phrase { text, sign, names_host: true }
 }
 
-/// Every phrase.
+/// All phrases.
 pub const PHRASES: &[Phrase] = &[
-    // What NCCL says it does.
+    // NCCL's configuration.
     p("NCCL INFO Using network ", Sign::Network),
     p(" via NET/", Sign::Route),
     p("NCCL INFO Bootstrap : Using ", Sign::Interface),
@@ -84,11 +85,11 @@ pub const PHRASES: &[Phrase] = &[
     p("NCCL WARN ", Sign::Began),
     p("NCCL failure ", Sign::Began),
     p("HIP failure ", Sign::Began),
-    // What nccl-tests says.
+    // Output of nccl-tests.
     p("Using devices", Sign::Started),
     p("Out of bounds values", Sign::Corrupt),
     p("Test timeout ", Sign::Timeout),
-    // Networks that are not used.
+    // Unused networks.
     p("No plugin found (libnccl-net.so)", Sign::PluginMissing),
     p("Could not find: libnccl-net", Sign::PluginMissing),
     p("Error: network ", Sign::NetworkMissing),
@@ -118,7 +119,7 @@ pub const PHRASES: &[Phrase] = &[
     p("No socket interface found", Sign::NoInterface),
     p("Failed to find interface", Sign::NoInterface),
     p("NCCL/NET (shim) mismatch", Sign::ConfigMismatch),
-    // What broke.
+    // Failures.
     p("out of memory", Sign::OutOfMemory),
     p("Out of memory", Sign::OutOfMemory),
     p("oom-kill", Sign::OutOfMemory),
@@ -179,7 +180,8 @@ pub const PHRASES: &[Phrase] = &[
     p("Caught signal 11", Sign::Crash),
 ];
 
-/// Settings that change how fast NCCL is. Those that only choose interfaces or print more are everybody's.
+/// Whether a line sets an NCCL performance setting. Common settings that only select interfaces or increase
+/// the output do not count.
 pub fn is_tuning(line: &str) -> bool {
     const TUNING: [&str; 13] = [
         "NCCL_ALGO",
@@ -200,7 +202,7 @@ pub fn is_tuning(line: &str) -> bool {
     !is_default && TUNING.iter().any(|name| line.contains(&format!("{name} set by")))
 }
 
-/// Of `Out of bounds values : 2 FAILED`, what is behind the name.
+/// Evaluates the text after the phrase in `Out of bounds values : 2 FAILED`.
 pub fn is_corrupt(after: &str) -> bool {
     let count = after.trim_start_matches([' ', ':']);
     after.contains("FAILED") || count.starts_with(|c: char| ('1'..='9').contains(&c))

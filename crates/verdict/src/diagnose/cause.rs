@@ -1,31 +1,31 @@
-//! The causes that have a name.
+//! Named causes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Whom a cause blames, and how surely.
+/// Nodes suspected for a cause, with their confidence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Blames {
-    /// It is nobody's own fault.
+    /// No node.
     Nobody,
-    /// The nodes that show it, unless all do.
+    /// The nodes with evidence, unless all nodes have it.
     Own(f64),
-    /// The nodes that show it, when most do not.
+    /// The nodes with evidence, if they are a minority.
     Apart(f64),
 }
 use Blames::{Apart, Nobody, Own};
 
-/// Builds the enum and the one table of what each cause means and whom it blames.
+/// Builds the enum and the table of names, texts and suspects.
 macro_rules! causes {
     ($($variant:ident = $name:literal, $blames:expr, $text:literal;)*) => {
-        /// A cause. Those before others in this list explain more.
+        /// A cause. Earlier entries explain more than later ones.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
         pub enum Cause {
             $(#[doc = $text] #[serde(rename = $name)] $variant,)*
         }
 
         impl Cause {
-            /// Every cause.
+            /// All causes.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
             /// Its name.
@@ -33,7 +33,7 @@ macro_rules! causes {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// What it is and what to do.
+            /// Explanation and next step.
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
             }

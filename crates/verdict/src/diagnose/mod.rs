@@ -1,8 +1,8 @@
-//! Named causes, each with the lines that prove it.
+//! Named causes, each with the log lines that prove it.
 //!
-//! A diagnosis explains a verdict; it never makes one. What the measurements say is judged without it, so a phrase that
-//! means nothing in some new version of NCCL cannot turn a run red, and one that is missing cannot turn it green. Of a job
-//! that failed, phrases decide whether the benchmark had begun, that is, between fail and inconclusive.
+//! A diagnosis explains a verdict and never changes it. Measurements are judged without it, so a phrase with
+//! a different meaning in a new version of NCCL cannot fail a run, and a missing one cannot pass it. For a
+//! failed job, phrases decide whether the benchmark had started, that is, between fail and inconclusive.
 
 pub mod catalogue;
 mod cause;
@@ -23,23 +23,23 @@ use catalogue::Sign;
 use cause::Blames;
 pub use cause::Cause;
 
-/// What probably went wrong.
+/// A probable cause of a failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Diagnosis {
     /// Its name.
     pub cause: Cause,
-    /// What it is and what to do, for people.
+    /// Explanation and next step, for display.
     pub text: String,
-    /// In how many lines the logs say so.
+    /// Number of log lines with this sign.
     pub times: u64,
-    /// The first of these lines. Empty where the cause shows in what is missing.
+    /// The first of these lines. Empty if the evidence is a missing line.
     pub evidence: Vec<Line>,
-    /// Hosts that these lines come from, or speak of.
+    /// Hosts that printed these lines or are named in them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
 }
 
-/// Causes that a sign of its own proves, in a run that went wrong.
+/// Causes proved by their own sign in a failed run.
 const PROVEN: [(Cause, &[Sign]); 23] = [
     (Cause::GuestConfigRejected, &[Sign::ConfigMismatch]),
     (Cause::RxdmNotReady, &[Sign::RxdmNotReady]),
@@ -66,7 +66,7 @@ const PROVEN: [(Cause, &[Sign]); 23] = [
     (Cause::OverriddenSetting, &[Sign::Setting]),
 ];
 
-/// Everything that explains `verdict`, most telling first. `required` is the network the criteria ask for.
+/// All explanations of `verdict`, most significant first. `required` is the network the criteria require.
 pub fn diagnose(evidence: &Evidence<'_>, required: Option<&str>, verdict: Verdict) -> Vec<Diagnosis> {
     let mut found = network_causes(evidence, required, verdict);
     found.extend(structure(evidence));
@@ -97,7 +97,7 @@ fn of(clues: &Clues, signs: &[Sign]) -> Heard {
     together
 }
 
-/// The network that was used, why it was not the right one, and how it was used.
+/// Causes that concern the network: wrong network, its reason, and its settings.
 fn network_causes(evidence: &Evidence<'_>, required: Option<&str>, verdict: Verdict) -> Vec<Diagnosis> {
     let clues = evidence.clues;
     let used = clues.network_names();
@@ -108,7 +108,7 @@ fn network_causes(evidence: &Evidence<'_>, required: Option<&str>, verdict: Verd
         Some(required) => used != BTreeSet::from([required]),
         None => socket && across,
     };
-    // A node on its own names some network and uses none, unless it says that data goes that way.
+    // A single node names a network without using it, unless a line shows that data is routed over it.
     let routed = clues.heard(Sign::SocketRoute).is_some() && verdict != Verdict::Pass;
     if socket && (across || required.is_some() || routed) {
         let mut heard = clues.networks.get("Socket").cloned().unwrap_or_default();
@@ -118,7 +118,7 @@ fn network_causes(evidence: &Evidence<'_>, required: Option<&str>, verdict: Verd
         let heard = of(clues, &[Sign::FastSocket, Sign::FasTrakOff]);
         found.extend((heard.times > 0).then(|| named(Cause::SocketFallback, heard)));
     }
-    // A missing plug-in or device is how healthy clusters start that do not need it.
+    // Healthy clusters also report missing plug-ins or devices that they do not need.
     if unwanted
         || (verdict != Verdict::Pass && evidence.reading.tables.iter().all(|table| table.rows.is_empty()))
     {
@@ -148,7 +148,7 @@ fn network_causes(evidence: &Evidence<'_>, required: Option<&str>, verdict: Verd
     found
 }
 
-/// Who took part, and in what.
+/// Causes that concern the participating nodes and ranks.
 fn structure(evidence: &Evidence<'_>) -> Vec<Diagnosis> {
     let tables = &evidence.reading.tables;
     let started = || of(evidence.clues, &[Sign::Started]);
@@ -175,7 +175,7 @@ fn structure(evidence: &Evidence<'_>) -> Vec<Diagnosis> {
     found
 }
 
-/// Nodes of the cluster that are not in the table, where the table calls nodes by the cluster's names.
+/// Cluster nodes missing from the table, if the table uses the cluster's node names.
 fn missing_nodes(evidence: &Evidence<'_>) -> Vec<String> {
     let (Some(cluster), [table]) = (evidence.cluster, evidence.reading.tables.as_slice()) else {
         return Vec::new();
@@ -192,7 +192,7 @@ fn short(host: &str) -> &str {
     host.split('.').next().unwrap_or(host)
 }
 
-/// What the scheduler knows and the log does not say.
+/// Causes known only from the scheduler.
 fn from_the_job(evidence: &Evidence<'_>, found: &[Diagnosis]) -> Option<Diagnosis> {
     let cause = match evidence.job?.state.as_str() {
         "OUT_OF_MEMORY" => Cause::OutOfMemory,
@@ -205,7 +205,7 @@ fn from_the_job(evidence: &Evidence<'_>, found: &[Diagnosis]) -> Option<Diagnosi
     (!known).then(|| named(cause, Heard::default()))
 }
 
-/// A run that began, said nothing of an error, and stopped saying anything.
+/// A run that started and stopped printing without an error.
 fn hang(evidence: &Evidence<'_>, found: &[Diagnosis]) -> Option<Diagnosis> {
     use model::measurement::Ended;
     let started = of(evidence.clues, &[Sign::Started]);
@@ -214,7 +214,7 @@ fn hang(evidence: &Evidence<'_>, found: &[Diagnosis]) -> Option<Diagnosis> {
     (silent && stopped && started.times > 0).then(|| named(Cause::WentSilent, started))
 }
 
-/// Nodes that the diagnoses point at, surest first.
+/// Nodes suspected by the diagnoses, highest confidence first.
 pub fn suspects(evidence: &Evidence<'_>, diagnoses: &[Diagnosis]) -> Vec<Suspect> {
     let hosts = hosts(evidence.reading);
     let mut suspects: Vec<Suspect> = Vec::new();
@@ -235,7 +235,7 @@ pub fn suspects(evidence: &Evidence<'_>, diagnoses: &[Diagnosis]) -> Vec<Suspect
         if let Some(confidence) = blamed {
             diagnosis.hosts.iter().for_each(|host| suspect(host, confidence));
         }
-        // Of those who lost a peer, the one who lost none is the peer.
+        // If several nodes lost a peer, the peer is the one that lost none.
         if diagnosis.cause == Cause::PeerLost {
             let silent: Vec<_> = hosts.iter().filter(|host| !diagnosis.hosts.contains(host)).collect();
             if let ([silent], 2..) = (silent.as_slice(), diagnosis.hosts.len()) {

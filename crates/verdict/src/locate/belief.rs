@@ -1,39 +1,41 @@
-//! What group tests let one believe: which members are the bad ones, all of them together.
+//! Beliefs from group tests: a probability for each set of bad members.
 //!
-//! The belief is over whole *sets* of bad members. There are far too many to list, so some hundred sets are carried
-//! along, each as often as it is likely: after an outcome those that agree with it are copied and the others dropped
-//! (systematic resampling, Kitagawa 1996), then each moves a little by Markov chain Monte Carlo, which keeps the
-//! frequencies right and the sets different (Chopin 2002; for noisy adaptive group tests: Cuturi, Teboul, Berthet,
-//! Doucet and Vert 2020). Around the likeliest set, where the search ends, every set is weighed exactly.
+//! The belief covers whole *sets* of bad members. All sets are too many to enumerate, so a few hundred
+//! sampled sets are kept, each as often as it is likely: after an outcome the consistent ones are duplicated
+//! and the others dropped (systematic resampling, Kitagawa 1996), then each is perturbed by Markov chain
+//! Monte Carlo, which preserves the distribution and keeps the sets diverse (Chopin 2002; for noisy adaptive
+//! group tests: Cuturi, Teboul, Berthet, Doucet and Vert 2020). Around the most likely set, where the search
+//! ends, every set is weighted exactly.
 //!
-//! The chance in it is seeded by the number of members: the same outcomes give the same belief.
+//! Randomness is seeded by the number of members: the same outcomes give the same belief.
 
 use super::evidence::{Bad, Evidence, sizes};
 use super::sampler::Sampler;
 use super::seeded::Seeded;
 
-/// The state of the search.
+/// The belief after the outcomes so far.
 #[derive(Debug)]
 pub(super) struct Belief {
-    /// Sets of bad members and how likely each is, together 1, likeliest first.
+    /// Sets of bad members with their probability, sum 1, most likely first.
     pub sets: Vec<(Bad, f64)>,
     pub evidence: Evidence,
-    /// Sets, each as often as it is likely.
+    /// Sampled sets, each as often as it is likely.
     carried: Vec<Bad>,
     sampler: Sampler,
 }
 
-/// How many sets are carried. In simulation four times as many saved less than half a test of 54.
+/// Number of sampled sets. In simulation, four times as many saved less than half a test of 54.
 const CARRIED: usize = 256;
 
 /// Moves per set and outcome.
 const MOVES: usize = 3;
 
-/// Less likely than this part of the likeliest: left out.
+/// Sets below this fraction of the most likely one are dropped.
 const NEGLIGIBLE: f64 = 1e-12;
 
 impl Belief {
-    /// Before any test. `noise` is the part of wrong outcomes, `expected` how many bad ones to expect.
+    /// The belief before any test. `noise` is the fraction of wrong outcomes, `expected` the expected number
+    /// of bad members.
     pub fn new(members: usize, noise: f64, expected: f64) -> Self {
         let mut chance = Seeded(members as u64);
         let mut all: Vec<usize> = (0..members).collect();
@@ -51,7 +53,7 @@ impl Belief {
         belief
     }
 
-    /// Takes one more outcome into account; `group[member]`: took part.
+    /// Adds one outcome; `group[member]`: whether the member took part.
     pub fn hear(&mut self, group: &[bool], degraded: bool) {
         self.evidence.push(group, degraded);
         let noise = self.evidence.noise;
@@ -69,7 +71,7 @@ impl Belief {
         self.weigh();
     }
 
-    /// `[member]`: how likely it is bad.
+    /// `[member]`: probability that it is bad.
     pub fn bad(&self) -> Vec<f64> {
         let mut each = vec![0.0; self.evidence.members];
         for (bad, likely) in &self.sets {
@@ -78,15 +80,16 @@ impl Belief {
         each
     }
 
-    /// Chance for what follows from this state, without changing it.
+    /// Random source derived from this state, without changing the state.
     pub fn chance(&self) -> Seeded {
         self.sampler.chance.clone()
     }
 
-    /// From the sets carried to their weights.
+    /// Computes weights from the sampled sets.
     ///
-    /// How likely the likeliest set or one of its neighbours is, is what part of those carried are that; how likely each
-    /// of them, is reckoned exactly. The frequencies alone would be too coarse to end a search by.
+    /// The probability of the most likely set and its neighbours together is their fraction of the samples;
+    /// the probability of each of them is computed exactly. The sample frequencies alone are too coarse to
+    /// end a search.
     fn weigh(&mut self) {
         let mut carried = self.carried.clone();
         carried.sort_unstable();
@@ -111,7 +114,8 @@ impl Belief {
         self.sets = sets;
     }
 
-    /// A set, and those with one member more, less or exchanged, with how likely each is compared to the first.
+    /// A set, and all sets with one member added, removed or exchanged, with their likelihood relative to the
+    /// first.
     fn around(&self, bad: &Bad) -> Vec<(Bad, f64)> {
         let evidence = &self.evidence;
         let against = evidence.wrong(bad.iter().copied());
@@ -140,13 +144,13 @@ impl Belief {
     }
 }
 
-/// One member more, less or exchanged at most.
+/// Whether the sets differ by at most one member added, removed or exchanged.
 fn neighbours(one: &Bad, other: &Bad) -> bool {
     let both = one.iter().filter(|member| other.binary_search(member).is_ok()).count();
     one.len() - both <= 1 && other.len() - both <= 1
 }
 
-/// [`CARRIED`] places, each as often as its weight says; `start` is from 0 to 1.
+/// [`CARRIED`] indices, each as often as its weight requires; `start` is from 0 to 1.
 fn resampled(weights: &[f64], start: f64) -> impl Iterator<Item = usize> {
     let step = weights.iter().sum::<f64>() / CARRIED as f64;
     let (mut at, mut passed) = (0, 0.0);

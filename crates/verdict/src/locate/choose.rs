@@ -1,16 +1,17 @@
-//! Which group test tells most.
+//! Selects the most informative group test.
 //!
-//! An outcome depends on the bad members only through whether the group holds one of them, so the test that tells most
-//! is the one whose group does so with a chance nearest to one half, whatever the noise. Groups are tried in several
-//! orders, each as far as is best: the likeliest first, any order, and any order behind one who is all but certain,
-//! which asks for that one again.
+//! An outcome depends on the bad members only through whether the group contains one, so the most informative
+//! test is the one whose group contains one with a probability nearest to one half, whatever the noise.
+//! Groups are tried in several orders, each up to its best length: most likely first, random order, and
+//! random order after one nearly certain member, which retests that member.
 
 use super::belief::Belief;
 
-/// Orders tried.
+/// Number of orders tried.
 const ORDERS: usize = 16;
 
-/// The group, of two members at least, whose chance of being degraded is nearest to one half, and that chance.
+/// The group of at least two members whose probability of degradation is nearest to one half, and that
+/// probability.
 pub(super) fn most_telling(belief: &Belief) -> Option<(Vec<usize>, f64)> {
     let each = belief.bad();
     let mut chance = belief.chance();
@@ -41,16 +42,17 @@ pub(super) fn most_telling(belief: &Belief) -> Option<(Vec<usize>, f64)> {
     best
 }
 
-/// How far from a toss-up.
+/// Distance from one half.
 fn off(chance: f64) -> f64 {
     (chance - 0.5).abs()
 }
 
-/// How many of `order`, two at least where there are, are nearest to a toss-up, and their chance of holding a bad one.
+/// The best prefix length of `order`, at least two if possible, and its probability of containing a bad
+/// member.
 fn up_to(belief: &Belief, order: &[usize]) -> (usize, f64) {
     let mut place = vec![usize::MAX; belief.evidence.members];
     order.iter().enumerate().for_each(|(at, member)| place[*member] = at);
-    // `[place]`: chance that the first bad one in this order stands there.
+    // `[place]`: probability that the first bad member in this order is at this place.
     let mut first = vec![0.0; order.len()];
     for (bad, likely) in &belief.sets {
         if let Some(at) = bad.iter().map(|member| place[*member]).min().filter(|at| *at < order.len()) {

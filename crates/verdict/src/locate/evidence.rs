@@ -1,33 +1,33 @@
-//! How well a set of bad members agrees with the outcomes, and with what was expected before any.
+//! Likelihood of a set of bad members, given the outcomes and the prior.
 
-/// A set of bad members: their numbers, ascending.
+/// A set of bad members: indices, ascending.
 pub(super) type Bad = Vec<usize>;
 
-/// All outcomes, and the belief before the first.
+/// All outcomes, and the prior.
 #[derive(Debug)]
 pub(super) struct Evidence {
     pub members: usize,
-    /// Part of the outcomes that are wrong; never 0, so that outcomes that contradict each other are borne.
+    /// Fraction of wrong outcomes; never 0, so that contradictory outcomes are tolerated.
     pub noise: f64,
-    /// `[tests / 64][member]`: bit by bit, whether the member took part.
+    /// `[tests / 64][member]`: bit set of the tests the member took part in.
     took_part: Vec<Vec<u64>>,
-    /// `[tests / 64]`: bit by bit, whether the test was degraded.
+    /// `[tests / 64]`: bit set of the degraded tests.
     degraded: Vec<u64>,
     tests: usize,
-    /// `[size]`: logarithm of the chance that just these, so many members are bad.
+    /// `[size]`: logarithm of the prior probability of one given set of this size.
     before: Vec<f64>,
-    /// `[AGREE + n]`: how much less likely a set is for `n` more outcomes that must be wrong.
+    /// `[AGREE + n]`: factor on the likelihood for `n` more wrong outcomes.
     less: Vec<f64>,
 }
 
-/// Differences in wrong outcomes beyond this are as good as this.
+/// Larger differences in wrong outcomes are treated as this one.
 const AGREE: u32 = 64;
 
-/// Noise to reckon with where none is expected.
+/// Minimum noise.
 const LEAST_NOISE: f64 = 1e-3;
 
 impl Evidence {
-    /// `noise` is the part of wrong outcomes, `expected` how many bad ones to expect.
+    /// `noise` is the fraction of wrong outcomes, `expected` the expected number of bad members.
     pub fn new(members: usize, noise: f64, expected: f64) -> Self {
         let noise = noise.max(LEAST_NOISE);
         let odds = ((1.0 - noise) / noise).ln();
@@ -41,7 +41,7 @@ impl Evidence {
         Self { members, noise, took_part: Vec::new(), degraded: Vec::new(), tests: 0, before, less }
     }
 
-    /// One more outcome; `group[member]`: took part.
+    /// Adds one outcome; `group[member]`: whether the member took part.
     pub fn push(&mut self, group: &[bool], degraded: bool) {
         let bit = self.tests % 64;
         if bit == 0 {
@@ -56,30 +56,30 @@ impl Evidence {
         self.tests += 1;
     }
 
-    /// How many outcomes are wrong if these are the bad ones.
+    /// Number of wrong outcomes if exactly these members are bad.
     pub fn wrong(&self, bad: impl Iterator<Item = usize> + Clone) -> u32 {
         let words = self.took_part.iter().zip(&self.degraded);
         words.map(|(took, seen)| (bad.clone().fold(0, |hit, of| hit | took[of]) ^ seen).count_ones()).sum()
     }
 
-    /// Logarithm of how likely these are the bad ones; only differences mean anything.
+    /// Log-likelihood that exactly these members are bad; only differences are meaningful.
     pub fn likely(&self, bad: &[usize]) -> f64 {
         let odds = ((1.0 - self.noise) / self.noise).ln();
         self.before[bad.len()] - odds * f64::from(self.wrong(bad.iter().copied()))
     }
 
-    /// How much likelier a set is for being of this size than for having one member less.
+    /// Likelihood ratio of this set size to a size smaller by one.
     pub fn grown(&self, size: usize) -> f64 {
         (self.before[size] - self.before[size - 1]).exp()
     }
 
-    /// How much likelier one is with `wrong` outcomes against it than with `against`.
+    /// Likelihood ratio of `wrong` contradicting outcomes to `against`.
     pub fn likelier(&self, wrong: u32, against: u32) -> f64 {
         self.less[(AGREE + wrong).saturating_sub(against).min(2 * AGREE) as usize]
     }
 
-    /// `into[member]`: how much likelier `bad` and this member is than one with `against` wrong outcomes, sizes aside;
-    /// 0 for who is in `bad`. Returns the sum.
+    /// `into[member]`: likelihood ratio of `bad` plus this member to a set with `against` wrong outcomes,
+    /// ignoring sizes; 0 for members of `bad`. Returns the sum.
     pub fn each_more(&self, bad: &[usize], against: u32, into: &mut Vec<f64>) -> f64 {
         into.clear();
         into.resize(self.members, 0.0);
@@ -105,11 +105,11 @@ impl Evidence {
     }
 }
 
-/// `[size]`: logarithm of the chance that so many are bad.
+/// `[size]`: log-probability that this many members are bad.
 ///
-/// None with one chance in `1 + 5 expected`; other numbers are the less likely the further they are from the expected
-/// one, but slowly, by the distance to the power of 2.5: the expected one costs one test, one that is ten off a dozen,
-/// log2 of its improbability over 0.71 at 5 % noise.
+/// Zero bad members have the probability `1 / (1 + 5 expected)`; other numbers become less likely with the
+/// distance from the expected one to the power of 2.5. The expected number costs one test, a number that is
+/// ten off costs a dozen: log2 of its improbability over 0.71 at 5 % noise.
 pub(super) fn sizes(members: usize, expected: f64) -> Vec<f64> {
     let usual = expected.clamp(1.0, members.max(1) as f64);
     let of = |size: usize| -2.5 * (1.0 + (size as f64 - usual).abs()).ln();

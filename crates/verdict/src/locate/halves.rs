@@ -12,20 +12,20 @@ pub(super) struct Matrix {
 /// The matrices of one table, all of the same processes.
 #[derive(Debug)]
 pub(super) struct Matrices<'a> {
-    /// Where the devices stand.
+    /// The table with the device list.
     pub table: &'a Table,
-    /// How many processes were timed.
+    /// Number of timed processes.
     pub processes: usize,
     /// In file order, out-of-place before in-place.
     pub halves: Vec<Matrix>,
 }
 
-/// The table with most usable times of a reading.
+/// The table of a reading with the most usable times.
 ///
-/// Tables are not mixed: rank 2 of another run may be another GPU.
+/// Tables are never mixed: rank 2 of another run may be another GPU.
 pub(super) fn matrices(reading: &Reading) -> Option<Matrices<'_>> {
     let usable = reading.tables.iter().filter_map(of_table);
-    // The first among equals, so that the answer does not hang on a tie.
+    // The first of several equal tables, so that the result is deterministic.
     usable.reduce(|best, next| if next.iterations() > best.iterations() { next } else { best })
 }
 
@@ -41,18 +41,18 @@ fn of_table(table: &Table) -> Option<Matrices<'_>> {
     let placements = measured.flat_map(|times| [&times.out_of_place_us, &times.in_place_us]);
     let placements: Vec<_> = placements.filter(|placement| !placement.is_empty()).collect();
     let processes = placements.iter().map(|placement| placement.len()).max()?;
-    // A half that lacks a process would shift the blame to its neighbour.
+    // A half without one process would shift the ranks and blame the wrong one.
     let whole = placements.into_iter().filter(|placement| placement.len() == processes);
     let halves: Vec<_> =
         whole.map(|placement| matrix(placement)).filter(|half| half.iterations.len() >= 3).collect();
     (!halves.is_empty()).then_some(Matrices { table, processes, halves })
 }
 
-/// The iterations that every process measured.
+/// The iterations measured by every process.
 fn matrix(placement: &[Vec<f64>]) -> Matrix {
     let common = placement.iter().map(Vec::len).min().unwrap_or(0);
     let iterations = (0..common).map(|iteration| placement.iter().map(|times| times[iteration]).collect());
-    // The upper bound, some thirty years, keeps sums and squares finite.
+    // The upper bound of about thirty years keeps sums and squares finite.
     let plausible = |times: &Vec<f64>| times.iter().all(|time| (1e-3..1e15).contains(time));
     Matrix { iterations: iterations.filter(plausible).collect() }
 }

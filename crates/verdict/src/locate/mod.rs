@@ -1,15 +1,15 @@
-//! Where the fault is: the slow rank, GPU or node, named from measurements.
+//! Locates faults: the slow rank, GPU or node, from measurements.
 //!
-//! Three kinds of evidence lead to a [`Located`]:
+//! Four kinds of evidence lead to a [`Located`]:
 //!
-//! - [`from_processes`]: the per-process times of one run, with healthy runs beside it where there are any;
+//! - [`from_processes`]: the per-process times of one run, optionally with healthy reference runs;
 //! - [`from_pairs`]: any set of two-member runs;
-//! - [`from_tried`]: the same, of a sweep over a cluster; [`next_pairs`] chooses the pairs to run next;
-//! - [`from_groups`]: collectives over chosen subsets of a cluster; [`plan_groups`] chooses the next one to run, and
-//!   [`plan_pairs`] the pairs that confirm what was found.
+//! - [`from_tried`]: a sweep of two-member runs over a cluster; [`next_pairs`] chooses the next pairs;
+//! - [`from_groups`]: collectives over chosen subsets of a cluster; [`plan_groups`] chooses the next one, and
+//!   [`plan_pairs`] the pairs that confirm the result.
 //!
-//! A wrong name sends people to the wrong machine, so a name needs evidence: what the measurements do not decide is
-//! said in [`Located::undecided`] and never guessed.
+//! A false suspect causes wrong repairs, so a suspect requires evidence: undecided cases are reported in
+//! [`Located::undecided`] and never guessed.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -37,81 +37,81 @@ pub use processes::from_processes;
 pub use search::Search;
 pub use sweep::{Outcome, Tried, best_of, from_tried, next_pairs};
 
-/// What the measurements say of the place of a fault. This is the document `burnin/locate/v1`.
+/// Location of a fault. This is the document `burnin/locate/v1`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Located {
     /// `burnin/locate/v1`.
     pub schema: String,
     /// The evidence suffices, and nothing is bad.
     pub healthy: bool,
-    /// Who is bad, surest first.
+    /// Bad members, highest confidence first.
     pub suspects: Vec<Suspect>,
-    /// Links that are bad between two members that are good with everybody else, surest first.
+    /// Bad links between two members that work with all others, highest confidence first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub links: Vec<SuspectLink>,
-    /// Why it could not be told, or not all of it.
+    /// Why the evidence does not decide, or not completely.
     pub undecided: Option<String>,
-    /// Who is likely bad, but not with the confidence that a name needs, likeliest first.
+    /// Probably bad members below the confidence required for a suspect, most likely first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub suspected: Vec<Suspect>,
-    /// Of a search by group tests: how far it is.
+    /// Progress of a search by group tests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub search: Option<Searched>,
 }
 
-/// How far a search by group tests is.
+/// Progress of a search by group tests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Searched {
-    /// It is over: the bad members are known, and known to be all.
+    /// The search is complete: the bad members are known, and known to be all.
     pub sure: bool,
-    /// How likely it is that those named and those suspected are bad, and nobody else; from 0 to 1.
+    /// Probability that exactly the named and suspected members are bad, 0 to 1.
     pub confidence: f64,
-    /// Who is bad with this chance at least is named, others are suspected.
+    /// Minimum probability at which a member is named; below it a member is only suspected.
     pub named_from: f64,
-    /// Tests that were run.
+    /// Number of tests run.
     pub tests: usize,
-    /// Tests that are allowed.
+    /// Maximum number of tests.
     pub most: usize,
-    /// Tests that would still be wanted, about; 0 when none would help.
+    /// Estimated number of further tests; 0 if none would help.
     pub more: usize,
 }
 
-/// One rank, GPU or node held to be bad.
+/// One suspected rank, GPU or node.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Suspect {
     /// Rank in the communicator.
     pub rank: Option<u32>,
     /// PCI bus id of its GPU, as printed.
     pub bus_id: Option<String>,
-    /// Host it runs on.
+    /// Host of the rank.
     pub host: Option<String>,
-    /// From 0 to 1.
+    /// Confidence, 0 to 1.
     pub confidence: f64,
 }
 
-/// One link held to be bad.
+/// One suspected link.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SuspectLink {
-    /// One end, as the pair named it.
+    /// First member of the pair.
     pub a: String,
-    /// The other end.
+    /// Second member of the pair.
     pub b: String,
-    /// From 0 to 1.
+    /// Confidence, 0 to 1.
     pub confidence: f64,
 }
 
 impl Located {
-    /// Nothing is bad.
+    /// Result without bad members.
     fn healthy() -> Self {
         Self { healthy: true, ..Self::named(Vec::new()) }
     }
 
-    /// It could not be told.
+    /// Undecided result.
     fn open(why: impl Into<String>) -> Self {
         Self { undecided: Some(why.into()), ..Self::named(Vec::new()) }
     }
 
-    /// These are bad.
+    /// Result with these suspects.
     fn named(mut suspects: Vec<Suspect>) -> Self {
         suspects.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
         Self {
@@ -127,20 +127,21 @@ impl Located {
 }
 
 impl Searched {
-    /// What is not decided, in words.
+    /// Describes the undecided part.
     fn told(&self, located: &Located) -> String {
         let who = if located.suspects.is_empty() && located.suspected.is_empty() {
-            "nobody is bad"
+            "no member is bad"
         } else {
-            "just these are bad"
+            "exactly these are bad"
         };
         let percent = (self.confidence * 100.0).floor();
-        let used_up = if self.tests >= self.most { ", and the tests allowed are used up" } else { "" };
+        let used_up =
+            if self.tests >= self.most { ", and the maximum number of tests is reached" } else { "" };
         match self.more {
-            0 => format!("likely, {percent} %, that {who}; no test of a group would tell more"),
-            1 => format!("likely, {percent} %, that {who}; one more test would be wanted{used_up}"),
+            0 => format!("likely, {percent} %, that {who}; no further group test would help"),
+            1 => format!("likely, {percent} %, that {who}; one more test is needed{used_up}"),
             more => {
-                format!("likely, {percent} %, that {who}; about {more} more tests would be wanted{used_up}")
+                format!("likely, {percent} %, that {who}; about {more} more tests are needed{used_up}")
             }
         }
     }

@@ -1,6 +1,6 @@
-//! The little arithmetic that the rest of this module stands on.
+//! Arithmetic for this module.
 
-/// Median; 0 of nothing. Reorders its input.
+/// Median; 0 for an empty list. Reorders its input.
 pub(super) fn median(values: &mut [f64]) -> f64 {
     let middle = values.len() / 2;
     if values.is_empty() {
@@ -12,7 +12,7 @@ pub(super) fn median(values: &mut [f64]) -> f64 {
         return upper;
     }
     let lower = values[..middle].iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    // Halves first: the sum of two huge numbers would be infinite.
+    // Divide first: the sum of two huge numbers would be infinite.
     lower / 2.0 + upper / 2.0
 }
 
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_the_middle() {
+    fn the_median_is_the_middle_value() {
         assert_eq!(median(&mut []), 0.0);
         assert_eq!(median(&mut [3.0]), 3.0);
         assert_eq!(median(&mut [4.0, 1.0, 2.0]), 2.0);
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn the_binomial_tail_is_the_textbooks() {
+    fn the_binomial_tail_matches_the_textbook() {
         assert!((at_least(8, 8, 0.25) - 0.25_f64.powi(8)).abs() < 1e-15);
         assert!((at_least(1, 2, 0.5) - 0.75).abs() < 1e-12);
         assert!((at_least(5, 10, 0.5) - 0.623_046_875).abs() < 1e-9);

@@ -1,4 +1,4 @@
-//! Bad members and bad links, from runs of two members each.
+//! Bad members and bad links, from runs of two members.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 
 use super::{Located, Suspect, SuspectLink};
 
-/// One run of two members.
+/// Result of a run of two members.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PairResult {
-    /// One member.
+    /// First member.
     pub a: String,
-    /// The other.
+    /// Second member.
     pub b: String,
     /// Bus bandwidth on the plateau, GB/s.
     pub busbw: f64,
-    /// The run came to its end with right results. One that did not counts as degraded.
+    /// The run completed with correct results. Otherwise it counts as degraded.
     pub ok: bool,
 }
 
-/// What the members of a pair are, and with that where a suspect's name is put.
+/// Kind of members, which determines the field of a suspect's name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Members {
@@ -33,17 +33,17 @@ pub enum Members {
     Ranks,
 }
 
-/// How pair results are read.
+/// Options for the evaluation of pair results.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairOptions {
-    /// What the members are.
+    /// Kind of members.
     pub members: Members,
-    /// What a good pair reaches, GB/s; learned from the best pairs when not given. Without it, pairs that are all
-    /// equally bad look good.
+    /// Bandwidth of a good pair, GB/s; default: learned from the best pairs. Without it, pairs that are all
+    /// equally bad appear good.
     pub expected_busbw: Option<f64>,
-    /// A pair below the expected value by this part is degraded.
+    /// A pair below the expected bandwidth by this fraction is degraded.
     pub tolerance: f64,
-    /// Part of the outcomes that may be wrong.
+    /// Fraction of outcomes that may be wrong.
     pub noise: f64,
 }
 
@@ -54,36 +54,36 @@ impl Default for PairOptions {
 }
 
 impl PairOptions {
-    /// What a good pair reaches at least, GB/s.
+    /// Minimum bandwidth of a good pair, GB/s.
     pub(super) fn limit(&self, results: &[PairResult]) -> f64 {
         self.expected_busbw.unwrap_or_else(|| plateau(results)) * (1.0 - self.tolerance)
     }
 }
 
-/// The first five of them, and how many more there are.
+/// The first five names, and the number of the rest.
 pub(super) fn few(names: &[impl AsRef<str>]) -> String {
     let first: Vec<_> = names.iter().take(5).map(AsRef::as_ref).collect();
     let more = names.len() - first.len();
     first.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
 }
 
-/// Not a number is not good; nor is what cannot be.
+/// NaN and impossible values are not good.
 pub(super) fn is_good(result: &PairResult, limit: f64) -> bool {
     result.ok && result.busbw.is_finite() && result.busbw > 0.0 && result.busbw >= limit
 }
 
-/// One member in so many is bad before anything was measured.
+/// Prior probability that a member is bad.
 const BAD_MEMBER: f64 = 0.02;
-/// The same of a link.
+/// Prior probability that a link is bad.
 const BAD_LINK: f64 = 0.015;
-/// A name needs this confidence.
+/// Minimum confidence of a suspect.
 const SURE: f64 = 0.8;
 
-/// Names the bad members, several at once, from any subset of the pairs.
+/// Finds the bad members, possibly several, from any subset of the pairs.
 ///
-/// A pair with a bad member is degraded, and some outcomes are wrong. The explanation chosen is the most likely set of
-/// bad members; a name is given only where no other explanation comes near. A pair seen degraded more than once
-/// whose members are good with others is a bad link.
+/// A pair with a bad member is degraded, and some outcomes are wrong. The result is the most likely set of
+/// bad members; a member is named only if no other explanation is nearly as likely. A repeatedly degraded
+/// pair whose members work with others is a bad link.
 #[must_use]
 pub fn from_pairs(results: &[PairResult], options: &PairOptions) -> Located {
     let Some(evidence) = Evidence::of(results, options) else {
@@ -116,7 +116,7 @@ pub fn from_pairs(results: &[PairResult], options: &PairOptions) -> Located {
         }
     }
     located.links.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
-    // Chance may have made some of these. To call them that would be a guess, and one more run of each tells.
+    // Some of these may be noise. Do not guess; one more run of each decides.
     if !open.is_empty() {
         located.undecided = Some(format!(
             "degraded, and not decided whether by a member, the link or chance: {}; run these again, and each with others",
@@ -128,7 +128,7 @@ pub fn from_pairs(results: &[PairResult], options: &PairOptions) -> Located {
 }
 
 impl Members {
-    /// The suspect of this name.
+    /// The suspect with this name.
     pub(super) fn suspect(self, name: &str, confidence: f64) -> Suspect {
         let mut suspect = Suspect { confidence, ..Suspect::default() };
         match (self, name.parse()) {
@@ -140,7 +140,7 @@ impl Members {
     }
 }
 
-/// How often a pair was good and bad.
+/// Numbers of good and degraded outcomes of a pair.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pair {
     good: u32,
@@ -182,28 +182,28 @@ impl<'a> Evidence<'a> {
         (!pairs.is_empty()).then_some(Self { names, pairs, partners, noise })
     }
 
-    /// How much likelier, in logarithms, the outcomes of this pair are if one of its members is bad.
+    /// Log-likelihood ratio of this pair's outcomes if one of its members is bad.
     fn weight(&self, a: usize, b: usize) -> f64 {
         let pair = self.pairs.get(&(a.min(b), a.max(b))).copied().unwrap_or_default();
         let (good, bad) = (f64::from(pair.good), f64::from(pair.bad));
         let fault = (1.0 - self.noise).ln() * bad + self.noise.ln() * good;
-        // Between two good members: chance, or the link.
+        // Between two good members: noise, or the link.
         let chance = self.noise.ln() * bad + (1.0 - self.noise).ln() * good;
         fault - sum((1.0 - BAD_LINK).ln() + chance, BAD_LINK.ln() + fault)
     }
 
-    /// What holding `member` bad, beside these, gains in log-likelihood.
+    /// Gain in log-likelihood if `member` is bad in addition to `bad`.
     fn gain(&self, bad: &BTreeSet<usize>, member: usize) -> f64 {
         let open = self.partners[member].iter().filter(|partner| !bad.contains(partner));
         (BAD_MEMBER / (1.0 - BAD_MEMBER)).ln()
             + open.map(|partner| self.weight(member, *partner)).sum::<f64>()
     }
 
-    /// The set that explains most, one change at a time: the greatest gain is taken first.
+    /// The set with the highest likelihood, by greedy single changes.
     fn most_likely(&self) -> BTreeSet<usize> {
         let mut bad = BTreeSet::new();
         let mut gains: Vec<f64> = (0..self.names.len()).map(|member| self.gain(&bad, member)).collect();
-        // Each step gains, so none comes back; the bound is for gains that rounding keeps alive.
+        // Every step gains, so no set recurs; the bound covers rounding errors.
         for _ in 0..2 * self.names.len() {
             let of = |member: usize| if bad.contains(&member) { -gains[member] } else { gains[member] };
             let best = (0..gains.len()).max_by(|a, b| of(*a).total_cmp(&of(*b)));
@@ -218,7 +218,7 @@ impl<'a> Evidence<'a> {
         bad
     }
 
-    /// Against the other explanations: that it is good after all, or that a partner is bad in its place.
+    /// Confidence against the alternatives: the member is good, or one of its partners is bad instead.
     fn confidence(&self, bad: &BTreeSet<usize>, member: usize) -> f64 {
         let mut without = bad.clone();
         without.remove(&member);
@@ -228,26 +228,26 @@ impl<'a> Evidence<'a> {
         1.0 / (1.0 + (-with).exp() + others)
     }
 
-    /// How sure it is that the link is bad, and neither chance nor one of its ends.
+    /// Confidence that the link is bad, rather than noise or one of its ends.
     fn link(&self, a: usize, b: usize, bad: &BTreeSet<usize>) -> f64 {
         let pair = self.pairs.get(&(a.min(b), a.max(b))).copied().unwrap_or_default();
         let without: BTreeSet<usize> =
             bad.iter().copied().filter(|member| *member != a && *member != b).collect();
         let net = f64::from(pair.bad) - f64::from(pair.good);
         let link = (BAD_LINK / (1.0 - BAD_LINK)).ln() + net * ((1.0 - self.noise) / self.noise).ln();
-        // The gains compare with "chance or link"; for the link alone its part of that is taken.
+        // The gains compare with "noise or link"; take the link's share of it.
         let part = link - sum(0.0, link);
         let ends: f64 = [a, b].iter().map(|end| (self.gain(&without, *end) - part).exp()).sum();
         1.0 / (1.0 + (-link).exp() + ends)
     }
 }
 
-/// The logarithm of a sum of two exponentials.
+/// Logarithm of a sum of two exponentials.
 fn sum(a: f64, b: f64) -> f64 {
     a.max(b) + (-(a - b).abs()).exp().ln_1p()
 }
 
-/// The best that several pairs agree on: one absurd value does not set the mark.
+/// The best bandwidth confirmed by several pairs: a single absurd value has no effect.
 pub(super) fn plateau(results: &[PairResult]) -> f64 {
     let usable = results.iter().filter(|result| result.ok && result.busbw.is_finite() && result.busbw > 0.0);
     let mut values: Vec<f64> = usable.map(|result| result.busbw).collect();

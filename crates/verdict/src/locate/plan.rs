@@ -1,4 +1,4 @@
-//! Which tests to run next, so that few are needed: adaptive group testing.
+//! Plans the next tests with adaptive group testing, to minimize their number.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,47 +8,48 @@ use serde::{Deserialize, Serialize};
 use super::search::Search;
 use super::{Located, Members};
 
-/// What to run next. The groups have no member in common: they can run at the same time.
+/// Tests to run next. The groups are disjoint: they can run concurrently.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TestPlan {
-    /// One test each: a collective over these members. None: nothing more is to be learnt.
+    /// One test each: a collective over these members. Empty: no further test is useful.
     pub groups: Vec<Vec<String>>,
 }
 
-/// One test that was run: a collective over some members.
+/// Result of a group test: a collective over some members.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GroupOutcome {
-    /// Who took part.
+    /// Participating members.
     pub members: Vec<String>,
-    /// Slower than it should be, which it is when one of them is bad.
+    /// Slower than expected, as it is if one of the members is bad.
     pub degraded: bool,
 }
 
-/// One pair test that was run.
+/// Result of a pair test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PairOutcome {
-    /// One member.
+    /// First member.
     pub a: String,
-    /// The other.
+    /// Second member.
     pub b: String,
-    /// Slower than it should be.
+    /// Slower than expected.
     pub degraded: bool,
 }
 
-/// How outcomes are weighed.
+/// Options of a search.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PlanOptions {
-    /// What the members are.
+    /// Kind of members.
     pub members: Members,
-    /// Part of the outcomes that may be wrong.
+    /// Fraction of outcomes that may be wrong.
     pub noise: f64,
-    /// The search ends when no more doubt remains than this for each bad member, and once more for the rest being good.
+    /// Maximum remaining doubt at the end of the search: per bad member, and once more for the rest being
+    /// good.
     pub doubt: f64,
-    /// How many bad members are suspected before anything is known. A wrong guess costs a few tests, no more.
+    /// Expected number of bad members. A wrong value costs only a few tests.
     pub expected: f64,
-    /// No more tests are asked for than this; [`tests_for`] says how many where it is not given.
+    /// Maximum number of tests; default: [`tests_for`].
     pub most: Option<usize>,
-    /// Who is bad with this chance at least is named. With less, one is suspected and never named.
+    /// Minimum probability at which a member is named. Below it a member is only suspected.
     pub sure: f64,
 }
 
@@ -58,11 +59,11 @@ impl Default for PlanOptions {
     }
 }
 
-/// How many tests a search may take unless told otherwise: for 232 members 22 when one bad one is suspected, and 55 for
-/// five.
+/// Default maximum number of tests: for 232 members 22 with one expected bad member, and 55 with five.
 ///
-/// Four thirds of a test for each bit that says which of the members they are, and twelve to find out how many they are
-/// and to bear wrong outcomes; more where more than one outcome in twenty is wrong, as a test tells less then.
+/// Four thirds of a test per bit needed to identify the bad members, and twelve to determine their number and
+/// tolerate wrong outcomes; more if over one outcome in twenty is wrong, because a test is then less
+/// informative.
 #[must_use]
 pub fn tests_for(members: usize, suspected: f64, noise: f64) -> usize {
     let most = (members / 2).max(1);
@@ -74,17 +75,17 @@ pub fn tests_for(members: usize, suspected: f64, noise: f64) -> usize {
     ((12.0 + bits * 4.0 / 3.0) * dearer) as usize
 }
 
-/// More noise than this is no test.
+/// Maximum noise at which a test is informative.
 pub(super) const MOST_NOISE: f64 = 0.45;
 
-/// What one test tells at best, in bits.
+/// Maximum information from one test, bits.
 pub(super) fn told_by_a_test(noise: f64) -> f64 {
     let part = |chance: f64| if chance > 0.0 { -chance * chance.log2() } else { 0.0 };
     1.0 - part(noise) - part(1.0 - noise)
 }
 
-/// The next group test: the one that tells most. Empty when the bad members are known, and known to be all, or when as
-/// many tests were run as [`PlanOptions::most`] allows.
+/// The next group test: the most informative one. Empty if the search is complete or [`PlanOptions::most`]
+/// tests were run.
 ///
 /// Deterministic: the same outcomes give the same plan.
 #[must_use]
@@ -92,7 +93,7 @@ pub fn plan_groups(members: &[String], outcomes: &[GroupOutcome], options: &Plan
     replay(members, outcomes, options).plan()
 }
 
-/// Who is bad after these group tests, and how sure that is. When more tests are needed to tell, that is said.
+/// The bad members after these group tests, with confidence. Reports how many more tests are needed.
 #[must_use]
 pub fn from_groups(members: &[String], outcomes: &[GroupOutcome], options: &PlanOptions) -> Located {
     replay(members, outcomes, options).located()
@@ -104,11 +105,11 @@ fn replay<'a>(members: &'a [String], outcomes: &[GroupOutcome], options: &PlanOp
     search
 }
 
-/// The finishing round: each of `suspects` with a partner who is known to be good, all pairs disjoint.
+/// The confirming round: each of `suspects` with a partner known to be good, all pairs disjoint.
 ///
-/// Partners are those of `members` who are no suspects, those seen good in more pairs first. A suspect who was already
-/// seen bad twice, or good twice, with such partners needs no more; one for whom no partner is left waits for
-/// the next round.
+/// Partners are those of `members` that are not suspects, preferring those seen good in more pairs. A suspect
+/// already seen bad twice, or good twice, with such partners needs no further pair; a suspect without a
+/// remaining partner waits for the next round.
 #[must_use]
 pub fn plan_pairs(
     members: &[String],
@@ -117,7 +118,7 @@ pub fn plan_pairs(
 ) -> Vec<(String, String)> {
     let suspects: BTreeSet<&str> = suspects.iter().map(String::as_str).collect();
     let mut good: BTreeMap<&str, u32> = BTreeMap::new();
-    // For each suspect: seen bad, seen good, with whom.
+    // For each suspect: bad outcomes, good outcomes, partners.
     let mut seen: BTreeMap<&str, (u32, u32, BTreeSet<&str>)> = BTreeMap::new();
     for outcome in outcomes {
         for (one, other) in
@@ -140,7 +141,7 @@ pub fn plan_pairs(
         if bad.abs_diff(fine) >= 2 {
             continue;
         }
-        // Somebody new where possible: the same link again would not tell it from the member.
+        // Prefer a new partner: the same link again would not distinguish it from the member.
         let fresh = partners.iter().position(|name| !with.contains(name));
         if let Some(at) = fresh.or((!partners.is_empty()).then_some(0)) {
             pairs.push((suspect.to_owned(), partners.remove(at).to_owned()));

@@ -1,4 +1,4 @@
-//! The slow rank of one run, from the times of its processes.
+//! The slow rank of one run, from its per-process times.
 
 use model::measurement::{Reading, Table};
 
@@ -8,26 +8,26 @@ use super::slowness::{Slowness, slowness};
 use super::standout::{Standouts, standouts};
 use super::{Located, Suspect};
 
-/// A chance finding may name somebody in this part of all healthy runs.
+/// Maximum fraction of healthy runs with a false suspect.
 const FALSE_ALARM: f64 = 1e-3;
-/// The same when a reference shows that something is slow: who, is then all that is open.
+/// The same if a reference shows that the run is slow: only the rank is then unknown.
 const WRONG_NAME: f64 = 5e-3;
-/// And when a reference shows that nothing is slow: only the overwhelming counts.
+/// The same if a reference shows that the run is not slow: only overwhelming evidence counts.
 const AGAINST_REFERENCE: f64 = 1e-6;
-/// Who is apart for less than this part of the run disturbs nobody.
+/// A rank apart for less than this fraction of the run has no effect.
 const EFFECT: f64 = 0.003;
-/// Fewer observations than this prove nobody healthy.
+/// Minimum number of iterations to report a healthy run.
 const ITERATIONS: usize = 20;
 
-/// Names the slow rank of a run whose log has per-process times (`-I 1 -J`, best with `-z 3`).
+/// Finds the slow rank of a run whose log has per-process times (`-I 1 -J`, best with `-z 3`).
 ///
-/// `reference` are healthy runs of the same shape, where there are any: with them the run is known to be slower or
-/// not, which decides between "healthy" and "slow, but who?" when no rank stands out. A reading that is not of the
-/// same collective, size, type and number of ranks is passed over.
+/// `reference` are healthy runs of the same shape, if any: they show whether the run is slower, which
+/// distinguishes "healthy" from "slow, rank unknown" if no rank stands out. Readings with another collective,
+/// size, type or number of ranks are ignored.
 ///
-/// The name rests on counting in how many halves (size and placement) or separate episodes one rank stands out. A
-/// healthy rank may do so more often than its share, a third more; under that hypothesis the false-alarm rate stays
-/// below one in a thousand runs.
+/// The decision counts the halves (size and placement) or separate episodes in which one rank stands out. A
+/// healthy rank may do so up to a third more often than its share; under that hypothesis the false-alarm rate
+/// stays below one in a thousand runs.
 #[must_use]
 pub fn from_processes(reading: &Reading, reference: &[Reading]) -> Located {
     let slowness = slowness(reading, reference);
@@ -66,38 +66,35 @@ pub fn from_processes(reading: &Reading, reference: &[Reading]) -> Located {
     }
 }
 
-/// The answer where the per-process times give none.
+/// The result if the per-process times do not identify a rank.
 fn without_a_place(slowness: Slowness, why: &str) -> Located {
     match slowness {
         Slowness::AsFast => Located::healthy(),
         Slowness::Unknown => Located::open(why),
         Slowness::Slower(factor) => Located::open(format!(
-            "the run takes {factor:.2} times as long as the reference, but who is slow could not be told: {why}"
+            "the run takes {factor:.2} times as long as the reference, but the slow rank could not be identified: {why}"
         )),
     }
 }
 
-/// Of two, each is as far from the other.
+/// With two ranks, each differs from the other equally.
 fn of_two(slowness: Slowness, seen: &Standouts) -> Located {
     let same = seen.split_halves < 2 || 4 * seen.split_halves < seen.halves;
     match slowness {
         Slowness::Unknown if same && seen.halves >= 2 => Located::healthy(),
-        _ => without_a_place(
-            slowness,
-            "of two ranks each differs from the other as much: pair each with a third",
-        ),
+        _ => without_a_place(slowness, "two ranks differ equally from each other: pair each with a third"),
     }
 }
 
 fn suspects(matrices: &Matrices<'_>, seen: &Standouts, slowness: Slowness) -> Vec<Suspect> {
-    // A few slow iterations hide in the mean that is compared with the reference; being apart is seen without it. The
-    // longest of ranks that are all fast is no trouble.
+    // A few slow iterations disappear in the mean that is compared with the reference; being apart does not
+    // need it. The longest of several fast ranks is not a problem.
     let (allowed_apart, allowed_longest) = match slowness {
         Slowness::Unknown => (FALSE_ALARM, FALSE_ALARM),
         Slowness::AsFast => (FALSE_ALARM, AGAINST_REFERENCE),
         Slowness::Slower(_) => (WRONG_NAME, WRONG_NAME),
     };
-    // In one iteration of one half anything can happen; what is wrong with a rank comes back.
+    // A single iteration of one half proves nothing; a faulty rank recurs.
     let returns =
         |process: usize| seen.apart_halves[process] >= 2 || (seen.halves == 1 && seen.apart[process] >= 5);
     let mut apart = chances(&seen.apart, None);
@@ -115,13 +112,13 @@ fn suspects(matrices: &Matrices<'_>, seen: &Standouts, slowness: Slowness) -> Ve
         .collect()
 }
 
-/// For each process, how likely its count is if it were healthy: small is suspicious.
+/// For each process, the probability of its count if it were healthy: small is suspicious.
 ///
-/// `draws` is out of how many; nothing for the counts together, less those of suspects already found, so that one bad
-/// rank does not hide the next.
+/// `draws` is the number of draws; `None` for the sum of the counts, less those of suspects already found, so
+/// that one bad rank does not hide the next.
 fn chances(counts: &[usize], draws: Option<usize>) -> Vec<f64> {
-    // A healthy rank's share: a third more than fair, for ranks are not all alike (where the log is written, where
-    // the interrupts go). The union over ranks: so many can have that share at once.
+    // Share of a healthy rank: a third more than uniform, because ranks differ (log writer, interrupts). The
+    // union bound over ranks: several can have that share at once.
     let share = (4.0 / (3.0 * counts.len() as f64)).clamp(0.1, 0.5);
     let mut order: Vec<usize> = (0..counts.len()).collect();
     order.sort_by_key(|process| std::cmp::Reverse(counts[*process]));
@@ -138,7 +135,7 @@ fn chances(counts: &[usize], draws: Option<usize>) -> Vec<f64> {
     chances
 }
 
-/// The process by the names of its GPU. A process that drives several is named by its host alone.
+/// The suspect for a process. A process that drives several GPUs is identified by its host alone.
 fn suspect(table: &Table, processes: usize, process: usize, chance: f64) -> Suspect {
     let confidence = (1.0 - chance.sqrt()).clamp(0.0, 0.999);
     let each = (table.devices.len() / processes).max(1);

@@ -1,27 +1,27 @@
-//! Moves from one set of bad members to another, such that each set is visited as often as it is likely.
+//! Moves between sets of bad members that preserve their probability distribution.
 //!
-//! Two moves. One member is taken out and another drawn, each as likely as it makes the set (Gibbs). Or one comes to
-//! the set or leaves it, drawn in the same manner, and the move is accepted by how many ways lead back (Metropolis and
-//! Hastings with locally informed proposals: Zanella 2020).
+//! There are two moves. One member is removed and another drawn with the probability of the resulting set
+//! (Gibbs). Or one member is added or removed, drawn in the same way, and the move is accepted by the number
+//! of reverse moves (Metropolis and Hastings with locally informed proposals: Zanella 2020).
 
 use super::evidence::{Bad, Evidence};
 use super::seeded::Seeded;
 
-/// What the moves need beside the set.
+/// State of the moves besides the set.
 #[derive(Debug)]
 pub(super) struct Sampler {
     pub chance: Seeded,
-    /// `[member]`: room for the likelihoods of one move.
+    /// `[member]`: buffer for the likelihoods of one move.
     room: Vec<f64>,
 }
 
 impl Sampler {
-    /// With this chance.
+    /// With this random source.
     pub fn new(chance: Seeded) -> Self {
         Self { chance, room: Vec::new() }
     }
 
-    /// Both moves once.
+    /// Performs both moves once.
     pub fn step(&mut self, bad: &mut Bad, evidence: &Evidence) {
         self.exchange(bad, evidence);
         if self.chance.part() < 0.5 {
@@ -75,7 +75,7 @@ impl Sampler {
         }
     }
 
-    /// A member, as likely as `room` says.
+    /// Draws a member with the probabilities in `room`.
     fn draw(&mut self, sum: f64) -> Option<usize> {
         let mut left = self.chance.part() * sum;
         self.room.iter().position(|likelier| {
@@ -90,7 +90,8 @@ fn insert(bad: &mut Bad, member: usize) {
     bad.insert(at, member);
 }
 
-/// `[at]`: how much likelier `bad` without its member `at` is than one with `against` wrong outcomes, sizes aside.
+/// `[at]`: likelihood ratio of `bad` without its member `at` to a set with `against` wrong outcomes, ignoring
+/// sizes.
 fn each_less(bad: &[usize], against: u32, evidence: &Evidence) -> Vec<f64> {
     let without = |at: usize| bad[..at].iter().chain(&bad[at + 1..]).copied();
     (0..bad.len()).map(|at| evidence.likelier(evidence.wrong(without(at)), against)).collect()

@@ -1,4 +1,4 @@
-//! A search for the bad members that is under way.
+//! A running search for the bad members.
 
 use std::collections::BTreeMap;
 
@@ -7,45 +7,45 @@ use super::choose::most_telling;
 use super::plan::{GroupOutcome, MOST_NOISE, PlanOptions, TestPlan, distinct, tests_for, told_by_a_test};
 use super::{Located, Searched, Suspect};
 
-/// However many are bad, the doubt in all of them together is not more than this many times that in one.
+/// Maximum total doubt, as a multiple of the doubt per bad member.
 const MOST_DOUBTS: usize = 4;
 
-/// Tests are chosen as if an outcome proved this part of what it does, as logarithms of odds go.
+/// Evidence weight for the choice of tests, as a factor on log-odds.
 ///
-/// Who asks by what is likely now ends soonest in the mean, and is lost when several outcomes in a row were wrong. Where
-/// tests are limited the unlikely sets deserve more questions: those that a few wrong outcomes more would make
-/// likely (the weights of Berlekamp, 1968, for searches with lies; one half is about what they come to). Where one is
-/// suspected, every set that counts is weighed; of several only some hundred sets are carried, and less than this
-/// scatters them so far that the few that count are not told apart.
+/// Choosing by the current probabilities ends soonest on average, but fails after several wrong outcomes in a
+/// row. With a limited number of tests, unlikely sets deserve more tests if a few wrong outcomes would make
+/// them likely (the weights of Berlekamp, 1968, for searches with lies; one half approximates them). With one
+/// expected bad member, every relevant set is weighted; with several, only a few hundred sets are sampled,
+/// and a lower weight would scatter them too far.
 fn hedge(options: &PlanOptions) -> f64 {
     if options.expected <= 1.0 && options.most.is_none() { 0.5 } else { 0.75 }
 }
 
-/// A search for the bad members that is under way.
+/// A running search for the bad members.
 ///
-/// [`plan_groups`](super::plan_groups) and [`from_groups`](super::from_groups) replay the outcomes into one; who holds
-/// on to it saves that.
+/// [`plan_groups`](super::plan_groups) and [`from_groups`](super::from_groups) replay all outcomes into a
+/// search; keeping one avoids that.
 #[derive(Debug)]
 pub struct Search<'a> {
     members: Vec<&'a str>,
     number: BTreeMap<&'a str, usize>,
-    /// What is believed.
+    /// Current belief.
     belief: Belief,
-    /// By what tests are chosen, where outcomes may be wrong.
+    /// Belief for the choice of tests, if outcomes may be wrong.
     hedged: Option<Belief>,
     options: PlanOptions,
-    /// No more tests than this.
+    /// Maximum number of tests.
     most: usize,
-    /// So many were run.
+    /// Number of tests run.
     tests: usize,
 }
 
 impl<'a> Search<'a> {
-    /// Before any test.
+    /// A search before any test.
     #[must_use]
     pub fn new(members: &'a [String], options: &PlanOptions) -> Self {
         let mut options = *options;
-        // What is no number is no wish either.
+        // NaN options are replaced by their defaults.
         let usual = PlanOptions::default();
         let within = |value: f64, from: f64, to: f64, usual| {
             if value.is_nan() { usual } else { value.clamp(from, to) }
@@ -54,7 +54,7 @@ impl<'a> Search<'a> {
         options.doubt = within(options.doubt, 1e-9, 0.5, usual.doubt);
         options.expected = within(options.expected, 1e-3, 1e6, usual.expected);
         options.sure = within(options.sure, 0.5, 1.0 - 1e-6, usual.sure);
-        // Where outcomes are not wrong, being sure costs next to nothing.
+        // Without wrong outcomes, certainty costs almost nothing.
         options.doubt = (options.doubt * (options.noise / usual.noise).clamp(0.01, 1.0)).max(1e-9);
         let members = distinct(members);
         let number = members.iter().enumerate().map(|(at, name)| (*name, at)).collect();
@@ -66,8 +66,7 @@ impl<'a> Search<'a> {
         Self { members, number, belief, hedged, options, most, tests: 0 }
     }
 
-    /// Takes one outcome into account, of a test planned here or of any other. Members unknown to the search are
-    /// ignored.
+    /// Adds one outcome, of a test planned here or of any other. Unknown members are ignored.
     pub fn learn(&mut self, outcome: &GroupOutcome) {
         let mut group = vec![false; self.members.len()];
         for member in outcome.members.iter().filter_map(|name| self.number.get(name.as_str())) {
@@ -80,15 +79,15 @@ impl<'a> Search<'a> {
         self.tests += 1;
     }
 
-    /// The bad members are known, and known to be all.
+    /// Whether the bad members are known, and known to be all.
     #[must_use]
     pub fn is_done(&self) -> bool {
         let likeliest = self.belief.sets.first();
         likeliest.is_some_and(|(bad, likely)| 1.0 - likely < self.doubt(bad.len()))
     }
 
-    /// The next test: the one that tells most. Empty when the search is done, when no test could end it, or when no more
-    /// are allowed.
+    /// The next test: the most informative one. Empty if the search is complete, no test could complete it,
+    /// or the maximum is reached.
     #[must_use]
     pub fn plan(&self) -> TestPlan {
         let next = if self.is_done() || self.tests >= self.most { None } else { self.next() };
@@ -97,7 +96,7 @@ impl<'a> Search<'a> {
         TestPlan { groups: next.into_iter().map(named).collect() }
     }
 
-    /// Who is bad, and how sure that is. When more tests are needed to tell, that is said.
+    /// The bad members, with confidence. Reports how many more tests are needed.
     #[must_use]
     pub fn located(&self) -> Located {
         if self.members.is_empty() {
@@ -128,22 +127,22 @@ impl<'a> Search<'a> {
         located
     }
 
-    /// Doubt that may remain when so many are bad.
+    /// Permitted doubt with this number of bad members.
     fn doubt(&self, bad: usize) -> f64 {
         self.options.doubt * (1 + bad).min(MOST_DOUBTS) as f64
     }
 
-    /// The test that tells most, whether or not it is allowed.
+    /// The most informative test, regardless of the maximum.
     fn next(&self) -> Option<Vec<usize>> {
         let (group, degraded) = most_telling(self.hedged.as_ref().unwrap_or(&self.belief))?;
-        // Of two who are left, one of them bad, no test tells which: its outcome is known before.
+        // If one of two remaining members is bad, no test can decide: its outcome is known in advance.
         (degraded.min(1.0 - degraded) > self.options.doubt / 16.0).then_some(group)
     }
 
-    /// How many tests more would be wanted, about; 0 when none would help.
+    /// Estimated number of further tests; 0 if none would help.
     ///
-    /// What is unknown, in bits, over what a test tells; and then to be sure of it, which goes by how much likelier an
-    /// outcome is under one set than under another.
+    /// The unknown information in bits, divided by the information per test, plus the tests to reach
+    /// certainty, which depend on the likelihood ratio of an outcome under two sets.
     fn more(&self) -> usize {
         let Some((bad, _)) = self.belief.sets.first() else { return 0 };
         if self.next().is_none() {

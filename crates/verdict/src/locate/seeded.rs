@@ -1,11 +1,11 @@
-//! Chance that is the same every time.
+//! Reproducible random numbers.
 
-/// SplitMix64 (Steele, Lea and Flood 2014): a few instructions, and its numbers follow from its seed.
+/// SplitMix64 (Steele, Lea and Flood 2014): fast, and fully determined by its seed.
 #[derive(Clone, Debug)]
 pub(super) struct Seeded(pub u64);
 
 impl Seeded {
-    /// Any number.
+    /// Any 64-bit number.
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -14,17 +14,17 @@ impl Seeded {
         z ^ (z >> 31)
     }
 
-    /// From 0 to below 1.
+    /// From 0 (inclusive) to 1 (exclusive).
     pub fn part(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// From 0 to below `count`, which must not be 0.
+    /// From 0 (inclusive) to `count` (exclusive), which must not be 0.
     pub fn below(&mut self, count: usize) -> usize {
         ((u128::from(self.next()) * count as u128) >> 64) as usize
     }
 
-    /// Puts these into any order.
+    /// Shuffles a slice.
     pub fn shuffle<T>(&mut self, of: &mut [T]) {
         for last in (1..of.len()).rev() {
             of.swap(last, self.below(last + 1));

@@ -1,4 +1,4 @@
-//! Whether a run is slower than healthy runs of the same shape.
+//! Decides whether a run is slower than healthy runs of the same shape.
 
 use std::collections::BTreeMap;
 
@@ -6,15 +6,15 @@ use model::measurement::{Reading, Table};
 
 use super::odds::median;
 
-/// Healthy plateaus repeat within half a percent; three are beyond that.
+/// Healthy plateaus repeat within half a percent; three percent is clearly beyond that.
 const TOLERANCE: f64 = 0.03;
-/// Launching and synchronising costs a healthy run this much more or less, whatever the size; microseconds.
+/// Variation of launch and synchronisation in a healthy run at any size, microseconds.
 const JITTER_US: f64 = 15.0;
 
-/// What the references say of the run as a whole.
+/// Result of the comparison with the references.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Slowness {
-    /// No reference measured the same thing.
+    /// No comparable reference.
     Unknown,
     /// As fast as the references.
     AsFast,
@@ -24,7 +24,7 @@ pub(super) enum Slowness {
 
 type Key<'a> = (Option<&'a str>, u64, &'a str, Option<&'a str>, bool);
 
-/// Compares times size by size and placement by placement.
+/// Compares times by size and placement.
 pub(super) fn slowness(reading: &Reading, reference: &[Reading]) -> Slowness {
     let mut healthy: BTreeMap<(Option<u32>, Key<'_>), Vec<f64>> = BTreeMap::new();
     for table in reference.iter().flat_map(|reading| &reading.tables) {
@@ -32,7 +32,7 @@ pub(super) fn slowness(reading: &Reading, reference: &[Reading]) -> Slowness {
             healthy.entry((ranks(table), key)).or_default().push(time);
         }
     }
-    // A ratio, and how much of it health explains.
+    // Ratio, and the part of it within healthy variation.
     let mut ratios = Vec::new();
     for table in &reading.tables {
         for (key, time) in times(table) {
@@ -46,8 +46,8 @@ pub(super) fn slowness(reading: &Reading, reference: &[Reading]) -> Slowness {
         return Slowness::Unknown;
     }
     let beyond = |times: f64| ratios.iter().filter(|(ratio, allowed)| *ratio > 1.0 + times * allowed).count();
-    // Slow at most sizes, or so clearly at some that it was slow only part of the time. One hiccup of a healthy
-    // scheduler moves one size, so a few sizes are asked for.
+    // Slow at most sizes, or so clearly at some that the run was slow part of the time. A single scheduler
+    // hiccup affects one size, so several sizes are required.
     let slow = 2 * beyond(1.0) > ratios.len() || (beyond(2.0) >= 3 && 8 * beyond(2.0) > 3 * ratios.len());
     if !slow {
         return Slowness::AsFast;

@@ -1,43 +1,43 @@
-//! Which process stands out of a timing matrix, and how often.
+//! Counts how often each process stands out in a timing matrix.
 //!
-//! Two things are seen on real hardware when one rank of a collective is disturbed:
+//! Two effects appear on real hardware when one rank of a collective is disturbed:
 //!
-//! - *Apart*: in some iterations its time is nothing like the others'. A late rank's own time is short while everybody
-//!   waits for it, or long while everybody is ahead; either way it is the odd one out.
+//! - *Apart*: in some iterations its time differs from all others. A late rank's own time is short while the
+//!   others wait for it, or long while the others are ahead; in both cases it is the outlier.
 //! - *Longest*: in blocking mode its times are the longest by a fraction of a percent, at every size and placement.
 //!
-//! Healthy ranks differ too, by several percent and with the same sign through all iterations of one size. But then
-//! the sign changes with the next size: within one half the iterations repeat each other and count as one
-//! observation, so only agreement between halves says anything of a rank.
+//! Healthy ranks also differ, by several percent and with the same sign through all iterations of one size.
+//! But the sign changes with the next size: within one half the iterations repeat each other and count as one
+//! observation, so only agreement between halves is evidence.
 
 use super::halves::{Matrices, Matrix};
 use super::odds::median;
 
-/// How far apart a time must be: in robust standard deviations of this half...
+/// Minimum distance of an outlier: in robust standard deviations of this half...
 const APART_SIGMAS: f64 = 8.0;
-/// ...as a part of the time...
+/// ...as a fraction of the time...
 const APART_PART: f64 = 0.01;
-/// ...and in microseconds: what a scheduler's hiccup may do to a healthy process.
+/// ...and in microseconds: the effect of a scheduler hiccup on a healthy process.
 const APART_US: f64 = 25.0;
-/// From so many processes on, the spread between them is known well enough to tell several slow ones at once.
+/// Minimum number of processes at which the spread is known well enough to detect several slow ones at once.
 const CROWD: usize = 8;
 /// Scales a median of absolute deviations to a standard deviation.
 const TO_SIGMA: f64 = 1.4826;
 
-/// What was counted for each process.
+/// Counts for each process.
 #[derive(Debug)]
 pub(super) struct Standouts {
-    /// Episodes (neighbouring iterations are one) in which the process was apart from the others.
+    /// Episodes (consecutive iterations are one) in which the process was apart.
     pub apart: Vec<usize>,
     /// Halves with such an episode.
     pub apart_halves: Vec<usize>,
     /// Halves in which its times were the longest.
     pub longest: Vec<usize>,
-    /// Halves looked at.
+    /// Number of halves.
     pub halves: usize,
-    /// Time by which it was apart, as a part of the whole run.
+    /// Time by which it was apart, as a fraction of the run.
     pub effect: Vec<f64>,
-    /// Iterations that fell into two camps, neither a minority: they tell of trouble but not of a place.
+    /// Iterations that split into two groups of similar size: evidence of a fault, but not of its location.
     pub split: usize,
     /// Halves with such an iteration.
     pub split_halves: usize,
@@ -66,11 +66,11 @@ pub(super) fn standouts(matrices: &Matrices<'_>) -> Standouts {
 }
 
 impl Standouts {
-    /// Adds one half; its duration.
+    /// Adds one half; returns its duration.
     fn count(&mut self, half: &Matrix) -> f64 {
         let centres: Vec<f64> = half.iterations.iter().map(|times| median(&mut times.clone())).collect();
         let usual = median(&mut centres.clone());
-        // `[iteration][process]`: over or under the middle of the ranks in that iteration.
+        // `[iteration][process]`: deviation from the median of the ranks in that iteration.
         let excess: Vec<Vec<f64>> = half
             .iterations
             .iter()
@@ -92,7 +92,8 @@ impl Standouts {
         let location: Vec<f64> = (0..self.longest.len()).map(usual_excess).collect();
         let centre = median(&mut location.clone());
         let spread = median(&mut location.iter().map(|at| (at - centre).abs()).collect::<Vec<_>>());
-        // In a crowd everyone far above it counts, so that two slow ranks do not hide each other.
+        // In a large group, every process far above the median counts, so that two slow ranks do not hide
+        // each other.
         let far = if location.len() < CROWD {
             f64::INFINITY
         } else {

@@ -1,4 +1,4 @@
-//! A sweep over a cluster in pairs: which to run next, and what they say together.
+//! A sweep over a cluster in pairs: selects the next pairs and evaluates the results.
 
 use std::collections::BTreeSet;
 
@@ -11,51 +11,51 @@ use super::{
     plan::plan_pairs,
 };
 
-/// Who is named with less confidence runs with another good member: a wrong name sends people to the wrong machine.
+/// Suspects below this confidence run with another good member, because a false suspect causes wrong repairs.
 const CONFIRMED: f64 = 0.95;
-/// A pair is not run more often than this to tell a bad link from chance.
+/// Maximum runs of a pair to distinguish a bad link from noise.
 const REPEATS: usize = 3;
-/// A member of whose pairs none could be measured is given up after so many.
+/// Maximum failed attempts for a member without any measured pair.
 const TRIES: usize = 6;
 
 /// A pair that was run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Tried {
-    /// One member.
+    /// First member.
     pub a: String,
-    /// The other.
+    /// Second member.
     pub b: String,
-    /// What came of it.
+    /// Result of the run.
     pub outcome: Outcome,
 }
 
-/// What came of a pair.
+/// Result of a pair run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It came to its end with right results.
+    /// Completed with correct results.
     Measured {
         /// Bus bandwidth, GB/s.
         busbw: f64,
     },
-    /// It did not, or its results are wrong.
+    /// Failed, or with wrong results.
     Broken {
-        /// How.
+        /// Reason.
         why: String,
     },
-    /// Nothing: it could not be run.
+    /// Could not be run.
     Void {
-        /// Why.
+        /// Reason.
         why: String,
     },
 }
 
-/// The next pairs, which have no member in common: they can run at the same time. None when nothing more is to be
-/// learnt, or `tests` are used up.
+/// The next pairs, which are disjoint and can run concurrently. Empty if no further pair is useful or `tests`
+/// pairs were run.
 ///
-/// Everybody runs with two or three others first: of the pairs of two bad ones none stands out. Then those that are in
-/// doubt run with members who are not, a pair that is bad although both its ends are good runs again, and at last whoever
-/// is named runs once more.
+/// First every member runs with two or three others: a pair of two bad members does not stand out. Then
+/// doubtful members run with good ones, a bad pair of two good members is repeated, and finally each suspect
+/// runs once more.
 /// Deterministic: the same outcomes, in the same order, give the same pairs.
 #[must_use]
 pub fn next_pairs(
@@ -72,7 +72,7 @@ pub fn next_pairs(
     pairs
 }
 
-/// What the pairs say together of these members. Of whom nothing was measured, nothing is known.
+/// Evaluates all pairs of these members. A member without a measured pair is unknown.
 #[must_use]
 pub fn from_tried(members: &[String], tried: &[Tried], options: &PairOptions) -> Located {
     let results = results(tried);
@@ -86,13 +86,13 @@ pub fn from_tried(members: &[String], tried: &[Tried], options: &PairOptions) ->
         _ => None,
     });
     let why = why.map_or_else(String::new, |why| format!(" ({why})"));
-    let text = format!("nothing is known of {}, none of whose pairs was measured{why}", few(&unknown));
+    let text = format!("unknown: {}; no pair of these members was measured{why}", few(&unknown));
     located.undecided = Some(located.undecided.map_or(text.clone(), |before| format!("{before}; {text}")));
     located.healthy = false;
     located
 }
 
-/// What the best pairs reach, GB/s; none when no pair was measured.
+/// Bandwidth of the best pairs, GB/s; `None` if no pair was measured.
 #[must_use]
 pub fn best_of(tried: &[Tried]) -> Option<f64> {
     Some(plateau(&results(tried))).filter(|best| *best > 0.0)
@@ -110,22 +110,22 @@ fn results(tried: &[Tried]) -> Vec<PairResult> {
     tried.iter().filter_map(result).collect()
 }
 
-/// Members of whom no pair was measured.
+/// Members without a measured pair.
 fn unmeasured<'a>(members: &'a [String], results: &[PairResult]) -> Vec<&'a String> {
     let measured: BTreeSet<&String> = results.iter().flat_map(|pair| [&pair.a, &pair.b]).collect();
     members.iter().filter(|member| !measured.contains(member)).collect()
 }
 
-/// The first rounds, in which everybody takes part: those of a tournament, by the circle method. `done` pairs of them
-/// were run.
+/// The first rounds, in which all members take part: a tournament by the circle method. `done` is the number
+/// of these pairs already run.
 fn first_pairs(members: &[String], done: usize) -> Vec<(String, String)> {
     let count = members.len();
-    // With an odd number one sits out in each round.
+    // With an odd number, one member pauses in each round.
     let seats = count + count % 2;
     let rounds = if count % 2 == 1 { 3 } else { 2 }.min(seats.saturating_sub(1));
     let mut begun = 0;
     for round in 0..rounds {
-        // The last seat stays; the others move on by one.
+        // The last seat is fixed; the others rotate by one.
         let seat = |at: usize| if at == seats - 1 { at } else { (at + round) % (seats - 1) };
         let pairs: Vec<_> = (0..seats / 2)
             .map(|at| (seat(at), seat(seats - 1 - at)))
@@ -162,7 +162,7 @@ fn doubtful_pairs(members: &[String], tried: &[Tried], options: &PairOptions) ->
     let unexplained: Vec<&PairResult> = results.iter().filter(open).collect();
     let suspects: BTreeSet<&String> = unexplained.iter().flat_map(|result| [&result.a, &result.b]).collect();
     let suspects: Vec<String> = suspects.into_iter().cloned().collect();
-    // Who is bad tells nothing about a partner.
+    // A bad member gives no information about its partner.
     let fit: Vec<String> = members.iter().filter(|member| !named.contains(&***member)).cloned().collect();
     let outcome = |result: &PairResult| PairOutcome {
         a: result.a.clone(),
@@ -174,7 +174,7 @@ fn doubtful_pairs(members: &[String], tried: &[Tried], options: &PairOptions) ->
     if pairs.is_empty() { again(&unexplained, tried) } else { pairs }
 }
 
-/// Each member of whom nothing was measured yet with one that has shown itself good, which can tell.
+/// Each member without a measurement, paired with a member known to be good.
 fn unknown_pairs(
     members: &[String],
     tried: &[Tried],
@@ -188,7 +188,7 @@ fn unknown_pairs(
     unknown.zip(fit).map(|(member, partner)| (member.clone(), partner.clone())).collect()
 }
 
-/// Each member that is named, but not surely, with somebody who is not and whom it did not run with before.
+/// Each suspect below the required confidence, paired with a member that is not a suspect and new to it.
 fn confirming(
     members: &[String],
     located: &Located,
@@ -214,7 +214,7 @@ fn confirming(
     pairs
 }
 
-/// Pairs that stay bad although their ends are good: the link, or chance.
+/// Pairs that stay bad although both members are good: link or noise.
 fn again(unexplained: &[&PairResult], tried: &[Tried]) -> Vec<(String, String)> {
     let mut taken = BTreeSet::new();
     let mut pairs = Vec::new();

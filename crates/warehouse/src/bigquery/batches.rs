@@ -1,4 +1,4 @@
-//! Who is loaded together with whom.
+//! Groups loads into batches.
 
 use std::{
     collections::BTreeMap,
@@ -16,22 +16,22 @@ use super::{
 };
 use crate::Error;
 
-/// The rules by which a batch becomes jobs. Who knows other ones leaves a batch alone.
+/// Version of the rules that turn a batch into jobs. Batches of another version are not processed.
 const RULES: u32 = 1;
-/// How long a hint is looked at: one to two times this.
+/// Validity of a hint: one to two times this.
 const SLOT: Duration = Duration::from_secs(600);
-/// Requests to the bucket at once.
+/// Maximum concurrent requests to the bucket.
 const AT_ONCE: usize = 16;
 
 /// Loads that share jobs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Batch {
     rules: u32,
-    /// Its number, from 1.
+    /// Sequence number, starting at 1.
     pub number: u64,
-    /// When it was made, milliseconds since 1970, by its maker's clock.
+    /// Time of creation, milliseconds since 1970, by its creator's clock.
     made_at: u64,
-    /// Its members, ordered by their ids.
+    /// Its members, sorted by id.
     pub loads: Vec<Note>,
 }
 
@@ -43,29 +43,30 @@ impl Batch {
 
 enum Found {
     In(Batch),
-    /// Neither marked nor in the last batch. It may be in one before, whose members are not all marked yet.
+    /// Neither marked nor in the last batch. It may be in an earlier one whose members are not all marked
+    /// yet.
     Not {
         last: Option<Batch>,
     },
 }
 
-/// Every batch there is.
+/// All batches.
 pub struct Batches {
     spool: Spool,
     options: Options,
-    /// A batch that is known to exist; 0 is always there.
+    /// Highest known batch; 0 always exists.
     known: AtomicU64,
-    /// In one process one call makes a batch; the others find themselves in it.
+    /// Within one process, one call creates a batch; the others find themselves in it.
     making: Mutex<()>,
 }
 
 impl Batches {
-    /// Those of a dataset.
+    /// Batches of a dataset.
     pub fn new(spool: Spool, options: Options) -> Self {
         Self { spool, options, known: AtomicU64::new(0), making: Mutex::default() }
     }
 
-    /// The one batch that holds this load. Makes it where there is none, not before it is time for another one.
+    /// The one batch with this load. Creates it if absent, but not before the interval has passed.
     pub async fn join(&self, note: &Note) -> Result<Batch, Error> {
         if let Found::In(batch) = self.find(&note.load).await? {
             return Ok(batch);
@@ -80,16 +81,16 @@ impl Batches {
             };
             let number = last.as_ref().map_or(0, |last| last.number);
             if before.replace(number) != Some(number) {
-                // It is not time yet, or others may come; meanwhile somebody else may make a batch.
+                // Wait for the interval or for further loads; another process may create a batch meanwhile.
                 let next = last.as_ref().map_or(0, |last| last.made_at + millis(self.options.every));
-                // A clock that is ahead of ours delays nobody for longer than the time between batches.
+                // A fast clock elsewhere delays us by at most the interval between batches.
                 let wait = Duration::from_millis(next.saturating_sub(now())).min(self.options.every);
                 tokio::time::sleep(wait.max(self.options.company)).await;
                 continue;
             }
             if let Some(last) = &last {
                 self.seal(last).await?;
-                // Sealed, `batch.json` is the last word on every batch so far. Not before.
+                // After sealing, `batch.json` is authoritative for all batches so far.
                 if self.spool.mark(&note.load).await?.is_some() {
                     continue;
                 }
@@ -100,7 +101,7 @@ impl Batches {
                 made_at: now(),
                 loads: self.company(note, last.as_ref()).await?,
             };
-            // Whether it is this one or a rival's is seen by looking.
+            // The next iteration reads whether this batch or a concurrent one was stored.
             self.spool.put(&name(batch.number), &batch).await?;
         }
     }
@@ -115,7 +116,7 @@ impl Batches {
         })
     }
 
-    /// Sees to it that each member of a batch is marked.
+    /// Ensures that each member of a batch is marked.
     async fn seal(&self, batch: &Batch) -> Result<(), Error> {
         let mark = Mark { batch: batch.number };
         let names: Vec<_> = batch.loads.iter().map(|load| load.load.clone()).collect();
@@ -123,7 +124,7 @@ impl Batches {
         marks.buffer_unordered(AT_ONCE).try_collect().await
     }
 
-    /// This load, and others that wait and are in no batch.
+    /// This load, and other waiting loads without a batch.
     async fn company(&self, note: &Note, last: Option<&Batch>) -> Result<Vec<Note>, Error> {
         let mut names = Vec::new();
         for slot in slots(now()) {
@@ -147,7 +148,7 @@ impl Batches {
         Ok(loads.into_values().collect())
     }
 
-    /// The batch with the greatest number. Numbers have no gaps, so it is found by halving.
+    /// The batch with the highest number. Numbers have no gaps, so a binary search finds it.
     async fn last(&self) -> Result<Option<Batch>, Error> {
         let (mut there, mut step) = (self.known.load(Ordering::Relaxed), 1);
         let mut absent = loop {
@@ -178,10 +179,10 @@ impl Batches {
     async fn read(&self, number: u64) -> Result<Batch, Error> {
         let found: Option<Batch> = self.spool.get(&name(number)).await?;
         let wrong = |why: String| Error::Unavailable(format!("BigQuery: batch {number} {why}"));
-        let batch = found.ok_or_else(|| wrong("was there and is gone".to_owned()))?;
+        let batch = found.ok_or_else(|| wrong("was deleted".to_owned()))?;
         if batch.rules != RULES || batch.number != number {
             return Err(wrong(format!(
-                "follows rules {}, known are {RULES}: a newer loader made it",
+                "follows rules {}, known are {RULES}: it was created by a newer loader",
                 batch.rules
             )));
         }
@@ -193,7 +194,7 @@ fn name(number: u64) -> String {
     format!("batches/{number:010}.json")
 }
 
-/// Where hints are written now, and where they were written before.
+/// Time slots of current and previous hints.
 fn slots(now: u64) -> [u64; 2] {
     let slot = now / millis(SLOT);
     [slot, slot.saturating_sub(1)]
@@ -203,7 +204,7 @@ fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Milliseconds since 1970.
+/// Current time, milliseconds since 1970.
 pub fn now() -> u64 {
     millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! BigQuery's API: what is asked of it, and what an answer means.
+//! Requests to BigQuery's API and the interpretation of responses.
 
 use std::{
     collections::BTreeMap,
@@ -28,9 +28,9 @@ pub struct Client {
     endpoint: Option<String>,
     options: Options,
     apis: OnceCell<Apis>,
-    /// Where the dataset is, once its tables were seen to be as they should.
+    /// Location of the dataset, set once its tables are verified.
     location: OnceCell<String>,
-    /// What went wrong last.
+    /// The last error.
     trouble: Mutex<Option<String>>,
 }
 
@@ -39,26 +39,26 @@ struct Apis {
     tables: TableService,
 }
 
-/// A load job that has ended.
+/// A completed load job.
 pub struct Ended {
-    /// When, milliseconds since 1970, by BigQuery's clock.
+    /// Time of its end, milliseconds since 1970, by BigQuery's clock.
     pub at: u64,
-    /// How.
+    /// Result.
     pub how: How,
 }
 
-/// How a load job ended. Each is for good: a job that failed never loads.
+/// Result of a load job. Final: a failed job never loads rows.
 pub enum How {
-    /// Every row is there.
+    /// All rows are loaded.
     Loaded,
-    /// No row is there, because of the rows.
+    /// No row is loaded, because rows are invalid.
     Bad(String),
-    /// No row is there; the same may go well another time, under another id.
+    /// No row is loaded; another attempt under another id may succeed.
     Passing(String),
 }
 
 impl Client {
-    /// It connects with its first request.
+    /// Connects with its first request.
     pub fn new(project: &str, dataset: &str, endpoint: Option<String>, options: Options) -> Self {
         Self {
             project: project.to_owned(),
@@ -76,20 +76,20 @@ impl Client {
         format!("{}.{}", self.project, self.dataset)
     }
 
-    /// How long a failed job is left alone at first.
+    /// Initial pause after a failed job.
     pub fn again(&self) -> Duration {
         self.options.again
     }
 
-    /// Remembers what went wrong, for whoever runs out of patience.
+    /// Records an error, to be reported at a timeout.
     pub fn say(&self, trouble: &str) {
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(trouble.to_owned());
     }
 
-    /// What went wrong last, as the end of a sentence.
+    /// The last error, as the end of a sentence.
     pub fn trouble(&self) -> String {
         let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
-        trouble.as_ref().map(|trouble| format!("; the last trouble was: {trouble}")).unwrap_or_default()
+        trouble.as_ref().map(|trouble| format!("; the last error was: {trouble}")).unwrap_or_default()
     }
 
     async fn apis(&self) -> Result<&Apis, Error> {
@@ -110,10 +110,11 @@ impl Client {
         self.apis.get_or_try_init(connect).await
     }
 
-    /// Where the dataset is. Its tables have the columns that rows have.
+    /// Location of the dataset. Verifies that its tables have the columns of the rows.
     ///
     /// # Errors
-    /// Also when they have not: what BigQuery refuses because of its table is not the fault of the rows.
+    /// Returns an error if a column is missing, because the resulting rejection would not be caused by the
+    /// rows.
     pub async fn ready(&self) -> Result<&str, Error> {
         let location = self.location.get_or_try_init(async || {
             let mut location = String::new();
@@ -129,7 +130,7 @@ impl Client {
                     };
                     if !has.get(&column.name).is_some_and(fits) {
                         return Err(Error::Unavailable(format!(
-                            "BigQuery: table {name} has no column {} that takes {}: bring it up to schemas/bigquery/{}.json",
+                            "BigQuery: table {name} has no column {} that takes {}: update it to schemas/bigquery/{}.json",
                             column.name, column.kind.bigquery(), table.name
                         )));
                     }
@@ -154,10 +155,10 @@ impl Client {
         self.until_answered(asked).await.map_err(|failed| unavailable(&failed))
     }
 
-    /// Sees a load job to its end, and begins it where it is not there. Under one id there is one job for ever.
+    /// Waits for the end of a load job, and creates it if absent. An id identifies one job forever.
     ///
     /// # Errors
-    /// When it did not begin and will not as things are. A job may be under way all the same.
+    /// Returns an error if the job could not be created. It may still be running.
     pub async fn load(&self, id: &str, table: &str, uris: &[String]) -> Result<Ended, Error> {
         let location = self.ready().await?;
         let jobs = &self.apis().await?.jobs;
@@ -184,7 +185,7 @@ impl Client {
                 Some(job) => job,
                 None => match self.until_answered(insert).await {
                     Ok(job) => job,
-                    // It was begun before, perhaps by us: an answer got lost.
+                    // It was created before, possibly by this call before a lost response.
                     Err(failed) if failed.http_status_code() == Some(409) => {
                         self.until_answered(get).await.map_err(|failed| unavailable(&failed))?
                     }
@@ -216,7 +217,8 @@ impl Client {
             .set_autodetect(false)
     }
 
-    /// Every row that a statement gives, cell by cell. What values it has comes with it and is never part of it.
+    /// All rows of a statement, cell by cell. Values are passed as parameters and are never part of the
+    /// statement.
     pub async fn query(
         &self,
         statement: &str,
@@ -225,7 +227,7 @@ impl Client {
         let location = self.ready().await?;
         let jobs = &self.apis().await?.jobs;
         let format = DataFormatOptions::new().set_use_int64_timestamp(true);
-        // Shorter than an answer may take: it is not complete then, and looked at again.
+        // Shorter than the request timeout: an incomplete response is polled again.
         let wait = u32::try_from(self.options.attempt.as_millis() / 2).unwrap_or(u32::MAX);
         let request = QueryRequest::new()
             .set_query(statement)
@@ -235,7 +237,7 @@ impl Client {
             .set_location(location)
             .set_format_options(format.clone())
             .set_timeout_ms(wait);
-        // It only reads: to ask twice does no harm.
+        // The statement only reads, so repeating it is harmless.
         let ask = || {
             let asked = jobs.query().set_project_id(&self.project).set_query_request(request.clone());
             asked.with_retry_policy(NeverRetry).with_attempt_timeout(self.options.attempt).send()
@@ -267,14 +269,14 @@ impl Client {
         rows.into_iter().map(cells).collect()
     }
 
-    /// Asks until there is an answer that will stay the same. How long that may take is for the caller to say.
+    /// Retries until the response is final. The caller limits the duration.
     async fn until_answered<T, A>(&self, mut ask: impl FnMut() -> A) -> Result<T, Failed>
     where
         A: Future<Output = Result<T, Failed>>,
     {
         let mut pause = self.options.look.min(Duration::from_millis(250));
         loop {
-            // A request's future is as large as all that a job may be: too large for the stacks of those who wait for it.
+            // A request's future has the size of all job fields: too large for the callers' stacks.
             let failed = match Box::pin(ask()).await {
                 Ok(answer) => return Ok(answer),
                 Err(failed) => failed,
@@ -284,7 +286,7 @@ impl Client {
                 return Err(failed);
             }
             self.say(&chain(&failed));
-            // Those who stumble together should not come again together.
+            // Random, so that concurrent callers do not retry together.
             tokio::time::sleep(pause.mul_f64(0.5 + fastrand::f64())).await;
             pause = (pause * 2).min(Duration::from_secs(4));
         }
@@ -308,7 +310,7 @@ fn unavailable(failed: &Failed) -> Error {
     })
 }
 
-/// How a job ended, if it did. Only what is certain counts as certain.
+/// Result of a job, if it ended. Only certain results count.
 fn ended(job: &Job) -> Option<Ended> {
     let status = job.status.as_ref().filter(|status| status.state == "DONE")?;
     let at = job.statistics.as_ref().map_or(0, |statistics| statistics.end_time.unsigned_abs());

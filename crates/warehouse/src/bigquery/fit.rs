@@ -1,4 +1,4 @@
-//! Rows that BigQuery would refuse, or keep as something else: found before anybody else is in one job with them.
+//! Detects rows that BigQuery would reject or alter, before they share a job with others.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::{Column, Error, Kind, Load, TABLES, Table};
 
-/// Whether the tables can hold these rows.
+/// Checks that the tables can hold these rows.
 ///
 /// # Errors
-/// [`Error::Refused`] names the first cell that does not fit.
+/// Returns [`Error::Refused`] with the first invalid cell.
 pub fn check(load: &Load) -> Result<(), Error> {
     for table in &TABLES {
         match table.name {
@@ -34,9 +34,9 @@ fn rows<T: Serialize>(table: &Table, rows: &[T]) -> Result<(), Error> {
             }
         }
         let key: Vec<_> = table.key.iter().map(|column| row[*column].to_string()).collect();
-        // BigQuery has no keys: what is there twice would stay.
+        // BigQuery has no unique keys: duplicates would be stored.
         if !keys.insert(key) {
-            return Err(refused(format!("it is there twice, by {}", table.key.join(", "))));
+            return Err(refused(format!("duplicate row by {}", table.key.join(", "))));
         }
     }
     Ok(())
@@ -44,21 +44,21 @@ fn rows<T: Serialize>(table: &Table, rows: &[T]) -> Result<(), Error> {
 
 fn unfit(column: &Column, value: &Value) -> Option<String> {
     match (column.kind, value) {
-        // A float that is no number is written as null.
+        // A float that is not finite is written as null.
         (_, Value::Null) => column.required.then(|| "a value is required".to_owned()),
         (Kind::Integer, Value::Number(number)) => {
-            number.as_i64().is_none().then(|| format!("{number} is no integer of 64 bits with a sign"))
+            number.as_i64().is_none().then(|| format!("{number} is not a signed 64-bit integer"))
         }
         (Kind::Float, Value::Number(_)) | (Kind::Text, Value::String(_)) => None,
-        // The calendar of BigQuery ends with the year 9999; a moment beyond it is not written with four digits.
+        // BigQuery's calendar ends with the year 9999; a later time is not written with four digits.
         (Kind::Moment, Value::String(text)) => {
             let year = text.get(..5).is_some_and(|year| {
                 year.ends_with('-')
                     && year[..4].bytes().all(|byte| byte.is_ascii_digit())
                     && !year.starts_with("0000")
             });
-            (!year).then(|| format!("{text} is no moment between the years 1 and 9999"))
+            (!year).then(|| format!("{text} is not a time between the years 1 and 9999"))
         }
-        (_, other) => Some(format!("{other} is of another type")),
+        (_, other) => Some(format!("{other} has the wrong type")),
     }
 }

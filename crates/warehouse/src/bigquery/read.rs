@@ -1,4 +1,4 @@
-//! What is read back. Statements are fixed texts; every value is a named parameter.
+//! Queries. Statements are constants; every value is a named parameter.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::client::Client;
 use crate::{Column, Error, Kind, Past, Row, TABLES, Table, Text, VerdictRow, Wanted};
 
-/// The order of logs, as everywhere.
+/// The common order of measurements.
 const IN_ORDER: &str = "ORDER BY run, attempt, log, table_number, row_number, placement DESC";
 
 /// Measurements of a run.
@@ -19,7 +19,7 @@ pub async fn rows(client: &Client, run: &str) -> Result<Vec<Row>, Error> {
     select(client, "measurements", from, vec![text("run", run)]).await
 }
 
-/// What was said of a run.
+/// Verdicts of a run.
 pub async fn verdicts(client: &Client, run: &str) -> Result<Vec<VerdictRow>, Error> {
     let from = |table: &str| format!("FROM {table} WHERE run = @run ORDER BY attempt");
     select(client, "verdicts", from, vec![text("run", run)]).await
@@ -45,7 +45,7 @@ pub async fn past(client: &Client, wanted: &Wanted) -> Result<Vec<Past>, Error> 
     let mut runs: Vec<VerdictRow> = select(client, "verdicts", from, values).await?;
     runs.dedup_by(|a, b| a.run == b.run);
     let (Some(first), Some(last)) = (runs.first(), runs.last()) else { return Ok(Vec::new()) };
-    // The workflow and the days let BigQuery read a part of the table only.
+    // Workflow and time range limit the part of the table that BigQuery reads.
     let from = |table: &str| {
         format!(
             "FROM {table} WHERE workflow = @workflow AND run IN UNNEST(@runs) \
@@ -82,10 +82,9 @@ async fn select<T: DeserializeOwned>(
     rows.into_iter().map(|row| read(&columns, row)).collect()
 }
 
-/// A row from its cells, which are texts whatever they hold.
+/// A row from its cells, which are strings for every type.
 fn read<T: DeserializeOwned>(columns: &[Column], cells: Vec<Value>) -> Result<T, Error> {
-    let strange =
-        |why: String| Error::Unavailable(format!("BigQuery answered a row that is none of ours: {why}"));
+    let strange = |why: String| Error::Unavailable(format!("BigQuery returned an unexpected row: {why}"));
     let mut row = Map::new();
     for (column, cell) in columns.iter().zip(cells) {
         let value = match (column.kind, &cell) {

@@ -1,4 +1,4 @@
-//! From a batch to the end of each of its loads.
+//! Settles a batch: drives each of its loads to its end.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,15 +17,15 @@ use super::{
 };
 use crate::Error;
 
-/// The longest that a failed job is left alone before its next try.
+/// Maximum pause before a failed job is retried.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// Batches that are being settled in this process: each by one call, the others wait for it.
+/// Batches being settled in this process: each by one call, on which the others wait.
 #[derive(Default)]
 pub struct Settling(Mutex<BTreeMap<u64, Weak<tokio::sync::Mutex<()>>>>);
 
 impl Settling {
-    /// Goes on until every load of the batch has its end.
+    /// Works until every load of the batch has ended.
     pub async fn settle(&self, client: &Client, spool: &Spool, batch: &Batch) -> Result<(), Error> {
         let turn = {
             let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -50,8 +50,8 @@ impl Settling {
     }
 }
 
-/// The jobs of a batch. Nothing is remembered of them: their ids and what they load follow from the batch alone, and what
-/// comes after them from how they ended, which never changes.
+/// The jobs of a batch. They have no stored state: their ids and objects follow from the batch alone, and the
+/// next job from the results of earlier ones, which are final.
 struct Jobs<'a> {
     client: &'a Client,
     spool: &'a Spool,
@@ -61,7 +61,7 @@ struct Jobs<'a> {
 impl Jobs<'_> {
     async fn load(&self, loads: &[Note]) -> Result<BTreeMap<String, End>, Error> {
         let mut refused = BTreeMap::new();
-        // A verdict's row says that its measurements are there, so it comes after them.
+        // A verdict's row means that its measurements are loaded, so it is loaded after them.
         for table in ["measurements", "verdicts", "runs"] {
             let wanted = |load: &&Note| load.objects.contains_key(table) && !refused.contains_key(&load.load);
             let mut sets = vec![loads.iter().filter(wanted).collect::<Vec<_>>()];
@@ -72,7 +72,7 @@ impl Jobs<'_> {
                 let Err(why) = self.table(table, &set).await? else { continue };
                 match set.split_at(set.len() / 2) {
                     ([], [culprit, ..]) => {
-                        warn!(load = culprit.load, table, why, "BigQuery refuses a load for good");
+                        warn!(load = culprit.load, table, why, "BigQuery rejected a load permanently");
                         refused.insert(culprit.load.clone(), why);
                     }
                     (some, others) => sets.extend([some.to_vec(), others.to_vec()]),
@@ -86,7 +86,8 @@ impl Jobs<'_> {
         Ok(loads.iter().map(|load| (load.load.clone(), end(load))).collect())
     }
 
-    /// Loads a table's rows of some loads, all or none, once: or says why rows among them will never be taken.
+    /// Loads the rows of a table for some loads, atomically and once, or returns why rows among them are
+    /// rejected permanently.
     async fn table(&self, table: &str, set: &[&Note]) -> Result<Result<(), String>, Error> {
         let uris: BTreeSet<_> =
             set.iter().filter_map(|load| load.objects.get(table)).map(|o| self.spool.uri(o)).collect();
@@ -101,7 +102,8 @@ impl Jobs<'_> {
             };
             warn!(job = id, why, "a load job failed, and wrote nothing");
             self.client.say(&why);
-            // From its end, not from now: whoever comes later waits for no longer, and nobody spends the day's jobs.
+            // Counted from the job's end rather than from now, so that later callers do not wait longer and
+            // the daily quota is not exhausted.
             let pause = self.client.again().saturating_mul(1 << attempt.min(20)).min(LONGEST);
             let due = at.saturating_add(u64::try_from(pause.as_millis()).unwrap_or(u64::MAX));
             tokio::time::sleep(Duration::from_millis(due.saturating_sub(now())).min(LONGEST)).await;
@@ -109,8 +111,8 @@ impl Jobs<'_> {
         Err(Error::Unavailable(format!("BigQuery: batch {} was tried too often", self.batch)))
     }
 
-    /// Equal for whoever loads the same objects into the same table, and for nothing else: names of objects say what is
-    /// in them, so that a job under this id loads exactly these rows, whoever asked for it.
+    /// Equal only for the same objects in the same table: object names include their digest, so a job under
+    /// this id loads exactly these rows, whichever caller created it.
     fn id(&self, table: &str, uris: &[String], attempt: u32) -> String {
         let mut digest = Sha256::new();
         for part in [&self.client.dataset(), table].into_iter().chain(uris.iter().map(String::as_str)) {

@@ -1,4 +1,4 @@
-//! What stands in the bucket about each load.
+//! Objects of a load in the bucket.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,36 +10,36 @@ use sha2::{Digest, Sha256};
 use super::chain;
 use crate::{Error, Load, TABLES};
 
-/// What a load is: written once, by the first who brings it.
+/// Content of a load: written once, by its first caller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Note {
-    /// Its id.
+    /// Load id.
     pub load: String,
-    /// How many measurements it brings.
+    /// Number of measurements.
     pub rows: u64,
-    /// Object of its rows, by table. A table for which it has none is not here.
+    /// Object with the rows, by table. Tables without rows are absent.
     pub objects: BTreeMap<String, String>,
 }
 
-/// In which batch a load is.
+/// Batch of a load.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Mark {
-    /// The batch's number.
+    /// Sequence number of the batch.
     pub batch: u64,
 }
 
-/// How a load ended.
+/// Result of a load.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// Its rows are there.
+    /// Its rows are loaded.
     Loaded,
-    /// They will never be, and why.
+    /// Its rows are rejected permanently, with the reason.
     Refused(String),
 }
 
 impl End {
-    /// As it is told: how many rows there are.
+    /// Converts to a result with the number of rows.
     pub fn of(self, rows: u64) -> Result<u64, Error> {
         match self {
             Self::Loaded => Ok(rows),
@@ -48,10 +48,10 @@ impl End {
     }
 }
 
-/// Load ids become parts of names, and of the patterns that BigQuery takes for names: in these a `*` means anything.
+/// Load ids become part of object names, and of URI patterns for BigQuery, in which `*` is a wildcard.
 ///
 /// # Errors
-/// [`Error::Refused`] when it cannot be one.
+/// Returns [`Error::Refused`] for an invalid id.
 pub fn check(load: &str) -> Result<(), Error> {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if !load.is_empty() && load.len() <= 200 && load.bytes().all(legal) && !load.starts_with('.') {
@@ -68,17 +68,17 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// Everything is below `folder`.
+    /// All objects are below `folder`.
     pub fn new(store: Arc<dyn Store>, folder: String) -> Self {
         Self { store, folder }
     }
 
-    /// Where BigQuery finds an object.
+    /// URI of an object for BigQuery.
     pub fn uri(&self, object: &str) -> String {
         self.store.locate(object)
     }
 
-    /// Writes a load's rows down, unless somebody did: what then stands there is what the load is.
+    /// Stores the rows of a load, unless it exists: the first writer's content is authoritative.
     pub async fn keep(&self, load: &str, rows: &Load) -> Result<Note, Error> {
         let mut objects = BTreeMap::new();
         for table in &TABLES {
@@ -92,7 +92,7 @@ impl Spool {
             }
             let digest: String = Sha256::digest(&lines).iter().map(|byte| format!("{byte:02x}")).collect();
             let object = format!("{}/loads/{load}/{digest}.{}.ndjson", self.folder, table.name);
-            // Whoever was here before wrote the same: the name says what is in it.
+            // An existing object is identical: its name contains its digest.
             self.store.create(&object, lines).await.map_err(unavailable)?;
             objects.insert(table.name.to_owned(), object);
         }
@@ -101,61 +101,61 @@ impl Spool {
         self.put(&name, &note).await?;
         self.get(&name)
             .await?
-            .ok_or_else(|| Error::Unavailable(format!("{name} was written and is not there")))
+            .ok_or_else(|| Error::Unavailable(format!("{name} is missing after it was written")))
     }
 
-    /// What a load is, if anybody brought it.
+    /// Content of a load, if it exists.
     pub async fn note(&self, load: &str) -> Result<Option<Note>, Error> {
         self.get(&format!("loads/{load}/load.json")).await
     }
 
-    /// In which batch a load is, as far as it was marked.
+    /// Batch of a load, if marked.
     pub async fn mark(&self, load: &str) -> Result<Option<Mark>, Error> {
         self.get(&format!("loads/{load}/batch.json")).await
     }
 
-    /// Marks a load as being in a batch.
+    /// Marks a load as a member of a batch.
     pub async fn set_mark(&self, load: &str, mark: Mark) -> Result<(), Error> {
         self.put(&format!("loads/{load}/batch.json"), &mark).await.map(drop)
     }
 
-    /// How a load ended, if it did.
+    /// Result of a load, if it ended.
     pub async fn end(&self, load: &str) -> Result<Option<End>, Error> {
         self.get(&format!("loads/{load}/end.json")).await
     }
 
-    /// Notes how a load ended.
+    /// Stores the result of a load.
     pub async fn set_end(&self, load: &str, end: &End) -> Result<(), Error> {
         self.put(&format!("loads/{load}/end.json"), end).await.map(drop)
     }
 
-    /// Notes that a load wants company.
+    /// Stores a hint that a load waits for others.
     pub async fn wait(&self, slot: u64, load: &str) -> Result<(), Error> {
         self.put(&format!("waiting/{slot}/{load}"), &()).await.map(drop)
     }
 
-    /// Loads that wanted company then.
+    /// Loads with a hint in this slot.
     pub async fn waiting(&self, slot: u64) -> Result<Vec<String>, Error> {
         let folder = format!("{}/waiting/{slot}/", self.folder);
         let names = self.store.list(&folder).await.map_err(unavailable)?;
         Ok(names.iter().filter_map(|name| name.strip_prefix(&folder)).map(str::to_owned).collect())
     }
 
-    /// Creates an object, unless it is there. After a lost answer it may be ours and be called there.
+    /// Creates an object unless it exists. After a lost response, the existing one may be our own.
     pub async fn put<T: Serialize>(&self, name: &str, value: &T) -> Result<Creation, Error> {
         let body = serde_json::to_vec(value).map_err(|error| Error::Unavailable(chain(&error)))?;
         let name = format!("{}/{name}", self.folder);
         self.store.create(&name, body.into()).await.map_err(unavailable)
     }
 
-    /// What an object says, if it is there.
+    /// Parsed content of an object, if it exists.
     pub async fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Error> {
         let name = format!("{}/{name}", self.folder);
         let Some(body) = self.store.read(&name).await.map_err(unavailable)? else { return Ok(None) };
         let understood = serde_json::from_slice(&body);
-        understood.map(Some).map_err(|error| {
-            Error::Unavailable(format!("{} is not understood: {error}", self.store.locate(&name)))
-        })
+        understood
+            .map(Some)
+            .map_err(|error| Error::Unavailable(format!("{} is invalid: {error}", self.store.locate(&name))))
     }
 }
 

@@ -64,7 +64,7 @@ async fn no_batch_is_larger_than_it_may_be() {
 }
 
 #[tokio::test]
-async fn a_load_is_remembered_by_a_loader_that_never_saw_it() {
+async fn a_load_is_recognized_by_another_loader() {
     let bed = Bed::new().await;
     assert_eq!(bed.warehouse(hasty()).load("a.1", &load("a", 4)).await, Ok(4));
     let other = bed.warehouse(hasty());
@@ -74,7 +74,7 @@ async fn a_load_is_remembered_by_a_loader_that_never_saw_it() {
 }
 
 #[tokio::test]
-async fn whoever_comes_after_a_death_adopts_the_jobs_and_says_the_rest() {
+async fn the_successor_of_a_crashed_loader_adopts_its_jobs() {
     let bed = Bed::with_pause(Duration::ZERO).await;
     let warehouse = bed.warehouse(Options { company: Duration::from_millis(300), ..hasty() });
     let loads: Vec<_> = ["a", "b", "c"].map(|run| (format!("{run}.1"), load(run, 2))).into();

@@ -9,7 +9,7 @@ use warehouse::{Error, Row, bigquery::Options};
 use super::{Bed, MEASUREMENTS, VERDICTS, hasty, load};
 
 #[tokio::test]
-async fn an_answer_that_is_lost_costs_no_second_job() {
+async fn a_lost_response_creates_no_second_job() {
     for fault in [
         Fault::Refused(503),
         Fault::Refused(429),
@@ -46,7 +46,7 @@ async fn a_job_that_failed_is_followed_by_another_under_another_id() {
 }
 
 #[tokio::test]
-async fn whoever_takes_over_leaves_a_failed_job_alone_for_as_long() {
+async fn a_successor_waits_before_retrying_a_failed_job() {
     let bed = Bed::new().await;
     bed.bigquery.quota(0);
     let options = Options { again: Duration::from_secs(60), patience: Duration::from_secs(2), ..hasty() };
@@ -60,7 +60,7 @@ async fn whoever_takes_over_leaves_a_failed_job_alone_for_as_long() {
 }
 
 #[tokio::test]
-async fn rows_that_are_refused_are_refused_alone() {
+async fn only_rejected_rows_are_rejected() {
     let bed = Bed::new().await;
     bed.bigquery.dislike("nobody likes this");
     let warehouse = bed.warehouse(Options { company: Duration::from_millis(300), ..hasty() });
@@ -91,7 +91,7 @@ async fn rows_that_are_refused_are_refused_alone() {
 }
 
 #[tokio::test]
-async fn rows_no_table_can_hold_are_refused_before_anybody_shares_a_job_with_them() {
+async fn invalid_rows_are_rejected_before_batching() {
     let bed = Bed::new().await;
     let warehouse = bed.warehouse(hasty());
     let of = |change: &dyn Fn(&mut Row)| {
@@ -121,7 +121,7 @@ async fn rows_no_table_can_hold_are_refused_before_anybody_shares_a_job_with_the
 }
 
 #[tokio::test]
-async fn a_table_that_lacks_a_column_is_told_and_refuses_nobody() {
+async fn a_missing_column_is_reported_without_rejecting_loads() {
     let bed = Bed::new().await;
     let mut schema: serde_json::Value =
         serde_json::from_str(include_str!("../../../../schemas/bigquery/verdicts.json")).unwrap();
@@ -142,7 +142,7 @@ async fn a_table_that_lacks_a_column_is_told_and_refuses_nobody() {
 }
 
 #[tokio::test]
-async fn a_batch_that_follows_other_rules_is_left_alone() {
+async fn a_batch_with_other_rules_is_not_processed() {
     let bed = Bed::new().await;
     let batch = r#"{"rules":2,"number":1,"made_at":0,"loads":[]}"#;
     bed.bucket.put(super::BUCKET, "warehouse/val-prod.burnin/batches/0000000001.json", batch);

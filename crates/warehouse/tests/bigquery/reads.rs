@@ -54,7 +54,7 @@ async fn answers_that_are_slow_lost_or_in_pages_are_whole() {
 }
 
 #[tokio::test]
-async fn what_is_refused_is_told() {
+async fn rejections_are_reported() {
     let bed = Bed::new().await;
     let warehouse = bed.warehouse(hasty());
     bed.bigquery.fault(On::Query, Fault::Refused(403));

@@ -95,7 +95,7 @@ async fn storm(seed: u64) -> u32 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_happens_every_row_is_there_once() {
+async fn every_row_is_loaded_exactly_once() {
     let mut dropped = 0;
     for seed in 0..2 {
         dropped += storm(seed).await;
