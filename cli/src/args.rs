@@ -135,7 +135,7 @@ pub enum Command {
         /// Run id.
         run: RunId,
         /// Reason, recorded in the ledger.
-        #[arg(long, default_value = "asked for on the command line")]
+        #[arg(long, default_value = "requested on the command line")]
         reason: String,
     },
     /// Delete every cluster whose lease has expired, without reading any ledger. Exit code 3 if one could not be deleted.

@@ -35,6 +35,7 @@ const LOOK: Span = Span::from_millis(25);
 /// Interval between unconditional wake-ups of a run. Also the delay until another process's cancel is noticed.
 pub const TICK: Span = Span::from_millis(250);
 /// Maximum time for the subscribers to a run's end to record it.
+const LAST_WORDS: Duration = Duration::from_secs(3);
 /// Delay before an owed command is sent again.
 const RESEND: Span = Span::from_secs(5);
 
@@ -122,7 +123,7 @@ impl Data {
 
     /// Usage error for a run that this folder does not contain.
     pub fn unknown(&self, run: &RunId) -> Error {
-        Error::usage(format!("there is no run {run} in {}; see `burnin runs`", self.root.display()))
+        Error::usage(format!("no run {run} in {}; see `burnin runs`", self.root.display()))
     }
 
     /// The run replayed from its ledger.

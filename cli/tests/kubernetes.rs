@@ -25,7 +25,7 @@ fn free_ports(count: u16) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_benchmark_in_pods_reaches_a_verdict_and_leaves_nothing() {
+async fn a_benchmark_in_pods_reaches_a_verdict_and_leaves_no_objects() {
     let root = tempfile::tempdir().unwrap();
     let source = repository().join("workflows/quickstart/collective_perf.rs");
     let mut compiler = Command::new("rustc");

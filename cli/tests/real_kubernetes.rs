@@ -180,7 +180,7 @@ fn a_run_over_a_queue_and_a_topology_passes_and_leaves_nothing() {
 
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
-fn ranks_that_mpirun_starts_over_ssh_use_the_plugin_and_are_judged_by_it() {
+fn mpirun_ranks_use_the_network_plugin() {
     let bed = Bed::new();
     let near = Path::new("tests/testbed/kubernetes/mpi.yaml");
     passed(&bed.mpi("gib", near));
@@ -209,7 +209,7 @@ fn ranks_that_mpirun_starts_over_ssh_use_the_plugin_and_are_judged_by_it() {
 
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
-fn a_run_asked_for_over_http_uses_the_kubeconfig_of_its_place() {
+fn a_run_requested_over_http_uses_the_servers_kubeconfig() {
     let bed = Bed::new();
     let workflows = bed.data.path().join("workflows");
     let settings = [("nodes", "2"), ("namespace", "burnin"), ("image", &bed.read("image"))];
@@ -228,7 +228,7 @@ fn a_run_asked_for_over_http_uses_the_kubeconfig_of_its_place() {
 
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
-fn output_that_the_kubelet_rotates_away_is_whole() {
+fn output_rotated_by_the_kubelet_is_complete() {
     let bed = Bed::new();
     let talk = format!("image={}", bed.read("image-talk"));
     let output = bed.burnin(&[&talk]).output().unwrap();
@@ -244,7 +244,7 @@ fn output_that_the_kubelet_rotates_away_is_whole() {
 
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
-fn a_slow_node_is_found_by_pairs_and_taken_out() {
+fn a_slow_node_is_located_by_pairs_and_drained() {
     let bed = Bed::new();
     let slow = Slow::new(&bed);
     let image = format!("image={}", bed.read("image"));
@@ -303,7 +303,7 @@ impl Drop for Slow<'_> {
 
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
-fn an_image_that_nobody_has_is_named() {
+fn a_missing_image_is_reported() {
     let bed = Bed::new();
     let none = format!("image=registry.bed/burnin/none@sha256:{}", "0".repeat(64));
     let output = bed.burnin(&[&none]).output().unwrap();
@@ -312,7 +312,7 @@ fn an_image_that_nobody_has_is_named() {
 
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
-fn what_cannot_be_placed_says_why() {
+fn unschedulable_jobs_are_reported_with_the_reason() {
     let bed = Bed::new();
     // Before anything is submitted.
     let output = bed.burnin(&["cpu_millis=100000"]).output().unwrap();
@@ -328,12 +328,12 @@ fn what_cannot_be_placed_says_why() {
     let output = bed.burnin(&["queue=bed", "topology.required=bed/block"]).output().unwrap();
     bed.failed(&output, "TOPOLOGY", &["has another pod of the job", "more than half of a node"]);
     let output = bed.burnin(&["queue=none"]).output().unwrap();
-    bed.failed(&output, "QUEUE", &["there is no LocalQueue none in namespace burnin"]);
+    bed.failed(&output, "QUEUE", &["no LocalQueue none in namespace burnin"]);
 }
 
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
-fn a_pod_that_is_evicted_is_named() {
+fn an_evicted_pod_is_reported() {
     let bed = Bed::new();
     let output = bed.disturbed(&[HANGS], |_| {
         let pod = bed.kubectl("get pods -n burnin -o jsonpath={.items[0].metadata.name}");
@@ -347,7 +347,7 @@ fn a_pod_that_is_evicted_is_named() {
 
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
-fn a_job_that_kueue_preempts_is_named() {
+fn a_job_preempted_by_kueue_is_reported() {
     let bed = Bed::new();
     let output = bed.disturbed(&[HANGS, "queue=bed", MOST_OF_A_NODE], |_| {
         let urgent = bed.data.path().join("urgent.json");
@@ -366,7 +366,7 @@ fn a_job_that_kueue_preempts_is_named() {
 
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
-fn a_container_without_memory_is_named() {
+fn a_container_out_of_memory_is_reported() {
     let bed = Bed::new();
     let output =
         bed.burnin(&["memory_mib=12"]).args(["--set", "benchmark.workload.max_bytes=64M"]).output().unwrap();
@@ -377,7 +377,7 @@ fn a_container_without_memory_is_named() {
 
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
-fn a_node_whose_kubelet_dies_is_named() {
+fn a_node_with_a_dead_kubelet_is_reported() {
     let bed = Bed::new();
     let mut number = String::new();
     let output = bed.disturbed(&[HANGS], |_| {
@@ -397,7 +397,7 @@ fn a_node_whose_kubelet_dies_is_named() {
 
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
-fn a_run_that_is_cancelled_takes_its_pods_away() {
+fn cancelling_a_run_deletes_its_pods() {
     let bed = Bed::new();
     let output = bed.disturbed(&[HANGS, "queue=bed", MOST_OF_A_NODE], |run| {
         assert!(Command::new("kill").args(["-INT", &run.id().to_string()]).status().unwrap().success());
@@ -408,7 +408,7 @@ fn a_run_that_is_cancelled_takes_its_pods_away() {
 
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
-fn a_run_that_is_killed_in_the_middle_goes_on_with_the_same_pods() {
+fn a_killed_run_resumes_with_the_same_pods() {
     let bed = Bed::new();
     let mut pods = String::new();
     bed.disturbed(&["environment.BURNIN_FAULT=slow:1:40000"], |run| {

@@ -36,7 +36,7 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn every_form_of_a_verdict_has_its_exit_code() {
+fn every_format_of_a_verdict_has_its_exit_code() {
     let (log, criteria) = (data("ours/s01-a3-mega-allgather.log"), criteria());
     for (form, said) in FORMS {
         let judged = burnin(&["judge", "--criteria", &criteria, "--output", form, &log]);
@@ -47,7 +47,7 @@ fn every_form_of_a_verdict_has_its_exit_code() {
 }
 
 #[test]
-fn a_degraded_log_is_red_in_every_form() {
+fn a_degraded_log_fails_in_every_format() {
     let folder = tempfile::tempdir().unwrap();
     let baseline = folder.path().join("baseline.json").display().to_string();
     let healthy: Vec<_> = (1..=5).map(|run| data(&format!("h200/healthy-{run}.log"))).collect();
@@ -77,7 +77,7 @@ fn a_degraded_log_is_red_in_every_form() {
 }
 
 #[test]
-fn every_form_of_a_comparison_has_its_exit_code() {
+fn every_format_of_a_comparison_has_its_exit_code() {
     let (a, b) = (data("h200/healthy-1.log"), data("h200/degraded-max-nchannels-4.log"));
     for (form, said) in [
         ("human", "B is slower on the plateau"),
@@ -93,7 +93,7 @@ fn every_form_of_a_comparison_has_its_exit_code() {
 }
 
 #[test]
-fn every_form_of_a_run() {
+fn every_format_of_a_run_is_written() {
     let lab = Lab::new("", "");
     let ran = json(&lab.burnin(&["run", "w.yaml", "--output", "json"]));
     let run = ran["run"].as_str().unwrap();
@@ -109,7 +109,7 @@ fn every_form_of_a_run() {
 }
 
 #[test]
-fn a_benchmark_that_cannot_start_is_inconclusive_and_one_that_began_fails() {
+fn a_benchmark_that_did_not_start_is_inconclusive_and_a_started_one_fails() {
     let verdict = |lab: &Lab, more: &[&str]| {
         let mut arguments = vec!["run", "w.yaml", "--output", "json"];
         arguments.extend(more);

@@ -69,12 +69,12 @@ fn before_anything_was_recorded() {
 }
 
 #[test]
-fn while_the_build_was_at_work() {
+fn while_the_build_was_running() {
     killed("the build", |lab| lab.path("counts/builds").exists());
 }
 
 #[test]
-fn while_the_ranks_were_at_work() {
+fn while_the_ranks_were_running() {
     killed("a rank", |lab| lab.path("counts/rank-2").exists());
 }
 

@@ -16,7 +16,7 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn a_forgotten_cluster_goes_and_one_whose_lease_runs_stays() {
+fn sweep_deletes_expired_clusters_and_keeps_leased_ones() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let nobody = burnin(&data, &["sweep"]);
@@ -46,12 +46,12 @@ fn a_forgotten_cluster_goes_and_one_whose_lease_runs_stays() {
     let until = Instant::now() + Duration::from_secs(20);
     let due = loop {
         let rehearsed = burnin(&data, &["sweep", "--grace", "1s", "--dry-run"]);
-        if said(&rehearsed).contains("would be given back") {
+        if said(&rehearsed).contains("would be deleted") {
             break rehearsed;
         }
         assert!(Instant::now() < until, "{}", said(&rehearsed));
     };
-    assert!(said(&due).contains("nothing was touched"), "{}", said(&due));
+    assert!(said(&due).contains("dry run, nothing deleted"), "{}", said(&due));
     assert!(matches!(clusters.look("forgotten").unwrap(), supervisor::ClusterState::Ready(_)));
 
     let swept = burnin(&data, &["sweep", "--grace", "1s"]);

@@ -69,7 +69,9 @@ pub fn judge(
             earlier.extend(baseline.level(table));
         }
     }
-    let Some(whole) = together(&judged) else { return Err(Error::usage("no log given; name log files or folders")) };
+    let Some(whole) = together(&judged) else {
+        return Err(Error::usage("no log given; name log files or folders"));
+    };
     let story = Story {
         run: None,
         logs: judged.iter().map(source).collect(),

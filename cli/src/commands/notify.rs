@@ -38,9 +38,7 @@ pub async fn test(channels: &Path, workflows: &Path, name: &str) -> Result<Exit,
     let mut failed = Vec::new();
     for ((kind, _), wish) in wanted {
         match courier.test(wish).await {
-            Tested::Delivered(status) => {
-                print_plain(&format!("{kind} {name}: delivered, status {status}\n"))
-            }
+            Tested::Delivered(status) => print_plain(&format!("{kind} {name}: delivered, status {status}\n")),
             Tested::Failed(why) => failed.push((Exit::Infrastructure, format!("{kind} {name}: {why}"))),
             Tested::Lacks(why) => failed.push((Exit::Usage, format!("{kind} {name}: {why}"))),
         }

@@ -35,7 +35,9 @@ pub async fn begin(data: Data, resolved: Resolved, output: Output) -> Result<Exi
         tracing::debug!(object = archive.object, known = stored == Creation::Exists, "source archive");
     }
     let run = name(&workflow);
-    let claim = data.claim(&run)?.ok_or_else(|| Error::usage(format!("{run} is already driven by another process")))?;
+    let claim = data
+        .claim(&run)?
+        .ok_or_else(|| Error::usage(format!("{run} is already driven by another process")))?;
     note(format_args!("run {run}  ({})", workflow.name));
     let by = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
     let trigger = Trigger { kind: "manual".to_owned(), by };
@@ -229,14 +231,11 @@ async fn give_up(data: &Data, run: &RunId, why: &str) -> Error {
     let left = match timeout(RELEASE, release_directly(data, run)).await {
         Ok(left) if left.is_empty() => "all its clusters are deleted".to_owned(),
         Ok(left) => format!("not deleted: {}; retry with `burnin sweep`", left.join("; ")),
-        Err(_) => format!(
-            "its clusters were not deleted within {} s; retry with `burnin sweep`",
-            RELEASE.as_secs()
-        ),
+        Err(_) => {
+            format!("its clusters were not deleted within {} s; retry with `burnin sweep`", RELEASE.as_secs())
+        }
     };
-    let message = format!(
-        "{run} is unfinished: {why}; {left}; `burnin run --resume {run}` records its end"
-    );
+    let message = format!("{run} is unfinished: {why}; {left}; `burnin run --resume {run}` records its end");
     Error { message, exit: Exit::Infrastructure }
 }
 

@@ -153,7 +153,7 @@ fn lines(bytes: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn secrets_go_and_the_manifest_says_which() {
+async fn secrets_are_redacted_and_listed_in_the_manifest() {
     let plain = lines(500_000);
     let secret = [&plain[..65_530], b"HF_TOKEN=abc swordfish-1\nswordfish-1\n", &plain].concat();
     let world = World::of([
@@ -180,7 +180,7 @@ async fn secrets_go_and_the_manifest_says_which() {
 }
 
 #[tokio::test]
-async fn of_a_flood_the_beginning_and_the_end_are_kept() {
+async fn an_oversized_log_keeps_its_beginning_and_end() {
     let flood = lines(5_000_000);
     let mut world = World::of([("flood.log", flood.clone()), ("other.log", lines(1000))]);
     for (limit, whole) in
@@ -214,7 +214,7 @@ async fn of_a_flood_the_beginning_and_the_end_are_kept() {
 }
 
 #[tokio::test]
-async fn where_nobody_can_jump_only_the_beginning_is_kept() {
+async fn without_random_access_only_the_beginning_is_kept() {
     let mut world = World::of([("x", lines(0))]);
     let files = Files { endless: Some(("flood", 300_000_000)), ..Files::default() };
     world.files = Arc::new(files);
@@ -228,7 +228,7 @@ async fn where_nobody_can_jump_only_the_beginning_is_kept() {
 }
 
 #[tokio::test]
-async fn a_second_try_finds_what_the_first_stored_and_what_has_changed_since_is_stored_beside() {
+async fn a_retry_reuses_stored_files_and_stores_changed_ones_beside() {
     let world = World::of([("a.log", "one"), ("b.log", "two"), ("c.log", "three")]);
     let (before, _) = world.collect().await;
     // The crash: everything was stored but for the manifest.
@@ -247,7 +247,7 @@ async fn a_second_try_finds_what_the_first_stored_and_what_has_changed_since_is_
 }
 
 #[tokio::test]
-async fn files_that_change_meanwhile_are_told() {
+async fn files_that_change_during_collection_are_reported() {
     let mut world = World::of([("grown", "a"), ("rotated", "old"), ("gone", "b"), ("same", "c")]);
     let files = Arc::get_mut(&mut world.files).unwrap();
     *files.then.get_mut().unwrap() = Some(Box::new(|files| {
@@ -264,7 +264,7 @@ async fn files_that_change_meanwhile_are_told() {
 }
 
 #[tokio::test]
-async fn ten_thousand_files_and_no_more() {
+async fn at_most_ten_thousand_files_are_collected() {
     let world = World::of([("x", "")]);
     {
         let mut files = world.files.files.lock().unwrap();

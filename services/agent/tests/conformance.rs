@@ -83,7 +83,7 @@ impl Drop for Rented {
 }
 
 #[tokio::test]
-async fn jobs_on_paper() {
+async fn the_fake_conforms() {
     let nodes = ["node-0", "node-1"].map(|name| Node { name: name.into(), slots: 1 }).into();
     let cluster = Cluster { name: "c".into(), nodes, endpoint: "paper".into() };
     let scheduler = FakeScheduler::new("some output\n");
@@ -104,7 +104,7 @@ async fn jobs_of_processes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_image_that_is_not_what_its_digest_says_is_not_run() {
+async fn an_image_with_a_wrong_digest_is_not_run() {
     let root = tempfile::tempdir().unwrap();
     let rented = Rented::under(&root.path().join("clusters"));
     let store: Arc<dyn Store> = Arc::new(FolderStore::open(root.path().join("bucket")).unwrap());
@@ -127,7 +127,7 @@ async fn an_image_that_is_not_what_its_digest_says_is_not_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_image_staged_by_many_at_once_is_whole_for_each() {
+async fn concurrent_staging_gives_complete_images() {
     let root = tempfile::tempdir().unwrap();
     let rented = Rented::under(&root.path().join("clusters"));
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());

@@ -129,7 +129,7 @@ async fn systems_and_runs_are_on_the_first_page_and_nothing_in_them_acts() {
         "<b>bad</b> cannot be started:",
         "<li>bad.yaml:1:1: ",
         "<b class=\"bad broken\">broken</b>",
-        "<b>changed</b> was changed and has problems; its last good version stays active:",
+        "<b>changed</b> has errors; its last valid version stays in use:",
         "<li>changed.yaml:2:1: ",
         "<p class=\"note bad\">the url of `ops` is not set",
         "<option value=\"changed\"",

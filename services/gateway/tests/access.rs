@@ -97,9 +97,9 @@ async fn a_link_signs_one_browser_in_and_leaves_the_address_bar() {
 async fn a_link_of_another_site_leads_to_a_page_that_leads_on() {
     let front = Front::new(&[("w", "")]);
     let asked = async |path: &str| front.ask("GET", path, &[("cookie", ""), HTML], "").await.2;
-    assert!(asked("/runs/w-1").await.contains(r#"<a href="/runs/w-1">go on from here</a>"#));
+    assert!(asked("/runs/w-1").await.contains(r#"<a href="/runs/w-1">continue here</a>"#));
     let page = asked("/runs/%22onclick=x").await;
-    assert!(page.contains(r#"<a href="/">go on from here</a>"#), "{page}");
+    assert!(page.contains(r#"<a href="/">continue here</a>"#), "{page}");
 }
 
 #[tokio::test]

@@ -87,10 +87,10 @@ async fn what_cannot_be_is_refused_in_words_that_help() {
         (status, problem["detail"].as_str().unwrap_or_default().to_owned(), problem["errors"].clone())
     };
     let told = begin(json!({"workflow": "x"})).await;
-    assert_eq!((told.0, told.1.as_str()), (404, "there is no workflow `x`; there are: closed, w"));
+    assert_eq!((told.0, told.1.as_str()), (404, "no workflow `x`; available: closed, w"));
     let told = begin(json!({"workflow": "closed", "set": {"limits.job": "1s"}})).await;
     assert_eq!(told.0, 403);
-    assert_eq!(told.1, "the workflow `closed` does not let `limits.job` be replaced; it lets: none");
+    assert_eq!(told.1, "workflow `closed` does not allow overriding `limits.job`; allowed: none");
     let told = begin(json!({"workflow": "w", "set": {"limits.job": "soon"}})).await;
     assert_eq!(told.0, 422);
     assert!(told.2[0].as_str().unwrap().starts_with("--set: limits.job: expected"), "{told:?}");
@@ -233,10 +233,7 @@ async fn what_is_described_is_served_and_refers_to_what_is_there() {
         for (method, operation) in methods.as_object().unwrap() {
             let path = path.replace("{run}", "nobody").replace("{name}", "a/b").replace("{workflow}", "w");
             let (status, _, body) = front.ask(&method.to_uppercase(), &path, &[], "").await;
-            assert!(
-                status != 405 && !body.contains("there is nothing here"),
-                "{method} {path}: {status} {body}"
-            );
+            assert!(status != 405 && !body.contains("no such path"), "{method} {path}: {status} {body}");
             assert!(operation["operationId"].is_string());
             operations += 1;
         }
@@ -257,7 +254,7 @@ async fn workflows_are_offered_with_what_is_wrong_with_the_others() {
     assert_eq!(offered["workflows"].as_array().unwrap().len(), 1, "{offered}");
     let problems = offered["problems"].to_string();
     assert!(problems.contains("broken.yaml:3:18: on.schedule[0].cron"), "{problems}");
-    assert!(problems.contains("`w` is the name of"), "{problems}");
+    assert!(problems.contains("the name `w` is also used by"), "{problems}");
     let (_, _, page) = front.ask("GET", "/", &[], "").await;
     assert!(page.contains("http://127.0.0.1:1/api/v1/runs"), "{page}");
     assert!(page.contains("-H @.burnin/host/up/1.header"), "{page}");

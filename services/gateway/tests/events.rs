@@ -50,10 +50,10 @@ async fn a_request_is_one_run_for_ever_and_is_answered_each_time() {
 async fn what_cannot_be_is_parked_and_answered() {
     let front = Front::new(&[("w", "parameters: [limits.job]\n")]);
     let cases = [
-        (json!({"workflow": "x"}), "there is no workflow `x`; there are: w"),
+        (json!({"workflow": "x"}), "no workflow `x`; available: w"),
         (
             json!({"workflow": "w", "set": {"cluster.existing.name": "mine"}}),
-            "does not let `cluster.existing.name`",
+            "does not allow overriding `cluster.existing.name`",
         ),
         (json!({"workflow": "w", "image": {"reference": "r@s", "digest": DIGEST}}), "does not let `image`"),
         (

@@ -62,8 +62,8 @@ async fn events_without_a_workflow_or_with_wrong_fields_are_parked_and_answered(
     let front = Front::new(&[("w", ON)]);
     let settings = |slurm: Value| json!({"name": "gpu-a", "system": {"slurm": slurm}});
     let cases = [
-        ("//evil", slurm("gpu-a"), "no workflow wants a slurm cluster `gpu-a` from `//evil`"),
-        ("//acme/rack", slurm("cpu-a"), "no workflow wants a slurm cluster `cpu-a`"),
+        ("//evil", slurm("gpu-a"), "no workflow accepts a slurm cluster `gpu-a` from `//evil`"),
+        ("//acme/rack", slurm("cpu-a"), "no workflow accepts a slurm cluster `cpu-a`"),
         (
             "//acme/rack",
             json!({"name": "gpu-a", "system": {"processes": {"nodes": 4}}}),
@@ -73,7 +73,7 @@ async fn events_without_a_workflow_or_with_wrong_fields_are_parked_and_answered(
         (
             "//acme/rack",
             settings(json!({"nodes": 0, "shared_folder": "/s"})),
-            "w: the workflow cannot be run as asked: the offer: cluster.existing.system.slurm.nodes",
+            "w: the workflow cannot run with these settings: the offer: cluster.existing.system.slurm.nodes",
         ),
         (
             "//acme/rack",
@@ -83,7 +83,7 @@ async fn events_without_a_workflow_or_with_wrong_fields_are_parked_and_answered(
         (
             "//acme/rack",
             settings(json!({"nodes": 4, "shared_folder": "/home/mallory/x"})),
-            "w: the workflow cannot be run as asked: the offer: cluster.existing.system.slurm.shared_folder: the workflow \
+            "w: the workflow cannot run with these settings: the offer: cluster.existing.system.slurm.shared_folder: the workflow \
              does not allow `/home/mallory/x`; it allows: /shared/*",
         ),
         (

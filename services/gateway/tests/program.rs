@@ -22,7 +22,7 @@ fn what_is_wrong_with_its_environment_is_told_at_once() {
         &[
             "BURNIN_ARTEFACTS: is not set",
             "BURNIN_WORKFLOWS: is not set",
-            "BURNIN_RATES: `fast` is not understood: expected requests a second and changes a second",
+            "BURNIN_RATES: `fast` is not understood: expected requests per second and changes per second",
             "BURNIN_SERVES: `cake` is not understood: expected everything or hooks",
             "BURNIN_GITHUB_SECRETS:",
         ],

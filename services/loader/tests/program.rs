@@ -38,6 +38,6 @@ fn bigquery_needs_a_bucket_to_load_from() {
     ]);
     assert_eq!(
         (status, said.trim()),
-        (Some(1), "loader: BURNIN_ARTEFACTS: BigQuery loads from a bucket, name one as gs://NAME")
+        (Some(1), "loader: BURNIN_ARTEFACTS: BigQuery loads from a bucket; set gs://NAME")
     );
 }

@@ -66,9 +66,9 @@ async fn a_run_that_nobody_wants_to_hear_of_leaves_nothing() {
 async fn what_does_not_arrive_is_tried_again_and_the_waits_grow() {
     let (mut world, courier) = world();
     for _ in 0..3 {
-        courier.answer(false, Reply::later("it answers 500"));
+        courier.answer(false, Reply::later("status 500"));
     }
-    courier.answer(false, Reply::Later { why: "it answers 429".into(), after: Some(Span::from_secs(900)) });
+    courier.answer(false, Reply::Later { why: "status 429".into(), after: Some(Span::from_secs(900)) });
     world.ends(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
     let mut waited = Vec::new();
     for number in 1..=4 {
@@ -94,7 +94,7 @@ async fn what_does_not_arrive_is_tried_again_and_the_waits_grow() {
 #[tokio::test]
 async fn a_refusal_is_final_and_said() {
     let (mut world, courier) = world();
-    courier.answer(false, Reply::never("it answers 410 Gone"));
+    courier.answer(false, Reply::never("status 410 Gone"));
     world.ends(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
     for hours in 2..40 {
         world.now_is(f64::from(hours));
@@ -103,7 +103,7 @@ async fn a_refusal_is_final_and_said() {
     }
     assert!(courier.taken().is_empty());
     let end = world.json("notices/w-1/webhook-pager/end.json").await;
-    assert_eq!((&end["how"], &end["why"]), (&json!("refused"), &json!("it answers 410 Gone")));
+    assert_eq!((&end["how"], &end["why"]), (&json!("refused"), &json!("status 410 Gone")));
     assert_eq!(world.names("notices/w-1/webhook-pager/").await.len(), 2, "one try, and its end");
 }
 
@@ -222,13 +222,13 @@ async fn a_failing_night_is_told_whatever_failed_before_anybody_listened() {
 #[tokio::test]
 async fn what_did_not_reach_the_channel_is_told_at_the_next_failure() {
     let (world, courier) = world();
-    courier.answer(false, Reply::never("it answers 404"));
+    courier.answer(false, Reply::never("status 404"));
     world.ends(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
     world.ends(&Paper::new("w-2", FAIL, 2.0).telling(pager())).await;
     world.ends(&Paper::new("w-3", FAIL, 3.0).telling(pager())).await;
     assert_eq!(news(&courier), ["w-2 failed"]);
     // A notice with attempts left counts as received.
-    courier.answer(false, Reply::later("it answers 500"));
+    courier.answer(false, Reply::later("status 500"));
     world.ends(&Paper::new("w-4", PASS, 4.0).telling(pager())).await;
     world.ends(&Paper::new("w-5", PASS, 5.0).telling(pager())).await;
     assert_eq!(news(&courier), ["w-2 failed"]);
@@ -305,7 +305,7 @@ async fn a_pending_status_never_comes_after_the_final_one() {
     let (mut world, courier) = world();
     let open = Paper::new("w-1", How::Open, 1.0).telling(github.clone()).pushed();
     world.record(&open).await;
-    courier.answer(false, Reply::later("it answers 502"));
+    courier.answer(false, Reply::later("status 502"));
     assert_eq!(world.notifier.handle(&requested(&open)).await, Disposition::Done);
     world.ends(&Paper { how: PASS, ..open.clone() }).await;
     world.now_is(9.0);

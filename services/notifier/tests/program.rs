@@ -21,7 +21,7 @@ fn what_is_wrong_with_its_environment_is_told_at_once() {
             "BURNIN_ARTEFACTS: is not set",
             "BURNIN_CHANNELS: `channels` is not understood: expected an absolute path",
             "BURNIN_GITHUB_API: `http://github.example/api/v3` is not understood: expected https://",
-            "BURNIN_LINK: `https://burnin.example/runs` is not understood: expected an address with {run} in it",
+            "BURNIN_LINK: `https://burnin.example/runs` is not understood: expected a URL with {run} in it",
         ],
     );
 }

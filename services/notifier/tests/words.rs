@@ -33,7 +33,7 @@ async fn a_failure_is_told_in_few_words() {
     assert_eq!(
         check.summary,
         "**the verdict is fail**\n\n- ABOVE\\_FLOOR: bus bandwidth is low\n\nThe workflow nightly on c1, run w-1: \
-         [everything about it](https://burnin.example/runs/w-1)"
+         [details](https://burnin.example/runs/w-1)"
     );
     let report = check.text.as_ref().unwrap();
     assert!(report.contains("FAIL") && report.contains("bus bandwidth is low"), "{report}");
@@ -43,8 +43,8 @@ async fn a_failure_is_told_in_few_words() {
     assert_eq!(name, "ops");
     assert_eq!(
         *text,
-        "*nightly* on c1: the verdict is fail\n• ABOVE_FLOOR: bus bandwidth is low\nw-1, caused by push: bus \
-         bandwidth is low, ended at 2026-11-19T23:10:00.000Z. <https://burnin.example/runs/w-1|Look at it>"
+        "*nightly* on c1: the verdict is fail\n• ABOVE_FLOOR: bus bandwidth is low\nw-1, started by push: bus \
+         bandwidth is low, ended at 2026-11-19T23:10:00.000Z. <https://burnin.example/runs/w-1|Details>"
             .replace("2026-11-19T23:10:00.000Z", &at(1.0).to_string())
     );
     let Letter::Webhook { body, .. } = &webhook.letter else { panic!("JSON") };

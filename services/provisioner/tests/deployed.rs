@@ -203,7 +203,7 @@ async fn a_deployment_whose_playbook_failed_is_broken_and_says_where() {
 async fn what_a_deployment_leaves_is_held_against_what_was_asked_for() {
     let node = |name: &str, slots: u32| json!({"name": name, "slots": slots});
     let cases = [
-        (json!({"nodes": [node("n1", 8)]}), "2 nodes are asked for, it names 1"),
+        (json!({"nodes": [node("n1", 8)]}), "expected 2 nodes, found 1"),
         (json!({"nodes": [node("n1", 8), node("n2", 4)]}), "node n2 has 4 slots"),
         (json!({"nodes": []}), "it names 0"),
         (json!({"nodes": [node("n1", 8), node("n2", 8)], "extra": 1}), "unknown field `extra`"),
@@ -212,7 +212,7 @@ async fn what_a_deployment_leaves_is_held_against_what_was_asked_for() {
         (json!([]), "cluster.json"),
         (
             json!({"nodes": [node("n1", 8), node("n2", 8)], "kubernetes": {"queue": "a4"}}),
-            "of another system",
+            "its system differs",
         ),
     ];
     for (made, expected) in cases {

@@ -137,9 +137,7 @@ async fn nodes_that_are_missing_are_counted() {
     bed.api.node("cpu", &json!({}), &json!({}), &json!({"cpu": "4"}));
     let why = bed.refused(json!({"nodes": 3})).await;
     assert_eq!((why.class, why.code.as_str()), (Class::Infrastructure, "UNSCHEDULABLE"));
-    for expected in
-        ["3 are asked for, 2 could take a pod", "n3 has the taint team", "cpu has 0 of nvidia.com/gpu"]
-    {
+    for expected in ["3 requested, 2 can run a pod", "n3 has the taint team", "cpu has 0 of nvidia.com/gpu"] {
         assert!(why.message.contains(expected), "{}", why.message);
     }
     assert_eq!(bed.nodes(json!({"nodes": 3, "tolerate": ["team"]})).await, ["n1", "n2", "n3"]);

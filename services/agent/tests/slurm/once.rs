@@ -123,7 +123,7 @@ async fn an_agent_that_dies_at_any_moment_of_a_submission_leaves_one_job() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
-async fn a_cancel_that_overtakes_its_submission_wins() {
+async fn a_cancel_before_its_submission_wins() {
     let bed = Bed::up("overtakes");
     for moment in 0..8u64 {
         let name = format!("overtakes-{moment}");
