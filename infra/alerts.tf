@@ -1,4 +1,4 @@
-# What each alert means and what to do: docs/RUNBOOK.md.
+# docs/RUNBOOK.md explains each alert.
 resource "google_monitoring_notification_channel" "mail" {
   for_each     = var.alerted
   display_name = "Burnin: ${each.key}"

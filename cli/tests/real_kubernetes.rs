@@ -169,7 +169,7 @@ fn passed(output: &Output) {
 
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
-fn a_run_over_a_queue_and_a_topology_passes_and_leaves_nothing() {
+fn a_run_with_queue_and_topology_passes_and_leaves_no_objects() {
     let bed = Bed::new();
     let output = bed.burnin(&["queue=bed", "topology.required=bed/block", MOST_OF_A_NODE]).output().unwrap();
     passed(&output);

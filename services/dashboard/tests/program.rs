@@ -10,7 +10,7 @@ use process::{Served, program, refuses};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_burnin-dashboard");
 
 #[test]
-fn what_is_wrong_with_its_environment_is_told_at_once() {
+fn all_errors_in_the_environment_are_reported_at_once() {
     refuses(program(PROGRAM), &["BURNIN_LEDGER: is not set", "BURNIN_ARTEFACTS: is not set"]);
 }
 

@@ -60,7 +60,7 @@ fn runs(said: &Value) -> usize {
 }
 
 #[tokio::test]
-async fn a_push_starts_its_run_once_however_often_it_is_told() {
+async fn a_repeated_push_starts_its_run_once() {
     let mut front = Front::new(&[("w", ON_MAIN), ("other", "")]);
     let payload = push("refs/heads/main", B, A, &["images/nccl/Dockerfile"]);
     let (status, first) = deliver(&front, "push", "d-1", &payload).await;
@@ -80,7 +80,7 @@ async fn a_push_starts_its_run_once_however_often_it_is_told() {
 }
 
 #[tokio::test]
-async fn what_starts_nothing_starts_nothing() {
+async fn irrelevant_and_unsigned_pushes_start_nothing() {
     let front = Front::new(&[("w", ON_MAIN)]);
     let main = |files: &[&str]| push("refs/heads/main", B, A, files);
     let good = main(&["images/a"]);
@@ -115,7 +115,7 @@ async fn what_starts_nothing_starts_nothing() {
 }
 
 #[tokio::test]
-async fn forced_pushes_new_branches_and_tags_start_runs_whatever_they_change() {
+async fn forced_pushes_new_branches_and_tags_ignore_path_filters() {
     let front = Front::new(&[("w", ON_MAIN)]);
     let mut forced = push("refs/heads/main", B, A, &["docs/a.md"]);
     forced["forced"] = true.into();
@@ -134,7 +134,7 @@ async fn forced_pushes_new_branches_and_tags_start_runs_whatever_they_change() {
 }
 
 #[tokio::test]
-async fn a_hostile_name_is_only_a_name() {
+async fn hostile_names_are_treated_as_text() {
     let front = Front::new(&[("w", "on: {push: [{repository: acme/images}]}\n")]);
     let payload = push("refs/heads/a$(id);`id`,_EVIL=1", B, A, &[]);
     assert_eq!(runs(&deliver(&front, "push", "d-1", &payload).await.1), 1);
@@ -163,7 +163,7 @@ done
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_push_with_a_signed_hook_starts_a_run_and_a_lost_one_is_found() {
+async fn a_signed_push_starts_a_run_and_a_lost_push_is_found() {
     let forge = Forge::new();
     let on = format!(
         "on: {{push: [{{repository: acme/images, url: '{}', branches: [main], paths: ['images/**']}}]}}\n",
@@ -216,7 +216,7 @@ async fn a_real_push_with_a_signed_hook_starts_a_run_and_a_lost_one_is_found() {
 }
 
 #[tokio::test]
-async fn without_webhooks_a_look_starts_the_run_at_once() {
+async fn without_webhooks_polling_starts_the_run_at_once() {
     let forge = Forge::new();
     let on = format!("on: {{push: [{{repository: acme/images, url: '{}'}}]}}\n", forge.url());
     let front = Front::new(&[("w", &on)]).without_secrets();

@@ -97,7 +97,7 @@ fn status(state: &str) -> Notice {
 }
 
 #[tokio::test]
-async fn every_courier_keeps_its_promises() {
+async fn every_courier_conforms() {
     let (receiver, courier) = pair(&clock()).await;
     suite(&*courier, &receiver, posted).await;
     let (receiver, courier) = pair(&clock()).await;
@@ -131,7 +131,7 @@ async fn every_courier_keeps_its_promises() {
 }
 
 #[tokio::test]
-async fn a_program_can_tell_who_posts_and_what_it_has_seen() {
+async fn webhooks_carry_a_signature_and_an_idempotency_key() {
     let clock = clock();
     let (receiver, courier) = pair(&clock).await;
     for _ in 0..2 {
@@ -167,7 +167,7 @@ async fn slack_gets_a_message_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn nobody_is_followed_to_another_place() {
+async fn redirects_are_not_followed() {
     let (receiver, courier) = pair(&clock()).await;
     let (elsewhere, _) = pair(&clock()).await;
     let there = format!("{}/stolen", elsewhere.serve().await);
@@ -183,7 +183,7 @@ async fn nobody_is_followed_to_another_place() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_hangs_is_given_up_and_tried_again() {
+async fn a_hanging_receiver_times_out_and_is_retried() {
     let clock = clock();
     let (receiver, courier) = pair(&clock).await;
     receiver.answers(Answer::Hangs);
@@ -199,7 +199,7 @@ async fn a_receiver_that_hangs_is_given_up_and_tried_again() {
 }
 
 #[tokio::test]
-async fn over_a_restart_a_lost_answer_and_doubled_events_each_notice_is_one_to_its_receiver() {
+async fn a_receiver_sees_each_notice_once_after_restarts_and_lost_responses() {
     let clock = clock();
     let (receiver, courier) = pair(&clock).await;
     let mut world = World::over(Arc::new(ledger::MemoryStore::default()), courier, clock.clone());
@@ -233,7 +233,7 @@ async fn over_a_restart_a_lost_answer_and_doubled_events_each_notice_is_one_to_i
 }
 
 #[tokio::test]
-async fn github_is_told_as_it_documents() {
+async fn github_requests_match_its_documentation() {
     let clock = clock();
     let (receiver, courier) = pair(&clock).await;
     for state in ["pending", "success", "failure", "error"] {

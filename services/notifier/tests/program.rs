@@ -8,7 +8,7 @@ use process::{Served, program, refuses};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_burnin-notifier");
 
 #[test]
-fn what_is_wrong_with_its_environment_is_told_at_once() {
+fn all_errors_in_the_environment_are_reported_at_once() {
     let mut program = program(PROGRAM);
     program
         .env("BURNIN_LEDGER", "gs://ledger")

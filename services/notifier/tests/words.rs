@@ -24,7 +24,7 @@ async fn letters(paper: Paper) -> Vec<Notice> {
 }
 
 #[tokio::test]
-async fn a_failure_is_told_in_few_words() {
+async fn a_failure_notice_is_short() {
     let told = letters(Paper::new("w-1", FAIL, 1.0)).await;
     let [check, status, slack, webhook] = &told[..] else { panic!("{told:?}") };
     let Letter::Check(check) = &check.letter else { panic!("a check run") };
@@ -55,7 +55,7 @@ async fn a_failure_is_told_in_few_words() {
 }
 
 #[tokio::test]
-async fn what_broke_is_named() {
+async fn a_failure_notice_names_the_failed_stage() {
     let told = letters(Paper::new("w-1", How::Broken, 1.0)).await;
     let Letter::Check(check) = &told[0].letter else { panic!("a check run") };
     assert!(
@@ -71,7 +71,7 @@ async fn what_broke_is_named() {
 }
 
 #[tokio::test]
-async fn nothing_that_others_wrote_acts() {
+async fn external_text_is_escaped() {
     for how in [FAIL, How::Broken] {
         let hostile = Paper {
             cluster: HOSTILE.replace('\n', ""),
@@ -104,7 +104,7 @@ async fn nothing_that_others_wrote_acts() {
 }
 
 #[tokio::test]
-async fn long_words_are_cut() {
+async fn long_texts_are_truncated() {
     let long = "é".repeat(100_000);
     let told = letters(Paper { text: long, ..Paper::new("w-1", FAIL, 1.0) }).await;
     let Letter::Status(status) = &told[1].letter else { panic!("a status") };

@@ -132,7 +132,7 @@ async fn a_cancel_at_any_point_of_a_submission_wins() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_gone_without_a_word_is_lost_and_not_begun_again() {
+async fn a_jobset_deleted_externally_is_lost_and_not_restarted() {
     let bed = Bed::up("sleep 30").await;
     let (jobs, job) = (bed.jobs(), bed.job("deleted", json!({})));
     jobs.submit(&job).await.unwrap();
@@ -149,7 +149,7 @@ async fn what_is_gone_without_a_word_is_lost_and_not_begun_again() {
 
 /// Of a running job: the answer to its deletion gets lost, or the deletion itself.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancel_whose_answer_got_lost_ends_the_job_all_the_same() {
+async fn a_cancel_with_a_lost_response_still_ends_the_job() {
     let bed = Bed::up("sleep 30").await;
     for fault in
         [Fault::CutBefore, Fault::CutAfter, Fault::Late, Fault::LandsAndAnswers(500), Fault::Refused(429)]
