@@ -1,16 +1,16 @@
-//! What a run may cost, with real processes that cost play money.
+//! Cost limits, with local processes and invented prices.
 
 mod support;
 
 use support::{Lab, json};
 
-/// Three nodes at 1,200 per hour each: one a second.
+/// Three nodes at 1,200 per hour each: one per second.
 const PRICE: &str = "cost.node_hour=1200";
 
 #[test]
 fn a_run_that_would_exceed_its_budget_is_stopped_with_a_message() {
     let lab = Lab::new("sleep 60", "");
-    // Eight seconds of the cluster, of which the last three are for giving it back.
+    // Eight seconds of the cluster; the last three are reserved for its release.
     let set = ["--set", PRICE, "--set", "cost.budget=8", "--set", "limits.grace=3s"];
     let output = lab.burnin(&[&["run", "w.yaml", "--output", "json"], &set[..]].concat());
     let document = json(&output);

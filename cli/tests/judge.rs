@@ -1,4 +1,4 @@
-//! `burnin baseline` and `judge`, as scripts use them.
+//! `burnin baseline` and `judge` on the command line.
 
 use std::{
     path::Path,
@@ -211,7 +211,7 @@ fn logs_that_do_not_repeat_are_refused_with_their_levels() {
     assert!(said(&refused).contains("not a regular file"), "{}", said(&refused));
     assert!(!std::fs::symlink_metadata(&pipe).unwrap().is_file());
 
-    // Most logs may be slow: one that is faster is left out, and not in silence.
+    // Most logs may be slow: a faster one is dropped with a warning.
     let fast = written(folder.path(), &[2.0, 2.0, 2.0, 1.0, 2.0]);
     let learned = learn(&save, &["--drop-outliers"], &fast);
     assert_eq!(learned.status.code(), Some(0), "{}", said(&learned));
@@ -240,7 +240,7 @@ fn a_baseline_from_mixed_levels_passes_nothing() {
     let save = folder.path().join("baseline.json").display().to_string();
     let healthy: Vec<_> = (1..=5).map(|run| h200(&format!("healthy-{run}.log"))).collect();
     assert_eq!(learn(&save, &[], &healthy).status.code(), Some(0));
-    // As an older version wrote it from five runs of 356, 356, 151, 254 and 127 GB/s.
+    // A file of an older version, learned from five runs of 356, 356, 151, 254 and 127 GB/s.
     let mut baseline: Value = serde_json::from_str(&std::fs::read_to_string(&save).unwrap()).unwrap();
     baseline.as_object_mut().unwrap().remove("repeats_within");
     baseline["levels"] = serde_json::json!([-0.29, -0.29, 0.68, 0.0, 1.0]);
@@ -311,7 +311,7 @@ fn logs_are_a_series_only_with_the_flag_or_with_start_times() {
     let save = folder.path().join("baseline.json").display().to_string();
     let healthy: Vec<_> = (1..=5).map(|run| h200(&format!("healthy-{run}.log"))).collect();
     assert_eq!(learn(&save, &[], &healthy).status.code(), Some(0));
-    // Slower by one percent from the fourth on: too little for one run to show.
+    // One percent slower from the fourth on: too little for a single run to show.
     let logs = written(folder.path(), &[1.0, 1.0, 1.0, 1.012, 1.012, 1.012, 1.012, 1.012]);
     let judge = |more: &[&str], logs: &[String]| {
         let mut arguments = vec!["judge", "--baseline", &save, "--output", "json"];

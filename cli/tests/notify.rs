@@ -7,7 +7,7 @@ use std::{fs, net::TcpListener};
 use serde_json::json;
 use support::{Lab, receiver::Receiver, serving::Up, wait_for};
 
-/// A lab whose workflow notifies, and whose runs fail: no machine reaches the floor.
+/// A lab with a notifying workflow whose runs fail: no host reaches the floor.
 fn lab() -> Lab {
     let lab = Lab::new("", "");
     let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();

@@ -1,4 +1,4 @@
-//! Outages around a run: full disks, missing programs, deleted folders, damaged ledgers, hostile folders.
+//! Outages around a run: full disks, missing programs, deleted folders, damaged ledgers, unsafe folders.
 
 mod support;
 
@@ -28,7 +28,7 @@ fn line(run: &mut Child, text: &str) -> (String, Duration) {
     (found.unwrap_or_else(|| panic!("no line with {text:?}")), began.elapsed())
 }
 
-/// The ledger's folder is replaced by a file: nothing can be recorded any more, as on a full disk.
+/// Replaces the ledger's folder by a file: nothing can be recorded, as on a full disk.
 fn break_ledger(lab: &Lab) {
     fs::rename(lab.data().join("ledger"), lab.data().join("ledger.kept")).unwrap();
     fs::write(lab.data().join("ledger"), "in the way").unwrap();
@@ -51,7 +51,7 @@ fn an_unwritable_ledger_is_reported_and_the_cluster_released_without_it() {
     );
     lab.assert_nothing_left();
 
-    // With the ledger back the run is brought to its end: nothing is built or run a second time.
+    // With the ledger restored the run completes: nothing is built or run twice.
     fs::remove_file(lab.data().join("ledger")).unwrap();
     fs::rename(lab.data().join("ledger.kept"), lab.data().join("ledger")).unwrap();
     let resumed = lab.burnin(&["run", "--resume"]);
@@ -81,7 +81,7 @@ fn an_interrupt_works_without_a_ledger() {
     interrupted(|lab, _| break_ledger(lab));
 }
 
-/// As on a full disk: the process writes nothing more to files, and can read everything.
+/// Like a full disk: the process cannot write files, but can read them.
 fn fill_disk(run: &Child) {
     let pid = run.id().to_string();
     let limited = Command::new("prlimit").args(["--fsize=0:0", "--pid", &pid]).status();
@@ -119,13 +119,13 @@ fn deleting_the_data_folder_ends_the_run_and_its_nodes() {
     let lab = Lab::new("sleep 60", "");
     let mut run = start(&lab, LIMITS);
     wait_for("the job to begin", || lab.path("counts/rank-0").exists());
-    // Something may be written meanwhile.
+    // Files may be written meanwhile.
     wait_for("the folder to be gone", || fs::remove_dir_all(lab.data()).is_ok() || !lab.data().exists());
     assert_eq!(run.wait().unwrap().code(), Some(3));
     lab.assert_nothing_left();
 }
 
-/// The program that its nodes are is deleted while the image is built.
+/// The nodes' program is deleted during the image build.
 #[test]
 fn a_missing_program_is_reported_within_seconds_and_the_limit_applies() {
     let lab = Lab::new("", "");
@@ -220,7 +220,7 @@ fn system_limits_end_with_a_documented_exit_code() {
             run.kill().unwrap();
             panic!("{limit}: the run survives interrupts: {said}");
         };
-        // How many files are open at once differs between machines: the largest limit can suffice.
+        // The number of open files differs between hosts: the largest limit can suffice.
         assert!(matches!(ended.code(), Some(0 | 3 | 4 | 64)), "{limit}: {ended:?} {said}");
         assert!(ended.success() || said.contains("error:") || said.contains("  ! "), "{limit}: {said}");
         drop(fs::remove_dir_all(lab.data()));

@@ -1,4 +1,4 @@
-//! `burnin parse`, as scripts use it.
+//! `burnin parse` on the command line.
 
 use std::{
     fs,
@@ -86,15 +86,15 @@ fn begin(arguments: &[&str]) -> Child {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// The most memory that the process has had so far, in KiB; nothing when it has ended.
+/// Peak memory of the process in KiB; `None` after its end.
 fn peak(child: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{child}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(line.trim().strip_suffix(" kB").unwrap().parse().unwrap())
 }
 
-/// Reads from standard input what `log` writes there, and prints in this form. Looks at the memory when all is read and
-/// before the log ends, and again when the first of the output is there.
+/// Feeds `log` to standard input with output in this format. Measures memory after all input is read, before the end of
+/// the log, and again after the first output.
 fn fed(form: &str, log: impl FnOnce(&mut ChildStdin) -> io::Result<()>) -> (Option<i32>, Vec<u8>) {
     let mut child = begin(&["--output", form, "-"]);
     let mut input = child.stdin.take().unwrap();
@@ -132,7 +132,7 @@ fn memory_is_bounded_for_any_log() {
             let (exit, said) = fed(form, |input| {
                 input.write_all(head.as_bytes())?;
                 (0..times).try_for_each(|_| input.write_all(unit.as_bytes()))?;
-                // A row behind other text is a row too.
+                // A row after other text is still a row.
                 if *code == 0 && head.starts_with('#') { input.write_all(ROW.as_bytes()) } else { Ok(()) }
             });
             assert_eq!(exit, Some(*code), "{head}");
@@ -164,7 +164,7 @@ fn a_broken_pipe_is_no_error() {
 #[test]
 fn unreadable_files_are_reported_by_name() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    // Nobody may read the start of it: root too.
+    // Unreadable from the first byte, even for root.
     let unreadable = "/proc/self/mem";
     for path in [folder.path().to_str().unwrap(), unreadable, "no-such.log"] {
         let output = parse(&["--output", "json", path], b"");
@@ -212,7 +212,7 @@ fn a_truncated_row_is_shown_up_to_the_cut() {
 #[test]
 fn numbers_are_printed_as_in_the_log_or_omitted() {
     for hostile in ["1e400", "nan", "-nan", "inf", "-inf", "-0", "1e-400", "99999999999999999999999"] {
-        // The type and the reduction are words, and may be any.
+        // The type and the reduction are free text.
         for column in (0..13).filter(|column| ![2, 3].contains(column)) {
             let mut row: Vec<&str> = ROW.split_whitespace().collect();
             row[column] = hostile;

@@ -13,10 +13,10 @@ use serde_json::Value;
 use support::serving::Up;
 use tempfile::TempDir;
 
-/// Two pods that wait for each other until somebody ends them.
+/// Two pods that wait for each other until they are killed.
 const HANGS: &str = "environment.BURNIN_FAULT=hang:1";
-/// More than half of a node: only one pod fits, as with all GPUs of a node. Kueue counts what pods ask for, and knows
-/// nothing of their being apart.
+/// More than half of a node: only one pod fits, as with all GPUs of a node. Kueue counts requests and ignores
+/// anti-affinity.
 const MOST_OF_A_NODE: &str = "cpu_millis=1100";
 
 struct Bed {
@@ -28,7 +28,7 @@ impl Bed {
     fn new() -> Self {
         let folder = std::env::var("BURNIN_KUBERNETES_BED").expect("what .ci/kubernetes.sh sets").into();
         let bed = Self { folder, data: tempfile::tempdir().unwrap() };
-        // What a test that failed left.
+        // Remains of a failed test.
         bed.kubectl("delete jobsets --all -n burnin --cascade=foreground");
         bed.until("the bed is empty", || bed.left().is_empty());
         bed
@@ -53,7 +53,7 @@ impl Bed {
         self.run(&workflow.display().to_string(), &settings).output().unwrap()
     }
 
-    /// One of the bed's own.
+    /// A script of the bed.
     fn script(&self, name: &str, arguments: &[&str]) {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/testbed/kubernetes");
         let mut command = Command::new("bash");
@@ -70,7 +70,7 @@ impl Bed {
         for setting in settings.iter().chain([&access.as_str()]) {
             command.args(["--set", &format!("cluster.existing.system.kubernetes.{setting}")]);
         }
-        // What the infrastructure broke is told, not tried again.
+        // Infrastructure failures are reported, not retried.
         command
             .args(["--set", "limits.attempts=1"])
             .stdin(Stdio::null())
@@ -79,7 +79,7 @@ impl Bed {
         command
     }
 
-    /// What there is under a name of what the runs left.
+    /// Files with this name that the runs left.
     fn kept(&self, name: &str) -> String {
         let mut command = Command::new("sh");
         let output = command
@@ -96,7 +96,7 @@ impl Bed {
         command.output().unwrap()
     }
 
-    /// Runs, once its pods run, what is done to them; then waits for the end.
+    /// Applies `what` once the pods run; then waits for the end.
     fn disturbed(&self, settings: &[&str], what: impl FnOnce(&Child)) -> Output {
         let run = self.burnin(settings).spawn().unwrap();
         let end = End(run.id());
@@ -123,7 +123,7 @@ impl Bed {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Everything there is in the namespace that a job may have left.
+    /// All objects in the namespace that a job may leave.
     fn left(&self) -> String {
         self.kubectl("get jobsets,jobs,pods,services,secrets,pvc,workloads -n burnin -o name")
     }
@@ -136,7 +136,7 @@ impl Bed {
         }
     }
 
-    /// The run failed for this, in these words, and left nothing.
+    /// Checks that the run failed with this code and text, and left nothing.
     fn failed(&self, output: &Output, code: &str, words: &[&str]) {
         let said = said(output);
         assert_eq!(output.status.code(), Some(3), "{said}");
@@ -147,7 +147,7 @@ impl Bed {
     }
 }
 
-/// Ends a run whose test has failed.
+/// Kills a run whose test has failed.
 struct End(u32);
 
 impl Drop for End {
@@ -189,7 +189,7 @@ fn mpirun_ranks_use_the_network_plugin() {
         assert!(log.contains(said), "no {said} in {log}");
     }
     assert_eq!(bed.left(), "", "once the run is over");
-    // On nodes that are named, far from each other: every pod has a job of its own, and the first one's word counts.
+    // On distant named nodes: each pod has its own job, and the first pod decides.
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/testbed/kubernetes");
     let text = std::fs::read_to_string(folder.join("mpi.yaml")).unwrap();
     let far = text.replace("{required: bed/block}", "unconstrained\n        only_nodes: [n1, n3]");
@@ -199,7 +199,7 @@ fn mpirun_ranks_use_the_network_plugin() {
     passed(&bed.mpi("gib", &bed.data.path().join("far.yaml")));
     assert!(bed.kept("nodes.json").contains(r#"["n1","n3"]"#), "{}", bed.kept("nodes.json"));
     assert_eq!(bed.left(), "", "once the run is over");
-    // The same with a plugin under which NCCL uses sockets: everything is there but the network.
+    // A plugin that makes NCCL use sockets: everything works except the fast network.
     let output = bed.mpi("gib-sockets", near);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     let judged = bed.kept("verdict.json");
@@ -232,7 +232,7 @@ fn output_rotated_by_the_kubelet_is_complete() {
     let bed = Bed::new();
     let talk = format!("image={}", bed.read("image-talk"));
     let output = bed.burnin(&[&talk]).output().unwrap();
-    // It measured nothing; that is not what is looked at.
+    // The run measured nothing, which does not matter here.
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
     for log in ["benchmark.log", "node-1.log"] {
         let log = bed.kept(log);
@@ -267,7 +267,7 @@ fn a_slow_node_is_located_by_pairs_and_drained() {
     drop(slow);
 }
 
-/// The second node's links at 40 Mbit/s, and the right to take nodes out, until this is dropped.
+/// Limits the second node's links to 40 Mbit/s and grants the drain permission, until dropped.
 struct Slow<'a>(&'a Bed);
 
 impl<'a> Slow<'a> {
@@ -281,7 +281,7 @@ impl<'a> Slow<'a> {
         slow
     }
 
-    /// What is done to both ends of its cable.
+    /// Applies a setting to both ends of its cable.
     fn links(&self, what: &str) {
         let space = self.0.read("namespace");
         for (at, link) in [(space.clone(), "n2"), (format!("{space}-n2"), "eth0")] {
@@ -317,7 +317,7 @@ fn unschedulable_jobs_are_reported_with_the_reason() {
     // Before anything is submitted.
     let output = bed.burnin(&["cpu_millis=100000"]).output().unwrap();
     bed.failed(&output, "UNSCHEDULABLE", &["less than cpu_millis asks for", "n1, as 2 more, has"]);
-    // By the scheduler's own word.
+    // With the scheduler's own message.
     let output = bed.burnin(&["cpu_millis=100000", "autoscaled=true", "begin_within=10s"]).output().unwrap();
     bed.failed(&output, "UNSCHEDULABLE", &["Insufficient cpu"]);
     let output = bed.burnin(&["queue=bed", "nodes=3", "cpu_millis=1900"]).output().unwrap();
@@ -385,7 +385,7 @@ fn a_node_with_a_dead_kubelet_is_reported() {
         number = node.trim_start_matches('n').to_owned();
         let pid = bed.read(&format!("n{number}/kubelet.pid"));
         assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
-        // It comes back when the run has been told of it.
+        // It is restarted after the run has reported it.
         bed.until("its node is given up", || bed.kubectl("get nodes").contains("NotReady"));
         let deleted = "get jobsets -n burnin -o jsonpath={.items[*].metadata.deletionTimestamp}";
         bed.until("its run knows, though its pods never end", || !bed.kubectl(deleted).is_empty());

@@ -1,4 +1,4 @@
-//! Whole runs, as their users see them.
+//! Whole runs on the command line.
 
 mod support;
 
@@ -26,7 +26,7 @@ fn a_good_run_passes_and_its_files_match_the_manifests() {
             .map(|(name, count)| (name.to_owned(), count))
     );
 
-    // Every byte in the bucket is what its manifest says.
+    // Every byte in the bucket matches its manifest.
     let logs = lab.data().join("artefacts").join(run).join("logs/1");
     let manifest: serde_json::Value =
         serde_json::from_slice(&fs::read(logs.join("manifest.json")).unwrap()).unwrap();
@@ -63,8 +63,8 @@ fn a_good_run_passes_and_its_files_match_the_manifests() {
     assert_eq!(listed["runs"][0]["verdict"], "pass");
 }
 
-/// The quickstart itself, on a machine that seems to have GPUs and nccl-tests: stand-ins on the PATH for the driver's
-/// list and for the program, which is ours under the real one's name and says so in its log.
+/// The quickstart on a host with stand-ins on the PATH for the driver's GPU list and for nccl-tests: our own program under the
+/// real one's name, which identifies itself in its log.
 #[test]
 fn the_quickstart_uses_existing_gpus_and_nccl_tests() {
     let lab = Lab::new("", "");
@@ -97,7 +97,7 @@ fn the_quickstart_uses_existing_gpus_and_nccl_tests() {
     lab.assert_nothing_left();
 }
 
-/// A single GPU without nccl-tests: four processes run the ring, where one rank would measure no link.
+/// A single GPU without nccl-tests: four processes run the ring, because one rank would measure no link.
 #[test]
 fn with_one_gpu_and_no_nccl_tests_the_quickstart_measures_the_cpu_ring() {
     let lab = Lab::new("", "");
@@ -133,11 +133,11 @@ fn wrong_data_fails() {
     lab.assert_nothing_left();
 }
 
-/// Each node has its own work folder: so the fault stays with the node, whatever its rank.
+/// Each node has its own work folder, so the fault stays with the node, whatever its rank.
 #[test]
 fn the_bad_node_is_located_before_the_cluster_is_released() {
     let lab = Lab::new("case $PWD in */node-2) export BURNIN_FAULT=corrupt:$BURNIN_RANK ;; esac", "");
-    // Beside other tests good pairs differ as much as they like.
+    // With other tests running, good pairs differ widely.
     let output = lab.burnin(&["run", "w.yaml", "--set", "locate.tolerance=0.95", "--output", "json"]);
     let document = json(&output);
     assert_eq!((output.status.code(), &document["verdict"]), (Some(1), &"fail".into()), "{document}");
@@ -253,7 +253,7 @@ fn build_output_is_redacted_before_it_is_stored_or_reported() {
             let own = lab.data().join("secrets/unrelated").display().to_string();
             assert!(found.lines().all(|file| file == own), "{secret} in {found}");
         }
-        // Not known to the supervisor of the build, but to the process that stores its log.
+        // Known to the process that stores the log, not to the supervisor of the build.
         for folder in ["artefacts", "ledger", "reports"] {
             let place = lab.data().join(folder);
             let found = Command::new("grep").args(["-rl", "a-token-of-the-operator"]).arg(place).output();
@@ -264,7 +264,7 @@ fn build_output_is_redacted_before_it_is_stored_or_reported() {
 
 #[test]
 fn a_dead_node_costs_an_attempt_but_not_the_run() {
-    // The first time a rank begins it waits to be killed; the second time it does not.
+    // The first start of a rank waits to be killed; the second does not.
     let lab = Lab::new(
         r#"if [[ $(wc -l < "$(dirname "$0")/../../../../../../counts/rank-$BURNIN_RANK") == 1 ]]; then sleep 60; fi"#,
         "",

@@ -1,4 +1,4 @@
-//! `burnin up`: asked over HTTP, killed, started again, ended.
+//! `burnin up`: requested over HTTP, killed, restarted, ended.
 
 mod support;
 
@@ -55,7 +55,7 @@ fn only_the_user_who_started_the_server_is_admitted() {
         assert_eq!(up.ask_as(proof, "GET", "/healthz", "", ""), (200, "ok".to_owned()));
     }
     assert!(!lab.data().join("parked").exists(), "nothing of it is kept");
-    // As `curl -H @FILE` sends it.
+    // As sent by `curl -H @FILE`.
     let proof = fs::read_to_string(&header).unwrap().replace('\n', "\r\n");
     assert_eq!(up.ask_as(&proof, "GET", "/api/v1/runs", "", "").0, 200);
     // The link on standard output was used; the next one is in its file.
@@ -120,7 +120,7 @@ fn a_run_is_pinned_used_for_verdicts_and_unpinned() {
     let said = reasons.iter().find(|reason| reason["code"] == "PINNED").unwrap();
     assert!(said["text"].as_str().unwrap().ends_with(": after the repair"), "{said}");
 
-    // The same from the command line, on the same folder.
+    // The same on the command line, with the same folder.
     let command = |arguments: &[&str]| {
         let output = lab.burnin(arguments);
         let said = [output.stdout, output.stderr].concat();
@@ -171,7 +171,7 @@ fn a_killed_server_resumes_its_runs() {
 #[test]
 fn a_request_survives_the_process_that_accepted_it() {
     let lab = Lab::new("", "");
-    // Killed between the request and its first record: only the request is there.
+    // Killed between the request and its first record: only the request exists.
     let up = Up::of(&lab);
     let run = up.begin("lab", "k");
     up.end("-KILL");
@@ -268,10 +268,10 @@ fn every_workflow_is_printed_with_its_next_start_or_its_problems() {
     ] {
         assert!(said.contains(line), "{line}: {said}");
     }
-    // Repaired; then changed for the worse while it is served.
+    // Corrected; then broken while it is served.
     nightly("Europe/Zurich");
     let server = up();
-    // The stream may begin after a change: then the next one is seen.
+    // The stream may start after a change: then the next one is seen.
     let (mut changes, mut number) = (server.open("/changes"), 0);
     wait_for("an open page to be made anew", || {
         number += 1;

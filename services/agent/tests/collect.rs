@@ -1,4 +1,4 @@
-//! What of a job's output comes into the bucket, and how.
+//! Collection of a job's output into the bucket.
 
 use std::{
     collections::BTreeMap,
@@ -20,14 +20,14 @@ use tokio::io::{AsyncReadExt, repeat};
 
 type Change = Box<dyn FnOnce(&mut BTreeMap<String, Vec<u8>>) + Send>;
 
-/// Files in memory, whose readers bring a few bytes at a time.
+/// Files in memory, read a few bytes at a time.
 #[derive(Default)]
 struct Files {
     files: Mutex<BTreeMap<String, Vec<u8>>>,
     /// A file of this name is so large, and is made as it is read.
     endless: Option<(&'static str, u64)>,
     jumps: bool,
-    /// Done after the first listing, once.
+    /// Applied once, after the first listing.
     then: Mutex<Option<Change>>,
 }
 
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// Collects, and checks that what is stored is what the manifest says.
+    /// Collects, and checks the stored objects against the manifest.
     async fn collect(&self) -> (Manifest, BTreeMap<String, (ManifestObject, Vec<u8>)>) {
         let id = id();
         let cluster = Cluster { name: "c".into(), nodes: vec![], endpoint: "paper".into() };
@@ -205,7 +205,7 @@ async fn an_oversized_log_keeps_its_beginning_and_end() {
         assert_eq!(head.len() + left + tail.len(), flood.len(), "{limit}");
         assert!(head.is_empty() || head.ends_with(b"\n"), "{limit}");
     }
-    // A job's files share its limit, and a flood leaves the others theirs.
+    // A job's files share its limit, and one oversized file cannot use up the other files' share.
     world.store = Arc::new(MemoryStore::default());
     world.limits = Limits { job_bytes: 2_000_000, ..Limits::default() };
     let (_, objects) = world.collect().await;
@@ -231,7 +231,7 @@ async fn without_random_access_only_the_beginning_is_kept() {
 async fn a_retry_reuses_stored_files_and_stores_changed_ones_beside() {
     let world = World::of([("a.log", "one"), ("b.log", "two"), ("c.log", "three")]);
     let (before, _) = world.collect().await;
-    // The crash: everything was stored but for the manifest.
+    // The crash: everything was stored except the manifest.
     let again = World::of([("a.log", "one"), ("b.log", "two and more"), ("c.log", "three")]);
     for object in &before.objects {
         let name = format!("{}{}", Artefacts::folder(&id()), object.name);

@@ -1,4 +1,4 @@
-//! The one suite, on every adapter.
+//! The conformance suite, on every adapter.
 
 mod support;
 
@@ -10,7 +10,7 @@ use model::{Class, Cluster, Collective, FileDigest, Image, Node, Span, Workload}
 use service::{Clock, PortError, SystemClock};
 use supervisor::{ClusterRequest, ClusterState, Clusters};
 
-/// Takes about a second and writes something.
+/// Takes about a second and writes output.
 const PROGRAM: &str = "#!/bin/sh\necho \"rank $BURNIN_RANK of $BURNIN_RANKS: $*\"\nsleep 1\n";
 
 fn workload() -> Workload {
@@ -54,7 +54,7 @@ async fn image_of(store: &dyn Store, program: &str) -> Image {
     }
 }
 
-/// A cluster of two processes, given back when the test is over, however it ends.
+/// A cluster of two processes, deleted at the end of the test in any case.
 struct Rented {
     clusters: Clusters,
     cluster: Cluster,

@@ -1,4 +1,4 @@
-//! Searches for bad nodes on a scheduler of paper, interrupted wherever they can be.
+//! Searches for bad nodes on a simulated scheduler, interrupted at every point.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -62,7 +62,7 @@ impl Paper {
         self.fenced.lock().unwrap().contains(name).then_some("CANCELLED")
     }
 
-    /// Everything that was on its way arrives.
+    /// Delivers all submissions in flight.
     fn land(&self) {
         for job in self.late.lock().unwrap().drain(..) {
             let end = self.fence(&job.name);
@@ -233,7 +233,7 @@ impl World {
         Self { paper, locator: Locator { scheduler, collector } }
     }
 
-    /// Steps until it is over; broken calls are made again.
+    /// Steps until the end; failed calls are repeated.
     async fn end(&self, search: &Search, at: i64) -> Fact {
         for _ in 0..500 {
             match self.locator.step(&id(), search, Timestamp::from_millis(at)).await {
@@ -358,7 +358,7 @@ async fn a_cancelled_search_leaves_no_pair_running() {
             let fact = world.end(&search, 0).await;
             assert!(matches!(&fact, Fact::NodesFailed(failure) if failure.class == Class::Cancelled));
             assert_eq!(world.paper.going(), 0, "after {steps} steps");
-            // Somebody who did not hear of it in time comes too late.
+            // An agent that missed the cancel is too late.
             let jobs = world.paper.jobs.lock().unwrap().len();
             assert_eq!(world.end(&search, 0).await, fact);
             assert_eq!(world.paper.jobs.lock().unwrap().len(), jobs);

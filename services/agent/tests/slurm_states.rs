@@ -1,4 +1,4 @@
-//! What two versions of Slurm said, as recorded, and what is made of it.
+//! Recorded output of two Slurm versions, and the states derived from it.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ fn recorded(version: &str, file: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// As the controller showed it.
+/// The controller's record.
 fn shown(version: &str, scenario: &str) -> Row {
     Row::shown(&recorded(version, &format!("{scenario}.scontrol-job.txt"))).expect("a job")
 }
@@ -186,11 +186,11 @@ fn of_two_jobs_with_one_name_the_claiming_one_counts() {
     let rows = [row(7, "COMPLETED"), row(8, "RUNNING")];
     let marks = Marks { claim: Some("8.0".into()), refused: vec!["7.0".into()], ..Marks::default() };
     assert_eq!(standing(&rows, &marks, late()), Finding::Going);
-    // Slurm forgot it, and it never said how it ended.
+    // Purged by Slurm, without a record of its end.
     assert!(
         matches!(standing(&rows[..1], &marks, late()), Finding::Lost { code, .. } if code == "FORGOTTEN")
     );
-    // Nothing began, and nothing may.
+    // Nothing started, and nothing may start.
     let marks = Marks { cancelled: true, ..Marks::default() };
     assert!(matches!(standing(&[], &marks, late()), Finding::Ended(end) if end.state == "CANCELLED"));
     assert_eq!(standing(&[], &Marks::default(), late()), Finding::Absent);

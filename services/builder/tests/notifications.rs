@@ -1,4 +1,4 @@
-//! What the topic tells, in any order, is what a look shows.
+//! Notifications in any order publish the polled state.
 
 #[path = "../../../crates/build-service/tests/cloud_build/world.rs"]
 mod world;

@@ -1,4 +1,4 @@
-//! Runs driven by their facts: what is recorded, what is sent, and what survives a restart.
+//! Runs driven by facts: records, commands, and restarts.
 
 mod support;
 

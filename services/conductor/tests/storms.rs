@@ -1,4 +1,4 @@
-//! Many facts at once, in any order, to several conductors, over a store whose answers cannot be trusted.
+//! Concurrent facts in any order, to several conductors, over an unreliable store.
 
 mod support;
 

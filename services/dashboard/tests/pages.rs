@@ -1,4 +1,4 @@
-//! The pages over ledgers on paper.
+//! Pages over simulated ledgers.
 
 use std::sync::Arc;
 

@@ -27,7 +27,7 @@ fn files(folder: &Path) -> Vec<String> {
     found
 }
 
-/// A run that asked for nothing, and was done at once, as its records.
+/// Records of a run without stages.
 fn done(ledger: &Path, run: &str) {
     let entry = |fact: &str, data: &str| {
         format!(

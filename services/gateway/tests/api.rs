@@ -1,4 +1,4 @@
-//! What is asked over HTTP, and what is answered.
+//! Requests over HTTP and their responses.
 
 mod support;
 

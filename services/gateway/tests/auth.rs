@@ -1,4 +1,4 @@
-//! Who is let in where.
+//! Authentication of callers.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Workflows out of a bucket: the files that they name lie beside them.
+//! Workflows in a bucket, with their referenced files.
 
 use std::sync::Arc;
 

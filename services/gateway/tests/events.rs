@@ -1,4 +1,4 @@
-//! Runs that messages ask for.
+//! Runs requested by messages.
 
 mod support;
 

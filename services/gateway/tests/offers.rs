@@ -1,4 +1,4 @@
-//! Clusters that other systems offer.
+//! Clusters offered by other systems.
 
 mod support;
 

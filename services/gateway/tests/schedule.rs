@@ -1,4 +1,4 @@
-//! Nights: each once, none forgotten, none doubled.
+//! Schedules: each time starts exactly one run.
 
 mod support;
 

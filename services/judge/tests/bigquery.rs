@@ -1,4 +1,4 @@
-//! The suite, on BigQuery's stand-in.
+//! The conformance suite, on BigQuery's stand-in.
 
 use std::{sync::Arc, time::Duration};
 

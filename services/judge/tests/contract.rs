@@ -1,4 +1,4 @@
-//! Commands in, facts out, as the fixtures say.
+//! Commands and the resulting facts, as in the fixtures.
 
 #[path = "../../../tests/contract/mod.rs"]
 mod fixtures;
@@ -38,7 +38,7 @@ async fn committed(case: &str) -> (Arc<MemoryStore>, Committed) {
     (store, committed)
 }
 
-/// The same, and the command of the case speaks of exactly these.
+/// The same, with exactly the logs of the case's command.
 async fn told(case: &str) -> Arc<MemoryStore> {
     let (store, committed) = committed(case).await;
     let logs = &fixtures::command(SERVICE, case)["data"]["logs"];
@@ -47,7 +47,7 @@ async fn told(case: &str) -> Arc<MemoryStore> {
     store
 }
 
-/// Puts other bytes under a name, as a careless hand may.
+/// Replaces the bytes of an object.
 async fn replace(store: &MemoryStore, name: &str, change: impl FnOnce(Vec<u8>) -> Vec<u8>) {
     let before = store.read(name).await.unwrap().unwrap().to_vec();
     store.remove(name).await.unwrap();

@@ -1,4 +1,4 @@
-//! A baseline that a person pinned.
+//! Pinned baselines.
 
 #[path = "../../../tests/contract/mod.rs"]
 mod fixtures;

@@ -1,4 +1,4 @@
-//! The suites, on BigQuery's stand-in.
+//! The conformance suites, on BigQuery's stand-in.
 
 use std::{sync::Arc, time::Duration};
 

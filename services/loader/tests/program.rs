@@ -1,4 +1,4 @@
-//! The program's environment: what is wrong with it is told at once, and all of it.
+//! Errors in the program's environment are all reported at once.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! What is told of which run: tables.
+//! Tables of runs and their notices.
 
 use std::collections::{BTreeMap, BTreeSet};
 

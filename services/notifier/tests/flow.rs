@@ -1,4 +1,4 @@
-//! From what is heard to what arrives, over a courier on paper and a clock of the test's.
+//! From facts to delivered notices, with a fake courier and a manual clock.
 
 mod support;
 

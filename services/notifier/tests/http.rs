@@ -1,4 +1,4 @@
-//! Notices over real HTTP, to receivers that take, refuse, hang, break and lead elsewhere.
+//! Notices over real HTTP, to receivers that accept, refuse, hang, disconnect and redirect.
 
 mod support;
 

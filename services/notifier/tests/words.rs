@@ -1,4 +1,4 @@
-//! What is said, and that nothing of it acts where it is read.
+//! Texts of notices, and their escaping.
 
 mod support;
 

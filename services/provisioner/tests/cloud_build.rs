@@ -1,4 +1,4 @@
-//! Clusters that steps bring up, where the steps are Cloud Build's.
+//! Clusters deployed by steps on Cloud Build.
 
 use std::sync::Arc;
 

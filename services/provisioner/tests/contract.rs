@@ -1,4 +1,4 @@
-//! Commands in, facts out, as the fixtures say.
+//! Commands and the resulting facts, as in the fixtures.
 
 #[path = "../../../tests/contract/mod.rs"]
 mod fixtures;

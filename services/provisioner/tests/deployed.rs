@@ -1,4 +1,4 @@
-//! Clusters that steps bring up: real steps, run on this host, over a provider that is a folder.
+//! Clusters deployed by steps on this host, with a folder as provider.
 
 mod support;
 

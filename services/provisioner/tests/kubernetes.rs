@@ -1,4 +1,4 @@
-//! A Kubernetes that is there, looked over before it is called ready, on the stand-in for its API server.
+//! Checks of an existing Kubernetes cluster, on the stand-in for its API server.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The second door: what outlived its lease goes, what a live lease covers stays, and gone is what is not listed.
+//! The sweeper: expired clusters are deleted, leased clusters stay, and deletions are confirmed by the list.
 
 mod support;
 

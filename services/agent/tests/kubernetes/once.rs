@@ -1,4 +1,4 @@
-//! Never two JobSets for one command, whoever dies and whatever answer gets lost.
+//! At most one JobSet per command, after crashes and lost responses.
 
 use agent::{Scheduler, Standing, kubernetes::spool::Spool};
 use futures::{FutureExt, future::poll_fn};

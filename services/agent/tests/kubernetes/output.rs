@@ -1,4 +1,4 @@
-//! A container's output comes whole and once, whatever breaks while it is read.
+//! A container's output is stored completely and once, whatever fails while it is read.
 
 use agent::{Scheduler, kubernetes::spool::Spool};
 use serde_json::json;

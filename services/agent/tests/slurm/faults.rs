@@ -1,4 +1,4 @@
-//! What the infrastructure does to a job, and what is said of it.
+//! Infrastructure failures of a job, and how they are reported.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Values that were made to be misread: each reaches its place byte for byte, or is refused by the name of its field.
+//! Hostile values: each arrives byte for byte, or is refused with the name of its field.
 
 use agent::{Job, Scheduler};
 use service::PortError;

@@ -10,7 +10,7 @@ use agent::{Scheduler, Standing, conformance};
 use bed::{Bed, ended, text};
 use model::Class;
 
-/// Takes about a second and writes something.
+/// Takes about a second and writes output.
 const ABOUT_A_SECOND: &str = "echo \"rank $SLURM_PROCID of $SLURM_NTASKS: $*\"; sleep 1";
 
 #[tokio::test(flavor = "multi_thread")]

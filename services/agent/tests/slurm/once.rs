@@ -1,4 +1,4 @@
-//! Never two for one command: answers that get lost, agents that die, jobs that come twice.
+//! At most one job per command, after lost responses, crashes and duplicate jobs.
 
 use std::time::{Duration, Instant};
 
