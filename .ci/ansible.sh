@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A Slurm brought up on bare machines by the playbooks of workflows/dgx-slurm-perf: real ssh, a real Ansible, a real Slurm,
-# a benchmark on it, and everything given back. Before that what is wrong with machines has to be named.
+# Deploys Slurm on simulated hosts with the playbooks of workflows/dgx-slurm-perf, with real ssh, Ansible and Slurm, runs a
+# benchmark, and releases everything. First it checks that faults of the hosts are reported.
 set -euo pipefail
 skip() { echo "skipped: a Slurm on bare machines by Ansible, because $*"; exit 77; }
 [[ $(id -u) == 0 ]] || skip "its machines need root"
@@ -22,7 +22,7 @@ unshare --mount bash -c 'mount -t tmpfs tmpfs "$0" && mkdir "$0"/{u,w,a} && moun
   "$folder" 2>/dev/null || { rmdir "$folder"; skip "overlay file systems cannot be mounted here"; }
 rmdir "$folder"
 
-# In the project's own folder, as the workflow pins it; the lint beside it, which knows that Ansible.
+# Installed in the project's folder, as pinned by the workflow, with the matching lint.
 root=$PWD flow=workflows/dgx-slurm-perf tools=$PWD/.tools/ansible
 wanted=$(sha256sum "$flow/requirements.txt" .ci/ansible.sh | sha256sum)
 if [[ $(cat "$tools/installed" 2>/dev/null) != "$wanted" ]]; then
@@ -33,10 +33,10 @@ if [[ $(cat "$tools/installed" 2>/dev/null) != "$wanted" ]]; then
 fi
 export PATH=$tools/bin:$PATH ANSIBLE_NOCOLOR=1 PYTHONWARNINGS=ignore
 bed=$(mktemp -d)
-# Ansible keeps its own things there too, and not in a home.
+# Keeps Ansible's own files out of the home folder.
 export BED_DIR=$bed/machines ANSIBLE_HOME=$bed/ansible
 trap 'bash tests/testbed/ansible/stop.sh; rm -rf "$bed"' EXIT
-# In a copy: the lint leaves a folder of its own beside what it reads.
+# In a copy: the lint creates a folder beside its input.
 cp -r "$flow" "$bed/lint"
 (cd "$bed/lint" && ansible-lint --nocolor -q -c .ansible-lint playbooks)
 for play in "$flow"/playbooks/*.yml; do
@@ -54,7 +54,7 @@ try() { "$BED_DIR/here" env HOME="$bed/home" BURNIN_ANSIBLE_BED="$BED_DIR" RUST_
 
 try asked deepops wrong
 try a_cluster_is_provisioned
-# A benchmark on what the playbooks made, with the settings that they left in cluster.json.
+# Benchmark on the deployed cluster, with the settings in cluster.json.
 mapfile -t settings < <(python3 - "$BED_DIR/cluster.json" <<'SCRIPT'
 import json, sys
 for name, value in json.load(open(sys.argv[1]))["slurm"].items():
@@ -73,7 +73,7 @@ bash tests/testbed/ansible/start.sh
 cp -r workflows "$bed/workflows"
 sed "s#/the/bed/#$BED_DIR/#" tests/testbed/ansible/workflow.yaml >"$bed/workflows/bare-metal.yaml"
 cp "$BED_DIR/inventory" "$bed/workflows/dgx-slurm-perf/inventory"
-# Hosts see of this machine's temporary folders the bed's alone.
+# Hosts see only the bed's part of this host's temporary folder.
 mv "$bed/workflows" "$BED_DIR/workflows"
 "$BED_DIR/on" login "${here[@]}" ANSIBLE_HOME=/root/ansible timeout 400 "$programs/burnin" run "$BED_DIR/workflows/bare-metal.yaml" --data /root/burnin-whole
 bash tests/testbed/ansible/stop.sh

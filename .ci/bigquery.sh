@@ -1,22 +1,22 @@
 #!/usr/bin/env bash
-# Statements and views on an engine that reads GoogleSQL: bqemulator, which translates it for DuckDB.
+# Tests statements and views on an engine that reads GoogleSQL: bqemulator, which translates it for DuckDB.
 set -euo pipefail
 skip() { echo "skipped: statements and views on an engine, because $*"; exit 77; }
 requirements=tests/fakes/bigquery/requirements.txt
 venv=.tools/bqemulator
 type -P python3 >/dev/null || skip "there is no python3"
-# What is installed is what the requirements say now.
+# Reinstall if the requirements changed.
 if ! cmp -s "$requirements" "$venv/requirements.txt"; then
   rm -rf "$venv"
   { python3 -m venv --clear "$venv" && timeout 150 "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$requirements"; } ||
     skip "$requirements cannot be installed"
   cp "$requirements" "$venv/requirements.txt"
 fi
-# Built before the engine starts.
+# Build before the engine starts.
 . .ci/built.sh
 
 bed=$(mktemp -d "${TMPDIR:-/tmp}/burnin-bigquery.XXXXXX")
-# DuckDB would fetch its extension; here it comes with a package, and lies where DuckDB looks.
+# DuckDB would download its extension; here it comes from a package, in the folder that DuckDB searches.
 read -r version extension < <("$venv/bin/python" -c '
 import duckdb, duckdb_extension_spatial, pathlib
 folder = pathlib.Path(duckdb_extension_spatial.__file__).parent

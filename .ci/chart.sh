@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The A4 test bed on GKE without a cluster: its chart through Helm's own engine and Kubernetes' schemas, its launcher in pods
-# that are processes, its build configs as Burnin checks them, its cluster steps with stand-ins for the tools.
+# Tests the A4 test bed on GKE without a cluster: its chart with Helm's engine and Kubernetes' schemas, its launcher in pods
+# simulated by processes, its build configs with `burnin check`, its cluster steps with stand-ins for the tools.
 set -euo pipefail
 skip() { echo "skipped: the A4 test bed's chart and steps, because $*"; exit 77; }
 type -P ssh-keygen ssh >/dev/null || skip "there is no OpenSSH client"
@@ -10,7 +10,7 @@ burnin=$programs/burnin
 bed=$(mktemp -d)
 trap 'rm -rf "$bed"' EXIT
 "$venv/bin/python" -c 'import helm_python; print("Helm", helm_python.helm_sdk_version())'
-# Side by side: they mostly wait for processes.
+# In parallel: they mostly wait for processes.
 export BURNIN=$burnin TESTBED_RESULTS=$bed/results.txt PYTHONDONTWRITEBYTECODE=1
 parts=()
 for part in tests/chart/test_*.py; do
@@ -24,7 +24,7 @@ for part in "${parts[@]}"; do
   else failed=1; cat "$bed/${part% *}"; fi
 done
 [[ $failed == 0 ]] || exit 1
-# What the launcher leaves is what Burnin reads: two tables, whole.
+# Burnin must parse the launcher's output: two complete tables.
 "$burnin" parse --output json "$bed/results.txt" | python3 -c '
 import json, sys
 read = json.load(sys.stdin)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The dashboard in a real browser: a run started, watched, searched, cancelled and compared as a person
-# does it, with and without a mouse; what axe finds; how soon a page is there with 10,000 runs.
+# Tests the dashboard in a real browser: start, watch, search, cancel and compare runs with mouse and keyboard; axe's
+# accessibility checks; load time with 10,000 runs.
 set -euo pipefail
 skip() { echo "skipped: the dashboard in a browser, because $*"; exit 77; }
 if [[ ! -x /usr/bin/chromium || ! -x /usr/bin/chromedriver ]]; then

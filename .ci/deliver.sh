@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Brings the images that .ci/images.sh laid out to a registry, and each service to run its image, by digest. Asks nothing
-# but the environment: _REGISTRY (HOST/PROJECT/REPOSITORY) and _REGION. Without a registry there is nothing to do.
+# Pushes the images built by .ci/images.sh to a registry, and deploys each service by digest. Environment: _REGISTRY
+# (HOST/PROJECT/REPOSITORY) and _REGION. Without a registry it does nothing.
 set -euo pipefail
 [[ -n ${_REGISTRY:-} ]] || { echo "no _REGISTRY: nothing is delivered"; exit 0; }
 tag=${COMMIT_SHA:-$(git rev-parse HEAD)}
@@ -11,10 +11,10 @@ for root in target/images/dist/*/; do
   docker push --quiet "$image:$tag"
   digest=$(docker inspect --format '{{index .RepoDigests 0}}' "$image:$tag")
   echo "$service: $digest"
-  # An agent runs where its cluster is; whoever looks after that one installs it.
+  # Agents run at their clusters; the cluster's operator installs them.
   [[ $service == agent ]] ||
     gcloud run services update "burnin-$service" --region "$_REGION" --image "$digest" --quiet
-  # Webhooks are taken by the gateway's program, where they are taken at all.
+  # The webhook service uses the gateway's image, if it is deployed.
   if [[ $service == gateway ]] && gcloud run services describe burnin-hooks --region "$_REGION" --quiet >/dev/null 2>&1; then
     gcloud run services update burnin-hooks --region "$_REGION" --image "$digest" --quiet
   fi

@@ -2,7 +2,7 @@
 set -euo pipefail
 deny=.tools/bin/cargo-deny
 "$deny" --log-level error check bans licenses sources
-# The advisory database is fetched from a git host, which a build machine may not reach.
+# The advisory database comes from a git host, which a build machine may not reach.
 if timeout 60 "$deny" --log-level error fetch db >/dev/null 2>&1; then
   "$deny" --log-level error check advisories
 else

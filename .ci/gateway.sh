@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The front door as it is described: Schemathesis asks the running server whatever its own OpenAPI document allows, and much
-# that it forbids.
+# Tests the gateway against its OpenAPI description: Schemathesis sends requests that the description allows, and many that it
+# forbids.
 set -euo pipefail
 skip() { echo "skipped: the API against its description, because $*"; exit 77; }
 requirements=tests/gateway/requirements.txt
 venv=.tools/schemathesis
 type -P python3 >/dev/null || skip "there is no python3"
-# What is installed is what the requirements say now.
+# Reinstall if the requirements changed.
 if ! cmp -s "$requirements" "$venv/requirements.txt"; then
   rm -rf "$venv"
   { python3 -m venv "$venv" && timeout 150 "$venv/bin/pip" install --quiet --disable-pip-version-check -r "$requirements"; } ||
@@ -28,7 +28,7 @@ url=${url%%\?*} # the link without its code
 port=${url##*:}
 token=$(sed 's/^Authorization: Bearer //' "$bed/data/host/up/${port%/}.header")
 export BURNIN_TOKEN=$token
-# A run that there is, for the operations that are about one.
+# An existing run, for the operations on one run.
 run=$("$venv/bin/python" - "$url" <<'PY'
 import json, os, sys, time, urllib.request
 url = sys.argv[1].rstrip("/")
@@ -54,7 +54,7 @@ PY
 echo "Schemathesis $("$venv/bin/python" -m schemathesis.cli --version | grep -o '[0-9.]*$') against $url, with the run $run"
 status=0
 here=$PWD
-# It leaves a folder of its own wherever it runs. One worker: with more, Python 3.11 loses count of its own recursion.
+# It creates a folder in its working directory. One worker: with more, Python 3.11 miscounts its recursion.
 (cd "$bed" && SCHEMATHESIS_RUN=$run timeout 170 "$here/$venv/bin/python" -m schemathesis.cli \
   --config-file "$here/tests/gateway/schemathesis.toml" run --url "${url%/}" --max-examples "${BURNIN_EXAMPLES:-40}" \
   --generation-deterministic --max-failures 5 --no-color --workers 1 "${url}api/v1/openapi.json") || status=$?

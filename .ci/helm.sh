@@ -1,4 +1,4 @@
-# Sourced: Helm's own engine and what checks its output, in $venv. Where they cannot be had it fails, and $helm says why.
+# Sourced: Helm's engine and checkers of its output, in $venv. If they cannot be installed it fails, with the reason in $helm.
 requirements=tests/chart/requirements.txt
 venv=$PWD/.tools/chart
 helm=
@@ -6,7 +6,7 @@ if ! type -P python3 >/dev/null; then
   helm="there is no python3"
 elif ! python3 -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))'; then
   helm="the packages are pinned for Python 3.11, and this is $(python3 --version)"
-# What is installed is what the requirements say now.
+# Reinstall if the requirements changed.
 elif ! cmp -s "$requirements" "$venv/requirements.txt"; then
   rm -rf "$venv"
   if python3 -m venv --clear "$venv" && timeout 150 "$venv/bin/pip" install --quiet --disable-pip-version-check --require-hashes -r "$requirements"; then

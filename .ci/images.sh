@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The services' images: each a program, the C library it was linked with, certificates and nothing else. Lays them out as
-# folders, tells their sizes, and starts each in its folder as its root; `docker build` only copies them.
-#   .ci/images.sh [PROFILE]    dev without an argument; `dist` for what is deployed
+# Builds the services' images: the program, its C library and certificates. Creates them as folders, prints their sizes, and
+# starts each with its folder as root; `docker build` only copies them.
+#   .ci/images.sh [PROFILE]    default: dev; `dist` for deployment
 set -euo pipefail
 profile=${1:-dev}
-# Where the Dockerfile looks for them, wherever programs are built.
+# Folder that the Dockerfile copies from, independent of the target directory.
 images=target/images/$profile
 services=(agent builder conductor dashboard gateway judge loader notifier provisioner)
 if [[ $profile == dev ]]; then
@@ -12,7 +12,7 @@ if [[ $profile == dev ]]; then
 else
   packages=()
   for service in "${services[@]}"; do packages+=(--package "$service" --features "$service/gcp"); done
-  # Those in the cloud take jobs to Kubernetes too, and ask it before they do.
+  # Deployed agents and provisioners also use Kubernetes.
   packages+=(--features agent/kubernetes,provisioner/kubernetes)
   cargo build --quiet --locked --profile "$profile" "${packages[@]}"
   programs=${CARGO_TARGET_DIR:-target}/$profile
@@ -24,14 +24,14 @@ for service in "${services[@]}"; do
   mkdir -p "$root"/{etc/ssl/certs,proc,tmp}
   cp "$programs/burnin-$service" "$root/service"
   [[ $profile != dev ]] || strip "$root/service"
-  # The loader and the libraries it names, where it looks for them.
+  # The loader and its libraries, at the paths where it searches them.
   while read -r library; do
     mkdir -p "$root$(dirname "$library")"
     cp -L "$library" "$root$library"
   done < <(ldd "$programs/burnin-$service" | grep -o '/[^ ]*')
   cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/" 2>/dev/null || true
   echo 'burnin:x:65532:65532::/:/' >"$root/etc/passwd"
-  # Equal contents make equal archives: no times, no owners, one order.
+  # Reproducible archives: fixed times, owners and order.
   chmod -R u=rwX,go=rX "$root" && chmod 1777 "$root/tmp"
   tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -C "$root" -cf "$root.tar" .
   size=$(du -sb "$root" | cut -f1)
@@ -46,7 +46,7 @@ unshare --mount true 2>/dev/null || { echo "skipped: starting them in a root of 
 type -P python3 >/dev/null || { echo "skipped: starting them, because there is no python3"; exit 0; }
 for service in "${services[@]}"; do
   root=$images/$service
-  # Without its variables a service says what is missing, all of it, and what to do.
+  # Without its variables a service must report all missing ones.
   status=0
   said=$(env -i /usr/sbin/chroot "$root" /service 2>&1) || status=$?
   [[ $status == 64 && $said == *BURNIN_AUTH* && $said == *BURNIN_PROJECT* ]] ||

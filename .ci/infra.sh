@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The cloud's plan: written as Terraform writes it, understood by it where its provider can be had, and held against a
-# scanner's rules; who may do what is told as it is granted.
+# Checks the Terraform files: format, validation if the provider can be installed, and a policy scanner; and that
+# docs/RIGHTS.md matches the granted permissions.
 set -euo pipefail
 . .ci/built.sh
 "$programs/xtask" rights --check
@@ -9,7 +9,7 @@ if type -P terraform >/dev/null; then
   plan=$(mktemp -d)
   trap 'rm -rf "$plan"' EXIT
   cp -r infra "$plan/" && mkdir "$plan/schemas" && cp -r schemas/bigquery "$plan/schemas/"
-  # The provider comes from a registry of its own, which a build machine may not reach.
+  # The provider comes from its own registry, which a build machine may not reach.
   if timeout 60 terraform -chdir="$plan/infra" init -backend=false -input=false >/dev/null 2>&1; then
     terraform -chdir="$plan/infra" validate
   else
@@ -25,5 +25,5 @@ if [[ ! -x $scanner/bin/checkov ]] &&
   exit 0
 fi
 found=$("$scanner/bin/checkov" --directory infra --config-file infra/checkov.yaml --output cli 2>&1) || { echo "$found"; exit 1; }
-# With everything in order it says nothing at all; a file that it cannot read is no failure to it.
+# Without findings it prints nothing; an unreadable file is not an error for it.
 if grep -q "Parsing errors: [1-9]" <<<"$found"; then echo "$found"; exit 1; fi

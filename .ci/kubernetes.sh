@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
-# The Kubernetes scheduler on a real API server, with the rights of workflows/a4-gke-testbed/rbac.yaml and no others.
-# Neither a kube-apiserver nor the definitions of JobSet and Kueue are in any package: a folder with kube-apiserver,
-# kube-controller-manager and crds/*.yaml is .tools/kubernetes, or what BURNIN_KUBERNETES names. Where it also has
-# kube-scheduler, kubelet, jobset, kueue and webhooks/{jobset,kueue}.yaml, whole runs follow on nodes with real pods, and the
-# A4 test bed's chart.
+# Tests the Kubernetes scheduler on a real API server, with only the permissions of workflows/a4-gke-testbed/rbac.yaml.
+# kube-apiserver and the definitions of JobSet and Kueue are in no package: put kube-apiserver, kube-controller-manager and
+# crds/*.yaml into .tools/kubernetes, or set BURNIN_KUBERNETES. If the folder also contains kube-scheduler, kubelet, jobset,
+# kueue and webhooks/{jobset,kueue}.yaml, whole runs follow on nodes with real pods, and the A4 test bed's chart.
 set -euo pipefail
 skip() { echo "skipped: the Kubernetes scheduler on a real API server, because $*"; exit 77; }
 KUBERNETES=$(realpath -m "${BURNIN_KUBERNETES:-.tools/kubernetes}")
@@ -53,7 +52,7 @@ bash tests/testbed/kubernetes/start.sh
 inside kubectl --kubeconfig "$BED_DIR/admin" apply --server-side --filename workflows/a4-gke-testbed/rbac.yaml
 bash tests/testbed/kubernetes/testbed.sh
 export BURNIN_KUBERNETES_BED=$BED_DIR
-# The A4 test bed's chart, installed by Helm's own engine.
+# The A4 test bed's chart, installed with Helm's engine.
 if . .ci/helm.sh; then
   inside env BURNIN="$programs/burnin" PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=tests/chart timeout 900 "$venv/bin/python" -m unittest -v on_bed
 else

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The README's first command, as a new user types it: it must pass, and once it is built it must take at most 10 s.
+# The README's first command: it must pass, and take at most 10 s once it is built.
 set -euo pipefail
 data=$(mktemp -d)
 trap 'rm -rf "$data"' EXIT

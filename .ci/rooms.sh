@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Who imports whom is what was agreed on.
+# Checks the dependencies between crates.
 set -euo pipefail
 . .ci/built.sh
 "$programs/xtask" rooms --check

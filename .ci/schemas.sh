@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Generated files are what the code says.
+# Checks that generated files are up to date.
 set -euo pipefail
 . .ci/built.sh
 "$programs/xtask" schemas --check

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The whole chain under ten thousand seeds, every pair of deaths, and bugs planted on purpose.
+# Simulates all services with ten thousand seeds, every pair of crashes, and planted bugs.
 set -euo pipefail
 sim() { cargo run --quiet --locked --profile sim --package sim "$@"; }
 sim -- seeds --count "${BURNIN_SEEDS:-10000}" --jobs "$(nproc)"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The Slurm scheduler on a real Slurm of four nodes, without and with accounts; and one that a run brings up itself.
+# Tests the Slurm scheduler on a real Slurm of four nodes, without and with accounting; and on one deployed by a run.
 set -euo pipefail
 skip() { echo "skipped: the Slurm scheduler on a real Slurm, because $*"; exit 77; }
 [[ $(id -u) == 0 ]] || skip "its daemons need root"
@@ -19,7 +19,7 @@ tests=$(test_program services/agent slurm)
 bed=$(mktemp -d)
 export BED_DIR=$bed/slurm
 mkdir "$BED_DIR"
-# Jobs of any user see the shared folder.
+# Jobs of any user need the shared folder.
 chmod 755 "$bed" "$BED_DIR"
 trap 'bash tests/testbed/slurm/stop.sh; rm -rf "$bed"' EXIT
 on_controller() { "$BED_DIR/on" ctl env BURNIN_SLURM_BED="$BED_DIR" RUST_BACKTRACE=0 "$@"; }
@@ -27,15 +27,15 @@ on_controller() { "$BED_DIR/on" ctl env BURNIN_SLURM_BED="$BED_DIR" RUST_BACKTRA
 for accounts in 0 1; do
   echo "a Slurm $(slurmctld -V | cut -d' ' -f2) of 4 nodes, accounts: $accounts"
   BED_ACCT=$accounts bash tests/testbed/slurm/start.sh
-  # With accounts, what they may change: the promises, and what is known of a job that the controller has forgotten.
+  # Tests that depend on accounting: conformance, and results of purged jobs.
   filter=(); [[ $accounts == 0 ]] || filter=(promises forgotten scancel prolog never_start)
   on_controller "$tests" --ignored --test-threads=1 "${filter[@]}"
-  # Whatever the last test did to the nodes.
+  # Resets the nodes after the last test.
   on_controller scontrol update nodename='n[1-4]' state=resume >/dev/null 2>&1 || true
   mkdir "$bed/shared-$accounts"
   on_controller timeout 120 "$programs/burnin" run workflows/slurm.yaml --data "$bed/data-$accounts" \
     --set cluster.existing.system.slurm.shared_folder="$bed/shared-$accounts"
-  # The image has no program for this collective: Slurm's own messages must lead to no failure and no suspect.
+  # The image lacks the program for this collective: Slurm's own messages must cause no failure and no suspect.
   code=0
   on_controller timeout 120 "$programs/burnin" run workflows/slurm.yaml --data "$bed/data-$accounts" --output json \
     --set cluster.existing.system.slurm.shared_folder="$bed/shared-$accounts" \
@@ -53,7 +53,7 @@ for accounts in 0 1; do
 done
 
 echo "a Slurm that steps deploy for the run and destroy after it"
-# Slurm's commands, as on a login node of the cluster that there will be.
+# Slurm's commands, as on a login node of the future cluster.
 mkdir "$bed/bin"
 for command in sbatch squeue scontrol sacct scancel sinfo; do
   printf '#!/bin/sh\nexec "$(cat %q)/on" ctl /usr/bin/%s "$@"\n' "$bed/deployed" "$command" >"$bed/bin/$command"

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Every gate, or those named, in the order in which they are cheapest to fail. Installs what it needs; says what it skips
-# and why.
+# Runs all gates, or the named ones, cheapest first. Installs required tools; prints skipped gates with the reason.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TERM_COLOR=never
@@ -12,7 +11,7 @@ started=$SECONDS
 for gate in "${gates[@]}"; do
   echo "=== $gate"
   begun=$SECONDS
-  # A gate that cannot run here ends with 77 and has said why.
+  # Exit code 77: the gate cannot run here and has printed the reason.
   if bash ".ci/$gate.sh"; then status=0; else status=$?; fi
   case $status in
     0) echo "=== $gate: passed in $((SECONDS - begun)) s" ;;

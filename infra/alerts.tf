@@ -1,4 +1,4 @@
-# What each alert means and what to do: docs/RUNBOOK.md.
+# docs/RUNBOOK.md explains each alert.
 resource "google_monitoring_notification_channel" "mail" {
   for_each     = var.alerted
   display_name = "Burnin: ${each.key}"
@@ -6,13 +6,13 @@ resource "google_monitoring_notification_channel" "mail" {
   labels       = { email_address = each.key }
 }
 
-# Lines of the services' logs that somebody has to look at, counted.
+# Counts log lines that need attention.
 resource "google_logging_metric" "line" {
   for_each = {
     parked  = "jsonPayload.message=~\"^parked:\""
-    overdue = "jsonPayload.message=~\"^outlived its lease\""
-    denied  = "jsonPayload.message=~\"^caller rejected\""
-    untold  = "jsonPayload.message=~\"^not told:\""
+    overdue = "jsonPayload.message=~\"^deleted after its lease expired\""
+    denied  = "jsonPayload.message=~\"^not let in\""
+    untold  = "jsonPayload.message=~\"^notice dropped:\""
     broken  = "severity>=ERROR"
   }
   name   = "burnin/${each.key}"
@@ -32,7 +32,7 @@ locals {
       aligner   = "ALIGN_MAX"
       above     = 0
       lasting   = "0s"
-      condition = "an event could not be delivered a hundred times"
+      condition = "an event failed a hundred deliveries"
     }
     old-events = {
       filter    = "metric.type=\"pubsub.googleapis.com/subscription/oldest_unacked_message_age\" AND ${local.subscription}=starts_with(\"${local.prefix}\")"
@@ -46,14 +46,14 @@ locals {
       aligner   = "ALIGN_DELTA"
       above     = 0
       lasting   = "0s"
-      condition = "an event was put aside that nobody could read"
+      condition = "an unreadable event was parked"
     }
     zombie-cost = {
       filter    = "${local.counted}/overdue\""
       aligner   = "ALIGN_DELTA"
       above     = 0
       lasting   = "0s"
-      condition = "a cluster outlived its lease and was given back by the second door"
+      condition = "the independent sweeper deleted a cluster whose lease had expired"
     }
     refused-callers = {
       filter    = "${local.counted}/denied\""
@@ -67,7 +67,7 @@ locals {
       aligner   = "ALIGN_DELTA"
       above     = 0
       lasting   = "0s"
-      condition = "somebody was not told: a channel refuses, or could not be reached for a day"
+      condition = "a notice was dropped: the channel refused it, or was unreachable for a day"
     }
     errors = {
       filter    = "${local.counted}/broken\""
@@ -81,7 +81,7 @@ locals {
       aligner   = "ALIGN_DELTA"
       above     = 50
       lasting   = "300s"
-      condition = "requests fail: an outside world does not answer, or a cluster cannot be given back"
+      condition = "requests fail: an external service is unavailable, or a cluster cannot be deleted"
     }
   }
 }

@@ -27,7 +27,7 @@ resource "google_artifact_registry_repository" "images" {
 
 resource "google_service_account" "delivery" {
   account_id   = "${local.prefix}delivery"
-  display_name = "Burnin: builds, tests and deploys Burnin itself"
+  display_name = "Burnin: builds, tests and deploys Burnin"
 }
 
 resource "google_project_iam_member" "delivery" {

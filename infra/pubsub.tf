@@ -1,5 +1,5 @@
-# One topic for each room that takes commands, one for all facts, one for ends of runs; and one for what nobody could
-# deliver. Cloud Build publishes on a topic of a name that is its own.
+# One topic for each service that handles commands, one for all facts, one for ends of runs, and one for dead letters.
+# Cloud Build defines the name of its own topic.
 locals {
   topics = toset(concat(["facts", "replies", "agent"], [for name, service in local.told : service.takes]))
   pubsub = "serviceAccount:service-${data.google_project.this.number}@gcp-sa-pubsub.iam.gserviceaccount.com"
@@ -35,7 +35,7 @@ resource "google_pubsub_topic_iam_member" "says" {
   member   = google_service_account.holder[each.value.holder].member
 }
 
-# Each subscription speaks for itself: an account of its own may call one service, and nothing else.
+# Each subscription has its own account, which may call one service and nothing else.
 resource "google_service_account" "push" {
   for_each     = local.told
   account_id   = "${local.prefix}push-${each.key}"
@@ -53,7 +53,7 @@ resource "google_pubsub_subscription" "push" {
   for_each                   = local.told
   name                       = "${local.prefix}${each.key}"
   topic                      = google_pubsub_topic.topic[each.value.takes].id
-  ack_deadline_seconds       = 60 # longer than the service's own limit: two deliveries at once are the exception
+  ack_deadline_seconds       = 60 # longer than the service's timeout, so that concurrent deliveries are rare
   message_retention_duration = "604800s"
 
   push_config {
@@ -79,8 +79,7 @@ resource "google_pubsub_subscription" "push" {
   }
 }
 
-# Cloud Build tells of its builds here: a reason to look, for the builder; and to start what waits for the builds of a
-# trigger, for the gateway.
+# Cloud Build's notifications: the builder polls the build, and the gateway starts workflows with a build trigger.
 resource "google_pubsub_subscription" "cloud_builds" {
   for_each                   = { cloud-builds = "builder", triggers = "gateway" }
   name                       = "${local.prefix}${each.key}"
@@ -106,8 +105,8 @@ resource "google_pubsub_subscription" "cloud_builds" {
   }
 }
 
-# A commit waits from the moment its run is recorded, and the notifier is told of that as the conductor is. The filter
-# only saves: it passes over every other fact.
+# The notifier sets the pending commit status when a run is recorded. The filter only saves deliveries: the notifier
+# ignores other facts.
 resource "google_pubsub_subscription" "begun" {
   name                       = "${local.prefix}begun"
   topic                      = google_pubsub_topic.topic["facts"].id
@@ -138,7 +137,7 @@ resource "google_pubsub_subscription" "begun" {
   }
 }
 
-# Agents dial out: each has a subscription of its own, with the commands for its cluster.
+# Agents pull: each has its own subscription with the commands for its cluster.
 resource "google_pubsub_subscription" "agent" {
   for_each                   = var.agents
   name                       = "${local.prefix}agent-${each.key}"
@@ -169,7 +168,7 @@ resource "google_pubsub_subscription_iam_member" "agent" {
   member       = google_service_account.holder["agent-${each.key}"].member
 }
 
-# Without a subscription dead letters would be lost, and without these rights there would be none.
+# Without a subscription dead letters would be lost; without these permissions none would be written.
 resource "google_pubsub_subscription" "dead" {
   name                       = "${local.prefix}dead"
   topic                      = google_pubsub_topic.topic["dead"].id

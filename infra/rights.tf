@@ -1,9 +1,9 @@
-# Who may do what is written in rights.json alone; docs/RIGHTS.md is made from it.
+# rights.json is the only source of permissions; docs/RIGHTS.md is generated from it.
 locals {
   rights = jsondecode(file("${path.module}/rights.json"))
-  # Webhooks are served where there is a secret to check them with.
+  # Webhooks need a secret for their signatures.
   services = { for name, service in local.rights.services : name => service if name != "hooks" || var.github_secret != null }
-  # Those that events are delivered to.
+  # Services that receive events.
   told   = { for name, service in local.services : name => service if service.takes != null }
   builds = local.rights.builds
   prefix = "burnin-"
@@ -14,7 +14,7 @@ locals {
     remove = google_project_iam_custom_role.remover.name
   }
 
-  # Everybody with an account of its own, and what it may do to objects.
+  # Every service account and its object permissions.
   holders = merge(
     { for name, service in local.services : name => service.objects },
     { for name, build in local.builds : name => build.objects },
@@ -90,7 +90,7 @@ resource "google_bigquery_dataset_iam_member" "grant" {
   member     = google_service_account.holder[each.value.holder].member
 }
 
-# What a channel's address and keys are, only the notifier reads; which secrets these are, `channels` says.
+# Only the notifier reads addresses and keys of channels; `channels` lists the secrets.
 resource "google_secret_manager_secret_iam_member" "channel" {
   for_each  = toset(values(var.channels))
   project   = var.project

@@ -1,4 +1,4 @@
-# Chores: what no event asks for. Waking is idempotent, so a minute that is skipped or doubled changes nothing.
+# Periodic tasks. They are idempotent, so a skipped or repeated minute changes nothing.
 locals {
   chores = merge([
     for name, service in local.services : {
@@ -9,7 +9,7 @@ locals {
 
 resource "google_service_account" "chores" {
   account_id   = "${local.prefix}chores"
-  display_name = "Burnin: keeps time"
+  display_name = "Burnin: starts periodic tasks"
 }
 
 resource "google_cloud_run_v2_service_iam_member" "chores" {
@@ -29,7 +29,7 @@ resource "google_cloud_scheduler_job" "chore" {
   attempt_deadline = "50s"
 
   retry_config {
-    retry_count = 0 # the next one comes anyway
+    retry_count = 0 # the next minute starts the task again
   }
 
   http_target {

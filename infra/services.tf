@@ -15,7 +15,7 @@ locals {
     }
     dashboard = {
       BURNIN_LEDGER    = "gs://${google_storage_bucket.bucket["ledger"].name}"
-      BURNIN_WAREHOUSE = "bigquery:${var.project}.${google_bigquery_dataset.burnin.dataset_id}" # told, not asked
+      BURNIN_WAREHOUSE = "bigquery:${var.project}.${google_bigquery_dataset.burnin.dataset_id}" # only shown, not read
     }
     builder     = { BURNIN_BUILDS = "cloud-build:${var.project}/${var.region}" }
     provisioner = { BURNIN_CLUSTERS = "cloud-build:${var.project}/${var.region}" }
@@ -32,14 +32,14 @@ resource "google_cloud_run_v2_service" "service" {
   for_each = local.services
   name     = "${local.prefix}${each.key}"
   location = var.region
-  # Pub/Sub and Cloud Scheduler of this project are inside. GitHub and people are not.
+  # Pub/Sub and Cloud Scheduler of this project count as internal; GitHub and users do not.
   ingress             = contains(["dashboard", "hooks"], each.key) ? "INGRESS_TRAFFIC_ALL" : "INGRESS_TRAFFIC_INTERNAL_ONLY"
   deletion_protection = true
 
   template {
     service_account                  = google_service_account.holder[each.key].email
     timeout                          = "50s" # shorter than the subscription's deadline
-    max_instance_request_concurrency = 16    # each may hold 16 MiB of event
+    max_instance_request_concurrency = 16    # each request may hold an event of 16 MiB
     execution_environment            = "EXECUTION_ENVIRONMENT_GEN2"
 
     scaling {
@@ -81,7 +81,7 @@ resource "google_cloud_run_v2_service" "service" {
         }
       }
 
-      # Addresses and keys of channels: by their names, from Secret Manager, and to the notifier alone.
+      # Addresses and keys of channels from Secret Manager, only for the notifier.
       dynamic "env" {
         for_each = each.key == "notifier" ? var.channels : {}
         content {
@@ -119,7 +119,7 @@ resource "google_cloud_run_v2_service_iam_member" "push" {
   member   = google_service_account.push[each.key].member
 }
 
-# Whoever looks at the pages says who they are, to Cloud Run.
+# Cloud Run authenticates users of the dashboard.
 resource "google_cloud_run_v2_service_iam_member" "people" {
   for_each = var.people
   location = var.region
@@ -128,9 +128,9 @@ resource "google_cloud_run_v2_service_iam_member" "people" {
   member   = each.value
 }
 
-# GitHub has no account here. What it sends is signed, and this service has nothing else to offer.
+# GitHub has no account in the project: its webhooks are signed, and this service has no other routes.
 resource "google_cloud_run_v2_service_iam_member" "github" {
-  # checkov:skip=CKV_GCP_102:a webhook proves itself by its signature
+  # checkov:skip=CKV_GCP_102:webhooks are authenticated by signature
   for_each = { for name, service in local.services : name => service if name == "hooks" }
   location = var.region
   name     = google_cloud_run_v2_service.service[each.key].name

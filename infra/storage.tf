@@ -13,7 +13,7 @@ resource "google_storage_bucket" "bucket" {
     }
   }
 
-  # A record that is there stays as it is, whoever asks.
+  # Existing records cannot be changed or deleted by any account.
   dynamic "retention_policy" {
     for_each = each.key == "ledger" ? [1] : []
     content {
@@ -52,7 +52,7 @@ resource "google_storage_bucket" "bucket" {
     }
   }
 
-  # Who waited for company a day ago does not wait any more. Everything else below warehouse/ says what was loaded.
+  # Waiting hints are obsolete after a day. All other objects below warehouse/ record what was loaded.
   dynamic "lifecycle_rule" {
     for_each = each.key == "artefacts" ? [1] : []
     content {
@@ -66,7 +66,7 @@ resource "google_storage_bucket" "bucket" {
     }
   }
 
-  # An upload that was cut short leaves nothing behind.
+  # Deletes incomplete uploads.
   lifecycle_rule {
     condition {
       age = 7

@@ -1,32 +1,32 @@
 variable "project" {
-  description = "The project everything is in."
+  description = "Google Cloud project."
   type        = string
 }
 
 variable "region" {
-  description = "Where services, buckets and the warehouse are."
+  description = "Region of services, buckets and the warehouse."
   type        = string
   default     = "us-central1"
 }
 
 variable "images" {
-  description = "The image of each service, by digest: NAME@sha256:..."
+  description = "Image of each service, by digest: NAME@sha256:..."
   type        = map(string)
 
   validation {
     condition     = alltrue([for image in values(var.images) : can(regex("@sha256:[0-9a-f]{64}$", image))])
-    error_message = "Images are named by digest (NAME@sha256:...), never by tag."
+    error_message = "expected images by digest (NAME@sha256:...), not by tag."
   }
 }
 
 variable "agents" {
-  description = "Clusters on which an agent runs, by name."
+  description = "Names of the clusters with an agent."
   type        = set(string)
   default     = []
 }
 
 variable "repository" {
-  description = "The GitHub repository whose pushes are built; none to have no trigger."
+  description = "GitHub repository whose pushes are built; null: no trigger."
   type = object({
     owner = string
     name  = string
@@ -35,69 +35,69 @@ variable "repository" {
 }
 
 variable "alerted" {
-  description = "Addresses that alerts go to."
+  description = "Email addresses for alerts."
   type        = set(string)
 
   validation {
     condition     = length(var.alerted) > 0
-    error_message = "Somebody has to be told when something is wrong."
+    error_message = "expected at least one email address for alerts."
   }
 }
 
 variable "ledger_retention_days" {
-  description = "How long no record can be deleted by anybody."
+  description = "Retention of ledger records: no account can delete them earlier."
   type        = number
   default     = 400
 }
 
 variable "artefact_days" {
-  description = "How long logs and images are kept."
+  description = "Retention of logs and images."
   type        = number
   default     = 400
 }
 
 variable "channels" {
-  description = "Secrets of Secret Manager that the notifier may read, by what they are: ops-channel.url, pager.key, github.token."
+  description = "Secret Manager secrets of the notifier, by name of the channel file: ops-channel.url, pager.key, github.token."
   type        = map(string)
   default     = {}
 
   validation {
     condition     = alltrue([for name in keys(var.channels) : can(regex("^[a-z][a-z0-9-]{0,39}\\.(url|key|token)$", name))])
-    error_message = "A channel's secret is NAME.url, NAME.key or github.token."
+    error_message = "expected NAME.url, NAME.key or github.token."
   }
 }
 
 variable "link" {
-  description = "Where people find a run, with {run} in it, for what is told of it; none to tell no address."
+  description = "URL template of a run in notices, with {run} in it; null: no link."
   type        = string
   default     = null
 }
 
 variable "otlp_endpoint" {
-  description = "Where spans and measurements go; none to export nothing."
+  description = "OTLP endpoint for spans and metrics; null: no export."
   type        = string
   default     = null
 }
 
 variable "kms_key" {
-  description = "A key of your own for buckets, topics, warehouse and registry; none for Google's."
+  description = "Customer-managed key for buckets, topics, warehouse and registry; null: Google's keys."
   type        = string
   default     = null
 }
 
 variable "people" {
-  description = "Who may look at the dashboard, as IAM spells them: user:..., group:..., domain:..."
+  description = "IAM members who may open the dashboard: user:..., group:..., domain:..."
   type        = set(string)
   default     = []
 
   validation {
     condition     = !anytrue([for who in var.people : startswith(who, "all")])
-    error_message = "The dashboard is not for everybody."
+    error_message = "expected named members: the dashboard must not be public."
   }
 }
 
 variable "github_secret" {
-  description = "The secret in Secret Manager with what GitHub's webhooks are signed with, one secret a line; none for no webhook."
+  description = "Secret Manager secret with the signing secrets of GitHub's webhooks, one per line; null: no webhook."
   type        = string
   default     = null
 }

@@ -6,7 +6,7 @@ terraform {
       version = "~> 6.0"
     }
   }
-  # Where the state is kept is named at `terraform init -backend-config=bucket=...`.
+  # The state bucket is set with `terraform init -backend-config=bucket=...`.
   backend "gcs" {
     prefix = "burnin"
   }

@@ -1,4 +1,4 @@
-//! JSON printed by the command line: an interface. Its schemas lie in `schemas/cli`.
+//! JSON output of the command line: a public interface. Its schemas are in `schemas/cli`.
 
 use std::collections::BTreeMap;
 
@@ -8,44 +8,44 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use verdict::Judgement;
 
-/// What `burnin run --output json` prints.
+/// Output of `burnin run --output json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RunDocument {
     /// `burnin/run/v1`.
     pub schema: &'static str,
-    /// The run.
+    /// Run id.
     pub run: RunId,
     /// `completed`, `failed`, `timed_out` or `cancelled`.
     pub conclusion: String,
-    /// What the measurements said; null when they were not judged.
+    /// Verdict on the measurements; null if they were not judged.
     pub verdict: Option<Verdict>,
-    /// Which nodes are held to be bad, where they were looked for.
+    /// Suspected nodes; absent if the run did not locate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspects: Option<Suspects>,
     /// Path of the HTML report.
     pub report: String,
 }
 
-/// What `burnin runs --output json` prints.
+/// Output of `burnin runs --output json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct RunsDocument {
     /// `burnin/runs/v1`.
     pub schema: &'static str,
     /// Newest first.
     pub runs: Vec<Line>,
-    /// Runs whose ledger cannot be replayed, and why; they are not among the others.
+    /// Runs whose ledger cannot be replayed, with the reason; `runs` does not contain them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub damaged: BTreeMap<RunId, String>,
 }
 
-/// What `burnin parse --output json` prints for each log.
+/// Output of `burnin parse --output json` for each log.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ParseDocument {
     /// `burnin/parse/v1`.
     pub schema: &'static str,
-    /// The log as it was named.
+    /// The log as named on the command line.
     pub source: String,
-    /// What it says.
+    /// Parsed content.
     #[serde(flatten)]
     pub reading: Reading,
 }
@@ -53,34 +53,34 @@ pub struct ParseDocument {
 /// Output of `burnin judge --output json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct VerdictDocument<'a> {
-    /// The verdict on all logs together.
+    /// Combined verdict on all logs.
     #[serde(flatten)]
     pub judgement: &'a Judgement,
-    /// The verdict on each log, in the order in which they were judged.
+    /// Verdict on each log, in the order in which they were judged.
     pub logs: Vec<LogVerdict<'a>>,
-    /// The logs were judged as a series in time.
+    /// Whether the logs were judged as a time series.
     pub series: bool,
 }
 
 /// The verdict on one log.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LogVerdict<'a> {
-    /// The log as it was named.
+    /// The log as named on the command line.
     pub source: &'a str,
-    /// The verdict on it alone.
+    /// Verdict on this log alone.
     pub verdict: Verdict,
-    /// Why, gravest first.
+    /// Reasons, most severe first.
     pub reasons: &'a [Reason],
-    /// When the log states that it was made, local time. Absent when it does not.
+    /// Start time stated in the log, local time. Absent if the log states none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<&'a str>,
 }
 
-/// What `burnin baseline pins --output json` prints.
+/// Output of `burnin baseline pins --output json`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PinsDocument {
     /// `burnin/baselines/v1`.
     pub schema: &'static str,
-    /// Workflows of which something was ever pinned, by name.
+    /// Workflows with at least one pin, current or released, by name.
     pub workflows: Vec<pins::History>,
 }

@@ -5,14 +5,14 @@ use std::{fmt, process::ExitCode};
 use lifecycle::RunState;
 use model::{Conclusion, Verdict};
 
-/// How the command ends.
+/// Exit code of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Pass, or done.
+    /// Verdict pass, or command done.
     Pass = 0,
-    /// The verdict is fail.
+    /// Verdict fail.
     Fail = 1,
-    /// The verdict is inconclusive.
+    /// Verdict inconclusive.
     Inconclusive = 2,
     /// The infrastructure failed.
     Infrastructure = 3,
@@ -29,7 +29,7 @@ impl From<Exit> for ExitCode {
 }
 
 impl Exit {
-    /// What a closed run comes to.
+    /// Exit code of a closed run.
     pub fn of(state: &RunState) -> Self {
         let conclusion = state.settled.as_ref().map(|(conclusion, _)| conclusion);
         match (conclusion, state.verdict().map(|reached| reached.verdict)) {
@@ -42,22 +42,20 @@ impl Exit {
     }
 }
 
-/// What went wrong and what to do next, and how the command ends with it.
+/// Error message with the next step, and the exit code.
 #[derive(Debug)]
 pub struct Error {
-    /// For people.
     pub message: String,
-    /// For scripts.
     pub exit: Exit,
 }
 
 impl Error {
-    /// The caller asked for something that cannot be.
+    /// Error in arguments or input.
     pub fn usage(message: impl fmt::Display) -> Self {
         Self { message: message.to_string(), exit: Exit::Usage }
     }
 
-    /// Something around us does not work.
+    /// Error of the environment: file system, database or network.
     pub fn infrastructure(error: impl std::error::Error) -> Self {
         Self { message: service::worker::chain(&error), exit: Exit::Infrastructure }
     }

@@ -1,4 +1,4 @@
-//! The `burnin` command: arguments in, one of the documented exit codes out.
+//! The `burnin` command: parses arguments, runs the subcommand, returns a documented exit code.
 
 mod args;
 mod commands;
@@ -24,22 +24,22 @@ fn harden(command: &Command) {
         fs::Mode,
         process::{DumpableBehavior, set_dumpable_behavior, umask},
     };
-    // Whatever the caller's umask: other users must not write to a ledger or to programs in the data folder.
+    // Independent of the caller's umask: other users must not write to a ledger or to programs in the data folder.
     let callers = umask(Mode::WGRP | Mode::WOTH);
     umask(callers | Mode::WGRP | Mode::WOTH);
-    // Jobs run under the same user. Without this they could read the environment, and secrets in it, from /proc.
+    // Jobs run as the same user. Without this they could read the environment, and the secrets in it, from /proc.
     if matches!(command, Command::Run { .. } | Command::Up { .. }) {
-        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable); // an older kernel without the call does not protect
+        let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable); // ignored: an older kernel may lack the call
     }
 }
 
-/// Reads the command line and does what it asks for.
+/// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
             if error.use_stderr() {
-                output::note(error.render().to_string().trim_end()); // it quotes the arguments
+                output::note(error.render().to_string().trim_end()); // the message quotes the arguments
                 return Exit::Usage.into();
             }
             drop(error.print()); // help or version
@@ -48,7 +48,7 @@ pub fn main() -> ExitCode {
     };
     let drives = cli.command.drives_runs();
     harden(&cli.command);
-    // A panic, such as that of a runtime which gets no thread, is not one of the documented exit codes.
+    // A panic, such as a runtime that cannot start a thread, must also end with a documented exit code.
     let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| commands::dispatch(cli)));
     let exit = match done {
         Ok(Ok(exit)) => exit,
@@ -58,7 +58,7 @@ pub fn main() -> ExitCode {
         }
         Err(_) => {
             output::note(
-                "error: an unexpected failure, reported above; what was begun is found by `burnin run --resume`",
+                "error: internal failure, see above; resume an interrupted run with `burnin run --resume`",
             );
             Exit::Infrastructure
         }

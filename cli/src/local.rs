@@ -30,33 +30,33 @@ use crate::{
     outage::{self, Outages, Watched},
 };
 
-/// How often the local outside world is looked at. It does not notify.
+/// Poll interval of local builds and clusters, which send no notifications.
 const LOOK: Span = Span::from_millis(25);
-/// How often a run is woken although nothing happened. Also how soon another process's cancel is noticed.
+/// Interval between unconditional wake-ups of a run. Also the delay until another process's cancel is noticed.
 pub const TICK: Span = Span::from_millis(250);
-/// How long whoever hears of a run's end may take to note it.
+/// Maximum time for the subscribers to a run's end to record it.
 const LAST_WORDS: Duration = Duration::from_secs(3);
-/// How long a command that is still owed waits before it is sent again.
+/// Delay before an owed command is sent again.
 const RESEND: Span = Span::from_secs(5);
 
 /// A data folder.
 #[derive(Clone)]
 pub struct Data {
     root: PathBuf,
-    /// Ledger, hints and parked events.
+    /// Ledger, hints and dead letters.
     pub ledger: Ledger,
-    /// Artefacts and sources.
+    /// Artefacts and source archives.
     pub store: Arc<dyn Store>,
 }
 
 impl Data {
-    /// Opens a data folder, making it where it is missing.
+    /// Opens a data folder; creates it if absent.
     pub fn open(root: &Path) -> Result<Self, Error> {
         let cannot = |error: io::Error| Error::usage(format!("data folder {}: {error}", root.display()));
         fs::create_dir_all(root).map_err(cannot)?;
-        // Processes that outlive this one find the folder from wherever they are.
+        // Processes that outlive this one need an absolute path.
         let root = root.canonicalize().map_err(cannot)?;
-        // Nodes run whatever is put into their folder: nobody else may put anything there.
+        // Nodes run the programs in their folder: no other user may write to it.
         let host = fs::DirBuilder::new().recursive(true).mode(0o700).create(root.join("host"));
         host.map_err(cannot)?;
         let found = fs::metadata(root.join("host")).map_err(cannot)?;
@@ -72,7 +72,7 @@ impl Data {
         Ok(Self { root, ledger, store })
     }
 
-    /// Opens an existing data folder to look at runs. Nothing is created, so that it may be read-only.
+    /// Opens an existing data folder for reading. Creates nothing: the folder may be on a read-only medium.
     pub fn open_existing(root: &Path) -> Result<Self, Error> {
         let cannot = |error: io::Error| Error::usage(format!("data folder {}: {error}", root.display()));
         let root = root.canonicalize().map_err(cannot)?;
@@ -81,17 +81,16 @@ impl Data {
         Ok(Self { root, ledger, store })
     }
 
-    /// A path in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
         self.root.join(name)
     }
 
-    /// Where the report of a run lies.
+    /// Path of a run's report.
     pub fn report(&self, run: &RunId) -> PathBuf {
         self.path("reports").join(format!("{run}.html"))
     }
 
-    /// The right to drive a run, for as long as the file lives; none while another process drives it.
+    /// The lock that allows driving a run, held while the file is open; `None` while another process holds it.
     pub fn claim(&self, run: &RunId) -> Result<Option<File>, Error> {
         let folder = self.path("locks");
         let locked = fs::create_dir_all(&folder)
@@ -109,7 +108,7 @@ impl Data {
         }
     }
 
-    /// Its runs, as they are looked at.
+    /// Index of its runs.
     pub fn view(&self) -> View {
         View::new(self.ledger.clone(), Arc::clone(&self.store), Arc::new(SystemClock), Pace::LOCAL)
     }
@@ -122,12 +121,12 @@ impl Data {
         told.ok_or_else(|| self.unknown(run))
     }
 
-    /// Nobody asked for such a run here.
+    /// Usage error for a run that this folder does not contain.
     pub fn unknown(&self, run: &RunId) -> Error {
-        Error::usage(format!("there is no run {run} in {}; see `burnin runs`", self.root.display()))
+        Error::usage(format!("no run {run} in {}; see `burnin runs`", self.root.display()))
     }
 
-    /// The run as its ledger tells it.
+    /// The run replayed from its ledger.
     pub async fn state(&self, run: &RunId) -> Result<(Vec<model::Record>, RunState), Error> {
         let loaded = self.ledger.load(run).await.map_err(Error::infrastructure)?;
         if loaded.records().is_empty() {
@@ -138,18 +137,15 @@ impl Data {
     }
 }
 
-/// The services, wired together. Facts reach the conductor through whoever [`Services::hear`] is given.
+/// The services, wired together. Facts reach the conductor through the handler given to [`Services::hear`].
 pub struct Services {
-    /// Decides and records.
     pub conductor: Arc<Conductor>,
-    /// Where they speak.
     pub bus: Arc<MemoryBus>,
-    /// What time it is.
     pub clock: Arc<dyn Clock>,
 }
 
 impl Services {
-    /// Over a data folder.
+    /// Wires the services over a data folder.
     pub fn new(data: &Data, observer: Option<Observer>) -> Result<Self, Error> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let parking = Arc::new(StoreParking::new(Arc::clone(&data.store), Arc::clone(&clock)));
@@ -184,7 +180,7 @@ impl Services {
         Arc::new(Upstream(Arc::downgrade(&self.bus)))
     }
 
-    /// Hands every fact that the conductor takes to `handler`.
+    /// Subscribes `handler` to every fact that the conductor accepts.
     pub fn hear(&self, handler: &Arc<dyn Handler>) {
         self.bus.subscribe(&conductor::takes(), handler);
     }
@@ -215,22 +211,21 @@ impl World {
         Ok(Self { services, outbox, run, states, outages, _claim: claim })
     }
 
-    /// Publishes a fact about the run.
     pub async fn tell(&self, fact: Fact) -> Result<(), Error> {
         let told = self.outbox.tell_run(self.run.clone(), model::Attempt::FIRST, fact).await;
         told.map_err(Error::infrastructure)
     }
 
-    /// States of the run as they come.
+    /// Receiver of the run's states.
     pub fn states(&self) -> watch::Receiver<Option<RunState>> {
         self.states.clone()
     }
 
-    /// Wakes the run every so often, for ever. A wake-up that fails is tried again: nothing is lost by it.
+    /// Wakes the run at every interval; never returns. A failed wake-up is retried.
     pub async fn tick(&self) {
         loop {
             let why = match self.services.conductor.wake(&self.run, Input::Tick).await {
-                // Before its first record a run is unknown, too.
+                // A run is unknown until its first record.
                 Ok(Woken::Unknown) if self.states.borrow().is_some() => Some("its ledger is gone".to_owned()),
                 Ok(_) => None,
                 Err(error) => Some(service::worker::chain(&error)),
@@ -242,18 +237,18 @@ impl World {
         }
     }
 
-    /// The limits of the run, once it is known.
+    /// The run's limits; `None` until its first record.
     pub fn limits(&self) -> Option<Limits> {
         self.states.borrow().as_ref().map(|state| state.workflow.limits)
     }
 
-    /// Why the run has not been woken, or a fact of it not recorded, for `patience` or longer.
+    /// Reason of an outage that has kept the run from being woken, or a fact from being recorded, for `patience` or longer.
     pub fn stuck_for(&self, patience: Duration) -> Option<String> {
         self.outages.lasting(patience)
     }
 
-    /// Ends what this process does for a run that is over. Its end is told once more, since whoever told it may have been
-    /// stopped half-way, and whoever hears of it has a moment to take note.
+    /// Stops the services of a closed run. Publishes the end once more, because an earlier publication may have been interrupted,
+    /// and gives the subscribers a moment to record it.
     pub async fn end(self) -> Result<(), Error> {
         let told = self.services.conductor.wake(&self.run, Input::Tick).await;
         self.services.bus.finish(LAST_WORDS).await;
@@ -274,7 +269,7 @@ impl Serve<'_> {
     }
 }
 
-/// The bus as its own subscribers see it, without keeping it alive.
+/// The bus for its own subscribers: a weak reference, so that they do not keep it alive.
 struct Upstream(Weak<MemoryBus>);
 
 #[service::async_trait]
@@ -282,30 +277,29 @@ impl Bus for Upstream {
     async fn publish(&self, event: service::Event) -> Result<(), service::BusError> {
         match self.0.upgrade() {
             Some(bus) => bus.publish(event).await,
-            None => Ok(()), // the process is ending; the next one asks again
+            None => Ok(()), // the process is ending; the next one publishes it again
         }
     }
 }
 
-/// Builds of a data folder.
 fn builds(data: &Data, program: &Program) -> Arc<LocalBuilds> {
     let builds = supervisor::Builds::new(data.path("host").join("builds"), program.clone());
     Arc::new(LocalBuilds::new(builds, Arc::clone(&data.store), Some(data.path("secrets"))))
 }
 
-/// Clusters of a data folder, on a machine with that many GPUs.
+/// Clusters of a data folder, on a host with `gpus` GPUs.
 pub fn clusters(data: &Data, program: Program, clock: &Arc<dyn Clock>, gpus: u32) -> Systems {
     let deployed = DeployedClusters::new(builds(data, &program), Arc::clone(&data.store), Arc::clone(clock));
     let clusters = supervisor::Clusters::new(data.path("host").join("clusters"), program);
     Systems { deployed, processes: Some(ProcessClusters::new(clusters, Arc::clone(clock), gpus)) }
 }
 
-/// This program, as that which its nodes and build supervisors are.
+/// This program, for starting nodes and build supervisors.
 pub fn program() -> Result<Program, Error> {
     Program::this().map_err(Error::infrastructure)
 }
 
-/// The file of the warehouse in a data folder.
+/// Name of the warehouse file in a data folder.
 const WAREHOUSE: &str = "warehouse.sqlite";
 
 fn warehouse(data: &Data) -> Result<Sqlite, Error> {
@@ -313,7 +307,7 @@ fn warehouse(data: &Data) -> Result<Sqlite, Error> {
     Sqlite::open(&path).map_err(|error| Error::usage(format!("warehouse {}: {error}", path.display())))
 }
 
-/// Where the measurements of a data folder are kept.
+/// Name of the warehouse table of a data folder.
 pub fn table(data: &Data) -> String {
     Sqlite::place_of(&data.path(WAREHOUSE))
 }

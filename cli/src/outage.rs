@@ -1,5 +1,5 @@
-//! Outages around a run: full disks, missing programs, a ledger that cannot be written. They are reported within seconds, and a
-//! run that goes without its ledger for too long releases its clusters without it.
+//! Outages around a run: full disks, missing programs, a ledger that cannot be written. Each is reported within seconds; after a
+//! long ledger outage the run releases its clusters without the ledger.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +23,7 @@ const SILENT: Duration = Duration::from_secs(1);
 /// Reports on standard error that something has failed for `since`, and why.
 pub fn report(what: &str, since: Duration, why: &str) {
     static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-    /// Maximum number of reported messages: those with numbers in them could be many.
+    /// Maximum number of reported messages: messages that contain numbers could be many.
     const MOST: usize = 20;
     if since < SILENT {
         return;

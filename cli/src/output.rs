@@ -16,10 +16,10 @@ use serde_json::ser::{CharEscape, Formatter};
 
 use crate::exit::{Error, Exit};
 
-/// The first write to standard output that failed for another reason than a closed pipe.
+/// First failed write to standard output, except a broken pipe.
 static LOST: Mutex<Option<io::Error>> = Mutex::new(None);
 
-/// Writes text that this program styled itself, or that holds nothing of others, to standard output.
+/// Writes text that this program styled itself, or that contains no external text, to standard output.
 pub fn print(text: &str) {
     write_with(|out| out.write_all(text.as_bytes()));
 }
@@ -29,8 +29,8 @@ pub fn print_plain(text: &str) {
     print(&report::neutral(text));
 }
 
-/// Writes one line of JSON to standard output, piece by piece: a document may be many times as large as what it is made
-/// of. Characters that a terminal acts on are written as escapes.
+/// Writes one line of JSON to standard output, piece by piece: a document may be many times as large as its source.
+/// Control characters are escaped.
 pub fn print_json(value: &impl Serialize) {
     write_with(|out| {
         let mut serializer = serde_json::Serializer::with_formatter(&mut *out, Escaping);
@@ -44,7 +44,7 @@ pub fn write_with(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
     let mut out = BufWriter::new(io::stdout().lock());
     let Err(error) = write(&mut out).and_then(|()| out.flush()) else { return };
     drop(out.into_parts()); // discards the unwritten rest
-    // A closed pipe is no failure: the reader needs no more.
+    // A broken pipe is no failure: the reader needs no more.
     if error.kind() != ErrorKind::BrokenPipe {
         LOST.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
     }
@@ -67,26 +67,26 @@ pub fn note(line: impl fmt::Display) {
     }
 }
 
-/// The exit code of a command after its output. Output that was lost turns success into a failure of the infrastructure,
-/// unless the command had another purpose (`drives`): the result of a run does not depend on its terminal.
+/// Exit code of a command after its output. Lost output turns success into an infrastructure failure, unless the command drives
+/// a run (`drives`): the result of a run does not depend on its terminal.
 pub fn finish(exit: Exit, drives: bool) -> Exit {
     let Some(error) = LOST.lock().unwrap_or_else(PoisonError::into_inner).take() else { return exit };
-    note(format_args!("error: standard output could not be written: {error}"));
+    note(format_args!("error: cannot write standard output: {error}"));
     if exit == Exit::Pass && !drives { Exit::Infrastructure } else { exit }
 }
 
-/// Refuses to put a file in the place of a device, a pipe or a folder: renaming would replace `/dev/null` for the whole machine.
+/// Refuses to replace a device, a pipe or a folder with a file: renaming would replace `/dev/null` for the whole host.
 pub fn replaceable(path: &Path) -> Result<(), Error> {
     match std::fs::symlink_metadata(path) {
         Ok(found) if !found.is_file() && !found.is_symlink() => Err(Error::usage(format!(
-            "{}: is no regular file and is not replaced; name a file to write",
+            "{}: not a regular file, not replaced; name a regular file",
             path.display()
         ))),
         _ => Ok(()),
     }
 }
 
-/// Writes a file, whole or not at all. The draft has a name of its own: nothing beside it is touched, no link followed.
+/// Writes a file atomically. The draft has a unique name: neighbouring files are not touched, no link is followed.
 ///
 /// # Errors
 /// Returns a usage error that names the file: the caller chose it.
@@ -112,7 +112,7 @@ pub fn report_error(error: &Error) {
     note(format_args!("error: {}", error.message));
 }
 
-/// JSON whose strings hold C1 controls and marks of direction as escapes; serde_json escapes C0 alone.
+/// JSON formatter that also escapes C1 controls and bidirectional marks; serde_json escapes only C0.
 struct Escaping;
 
 impl Formatter for Escaping {

@@ -1,4 +1,4 @@
-//! Live progress on standard error: one line a stage, and what the run is waiting for.
+//! Live progress on standard error: one line per stage, and what the run waits for.
 
 use std::{collections::BTreeSet, io::IsTerminal, time::Duration};
 
@@ -9,7 +9,6 @@ use report::StageLine;
 
 use crate::output::{note, note_above};
 
-/// Progress of one run.
 pub struct Progress {
     spinner: Option<ProgressBar>,
     said: BTreeSet<String>,
@@ -17,7 +16,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// On a terminal a moving line, otherwise plain lines.
+    /// A moving line on a terminal, otherwise plain lines.
     pub fn new() -> Self {
         let spinner = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new_spinner();
@@ -32,7 +31,7 @@ impl Progress {
         Self { spinner, said: BTreeSet::new(), waiting: String::new() }
     }
 
-    /// Shows where the run stands.
+    /// Prints stages that ended, and updates the moving line.
     pub fn show(&mut self, state: &RunState, records: &[Record]) {
         for line in report::timeline(records).into_iter().filter(|line| line.ended.is_some()) {
             let text = ended(&line);
@@ -55,7 +54,7 @@ impl Progress {
         self.waiting = waiting;
     }
 
-    /// Takes the moving line away.
+    /// Removes the moving line.
     pub fn finish(self) {
         note_above(None);
         if let Some(bar) = self.spinner {
@@ -69,7 +68,6 @@ fn ended(line: &StageLine) -> String {
     format!("  {:<8} {:>6.1}s  {}", line.name(), took.as_secs_f64(), line.outcome)
 }
 
-/// What the run is waiting for, in words.
 fn waiting(state: &RunState) -> String {
     let returning = state
         .leases
@@ -77,7 +75,7 @@ fn waiting(state: &RunState) -> String {
         .any(|(attempt, lease)| lease.state != LeaseState::Returned && !state.needs_lease(*attempt));
     let Some(stage) = state.frontier() else {
         return if returning {
-            "teardown: waits for the cluster to be gone".to_owned()
+            "teardown: waits for the deletion of the cluster".to_owned()
         } else {
             String::new()
         };
@@ -86,15 +84,15 @@ fn waiting(state: &RunState) -> String {
     let for_what = match (stage, begun) {
         (Stage::Image, false) => "the build to be accepted",
         (Stage::Image, true) => "the build to end",
-        (Stage::Cluster, false) if returning => "the cluster before it to be gone",
+        (Stage::Cluster, false) if returning => "the deletion of the previous cluster",
         (Stage::Cluster, false) => "the cluster to be accepted",
         (Stage::Cluster, true) => "every node to come up",
-        (Stage::Job, false) => "the scheduler to take the job",
+        (Stage::Job, false) => "the scheduler to accept the job",
         (Stage::Job, true) => "the benchmark to end",
-        (Stage::Logs, _) => "the logs to be in the bucket",
-        (Stage::Results, _) => "the rows to be in the warehouse",
+        (Stage::Logs, _) => "the upload of the logs",
+        (Stage::Results, _) => "the load into the warehouse",
         (Stage::Verdict, _) => "the judge",
-        (Stage::Locate, _) => "pairs of nodes to tell which one is bad",
+        (Stage::Locate, _) => "the tests of node pairs",
     };
     let attempt = state.attempt(stage);
     let again = if attempt.0 > 1 { format!(" (attempt {attempt})") } else { String::new() };

@@ -1,4 +1,4 @@
-//! A run as one signed file: whatever is changed in it is found.
+//! `burnin export` and `verify`: every change of an exported file is found.
 
 mod support;
 
@@ -12,7 +12,7 @@ fn openssl(arguments: &[&str], folder: &Path) {
 }
 
 #[test]
-fn a_run_is_exported_and_holds_until_a_byte_of_it_is_changed() {
+fn verify_finds_any_changed_byte_of_an_exported_run() {
     let lab = Lab::new("", "");
     assert_eq!(lab.burnin(&["run", "w.yaml"]).status.code(), Some(0));
     let (run, folder) = (lab.run(), lab.folder.path());
@@ -34,20 +34,20 @@ fn a_run_is_exported_and_holds_until_a_byte_of_it_is_changed() {
         (output.status.code(), said)
     };
     let (code, said) = verify(&["run.tar", "--key", "key.pub"]);
-    assert!(code == Some(0) && said.contains("verdict pass") && said.contains("that you trust"), "{said}");
+    assert!(code == Some(0) && said.contains("verdict pass") && said.contains("the trusted key"), "{said}");
     let (code, said) = verify(&["run.tar"]);
-    assert!(code == Some(0) && said.contains("anybody can sign"), "{said}");
+    assert!(code == Some(0) && said.contains("any key can sign"), "{said}");
     let (code, said) = verify(&["run.tar", "--key", "other.pub"]);
     assert!(code == Some(1) && said.contains("another key"), "{said}");
 
-    // A device or a pipe is neither replaced nor waited for.
+    // A device or a pipe is neither replaced nor opened.
     assert!(std::process::Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());
     let refused = lab.burnin(&["export", &run, "--key", "key", "--save", "pipe"]);
     assert_eq!(refused.status.code(), Some(64), "{refused:?}");
     let (code, said) = verify(&["pipe"]);
-    assert!(code == Some(64) && said.contains("is no regular file"), "{said}");
+    assert!(code == Some(64) && said.contains("not a regular file"), "{said}");
 
-    // A byte anywhere: in what is signed, the signature, the ledger, a log, the page.
+    // Change a byte anywhere: signed content, signature, ledger, log, page.
     let good = fs::read(path("run.tar")).unwrap();
     let find = |text: &str| good.windows(text.len()).position(|at| at == text.as_bytes()).unwrap();
     let places = [
@@ -65,14 +65,14 @@ fn a_run_is_exported_and_holds_until_a_byte_of_it_is_changed() {
         let (code, said) = verify(&["changed.tar", "--key", "key.pub"]);
         assert!(matches!(code, Some(1 | 64)), "byte {place}: {said}");
     }
-    // The headers are signed as well: type, link target, mode, owner and time of each entry, here in a header whose
-    // checksum is right; and nothing follows the end.
+    // The headers are signed as well: type, link target, mode, owner and time of each entry, here in a header with a valid
+    // checksum; and nothing may follow the end.
     let page = find("report.html\0");
     for (at, bytes) in [
         (156, &b"2"[..]),           // a symbolic link
         (157, &b"/etc/passwd"[..]), // its target
         (100, &b"0004755\0"[..]),   // set-user-id
-        (108, &b"0000000\0"[..]),   // root's
+        (108, &b"0000000\0"[..]),   // owner root
         (136, &b"77777777777"[..]), // from the future
     ] {
         let mut changed = good.clone();
@@ -105,7 +105,7 @@ fn a_run_is_exported_and_holds_until_a_byte_of_it_is_changed() {
 
 /// Only artefacts with the digests in the manifests and the ledger are signed.
 #[test]
-fn a_run_whose_artifacts_were_changed_is_not_exported() {
+fn a_run_with_changed_artefacts_is_not_exported() {
     let lab = Lab::new("", "");
     assert_eq!(lab.burnin(&["run", "w.yaml"]).status.code(), Some(0));
     let (run, folder) = (lab.run(), lab.folder.path());
@@ -139,7 +139,7 @@ fn a_run_whose_artifacts_were_changed_is_not_exported() {
         assert!(!folder.join("run.tar").exists() && !said.contains("panicked"));
         fs::write(&path, before).unwrap();
     }
-    // A log and the manifest that lists it, changed together: the ledger has the digest of the manifest.
+    // A log and its manifest changed together: the ledger has the digest of the manifest.
     let (log, manifest) = (artefacts.join("image/1/build.log"), artefacts.join("image/1/manifest.json"));
     let before = (fs::read(&log).unwrap(), fs::read_to_string(&manifest).unwrap());
     let sum = |path: &Path| {
@@ -157,11 +157,11 @@ fn a_run_whose_artifacts_were_changed_is_not_exported() {
     fs::write(&log, before.0).unwrap();
     fs::write(&manifest, before.1).unwrap();
 
-    // `export` names a pipe among them and does not wait for it.
+    // `export` reports a pipe and does not block on it.
     let pipe = artefacts.join("verdict/1/pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let (code, said) = export("run.tar");
-    assert!(code == Some(3) && said.contains("no regular file"), "{code:?} {said}");
+    assert!(code == Some(3) && said.contains("not a regular file"), "{code:?} {said}");
     fs::remove_file(pipe).unwrap();
 
     // A file named like a draft and the target of a link stay unchanged.
@@ -175,7 +175,7 @@ fn a_run_whose_artifacts_were_changed_is_not_exported() {
     for name in ["run.draft", "victim"] {
         assert_eq!(fs::read_to_string(folder.join(name)).unwrap(), "mine");
     }
-    // A key that others can read is used, with a warning; an endless one is refused.
+    // A key readable by others is used with a warning; an endless one is refused.
     fs::set_permissions(folder.join("key"), std::os::unix::fs::PermissionsExt::from_mode(0o644)).unwrap();
     let (code, said) = export("run.tar");
     assert!(code == Some(0) && said.contains("chmod 600 key"), "{said}");

@@ -1,16 +1,16 @@
-//! What a run may cost, with real processes that cost play money.
+//! Cost limits, with local processes and invented prices.
 
 mod support;
 
 use support::{Lab, json};
 
-/// Three nodes at 1,200 an hour each: one a second.
+/// Three nodes at 1,200 per hour each: one per second.
 const PRICE: &str = "cost.node_hour=1200";
 
 #[test]
-fn a_run_that_would_pass_its_budget_is_stopped_and_says_so() {
+fn a_run_that_would_exceed_its_budget_is_stopped_with_a_message() {
     let lab = Lab::new("sleep 60", "");
-    // Eight seconds of the cluster, of which the last three are for giving it back.
+    // Eight seconds of the cluster; the last three are reserved for its release.
     let set = ["--set", PRICE, "--set", "cost.budget=8", "--set", "limits.grace=3s"];
     let output = lab.burnin(&[&["run", "w.yaml", "--output", "json"], &set[..]].concat());
     let document = json(&output);
@@ -25,16 +25,16 @@ fn a_run_that_would_pass_its_budget_is_stopped_and_says_so() {
 }
 
 #[test]
-fn the_plan_says_what_it_can_cost() {
+fn the_plan_states_the_maximum_cost() {
     let lab = Lab::new("", "");
     let plan = |set: &[&str]| {
         let mut arguments = vec!["plan", "w.yaml", "--set", "limits.lease=2h", "--set", "limits.attempts=2"];
         arguments.extend(set.iter().flat_map(|set| ["--set", set]));
         String::from_utf8(lab.burnin(&arguments).stdout).unwrap()
     };
-    assert!(plan(&[]).contains("What it can cost: not known"), "{}", plan(&[]));
+    assert!(plan(&[]).contains("What it can cost: unknown"), "{}", plan(&[]));
     let dear = plan(&[PRICE]);
-    assert!(dear.contains("at most 14400.00 USD (3 nodes at 1200.00 an hour each)"), "{dear}");
+    assert!(dear.contains("at most 14400.00 USD (3 nodes at 1200.00 per hour each)"), "{dear}");
     let bounded = plan(&[PRICE, "cost.budget=600", "cost.currency=EUR", "limits.grace=1m"]);
     assert!(bounded.contains("at most 600.00 EUR"), "{bounded}");
     assert!(bounded.contains("pays for 10m of the cluster: a run that still needs it after 9m"), "{bounded}");

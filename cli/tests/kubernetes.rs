@@ -1,5 +1,5 @@
-//! A whole run on a Kubernetes: `workflows/kubernetes-cpu.yaml` and the quickstart's benchmark, over the stand-in for the
-//! API server. Its pods are processes, which run what the pods would.
+//! A whole run on Kubernetes: `workflows/kubernetes-cpu.yaml` and the quickstart's benchmark, over the stand-in for the
+//! API server. Its pods are local processes.
 
 mod support;
 
@@ -13,7 +13,7 @@ fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-/// Ports that nobody listens on at the moment.
+/// Ports without a listener.
 fn free_ports(count: u16) -> u16 {
     (20_000..32_000)
         .step_by(64)
@@ -25,7 +25,7 @@ fn free_ports(count: u16) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_benchmark_in_pods_reaches_a_verdict_and_leaves_nothing() {
+async fn a_benchmark_in_pods_reaches_a_verdict_and_leaves_no_objects() {
     let root = tempfile::tempdir().unwrap();
     let source = repository().join("workflows/quickstart/collective_perf.rs");
     let mut compiler = Command::new("rustc");
@@ -76,7 +76,7 @@ async fn a_benchmark_in_pods_reaches_a_verdict_and_leaves_nothing() {
         assert!(api.list(kind).is_empty(), "{kind}: {:?}", api.list(kind));
     }
 
-    // The same asked for over HTTP, of the kubeconfig that kubectl would take.
+    // The same run requested over HTTP, with kubectl's kubeconfig.
     let workflows = root.path().join("workflows");
     let port = format!("2\n        rank_port: {}", free_ports(8));
     support::workflows_for_kubernetes(&workflows, &[("nodes", &port)]);
@@ -91,12 +91,12 @@ async fn a_benchmark_in_pods_reaches_a_verdict_and_leaves_nothing() {
     });
     let (shown, up) = shown.await.unwrap();
     assert_eq!((&shown["verdict"], &shown["conclusion"]), (&json!("pass"), &json!("completed")), "{shown}");
-    // The run is over when its output is safe; its objects go then.
+    // The run ends when its output is stored; its objects are deleted afterwards.
     let gone = || api.list("jobset.x-k8s.io/jobsets").is_empty();
     tokio::task::block_in_place(|| support::wait_for("its objects to go", gone));
     up.end("-TERM");
 
-    // What a pod says of itself is what the run failed for.
+    // A pod's termination message is the reason of the failure.
     std::fs::write(
         root.path().join("all_reduce_perf"),
         "#!/bin/sh\necho \"libc.so.6: version 'GLIBC_2.38' not found\" >&2; exit 1\n",

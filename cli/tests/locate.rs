@@ -22,7 +22,7 @@ fn locate(arguments: &[String]) -> (Output, Value) {
 }
 
 #[test]
-fn the_slow_rank_of_a_run_is_named() {
+fn the_slow_rank_of_a_run_is_located() {
     let slow = h200("matrix-rank2-slow-z3.json");
     let reference = ["--reference".to_owned(), h200("matrix-healthy-z3.json")];
     for arguments in [vec![slow.clone()], [&reference[..], std::slice::from_ref(&slow)].concat()] {
@@ -34,7 +34,7 @@ fn the_slow_rank_of_a_run_is_named() {
 }
 
 #[test]
-fn a_healthy_run_names_nobody() {
+fn a_healthy_run_has_no_suspect() {
     for name in ["matrix-healthy-z3.json", "matrix-healthy-z0.json"] {
         let (output, located) = locate(&[h200(name)]);
         assert_eq!((output.status.code(), &located["healthy"]), (Some(0), &true.into()), "{name}: {located}");
@@ -42,7 +42,7 @@ fn a_healthy_run_names_nobody() {
 }
 
 #[test]
-fn the_bad_gpu_of_pair_tests_is_named() {
+fn the_bad_gpu_of_pair_tests_is_located() {
     let pairs = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)];
     let healthy: Vec<_> = pairs.iter().map(|(a, b)| h200(&format!("pair-healthy-{a},{b}.log"))).collect();
     let (output, located) = locate(&healthy);
@@ -88,7 +88,7 @@ fn halved(log: &str) -> String {
 }
 
 #[test]
-fn what_is_neither_is_told() {
+fn logs_without_pairs_or_process_times_are_refused() {
     let (output, _) = locate(&[h200("healthy-1.log")]);
     assert_eq!(output.status.code(), Some(64));
     assert!(String::from_utf8(output.stderr).unwrap().contains("healthy-1.log"));
@@ -134,12 +134,12 @@ fn group_tests_are_planned_until_the_bad_node_is_known() {
 }
 
 #[test]
-fn wrong_group_tests_are_one_clear_error() {
+fn invalid_group_tests_give_one_error() {
     for (text, more, says) in [
-        ("{", &[][..], "tested.json: no `members` and `tests`"),
+        ("{", &[][..], "tested.json: expected an object with `members` and `tests`"),
         (r#"{"members": ["a", "b"], "test": []}"#, &[], "unknown field `test`"),
-        (r#"{"members": ["a"]}"#, &[], "members: between 2 and"),
-        (r#"{"members": ["a", "b", "a"]}"#, &[], "members: a name is there twice"),
+        (r#"{"members": ["a"]}"#, &[], "members: expected between 2 and"),
+        (r#"{"members": ["a", "b", "a"]}"#, &[], "members: duplicate name"),
         (
             r#"{"members": ["a", "b"], "tests": [{"members": ["c"], "degraded": true}]}"#,
             &[],
@@ -148,7 +148,7 @@ fn wrong_group_tests_are_one_clear_error() {
         (
             r#"{"members": ["a", "b"], "tests": [{"members": [], "degraded": true}]}"#,
             &[],
-            "tests[0].members: at least",
+            "tests[0].members: expected at least",
         ),
         (r#"{"members": ["a", "b"], "tests": [{"members": ["a", "b"]}]}"#, &[], "missing field `degraded`"),
         (r#"{"members": ["a", "b"]}"#, &["--suspected", "0"], "--suspected"),

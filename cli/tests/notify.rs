@@ -7,7 +7,7 @@ use std::{fs, net::TcpListener};
 use serde_json::json;
 use support::{Lab, receiver::Receiver, serving::Up, wait_for};
 
-/// A lab whose workflow notifies, and whose runs fail: no machine reaches the floor.
+/// A lab with a notifying workflow whose runs fail: no host reaches the floor.
 fn lab() -> Lab {
     let lab = Lab::new("", "");
     let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
@@ -19,7 +19,7 @@ fn lab() -> Lab {
 }
 
 #[test]
-fn a_test_message_reaches_its_channel_or_says_why_not() {
+fn a_test_message_is_delivered_or_the_error_reported() {
     let lab = lab();
     let receiver = Receiver::start();
     let test = |channel: &str| {
@@ -37,12 +37,9 @@ fn a_test_message_reaches_its_channel_or_says_why_not() {
     }
     channel("pager.url", &receiver.url);
     channel("pager.key", "a key of the two of them");
-    assert_eq!(test("pager"), (0, "webhook pager: delivered, it answers 204 No Content\n".to_owned()));
+    assert_eq!(test("pager"), (0, "webhook pager: delivered, status 204 No Content\n".to_owned()));
     channel("ops-channel.url", &receiver.url);
-    assert_eq!(
-        test("ops-channel"),
-        (0, "slack ops-channel: delivered, it answers 204 No Content\n".to_owned())
-    );
+    assert_eq!(test("ops-channel"), (0, "slack ops-channel: delivered, status 204 No Content\n".to_owned()));
     let came = receiver.came();
     let (head, body) = &came[0];
     assert!(head.to_ascii_lowercase().contains("x-burnin-signature: v1="), "{head}");
@@ -63,14 +60,14 @@ fn a_test_message_reaches_its_channel_or_says_why_not() {
     let (exit, said) = test("unknown");
     assert_eq!(exit, 64);
     assert!(
-        said.contains("no workflow in . notifies a channel `unknown`; they notify: ops-channel, pager"),
+        said.contains("no workflow in . uses a channel `unknown`; channels in use: ops-channel, pager"),
         "{said}"
     );
     assert_eq!(lab.burnin(&["notify", "test", "pager", "--workflows", "nowhere"]).status.code(), Some(64));
 }
 
 #[test]
-fn a_night_that_fails_is_told_although_a_run_failed_before_anybody_listened() {
+fn a_failed_night_is_notified_after_an_unnotified_failure() {
     let lab = lab();
     let receiver = Receiver::start();
     let output = lab.burnin(&["run", "w.yaml"]);

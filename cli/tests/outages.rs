@@ -1,4 +1,4 @@
-//! Outages around a run: full disks, missing programs, deleted folders, damaged ledgers, hostile folders.
+//! Outages around a run: full disks, missing programs, deleted folders, damaged ledgers, unsafe folders.
 
 mod support;
 
@@ -28,14 +28,14 @@ fn line(run: &mut Child, text: &str) -> (String, Duration) {
     (found.unwrap_or_else(|| panic!("no line with {text:?}")), began.elapsed())
 }
 
-/// The ledger's folder is replaced by a file: nothing can be recorded any more, as on a full disk.
+/// Replaces the ledger's folder by a file: nothing can be recorded, as on a full disk.
 fn break_ledger(lab: &Lab) {
     fs::rename(lab.data().join("ledger"), lab.data().join("ledger.kept")).unwrap();
     fs::write(lab.data().join("ledger"), "in the way").unwrap();
 }
 
 #[test]
-fn a_ledger_that_cannot_be_written_is_reported_and_the_cluster_released_without_it() {
+fn an_unwritable_ledger_is_reported_and_the_cluster_released_without_it() {
     let lab = Lab::new("sleep 60", "");
     let mut run = start(&lab, &[LIMITS, &["--set", "limits.job=8s"]].concat());
     wait_for("the job to begin", || lab.path("counts/rank-0").exists());
@@ -46,12 +46,12 @@ fn a_ledger_that_cannot_be_written_is_reported_and_the_cluster_released_without_
     run.stderr.as_mut().unwrap().read_to_string(&mut rest).unwrap();
     assert_eq!(run.wait().unwrap().code(), Some(3), "{rest}");
     assert!(
-        rest.contains("deleting the clusters without it") && rest.contains("no cluster of it is left"),
+        rest.contains("deleting the clusters without it") && rest.contains("all its clusters are deleted"),
         "{rest}"
     );
     lab.assert_nothing_left();
 
-    // With the ledger back the run is brought to its end: nothing is built or run a second time.
+    // With the ledger restored the run completes: nothing is built or run twice.
     fs::remove_file(lab.data().join("ledger")).unwrap();
     fs::rename(lab.data().join("ledger.kept"), lab.data().join("ledger")).unwrap();
     let resumed = lab.burnin(&["run", "--resume"]);
@@ -77,11 +77,11 @@ fn interrupted(breaks: impl Fn(&Lab, &Child)) {
 }
 
 #[test]
-fn an_interrupt_counts_without_a_ledger_too() {
+fn an_interrupt_works_without_a_ledger() {
     interrupted(|lab, _| break_ledger(lab));
 }
 
-/// As on a full disk: the process writes nothing more to files, and can read everything.
+/// Like a full disk: the process cannot write files, but can read them.
 fn fill_disk(run: &Child) {
     let pid = run.id().to_string();
     let limited = Command::new("prlimit").args(["--fsize=0:0", "--pid", &pid]).status();
@@ -89,7 +89,7 @@ fn fill_disk(run: &Child) {
 }
 
 #[test]
-fn a_full_disk_ends_the_run_though_its_ledger_can_be_read() {
+fn a_full_disk_ends_the_run_although_its_ledger_is_readable() {
     let lab = Lab::new("sleep 2", "");
     let mut run = start(&lab, LIMITS);
     wait_for("the job to begin", || lab.path("counts/rank-0").exists());
@@ -110,24 +110,24 @@ fn a_full_disk_ends_the_run_though_its_ledger_can_be_read() {
 }
 
 #[test]
-fn an_interrupt_counts_on_a_full_disk_too() {
+fn an_interrupt_works_on_a_full_disk() {
     interrupted(|_, run| fill_disk(run));
 }
 
 #[test]
-fn a_data_folder_that_is_deleted_ends_the_run_and_its_nodes() {
+fn deleting_the_data_folder_ends_the_run_and_its_nodes() {
     let lab = Lab::new("sleep 60", "");
     let mut run = start(&lab, LIMITS);
     wait_for("the job to begin", || lab.path("counts/rank-0").exists());
-    // Something may be written meanwhile.
+    // Files may be written meanwhile.
     wait_for("the folder to be gone", || fs::remove_dir_all(lab.data()).is_ok() || !lab.data().exists());
     assert_eq!(run.wait().unwrap().code(), Some(3));
     lab.assert_nothing_left();
 }
 
-/// The program that its nodes are is deleted while the image is built.
+/// The nodes' program is deleted during the image build.
 #[test]
-fn a_program_that_is_missing_is_named_within_seconds_and_the_limit_holds() {
+fn a_missing_program_is_reported_within_seconds_and_the_limit_applies() {
     let lab = Lab::new("", "");
     let program = lab.path("burnin-copy");
     fs::copy(env!("CARGO_BIN_EXE_burnin"), &program).unwrap();
@@ -151,7 +151,7 @@ fn a_program_that_is_missing_is_named_within_seconds_and_the_limit_holds() {
 }
 
 #[test]
-fn a_damaged_ledger_is_named() {
+fn a_damaged_ledger_is_reported_by_run() {
     let lab = Lab::new("", "");
     assert_eq!(lab.burnin(&["run", "w.yaml"]).status.code(), Some(0));
     let record = lab.data().join("ledger").join(lab.run()).join("0000000003.json");
@@ -177,7 +177,7 @@ fn a_job_does_not_see_the_operators_environment() {
 }
 
 #[test]
-fn folders_that_others_can_write_to_are_neither_made_nor_used() {
+fn folders_writable_by_others_are_neither_created_nor_used() {
     let lab = Lab::new("", "");
     let script = format!("umask 000; exec '{}' --data data run w.yaml", env!("CARGO_BIN_EXE_burnin"));
     let run = Command::new("bash").args(["-c", &script]).current_dir(lab.folder.path()).output().unwrap();
@@ -195,7 +195,7 @@ fn folders_that_others_can_write_to_are_neither_made_nor_used() {
 /// Exit codes are documented: a lack of files or of file size ends with neither 101 nor a signal. A run that cannot
 /// release its cluster retries and reports why; a second interrupt ends it.
 #[test]
-fn limits_of_the_system_end_with_a_documented_code() {
+fn system_limits_end_with_a_documented_exit_code() {
     let lab = Lab::new("", "");
     for limit in ["ulimit -f 1", "ulimit -n 16", "ulimit -n 17"] {
         let script = format!(
@@ -220,7 +220,7 @@ fn limits_of_the_system_end_with_a_documented_code() {
             run.kill().unwrap();
             panic!("{limit}: the run survives interrupts: {said}");
         };
-        // How many files are open at once differs between machines: the largest limit can suffice.
+        // The number of open files differs between hosts: the largest limit can suffice.
         assert!(matches!(ended.code(), Some(0 | 3 | 4 | 64)), "{limit}: {ended:?} {said}");
         assert!(ended.success() || said.contains("error:") || said.contains("  ! "), "{limit}: {said}");
         drop(fs::remove_dir_all(lab.data()));
@@ -229,7 +229,7 @@ fn limits_of_the_system_end_with_a_documented_code() {
 
 /// Commands that only read work on a read-only medium.
 #[test]
-fn looking_at_runs_writes_nothing() {
+fn read_only_commands_write_nothing() {
     let lab = Lab::new("", "");
     assert_eq!(lab.burnin(&["run", "w.yaml"]).status.code(), Some(0));
     let run = lab.run();

@@ -19,7 +19,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_reader_that_leaves_standard_error_does_not_end_the_run() {
+fn a_closed_standard_error_does_not_end_the_run() {
     let lab = Lab::new("", "");
     let mut command = lab.command(&["run", "w.yaml", "--output", "json"]);
     let mut run = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -33,7 +33,7 @@ fn a_reader_that_leaves_standard_error_does_not_end_the_run() {
 }
 
 #[test]
-fn a_run_with_full_outputs_and_every_log_line_ends_as_it_would_have() {
+fn full_outputs_do_not_change_the_result_of_a_run() {
     let lab = Lab::new("", "");
     let mut command = lab.command(&["run", "w.yaml", "--log", "debug"]);
     let status = command.stdout(full()).stderr(full()).status().unwrap();
@@ -44,11 +44,11 @@ fn a_run_with_full_outputs_and_every_log_line_ends_as_it_would_have() {
     let lab = Lab::new("export BURNIN_FAULT=corrupt:1", "");
     let output = lab.command(&["run", "w.yaml"]).stdout(full()).stderr(Stdio::piped()).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "the verdict's");
-    assert!(text(&output.stderr).contains("standard output could not be written: No space left"));
+    assert!(text(&output.stderr).contains("cannot write standard output: No space left"));
 }
 
 #[test]
-fn a_command_for_its_output_fails_where_the_output_is_lost() {
+fn a_command_with_lost_output_fails() {
     let lab = Lab::new("", "");
     assert_eq!(lab.burnin(&["run", "w.yaml"]).status.code(), Some(0));
     let run = lab.run();
@@ -72,10 +72,7 @@ fn a_command_for_its_output_fails_where_the_output_is_lost() {
         let output = lab.command(&arguments).stdout(full()).stderr(Stdio::piped()).output().unwrap();
         let told = text(&output.stderr);
         assert_eq!(output.status.code(), Some(3), "{arguments:?}: {told}");
-        assert!(
-            told.contains("standard output could not be written: No space left"),
-            "{arguments:?}: {told}"
-        );
+        assert!(told.contains("cannot write standard output: No space left"), "{arguments:?}: {told}");
         let output = closed(lab.command(&arguments));
         assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""), "{arguments:?}");
     }
@@ -103,7 +100,7 @@ fn a_hangup_cancels_and_releases_everything() {
 
 /// A file name and a workflow from elsewhere reach the terminal as text.
 #[test]
-fn nothing_of_others_acts_on_a_terminal() {
+fn external_text_cannot_control_the_terminal() {
     let lab = Lab::new("", "");
     let hostile = "\u{1b}]0;owned\u{7}\u{9b}2J\u{202e}name";
     let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
@@ -132,7 +129,7 @@ fn nothing_of_others_acts_on_a_terminal() {
 
 /// A spreadsheet takes a cell that begins with an equals sign for a formula.
 #[test]
-fn the_name_of_a_log_is_no_formula() {
+fn a_log_name_is_never_a_spreadsheet_formula() {
     let lab = Lab::new("", "");
     assert_eq!(lab.burnin(&["run", "w.yaml"]).status.code(), Some(0));
     let log = lab.data().join("artefacts").join(lab.run()).join("logs/1/1/node-0.log");

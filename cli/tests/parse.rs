@@ -1,4 +1,4 @@
-//! `burnin parse`, as scripts use it.
+//! `burnin parse` on the command line.
 
 use std::{
     fs,
@@ -22,7 +22,7 @@ fn parse(arguments: &[&str], input: &[u8]) -> Output {
 }
 
 #[test]
-fn one_document_a_log() {
+fn each_log_gives_one_document() {
     let logs = [log("205-own-reduce.log"), log("223-own-killed.log")];
     let output = parse(&["--output", "json", &logs[0], &logs[1]], b"");
     assert_eq!(output.status.code(), Some(0), "a table was read from each, whatever it says");
@@ -48,7 +48,7 @@ fn one_document_a_log() {
 }
 
 #[test]
-fn no_table_and_no_file_are_told_apart() {
+fn a_missing_table_and_a_missing_file_have_different_errors() {
     let empty = parse(&["--output", "json", "-"], b"nothing of the kind\n");
     assert_eq!(empty.status.code(), Some(2));
     let document: Value = serde_json::from_slice(&empty.stdout).unwrap();
@@ -59,7 +59,7 @@ fn no_table_and_no_file_are_told_apart() {
 }
 
 #[test]
-fn csv_has_a_line_for_each_placement() {
+fn csv_has_one_line_per_placement() {
     let output = parse(&["--output", "csv", &log("226-own-one-gpu.log")], b"");
     let text = String::from_utf8(output.stdout).unwrap();
     let mut lines = text.lines();
@@ -86,15 +86,15 @@ fn begin(arguments: &[&str]) -> Child {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// The most memory that the process has had so far, in KiB; nothing when it has ended.
+/// Peak memory of the process in KiB; `None` after its end.
 fn peak(child: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{child}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(line.trim().strip_suffix(" kB").unwrap().parse().unwrap())
 }
 
-/// Reads from standard input what `log` writes there, and prints in this form. Looks at the memory when all is read and
-/// before the log ends, and again when the first of the output is there.
+/// Feeds `log` to standard input with output in this format. Measures memory after all input is read, before the end of
+/// the log, and again after the first output.
 fn fed(form: &str, log: impl FnOnce(&mut ChildStdin) -> io::Result<()>) -> (Option<i32>, Vec<u8>) {
     let mut child = begin(&["--output", form, "-"]);
     let mut input = child.stdin.take().unwrap();
@@ -113,7 +113,7 @@ fn fed(form: &str, log: impl FnOnce(&mut ChildStdin) -> io::Result<()>) -> (Opti
 }
 
 #[test]
-fn memory_is_bounded_whatever_the_log() {
+fn memory_is_bounded_for_any_log() {
     let row = format!(
         r#"{{"size":8,"count":2,"type":"float","out_of_place":{0},"in_place":{0}}},"#,
         r#"{"time":46.48,"alg_bw":22.56,"bus_bw":33.84,"nwrong":0}"#
@@ -132,7 +132,7 @@ fn memory_is_bounded_whatever_the_log() {
             let (exit, said) = fed(form, |input| {
                 input.write_all(head.as_bytes())?;
                 (0..times).try_for_each(|_| input.write_all(unit.as_bytes()))?;
-                // A row behind other text is a row too.
+                // A row after other text is still a row.
                 if *code == 0 && head.starts_with('#') { input.write_all(ROW.as_bytes()) } else { Ok(()) }
             });
             assert_eq!(exit, Some(*code), "{head}");
@@ -149,7 +149,7 @@ fn memory_is_bounded_whatever_the_log() {
 }
 
 #[test]
-fn a_reader_that_went_away_is_no_error() {
+fn a_broken_pipe_is_no_error() {
     for form in ["json", "csv", "table"] {
         let mut child = begin(&["--output", form, "-"]);
         drop(child.stdout.take());
@@ -162,9 +162,9 @@ fn a_reader_that_went_away_is_no_error() {
 }
 
 #[test]
-fn what_is_no_readable_file_is_named() {
+fn unreadable_files_are_reported_by_name() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    // Nobody may read the start of it: root too.
+    // Unreadable from the first byte, even for root.
     let unreadable = "/proc/self/mem";
     for path in [folder.path().to_str().unwrap(), unreadable, "no-such.log"] {
         let output = parse(&["--output", "json", path], b"");
@@ -180,7 +180,7 @@ fn what_is_no_readable_file_is_named() {
 }
 
 #[test]
-fn a_named_pipe_is_a_log() {
+fn a_named_pipe_is_read_as_a_log() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let pipe = folder.path().join("pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
@@ -192,7 +192,7 @@ fn a_named_pipe_is_a_log() {
 }
 
 #[test]
-fn a_row_cut_in_its_second_half_is_shown_as_far_as_it_goes() {
+fn a_truncated_row_is_shown_up_to_the_cut() {
     let cut = format!("{HEADER}{ROW}16777216 4194304 float sum -1 700.0 23.97 33.84 0 44.4");
     let said =
         |form: &str| String::from_utf8(parse(&["--output", form, "-"], cut.as_bytes()).stdout).unwrap();
@@ -210,9 +210,9 @@ fn a_row_cut_in_its_second_half_is_shown_as_far_as_it_goes() {
 }
 
 #[test]
-fn numbers_are_the_printed_ones_or_none() {
+fn numbers_are_printed_as_in_the_log_or_omitted() {
     for hostile in ["1e400", "nan", "-nan", "inf", "-inf", "-0", "1e-400", "99999999999999999999999"] {
-        // The type and the reduction are words, and may be any.
+        // The type and the reduction are free text.
         for column in (0..13).filter(|column| ![2, 3].contains(column)) {
             let mut row: Vec<&str> = ROW.split_whitespace().collect();
             row[column] = hostile;

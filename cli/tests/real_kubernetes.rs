@@ -13,10 +13,10 @@ use serde_json::Value;
 use support::serving::Up;
 use tempfile::TempDir;
 
-/// Two pods that wait for each other until somebody ends them.
+/// Two pods that wait for each other until they are killed.
 const HANGS: &str = "environment.BURNIN_FAULT=hang:1";
-/// More than half of a node: only one pod fits, as with all GPUs of a node. Kueue counts what pods ask for, and knows
-/// nothing of their being apart.
+/// More than half of a node: only one pod fits, as with all GPUs of a node. Kueue counts requests and ignores
+/// anti-affinity.
 const MOST_OF_A_NODE: &str = "cpu_millis=1100";
 
 struct Bed {
@@ -28,7 +28,7 @@ impl Bed {
     fn new() -> Self {
         let folder = std::env::var("BURNIN_KUBERNETES_BED").expect("what .ci/kubernetes.sh sets").into();
         let bed = Self { folder, data: tempfile::tempdir().unwrap() };
-        // What a test that failed left.
+        // Remains of a failed test.
         bed.kubectl("delete jobsets --all -n burnin --cascade=foreground");
         bed.until("the bed is empty", || bed.left().is_empty());
         bed
@@ -53,7 +53,7 @@ impl Bed {
         self.run(&workflow.display().to_string(), &settings).output().unwrap()
     }
 
-    /// One of the bed's own.
+    /// A script of the bed.
     fn script(&self, name: &str, arguments: &[&str]) {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/testbed/kubernetes");
         let mut command = Command::new("bash");
@@ -70,7 +70,7 @@ impl Bed {
         for setting in settings.iter().chain([&access.as_str()]) {
             command.args(["--set", &format!("cluster.existing.system.kubernetes.{setting}")]);
         }
-        // What the infrastructure broke is told, not tried again.
+        // Infrastructure failures are reported, not retried.
         command
             .args(["--set", "limits.attempts=1"])
             .stdin(Stdio::null())
@@ -79,7 +79,7 @@ impl Bed {
         command
     }
 
-    /// What there is under a name of what the runs left.
+    /// Files with this name that the runs left.
     fn kept(&self, name: &str) -> String {
         let mut command = Command::new("sh");
         let output = command
@@ -96,7 +96,7 @@ impl Bed {
         command.output().unwrap()
     }
 
-    /// Runs, once its pods run, what is done to them; then waits for the end.
+    /// Applies `what` once the pods run; then waits for the end.
     fn disturbed(&self, settings: &[&str], what: impl FnOnce(&Child)) -> Output {
         let run = self.burnin(settings).spawn().unwrap();
         let end = End(run.id());
@@ -123,7 +123,7 @@ impl Bed {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Everything there is in the namespace that a job may have left.
+    /// All objects in the namespace that a job may leave.
     fn left(&self) -> String {
         self.kubectl("get jobsets,jobs,pods,services,secrets,pvc,workloads -n burnin -o name")
     }
@@ -136,7 +136,7 @@ impl Bed {
         }
     }
 
-    /// The run failed for this, in these words, and left nothing.
+    /// Checks that the run failed with this code and text, and left nothing.
     fn failed(&self, output: &Output, code: &str, words: &[&str]) {
         let said = said(output);
         assert_eq!(output.status.code(), Some(3), "{said}");
@@ -147,7 +147,7 @@ impl Bed {
     }
 }
 
-/// Ends a run whose test has failed.
+/// Kills a run whose test has failed.
 struct End(u32);
 
 impl Drop for End {
@@ -169,7 +169,7 @@ fn passed(output: &Output) {
 
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
-fn a_run_over_a_queue_and_a_topology_passes_and_leaves_nothing() {
+fn a_run_with_queue_and_topology_passes_and_leaves_no_objects() {
     let bed = Bed::new();
     let output = bed.burnin(&["queue=bed", "topology.required=bed/block", MOST_OF_A_NODE]).output().unwrap();
     passed(&output);
@@ -180,7 +180,7 @@ fn a_run_over_a_queue_and_a_topology_passes_and_leaves_nothing() {
 
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
-fn ranks_that_mpirun_starts_over_ssh_use_the_plugin_and_are_judged_by_it() {
+fn mpirun_ranks_use_the_network_plugin() {
     let bed = Bed::new();
     let near = Path::new("tests/testbed/kubernetes/mpi.yaml");
     passed(&bed.mpi("gib", near));
@@ -189,7 +189,7 @@ fn ranks_that_mpirun_starts_over_ssh_use_the_plugin_and_are_judged_by_it() {
         assert!(log.contains(said), "no {said} in {log}");
     }
     assert_eq!(bed.left(), "", "once the run is over");
-    // On nodes that are named, far from each other: every pod has a job of its own, and the first one's word counts.
+    // On distant named nodes: each pod has its own job, and the first pod decides.
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/testbed/kubernetes");
     let text = std::fs::read_to_string(folder.join("mpi.yaml")).unwrap();
     let far = text.replace("{required: bed/block}", "unconstrained\n        only_nodes: [n1, n3]");
@@ -199,7 +199,7 @@ fn ranks_that_mpirun_starts_over_ssh_use_the_plugin_and_are_judged_by_it() {
     passed(&bed.mpi("gib", &bed.data.path().join("far.yaml")));
     assert!(bed.kept("nodes.json").contains(r#"["n1","n3"]"#), "{}", bed.kept("nodes.json"));
     assert_eq!(bed.left(), "", "once the run is over");
-    // The same with a plugin under which NCCL uses sockets: everything is there but the network.
+    // A plugin that makes NCCL use sockets: everything works except the fast network.
     let output = bed.mpi("gib-sockets", near);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     let judged = bed.kept("verdict.json");
@@ -209,7 +209,7 @@ fn ranks_that_mpirun_starts_over_ssh_use_the_plugin_and_are_judged_by_it() {
 
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
-fn a_run_asked_for_over_http_uses_the_kubeconfig_of_its_place() {
+fn a_run_requested_over_http_uses_the_servers_kubeconfig() {
     let bed = Bed::new();
     let workflows = bed.data.path().join("workflows");
     let settings = [("nodes", "2"), ("namespace", "burnin"), ("image", &bed.read("image"))];
@@ -228,11 +228,11 @@ fn a_run_asked_for_over_http_uses_the_kubeconfig_of_its_place() {
 
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
-fn output_that_the_kubelet_rotates_away_is_whole() {
+fn output_rotated_by_the_kubelet_is_complete() {
     let bed = Bed::new();
     let talk = format!("image={}", bed.read("image-talk"));
     let output = bed.burnin(&[&talk]).output().unwrap();
-    // It measured nothing; that is not what is looked at.
+    // The run measured nothing, which does not matter here.
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
     for log in ["benchmark.log", "node-1.log"] {
         let log = bed.kept(log);
@@ -244,7 +244,7 @@ fn output_that_the_kubelet_rotates_away_is_whole() {
 
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
-fn a_slow_node_is_found_by_pairs_and_taken_out() {
+fn a_slow_node_is_located_by_pairs_and_drained() {
     let bed = Bed::new();
     let slow = Slow::new(&bed);
     let image = format!("image={}", bed.read("image"));
@@ -267,7 +267,7 @@ fn a_slow_node_is_found_by_pairs_and_taken_out() {
     drop(slow);
 }
 
-/// The second node's links at 40 Mbit/s, and the right to take nodes out, until this is dropped.
+/// Limits the second node's links to 40 Mbit/s and grants the drain permission, until dropped.
 struct Slow<'a>(&'a Bed);
 
 impl<'a> Slow<'a> {
@@ -281,7 +281,7 @@ impl<'a> Slow<'a> {
         slow
     }
 
-    /// What is done to both ends of its cable.
+    /// Applies a setting to both ends of its cable.
     fn links(&self, what: &str) {
         let space = self.0.read("namespace");
         for (at, link) in [(space.clone(), "n2"), (format!("{space}-n2"), "eth0")] {
@@ -303,7 +303,7 @@ impl Drop for Slow<'_> {
 
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
-fn an_image_that_nobody_has_is_named() {
+fn a_missing_image_is_reported() {
     let bed = Bed::new();
     let none = format!("image=registry.bed/burnin/none@sha256:{}", "0".repeat(64));
     let output = bed.burnin(&[&none]).output().unwrap();
@@ -312,12 +312,12 @@ fn an_image_that_nobody_has_is_named() {
 
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
-fn what_cannot_be_placed_says_why() {
+fn unschedulable_jobs_are_reported_with_the_reason() {
     let bed = Bed::new();
     // Before anything is submitted.
     let output = bed.burnin(&["cpu_millis=100000"]).output().unwrap();
     bed.failed(&output, "UNSCHEDULABLE", &["less than cpu_millis asks for", "n1, as 2 more, has"]);
-    // By the scheduler's own word.
+    // With the scheduler's own message.
     let output = bed.burnin(&["cpu_millis=100000", "autoscaled=true", "begin_within=10s"]).output().unwrap();
     bed.failed(&output, "UNSCHEDULABLE", &["Insufficient cpu"]);
     let output = bed.burnin(&["queue=bed", "nodes=3", "cpu_millis=1900"]).output().unwrap();
@@ -328,12 +328,12 @@ fn what_cannot_be_placed_says_why() {
     let output = bed.burnin(&["queue=bed", "topology.required=bed/block"]).output().unwrap();
     bed.failed(&output, "TOPOLOGY", &["has another pod of the job", "more than half of a node"]);
     let output = bed.burnin(&["queue=none"]).output().unwrap();
-    bed.failed(&output, "QUEUE", &["there is no LocalQueue none in namespace burnin"]);
+    bed.failed(&output, "QUEUE", &["no LocalQueue none in namespace burnin"]);
 }
 
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
-fn a_pod_that_is_evicted_is_named() {
+fn an_evicted_pod_is_reported() {
     let bed = Bed::new();
     let output = bed.disturbed(&[HANGS], |_| {
         let pod = bed.kubectl("get pods -n burnin -o jsonpath={.items[0].metadata.name}");
@@ -347,7 +347,7 @@ fn a_pod_that_is_evicted_is_named() {
 
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
-fn a_job_that_kueue_preempts_is_named() {
+fn a_job_preempted_by_kueue_is_reported() {
     let bed = Bed::new();
     let output = bed.disturbed(&[HANGS, "queue=bed", MOST_OF_A_NODE], |_| {
         let urgent = bed.data.path().join("urgent.json");
@@ -366,7 +366,7 @@ fn a_job_that_kueue_preempts_is_named() {
 
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
-fn a_container_without_memory_is_named() {
+fn a_container_out_of_memory_is_reported() {
     let bed = Bed::new();
     let output =
         bed.burnin(&["memory_mib=12"]).args(["--set", "benchmark.workload.max_bytes=64M"]).output().unwrap();
@@ -377,7 +377,7 @@ fn a_container_without_memory_is_named() {
 
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
-fn a_node_whose_kubelet_dies_is_named() {
+fn a_node_with_a_dead_kubelet_is_reported() {
     let bed = Bed::new();
     let mut number = String::new();
     let output = bed.disturbed(&[HANGS], |_| {
@@ -385,7 +385,7 @@ fn a_node_whose_kubelet_dies_is_named() {
         number = node.trim_start_matches('n').to_owned();
         let pid = bed.read(&format!("n{number}/kubelet.pid"));
         assert!(Command::new("kill").args(["-KILL", &pid]).status().unwrap().success());
-        // It comes back when the run has been told of it.
+        // It is restarted after the run has reported it.
         bed.until("its node is given up", || bed.kubectl("get nodes").contains("NotReady"));
         let deleted = "get jobsets -n burnin -o jsonpath={.items[*].metadata.deletionTimestamp}";
         bed.until("its run knows, though its pods never end", || !bed.kubectl(deleted).is_empty());
@@ -397,7 +397,7 @@ fn a_node_whose_kubelet_dies_is_named() {
 
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
-fn a_run_that_is_cancelled_takes_its_pods_away() {
+fn cancelling_a_run_deletes_its_pods() {
     let bed = Bed::new();
     let output = bed.disturbed(&[HANGS, "queue=bed", MOST_OF_A_NODE], |run| {
         assert!(Command::new("kill").args(["-INT", &run.id().to_string()]).status().unwrap().success());
@@ -408,7 +408,7 @@ fn a_run_that_is_cancelled_takes_its_pods_away() {
 
 #[test]
 #[ignore = "needs a cluster: .ci/kubernetes.sh"]
-fn a_run_that_is_killed_in_the_middle_goes_on_with_the_same_pods() {
+fn a_killed_run_resumes_with_the_same_pods() {
     let bed = Bed::new();
     let mut pods = String::new();
     bed.disturbed(&["environment.BURNIN_FAULT=slow:1:40000"], |run| {

@@ -1,4 +1,4 @@
-//! Every form of `judge`, `compare` and `show`, as people and CI systems ask for it.
+//! Every format of `judge`, `compare` and `show`.
 
 mod support;
 
@@ -9,7 +9,7 @@ use std::{
 
 use support::{Lab, json};
 
-/// What each form begins with, or has in it.
+/// What each format starts with or contains.
 const FORMS: [(&str, &str); 6] = [
     ("human", "reference"),
     ("json", "{\"schema\":\"burnin/"),
@@ -36,18 +36,18 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn every_form_of_a_verdict_has_its_exit_code() {
+fn every_format_of_a_verdict_has_its_exit_code() {
     let (log, criteria) = (data("ours/s01-a3-mega-allgather.log"), criteria());
     for (form, said) in FORMS {
         let judged = burnin(&["judge", "--criteria", &criteria, "--output", form, &log]);
-        // The log does not say which network it used, and its data was not checked.
+        // The log does not show its network, and its data was not checked.
         assert_eq!(judged.status.code(), Some(2), "{form}");
         assert!(text(&judged).contains(said), "{form}: {}", text(&judged));
     }
 }
 
 #[test]
-fn a_degraded_log_is_red_in_every_form() {
+fn a_degraded_log_fails_in_every_format() {
     let folder = tempfile::tempdir().unwrap();
     let baseline = folder.path().join("baseline.json").display().to_string();
     let healthy: Vec<_> = (1..=5).map(|run| data(&format!("h200/healthy-{run}.log"))).collect();
@@ -77,7 +77,7 @@ fn a_degraded_log_is_red_in_every_form() {
 }
 
 #[test]
-fn every_form_of_a_comparison_has_its_exit_code() {
+fn every_format_of_a_comparison_has_its_exit_code() {
     let (a, b) = (data("h200/healthy-1.log"), data("h200/degraded-max-nchannels-4.log"));
     for (form, said) in [
         ("human", "B is slower on the plateau"),
@@ -93,7 +93,7 @@ fn every_form_of_a_comparison_has_its_exit_code() {
 }
 
 #[test]
-fn every_form_of_a_run() {
+fn every_format_of_a_run_is_written() {
     let lab = Lab::new("", "");
     let ran = json(&lab.burnin(&["run", "w.yaml", "--output", "json"]));
     let run = ran["run"].as_str().unwrap();
@@ -109,7 +109,7 @@ fn every_form_of_a_run() {
 }
 
 #[test]
-fn a_benchmark_that_cannot_start_is_inconclusive_and_one_that_began_fails() {
+fn a_benchmark_that_did_not_start_is_inconclusive_and_a_started_one_fails() {
     let verdict = |lab: &Lab, more: &[&str]| {
         let mut arguments = vec!["run", "w.yaml", "--output", "json"];
         arguments.extend(more);
@@ -119,12 +119,12 @@ fn a_benchmark_that_cannot_start_is_inconclusive_and_one_that_began_fails() {
         lab.assert_nothing_left();
         (ran.status.code(), run["verdict"].clone(), shown.to_string())
     };
-    // The image has no such program.
+    // The image lacks this program.
     let missing = Lab::new("", "");
     let (code, word, shown) = verdict(&missing, &["--set", "benchmark.workload.collective=all_gather"]);
     assert_eq!((code, word), (Some(2), "inconclusive".into()), "{shown}");
     assert!(shown.contains("NOT_STARTED") && !shown.contains("JOB_FAILED"), "{shown}");
-    // The program exists, and one of its libraries does not.
+    // The program exists, but one of its libraries is missing.
     let library = Lab::new(
         "echo 'all_reduce_perf: error while loading shared libraries: libnccl.so.2' >&2; exit 127",
         "",

@@ -1,10 +1,10 @@
-//! Killed at any moment, finished by `--resume`: no second build, cluster or job, no lost log, nothing left running.
+//! Kills at any point, then `--resume`: no second build, cluster or job, no lost log, nothing left running.
 
 mod support;
 
 use support::{Lab, json, signal, wait_for};
 
-/// Kills the run once it has this many records, or once this is true; then finishes it.
+/// Kills the run once it has this many records, or once the condition holds; then resumes it.
 fn killed(what: &str, until: impl Fn(&Lab) -> bool) {
     let lab = Lab::new("sleep 0.3", "");
     let mut run = lab.start();
@@ -21,7 +21,7 @@ fn killed(what: &str, until: impl Fn(&Lab) -> bool) {
         return;
     }
     if output.status.code() == Some(64) && said.contains("no unfinished run") {
-        // It came to its end before the signal did.
+        // It ended before the signal.
         assert_eq!(lab.story().last().map(String::as_str), Some("closed"), "{what}: {said}");
     } else {
         let document = json(&output);
@@ -69,12 +69,12 @@ fn before_anything_was_recorded() {
 }
 
 #[test]
-fn while_the_build_was_at_work() {
+fn while_the_build_was_running() {
     killed("the build", |lab| lab.path("counts/builds").exists());
 }
 
 #[test]
-fn while_the_ranks_were_at_work() {
+fn while_the_ranks_were_running() {
     killed("a rank", |lab| lab.path("counts/rank-2").exists());
 }
 
@@ -99,7 +99,7 @@ fn with_its_hint_lost() {
     lab.assert_nothing_left();
 }
 
-/// Killed again and again, at moments that fall where they fall.
+/// Repeated kills at random moments.
 #[test]
 fn again_and_again() {
     let lab = Lab::new("sleep 0.3", "");
@@ -113,7 +113,7 @@ fn again_and_again() {
             let done = ended.success() || (ended.code() == Some(64) && said.contains("no unfinished run"));
             assert!(done, "round {round}: {ended} {said}");
             if lab.records() == 0 {
-                run = lab.start(); // killed before it was asked for
+                run = lab.start(); // killed before its request
                 continue;
             }
             assert_eq!(lab.story().last().map(String::as_str), Some("closed"));

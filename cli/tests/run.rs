@@ -1,4 +1,4 @@
-//! Whole runs, as their users see them.
+//! Whole runs on the command line.
 
 mod support;
 
@@ -7,7 +7,7 @@ use std::{fs, process::Command};
 use support::{Lab, json, signal, wait_for};
 
 #[test]
-fn a_good_run_passes_and_leaves_everything_where_it_says() {
+fn a_good_run_passes_and_its_files_match_the_manifests() {
     let lab = Lab::new("", "");
     let output = lab.burnin(&["run", "w.yaml", "--output", "json"]);
     let document = json(&output);
@@ -26,7 +26,7 @@ fn a_good_run_passes_and_leaves_everything_where_it_says() {
             .map(|(name, count)| (name.to_owned(), count))
     );
 
-    // Every byte in the bucket is what its manifest says.
+    // Every byte in the bucket matches its manifest.
     let logs = lab.data().join("artefacts").join(run).join("logs/1");
     let manifest: serde_json::Value =
         serde_json::from_slice(&fs::read(logs.join("manifest.json")).unwrap()).unwrap();
@@ -63,10 +63,10 @@ fn a_good_run_passes_and_leaves_everything_where_it_says() {
     assert_eq!(listed["runs"][0]["verdict"], "pass");
 }
 
-/// The quickstart itself, on a machine that seems to have GPUs and nccl-tests: stand-ins on the PATH for the driver's
-/// list and for the program, which is ours under the real one's name and says so in its log.
+/// The quickstart on a host with stand-ins on the PATH for the driver's GPU list and for nccl-tests: our own program under the
+/// real one's name, which identifies itself in its log.
 #[test]
-fn where_there_are_gpus_and_nccl_tests_the_quickstart_uses_them() {
+fn the_quickstart_uses_existing_gpus_and_nccl_tests() {
     let lab = Lab::new("", "");
     lab.write(
         "bin/nvidia-smi",
@@ -97,7 +97,7 @@ fn where_there_are_gpus_and_nccl_tests_the_quickstart_uses_them() {
     lab.assert_nothing_left();
 }
 
-/// A single GPU without nccl-tests: four processes run the ring, where one rank would measure no link.
+/// A single GPU without nccl-tests: four processes run the ring, because one rank would measure no link.
 #[test]
 fn with_one_gpu_and_no_nccl_tests_the_quickstart_measures_the_cpu_ring() {
     let lab = Lab::new("", "");
@@ -133,11 +133,11 @@ fn wrong_data_fails() {
     lab.assert_nothing_left();
 }
 
-/// Each node has its own work folder: so the fault stays with the node, whatever its rank.
+/// Each node has its own work folder, so the fault stays with the node, whatever its rank.
 #[test]
-fn the_bad_node_is_named_before_the_cluster_is_given_back() {
+fn the_bad_node_is_located_before_the_cluster_is_released() {
     let lab = Lab::new("case $PWD in */node-2) export BURNIN_FAULT=corrupt:$BURNIN_RANK ;; esac", "");
-    // Beside other tests good pairs differ as much as they like.
+    // With other tests running, good pairs differ widely.
     let output = lab.burnin(&["run", "w.yaml", "--set", "locate.tolerance=0.95", "--output", "json"]);
     let document = json(&output);
     assert_eq!((output.status.code(), &document["verdict"]), (Some(1), &"fail".into()), "{document}");
@@ -145,7 +145,7 @@ fn the_bad_node_is_named_before_the_cluster_is_given_back() {
     let named: Vec<_> = suspects["nodes"].as_array().unwrap().iter().map(|node| &node["node"]).collect();
     assert_eq!(named, ["node-2"], "{suspects}");
     let drained = &suspects["nodes"][0]["drained"]["left"]["why"];
-    assert!(drained.as_str().unwrap().contains("cannot be taken out"), "{suspects}");
+    assert!(drained.as_str().unwrap().contains("cannot be drained"), "{suspects}");
     let shown = String::from_utf8(lab.burnin(&["show", &lab.run()]).stdout).unwrap();
     assert!(shown.contains("bad node: node-2"), "{shown}");
     let page = fs::read_to_string(document["report"].as_str().unwrap()).unwrap();
@@ -154,7 +154,7 @@ fn the_bad_node_is_named_before_the_cluster_is_given_back() {
 }
 
 #[test]
-fn a_hang_is_inconclusive_and_given_back() {
+fn a_hanging_run_is_inconclusive_and_released() {
     let lab = Lab::new("export BURNIN_FAULT=hang:2", "");
     let output = lab.burnin(&[
         "run",
@@ -172,7 +172,7 @@ fn a_hang_is_inconclusive_and_given_back() {
 }
 
 #[test]
-fn an_image_that_cannot_be_built_ends_the_run_and_says_which_step() {
+fn a_failed_image_build_ends_the_run_and_names_the_step() {
     let lab = Lab::new("", "");
     lab.write(
         "image.yaml",
@@ -186,7 +186,7 @@ fn an_image_that_cannot_be_built_ends_the_run_and_says_which_step() {
 }
 
 #[test]
-fn a_build_has_its_secrets_and_nobody_sees_them() {
+fn build_secrets_are_available_and_never_stored() {
     let lab = Lab::new("", "");
     lab.write(
         "image.yaml",
@@ -224,7 +224,7 @@ availableSecrets:
 
 /// A build that prints undeclared secrets: a token, and the content of a file in `secrets/`.
 #[test]
-fn what_a_build_prints_is_redacted_before_it_is_stored_or_reported() {
+fn build_output_is_redacted_before_it_is_stored_or_reported() {
     let lab = Lab::new("", "");
     lab.write("data/secrets/unrelated", "correct-horse-battery\n");
     let token = format!("ghp_{}", "Ab3dE5fGh1".repeat(4));
@@ -253,7 +253,7 @@ fn what_a_build_prints_is_redacted_before_it_is_stored_or_reported() {
             let own = lab.data().join("secrets/unrelated").display().to_string();
             assert!(found.lines().all(|file| file == own), "{secret} in {found}");
         }
-        // Not known to the supervisor of the build, but to the process that stores its log.
+        // Known to the process that stores the log, not to the supervisor of the build.
         for folder in ["artefacts", "ledger", "reports"] {
             let place = lab.data().join(folder);
             let found = Command::new("grep").args(["-rl", "a-token-of-the-operator"]).arg(place).output();
@@ -263,8 +263,8 @@ fn what_a_build_prints_is_redacted_before_it_is_stored_or_reported() {
 }
 
 #[test]
-fn a_node_that_dies_costs_an_attempt_and_not_the_run() {
-    // The first time a rank begins it waits to be killed; the second time it does not.
+fn a_dead_node_costs_an_attempt_but_not_the_run() {
+    // The first start of a rank waits to be killed; the second does not.
     let lab = Lab::new(
         r#"if [[ $(wc -l < "$(dirname "$0")/../../../../../../counts/rank-$BURNIN_RANK") == 1 ]]; then sleep 60; fi"#,
         "",
@@ -290,7 +290,7 @@ fn a_node_that_dies_costs_an_attempt_and_not_the_run() {
 }
 
 #[test]
-fn an_interrupt_cancels_and_gives_everything_back() {
+fn an_interrupt_cancels_and_releases_everything() {
     let lab = Lab::new("sleep 60", "");
     let run = lab.start();
     wait_for("the job to begin", || lab.path("counts/rank-0").exists());
@@ -302,7 +302,7 @@ fn an_interrupt_cancels_and_gives_everything_back() {
 }
 
 #[test]
-fn a_run_is_cancelled_from_another_terminal() {
+fn a_run_can_be_cancelled_from_another_terminal() {
     let lab = Lab::new("sleep 60", "");
     let run = lab.start();
     wait_for("the job to begin", || lab.path("counts/rank-0").exists());
@@ -314,7 +314,7 @@ fn a_run_is_cancelled_from_another_terminal() {
 }
 
 #[test]
-fn a_wrong_file_is_told_and_nothing_is_begun() {
+fn an_invalid_file_is_reported_and_nothing_started() {
     let lab = Lab::new("", "");
     lab.write("w.yaml", "name: lab\ncolour: red\n");
     let output = lab.burnin(&["run", "w.yaml"]);

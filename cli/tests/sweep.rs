@@ -1,4 +1,4 @@
-//! `burnin sweep`: a cluster whose driver and whose nodes' clocks are of no help.
+//! `burnin sweep`: a cluster whose driver is gone and whose nodes' clocks are wrong.
 
 use std::{
     fs,
@@ -16,14 +16,14 @@ fn said(output: &Output) -> String {
 }
 
 #[test]
-fn a_forgotten_cluster_goes_and_one_whose_lease_runs_stays() {
+fn sweep_deletes_expired_clusters_and_keeps_leased_ones() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
     let nobody = burnin(&data, &["sweep"]);
     assert_eq!(nobody.status.code(), Some(64), "looking must not make a folder");
 
     fs::create_dir_all(&data).unwrap();
-    // Brought up by nobody who is still there: as after a power cut of whoever held the lease.
+    // Created by a process that has ended: as after a power cut of the lease holder.
     let program = supervisor::Program(vec![env!("CARGO_BIN_EXE_burnin").into(), "host".into()]);
     let clusters = supervisor::Clusters::new(data.canonicalize().unwrap().join("host/clusters"), program);
     let soon = |after: Duration| (chrono::Utc::now() + after).into();
@@ -33,7 +33,7 @@ fn a_forgotten_cluster_goes_and_one_whose_lease_runs_stays() {
             ("burnin-run".to_owned(), name.to_owned()),
             ("burnin-expires".to_owned(), expires_at.to_string()),
         ];
-        // The nodes would end by themselves at the same moment; these believe that they have an hour.
+        // The nodes would end by themselves at the same time; these believe that they have an hour.
         let expires_at = soon(Duration::from_secs(3600));
         let nodes = vec![model::Node { name: "node-0".to_owned(), slots: 1 }];
         clusters
@@ -46,12 +46,12 @@ fn a_forgotten_cluster_goes_and_one_whose_lease_runs_stays() {
     let until = Instant::now() + Duration::from_secs(20);
     let due = loop {
         let rehearsed = burnin(&data, &["sweep", "--grace", "1s", "--dry-run"]);
-        if said(&rehearsed).contains("would be given back") {
+        if said(&rehearsed).contains("would be deleted") {
             break rehearsed;
         }
         assert!(Instant::now() < until, "{}", said(&rehearsed));
     };
-    assert!(said(&due).contains("nothing was touched"), "{}", said(&due));
+    assert!(said(&due).contains("dry run, nothing deleted"), "{}", said(&due));
     assert!(matches!(clusters.look("forgotten").unwrap(), supervisor::ClusterState::Ready(_)));
 
     let swept = burnin(&data, &["sweep", "--grace", "1s"]);

@@ -1,4 +1,4 @@
-//! `burnin up`: asked over HTTP, killed, started again, ended.
+//! `burnin up`: requested over HTTP, killed, restarted, ended.
 
 mod support;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use support::{Lab, receiver::Receiver, serving::Up, wait_for};
 
 #[test]
-fn the_quickstart_is_asked_for_over_http_and_passes() {
+fn the_quickstart_requested_over_http_passes() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let workflows = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workflows");
     let mut command = Command::new(env!("CARGO_BIN_EXE_burnin"));
@@ -35,7 +35,7 @@ fn the_quickstart_is_asked_for_over_http_and_passes() {
 }
 
 #[test]
-fn only_the_user_who_started_it_is_answered() {
+fn only_the_user_who_started_the_server_is_admitted() {
     let lab = Lab::new("", "");
     let up = Up::of(&lab);
     let port = up.address.rsplit_once(':').unwrap().1;
@@ -55,7 +55,7 @@ fn only_the_user_who_started_it_is_answered() {
         assert_eq!(up.ask_as(proof, "GET", "/healthz", "", ""), (200, "ok".to_owned()));
     }
     assert!(!lab.data().join("parked").exists(), "nothing of it is kept");
-    // As `curl -H @FILE` sends it.
+    // As sent by `curl -H @FILE`.
     let proof = fs::read_to_string(&header).unwrap().replace('\n', "\r\n");
     assert_eq!(up.ask_as(&proof, "GET", "/api/v1/runs", "", "").0, 200);
     // The link on standard output was used; the next one is in its file.
@@ -71,7 +71,7 @@ fn only_the_user_who_started_it_is_answered() {
 }
 
 #[test]
-fn connections_that_send_nothing_keep_nobody_out() {
+fn idle_connections_do_not_block_others() {
     let lab = Lab::new("", "");
     let mut command = Command::new("bash");
     let program = lab.command(&["up", "--port", "0", "--workflows", "."]);
@@ -92,7 +92,7 @@ fn connections_that_send_nothing_keep_nobody_out() {
 }
 
 #[test]
-fn a_run_is_pinned_judged_by_and_released() {
+fn a_run_is_pinned_used_for_verdicts_and_unpinned() {
     let lab = Lab::new("", "");
     let up = Up::of(&lab);
     let json = "Content-Type: application/json\r\n";
@@ -120,14 +120,14 @@ fn a_run_is_pinned_judged_by_and_released() {
     let said = reasons.iter().find(|reason| reason["code"] == "PINNED").unwrap();
     assert!(said["text"].as_str().unwrap().ends_with(": after the repair"), "{said}");
 
-    // The same from the command line, on the same folder.
+    // The same on the command line, with the same folder.
     let command = |arguments: &[&str]| {
         let output = lab.burnin(arguments);
         let said = [output.stdout, output.stderr].concat();
         (output.status.code().unwrap(), String::from_utf8(said).unwrap())
     };
     let again = command(&["baseline", "pin", &first]);
-    assert_eq!(again, (0, format!("lab is held against {first} already\n")));
+    assert_eq!(again, (0, format!("lab: {first} is already pinned\n")));
     assert_eq!(command(&["baseline", "unpin", "lab", "--why", "enough"]).0, 0);
     let (status, released) = ask("GET", "", "");
     assert_eq!(
@@ -141,15 +141,15 @@ fn a_run_is_pinned_judged_by_and_released() {
         "{said}"
     );
     let (status, said) = command(&["baseline", "pin", "nobody"]);
-    assert!(status == 64 && said.contains("there is no run nobody"), "{said}");
+    assert!(status == 64 && said.contains("no run nobody"), "{said}");
     let (status, said) = command(&["baseline", "unpin", "another"]);
-    assert!(status == 64 && said.contains("nothing was ever pinned for another"), "{said}");
+    assert!(status == 64 && said.contains("no pins for another"), "{said}");
     assert_eq!(command(&["baseline"]).0, 64, "logs and --save are still asked for");
     up.end("-TERM");
 }
 
 #[test]
-fn killed_in_the_middle_it_goes_on_where_it_was() {
+fn a_killed_server_resumes_its_runs() {
     let lab = Lab::new("sleep 0.3", "");
     let up = Up::of(&lab);
     let run = up.begin("lab", "k");
@@ -164,14 +164,14 @@ fn killed_in_the_middle_it_goes_on_where_it_was() {
         assert_eq!(count, 1, "{name} was begun {count} times");
     }
     let said = up.end("-INT");
-    assert!(said.contains(&format!("going on with {run}")), "{said}");
+    assert!(said.contains(&format!("resuming {run}")), "{said}");
     lab.assert_nothing_left();
 }
 
 #[test]
-fn what_was_asked_for_is_not_lost_with_the_process_that_was_asked() {
+fn a_request_survives_the_process_that_accepted_it() {
     let lab = Lab::new("", "");
-    // Killed between the request and its first record: only the request is there.
+    // Killed between the request and its first record: only the request exists.
     let up = Up::of(&lab);
     let run = up.begin("lab", "k");
     up.end("-KILL");
@@ -191,7 +191,7 @@ fn what_was_asked_for_is_not_lost_with_the_process_that_was_asked() {
 }
 
 #[test]
-fn a_run_that_another_process_drives_is_left_to_it_and_cancelled_through_the_ledger() {
+fn a_run_driven_elsewhere_is_cancelled_through_the_ledger() {
     let lab = Lab::new("sleep 30", "");
     let driving = lab.start();
     wait_for("a rank", || lab.path("counts/rank-2").exists());
@@ -212,11 +212,11 @@ fn a_run_that_another_process_drives_is_left_to_it_and_cancelled_through_the_led
 }
 
 #[test]
-fn wrong_usage_is_told_before_anything_is_made() {
+fn wrong_usage_is_reported_before_anything_is_created() {
     let lab = Lab::new("", "");
     let output = lab.burnin(&["up", "--workflows", "nowhere"]);
     assert_eq!(output.status.code(), Some(64));
-    assert!(String::from_utf8_lossy(&output.stderr).contains("--workflows: there is no folder nowhere"));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--workflows: folder nowhere does not exist"));
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
     let output = lab.burnin(&["up", "--workflows", ".", "--port", &port]);
@@ -266,10 +266,10 @@ fn every_workflow_is_printed_with_its_next_start_or_its_problems() {
     ] {
         assert!(said.contains(line), "{line}: {said}");
     }
-    // Repaired; then changed for the worse while it is served.
+    // Corrected; then broken while it is served.
     nightly("Europe/Zurich");
     let server = up();
-    // The stream may begin after a change: then the next one is seen.
+    // The stream may start after a change: then the next one is seen.
     let (mut changes, mut number) = (server.open("/changes"), 0);
     wait_for("an open page to be made anew", || {
         number += 1;
@@ -280,7 +280,7 @@ fn every_workflow_is_printed_with_its_next_start_or_its_problems() {
     wait_for("the change to be seen", || server.get("/about")["workflows_broken"] == 2);
     let (_, page) = server.ask("GET", "/", "", "");
     for text in [
-        "<b>lab</b> was changed and has problems; its last good version stays active:",
+        "<b>lab</b> has errors; its last valid version stays in use:",
         "<option value=\"lab\"",
         "notices of lab cannot be sent: the url of `ops-channel` is not set: set BURNIN_CHANNEL_OPS_CHANNEL_URL",
     ] {
@@ -289,17 +289,14 @@ fn every_workflow_is_printed_with_its_next_start_or_its_problems() {
     let run = server.begin("lab", "k");
     assert_eq!(server.follow(&run).last().map(String::as_str), Some("closed"));
     let said = server.end("-TERM");
-    assert!(said.contains("  lab  starts next at 20"), "{said}");
+    assert!(said.contains("  lab  next start 20"), "{said}");
     assert!(said.contains("notices of lab cannot be sent: the url of `ops-channel` is not set"), "{said}");
-    assert!(
-        said.contains("lab.yaml was changed and has problems; its last good version stays active"),
-        "{said}"
-    );
+    assert!(said.contains("lab.yaml has errors; its last valid version stays in use"), "{said}");
     assert!(!said.contains("stale"), "a new workflow has time for its first verdict: {said}");
 }
 
 #[test]
-fn a_plan_says_what_starts_a_workflow_and_who_is_told() {
+fn a_plan_lists_triggers_and_notifications() {
     let lab = Lab::new("", "");
     let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
     let on = "on:\n  push: [{repository: acme/images, branches: [main], tags: ['v*']}]\n  schedule: [{cron: 30 2 * * *, zone: Europe/Zurich}]\n  build: [{trigger: nccl-image}]\n  cluster: [{source: //acme/rack, system: slurm, name: 'gpu-*'}]\nparameters: [limits.job]\nnotify: [{github: {check: true}}, {slack: {webhook: gpu-cluster, on: [failed, recovered]}}, {webhook: {target: pager}}]\n";
@@ -307,12 +304,12 @@ fn a_plan_says_what_starts_a_workflow_and_who_is_told() {
     let output = lab.burnin(&["plan", "w.yaml"]);
     let said = String::from_utf8(output.stdout).unwrap();
     for line in [
-        "Starts by itself: pushes to acme/images, main, v*.\n",
-        "Starts by itself: 30 2 * * * in Europe/Zurich, next at ",
-        "Starts by itself: builds of the trigger nccl-image that succeed.\n",
-        "Starts by itself: slurm clusters named gpu-* that //acme/rack offers.\n",
-        "Requests over the network may replace: limits.job.\n",
-        "Tells GitHub: status and check of the commit whose push starts it.\n",
+        "Starts automatically: pushes to acme/images, main, v*.\n",
+        "Starts automatically: 30 2 * * * in Europe/Zurich, next at ",
+        "Starts automatically: builds of the trigger nccl-image that succeed.\n",
+        "Starts automatically: slurm clusters named gpu-* that //acme/rack offers.\n",
+        "API requests may override: limits.job.\n",
+        "Notifies GitHub: status and check of the commit whose push starts the run.\n",
         "Tells Slack gpu-cluster: failed, recovered.\n",
         "Tells webhook pager: failed, inconclusive, broken, still-failing, recovered.\n",
     ] {
@@ -326,7 +323,7 @@ fn a_plan_says_what_starts_a_workflow_and_who_is_told() {
 }
 
 #[test]
-fn a_failure_and_the_recovery_from_it_are_told_once_each() {
+fn a_failure_and_its_recovery_are_notified_once_each() {
     let lab = Lab::new("", "");
     let receiver = Receiver::start();
     let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
@@ -377,7 +374,7 @@ fn a_failure_and_the_recovery_from_it_are_told_once_each() {
 }
 
 #[test]
-fn a_machine_without_certificates_does_everything_but_tell() {
+fn a_host_without_certificates_does_everything_except_notify() {
     let lab = Lab::new("", "");
     let receiver = Receiver::start();
     let workflow = fs::read_to_string(lab.path("w.yaml")).unwrap();
@@ -396,6 +393,6 @@ fn a_machine_without_certificates_does_everything_but_tell() {
     wait_for("the first try to fail", || said.exists());
     server.end("-TERM");
     let why = fs::read_to_string(said).unwrap();
-    assert!(why.contains("there is no TLS here"), "{why}");
+    assert!(why.contains("TLS is not available"), "{why}");
     assert!(receiver.came().is_empty());
 }

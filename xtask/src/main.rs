@@ -1,4 +1,4 @@
-//! `cargo xtask schemas`, `rooms` and `rights`: writes what follows from the code; with `--check`, only compares.
+//! `cargo xtask schemas`, `rooms` and `rights`: writes generated files; with `--check`, only compares them.
 //! `cargo xtask style`: checks words.
 
 mod rights;
@@ -19,7 +19,7 @@ use clap::{Parser, Subcommand};
 struct Xtask {
     #[command(subcommand)]
     what: What,
-    /// Compare with the files that are there, write nothing.
+    /// Only compare with the existing files.
     #[arg(long, global = true)]
     check: bool,
 }
@@ -28,9 +28,9 @@ struct Xtask {
 enum What {
     /// JSON Schemas of events, files and documents.
     Schemas,
-    /// Who imports whom.
+    /// Dependencies between crates.
     Rooms,
-    /// Who may do what in the cloud.
+    /// Permissions in the cloud.
     Rights,
     /// Reports phrases that docs/STYLE.md bans.
     Style,
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Writes the files and removes what does not belong among them, or says what differs.
+/// Writes the files and removes obsolete ones, or reports differences.
 fn settle(root: &Path, place: &Path, files: BTreeMap<PathBuf, String>, check: bool) -> Result<(), String> {
     let mut differing = Vec::new();
     for (path, content) in &files {
@@ -74,7 +74,7 @@ fn settle(root: &Path, place: &Path, files: BTreeMap<PathBuf, String>, check: bo
         differing.extend(stale);
         return match differing.as_slice() {
             [] => Ok(()),
-            paths => Err(format!("not what the code says; run `cargo xtask` without --check: {paths:?}")),
+            paths => Err(format!("files are not up to date; run `cargo xtask` without --check: {paths:?}")),
         };
     }
     let write = |path: &PathBuf| {
@@ -97,7 +97,7 @@ fn list(root: &Path, place: &Path) -> io::Result<Vec<PathBuf>> {
         if entry.file_type()?.is_dir() {
             files.extend(list(root, &path)?);
         } else if path.extension().is_some_and(|kind| kind == "json") {
-            // Views, in SQL, are written by hand.
+            // SQL views are written by hand.
             files.push(path);
         }
     }

@@ -1,4 +1,4 @@
-//! Who may do what in the cloud: read from `infra/rights.json`, held against the rules of the house, told as a table.
+//! Permissions in the cloud: reads `infra/rights.json`, checks it against the rules, and renders it as a table.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,7 @@ use std::{
 
 use serde::Deserialize;
 
-/// Where hints lie: what a thing that is over does not need any more, and what can be found without them.
+/// Prefixes of hints: obsolete after the end of a thing, and recoverable if lost.
 const HINTS: [&str; 4] = ["open/", "clusters/open/", "requests/open/", "notices/open/"];
 
 #[derive(Deserialize)]
@@ -25,7 +25,7 @@ struct Rights {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Service {
-    /// Whose image it runs, where that is not one of its own.
+    /// Service whose image it runs, if it has no own image.
     image: Option<String>,
     takes: Option<String>,
     says: Vec<String>,
@@ -62,7 +62,7 @@ struct Grant {
 /// The table, as `docs/RIGHTS.md`.
 ///
 /// # Errors
-/// When the file cannot be read, or a rule is broken.
+/// Returns an error if the file cannot be read or a rule is broken.
 pub fn table(root: &Path) -> Result<String, String> {
     let path = root.join("infra/rights.json");
     let told = |error: &dyn std::fmt::Display| format!("infra/rights.json: {error}");
@@ -75,7 +75,7 @@ pub fn table(root: &Path) -> Result<String, String> {
     Ok(told_as_table(&rights))
 }
 
-/// Everybody who holds rights, with what they may do to objects.
+/// All accounts with permissions, and their object grants.
 fn holders(rights: &Rights) -> Vec<(&str, &[Grant])> {
     let mut holders: Vec<(&str, &[Grant])> = vec![("agent", &rights.agent.objects)];
     holders.extend(rights.services.iter().map(|(name, of)| (name.as_str(), of.objects.as_slice())));
@@ -88,15 +88,17 @@ fn broken(rights: &Rights) -> Vec<String> {
     for (holder, grants) in holders(rights) {
         for Grant { bucket, right, prefix } in grants {
             if !rights.buckets.contains_key(bucket) || !rights.rights.contains_key(right) {
-                broken.push(format!("{holder}: there is no {right} in {bucket}"));
+                broken.push(format!("{holder}: no right {right} in bucket {bucket}"));
             }
             match (bucket.as_str(), right.as_str()) {
                 ("ledger", "create") if holder != "conductor" => {
-                    broken.push(format!("{holder}: only the conductor creates in the ledger"));
+                    broken.push(format!("{holder}: only the conductor may create ledger objects"));
                 }
-                ("ledger", "remove") => broken.push(format!("{holder}: nobody removes from the ledger")),
+                ("ledger", "remove") => {
+                    broken.push(format!("{holder}: ledger objects must never be removed"))
+                }
                 (_, "remove") if !prefix.as_deref().is_some_and(|prefix| HINTS.contains(&prefix)) => {
-                    broken.push(format!("{holder}: only hints below {} are removed", HINTS.join(" and ")));
+                    broken.push(format!("{holder}: only hints below {} may be removed", HINTS.join(" and ")));
                 }
                 _ => {}
             }
@@ -105,60 +107,60 @@ fn broken(rights: &Rights) -> Vec<String> {
     let renting = |role: &str| ["compute.", "container.", "file."].iter().any(|kind| role.contains(kind));
     for (name, service) in &rights.services {
         if service.project.iter().any(|role| renting(role)) {
-            broken.push(format!("{name}: clusters are rented by builds, not by services"));
+            broken.push(format!("{name}: clusters are provisioned by builds, not by services"));
         }
         for build in &service.acts_as {
             let rents =
                 rights.builds.get(build).is_some_and(|build| build.project.iter().any(|role| renting(role)));
             if !rights.builds.contains_key(build) {
-                broken.push(format!("{name}: there is no build {build}"));
+                broken.push(format!("{name}: no build {build}"));
             } else if rents && name != "provisioner" {
-                broken.push(format!("{name}: only the provisioner rents"));
+                broken.push(format!("{name}: only the provisioner may provision clusters"));
             }
         }
         if service.warehouse.iter().any(|role| role != "roles/bigquery.dataViewer") && name != "loader" {
-            broken.push(format!("{name}: only the loader writes the warehouse"));
+            broken.push(format!("{name}: only the loader may write the warehouse"));
         }
     }
     let roles = rights.services.values().flat_map(|of| &of.project);
     let roles = roles.chain(rights.builds.values().flat_map(|of| &of.project));
     let basic = |role: &&String| ["roles/owner", "roles/editor", "roles/viewer"].contains(&role.as_str());
-    broken.extend(roles.filter(basic).map(|role| format!("{role} is a basic role: it is far too much")));
+    broken.extend(roles.filter(basic).map(|role| format!("{role} is a basic role: too broad")));
     let said: BTreeSet<&str> = rights.services.values().flat_map(|of| &of.says).map(String::as_str).collect();
     let taken = rights.services.values().filter_map(|of| of.takes.as_deref());
     for (name, service) in &rights.services {
         if service.image.as_ref().is_some_and(|image| !rights.services.contains_key(image)) {
-            broken.push(format!("{name}: there is no image of {:?}", service.image));
+            broken.push(format!("{name}: no image of {:?}", service.image));
         }
-        // Everybody may come to it, or people look at it: neither is told anything that it could be asked to do.
+        // Public and user-facing services must not receive events or tasks.
         if ["dashboard", "hooks"].contains(&name.as_str())
             && (service.takes.is_some() || !service.chores.is_empty())
         {
-            broken.push(format!("{name}: takes neither events nor chores"));
+            broken.push(format!("{name}: must receive neither events nor tasks"));
         }
         let writes = |grant: &Grant| grant.right != "read";
         if name == "dashboard" && (service.objects.iter().any(writes) || !service.says.is_empty()) {
-            broken.push("dashboard: only reads".to_owned());
+            broken.push("dashboard: must only read".to_owned());
         }
     }
     let topics: BTreeSet<&str> = events::topics().into_iter().collect();
     let known: BTreeSet<&str> =
         said.into_iter().chain(taken).chain(rights.agent.says.iter().map(String::as_str)).collect();
     if known != topics {
-        broken.push(format!("the topics are {topics:?}, and here they are {known:?}"));
+        broken.push(format!("topics differ: code {topics:?}, rights.json {known:?}"));
     }
     broken
 }
 
 fn told_as_table(rights: &Rights) -> String {
-    let mut text = "# Who may do what\n\nMade by `cargo xtask rights` from `infra/rights.json`, which is also what Terraform grants. The same command holds it\nagainst the rules: only the conductor creates in the ledger, and nobody removes there; only hints are removed at all; only\nthe provisioner rents; only the loader writes the warehouse; the dashboard only reads; nobody has a basic role; topics are\nthose of the code.\n\n".to_owned();
+    let mut text = "# Permissions\n\nGenerated by `cargo xtask rights` from `infra/rights.json`, which Terraform grants. The same command checks the rules: only\nthe conductor creates ledger objects, and no account removes them; only hints may be removed; only the provisioner\nprovisions clusters; only the loader writes the warehouse; the dashboard only reads; no account has a basic role; the topics\nmatch the code.\n\n".to_owned();
     for (name, what) in &rights.buckets {
         _ = writeln!(text, "- bucket **{name}**: {what}");
     }
     for (name, what) in &rights.rights {
         _ = writeln!(text, "- right **{name}**: {what}");
     }
-    text += "\n| who | objects | takes | says | roles | acts as |\n|---|---|---|---|---|---|\n";
+    text += "\n| account | objects | receives | publishes | roles | acts as |\n|---|---|---|---|---|---|\n";
     let objects = |grants: &[Grant]| {
         let mut buckets: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for grant in grants {
@@ -228,15 +230,21 @@ mod tests {
                 on("conductor", move |of| of.objects.push(grant("ledger", "remove", Some("open/")))),
             ),
             ("below open/", on("loader", move |of| of.objects.push(grant("artefacts", "remove", None)))),
-            ("there is no", on("loader", move |of| of.objects.push(grant("attic", "read", None)))),
+            ("no right", on("loader", move |of| of.objects.push(grant("attic", "read", None)))),
             ("only the provisioner", on("builder", |of| of.acts_as.push("cluster-build".to_owned()))),
-            ("rented by builds", on("provisioner", |of| of.project.push("roles/compute.admin".to_owned()))),
+            (
+                "provisioned by builds",
+                on("provisioner", |of| of.project.push("roles/compute.admin".to_owned())),
+            ),
             ("only the loader", on("judge", |of| of.warehouse.push("roles/bigquery.dataEditor".to_owned()))),
             ("basic role", on("judge", |of| of.project.push("roles/editor".to_owned()))),
-            ("only reads", on("dashboard", move |of| of.objects.push(grant("artefacts", "create", None)))),
-            ("neither events nor chores", on("hooks", |of| of.takes = Some("gateway".to_owned()))),
-            ("there is no image", on("hooks", |of| of.image = Some("attic".to_owned()))),
-            ("the topics are", on("judge", |of| of.says.push("gossip".to_owned()))),
+            (
+                "must only read",
+                on("dashboard", move |of| of.objects.push(grant("artefacts", "create", None))),
+            ),
+            ("neither events nor tasks", on("hooks", |of| of.takes = Some("gateway".to_owned()))),
+            ("no image of", on("hooks", |of| of.image = Some("attic".to_owned()))),
+            ("topics differ", on("judge", |of| of.says.push("gossip".to_owned()))),
         ];
         for (why, change) in changes {
             let mut rights = rights();

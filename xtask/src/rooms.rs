@@ -1,4 +1,4 @@
-//! Who imports whom: drawn from the manifests, compared with `tests/rooms.out`, and held against the rules of the house.
+//! Dependencies between crates: read from the manifests, compared with `tests/rooms.out`, and checked against the rules.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,15 +9,15 @@ use std::{
 
 use serde_json::Value;
 
-/// Rooms without an outside world: no runtime, no clock, no randomness, no files.
+/// Pure crates: no runtime, no clock, no randomness, no files.
 const PURE: [&str; 9] =
     ["events", "lifecycle", "nccl", "ansible-events", "redact", "report", "model", "triggers", "verdict"];
-/// What a pure room may not have.
+/// Libraries forbidden in pure crates.
 const WORLDLY: [&str; 9] =
     ["axum", "supervisor", "indicatif", "service", "ledger", "rusqlite", "rustix", "tokio", "tokio-util"];
-/// Beside the services, who may stand on them: all of them at once, wired together.
+/// Crates that may depend on services, because they wire all of them together.
 const OVER_SERVICES: [&str; 1] = ["sim"];
-/// Libraries that belong to one room.
+/// Libraries reserved for certain crates.
 const KEPT: [(&str, &[&str]); 13] = [
     (
         "axum",
@@ -45,7 +45,7 @@ const KEPT: [(&str, &[&str]); 13] = [
     ("rusqlite", &["bigquery-standin", "warehouse"]),
 ];
 
-/// One line a room: what it imports of ours, and which guarded libraries.
+/// One line per crate: its dependencies within the workspace, and its reserved libraries.
 pub fn drawing(root: &Path) -> Result<String, String> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
@@ -84,7 +84,7 @@ fn rooms(metadata: &Value) -> BTreeMap<String, Room> {
     packages
         .map(|package| {
             let dependencies = package["dependencies"].as_array().into_iter().flatten();
-            // Tests may import what they like.
+            // Tests may depend on anything.
             let imports = dependencies.filter(|dependency| dependency["kind"].is_null());
             let manifest = text(&package["manifest_path"]);
             let floor =
@@ -105,20 +105,21 @@ fn broken(rooms: &BTreeMap<String, Room>) -> Vec<String> {
             let service = rooms.get(import).is_some_and(|room| room.floor == "services");
             let under = matches!(room.floor.as_str(), "crates" | "services");
             if service && under && !OVER_SERVICES.contains(&name.as_str()) {
-                broken.push(format!(
-                    "{name} imports the service {import}; only cli, sim and xtask stand on services"
-                ));
+                broken.push(format!("{name} depends on the service {import}; only cli, sim and xtask may"));
             }
             if PURE.contains(&name.as_str()) && WORLDLY.contains(&import.as_str()) {
-                broken.push(format!("{name} is pure and imports {import}"));
+                broken.push(format!("{name} is pure and must not depend on {import}"));
             }
             if name == "model" && rooms.contains_key(import) {
-                broken.push(format!("model is under everything and imports {import}"));
+                broken.push(format!("model is the base of all crates and must not depend on {import}"));
             }
         }
         for (library, keepers) in KEPT {
             if room.imports.contains(library) && !keepers.contains(&name.as_str()) {
-                broken.push(format!("{library} belongs to {}, and {name} imports it", keepers.join(", ")));
+                broken.push(format!(
+                    "{library} is reserved for {}, but {name} depends on it",
+                    keepers.join(", ")
+                ));
             }
         }
     }

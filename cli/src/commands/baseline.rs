@@ -19,7 +19,7 @@ use crate::{
     output::write_file,
 };
 
-/// Learns a baseline and writes it, whole or not at all.
+/// Learns a baseline and writes it atomically.
 pub fn baseline(logs: &[PathBuf], save: &Path, drop_outliers: bool) -> Result<Exit, Error> {
     let logs = files(logs)?;
     let mut room = Room::default();
@@ -44,7 +44,7 @@ pub fn baseline(logs: &[PathBuf], save: &Path, drop_outliers: bool) -> Result<Ex
     for Level { run, busbw, slower } in left_out {
         let name = &names[run];
         if slower < 0.0 {
-            // One log may reach a level that the others lack: they could be slow, and repeat that.
+            // A single faster log can mean that the kept logs are slow, and repeat at that level.
             let less = -100.0 * slower;
             note(format_args!(
                 "left out: {name}: its plateau is at {busbw:.1} GB/s and takes {less:.1} % less time than the median; if the \
@@ -72,12 +72,12 @@ pub fn baseline(logs: &[PathBuf], save: &Path, drop_outliers: bool) -> Result<Ex
 
 fn refused(error: Unlearnable, runs: &[Healthy<'_>], names: &[String]) -> Error {
     match error {
-        Unlearnable::Nothing => Error::usage("no log was named"),
+        Unlearnable::Nothing => Error::usage("no log given; name log files or folders"),
         Unlearnable::Unfit { log, why } => {
-            Error::usage(format!("{}: nothing can be learned from it: {why}", names[log]))
+            Error::usage(format!("{}: cannot learn from it: {why}", names[log]))
         }
         Unlearnable::Mixed { log, field } => Error::usage(format!(
-            "{}: its {field} is not that of {}; learn each group on its own:\n{}",
+            "{}: its {field} differs from {}; learn each group on its own:\n{}",
             names[log],
             names[0],
             shapes(&field, runs, names)
@@ -94,7 +94,7 @@ fn refused(error: Unlearnable, runs: &[Healthy<'_>], names: &[String]) -> Error 
     }
 }
 
-/// Levels, each followed by its logs, one a line.
+/// One line per level, each followed by its logs.
 fn told(groups: &[Group], levels: &[Level], names: &[String]) -> String {
     let mut lines = Vec::new();
     for (number, group) in groups.iter().enumerate() {
@@ -106,7 +106,7 @@ fn told(groups: &[Group], levels: &[Level], names: &[String]) -> String {
     lines.join("\n")
 }
 
-/// Logs grouped by their value of the field in which they differ, one a line.
+/// Logs grouped by their value of the field in which they differ, one per line.
 fn shapes(field: &str, runs: &[Healthy<'_>], names: &[String]) -> String {
     let value = |run: &Healthy<'_>| match run.fingerprint.get(field) {
         Some(value) => format!("{field} {value}"),

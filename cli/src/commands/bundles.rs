@@ -17,7 +17,7 @@ use crate::{
     output::replaceable,
 };
 
-/// Writes a run as one signed file.
+/// Exports a run as one signed file.
 pub async fn export(data: Data, run: &RunId, key: &Path, save: Option<PathBuf>) -> Result<Exit, Error> {
     let named = |why: &dyn std::fmt::Display| Error::usage(format!("--key {}: {why}", key.display()));
     let (pem, mode) = read_key(key).map_err(|error| named(&error))?;
@@ -46,20 +46,20 @@ pub async fn export(data: Data, run: &RunId, key: &Path, save: Option<PathBuf>) 
     Ok(Exit::Pass)
 }
 
-/// A key file and its permissions. Keys take some hundred bytes: the maximum keeps a device or a wrong file from being read
-/// without end.
+/// A key file and its permissions. Keys have a few hundred bytes: the maximum stops an endless read from a device or a wrong
+/// file.
 fn read_key(path: &Path) -> io::Result<(String, u32)> {
     const MOST: u64 = 16 << 10;
     let found = fs::metadata(path)?;
     if !found.is_file() {
-        return Err(io::Error::other("it is no regular file"));
+        return Err(io::Error::other("not a regular file"));
     }
     let mut pem = String::new();
     fs::File::open(path)?.take(MOST).read_to_string(&mut pem)?;
     Ok((pem, found.permissions().mode() & 0o777))
 }
 
-/// Checks such a file.
+/// Verifies an exported file.
 pub fn verify(path: &Path, key: Option<&Path>) -> Result<Exit, Error> {
     let named = |path: &Path, why: &dyn std::fmt::Display| Error::usage(format!("{}: {why}", path.display()));
     let trusted = match key {
@@ -69,9 +69,9 @@ pub fn verify(path: &Path, key: Option<&Path>) -> Result<Exit, Error> {
         }
         None => None,
     };
-    // A pipe would be waited for.
+    // Opening a pipe would block.
     if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-        return Err(named(path, &"it is no regular file"));
+        return Err(named(path, &"not a regular file"));
     }
     let file = fs::File::open(path).map_err(|error| named(path, &error))?;
     match bundle::verify(std::io::BufReader::new(file), trusted.as_ref()) {
@@ -79,9 +79,9 @@ pub fn verify(path: &Path, key: Option<&Path>) -> Result<Exit, Error> {
             let contents = &checked.contents;
             let verdict = contents.verdict.map_or_else(|| "none".to_owned(), |verdict| verdict.to_string());
             let vouched = if checked.trusted {
-                "the key that you trust".to_owned()
+                "the trusted key".to_owned()
             } else {
-                format!("{}; name a key that you trust with --key, because anybody can sign", contents.key)
+                format!("{}; name a trusted key with --key: any key can sign", contents.key)
             };
             print_plain(&format!(
                 "{} holds\n  run       {} ({}), asked for at {}\n  ended     {}, verdict {verdict}\n  holds     {} records, {} files\n  made by   burnin {}\n  signed    with {vouched}\n",

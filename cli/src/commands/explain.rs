@@ -1,4 +1,4 @@
-//! `burnin explain` and `replay`: why a run is where it is.
+//! `burnin explain` and `replay`: the state of a run, and its history.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use crate::{
     local::Data,
 };
 
-/// Says where a run stands, why, and what is owed to it.
+/// Prints the state of a run, the reason, and the commands that are owed.
 pub async fn explain(data: Data, run: &RunId) -> Result<Exit, Error> {
     let (records, state) = data.state(run).await?;
     let now = SystemClock.now();
@@ -38,10 +38,10 @@ fn explanation(state: &RunState, records: &[Record], now: Timestamp, driven: boo
         let what = match lease.state {
             LeaseState::Returned => "returned".to_owned(),
             LeaseState::Asked | LeaseState::Held if state.needs_lease(*attempt) => {
-                let word = if lease.state == LeaseState::Held { "held" } else { "asked for" };
-                format!("{word}, needed; ends by itself at {}", lease.expires_at)
+                let word = if lease.state == LeaseState::Held { "held" } else { "requested" };
+                format!("{word}, needed; expires at {}", lease.expires_at)
             }
-            _ => "not needed any more, to be given back".to_owned(),
+            _ => "no longer needed, to be released".to_owned(),
         };
         line("lease", format!("{} {what}", state.cluster_name(*attempt)));
     }
@@ -53,14 +53,14 @@ fn explanation(state: &RunState, records: &[Record], now: Timestamp, driven: boo
         line("owed", "nothing".to_owned());
     }
     if let Some(wake) = wake(state, now) {
-        line("deadline", format!("looked at again by {wake}, whatever happens"));
+        line("deadline", format!("next unconditional wake-up at {wake}"));
     }
     let closed = state.closed.is_some() && state.leases_returned();
     match (closed, driven) {
-        (true, _) => line("driven", "no more: it is closed".to_owned()),
-        (false, true) => line("driven", "by a process of this machine".to_owned()),
+        (true, _) => line("driven", "no: the run is closed".to_owned()),
+        (false, true) => line("driven", "by a process on this host".to_owned()),
         (false, false) => {
-            line("driven", format!("by nobody; `burnin run --resume {}` goes on with it", state.run))
+            line("driven", format!("by no process; continue with `burnin run --resume {}`", state.run))
         }
     }
     text
@@ -82,7 +82,7 @@ fn answer(state: &RunState, now: Timestamp) -> String {
     format!("waits for {stage}, attempt {}{since}: {whose}, limit {}", known.attempt, state.limit(stage))
 }
 
-/// Folds the ledger record by record and says what was owed after each.
+/// Replays the ledger and prints what was owed after each record.
 pub async fn replay(data: Data, run: &RunId) -> Result<Exit, Error> {
     let (records, _) = data.state(run).await?;
     let mut text = String::new();
@@ -123,17 +123,17 @@ fn summary(entry: &Entry) -> String {
             format!("{stage} attempt {attempt} opened because of {}", because.code)
         }
         Entry::Overdue { stage, attempt } => {
-            format!("{stage} attempt {attempt} is past its limit and is asked how it is")
+            format!("{stage} attempt {attempt} passed its limit and is polled")
         }
         Entry::TimedOut { stage, attempt } => {
-            format!("{stage} attempt {attempt} was asked and stayed silent")
+            format!("{stage} attempt {attempt} did not respond to a poll")
         }
         Entry::OverBudget { spent, budget } => format!("over budget: {spent} of {budget} spent"),
         Entry::Closed { conclusion } => format!("closed: {}", conclusion.as_str()),
     }
 }
 
-/// Whole seconds are exact enough for a person.
+/// Whole seconds are precise enough here.
 fn ago(now: Timestamp, then: Timestamp) -> Span {
     Span::from_secs(now.since(then).0.as_secs())
 }

@@ -1,4 +1,4 @@
-//! `burnin locate --groups`: the bad members of a cluster by tests of groups, one test at a time.
+//! `burnin locate --groups`: finds bad members of a cluster by group tests, one test at a time.
 
 use std::{collections::BTreeSet, fmt::Display, io::Read, path::Path};
 
@@ -11,13 +11,12 @@ use crate::{
     exit::{Error, Exit},
 };
 
-/// A search of more members or tests would take minutes, and is no search of a cluster.
+/// Maximum number of members: a larger search takes minutes, and clusters are smaller.
 const MOST_MEMBERS: usize = 2048;
 const MOST_TESTS: usize = 512;
-/// Names take ten times as much in memory as here, at worst.
+/// Maximum size of the input file: in memory, names take up to ten times as much.
 const MOST_BYTES: u64 = 4 << 20;
 
-/// What the file holds.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Tested {
@@ -26,7 +25,7 @@ struct Tested {
     tests: Vec<GroupOutcome>,
 }
 
-/// What is printed as JSON: where the search is, and the next test.
+/// JSON output: state of the search, and the next test.
 #[derive(Serialize)]
 struct Answer {
     #[serde(flatten)]
@@ -34,7 +33,7 @@ struct Answer {
     next: Option<Vec<String>>,
 }
 
-/// Whom to test next, or who is bad.
+/// Prints the next group to test, or the bad members.
 pub fn groups(file: &Path, suspected: u32, tests: Option<usize>, output: Output) -> Result<Exit, Error> {
     let tested = read(file)?;
     let options = PlanOptions { expected: f64::from(suspected), most: tests, ..PlanOptions::default() };
@@ -76,24 +75,24 @@ fn read(file: &Path) -> Result<Tested, Error> {
         return Err(wrong(&format!("is larger than {} MiB", MOST_BYTES >> 20)));
     }
     let tested: Tested = serde_json::from_slice(&text)
-        .map_err(|error| wrong(&format!("no `members` and `tests` as group tests have them: {error}")))?;
+        .map_err(|error| wrong(&format!("expected an object with `members` and `tests`: {error}")))?;
     let members: BTreeSet<&str> = tested.members.iter().map(String::as_str).collect();
     if tested.members.len() < 2 || tested.members.len() > MOST_MEMBERS {
-        return Err(wrong(&format!("members: between 2 and {MOST_MEMBERS} names were expected")));
+        return Err(wrong(&format!("members: expected between 2 and {MOST_MEMBERS} names")));
     }
     if members.len() < tested.members.len() {
-        return Err(wrong(&"members: a name is there twice"));
+        return Err(wrong(&"members: duplicate name"));
     }
     if tested.tests.len() > MOST_TESTS {
-        return Err(wrong(&format!("tests: at most {MOST_TESTS} were expected")));
+        return Err(wrong(&format!("tests: expected at most {MOST_TESTS}")));
     }
     for (at, test) in tested.tests.iter().enumerate() {
         if let Some(unknown) = test.members.iter().find(|name| !members.contains(name.as_str())) {
             let unknown = parse::shown(unknown);
-            return Err(wrong(&format!("tests[{at}].members: {unknown} is not one of the members")));
+            return Err(wrong(&format!("tests[{at}].members: {unknown} is not in `members`")));
         }
         if test.members.is_empty() {
-            return Err(wrong(&format!("tests[{at}].members: at least one name was expected")));
+            return Err(wrong(&format!("tests[{at}].members: expected at least one name")));
         }
     }
     Ok(tested)

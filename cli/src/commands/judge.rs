@@ -1,4 +1,4 @@
-//! `burnin judge` and `compare`: verdicts on logs, without a run around them.
+//! `burnin judge` and `compare`: verdicts on logs outside a run.
 
 use std::{
     collections::BTreeSet,
@@ -29,7 +29,7 @@ use crate::{
     exit::{Error, Exit},
 };
 
-/// A log that was read, and its verdict.
+/// A parsed log and its verdict.
 struct Judged {
     name: String,
     reading: Reading,
@@ -37,7 +37,7 @@ struct Judged {
     judgement: Option<Judgement>,
 }
 
-/// Judges every log on its own; the gravest verdict counts. A series has the logs before each in its history.
+/// Judges every log on its own; the worst verdict counts. In a series, each log is judged with the earlier ones as history.
 pub fn judge(
     logs: &[PathBuf],
     criteria: Option<&Path>,
@@ -69,7 +69,9 @@ pub fn judge(
             earlier.extend(baseline.level(table));
         }
     }
-    let Some(whole) = together(&judged) else { return Err(Error::usage("no log was named")) };
+    let Some(whole) = together(&judged) else {
+        return Err(Error::usage("no log given; name log files or folders"));
+    };
     let story = Story {
         run: None,
         logs: judged.iter().map(source).collect(),
@@ -118,7 +120,6 @@ fn in_time(judged: &mut [Judged], asked: bool) -> bool {
     true
 }
 
-/// A log as it is reported.
 fn source(log: &Judged) -> Log<'_> {
     Log { name: &log.name, reading: &log.reading, judgement: log.judgement.as_ref() }
 }
@@ -130,7 +131,7 @@ impl<'a> LogVerdict<'a> {
     }
 }
 
-/// The judgement on all logs; with the log's name at every reason where there are several.
+/// Combined judgement on all logs; with several logs, each reason is prefixed with the log's name.
 fn together(judged: &[Judged]) -> Option<Judgement> {
     let named = judged.iter().filter_map(|log| {
         let mut judgement = log.judgement.clone()?;
@@ -148,7 +149,7 @@ fn document<T: serde::de::DeserializeOwned + schemars::JsonSchema>(path: &Path) 
     Document::read(path).and_then(|document| document.read_as()).map_err(Error::usage)
 }
 
-/// A suspect by all its names.
+/// All known names of a suspect.
 pub fn name(suspect: &Suspect) -> String {
     let parts = [
         suspect.rank.map(|rank| format!("rank {rank}")),
@@ -158,8 +159,7 @@ pub fn name(suspect: &Suspect) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// Says what differs between two logs. Exit code 1 when the second is slower where it counts, 2 when they measure
-/// different things.
+/// Compares two logs. Exit code 1 if the second is slower where it counts, 2 if they measure different things.
 pub fn compare(a: &Path, b: &Path, output: ComparisonForm) -> Result<Exit, Error> {
     let (first, second) = (heard(a, false)?, heard(b, false)?);
     let ((before, of_before), (after, of_after)) = (table(a, &first)?, table(b, &second)?);
@@ -182,7 +182,7 @@ pub fn compare(a: &Path, b: &Path, output: ComparisonForm) -> Result<Exit, Error
 fn table<'a>(log: &Path, (reading, clues): &'a (Reading, Clues)) -> Result<(&'a Table, Fingerprint), Error> {
     let [table] = reading.tables.as_slice() else {
         let tables = reading.tables.len();
-        return Err(Error::usage(format!("{}: it holds {tables} tables, not one", log.display())));
+        return Err(Error::usage(format!("{}: expected one table, found {tables}", log.display())));
     };
     Ok((table, Fingerprint::of(&Evidence::of(reading, clues))))
 }

@@ -1,4 +1,4 @@
-//! `burnin locate`: where the fault is.
+//! `burnin locate`: finds the bad rank, GPU, node or link.
 
 use std::{
     collections::BTreeSet,
@@ -14,10 +14,10 @@ use crate::{
     exit::{Error, Exit},
 };
 
-/// Sizes down to this part of the largest count as the plateau of a pair test.
+/// Sizes of at least largest / PLATEAU form the plateau of a pair test.
 const PLATEAU: u64 = 16;
 
-/// Names whoever the measurements name.
+/// Locates bad members from the measurements.
 pub fn locate(files: &[PathBuf], reference: &[PathBuf], output: Output) -> Result<Exit, Error> {
     let readings = files.iter().map(|file| parse::read(file)).collect::<Result<Vec<_>, _>>()?;
     let healthy = reference.iter().map(|file| parse::read(file)).collect::<Result<Vec<_>, _>>()?;
@@ -32,7 +32,7 @@ pub fn locate(files: &[PathBuf], reference: &[PathBuf], output: Output) -> Resul
     Ok(ends(&located))
 }
 
-/// Healthy, somebody is named, or it cannot be told.
+/// Exit code: healthy, located, or not located.
 pub fn ends(located: &Located) -> Exit {
     if located.healthy {
         Exit::Pass
@@ -98,7 +98,7 @@ fn members(table: &Table) -> Option<(String, String, bool)> {
     }
 }
 
-/// Median bus bandwidth over the large sizes, GB/s; 0 when nothing was measured.
+/// Median bus bandwidth over the large sizes, GB/s; 0 without measurements.
 fn plateau(table: &Table) -> f64 {
     let largest = table.rows.iter().map(|row| row.size_bytes).max().unwrap_or(0);
     let large = table.rows.iter().filter(|row| row.size_bytes >= largest / PLATEAU);
@@ -108,7 +108,7 @@ fn plateau(table: &Table) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// For people.
+/// Text for a terminal.
 pub fn told(located: &Located) -> String {
     let mut text =
         String::from(match (located.healthy, located.suspects.is_empty() && located.links.is_empty()) {

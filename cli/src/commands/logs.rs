@@ -10,7 +10,7 @@ use verdict::Clues;
 
 use crate::{commands::parse, exit::Error};
 
-/// The named files, in order: a folder stands for every regular file in it, by name.
+/// The named files, in order; a folder stands for all its regular files, sorted by name.
 pub fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
     let mut files = Vec::new();
     for path in named {
@@ -32,15 +32,15 @@ pub fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
     Ok(files)
 }
 
-/// Local time at which the log's only table was made: from its JSON, or from the first row with a time.
+/// Local start time of the log's only table: from its JSON, or from the first row with a time.
 pub fn started(reading: &Reading) -> Option<&str> {
     let [table] = reading.tables.as_slice() else { return None };
     let row = || table.rows.iter().find_map(|row| row.timestamp.as_deref());
     table.started_at.as_deref().or_else(row)
 }
 
-/// Maximum number of rows of several logs, which are all in memory until the last is read. Hundreds of real logs stay below
-/// it; a few logs made to fill the memory do not.
+/// Maximum number of rows of several logs, which all stay in memory until the last is read. Hundreds of real logs stay below
+/// it; logs crafted to exhaust memory do not.
 pub struct Room {
     rows: usize,
 }
@@ -52,7 +52,7 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Takes the rows of a log.
+    /// Counts the rows of a log.
     ///
     /// # Errors
     /// Returns a usage error if the maximum is exceeded.
@@ -60,7 +60,7 @@ impl Room {
         let rows = reading.tables.iter().map(|table| table.rows.len()).sum();
         let left = self.rows.checked_sub(rows).ok_or_else(|| {
             Error::usage(format!(
-                "{}: with its {rows} rows the logs have more than {} in all; take fewer logs at a time",
+                "{}: its {rows} rows exceed the maximum of {} rows over all logs; name fewer logs",
                 log.display(),
                 Self::default().rows
             ))
@@ -69,7 +69,7 @@ impl Room {
     }
 }
 
-/// A log's reading and clues, with the log's name at every line where there are several logs.
+/// A log's reading and clues; with several logs, every line is prefixed with the log's name.
 pub fn heard(log: &Path, named: bool) -> Result<(Reading, Clues), Error> {
     let (reading, clues) = parse::listen(log)?;
     if !named {

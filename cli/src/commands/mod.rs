@@ -1,4 +1,4 @@
-//! One file a kind of command.
+//! One file per kind of command.
 
 mod baseline;
 mod bundles;
@@ -29,7 +29,6 @@ use crate::{
     output::{note, print, print_json, print_plain, style, write_with},
 };
 
-/// Does what was asked for.
 pub fn dispatch(cli: Cli) -> Result<Exit, Error> {
     let _telemetry = telemetry::init("burnin", Format::Compact, &cli.log);
     let data = || Data::open(&cli.data);
@@ -74,7 +73,7 @@ pub fn dispatch(cli: Cli) -> Result<Exit, Error> {
             block_on(notify::test(&cli.data.join("channels"), &workflows, &channel))
         }
         Command::Completions { shell } => {
-            // `generate` panics when a write fails.
+            // `generate` panics on a failed write.
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "burnin", &mut script);
             print(&String::from_utf8_lossy(&script));
@@ -89,7 +88,7 @@ pub fn dispatch(cli: Cli) -> Result<Exit, Error> {
     }
 }
 
-/// An existing data folder; looking at runs must not create one.
+/// An existing data folder; commands that only read must not create one.
 fn existing(root: &Path) -> Result<Data, Error> {
     must_exist(root).and_then(|()| Data::open(root))
 }
@@ -104,18 +103,18 @@ fn must_exist(root: &Path) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error::usage(format!(
-        "there is no data folder {}; name it with --data, or start a run with `burnin run`",
+        "data folder {} does not exist; name it with --data, or start a run with `burnin run`",
         root.display()
     )))
 }
 
-/// The signal for a file that grows beyond its limit; the number is the same on every architecture that Linux has.
+/// Signal for a file that exceeds its size limit; the same number on every Linux architecture.
 const SIGXFSZ: i32 = 25;
 
 fn block_on(work: impl Future<Output = Result<Exit, Error>>) -> Result<Exit, Error> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.map_err(Error::infrastructure)?.block_on(async {
-        // With this, a write beyond a limit on file sizes (`ulimit -f`) fails instead of ending the process.
+        // With this handler a write beyond a file size limit (`ulimit -f`) fails instead of killing the process.
         let _beyond = signal(SignalKind::from_raw(SIGXFSZ)).map_err(Error::infrastructure)?;
         work.await
     })

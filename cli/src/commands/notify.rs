@@ -1,4 +1,4 @@
-//! `burnin notify test`: tests whether a channel can be reached before a nightly run fails.
+//! `burnin notify test`: checks that a channel can be reached before a nightly run fails.
 
 use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 
@@ -14,8 +14,8 @@ use crate::{
     exit::{Error, Exit},
 };
 
-/// Sends a test message to the channel of this name, as each kind (Slack, webhook) under which a workflow of the folder names
-/// it. Addresses and keys are in the folder `channels` or in the environment.
+/// Sends a test message to the named channel, once per kind (Slack, webhook) that the workflows of the folder use. Addresses
+/// and keys are in the folder `channels` or in the environment.
 pub async fn test(channels: &Path, workflows: &Path, name: &str) -> Result<Exit, Error> {
     let (known, broken) = known(workflows)?;
     let wanted: Vec<_> = known.iter().filter(|((_, known), _)| known == name).collect();
@@ -27,10 +27,10 @@ pub async fn test(channels: &Path, workflows: &Path, name: &str) -> Result<Exit,
         let hint = if broken == 0 {
             String::new()
         } else {
-            format!("; {broken} of its files have problems, see `burnin check`")
+            format!("; {broken} of its files have errors, see `burnin check`")
         };
         return Err(Error::usage(format!(
-            "no workflow in {folder} notifies a channel `{name}`; they notify: {names}{hint}"
+            "no workflow in {folder} uses a channel `{name}`; channels in use: {names}{hint}"
         )));
     }
     let secrets = Secrets::of_process(channels.to_owned());
@@ -38,9 +38,7 @@ pub async fn test(channels: &Path, workflows: &Path, name: &str) -> Result<Exit,
     let mut failed = Vec::new();
     for ((kind, _), wish) in wanted {
         match courier.test(wish).await {
-            Tested::Delivered(status) => {
-                print_plain(&format!("{kind} {name}: delivered, it answers {status}\n"))
-            }
+            Tested::Delivered(status) => print_plain(&format!("{kind} {name}: delivered, status {status}\n")),
             Tested::Failed(why) => failed.push((Exit::Infrastructure, format!("{kind} {name}: {why}"))),
             Tested::Lacks(why) => failed.push((Exit::Usage, format!("{kind} {name}: {why}"))),
         }
@@ -54,7 +52,7 @@ pub async fn test(channels: &Path, workflows: &Path, name: &str) -> Result<Exit,
     }
 }
 
-/// Channels by kind and name, as the workflows of a folder name them, and the number of files with problems.
+/// Channels by kind and name, as used in the workflows of a folder, and the number of files with errors.
 type Known = BTreeMap<(&'static str, String), Notify>;
 
 fn known(folder: &Path) -> Result<(Known, usize), Error> {

@@ -1,4 +1,4 @@
-//! `burnin parse`: what logs say.
+//! `burnin parse`: prints the content of logs.
 
 use std::{
     fmt::Write as _,
@@ -17,7 +17,7 @@ use crate::{
     exit::{Error, Exit},
 };
 
-/// Reads every log and prints what it says.
+/// Parses and prints every log.
 pub fn parse(logs: &[impl AsRef<Path>], output: Form) -> Result<Exit, Error> {
     let mut exit = Exit::Pass;
     let mut header = true;
@@ -51,7 +51,7 @@ fn io_error(error: csv::Error) -> io::Error {
     }
 }
 
-/// Reads one log and everything else it says; `-` is standard input.
+/// Parses one log and its clues; `-` is standard input.
 pub fn listen(log: &Path) -> Result<(Reading, verdict::Clues), Error> {
     body(log)
         .and_then(::judge::listen)
@@ -62,7 +62,7 @@ fn body(log: &Path) -> io::Result<Box<dyn Read>> {
     Ok(if log == Path::new("-") { Box::new(io::stdin().lock()) } else { Box::new(File::open(log)?) })
 }
 
-/// Reads one log; `-` is standard input.
+/// Parses one log; `-` is standard input.
 pub fn read(log: &Path) -> Result<Reading, Error> {
     body(log)
         .and_then(nccl::read)
@@ -126,8 +126,8 @@ fn tell(out: &mut dyn Write, source: &str, reading: &Reading) -> io::Result<()> 
     Ok(())
 }
 
-/// Prints rows under each other, right-aligned. Their cells are made twice, once for the widths: together they would
-/// take more memory than everything else.
+/// Prints right-aligned rows. Cells are formatted twice, once for the widths: keeping them all would take more memory than
+/// everything else.
 fn tell_rows(out: &mut dyn Write, rows: &[Row]) -> io::Result<()> {
     let mut widths = COLUMNS.map(str::len);
     for row in rows {
@@ -157,7 +157,7 @@ fn title(table: &Table) -> String {
         }
     }
     if let Some(average) = table.average_busbw {
-        _ = write!(title, ", average busbw {average} GB/s (not to be judged on)");
+        _ = write!(title, ", average busbw {average} GB/s (not used for the verdict)");
     }
     _ = write!(title, ", {}", word(table.ended));
     title
@@ -175,7 +175,7 @@ fn cells(row: &Row) -> Vec<String> {
     cells
 }
 
-/// The readable columns of a row's half.
+/// The parsed columns of a row's half.
 fn half(row: &Row, placement: Placement) -> Option<PartialHalf> {
     let whole = match placement {
         Placement::OutOfPlace => row.out_of_place,
@@ -212,7 +212,7 @@ const fn word(ended: Ended) -> &'static str {
     }
 }
 
-/// Logs are written by others: nothing of them may act on a terminal.
+/// Logs are external text: removes characters that a terminal acts on.
 pub fn shown(text: &str) -> String {
     text.chars().map(|c| if report::acts(c) { ' ' } else { c }).collect()
 }

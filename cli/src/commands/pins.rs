@@ -1,4 +1,4 @@
-//! Which run of a workflow others are held against.
+//! `burnin baseline pin`, `unpin` and `pins`: the reference run of a workflow.
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ use crate::{
     local::Data,
 };
 
-/// Pins, releases, or lists what was decided.
+/// Pins or releases a run, or lists the pins.
 pub async fn decide(data: Data, decide: Decide) -> Result<Exit, Error> {
     let pins = Pins::new(data.store.clone());
     match decide {
@@ -30,24 +30,24 @@ pub async fn decide(data: Data, decide: Decide) -> Result<Exit, Error> {
             let pinned = Pinned { run: run.clone(), source, baseline: reference.baseline };
             let workflow = reference.workflow;
             match pins.pin(&workflow, pinned, who(why)).await.map_err(Error::infrastructure)? {
-                Decided::Before => print_plain(&format!("{workflow} is held against {run} already\n")),
+                Decided::Before => print_plain(&format!("{workflow}: {run} is already pinned\n")),
                 Decided::Now | Decided::Never => {
-                    print_plain(&format!("{workflow} is held against {run} from now on\n"));
+                    print_plain(&format!("{workflow}: {run} pinned\n"));
                 }
             }
         }
         Decide::Unpin { workflow, why } => {
-            // A word that is no workflow's name would be looked for elsewhere in the folder.
+            // An invalid name could resolve to another path in the folder.
             if workflow.is_empty() || workflow.contains(['/', '\\', '.']) {
-                return Err(Error::usage(format!("workflow: `{workflow}` is no workflow's name")));
+                return Err(Error::usage(format!("workflow: `{workflow}` is not a workflow name")));
             }
             match pins.release(&workflow, who(why)).await.map_err(Error::infrastructure)? {
                 Decided::Now => {
-                    print_plain(&format!("{workflow} is held against what is learned of it from now on\n"));
+                    print_plain(&format!("{workflow}: pin released; the learned baseline applies\n"));
                 }
-                Decided::Before => print_plain(&format!("{workflow} was released before\n")),
+                Decided::Before => print_plain(&format!("{workflow}: already released\n")),
                 Decided::Never => {
-                    let why = format!("nothing was ever pinned for {workflow}; see `burnin baseline pins`");
+                    let why = format!("{workflow} has no pins; see `burnin baseline pins`");
                     return Err(Error::usage(why));
                 }
             }
@@ -62,7 +62,7 @@ pub async fn decide(data: Data, decide: Decide) -> Result<Exit, Error> {
                         told.history.iter().map(move |noted| line(&told.workflow, noted, newest))
                     });
                     let lines: String = lines.collect();
-                    print_plain(if lines.is_empty() { "nothing was ever pinned\n" } else { &lines });
+                    print_plain(if lines.is_empty() { "no pins\n" } else { &lines });
                 }
             }
         }
@@ -75,7 +75,7 @@ fn who(why: String) -> Who {
     Who { by, at: SystemClock.now(), why }
 }
 
-/// Names and reasons are others' words: what is no printable letter does not reach the terminal.
+/// Names and reasons are external text: only printable characters reach the terminal.
 fn line(workflow: &str, noted: &Noted, newest: Option<u64>) -> String {
     let plain = |text: &str| text.chars().filter(|letter| !letter.is_control()).collect::<String>();
     let at = noted.at.to_string();

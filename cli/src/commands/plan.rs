@@ -1,4 +1,4 @@
-//! `burnin check` and `plan`: what a workflow would do, without doing it.
+//! `burnin check` and `plan`: check a workflow, and print what a run of it would do.
 
 use std::{fmt::Write, path::Path};
 
@@ -13,7 +13,7 @@ use crate::{
     exit::{Error, Exit},
 };
 
-/// Checks a workflow and everything it names.
+/// Checks a workflow and the files that it references.
 pub fn check(path: &Path, set: &[Override], strict: bool) -> Result<Exit, Error> {
     let Resolved { workflow, warnings, .. } = workflow::resolve(path, set).map_err(Error::usage)?;
     if strict && !warnings.is_empty() {
@@ -29,7 +29,7 @@ pub fn warn(warnings: &[Problem]) {
     warnings.iter().for_each(|warning| note(format_args!("warning: {warning}")));
 }
 
-/// Says what a workflow would do.
+/// Prints the plan of a workflow.
 pub fn plan(path: &Path, set: &[Override]) -> Result<Exit, Error> {
     let Resolved { workflow, archives, warnings } = workflow::resolve(path, set).map_err(Error::usage)?;
     warn(&warnings);
@@ -49,17 +49,17 @@ pub fn plan(path: &Path, set: &[Override]) -> Result<Exit, Error> {
     Ok(Exit::Pass)
 }
 
-/// Who is told, and of what, where `burnin up` or the notifier serves it.
+/// Channels and events that `burnin up` or the notifier would notify.
 fn told(notify: &[Notify]) -> String {
     let channel = |kind: &str, name: &str, on: &[News]| {
         let on: Vec<_> = on.iter().map(|news| news.as_str()).collect();
-        format!("Tells {kind} {name}: {}.\n", on.join(", "))
+        format!("Notifies {kind} {name}: {}.\n", on.join(", "))
     };
     let lines = notify.iter().map(|somebody| match somebody {
         Notify::Github(GithubNotify { status, check }) => {
             let marks = [(*status, "status"), (*check, "check")];
             let marks: Vec<_> = marks.into_iter().filter(|(asked, _)| *asked).map(|(_, mark)| mark).collect();
-            format!("Tells GitHub: {} of the commit whose push starts it.\n", marks.join(" and "))
+            format!("Notifies GitHub: {} of the commit whose push starts the run.\n", marks.join(" and "))
         }
         Notify::Slack(slack) => channel("Slack", &slack.webhook, &slack.on),
         Notify::Webhook(webhook) => channel("webhook", &webhook.target, &webhook.on),
@@ -67,29 +67,29 @@ fn told(notify: &[Notify]) -> String {
     lines.collect()
 }
 
-/// What starts it by itself where `burnin up` or the gateway serves it, and when next.
+/// Triggers that `burnin up` or the gateway would serve, and the next scheduled start.
 fn starts(offered: &Offered, now: Timestamp) -> String {
     let on = &offered.on;
     let mut text = String::new();
     for push in &on.push {
         let refs = [push.branches.as_slice(), &push.tags].concat();
         let refs = if refs.is_empty() { "any branch".to_owned() } else { refs.join(", ") };
-        _ = writeln!(text, "Starts by itself: pushes to {}, {refs}.", push.repository);
+        _ = writeln!(text, "Starts automatically: pushes to {}, {refs}.", push.repository);
     }
     for schedule in &on.schedule {
         let next = schedule.read().ok().and_then(|zoned| zoned.next(now));
         let next = next.map_or_else(|| "never".to_owned(), |next| next.to_string());
-        _ = writeln!(text, "Starts by itself: {} in {}, next at {next}.", schedule.cron, schedule.zone);
+        _ = writeln!(text, "Starts automatically: {} in {}, next at {next}.", schedule.cron, schedule.zone);
     }
     for build in &on.build {
-        _ = writeln!(text, "Starts by itself: builds of the trigger {} that succeed.", build.trigger);
+        _ = writeln!(text, "Starts automatically: successful builds of the trigger {}.", build.trigger);
     }
     for cluster in &on.cluster {
         let (system, name, source) = (cluster.system, &cluster.name, &cluster.source);
-        _ = writeln!(text, "Starts by itself: {system} clusters named {name} that {source} offers.");
+        _ = writeln!(text, "Starts automatically: {system} clusters named {name} offered by {source}.");
     }
     if !offered.parameters.is_empty() {
-        _ = writeln!(text, "Requests over the network may replace: {}.", offered.parameters.join(", "));
+        _ = writeln!(text, "API requests may override: {}.", offered.parameters.join(", "));
     }
     text
 }
@@ -107,7 +107,7 @@ fn steps(workflow: &Workflow, archives: &[Archive]) -> Vec<(Stage, String)> {
     }
     match &workflow.cluster {
         Some(ClusterSpec::Rent(System::Processes { nodes })) => {
-            steps.push((Stage::Cluster, format!("{nodes} processes of this machine, one a node, rented")));
+            steps.push((Stage::Cluster, format!("{nodes} local processes, one per node, provisioned")));
         }
         Some(ClusterSpec::Rent(System::Deployed(deployed))) => {
             let nodes = deployed.nodes();
@@ -117,9 +117,9 @@ fn steps(workflow: &Workflow, archives: &[Archive]) -> Vec<(Stage, String)> {
             let what = format!("a {kind} of {nodes} nodes: deployed by a {deploy}; destroyed by a {destroy}");
             steps.push((Stage::Cluster, what));
         }
-        Some(ClusterSpec::Rent(System::Slurm(_) | System::Kubernetes(_))) => {} // no file can say so
+        Some(ClusterSpec::Rent(System::Slurm(_) | System::Kubernetes(_))) => {} // cannot be written in a file
         Some(ClusterSpec::Existing { name, .. }) => {
-            steps.push((Stage::Cluster, format!("{name}, used and left alone")))
+            steps.push((Stage::Cluster, format!("{name}, existing cluster, not released")))
         }
         None => {}
     }
@@ -138,16 +138,16 @@ fn steps(workflow: &Workflow, archives: &[Archive]) -> Vec<(Stage, String)> {
                 workload.iterations
             ),
         ));
-        steps.push((Stage::Logs, "output of every node into the bucket, manifest last".to_owned()));
+        steps.push((Stage::Logs, "upload the output of every node to the bucket, manifest last".to_owned()));
         steps.push((Stage::Verdict, format!("by the criteria {}", benchmark.criteria.name)));
         if let Some(locate) = &workflow.locate {
             let nodes = workflow.cluster.as_ref().map_or(0, |cluster| cluster.system().nodes());
             let tests = locate.tests.unwrap_or(4 * nodes);
             let what =
-                format!("should the verdict be fail: pairs of nodes, at most {tests}, to find the bad one");
+                format!("if the verdict is fail: test at most {tests} pairs of nodes to find the bad node");
             steps.push((Stage::Locate, what));
         }
-        steps.push((Stage::Results, format!("{} rows at most into the warehouse", sizes.len() * 2)));
+        steps.push((Stage::Results, format!("load at most {} rows into the warehouse", sizes.len() * 2)));
     }
     steps
 }
@@ -162,7 +162,7 @@ fn described(build: &BuildSpec, archives: &[Archive]) -> String {
     format!("build config of {count} steps{source}")
 }
 
-/// What will exist, for how long at most. A lease ends by itself even if everything else is dead.
+/// Resources that will exist, and their maximum lifetime.
 fn exists(workflow: &Workflow) -> String {
     let limits = &workflow.limits;
     let locate =
@@ -171,34 +171,32 @@ fn exists(workflow: &Workflow) -> String {
     match &workflow.cluster {
         Some(ClusterSpec::Rent(system)) => {
             let dies = match system {
-                System::Deployed(_) => {
-                    "its steps are told that it must end by itself, and sweeps give it back,"
-                }
-                _ => "it ends by itself",
+                System::Deployed(_) => "its steps are told its lifetime, and sweeps delete it",
+                _ => "it expires",
             };
             format!(
                 "What will exist: one cluster at a time, at most {} of them, each for at most {}.\n\
-                 Should everything else die, {dies} after {}.\n",
+                 If every service fails, {dies} after {}.\n",
                 limits.attempts,
                 Span(longest.min(limits.lease.0)),
                 limits.lease,
             )
         }
-        _ => "What will exist: nothing that has to be given back.\n".to_owned(),
+        _ => "What will exist: nothing that has to be released.\n".to_owned(),
     }
 }
 
-/// What it can cost, whatever happens.
+/// Maximum cost.
 fn costs(workflow: &Workflow) -> String {
     let Some((cost, most)) = workflow.cost.as_ref().zip(lifecycle::most(workflow)) else {
-        return "What it can cost: not known; the workflow names no price (cost.node_hour).\n".to_owned();
+        return "What it can cost: unknown; the workflow sets no price (cost.node_hour).\n".to_owned();
     };
     let Some(ClusterSpec::Rent(system)) = &workflow.cluster else {
-        return "What it can cost: nothing; it rents no cluster.\n".to_owned();
+        return "What it can cost: nothing; the run provisions no cluster.\n".to_owned();
     };
     let (nodes, currency) = (system.nodes(), &cost.currency);
     let mut text = format!(
-        "What it can cost: at most {most} {currency} ({nodes} nodes at {} an hour each).\n",
+        "What it can cost: at most {most} {currency} ({nodes} nodes at {} per hour each).\n",
         cost.node_hour
     );
     let stopped = cost.budget.and_then(|budget| budget.pays_for(nodes, cost.node_hour));

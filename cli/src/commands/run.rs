@@ -1,4 +1,4 @@
-//! `burnin run`, `run --resume` and `cancel`: driving a run to its end.
+//! `burnin run`, `run --resume` and `cancel`: drives a run until it is closed.
 
 use std::{
     fs::{self, File},
@@ -25,7 +25,7 @@ use crate::{
     progress::Progress,
 };
 
-/// Asks for a run and drives it to its end.
+/// Requests a run and drives it until it is closed.
 pub async fn begin(data: Data, resolved: Resolved, output: Output) -> Result<Exit, Error> {
     let Resolved { workflow, archives, warnings } = resolved;
     plan::warn(&warnings);
@@ -35,7 +35,9 @@ pub async fn begin(data: Data, resolved: Resolved, output: Output) -> Result<Exi
         tracing::debug!(object = archive.object, known = stored == Creation::Exists, "source archive");
     }
     let run = name(&workflow);
-    let claim = data.claim(&run)?.ok_or_else(|| Error::usage(format!("{run} is being driven already")))?;
+    let claim = data
+        .claim(&run)?
+        .ok_or_else(|| Error::usage(format!("{run} is already driven by another process")))?;
     note(format_args!("run {run}  ({})", workflow.name));
     let by = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
     let trigger = Trigger { kind: "manual".to_owned(), by };
@@ -43,7 +45,7 @@ pub async fn begin(data: Data, resolved: Resolved, output: Output) -> Result<Exi
     drive(data, run, claim, Some(requested), output).await
 }
 
-/// A run asked for by hand is an occurrence of its own each time.
+/// Every manual start is a new run, so its event id is unique.
 fn name(workflow: &Workflow) -> RunId {
     let event = EventKey { source: "//burnin/cli".to_owned(), id: service::ids::unique() };
     let digest: String =
@@ -53,7 +55,7 @@ fn name(workflow: &Workflow) -> RunId {
         .unwrap_or_else(|error| unreachable!("workflow names are checked when they are read: {error}"))
 }
 
-/// Finishes a run that was cut short.
+/// Resumes an interrupted run.
 pub async fn resume(data: Data, run: Option<RunId>, output: Output) -> Result<Exit, Error> {
     let run = match run {
         Some(run) => {
@@ -63,7 +65,7 @@ pub async fn resume(data: Data, run: Option<RunId>, output: Output) -> Result<Ex
         None => only_open(&data).await?,
     };
     let claim = data.claim(&run)?;
-    let claim = claim.ok_or_else(|| Error::usage(format!("{run} is being driven by another process")))?;
+    let claim = claim.ok_or_else(|| Error::usage(format!("{run} is driven by another process")))?;
     note(format_args!("run {run}  (resumed)"));
     data.ledger.mark_open(&run).await.map_err(Error::infrastructure)?;
     drive(data, run, claim, None, output).await
@@ -75,20 +77,20 @@ async fn only_open(data: &Data) -> Result<RunId, Error> {
         if !data.ledger.load(&run).await.map_err(Error::infrastructure)?.records().is_empty() {
             open.push(run);
         } else if data.claim(&run)?.is_some() {
-            // The process died between its hint and its first record: nothing was begun, and nobody is about to.
+            // The process died between its hint and its first record: nothing was started.
             data.ledger.mark_closed(&run).await.map_err(Error::infrastructure)?;
         }
     }
     if open.is_empty() {
-        // A hint may be missing after a crash; the ledgers themselves are slower to look through, and never wrong.
+        // A hint may be lost in a crash. The ledgers are slower to scan, but always complete.
         open = unclosed(data).await?;
     }
     match open.as_slice() {
         [run] => Ok(run.clone()),
-        [] => Err(Error::usage("there is no unfinished run; start one with `burnin run WORKFLOW`")),
+        [] => Err(Error::usage("no unfinished run; start one with `burnin run WORKFLOW`")),
         many => {
             let names: Vec<_> = many.iter().map(ToString::to_string).collect();
-            Err(Error::usage(format!("several runs are unfinished, name one: {}", names.join(", "))))
+            Err(Error::usage(format!("several unfinished runs, name one: {}", names.join(", "))))
         }
     }
 }
@@ -97,11 +99,11 @@ async fn unclosed(data: &Data) -> Result<Vec<RunId>, Error> {
     data.view().unfinished().await.map_err(Error::infrastructure)
 }
 
-/// Ends a run: here, or in the process that drives it.
+/// Cancels a run: here, or through the process that drives it.
 pub async fn cancel(data: Data, run: RunId, reason: String) -> Result<Exit, Error> {
     let (_, state) = data.state(&run).await?;
     if let Some((conclusion, _)) = &state.settled {
-        note(format_args!("{run} is settled already: {}", conclusion.as_str()));
+        note(format_args!("{run} has already ended: {}", conclusion.as_str()));
         if state.closed.is_some() {
             return Ok(Exit::Pass);
         }
@@ -112,9 +114,9 @@ pub async fn cancel(data: Data, run: RunId, reason: String) -> Result<Exit, Erro
         let exit = drive(data, run, claim, Some(requested), Output::Human).await?;
         return Ok(if exit == Exit::Cancelled { Exit::Pass } else { exit });
     }
-    // Another process drives it. It reads the ledger on its next tick, so the ledger is where to tell it.
+    // Another process drives the run and reads the ledger on its next tick: record the cancel there.
     record_cancel(&data, &run, requested).await?;
-    note(format_args!("{run} is being cancelled by the process that drives it"));
+    note(format_args!("{run} cancel recorded; the process that drives the run executes it"));
     Ok(Exit::Pass)
 }
 
@@ -140,7 +142,7 @@ async fn record_cancel(data: &Data, run: &RunId, requested: Fact) -> Result<(), 
     }
 }
 
-/// Drives a run to its end and reports it. The first signal cancels the run; the second leaves it for `--resume`.
+/// Drives a run until it is closed, and reports it. The first signal cancels the run; the second leaves it for `--resume`.
 async fn drive(
     data: Data,
     run: RunId,
@@ -148,7 +150,7 @@ async fn drive(
     first: Option<Fact>,
     output: Output,
 ) -> Result<Exit, Error> {
-    // One trace from the request to the verdict: every event carries it on.
+    // One trace from the request to the verdict: every event carries its context.
     let span = info_span!("run", run.id = %run);
     driving(data, run, claim, first, output).instrument(span).await
 }
@@ -173,7 +175,7 @@ async fn driving(
         let interrupted = async {
             stop.cancelled().await;
             let by = "signal".to_owned();
-            let reason = "the process was asked to stop".to_owned();
+            let reason = "the process received a stop signal".to_owned();
             world.tell(Fact::CancelRequested(CancelRequested { by, reason })).await
         };
         tokio::pin!(interrupted);
@@ -199,7 +201,7 @@ async fn driving(
                 again = shutdown::once(), if cancelling => {
                     again.map_err(Error::infrastructure)?;
                     return Err(Error {
-                        message: format!("{run} is left unfinished; `burnin run --resume {run}` gives everything back"),
+                        message: format!("{run} is unfinished; `burnin run --resume {run}` releases its resources"),
                         exit: Exit::Cancelled,
                     });
                 }
@@ -216,31 +218,28 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Maximum wait for a writable ledger after a cancel.
 const AFTER_CANCEL: Duration = Duration::from_secs(3);
 
-/// Maximum time that a run goes on without its ledger: nothing enforces its limits meanwhile.
+/// Maximum time that a run continues without a writable ledger: its limits are not enforced meanwhile.
 fn patience(limits: Option<Limits>, cancelled_at: Option<Instant>) -> Duration {
     let limits = limits.unwrap_or_default();
     let patience = limits.patience.0.saturating_add(limits.grace.0);
     cancelled_at.map_or(patience, |_| patience.min(AFTER_CANCEL))
 }
 
-/// Ends a run whose ledger cannot be written: its clusters are deleted without it.
+/// Gives up a run whose ledger cannot be written: deletes its clusters directly.
 async fn give_up(data: &Data, run: &RunId, why: &str) -> Error {
     note(format_args!("  the ledger cannot be written: {why}; deleting the clusters without it"));
     let left = match timeout(RELEASE, release_directly(data, run)).await {
-        Ok(left) if left.is_empty() => "no cluster of it is left".to_owned(),
-        Ok(left) => format!("left: {}; `burnin sweep` tries again", left.join("; ")),
-        Err(_) => format!(
-            "its clusters were not deleted within {} s; `burnin sweep` tries again",
-            RELEASE.as_secs()
-        ),
+        Ok(left) if left.is_empty() => "all its clusters are deleted".to_owned(),
+        Ok(left) => format!("not deleted: {}; retry with `burnin sweep`", left.join("; ")),
+        Err(_) => {
+            format!("its clusters were not deleted within {} s; retry with `burnin sweep`", RELEASE.as_secs())
+        }
     };
-    let message = format!(
-        "{run} is left unfinished, because {why}; {left}; `burnin run --resume {run}` records its end"
-    );
+    let message = format!("{run} is unfinished: {why}; {left}; `burnin run --resume {run}` records its end");
     Error { message, exit: Exit::Infrastructure }
 }
 
-/// Timeout of deleting clusters without a ledger.
+/// Timeout of deleting clusters without the ledger.
 const RELEASE: Duration = Duration::from_secs(60);
 
 /// Follows the run until it is closed.
@@ -249,7 +248,7 @@ async fn watch(data: &Data, world: &World, run: &RunId, progress: &mut Progress)
     loop {
         let state = states.borrow_and_update().clone();
         if let Some(state) = state {
-            // A ledger that cannot be read is no reason to leave the run: its cluster would be left, too.
+            // An unreadable ledger must not stop the watch: the cluster would stay up.
             if let Ok(loaded) = data.ledger.load(run).await {
                 progress.show(&state, loaded.records());
             }
@@ -263,7 +262,7 @@ async fn watch(data: &Data, world: &World, run: &RunId, progress: &mut Progress)
     }
 }
 
-/// Writes a page, whole or not at all.
+/// Writes a page atomically.
 fn write_page(path: &Path, page: &str) -> std::io::Result<()> {
     let draft = path.with_extension("draft");
     fs::create_dir_all(path.parent().unwrap_or(Path::new(".")))?;

@@ -12,7 +12,6 @@ use crate::{
     local::Data,
 };
 
-/// Lists the runs.
 pub async fn runs(data: Data, output: Output) -> Result<Exit, Error> {
     let view = data.view();
     let runs = view.all().await.map_err(Error::infrastructure)?;
@@ -41,7 +40,7 @@ pub async fn runs(data: Data, output: Output) -> Result<Exit, Error> {
     Ok(exit)
 }
 
-/// Shows one run, as its report does.
+/// Prints the report of a run.
 pub async fn show(data: Data, run: &RunId, output: ReportForm) -> Result<Exit, Error> {
     if output == ReportForm::Json {
         let detail = data.view().detail(run).await.map_err(Error::infrastructure)?;
@@ -59,7 +58,6 @@ pub async fn show(data: Data, run: &RunId, output: ReportForm) -> Result<Exit, E
     Ok(Exit::Pass)
 }
 
-/// The report for standard output.
 pub fn terminal(told: &Told) -> String {
     report::terminal(&told.story(), style())
 }

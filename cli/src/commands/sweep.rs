@@ -1,4 +1,4 @@
-//! `burnin sweep`: the second door, by hand.
+//! `burnin sweep`: the independent sweeper, started manually.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::{
     local::Data,
 };
 
-/// Gives back every cluster of the data folder that outlived its lease, without asking any ledger.
+/// Deletes every cluster of the data folder whose lease has expired, without reading any ledger.
 pub async fn sweep(data: Data, grace: Span, dry_run: bool) -> Result<Exit, Error> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let provider = crate::local::clusters(&data, crate::local::program()?, &clock, 0);
     let swept = through(&provider, grace, !dry_run).await.map_err(|error| {
         let (service::PortError::Passing(why) | service::PortError::Final(Failure { message: why, .. })) =
             error;
-        Error::infrastructure(std::io::Error::other(format!("what there is could not be listed: {why}")))
+        Error::infrastructure(std::io::Error::other(format!("clusters could not be listed: {why}")))
     })?;
     print_plain(&told(&swept, dry_run));
     let left = swept.iter().any(|swept| matches!(swept.fate, Fate::Left(_)));
@@ -28,21 +28,21 @@ pub async fn sweep(data: Data, grace: Span, dry_run: bool) -> Result<Exit, Error
 
 fn told(swept: &[Swept], dry_run: bool) -> String {
     if swept.is_empty() {
-        return "there is no cluster\n".to_owned();
+        return "no cluster\n".to_owned();
     }
     let mut text = String::new();
     for Swept { cluster, fate } in swept {
         let what = match fate {
             Fate::Kept { until } => format!("kept, its lease with grace ends {until}"),
-            Fate::Unlabelled => "kept: it bears no expiry, so a person has to look".to_owned(),
-            Fate::Due => "outlived its lease; would be given back".to_owned(),
+            Fate::Unlabelled => "kept: it has no expiry label; check it by hand".to_owned(),
+            Fate::Due => "lease expired; would be deleted".to_owned(),
             Fate::Gone(deleted) => format!("gone: {}", deleted.evidence),
             Fate::Left(why) => format!("STILL THERE: {why}"),
         };
         text += &format!("  {}  {}\n", parse::shown(&cluster.name), parse::shown(&what));
     }
     if dry_run && swept.iter().any(|swept| swept.fate == Fate::Due) {
-        text += "nothing was touched; without --dry-run those that outlived their lease are given back\n";
+        text += "dry run, nothing deleted; run without --dry-run to delete clusters with an expired lease\n";
     }
     text
 }

@@ -1,4 +1,4 @@
-//! `burnin up`: everything in one process, for as long as it runs.
+//! `burnin up`: every service in one process.
 
 use std::{
     collections::BTreeMap,
@@ -41,43 +41,43 @@ use crate::{
     local::{self, Data, Services, TICK},
 };
 
-/// How often schedules are looked at; they know minutes.
+/// Check interval of schedules, which have minute precision.
 const SCHEDULE: Span = Span::from_secs(5);
-/// How often requests that were not recorded are published again.
+/// Interval of publishing unrecorded requests again.
 const REQUESTS: Span = Span::from_secs(2);
-/// How often is looked for what nobody told, and what could not be delivered is tried again.
+/// Interval of searching for missed endings and of retrying notices.
 const NOTICES: Span = Span::from_secs(2);
 
-/// What the command was told.
+/// Arguments of the command.
 pub struct Asked {
-    /// Folder of workflows.
+    /// Folder of the workflow files.
     pub workflows: PathBuf,
     /// Port on 127.0.0.1.
     pub port: u16,
-    /// How often refs are looked at.
+    /// Poll interval of refs.
     pub look: Span,
-    /// How often callers may ask.
+    /// Maximum request rates per caller.
     pub rates: Rates,
-    /// With what GitHub signs.
+    /// Signature secrets of GitHub webhooks.
     pub secrets: Secrets,
-    /// Where people find a run; none where they find it here.
+    /// URL template of a run in messages; `None`: this server.
     pub link: Option<notifier::Link>,
-    /// GitHub's REST API.
+    /// Base URL of GitHub's REST API.
     pub github: Api,
 }
 
-/// A secret is in the environment: a command line is read by everybody on the machine.
+/// Secrets come from the environment: other users can read a command line.
 pub fn secrets() -> Result<Secrets, Error> {
     const VARIABLE: &str = "BURNIN_GITHUB_SECRETS";
     let text = std::env::var(VARIABLE).unwrap_or_default();
     text.parse().map_err(|why| Error::usage(format!("{VARIABLE}: {why}")))
 }
 
-/// Serves until it is told to stop.
+/// Serves until SIGTERM or Ctrl-C.
 pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
     if !asked.workflows.is_dir() {
         let folder = asked.workflows.display();
-        return Err(Error::usage(format!("--workflows: there is no folder {folder}")));
+        return Err(Error::usage(format!("--workflows: folder {folder} does not exist")));
     }
     let stop = shutdown::on_signal().map_err(Error::infrastructure)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, asked.port)).await;
@@ -155,26 +155,26 @@ pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
     let header = files.header.display();
     let folder = asked.workflows.display();
     note(format_args!(
-        "burnin up: serving {folder} on http://{address}/; Ctrl-C ends it\n{summary}burnin up: the link above signs one \
-         browser in; programs send the header of a file:\n    curl -H @{header} http://{address}/api/v1/workflows"
+        "burnin up: serving {folder} on http://{address}/; Ctrl-C ends it\n{summary}burnin up: the link above signs in one \
+         browser; programs send the header in this file:\n    curl -H @{header} http://{address}/api/v1/workflows"
     ));
     let routes = gateway.routes_beside(dashboard.routes());
     let router = gateway::at_home(with_routes(service, routes), access, &gateway);
     serve(listener, router, stop).await.map_err(Error::infrastructure)?;
     beside.shutdown().await;
     driver.services.bus.stop().await;
-    note("burnin up: ended; what runs goes on, and the next `burnin up` finds it");
+    note("burnin up: stopped; running jobs continue, and the next `burnin up` resumes their runs");
     Ok(Exit::Pass)
 }
 
-/// Access secrets of this process, written to files for programs and browsers of its user.
+/// Access secrets of this process, written to files for programs and browsers of the same user.
 fn access(address: &str, files: &Files) -> Result<Access, Error> {
     let user = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
     let link_file = files.link.clone();
     let first = AtomicBool::new(true);
     let access = Access::new(&user, address, move |link| {
         if let Err(error) = Files::write(&link_file, link) {
-            tracing::error!("{}: the new link cannot be written: {error}", link_file.display());
+            tracing::error!("{}: cannot write the new sign-in link: {error}", link_file.display());
         }
         if !first.swap(false, Ordering::Relaxed) {
             // A log file may be readable by other users.
@@ -191,7 +191,7 @@ fn access(address: &str, files: &Files) -> Result<Access, Error> {
     Ok(access)
 }
 
-/// Tells people. Addresses and keys lie in `channels/` of the data folder, or in the environment.
+/// Sends notices. Addresses and keys are in `channels/` of the data folder, or in the environment.
 fn notifier(data: &Data, services: &Services, github: Api, link: notifier::Link) -> Arc<Notifier> {
     let secrets = notifier::secrets::Secrets::of_process(data.path("channels"));
     let courier = HttpCourier::new(secrets, github, Arc::clone(&services.clock));
@@ -205,7 +205,7 @@ fn notifier(data: &Data, services: &Services, github: Api, link: notifier::Link)
     })
 }
 
-/// Whatever was not finished gets its hint back, should a crash have cost it.
+/// Restores the hint of every unfinished run: a crash may have lost it.
 async fn resume(data: &Data, view: &View) -> Result<(), Error> {
     let unfinished = view.unfinished().await.map_err(Error::infrastructure)?;
     for run in &unfinished {
@@ -213,18 +213,18 @@ async fn resume(data: &Data, view: &View) -> Result<(), Error> {
     }
     if !unfinished.is_empty() {
         let names: Vec<_> = unfinished.iter().map(ToString::to_string).collect();
-        note(format_args!("burnin up: going on with {}", names.join(", ")));
+        note(format_args!("burnin up: resuming {}", names.join(", ")));
     }
     Ok(())
 }
 
-/// Does a chore every so often, for ever. What it could not do it says, once until it can again.
+/// Runs a task at every interval; never returns. A failure is logged once until the task succeeds again.
 async fn again_and_again(chore: Arc<dyn Chore>, every: Span, clock: Arc<dyn Clock>) {
     let mut said = None;
     loop {
         let why = chore.run().await.err();
         if let Some(why) = why.as_ref().filter(|why| said.as_ref() != Some(*why)) {
-            tracing::error!(chore = chore.name(), "failed: {why}");
+            tracing::error!(chore = chore.name(), "task failed: {why}");
         }
         said = why;
         clock.sleep(every).await;
@@ -239,7 +239,7 @@ struct Driver {
 }
 
 impl Driver {
-    /// The run is ours to drive.
+    /// Whether this process holds the run's lock.
     fn holds(&self, run: &RunId) -> Result<bool, Error> {
         let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
         if claims.contains_key(run) {
@@ -251,7 +251,7 @@ impl Driver {
         Ok(ours)
     }
 
-    /// Wakes every open run every so often, for ever.
+    /// Wakes every open run at every interval; never returns.
     async fn tick(&self) {
         loop {
             match self.data.ledger.open_runs().await {
@@ -284,12 +284,12 @@ impl Driver {
 #[service::async_trait]
 impl Handler for Driver {
     async fn handle(&self, event: &Event) -> Disposition {
-        // Claimed before its first record, so that nobody resumes it in between.
+        // Lock before the first record, so that no other process resumes the run in between.
         if let Ok(Message { run, content: Content::Fact(fact), .. }) = Message::from_event(event) {
             match self.holds(&run) {
                 Ok(true) => {}
                 Ok(false) if matches!(fact, Fact::RunRequested(_)) => return Disposition::Done,
-                Ok(false) => {} // a cancel: whoever drives it finds it in the ledger
+                Ok(false) => {} // a cancel: the driving process reads it from the ledger
                 Err(error) => return Disposition::Retry(error.message),
             }
         }

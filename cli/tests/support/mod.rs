@@ -1,4 +1,4 @@
-//! Runs of the real command over real processes, each in a folder of its own.
+//! Runs of the real command over local processes, each in its own folder.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod receiver;
@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The quickstart's benchmark, compiled once: every test is a process of its own, and they share the folder.
+/// The quickstart's benchmark, compiled once: every test is a separate process, and they share the folder.
 pub fn bench() -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workflows/quickstart");
     let source = folder.join("collective_perf.rs");
@@ -21,7 +21,7 @@ pub fn bench() -> PathBuf {
     let version = written.duration_since(std::time::UNIX_EPOCH).unwrap().as_millis();
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("all_reduce_perf-{version}"));
     if !program.exists() {
-        // The linker leaves files of fixed names beside its output, so everybody links in a folder of their own.
+        // The linker writes files with fixed names beside its output, so every test links in its own folder.
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let draft = folder.path().join("all_reduce_perf");
         let compiled =
@@ -32,7 +32,7 @@ pub fn bench() -> PathBuf {
     program
 }
 
-/// A folder with a workflow whose benchmark counts how often it was begun.
+/// A folder with a workflow whose benchmark counts its starts.
 pub struct Lab {
     pub folder: tempfile::TempDir,
 }
@@ -124,7 +124,7 @@ limits: {{image: 60s, cluster: 30s, job: 60s, logs: 30s, results: 30s, verdict: 
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// The one run of this lab, once it exists.
+    /// The only run of this lab, once it exists.
     pub fn run(&self) -> String {
         let folder = self.data().join("ledger");
         let mut names =
@@ -134,14 +134,14 @@ limits: {{image: 60s, cluster: 30s, job: 60s, logs: 30s, results: 30s, verdict: 
         run
     }
 
-    /// Ledger records so far.
+    /// Number of ledger records.
     pub fn records(&self) -> usize {
         let Ok(mut runs) = fs::read_dir(self.data().join("ledger")) else { return 0 };
         let Some(Ok(run)) = runs.next() else { return 0 };
         fs::read_dir(run.path()).map_or(0, Iterator::count)
     }
 
-    /// The ledger as text: what was recorded, in order.
+    /// The recorded facts, in order.
     pub fn story(&self) -> Vec<String> {
         let folder = self.data().join("ledger").join(self.run());
         let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -157,7 +157,7 @@ limits: {{image: 60s, cluster: 30s, job: 60s, logs: 30s, results: 30s, verdict: 
         names.iter().map(entry).collect()
     }
 
-    /// How often each of these was begun.
+    /// Number of starts of each step.
     pub fn counts(&self) -> Vec<(String, usize)> {
         let mut counts: Vec<_> = fs::read_dir(self.path("counts"))
             .unwrap()
@@ -171,7 +171,7 @@ limits: {{image: 60s, cluster: 30s, job: 60s, logs: 30s, results: 30s, verdict: 
         counts
     }
 
-    /// Processes that have this lab's folder in their command line or environment, our own test aside.
+    /// Processes with this lab's folder in their command line or environment, except this test.
     pub fn left_running(&self) -> Vec<String> {
         let mark = self.folder.path().display().to_string();
         let mut left = Vec::new();
@@ -190,7 +190,7 @@ limits: {{image: 60s, cluster: 30s, job: 60s, logs: 30s, results: 30s, verdict: 
         left
     }
 
-    /// Nothing is left running, now or in a moment: a process that was told to end may still be ending.
+    /// Checks that nothing is left running, with a short wait for processes that are ending.
     pub fn assert_nothing_left(&self) {
         wait_for("every process to be gone", || self.left_running().is_empty());
     }
@@ -213,7 +213,7 @@ pub fn signal(signal: &str, pid: u32) {
     assert!(Command::new("kill").args([signal, &pid.to_string()]).status().unwrap().success());
 }
 
-/// `workflows/kubernetes-cpu.yaml` for two nodes, as somebody writes it for a cluster of their own, in a folder of workflows.
+/// `workflows/kubernetes-cpu.yaml` for two nodes, adapted as a user would, in a folder of workflows.
 pub fn workflows_for_kubernetes(folder: &Path, settings: &[(&str, &str)]) {
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../workflows");
     fs::create_dir_all(folder.join("criteria")).unwrap();

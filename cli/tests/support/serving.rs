@@ -1,4 +1,4 @@
-//! `burnin up`, asked over HTTP.
+//! `burnin up` over HTTP.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{Lab, signal};
 
-/// A server on a port of its own.
+/// A server on its own port.
 pub struct Up {
     pub process: Child,
     pub address: String,
@@ -34,7 +34,7 @@ impl Up {
         up
     }
 
-    /// Of a lab's workflow and data.
+    /// Serves a lab's workflow and data.
     pub fn of(lab: &Lab) -> Self {
         Self::new(lab.command(&["up", "--port", "0", "--workflows", "."]))
     }
@@ -44,7 +44,7 @@ impl Up {
         self.ask_as(&self.cookie, method, path, headers, body)
     }
 
-    /// Sends this line, or none, as credential.
+    /// Sends this credential line, or none.
     pub fn ask_as(&self, proof: &str, method: &str, path: &str, headers: &str, body: &str) -> (u16, String) {
         let answer = self.exchange(method, path, &format!("{proof}{headers}"), body);
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -90,7 +90,7 @@ impl Up {
         begun["run"].as_str().unwrap().to_owned()
     }
 
-    /// Types of what was recorded, followed until there is no more.
+    /// Types of the run's records, followed until its end.
     pub fn follow(&self, run: &str) -> Vec<String> {
         let mut told: Vec<(u64, String)> = Vec::new();
         loop {

@@ -1,8 +1,7 @@
-//! A job's output into the bucket: every file streamed, redacted and hashed, the manifest last.
+//! Uploads a job's output to the bucket: every file streamed, redacted and hashed, the manifest last.
 //!
-//! A second try after a crash finds the objects of the first. A file that has changed in between is stored once more,
-//! under its name with `~2`, `~3`, ... behind; the manifest names what was read last, and what it does not name does not
-//! exist.
+//! A retry after a crash finds the objects of the first attempt. A file that has changed in between is stored again with the
+//! suffix `~2`, `~3`, ...; the manifest names the version read last. A file that is not in the manifest does not exist.
 
 mod body;
 mod names;
@@ -26,21 +25,21 @@ use crate::{
 use body::File;
 use names::Names;
 
-/// So many files that were left out are told by name.
+/// Maximum number of omitted files listed by name.
 const NAMED: usize = 1000;
-/// What a job's other files are sure of when one takes all the room, bytes.
+/// Bytes reserved for a job's other files when one file uses up the limit.
 const RESERVE: u64 = 1 << 20;
-/// A file that changes more often between two tries is not worth another.
+/// Maximum number of stored versions of a file that changes between attempts.
 const VERSIONS: u32 = 9;
 
-/// How much is collected of a job.
+/// Limits of what is collected of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Of a file, bytes.
+    /// Maximum size of a file, bytes.
     pub file_bytes: u64,
-    /// Of a job, bytes.
+    /// Maximum size of all files of a job, bytes.
     pub job_bytes: u64,
-    /// Of a job.
+    /// Maximum number of files of a job.
     pub files: usize,
 }
 
@@ -50,24 +49,24 @@ impl Default for Limits {
     }
 }
 
-/// Collects logs.
+/// Collects the logs of jobs.
 #[derive(Clone)]
 pub struct Collector {
-    /// From here.
+    /// Source of the output.
     pub scheduler: Arc<dyn Scheduler>,
-    /// Into this bucket.
+    /// Target bucket.
     pub artefacts: Artefacts,
-    /// Without these secrets.
+    /// Redaction rules.
     pub rules: Arc<Rules>,
-    /// At most so much.
+    /// Limits per job.
     pub limits: Limits,
 }
 
 impl Collector {
-    /// Collects what every attempt wrote, as `{attempt}/{file}`. What was committed before is answered with.
+    /// Collects the output of every attempt as `{attempt}/{file}`. Returns the existing manifest if one was committed.
     ///
     /// # Errors
-    /// When the cluster or the bucket does not answer.
+    /// Returns an error if the cluster or the bucket request fails.
     pub async fn collect(
         &self,
         id: &CommandId,
@@ -78,10 +77,10 @@ impl Collector {
         self.collect_for(id.into(), cluster, &jobs).await.map(Fact::LogsCollected)
     }
 
-    /// The same for jobs by their names, into the folder of `owner`.
+    /// Collects the output of jobs given by name, into the folder of `owner`.
     ///
     /// # Errors
-    /// Those of [`Collector::collect`].
+    /// See [`Collector::collect`].
     pub async fn collect_for(
         &self,
         owner: Owner<'_>,
@@ -121,7 +120,7 @@ impl Collector {
         self.files(of, &listed.files, &mut room, &mut seen, taken).await?;
         let mut others = listed.others;
         if listed.files.iter().any(|file| file.identity.is_some() || file.size_bytes.is_some()) {
-            // A log that is rotated while it is collected is found under its new name.
+            // List again: a log that was rotated while it was collected has a new name.
             let after = self.scheduler.outputs(cluster, job).await?;
             let known = |file: &&Written| !listed.files.iter().any(|before| before.name == file.name);
             let new: Vec<_> = after.files.iter().filter(known).cloned().collect();
@@ -196,7 +195,7 @@ impl Collector {
     }
 }
 
-/// Which job, and for whom.
+/// A job and the owner of its logs.
 struct Of<'a> {
     owner: Owner<'a>,
     cluster: &'a Cluster,
@@ -216,7 +215,7 @@ impl Taken {
     }
 }
 
-/// What is left of a job's limits.
+/// Remaining limits of a job.
 struct Room {
     bytes: u64,
     files: usize,
@@ -224,7 +223,7 @@ struct Room {
 }
 
 impl Room {
-    /// How much of the next file may be stored while so many others wait: one file's flood must not drown the others.
+    /// Returns how many bytes of the next file may be stored while `others` wait: one oversized file must not use up their share.
     fn take(&mut self, others: usize, file_bytes: u64) -> Option<u64> {
         self.files = self.files.checked_sub(1)?;
         let others = others.min(self.files) as u64;
@@ -233,7 +232,7 @@ impl Room {
     }
 }
 
-/// Notes what happened to files between the first look and the second.
+/// Records what changed between the two listings.
 fn changes(
     before: &[Written],
     after: &Outputs,
@@ -259,7 +258,7 @@ fn changes(
     }
 }
 
-/// A million names would be no manifest.
+/// Keeps the manifest small: the omitted files beyond the maximum are only counted.
 fn left_out(mut files: Vec<LeftOut>) -> Vec<LeftOut> {
     if files.len() > NAMED {
         let more = files.len() - NAMED;

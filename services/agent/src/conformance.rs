@@ -1,4 +1,4 @@
-//! What every [`Scheduler`] must do, as one suite.
+//! Conformance suite of [`Scheduler`].
 
 use std::{
     collections::BTreeSet,
@@ -16,11 +16,11 @@ use tokio::io::AsyncReadExt;
 
 use crate::port::{Job, Outputs, Scheduler, Standing, Written};
 
-/// The adapter keeps the port's promises. `job` makes a job of the given name that takes about a second, ends well and
-/// writes something.
+/// Checks that the adapter fulfils the port. `job` makes a job with the given name that takes about a second, succeeds and
+/// writes some output.
 ///
 /// # Panics
-/// Where it does not.
+/// Panics if a check fails.
 pub async fn scheduler(scheduler: &dyn Scheduler, cluster: &Cluster, job: impl Fn(&str) -> Job) {
     assert_eq!(scheduler.look(cluster, "one").await.expect("an answer"), Standing::Absent);
 
@@ -28,12 +28,12 @@ pub async fn scheduler(scheduler: &dyn Scheduler, cluster: &Cluster, job: impl F
     assert_eq!(
         scheduler.submit(&job("one")).await.expect("a handle"),
         handle,
-        "a second submission finds the first"
+        "a second submission finds the first job"
     );
     let end = ended(scheduler, cluster, "one").await;
     assert_eq!((end.state.as_str(), end.exit_code), ("COMPLETED", Some(0)));
     scheduler.cancel(cluster, "one").await.expect("an answer");
-    assert_eq!(ended(scheduler, cluster, "one").await, end, "what has ended stays as it ended");
+    assert_eq!(ended(scheduler, cluster, "one").await, end, "the first end state is final");
 
     let files = scheduler.outputs(cluster, "one").await.expect("an answer");
     assert!(!files.files.is_empty());
@@ -57,9 +57,9 @@ pub async fn scheduler(scheduler: &dyn Scheduler, cluster: &Cluster, job: impl F
     assert_eq!(scheduler.outputs(cluster, "none").await.expect("an answer"), Outputs::default());
 
     let ran = scheduler.nodes(cluster, "one").await.expect("nodes");
-    // A cluster may not know its nodes before a job is on them.
+    // A cluster may not know its nodes before a job runs on them.
     assert!(!ran.is_empty() && [0, ran.len()].contains(&cluster.nodes.len()), "{ran:?}");
-    // A part of the cluster is a cluster: all of it runs the job, and nothing else of it.
+    // A job on a part of the cluster runs on all nodes of the part, and on no other.
     if let [_, others @ ..] = &ran[..]
         && !others.is_empty()
     {
@@ -79,11 +79,11 @@ pub async fn scheduler(scheduler: &dyn Scheduler, cluster: &Cluster, job: impl F
     assert_eq!(ended(scheduler, cluster, "three").await.state, "CANCELLED", "cancelled before it began");
 }
 
-/// The adapter tells a job's files from everything else that lies in `folder`, where the job called `name` left its
-/// output, and follows nothing out of it. Only for adapters whose jobs write into a folder of this machine.
+/// Checks that the adapter lists only a job's own files in `folder`, the output folder of the job `name`, and follows no link
+/// out of it. Only for adapters whose jobs write into a folder of this host.
 ///
 /// # Panics
-/// Where it does not.
+/// Panics if a check fails.
 pub async fn folder(scheduler: &dyn Scheduler, cluster: &Cluster, name: &str, folder: &Path) {
     let outside = folder.with_extension("outside");
     fs::write(&outside, "not the job's").expect("a file");
@@ -123,11 +123,11 @@ pub async fn folder(scheduler: &dyn Scheduler, cluster: &Cluster, name: &str, fo
         assert!(listed.others.iter().any(|(name, why)| name == other && !why.is_empty()), "{other} is named");
     }
     for none in ["link-out", "link-folder/passwd", "../x", "nothing", "socket"] {
-        assert!(scheduler.output(cluster, name, none).await.is_err(), "{none} cannot be had");
+        assert!(scheduler.output(cluster, name, none).await.is_err(), "{none} cannot be read");
     }
     for none in ["link-out", "link-folder/passwd", "nothing"] {
         let refused = scheduler.output(cluster, name, none).await;
-        assert!(matches!(refused, Err(PortError::Final(_))), "{none} will never be had");
+        assert!(matches!(refused, Err(PortError::Final(_))), "{none} is a permanent error");
     }
     drop(socket);
 }

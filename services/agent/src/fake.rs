@@ -1,4 +1,4 @@
-//! A scheduler that only runs jobs on paper, for simulation and for running the agent alone.
+//! A scheduler that only simulates jobs, for the simulator and for running the agent alone.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use service::PortError;
 
 use crate::port::{Job, Outputs, Scheduler, Standing};
 
-/// Each job ends at the third look and leaves one file.
+/// Each job ends at the third poll and leaves one file.
 pub struct FakeScheduler {
     log: Vec<u8>,
     jobs: Mutex<BTreeMap<String, Planned>>,
@@ -26,7 +26,7 @@ struct Planned {
 }
 
 impl FakeScheduler {
-    /// Every job writes this.
+    /// `log`: output of every job.
     pub fn new(log: impl Into<Vec<u8>>) -> Self {
         Self { log: log.into(), jobs: Mutex::default() }
     }

@@ -1,15 +1,15 @@
-//! The agent: benchmarks run on a cluster, and their output is brought into the bucket.
+//! The agent: runs benchmarks on a cluster and uploads their output to the bucket.
 //!
 //! | command | fact |
 //! |---|---|
 //! | `job.submit` | `job.accepted`, then `job.done` or `job.failed` |
-//! | `job.observe` | the same, as far as it is true; nothing while the job goes on |
+//! | `job.observe` | the same, for the current state; nothing while the job runs |
 //! | `job.cancel` | `job.done` or `job.failed`, once it has ended |
 //! | `logs.collect` | `logs.collected`, after the manifest is written |
 //! | `nodes.locate` | `nodes.located`, after pairs of nodes were run and judged |
 //! | `nodes.cancel` | `nodes.failed`, once no pair is running |
 //!
-//! Idempotent by name: a job is called after its command; submitting looks before it leaps.
+//! Idempotent by name: a job is named after its command, and a submission first looks for an existing job.
 
 pub mod collect;
 pub mod conformance;
@@ -48,7 +48,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Event types it takes.
+    /// Event types that the agent handles.
     pub const TAKES: [&'static str; 6] = [
         "dev.burnin.job.submit.v1",
         "dev.burnin.job.observe.v1",
@@ -58,14 +58,14 @@ impl Agent {
         "dev.burnin.nodes.cancel.v1",
     ];
 
-    /// Over this scheduler, bringing output into this bucket.
+    /// Runs jobs on `scheduler` and uploads their output to `artefacts`. `every`: poll interval.
     pub fn new(scheduler: Arc<dyn Scheduler>, artefacts: Artefacts, every: Span) -> Self {
         let (rules, limits) = (Rules::of_patterns(), Limits::default());
         let collector = Collector { scheduler: Arc::clone(&scheduler), artefacts, rules, limits };
         Self { scheduler, collector, watches: Watches::default(), every }
     }
 
-    /// The same, with secrets that are known beforehand and limits of its own.
+    /// Sets redaction rules and limits.
     #[must_use]
     pub fn collecting(mut self, rules: Arc<Rules>, limits: Limits) -> Self {
         self.collector.rules = rules;
@@ -148,9 +148,9 @@ impl Agent {
     }
 }
 
-/// Where a job stands. What is called absent must stay so: a submission may still be on its way, and the next attempt
-/// would run beside it. So an absent job is cancelled, and looked at once more. One that nobody ever accepted and that is
-/// cancelled was absent: the answer stays the same when it is asked for again.
+/// State of a job. An absent job must stay absent: its submission may still be in flight, and the next attempt would run
+/// beside it. So an absent job is cancelled and polled once more. A job that was never accepted and is cancelled counts as
+/// absent, so that repeated polls give the same result.
 async fn look(
     scheduler: &dyn Scheduler,
     cluster: &Cluster,
@@ -225,7 +225,7 @@ impl Worker for Agent {
     }
 }
 
-/// What a job of another attempt is called.
+/// Job name of another attempt.
 pub(crate) fn job_name(id: &CommandId, attempt: model::Attempt) -> String {
     CommandId { stage: Stage::Job, attempt, ..id.clone() }.resource_name()
 }

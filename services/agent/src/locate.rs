@@ -1,13 +1,13 @@
-//! Bad nodes, found: the benchmark on pairs of the job's nodes, round after round, until their results tell who is bad.
+//! Locates bad nodes: runs the benchmark on pairs of the job's nodes, round after round, until the results identify them.
 //!
-//! Each step begins anew from what is in the bucket, created once and never changed. Whoever comes second, after a crash
-//! or beside another agent, finds the same and does the same.
+//! Each step starts from the objects in the bucket, which are created once and never changed. A retry after a crash, or a
+//! second agent, reads the same objects and does the same.
 //!
 //! ```text
 //! artefacts/{run}/locate/{attempt}/
-//!   nodes.json       nodes that the job ran on       over.json       no pair may begin any more, and why
-//!   pair-{n}/...     the logs of the n-th pair       located.json    what was done, and what it came to
-//!   pair-{n}.json    what came of it
+//!   nodes.json       nodes that the job ran on       over.json       no new pair may start, and why
+//!   pair-{n}/...     the logs of the n-th pair       located.json    tests done, and their result
+//!   pair-{n}.json    its outcome
 //! ```
 
 use std::{io::Cursor, sync::Arc};
@@ -27,26 +27,26 @@ use crate::{
     port::{Job, Scheduler, Standing},
 };
 
-/// Of two nodes no pair tells which one is bad.
+/// A pair cannot show which of two nodes is bad.
 const LEAST_NODES: usize = 3;
-/// A pair gets at least this long, however near the end is.
+/// Minimum time limit of a pair, even close to the deadline.
 const LEAST_LIMIT: Span = Span::from_secs(10);
 
-/// Messages of a benchmark or of NCCL: a pair with one of them began, even without the benchmark's banner.
+/// Messages of a benchmark or of NCCL: a pair whose log has one of them started, even without the benchmark's banner.
 const FAILURES: [&str; 5] = ["CUDA failure", "Cuda failure", "HIP failure", "NCCL failure", "NCCL WARN"];
-/// What takes a job away because of one of its nodes, in the schedulers' words. Anything else tells nothing of them.
+/// Scheduler codes for a job lost because of one of its nodes. Other codes say nothing about the nodes.
 const NODES_OWN: [&str; 4] = ["NODE_FAIL", "BOOT_FAIL", "LAUNCH_FAILED", "NODE_LOST"];
 
-/// Looks for bad nodes.
+/// Locates bad nodes.
 #[derive(Clone)]
 pub struct Locator {
     /// Runs the pairs.
     pub scheduler: Arc<dyn Scheduler>,
-    /// Brings in what they wrote.
+    /// Collects the logs of the pairs.
     pub collector: Collector,
 }
 
-/// Why no pair may begin any more.
+/// Why no new pair may start.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Over {
@@ -55,7 +55,7 @@ enum Over {
     Failed(Failure),
 }
 
-/// Everything that was done, and what it came to: `located.json`.
+/// All tests and their result: content of `located.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Record {
     suspects: Suspects,
@@ -64,18 +64,18 @@ struct Record {
 }
 
 impl Locator {
-    /// Stops a search: no pair begins any more. It is over when a step says so.
+    /// Stops a search: no new pair starts. The search is over when a step reports it.
     ///
     /// # Errors
-    /// When the bucket does not answer.
+    /// Returns an error if the bucket request fails.
     pub async fn cancel(&self, id: &CommandId) -> Result<(), PortError> {
         self.note(id, "over.json", &Over::Cancelled).await.map(drop)
     }
 
-    /// The next step of a search, as far as nothing has to be waited for.
+    /// Runs the next step of a search, without waiting.
     ///
     /// # Errors
-    /// When the scheduler or the bucket does not answer; [`PortError::Final`] when the search cannot go on.
+    /// Returns an error if a request to the scheduler or the bucket fails; [`PortError::Final`] if the search cannot continue.
     pub async fn step(&self, id: &CommandId, search: &Search, now: Timestamp) -> Result<Look, PortError> {
         if let Some(Record { suspects, .. }) = self.read(id, "located.json").await? {
             return Ok(Look::Ended(Fact::NodesLocated(suspects)));
@@ -85,7 +85,7 @@ impl Locator {
             over = Some(self.note(id, "over.json", &Over::TimeIsUp).await?);
         }
         match self.walk(id, search, now, over.as_ref()).await {
-            // Before that is told, the pairs that are running have to end.
+            // Running pairs must end before the failure is reported.
             Err(PortError::Final(failure)) if over.is_none() => {
                 let over = self.note(id, "over.json", &Over::Failed(failure)).await?;
                 self.walk(id, search, now, Some(&over)).await
@@ -94,7 +94,7 @@ impl Locator {
         }
     }
 
-    /// All rounds, as far as they have come.
+    /// Runs all rounds up to the first incomplete one.
     async fn walk(
         &self,
         id: &CommandId,
@@ -103,7 +103,7 @@ impl Locator {
         over: Option<&Over>,
     ) -> Result<Look, PortError> {
         let Some(nodes) = self.nodes(id, search, over).await? else {
-            return Ok(Look::Ended(stopped(over))); // nothing ever began
+            return Ok(Look::Ended(stopped(over))); // no pair ever started
         };
         let options = PairOptions { tolerance: search.locate.tolerance, ..PairOptions::default() };
         let tests = search.locate.tests.map_or(4 * nodes.len(), |tests| tests as usize);
@@ -129,7 +129,7 @@ impl Locator {
                 return Ok(Look::Going);
             }
             tried.extend(round);
-            // The round after one that was not through has not begun.
+            // A round starts only after the one before is complete.
             if pairs.is_empty() || (over.is_some() && !known) {
                 break;
             }
@@ -140,7 +140,7 @@ impl Locator {
         }
     }
 
-    /// The nodes that are searched; none when the search was stopped before anybody asked.
+    /// The nodes that are searched; `None` if the search was stopped before they were determined.
     async fn nodes(
         &self,
         id: &CommandId,
@@ -155,26 +155,26 @@ impl Locator {
         self.note(id, "nodes.json", &nodes).await.map(Some)
     }
 
-    /// What came of a pair, where that was noted.
+    /// The recorded outcome of a pair.
     async fn outcome(&self, pair: &Pair<'_>) -> Result<Option<Outcome>, PortError> {
         self.read(pair.id, &pair.file()).await
     }
 
-    /// What came of a pair; none while it goes on. It is begun if it was not.
+    /// Outcome of a pair; `None` while it runs. Starts the pair if necessary.
     async fn pair(&self, pair: &Pair<'_>, over: Option<&Over>) -> Result<Option<Outcome>, PortError> {
         let (cluster, name) = (pair.search.cluster.part(&pair.ends), pair.name());
         let mut standing = self.look(&cluster, &name).await?;
         if over.is_some() && matches!(standing, Standing::Absent | Standing::Going) {
-            // One that is on its way must not begin afterwards.
+            // A submission in flight must not start afterwards.
             self.scheduler.cancel(&cluster, &name).await?;
             standing = self.look(&cluster, &name).await?;
         }
         let outcome = match standing {
             Standing::Going => return Ok(None),
-            Standing::Absent if over.is_some() => Outcome::Void { why: "it was not begun".to_owned() },
+            Standing::Absent if over.is_some() => Outcome::Void { why: "it was not started".to_owned() },
             Standing::Absent => {
-                // Somebody else may have ended the search since this step began. Who does so later sees every outcome that
-                // led to this pair, and cancels it by its name.
+                // Another agent may have stopped the search since this step started. A later stop reads every outcome that led to this
+                // pair, and cancels the pair by its name.
                 let ended: Option<Over> = self.read(pair.id, "over.json").await?;
                 if ended.is_none() {
                     self.scheduler.submit(&pair.job()).await?;
@@ -187,19 +187,19 @@ impl Locator {
             Standing::Lost { code, why } if over.is_none() && NODES_OWN.contains(&code.as_str()) => {
                 Outcome::Broken { why: format!("{code}: {why}") }
             }
-            // Somebody else wanted the nodes, or took the job away.
+            // Preempted or deleted for reasons outside the pair.
             Standing::Lost { code, why } => Outcome::Void { why: format!("{code}: {why}") },
             Standing::Ended(end) => {
                 let readings = self.logs(pair).await?;
                 outcome(&end, &pair.search.workload, &readings)
             }
         };
-        // Before it is noted: what is noted is never looked at again.
+        // Release before recording: a recorded pair is never polled again.
         self.scheduler.release(&cluster, &name).await?;
         self.note(pair.id, &pair.file(), &outcome).await.map(Some)
     }
 
-    /// Where a pair stands. What the infrastructure did to it is not the end of the search.
+    /// State of a pair. An infrastructure failure of a pair does not end the search.
     async fn look(&self, cluster: &Cluster, name: &str) -> Result<Standing, PortError> {
         match self.scheduler.look(cluster, name).await {
             Err(PortError::Final(Failure { class: Class::Infrastructure, code, message, .. })) => {
@@ -209,7 +209,7 @@ impl Locator {
         }
     }
 
-    /// What the logs of a pair say.
+    /// Parsed logs of a pair.
     async fn logs(&self, pair: &Pair<'_>) -> Result<Vec<Reading>, PortError> {
         let (part, cluster) = (pair.part(), pair.search.cluster.part(&pair.ends));
         let owner = Owner { command: pair.id, part: Some(&part) };
@@ -240,11 +240,11 @@ impl Locator {
             named.push(SuspectNode { node, confidence: suspect.confidence, drained });
         }
         let undecided = match (nodes.len() < LEAST_NODES, &located.undecided) {
-            (true, _) => Some("of two nodes no pair tells which one is bad; run it with a third".to_owned()),
-            (_, Some(why)) if over.is_some() => Some(format!("time was up (limits.locate): {why}")),
+            (true, _) => Some("a pair cannot show which of two nodes is bad; add a third node".to_owned()),
+            (_, Some(why)) if over.is_some() => Some(format!("time limit reached (limits.locate): {why}")),
             (_, Some(why)) => Some(why.clone()),
             (_, None) if located.healthy => Some(
-                "in pairs all nodes do equally well: what is wrong is the same for all of them, or shows with more nodes only"
+                "all pairs perform equally: the fault affects all nodes alike, or appears only with more nodes"
                     .to_owned(),
             ),
             (_, None) => None,
@@ -272,7 +272,7 @@ impl Locator {
     ) -> Result<Drained, PortError> {
         let (cluster, reason) = (&search.cluster, Drained::reason(&id.run));
         let Some(command) = self.scheduler.drain_command(cluster, node, &reason) else {
-            let why = "nodes of this kind of cluster cannot be taken out of service".to_owned();
+            let why = "nodes of this kind of cluster cannot be drained".to_owned();
             return Ok(Drained::Left { why });
         };
         if search.locate.drain == Drain::Propose || !may {
@@ -289,7 +289,7 @@ impl Locator {
         self.collector.artefacts.get(&(Artefacts::folder(id) + file)).await.map_err(damaged)
     }
 
-    /// Writes a document once. The first one stands, and is returned.
+    /// Writes a document once. Returns the first version written.
     async fn note<T: Serialize + DeserializeOwned>(
         &self,
         id: &CommandId,
@@ -299,7 +299,7 @@ impl Locator {
         let body = serde_json::to_vec_pretty(value).map_err(PortError::passing)?;
         let body: Reader = Box::new(Cursor::new(body));
         self.collector.artefacts.offer(id, file, body).await.map_err(damaged)?;
-        self.read(id, file).await?.ok_or_else(|| PortError::Passing(format!("{file} is not there yet")))
+        self.read(id, file).await?.ok_or_else(|| PortError::Passing(format!("{file} is not readable yet")))
     }
 }
 
@@ -307,7 +307,7 @@ impl Locator {
 struct Pair<'a> {
     id: &'a CommandId,
     search: &'a Search,
-    /// From 1.
+    /// Starts at 1.
     number: usize,
     ends: [&'a str; 2],
     now: Timestamp,
@@ -326,7 +326,7 @@ impl Pair<'_> {
         format!("{}-p{}", self.id.resource_name(), self.number)
     }
 
-    /// The largest size shows what a node can do; the others show it less and take longer.
+    /// Uses the largest size only: smaller sizes show a bad node less clearly and take longer.
     fn job(&self) -> Job {
         let Search { cluster, image, workload, ends_at, .. } = self.search;
         let limit = ends_at.since(self.now).max(LEAST_LIMIT);
@@ -355,7 +355,7 @@ fn stopped(over: Option<&Over>) -> Fact {
     })
 }
 
-/// What a pair that ended tells of its nodes. What it does not tell is void: a node is not bad for want of a log.
+/// Outcome of a pair that ended. Without evidence the outcome is void: a missing log does not make a node bad.
 fn outcome(end: &JobEnd, workload: &Workload, readings: &[Reading]) -> Outcome {
     let tables = || readings.iter().flat_map(|reading| &reading.tables);
     let wrong = tables().any(|table| {
@@ -381,7 +381,7 @@ fn outcome(end: &JobEnd, workload: &Workload, readings: &[Reading]) -> Outcome {
             };
         }
     }
-    // From the times: the bandwidth is printed with two decimals.
+    // Computed from the times: the printed bandwidth has only two decimals.
     let measured = tables().flat_map(|table| {
         let factor = workload.collective.bus_factor(table.ranks.unwrap_or(2).max(2));
         let halves = table.rows.iter().flat_map(|row| [(row, row.out_of_place), (row, row.in_place)]);
@@ -402,7 +402,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pair_whose_benchmark_did_not_start_is_held_against_nobody() {
+    fn a_pair_whose_benchmark_did_not_start_counts_against_no_node() {
         let workload = Workload {
             collective: model::Collective::AllReduce,
             min_bytes: 8,
@@ -433,6 +433,6 @@ mod tests {
         ] {
             assert!(matches!(ended("FAILED", log), Outcome::Broken { .. }), "{log}");
         }
-        assert!(matches!(ended("NODE_FAIL", ""), Outcome::Broken { .. }), "the node itself went");
+        assert!(matches!(ended("NODE_FAIL", ""), Outcome::Broken { .. }), "the node failed");
     }
 }

@@ -1,4 +1,4 @@
-//! `burnin-agent`: benchmarks on a cluster, and their logs.
+//! `burnin-agent`: runs benchmarks on a cluster and collects their logs.
 
 use std::{process::ExitCode, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! What the agent needs of the outside world.
+//! The agent's port to schedulers.
 
 use std::collections::BTreeMap;
 
@@ -6,59 +6,59 @@ use ledger::Reader;
 use model::{Class, Cluster, Failure, Image, JobEnd, Span, Workload};
 use service::PortError;
 
-/// A benchmark to run.
+/// A benchmark job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// Its name, which is its identity.
+    /// Name and identity of the job.
     pub name: String,
-    /// Where: on every node of this cluster, which may be a part of a larger one ([`Cluster::part`]), and on no other.
+    /// Nodes of the job: every node of this cluster, which may be a part of a larger one ([`Cluster::part`]).
     pub cluster: Cluster,
-    /// The programs; none when the cluster has them.
+    /// The programs; `None` if they are installed on the cluster.
     pub image: Option<Image>,
-    /// The arguments.
+    /// Benchmark arguments.
     pub workload: Workload,
-    /// How long it may run.
+    /// Time limit.
     pub limit: Span,
-    /// Whose it is, for whoever finds it: `burnin-run`, `burnin-attempt`, `burnin-expires`.
+    /// Labels that identify the run: `burnin-run`, `burnin-attempt`, `burnin-expires`.
     pub labels: BTreeMap<String, String>,
 }
 
-/// Where a job stands.
+/// State of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// The scheduler does not know it.
+    /// Unknown to the scheduler.
     Absent,
     /// Pending or running.
     Going,
-    /// It ran to an end of its own, well or badly.
+    /// Ran to its own end, successful or not.
     Ended(JobEnd),
-    /// The infrastructure took it away.
+    /// Ended by the infrastructure.
     Lost {
-        /// The scheduler's word: `NODE_FAIL`, ...
+        /// Code of the scheduler, such as `NODE_FAIL`.
         code: String,
-        /// What happened.
+        /// Reason.
         why: String,
     },
 }
 
-/// What a job left behind.
+/// Output of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outputs {
     /// Regular files.
     pub files: Vec<Written>,
-    /// What is none, or cannot be had, by name: and why.
+    /// Entries that are not regular files or cannot be read: name and reason.
     pub others: Vec<(String, String)>,
 }
 
-/// A file that a job wrote.
+/// A file written by a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Its name, with `/` between folders. It may be any text; bytes that are no text must be escaped by the adapter so
-    /// that no two names are alike.
+    /// Path with `/` as separator; any text. The adapter escapes bytes that are not UTF-8 so
+    /// that no two names are equal.
     pub name: String,
-    /// Its size when it was listed, bytes, where the adapter can tell.
+    /// Size at the time of listing, bytes, if known.
     pub size_bytes: Option<u64>,
-    /// Which file it is, where the adapter can tell: after a rotation another one has the same name.
+    /// Identity of the file, if known: after a rotation another file has the same name.
     pub identity: Option<(u64, u64)>,
 }
 
@@ -69,82 +69,82 @@ impl<N: Into<String>> FromIterator<N> for Outputs {
     }
 }
 
-/// The end of a file.
+/// The last bytes of a file.
 pub struct Ending {
-    /// Where it begins, bytes.
+    /// Offset of the first byte.
     pub from: u64,
-    /// Its bytes.
+    /// Content from the offset on.
     pub body: Reader,
 }
 
-/// Something that runs jobs.
+/// A scheduler that runs jobs.
 #[async_trait::async_trait]
 pub trait Scheduler: Send + Sync + 'static {
-    /// Submits a job unless one of that name exists, and says what the scheduler calls it.
+    /// Submits a job unless one of that name exists. Returns the scheduler's handle.
     ///
     /// # Errors
-    /// [`PortError::Final`] when it can never run.
+    /// [`PortError::Final`] if the job can never run.
     async fn submit(&self, job: &Job) -> Result<String, PortError>;
 
-    /// Where a job stands.
+    /// State of a job.
     ///
     /// # Errors
-    /// When the scheduler does not answer.
+    /// Returns an error if the scheduler request fails.
     async fn look(&self, cluster: &Cluster, name: &str) -> Result<Standing, PortError>;
 
-    /// Asks a job to end. One that was not submitted yet must not begin afterwards, and is found as cancelled or absent.
+    /// Cancels a job. A job that was not submitted yet must not start afterwards; it is then cancelled or absent.
     ///
     /// # Errors
-    /// When the scheduler does not answer.
+    /// Returns an error if the scheduler request fails.
     async fn cancel(&self, cluster: &Cluster, name: &str) -> Result<(), PortError>;
 
-    /// What a job left behind; nothing of a job that is not known. Links are not followed.
+    /// Lists the output of a job; empty for an unknown job. Links are not followed.
     ///
     /// # Errors
-    /// When the cluster does not answer.
+    /// Returns an error if the cluster request fails.
     async fn outputs(&self, cluster: &Cluster, name: &str) -> Result<Outputs, PortError>;
 
-    /// One file a job wrote, from its beginning to the end it has by then.
+    /// Opens one output file, up to its current end.
     ///
     /// # Errors
-    /// [`PortError::Final`] when this file can never be read: it is gone, or may not be. The others still are.
+    /// [`PortError::Final`] if this file can never be read: deleted or not permitted. Other files may still be readable.
     async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<Reader, PortError>;
 
-    /// Takes away what is left of a job on its cluster, once its output is safe, and says so when nothing is left.
+    /// Deletes what is left of a job on its cluster, after its output is stored. Returns once nothing is left.
     ///
     /// # Errors
-    /// [`PortError::Passing`] while something is still there.
+    /// [`PortError::Passing`] while something is left.
     async fn release(&self, _: &Cluster, _name: &str) -> Result<(), PortError> {
         Ok(())
     }
 
-    /// The last `bytes` bytes of such a file, without reading what stands before; none where that cannot be done.
+    /// The last `bytes` bytes of a file, without reading the rest; `None` if the adapter cannot do this.
     ///
     /// # Errors
-    /// Those of [`Scheduler::output`].
+    /// See [`Scheduler::output`].
     async fn ending(&self, _: &Cluster, _: &str, _: &str, _bytes: u64) -> Result<Option<Ending>, PortError> {
         Ok(None)
     }
 
-    /// The nodes that a job ran on, by the names that jobs can be given by.
+    /// The nodes that a job ran on, by the names accepted in [`Job::cluster`].
     ///
     /// # Errors
-    /// When the scheduler does not answer, or nobody knows any more.
+    /// Returns an error if the scheduler request fails or the nodes are no longer known.
     async fn nodes(&self, cluster: &Cluster, _name: &str) -> Result<Vec<String>, PortError> {
         Ok(cluster.nodes.iter().map(|node| node.name.clone()).collect())
     }
 
-    /// The command with which a person takes a node out of service; none where there is no such thing.
+    /// Shell command for draining a node by hand; `None` if there is no such command.
     fn drain_command(&self, _: &Cluster, _node: &str, _reason: &str) -> Option<String> {
         None
     }
 
-    /// Takes a node out of service once its jobs have ended. Done twice it is done once.
+    /// Drains a node: its jobs may end, no new job starts. Idempotent.
     ///
     /// # Errors
-    /// [`PortError::Final`] when it is not going to be: it may not be, or somebody else took it out.
+    /// [`PortError::Final`] if it is not permitted, or the node was drained for another reason.
     async fn drain(&self, _: &Cluster, _node: &str, _reason: &str) -> Result<(), PortError> {
-        let why = "nodes of this kind of cluster cannot be taken out of service";
+        let why = "nodes of this kind of cluster cannot be drained";
         Err(PortError::Final(Failure::new(Class::Input, "NO_DRAIN", why)))
     }
 }

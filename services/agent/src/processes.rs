@@ -1,4 +1,4 @@
-//! Jobs of a cluster of processes on this host.
+//! Jobs on a cluster of local processes.
 
 use std::{io, path::PathBuf, sync::Arc};
 
@@ -14,13 +14,13 @@ use crate::{
     written,
 };
 
-/// The scheduler of process clusters.
+/// Scheduler of process clusters.
 pub struct Processes {
     store: Arc<dyn Store>,
 }
 
 impl Processes {
-    /// Takes images from this bucket.
+    /// `store`: bucket of the images.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store }
     }
@@ -63,7 +63,7 @@ impl Scheduler for Processes {
             JobState::Ended(end) => Standing::Ended(end),
             JobState::NodeFail { node } => Standing::Lost {
                 code: "NODE_FAIL".to_owned(),
-                why: format!("{node} went away under the job"),
+                why: format!("{node} was lost while the job ran"),
             },
             JobState::ClusterGone => {
                 Standing::Lost { code: "CLUSTER_GONE".to_owned(), why: "the cluster is gone".to_owned() }
@@ -73,7 +73,7 @@ impl Scheduler for Processes {
 
     async fn cancel(&self, cluster: &Cluster, name: &str) -> Result<(), PortError> {
         match Jobs::at(&cluster.endpoint).cancel(name) {
-            // Gone with its cluster: that is what is wanted.
+            // A deleted cluster has no jobs left: cancelled.
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(PortError::passing(error)),
             _ => Ok(()),
         }

@@ -1,4 +1,4 @@
-//! A workload as nccl-tests takes it. Pure.
+//! Renders a workload as nccl-tests program and arguments. Pure.
 
 use model::Workload;
 
@@ -7,7 +7,7 @@ pub fn program(workload: &Workload) -> String {
     format!("{}_perf", workload.collective.as_str())
 }
 
-/// Arguments in nccl-tests' own flags. `slots` is the number of GPUs of each process.
+/// Arguments in nccl-tests' own flags. `slots`: number of GPUs of each process.
 pub fn arguments(workload: &Workload, slots: u32) -> Vec<String> {
     let flags = [
         ("-b", workload.min_bytes.to_string()),

@@ -1,4 +1,4 @@
-//! Which scheduler a cluster has, by its endpoint.
+//! Selects the scheduler of a cluster by its endpoint.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
     slurm::SlurmJobs,
 };
 
-/// Every scheduler there is on this machine: each cluster is asked in its own way.
+/// All schedulers; dispatches by the cluster's endpoint.
 pub struct Schedulers {
     processes: Processes,
     slurm: SlurmJobs,
@@ -23,7 +23,7 @@ pub struct Schedulers {
 }
 
 impl Schedulers {
-    /// All of them take images from this bucket.
+    /// `store`: bucket of the images and of the job notes.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self {
             processes: Processes::new(Arc::clone(&store)),
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_program_without_kubernetes_says_so() {
+    async fn a_program_without_kubernetes_refuses_kubernetes_clusters() {
         let endpoint = r#"kubernetes:{"nodes": 1}"#.to_owned();
         let cluster = Cluster { name: "lab".into(), nodes: vec![], endpoint };
         let refused = Schedulers::new(Arc::new(MemoryStore::default())).look(&cluster, "job").await;

@@ -1,4 +1,4 @@
-//! An image's files onto a cluster: once, whole, and each as its digest says.
+//! Stages an image's files on a cluster: atomically, once, verified by digest.
 
 use std::{
     os::unix::fs::PermissionsExt,
@@ -10,13 +10,13 @@ use ledger::{Digester, Store};
 use model::{Class, Failure, Image};
 use service::PortError;
 
-/// The same image may be staged twice at once, when a command comes twice.
+/// The same image may be staged twice at the same time, when a command is delivered twice.
 static DRAFTS: AtomicU64 = AtomicU64::new(0);
 
-/// Brings the image's files from the bucket into `folder`, which belongs to this image alone.
+/// Downloads the image's files from the bucket into `folder`, which contains only this image.
 ///
 /// # Errors
-/// [`PortError::Final`] when a file is missing or is not what its digest says.
+/// [`PortError::Final`] if a file is missing or its digest differs.
 pub async fn stage(store: &dyn Store, image: &Image, folder: &Path) -> Result<(), PortError> {
     std::fs::create_dir_all(folder).map_err(PortError::passing)?;
     for file in &image.files {
@@ -26,7 +26,7 @@ pub async fn stage(store: &dyn Store, image: &Image, folder: &Path) -> Result<()
         }
         let object = format!("{}{}", image.reference, file.name);
         let damaged = |why: &str| {
-            let message = format!("{object} {why}; the image has to be built again");
+            let message = format!("{object} {why}; rebuild the image");
             PortError::Final(Failure::new(Class::Infrastructure, "IMAGE_DAMAGED", message))
         };
         let body = store.open(&object).await.map_err(PortError::passing)?;
@@ -41,7 +41,7 @@ pub async fn stage(store: &dyn Store, image: &Image, folder: &Path) -> Result<()
         };
         written.await.map_err(PortError::passing)?;
         if body.finish().sha256 != file.sha256 {
-            return Err(damaged("is not what its digest says"));
+            return Err(damaged("does not match its digest"));
         }
         std::fs::rename(&draft, &place).map_err(PortError::passing)?;
     }

@@ -1,4 +1,4 @@
-//! What a job wrote into a folder of its own, wherever that lies.
+//! Reads the output folder of a job.
 
 use std::{io, path::PathBuf};
 
@@ -9,7 +9,7 @@ use supervisor::files;
 
 use crate::port::{Ending, Outputs, Written};
 
-/// What lies in the folder.
+/// Lists the folder.
 pub async fn outputs(folder: PathBuf) -> Result<Outputs, PortError> {
     let listing = blocking(move || files::list(&folder)).await.map_err(PortError::passing)?;
     let written = |file: files::Entry| Written {
@@ -23,14 +23,14 @@ pub async fn outputs(folder: PathBuf) -> Result<Outputs, PortError> {
     })
 }
 
-/// One file of it.
+/// Opens one file.
 pub async fn output(folder: PathBuf, file: &str) -> Result<Reader, PortError> {
     let file = file.to_owned();
     let opened = blocking(move || files::open_file(&folder, &file)).await.map_err(unreadable)?;
     Ok(Box::new(tokio::fs::File::from_std(opened)))
 }
 
-/// The last bytes of one.
+/// Opens the last bytes of one file.
 pub async fn ending(folder: PathBuf, file: &str, bytes: u64) -> Result<Ending, PortError> {
     let file = file.to_owned();
     let opened = blocking(move || {
@@ -47,7 +47,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|stopped| Err(io::Error::other(stopped)))
 }
 
-/// What no repetition mends is said of this file; the rest of the job's output is still wanted.
+/// A permanent error concerns only this file; the rest of the job's output is still collected.
 fn unreadable(error: io::Error) -> PortError {
     use io::ErrorKind::{InvalidInput, NotFound, PermissionDenied};
     match error.kind() {

@@ -1,4 +1,4 @@
-//! What of a job's output comes into the bucket, and how.
+//! Collection of a job's output into the bucket.
 
 use std::{
     collections::BTreeMap,
@@ -20,14 +20,14 @@ use tokio::io::{AsyncReadExt, repeat};
 
 type Change = Box<dyn FnOnce(&mut BTreeMap<String, Vec<u8>>) + Send>;
 
-/// Files in memory, whose readers bring a few bytes at a time.
+/// Files in memory, read a few bytes at a time.
 #[derive(Default)]
 struct Files {
     files: Mutex<BTreeMap<String, Vec<u8>>>,
     /// A file of this name is so large, and is made as it is read.
     endless: Option<(&'static str, u64)>,
     jumps: bool,
-    /// Done after the first listing, once.
+    /// Applied once, after the first listing.
     then: Mutex<Option<Change>>,
 }
 
@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// Collects, and checks that what is stored is what the manifest says.
+    /// Collects, and checks the stored objects against the manifest.
     async fn collect(&self) -> (Manifest, BTreeMap<String, (ManifestObject, Vec<u8>)>) {
         let id = id();
         let cluster = Cluster { name: "c".into(), nodes: vec![], endpoint: "paper".into() };
@@ -153,7 +153,7 @@ fn lines(bytes: usize) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn secrets_go_and_the_manifest_says_which() {
+async fn secrets_are_redacted_and_listed_in_the_manifest() {
     let plain = lines(500_000);
     let secret = [&plain[..65_530], b"HF_TOKEN=abc swordfish-1\nswordfish-1\n", &plain].concat();
     let world = World::of([
@@ -180,7 +180,7 @@ async fn secrets_go_and_the_manifest_says_which() {
 }
 
 #[tokio::test]
-async fn of_a_flood_the_beginning_and_the_end_are_kept() {
+async fn an_oversized_log_keeps_its_beginning_and_end() {
     let flood = lines(5_000_000);
     let mut world = World::of([("flood.log", flood.clone()), ("other.log", lines(1000))]);
     for (limit, whole) in
@@ -205,7 +205,7 @@ async fn of_a_flood_the_beginning_and_the_end_are_kept() {
         assert_eq!(head.len() + left + tail.len(), flood.len(), "{limit}");
         assert!(head.is_empty() || head.ends_with(b"\n"), "{limit}");
     }
-    // A job's files share its limit, and a flood leaves the others theirs.
+    // A job's files share its limit, and one oversized file cannot use up the other files' share.
     world.store = Arc::new(MemoryStore::default());
     world.limits = Limits { job_bytes: 2_000_000, ..Limits::default() };
     let (_, objects) = world.collect().await;
@@ -214,7 +214,7 @@ async fn of_a_flood_the_beginning_and_the_end_are_kept() {
 }
 
 #[tokio::test]
-async fn where_nobody_can_jump_only_the_beginning_is_kept() {
+async fn without_random_access_only_the_beginning_is_kept() {
     let mut world = World::of([("x", lines(0))]);
     let files = Files { endless: Some(("flood", 300_000_000)), ..Files::default() };
     world.files = Arc::new(files);
@@ -228,10 +228,10 @@ async fn where_nobody_can_jump_only_the_beginning_is_kept() {
 }
 
 #[tokio::test]
-async fn a_second_try_finds_what_the_first_stored_and_what_has_changed_since_is_stored_beside() {
+async fn a_retry_reuses_stored_files_and_stores_changed_ones_beside() {
     let world = World::of([("a.log", "one"), ("b.log", "two"), ("c.log", "three")]);
     let (before, _) = world.collect().await;
-    // The crash: everything was stored but for the manifest.
+    // The crash: everything was stored except the manifest.
     let again = World::of([("a.log", "one"), ("b.log", "two and more"), ("c.log", "three")]);
     for object in &before.objects {
         let name = format!("{}{}", Artefacts::folder(&id()), object.name);
@@ -247,7 +247,7 @@ async fn a_second_try_finds_what_the_first_stored_and_what_has_changed_since_is_
 }
 
 #[tokio::test]
-async fn files_that_change_meanwhile_are_told() {
+async fn files_that_change_during_collection_are_reported() {
     let mut world = World::of([("grown", "a"), ("rotated", "old"), ("gone", "b"), ("same", "c")]);
     let files = Arc::get_mut(&mut world.files).unwrap();
     *files.then.get_mut().unwrap() = Some(Box::new(|files| {
@@ -264,7 +264,7 @@ async fn files_that_change_meanwhile_are_told() {
 }
 
 #[tokio::test]
-async fn ten_thousand_files_and_no_more() {
+async fn at_most_ten_thousand_files_are_collected() {
     let world = World::of([("x", "")]);
     {
         let mut files = world.files.files.lock().unwrap();

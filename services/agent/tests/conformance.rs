@@ -1,4 +1,4 @@
-//! The one suite, on every adapter.
+//! The conformance suite, on every adapter.
 
 mod support;
 
@@ -10,7 +10,7 @@ use model::{Class, Cluster, Collective, FileDigest, Image, Node, Span, Workload}
 use service::{Clock, PortError, SystemClock};
 use supervisor::{ClusterRequest, ClusterState, Clusters};
 
-/// Takes about a second and writes something.
+/// Takes about a second and writes output.
 const PROGRAM: &str = "#!/bin/sh\necho \"rank $BURNIN_RANK of $BURNIN_RANKS: $*\"\nsleep 1\n";
 
 fn workload() -> Workload {
@@ -54,7 +54,7 @@ async fn image_of(store: &dyn Store, program: &str) -> Image {
     }
 }
 
-/// A cluster of two processes, given back when the test is over, however it ends.
+/// A cluster of two processes, deleted at the end of the test in any case.
 struct Rented {
     clusters: Clusters,
     cluster: Cluster,
@@ -83,7 +83,7 @@ impl Drop for Rented {
 }
 
 #[tokio::test]
-async fn jobs_on_paper() {
+async fn the_fake_conforms() {
     let nodes = ["node-0", "node-1"].map(|name| Node { name: name.into(), slots: 1 }).into();
     let cluster = Cluster { name: "c".into(), nodes, endpoint: "paper".into() };
     let scheduler = FakeScheduler::new("some output\n");
@@ -104,7 +104,7 @@ async fn jobs_of_processes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_image_that_is_not_what_its_digest_says_is_not_run() {
+async fn an_image_with_a_wrong_digest_is_not_run() {
     let root = tempfile::tempdir().unwrap();
     let rented = Rented::under(&root.path().join("clusters"));
     let store: Arc<dyn Store> = Arc::new(FolderStore::open(root.path().join("bucket")).unwrap());
@@ -127,7 +127,7 @@ async fn an_image_that_is_not_what_its_digest_says_is_not_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_image_staged_by_many_at_once_is_whole_for_each() {
+async fn concurrent_staging_gives_complete_images() {
     let root = tempfile::tempdir().unwrap();
     let rented = Rented::under(&root.path().join("clusters"));
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());

@@ -1,4 +1,4 @@
-//! Commands in, facts out, as the fixtures say.
+//! Commands and the resulting facts, as in the fixtures.
 
 use std::sync::Arc;
 
@@ -17,36 +17,36 @@ async fn a_job_is_accepted_and_then_done() {
 }
 
 #[tokio::test]
-async fn a_job_nobody_knows_is_absent() {
+async fn an_unknown_job_is_absent() {
     service().honours_twice("observe-unknown").await;
 }
 
 #[tokio::test]
-async fn a_job_cancelled_before_it_was_submitted_never_begins() {
+async fn a_job_cancelled_before_submission_never_starts() {
     let service = service();
     service.honours_twice("cancel").await;
     service.honours_twice("submit-after-cancel").await;
 }
 
 #[tokio::test]
-async fn what_every_attempt_wrote_is_collected_and_committed() {
+async fn the_output_of_every_attempt_is_collected_and_committed() {
     let service = service();
     service.deliver("submit").await;
     service.honours_twice("collect").await;
 }
 
 #[tokio::test]
-async fn where_nothing_was_written_nothing_is_committed_and_said_so() {
+async fn a_job_without_output_commits_nothing() {
     service().honours_twice("collect-nothing").await;
 }
 
 #[tokio::test]
-async fn what_is_not_for_the_agent_is_parked() {
+async fn events_for_other_services_are_parked_by_the_agent() {
     service().parks_what_is_not_for_it().await;
 }
 
 #[tokio::test]
-async fn a_job_that_was_called_absent_never_begins() {
+async fn a_job_reported_absent_never_starts() {
     let service = service();
     service.honours_twice("observe-unknown").await;
     service.honours_twice("submit-after-absent").await;

@@ -52,7 +52,7 @@ fn terminal(object: &Value) -> bool {
 }
 
 #[test]
-fn a_job_that_completed() {
+fn a_completed_job_is_recognised() {
     let known = known("success", terminal);
     let Finding::Ended(end) = at(&known) else { panic!("{:?}", at(&known)) };
     assert_eq!((end.state.as_str(), end.exit_code), ("COMPLETED", Some(0)));
@@ -60,7 +60,7 @@ fn a_job_that_completed() {
 }
 
 #[test]
-fn a_job_on_its_way() {
+fn the_states_of_a_starting_job_are_recognised() {
     let mut codes = Vec::new();
     for event in stream("success", "jobsets") {
         let version = event["object"]["metadata"]["resourceVersion"].clone();
@@ -89,7 +89,7 @@ fn recorded(scenario: &str) -> Known {
 /// The kubelet of a node was killed. Its pod is to be deleted, which nobody does any more, and Kubernetes waits for that
 /// before the job, and then the JobSet, fails.
 #[test]
-fn a_pod_on_a_node_that_says_nothing_is_lost_at_once() {
+fn a_pod_on_an_unreachable_node_is_lost_at_once() {
     let known = recorded("node-lost");
     assert!(known.jobset["status"]["terminalState"].is_null());
     let Finding::Lost { code, why } = at(&known) else { panic!("{:?}", at(&known)) };
@@ -100,7 +100,7 @@ fn a_pod_on_a_node_that_says_nothing_is_lost_at_once() {
 
 /// Kueue's word on three pods that are to be in one block of two nodes, each with room for one.
 #[test]
-fn a_topology_that_cannot_be_is_waited_for_by_name() {
+fn an_unsatisfied_topology_is_a_named_wait() {
     let known = recorded("topology-too-large");
     let created =
         known.jobset["metadata"]["creationTimestamp"].as_str().unwrap().parse::<Timestamp>().unwrap();
@@ -111,7 +111,7 @@ fn a_topology_that_cannot_be_is_waited_for_by_name() {
 
 /// Two pods of half a node each: Kueue sent both to one node, where only one of them may be.
 #[test]
-fn two_pods_that_kueue_sends_to_one_node_are_named_at_once() {
+fn two_pods_assigned_to_one_node_fail_at_once() {
     let mut settings = settings();
     let known = recorded("two-on-one-node");
     let created =
@@ -126,14 +126,14 @@ fn two_pods_that_kueue_sends_to_one_node_are_named_at_once() {
 
 /// JobSet's own restarts are off in what Burnin submits; what another made is read all the same.
 #[test]
-fn a_job_that_failed_has_the_exit_code_of_its_first_pod() {
+fn a_failed_job_has_the_exit_code_of_its_first_pod() {
     let known = known("failure-one-restart", terminal);
     let Finding::Ended(end) = at(&known) else { panic!("{:?}", at(&known)) };
     assert_eq!((end.state.as_str(), end.exit_code, end.signal), ("FAILED", Some(3), None));
 }
 
 #[test]
-fn pods_that_were_made_again_are_no_measurement() {
+fn recreated_pods_are_not_a_measurement() {
     let known = known("failure-one-restart", |object| {
         object["status"]["restarts"] == 1 && object["status"]["replicatedJobsStatus"][0]["ready"] == 1
     });
@@ -141,7 +141,7 @@ fn pods_that_were_made_again_are_no_measurement() {
 }
 
 #[test]
-fn more_than_the_quota_will_ever_be() {
+fn a_request_above_the_maximum_quota_fails() {
     let known = known("quota-pending-then-deleted", |object| object["status"]["conditions"].is_array());
     let Finding::Failed(failure) = at(&known) else { panic!("{:?}", at(&known)) };
     assert_eq!((failure.class, failure.code.as_str()), (Class::Input, "QUOTA"));
@@ -210,7 +210,7 @@ fn code(known: &Known) -> String {
 }
 
 #[test]
-fn every_way_to_fail_has_a_name() {
+fn every_failure_has_a_code() {
     let evicted = |reason: &str, message: &str| {
         let mut known = known("success", |object| object["status"]["replicatedJobsStatus"][0]["ready"] == 1);
         let conditions = known.workload.as_mut().unwrap()["status"]["conditions"].as_array_mut().unwrap();
@@ -327,7 +327,7 @@ fn every_way_to_fail_has_a_name() {
 }
 
 #[test]
-fn whoever_waits_too_long_is_told_for_what() {
+fn a_wait_timeout_names_the_reason() {
     let late = "2026-11-20T20:02:30.000Z".parse::<Timestamp>().unwrap();
     for (expected, known) in [
         ("TOPOLOGY", queued("TopologyPlacementFailed", "no")),
@@ -337,12 +337,12 @@ fn whoever_waits_too_long_is_told_for_what() {
         let found = standing(&known, &settings(), late);
         let Finding::Failed(failure) = found else { panic!("{expected}: {found:?}") };
         assert_eq!((failure.class, failure.code.as_str()), (Class::Infrastructure, expected));
-        assert!(failure.message.starts_with("0 of 2 pods began within 30m"), "{}", failure.message);
+        assert!(failure.message.starts_with("0 of 2 pods started within 30m"), "{}", failure.message);
     }
 }
 
 #[test]
-fn a_pods_last_word_is_not_taken_for_more_than_it_says() {
+fn a_termination_message_is_not_overinterpreted() {
     assert_eq!(named(""), None);
     assert_eq!(named("all is well"), None);
     let long = format!("{} GLIBC_2.34 not found", "x".repeat(9000));

@@ -1,4 +1,4 @@
-//! Searches for bad nodes on a scheduler of paper, interrupted wherever they can be.
+//! Searches for bad nodes on a simulated scheduler, interrupted at every point.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -62,7 +62,7 @@ impl Paper {
         self.fenced.lock().unwrap().contains(name).then_some("CANCELLED")
     }
 
-    /// Everything that was on its way arrives.
+    /// Delivers all submissions in flight.
     fn land(&self) {
         for job in self.late.lock().unwrap().drain(..) {
             let end = self.fence(&job.name);
@@ -233,7 +233,7 @@ impl World {
         Self { paper, locator: Locator { scheduler, collector } }
     }
 
-    /// Steps until it is over; broken calls are made again.
+    /// Steps until the end; failed calls are repeated.
     async fn end(&self, search: &Search, at: i64) -> Fact {
         for _ in 0..500 {
             match self.locator.step(&id(), search, Timestamp::from_millis(at)).await {
@@ -258,7 +258,7 @@ fn named(suspects: &Suspects) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn the_bad_node_is_named_and_how_to_take_it_out() {
+async fn the_bad_node_is_located_with_its_drain_command() {
     for wrong in [false, true] {
         let world = World::new(Paper { bad: ["n3"].into(), wrong, ..Paper::default() });
         let search = search(8, Locate::default());
@@ -278,7 +278,7 @@ async fn the_bad_node_is_named_and_how_to_take_it_out() {
 
 /// A node that goes away under its pairs is bad. Whose pairs are preempted, or cannot be placed, is not.
 #[tokio::test]
-async fn what_somebody_else_did_to_a_pair_is_not_held_against_its_nodes() {
+async fn preempted_pairs_do_not_count_against_their_nodes() {
     let search = search(6, Locate::default());
     for lost in ["NODE_FAIL", "NODE_LOST"] {
         let world = World::new(Paper { bad: ["n2"].into(), lost: Some(lost), ..Paper::default() });
@@ -300,7 +300,7 @@ async fn what_somebody_else_did_to_a_pair_is_not_held_against_its_nodes() {
 }
 
 #[tokio::test]
-async fn no_more_nodes_are_taken_out_than_may_be() {
+async fn at_most_the_allowed_number_of_nodes_is_drained() {
     let world = World::new(Paper { bad: ["n3", "n6"].into(), ..Paper::default() });
     let locate = Locate { drain: Drain::Apply, ..Locate::default() };
     let suspects = world.located(&search(12, locate)).await;
@@ -313,7 +313,7 @@ async fn no_more_nodes_are_taken_out_than_may_be() {
 }
 
 #[tokio::test]
-async fn nobody_is_named_where_nothing_tells() {
+async fn without_evidence_no_node_is_suspected() {
     let search = search(4, Locate::default());
     let healthy = World::new(Paper::default());
     let suspects = healthy.located(&search).await;
@@ -323,13 +323,15 @@ async fn nobody_is_named_where_nothing_tells() {
     assert!(suspects.nodes.is_empty() && suspects.undecided.is_some());
     let two = World::new(Paper { bad: ["n1"].into(), ..Paper::default() });
     let suspects = two.located(&self::search(2, Locate::default())).await;
-    assert!(suspects.nodes.is_empty() && suspects.undecided.is_some_and(|why| why.contains("of two nodes")));
+    assert!(
+        suspects.nodes.is_empty() && suspects.undecided.is_some_and(|why| why.contains("which of two nodes"))
+    );
     assert!(two.paper.jobs.lock().unwrap().is_empty());
 }
 
 /// Whatever call breaks, the search goes on where it was: the same pairs, each once, and the same name.
 #[tokio::test]
-async fn broken_calls_change_nothing() {
+async fn failed_calls_do_not_change_the_result() {
     let search = search(6, Locate { drain: Drain::Apply, ..Locate::default() });
     let calm = World::new(Paper { bad: ["n2"].into(), ..Paper::default() });
     let expected = calm.located(&search).await;
@@ -343,7 +345,7 @@ async fn broken_calls_change_nothing() {
 }
 
 #[tokio::test]
-async fn cancelled_it_leaves_no_pair_behind() {
+async fn a_cancelled_search_leaves_no_pair_running() {
     for steps in 0..4 {
         for broken in 1..12 {
             let world = World::new(Paper { bad: ["n2"].into(), ..Paper::default() });
@@ -356,7 +358,7 @@ async fn cancelled_it_leaves_no_pair_behind() {
             let fact = world.end(&search, 0).await;
             assert!(matches!(&fact, Fact::NodesFailed(failure) if failure.class == Class::Cancelled));
             assert_eq!(world.paper.going(), 0, "after {steps} steps");
-            // Somebody who did not hear of it in time comes too late.
+            // An agent that missed the cancel is too late.
             let jobs = world.paper.jobs.lock().unwrap().len();
             assert_eq!(world.end(&search, 0).await, fact);
             assert_eq!(world.paper.jobs.lock().unwrap().len(), jobs);
@@ -366,7 +368,7 @@ async fn cancelled_it_leaves_no_pair_behind() {
 
 /// A submission that is reported as failed may still arrive, long after the search is over.
 #[tokio::test]
-async fn a_pair_that_lands_late_does_not_begin() {
+async fn a_late_submission_of_a_pair_does_not_start() {
     for (at, cancelled) in [(0, true), (600_000, false)] {
         let world = World::new(Paper { lands_late: true, ..Paper::default() });
         let search = search(6, Locate::default());
@@ -384,7 +386,7 @@ async fn a_pair_that_lands_late_does_not_begin() {
 
 /// Somebody else ends the search in the middle of a step, which has not heard of it.
 #[tokio::test]
-async fn a_step_that_is_overtaken_begins_no_pair() {
+async fn an_outdated_step_starts_no_pair() {
     for look in 1..20 {
         let world = World::new(Paper { bad: ["n2"].into(), ..Paper::default() });
         world.paper.meddled.store(look, Relaxed);
@@ -399,7 +401,7 @@ async fn a_step_that_is_overtaken_begins_no_pair() {
 }
 
 #[tokio::test]
-async fn when_time_is_up_it_says_what_it_knows() {
+async fn at_the_time_limit_the_partial_result_is_reported() {
     let world = World::new(Paper { bad: ["n2"].into(), ..Paper::default() });
     let search = search(6, Locate::default());
     drop(world.locator.step(&id(), &search, Timestamp::from_millis(0)).await);
@@ -411,7 +413,7 @@ async fn when_time_is_up_it_says_what_it_knows() {
 }
 
 #[tokio::test]
-async fn a_scheduler_that_refuses_a_pair_ends_it_once_the_others_have_ended() {
+async fn a_refused_pair_ends_the_search_after_the_running_pairs() {
     let world = World::new(Paper { refuses: Some(2), ..Paper::default() });
     let search = search(6, Locate::default());
     let Fact::NodesFailed(failure) = world.end(&search, 0).await else { panic!() };

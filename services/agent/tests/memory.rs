@@ -17,7 +17,7 @@ fn peak_mib() -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flood_is_collected_in_constant_memory() {
+async fn an_oversized_log_is_collected_in_constant_memory() {
     let root = tempfile::tempdir().unwrap();
     let id = CommandId {
         run: "a-run".parse().unwrap(),

@@ -69,12 +69,12 @@ fn read_back(words: &[String]) -> Vec<String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
     #[test]
-    fn the_shell_reads_what_was_written(words in prop::collection::vec("[^\\x00]{0,40}", 1..40)) {
+    fn quoted_words_are_read_back_unchanged(words in prop::collection::vec("[^\\x00]{0,40}", 1..40)) {
         prop_assert_eq!(read_back(&words), words);
     }
 
     #[test]
-    fn no_script_has_what_sbatch_refuses(word in "[^\\x00]{0,60}") {
+    fn no_script_contains_characters_refused_by_sbatch(word in "[^\\x00]{0,60}") {
         prop_assert!(!script::quote(&word).contains(char::is_control) || word.chars().any(|c| c.is_control() && !c.is_ascii()));
     }
 }

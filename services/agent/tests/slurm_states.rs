@@ -1,4 +1,4 @@
-//! What two versions of Slurm said, as recorded, and what is made of it.
+//! Recorded output of two Slurm versions, and the states derived from it.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ fn recorded(version: &str, file: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// As the controller showed it.
+/// The controller's record.
 fn shown(version: &str, scenario: &str) -> Row {
     Row::shown(&recorded(version, &format!("{scenario}.scontrol-job.txt"))).expect("a job")
 }
@@ -53,7 +53,7 @@ fn found(row: &Row, marks: &Marks) -> String {
 }
 
 #[test]
-fn both_versions_mean_the_same() {
+fn both_slurm_versions_give_the_same_states() {
     for version in VERSIONS {
         let check = |scenario: &str, begun: bool, expected: &str| {
             let row = shown(version, scenario);
@@ -83,7 +83,7 @@ fn both_versions_mean_the_same() {
 }
 
 #[test]
-fn accounts_and_controller_agree_on_what_is_over() {
+fn accounting_and_controller_agree_on_ended_jobs() {
     for version in VERSIONS {
         for scenario in ["completed", "failed-exit3", "failed-one-rank", "cancelled", "node-cut-off"] {
             let (shown, accounted) = (shown(version, scenario), accounted(version, scenario));
@@ -100,14 +100,14 @@ fn accounts_and_controller_agree_on_what_is_over() {
 }
 
 #[test]
-fn a_submission_that_was_refused_is_no_job() {
+fn a_refused_submission_is_not_a_job() {
     let refused = Row::accounted("8|FAILED|1:0|None|2026-11-20T19:13:16|None assigned|None").unwrap();
     assert_eq!(found(&refused, &Marks::default()), "absent");
 }
 
 /// 22.05 gives one word, 24.11 a list of them.
 #[test]
-fn states_in_json_are_understood_in_both_shapes() {
+fn json_states_are_parsed_in_both_forms() {
     let expected = [("completed", Kind::Ended), ("running", Kind::Going), ("prolog-failed", Kind::Waiting)];
     for version in VERSIONS {
         for (scenario, kind) in expected {
@@ -159,7 +159,7 @@ fn every_state_of_the_documentation_has_its_kind() {
 }
 
 #[test]
-fn each_way_of_waiting_is_told_from_the_others() {
+fn reasons_for_waiting_are_distinguished() {
     let waiting = |reason: &str, restarts| {
         let row = Row { id: 4, state: "PENDING".into(), reason: reason.into(), restarts, ..Row::default() };
         found(&row, &Marks::default())
@@ -181,16 +181,16 @@ fn each_way_of_waiting_is_told_from_the_others() {
 }
 
 #[test]
-fn of_two_jobs_of_a_name_the_one_that_claimed_counts() {
+fn of_two_jobs_with_one_name_the_claiming_one_counts() {
     let row = |id, state: &str| Row { id, state: state.into(), ..Row::default() };
     let rows = [row(7, "COMPLETED"), row(8, "RUNNING")];
     let marks = Marks { claim: Some("8.0".into()), refused: vec!["7.0".into()], ..Marks::default() };
     assert_eq!(standing(&rows, &marks, late()), Finding::Going);
-    // Slurm forgot it, and it never said how it ended.
+    // Purged by Slurm, without a record of its end.
     assert!(
         matches!(standing(&rows[..1], &marks, late()), Finding::Lost { code, .. } if code == "FORGOTTEN")
     );
-    // Nothing began, and nothing may.
+    // Nothing started, and nothing may start.
     let marks = Marks { cancelled: true, ..Marks::default() };
     assert!(matches!(standing(&[], &marks, late()), Finding::Ended(end) if end.state == "CANCELLED"));
     assert_eq!(standing(&[], &Marks::default(), late()), Finding::Absent);

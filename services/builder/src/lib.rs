@@ -1,12 +1,12 @@
-//! The builder: one verb, build; one outside world, where Cloud Build configs are executed.
+//! The builder: builds images through [`Builds`], which runs Cloud Build configs.
 //!
 //! | command | fact |
 //! |---|---|
 //! | `image.build` | `image.accepted`, then `image.built` or `image.failed` |
-//! | `image.observe` | the same, as far as it is true; nothing while the build goes on |
-//! | `image.cancel` | `image.failed` with `CANCELLED`, or how it ended before |
+//! | `image.observe` | the same, for the current state; nothing while the build runs |
+//! | `image.cancel` | `image.failed` with `CANCELLED`, or the earlier end state |
 //!
-//! Idempotent by name: a build is called after its command, and a second start under that name finds the first.
+//! Idempotent by name: a build is named after its command, and a second start under that name finds the first.
 
 #[cfg(feature = "gcp")]
 pub mod notification;
@@ -22,16 +22,16 @@ use service::{Look, Outbox, PortError, Trouble, Watches, Worker};
 pub struct Builder {
     builds: Arc<dyn Builds>,
     watches: Watches,
-    /// How often to look at a build; where builds notify, this is only the net below.
+    /// Poll interval of a build; only a fallback where builds send notifications.
     every: Span,
 }
 
 impl Builder {
-    /// Event types it takes.
+    /// Event types that the builder handles.
     pub const TAKES: [&'static str; 3] =
         ["dev.burnin.image.build.v1", "dev.burnin.image.observe.v1", "dev.burnin.image.cancel.v1"];
 
-    /// Over this outside world.
+    /// `every`: poll interval.
     pub fn new(builds: Arc<dyn Builds>, every: Span) -> Self {
         Self { builds, watches: Watches::default(), every }
     }
@@ -57,7 +57,7 @@ impl Builder {
     async fn observe(&self, id: &CommandId, accepted: bool, outbox: &Outbox) -> Result<(), Trouble> {
         match self.present(id, accepted).await {
             Ok(None) => {
-                let why = "the build is not known; it was never started or is long forgotten";
+                let why = "the build is unknown: it was never started, or its record has expired";
                 let failure = Failure::new(Class::Infrastructure, "ABSENT", why);
                 Ok(outbox.tell(id, Fact::ImageFailed(failure)).await?)
             }
@@ -72,9 +72,9 @@ impl Builder {
         }
     }
 
-    /// Where a build stands. What is called absent must stay so: a start may still be on its way, and its build would
-    /// belong to nobody. So an absent build is cancelled, and looked at once more. One that nobody ever accepted and that
-    /// is cancelled was absent: the answer stays the same when it is asked for again.
+    /// State of a build. An absent build must stay absent: its start may still be in flight, and the build would have no owner. So
+    /// an absent build is cancelled and polled once more. A build that was never accepted and is cancelled counts as absent, so
+    /// that repeated polls give the same result.
     async fn present(&self, id: &CommandId, accepted: bool) -> Result<Option<Build>, PortError> {
         let key = Key::of(id);
         let mut build = self.builds.look(&key).await?;
@@ -131,7 +131,7 @@ impl Worker for Builder {
                 self.watch(id, outbox);
                 Ok(())
             }
-            _ => Err(Trouble::Park("the builder only builds images".to_owned())),
+            _ => Err(Trouble::Park("the builder handles only the image stage".to_owned())),
         }
     }
 }

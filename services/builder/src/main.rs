@@ -1,4 +1,4 @@
-//! `burnin-builder`: images.
+//! `burnin-builder`: builds images.
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
@@ -56,7 +56,9 @@ fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
         Place::CloudBuild { project, location } => (project, location),
     };
     if config.secrets.is_some() {
-        return Err("BURNIN_SECRETS: for builds on this host; Cloud Build has Secret Manager".into());
+        return Err(
+            "BURNIN_SECRETS: only for builds on this host; with Cloud Build use Secret Manager".into()
+        );
     }
     let bucket = config.artefacts.bucket().ok_or(NEEDS_A_BUCKET)?;
     let (store, clock) = (store()?, Arc::clone(&wiring.clock));

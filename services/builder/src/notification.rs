@@ -1,4 +1,4 @@
-//! The topic `cloud-builds` as the builder hears it: a reason to look at a build, see [`notification`].
+//! Messages of the topic `cloud-builds`: a reason to poll a build, see [`notification`].
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use service::{
 };
 use tracing::debug;
 
-/// Takes notifications, and leaves everything else to the handler of commands.
+/// Handles notifications, and passes other events to the handler of commands.
 pub struct Notified {
     builds: Arc<CloudBuilds>,
     outbox: Outbox,
@@ -23,10 +23,10 @@ pub struct Notified {
 }
 
 impl Notified {
-    /// The event type it takes itself, as Google calls it.
+    /// Event type of the notifications, as named by Google.
     pub const TAKES: &'static str = BUILD_CHANGED;
 
-    /// Before this handler, telling through this outbox.
+    /// `commands`: handler of all other events; facts are published through `outbox`.
     pub fn new(builds: Arc<CloudBuilds>, outbox: Outbox, commands: Arc<dyn Handler>) -> Self {
         Self { builds, outbox, commands }
     }
@@ -63,7 +63,7 @@ impl Handler for Notified {
                 }
             }
             Ok(_) => {
-                debug!(event.id = event.id(), "a build that is not the builder's");
+                debug!(event.id = event.id(), "not a build of the builder");
                 Disposition::Done
             }
         }

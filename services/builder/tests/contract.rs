@@ -1,4 +1,4 @@
-//! Commands in, facts out, as the fixtures say.
+//! Commands and the resulting facts, as in the fixtures.
 
 use std::sync::Arc;
 
@@ -11,35 +11,35 @@ fn service() -> Service {
 }
 
 #[tokio::test]
-async fn a_build_is_accepted_and_then_there_is_an_image() {
+async fn a_build_is_accepted_and_then_built() {
     service().honours_twice("build").await;
 }
 
 #[tokio::test]
-async fn a_build_that_fails_says_whose_fault_it_is() {
+async fn a_failed_build_has_a_failure_class() {
     service().honours_twice("build-fails").await;
     service().honours_twice("build-breaks").await;
 }
 
 #[tokio::test]
-async fn a_build_nobody_knows_is_absent() {
+async fn an_unknown_build_is_absent() {
     service().honours_twice("observe-unknown").await;
 }
 
 #[tokio::test]
-async fn a_build_cancelled_before_it_began_never_begins() {
+async fn a_build_cancelled_before_its_start_never_starts() {
     let service = service();
     service.honours_twice("cancel").await;
     service.honours_twice("build-after-cancel").await;
 }
 
 #[tokio::test]
-async fn what_is_not_for_the_builder_is_parked() {
+async fn events_for_other_services_are_parked_by_the_builder() {
     service().parks_what_is_not_for_it().await;
 }
 
 #[tokio::test]
-async fn a_build_that_was_called_absent_never_begins() {
+async fn a_build_reported_absent_never_starts() {
     let service = service();
     service.honours_twice("observe-unknown").await;
     service.honours_twice("build-after-absent").await;

@@ -1,4 +1,4 @@
-//! What the topic tells, in any order, is what a look shows.
+//! Notifications in any order publish the polled state.
 
 use std::sync::{Arc, Mutex};
 
@@ -72,7 +72,7 @@ fn notification(build: &Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_any_order_and_twice_they_tell_one_end() {
+async fn reordered_and_repeated_notifications_give_one_end() {
     for (ends, fact) in [("SUCCESS", "dev.burnin.image.built.v1"), ("FAILURE", "dev.burnin.image.failed.v1")]
     {
         let mut told = Vec::new();
@@ -98,7 +98,7 @@ async fn in_any_order_and_twice_they_tell_one_end() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_on_its_way_is_no_news() {
+async fn notifications_of_running_builds_publish_nothing() {
     let service = Service::new().await;
     service.world.cloud.freeze(true);
     service.world.start(&spec("SUCCESS")).await.unwrap();
@@ -114,7 +114,7 @@ async fn what_is_on_its_way_is_no_news() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_notification_shows_what_the_list_does_not_yet() {
+async fn a_notification_reveals_a_build_missing_in_the_list() {
     let service = Service::new().await;
     service.world.cloud.stale_lists(1000);
     service.world.cloud.next_create(Fault::LandsAndTears);
@@ -127,7 +127,7 @@ async fn a_notification_shows_what_the_list_does_not_yet() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_build_that_turns_up_after_everybody_gave_up_is_ended() {
+async fn a_build_that_appears_after_its_cancel_is_cancelled() {
     let service = Service::new().await;
     let world = &service.world;
     world.cloud.freeze(true);
@@ -160,7 +160,7 @@ async fn other_peoples_builds_are_acknowledged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_no_build_is_parked() {
+async fn invalid_notifications_are_parked() {
     let service = Service::new().await;
     for data in ["", "[]", "{}", "not json", r#"{"id": 5}"#] {
         let push = json!({"message": {"attributes": {"buildId": "b", "status": "SUCCESS"}, "data": STANDARD.encode(data)}});
@@ -170,7 +170,7 @@ async fn what_is_no_build_is_parked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn commands_go_where_they_always_went() {
+async fn commands_are_passed_to_the_command_handler() {
     let service = Service::new().await;
     let command = std::fs::read(concat!(
         env!("CARGO_MANIFEST_DIR"),
@@ -183,7 +183,7 @@ async fn commands_go_where_they_always_went() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pushed_over_http_they_end_a_build_that_nobody_looks_at() {
+async fn notifications_pushed_over_http_end_an_unpolled_build() {
     let service = Service::new().await;
     let Service { world, heard, door } = service;
     let parking = Arc::new(service::StoreParking::new(world.store.clone(), world.clock.clone()));

@@ -1,4 +1,4 @@
-//! The program's own word on an environment that cannot be.
+//! Errors in the program's environment.
 
 use std::process::Command;
 

@@ -1,8 +1,8 @@
-//! The conductor: facts come in, the ledger grows, commands go out.
+//! The conductor: receives facts, appends to the ledger, sends commands.
 //!
-//! It alone writes the ledger, and it decides nothing itself: the rules are in `machine`. On every wake-up (a fact, a
-//! tick, a restart) it does the same five things: load, decide, append, compute what is owed, send. Any number of
-//! conductors may run at once; whoever appends second loads again.
+//! It is the only writer of the ledger and contains no rules itself: those are in `lifecycle`. On every wake-up (a fact, a
+//! tick, a restart) it does the same five steps: load, decide, append, compute what is owed, send. Several conductors may run
+//! at once: after a lost append race a conductor loads again.
 
 mod wake;
 
@@ -22,7 +22,7 @@ impl Handler for Conductor {
             Err(unreadable) => return Disposition::Park(unreadable.to_string()),
         };
         let Content::Fact(fact) = message.content else {
-            return Disposition::Park("the conductor takes facts, not commands".to_owned());
+            return Disposition::Park("the conductor handles facts, not commands".to_owned());
         };
         let span = info_span!(
             "fact",
@@ -39,14 +39,14 @@ impl Handler for Conductor {
         telemetry::follow(&span, message.traceparent.as_deref());
         let occurrence = Occurrence { event: message.key, attempt: message.attempt, fact };
         match self.wake(&message.run, Input::Fact(Box::new(occurrence))).instrument(span).await {
-            Ok(Woken::Unknown) => Disposition::Park(format!("no run {} was ever asked for", message.run)),
+            Ok(Woken::Unknown) => Disposition::Park(format!("run {} was never requested", message.run)),
             Ok(_) => Disposition::Done,
             Err(error) => Disposition::Retry(service::worker::chain(&error)),
         }
     }
 }
 
-/// Event types the conductor takes: every fact but its own.
+/// Event types that the conductor handles: every fact except its own.
 pub fn takes() -> Vec<&'static str> {
     let own = ["dev.burnin.run.closed.v1", "dev.burnin.run.used.v1"];
     Fact::TYPES.iter().copied().filter(|event_type| !own.contains(event_type)).collect()

@@ -1,4 +1,4 @@
-//! `burnin-conductor`: the one writer of the ledger. `POST /chores/tick` wakes every run that owes something.
+//! `burnin-conductor`: the only writer of the ledger. `POST /chores/tick` wakes every open run.
 
 use std::{process::ExitCode, sync::Arc};
 

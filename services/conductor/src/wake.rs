@@ -14,71 +14,63 @@ use model::{
 use service::{Bus, Clock, Outbox, telemetry::meters::run_ended};
 use tracing::{debug, info, warn};
 
-/// How often an append is tried against rivals before the wake-up is left to the next delivery.
+/// Maximum number of append attempts per wake-up; then the event is redelivered.
 const RACES: u32 = 20;
 
-/// What a user of the conductor may tune.
+/// Settings of the conductor.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How long a command that is still owed waits before it is sent again.
+    /// Delay before an owed command is sent again.
     pub resend: Span,
 }
 
-/// Told of every state a wake-up arrives at.
+/// Called with every state after a wake-up.
 pub type Observer = Arc<dyn Fn(&RunState) + Send + Sync>;
 
-/// What a wake-up came to.
+/// Result of a wake-up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Woken {
-    /// Nobody ever asked for this run.
+    /// The run was never requested.
     Unknown,
     /// The fact changed nothing, for this reason.
     Ignored(Ignored),
-    /// The run went on, or had nothing to do.
+    /// The run was advanced, or had nothing to do.
     Went,
 }
 
-/// A wake-up that did not come to its end. Wake again.
+/// An incomplete wake-up: wake again.
 #[derive(Debug, thiserror::Error)]
 pub enum WakeError {
-    /// The ledger could not be read or written.
+    /// The ledger cannot be read or written.
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    /// The hints could not be written.
+    /// The hints cannot be written.
     #[error(transparent)]
     Store(#[from] ledger::StoreError),
-    /// The ledger's records do not make a run.
-    #[error("the ledger of {run} tells no run")]
-    Unreadable {
-        /// The run.
-        run: RunId,
-        /// Why.
-        source: lifecycle::Unreadable,
-    },
-    /// Rivals were faster every time.
-    #[error("{run} is being written by others; gave way {RACES} times")]
-    Crowded {
-        /// The run.
-        run: RunId,
-    },
-    /// A command or fact could not be sent.
+    /// The ledger's records cannot be replayed.
+    #[error("the ledger of {run} cannot be replayed")]
+    Unreadable { run: RunId, source: lifecycle::Unreadable },
+    /// Other writers won every append race.
+    #[error("{run}: {RACES} appends lost to other writers")]
+    Crowded { run: RunId },
+    /// A command or fact cannot be sent.
     #[error(transparent)]
     Bus(#[from] service::BusError),
 }
 
-/// A command of a run that is known: the few a run has are looked through.
+/// Key of a command within its run.
 type Wish = (Stage, Attempt, Verb);
 type Sent = BTreeMap<RunId, Vec<(Wish, Timestamp)>>;
 type Turns = BTreeMap<RunId, Arc<tokio::sync::Mutex<()>>>;
 
-/// What an input came to in the ledger.
+/// What an input added to the ledger.
 struct Recorded {
     loaded: Loaded,
     ignored: Option<Ignored>,
     grew: bool,
 }
 
-/// Counts a run that was closed just now.
+/// Updates the metrics of a run that was just closed.
 fn count(records: &[Record]) {
     let (Some(first), Some(last), Ok(state)) = (records.first(), records.last(), fold(records)) else {
         return;
@@ -89,21 +81,21 @@ fn count(records: &[Record]) {
     run_ended(&state.workflow.name, conclusion, verdict.as_deref(), took.0);
 }
 
-/// The one writer of the ledger.
+/// The only writer of the ledger.
 pub struct Conductor {
     ledger: Ledger,
     outbox: Outbox,
     clock: Arc<dyn Clock>,
     settings: Settings,
     observer: Option<Observer>,
-    /// When each command was last sent by this process. A hint: without it they are sent again, which is harmless.
+    /// Last send time of each command by this process. A hint: without it commands are sent again, which is harmless.
     sent: Mutex<Sent>,
-    /// One wake-up of a run at a time in this process; between processes the ledger decides.
+    /// One wake-up per run at a time in this process; between processes the ledger decides.
     turns: Mutex<Turns>,
 }
 
 impl Conductor {
-    /// A conductor over a ledger and a bus.
+    /// A conductor over a ledger and a bus. `observer`: called with every new state.
     pub fn new(
         ledger: Ledger,
         bus: Arc<dyn Bus>,
@@ -115,18 +107,18 @@ impl Conductor {
         Self { ledger, outbox, clock, settings, observer, sent: Mutex::default(), turns: Mutex::default() }
     }
 
-    /// Wakes every run that owes something.
+    /// Wakes every open run.
     ///
     /// # Errors
-    /// The first error, after every run had its turn.
+    /// Returns the first error, after all runs were woken.
     pub async fn tick(&self) -> Result<(), WakeError> {
         let mut first = Ok(());
         let open = self.ledger.open_runs().await?;
-        // A rival closed the others. What was sent for them is only a hint, so it may go even where a hint was lost.
+        // Another process closed the other runs. Send times are only hints, so they may be dropped.
         self.sent().retain(|run, _| open.binary_search(run).is_ok());
         for run in open {
             if let Err(error) = self.wake(&run, Input::Tick).await {
-                warn!(run.id = %run, "the tick did not get through: {}", service::worker::chain(&error));
+                warn!(run.id = %run, "the wake-up failed: {}", service::worker::chain(&error));
                 first = first.and(Err(error));
             }
         }
@@ -136,14 +128,14 @@ impl Conductor {
     /// Wakes one run.
     ///
     /// # Errors
-    /// When it did not get through; whatever was appended stays, and the next wake-up goes on from there.
+    /// Returns an error if the wake-up is incomplete: appended records stay, and the next wake-up continues from there.
     pub async fn wake(&self, run: &RunId, input: Input) -> Result<Woken, WakeError> {
         let turn = Arc::clone(self.turns().entry(run.clone()).or_default());
         let woken = {
             let _turn = turn.lock().await;
             self.wake_in_turn(run, input).await
         };
-        // Nobody else is waiting: whoever comes next brings a turn of their own.
+        // No other waiter: remove the entry; the next wake-up creates a new one.
         let mut turns = self.turns();
         if Arc::strong_count(&turn) == 2 {
             turns.remove(run);
@@ -159,7 +151,7 @@ impl Conductor {
                     return Ok(Woken::Went);
                 }
                 Err(AppendError::Conflict { seq, .. }) => {
-                    debug!(seq, "a rival appended first")
+                    debug!(seq, "another writer appended first")
                 }
                 Err(AppendError::Ledger(error)) => return Err(error.into()),
                 Ok(None) => return Ok(Woken::Unknown),
@@ -168,8 +160,8 @@ impl Conductor {
                         .map_err(|source| WakeError::Unreadable { run: run.clone(), source })?;
                     let tick = matches!(input, Input::Tick);
                     self.settle(&state, tick).await?;
-                    // The hint goes after the end was told: while it is there, the tick tells again. A fact that
-                    // comes again to a closed run has nothing to add.
+                    // Remove the hint after the end is published: while the hint exists, the tick publishes the end again. A repeated
+                    // fact adds nothing to a closed run.
                     if tick || grew {
                         self.conclude(&state).await?;
                     }
@@ -180,7 +172,7 @@ impl Conductor {
         Err(WakeError::Crowded { run: run.clone() })
     }
 
-    /// Appends what the input calls for. None when there is no such run.
+    /// Appends the records for the input. `None` for an unknown run.
     async fn record(&self, run: &RunId, input: &Input) -> Result<Option<Recorded>, AppendError> {
         let mut loaded = self.ledger.load(run).await?;
         let known = loaded.next_seq();
@@ -191,7 +183,7 @@ impl Conductor {
             if !matches!(occurrence.fact, Fact::RunRequested(_)) {
                 return Ok(None);
             }
-            // The hint goes first: a hint without a run is looked at in vain, a run without a hint is forgotten.
+            // Write the hint first: a hint without a run is harmless, a run without a hint is forgotten.
             if !planted("no_hint") {
                 let hinted = self.ledger.mark_open(run).await;
                 hinted.map_err(|source| LedgerError::Store { run: run.clone(), source })?;
@@ -208,7 +200,7 @@ impl Conductor {
         let input = if first { Input::Tick } else { input.clone() };
         let Decision { entries, ignored } = decide(&state, input, now);
         if let Some(why) = ignored {
-            debug!("a fact changes nothing: {}", why.as_str());
+            debug!("fact ignored: {}", why.as_str());
         }
         for entry in entries {
             loaded = self.ledger.append(loaded, entry, now).await?;
@@ -221,7 +213,7 @@ impl Conductor {
         Ok(Some(Recorded { loaded, ignored, grew }))
     }
 
-    /// Sends what is owed.
+    /// Sends the owed commands.
     async fn settle(&self, state: &RunState, tick: bool) -> Result<(), WakeError> {
         if let Some(observer) = &self.observer {
             observer(state);
@@ -230,7 +222,7 @@ impl Conductor {
         let obligations = owed(state, now);
         let fresh = !self.knows(&state.run);
         if !obligations.is_empty() && state.closed.is_some() {
-            self.ledger.mark_open(&state.run).await?; // a cluster came back
+            self.ledger.mark_open(&state.run).await?; // a cluster reappeared
         }
         let after_restart = checkup(state).filter(|_| fresh);
         for command in obligations.into_iter().map(|obligation| obligation.command).chain(after_restart) {
@@ -239,7 +231,7 @@ impl Conductor {
         Ok(())
     }
 
-    /// Says so when the run is closed and nothing is owed any more.
+    /// Publishes the end of a closed run that owes nothing.
     async fn conclude(&self, state: &RunState) -> Result<(), WakeError> {
         if planted("hint_removed_too_early") && state.settled.is_some() {
             self.ledger.mark_closed(&state.run).await?;
@@ -254,7 +246,7 @@ impl Conductor {
             self.outbox.tell_run(run.clone(), Attempt::FIRST, Fact::RunUsed(used)).await?;
             self.ledger.mark_closed(run).await?;
             self.sent().remove(run);
-            // A rival may have recorded a cluster that came back, and left its hint before this one was taken away.
+            // Another process may have recorded a reappeared cluster and written its hint before this one was removed.
             let after = self.ledger.load(run).await?;
             if fold(after.records()).is_ok_and(|after| !after.leases_returned()) {
                 self.ledger.mark_open(run).await?;
@@ -263,7 +255,7 @@ impl Conductor {
         Ok(())
     }
 
-    /// Sends a command unless it was sent a moment ago.
+    /// Sends a command unless it was sent recently.
     async fn send(&self, command: Command, now: Timestamp, tick: bool) -> Result<(), WakeError> {
         let CommandId { run, stage, attempt, verb } = command.id.clone();
         let wish = (stage, attempt, verb);
@@ -285,7 +277,7 @@ impl Conductor {
         Ok(())
     }
 
-    /// This process has seen the run before. From now on it has.
+    /// Whether this process has seen the run before; remembers the run.
     fn knows(&self, run: &RunId) -> bool {
         let mut sent = self.sent();
         let known = sent.contains_key(run);
@@ -293,7 +285,7 @@ impl Conductor {
         known
     }
 
-    /// How many runs this process keeps something of in memory.
+    /// Number of runs in this process's memory.
     pub fn remembered(&self) -> usize {
         self.sent().len() + self.turns().len()
     }
@@ -307,7 +299,7 @@ impl Conductor {
     }
 }
 
-/// With every cluster given back it does not depend on when it is asked.
+/// Cluster usage of a run. With all clusters released it does not depend on the time of the call.
 fn used(state: &RunState, closed: &RunClosed) -> RunUsed {
     let usage = state.usage(state.recorded_at);
     RunUsed {

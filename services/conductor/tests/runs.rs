@@ -1,4 +1,4 @@
-//! Runs driven by their facts: what is recorded, what is sent, and what survives a restart.
+//! Runs driven by facts: records, commands, and restarts.
 
 mod support;
 
@@ -7,7 +7,7 @@ use service::{Clock, Disposition, Event, Handler};
 use support::*;
 
 #[tokio::test]
-async fn a_good_run_takes_twelve_records_and_sends_each_command_once() {
+async fn a_good_run_writes_twelve_records_and_sends_each_command_once() {
     let world = World::new();
     let conductor = world.conductor();
     feed(&conductor, [requested()]).await;
@@ -28,7 +28,7 @@ async fn a_good_run_takes_twelve_records_and_sends_each_command_once() {
 }
 
 #[tokio::test]
-async fn facts_that_come_again_change_nothing() {
+async fn repeated_facts_change_nothing() {
     let world = World::new();
     let conductor = world.conductor();
     for event in [requested()].into_iter().chain(answers()) {
@@ -42,7 +42,7 @@ async fn facts_that_come_again_change_nothing() {
 }
 
 #[tokio::test]
-async fn a_fact_about_a_run_nobody_asked_for_is_parked() {
+async fn a_fact_about_an_unknown_run_is_parked() {
     let world = World::new();
     let conductor = world.conductor();
     for event in answers() {
@@ -54,7 +54,7 @@ async fn a_fact_about_a_run_nobody_asked_for_is_parked() {
 }
 
 #[tokio::test]
-async fn what_is_no_fact_is_parked() {
+async fn events_other_than_facts_are_parked() {
     let world = World::new();
     let conductor = world.conductor();
     feed(&conductor, [requested()]).await;
@@ -76,7 +76,7 @@ async fn what_is_no_fact_is_parked() {
 }
 
 #[tokio::test]
-async fn what_is_still_owed_is_sent_again_by_a_tick_once_it_is_due() {
+async fn a_tick_resends_owed_commands_when_due() {
     let world = World::new();
     let conductor = world.conductor();
     feed(&conductor, [requested()]).await;
@@ -96,7 +96,7 @@ async fn what_is_still_owed_is_sent_again_by_a_tick_once_it_is_due() {
 }
 
 #[tokio::test]
-async fn a_command_the_bus_refused_is_sent_by_the_next_delivery() {
+async fn a_command_refused_by_the_bus_is_sent_with_the_next_delivery() {
     let world = World::new();
     let conductor = world.conductor();
     *world.bus.refuses.lock().unwrap() = Some("dev.burnin.image.build.v1");
@@ -109,7 +109,7 @@ async fn a_command_the_bus_refused_is_sent_by_the_next_delivery() {
 }
 
 #[tokio::test]
-async fn after_a_restart_everything_owed_is_sent_again_and_what_goes_on_is_looked_at() {
+async fn after_a_restart_owed_commands_are_resent_and_running_work_is_polled() {
     let expected: [(&str, &[&str]); 6] = [
         ("dev.burnin.image.accepted.v1", &["image.1.observe"]),
         ("dev.burnin.image.built.v1", &["cluster.1.start"]),
@@ -136,7 +136,7 @@ async fn after_a_restart_everything_owed_is_sent_again_and_what_goes_on_is_looke
 }
 
 #[tokio::test]
-async fn a_conductor_that_dies_at_any_write_is_taken_over() {
+async fn another_conductor_continues_after_a_crash_at_any_write() {
     let events: Vec<Event> = [requested()].into_iter().chain(answers()).collect();
     // Twelve records and one hint.
     for writes in 0..=13 {
@@ -168,7 +168,7 @@ async fn a_conductor_that_dies_at_any_write_is_taken_over() {
 }
 
 #[tokio::test]
-async fn a_closing_that_was_recorded_and_not_told_is_told_after_a_restart() {
+async fn a_recorded_but_unpublished_end_is_published_after_a_restart() {
     let world = World::new();
     let killed = world.conductor();
     *world.bus.refuses.lock().unwrap() = Some("dev.burnin.run.closed.v1");
@@ -203,7 +203,7 @@ async fn a_hint_without_a_run_is_harmless() {
 }
 
 #[tokio::test]
-async fn one_run_that_cannot_be_read_does_not_hold_up_the_others() {
+async fn one_unreadable_run_does_not_block_the_others() {
     let world = World::new();
     feed(&world.conductor(), [requested()]).await;
     world.bus.forget();
@@ -218,7 +218,7 @@ async fn one_run_that_cannot_be_read_does_not_hold_up_the_others() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_comes_back_after_closing_is_given_back_again() {
+async fn a_cluster_that_reappears_after_closing_is_released_again() {
     let world = World::new();
     let conductor = world.conductor();
     feed(&conductor, [requested()].into_iter().chain(answers())).await;
@@ -238,7 +238,7 @@ async fn a_cluster_that_comes_back_after_closing_is_given_back_again() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_comes_back_while_the_hint_is_taken_away_is_not_forgotten() {
+async fn a_cluster_that_reappears_during_hint_removal_is_not_forgotten() {
     let store = Moody::new(Temper::Honest);
     let world = World::over(store.clone());
     let (closing, rival) = (world.conductor(), world.conductor());
@@ -271,7 +271,7 @@ async fn a_failed_stage_closes_the_run_with_its_reason() {
 }
 
 #[tokio::test]
-async fn what_is_over_is_not_kept_in_memory() {
+async fn closed_runs_are_not_kept_in_memory() {
     let world = World::new();
     let (first, second) = (world.conductor(), world.conductor());
     feed(&first, [requested()]).await;
@@ -292,7 +292,7 @@ async fn what_is_over_is_not_kept_in_memory() {
 }
 
 #[tokio::test]
-async fn a_fact_that_comes_again_to_a_closed_run_does_not_tell_the_end_again() {
+async fn a_repeated_fact_does_not_republish_the_end() {
     let world = World::new();
     let conductor = world.conductor();
     feed(&conductor, [requested()].into_iter().chain(answers())).await;

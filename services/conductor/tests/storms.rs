@@ -1,4 +1,4 @@
-//! Many facts at once, in any order, to several conductors, over a store whose answers cannot be trusted.
+//! Concurrent facts in any order, to several conductors, over an unreliable store.
 
 mod support;
 
@@ -9,7 +9,7 @@ use support::*;
 const SEEDS: u64 = 50;
 
 #[tokio::test]
-async fn a_store_that_lies_loses_nothing_and_doubles_nothing() {
+async fn an_unreliable_store_loses_and_duplicates_nothing() {
     for seed in 0..SEEDS {
         let world = World::over(Moody::new(Temper::Lies(Dice::new(seed))));
         let conductor = world.conductor();
@@ -26,14 +26,14 @@ async fn a_store_that_lies_loses_nothing_and_doubles_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_conductors_and_shuffled_facts_come_to_one_ledger() {
+async fn two_conductors_and_shuffled_facts_give_one_ledger() {
     for seed in 0..SEEDS {
         storm(seed, Temper::Honest).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_conductors_and_shuffled_facts_over_a_store_that_lies_come_to_one_ledger() {
+async fn two_conductors_and_shuffled_facts_over_an_unreliable_store_give_one_ledger() {
     for seed in 0..SEEDS {
         storm(seed, Temper::Lies(Dice::new(seed + SEEDS))).await;
     }

@@ -1,4 +1,4 @@
-//! Style and script: part of the program, and fetched once.
+//! Style sheet and script, embedded in the program.
 
 use axum::{
     extract::Path,
@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-/// What a browser keeps belongs to this version of the program: its address carries the version.
+/// Cached for ever: the URL contains the program's version.
 const KEPT: &str = "public, max-age=31536000, immutable";
 
 /// `GET /assets/{name}`.

@@ -1,4 +1,4 @@
-//! Two runs beside each other.
+//! Comparison of two runs.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::{
     run::named,
 };
 
-/// Which runs: the one before, and the one after.
+/// Query: the earlier and the later run.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Asked {
@@ -30,9 +30,9 @@ pub struct Asked {
 struct View {
     a: String,
     b: String,
-    /// Runs that may be compared, newest first.
+    /// Runs to choose from, newest first.
     runs: Vec<String>,
-    /// The comparison, whole: made and escaped by the report's crate.
+    /// The comparison as HTML, escaped by the report crate.
     report: Option<String>,
     problem: Option<String>,
 }
@@ -66,11 +66,13 @@ async fn told(dashboard: &Dashboard, run: &str) -> Result<Told, Refusal> {
     told.ok_or_else(|| Refusal::no_run(&run))
 }
 
-/// The one table of a run, and what it was measured on.
+/// The only table of a run, and its fingerprint.
 fn measured(told: &Told) -> Result<(Table, Fingerprint), &'static str> {
     let story = told.story();
     let tables = story.logs.first().map_or(&[][..], |log| &log.reading.tables[..]);
-    let [table] = tables else { return Err("it has no measurements, or those of several benchmarks") };
+    let [table] = tables else {
+        return Err("expected the measurements of one benchmark, found none or several");
+    };
     let fingerprint = told.state.verdict().map(|reached| reached.fingerprint.clone()).unwrap_or_default();
     Ok((table.clone(), Fingerprint(fingerprint)))
 }

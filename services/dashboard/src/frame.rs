@@ -1,4 +1,4 @@
-//! What all pages share: the frame, what they may do in a browser, and how an error looks.
+//! Common parts of all pages: frame, content security policy, and error pages.
 
 use std::sync::LazyLock;
 
@@ -14,11 +14,11 @@ use model::RunId;
 use run_index::ViewError;
 use serde::Serialize;
 
-/// Nothing from anywhere else, no script but ours, and nobody shows a page inside of theirs.
+/// Content security policy: no external resources, only our script, no embedding in other pages.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
                       img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// Every template by its name, read once: reading them takes longer than filling one in.
+/// All templates, parsed once: parsing takes longer than rendering.
 static TEMPLATES: LazyLock<Result<Environment<'static>, minijinja::Error>> = LazyLock::new(|| {
     let mut world = Environment::new();
     world.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
@@ -35,18 +35,17 @@ static TEMPLATES: LazyLock<Result<Environment<'static>, minijinja::Error>> = Laz
     Ok(world)
 });
 
-/// A page: the template of this name inside the frame, with a way to the gateway's interface where that lies at the same
-/// origin.
+/// A page: the named template inside the frame, with a link to the gateway's API if it is served at the same origin.
 pub fn page(beside_gateway: bool, title: &str, template: &str, view: impl Serialize) -> Response {
     let rendered = TEMPLATES.as_ref().map_err(|error| format!("{error:#}")).and_then(|templates| {
         render(templates, beside_gateway, title, template, view).map_err(|error| format!("{error:#}"))
     });
     match rendered {
         Ok(page) => answer(StatusCode::OK, page),
-        // The templates are part of this program, and tests render all of them.
+        // Templates are part of this program, and tests render all of them.
         Err(error) => {
-            tracing::error!("a page cannot be made: {error}");
-            answer(StatusCode::INTERNAL_SERVER_ERROR, "this page cannot be made; see the log".to_owned())
+            tracing::error!("cannot render a page: {error}");
+            answer(StatusCode::INTERNAL_SERVER_ERROR, "cannot render this page; see the log".to_owned())
         }
     }
 }
@@ -68,38 +67,38 @@ fn answer(status: StatusCode, page: String) -> Response {
         (CONTENT_SECURITY_POLICY, POLICY),
         (REFERRER_POLICY, "no-referrer"),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        // What is shown changes, and belongs to whoever asked.
+        // Content changes and depends on the caller.
         (CACHE_CONTROL, "no-store"),
     ];
     (status, headers, Html(page)).into_response()
 }
 
-/// What a person is told instead of a page.
+/// An error page.
 pub struct Refusal {
     status: StatusCode,
     why: String,
 }
 
 impl Refusal {
-    /// What was asked for makes no sense.
+    /// Invalid request.
     pub fn bad(why: impl Into<String>) -> Self {
         Self { status: StatusCode::BAD_REQUEST, why: why.into() }
     }
 
-    /// It is not there.
+    /// Not found.
     pub fn none(why: impl Into<String>) -> Self {
         Self { status: StatusCode::NOT_FOUND, why: why.into() }
     }
 
-    /// There is no such run.
+    /// Unknown run.
     pub fn no_run(run: &RunId) -> Self {
-        Self::none(format!("There is no run {run}."))
+        Self::none(format!("No run {run}."))
     }
 }
 
 impl From<ViewError> for Refusal {
     fn from(error: ViewError) -> Self {
-        let why = format!("{}. Try again; if it stays so, see the log.", service::worker::chain(&error));
+        let why = format!("{}. Retry; if the error persists, see the log.", service::worker::chain(&error));
         Self { status: StatusCode::SERVICE_UNAVAILABLE, why }
     }
 }

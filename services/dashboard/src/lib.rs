@@ -1,16 +1,16 @@
-//! One place to look: systems and their nights, runs while they go on, and what came of them.
+//! The dashboard: systems by night, open runs, and results.
 //!
-//! Pages are made here, whole, from the read side alone; without scripts they show everything. The one script replaces
-//! what has changed and sends what a person asks for to the gateway's interface, where that lies at the same origin.
+//! Pages are rendered completely on the server, from the run index alone; they work without scripts. The only script updates
+//! changed content, and sends requests to the gateway's API if it is served at the same origin.
 //!
-//! | page | what is on it |
+//! | page | content |
 //! |---|---|
-//! | `/` | systems by nights, what goes on, the newest runs; filters are in the address |
-//! | `/runs/{run}` | the run's report, live while it goes on; logs, comparisons, an end to it |
-//! | `/runs/{run}/changes` | an event whenever something was recorded of it |
-//! | `/runs/{run}/logs/{log}` | the lines of a log, all or those with some text |
-//! | `/compare?a=&b=` | two runs beside each other |
-//! | `/changes` | an event whenever the first page would look different |
+//! | `/` | systems by night, open runs, newest runs; filters are in the query |
+//! | `/runs/{run}` | the run's report, live while the run is open; logs, comparisons, cancel |
+//! | `/runs/{run}/changes` | server-sent events: one per record |
+//! | `/runs/{run}/logs/{log}` | lines of a log, optionally filtered by text |
+//! | `/compare?a=&b=` | comparison of two runs |
+//! | `/changes` | server-sent events: the content of `/` changed |
 
 mod assets;
 mod compare;
@@ -28,60 +28,60 @@ use model::Timestamp;
 use run_index::View;
 use service::Clock;
 
-/// A workflow that may be asked for.
+/// A workflow that can be started.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
-    /// Its name.
+    /// Workflow name.
     pub workflow: String,
-    /// For people.
+    /// Description from the file.
     pub description: String,
-    /// When it starts by itself next; none when it does not.
+    /// Next scheduled start; `None` without a schedule.
     pub next: Option<Timestamp>,
-    /// It was not validated for longer than it should be.
+    /// Whether its validation is overdue.
     pub stale: bool,
-    /// It cannot be started: its file has problems, and there is no earlier version without any.
+    /// Whether it cannot be started: its file has errors, and there is no earlier valid version.
     pub broken: bool,
-    /// Problems of the current file, one line each.
+    /// Errors in the current file, one line each.
     pub problems: Vec<String>,
 }
 
-/// Where the workflows are known.
+/// Source of the workflows.
 #[async_trait::async_trait]
 pub trait Plans: Send + Sync + 'static {
-    /// Every workflow, by name.
+    /// All workflows, by name.
     ///
     /// # Errors
-    /// Why they cannot be read, for people.
+    /// Returns the reason as text if they cannot be read.
     async fn plans(&self) -> Result<Vec<Plan>, String>;
 
-    /// Other problems to correct, one line each: channels without an address.
+    /// Other configuration errors, one line each, such as channels without an address.
     async fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Every problem of a file, to see whether they changed; cheap enough for once a second.
+    /// All errors of all files, to detect changes; called once per second.
     async fn problems(&self) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// What the pages are made from.
+/// Dependencies of the pages.
 pub struct Dashboard {
-    /// Runs as they are looked at.
+    /// Index of runs.
     pub view: Arc<View>,
-    /// Artefacts: logs.
+    /// Bucket of the logs.
     pub store: Arc<dyn Store>,
-    /// What may be asked for.
+    /// Available workflows.
     pub plans: Arc<dyn Plans>,
-    /// What time it is.
+    /// Clock for ages and nights.
     pub clock: Arc<dyn Clock>,
-    /// Where the measurements are, for people.
+    /// Name of the table of measurements, shown to users.
     pub warehouse: String,
-    /// The gateway's interface lies at the same origin: runs can be asked for and ended, logs and reports fetched raw.
+    /// Whether the gateway's API is served at the same origin: runs can be started and cancelled, raw files linked.
     pub beside_gateway: bool,
 }
 
-/// No workflow can be asked for here.
+/// No workflows: for a dashboard without a gateway.
 pub struct Readonly;
 
 #[async_trait::async_trait]
@@ -92,7 +92,7 @@ impl Plans for Readonly {
 }
 
 impl Dashboard {
-    /// The pages.
+    /// Routes of all pages.
     pub fn routes(self) -> Router {
         Router::new()
             .route("/", get(overview::page))

@@ -1,4 +1,4 @@
-//! A log, line by line.
+//! Lines of a log.
 
 use std::sync::Arc;
 
@@ -16,20 +16,20 @@ use crate::{
     run::named,
 };
 
-/// Lines of a page.
+/// Lines per page.
 const LINES: usize = 1000;
-/// Of a line, bytes. The raw log has the rest.
+/// Maximum length of a shown line, bytes. The raw log has the rest.
 const LONGEST: usize = 2000;
-/// Of a log that is searched, bytes. What lies behind is in the raw log.
+/// Maximum number of bytes searched. The raw log has the rest.
 const SEARCHED: u64 = 256 << 20;
 
-/// What is wanted of a log.
+/// Query of a log page.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Asked {
-    /// Only lines with this text.
+    /// Show only lines with this text.
     q: String,
-    /// From this line on, from 1.
+    /// First line, starting at 1.
     from: usize,
 }
 
@@ -39,7 +39,7 @@ struct View {
     log: String,
     q: String,
     lines: Vec<(usize, String)>,
-    /// Where the next page begins.
+    /// First line of the next page.
     next: Option<usize>,
     raw: Option<String>,
 }
@@ -52,11 +52,11 @@ pub async fn page(
 ) -> Result<Response, Refusal> {
     let run = named(&run)?;
     let folded = dashboard.view.folded(&run).await?.ok_or_else(|| Refusal::no_run(&run))?;
-    let none = || Refusal::none(format!("{run} has no such log, or not yet."));
+    let none = || Refusal::none(format!("{run} has no such log yet."));
     let safe = folded.state.logs().ok_or_else(none)?;
     let manifest = Artefacts::new(Arc::clone(&dashboard.store)).manifest(&safe.manifest).await;
     let committed = manifest.ok().flatten().ok_or_else(none)?;
-    // Only what the manifest names can be reached from here.
+    // Serve only objects named in the manifest.
     if !committed.manifest.objects.iter().any(|object| object.name == log) {
         return Err(none());
     }
@@ -73,7 +73,7 @@ pub async fn page(
     Ok(frame::page(dashboard.beside_gateway, &title, "log.html", view))
 }
 
-/// The lines from number `from` on that have the text, and the number of the first that is left out.
+/// Matching lines from number `from` on, and the number of the first line of the next page.
 async fn read(
     mut body: impl tokio::io::AsyncBufRead + Unpin,
     text: &str,
@@ -85,7 +85,7 @@ async fn read(
     let mut line = Vec::new();
     loop {
         line.clear();
-        // A line without an end must not fill the memory.
+        // Limit memory for an endless line.
         let read = (&mut body).take(LONGEST as u64).read_until(b'\n', &mut line).await?;
         if read == 0 {
             return Ok((lines, None));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_line_without_an_end_and_bytes_that_are_no_text_do_no_harm() {
+    async fn endless_lines_and_invalid_utf8_are_shown_safely() {
         let mut log = vec![b'x'; 5 << 20];
         log.extend(b"\nnext \x1b[31m\xff\n");
         let (lines, next) = read(&log[..], "", 1).await.unwrap();

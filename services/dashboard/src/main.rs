@@ -1,4 +1,4 @@
-//! `burnin-dashboard`: the pages, where the gateway is another service. It reads, and nothing else.
+//! `burnin-dashboard`: read-only pages, deployed separately from the gateway.
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -14,14 +14,14 @@ struct Config {
     warehouse: String,
 }
 
-/// Nobody sends events here.
+/// Event handler: the dashboard subscribes to nothing.
 struct Nobody;
 
 #[async_trait]
 impl Handler for Nobody {
     async fn handle(&self, event: &Event) -> Disposition {
-        // It may not park either: whoever sends it hears that it did not arrive.
-        Disposition::Retry(format!("the dashboard takes no events, and no `{}`", event.ty()))
+        // Retry instead of park: the sender then sees that the event was not accepted.
+        Disposition::Retry(format!("the dashboard handles no events, found `{}`", event.ty()))
     }
 }
 

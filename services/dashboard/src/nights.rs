@@ -1,4 +1,4 @@
-//! Systems by nights: one look says which cluster is good, which is not, and which nobody looked at.
+//! Table of systems by night: which clusters are good, bad, or not validated.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,89 +9,86 @@ use verdict::{Fingerprint, fingerprint::Difference};
 
 use crate::Plan;
 
-/// Nights that are shown.
+/// Number of nights shown.
 pub const NIGHTS: usize = 14;
-/// Systems that are shown.
+/// Maximum number of systems shown.
 const MOST: usize = 200;
 const DAY_MS: i64 = 24 * 3600 * 1000;
 
-/// One system: a workflow on a cluster.
+/// A system: a workflow on a cluster.
 #[derive(Debug, Serialize)]
 pub struct Row {
-    /// The workflow's name.
     pub workflow: String,
-    /// Its cluster: the name of one that is there, the kind of one that is rented.
+    /// Cluster: its name if it exists, its kind if it is provisioned per run.
     pub place: String,
-    /// One cell a night, oldest first.
+    /// One cell per night, oldest first.
     pub cells: Vec<Cell>,
-    /// The newest run with a verdict.
+    /// Newest run with a verdict.
     pub latest: Option<Shown>,
-    /// How long ago that was.
+    /// Age of that run.
     pub age: Option<String>,
-    /// Since when it is as it is, and what changed then.
+    /// Last change of verdict or fingerprint.
     pub changed: Option<Changed>,
-    /// What the nights shown cost together.
+    /// Total cost of the nights shown.
     pub cost: Option<Cost>,
-    /// When it starts by itself next.
+    /// Next scheduled start.
     pub next: Option<String>,
-    /// Nobody validated it for longer than it should be.
+    /// Whether its validation is overdue.
     pub stale: bool,
-    /// It cannot be started, because of problems in its file.
+    /// Whether errors in its file keep it from starting.
     pub broken: bool,
 }
 
-/// A change from one judged run to the next.
+/// A change between two consecutive judged runs.
 #[derive(Debug, Serialize)]
 pub struct Changed {
-    /// The first run after it.
+    /// First run after the change.
     pub run: RunId,
-    /// The date of that run.
+    /// Date of that run.
     pub date: String,
-    /// What changed.
+    /// Description of the change.
     pub what: String,
 }
 
-/// What nights cost together.
+/// Total cost of several nights.
 #[derive(Debug, Serialize)]
 pub struct Cost {
-    /// An amount for each currency.
+    /// One amount per currency.
     pub money: Vec<String>,
-    /// How long nodes were held.
+    /// Node hours.
     pub hours: String,
 }
 
-/// A night of a system.
+/// One night of a system.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Cell {
-    /// The night's date.
+    /// Date of the night.
     pub date: String,
-    /// Its last run.
+    /// Last run of the night.
     pub run: Option<Shown>,
-    /// How many there were.
+    /// Number of runs.
     pub runs: usize,
 }
 
-/// A run as it is shown in a few letters.
+/// Short form of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Shown {
-    /// The run.
     pub run: RunId,
     /// `good`, `bad`, `unsure` or `busy`.
     pub tone: &'static str,
-    /// A letter-sized sign for those who do not see colours.
+    /// Sign for readers who do not see colours.
     pub mark: &'static str,
-    /// What it came to.
+    /// Result in a word.
     pub word: String,
 }
 
 impl Shown {
-    /// A run.
     pub fn of(line: &Line) -> Self {
         let (tone, mark, word) = match (line.verdict, line.state, line.conclusion.as_str()) {
             (Some(Verdict::Pass), ..) => ("good", "✓", "pass"),
             (Some(Verdict::Fail), ..) => ("bad", "✗", "fail"),
             (Some(Verdict::Inconclusive), ..) => ("unsure", "?", "inconclusive"),
-            (None, State::Open, _) => ("busy", "…", "goes on"),
+            (None, State::Open, _) => ("busy", "…", "running"),
             (None, _, "completed") => ("good", "·", "done"),
             (None, _, "cancelled") => ("unsure", "–", "cancelled"),
             (None, _, "timed_out") => ("bad", "!", "timed out"),
@@ -101,13 +98,13 @@ impl Shown {
     }
 }
 
-/// The dates of the nights, oldest first.
+/// Dates of the nights, oldest first.
 pub fn dates(now: Timestamp) -> Vec<String> {
     let midnight = |back| Timestamp::from_millis((day(now) - back as i64) * DAY_MS);
     (0..NIGHTS).rev().map(|back| date(midnight(back))).collect()
 }
 
-/// Every system that ran, and every workflow that may, by name. `lines` come newest first.
+/// All systems with runs, and all available workflows, by name. `lines` are newest first.
 pub fn rows(lines: &[Arc<Line>], plans: &[Plan], now: Timestamp) -> Vec<Row> {
     let mut systems: BTreeMap<(&str, &str), Vec<&Line>> = BTreeMap::new();
     for line in lines {
@@ -137,7 +134,7 @@ pub fn rows(lines: &[Arc<Line>], plans: &[Plan], now: Timestamp) -> Vec<Row> {
     systems.into_iter().take(MOST).map(of).collect()
 }
 
-/// A rented cluster has another name each time.
+/// The cluster as shown: a provisioned cluster has a new name for each run.
 pub fn place(line: &Line) -> &str {
     let rented = line.cluster.as_deref().is_none_or(|name| name.starts_with(line.run.as_str()));
     match (&line.cluster, &line.system) {
@@ -158,12 +155,12 @@ fn cells(lines: &[&Line], now: Timestamp) -> Vec<Cell> {
     cells
 }
 
-/// Fields of a setup that are told one by one.
+/// Maximum number of fingerprint fields listed in a change.
 const FIELDS: usize = 2;
-/// Of a value, characters.
+/// Maximum length of a value, characters.
 const VALUE: usize = 24;
 
-/// The newest change of verdict or setup between judged runs. `lines` come newest first.
+/// Newest change of verdict or fingerprint between judged runs. `lines` are newest first.
 fn changed(lines: &[&Line]) -> Option<Changed> {
     let mut judged = lines.iter().filter(|line| line.verdict.is_some());
     let mut after = judged.next()?;
@@ -176,12 +173,12 @@ fn changed(lines: &[&Line]) -> Option<Changed> {
     None
 }
 
-/// What is another from one run to the next.
+/// The differences between two runs.
 fn difference(before: &Line, after: &Line) -> Option<String> {
     let verdict = (after.verdict != before.verdict)
         .then(|| format!("{} after {}", Shown::of(after).word, Shown::of(before).word));
     let mut what: Vec<_> = verdict.into_iter().collect();
-    // Nearly always it is the same, and there are thousands of them.
+    // Nearly always equal, and there are thousands of them.
     if before.setup != after.setup {
         let (was, is) = (Fingerprint(before.setup.clone()), Fingerprint(after.setup.clone()));
         let fields: Vec<_> = was.differences(&is).map(|field| field_of(&field)).collect();
@@ -194,7 +191,7 @@ fn difference(before: &Line, after: &Line) -> Option<String> {
     (!what.is_empty()).then(|| what.join("; "))
 }
 
-/// Versions are told; digests say nothing to people.
+/// Versions are shown; digests mean nothing to readers.
 fn field_of(field: &Difference<'_>) -> String {
     let short = |text: &str| text.chars().take(VALUE).collect::<String>();
     match field.name {
@@ -203,7 +200,7 @@ fn field_of(field: &Difference<'_>) -> String {
     }
 }
 
-/// What the nights that are shown cost: money by currency, and node hours.
+/// Cost of the nights shown: money by currency, and node hours.
 fn cost(lines: &[&Line], now: Timestamp) -> Option<Cost> {
     let first = day(now) - NIGHTS as i64 + 1;
     let costs = lines.iter().filter(|line| day(line.requested_at) >= first);
@@ -215,7 +212,7 @@ fn cost(lines: &[&Line], now: Timestamp) -> Option<Cost> {
             *sum = *sum + spent;
         }
     }
-    // To the cent, and never less than it was.
+    // Rounded up to cents.
     let cents = |money: Money| Money::from_micros(money.as_micros().div_ceil(10_000) * 10_000);
     let money = money.into_iter().map(|(currency, spent)| format!("{} {currency}", cents(spent))).collect();
     let node_seconds: f64 = costs.iter().map(|cost| cost.held.0.as_secs_f64() * f64::from(cost.nodes)).sum();
@@ -227,12 +224,12 @@ fn day(at: Timestamp) -> i64 {
     at.as_millis().div_euclid(DAY_MS)
 }
 
-/// The date of a moment, in UTC.
+/// UTC date.
 pub fn date(at: Timestamp) -> String {
     at.to_string().chars().take(10).collect()
 }
 
-/// How long ago, to one unit.
+/// Age in one unit.
 pub fn ago(now: Timestamp, at: Timestamp) -> String {
     let seconds = now.since(at).0.as_secs();
     let (count, unit) = match seconds {
@@ -248,7 +245,7 @@ pub fn ago(now: Timestamp, at: Timestamp) -> String {
 mod tests {
     use super::*;
 
-    /// A judged run so many days ago.
+    /// A judged run `back` days ago.
     fn line(back: i64, verdict: &str, driver: &str, cost: serde_json::Value) -> Line {
         let at = Timestamp::from_millis((20_000 - back) * DAY_MS);
         let line = serde_json::json!({
@@ -261,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_last_is_told_with_the_run_it_came_with() {
+    fn the_last_change_is_shown_with_its_run() {
         let none = || serde_json::Value::Null;
         let told = |lines: &[Line]| changed(&lines.iter().collect::<Vec<_>>());
         let same = [line(0, "pass", "13.0", none()), line(1, "pass", "13.0", none())];
@@ -278,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn nights_that_are_shown_are_added_up_by_currency() {
+    fn the_cost_of_the_nights_shown_is_summed_by_currency() {
         let held = |spent: &str, currency: &str| serde_json::json!({"nodes": 2, "held": "30m", "idle": "1m", "spent": spent, "currency": currency});
         let lines = [
             line(0, "pass", "1", held("10.001", "USD")),

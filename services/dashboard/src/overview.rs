@@ -1,4 +1,4 @@
-//! The first page.
+//! The overview page.
 
 use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Duration};
 
@@ -20,14 +20,14 @@ use crate::{
     nights::{self, Row, Shown},
 };
 
-/// Runs of a page.
+/// Runs per page.
 const RUNS: usize = 50;
-/// How often it is looked whether something changed.
+/// Poll interval for changes.
 const LOOK: Duration = Duration::from_secs(1);
-/// A connection that lasts longer is made anew by the browser.
+/// Maximum duration of an event stream; the browser reconnects.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// Which runs are listed, as the address says.
+/// Filters of the list, from the query.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
 pub struct Filters {
@@ -86,7 +86,7 @@ struct View<'a> {
     files: Vec<File>,
 }
 
-/// A workflow file with problems.
+/// A workflow file with errors.
 #[derive(Serialize)]
 struct File {
     workflow: String,
@@ -100,7 +100,7 @@ impl File {
     }
 }
 
-/// A run of a list.
+/// A run in a list.
 #[derive(Serialize)]
 struct Listed {
     shown: Shown,
@@ -127,7 +127,7 @@ fn listed(line: &Line, now: Timestamp) -> Listed {
     }
 }
 
-/// To the minute, in UTC.
+/// UTC time with minute precision.
 pub fn moment(at: Timestamp) -> String {
     at.to_string().chars().take(16).collect::<String>().replace('T', " ")
 }
@@ -169,7 +169,7 @@ pub async fn page(
     Ok(frame::page(dashboard.beside_gateway, "Burnin", "overview.html", view))
 }
 
-/// `GET /changes`: an event whenever a run began, moved on or ended, or the problems of workflow files changed.
+/// `GET /changes`: an event when a run started, advanced or ended, or the errors of workflow files changed.
 pub async fn changes(State(dashboard): State<Arc<Dashboard>>) -> impl IntoResponse {
     Sse::new(stream(dashboard).take_until(tokio::time::sleep(LONGEST)))
         .keep_alive(KeepAlive::new().interval(Duration::from_secs(10)))
@@ -179,7 +179,7 @@ fn stream(dashboard: Arc<Dashboard>) -> impl Stream<Item = Result<Event, Infalli
     let wanted = Wanted { limit: Some(RUNS), ..Wanted::default() };
     let looks = stream::unfold((dashboard, wanted, None), async |(dashboard, wanted, known)| {
         loop {
-            // A store that does not answer has no news.
+            // An unavailable store reports no change.
             if let Ok(page) = dashboard.view.page(&wanted).await {
                 let shown = (page.runs, dashboard.plans.problems().await, dashboard.plans.warnings().await);
                 if known.as_ref() != Some(&shown) {

@@ -1,4 +1,4 @@
-//! A run, live while it goes on.
+//! The page of a run, live while the run is open.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
     nights::date,
 };
 
-/// Logs that are named.
+/// Maximum number of logs listed.
 const LOGS: usize = 200;
 
 #[derive(Serialize)]
@@ -33,11 +33,11 @@ struct View {
     cancellable: bool,
     beside_gateway: bool,
     seq: u64,
-    /// The report, whole: made and escaped by its own crate.
+    /// The report as HTML, escaped by its own crate.
     report: String,
     logs: Vec<(String, String)>,
     more_logs: usize,
-    /// Runs of the same workflow before this one, newest first.
+    /// Earlier runs of the same workflow, newest first.
     earlier: Vec<String>,
 }
 
@@ -84,17 +84,17 @@ pub async fn page(
     Ok(frame::page(dashboard.beside_gateway, run.as_str(), "run.html", view))
 }
 
-/// A connection that lasts longer is made anew by the browser: before whoever stands in front of us ends it.
+/// Maximum duration of an event stream, shorter than the timeouts of usual proxies; the browser reconnects.
 const LONGEST: Duration = Duration::from_secs(40);
 
-/// What is known of a run already.
+/// Query: the last known record.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct After {
     after: u64,
 }
 
-/// `GET /runs/{run}/changes`: an event whenever something was recorded, and one at the end.
+/// `GET /runs/{run}/changes`: an event for each record, and one at the end.
 pub async fn changes(
     State(dashboard): State<Arc<Dashboard>>,
     Path(run): Path<String>,
@@ -114,7 +114,7 @@ pub async fn changes(
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(Duration::from_secs(10))))
 }
 
-/// A run by its name in an address.
+/// Parses a run id in a path.
 pub fn named(run: &str) -> Result<RunId, Refusal> {
-    run.parse().map_err(|_| Refusal::none("There is no run of that name."))
+    run.parse().map_err(|_| Refusal::none("No such run."))
 }

@@ -1,5 +1,5 @@
 "use strict";
-// Replaces what changed, and sends what a person asks for. Without it every page shows the same, and stays as it was.
+// Updates changed content and sends requests of the user. Without it pages show the same content, but do not update.
 (() => {
   const live = document.getElementById("live");
   let again = 0;
@@ -10,7 +10,7 @@
     const page = new DOMParser().parseFromString(await response.text(), "text/html");
     const [here, there] = [document, page].map((it) => it.getElementById("live-content"));
     if (!here || !there) return;
-    // Whoever is in the middle of a form there keeps it.
+    // Do not replace a form that the user is filling in.
     if (here.contains(document.activeElement) && document.activeElement.matches("input, select")) return;
     const opened = [...here.querySelectorAll("details")].map((it) => it.open);
     here.innerHTML = there.innerHTML;
@@ -21,7 +21,7 @@
     if (!there.dataset.live) live.textContent = "";
   }
 
-  // Many records at once are one change.
+  // Combine several records into one update.
   function soon() {
     clearTimeout(again);
     again = setTimeout(refresh, 150);
@@ -40,7 +40,7 @@
   async function send(form, path, body) {
     const said = form.querySelector(".said"), button = form.querySelector("button");
     button.disabled = true;
-    said.textContent = "asked";
+    said.textContent = "sent";
     try {
       const response = await fetch(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
       const answer = await response.json();
@@ -66,7 +66,7 @@
           const begun = await send(form, form.dataset.begin, asked);
           if (begun) location.href = "/runs/" + encodeURIComponent(begun.run);
         } else {
-          await send(form, form.dataset.cancel, { reason: asked.reason || "asked for on its page" });
+          await send(form, form.dataset.cancel, { reason: asked.reason || "cancelled on the run page" });
         }
       });
     }

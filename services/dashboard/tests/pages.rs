@@ -1,4 +1,4 @@
-//! The pages over ledgers on paper.
+//! Pages over simulated ledgers.
 
 use std::sync::Arc;
 
@@ -115,7 +115,7 @@ async fn get(pages: &Router, path: &str) -> (u16, String, String) {
 }
 
 #[tokio::test]
-async fn systems_and_runs_are_on_the_first_page_and_nothing_in_them_acts() {
+async fn the_overview_escapes_systems_and_runs() {
     let pages = pages(7).await;
     let (status, policy, page) = get(&pages, "/").await;
     assert_eq!(status, 200);
@@ -129,7 +129,7 @@ async fn systems_and_runs_are_on_the_first_page_and_nothing_in_them_acts() {
         "<b>bad</b> cannot be started:",
         "<li>bad.yaml:1:1: ",
         "<b class=\"bad broken\">broken</b>",
-        "<b>changed</b> was changed and has problems; its last good version stays active:",
+        "<b>changed</b> has errors; its last valid version stays in use:",
         "<li>changed.yaml:2:1: ",
         "<p class=\"note bad\">the url of `ops` is not set",
         "<option value=\"changed\"",
@@ -145,7 +145,7 @@ async fn systems_and_runs_are_on_the_first_page_and_nothing_in_them_acts() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_said_so() {
+async fn missing_pages_are_reported() {
     let pages = pages(2).await;
     for (path, expected) in [
         ("/?verdict=maybe", 400),
@@ -169,7 +169,7 @@ async fn what_is_not_there_is_said_so() {
 
 /// Not a measurement of this machine: a page that reads every ledger again would take many times as long.
 #[tokio::test]
-async fn many_runs_make_neither_a_heavy_page_nor_a_slow_one() {
+async fn the_overview_stays_small_and_fast_with_many_runs() {
     let pages = pages(2000).await;
     let (status, _, first) = get(&pages, "/").await;
     assert_eq!(status, 200);

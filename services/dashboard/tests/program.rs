@@ -7,7 +7,7 @@ use test_support::program::{Served, program, refuses};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_burnin-dashboard");
 
 #[test]
-fn what_is_wrong_with_its_environment_is_told_at_once() {
+fn all_errors_in_the_environment_are_reported_at_once() {
     refuses(program(PROGRAM), &["BURNIN_LEDGER: is not set", "BURNIN_ARTEFACTS: is not set"]);
 }
 
@@ -24,7 +24,7 @@ fn files(folder: &Path) -> Vec<String> {
     found
 }
 
-/// A run that asked for nothing, and was done at once, as its records.
+/// Records of a run without stages.
 fn done(ledger: &Path, run: &str) {
     let entry = |fact: &str, data: &str| {
         format!(

@@ -1,7 +1,7 @@
-//! Access to a server on this machine: every caller proves that it belongs to the user who started the server.
+//! Access to a local server: every caller proves that it belongs to the user who started the server.
 //!
-//! Programs send a token in the header `Authorization`; a browser has a cookie, which it gets for the code of a link. A
-//! code works once: the link may be visible to other users in a list of processes when a program opens it.
+//! Programs send a token in the header `Authorization`; a browser has a cookie, set in exchange for the code in a sign-in link. A
+//! code is valid once: other users may see the link in the process list when a program opens it.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -12,7 +12,7 @@ use axum::http::{
 use service::ids;
 use subtle::ConstantTimeEq;
 
-/// The parameter of the link's query that holds the code.
+/// Query parameter with the code of the sign-in link.
 pub(crate) const CODE: &str = "code";
 
 /// Called with each new link.
@@ -24,19 +24,19 @@ pub struct Access {
     address: String,
     token: String,
     session: String,
-    /// Browsers share cookies between the ports of a host, so that each server needs a name of its own.
+    /// Cookie name, unique per server: browsers share cookies between the ports of a host.
     cookie: String,
     code: Mutex<String>,
     publish: Publish,
 }
 
-/// The user who started this server, as a request's extension.
+/// The user who started this server, as a request extension.
 #[derive(Clone, Debug)]
 pub struct LocalUser(pub String);
 
 impl Access {
-    /// New secrets for the server that `user` starts at `address` (host and port). `publish` gets the first link, and
-    /// the next one each time a link is used.
+    /// New secrets for the server of `user` at `address` (host and port). `publish` receives the first sign-in link, and a new one
+    /// after each use.
     pub fn new(user: &str, address: &str, publish: impl Fn(&str) + Send + Sync + 'static) -> Self {
         let port = address.rsplit_once(':').map_or("", |(_, port)| port);
         let access = Self {
@@ -57,18 +57,18 @@ impl Access {
         self.address.rsplit_once(':').map_or("", |(_, port)| port)
     }
 
-    /// The header that programs send.
+    /// Header for programs.
     pub fn header(&self) -> String {
         format!("Authorization: Bearer {}", self.token)
     }
 
-    /// The link that signs a browser in, once.
+    /// Sign-in link for one browser, valid once.
     pub fn link(&self) -> String {
         let code = self.code.lock().unwrap_or_else(PoisonError::into_inner);
         format!("http://{}/?{CODE}={code}", self.address)
     }
 
-    /// The user, when the request has the token or the cookie.
+    /// The user, if the request carries the token or the cookie.
     pub(crate) fn user(&self, headers: &HeaderMap) -> Option<LocalUser> {
         let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()?.split_once(' '));
         let token = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
@@ -80,7 +80,7 @@ impl Access {
         (by_token || by_cookie).then(|| LocalUser(self.user.clone()))
     }
 
-    /// The cookie for the code of a link, which is then used up; a new link is published.
+    /// Exchanges the code of a link for the cookie, and publishes a new link.
     pub(crate) fn redeem(&self, code: &str) -> Option<HeaderValue> {
         let mut current = self.code.lock().unwrap_or_else(PoisonError::into_inner);
         if !same(code, &current) {
@@ -94,7 +94,7 @@ impl Access {
     }
 }
 
-/// In constant time, as far as the secret's content is concerned.
+/// Compares in constant time for equal lengths.
 fn same(offered: &str, secret: &str) -> bool {
     offered.as_bytes().ct_eq(secret.as_bytes()).into()
 }

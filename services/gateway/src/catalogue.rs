@@ -1,7 +1,7 @@
-//! The workflows that may be requested, by name, and the problems of files that are not workflows.
+//! Available workflows by name, and errors in invalid files.
 //!
-//! A file is checked whole, with everything it names, when it changes and every [`FRESH`]. Where a changed file has
-//! problems, the last version without any is used until the file is repaired, or this process ends.
+//! A file and everything that it references is checked when it changes and every [`FRESH`]. If a changed file has errors, its
+//! last valid version stays in use until the file is corrected or this process ends.
 
 use std::{
     collections::BTreeMap,
@@ -24,27 +24,27 @@ use workflow::{Document, Offered, Override, Problem, Problems, Resolved};
 
 /// Maximum age of files read from a bucket, and of the check of an unchanged file.
 const FRESH: Duration = Duration::from_secs(60);
-/// More files in a bucket are somebody's mistake.
+/// Maximum number of files in a bucket; more are a mistake.
 const MOST_FILES: usize = 2000;
 
-/// A workflow.
+/// A workflow of the catalogue.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What it offers.
+    /// Workflow with its settings for requests.
     pub offered: Offered,
     /// Channels that it notifies.
     pub notify: Vec<Notify>,
-    /// Problems of the current file.
+    /// Errors in the current file.
     pub problems: Vec<Problem>,
-    /// It can be started: its file has no problems, or an earlier version without any is in use.
+    /// Whether it can be started: its file is valid, or an earlier valid version is in use.
     pub startable: bool,
     /// The version in use.
     document: Document,
 }
 
-/// Every `*.yaml` of a folder, not of those in it.
+/// Every `*.yaml` file directly in a folder.
 pub struct Catalogue {
     source: Source,
     /// Result of each file's check.
@@ -52,9 +52,9 @@ pub struct Catalogue {
     broken: AtomicUsize,
 }
 
-/// A file when it was last checked.
+/// A file at its last check.
 struct Known {
-    /// When it was changed, and its size.
+    /// Modification time and size.
     version: (SystemTime, u64),
     checked: Instant,
     found: Found,
@@ -63,9 +63,9 @@ struct Known {
 /// Result of a file's check.
 #[derive(Clone, Default)]
 struct Found {
-    /// The version in use: the newest without problems, or one that can be read though it cannot be started.
+    /// The version in use: the newest valid one, or a readable one that cannot be started.
     version: Option<Version>,
-    /// Problems of the current file.
+    /// Errors in the current file.
     problems: Vec<Problem>,
 }
 
@@ -87,35 +87,35 @@ enum Source {
     },
 }
 
-/// The workflows, and files that are none.
+/// Workflows and invalid files.
 #[derive(Clone, Debug, Default)]
 pub struct Read {
-    /// Workflows, by name.
+    /// Workflows by name.
     pub workflows: BTreeMap<String, Entry>,
-    /// Files that cannot be read as workflows, each with its problems.
+    /// Files that are not readable as workflows, with their errors.
     pub broken: Vec<Broken>,
-    /// All problems of all files.
+    /// All errors of all files.
     pub problems: Problems,
-    /// Keeps a copy of a bucket while it is used.
+    /// Keeps the local copy of a bucket while it is used.
     _copy: Option<Arc<TempDir>>,
 }
 
-/// A file that cannot be read as a workflow.
+/// A file that is not readable as a workflow.
 #[derive(Clone, Debug)]
 pub struct Broken {
-    /// Its name in the folder.
+    /// File name in the folder.
     pub file: String,
-    /// Its problems.
+    /// Errors in the file.
     pub problems: Vec<Problem>,
 }
 
 impl Catalogue {
-    /// Of a folder on this machine.
+    /// Workflows in a local folder.
     pub fn folder(folder: impl Into<PathBuf>) -> Self {
         Self { source: Source::Folder(folder.into()), known: Mutex::default(), broken: AtomicUsize::new(0) }
     }
 
-    /// Of what lies below `prefix` in a bucket, such as `workflows/`.
+    /// Workflows below `prefix` in a bucket, such as `workflows/`.
     pub fn bucket(store: Arc<dyn Store>, prefix: &str) -> Self {
         let copy = tokio::sync::Mutex::default();
         Self {
@@ -125,10 +125,10 @@ impl Catalogue {
         }
     }
 
-    /// Every workflow.
+    /// Reads all workflows.
     ///
     /// # Errors
-    /// When the folder or the bucket cannot be read.
+    /// Returns an error if the folder or the bucket cannot be read.
     pub async fn read(self: &Arc<Self>) -> io::Result<Read> {
         let (folder, copy) = match &self.source {
             Source::Folder(folder) => (folder.clone(), None),
@@ -152,7 +152,7 @@ impl Catalogue {
         Ok(Read { _copy: copy, ..read })
     }
 
-    /// The number of files with problems at the last check.
+    /// Number of files with errors at the last check.
     pub fn broken(&self) -> usize {
         self.broken.load(Ordering::Relaxed)
     }
@@ -187,7 +187,8 @@ impl Catalogue {
                         }
                         Some(other) => {
                             let name = &offered.name;
-                            let message = format!("`{name}` is the name of {} as well", other.path.display());
+                            let message =
+                                format!("the name `{name}` is also used by {}", other.path.display());
                             let whole = path.display().to_string();
                             problems.push(Problem {
                                 file: whole,
@@ -210,7 +211,7 @@ impl Catalogue {
     }
 }
 
-/// The result of checking a file, now or at its last check.
+/// Result of a file check, new or cached.
 fn checked(known: &mut BTreeMap<OsString, Known>, path: &Path, file: OsString) -> Found {
     let metadata = fs::metadata(path);
     let version = metadata.map_or((SystemTime::UNIX_EPOCH, 0), |metadata| {
@@ -229,7 +230,7 @@ fn checked(known: &mut BTreeMap<OsString, Known>, path: &Path, file: OsString) -
     found
 }
 
-/// Checks a file and everything it names.
+/// Checks a file and everything that it references.
 fn found(path: &Path, before: Option<Version>) -> Found {
     let (document, problems) = match Document::read(path) {
         Err(problems) => (None, problems),
@@ -238,7 +239,7 @@ fn found(path: &Path, before: Option<Version>) -> Found {
             Err(problems) => (Some(document), problems),
         },
     };
-    // Files that the earlier version names may have changed too.
+    // Files referenced by the earlier version may have changed, too.
     let earlier = before.filter(|before| before.good && good(&before.document, path).is_ok());
     let version = earlier.or_else(|| {
         let document = document?;
@@ -248,35 +249,35 @@ fn found(path: &Path, before: Option<Version>) -> Found {
     Found { version, problems: problems.0 }
 }
 
-/// The version of a file that has no problems, nor has anything it names.
+/// The version of a file if it and everything that it references are valid.
 fn good(document: &Document, path: &Path) -> Result<Version, Problems> {
     let resolved = workflow::resolve_document(document.clone(), path, &[], None)?;
     let offered = workflow::offered_by(document)?;
     Ok(Version { document: document.clone(), offered, notify: resolved.workflow.notify, good: true })
 }
 
-/// Logs the problems of a file once, and its repair once.
+/// Logs new errors of a file once, and their correction once.
 fn report(path: &Path, before: &[Problem], found: &Found) {
     let file = path.display();
     if found.problems.is_empty() {
         if !before.is_empty() {
-            info!("{file} has no problems any more");
+            info!("{file} is valid again");
         }
     } else if found.problems != before {
         let problems = Problems(found.problems.clone());
         if found.version.as_ref().is_some_and(|version| version.good) {
-            error!("{file} was changed and has problems; its last good version stays active: {problems}");
+            error!("{file} has errors; its last valid version stays in use: {problems}");
         } else {
-            error!("{file} has problems and cannot be started: {problems}");
+            error!("{file} has errors and cannot be started: {problems}");
         }
     }
 }
 
 impl Entry {
-    /// The workflow with everything it names, on a cluster that is there where one is named.
+    /// Resolves the workflow and everything that it references, with an existing cluster if it names one.
     ///
     /// # Errors
-    /// Every problem in any of its files.
+    /// Returns all errors of all files.
     pub async fn resolve(
         &self,
         set: &[Override],
@@ -297,13 +298,13 @@ impl Entry {
     }
 }
 
-/// The objects below a prefix as files: a workflow names others by their paths.
+/// Copies the objects below a prefix to files: workflows reference other files by path.
 async fn copied(store: &dyn Store, prefix: &str) -> io::Result<TempDir> {
     let failed = |error: ledger::StoreError| io::Error::other(service::worker::chain(&error));
     let folder = tempfile::tempdir()?;
     let names = store.list(prefix).await.map_err(failed)?;
     if names.len() > MOST_FILES {
-        return Err(io::Error::other(format!("{prefix} holds more than {MOST_FILES} objects")));
+        return Err(io::Error::other(format!("{prefix} contains more than {MOST_FILES} objects")));
     }
     for name in names {
         // The store checks names: relative, without `..`.

@@ -1,4 +1,4 @@
-//! What the gateway does now and then.
+//! Periodic tasks of the gateway.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use service::serve::Chore;
 
 use crate::{Gateway, Refused};
 
-/// `schedule`: starts what has come.
+/// `schedule`: starts scheduled runs that are due.
 struct Schedule(Arc<Gateway>);
 
-/// `refs`: finds pushes that nobody told of.
+/// `refs`: finds missed pushes.
 struct Look(Arc<Gateway>);
 
-/// `requests`: publishes again what no conductor recorded.
+/// `requests`: publishes unrecorded requests again.
 struct Recover(Arc<Gateway>);
 
 pub fn all(gateway: &Arc<Gateway>) -> Vec<Arc<dyn Chore>> {

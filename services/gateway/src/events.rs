@@ -1,4 +1,4 @@
-//! Runs that messages ask for: `run.request`, and builds of Cloud Build triggers.
+//! Runs requested by messages: `run.request`, and builds of Cloud Build triggers.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use tracing::warn;
 
 use crate::{Gateway, Refused, Wish};
 
-/// Event types the gateway takes.
+/// Event types that the gateway handles.
 pub const TAKES: [&str; 3] = [RUN_REQUEST, CLUSTER_OFFERED, BUILD_CHANGED];
 
 #[async_trait::async_trait]
@@ -20,7 +20,7 @@ impl Handler for Gateway {
             RUN_REQUEST => self.requested(event).await,
             CLUSTER_OFFERED => self.offered(event).await,
             BUILD_CHANGED => self.built(event).await,
-            other => Disposition::Park(format!("the gateway takes requests, not `{other}`")),
+            other => Disposition::Park(format!("the gateway does not handle `{other}`")),
         }
     }
 }
@@ -32,7 +32,7 @@ impl Gateway {
             Err(why) => Err((why, true)),
             Ok(RunRequest { workflow, set, image }) => {
                 let wish = Wish {
-                    // Under a name of its own: no sender can take the place of another kind of key.
+                    // A source of its own: no sender can imitate another kind of key.
                     key: EventKey { source: format!("//burnin/messages/{}", key.source), id: key.id.clone() },
                     workflow,
                     set,
@@ -81,11 +81,7 @@ impl Gateway {
             };
             let image = on.image.as_ref().map(|image| build.image(image));
             if let Some(None) = image {
-                warn!(
-                    workflow = name,
-                    build = build.id,
-                    "the build pushed no image of the name that is wanted"
-                );
+                warn!(workflow = name, build = build.id, "the build pushed no image of the expected name");
                 continue;
             }
             let wish = Wish {
@@ -110,7 +106,7 @@ impl Gateway {
     }
 }
 
-/// What is read of a build, in Cloud Build's words.
+/// Fields of a build, in Cloud Build's terms.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Build {
@@ -142,7 +138,7 @@ impl Build {
             || self.substitutions.get("TRIGGER_NAME").is_some_and(|name| name == trigger)
     }
 
-    /// The image of this name, by its digest.
+    /// The image of this name, by digest.
     fn image(&self, name: &str) -> Option<Image> {
         let untagged = |pushed: &str| match pushed.rsplit_once(':') {
             Some((name, tag)) if !tag.contains('/') => name.to_owned(),

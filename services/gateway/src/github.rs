@@ -1,4 +1,4 @@
-//! Pushes, as GitHub reports them.
+//! Pushes reported by GitHub's webhooks.
 
 use std::{str::FromStr, sync::Arc, time::Duration};
 
@@ -23,18 +23,18 @@ use triggers::Push;
 
 use crate::{Gateway, Refused, Wish, api::Problem, start};
 
-/// Where GitHub's webhooks come.
+/// Path of GitHub's webhooks.
 pub(crate) const PATH: &str = "/hooks/github";
-/// GitHub sends no more.
+/// GitHub's maximum payload, bytes.
 const BODY_LIMIT: usize = 25 << 20;
-/// Maximum bytes of all bodies together whose signatures are not checked yet: any caller may send them.
+/// Maximum total bytes of bodies with unchecked signatures: any caller may send them.
 const UNCHECKED: usize = 2 * BODY_LIMIT;
 /// GitHub's timeout of a delivery.
 const DELIVERY: Duration = Duration::from_secs(10);
-/// GitHub lists no more; those that it leaves out may change anything.
+/// GitHub's maximum number of listed commits; a push that omits commits may change any file.
 const MOST_COMMITS: usize = 2048;
 
-/// With what GitHub signs. Two of them while one is being replaced by another; they are never shown.
+/// Webhook secrets: two during a rotation. Never printed.
 #[derive(Clone, Default)]
 pub struct Secrets(Vec<String>);
 
@@ -45,19 +45,19 @@ impl FromStr for Secrets {
         let secrets: Vec<_> =
             text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect();
         if secrets.iter().any(|secret| secret.len() < 16) {
-            return Err("expected secrets of at least 16 characters, one a line");
+            return Err("expected secrets of at least 16 characters, one per line");
         }
         Ok(Self(secrets))
     }
 }
 
 impl Secrets {
-    /// Nobody can sign.
+    /// Whether there is no secret: every webhook is refused.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// One of the secrets made this signature of these bytes.
+    /// Whether one of the secrets gives this signature for the body.
     fn made(&self, signature: &[u8], body: &[u8]) -> bool {
         let made = |secret: &String| {
             let mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes());
@@ -70,7 +70,7 @@ impl Secrets {
     }
 }
 
-/// The bytes of a signature, which is `sha256=` and 64 hex digits.
+/// Parses `sha256=` and 64 hex digits.
 fn signature(text: &str) -> Option<Vec<u8>> {
     let hex = text.strip_prefix("sha256=").filter(|hex| hex.len() == 64 && hex.is_ascii())?;
     (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).ok()).collect()
@@ -117,7 +117,7 @@ struct Sender {
 }
 
 impl Told {
-    /// Files that the push changes; none where that cannot be known: a new branch, a rewritten one, or too much.
+    /// Files changed by the push; `None` if unknown: a new or rewritten branch, or too many commits.
     fn paths(&self) -> Option<Vec<String>> {
         if self.forced || self.created || self.commits.len() >= MOST_COMMITS {
             return None;
@@ -131,15 +131,15 @@ impl Told {
     }
 }
 
-/// A push that became known.
+/// A push from a webhook or from polling.
 pub(crate) struct Known {
     pub push: Push,
     pub commit: String,
-    /// Who told it.
+    /// Source of the push, for the log.
     pub told_by: String,
 }
 
-/// What became of a push, as it is kept.
+/// Stored result of a push.
 #[derive(Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Dealt {
     pub repository: String,
@@ -154,7 +154,7 @@ pub(crate) fn route(gateway: &Arc<Gateway>) -> Router {
     Router::new().route(PATH, post(hook)).with_state(Arc::clone(gateway))
 }
 
-/// Bytes of bodies in memory whose signatures are not checked yet.
+/// Memory budget for bodies with unchecked signatures.
 pub(crate) struct Unchecked(Semaphore);
 
 impl Default for Unchecked {
@@ -169,12 +169,12 @@ enum Unread {
     TooLarge,
     TooSlow,
     Broken,
-    /// Other bodies use the whole maximum.
+    /// Other bodies use up the maximum.
     Full,
 }
 
 impl Unchecked {
-    /// Reads a body. Bytes count when they arrive: a sender that only announces them uses nothing up.
+    /// Reads a body. Bytes count on arrival: a sender that only announces a length uses nothing.
     async fn read(
         &self,
         body: Body,
@@ -204,9 +204,9 @@ impl Unchecked {
 async fn hook(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, body: Body) -> Response {
     let said = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let problem = |status, why: &str| Problem::new(status, why).into_response();
-    // The signature comes before the body: without one nothing of the body is read.
+    // Check for the signature header first: without it the body is not read.
     let Some(signature) = signature(said("x-hub-signature-256")) else {
-        warn!(delivery = said("x-github-delivery"), "refused: a webhook without a signature");
+        warn!(delivery = said("x-github-delivery"), "webhook refused: no signature");
         return problem(StatusCode::UNAUTHORIZED, "X-Hub-Signature-256: expected sha256= and 64 hex digits");
     };
     let announced = said(CONTENT_LENGTH.as_str()).parse().ok();
@@ -214,11 +214,8 @@ async fn hook(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, body: Bod
     let body = match read {
         Ok((body, held)) => {
             if !gateway.secrets.made(&signature, &body) {
-                warn!(
-                    delivery = said("x-github-delivery"),
-                    "refused: a webhook that is not signed with a secret of ours"
-                );
-                let why = "X-Hub-Signature-256 is not made with the secret of this webhook";
+                warn!(delivery = said("x-github-delivery"), "webhook refused: wrong signature");
+                let why = "X-Hub-Signature-256 does not match the secret of this webhook";
                 return problem(StatusCode::UNAUTHORIZED, why);
             }
             drop(held);
@@ -230,29 +227,34 @@ async fn hook(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, body: Bod
         Err(Unread::TooSlow) => {
             return problem(StatusCode::REQUEST_TIMEOUT, "the body took longer than 10 s");
         }
-        Err(Unread::Broken) => return problem(StatusCode::BAD_REQUEST, "the body broke off"),
+        Err(Unread::Broken) => return problem(StatusCode::BAD_REQUEST, "the body is incomplete"),
         Err(Unread::Full) => {
             warn!(
                 delivery = said("x-github-delivery"),
-                "rejected, to be redelivered: too many unchecked webhooks are in memory"
+                "webhook refused temporarily: too many unchecked bodies in memory"
             );
-            return problem(StatusCode::SERVICE_UNAVAILABLE, "too many deliveries at once; deliver it again");
+            return problem(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "too many concurrent deliveries; redeliver later",
+            );
         }
     };
-    // After the signature: unsigned requests must not use up GitHub's rate.
+    // Count after the signature check: unsigned requests must not use up GitHub's rate.
     if !gateway.rates.lets(&"github".to_owned(), &Method::GET) {
         return problem(StatusCode::TOO_MANY_REQUESTS, "too many deliveries");
     }
     match said("x-github-event") {
         "ping" => return StatusCode::NO_CONTENT.into_response(),
         "push" => {}
-        // The webhook was told to send more than is used.
+        // The webhook is configured to send more event types than are used.
         _ => return StatusCode::NO_CONTENT.into_response(),
     }
     let told: Told = match serde_json::from_slice(&body) {
         Ok(told) => told,
         Err(error) => {
-            let why = format!("the payload is no push: {error}; the webhook must send application/json");
+            let why = format!(
+                "the payload is not a push: {error}; set the webhook's content type to application/json"
+            );
             return Problem::new(StatusCode::BAD_REQUEST, why).into_response();
         }
     };
@@ -273,11 +275,11 @@ async fn hook(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, body: Bod
 }
 
 impl Gateway {
-    /// Starts what a push starts, once for each repository, ref and commit.
+    /// Starts the workflows of a push, once for each repository, ref and commit.
     pub(crate) async fn pushed(&self, known: Known) -> Result<Dealt, Refused> {
         let Known { push, commit, told_by } = known;
         if !is_commit(&commit) {
-            return Err(Refused::Later(format!("`{commit}` is no commit")));
+            return Err(Refused::Later(format!("`{commit}` is not a commit")));
         }
         let mark = mark(&push.repository, &push.reference, &commit);
         if let Some(body) = self.store.read(&mark).await.map_err(Refused::later)? {
@@ -316,7 +318,7 @@ impl Gateway {
             match self.starter.start(&wish).await {
                 Ok(started) => dealt.runs.push(started.run),
                 Err(refused) if refused.is_final() => {
-                    error!(workflow = name, commit, "a push starts no run: {refused}");
+                    error!(workflow = name, commit, "the push starts no run: {refused}");
                     dealt.refused.push(format!("{name}: {refused}"));
                 }
                 Err(later) => return Err(later),
@@ -329,7 +331,7 @@ impl Gateway {
             runs = dealt.runs.len(),
             "pushed"
         );
-        // The mark last: whatever happens before it, the push is dealt with again, and its runs are the same.
+        // Write the mark last: after a crash the push is handled again with the same runs.
         let body = serde_json::to_vec(&dealt).map_err(Refused::later)?;
         self.store.create(&mark, body.into()).await.map_err(Refused::later)?;
         Ok(dealt)
@@ -340,7 +342,7 @@ fn is_commit(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Where it is noted that a push was dealt with.
+/// Object that marks a push as handled.
 pub(crate) fn mark(repository: &str, reference: &str, commit: &str) -> String {
     let digest = start::digest(&[&repository.to_ascii_lowercase(), reference, commit]);
     format!("pushes/{}.json", start::hex(&digest).get(..32).unwrap_or_default())
@@ -351,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_signature_of_githubs_own_example_is_good_and_no_other() {
+    fn only_the_signature_of_githubs_example_is_valid() {
         let secrets: Secrets = "another one, still in use\nIt's a Secret to Everybody\n".parse().unwrap();
         let good = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
         let made =
@@ -369,7 +371,7 @@ mod tests {
         assert!("short".parse::<Secrets>().is_err());
     }
 
-    /// A body that never ends: `count` parts of a mebibyte, and then nothing.
+    /// A body that never ends: `count` parts of one MiB, then nothing.
     fn unfinished(count: usize) -> Body {
         let parts =
             futures::stream::iter(vec![
@@ -380,7 +382,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn bodies_without_a_checked_signature_are_bounded_together_and_in_time() {
+    async fn unchecked_bodies_are_limited_in_total_size_and_time() {
         let unchecked = Arc::new(Unchecked::default());
         let read = async |body: Body| unchecked.read(body, None).await.map(|(body, _)| body.len());
         let small = async || read(Body::from("{}")).await;
@@ -398,7 +400,7 @@ mod tests {
             }
         }
         assert_eq!(full, 58, "two of 20 MiB are in memory at a time");
-        assert_eq!(small().await, Ok(2), "what was held is free again");
+        assert_eq!(small().await, Ok(2), "the reserved bytes are free again");
         assert_eq!(read(unfinished(26)).await, Err(Unread::TooLarge));
         assert_eq!(unchecked.read(unfinished(0), Some(26 << 20)).await.map(drop), Err(Unread::TooLarge));
         assert_eq!(unchecked.0.available_permits(), UNCHECKED);

@@ -1,8 +1,8 @@
-//! A server for the user of this machine who started it.
+//! A server for the local user who started it.
 //!
-//! Other users of the machine reach its port, so every request needs a secret of that user ([`Access`]). A page of another
-//! site must not use the user's browser: not under a name that leads to 127.0.0.1, not by a form or a script, and not
-//! through a proxy.
+//! Other users of the host can reach its port, so every request needs a secret of that user ([`Access`]). Another site's page must
+//! not use the user's browser: neither under a DNS name that resolves to 127.0.0.1, nor by a form or script, nor through a
+//! proxy.
 
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ use crate::{
 
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
-/// Lets only the user who started this server in, under its own names only. `/healthz` needs no credential, and webhooks
-/// are authenticated by their signature: they may come through a tunnel.
+/// Admits only the user who started this server, under its local names. `/healthz` needs no credential, and webhooks are
+/// authenticated by their signature, because they may arrive through a tunnel.
 pub fn at_home(router: Router, access: Arc<Access>, gateway: &Arc<Gateway>) -> Router {
     router.layer(from_fn_with_state((access, Arc::clone(gateway)), admit))
 }
@@ -46,7 +46,7 @@ async fn admit(
         return next.run(request).await;
     }
     if !addressed_here(request.headers()) {
-        let why = "this server answers pages of its own, as 127.0.0.1 and localhost only";
+        let why = "this server accepts only requests of its own pages, as 127.0.0.1 or localhost";
         return Problem::new(StatusCode::MISDIRECTED_REQUEST, why).into_response();
     }
     if path == "/healthz" {
@@ -62,13 +62,16 @@ async fn admit(
         };
     }
     let Some(user) = user else {
-        tracing::warn!(path, "refused: the request has neither the token nor the cookie of this server");
+        tracing::warn!(path, "request refused: neither token nor cookie of this server");
         return refused(&access, request.headers(), &path);
     };
-    // Unreadable events are kept as files, so they count toward the caller's rate of changes.
+    // Unreadable events are stored as files, so they count toward the caller's rate of changes.
     if path == "/" && method == Method::POST && !gateway.rates.lets(&"events".to_owned(), &method) {
-        return Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many events; wait as Retry-After says")
-            .into_response();
+        return Problem::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "too many events; wait for the time in Retry-After",
+        )
+        .into_response();
     }
     request.extensions_mut().insert(user);
     next.run(request).await
@@ -77,7 +80,7 @@ async fn admit(
 fn addressed_here(headers: &HeaderMap) -> bool {
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     let host = text(HOST).unwrap_or_default();
-    // A proxy in front of this server would make everything that it forwards look like a request from here.
+    // A proxy in front of this server would make all forwarded requests look local.
     let forwarded = headers.get_all(X_FORWARDED_HOST).iter().all(|value| value.to_str().is_ok_and(is_local));
     is_local(host)
         && forwarded
@@ -99,12 +102,12 @@ fn code(request: &Request) -> Option<String> {
     Query::<Link>::try_from_uri(request.uri()).ok().map(|Query(link)| link.code)
 }
 
-/// Continues to `/` by a page and not by a redirect: after a redirect from another site's page a browser would not send the
-/// cookie.
+/// Continues to `/` with a page instead of a redirect: after a redirect that started on another site, a browser would not send
+/// the cookie.
 fn signed_in(cookie: Option<HeaderValue>) -> Response {
     let page = page(
         r#"<meta http-equiv="refresh" content="0;url=/">"#,
-        r#"<p>Signed in. <a href="/">Go on to Burnin</a></p>"#,
+        r#"<p>Signed in. <a href="/">Continue to Burnin</a></p>"#,
     );
     let mut response = (StatusCode::OK, page).into_response();
     if let Some(cookie) = cookie {
@@ -117,7 +120,7 @@ fn refused(access: &Access, headers: &HeaderMap, path: &str) -> Response {
     let wants = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let port = access.port();
     let mut response = if wants.contains("text/html") {
-        // A link on another site's page does not bring the cookie; one on this page does.
+        // A link on another site's page does not send the cookie; a link on this page does.
         let here = if path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte)) {
             path
         } else {
@@ -127,12 +130,12 @@ fn refused(access: &Access, headers: &HeaderMap, path: &str) -> Response {
             r#"<h1>Not signed in</h1>
 <p>This server answers the user who started it. Open the link that <code>burnin up</code> printed last; each link works
 once, and the next one is printed then. The newest is in the data folder as well: <code>cat .burnin/host/up/{port}.link</code></p>
-<p>Is this browser signed in already? Then <a href="{here}">go on from here</a>.</p>"#
+<p>If this browser is already signed in, <a href="{here}">continue here</a>.</p>"#
         );
         (StatusCode::UNAUTHORIZED, page("", &body)).into_response()
     } else {
         let why = format!(
-            "this server answers the user who started it: send the header that is in the data folder, such as \
+            "this server accepts only the user who started it: send the header from the data folder, such as \
              `curl -H @.burnin/host/up/{port}.header`"
         );
         Problem::new(StatusCode::UNAUTHORIZED, why).into_response()

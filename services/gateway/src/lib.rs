@@ -1,25 +1,25 @@
-//! The front door. A run starts because somebody asked over HTTP, pushed to a repository, published a message, finished a
-//! build, or because its night has come; all of them end in [`Starter::start`].
+//! The gateway starts runs: on HTTP requests, pushes, messages, successful builds, cluster offers, and schedules. All of them
+//! call [`Starter::start`].
 //!
-//! | what comes | what it is known by, for ever |
+//! | trigger | key, unique for ever |
 //! |---|---|
-//! | `POST /api/v1/runs` | the caller and its `Idempotency-Key`; without one each request is one of its own |
-//! | a push, told by a webhook or found by looking | repository, ref and commit |
-//! | a moment of a schedule | workflow and moment |
+//! | `POST /api/v1/runs` | the caller and its `Idempotency-Key`; without one each request is new |
+//! | a push, from a webhook or from polling | repository, ref and commit |
+//! | a scheduled time | workflow and time |
 //! | `run.request` | the event's source and id |
 //! | a build of a Cloud Build trigger | the build's id |
 //! | `cluster.offered` | the event's source and id |
 //!
 //! ```text
-//! requests/{first 32 hex digits of the key's SHA-256}.json   created once: what was asked, and the run that came of it
-//! requests/open/{run}                                        hint: whether it was recorded is not known yet
-//! offers/{digest of source and id}.json                      this offer came, and whom it concerns
-//! pushes/{digest of repository, ref and commit}.json         this push was dealt with
-//! schedules/{workflow}/{moment}.json                         this moment was dealt with: run, or missed
+//! requests/{first 32 hex digits of the key's SHA-256}.json   created once: the request and its run
+//! requests/open/{run}                                        hint: may not be recorded yet
+//! offers/{digest of source and id}.json                      an offer, and the workflows that it starts
+//! pushes/{digest of repository, ref and commit}.json         the push was handled
+//! schedules/{workflow}/{moment}.json                         the scheduled time was handled: run, or missed
 //! ```
 //!
-//! It writes neither ledger nor verdicts: a run starts when the conductor records `run.requested`. Until it did, the
-//! request is published again.
+//! It writes neither ledger nor verdicts: a run starts when the conductor records `run.requested`. Until then the request is
+//! published again.
 
 mod access;
 pub mod api;
@@ -59,31 +59,31 @@ pub use refs::{GitRefs, Ref, Refs};
 pub use schedule::Calendar;
 pub use start::{Refused, Started, Starter, Wish};
 
-/// What the gateway is made from.
+/// Dependencies of the gateway.
 pub struct Setup {
-    /// The ledgers, to read.
+    /// The ledgers, read-only.
     pub ledger: Ledger,
-    /// Artefacts, requests and marks.
+    /// Bucket of artefacts, requests and marks.
     pub store: Arc<dyn Store>,
-    /// Runs as they are looked at.
+    /// Index of runs.
     pub view: Arc<View>,
-    /// The workflows that may be asked for.
+    /// Available workflows.
     pub catalogue: Catalogue,
-    /// Where it speaks.
+    /// Bus for requests and replies.
     pub bus: Arc<dyn Bus>,
-    /// What time it is.
+    /// Clock for schedules and rates.
     pub clock: Arc<dyn Clock>,
-    /// How often callers may ask.
+    /// Maximum request rates per caller.
     pub rates: Rates,
-    /// With what GitHub signs; none lets no push in.
+    /// Webhook secrets of GitHub; without one all webhooks are refused.
     pub secrets: Secrets,
-    /// How refs are looked at.
+    /// Polls the refs of repositories.
     pub refs: Arc<dyn Refs>,
-    /// Where the measurements are, for people.
+    /// Name of the table of measurements, shown to users.
     pub warehouse: String,
 }
 
-/// The gateway.
+/// Handles requests, pushes, schedules and offers.
 pub struct Gateway {
     pub(crate) starter: Starter,
     pub(crate) view: Arc<View>,
@@ -101,7 +101,7 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Made from this.
+    /// Builds a gateway over its dependencies.
     pub fn new(setup: Setup) -> Arc<Self> {
         let Setup { ledger, store, view, catalogue, bus, clock, rates, secrets, refs, warehouse } = setup;
         let outbox = Outbox::new("gateway", Arc::clone(&bus), Arc::clone(&clock));
@@ -126,12 +126,12 @@ impl Gateway {
         })
     }
 
-    /// What it serves over HTTP, with a plain page at `/` that says where everything is.
+    /// HTTP routes, with a plain index page at `/`.
     pub fn routes(self: &Arc<Self>) -> Routes {
         self.routes_beside(Router::new().route("/", get(api::index)))
     }
 
-    /// What it serves over HTTP, beside pages for people: they are reached as its interface is, and by nobody else.
+    /// HTTP routes beside `pages` for users, with the same authentication.
     pub fn routes_beside(self: &Arc<Self>, pages: Router) -> Routes {
         let catalogue = Arc::clone(&self.catalogue);
         let about =
@@ -144,20 +144,20 @@ impl Gateway {
         }
     }
 
-    /// What it serves where everybody may come: webhooks, which prove themselves, and nothing else.
+    /// Only the webhooks, which are authenticated by signature: for a public address.
     pub fn hooks_alone(self: &Arc<Self>) -> Routes {
         Routes { open: github::route(self), alone: true, ..Routes::default() }
     }
 
-    /// The workflows and the files that are none, without anything about their runs.
+    /// Workflows and invalid files, without their runs.
     ///
     /// # Errors
-    /// When the folder or the bucket cannot be read.
+    /// Returns an error if the folder or the bucket cannot be read.
     pub async fn workflows(&self) -> std::io::Result<Read> {
         self.catalogue.read().await
     }
 
-    /// What it does now and then.
+    /// Its periodic tasks.
     pub fn chores(self: &Arc<Self>) -> Vec<Arc<dyn Chore>> {
         chores::all(self)
     }

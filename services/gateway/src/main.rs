@@ -1,4 +1,4 @@
-//! `burnin-gateway`: the front door.
+//! `burnin-gateway`: API, webhooks, schedules and polling.
 
 use std::{process::ExitCode, str::FromStr, sync::Arc};
 
@@ -19,11 +19,11 @@ struct Config {
     serves: Serves,
 }
 
-/// What is served of it.
+/// Routes to serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Serves {
     Everything,
-    /// Where everybody may come.
+    /// Only webhooks: for a public address.
     Hooks,
 }
 

@@ -1,4 +1,4 @@
-//! Clusters that other systems offer: each starts the workflows that want it, once for ever.
+//! Clusters offered by other systems: each offer starts the workflows that accept it, once.
 
 use events::{ClusterOffer, RunAnswer};
 use model::{EventKey, Origin, RunId, Trigger};
@@ -9,21 +9,21 @@ use triggers::Offer;
 
 use crate::{Gateway, Refused, Wish, start};
 
-/// That an offer came, and whom it concerns. Later workflows do not get it.
+/// Record of an offer and the workflows that accepted it. Later workflows do not get it.
 #[derive(Debug, Deserialize, Serialize)]
 struct Mark {
     format: u32,
     key: EventKey,
-    /// SHA-256 of what was offered.
+    /// SHA-256 of the offer.
     offered: String,
     workflows: Vec<String>,
 }
 
 /// Why an offer starts nothing.
 enum Why {
-    /// No repetition helps.
+    /// Permanent.
     Final(String),
-    /// It may work later.
+    /// Transient.
     Later(String),
 }
 
@@ -48,7 +48,7 @@ impl Gateway {
         let mut problems = Vec::new();
         for workflow in workflows {
             let wish = Wish {
-                // Under a name of its own: no sender can take the place of another kind of key.
+                // A source of its own: no sender can imitate another kind of key.
                 key: EventKey { source: format!("//burnin/offers/{}", key.source), id: key.id.clone() },
                 workflow: workflow.clone(),
                 set: Default::default(),
@@ -73,7 +73,7 @@ impl Gateway {
         if problems.is_empty() { Disposition::Done } else { self.refuse(key, problems).await }
     }
 
-    /// The workflows that the offer concerns: those that wanted it when it first came.
+    /// The workflows that accepted the offer when it first arrived.
     async fn concerned(&self, key: &EventKey, offer: &ClusterOffer) -> Result<Vec<String>, Why> {
         let digest = start::hex(&start::digest(&[&key.source, &key.id]));
         let name = format!("offers/{}.json", digest.get(..32).unwrap_or(&digest));
@@ -82,7 +82,7 @@ impl Gateway {
         loop {
             if let Some(body) = self.store.read(&name).await.map_err(|error| later(&error))? {
                 let mark: Mark = serde_json::from_slice(&body).map_err(|error| later(&error))?;
-                let other = "this source and id came before with another cluster".to_owned();
+                let other = "this source and id were used before for another cluster".to_owned();
                 return if mark.offered == offered { Ok(mark.workflows) } else { Err(Why::Final(other)) };
             }
             let read = self.catalogue.read().await.map_err(|error| later(&error))?;
@@ -93,13 +93,13 @@ impl Gateway {
             if workflows.is_empty() {
                 let kind = offer.kind();
                 return Err(Why::Final(format!(
-                    "no workflow wants a {kind} cluster `{}` from `{}`; say so in its `on.cluster`",
+                    "no workflow accepts a {kind} cluster `{}` from `{}`; add it to `on.cluster` of one",
                     offer.name, key.source
                 )));
             }
             let mark = Mark { format: 1, key: key.clone(), offered: offered.clone(), workflows };
             let body = serde_json::to_vec(&mark).map_err(|error| later(&error))?;
-            // Whoever was first decided; what it decided is read in the next round.
+            // The first writer decides; the next round reads its decision.
             self.store.create(&name, body.into()).await.map_err(|error| later(&error))?;
         }
     }
@@ -113,7 +113,7 @@ impl Gateway {
         Disposition::Park(problems.join("\n"))
     }
 
-    /// Says on the reply topic what came of it.
+    /// Publishes the result on the reply topic.
     async fn answer(&self, key: &EventKey, came: Result<RunId, String>) -> Result<(), Disposition> {
         let (run, problem) = match came {
             Ok(run) => (Some(run), None),

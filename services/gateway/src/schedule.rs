@@ -1,4 +1,4 @@
-//! Nights: one run for each moment of a schedule, whoever looks and however often.
+//! Schedules: exactly one run for each scheduled time, however many gateways check it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,32 +16,32 @@ use triggers::OnSchedule;
 
 use crate::{Gateway, Refused, Wish, start};
 
-/// How far back is looked for moments that nobody dealt with.
+/// Maximum age of a scheduled time that is still handled.
 const WEEK: Span = Span::from_secs(7 * 24 * 3600);
-/// More missed moments than these are told by the last ones.
+/// Maximum number of missed times that are handled, the newest.
 const MOST: usize = 500;
-/// A run that starts later than this is late.
+/// A run that starts later than this counts as late.
 const PUNCTUAL: Span = Span::from_secs(120);
 
-/// A moment of a schedule that was dealt with.
+/// A scheduled time that was handled.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Night {
-    /// The moment.
+    /// Scheduled time.
     pub moment: Timestamp,
-    /// The run; null when there is none.
+    /// The run; null if the time was missed.
     pub run: Option<RunId>,
-    /// Why there is none: it was missed.
+    /// Why the time was missed.
     #[serde(default)]
     pub missed: Option<String>,
-    /// The run was started later than it should have been.
+    /// Whether the run started late.
     #[serde(default)]
     pub late: bool,
 }
 
-/// Which moments were dealt with.
+/// Record of handled times.
 pub struct Calendar {
     store: Arc<dyn Store>,
-    /// Workflows of which it was said that they are stale.
+    /// Workflows already logged as stale.
     alarmed: Mutex<BTreeSet<String>>,
 }
 
@@ -51,15 +51,15 @@ struct Since {
 }
 
 impl Calendar {
-    /// Kept in this store.
+    /// `store`: bucket of the marks.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store, alarmed: Mutex::default() }
     }
 
-    /// Moments of the last week that were dealt with, newest first.
+    /// Handled times of the last week, newest first.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// Returns an error if the store request fails.
     pub async fn nights(&self, workflow: &str, now: Timestamp) -> Result<Vec<Night>, StoreError> {
         let marks = self.marks(workflow, now).await?.into_iter();
         let reads = stream::iter(marks).map(|name| async move { self.store.read(&name).await });
@@ -71,7 +71,7 @@ impl Calendar {
         Ok(nights)
     }
 
-    /// Names of marks of this month and of the one before.
+    /// Names of the marks of this month and the one before.
     async fn marks(&self, workflow: &str, now: Timestamp) -> Result<Vec<String>, StoreError> {
         let months: BTreeSet<_> = [now, back(now, WEEK)].iter().map(|at| month(*at)).collect();
         let mut names = Vec::new();
@@ -81,16 +81,16 @@ impl Calendar {
         Ok(names)
     }
 
-    /// Since when this schedule is known: what lies before it was not missed.
+    /// Time at which this schedule was first seen: earlier times were not missed.
     async fn since(&self, workflow: &str, on: &OnSchedule, now: Timestamp) -> Result<Timestamp, StoreError> {
         let digest = start::hex(&start::digest(&[&on.cron, &on.zone]));
         self.known_since(workflow, digest.get(..12).unwrap_or(&digest), now).await
     }
 
-    /// Time since which the workflow is overdue for a verdict, if it is: a new one has the same time as any other.
+    /// Time since which the workflow is overdue for a verdict, if it is. A new workflow gets the full interval.
     ///
     /// # Errors
-    /// When the store does not answer.
+    /// Returns an error if the store request fails.
     pub async fn overdue(
         &self,
         workflow: &str,
@@ -136,11 +136,11 @@ fn mark(workflow: &str, moment: Timestamp) -> String {
 }
 
 impl Gateway {
-    /// Deals with every moment that has come and that nobody dealt with, and says which workflows were not validated for
-    /// too long.
+    /// Handles every scheduled time that is due, and logs workflows whose validation is overdue.
+    /// Any number of gateways may call it.
     ///
     /// # Errors
-    /// What may pass, after every workflow had its turn.
+    /// Returns a transient error, after all workflows were handled.
     pub async fn keep_time(&self) -> Result<(), Refused> {
         let read = self.catalogue.read().await.map_err(Refused::later)?;
         let mut result = Ok(());
@@ -149,7 +149,7 @@ impl Gateway {
             for on in &entry.offered.on.schedule {
                 result = result.and(self.due(name, on, &mut due).await.map_err(Refused::later));
             }
-            // Of several that are due only the last starts a run: clusters are not rented to catch up.
+            // Of several due times only the newest starts a run: no clusters are provisioned to catch up.
             let newest = due.keys().next_back().copied();
             for (moment, window) in due {
                 result = result.and(self.night(name, moment, window, newest == Some(moment)).await);
@@ -169,14 +169,14 @@ impl Gateway {
         result
     }
 
-    /// Moments that nobody dealt with, each with how late it may still start a run.
+    /// Unhandled times that are due, each with its maximum delay.
     async fn due(
         &self,
         workflow: &str,
         on: &OnSchedule,
         due: &mut BTreeMap<Timestamp, Span>,
     ) -> Result<(), StoreError> {
-        let Ok(zoned) = on.read() else { return Ok(()) }; // told where the catalogue is read
+        let Ok(zoned) = on.read() else { return Ok(()) }; // the catalogue reports invalid schedules
         let now = self.clock.now();
         let since = self.calendar.since(workflow, on, now).await?;
         let marks: BTreeSet<_> = self.calendar.marks(workflow, now).await?.into_iter().collect();
@@ -195,9 +195,9 @@ impl Gateway {
     ) -> Result<(), Refused> {
         let after = self.clock.now().since(moment);
         let missed = if !newest {
-            Some("a later one had come as well".to_owned())
+            Some("a later time was due as well".to_owned())
         } else if after > window {
-            Some(format!("it was noticed {after} later, and may be {window} late"))
+            Some(format!("it was noticed {after} late; the maximum is {window}"))
         } else {
             None
         };
@@ -220,11 +220,11 @@ impl Gateway {
         }
         match (&night.run, &night.missed) {
             (Some(run), _) => {
-                info!(workflow, %moment, run.id = %run, late = night.late, "its moment has come")
+                info!(workflow, %moment, run.id = %run, late = night.late, "scheduled run started")
             }
             (None, missed) => {
                 let why = missed.as_deref().unwrap_or_default();
-                error!(workflow, %moment, "a moment of its schedule was missed: {why}");
+                error!(workflow, %moment, "a scheduled run was missed: {why}");
             }
         }
         self.calendar.mark(workflow, &night).await.map_err(Refused::later)

@@ -1,4 +1,4 @@
-//! From a wish to a run: once, whatever is repeated, lost or killed in between.
+//! Starts a run for a request: once, also after repetitions, lost messages and crashes.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,72 +16,72 @@ use workflow::{Override, Problems};
 
 use crate::{Catalogue, catalogue::Entry};
 
-/// Where requests are kept.
+/// Prefix of stored requests.
 const REQUESTS: &str = "requests/";
-/// Hints of requests that may not have been recorded.
+/// Prefix of hints: requests that may not be recorded yet.
 const HINTS: &str = "requests/open/";
 
-/// Somebody wants a run.
+/// A request for a run.
 #[derive(Clone, Debug)]
 pub struct Wish {
-    /// What makes two of them the same wish, for ever.
+    /// Idempotency key: requests with the same key are the same request, for ever.
     pub key: EventKey,
-    /// The workflow's name.
+    /// Workflow name.
     pub workflow: String,
-    /// Fields to replace. Only those that the workflow names in `parameters`.
+    /// Overridden fields. Only those that the workflow lists in `parameters`.
     pub set: BTreeMap<String, String>,
-    /// An image that somebody else built, in place of the workflow's own. Only where the workflow names `image` in
-    /// `parameters`, or the image in `on.build`.
+    /// An externally built image, in place of the workflow's own. Only if the workflow lists `image` in `parameters`, or names
+    /// the image in `on.build`.
     pub image: Option<Image>,
-    /// A cluster that somebody offered, in place of the workflow's own, and who did. Only where the workflow wants it in
+    /// An offered cluster and its source, in place of the workflow's own cluster. Only if the workflow accepts it in
     /// `on.cluster`.
     pub cluster: Option<(String, ClusterOffer)>,
-    /// What caused it.
+    /// Cause, recorded with the run.
     pub trigger: Trigger,
-    /// Where its end is told, beside those whom the workflow names.
+    /// Where to report the end, besides the channels of the workflow.
     pub origin: Option<Origin>,
 }
 
-/// What came of a wish.
+/// Result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Started {
-    /// The run.
+    /// Run id.
     pub run: RunId,
-    /// It was not asked for before.
+    /// Whether this request created the run.
     pub new: bool,
 }
 
-/// Why there is no run.
+/// Why no run was started.
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
-    /// There is no such workflow.
-    #[error("there is no workflow `{name}`; there are: {known}")]
+    /// No such workflow.
+    #[error("no workflow `{name}`; available: {known}")]
     Unknown {
-        /// The name.
+        /// Requested name.
         name: String,
-        /// Those that there are.
+        /// Available workflows.
         known: String,
     },
-    /// The field may not be replaced.
-    #[error("the workflow `{workflow}` does not let `{field}` be replaced; it lets: {allowed}")]
+    /// The field must not be overridden.
+    #[error("workflow `{workflow}` does not allow overriding `{field}`; allowed: {allowed}")]
     Forbidden {
-        /// The workflow.
+        /// Workflow name.
         workflow: String,
-        /// The field.
+        /// Path of the field.
         field: String,
-        /// Those that may be.
+        /// Fields that may be overridden.
         allowed: String,
     },
-    /// The workflow cannot be run as it was asked for.
-    #[error("the workflow cannot be run as asked: {0}")]
+    /// The workflow is invalid with these settings.
+    #[error("the workflow cannot run with these settings: {0}")]
     Invalid(Problems),
-    /// The same key came with another wish before.
-    #[error("this key came before with another request; it started {run}")]
+    /// The key was used before for another request.
+    #[error("this key was used before for another request, which started {run}")]
     Reused {
-        /// What came of the first.
+        /// Run of the first request.
         run: RunId,
     },
-    /// It may work later.
+    /// Transient error; retry later.
     #[error("{0}")]
     Later(String),
 }
@@ -91,24 +91,24 @@ impl Refused {
         Self::Later(service::worker::chain(&error))
     }
 
-    /// No repetition helps.
+    /// Whether a retry cannot succeed.
     pub const fn is_final(&self) -> bool {
         !matches!(self, Self::Later(_))
     }
 }
 
-/// What is kept of a wish.
+/// A stored request.
 #[derive(Debug, Deserialize, Serialize)]
 struct Request {
     format: u32,
     key: EventKey,
-    /// SHA-256 of what was asked for.
+    /// SHA-256 of the request.
     asked: String,
     run: RunId,
     requested: RunRequested,
 }
 
-/// Starts runs.
+/// Starts runs from requests.
 pub struct Starter {
     ledger: Ledger,
     store: Arc<dyn Store>,
@@ -117,15 +117,15 @@ pub struct Starter {
 }
 
 impl Starter {
-    /// Out of this catalogue.
+    /// `catalogue`: available workflows.
     pub fn new(ledger: Ledger, store: Arc<dyn Store>, catalogue: Arc<Catalogue>, outbox: Outbox) -> Self {
         Self { ledger, store, catalogue, outbox }
     }
 
-    /// Starts a run, or finds the one that this wish started before.
+    /// Starts a run, or returns the one that an earlier request with this key started.
     ///
     /// # Errors
-    /// [`Refused`], and nothing was started; after [`Refused::Later`] it may have been: wish again.
+    /// Returns [`Refused`] if nothing was started. After [`Refused::Later`] the outcome is unknown: retry with the same key.
     pub async fn start(&self, wish: &Wish) -> Result<Started, Refused> {
         let (name, asked) = (object(&wish.key, &wish.workflow), wish.digest());
         if let Some(before) = self.request(&name).await? {
@@ -159,7 +159,7 @@ impl Starter {
         let requested = RunRequested { workflow, trigger, origin };
         let request = Request { format: 1, key: wish.key.clone(), asked: asked.clone(), run, requested };
         let body = serde_json::to_vec(&request).map_err(Refused::later)?;
-        // The hint first: a hint without a request is removed, a request without a hint would be forgotten.
+        // Write the hint first: a hint without a request is removed, a request without a hint would be forgotten.
         let hint = format!("{HINTS}{}", request.run);
         self.store.create(&hint, name.clone().into()).await.map_err(Refused::later)?;
         match self.store.create(&name, body.into()).await.map_err(Refused::later)? {
@@ -167,18 +167,18 @@ impl Starter {
                 self.publish(&request).await?;
                 Ok(Started { run: request.run, new: true })
             }
-            // Somebody was faster, or an answer got lost: what lies there counts.
+            // A concurrent request was faster, or an earlier response was lost: the stored request counts.
             Creation::Exists => match self.request(&name).await? {
                 Some(before) => self.again(before, &asked).await,
-                None => Err(Refused::Later(format!("{name} is there and cannot be read"))),
+                None => Err(Refused::Later(format!("{name} exists but cannot be read"))),
             },
         }
     }
 
-    /// Publishes requests again that no conductor recorded yet.
+    /// Publishes requests that the conductor has not recorded yet.
     ///
     /// # Errors
-    /// What may pass.
+    /// Returns a transient error.
     pub async fn recover(&self) -> Result<(), Refused> {
         for hint in self.store.list(HINTS).await.map_err(Refused::later)? {
             let run = hint.strip_prefix(HINTS).and_then(|run| run.parse::<RunId>().ok());
@@ -193,7 +193,7 @@ impl Starter {
                     self.publish(&request).await?;
                     continue;
                 }
-                // Whoever left the hint may be about to create the request. A later look finds one or the other.
+                // The request may be about to be created: a later pass finds it or removes the hint.
                 continue;
             }
             self.store.remove(&hint).await.map_err(Refused::later)?;
@@ -257,8 +257,8 @@ impl Starter {
 }
 
 impl Starter {
-    /// An offer chooses the size of the job. Settings that decide which programs run or where files lie need the workflow's
-    /// permission.
+    /// Checks the settings of an offered cluster. The offer sets the job size; settings that decide which programs run or where
+    /// files are need the workflow's permission.
     async fn allowed(&self, entry: &Entry, source: &str, offer: &ClusterOffer) -> Result<(), Refused> {
         let kind = offer.kind();
         let settings = |system: &serde_json::Value| system.get(kind).cloned();
@@ -275,7 +275,7 @@ impl Starter {
         let known = Offer { source, system: kind, name: &offer.name };
         let wanting = entry.offered.on.cluster.iter().filter(|on| on.wants(known));
         let refusals = wanting.map(|on| on.refuses(&offered, own.as_ref(), &usual));
-        // One trigger that allows all of it is enough.
+        // One trigger that allows all settings is enough.
         let Some(refused) = refusals.min_by_key(Vec::len).filter(|refused| !refused.is_empty()) else {
             return Ok(());
         };
@@ -289,7 +289,7 @@ impl Starter {
     }
 }
 
-/// Default settings of a cluster of this kind.
+/// Default settings for this kind of cluster.
 fn usual(system: &OfferedSystem) -> serde_json::Value {
     let least = serde_json::json!({"nodes": 1, "shared_folder": ""});
     let least = match system {
@@ -304,7 +304,7 @@ fn usual(system: &OfferedSystem) -> serde_json::Value {
 
 impl Wish {
     fn digest(&self) -> String {
-        // Maps are sorted and structs have their order, so equal wishes have equal bytes. Who asked is no part of it.
+        // Maps are sorted and struct fields ordered, so equal requests give equal bytes. The caller is not part of it.
         let asked = (&self.workflow, &self.set, &self.image);
         let asked = match &self.cluster {
             None => serde_json::to_vec(&asked),
@@ -314,14 +314,14 @@ impl Wish {
     }
 }
 
-/// One push may start several workflows, so the workflow is a part of the key; but a caller's key is used once.
+/// Object of a request. A push may start several workflows, so the workflow is part of the name; a caller's key is used once.
 fn object(key: &EventKey, workflow: &str) -> String {
     let scope = if key.source.starts_with(CALLERS) { "" } else { workflow };
     let digest = hex(&digest(&[&key.source, &key.id, scope]));
     format!("{REQUESTS}{}.json", digest.get(..32).unwrap_or(&digest))
 }
 
-/// Sources of keys that callers choose.
+/// Source of keys chosen by callers.
 pub(crate) const CALLERS: &str = "//burnin/callers/";
 
 fn run_id(key: &EventKey, workflow: &str) -> Result<RunId, model::InvalidId> {
@@ -329,7 +329,7 @@ fn run_id(key: &EventKey, workflow: &str) -> Result<RunId, model::InvalidId> {
     format!("{}-{}", workflow.trim_end_matches('-'), digest.get(..12).unwrap_or(&digest)).parse()
 }
 
-/// Of parts that no other parts have.
+/// Digest of the parts, unambiguous in their boundaries.
 pub(crate) fn digest(parts: &[&str]) -> Vec<u8> {
     let mut hash = Sha256::new();
     for part in parts {

@@ -21,7 +21,7 @@ const PATHS: [(&str, &str); 10] = [
 ];
 
 #[tokio::test]
-async fn another_user_of_the_machine_is_answered_nothing() {
+async fn other_users_of_the_host_are_refused() {
     let front = Front::new(&[("w", "on: {cluster: [{source: //acme/rack, system: slurm}]}\n")]);
     let offer = json!({"specversion": "1.0", "type": events::CLUSTER_OFFERED, "source": "//acme/rack", "id": "1",
                        "data": {"name": "c", "system": {"slurm": {"nodes": 1, "shared_folder": "/tmp/m",
@@ -56,7 +56,7 @@ async fn another_user_of_the_machine_is_answered_nothing() {
 }
 
 #[tokio::test]
-async fn a_link_signs_one_browser_in_and_leaves_the_address_bar() {
+async fn a_sign_in_link_works_once_and_is_removed_from_the_address_bar() {
     let front = Front::new(&[("w", "")]);
     let links = || front.links.lock().unwrap().clone();
     let path = |link: &str| link.strip_prefix("http://127.0.0.1:8080").unwrap().to_owned();
@@ -94,16 +94,16 @@ async fn a_link_signs_one_browser_in_and_leaves_the_address_bar() {
 }
 
 #[tokio::test]
-async fn a_link_of_another_site_leads_to_a_page_that_leads_on() {
+async fn a_link_on_another_site_leads_to_a_page_with_a_local_link() {
     let front = Front::new(&[("w", "")]);
     let asked = async |path: &str| front.ask("GET", path, &[("cookie", ""), HTML], "").await.2;
-    assert!(asked("/runs/w-1").await.contains(r#"<a href="/runs/w-1">go on from here</a>"#));
+    assert!(asked("/runs/w-1").await.contains(r#"<a href="/runs/w-1">continue here</a>"#));
     let page = asked("/runs/%22onclick=x").await;
-    assert!(page.contains(r#"<a href="/">go on from here</a>"#), "{page}");
+    assert!(page.contains(r#"<a href="/">continue here</a>"#), "{page}");
 }
 
 #[tokio::test]
-async fn what_a_user_starts_is_theirs_by_name_and_an_old_key_is_the_same_key() {
+async fn runs_carry_the_users_name_and_old_keys_stay_valid() {
     let front = Front::new(&[("w", "")]);
     let (status, begun) = front.post("/api/v1/runs", Some("k"), json!({"workflow": "w"})).await;
     assert_eq!(status, 202, "{begun}");
@@ -117,7 +117,7 @@ async fn what_a_user_starts_is_theirs_by_name_and_an_old_key_is_the_same_key() {
 }
 
 #[tokio::test]
-async fn a_request_that_a_proxy_forwarded_is_refused() {
+async fn a_request_forwarded_by_a_proxy_is_refused() {
     let front = Front::new(&[("w", "")]);
     for (header, value, expected) in [
         ("x-forwarded-host", "evil.example", 421),

@@ -1,4 +1,4 @@
-//! What is asked over HTTP, and what is answered.
+//! Requests over HTTP and their responses.
 
 mod support;
 
@@ -11,7 +11,7 @@ use support::Front;
 const OPEN: &str = "parameters: [limits.job, limits.attempts]\n";
 
 #[tokio::test]
-async fn the_same_key_is_the_same_run_for_ever_and_another_request_is_refused() {
+async fn a_key_always_gives_the_same_run_and_refuses_another_request() {
     let mut front = Front::new(&[("w", OPEN), ("v", "")]);
     let wish = json!({"workflow": "w", "set": {"limits.job": "5m"}});
     let (status, first) = front.post("/api/v1/runs", Some("k"), wish.clone()).await;
@@ -42,7 +42,7 @@ async fn the_same_key_is_the_same_run_for_ever_and_another_request_is_refused() 
 }
 
 #[tokio::test]
-async fn of_many_at_once_one_starts_the_run() {
+async fn of_concurrent_requests_one_starts_the_run() {
     let front = Front::new(&[("w", OPEN)]);
     let asked = (0..20).map(|_| front.post("/api/v1/runs", Some("k"), json!({"workflow": "w"})));
     let answers = join_all(asked).await;
@@ -52,7 +52,7 @@ async fn of_many_at_once_one_starts_the_run() {
 }
 
 #[tokio::test]
-async fn a_request_that_was_kept_and_not_published_is_published_later() {
+async fn an_unpublished_request_is_published_later() {
     let front = Front::new(&[("w", OPEN)]);
     front.wire.broken.store(true, Ordering::Relaxed);
     let (status, problem) = front.post("/api/v1/runs", Some("k"), json!({"workflow": "w"})).await;
@@ -69,7 +69,7 @@ async fn a_request_that_was_kept_and_not_published_is_published_later() {
 }
 
 #[tokio::test]
-async fn a_bus_that_loses_what_it_took_loses_no_run() {
+async fn a_lossy_bus_loses_no_run() {
     let front = Front::new(&[("w", OPEN)]);
     *front.wire.conductor.lock().unwrap() = None;
     assert_eq!(front.post("/api/v1/runs", Some("k"), json!({"workflow": "w"})).await.0, 202);
@@ -80,17 +80,17 @@ async fn a_bus_that_loses_what_it_took_loses_no_run() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_is_refused_in_words_that_help() {
+async fn invalid_requests_are_refused_with_the_reason() {
     let front = Front::new(&[("w", OPEN), ("closed", "")]);
     let begin = async |body: Value| {
         let (status, problem) = front.post("/api/v1/runs", None, body).await;
         (status, problem["detail"].as_str().unwrap_or_default().to_owned(), problem["errors"].clone())
     };
     let told = begin(json!({"workflow": "x"})).await;
-    assert_eq!((told.0, told.1.as_str()), (404, "there is no workflow `x`; there are: closed, w"));
+    assert_eq!((told.0, told.1.as_str()), (404, "no workflow `x`; available: closed, w"));
     let told = begin(json!({"workflow": "closed", "set": {"limits.job": "1s"}})).await;
     assert_eq!(told.0, 403);
-    assert_eq!(told.1, "the workflow `closed` does not let `limits.job` be replaced; it lets: none");
+    assert_eq!(told.1, "workflow `closed` does not allow overriding `limits.job`; allowed: none");
     let told = begin(json!({"workflow": "w", "set": {"limits.job": "soon"}})).await;
     assert_eq!(told.0, 422);
     assert!(told.2[0].as_str().unwrap().starts_with("--set: limits.job: expected"), "{told:?}");
@@ -168,7 +168,7 @@ async fn a_run_is_listed_shown_and_cancelled() {
 }
 
 #[tokio::test]
-async fn only_a_closed_run_that_passed_is_pinned_and_every_refusal_says_why() {
+async fn only_closed_passed_runs_can_be_pinned() {
     let front = Front::new(&[("w", OPEN), ("v", OPEN)]);
     let (_, begun) = front.post("/api/v1/runs", None, json!({"workflow": "w"})).await;
     let run = begun["run"].as_str().unwrap().to_owned();
@@ -209,7 +209,7 @@ async fn only_a_closed_run_that_passed_is_pinned_and_every_refusal_says_why() {
 }
 
 #[tokio::test]
-async fn whoever_asks_too_often_waits() {
+async fn callers_above_their_rate_are_refused() {
     let front = Front::with(&[("w", OPEN)], "1000,1");
     let mut told = Vec::new();
     for _ in 0..12 {
@@ -224,7 +224,7 @@ async fn whoever_asks_too_often_waits() {
 }
 
 #[tokio::test]
-async fn what_is_described_is_served_and_refers_to_what_is_there() {
+async fn the_openapi_description_matches_the_routes() {
     let front = Front::new(&[("w", OPEN)]);
     let (status, document) = front.get("/api/v1/openapi.json").await;
     assert_eq!((status, &document["openapi"]), (200, &json!("3.1.0")));
@@ -233,10 +233,7 @@ async fn what_is_described_is_served_and_refers_to_what_is_there() {
         for (method, operation) in methods.as_object().unwrap() {
             let path = path.replace("{run}", "nobody").replace("{name}", "a/b").replace("{workflow}", "w");
             let (status, _, body) = front.ask(&method.to_uppercase(), &path, &[], "").await;
-            assert!(
-                status != 405 && !body.contains("there is nothing here"),
-                "{method} {path}: {status} {body}"
-            );
+            assert!(status != 405 && !body.contains("no such path"), "{method} {path}: {status} {body}");
             assert!(operation["operationId"].is_string());
             operations += 1;
         }
@@ -250,14 +247,14 @@ async fn what_is_described_is_served_and_refers_to_what_is_there() {
 }
 
 #[tokio::test]
-async fn workflows_are_offered_with_what_is_wrong_with_the_others() {
+async fn workflows_are_listed_with_the_errors_of_invalid_files() {
     let front = Front::new(&[("w", OPEN), ("broken", "on: {schedule: [{cron: never}]}\n")]);
     std::fs::write(front.folder.path().join("copy.yaml"), support::workflow("w", "")).unwrap();
     let (_, offered) = front.get("/api/v1/workflows").await;
     assert_eq!(offered["workflows"].as_array().unwrap().len(), 1, "{offered}");
     let problems = offered["problems"].to_string();
     assert!(problems.contains("broken.yaml:3:18: on.schedule[0].cron"), "{problems}");
-    assert!(problems.contains("`w` is the name of"), "{problems}");
+    assert!(problems.contains("the name `w` is also used by"), "{problems}");
     let (_, _, page) = front.ask("GET", "/", &[], "").await;
     assert!(page.contains("http://127.0.0.1:1/api/v1/runs"), "{page}");
     assert!(page.contains("-H @.burnin/host/up/1.header"), "{page}");
@@ -265,7 +262,7 @@ async fn workflows_are_offered_with_what_is_wrong_with_the_others() {
 
 /// What a page of another site can make a browser send.
 #[tokio::test]
-async fn pages_of_other_sites_reach_nothing() {
+async fn requests_from_pages_of_other_sites_are_refused() {
     let front = Front::new(&[("w", OPEN)]);
     let event = json!({"specversion": "1.0", "type": events::RUN_REQUEST, "source": "//evil", "id": "1", "data": {"workflow": "w"}});
     let foreign: [&[(&str, &str)]; 4] = [

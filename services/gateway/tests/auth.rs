@@ -1,4 +1,4 @@
-//! Who is let in where.
+//! Authentication of callers.
 
 mod support;
 
@@ -38,7 +38,7 @@ async fn ask(front: &Front, method: &str, path: &str, by: Option<&str>, body: &s
 }
 
 #[tokio::test]
-async fn whoever_is_not_let_in_reaches_nothing_and_a_key_is_its_callers_own() {
+async fn unauthenticated_callers_are_refused_and_keys_are_per_caller() {
     let front = Front::new(&[("w", "")]);
     let wish = r#"{"workflow":"w"}"#;
     for (method, path) in [

@@ -26,7 +26,7 @@ async fn broken(front: &Front) -> Value {
 }
 
 #[tokio::test]
-async fn what_check_refuses_is_not_offered_and_is_counted() {
+async fn workflows_refused_by_check_are_not_listed_and_are_counted() {
     let front = Front::new(&[("w", "")]);
     assert_eq!(broken(&front).await, 0);
     write(&front, "bad.yaml", "name: bad\n");
@@ -55,7 +55,7 @@ async fn what_check_refuses_is_not_offered_and_is_counted() {
 }
 
 #[tokio::test]
-async fn the_last_good_version_of_a_changed_file_stays_active() {
+async fn the_last_valid_version_of_a_changed_file_stays_in_use() {
     let front = Front::new(&[]);
     let text = |minutes: u32, criteria: &str| {
         workflow(

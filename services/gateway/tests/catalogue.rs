@@ -1,4 +1,4 @@
-//! Workflows out of a bucket: the files that they name lie beside them.
+//! Workflows in a bucket, with their referenced files.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ benchmark:
 ";
 
 #[tokio::test]
-async fn a_workflow_in_a_bucket_is_read_with_what_it_names() {
+async fn a_workflow_in_a_bucket_is_read_with_its_referenced_files() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
     for (name, text) in [
         ("workflows/stored.yaml", WORKFLOW),

@@ -1,4 +1,4 @@
-//! Runs that messages ask for.
+//! Runs requested by messages.
 
 mod support;
 
@@ -19,7 +19,7 @@ fn pushed(event_type: &str, source: &str, id: &str, data: &Value) -> service::Ev
 }
 
 #[tokio::test]
-async fn a_request_is_one_run_for_ever_and_is_answered_each_time() {
+async fn a_repeated_request_gives_the_same_run_and_a_reply() {
     let mut front = Front::new(&[("w", "parameters: [limits.job]\n")]);
     let ask = pushed(RUN_REQUEST, "//acme/ci", "42", &json!({"workflow": "w", "set": {"limits.job": "5m"}}));
     for _ in 0..3 {
@@ -47,13 +47,13 @@ async fn a_request_is_one_run_for_ever_and_is_answered_each_time() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_is_parked_and_answered() {
+async fn invalid_requests_are_parked_and_answered() {
     let front = Front::new(&[("w", "parameters: [limits.job]\n")]);
     let cases = [
-        (json!({"workflow": "x"}), "there is no workflow `x`; there are: w"),
+        (json!({"workflow": "x"}), "no workflow `x`; available: w"),
         (
             json!({"workflow": "w", "set": {"cluster.existing.name": "mine"}}),
-            "does not let `cluster.existing.name`",
+            "does not allow overriding `cluster.existing.name`",
         ),
         (json!({"workflow": "w", "image": {"reference": "r@s", "digest": DIGEST}}), "does not let `image`"),
         (
@@ -80,7 +80,7 @@ async fn what_cannot_be_is_parked_and_answered() {
 }
 
 #[tokio::test]
-async fn an_image_that_may_be_fed_is_used() {
+async fn an_allowed_external_image_is_used() {
     let front = Front::new(&[("w", "parameters: [image]\n")]);
     let image = json!({"reference": format!("registry/nccl@{DIGEST}"), "digest": DIGEST});
     let ask = pushed(RUN_REQUEST, "//acme", "1", &json!({"workflow": "w", "image": image}));
@@ -90,7 +90,7 @@ async fn an_image_that_may_be_fed_is_used() {
 }
 
 #[tokio::test]
-async fn a_build_of_a_trigger_starts_its_workflow_with_what_it_built() {
+async fn a_build_of_a_trigger_starts_its_workflow_with_the_built_image() {
     let on = "on: {build: [{trigger: nccl-image, image: registry.example:5000/nccl}]}\n";
     let front = Front::new(&[("w", on), ("other", "")]);
     let build = |id: &str, status: &str, trigger: &str| {

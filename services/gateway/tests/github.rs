@@ -60,7 +60,7 @@ fn runs(said: &Value) -> usize {
 }
 
 #[tokio::test]
-async fn a_push_starts_its_run_once_however_often_it_is_told() {
+async fn a_repeated_push_starts_its_run_once() {
     let mut front = Front::new(&[("w", ON_MAIN), ("other", "")]);
     let payload = push("refs/heads/main", B, A, &["images/nccl/Dockerfile"]);
     let (status, first) = deliver(&front, "push", "d-1", &payload).await;
@@ -80,7 +80,7 @@ async fn a_push_starts_its_run_once_however_often_it_is_told() {
 }
 
 #[tokio::test]
-async fn what_starts_nothing_starts_nothing() {
+async fn irrelevant_and_unsigned_pushes_start_nothing() {
     let front = Front::new(&[("w", ON_MAIN)]);
     let main = |files: &[&str]| push("refs/heads/main", B, A, files);
     let good = main(&["images/a"]);
@@ -104,7 +104,7 @@ async fn what_starts_nothing_starts_nothing() {
     let mut other = good.clone();
     other["repository"]["full_name"] = "acme/other".into();
     assert_eq!(runs(&deliver(&front, "push", "d-o", &other).await.1), 0);
-    // Signed by nobody, by somebody else, or not these bytes.
+    // No signature, another key, or other bytes.
     let body = good.to_string();
     let altered = signature(SECRET, &body.replace("a@example.com", "b@example.com"));
     for signed in ["", "sha256=", &signature("another secret of letters", &body), &altered] {
@@ -115,7 +115,7 @@ async fn what_starts_nothing_starts_nothing() {
 }
 
 #[tokio::test]
-async fn forced_pushes_new_branches_and_tags_start_runs_whatever_they_change() {
+async fn forced_pushes_new_branches_and_tags_ignore_path_filters() {
     let front = Front::new(&[("w", ON_MAIN)]);
     let mut forced = push("refs/heads/main", B, A, &["docs/a.md"]);
     forced["forced"] = true.into();
@@ -134,7 +134,7 @@ async fn forced_pushes_new_branches_and_tags_start_runs_whatever_they_change() {
 }
 
 #[tokio::test]
-async fn a_hostile_name_is_only_a_name() {
+async fn hostile_names_are_treated_as_text() {
     let front = Front::new(&[("w", "on: {push: [{repository: acme/images}]}\n")]);
     let payload = push("refs/heads/a$(id);`id`,_EVIL=1", B, A, &[]);
     assert_eq!(runs(&deliver(&front, "push", "d-1", &payload).await.1), 1);
@@ -163,7 +163,7 @@ done
 "#;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_real_push_with_a_signed_hook_starts_a_run_and_a_lost_one_is_found() {
+async fn a_signed_push_starts_a_run_and_a_lost_push_is_found() {
     let forge = Forge::new();
     let on = format!(
         "on: {{push: [{{repository: acme/images, url: '{}', branches: [main], paths: ['images/**']}}]}}\n",
@@ -202,7 +202,7 @@ async fn a_real_push_with_a_signed_hook_starts_a_run_and_a_lost_one_is_found() {
     assert_eq!(front.chore("refs").await, 204);
     assert_eq!(front.runs().await.len(), 1, "a look finds nothing that was not told");
 
-    // The hook is lost. The look waits whether word comes by itself, and then says so.
+    // The webhook is lost. Polling waits for it, and then reports the push.
     fs::remove_file(&hook).unwrap();
     forge.work(&["commit", "--quiet", "--amend", "-m", "rewritten"]);
     push(&["push", "--quiet", "--force", "origin", "main"]).await;
@@ -216,7 +216,7 @@ async fn a_real_push_with_a_signed_hook_starts_a_run_and_a_lost_one_is_found() {
 }
 
 #[tokio::test]
-async fn without_webhooks_a_look_starts_the_run_at_once() {
+async fn without_webhooks_polling_starts_the_run_at_once() {
     let forge = Forge::new();
     let on = format!("on: {{push: [{{repository: acme/images, url: '{}'}}]}}\n", forge.url());
     let front = Front::new(&[("w", &on)]).without_secrets();

@@ -1,4 +1,4 @@
-//! Clusters that other systems offer.
+//! Clusters offered by other systems.
 
 mod support;
 
@@ -24,7 +24,7 @@ fn slurm(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn an_offered_cluster_starts_every_workflow_that_wants_it_once_for_ever() {
+async fn an_offered_cluster_starts_each_matching_workflow_once() {
     let mut front = Front::new(&[("w", ON), ("v", ON), ("other", "")]);
     let event = offer("//acme/rack", "7", &slurm("gpu-a"));
     assert_eq!(front.gateway.handle(&event).await, Disposition::Done);
@@ -62,8 +62,8 @@ async fn events_without_a_workflow_or_with_wrong_fields_are_parked_and_answered(
     let front = Front::new(&[("w", ON)]);
     let settings = |slurm: Value| json!({"name": "gpu-a", "system": {"slurm": slurm}});
     let cases = [
-        ("//evil", slurm("gpu-a"), "no workflow wants a slurm cluster `gpu-a` from `//evil`"),
-        ("//acme/rack", slurm("cpu-a"), "no workflow wants a slurm cluster `cpu-a`"),
+        ("//evil", slurm("gpu-a"), "no workflow accepts a slurm cluster `gpu-a` from `//evil`"),
+        ("//acme/rack", slurm("cpu-a"), "no workflow accepts a slurm cluster `cpu-a`"),
         (
             "//acme/rack",
             json!({"name": "gpu-a", "system": {"processes": {"nodes": 4}}}),
@@ -73,7 +73,7 @@ async fn events_without_a_workflow_or_with_wrong_fields_are_parked_and_answered(
         (
             "//acme/rack",
             settings(json!({"nodes": 0, "shared_folder": "/s"})),
-            "w: the workflow cannot be run as asked: the offer: cluster.existing.system.slurm.nodes",
+            "w: the workflow cannot run with these settings: the offer: cluster.existing.system.slurm.nodes",
         ),
         (
             "//acme/rack",
@@ -83,7 +83,7 @@ async fn events_without_a_workflow_or_with_wrong_fields_are_parked_and_answered(
         (
             "//acme/rack",
             settings(json!({"nodes": 4, "shared_folder": "/home/mallory/x"})),
-            "w: the workflow cannot be run as asked: the offer: cluster.existing.system.slurm.shared_folder: the workflow \
+            "w: the workflow cannot run with these settings: the offer: cluster.existing.system.slurm.shared_folder: the workflow \
              does not allow `/home/mallory/x`; it allows: /shared/*",
         ),
         (
@@ -120,7 +120,7 @@ async fn events_without_a_workflow_or_with_wrong_fields_are_parked_and_answered(
 }
 
 #[tokio::test]
-async fn what_the_workflows_own_cluster_has_may_be_offered() {
+async fn settings_of_the_workflows_own_cluster_may_be_offered() {
     let front = Front::new(&[]);
     let own = "name: w\ncluster: {existing: {name: c, system: {slurm: {nodes: 2, shared_folder: /home/ops/burnin, profile: /opt/net.sh}}}}\non: {cluster: [{source: //acme/rack, system: slurm}]}\n";
     std::fs::write(front.folder.path().join("w.yaml"), own).unwrap();
@@ -133,7 +133,7 @@ async fn what_the_workflows_own_cluster_has_may_be_offered() {
 }
 
 #[tokio::test]
-async fn an_offer_that_could_not_be_told_comes_again() {
+async fn an_offer_with_a_failed_reply_is_redelivered() {
     let front = Front::new(&[("w", ON), ("v", ON)]);
     let event = offer("//acme/rack", "1", &slurm("gpu-a"));
     front.wire.broken.store(true, Ordering::Relaxed);
@@ -144,7 +144,7 @@ async fn an_offer_that_could_not_be_told_comes_again() {
 }
 
 #[tokio::test]
-async fn a_pattern_that_is_none_is_a_problem_of_the_file() {
+async fn an_invalid_pattern_is_an_error_in_the_file() {
     let front = Front::new(&[("w", "on: {cluster: [{source: '', system: slurm, name: '['}]}\n")]);
     let (_, offered) = front.get("/api/v1/workflows").await;
     let problems = offered["problems"].to_string();

@@ -7,7 +7,7 @@ use test_support::program::{Served, program, refuses};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_burnin-gateway");
 
 #[test]
-fn what_is_wrong_with_its_environment_is_told_at_once() {
+fn all_errors_in_the_environment_are_reported_at_once() {
     let mut program = program(PROGRAM);
     program
         .env("BURNIN_LEDGER", "gs://ledger")
@@ -19,7 +19,7 @@ fn what_is_wrong_with_its_environment_is_told_at_once() {
         &[
             "BURNIN_ARTEFACTS: is not set",
             "BURNIN_WORKFLOWS: is not set",
-            "BURNIN_RATES: `fast` is invalid: expected requests a second and changes a second",
+            "BURNIN_RATES: `fast` is invalid: expected requests per second and changes per second",
             "BURNIN_SERVES: `cake` is invalid: expected everything or hooks",
             "BURNIN_GITHUB_SECRETS:",
         ],
@@ -38,7 +38,7 @@ fn served(root: &Path, serves: &str) -> Served {
 }
 
 #[test]
-fn where_everybody_may_come_nothing_but_webhooks_is_there() {
+fn the_public_service_serves_only_webhooks() {
     let folder = tempfile::tempdir().unwrap();
     let served = served(folder.path(), "hooks");
     assert_eq!(served.ask("POST", "/hooks/github", "{}").0, 401, "signed by nobody");

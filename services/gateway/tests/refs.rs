@@ -1,4 +1,4 @@
-//! One suite for whoever reads refs.
+//! Conformance suite of readers of refs.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! Nights: each once, none forgotten, none doubled.
+//! Schedules: each time starts exactly one run.
 
 mod support;
 
@@ -26,7 +26,7 @@ async fn nights(front: &Front) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_night_starts_one_run_however_many_look() {
+async fn a_scheduled_time_starts_one_run_with_several_gateways() {
     let mut front = front(NIGHTLY, "2026-11-20T12:00:00Z").await;
     front.clock.advance(Span::from_secs(13 * 3600 + 29 * 60));
     assert_eq!(front.chore("schedule").await, 204);
@@ -44,7 +44,7 @@ async fn a_night_starts_one_run_however_many_look() {
 }
 
 #[tokio::test]
-async fn a_missed_night_runs_late_within_its_window_and_is_reported_after_it() {
+async fn a_missed_time_runs_late_within_its_window_and_is_reported_after_it() {
     let front = front(NIGHTLY, "2026-11-20T12:00:00Z").await;
     // Back two hours after the night.
     front.clock.advance(Span::from_secs(15 * 3600 + 30 * 60));
@@ -69,7 +69,7 @@ async fn a_missed_night_runs_late_within_its_window_and_is_reported_after_it() {
 }
 
 #[tokio::test]
-async fn of_several_that_came_only_the_last_one_runs() {
+async fn of_several_due_times_only_the_last_runs() {
     let hourly = "on: {schedule: [{cron: 0 * * * *, window: 6h}, {cron: 0 14 * * *, window: 6h}]}\n";
     let front = front(hourly, "2026-11-20T12:30:00Z").await;
     front.clock.advance(Span::from_secs(3 * 3600 + 600));
@@ -82,7 +82,7 @@ async fn of_several_that_came_only_the_last_one_runs() {
 }
 
 #[tokio::test]
-async fn the_night_that_comes_twice_runs_once() {
+async fn a_local_time_that_occurs_twice_runs_once() {
     // The clocks of Zurich go from 03:00 back to 02:00 at 01:00 UTC.
     let front = Front::new(&[("w", NIGHTLY)]);
     front.clock.advance(at("2027-10-30T12:00:00Z").since(at("2026-11-20T12:00:00Z")));
@@ -109,7 +109,7 @@ async fn a_schedule_of_a_workflow_that_cannot_run_is_reported_once() {
 }
 
 #[tokio::test]
-async fn a_workflow_that_was_not_validated_for_too_long_is_stale() {
+async fn a_workflow_with_overdue_validation_is_stale() {
     let front = front(NIGHTLY, "2026-11-20T12:00:00Z").await;
     let offer = async || front.get("/api/v1/workflows").await.1["workflows"][0].clone();
     let new = offer().await;

@@ -1,4 +1,4 @@
-//! The past in the dataset that the loader writes.
+//! Earlier runs from the loader's BigQuery dataset.
 
 use warehouse::{Past, Wanted, bigquery::BigQuery};
 

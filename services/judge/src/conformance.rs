@@ -1,14 +1,14 @@
-//! What every [`History`] must do, as one suite.
+//! Conformance suite of [`History`].
 
 use model::{Timestamp, Verdict};
 use warehouse::{Load, Row, VerdictRow, Wanted};
 
 use crate::port::History;
 
-/// Runs for a history that is to be tested: put them into the adapter's store, in this order.
+/// Test runs: load them into the adapter's store in this order.
 #[must_use]
 pub fn runs() -> Vec<Load> {
-    // Not in the order of time, and one of each kind that is not wanted.
+    // Not in chronological order; includes runs of another workflow and another fingerprint.
     let of = |run: &str, workflow: &str, identity: &str, at: i64| {
         let row = |row_number, placement: &str, time_us| Row {
             run: run.into(),
@@ -52,10 +52,10 @@ pub fn runs() -> Vec<Load> {
     ]
 }
 
-/// The adapter keeps the port's promises. Needs [`runs`] and nothing else in its store.
+/// Checks that the adapter fulfils the port. Its store must contain exactly [`runs`].
 ///
 /// # Panics
-/// Where it does not.
+/// Panics if a check fails.
 pub async fn history(history: &dyn History) {
     let wanted = |before, oldest, newest| Wanted {
         workflow: "w".to_owned(),
@@ -71,7 +71,7 @@ pub async fn history(history: &dyn History) {
     assert_eq!(names(wanted(9_000, 10, 10)).await, "abcde", "oldest first, each once");
     assert_eq!(names(wanted(9_000, 2, 1)).await, "abe", "the oldest and the newest");
     assert_eq!(names(wanted(9_000, 0, 2)).await, "de");
-    assert_eq!(names(wanted(3_000, 10, 10)).await, "ab", "only what was asked for earlier");
+    assert_eq!(names(wanted(3_000, 10, 10)).await, "ab", "only runs requested earlier");
     assert_eq!(names(Wanted { workflow: "no such".to_owned(), ..wanted(9_000, 9, 9) }).await, "");
 
     let past = history.past(&wanted(9_000, 3, 0)).await.expect("the past");

@@ -1,4 +1,4 @@
-//! A past in memory.
+//! Earlier runs in memory.
 
 use std::{
     collections::BTreeMap,
@@ -10,15 +10,15 @@ use warehouse::{Load, Past, Text, Wanted};
 
 use crate::port::{History, HistoryError};
 
-/// What runs brought, in the order in which they were asked for.
+/// Loads of runs, in the order of their requests.
 #[derive(Default)]
 pub struct Chronicle(BTreeMap<Subject, BTreeMap<(Timestamp, Text), Arc<Load>>>);
 
-/// Of which workflow, and on what: runs of one subject are comparable.
+/// Workflow and fingerprint: runs with the same subject are comparable.
 type Subject = (Text, Text);
 
 impl Chronicle {
-    /// Remembers what a run brought, if it was judged and can be compared.
+    /// Stores a run's load if it was judged and is comparable.
     pub fn remember(&mut self, load: Arc<Load>) {
         let Some(verdict) = load.verdicts.first() else { return };
         let (Some(identity), Some(at)) = (verdict.identity.clone(), verdict.requested_at) else { return };
@@ -26,7 +26,7 @@ impl Chronicle {
         self.0.entry(subject).or_default().insert((at, run), load);
     }
 
-    /// The ones that are wanted, the oldest first.
+    /// The wanted runs, oldest first.
     pub fn chosen(&self, wanted: &Wanted) -> Vec<Past> {
         let Some(runs) = self.0.get(&(wanted.workflow.as_str().into(), wanted.identity.as_str().into()))
         else {
@@ -43,7 +43,7 @@ impl Chronicle {
     }
 }
 
-/// A history that may fall silent.
+/// A history that can simulate an outage.
 #[derive(Default)]
 pub struct FakeHistory {
     chronicle: Mutex<Chronicle>,
@@ -51,12 +51,12 @@ pub struct FakeHistory {
 }
 
 impl FakeHistory {
-    /// Remembers what a run brought.
+    /// Stores a run's load.
     pub fn remember(&self, load: Load) {
         self.chronicle.lock().unwrap_or_else(PoisonError::into_inner).remember(Arc::new(load));
     }
 
-    /// From now on there is no answer, or there is again.
+    /// Starts or ends an outage.
     pub fn fall_silent(&self, silent: bool) {
         *self.silent.lock().unwrap_or_else(PoisonError::into_inner) = silent;
     }
@@ -66,7 +66,7 @@ impl FakeHistory {
 impl History for FakeHistory {
     async fn past(&self, wanted: &Wanted) -> Result<Vec<Past>, HistoryError> {
         if *self.silent.lock().unwrap_or_else(PoisonError::into_inner) {
-            return Err(HistoryError::Unavailable("the warehouse does not answer".to_owned()));
+            return Err(HistoryError::Unavailable("the warehouse is unavailable".to_owned()));
         }
         Ok(self.chronicle.lock().unwrap_or_else(PoisonError::into_inner).chosen(wanted))
     }

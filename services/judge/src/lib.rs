@@ -1,11 +1,11 @@
-//! The judge: committed logs, criteria, and what is pinned or known of the cluster's past in, a verdict out.
+//! The judge: computes a verdict from committed logs, criteria, and the cluster's pinned or learned baseline.
 //!
 //! | command | fact |
 //! |---|---|
-//! | `run.judge` | `verdict.reached`, or `verdict.failed` when the logs cannot be what was committed |
+//! | `run.judge` | `verdict.reached`, or `verdict.failed` if the logs are damaged |
 //!
-//! Idempotent: the whole verdict is stored under its command, with everything it was reached from, and a repeated
-//! command is answered with what is stored. From the same inputs the verdict is the same, always.
+//! Idempotent: the verdict is stored under its command with all its inputs, and a repeated command returns the stored verdict.
+//! The same inputs always give the same verdict.
 
 #[cfg(feature = "gcp")]
 mod bigquery;
@@ -42,14 +42,14 @@ pub struct Judge {
     pins: Pins,
 }
 
-/// What the judge stores.
+/// Name of the stored verdict.
 pub const OBJECT: &str = "verdict.json";
 
 impl Judge {
-    /// Event types it takes.
+    /// Event types that the judge handles.
     pub const TAKES: [&'static str; 1] = ["dev.burnin.run.judge.v1"];
 
-    /// Over this bucket, with this past.
+    /// `history`: earlier runs of the cluster.
     pub fn new(artefacts: Artefacts, history: Arc<dyn History>) -> Self {
         let pins = Pins::new(artefacts.store());
         Self { artefacts, history, pins }
@@ -109,12 +109,12 @@ impl Judge {
         if self.artefacts.offer(id, OBJECT, body).await.map_err(damaged)?.is_some() {
             return Ok(stored);
         }
-        // Somebody judged at the same time, by what was pinned or known then: what is stored counts.
+        // Another judge may have stored a verdict at the same time, from another history: the stored one counts.
         let first = self.artefacts.get(&(Artefacts::folder(id) + OBJECT)).await.map_err(damaged)?;
-        first.ok_or_else(|| PortError::Passing("the verdict is stored and cannot be read".to_owned()))
+        first.ok_or_else(|| PortError::Passing("the stored verdict cannot be read".to_owned()))
     }
 
-    /// The baseline that is not learned: that of the workflow's file, or else the one that a person pinned.
+    /// The baseline named in the workflow file, or else the pinned one.
     async fn fixed(&self, case: &Case<'_>) -> Result<Option<Fixed>, PortError> {
         if let Some(baseline) = case.pinned()? {
             return Ok(Some(Fixed { baseline, pin: None }));
@@ -129,7 +129,7 @@ impl Judge {
         }
     }
 
-    /// What the logs of the attempt say, together. One of them has the table; the others may say what went wrong.
+    /// Parses all logs of the attempt. One contains the table; the others may contain errors.
     async fn hear(&self, case: &Case<'_>) -> Result<Heard, ArtefactError> {
         let reading = Reading { ended: Ended::Empty, first_error: None, tables: Vec::new() };
         let mut whole = Heard { reading, clues: Clues::default(), log_sha256: None };
@@ -148,12 +148,12 @@ impl Judge {
     }
 }
 
-/// What a log measured, and what else it says, in one pass over it.
+/// Reads the measurements and the clues of a log in one pass.
 ///
 /// # Errors
-/// Those of the reader itself. A damaged archive is part of what the log says.
+/// Returns an error if reading fails. A damaged archive is a finding, not an error.
 pub fn listen(log: impl Read) -> std::io::Result<(Reading, Clues)> {
-    // What cannot be unpacked at all is said by whoever reads it.
+    // An error of unpacking is returned by the first read.
     let unpacked: Box<dyn Read + '_> = match nccl::unpacked(log) {
         Ok(log) => Box::new(log),
         Err(error) => Box::new(Failing(Some(error))),
@@ -163,7 +163,7 @@ pub fn listen(log: impl Read) -> std::io::Result<(Reading, Clues)> {
     Ok((reading, listening.finish()))
 }
 
-/// Nothing but an error.
+/// A reader that returns an error.
 struct Failing(Option<std::io::Error>);
 
 impl Read for Failing {
@@ -193,11 +193,11 @@ struct Case<'a> {
 }
 
 impl Case<'_> {
-    /// Fields of the fingerprint that no log tells.
+    /// Fingerprint fields that no log contains.
     fn setup(&self) -> Fingerprint {
         let system = self.spec.map(|spec| match spec {
             ClusterSpec::Rent(system) => system.name().to_owned(),
-            // Two clusters of one kind have each a past of their own.
+            // Two clusters of one kind have separate histories.
             ClusterSpec::Existing { system, name } => format!("{} {name}", system.name()),
         });
         let fields = [
@@ -211,18 +211,19 @@ impl Case<'_> {
     fn pinned(&self) -> Result<Option<Baseline>, PortError> {
         let pinned = self.baseline.map(|baseline| serde_json::from_value(baseline.clone())).transpose();
         pinned.map_err(|error| {
-            let why = format!("the workflow's baseline is none: {error}; learn one with `burnin baseline`");
+            let why =
+                format!("the workflow's baseline is invalid: {error}; learn one with `burnin baseline`");
             PortError::Final(Failure::new(Class::Input, "BASELINE_UNREADABLE", why))
         })
     }
 }
 
-/// The version of criteria is their content.
+/// Version of criteria: a digest of their content.
 pub fn version(criteria: &Criteria) -> String {
     format!("{}@{}", criteria.name, digest(criteria))
 }
 
-/// The beginning of the content's SHA-256: enough to tell versions apart.
+/// Prefix of the content's SHA-256, long enough to distinguish versions.
 fn digest(content: &impl Serialize) -> String {
     let content = serde_json::to_vec(content).unwrap_or_default();
     Sha256::digest(&content).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
@@ -259,7 +260,7 @@ impl Worker for Judge {
             baseline,
         } = &command.body
         else {
-            return Err(Trouble::Park("the judge only judges".to_owned()));
+            return Err(Trouble::Park("the judge handles only run.judge".to_owned()));
         };
         let case = Case {
             workflow,

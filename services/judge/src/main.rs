@@ -1,4 +1,4 @@
-//! `burnin-judge`: logs to a verdict.
+//! `burnin-judge`: judges logs.
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
                 warehouse::Place::BigQuery { project, dataset } => {
                     let endpoint =
                         wiring.bigquery_emulator.as_ref().map(|emulator| emulator.url().to_owned());
-                    // Nothing is written, so that the bucket is never asked.
+                    // Read-only: the bucket is never used.
                     let store = Arc::clone(&store);
                     Arc::new(BigQuery::new(project, dataset, endpoint, store, Options::default()))
                 }

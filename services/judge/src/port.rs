@@ -1,11 +1,11 @@
-//! What the judge needs of the outside world: the cluster's own past.
+//! The judge's port to earlier runs.
 
 use warehouse::{Error, Past, Wanted};
 
-/// Why the past is not known.
+/// Why the history is unknown.
 #[derive(Debug)]
 pub enum HistoryError {
-    /// It may be known later.
+    /// Transient: retry later.
     Unavailable(String),
 }
 
@@ -17,12 +17,12 @@ impl From<Error> for HistoryError {
     }
 }
 
-/// Somewhere earlier runs can be looked up.
+/// Source of earlier runs.
 #[async_trait::async_trait]
 pub trait History: Send + Sync + 'static {
-    /// The runs wanted, oldest first, each once. Only runs with a verdict are among them.
+    /// The wanted runs, oldest first, each once. Only runs with a verdict.
     ///
     /// # Errors
-    /// When they could not be looked up. A cluster without a past is not an error.
+    /// Returns an error if the lookup fails. A cluster without earlier runs is not an error.
     async fn past(&self, wanted: &Wanted) -> Result<Vec<Past>, HistoryError>;
 }

@@ -1,4 +1,4 @@
-//! The past in the SQLite file that the loader writes.
+//! Earlier runs from the loader's SQLite file.
 
 use warehouse::{Past, Sqlite, Wanted};
 

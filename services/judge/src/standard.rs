@@ -1,5 +1,5 @@
-//! What a run is held against besides its criteria: the baseline that its workflow names or a person pinned, or else its
-//! cluster's own past.
+//! Baseline of a run: the one that its workflow names or a person pinned, or else one learned from earlier runs of the
+//! cluster.
 
 use std::collections::BTreeSet;
 
@@ -13,39 +13,38 @@ use warehouse::{Past, Wanted};
 
 use crate::port::{History, HistoryError};
 
-/// So many passed runs make a baseline,
+/// Minimum number of passed runs for a baseline.
 const FEWEST: usize = 5;
-/// this many that do not repeat show that the cluster does not,
+/// Number of passed runs from which missing repeatability is reported.
 const ENOUGH: usize = 10;
-/// and more than so many do not make a better one. It stays where it is: a baseline that moved along with its cluster
-/// would never see it drift.
+/// Maximum number of runs in a baseline. The baseline is fixed then: one that moved along with its cluster would never show a
+/// drift.
 const MOST: u32 = 20;
-/// Runs since then in which a change is looked for.
+/// Maximum number of later runs searched for a change.
 const SINCE: u32 = 200;
 
-/// A baseline and what came after it.
+/// A baseline and the later runs.
 #[derive(Debug, Default)]
 pub struct Own {
-    /// What the cluster does when it is healthy.
+    /// Behaviour of the healthy cluster.
     pub baseline: Option<Baseline>,
-    /// The level of every run since, oldest first.
+    /// Level of every later run, oldest first.
     pub earlier: Vec<f64>,
-    /// Who decided on the baseline, where a person did.
+    /// The pin, if a person decided on the baseline.
     pub pin: Option<Pin>,
-    /// Reasons about the baseline itself: runs left out of it, or why the past is none.
+    /// Reasons about the baseline itself: dropped runs, or why there is none.
     pub said: Vec<Reason>,
 }
 
 /// A baseline that is not learned here.
 #[derive(Debug)]
 pub struct Fixed {
-    /// The baseline.
     pub baseline: Baseline,
-    /// Who decided on it; none where the workflow's file names it.
+    /// The pin; `None` if the workflow's file names the baseline.
     pub pin: Option<Pin>,
 }
 
-/// The baseline for a run that was measured on this, as far as the workflow or the past knows one.
+/// The baseline for a run with this fingerprint, if the workflow or the history has one.
 pub async fn own(
     history: &dyn History,
     criteria: &Criteria,
@@ -75,7 +74,7 @@ pub async fn own(
 impl Fixed {
     fn over(self, past: &[Past]) -> Own {
         let Self { baseline, pin } = self;
-        // Whoever pins a run takes what was before it for settled: the history begins there.
+        // A pin settles everything before it: the history starts at the pinned run.
         let at = pin.as_ref().and_then(|pin| past.iter().position(|past| past.run == pin.run.as_str()));
         let since = &past[at.map_or(0, |at| at + 1)..];
         let earlier = since.iter().filter_map(|past| baseline.level(&past.table)).collect();
@@ -83,8 +82,8 @@ impl Fixed {
     }
 }
 
-/// Learns from the oldest passed runs that repeat, or from later ones that are faster: a bad beginning must not become what
-/// is healthy, nor prevent a baseline for good.
+/// Learns from the oldest passed runs that repeat, or from later, faster ones: slow first runs must neither define the healthy
+/// state nor prevent a baseline for ever.
 fn learned(past: &[Past]) -> Own {
     let passed = |past: &&Past| past.verdict == Some(Verdict::Pass);
     let Some(first) = past.iter().find(passed) else { return Own::default() };
@@ -99,7 +98,7 @@ fn learned(past: &[Past]) -> Own {
     let readings: Vec<_> = healthy.iter().map(|(_, past)| reading(past)).collect();
     let runs: Vec<_> =
         readings.iter().map(|reading| Healthy { reading, fingerprint: fingerprint.clone() }).collect();
-    // Runs of one rank have no level.
+    // Runs with one rank have no level.
     let Ok(levels) = levels(&runs) else { return Own::default() };
     let stretch = repeat::stretch(&levels, FEWEST, MOST as usize);
     let Some((range, (baseline, out))) =
@@ -113,19 +112,19 @@ fn learned(past: &[Past]) -> Own {
     Own { baseline: Some(baseline), earlier, pin: None, said: said.into_iter().collect() }
 }
 
-/// Names the runs that the baseline was not learned from.
+/// Names the runs dropped from the baseline.
 fn left_out(healthy: &[(usize, &Past)], out: &[Level]) -> Option<Reason> {
     let named = out.iter().map(|level| format!("{} ({:.0} GB/s)", healthy[level.run].1.run, level.busbw));
     let named = named.collect::<Vec<_>>().join(", ");
     let text = format!(
-        "{} of {} earlier runs are not on the level of the others and left out of the baseline: {named}",
+        "{} of {} earlier runs are on another level and not in the baseline: {named}",
         out.len(),
         healthy.len()
     );
     (!out.is_empty()).then(|| Reason { code: "OUTLIERS_LEFT_OUT".to_owned(), weighs: Verdict::Pass, text })
 }
 
-/// Reports that the past is no baseline, from [`ENOUGH`] runs on.
+/// Reports from [`ENOUGH`] runs on that the passed runs do not repeat.
 fn unrepeated(runs: &[Healthy<'_>]) -> Option<Reason> {
     let runs = &runs[..runs.len().min(MOST as usize)];
     let Err(Unlearnable::Unrepeated { groups, .. }) = learn(runs) else { return None };

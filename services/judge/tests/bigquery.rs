@@ -1,4 +1,4 @@
-//! The suite, on BigQuery's stand-in.
+//! The conformance suite, on BigQuery's stand-in.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ async fn filled(past: &BigQuery) {
 }
 
 #[tokio::test]
-async fn a_past_in_bigquery() {
+async fn the_bigquery_history_conforms() {
     let bucket = Bucket::start(Storage::default()).await.unwrap();
     let bigquery = StandIn::serve(bucket.url()).await.unwrap();
     for table in warehouse::TABLES {
@@ -41,7 +41,7 @@ async fn a_past_in_bigquery() {
 
 #[tokio::test]
 #[ignore = "needs an engine: run .ci/bigquery.sh"]
-async fn a_past_in_an_engine_that_reads_google_sql() {
+async fn the_bigquery_history_conforms_on_a_googlesql_engine() {
     let engine = Engine::from_env("judge").unwrap();
     engine.dataset("burnin").await.unwrap();
     for table in warehouse::TABLES {

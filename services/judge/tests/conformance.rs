@@ -1,4 +1,4 @@
-//! The one suite, on every adapter.
+//! The conformance suite, on every adapter.
 
 use judge::{
     Sqlite,
@@ -7,14 +7,14 @@ use judge::{
 };
 
 #[tokio::test]
-async fn a_past_in_memory() {
+async fn the_memory_history_conforms() {
     let past = FakeHistory::default();
     runs().into_iter().for_each(|run| past.remember(run));
     history(&past).await;
 }
 
 #[tokio::test]
-async fn a_past_in_a_file() {
+async fn the_sqlite_history_conforms() {
     let folder = tempfile::tempdir().unwrap();
     let past = Sqlite::open(&folder.path().join("warehouse.sqlite")).unwrap();
     for (number, run) in runs().iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Commands in, facts out, as the fixtures say.
+//! Commands and the resulting facts, as in the fixtures.
 
 mod support;
 
@@ -37,7 +37,7 @@ async fn committed(case: &str) -> (Arc<MemoryStore>, Committed) {
     (store, committed)
 }
 
-/// The same, and the command of the case speaks of exactly these.
+/// The same, with exactly the logs of the case's command.
 async fn told(case: &str) -> Arc<MemoryStore> {
     let (store, committed) = committed(case).await;
     let logs = &test_support::contract::command(SERVICE, case)["data"]["logs"];
@@ -46,7 +46,7 @@ async fn told(case: &str) -> Arc<MemoryStore> {
     store
 }
 
-/// Puts other bytes under a name, as a careless hand may.
+/// Replaces the bytes of an object.
 async fn replace(store: &MemoryStore, name: &str, change: impl FnOnce(Vec<u8>) -> Vec<u8>) {
     let before = store.read(name).await.unwrap().unwrap().to_vec();
     store.remove(name).await.unwrap();
@@ -60,7 +60,7 @@ fn one_byte_changed(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_log_that_is_not_what_was_committed_is_damage() {
+async fn a_changed_log_is_damage() {
     let store = told("log-damaged").await;
     replace(&store, "artefacts/damaged-1/logs/1/1/node-0.log", one_byte_changed).await;
     service(store).honours_twice("log-damaged").await;
@@ -74,7 +74,7 @@ async fn logs_without_their_manifest_are_damage() {
 }
 
 #[tokio::test]
-async fn a_manifest_that_was_replaced_is_damage_even_where_it_fits_its_logs() {
+async fn a_replaced_manifest_is_damage_even_if_it_matches_its_logs() {
     let store = told("manifest-replaced").await;
     let fewer = |bytes: Vec<u8>| {
         let mut manifest: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
@@ -86,7 +86,7 @@ async fn a_manifest_that_was_replaced_is_damage_even_where_it_fits_its_logs() {
 }
 
 #[tokio::test]
-async fn a_good_log_passes_and_the_whole_verdict_is_stored() {
+async fn a_good_log_passes_and_the_complete_verdict_is_stored() {
     let store = told("pass").await;
     service(store.clone()).honours_twice("pass").await;
     let stored = store.read("artefacts/quickstart-1/verdict/1/verdict.json").await.unwrap().unwrap();
@@ -172,7 +172,7 @@ fn said_of<'a>(reasons: &'a [(String, String)], code: &str) -> Option<&'a str> {
 }
 
 #[tokio::test]
-async fn earlier_runs_off_the_level_of_the_others_are_left_out_and_named() {
+async fn earlier_runs_on_another_level_are_dropped_and_named() {
     let (verdict, reasons) = after(&[1.0, 1.0, 2.0, 1.0, 1.0, 1.0]).await;
     assert_eq!((verdict.as_str(), reasons[0].0.as_str()), ("fail", "BELOW_BASELINE"));
     let text = said_of(&reasons, "OUTLIERS_LEFT_OUT").unwrap();
@@ -182,7 +182,7 @@ async fn earlier_runs_off_the_level_of_the_others_are_left_out_and_named() {
 }
 
 #[tokio::test]
-async fn a_bad_beginning_is_neither_healthy_nor_in_the_way() {
+async fn slow_first_runs_neither_define_nor_prevent_a_baseline() {
     // Runs at half speed that passed, then the repair.
     for beginning in [1, 2, 3, 4, 5, 8] {
         let past: Vec<_> = [2.0; 8].into_iter().take(beginning).chain([1.0; 6]).collect();
@@ -206,7 +206,7 @@ async fn a_cluster_that_got_faster_keeps_its_baseline_until_the_new_level_repeat
 }
 
 #[tokio::test]
-async fn a_past_that_does_not_repeat_is_no_baseline() {
+async fn runs_that_do_not_repeat_give_no_baseline() {
     let flapping = |runs: usize| [1.0, 2.0].into_iter().cycle().take(runs).collect::<Vec<_>>();
     // Below the minimum.
     let (verdict, reasons) = after(&flapping(9)).await;
@@ -221,7 +221,7 @@ async fn a_past_that_does_not_repeat_is_no_baseline() {
 }
 
 #[tokio::test]
-async fn another_judge_comes_to_the_same_verdict() {
+async fn another_judge_reaches_the_same_verdict() {
     let store = told("pass").await;
     let first = service(store.clone()).deliver("pass").await;
     let second = service(store).deliver("pass").await;
@@ -229,6 +229,6 @@ async fn another_judge_comes_to_the_same_verdict() {
 }
 
 #[tokio::test]
-async fn what_is_not_for_the_judge_is_parked() {
+async fn events_for_other_services_are_parked_by_the_judge() {
     service(Arc::default()).parks_what_is_not_for_it().await;
 }

@@ -1,4 +1,4 @@
-//! A baseline that a person pinned.
+//! Pinned baselines.
 
 mod support;
 
@@ -65,7 +65,7 @@ fn codes(said: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_run_is_held_against_what_is_pinned_and_the_verdict_says_which_pin() {
+async fn a_run_is_judged_by_the_pin_and_the_verdict_names_it() {
     let (store, judge) = judge().await;
     pin(&store, "four-gpus-1", curve(1.0, &[])).await;
     pin(&store, "four-gpus-2", curve(1.0 / 1.05, &[])).await;
@@ -84,7 +84,7 @@ async fn a_run_is_held_against_what_is_pinned_and_the_verdict_says_which_pin() {
 }
 
 #[tokio::test]
-async fn what_was_released_is_not_used() {
+async fn a_released_pin_is_not_used() {
     let (store, judge) = judge().await;
     pin(&store, "four-gpus-2", curve(1.0 / 1.05, &[])).await;
     let who = Who { by: "eve".to_owned(), at: Timestamp::from_millis(1), why: String::new() };
@@ -94,7 +94,7 @@ async fn what_was_released_is_not_used() {
 }
 
 #[tokio::test]
-async fn a_pin_of_something_else_decides_nothing() {
+async fn a_pin_with_another_fingerprint_is_inconclusive() {
     let (store, judge) = judge().await;
     pin(&store, "four-gpus-2", curve(1.0, &[("ranks", "4096")])).await;
     let said = judge.deliver("own-past").await;
@@ -104,7 +104,7 @@ async fn a_pin_of_something_else_decides_nothing() {
 }
 
 #[tokio::test]
-async fn a_pin_that_cannot_be_read_is_told_and_not_passed_over() {
+async fn an_unreadable_pin_is_an_error() {
     let (store, judge) = judge().await;
     store.create("baselines/four-gpus/0000000001.json", "{}".into()).await.unwrap();
     let said = judge.deliver("own-past").await;

@@ -1,14 +1,14 @@
-//! What every [`Warehouse`] must do, as one suite.
+//! Conformance suite of [`Warehouse`].
 
 use model::{Timestamp, Verdict};
 use warehouse::{Load, Row, VerdictRow};
 
 use crate::port::Warehouse;
 
-/// The adapter keeps the port's promises. Needs an empty warehouse.
+/// Checks that the adapter fulfils the port. The warehouse must be empty.
 ///
 /// # Panics
-/// Where it does not.
+/// Panics if a check fails.
 pub async fn warehouse(warehouse: &dyn Warehouse) {
     let row = |run: &str, row_number, placement: &str| Row {
         run: run.into(),
@@ -48,16 +48,24 @@ pub async fn warehouse(warehouse: &dyn Warehouse) {
     let first = of("a", &[row("a", 0, "out_of_place"), row("a", 0, "in_place"), row("a", 1, "out_of_place")]);
     let less = of("a", &first.rows[..1]);
     assert_eq!(warehouse.load("load-1", &first).await.expect("loaded"), 3);
-    assert_eq!(warehouse.load("load-1", &less).await.expect("loaded"), 3, "a load id is good for one load");
-    assert_eq!(warehouse.rows("a").await.expect("rows"), first.rows, "every row once, as it was given");
+    assert_eq!(
+        warehouse.load("load-1", &less).await.expect("loaded"),
+        3,
+        "the second load with the same id changes nothing"
+    );
+    assert_eq!(warehouse.rows("a").await.expect("rows"), first.rows, "every row once, unchanged");
     assert_eq!(warehouse.verdicts("a").await.expect("rows"), first.verdicts);
     let second = of("b", &[row("b", 0, "in_place")]);
     assert_eq!(warehouse.load("load-2", &second).await.expect("loaded"), 1);
     assert_eq!(warehouse.rows("b").await.expect("rows").len(), 1);
     let nothing = of("c", &[]);
-    assert_eq!(warehouse.load("load-3", &nothing).await.expect("loaded"), 0, "no rows are a load too");
+    assert_eq!(warehouse.load("load-3", &nothing).await.expect("loaded"), 0, "an empty load is valid");
     assert_eq!(warehouse.rows("c").await.expect("rows"), []);
-    assert_eq!(warehouse.verdicts("c").await.expect("rows"), nothing.verdicts, "a run without rows is a run");
+    assert_eq!(
+        warehouse.verdicts("c").await.expect("rows"),
+        nothing.verdicts,
+        "a run without rows has a verdict"
+    );
     assert_eq!(warehouse.load("load-4", &Load::default()).await.expect("loaded"), 0);
     assert_eq!(warehouse.verdicts("d").await.expect("rows"), []);
 }

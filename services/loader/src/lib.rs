@@ -1,12 +1,12 @@
-//! The loader: measurements from committed logs into the warehouse, exactly once.
+//! The loader: loads measurements from committed logs into the warehouse, exactly once.
 //!
 //! | command | fact |
 //! |---|---|
-//! | `results.load` | `results.loaded`, or `results.failed` when the logs cannot be what was committed |
+//! | `results.load` | `results.loaded`, or `results.failed` if the logs are damaged |
 //!
-//! It hears `run.used` as well, and loads what the run used of clusters.
+//! It also handles `run.used`, and loads the cluster usage of the run.
 //!
-//! Idempotent by load id, which is the run with the attempt whose logs count: the warehouse takes each load once.
+//! Idempotent by load id, the run with the attempt whose logs count: the warehouse accepts each load id once.
 
 #[cfg(feature = "gcp")]
 mod bigquery;
@@ -34,10 +34,10 @@ pub struct Loader {
 }
 
 impl Loader {
-    /// Event types it takes.
+    /// Event types that the loader handles.
     pub const TAKES: [&'static str; 2] = ["dev.burnin.results.load.v1", "dev.burnin.run.used.v1"];
 
-    /// From this bucket into this warehouse.
+    /// `artefacts`: bucket of the logs.
     pub fn new(artefacts: Artefacts, warehouse: Arc<dyn Warehouse>) -> Self {
         Self { artefacts, warehouse }
     }
@@ -53,7 +53,7 @@ impl Loader {
         let fingerprint = verdict.map(|reached| Fingerprint(reached.fingerprint.clone()));
         let identity = fingerprint.unwrap_or_default().identity();
         let brought = brought.judged(verdict, &identity);
-        // Another attempt at loading the same measurements is the same load.
+        // A retry of the same measurements has the same load id.
         let load = format!("{}.{job_attempt}", id.run);
         let loaded = self.warehouse.load(&load, &brought).await;
         let loaded = loaded.map_err(|error| match error {
@@ -64,7 +64,7 @@ impl Loader {
     }
 }
 
-/// What is asked of the loader.
+/// Arguments of the command.
 struct Loading<'a> {
     workflow: &'a str,
     requested_at: Option<Timestamp>,
@@ -91,7 +91,7 @@ impl Worker for Loader {
     async fn perform(&self, command: &Command, outbox: &Outbox) -> Result<(), Trouble> {
         let id = &command.id;
         let Body::ResultsLoad { workflow, requested_at, logs, job_attempt, verdict } = &command.body else {
-            return Err(Trouble::Park("the loader only loads results".to_owned()));
+            return Err(Trouble::Park("the loader handles only results.load".to_owned()));
         };
         let results = Loading {
             workflow,
@@ -103,12 +103,12 @@ impl Worker for Loader {
         outbox.answer(id, self.load(id, &results).await.map(Some)).await
     }
 
-    /// What a run used is known when it is over.
+    /// Loads the cluster usage of a closed run.
     async fn hear(&self, run: &RunId, fact: &Fact) -> Result<(), Trouble> {
         let Fact::RunUsed(used) = fact else {
-            return Err(Trouble::Park(format!("the loader has nothing to do with {}", fact.event_type())));
+            return Err(Trouble::Park(format!("the loader does not handle {}", fact.event_type())));
         };
-        // Once, and once more for each cluster that showed up after the end.
+        // One load per closing, and one more for each cluster that reappeared after the end.
         let load = format!("{run}.used.{}", used.held.0.as_millis());
         match self.warehouse.load(&load, &Load::used(run, used)).await {
             Ok(_) => Ok(()),

@@ -1,4 +1,4 @@
-//! `burnin-loader`: measurements into the warehouse.
+//! `burnin-loader`: loads measurements into the warehouse.
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -40,7 +40,7 @@ fn warehouse(config: &Config, wiring: &Wiring, store: &Arc<dyn Store>) -> Result
         warehouse::Place::File(path) => Ok(Arc::new(Sqlite::open(path)?)),
         warehouse::Place::BigQuery { project, dataset } => {
             let Place::Bucket(_) = config.artefacts else {
-                return Err("BURNIN_ARTEFACTS: BigQuery loads from a bucket, name one as gs://NAME".into());
+                return Err("BURNIN_ARTEFACTS: BigQuery loads from a bucket; set gs://NAME".into());
             };
             let endpoint = wiring.bigquery_emulator.as_ref().map(|emulator| emulator.url().to_owned());
             let options = Options { every: config.every.0, ..Options::default() };

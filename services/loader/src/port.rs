@@ -1,13 +1,13 @@
-//! What the loader needs of the outside world.
+//! The loader's port to the warehouse.
 
 use warehouse::{Error, Load, Row, VerdictRow};
 
 /// Why rows were not loaded.
 #[derive(Debug)]
 pub enum WarehouseError {
-    /// It may work later.
+    /// Transient: retry later.
     Unavailable(String),
-    /// The warehouse will never take these rows.
+    /// Permanent: the warehouse refuses these rows.
     Refused(String),
 }
 
@@ -20,28 +20,28 @@ impl From<Error> for WarehouseError {
     }
 }
 
-/// Somewhere measurements are kept.
+/// Stores measurements.
 #[async_trait::async_trait]
 pub trait Warehouse: Send + Sync + 'static {
-    /// Loads what a run brings under an id, all or none, once: loading under the same id again changes nothing and says
-    /// how many measurements the first load brought.
+    /// Loads all rows of a run or none. A repeated load id changes nothing and returns the number of measurements of the first
+    /// load.
     ///
     /// # Errors
-    /// When nothing was loaded, or it is not known whether it was: load again.
+    /// Returns an error if nothing was loaded or the outcome is unknown: load again under the same id.
     async fn load(&self, id: &str, load: &Load) -> Result<u64, WarehouseError>;
 
     /// Measurements of a run.
     ///
     /// # Errors
-    /// When the warehouse does not answer.
+    /// Returns an error if the warehouse request fails.
     async fn rows(&self, run: &str) -> Result<Vec<Row>, WarehouseError>;
 
-    /// What was said of a run.
+    /// Verdict rows of a run.
     ///
     /// # Errors
-    /// When the warehouse does not answer.
+    /// Returns an error if the warehouse request fails.
     async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, WarehouseError>;
 
-    /// Where a person looks.
+    /// Name of the table, shown to users.
     fn table(&self) -> String;
 }

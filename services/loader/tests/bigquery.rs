@@ -1,4 +1,4 @@
-//! The suites, on BigQuery's stand-in.
+//! The conformance suites, on BigQuery's stand-in.
 
 use std::{sync::Arc, time::Duration};
 
@@ -27,13 +27,13 @@ fn hasty() -> Options {
 }
 
 #[tokio::test]
-async fn a_warehouse_in_bigquery() {
+async fn the_bigquery_warehouse_conforms() {
     let (_bucket, _bigquery, warehouse) = bed().await;
     conformance::warehouse(&warehouse).await;
 }
 
 #[tokio::test]
-async fn it_says_whether_another_time_may_help() {
+async fn errors_are_classified_as_transient_or_permanent() {
     let (_bucket, bigquery, warehouse) = bed().await;
     let warehouse: &dyn Warehouse = &warehouse;
     assert_eq!(warehouse.table(), "p.burnin (tables measurements, verdicts and runs)");
@@ -51,7 +51,7 @@ async fn it_says_whether_another_time_may_help() {
 
 #[tokio::test]
 #[ignore = "needs an engine: run .ci/bigquery.sh"]
-async fn a_warehouse_in_an_engine_that_reads_google_sql() {
+async fn the_bigquery_warehouse_conforms_on_a_googlesql_engine() {
     let engine = Engine::from_env("loader").unwrap();
     engine.dataset("burnin").await.unwrap();
     for table in warehouse::TABLES {

@@ -1,14 +1,14 @@
-//! The one suite, on every adapter.
+//! The conformance suite, on every adapter.
 
 use loader::{Load, Row, Sqlite, Warehouse, WarehouseError, conformance, fake::FakeWarehouse};
 
 #[tokio::test]
-async fn a_warehouse_in_memory() {
+async fn the_memory_warehouse_conforms() {
     conformance::warehouse(&FakeWarehouse::default()).await;
 }
 
 #[tokio::test]
-async fn a_warehouse_in_a_file() {
+async fn the_sqlite_warehouse_conforms() {
     let folder = tempfile::tempdir().unwrap();
     conformance::warehouse(&Sqlite::open(&folder.path().join("warehouse.sqlite")).unwrap()).await;
 }
@@ -36,7 +36,7 @@ async fn load(warehouse: &dyn Warehouse, id: &str, rows: &[Row]) -> Result<u64, 
 }
 
 #[tokio::test]
-async fn what_was_loaded_is_there_after_the_file_is_opened_again() {
+async fn loads_survive_reopening_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("warehouse.sqlite");
     assert_eq!(load(&Sqlite::open(&path).unwrap(), "one", &[row(0), row(1)]).await.unwrap(), 2);
@@ -46,7 +46,7 @@ async fn what_was_loaded_is_there_after_the_file_is_opened_again() {
 }
 
 #[tokio::test]
-async fn rows_the_table_cannot_hold_are_refused_and_none_of_them_stays() {
+async fn unstorable_rows_are_refused_and_none_is_stored() {
     let folder = tempfile::tempdir().unwrap();
     let warehouse = Sqlite::open(&folder.path().join("warehouse.sqlite")).unwrap();
     let too_large = Row { size_bytes: u64::MAX, ..row(1) };
@@ -60,7 +60,7 @@ async fn rows_the_table_cannot_hold_are_refused_and_none_of_them_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_openers_load_the_same_id_once() {
+async fn concurrent_loads_of_one_id_load_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("warehouse.sqlite");
     let openers = [Sqlite::open(&path).unwrap(), Sqlite::open(&path).unwrap()];
@@ -74,7 +74,7 @@ async fn two_openers_load_the_same_id_once() {
 }
 
 #[tokio::test]
-async fn a_file_of_an_earlier_shape_gets_the_columns_it_lacks() {
+async fn a_file_of_an_earlier_version_gets_the_missing_columns() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("warehouse.sqlite");
     let before = Sqlite::open(&path).unwrap();

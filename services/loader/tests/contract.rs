@@ -1,4 +1,4 @@
-//! Commands in, facts out, as the fixtures say.
+//! Commands and the resulting facts, as in the fixtures.
 
 use std::{io::Cursor, sync::Arc};
 
@@ -37,7 +37,7 @@ async fn committed(case: &str) -> (Arc<MemoryStore>, Committed) {
     (store, committed)
 }
 
-/// The same, and the command of the case speaks of exactly these.
+/// The same, with exactly the logs of the case's command.
 async fn told(case: &str) -> Arc<MemoryStore> {
     let (store, committed) = committed(case).await;
     let logs = &test_support::contract::command(SERVICE, case)["data"]["logs"];
@@ -46,7 +46,7 @@ async fn told(case: &str) -> Arc<MemoryStore> {
     store
 }
 
-/// Puts other bytes under a name, as a careless hand may.
+/// Replaces the bytes of an object.
 async fn replace(store: &MemoryStore, name: &str, change: impl FnOnce(Vec<u8>) -> Vec<u8>) {
     let before = store.read(name).await.unwrap().unwrap().to_vec();
     store.remove(name).await.unwrap();
@@ -60,7 +60,7 @@ fn one_byte_changed(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_log_that_is_not_what_was_committed_is_damage() {
+async fn a_changed_log_is_damage() {
     let store = told("log-damaged").await;
     replace(&store, "artefacts/damaged-1/logs/1/1/node-0.log", one_byte_changed).await;
     service(store).honours_twice("log-damaged").await;
@@ -74,7 +74,7 @@ async fn logs_without_their_manifest_are_damage() {
 }
 
 #[tokio::test]
-async fn a_manifest_that_was_replaced_is_damage_even_where_it_fits_its_logs() {
+async fn a_replaced_manifest_is_damage_even_if_it_matches_its_logs() {
     let store = told("manifest-replaced").await;
     let fewer = |bytes: Vec<u8>| {
         let mut manifest: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
@@ -112,12 +112,12 @@ async fn a_damaged_log_loads_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_not_for_the_loader_is_parked() {
+async fn events_for_other_services_are_parked_by_the_loader() {
     service(Arc::default()).parks_what_is_not_for_it().await;
 }
 
 #[tokio::test]
-async fn what_a_run_used_is_loaded_once_and_again_when_it_was_more() {
+async fn cluster_usage_is_loaded_once_and_again_if_it_grew() {
     let folder = tempfile::tempdir().unwrap();
     let warehouse = Sqlite::open(&folder.path().join("warehouse.sqlite")).unwrap();
     let loader = Loader::new(Artefacts::new(Arc::new(MemoryStore::default())), Arc::new(warehouse.clone()));

@@ -1,4 +1,4 @@
-//! The program's environment: what is wrong with it is told at once, and all of it.
+//! Errors in the program's environment are all reported at once.
 
 use std::process::Command;
 
@@ -38,6 +38,6 @@ fn bigquery_needs_a_bucket_to_load_from() {
     ]);
     assert_eq!(
         (status, said.trim()),
-        (Some(1), "loader: BURNIN_ARTEFACTS: BigQuery loads from a bucket, name one as gs://NAME")
+        (Some(1), "loader: BURNIN_ARTEFACTS: BigQuery loads from a bucket; set gs://NAME")
     );
 }

@@ -1,4 +1,4 @@
-//! What every courier promises, whoever is at the other end.
+//! Conformance suite of couriers.
 
 use std::collections::BTreeSet;
 
@@ -9,51 +9,55 @@ use crate::{
     port::{Courier, Reply},
 };
 
-/// What the other end is about to do with what it is sent.
+/// Planned reaction of the receiver to a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mood {
-    /// Takes it.
+    /// Accepts it.
     Takes,
-    /// Takes it, and its answer gets lost.
+    /// Accepts it, but its response is lost.
     TakesInSilence,
-    /// Asks to come again after so many seconds.
+    /// Requests a retry after this many seconds.
     Busy(u64),
-    /// Refuses it for good.
+    /// Refuses it permanently.
     Refuses,
 }
 
-/// The other end of a courier.
+/// The receiver in a test.
 pub trait OtherEnd: Send + Sync {
-    /// What it does with the next delivery.
+    /// Sets the reaction to the next delivery.
     fn will(&self, mood: Mood);
 
-    /// The ids that arrived, in order.
+    /// Ids of the notices that arrived, in order.
     fn arrived(&self) -> Vec<String>;
 }
 
-/// Delivers notices of every kind, which nobody has seen yet, to that end.
+/// Delivers new notices of every kind to that receiver.
 ///
 /// # Panics
-/// When a promise is broken.
+/// Panics if a check fails.
 pub async fn suite(courier: &dyn Courier, end: &dyn OtherEnd, notice: impl Fn(usize) -> Notice) {
     let of = |id: &str| end.arrived().iter().filter(|arrived| *arrived == id).count();
 
     let first = notice(1);
     end.will(Mood::Takes);
     assert_eq!(courier.deliver(&first).await, Reply::Delivered);
-    assert_eq!(of(&first.id), 1, "what is delivered is there");
+    assert_eq!(of(&first.id), 1, "a delivered notice arrived");
 
     end.will(Mood::Takes);
-    assert_eq!(courier.deliver(&first).await, Reply::Delivered, "twice is as good as once");
+    assert_eq!(courier.deliver(&first).await, Reply::Delivered, "a second delivery succeeds");
     let once = matches!(first.letter, Letter::Check(_));
-    assert_eq!(of(&first.id), if once { 1 } else { 2 }, "under the same id, and once where that can be told");
+    assert_eq!(
+        of(&first.id),
+        if once { 1 } else { 2 },
+        "under the same id, and once if the receiver deduplicates"
+    );
 
     let busy = notice(2);
     end.will(Mood::Busy(7));
     let said = courier.deliver(&busy).await;
     assert!(
         matches!(&said, Reply::Later { after: Some(after), .. } if *after == Span::from_secs(7)),
-        "whoever asks for time gets it: {said:?}"
+        "the requested delay is respected: {said:?}"
     );
     assert_eq!(of(&busy.id), 0);
     end.will(Mood::Takes);
@@ -62,17 +66,17 @@ pub async fn suite(courier: &dyn Courier, end: &dyn OtherEnd, notice: impl Fn(us
     let refused = notice(3);
     end.will(Mood::Refuses);
     let said = courier.deliver(&refused).await;
-    assert!(matches!(said, Reply::Never { .. }), "a refusal is one: {said:?}");
+    assert!(matches!(said, Reply::Never { .. }), "a refusal is permanent: {said:?}");
     assert_eq!(of(&refused.id), 0);
 
     let silent = notice(4);
     end.will(Mood::TakesInSilence);
     let said = courier.deliver(&silent).await;
-    assert!(matches!(said, Reply::Later { .. }), "silence is no success: {said:?}");
+    assert!(matches!(said, Reply::Later { .. }), "a lost response is not a success: {said:?}");
     end.will(Mood::Takes);
     assert_eq!(courier.deliver(&silent).await, Reply::Delivered);
     assert!((1..=2).contains(&of(&silent.id)));
 
     let ids: BTreeSet<_> = end.arrived().into_iter().collect();
-    assert_eq!(ids.len(), 3, "nothing else arrived");
+    assert_eq!(ids.len(), 3, "no other notice arrived");
 }

@@ -1,5 +1,5 @@
-//! Notices of a run by channel. Pure: the run's line, the lines of the others, which channels received what, and
-//! what the workflow wishes.
+//! Decides the notices of a run by channel. Pure: inputs are summaries of the run and of other runs, which channels received
+//! which notices, and the workflow's `notify` settings.
 //!
 //! A channel receives a notice when a system's state differs from the last one that the channel received. Each kind of failure
 //! (fail, inconclusive, infrastructure) has its own sequence, which begins with the first such run since the last pass that the
@@ -17,27 +17,27 @@ use run_index::Line;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is not mended for so long is told once more.
+/// Send one reminder after a failure has lasted this long.
 pub const STILL: Span = Span::from_secs(24 * 3600);
 
-/// What a run came to.
+/// Outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Everything was done, and what was measured is as it should be.
+    /// Completed; the verdict is not fail or inconclusive.
     Passed,
-    /// Something measured is not as it should be.
+    /// Verdict fail.
     Failed,
-    /// Something needed to say either is missing.
+    /// Verdict inconclusive.
     Inconclusive,
-    /// Something around the benchmark failed.
+    /// The infrastructure failed.
     Broken,
-    /// Somebody stopped it.
+    /// Cancelled.
     Cancelled,
 }
 
 impl Outcome {
-    /// Of a run; none while it goes on. A verdict of fail speaks of the cluster whatever happened after it.
+    /// Outcome of a run; `None` while it is open. A verdict fail counts whatever happened after it.
     pub fn of(line: &Line) -> Option<Self> {
         line.closed_at?;
         Some(match (line.conclusion.as_str(), line.verdict) {
@@ -49,7 +49,7 @@ impl Outcome {
         })
     }
 
-    /// The news that it is when it is new; none of what is good or says nothing.
+    /// The news of a new failure; `None` for passed and cancelled runs.
     const fn trouble(self) -> Option<News> {
         match self {
             Self::Failed => Some(News::Failed),
@@ -60,67 +60,67 @@ impl Outcome {
     }
 }
 
-/// A run that is to be told of.
+/// A run whose notices are decided.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
-    /// The run.
+    /// Summary of the run.
     pub line: &'a Line,
-    /// The cluster that its workflow names; none where each run gets one of its own. Together with the workflow's name
-    /// it says which runs are of the same system.
+    /// The existing cluster that its workflow names; `None` if each run provisions one. Workflow name and cluster identify the
+    /// system.
     pub cluster: Option<&'a str>,
     /// The push that started it.
     pub push: Option<&'a Push>,
-    /// Whom the workflow wishes to be told.
+    /// The workflow's `notify` settings.
     pub wishes: &'a [Notify],
 }
 
-/// One thing to be told to one of them.
+/// One notice for one addressee.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Telling {
-    /// To whom.
+    /// Addressee.
     pub to: Addressee,
-    /// What.
+    /// Content.
     pub what: What,
 }
 
-/// Who is told.
+/// Addressee of a notice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Addressee {
-    /// The commit, as a status.
+    /// A commit status.
     Status(Push),
-    /// The commit, as a check run.
+    /// A check run of a commit.
     Check(Push),
-    /// A channel that takes Slack's incoming webhooks, by its name.
+    /// A Slack incoming webhook, by channel name.
     Slack(String),
-    /// A program, by its name.
+    /// A webhook for programs, by channel name.
     Webhook(String),
 }
 
-/// What is told.
+/// Content of a notice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
-    /// The run is under way.
+    /// The run was recorded and is in progress.
     Begun,
-    /// It ended so.
+    /// The run ended.
     Ended(Outcome),
-    /// That is new.
+    /// The system's state changed.
     New(New),
 }
 
-/// What is new about a system.
+/// A change of a system's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct New {
-    /// What it is.
+    /// Kind of change.
     pub news: News,
-    /// What the run came to.
+    /// Outcome of the run.
     pub outcome: Outcome,
-    /// Since when there was trouble, and with which run it began.
+    /// Start of the failure.
     pub since: Timestamp,
-    /// The run it began with.
+    /// First failed run.
     pub first: RunId,
 }
 
-/// What is told when a run is recorded: a commit that waits.
+/// Notices for a recorded run: a pending commit status.
 pub fn begun(subject: &Subject<'_>) -> Vec<Telling> {
     let Some(push) = subject.push else { return Vec::new() };
     let status = |wish: &Notify| matches!(wish, Notify::Github(github) if github.status);
@@ -129,15 +129,15 @@ pub fn begun(subject: &Subject<'_>) -> Vec<Telling> {
     wished.then(telling).into_iter().collect()
 }
 
-/// For each run with a decision, the channels whose notice reached them.
+/// For each run with a decision, the channels that received its notice.
 pub type Heard = BTreeMap<RunId, BTreeSet<String>>;
 
-/// The channel of a wish, as [`Heard`] and the outbox name it; `None` for GitHub.
+/// The channel of a `notify` setting, as named in [`Heard`] and the outbox; `None` for GitHub.
 pub fn channel(wish: &Notify) -> Option<String> {
     wish.channel().map(|(kind, name, _)| format!("{kind}-{name}"))
 }
 
-/// What is told when a run has ended. `others` are any runs; those of the same system that ended before it count.
+/// Notices for an ended run. `others` may be any runs; only earlier ends of the same system count.
 pub fn ended(subject: &Subject<'_>, others: &[impl Borrow<Line>], heard: &Heard) -> Vec<Telling> {
     let Some(outcome) = Outcome::of(subject.line) else { return Vec::new() };
     let before = before(subject, others);
@@ -168,7 +168,7 @@ pub fn ended(subject: &Subject<'_>, others: &[impl Borrow<Line>], heard: &Heard)
     tellings
 }
 
-/// A run that ended before another one of the same system.
+/// An earlier run of the same system: end, id, outcome.
 pub type Before<'a> = (Timestamp, &'a RunId, Outcome);
 
 /// Runs of the same system that ended before the subject, oldest first by their end, without cancelled ones. The order of
@@ -191,14 +191,14 @@ pub fn before<'a>(subject: &Subject<'_>, others: &'a [impl Borrow<Line>]) -> Vec
     before
 }
 
-/// What is new, and of which troubles.
+/// A change, and the failures that it concerns.
 struct Change {
     new: New,
     troubles: BTreeSet<News>,
 }
 
 impl Change {
-    /// Somebody who wants this news hears of it, as far as it is about troubles that they want to hear of at all.
+    /// Whether the change is among the news that the channel subscribed to.
     fn is_for(&self, on: &[News]) -> bool {
         let troubles = [News::Failed, News::Inconclusive, News::Broken];
         let any = !on.iter().any(|news| troubles.contains(news));
@@ -206,7 +206,7 @@ impl Change {
     }
 }
 
-/// News for one channel.
+/// The change for one channel.
 fn change(
     subject: &Subject<'_>,
     outcome: Outcome,
@@ -233,7 +233,7 @@ fn change(
     };
     let passed = before.iter().rposition(|(_, _, outcome)| *outcome == Outcome::Passed);
     let alike: Vec<_> = after(passed).iter().filter(|(_, _, before)| *before == outcome).collect();
-    // The first such run, whether or not the channel knew of it.
+    // The first such run, whether or not the channel received a notice about it.
     let (since, first) = alike.first().map_or((ended, &line.run), |(since, first, _)| (*since, *first));
     let mut known = alike.iter().filter(|(_, run, _)| knows(run));
     let news = match known.next() {

@@ -1,4 +1,4 @@
-//! From notices to their addressees.
+//! Delivers notices.
 
 use std::time::Duration;
 
@@ -14,23 +14,23 @@ use crate::{
     outbox::{Place, Standing, UNDER_WAY},
 };
 
-/// A try that takes longer is given up: it may be heard all the same.
+/// Timeout of a delivery attempt; the notice may have arrived nevertheless.
 const PATIENCE: Duration = Duration::from_secs(30);
 const _: () = assert!(PATIENCE.as_secs() < UNDER_WAY.0.as_secs());
-/// Deliveries under way at a time.
+/// Maximum number of concurrent deliveries.
 const ABREAST: usize = 16;
-/// Notices that are looked at in one go.
+/// Maximum number of notices per pass.
 const MOST: usize = 1000;
 
 impl Notifier {
-    /// Tries to deliver what is to be told of a run. What does not get there stays in the outbox.
+    /// Tries to deliver the notices of a run. Undelivered notices stay in the outbox.
     pub(crate) async fn deliver_of(&self, run: &RunId) -> Result<(), Trouble> {
         let mut places = self.outbox.open().await.map_err(Trouble::retry)?;
         places.retain(|place| place.run == *run);
         self.deliver(places).await
     }
 
-    /// Tries to deliver everything that is due.
+    /// Tries to deliver all due notices.
     pub(crate) async fn deliver_all(&self) -> Result<(), Trouble> {
         let mut places = self.outbox.open().await.map_err(Trouble::retry)?;
         places.truncate(MOST);
@@ -50,7 +50,7 @@ impl Notifier {
             Standing::Wait(_) | Standing::Busy(_) => return Ok(()),
             Standing::Due(number) => number,
         };
-        // A hint without a notice: whoever left it may be about to write the notice.
+        // A hint without a notice: the notice may be about to be written.
         let Some(notice) = self.outbox.get(place).await? else { return Ok(()) };
         if place.channel == ENDED && !self.beginning_is_over(place).await? {
             return Ok(());
@@ -58,7 +58,7 @@ impl Notifier {
         if !self.outbox.claim(place, number, now).await? {
             return Ok(());
         }
-        // After the claim, which the other one looks for: one of the two sees the other.
+        // Check after the claim, because the other side checks for the claim: at least one sees the other.
         let ended = Place { channel: ENDED.to_owned(), ..place.clone() };
         if place.channel == BEGUN && self.outbox.get(&ended).await?.is_some() {
             return self.outbox.supersede(place, now).await;
@@ -72,12 +72,12 @@ impl Notifier {
             return self.note(&notice, number, Reply::later(why)).await;
         }
         let reply = tokio::time::timeout(PATIENCE, self.courier.deliver(&notice)).await;
-        let reply = reply.unwrap_or_else(|_| Reply::later("it takes too long"));
+        let reply = reply.unwrap_or_else(|_| Reply::later("timeout"));
         self.note(&notice, number, reply).await
     }
 
-    /// A pending status that came after the final one would stand at the commit for ever: it is given up, and whoever is
-    /// about to send it is waited for.
+    /// A pending status after the final one would stay at the commit for ever: gives it up, and waits for an attempt in
+    /// progress.
     async fn beginning_is_over(&self, place: &Place) -> Result<bool, StoreError> {
         let begun = Place { channel: BEGUN.to_owned(), ..place.clone() };
         if self.outbox.get(&begun).await?.is_none() {
@@ -100,10 +100,10 @@ impl Notifier {
         let end = self.outbox.settle(notice, number, reply, self.clock.now()).await?;
         match (end.map(|end| end.how), said) {
             (Some(_), None) => info!(run.id = %run, channel, number, "told"),
-            (Some(how), Some(why)) => error!(run.id = %run, channel, number, how, "not told: {why}"),
+            (Some(how), Some(why)) => error!(run.id = %run, channel, number, how, "notice dropped: {why}"),
             (None, why) => {
                 let why = why.unwrap_or_default();
-                warn!(run.id = %run, channel, number, "will be told again: {why}");
+                warn!(run.id = %run, channel, number, "delivery failed, retrying: {why}");
             }
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! A courier on paper.
+//! A courier in memory.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -10,7 +10,7 @@ use crate::{
     port::{Courier, Reply},
 };
 
-/// Keeps what it is given. Whoever is not told what to answer takes everything.
+/// Keeps delivered notices. Accepts every delivery without a planned reply.
 #[derive(Default)]
 pub struct FakeCourier {
     answers: Mutex<VecDeque<(bool, Reply)>>,
@@ -18,17 +18,17 @@ pub struct FakeCourier {
 }
 
 impl FakeCourier {
-    /// The next delivery that nothing is planned for is answered so; with `taken` it arrives all the same.
+    /// Plans the reply to the next delivery without a plan; with `taken` the notice arrives in any case.
     pub fn answer(&self, taken: bool, reply: Reply) {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner).push_back((taken, reply));
     }
 
-    /// What arrived, in order; what came twice is here twice.
+    /// Notices that arrived, in order, with duplicates.
     pub fn taken(&self) -> Vec<Notice> {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How often each notice arrived, by its id.
+    /// Number of arrivals of each notice, by id.
     pub fn counted(&self) -> BTreeMap<String, usize> {
         let mut counted = BTreeMap::new();
         for notice in self.taken() {
@@ -44,7 +44,7 @@ impl Courier for FakeCourier {
         let planned = self.answers.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         let (arrives, reply) = planned.unwrap_or((true, Reply::Delivered));
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        // A check run that is there is found, as on GitHub.
+        // An existing check run is found, as on GitHub.
         let found =
             matches!(notice.letter, Letter::Check(_)) && taken.iter().any(|known| known.id == notice.id);
         if arrives && !found {

@@ -1,12 +1,12 @@
-//! The notifier: what changed is told to people, and each commit is told of its runs.
+//! The notifier: sends notices about runs to channels, and statuses to commits.
 //!
-//! It hears that a run ended or began, reads the run, decides ([`decide`]), writes down what is to be told ([`outbox`]) and
-//! delivers it through a [`Courier`]. What it did not hear of it finds: `/chores/notices` looks at the ledger for ends that
-//! nobody told of, and goes on with what could not be delivered.
+//! It receives the facts that a run was requested or closed, reads the run, decides ([`decide`]), stores the notices
+//! ([`outbox`]) and delivers them through a [`Courier`]. It finds missed endings in the ledger: `/chores/notices` searches for
+//! closed runs without a decision, and retries undelivered notices.
 //!
-//! | it hears | so |
+//! | fact | action |
 //! |---|---|
-//! | `run.closed` | whoever is to be told is; whoever asked for the run by a message gets a second answer |
+//! | `run.closed` | sends the notices; replies to the message that requested the run, if there was one |
 //! | `run.requested` of a push | the commit gets a pending status, once the run is recorded |
 
 pub mod conformance;
@@ -34,22 +34,22 @@ use tracing::{Instrument, info_span};
 pub use link::Link;
 pub use port::{Courier, Reply};
 
-/// Event types the notifier takes.
+/// Event types that the notifier handles.
 pub const TAKES: [&str; 2] = ["dev.burnin.run.closed.v1", "dev.burnin.run.requested.v1"];
 
-/// What the notifier is made from.
+/// Dependencies of the notifier.
 pub struct Setup {
-    /// The ledgers, to read.
+    /// The ledgers, read-only.
     pub ledger: Ledger,
-    /// Artefacts and notices.
+    /// Bucket of artefacts and notices.
     pub store: Arc<dyn Store>,
-    /// Who brings notices to people.
+    /// Delivers notices.
     pub courier: Arc<dyn Courier>,
-    /// Where it answers those who asked by a message.
+    /// Bus for replies to requests.
     pub bus: Arc<dyn Bus>,
-    /// What time it is.
+    /// Clock for delays and reminders.
     pub clock: Arc<dyn Clock>,
-    /// Where people find a run.
+    /// URL template of a run in notices.
     pub link: Option<Link>,
 }
 
@@ -61,21 +61,21 @@ pub struct Notifier {
     bus: Arc<dyn Bus>,
     clock: Arc<dyn Clock>,
     link: Option<Link>,
-    /// Runs that need no further look by this process; and whether they were over when they were looked at.
+    /// Runs that this process need not examine again, and whether they were closed at that time.
     looked_at: Mutex<BTreeSet<(RunId, bool)>>,
 }
 
 impl Notifier {
-    /// Made from this.
+    /// Builds a notifier over its dependencies.
     pub fn new(setup: Setup) -> Arc<Self> {
         let Setup { ledger, store, courier, bus, clock, link } = setup;
-        // What is new depends on what ended before: a view that lags would tell it twice.
+        // Decisions depend on earlier ends: a stale index would repeat notices.
         let view = View::new(ledger, Arc::clone(&store), Arc::clone(&clock), Pace::ALWAYS);
         let outbox = outbox::Outbox::new(store);
         Arc::new(Self { view, outbox, courier, bus, clock, link, looked_at: Mutex::default() })
     }
 
-    /// What it does now and then.
+    /// Its periodic tasks.
     pub fn chores(self: &Arc<Self>) -> Vec<Arc<dyn Chore>> {
         vec![Arc::new(Notices(Arc::clone(self)))]
     }
@@ -95,7 +95,7 @@ impl Notifier {
                 self.tell_beginning(run).await?;
                 self.deliver_of(run).await
             }
-            // Whoever is subscribed to a topic takes everything on it.
+            // A topic may carry facts that the notifier does not use.
             _ => Ok(()),
         }
     }
@@ -109,7 +109,7 @@ impl Handler for Notifier {
             Err(unreadable) => return Disposition::Park(unreadable.to_string()),
         };
         let Content::Fact(fact) = message.content else {
-            return Disposition::Park("the notifier takes facts, not commands".to_owned());
+            return Disposition::Park("the notifier handles facts, not commands".to_owned());
         };
         let span = info_span!(
             "fact",
@@ -130,7 +130,7 @@ impl Handler for Notifier {
     }
 }
 
-/// `notices`: tells what nobody told, and delivers what could not be delivered.
+/// Task `notices`: decides missed notices and retries undelivered ones.
 struct Notices(Arc<Notifier>);
 
 #[async_trait::async_trait]

@@ -1,15 +1,15 @@
-//! Where people find a run.
+//! URL template of a run.
 
 use std::str::FromStr;
 
 use model::RunId;
 
-/// An address with `{run}` in it, such as `https://burnin.example/runs/{run}`.
+/// A URL with `{run}` in it, such as `https://burnin.example/runs/{run}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link(String);
 
 impl Link {
-    /// The address of a run.
+    /// URL of a run.
     pub fn of(&self, run: &RunId) -> String {
         self.0.replace("{run}", run.as_str())
     }
@@ -20,12 +20,12 @@ impl FromStr for Link {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let web = text.starts_with("https://") || text.starts_with("http://");
-        // What would end a link in Slack's markup or in Markdown.
+        // No characters that end a link in Slack's markup or in Markdown.
         let plain = text.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>|()[]\"'`\\".contains(&byte));
         if web && plain && text.matches("{run}").count() == 1 {
             Ok(Self(text.to_owned()))
         } else {
-            Err("expected an address with {run} in it, such as https://burnin.example/runs/{run}")
+            Err("expected a URL with {run} in it, such as https://burnin.example/runs/{run}")
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `burnin-notifier`: what changed is told to people, each commit of its runs.
+//! `burnin-notifier`: sends notices about runs to channels, and statuses to commits.
 
 use std::{process::ExitCode, sync::Arc};
 

@@ -1,4 +1,4 @@
-//! What is told, written down once: whatever is sent, however often, is this.
+//! A notice: written once, sent unchanged on every attempt.
 
 use model::{Failure, News, Push, Reason, RunId, Stage, Timestamp, Trigger, Verdict};
 use schemars::JsonSchema;
@@ -7,25 +7,25 @@ use sha2::{Digest, Sha256};
 
 use crate::decide::{Addressee, Outcome, What};
 
-/// The newest format.
+/// Current format version.
 pub const FORMAT: u32 = 1;
 
-/// One thing told to one addressee.
+/// One notice for one addressee.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Notice {
-    /// At most [`FORMAT`].
+    /// Format version, at most [`FORMAT`].
     pub format: u32,
-    /// What makes two deliveries the same: it follows from the run, the addressee and what is told.
+    /// Idempotency key, derived from run, addressee and content.
     pub id: String,
     /// The run.
     pub run: RunId,
-    /// When it was decided.
+    /// Time of the decision.
     pub made_at: Timestamp,
-    /// To whom, and in which words.
+    /// Addressee and content.
     pub letter: Letter,
 }
 
-/// What is sent. Addresses and keys are not in it: they are looked up by name when it is sent.
+/// Content to send. Contains no addresses or keys: they are looked up by name at each attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Letter {
@@ -33,43 +33,43 @@ pub enum Letter {
     Status(Status),
     /// A check run on GitHub.
     Check(Box<Check>),
-    /// A message to a channel.
+    /// A Slack message.
     Slack {
-        /// The channel's name.
+        /// Channel name.
         webhook: String,
-        /// The message, in Slack's markup.
+        /// Text in Slack's markup.
         text: String,
     },
-    /// JSON for a program.
+    /// A webhook with JSON.
     Webhook {
-        /// The program's name.
+        /// Channel name.
         target: String,
-        /// What is posted, byte by byte.
+        /// Exact body.
         body: String,
     },
 }
 
-/// A commit status, in GitHub's words.
+/// A commit status, in GitHub's terms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// The commit.
     pub push: Push,
     /// `pending`, `success`, `failure` or `error`.
     pub state: String,
-    /// What tells it from other statuses of the commit.
+    /// Distinguishes the commit's statuses.
     pub context: String,
-    /// At most 140 characters.
+    /// Maximum 140 characters.
     pub description: String,
-    /// Where a person finds more.
+    /// URL of the run.
     pub target_url: Option<String>,
 }
 
-/// A check run that is completed, in GitHub's words.
+/// A completed check run, in GitHub's terms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Check {
     /// The commit.
     pub push: Push,
-    /// The name of the check.
+    /// Name of the check.
     pub name: String,
     /// `success`, `failure`, `timed_out`, `action_required` or `cancelled`.
     pub conclusion: String,
@@ -77,68 +77,68 @@ pub struct Check {
     pub title: String,
     /// Markdown.
     pub summary: String,
-    /// Markdown: the report.
+    /// Report in Markdown.
     pub text: Option<String>,
-    /// When the run was asked for.
+    /// Time of the request.
     pub started_at: Timestamp,
-    /// When it ended.
+    /// End of the run.
     pub completed_at: Timestamp,
-    /// Where a person finds more.
+    /// URL of the run.
     pub details_url: Option<String>,
 }
 
-/// What a program is posted: `burnin/notice/v1`.
+/// Webhook payload, schema `burnin/notice/v1`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Posted {
     /// `burnin/notice/v1`.
     pub schema: String,
-    /// The same whenever this notice is delivered: keep it to drop what comes twice.
+    /// Notice id, identical on every delivery: use it to drop duplicates.
     pub id: String,
-    /// What is new.
+    /// Kind of change.
     pub news: News,
-    /// What the run came to.
+    /// Outcome of the run.
     pub outcome: Outcome,
-    /// When the trouble began that this is about.
+    /// Start of the failure that the notice is about.
     pub since: Timestamp,
-    /// The run it began with.
+    /// First failed run.
     pub first_run: RunId,
-    /// The run.
+    /// Run id.
     pub run: RunId,
-    /// The workflow's name.
+    /// Workflow name.
     pub workflow: String,
-    /// The kind of cluster it ran on.
+    /// Kind of cluster.
     pub system: Option<String>,
-    /// The cluster's name in its own world.
+    /// Cluster name at its provider.
     pub cluster: Option<String>,
-    /// What caused the run.
+    /// Trigger of the run.
     pub trigger: Trigger,
-    /// When it was asked for.
+    /// Time of the request.
     pub requested_at: Timestamp,
-    /// When it ended and everything was given back.
+    /// Time at which the run was closed and everything released.
     pub closed_at: Timestamp,
     /// `completed`, `failed`, `timed_out` or `cancelled`.
     pub conclusion: String,
-    /// What the measurements said.
+    /// Verdict on the measurements.
     pub verdict: Option<Verdict>,
-    /// Why.
+    /// Reasons of the verdict.
     pub reasons: Vec<Reason>,
-    /// What failed around the benchmark.
+    /// Failure outside the benchmark.
     pub failure: Option<StageFailure>,
-    /// Where a person finds more.
+    /// URL of the run.
     pub link: Option<String>,
 }
 
-/// What failed around the benchmark.
+/// Failure of a stage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StageFailure {
-    /// The stage.
+    /// Failed stage.
     pub stage: Stage,
-    /// Why; null when it stayed silent past its limit.
+    /// Failure; null after a timeout without a response.
     pub failure: Option<Failure>,
 }
 
 impl Notice {
-    /// A notice's id.
+    /// Id of a notice.
     pub fn id(run: &RunId, to: &Addressee, what: &What) -> String {
         let what = match what {
             What::Begun => "begun",
@@ -159,7 +159,7 @@ impl Notice {
         hash.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// What tells it from other notices of its run: lower-case letters, digits and `-`.
+    /// Distinguishes the notices of a run: lower-case letters, digits and `-`.
     pub fn channel(&self) -> String {
         match &self.letter {
             Letter::Status(status) if status.state == "pending" => BEGUN.to_owned(),
@@ -171,7 +171,7 @@ impl Notice {
     }
 }
 
-/// The channel of the status of a run that is under way.
+/// Channel of the pending commit status.
 pub const BEGUN: &str = "github-begun";
-/// The channel of the status of a run that has ended: it takes the other one's place.
+/// Channel of the final commit status, which replaces the pending one.
 pub const ENDED: &str = "github-status";

@@ -1,17 +1,17 @@
-//! What is to be told, kept until it is: a process may end at any point, and another one goes on.
+//! Notices until they are delivered. Survives the end of a process at any point: another process continues.
 //!
 //! ```text
-//! notices/{run}/{channel}.json             a notice, created once: whoever decides again finds it
-//!               {channel}/try-{n}.json     somebody is about to deliver it, or has; created once, so that one of several does
-//!               {channel}/said-{n}.json    try n did not bring it there: why, and when the next one may begin
-//!               {channel}/end.json         it is there, or never will be
-//! notices/{run}/ended.json                 everything that is to be told of the run's end is decided
-//! notices/since.json                       since when somebody looks for ends that nobody told of
-//! notices/open/{run}.{channel}             hint: not at its end yet
+//! notices/{run}/{channel}.json             a notice, created once: a repeated decision finds it
+//!               {channel}/try-{n}.json     attempt n has started; created once, so that only one process makes it
+//!               {channel}/said-{n}.json    attempt n failed: reason, and earliest time of the next
+//!               {channel}/end.json         delivered, or given up
+//! notices/{run}/ended.json                 all notices of the run's end are decided
+//! notices/since.json                       start time of the search for missed endings
+//! notices/open/{run}.{channel}             hint: not delivered or given up yet
 //! ```
 //!
-//! A try whose process died says nothing. It may have been the one, so after [`UNDER_WAY`] there is another, under the same
-//! id: at least once, and more than once only where somebody died between sending and writing it down.
+//! An attempt without a result may have delivered the notice before its process died. After [`UNDER_WAY`] the next attempt sends
+//! the same id: delivery is at least once, and duplicates occur only after a crash between sending and recording.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -25,50 +25,50 @@ use crate::{
     port::Reply,
 };
 
-/// Where hints lie.
+/// Prefix of the hints.
 pub const HINTS: &str = "notices/open/";
-/// A try that said nothing for so long has died. Longer than any delivery takes.
+/// An attempt without a result after this time has died. Longer than any delivery takes.
 pub const UNDER_WAY: Span = Span::from_secs(60);
-/// The wait after the first try that failed; it doubles from then on,
+/// Delay after the first failed attempt; doubles with each further one.
 const FIRST: Span = Span::from_secs(2);
-/// up to this.
+/// Maximum delay between attempts.
 const SLOWEST: Span = Span::from_secs(15 * 60);
-/// What is not there after so long is given up.
+/// A notice is given up after this time.
 pub const GIVEN_UP: Span = Span::from_secs(24 * 3600);
 
 /// Notices in a bucket.
 #[derive(Clone)]
 pub struct Outbox(Arc<dyn Store>);
 
-/// A notice, by its place.
+/// Key of a notice.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// The run.
+    /// Run id.
     pub run: RunId,
-    /// The channel.
+    /// Channel name, unique within the run.
     pub channel: String,
 }
 
-/// Where the delivery of a notice stands.
+/// State of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// The next try has this number.
+    /// Attempt with this number is due.
     Due(u32),
-    /// The next try may begin at this moment.
+    /// The next attempt may start at this time.
     Wait(Timestamp),
-    /// Somebody is at it, or died over it; at this moment it is known which.
+    /// An attempt is running or has died; at this time it counts as dead.
     Busy(Timestamp),
-    /// It is at its end.
+    /// Delivered or given up.
     Over,
 }
 
-/// The beginning of a try.
+/// Start of an attempt.
 #[derive(Debug, Deserialize, Serialize)]
 struct Try {
     at: Timestamp,
 }
 
-/// What became of a try that did not bring it there.
+/// Result of a failed attempt.
 #[derive(Debug, Deserialize, Serialize)]
 struct Said {
     at: Timestamp,
@@ -76,17 +76,17 @@ struct Said {
     not_before: Timestamp,
 }
 
-/// How it ended.
+/// End of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct End {
-    /// When.
+    /// Time of the end.
     pub at: Timestamp,
     /// `delivered`, `refused`, `given_up` or `superseded`.
     pub how: String,
-    /// Why it never will be there.
+    /// Reason if it was not delivered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// Tries that were made.
+    /// Number of attempts.
     pub tries: u32,
 }
 
@@ -101,7 +101,7 @@ struct Mark {
 }
 
 impl Place {
-    /// Of a notice.
+    /// Key of a notice.
     pub fn of(notice: &Notice) -> Self {
         Self { run: notice.run.clone(), channel: notice.channel() }
     }
@@ -125,16 +125,18 @@ impl Place {
 }
 
 impl Outbox {
-    /// In this bucket.
+    /// Outbox in this bucket.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self(store)
     }
 
     async fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, StoreError> {
         let body = self.0.read(name).await?;
-        // What cannot be read was written by hand: as good as absent, and said.
+        // An unreadable object was edited by hand: treat it as absent, and log it.
         Ok(body.and_then(|body| {
-            serde_json::from_slice(&body).map_err(|error| tracing::warn!("{name} is not used: {error}")).ok()
+            serde_json::from_slice(&body)
+                .map_err(|error| tracing::warn!("{name} is invalid and ignored: {error}"))
+                .ok()
         }))
     }
 
@@ -143,8 +145,8 @@ impl Outbox {
         self.0.create(name, body.into()).await
     }
 
-    /// Keeps a notice, unless it was decided before. The hint goes first: one without a notice is looked at in vain, a
-    /// notice without one would be forgotten.
+    /// Stores a notice unless it was decided before. Writes the hint first: a hint without a notice is harmless, a notice
+    /// without a hint would be forgotten.
     pub async fn put(&self, notice: &Notice) -> Result<Creation, StoreError> {
         let place = Place::of(notice);
         if self.read::<End>(&(place.folder() + "end.json")).await?.is_some() {
@@ -160,7 +162,7 @@ impl Outbox {
         Ok(notice.filter(|notice| notice.format <= FORMAT))
     }
 
-    /// Notices that are not at their end.
+    /// Notices that are neither delivered nor given up.
     pub async fn open(&self) -> Result<Vec<Place>, StoreError> {
         let mut places: Vec<_> =
             self.0.list(HINTS).await?.iter().filter_map(|name| Place::of_hint(name)).collect();
@@ -168,7 +170,7 @@ impl Outbox {
         Ok(places)
     }
 
-    /// Where a delivery stands.
+    /// State of a delivery.
     pub async fn standing(&self, place: &Place, now: Timestamp) -> Result<Standing, StoreError> {
         let folder = place.folder();
         let names = self.0.list(&folder).await?;
@@ -191,13 +193,13 @@ impl Outbox {
         })
     }
 
-    /// The right to make a try. Whoever does not get it leaves it to the one who has it.
+    /// Claims an attempt. False: another process has it.
     pub async fn claim(&self, place: &Place, number: u32, now: Timestamp) -> Result<bool, StoreError> {
         let name = format!("{}try-{number}.json", place.folder());
         Ok(self.create(&name, &Try { at: now }).await? == Creation::Created)
     }
 
-    /// What became of a try. None while there will be another one.
+    /// Records the result of an attempt. Returns the end of the delivery, or `None` if another attempt follows.
     pub async fn settle(
         &self,
         notice: &Notice,
@@ -223,7 +225,7 @@ impl Outbox {
         Ok(Some(end))
     }
 
-    /// Another notice took its place.
+    /// Ends the delivery because another notice replaces it.
     pub async fn supersede(&self, place: &Place, now: Timestamp) -> Result<(), StoreError> {
         self.end(place, &End { at: now, how: "superseded".to_owned(), why: None, tries: 0 }).await
     }
@@ -233,12 +235,12 @@ impl Outbox {
         self.forget(place).await
     }
 
-    /// Takes the hint away.
+    /// Removes the hint.
     pub async fn forget(&self, place: &Place) -> Result<(), StoreError> {
         self.0.remove(&place.hint()).await
     }
 
-    /// All notices of a run's end are decided: `channels` get one, out of all in `listened`.
+    /// Records that all notices of a run's end are decided: `channels` get one, out of all in `listened`.
     pub async fn mark(
         &self,
         run: &RunId,
@@ -250,8 +252,8 @@ impl Outbox {
         self.create(&format!("notices/{run}/ended.json"), &mark).await.map(drop)
     }
 
-    /// The channels that know how a run ended: the notice was decided, and was delivered or may still be.
-    /// `None` when nothing was decided.
+    /// Channels that received a run's notice or may still receive it.
+    /// `None` if nothing was decided.
     pub async fn heard(&self, run: &RunId) -> Result<Option<BTreeSet<String>>, StoreError> {
         let Some(mark) = self.read::<Mark>(&format!("notices/{run}/ended.json")).await? else {
             return Ok(None);
@@ -267,12 +269,12 @@ impl Outbox {
         Ok(Some(heard))
     }
 
-    /// It is.
+    /// Whether all notices of a run's end are decided.
     pub async fn is_marked(&self, run: &RunId) -> Result<bool, StoreError> {
         Ok(self.read::<Mark>(&format!("notices/{run}/ended.json")).await?.is_some())
     }
 
-    /// Since when somebody looks for ends that nobody told of: what lies before is old news.
+    /// Start time of the search for missed endings: earlier ends are not reported.
     pub async fn since(&self, now: Timestamp) -> Result<Timestamp, StoreError> {
         const NAME: &str = "notices/since.json";
         if let Some(since) = self.read::<Try>(NAME).await? {

@@ -1,45 +1,44 @@
-//! What the notifier needs of the outside world.
+//! The notifier's port to receivers.
 
 use model::Span;
 
 use crate::notice::Notice;
 
-/// What became of a delivery.
+/// Result of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// It is there.
+    /// The receiver accepted the notice.
     Delivered,
-    /// It may get there later; what is said of it holds no secret.
+    /// Transient error; retry later.
     Later {
-        /// Why it is not there, as far as is known.
+        /// Reason; contains no secret.
         why: String,
-        /// How long to wait at least, where somebody said so.
+        /// Minimum delay requested by the receiver.
         after: Option<Span>,
     },
-    /// It never will.
+    /// Permanent error.
     Never {
-        /// Why.
+        /// Reason; contains no secret.
         why: String,
     },
 }
 
 impl Reply {
-    /// It may get there later.
+    /// A transient error.
     pub fn later(why: impl Into<String>) -> Self {
         Self::Later { why: why.into(), after: None }
     }
 
-    /// It never will.
+    /// A permanent error.
     pub fn never(why: impl Into<String>) -> Self {
         Self::Never { why: why.into() }
     }
 }
 
-/// Brings notices to people and programs. One that is brought twice bears the same id both times, and where the other side
-/// can tell, it is there once.
+/// Delivers notices. Repeated deliveries carry the same id, and a receiver that can check it gets the notice once.
 #[async_trait::async_trait]
 pub trait Courier: Send + Sync + 'static {
-    /// Tries once, within half a minute.
+    /// Makes one attempt, within half a minute.
     async fn deliver(&self, notice: &Notice) -> Reply;
 
     /// Missing address, key or token of a receiver, and where to put it.

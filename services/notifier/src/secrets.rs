@@ -1,29 +1,28 @@
-//! Addresses and keys, by name. They are read each time they are needed, so that a new one needs no restart, and shown to
-//! nobody.
+//! Addresses and keys by name. They are read at each use, so that a change needs no restart, and never printed.
 //!
 //! | what | variable | file in the folder |
 //! |---|---|---|
-//! | where `ops-channel` is | `BURNIN_CHANNEL_OPS_CHANNEL_URL` | `ops-channel.url` |
-//! | with what is signed for it, one key a line | `BURNIN_CHANNEL_OPS_CHANNEL_KEY` | `ops-channel.key` |
-//! | who GitHub takes us for | `BURNIN_CHANNEL_GITHUB_TOKEN` | `github.token` |
+//! | address of `ops-channel` | `BURNIN_CHANNEL_OPS_CHANNEL_URL` | `ops-channel.url` |
+//! | signing keys for it, one per line | `BURNIN_CHANNEL_OPS_CHANNEL_KEY` | `ops-channel.key` |
+//! | GitHub token | `BURNIN_CHANNEL_GITHUB_TOKEN` | `github.token` |
 
 use std::{collections::BTreeMap, fmt, fs, io::Read, path::PathBuf};
 
 use model::Notify;
 
-/// What variables begin with.
+/// Prefix of the variables.
 const PREFIX: &str = "BURNIN_CHANNEL_";
-/// No secret is longer, bytes.
+/// Maximum length of a secret, bytes.
 const LONGEST: u64 = 16 << 10;
 
-/// What is known by a name.
+/// Kind of secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// An address.
+    /// Address of the channel.
     Url,
-    /// Keys to sign with.
+    /// Signing keys.
     Key,
-    /// A token.
+    /// API token.
     Token,
 }
 
@@ -37,17 +36,17 @@ impl Kind {
     }
 }
 
-/// A text that is not shown.
+/// A text that is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// The text, for whoever it is meant for.
+    /// The text, only for sending it to its receiver.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// `text` without it.
+    /// `text` with every occurrence of the secret replaced.
     pub fn hidden_in(&self, text: &str) -> String {
         text.replace(&self.0, "[secret]")
     }
@@ -59,7 +58,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Where secrets are found.
+/// Sources of secrets.
 #[derive(Debug, Default)]
 pub struct Secrets {
     folder: Option<PathBuf>,
@@ -67,7 +66,7 @@ pub struct Secrets {
 }
 
 impl Secrets {
-    /// In these variables, of which only those count whose names begin as they must, and then in a folder.
+    /// Looks in `variables` with the prefix first, then in the folder.
     pub fn new(
         variables: impl IntoIterator<Item = (String, String)>,
         folder: impl Into<Option<PathBuf>>,
@@ -77,7 +76,7 @@ impl Secrets {
         Self { folder: folder.into(), variables }
     }
 
-    /// From the environment of the process, and a folder.
+    /// Uses the environment of the process, then a folder.
     pub fn of_process(folder: impl Into<Option<PathBuf>>) -> Self {
         let texts = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
@@ -96,10 +95,10 @@ impl Secrets {
         (!missing.is_empty()).then(|| missing.join("; "))
     }
 
-    /// The secret of a name: a name as a workflow has it, letters, digits and `-`.
+    /// The secret of a channel name: letters, digits and `-`.
     ///
     /// # Errors
-    /// That it is not there or cannot be read, and where it is looked for.
+    /// Returns an error that names the places searched if the secret is absent or unreadable.
     pub fn find(&self, name: &str, kind: Kind) -> Result<Secret, String> {
         let variable = format!("{PREFIX}{}_{}", name.replace('-', "_"), kind.as_str()).to_ascii_uppercase();
         let known = self.variables.get(&variable).cloned();
@@ -109,7 +108,7 @@ impl Secrets {
             (None, Some(file)) if file.is_file() => {
                 let mut text = String::new();
                 let read = fs::File::open(file).and_then(|file| file.take(LONGEST).read_to_string(&mut text));
-                // Not the error's own words where it is about what is in the file.
+                // Omit the error's own text: it could quote the file.
                 read.map_err(|error| format!("{} cannot be read: {}", file.display(), error.kind()))?;
                 Some(Secret(text.trim().to_owned()))
             }
@@ -127,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_found_by_its_name_and_shown_to_nobody() {
+    fn a_secret_is_found_by_its_name_and_never_printed() {
         let folder = tempfile::tempdir().unwrap();
         let set = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
         set("ops-channel.url", "https://hooks.example/T/s3cret\n");
@@ -141,7 +140,7 @@ mod tests {
         assert!(!format!("{secrets:?} {found:?}").contains("s3cret"));
         let said = found.hidden_in("POST https://hooks.example/T/s3cret failed");
         assert_eq!(said, "POST [secret] failed");
-        // Read when it is needed: the next one counts from now on.
+        // Read at each use: a changed file counts at once.
         set("ops-channel.url", "https://hooks.example/new");
         assert_eq!(secrets.find("ops-channel", Kind::Url).unwrap().reveal(), "https://hooks.example/new");
         let why = secrets.find("pager", Kind::Key).unwrap_err();

@@ -1,4 +1,4 @@
-//! From a run to its notices.
+//! Creates the notices of a run.
 
 use std::{
     collections::BTreeSet,
@@ -20,21 +20,20 @@ use crate::{
     words::{self, Told},
 };
 
-/// Ends that are older than this are no news.
+/// Ends older than this are not reported.
 const RECENT: Span = Span::from_secs(24 * 3600);
 /// Maximum number of earlier runs that are read: more than a year of nightly runs.
 const MOST: usize = 400;
-/// Reads in progress at a time.
+/// Maximum number of concurrent reads.
 const ABREAST: usize = 16;
 
-/// Where a run came from, as its first record says.
+/// Origin of a run, from its first record.
 fn origin(records: &[Record]) -> Option<&Origin> {
     let Entry::Accepted { fact, .. } = &records.first()?.entry else { return None };
     let Fact::RunRequested(requested) = &**fact else { return None };
     requested.origin.as_ref()
 }
 
-/// The subject of what is decided about a run.
 fn subject<'a>(line: &'a Line, state: &'a RunState, origin: Option<&'a Origin>) -> Subject<'a> {
     let cluster = match &state.workflow.cluster {
         Some(ClusterSpec::Existing { name, .. }) => Some(name.as_str()),
@@ -48,7 +47,7 @@ fn subject<'a>(line: &'a Line, state: &'a RunState, origin: Option<&'a Origin>) 
 }
 
 impl Notifier {
-    /// Writes down what is to be told of a run that was recorded.
+    /// Creates the notices of a recorded run.
     pub(crate) async fn tell_beginning(&self, run: &RunId) -> Result<(), Trouble> {
         let Some(Folded { records, state }) = self.view.folded(run).await.map_err(Trouble::retry)? else {
             return Err(Trouble::Retry(format!("{run} is not recorded yet")));
@@ -58,14 +57,14 @@ impl Notifier {
         self.write(&line, &state, &tellings).await.map(drop)
     }
 
-    /// Decides the notices of an ended run once, after those of earlier runs of its system: news depends on what a channel
-    /// received about them.
+    /// Decides the notices of an ended run once, after those of earlier runs of its system: the decision depends on what each
+    /// channel received about them.
     pub(crate) async fn tell_end(&self, run: &RunId) -> Result<(), Trouble> {
         if self.outbox.is_marked(run).await.map_err(Trouble::retry)? {
             return Ok(());
         }
         let Some(Folded { records, state }) = self.view.folded(run).await.map_err(Trouble::retry)? else {
-            return Err(Trouble::Park(format!("no run {run} was ever asked for")));
+            return Err(Trouble::Park(format!("run {run} was never requested")));
         };
         if state.closed.is_none() {
             return Err(Trouble::Retry(format!("{run} is not closed yet")));
@@ -80,7 +79,7 @@ impl Notifier {
         self.decide(run, &others).await
     }
 
-    /// Ends that are older are no news.
+    /// Earliest end that is still reported.
     async fn recent(&self) -> Result<Timestamp, Trouble> {
         let now = self.clock.now();
         let since = self.outbox.since(now).await.map_err(Trouble::retry)?;
@@ -89,7 +88,7 @@ impl Notifier {
 
     /// Notices that channels received about earlier runs, back to the last pass with a decision.
     async fn heard(&self, before: &[Before<'_>]) -> Result<Heard, Trouble> {
-        // Owned, because the compiler cannot see that a stream of borrowed ones may move between threads.
+        // Owned values: the compiler cannot prove that a stream of borrowed values is Send.
         let newest: Vec<_> =
             before.iter().rev().take(MOST).map(|(_, run, outcome)| ((*run).clone(), *outcome)).collect();
         let marks = newest.into_iter().map(|(run, outcome)| {
@@ -112,11 +111,11 @@ impl Notifier {
     /// Decides the notices of one ended run.
     async fn decide(&self, run: &RunId, others: &[Arc<Line>]) -> Result<(), Trouble> {
         let Some(Folded { records, state }) = self.view.folded(run).await.map_err(Trouble::retry)? else {
-            return Err(Trouble::Retry(format!("{run} cannot be read at present")));
+            return Err(Trouble::Retry(format!("{run} cannot be read now")));
         };
         let origin = origin(&records);
         if state.workflow.notify.is_empty() && !matches!(origin, Some(Origin::Message(_))) {
-            return Ok(()); // nobody asked, so nothing is kept of it
+            return Ok(()); // the workflow notifies no channel: nothing to store
         }
         let line = Line::of(&state);
         let subject = subject(&line, &state, origin);
@@ -127,8 +126,8 @@ impl Notifier {
         if let Some(Origin::Message(request)) = origin {
             self.answer(request.clone(), &state).await?;
         }
-        info!(run.id = %run, conclusion = line.conclusion, told = channels.join(" "), "decided what is told");
-        // The mark last: whatever happens before it, all of this is done again, and comes to the same.
+        info!(run.id = %run, conclusion = line.conclusion, told = channels.join(" "), "notices decided");
+        // Write the mark last: after a crash the whole pass repeats with the same result.
         self.outbox.mark(run, channels, listened, self.clock.now()).await.map_err(Trouble::retry)
     }
 
@@ -140,7 +139,7 @@ impl Notifier {
         Ok(self.bus.publish(answer.to_event("notifier", self.clock.now())).await?)
     }
 
-    /// Keeps a notice for each telling; says to which channels they go.
+    /// Stores the notices; returns their channels.
     async fn write(
         &self,
         line: &Line,
@@ -155,7 +154,7 @@ impl Notifier {
         for telling in tellings {
             let id = Notice::id(&line.run, &telling.to, &telling.what);
             let letter = words::letter(&told, telling, &id);
-            let letter = letter.map_err(|error| Trouble::Park(format!("a template is wrong: {error:#}")))?;
+            let letter = letter.map_err(|error| Trouble::Park(format!("invalid template: {error:#}")))?;
             let made_at = self.clock.now();
             let notice = Notice { format: FORMAT, id, run: line.run.clone(), made_at, letter };
             self.outbox.put(&notice).await.map_err(Trouble::retry)?;
@@ -164,17 +163,17 @@ impl Notifier {
         Ok(channels)
     }
 
-    /// The report of a run; a run whose artefacts cannot be read is told without one.
+    /// The report of a run; `None` if its artefacts cannot be read.
     async fn report(&self, run: &RunId) -> Option<String> {
         let told = self.view.told(run, Elsewhere::default()).await;
-        let told = told.map_err(|error| warn!(run.id = %run, "told without its report: {}", chain(&error)));
+        let told = told.map_err(|error| warn!(run.id = %run, "the notice has no report: {}", chain(&error)));
         Some(report::markdown(&told.ok()??.story()))
     }
 
-    /// Looks for what nobody told: a bus may lose what it took, and a run may be driven by another process.
+    /// Searches for missed endings: the bus may lose facts, and another process may drive a run.
     ///
     /// # Errors
-    /// What may pass, after every run had its turn.
+    /// Returns a transient error, after all runs were examined.
     pub(crate) async fn look(&self) -> Result<(), Trouble> {
         let recent = self.recent().await?;
         let lines = self.view.all().await.map_err(Trouble::retry)?;

@@ -1,5 +1,5 @@
-//! How things are said. What is said lies in `templates/`, one file for each form; every value that reaches one of them is
-//! escaped for that form, because names, messages and reasons were written by others.
+//! Renders notices. The texts are in `templates/`, one file for each form. Every value in a template is escaped for that form,
+//! because names, messages and reasons are external text.
 
 use lifecycle::{End, RunState};
 use minijinja::{
@@ -15,30 +15,30 @@ use crate::{
     notice::{Check, Letter, Posted, StageFailure, Status},
 };
 
-/// GitHub takes no longer description of a status.
+/// GitHub's maximum length of a status description.
 const DESCRIPTION: usize = 140;
-/// Reasons that are told to people.
+/// Maximum number of reasons in a notice.
 const REASONS: usize = 5;
-/// Characters of a reason or of a message, and of a name.
+/// Maximum length of a reason or message, and of a name, characters.
 const TEXT: usize = 300;
 const NAME: usize = 100;
 
-/// A run, as it is told.
+/// A run, as input of the templates.
 pub struct Told<'a> {
-    /// On one line.
+    /// Summary of the run.
     pub line: &'a Line,
-    /// As its ledger tells it.
+    /// State from the ledger.
     pub state: &'a RunState,
-    /// Where a person finds more.
+    /// URL of the run.
     pub link: Option<String>,
-    /// The report, in Markdown; none where nobody wants it.
+    /// Report in Markdown, if the notice needs it.
     pub report: Option<String>,
 }
 
-/// What is sent to somebody, under this id.
+/// Renders a notice with this id.
 ///
 /// # Errors
-/// When a template is wrong: a bug of this program.
+/// Returns an error if a template is invalid: a bug of this program.
 pub fn letter(told: &Told<'_>, telling: &Telling, id: &str) -> Result<Letter, Error> {
     Ok(match (&telling.to, &telling.what) {
         (Addressee::Status(push), what) => Letter::Status(Status {
@@ -57,7 +57,7 @@ pub fn letter(told: &Told<'_>, telling: &Telling, id: &str) -> Result<Letter, Er
         (Addressee::Check(push), what) => Letter::Check(Box::new(Check {
             push: push.clone(),
             name: context_of(told),
-            // Neutral and skipped would count as good where checks are required.
+            // GitHub treats neutral and skipped as success where checks are required.
             conclusion: match (outcome(what), told.line.conclusion.as_str()) {
                 (Some(Outcome::Passed), _) => "success",
                 (Some(Outcome::Cancelled), _) => "cancelled",
@@ -82,7 +82,7 @@ pub fn letter(told: &Told<'_>, telling: &Telling, id: &str) -> Result<Letter, Er
             Letter::Webhook { target: target.clone(), body }
         }
         (Addressee::Webhook(_), _) => {
-            return Err(Error::new(ErrorKind::InvalidOperation, "a program is told of news alone"));
+            return Err(Error::new(ErrorKind::InvalidOperation, "webhooks get only changes"));
         }
     })
 }
@@ -99,28 +99,27 @@ fn context_of(told: &Told<'_>) -> String {
     format!("burnin/{}", told.line.workflow)
 }
 
-/// In a few words.
 fn headline(told: &Told<'_>, what: &What) -> String {
     let came_to = |outcome: Outcome| match (outcome, told.line.verdict) {
         (Outcome::Passed, Some(_)) => "the verdict is pass",
-        (Outcome::Passed, None) => "done, and nothing to judge",
+        (Outcome::Passed, None) => "done, without a verdict",
         (Outcome::Failed, _) => "the verdict is fail",
         (Outcome::Inconclusive, _) => "the verdict is inconclusive",
-        (Outcome::Broken, _) => "the run did not complete, something around the benchmark failed",
+        (Outcome::Broken, _) => "the run did not complete: infrastructure failure",
         (Outcome::Cancelled, _) => "the run was cancelled",
     };
     match what {
-        What::Begun => "the run is under way".to_owned(),
+        What::Begun => "the run is in progress".to_owned(),
         What::Ended(outcome) => came_to(*outcome).to_owned(),
         What::New(New { news: News::Recovered, .. }) => "recovered, the verdict is pass again".to_owned(),
         What::New(New { news: News::StillFailing, outcome, .. }) => {
-            format!("not mended for a day: {}", came_to(*outcome))
+            format!("not fixed for a day: {}", came_to(*outcome))
         }
         What::New(New { outcome, .. }) => came_to(*outcome).to_owned(),
     }
 }
 
-/// What failed around the benchmark, as a person may read it.
+/// A failure outside the benchmark, for the templates.
 #[derive(Serialize)]
 struct Failed {
     stage: String,
@@ -131,12 +130,12 @@ struct Failed {
 impl Told<'_> {
     fn reasons(&self) -> Vec<Reason> {
         let reasons = self.state.verdict().map(|reached| reached.reasons.clone()).unwrap_or_default();
-        // Of a verdict that is no pass only what pleads for it is news.
+        // For a verdict other than pass, only the reasons for that verdict are reported.
         let verdict = self.line.verdict.unwrap_or(Verdict::Pass);
         reasons.into_iter().filter(|reason| reason.weighs == verdict).collect()
     }
 
-    /// The stage that ended the run, if one did.
+    /// Failure of the stage that ended the run, if there is one.
     fn failure(&self) -> Option<StageFailure> {
         let stages = self.state.stages.iter();
         stages.filter(|(stage, _)| **stage != Stage::Locate).find_map(|(stage, state)| match &state.end {
@@ -185,7 +184,7 @@ impl Told<'_> {
             })
             .collect();
         let failure = self.failure().map(|StageFailure { stage, failure }| {
-            let silent = ("TIMEOUT".to_owned(), "it stayed silent past its limit".to_owned());
+            let silent = ("TIMEOUT".to_owned(), "no response within its limit".to_owned());
             let (code, message) = failure.map_or(silent, |failure| (failure.code, failure.message));
             Failed { stage: stage.to_string(), code: short(&code, NAME), message: short(&message, TEXT) }
         });
@@ -209,7 +208,7 @@ impl Told<'_> {
             first => began.map(|new| new.first.to_string()),
             cause => short(&format!("{}: {}", line.trigger.kind, line.trigger.by), NAME),
             closed_at => line.closed_at.map(|at| at.to_string()),
-            // Ours, and checked when it was configured.
+            // Configured by the operator and checked when read.
             link => self.link.clone().map(Value::from_safe_string),
         })?;
         Ok(said.trim().to_owned())
@@ -242,8 +241,8 @@ fn escape(out: &mut Output<'_>, state: &mut State<'_, '_>, value: &Value) -> Res
     out.write_str(&text).map_err(Error::from)
 }
 
-/// Text that stays text in Slack, and in those who take its webhooks and read Markdown: nobody is called, nothing is a
-/// link, and no line begins or ends. `*`, `_` and the like may make it bold, and do no harm.
+/// Escapes text for Slack and for other receivers of its webhooks that read Markdown: no mentions, no links, no line breaks.
+/// `*`, `_` and similar characters may change the font, which is harmless.
 fn mrkdwn(raw: &str) -> String {
     const BREAK: char = '\u{200b}';
     let mut safe = String::with_capacity(raw.len());
@@ -253,7 +252,7 @@ fn mrkdwn(raw: &str) -> String {
             '<' => safe.push_str("&lt;"),
             '>' => safe.push_str("&gt;"),
             c if c.is_control() => safe.push(' '),
-            // `@channel`, `[shown](elsewhere)` and `https://` end here.
+            // Breaks `@channel`, `[shown](elsewhere)` and `https://`.
             '@' | ']' | '`' => safe.extend([c, BREAK]),
             '/' if safe.ends_with(':') => safe.extend([BREAK, c]),
             c => safe.push(c),

@@ -1,4 +1,4 @@
-//! What is told of which run: tables.
+//! Tables of runs and their notices.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -75,7 +75,7 @@ fn told_to(story: &str, on: &[News], apart: f64) -> Vec<&'static str> {
 }
 
 #[test]
-fn what_changed_is_told_and_nothing_else() {
+fn only_changes_are_notified() {
     let cases: [(&str, &[&str]); 16] = [
         // The first run ever.
         ("p", &[""]),
@@ -106,7 +106,7 @@ fn what_changed_is_told_and_nothing_else() {
 }
 
 #[test]
-fn still_failing_is_told_once_after_a_day() {
+fn one_reminder_is_sent_after_a_day() {
     let all = News::ALL;
     // Every eight hours: the fourth is a day after the first.
     assert_eq!(
@@ -128,7 +128,7 @@ fn still_failing_is_told_once_after_a_day() {
 }
 
 #[test]
-fn somebody_hears_what_they_want_to_hear_of() {
+fn channels_receive_only_subscribed_news() {
     use News::{Broken, Failed, Inconclusive, Recovered, StillFailing};
     assert_eq!(told_to("pfibp", &[Failed], 1.0), ["", "failed", "", "", ""]);
     assert_eq!(told_to("pfibp", &[Broken, Inconclusive], 1.0), ["", "", "inconclusive", "broken", ""]);
@@ -141,7 +141,7 @@ fn somebody_hears_what_they_want_to_hear_of() {
 }
 
 #[test]
-fn runs_at_once_count_in_the_order_in_which_they_end() {
+fn concurrent_runs_count_in_the_order_of_their_ends() {
     let wishes = slack(&News::ALL);
     let news = |line: &Line, others: &[Line]| {
         let subject = Subject { line, cluster: Some("c1"), push: None, wishes: &wishes };
@@ -171,7 +171,7 @@ fn runs_at_once_count_in_the_order_in_which_they_end() {
 }
 
 #[test]
-fn another_system_is_another_story() {
+fn systems_are_tracked_separately() {
     let wishes = slack(&News::ALL);
     let failed = line(1, 'f', 1.0);
     let second = line(2, 'f', 2.0);
@@ -187,7 +187,7 @@ fn another_system_is_another_story() {
 }
 
 #[test]
-fn a_commit_is_told_of_every_run() {
+fn a_commit_gets_a_status_for_every_run() {
     let wishes: Vec<Notify> =
         serde_json::from_value(json!([{"github": {"check": true}}, {"webhook": {"target": "pager"}}]))
             .unwrap();
@@ -245,7 +245,7 @@ fn news_to(story: &str, on: &[News], apart: f64) -> Option<(News, String)> {
 }
 
 #[test]
-fn news_is_what_the_channel_was_not_told() {
+fn news_depends_on_what_the_channel_received() {
     use News::{Broken, Failed, Recovered, StillFailing};
     let all = &News::ALL[..];
     let cases = [

@@ -1,4 +1,4 @@
-//! From what is heard to what arrives, over a courier on paper and a clock of the test's.
+//! From facts to delivered notices, with a fake courier and a manual clock.
 
 mod support;
 
@@ -28,7 +28,7 @@ fn channels(courier: &FakeCourier) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn everybody_is_told_once_however_often_it_is_heard() {
+async fn repeated_facts_give_one_notice_per_channel() {
     let (mut world, courier) = world();
     let failed = Paper::new("w-1", FAIL, 1.0).telling(to_all()).pushed();
     for _ in 0..3 {
@@ -54,7 +54,7 @@ async fn everybody_is_told_once_however_often_it_is_heard() {
 }
 
 #[tokio::test]
-async fn a_run_that_nobody_wants_to_hear_of_leaves_nothing() {
+async fn a_run_without_notify_settings_stores_nothing() {
     let (world, courier) = world();
     world.ends(&Paper::new("w-1", FAIL, 1.0).pushed()).await;
     world.chore().await;
@@ -63,12 +63,12 @@ async fn a_run_that_nobody_wants_to_hear_of_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn what_does_not_arrive_is_tried_again_and_the_waits_grow() {
+async fn failed_deliveries_are_retried_with_growing_delays() {
     let (mut world, courier) = world();
     for _ in 0..3 {
-        courier.answer(false, Reply::later("it answers 500"));
+        courier.answer(false, Reply::later("status 500"));
     }
-    courier.answer(false, Reply::Later { why: "it answers 429".into(), after: Some(Span::from_secs(900)) });
+    courier.answer(false, Reply::Later { why: "status 429".into(), after: Some(Span::from_secs(900)) });
     world.ends(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
     let mut waited = Vec::new();
     for number in 1..=4 {
@@ -92,9 +92,9 @@ async fn what_does_not_arrive_is_tried_again_and_the_waits_grow() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_final_and_said() {
+async fn a_refusal_is_final_and_logged() {
     let (mut world, courier) = world();
-    courier.answer(false, Reply::never("it answers 410 Gone"));
+    courier.answer(false, Reply::never("status 410 Gone"));
     world.ends(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
     for hours in 2..40 {
         world.now_is(f64::from(hours));
@@ -103,12 +103,12 @@ async fn a_refusal_is_final_and_said() {
     }
     assert!(courier.taken().is_empty());
     let end = world.json("notices/w-1/webhook-pager/end.json").await;
-    assert_eq!((&end["how"], &end["why"]), (&json!("refused"), &json!("it answers 410 Gone")));
+    assert_eq!((&end["how"], &end["why"]), (&json!("refused"), &json!("status 410 Gone")));
     assert_eq!(world.names("notices/w-1/webhook-pager/").await.len(), 2, "one try, and its end");
 }
 
 #[tokio::test]
-async fn what_cannot_be_delivered_for_a_day_is_given_up() {
+async fn a_notice_is_given_up_after_a_day() {
     let (world, courier) = world();
     for _ in 0..1000 {
         courier.answer(false, Reply::later("it cannot be reached"));
@@ -126,7 +126,7 @@ async fn what_cannot_be_delivered_for_a_day_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_process_that_dies_over_a_delivery_leaves_it_to_the_next_under_the_same_id() {
+async fn after_a_crash_the_next_process_delivers_under_the_same_id() {
     let (mut world, courier) = world();
     let failed = Paper::new("w-1", FAIL, 1.0).telling(pager());
     // Decided and begun by somebody who died: the try is there, and says nothing.
@@ -152,7 +152,7 @@ async fn a_process_that_dies_over_a_delivery_leaves_it_to_the_next_under_the_sam
 }
 
 #[tokio::test]
-async fn two_notifiers_at_once_deliver_once() {
+async fn concurrent_notifiers_deliver_once() {
     let (mut world, courier) = world();
     let failed = Paper::new("w-1", FAIL, 1.0).telling(to_all()).pushed();
     world.record(&failed).await;
@@ -167,7 +167,7 @@ async fn two_notifiers_at_once_deliver_once() {
 }
 
 #[tokio::test]
-async fn what_the_bus_lost_is_found_in_the_ledger() {
+async fn missed_endings_are_found_in_the_ledger() {
     let (mut world, courier) = world();
     // Ended before the notifier ran: no notice, and no recovery from it.
     world.record(&Paper::new("w-0", FAIL, -1.0).telling(pager())).await;
@@ -200,7 +200,7 @@ fn news(courier: &FakeCourier) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_failing_night_is_told_whatever_failed_before_anybody_listened() {
+async fn a_failed_night_is_notified_after_unnotified_failures() {
     let (world, courier) = world();
     world.record(&Paper::new("w-0", FAIL, -1.0).telling(pager())).await;
     world.chore().await;
@@ -220,15 +220,15 @@ async fn a_failing_night_is_told_whatever_failed_before_anybody_listened() {
 }
 
 #[tokio::test]
-async fn what_did_not_reach_the_channel_is_told_at_the_next_failure() {
+async fn an_undelivered_failure_is_notified_with_the_next_one() {
     let (world, courier) = world();
-    courier.answer(false, Reply::never("it answers 404"));
+    courier.answer(false, Reply::never("status 404"));
     world.ends(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
     world.ends(&Paper::new("w-2", FAIL, 2.0).telling(pager())).await;
     world.ends(&Paper::new("w-3", FAIL, 3.0).telling(pager())).await;
     assert_eq!(news(&courier), ["w-2 failed"]);
     // A notice with attempts left counts as received.
-    courier.answer(false, Reply::later("it answers 500"));
+    courier.answer(false, Reply::later("status 500"));
     world.ends(&Paper::new("w-4", PASS, 4.0).telling(pager())).await;
     world.ends(&Paper::new("w-5", PASS, 5.0).telling(pager())).await;
     assert_eq!(news(&courier), ["w-2 failed"]);
@@ -238,7 +238,7 @@ async fn what_did_not_reach_the_channel_is_told_at_the_next_failure() {
 }
 
 #[tokio::test]
-async fn runs_that_are_heard_of_late_are_decided_in_the_order_in_which_they_ended() {
+async fn late_runs_are_decided_in_the_order_of_their_ends() {
     let (world, courier) = world();
     world.chore().await;
     world.record(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
@@ -305,7 +305,7 @@ async fn a_pending_status_never_comes_after_the_final_one() {
     let (mut world, courier) = world();
     let open = Paper::new("w-1", How::Open, 1.0).telling(github.clone()).pushed();
     world.record(&open).await;
-    courier.answer(false, Reply::later("it answers 502"));
+    courier.answer(false, Reply::later("status 502"));
     assert_eq!(world.notifier.handle(&requested(&open)).await, Disposition::Done);
     world.ends(&Paper { how: PASS, ..open.clone() }).await;
     world.now_is(9.0);
@@ -331,7 +331,7 @@ async fn a_pending_status_never_comes_after_the_final_one() {
 }
 
 #[tokio::test]
-async fn whoever_asked_by_a_message_gets_a_second_answer() {
+async fn a_run_requested_by_a_message_gets_a_second_reply() {
     let (world, courier) = world();
     let request = EventKey { source: "//acme/ci".to_owned(), id: "42".to_owned() };
     let paper = Paper { origin: Some(Origin::Message(request)), ..Paper::new("w-1", UNSURE, 1.0) };
@@ -349,7 +349,7 @@ async fn whoever_asked_by_a_message_gets_a_second_answer() {
 }
 
 #[tokio::test]
-async fn other_facts_are_passed_over_and_other_words_parked() {
+async fn other_facts_are_ignored_and_other_events_parked() {
     let (world, _) = world();
     let run = "w-1".parse().unwrap();
     let handle = model::Fact::JobAccepted(model::Handle { handle: "1".into() });

@@ -1,4 +1,4 @@
-//! Notices over real HTTP, to receivers that take, refuse, hang, break and lead elsewhere.
+//! Notices over real HTTP, to receivers that accept, refuse, hang, disconnect and redirect.
 
 mod support;
 
@@ -97,7 +97,7 @@ fn status(state: &str) -> Notice {
 }
 
 #[tokio::test]
-async fn every_courier_keeps_its_promises() {
+async fn every_courier_conforms() {
     let (receiver, courier) = pair(&clock()).await;
     suite(&*courier, &receiver, posted).await;
     let (receiver, courier) = pair(&clock()).await;
@@ -117,7 +117,7 @@ async fn every_courier_keeps_its_promises() {
                     let after = Some(Span::from_secs(seconds));
                     self.0.answer(false, Reply::Later { why: "busy".to_owned(), after });
                 }
-                Refuses => self.0.answer(false, Reply::never("it answers 410 Gone")),
+                Refuses => self.0.answer(false, Reply::never("status 410 Gone")),
             }
         }
         fn arrived(&self) -> Vec<String> {
@@ -131,7 +131,7 @@ async fn every_courier_keeps_its_promises() {
 }
 
 #[tokio::test]
-async fn a_program_can_tell_who_posts_and_what_it_has_seen() {
+async fn webhooks_carry_a_signature_and_an_idempotency_key() {
     let clock = clock();
     let (receiver, courier) = pair(&clock).await;
     for _ in 0..2 {
@@ -167,7 +167,7 @@ async fn slack_gets_a_message_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn nobody_is_followed_to_another_place() {
+async fn redirects_are_not_followed() {
     let (receiver, courier) = pair(&clock()).await;
     let (elsewhere, _) = pair(&clock()).await;
     let there = format!("{}/stolen", elsewhere.serve().await);
@@ -183,20 +183,23 @@ async fn nobody_is_followed_to_another_place() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_hangs_is_given_up_and_tried_again() {
+async fn a_hanging_receiver_times_out_and_is_retried() {
     let clock = clock();
     let (receiver, courier) = pair(&clock).await;
     receiver.answers(Answer::Hangs);
     let began = std::time::Instant::now();
     let said = courier.deliver(&posted(1)).await;
-    assert!(matches!(&said, Reply::Later { why, .. } if why.contains("does not answer in time")), "{said:?}");
+    assert!(
+        matches!(&said, Reply::Later { why, .. } if why.contains("timeout waiting for the response")),
+        "{said:?}"
+    );
     assert!(began.elapsed() >= Duration::from_secs(9), "it had its time");
     assert_eq!(courier.deliver(&posted(1)).await, Reply::Delivered);
     assert_eq!(receiver.arrived(), [posted(1).id, posted(1).id], "heard twice, known by its id");
 }
 
 #[tokio::test]
-async fn over_a_restart_a_lost_answer_and_doubled_events_each_notice_is_one_to_its_receiver() {
+async fn a_receiver_sees_each_notice_once_after_restarts_and_lost_responses() {
     let clock = clock();
     let (receiver, courier) = pair(&clock).await;
     let mut world = World::over(Arc::new(ledger::MemoryStore::default()), courier, clock.clone());
@@ -230,7 +233,7 @@ async fn over_a_restart_a_lost_answer_and_doubled_events_each_notice_is_one_to_i
 }
 
 #[tokio::test]
-async fn github_is_told_as_it_documents() {
+async fn github_requests_match_its_documentation() {
     let clock = clock();
     let (receiver, courier) = pair(&clock).await;
     for state in ["pending", "success", "failure", "error"] {
@@ -343,7 +346,7 @@ async fn no_secret_is_in_a_log_an_error_or_the_outbox() {
     said.push(String::from_utf8_lossy(&log.0.lock().unwrap()).into_owned());
     let all = said.join("\n");
     assert!(
-        all.contains("not told: it answers")
+        all.contains("notice dropped: status")
             && all.contains("ERROR")
             && all.contains("a notice cannot be sent: the url of `unknown` is not set"),
         "{all}"

@@ -5,7 +5,7 @@ use test_support::program::{Served, program, refuses};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_burnin-notifier");
 
 #[test]
-fn what_is_wrong_with_its_environment_is_told_at_once() {
+fn all_errors_in_the_environment_are_reported_at_once() {
     let mut program = program(PROGRAM);
     program
         .env("BURNIN_LEDGER", "gs://ledger")
@@ -18,7 +18,7 @@ fn what_is_wrong_with_its_environment_is_told_at_once() {
             "BURNIN_ARTEFACTS: is not set",
             "BURNIN_CHANNELS: `channels` is invalid: expected an absolute path",
             "BURNIN_GITHUB_API: `http://github.example/api/v3` is invalid: expected https://",
-            "BURNIN_LINK: `https://burnin.example/runs` is invalid: expected an address with {run} in it",
+            "BURNIN_LINK: `https://burnin.example/runs` is invalid: expected a URL with {run} in it",
         ],
     );
 }

@@ -1,4 +1,4 @@
-//! What is said, and that nothing of it acts where it is read.
+//! Texts of notices, and their escaping.
 
 mod support;
 
@@ -24,7 +24,7 @@ async fn letters(paper: Paper) -> Vec<Notice> {
 }
 
 #[tokio::test]
-async fn a_failure_is_told_in_few_words() {
+async fn a_failure_notice_is_short() {
     let told = letters(Paper::new("w-1", FAIL, 1.0)).await;
     let [check, status, slack, webhook] = &told[..] else { panic!("{told:?}") };
     let Letter::Check(check) = &check.letter else { panic!("a check run") };
@@ -33,7 +33,7 @@ async fn a_failure_is_told_in_few_words() {
     assert_eq!(
         check.summary,
         "**the verdict is fail**\n\n- ABOVE\\_FLOOR: bus bandwidth is low\n\nThe workflow nightly on c1, run w-1: \
-         [everything about it](https://burnin.example/runs/w-1)"
+         [details](https://burnin.example/runs/w-1)"
     );
     let report = check.text.as_ref().unwrap();
     assert!(report.contains("FAIL") && report.contains("bus bandwidth is low"), "{report}");
@@ -43,8 +43,8 @@ async fn a_failure_is_told_in_few_words() {
     assert_eq!(name, "ops");
     assert_eq!(
         *text,
-        "*nightly* on c1: the verdict is fail\n• ABOVE_FLOOR: bus bandwidth is low\nw-1, caused by push: bus \
-         bandwidth is low, ended at 2026-11-19T23:10:00.000Z. <https://burnin.example/runs/w-1|Look at it>"
+        "*nightly* on c1: the verdict is fail\n• ABOVE_FLOOR: bus bandwidth is low\nw-1, started by push: bus \
+         bandwidth is low, ended at 2026-11-19T23:10:00.000Z. <https://burnin.example/runs/w-1|Details>"
             .replace("2026-11-19T23:10:00.000Z", &at(1.0).to_string())
     );
     let Letter::Webhook { body, .. } = &webhook.letter else { panic!("JSON") };
@@ -55,7 +55,7 @@ async fn a_failure_is_told_in_few_words() {
 }
 
 #[tokio::test]
-async fn what_broke_is_named() {
+async fn a_failure_notice_names_the_failed_stage() {
     let told = letters(Paper::new("w-1", How::Broken, 1.0)).await;
     let Letter::Check(check) = &told[0].letter else { panic!("a check run") };
     assert!(
@@ -71,7 +71,7 @@ async fn what_broke_is_named() {
 }
 
 #[tokio::test]
-async fn nothing_that_others_wrote_acts() {
+async fn external_text_is_escaped() {
     for how in [FAIL, How::Broken] {
         let hostile = Paper {
             cluster: HOSTILE.replace('\n', ""),
@@ -104,7 +104,7 @@ async fn nothing_that_others_wrote_acts() {
 }
 
 #[tokio::test]
-async fn long_words_are_cut() {
+async fn long_texts_are_truncated() {
     let long = "é".repeat(100_000);
     let told = letters(Paper { text: long, ..Paper::new("w-1", FAIL, 1.0) }).await;
     let Letter::Status(status) = &told[1].letter else { panic!("a status") };

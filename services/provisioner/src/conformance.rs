@@ -1,4 +1,4 @@
-//! What every [`Clusters`] must do, as one suite.
+//! Conformance suite of [`Clusters`].
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use service::PortError;
 
 use crate::port::{Clusters, Order, Standing};
 
-/// The adapter keeps the port's promises for this system. Its clusters may live until `expires_at`.
+/// Checks that the adapter fulfils the port for this system. Its clusters expire at `expires_at`.
 ///
 /// # Panics
-/// Where it does not.
+/// Panics if a check fails.
 pub async fn clusters(clusters: &dyn Clusters, system: &System, expires_at: Timestamp) {
     let order = |attempt| {
         let run = "conformance".parse().expect("a legal run id");
@@ -21,7 +21,7 @@ pub async fn clusters(clusters: &dyn Clusters, system: &System, expires_at: Time
     assert_eq!(clusters.look(&name).await.expect("an answer"), Standing::Absent);
 
     let handle = clusters.create(&order(1)).await.expect("a handle");
-    assert_eq!(clusters.create(&order(1)).await.expect("a handle"), handle, "exists means adopt");
+    assert_eq!(clusters.create(&order(1)).await.expect("a handle"), handle, "an existing cluster is adopted");
     let cluster = ready(clusters, &name).await;
     assert_eq!(cluster.name, name);
     assert!(cluster.slots() >= 1);
@@ -32,34 +32,38 @@ pub async fn clusters(clusters: &dyn Clusters, system: &System, expires_at: Time
         let listing = clusters.list().await.expect("a list");
         listing.clusters.into_iter().find(|listed| listed.name == name)
     };
-    let found = listed().await.expect("what is there is listed");
-    assert_eq!((found.run.as_str(), found.expires_at), ("conformance", Some(expires_at)), "with its labels");
+    let found = listed().await.expect("an existing cluster is listed");
+    assert_eq!(
+        (found.run.as_str(), found.expires_at),
+        ("conformance", Some(expires_at)),
+        "its labels are listed"
+    );
 
     let deleted = gone(clusters, &name).await;
-    assert_eq!(listed().await, None, "what is gone is not listed");
+    assert_eq!(listed().await, None, "a deleted cluster is not listed");
     assert_eq!(deleted.name, name);
     assert_eq!(clusters.look(&name).await.expect("an answer"), Standing::Absent);
-    assert_eq!(gone(clusters, &name).await.name, name, "deleting twice is deleting once");
+    assert_eq!(gone(clusters, &name).await.name, name, "a second delete changes nothing");
     let refused = clusters.create(&order(1)).await;
     assert!(
         matches!(&refused, Err(PortError::Final(failure)) if failure.class == Class::Cancelled),
-        "a create that comes after its delete makes nothing: {refused:?}"
+        "a create after the delete is refused: {refused:?}"
     );
 
     gone(clusters, &order(2).name).await;
-    assert!(clusters.create(&order(2)).await.is_err(), "and stays so");
+    assert!(clusters.create(&order(2)).await.is_err(), "and stays refused");
 }
 
-/// Gives a cluster back. What takes its time says so, and is asked again.
+/// Deletes a cluster; polls a slow deletion.
 async fn gone(clusters: &dyn Clusters, name: &str) -> Deleted {
     for _ in 0..2000 {
         match clusters.delete(name).await {
             Ok(deleted) => return deleted,
             Err(PortError::Passing(_)) => tokio::time::sleep(Duration::from_millis(10)).await,
-            Err(error) => panic!("{name} is not given back: {error:?}"),
+            Err(error) => panic!("{name} is not deleted: {error:?}"),
         }
     }
-    panic!("{name} is not given back");
+    panic!("{name} is not deleted");
 }
 
 async fn ready(clusters: &dyn Clusters, name: &str) -> Cluster {

@@ -1,15 +1,15 @@
-//! Clusters that steps bring up and give back: a deployment is a build, and so is its end.
+//! Clusters deployed and destroyed by build steps: a deployment is a build, and so is a teardown.
 //!
 //! ```text
-//! clusters/open/{name}           what was asked for, before anything is begun; removed when nothing is left
-//! clusters/{name}/given-back     none may begin any more
-//! clusters/{name}/failed-{n}     that teardown did not do it: when, and why
-//! clusters/{name}/gone           the proof
-//! clusters/{name}/state/         the steps' own
+//! clusters/open/{name}           the request, written before the deployment starts; removed when nothing is left
+//! clusters/{name}/given-back     released: no deployment may start
+//! clusters/{name}/failed-{n}     teardown n failed: time and reason
+//! clusters/{name}/gone           confirmation that nothing is left
+//! clusters/{name}/state/         files of the steps
 //! ```
 //!
-//! All of it lies in the artefact bucket, so that a cluster can be given back by whoever is left, with nothing else at
-//! hand. A teardown that fails is begun anew, later each time, until one says that nothing is left.
+//! All objects are in the artefact bucket, so that any process with access to the bucket can destroy the cluster. A failed
+//! teardown is repeated with growing delays until one reports that nothing is left.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -26,15 +26,15 @@ use tracing::{info, warn};
 
 use crate::port::{Clusters, Listed, Listing, Order, Standing};
 
-/// A teardown that takes longer is begun anew.
+/// Timeout of a teardown; then it is started again.
 const LONGEST_TEARDOWN: Span = Span::from_secs(2 * 3600);
-/// After the first failed teardown; twice as long after each further one.
+/// Delay after the first failed teardown; doubled after each further one.
 const FIRST_PAUSE: Span = Span::from_secs(30);
 const LONGEST_PAUSE: Span = Span::from_secs(1800);
 
 const OPEN: &str = "clusters/open/";
 
-/// Clusters that builds bring up and give back.
+/// Clusters deployed and destroyed by builds.
 pub struct DeployedClusters {
     builds: Arc<dyn Builds>,
     store: Arc<dyn Store>,
@@ -42,7 +42,7 @@ pub struct DeployedClusters {
     clock: Arc<dyn Clock>,
 }
 
-/// What was asked for.
+/// The recorded request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Asked {
     command: String,
@@ -50,7 +50,7 @@ struct Asked {
     deployed: Deployed,
 }
 
-/// A teardown that did not do it.
+/// A failed teardown.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Failed {
     at: Timestamp,
@@ -58,16 +58,16 @@ struct Failed {
 }
 
 impl DeployedClusters {
-    /// By these builds, whose files lie in this bucket.
+    /// `builds` runs the steps; their files are in `store`.
     pub fn new(builds: Arc<dyn Builds>, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Self {
         let artefacts = Artefacts::new(Arc::clone(&store));
         Self { builds, store, artefacts, clock }
     }
 
-    /// There was an order under this name.
+    /// Whether a cluster of this name was requested.
     ///
     /// # Errors
-    /// When the bucket does not answer.
+    /// Returns an error if the bucket request fails.
     pub async fn knows(&self, name: &str) -> Result<bool, PortError> {
         Ok(self.has(&(OPEN.to_owned() + name)).await? || self.has(&note(name, "gone")).await?)
     }
@@ -90,7 +90,7 @@ impl DeployedClusters {
         self.store.create(object, text.into()).await.map_err(PortError::passing)
     }
 
-    /// What the steps are told, as far as their config declares it.
+    /// Substitutions for the steps, as far as their config declares them.
     fn told(&self, name: &str, asked: &Asked, command: &CommandId, build: &BuildSpec) -> BuildSpec {
         let state = self.store.locate(&note(name, "state"));
         let all = [
@@ -112,15 +112,15 @@ impl DeployedClusters {
             Ok(made) => made,
             Err(why) => return Ok(Standing::Broken(format!("the deployment's {why}"))),
         };
-        // Steps may end well although a playbook did not, and nothing is benchmarked on half a cluster.
+        // Steps may succeed although a playbook failed: do not benchmark a partial cluster.
         if let Some(problem) = self.played(image).await? {
             return Ok(Standing::Broken(problem));
         }
         Ok(ready(name, asked, made).unwrap_or_else(|why| Standing::Broken(format!("cluster.json: {why}"))))
     }
 
-    /// What Ansible's events tell of playbooks that did not do all of it: which host, which task and why. Of the steps'
-    /// files those that end with `.jsonl` are such events, as the callback `ansible.posix.jsonl` writes them.
+    /// Failures in Ansible's events: host, task and reason. The steps' files that end in `.jsonl` are such events, as written by
+    /// the callback `ansible.posix.jsonl`.
     async fn played(&self, image: &Image) -> Result<Option<String>, PortError> {
         for file in image.files.iter().filter(|file| file.name.ends_with(".jsonl")) {
             let object = image.reference.clone() + &file.name;
@@ -142,14 +142,14 @@ impl DeployedClusters {
         Ok(None)
     }
 
-    /// A file that a build left; or what is wrong with it, which no second look changes.
+    /// A file of a build, or a permanent error in it.
     async fn left<T: DeserializeOwned>(
         &self,
         image: &Image,
         file: &str,
     ) -> Result<Result<T, String>, PortError> {
         if !image.files.iter().any(|left| left.name == file) {
-            return Ok(Err(format!("steps left no {file}")));
+            return Ok(Err(format!("steps did not write {file}")));
         }
         match self.artefacts.get(&(image.reference.clone() + file)).await {
             Ok(Some(found)) => Ok(Ok(found)),
@@ -159,7 +159,7 @@ impl DeployedClusters {
         }
     }
 
-    /// Numbers of the teardowns that failed, and what is noted of the last.
+    /// Numbers of the failed teardowns, and the record of the last.
     async fn failed(&self, name: &str) -> Result<(u32, Option<Failed>), PortError> {
         let prefix = note(name, "failed-");
         let noted = self.store.list(&prefix).await.map_err(PortError::passing)?;
@@ -170,13 +170,13 @@ impl DeployedClusters {
         }
     }
 
-    /// One step further towards nothing left.
+    /// Advances the teardown by one step.
     async fn destroy(&self, name: &str, asked: &Asked, command: &CommandId) -> Result<Destroyed, PortError> {
         let (last, failed) = self.failed(name).await?;
         let key = Key::numbered(command, "destroy", last + 1);
         let going = |what: &str| Err(PortError::Passing(format!("{name}: {what}")));
         match self.builds.look(&key).await? {
-            Some(Build::Going) => going("its teardown is at work"),
+            Some(Build::Going) => going("its teardown is running"),
             Some(Build::Built(image)) => match self.left::<Destroyed>(&image, "gone.json").await? {
                 Ok(destroyed) if destroyed.left.is_empty() => Ok(destroyed),
                 Ok(Destroyed { left, .. }) => {
@@ -198,14 +198,14 @@ impl DeployedClusters {
                 }
                 let build = self.told(name, asked, command, &asked.deployed.destroy);
                 let handle = self.builds.start(&key, &build, LONGEST_TEARDOWN).await?;
-                info!(cluster = name, handle, "its teardown begins");
-                going("its teardown begins")
+                info!(cluster = name, handle, "teardown started");
+                going("teardown started")
             }
         }
     }
 
     async fn again(&self, name: &str, number: u32, why: String) -> Result<Destroyed, PortError> {
-        warn!(cluster = name, number, "a teardown did not do it: {why}");
+        warn!(cluster = name, number, "teardown failed: {why}");
         let failed = Failed { at: self.clock.now(), why: why.clone() };
         self.note(&note(name, &format!("failed-{number}")), &failed).await?;
         Err(PortError::Passing(format!("{name}: {why}")))
@@ -226,7 +226,7 @@ fn note(name: &str, what: &str) -> String {
     format!("clusters/{name}/{what}")
 }
 
-/// The cluster that jobs get: what the workflow says of it, with what only the deployment knew.
+/// The cluster for jobs: settings of the workflow, completed by the deployment.
 fn ready(name: &str, asked: &Deployed, made: Made) -> Result<Standing, String> {
     let Made { nodes, slurm, kubernetes } = made;
     let (count, ranks, endpoint) = match (&asked.slurm, &asked.kubernetes) {
@@ -240,19 +240,19 @@ fn ready(name: &str, asked: &Deployed, made: Made) -> Result<Standing, String> {
             good("kubernetes", settings.problems())?;
             (settings.nodes, settings.ranks_per_node, settings.endpoint())
         }
-        _ => return Err("it speaks of another system than the workflow".to_owned()),
+        _ => return Err("its system differs from the workflow's".to_owned()),
     };
     if nodes.len() != count as usize {
-        return Err(format!("{count} nodes are asked for, it names {}", nodes.len()));
+        return Err(format!("expected {count} nodes, found {}", nodes.len()));
     }
     if let Some(node) = nodes.iter().find(|node| node.slots != ranks) {
         let (name, slots) = (&node.name, node.slots);
-        return Err(format!("node {name} has {slots} slots, jobs have {ranks} ranks a node"));
+        return Err(format!("node {name} has {slots} slots, but jobs have {ranks} ranks per node"));
     }
     Ok(Standing::Ready(Cluster { name: name.to_owned(), nodes, endpoint }))
 }
 
-/// Settings with those replaced that a deployment told.
+/// Settings overridden by a deployment.
 fn told<T: Serialize + DeserializeOwned>(
     field: &str,
     asked: &T,
@@ -273,7 +273,7 @@ fn good(system: &str, problems: Vec<(String, String)>) -> Result<(), String> {
 }
 
 fn given_back(name: &str) -> PortError {
-    let why = format!("{name} was given back; names are not used again");
+    let why = format!("{name} was released; names are not reused");
     PortError::Final(Failure::new(Class::Cancelled, "GIVEN_BACK", why))
 }
 
@@ -281,7 +281,7 @@ fn given_back(name: &str) -> PortError {
 impl Clusters for DeployedClusters {
     async fn create(&self, order: &Order) -> Result<String, PortError> {
         let System::Deployed(deployed) = &order.system else {
-            let why = format!("a cluster of {} is not brought up by steps", order.system.name());
+            let why = format!("a cluster of {} is not deployed by steps", order.system.name());
             return Err(PortError::Final(Failure::new(Class::Input, "NOT_FOR_RENT", why)));
         };
         let name = &order.name;
@@ -295,7 +295,7 @@ impl Clusters for DeployedClusters {
             return Err(given_back(name));
         }
         self.note(&open, &asked).await?;
-        // Whoever gives it back leaves the mark first and reads the order then: one of us sees the other.
+        // A deletion writes the mark first and then reads the request: at least one side sees the other.
         if self.has(&mark).await? {
             return Err(given_back(name));
         }
@@ -324,10 +324,10 @@ impl Clusters for DeployedClusters {
             Some(deleted) => deleted,
             None => {
                 let Some((asked, command)) = self.asked(name).await? else {
-                    return Ok(self.proof(name, "nothing was ever asked for under this name".to_owned()));
+                    return Ok(self.proof(name, "no cluster of this name was ever requested".to_owned()));
                 };
                 let deployment = Key::of(&command);
-                // A deployment that goes on would bring up again what a teardown takes down.
+                // A running deployment would recreate what the teardown deletes.
                 if matches!(self.builds.look(&deployment).await?, None | Some(Build::Going)) {
                     self.builds.cancel(&deployment).await?;
                     if matches!(self.builds.look(&deployment).await?, None | Some(Build::Going)) {
@@ -354,7 +354,7 @@ impl Clusters for DeployedClusters {
             let (run, expires_at) = match self.asked(name).await {
                 Ok(Some((asked, command))) => (command.run.to_string(), Some(asked.expires_at)),
                 Ok(None) => continue,
-                // What cannot be read is there, and a person has to look.
+                // An unreadable request still means a cluster: list it without labels, for a person to check.
                 Err(PortError::Final(_)) => (String::new(), None),
                 Err(passing) => return Err(passing),
             };

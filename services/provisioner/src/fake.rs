@@ -1,4 +1,4 @@
-//! Clusters that only exist on paper, for simulation and for running the provisioner alone.
+//! Simulated clusters, for the simulator and for running the provisioner alone.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use service::{Clock, PortError};
 
 use crate::port::{Clusters, Listed, Listing, Order, Standing};
 
-/// A provider that brings every cluster up at the second look.
+/// A provider that brings every cluster up at the second poll.
 pub struct FakeClusters {
     clock: Arc<dyn Clock>,
     clusters: Mutex<BTreeMap<String, Fake>>,
@@ -27,7 +27,7 @@ impl FakeClusters {
         Self { clock, clusters: Mutex::default() }
     }
 
-    /// Clusters that cost money at this moment.
+    /// Names of the existing clusters.
     pub fn alive(&self) -> Vec<String> {
         let clusters = self.clusters();
         clusters
@@ -56,7 +56,7 @@ impl Clusters for FakeClusters {
         match self.clusters().entry(order.name.clone()).or_insert(Fake::Coming(0, cluster, listed)) {
             Fake::Coming(..) => Ok(order.name.clone()),
             Fake::GivenBack => {
-                let why = format!("{} was given back", order.name);
+                let why = format!("{} was released", order.name);
                 Err(PortError::Final(Failure::new(Class::Cancelled, "GIVEN_BACK", why)))
             }
         }

@@ -1,4 +1,4 @@
-//! A Kubernetes that is there, looked over: it lets us in, has what a job needs, and as many nodes as it is to get.
+//! Checks an existing Kubernetes cluster: access, required APIs, and enough nodes.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use crate::{
     systems::{any, ready},
 };
 
-/// Asks the API for everything that a job will need of it.
+/// Checks everything that a job needs from the cluster.
 ///
 /// # Errors
-/// What is missing, by its code; or the API does not answer.
+/// Returns what is missing with its code, or an error if the API request fails.
 pub async fn look(name: &str, settings: &Kubernetes) -> Result<Standing, PortError> {
     let client = match apiserver::client(&settings.access).await {
-        // The agent's own pod has what it takes, and nobody else.
+        // In-cluster credentials exist only in the agent's pod.
         Err(PortError::Final(_)) if settings.access == Access::InCluster => return Ok(any(name, settings)),
         client => client?,
     };
@@ -27,13 +27,13 @@ pub async fn look(name: &str, settings: &Kubernetes) -> Result<Standing, PortErr
     };
     let namespace = &settings.namespace;
     if !apiserver::served(&client, "jobset.x-k8s.io/v1alpha2", "jobsets").await? {
-        let why = "JobSet (jobset.x-k8s.io/v1alpha2) is not on it; install JobSet".to_owned();
+        let why = "JobSet (jobset.x-k8s.io/v1alpha2) is not installed; install JobSet".to_owned();
         return Err(missing(Class::Input, "NOT_INSTALLED", why));
     }
     if settings.queue.is_some()
         && !apiserver::served(&client, "kueue.x-k8s.io/v1beta1", "localqueues").await?
     {
-        let why = "queue: Kueue (kueue.x-k8s.io/v1beta1) is not on it; install Kueue, or name no queue";
+        let why = "queue: Kueue (kueue.x-k8s.io/v1beta1) is not installed; install Kueue, or remove `queue`";
         return Err(missing(Class::Input, "NOT_INSTALLED", why.to_owned()));
     }
     let mut denied = rights::missing(&client, namespace, &rights::JOBS).await?;
@@ -42,7 +42,7 @@ pub async fn look(name: &str, settings: &Kubernetes) -> Result<Standing, PortErr
     }
     if !denied.is_empty() {
         let why = format!(
-            "in namespace {namespace} these may not be done with the access that is named: {}; \
+            "the configured access lacks permissions in namespace {namespace}: {}; \
              workflows/a4-gke-testbed/rbac.yaml has the role",
             denied.join(", ")
         );
@@ -60,7 +60,7 @@ pub async fn look(name: &str, settings: &Kubernetes) -> Result<Standing, PortErr
     let mut count = Count::default();
     let seen = apiserver::nodes(&client, |node| count.add(node, settings)).await?;
     if !seen {
-        tracing::warn!(cluster = name, "its nodes are not counted: nobody here may list nodes");
+        tracing::warn!(cluster = name, "nodes are not counted: no permission to list nodes");
         return Ok(any(name, settings));
     }
     let asked = usize::try_from(settings.nodes).unwrap_or(usize::MAX);
@@ -70,11 +70,11 @@ pub async fn look(name: &str, settings: &Kubernetes) -> Result<Standing, PortErr
     Ok(if count.fit.len() == asked { ready(name, settings, count.fit) } else { any(name, settings) })
 }
 
-/// Why this queue takes no job.
+/// Why this queue admits no jobs.
 fn closed(queue: &str, namespace: &str, found: Option<&Value>) -> Option<String> {
     let Some(found) = found else {
         return Some(format!(
-            "queue: there is no LocalQueue {queue} in namespace {namespace}; make it, or correct `queue`"
+            "queue: no LocalQueue {queue} in namespace {namespace}; create it, or correct `queue`"
         ));
     };
     if let Some(policy) = found["spec"]["stopPolicy"].as_str().filter(|policy| *policy != "None") {
@@ -83,15 +83,15 @@ fn closed(queue: &str, namespace: &str, found: Option<&Value>) -> Option<String>
     let active = condition(found, "Active")?;
     (active["status"] != "True").then(|| {
         let why = active["message"].as_str().unwrap_or("without a reason");
-        format!("queue: LocalQueue {queue} takes no jobs: {why}")
+        format!("queue: LocalQueue {queue} admits no jobs: {why}")
     })
 }
 
-/// Nodes that a pod of the job could be on, and why the others could not have it.
+/// Nodes that can run a pod of the job, and why others cannot.
 #[derive(Default)]
 struct Count {
     fit: Vec<String>,
-    /// By reason: how many, and one of them.
+    /// By reason: number of nodes, and one of them.
     unfit: BTreeMap<String, (usize, String)>,
 }
 
@@ -105,27 +105,26 @@ impl Count {
     }
 
     fn told(&self, settings: &Kubernetes) -> String {
-        let mut text =
-            format!("nodes: {} are asked for, {} could take a pod", settings.nodes, self.fit.len());
+        let mut text = format!("nodes: {} requested, {} can run a pod", settings.nodes, self.fit.len());
         for (why, (count, one)) in &self.unfit {
             text += &match count {
                 1 => format!("; {one} {why}"),
-                _ => format!("; {one}, as {} more, {why}", count - 1),
+                _ => format!("; {one} and {} more: {why}", count - 1),
             };
         }
         if self.unfit.is_empty() {
-            text += "; there are no others";
+            text += "; the cluster has no other nodes";
         }
-        text + "; mend or add nodes, ask for less, or say `autoscaled: true` where nodes come when pods wait"
+        text + "; repair or add nodes, request less, or set `autoscaled: true` if pending pods add nodes"
     }
 }
 
-/// Why no pod of the job can be on this node.
+/// Why this node cannot run a pod of the job.
 fn unfit(node: &Value, settings: &Kubernetes) -> Option<String> {
     let (spec, labels) = (&node["spec"], &node["metadata"]["labels"]);
     if !settings.only_nodes.is_empty() && !settings.only_nodes.iter().any(|named| labels[HOSTNAME] == **named)
     {
-        return Some("is not named (only_nodes)".to_owned());
+        return Some("is not in `only_nodes`".to_owned());
     }
     for (key, value) in &settings.node_selector {
         if labels[key] != **value {
@@ -141,7 +140,7 @@ fn unfit(node: &Value, settings: &Kubernetes) -> Option<String> {
     for taint in spec["taints"].as_array().into_iter().flatten() {
         let key = taint["key"].as_str().unwrap_or_default();
         let hard = ["NoSchedule", "NoExecute"].iter().any(|effect| taint["effect"] == **effect);
-        // GKE tolerates this one for whoever asks for GPUs, and Kueue whatever the flavor of its nodes tolerates.
+        // GKE adds this toleration to pods that request GPUs, and Kueue adds those of its flavor.
         let others = (settings.gpus_per_node.is_some() && key == "nvidia.com/gpu")
             || (settings.queue.is_some() && !key.starts_with("node.kubernetes.io/"));
         if hard && !others && !settings.tolerate.iter().any(|tolerated| tolerated == key) {
@@ -155,11 +154,11 @@ fn unfit(node: &Value, settings: &Kubernetes) -> Option<String> {
     ];
     asked.into_iter().find_map(|(resource, asked, field)| {
         let has = node["status"]["allocatable"][resource].as_str().unwrap_or("0");
-        (millis(has)? < asked?).then(|| format!("has {has} of {resource}, less than {field} asks for"))
+        (millis(has)? < asked?).then(|| format!("has {has} of {resource}, less than {field} requires"))
     })
 }
 
-/// A quantity as Kubernetes writes it, in thousandths; none where it is written otherwise.
+/// A Kubernetes quantity in thousandths; `None` if it is invalid.
 fn millis(quantity: &str) -> Option<u128> {
     const UNITS: [(&str, u128); 13] = [
         ("Ki", 1000 << 10),
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_could_not_take_a_pod_says_why() {
+    fn an_unfit_node_is_reported_with_its_reason() {
         let tainted =
             |key: &str, effect: &str| node(json!({"spec": {"taints": [{"key": key, "effect": effect}]}}));
         let all = [
@@ -264,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn quantities_are_read_as_kubernetes_writes_them() {
+    fn kubernetes_quantities_are_parsed() {
         for (text, expected) in [
             ("2", Some(2000)),
             ("1930m", Some(1930)),
@@ -279,14 +278,14 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_takes_no_jobs_says_why() {
+    fn a_queue_that_admits_no_jobs_is_reported_with_its_reason() {
         let said = |status: &str| json!({"status": {"conditions": [{"type": "Active", "status": status, "message": "Can't submit new workloads to clusterQueue"}]}});
         assert_eq!(closed("a4", "burnin", Some(&said("True"))), None);
-        assert_eq!(closed("a4", "burnin", Some(&json!({}))), None, "Kueue has not looked at it yet");
+        assert_eq!(closed("a4", "burnin", Some(&json!({}))), None, "Kueue has not processed it yet");
         let inactive = closed("a4", "burnin", Some(&said("False"))).unwrap();
         assert_eq!(
             inactive,
-            "queue: LocalQueue a4 takes no jobs: Can't submit new workloads to clusterQueue"
+            "queue: LocalQueue a4 admits no jobs: Can't submit new workloads to clusterQueue"
         );
         assert!(closed("a4", "burnin", None).unwrap().contains("no LocalQueue a4 in namespace burnin"));
         let stopped = json!({"spec": {"stopPolicy": "Hold"}});

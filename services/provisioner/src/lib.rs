@@ -1,12 +1,12 @@
-//! The provisioner: clusters up, clusters down. It alone may rent.
+//! The provisioner: creates and deletes clusters. No other service may provision.
 //!
 //! | command | fact |
 //! |---|---|
 //! | `cluster.create` | `cluster.accepted`, then `cluster.ready` or `cluster.failed` |
-//! | `cluster.observe` | the same, as far as it is true; nothing while the cluster is coming up |
-//! | `cluster.delete` | `cluster.deleted`, once the provider confirms that nothing is left; absent is done |
+//! | `cluster.observe` | the same, for the current state; nothing while the cluster is starting |
+//! | `cluster.delete` | `cluster.deleted`, once the provider confirms that nothing is left; an absent cluster counts as deleted |
 //!
-//! Idempotent by name: a cluster is called after its run and attempt, and exists means adopt.
+//! Idempotent by name: a cluster is named after its run and attempt, and an existing one is adopted.
 
 pub mod conformance;
 pub mod deployed;
@@ -35,11 +35,11 @@ pub struct Provisioner {
 }
 
 impl Provisioner {
-    /// Event types it takes.
+    /// Event types that the provisioner handles.
     pub const TAKES: [&'static str; 3] =
         ["dev.burnin.cluster.create.v1", "dev.burnin.cluster.observe.v1", "dev.burnin.cluster.delete.v1"];
 
-    /// Over this outside world, looking every so often at what is coming up or going down.
+    /// `every`: poll interval of clusters that start or stop.
     pub fn new(clusters: Arc<dyn Clusters>, every: Span) -> Self {
         Self { clusters, watches: Watches::default(), every }
     }
@@ -84,7 +84,7 @@ impl Provisioner {
     }
 }
 
-/// What was rented is looked up by its name; what is there is found by what it is.
+/// State of a provisioned cluster by name, or of an existing cluster by its settings.
 async fn look(clusters: &dyn Clusters, spec: &ClusterSpec, name: &str) -> Result<Look, PortError> {
     let standing = match spec {
         ClusterSpec::Rent(_) => clusters.look(name).await?,
@@ -120,12 +120,12 @@ impl Worker for Provisioner {
             Body::ClusterDelete { spec: ClusterSpec::Rent(_), name } => {
                 match self.clusters.delete(name).await {
                     Ok(deleted) => Ok(outbox.tell(id, Fact::ClusterDeleted(deleted)).await?),
-                    // Giving back is owed until it is done: there is no failure to tell, only another try.
+                    // A deletion is owed until it is done: an error is retried, never reported as a failure.
                     Err(PortError::Passing(why)) => Err(Trouble::Retry(why)),
                     Err(PortError::Final(failure)) => Err(Trouble::Retry(failure.message)),
                 }
             }
-            _ => Err(Trouble::Park("the provisioner only rents clusters and gives them back".to_owned())),
+            _ => Err(Trouble::Park("the provisioner handles only the cluster stage".to_owned())),
         }
     }
 }

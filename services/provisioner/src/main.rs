@@ -1,4 +1,4 @@
-//! `burnin-provisioner`: clusters, brought up and given back. `POST /chores/sweep` is the second door.
+//! `burnin-provisioner`: creates and deletes clusters. `POST /chores/sweep` runs the independent sweeper.
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
@@ -65,7 +65,9 @@ fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
             (store, Arc::new(builds), Some(ProcessClusters::new(clusters, clock(), gpus())))
         }
         Place::CloudBuild { .. } if config.secrets.is_some() => {
-            return Err("BURNIN_SECRETS: for steps on this host; Cloud Build has Secret Manager".into());
+            return Err(
+                "BURNIN_SECRETS: only for steps on this host; with Cloud Build use Secret Manager".into()
+            );
         }
         Place::CloudBuild { project, location } => {
             let bucket = config.artefacts.bucket().ok_or(NEEDS_A_BUCKET)?;

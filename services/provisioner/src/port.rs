@@ -1,87 +1,87 @@
-//! What the provisioner needs of the outside world.
+//! The provisioner's port to cluster providers.
 
 use model::{Cluster, CommandId, Deleted, System, Timestamp};
 use service::PortError;
 
-/// A cluster to rent.
+/// A cluster to provision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// The command that asks; run and attempt become labels.
+    /// The creating command; its run and attempt become labels.
     pub id: CommandId,
-    /// Its name.
+    /// Cluster name.
     pub name: String,
-    /// What kind.
+    /// Kind and settings.
     pub system: System,
-    /// When it has to end by itself, whoever is still alive to end it.
+    /// End of the lease: the cluster must then end by itself, even if every service is down.
     pub expires_at: Timestamp,
 }
 
-/// Where a cluster stands.
+/// State of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// The provider knows no such cluster.
+    /// Unknown to the provider.
     Absent,
-    /// It is coming up.
+    /// Starting.
     Coming,
-    /// It takes jobs.
+    /// Ready for jobs.
     Ready(Cluster),
-    /// It will not come up, or broke down.
+    /// Failed to start, or broken.
     Broken(String),
 }
 
-/// Everything of ours that a provider has, by its own word.
+/// All our clusters at a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listing {
-    /// The provider's own clock when it answered: nobody else's decides what has expired.
+    /// The provider's clock at the time of the listing: it alone decides which leases have expired.
     pub at: Timestamp,
-    /// Every cluster that bears our labels and is not gone.
+    /// Every existing cluster with our labels.
     pub clusters: Vec<Listed>,
 }
 
 /// A cluster and its labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Its name.
+    /// Cluster name.
     pub name: String,
-    /// Label: the run it was made for.
+    /// Label: the run it was created for.
     pub run: String,
-    /// Label: when its lease ends. None where the label is missing or cannot be read: then nobody may touch it.
+    /// Label: end of the lease. `None` if the label is missing or invalid: the cluster is then never deleted automatically.
     pub expires_at: Option<Timestamp>,
 }
 
-/// Somewhere clusters can be rented.
+/// A provider of clusters.
 #[async_trait::async_trait]
 pub trait Clusters: Send + Sync + 'static {
-    /// Asks for a cluster; one of that name is adopted. Returns the provider's handle.
+    /// Creates a cluster, or adopts an existing one of that name. Returns the provider's handle.
     ///
     /// # Errors
-    /// [`PortError::Final`] when there can never be one.
+    /// [`PortError::Final`] if the cluster can never be created.
     async fn create(&self, order: &Order) -> Result<String, PortError>;
 
-    /// Where a cluster stands.
+    /// State of a cluster.
     ///
     /// # Errors
-    /// When the provider does not answer.
+    /// Returns an error if the provider request fails.
     async fn look(&self, name: &str) -> Result<Standing, PortError>;
 
-    /// Where a cluster stands that is somebody else's.
+    /// State of an existing cluster that was not provisioned here.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// Returns an error if the request fails.
     async fn find(&self, system: &System, name: &str) -> Result<Standing, PortError> {
         let _ = system;
         self.look(name).await
     }
 
-    /// Gives a cluster back, and returns once the provider confirms that nothing of it is left. Absent is confirmed.
+    /// Deletes a cluster. Returns once the provider confirms that nothing is left; an absent cluster is confirmed.
     ///
     /// # Errors
-    /// When something is left or the provider does not answer.
+    /// Returns an error if something is left or the provider request fails.
     async fn delete(&self, name: &str) -> Result<Deleted, PortError>;
 
-    /// Every cluster of ours that is not gone, whatever state it is in.
+    /// All our existing clusters, in any state.
     ///
     /// # Errors
-    /// When the provider does not answer, or not wholly.
+    /// Returns an error if the provider request fails or the list is incomplete.
     async fn list(&self) -> Result<Listing, PortError>;
 }

@@ -1,4 +1,4 @@
-//! Clusters of processes on this host.
+//! Clusters of local processes.
 
 use std::{path::Path, process::Command, sync::Arc};
 
@@ -8,7 +8,7 @@ use supervisor::{ClusterRequest, ClusterState};
 
 use crate::port::{Clusters, Listed, Listing, Order, Standing};
 
-/// Clusters of this host.
+/// Provider of clusters on this host.
 pub struct ProcessClusters {
     clusters: supervisor::Clusters,
     clock: Arc<dyn Clock>,
@@ -16,12 +16,12 @@ pub struct ProcessClusters {
 }
 
 impl ProcessClusters {
-    /// Clusters under a folder. `gpus` is what this machine has: see [`gpus`].
+    /// Clusters under a folder. `gpus`: number of GPUs of this host, see [`gpus`].
     pub fn new(clusters: supervisor::Clusters, clock: Arc<dyn Clock>, gpus: u32) -> Self {
         Self { clusters, clock, gpus }
     }
 
-    /// A machine with GPUs is one node with that many slots; otherwise each node is a process with one slot.
+    /// A host with GPUs is one node with that many slots; otherwise each node is a process with one slot.
     fn nodes(&self, asked: u32) -> Vec<Node> {
         if self.gpus > 0 {
             return vec![Node { name: "node-0".to_owned(), slots: self.gpus }];
@@ -39,8 +39,8 @@ impl ProcessClusters {
     }
 }
 
-/// GPUs of this machine that a cluster of processes uses: those that the driver lists, or 0 without a driver. A single GPU
-/// counts only where nccl-tests is installed: any other program would run as one rank, which measures no link.
+/// Number of this host's GPUs for process clusters: those that the driver lists, or 0 without a driver. A single GPU counts only
+/// if nccl-tests is installed: any other program would run as one rank, which measures no link.
 pub fn gpus() -> u32 {
     let listed = Command::new("nvidia-smi").arg("-L").output();
     let count = listed.ok().filter(|output| output.status.success()).map_or(0, |output| {
@@ -51,7 +51,7 @@ pub fn gpus() -> u32 {
     if usable { u32::try_from(count).unwrap_or(0) } else { 0 }
 }
 
-/// Whether a folder holds a program of nccl-tests.
+/// Whether a folder contains a program of nccl-tests.
 fn has_nccl_tests(folder: &Path) -> bool {
     let names = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.file_name());
     names.into_iter().any(|name| name.to_string_lossy().ends_with("_perf"))
@@ -61,7 +61,7 @@ fn has_nccl_tests(folder: &Path) -> bool {
 impl Clusters for ProcessClusters {
     async fn create(&self, order: &Order) -> Result<String, PortError> {
         if !matches!(order.system, System::Processes { .. }) {
-            let why = format!("a cluster of {} is not made of processes", order.system.name());
+            let why = format!("a cluster of {} cannot run as local processes", order.system.name());
             return Err(PortError::Final(Failure::new(Class::Input, "NOT_FOR_RENT", why)));
         }
         let nodes = order.system.nodes();

@@ -1,4 +1,4 @@
-//! A Slurm that is there, looked over: it answers, and has as many nodes as a job is to get.
+//! Checks an existing Slurm cluster: it responds, and has enough nodes for the job.
 
 use std::{ffi::OsString, io::ErrorKind, time::Duration};
 
@@ -10,10 +10,10 @@ use crate::port::Standing;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Asks the controller for the nodes of the partition.
+/// Requests the nodes of the partition from the controller.
 ///
 /// # Errors
-/// When the controller does not answer.
+/// Returns an error if the controller request fails.
 pub async fn look(name: &str, slurm: &Slurm) -> Result<Standing, PortError> {
     if let Some((field, problem)) = slurm.problems().first() {
         return Ok(Standing::Broken(format!("{name}: {field}: {problem}")));
@@ -32,7 +32,7 @@ pub async fn look(name: &str, slurm: &Slurm) -> Result<Standing, PortError> {
     Ok(nodes(name, slurm, &answer.said))
 }
 
-/// The part that a job gets. Which nodes these are only Slurm knows, when it begins; unless it gets all there are.
+/// The nodes for a job. Slurm chooses them when the job starts, so they are known only if the job uses all nodes.
 fn nodes(name: &str, slurm: &Slurm, said: &str) -> Standing {
     let mut there: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     there.sort_unstable();
@@ -41,7 +41,7 @@ fn nodes(name: &str, slurm: &Slurm, said: &str) -> Standing {
     if found < asked {
         let partition = slurm.partition.as_deref().unwrap_or("of the default");
         return Standing::Broken(format!(
-            "{name}: {asked} nodes are asked for, partition {partition} has {found}"
+            "{name}: {asked} nodes requested, partition {partition} has {found}"
         ));
     }
     let node = |number: usize| match there.get(number) {
@@ -61,8 +61,8 @@ mod tests {
     }
 
     #[test]
-    fn a_job_on_every_node_knows_their_names() {
-        // A node stands in every partition that it belongs to.
+    fn the_nodes_are_known_if_the_job_uses_all_of_them() {
+        // sinfo lists a node once per partition.
         let Standing::Ready(cluster) = nodes("lab", &four(), "n1\nn1\nn2\nn3\nn4\n") else { panic!() };
         assert_eq!(
             cluster.nodes.iter().map(|node| node.name.as_str()).collect::<Vec<_>>(),
@@ -73,14 +73,14 @@ mod tests {
     }
 
     #[test]
-    fn a_job_on_some_of_them_does_not() {
+    fn the_nodes_are_unknown_if_the_job_uses_some_of_them() {
         let Standing::Ready(cluster) = nodes("lab", &four(), "n1\nn2\nn3\nn4\nn5\n") else { panic!() };
         assert_eq!(cluster.nodes[0].name, "any-0");
     }
 
     #[test]
-    fn too_few_nodes_are_said_so() {
+    fn too_few_nodes_are_reported() {
         let Standing::Broken(why) = nodes("lab", &four(), "n1\n") else { panic!() };
-        assert_eq!(why, "lab: 4 nodes are asked for, partition of the default has 1");
+        assert_eq!(why, "lab: 4 nodes requested, partition of the default has 1");
     }
 }

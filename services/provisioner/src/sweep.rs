@@ -1,8 +1,8 @@
-//! The second door: gives back what outlived its lease, whoever forgot it.
+//! The independent sweeper: deletes clusters whose lease has expired.
 //!
-//! It reads no ledger and no bus, so that it works when both are lost or wrong: the provider's list, with the labels and the
-//! clock that are the provider's own, is all it knows. What a live lease covers it never touches, nor what bears no
-//! expiry; and gone is only what the provider says is gone, and does not list any more.
+//! It reads neither ledger nor bus, so that it works when both are lost or wrong: it uses only the provider's list, labels and
+//! clock. It never deletes a cluster with a live lease or without an expiry label, and counts a cluster as deleted only if the
+//! provider confirms the deletion and no longer lists it.
 
 use std::sync::Arc;
 
@@ -12,41 +12,41 @@ use tracing::warn;
 
 use crate::port::{Clusters, Listed};
 
-/// What becomes of a cluster that was found.
+/// Result of the sweep for a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// Its lease still runs, or ended so recently that whoever holds it may be at work giving it back.
+    /// Its lease is live, or within the grace period in which its holder may be releasing it.
     Kept {
-        /// When the grace ends.
+        /// End of the grace period.
         until: Timestamp,
     },
-    /// It bears no expiry that can be read: a person has to look.
+    /// No valid expiry label: a person has to check it.
     Unlabelled,
-    /// It outlived its lease, and would be given back.
+    /// Lease expired: would be deleted.
     Due,
-    /// It outlived its lease and is gone, by the provider's word.
+    /// Lease expired, and the provider confirmed the deletion.
     Gone(Deleted),
-    /// It outlived its lease and is still there: why. The next sweep tries again.
+    /// Lease expired, but not deleted, with the reason. The next sweep retries.
     Left(String),
 }
 
-/// A cluster that was found, and what became of it.
+/// A listed cluster and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swept {
-    /// The cluster.
+    /// The listed cluster.
     pub cluster: Listed,
-    /// What became of it.
+    /// Result of the sweep.
     pub fate: Fate,
 }
 
-/// The second door as a chore: whoever keeps time asks for it, and it says so when something is left.
+/// The sweeper as a periodic task: fails if a cluster is left.
 pub struct Sweeper {
     clusters: Arc<dyn Clusters>,
     grace: Span,
 }
 
 impl Sweeper {
-    /// Over a provider's clusters; what outlived its lease by more than `grace` is given back.
+    /// `grace`: time after the end of a lease before its cluster is deleted.
     pub fn new(clusters: Arc<dyn Clusters>, grace: Span) -> Self {
         Self { clusters, grace }
     }
@@ -71,11 +71,11 @@ impl Chore for Sweeper {
                     warn!(
                         cluster = cluster.name,
                         run.id = cluster.run,
-                        "outlived its lease and is gone: {}",
+                        "deleted after its lease expired: {}",
                         deleted.evidence
                     );
                 }
-                Fate::Unlabelled => warn!(cluster = cluster.name, "bears no expiry: a person has to look"),
+                Fate::Unlabelled => warn!(cluster = cluster.name, "no expiry label: check it by hand"),
                 Fate::Due => left.push(cluster.name),
                 Fate::Left(why) => left.push(format!("{}: {why}", cluster.name)),
             }
@@ -84,10 +84,10 @@ impl Chore for Sweeper {
     }
 }
 
-/// Looks at every cluster there is. Those whose lease ended more than `grace` ago are given back, if `really`.
+/// Checks every cluster. Deletes those whose lease ended more than `grace` ago, if `really` is set.
 ///
 /// # Errors
-/// When the provider does not say what there is. What could not be given back is told as its fate.
+/// Returns an error if the provider's list is unavailable. A failed deletion is part of the result.
 pub async fn sweep(clusters: &dyn Clusters, grace: Span, really: bool) -> Result<Vec<Swept>, PortError> {
     let listing = clusters.list().await?;
     let mut swept = Vec::new();
@@ -110,18 +110,18 @@ pub async fn sweep(clusters: &dyn Clusters, grace: Span, really: bool) -> Result
     Ok(swept)
 }
 
-/// Providers have said that a cluster is gone while it was not: only what they do not list any more is.
+/// Providers have confirmed deletions that did not happen: a cluster counts as deleted only if it is no longer listed.
 async fn doubt(swept: &mut [Swept], clusters: &dyn Clusters) {
     let listing = clusters.list().await;
     for swept in swept.iter_mut().filter(|swept| matches!(swept.fate, Fate::Gone(_))) {
         let why = match &listing {
             Ok(listing) if listing.clusters.iter().any(|listed| listed.name == swept.cluster.name) => {
-                "the provider called it gone and still lists it".to_owned()
+                "the provider confirmed the deletion and still lists it".to_owned()
             }
             Ok(_) => continue,
-            Err(PortError::Passing(why)) => format!("whether it is gone is not known: {why}"),
+            Err(PortError::Passing(why)) => format!("deletion unconfirmed: {why}"),
             Err(PortError::Final(failure)) => {
-                format!("whether it is gone is not known: {}", failure.message)
+                format!("deletion unconfirmed: {}", failure.message)
             }
         };
         swept.fate = Fate::Left(why);

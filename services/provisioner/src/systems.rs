@@ -1,4 +1,4 @@
-//! Every kind of cluster that a provisioner can bring, behind one door.
+//! Dispatches to the provider of each kind of cluster.
 
 use model::{Class, Cluster, Deleted, Failure, Kubernetes, Node, System};
 use service::PortError;
@@ -10,16 +10,16 @@ use crate::{
     slurm,
 };
 
-/// Clusters by their system. A name tells nothing of its system, so whatever knows it answers; and a name that is given
-/// back is given back everywhere.
+/// Clusters by their system. A name does not contain its system, so every provider is asked for it; a deletion is sent to all
+/// providers.
 pub struct Systems {
-    /// Those that steps bring up.
+    /// Clusters deployed by steps.
     pub deployed: DeployedClusters,
-    /// Those of this host; none where the provisioner's host comes and goes.
+    /// Clusters of this host; `None` if the provisioner's host is ephemeral.
     pub processes: Option<ProcessClusters>,
 }
 
-/// A Kubernetes that is there. Without the feature nobody asks it: what it lacks the agent finds out.
+/// Checks an existing Kubernetes cluster. Without the feature nothing is checked here: the agent reports what is missing.
 async fn named(name: &str, settings: &Kubernetes) -> Result<Standing, PortError> {
     if let Some((field, problem)) = settings.problems().first() {
         return Ok(Standing::Broken(format!("{name}: {field}: {problem}")));
@@ -30,7 +30,7 @@ async fn named(name: &str, settings: &Kubernetes) -> Result<Standing, PortError>
     Ok(any(name, settings))
 }
 
-/// Ready. Which of its nodes a job gets only its scheduler knows, when it begins; unless it gets all there are.
+/// Ready. The scheduler chooses a job's nodes when it starts, so they are known only if the job uses all nodes.
 pub(crate) fn any(name: &str, settings: &Kubernetes) -> Standing {
     ready(name, settings, (0..settings.nodes).map(|number| format!("any-{number}")).collect())
 }
@@ -48,7 +48,7 @@ impl Clusters for Systems {
             (System::Deployed(_), _) => self.deployed.create(order).await,
             (System::Processes { .. }, Some(processes)) => processes.create(order).await,
             (system, _) => {
-                let why = format!("a cluster of {} cannot be rented here", system.name());
+                let why = format!("a cluster of {} cannot be provisioned here", system.name());
                 Err(PortError::Final(Failure::new(Class::Input, "NOT_FOR_RENT", why)))
             }
         }
@@ -74,7 +74,7 @@ impl Clusters for Systems {
         let knows = self.deployed.knows(name).await?;
         let deployed = self.deployed.delete(name).await;
         match &self.processes {
-            // Processes are ended also where nothing can be noted, as on a full disk.
+            // Stop processes even if nothing can be recorded, such as on a full disk.
             Some(processes) => {
                 let gone = processes.delete(name).await?;
                 deployed.map(|deployed| if knows { deployed } else { gone })

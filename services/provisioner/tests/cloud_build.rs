@@ -1,4 +1,4 @@
-//! Clusters that steps bring up, where the steps are Cloud Build's.
+//! Clusters deployed by steps on Cloud Build.
 
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ fn system(destroy_ends: &str) -> System {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clusters_by_cloud_build_keep_the_ports_promises() {
+async fn clusters_deployed_by_cloud_build_conform() {
     let world = World::new().await;
     conformance::clusters(&world.clusters, &system("SUCCESS"), SystemClock.now() + LIFE).await;
     let builds = world.builds();
@@ -85,7 +85,7 @@ async fn clusters_by_cloud_build_keep_the_ports_promises() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_answers_make_no_second_deployment_and_no_second_teardown() {
+async fn lost_responses_cause_no_second_deployment_or_teardown() {
     for fault in [Fault::LandsAndAnswers(503), Fault::LandsAndTears, Fault::Refused(503)] {
         let world = World::new().await;
         let run = "lossy".parse().unwrap();
@@ -110,7 +110,7 @@ async fn lost_answers_make_no_second_deployment_and_no_second_teardown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_teardown_that_cloud_build_ends_is_another_try() {
+async fn a_teardown_ended_by_cloud_build_is_retried() {
     let world = World::new().await;
     let run = "stuck".parse().unwrap();
     let id = CommandId { run, stage: Stage::Cluster, attempt: Attempt::FIRST, verb: Verb::Start };

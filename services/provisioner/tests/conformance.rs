@@ -1,4 +1,4 @@
-//! The one suite, on every adapter.
+//! The conformance suite, on every adapter.
 
 mod support;
 
@@ -14,14 +14,14 @@ fn soon() -> Timestamp {
 }
 
 #[tokio::test]
-async fn clusters_on_paper() {
+async fn the_fake_clusters_conform() {
     let provider = FakeClusters::new(Arc::new(SystemClock));
     conformance::clusters(&provider, &System::Processes { nodes: 2 }, soon()).await;
     assert_eq!(provider.alive(), [""; 0], "nothing costs money after the suite");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clusters_of_this_host() {
+async fn process_clusters_conform() {
     let root = tempfile::tempdir().unwrap();
     let provider = |gpus: u32| {
         let clusters = supervisor::Clusters::new(root.path().join(gpus.to_string()), support::program());
@@ -33,7 +33,7 @@ async fn clusters_of_this_host() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_machine_with_gpus_is_one_node() {
+async fn a_host_with_gpus_is_one_node() {
     let root = tempfile::tempdir().unwrap();
     for (gpus, expected) in [(0, vec![1, 1, 1]), (8, vec![8])] {
         let clusters = supervisor::Clusters::new(root.path().join(gpus.to_string()), support::program());

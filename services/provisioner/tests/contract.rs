@@ -1,4 +1,4 @@
-//! Commands in, facts out, as the fixtures say.
+//! Commands and the resulting facts, as in the fixtures.
 
 use std::sync::Arc;
 
@@ -17,24 +17,24 @@ async fn a_cluster_is_accepted_and_then_ready() {
 }
 
 #[tokio::test]
-async fn a_cluster_nobody_knows_is_absent() {
+async fn an_unknown_cluster_is_absent() {
     service().honours_twice("observe-unknown").await;
 }
 
 #[tokio::test]
-async fn somebody_elses_cluster_is_looked_over_and_never_made() {
+async fn an_existing_cluster_is_checked_and_never_created() {
     service().honours_twice("look-over").await;
 }
 
 #[tokio::test]
-async fn somebody_elses_cluster_is_never_given_back() {
+async fn an_existing_cluster_is_never_released() {
     let service = service();
     service.honours("delete-existing").await;
     assert_eq!(service.deliver("delete-existing").await["facts"], serde_json::json!([]));
 }
 
 #[tokio::test]
-async fn a_cluster_is_given_back_and_each_confirmation_is_its_own() {
+async fn a_cluster_is_released_and_each_confirmation_is_distinct() {
     let service = service();
     service.deliver("create").await;
     service.honours("delete").await;
@@ -47,13 +47,13 @@ async fn a_cluster_is_given_back_and_each_confirmation_is_its_own() {
 }
 
 #[tokio::test]
-async fn a_cluster_asked_for_after_it_was_given_back_is_refused() {
+async fn a_create_after_the_release_is_refused() {
     let service = service();
     service.honours("delete-absent").await;
     service.honours_twice("create-after-delete").await;
 }
 
 #[tokio::test]
-async fn what_is_not_for_the_provisioner_is_parked() {
+async fn events_for_other_services_are_parked_by_the_provisioner() {
     service().parks_what_is_not_for_it().await;
 }

@@ -1,4 +1,4 @@
-//! Clusters that steps bring up: real steps, run on this host, over a provider that is a folder.
+//! Clusters deployed by steps on this host, with a folder as provider.
 
 mod support;
 
@@ -132,7 +132,7 @@ fn two(slurm: &Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deployed_clusters_keep_the_ports_promises() {
+async fn deployed_clusters_conform() {
     let world = World::new();
     let order = world.order(world.deploy("", &two(&json!({}))), world.destroy(""));
     let clusters = World::provider(&world.root, &world.store, Arc::new(SystemClock));
@@ -151,7 +151,7 @@ async fn deployed_clusters_keep_the_ports_promises() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_deployment_knew_reaches_the_job_and_its_labels_the_steps() {
+async fn deployment_settings_reach_the_job_and_labels_reach_the_steps() {
     let world = World::new();
     let made = two(&json!({"shared_folder": "/mnt/really here", "partition": "a3mega"}));
     let order = world.order(world.deploy("", &made), world.destroy(""));
@@ -174,7 +174,7 @@ async fn what_the_deployment_knew_reaches_the_job_and_its_labels_the_steps() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deployment_whose_playbook_failed_is_broken_and_says_where() {
+async fn a_failed_playbook_is_reported_with_host_and_task() {
     let recorded =
         concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/ansible-events/tests/data/ansible-2.17");
     let cases = [
@@ -200,10 +200,10 @@ async fn a_deployment_whose_playbook_failed_is_broken_and_says_where() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_deployment_leaves_is_held_against_what_was_asked_for() {
+async fn the_deployed_cluster_is_checked_against_the_request() {
     let node = |name: &str, slots: u32| json!({"name": name, "slots": slots});
     let cases = [
-        (json!({"nodes": [node("n1", 8)]}), "2 nodes are asked for, it names 1"),
+        (json!({"nodes": [node("n1", 8)]}), "expected 2 nodes, found 1"),
         (json!({"nodes": [node("n1", 8), node("n2", 4)]}), "node n2 has 4 slots"),
         (json!({"nodes": []}), "it names 0"),
         (json!({"nodes": [node("n1", 8), node("n2", 8)], "extra": 1}), "unknown field `extra`"),
@@ -212,7 +212,7 @@ async fn what_a_deployment_leaves_is_held_against_what_was_asked_for() {
         (json!([]), "cluster.json"),
         (
             json!({"nodes": [node("n1", 8), node("n2", 8)], "kubernetes": {"queue": "a4"}}),
-            "of another system",
+            "its system differs",
         ),
     ];
     for (made, expected) in cases {
@@ -227,7 +227,7 @@ async fn what_a_deployment_leaves_is_held_against_what_was_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_kubernetes_is_what_was_asked_for_and_what_only_its_deployment_knew() {
+async fn a_deployed_kubernetes_merges_request_and_deployment_settings() {
     let nodes = json!([{"name": "n1", "slots": 8}, {"name": "n2", "slots": 8}]);
     let access = json!({"gke": {"server": "https://203.0.113.7", "certificate_authority": "QUJD"}});
     for (namespace, problem) in [("burnin", ""), ("Burnin", "cluster.json: kubernetes.namespace: ")] {
@@ -253,7 +253,7 @@ async fn a_kubernetes_is_what_was_asked_for_and_what_only_its_deployment_knew() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deployment_that_fails_half_way_is_torn_down() {
+async fn a_partial_deployment_is_destroyed() {
     let world = World::new();
     let deploy = world.deploy("echo 'quota H100 exceeded' >&2; exit 3", &two(&json!({})));
     let order = world.order(deploy, world.destroy(""));
@@ -266,7 +266,7 @@ async fn a_deployment_that_fails_half_way_is_torn_down() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deployment_under_way_is_stopped_before_it_is_torn_down() {
+async fn a_running_deployment_is_stopped_before_the_teardown() {
     let world = World::new();
     let order = world.order(world.deploy("sleep 300", &two(&json!({}))), world.destroy(""));
     world.clusters.create(&order).await.unwrap();
@@ -281,7 +281,7 @@ async fn a_deployment_under_way_is_stopped_before_it_is_torn_down() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_teardown_is_begun_anew_later_each_time_until_nothing_is_left() {
+async fn teardowns_are_retried_with_growing_delays_until_nothing_is_left() {
     let world = World::new();
     let tries = world.root.path().join("tries");
     let first = format!("echo x >>'{0}'; [[ $(wc -l <'{0}') -ge 3 ]] || exit 1", tries.display());
@@ -303,7 +303,7 @@ async fn a_teardown_is_begun_anew_later_each_time_until_nothing_is_left() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn gone_is_only_what_a_teardown_found_gone() {
+async fn a_cluster_is_deleted_only_if_the_teardown_confirms_it() {
     for (first, said) in [
         ("touch '{there}'/a-disk", "still there: a-disk"),
         ("exit 0", "no file matches \"gone.json\""),
@@ -331,7 +331,7 @@ async fn gone_is_only_what_a_teardown_found_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_order_that_cannot_be_read_is_left_to_a_person() {
+async fn an_unreadable_request_is_left_to_an_operator() {
     let world = World::new();
     world.store.create("clusters/open/somebody", "{}".into()).await.unwrap();
     world.clock.advance(LIFE);

@@ -1,4 +1,4 @@
-//! A Kubernetes that is there, looked over before it is called ready, on the stand-in for its API server.
+//! Checks of an existing Kubernetes cluster, on the stand-in for its API server.
 
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ impl Bed {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_that_has_everything_is_ready_and_names_its_nodes() {
+async fn a_complete_cluster_is_ready_with_its_nodes() {
     let bed = Bed::up().await;
     assert_eq!(bed.nodes(json!({})).await, ["n1", "n2"]);
     assert_eq!(bed.nodes(json!({"queue": "a4", "node_selector": {"pool": "b200"}})).await, ["n1", "n2"]);
@@ -85,7 +85,7 @@ async fn a_cluster_that_has_everything_is_ready_and_names_its_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_installed_is_named() {
+async fn missing_installations_are_reported() {
     let bed = Bed::up().await;
     bed.api.deny("kueue.x-k8s.io");
     let why = bed.refused(json!({"queue": "a4"})).await;
@@ -98,7 +98,7 @@ async fn what_is_not_installed_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rights_that_are_missing_are_all_named() {
+async fn all_missing_permissions_are_reported() {
     let bed = Bed::up().await;
     for right in ["create jobsets", "get pods/log", "list workloads"] {
         bed.api.deny(right);
@@ -114,7 +114,7 @@ async fn rights_that_are_missing_are_all_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queue_that_takes_nothing_is_named() {
+async fn a_stopped_queue_is_reported() {
     let bed = Bed::up().await;
     bed.queue("closed", "False");
     for (queue, expected) in
@@ -126,7 +126,7 @@ async fn a_queue_that_takes_nothing_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nodes_that_are_missing_are_counted() {
+async fn missing_nodes_are_counted() {
     let bed = Bed::up().await;
     bed.api.node(
         "n3",
@@ -137,9 +137,7 @@ async fn nodes_that_are_missing_are_counted() {
     bed.api.node("cpu", &json!({}), &json!({}), &json!({"cpu": "4"}));
     let why = bed.refused(json!({"nodes": 3})).await;
     assert_eq!((why.class, why.code.as_str()), (Class::Infrastructure, "UNSCHEDULABLE"));
-    for expected in
-        ["3 are asked for, 2 could take a pod", "n3 has the taint team", "cpu has 0 of nvidia.com/gpu"]
-    {
+    for expected in ["3 requested, 2 can run a pod", "n3 has the taint team", "cpu has 0 of nvidia.com/gpu"] {
         assert!(why.message.contains(expected), "{}", why.message);
     }
     assert_eq!(bed.nodes(json!({"nodes": 3, "tolerate": ["team"]})).await, ["n1", "n2", "n3"]);
@@ -151,7 +149,7 @@ async fn nodes_that_are_missing_are_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_api_that_is_not_there_is_asked_again_and_no_credentials_are_none() {
+async fn an_unreachable_api_is_retried_and_missing_credentials_fail() {
     let bed = Bed::up().await;
     let why = bed.refused(json!({"access": {"kubeconfig": {"path": "/nowhere"}}})).await;
     assert!(why.code == "CREDENTIALS" && why.message.contains("/nowhere"), "{why:?}");

@@ -1,4 +1,4 @@
-//! The second door: what outlived its lease goes, what a live lease covers stays, and gone is what is not listed.
+//! The sweeper: expired clusters are deleted, leased clusters stay, and deletions are confirmed by the list.
 
 mod support;
 
@@ -34,7 +34,7 @@ fn fates(swept: &[Swept]) -> Vec<(&str, &str)> {
 }
 
 #[tokio::test]
-async fn a_lease_covers_its_cluster_to_its_end_and_a_grace_beyond() {
+async fn a_lease_protects_its_cluster_until_the_end_of_the_grace_period() {
     let clock = Arc::new(ManualClock::new(START));
     let provider = FakeClusters::new(clock.clone());
     for (run, life) in [("a", 60), ("b", 600)] {
@@ -81,7 +81,7 @@ impl Clusters for Liar {
 }
 
 #[tokio::test]
-async fn gone_is_what_is_not_listed_any_more_and_nobody_touches_what_has_no_expiry() {
+async fn deletions_must_be_confirmed_by_the_list_and_unlabelled_clusters_stay() {
     let clock = Arc::new(ManualClock::new(START + Span::from_secs(3600)));
     let provider = Liar { truth: FakeClusters::new(clock), lies: AtomicBool::new(true) };
     for run in ["a", "unlabelled"] {
@@ -95,7 +95,7 @@ async fn gone_is_what_is_not_listed_any_more_and_nobody_touches_what_has_no_expi
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn processes_whose_nodes_cannot_end_themselves_are_ended() {
+async fn expired_process_clusters_are_ended_by_the_sweep() {
     let root = tempfile::tempdir().unwrap();
     let clusters = supervisor::Clusters::new(root.path(), support::program());
     let provider = |clock: Arc<dyn Clock>| ProcessClusters::new(clusters.clone(), clock, 0);

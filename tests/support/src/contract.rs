@@ -1,4 +1,4 @@
-//! The contract of a service, as files that both ends of the wire can be held against: a command in, facts out.
+//! Contract tests of a service: a command and the resulting facts, as files that both sides are checked against.
 //!
 //! `tests/data/contract/{service}/{case}.command.json` is a CloudEvent in structured mode;
 //! `tests/data/contract/{service}/{case}.facts.json` is what the service makes of it: its answer to the bus, and every
@@ -78,7 +78,7 @@ impl Service {
         json!({"answer": answer, "facts": facts})
     }
 
-    /// The case is as its fixture says.
+    /// Checks that the case matches its fixture.
     pub async fn honours(&self, case: &str) {
         let found = self.deliver(case).await;
         let path = folder(self.name).join(format!("{case}.facts.json"));
@@ -107,7 +107,7 @@ impl Service {
         assert_eq!(again.last(), first.last(), "and with the end");
     }
 
-    /// What a service does with events that are not for it, or not readable.
+    /// Checks that foreign and unreadable events are parked.
     pub async fn parks_what_is_not_for_it(&self) {
         for case in ["other-service", "unreadable"] {
             self.honours(case).await;
@@ -118,7 +118,7 @@ impl Service {
     }
 }
 
-/// Where the fixtures of a service lie.
+/// Folder of a service's fixtures.
 fn folder(service: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/contract").join(service)
 }
@@ -128,7 +128,7 @@ pub fn command(service: &str, case: &str) -> Value {
     read(&folder(service).join(format!("{case}.command.json")))
 }
 
-/// What its service makes of it.
+/// The expected facts.
 pub fn facts(service: &str, case: &str) -> Value {
     read(&folder(service).join(format!("{case}.facts.json")))
 }

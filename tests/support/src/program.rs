@@ -1,4 +1,4 @@
-//! A service as a process of its own, over folders: with an environment, asked over plain HTTP, ended with the test.
+//! A service as a separate process over folders, used over HTTP and ended with the test.
 
 use std::{
     io::{Read, Write},
@@ -16,7 +16,7 @@ pub fn program(path: &str) -> Command {
     program
 }
 
-/// A service that ends at once says every one of these problems, and exits with 64.
+/// Checks that a service reports all these errors and exits with 64.
 pub fn refuses(mut program: Command, problems: &[&str]) {
     let output = program.output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
@@ -26,7 +26,7 @@ pub fn refuses(mut program: Command, problems: &[&str]) {
     }
 }
 
-/// A service that serves.
+/// A running service.
 pub struct Served {
     process: Child,
     port: u16,
@@ -46,12 +46,12 @@ impl Served {
         served
     }
 
-    /// Status and body of its answer.
+    /// Status and body of the response.
     pub fn ask(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         self.try_ask(method, path, body).unwrap_or_else(|| panic!("{method} {path}: no answer"))
     }
 
-    /// Status and body of what lies there.
+    /// Status and body of a GET.
     pub fn get(&self, path: &str) -> (u16, String) {
         self.ask("GET", path, "")
     }

@@ -1,5 +1,5 @@
-//! The files by which the user's own programs reach `burnin up`, in a folder that no other user can read:
-//! `{data}/host/up/{port}.header`, a header as `curl -H @FILE` sends it, and `{port}.link`, the newest link for a browser.
+//! Files that give the user's own programs access to `burnin up`, in a folder that other users cannot read:
+//! `{data}/host/up/{port}.header`, a header for `curl -H @FILE`, and `{port}.link`, the newest sign-in link.
 
 use std::{
     fs::{self, DirBuilder, File, Permissions},
@@ -10,19 +10,19 @@ use std::{
 
 use crate::exit::Error;
 
-/// The files of one server. They are removed when it ends.
+/// The files of one server, removed when it ends.
 pub struct Files {
-    /// The header.
+    /// Path of the header file.
     pub header: PathBuf,
-    /// The newest link.
+    /// Path of the newest sign-in link.
     pub link: PathBuf,
 }
 
 impl Files {
-    /// For the server on this port, in the folder `host` of the data folder.
+    /// For the server on `port`, in the folder `host` of the data folder.
     ///
     /// # Errors
-    /// Returns an error if the folder cannot be made, or belongs to another user.
+    /// Returns an error if the folder cannot be created or belongs to another user.
     pub fn new(host: &Path, port: u16) -> Result<Self, Error> {
         let folder = host.join("up");
         private(host)?;
@@ -30,7 +30,7 @@ impl Files {
         Ok(Self { header: folder.join(format!("{port}.header")), link: folder.join(format!("{port}.link")) })
     }
 
-    /// Writes a file whole, readable by its owner alone.
+    /// Writes a file atomically, readable only by its owner.
     ///
     /// # Errors
     /// Returns an error if it cannot be written.
@@ -49,20 +49,20 @@ impl Files {
 
 impl Drop for Files {
     fn drop(&mut self) {
-        // A file that cannot be removed is useless: its secrets end with the process.
+        // A leftover file is useless: its secrets end with the process.
         drop(fs::remove_file(&self.header));
         drop(fs::remove_file(&self.link));
     }
 }
 
-/// Creates the folder if it is absent, and removes all rights of other users.
+/// Creates the folder if absent, and removes all rights of other users.
 fn private(folder: &Path) -> Result<(), Error> {
     let cannot = |error: io::Error| Error::usage(format!("{}: {error}", folder.display()));
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(cannot(error)),
         _ => {}
     }
-    // A symbolic link is refused: it could point to a folder of another user.
+    // Refuse a symbolic link: it could point to a folder of another user.
     let found = fs::symlink_metadata(folder).map_err(cannot)?;
     let user = rustix::process::geteuid().as_raw();
     if !found.is_dir() || found.uid() != user {
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_else_can_read_the_files_and_they_go_with_the_server() {
+    fn the_files_are_private_and_removed_with_the_server() {
         let root = tempfile::tempdir().unwrap();
         let host = root.path().join("host");
         fs::create_dir(&host).unwrap();
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_the_folders_place_is_refused() {
+    fn a_symbolic_link_instead_of_the_folder_is_refused() {
         let root = tempfile::tempdir().unwrap();
         let host = root.path().join("host");
         fs::create_dir_all(root.path().join("elsewhere")).unwrap();

@@ -1,4 +1,4 @@
-//! The workflows that `burnin up` serves: printed when it starts, and shown on the dashboard.
+//! Workflows served by `burnin up`: printed at the start, and shown on the dashboard.
 
 use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 
@@ -16,12 +16,11 @@ pub struct Workflows {
 }
 
 impl Workflows {
-    /// Takes the addresses of channels.
     pub fn new(gateway: Arc<Gateway>, secrets: Secrets, clock: Arc<dyn Clock>) -> Self {
         Self { gateway, secrets, clock }
     }
 
-    /// For a terminal: every workflow with its next start, every problem of its file, every channel without an address.
+    /// Text for a terminal: every workflow with its next start, the errors of its file, and channels without an address.
     pub async fn summary(&self) -> String {
         let Read { workflows, broken, .. } = match self.gateway.workflows().await {
             Ok(read) => read,
@@ -35,7 +34,7 @@ impl Workflows {
             let next = entry.offered.on.schedule.iter().filter_map(|on| on.read().ok()?.next(now)).min();
             let starts = match (entry.startable, next) {
                 (false, _) => "BROKEN, cannot be started:".to_owned(),
-                (true, Some(next)) => format!("starts next at {}", minute(next)),
+                (true, Some(next)) => format!("next start {}", minute(next)),
                 (true, None) => "no schedule".to_owned(),
             };
             _ = writeln!(text, "  {name:<width$}  {starts}");
@@ -50,7 +49,7 @@ impl Workflows {
             }
         }
         if text.is_empty() {
-            text.push_str("  there is no workflow: no file here ends in .yaml\n");
+            text.push_str("  no workflow: the folder contains no .yaml file\n");
         }
         let named = workflows.iter().map(|(name, entry)| (name.as_str(), entry.notify.as_slice()));
         for warning in self.unreachable(named) {
@@ -59,7 +58,7 @@ impl Workflows {
         text
     }
 
-    /// Channels without an address or a key, each with the workflows that notify it.
+    /// Channels without an address or key, each with the workflows that use it.
     fn unreachable<'a>(&self, workflows: impl Iterator<Item = (&'a str, &'a [Notify])>) -> Vec<String> {
         let mut missing: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for (name, notify) in workflows {
@@ -74,7 +73,7 @@ impl Workflows {
     }
 }
 
-/// To the minute, in UTC.
+/// UTC time with minute precision.
 fn minute(at: Timestamp) -> String {
     at.to_string().chars().take(16).collect::<String>().replace('T', " ") + " UTC"
 }
@@ -102,7 +101,7 @@ impl Plans for Workflows {
     }
 
     async fn warnings(&self) -> Vec<String> {
-        // `plans` reports that they cannot be read.
+        // `plans` reports this error.
         let workflows = self.gateway.workflows().await.map(|read| read.workflows).unwrap_or_default();
         self.unreachable(workflows.iter().map(|(name, entry)| (name.as_str(), entry.notify.as_slice())))
     }

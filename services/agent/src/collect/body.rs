@@ -1,7 +1,7 @@
-//! One file as it is stored: secrets replaced, and the middle cut out of what is too large.
+//! Content of a file as stored: secrets redacted, and the middle of an oversized file cut out.
 //!
-//! The beginning of a log tells what was run and its end how that went, so both stay. What is stored depends on the file
-//! and its limit alone, never on how it arrived: a second try after a crash stores the same bytes.
+//! The beginning of a log shows what was run and its end shows the result, so both are kept. The stored bytes depend only on
+//! the file and its limit, not on how they arrived: a retry after a crash stores the same bytes.
 
 use std::{
     io,
@@ -19,33 +19,29 @@ use tokio_util::io::StreamReader;
 
 use crate::port::{Ending, Scheduler};
 
-/// Read at a time.
+/// Bytes per read.
 const CHUNK: usize = 64 << 10;
-/// What is kept of the end of a file that is cut.
+/// Bytes kept of the end of a cut file.
 const TAIL: u64 = 1 << 20;
-/// So far back a line end is looked for at the cut.
+/// Maximum distance back from the cut to a line end.
 const LINE: usize = 64 << 10;
 
-/// Which file.
+/// A file of a job.
 #[derive(Clone)]
 pub struct File {
-    /// Who has it.
     pub scheduler: Arc<dyn Scheduler>,
-    /// Where.
     pub cluster: Cluster,
-    /// The job's name.
     pub job: String,
-    /// The file's.
     pub name: String,
 }
 
-/// What is known of a body once it has been read.
+/// Properties of a body, complete once it has been read to the end.
 pub type Told = Arc<Mutex<Collected>>;
 
-/// The file's bytes as they are stored: at most about `limit`, and what happened to them.
+/// The file's bytes as stored, at most about `limit`, and their properties.
 ///
 /// # Errors
-/// When the file cannot be opened.
+/// Returns an error if the file cannot be opened.
 pub async fn body(file: &File, rules: &Arc<Rules>, limit: u64) -> Result<(Reader, Told), PortError> {
     let source = file.scheduler.output(&file.cluster, &file.job, &file.name).await?;
     let told = Told::default();
@@ -74,10 +70,10 @@ struct State {
     file: File,
     source: Reader,
     rules: Arc<Rules>,
-    /// None once the end was reached.
+    /// `None` after the end of the file.
     redactor: Option<Redactor>,
     tally: Tally,
-    /// Ready to be stored, but it may turn out that there is too much.
+    /// Redacted bytes that the limit may still cut.
     held: Vec<u8>,
     chunk: Vec<u8>,
     /// Bytes stored.
@@ -90,10 +86,10 @@ struct State {
 }
 
 impl State {
-    /// The next bytes to store; none at the end.
+    /// The next bytes to store; empty at the end.
     async fn next(&mut self) -> io::Result<Bytes> {
         let tail = TAIL.min(self.limit / 2);
-        // Beyond this may stand what is cut out.
+        // Bytes beyond this position may be cut out.
         let certain = (self.limit - tail).saturating_sub(LINE as u64);
         loop {
             let Some(redactor) = &mut self.redactor else { return Ok(self.end()) };
@@ -121,7 +117,7 @@ impl State {
         }
     }
 
-    /// Everything was given: says how it went.
+    /// Fills in the properties after the last byte.
     fn end(&mut self) -> Bytes {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         told.read_bytes = self.pushed;
@@ -130,9 +126,9 @@ impl State {
         Bytes::new()
     }
 
-    /// Ends the file at a line within what is held, and puts a mark and the file's own end behind.
+    /// Cuts at a line end within the held bytes, and appends a mark and the end of the file.
     async fn cut(&mut self, tail: u64) -> io::Result<()> {
-        // What was redacted behind the cut is counted all the same: it was there.
+        // Redactions behind the cut count, too: the file contained them.
         let undecided = self.redactor.take().map_or(0, |redactor| {
             self.tally.add(redactor.tally());
             redactor.undecided()
@@ -172,8 +168,8 @@ impl State {
     }
 }
 
-/// The end of a file from the first whole line on, and where that begins. A line or a private key of which only the end
-/// is there would not be known for what it is.
+/// The end of a file from the first whole line on, and its offset. Without its beginning, a secret in a line or a private key
+/// would not be recognised.
 async fn whole_lines(ending: Ending, not_before: u64, most: u64) -> io::Result<(u64, Vec<u8>)> {
     let Ending { mut from, body } = ending;
     let mut text = Vec::new();

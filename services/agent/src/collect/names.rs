@@ -1,20 +1,20 @@
-//! Names in the bucket for names from a cluster, which may be anything.
+//! Object names for file names of a cluster, which may contain any text.
 
 use std::collections::BTreeSet;
 
 use ledger::Digest;
 
-/// Longer parts, and longer names, are cut: some stores take 255 and 1024 bytes, and something is put before and behind.
+/// Maximum length of a part and of a name: some stores allow 255 and 1024 bytes, and a prefix and suffix are added.
 const PART: usize = 200;
 const NAME: usize = 700;
 
-/// Names given so far.
+/// Names assigned so far.
 #[derive(Default)]
 pub struct Names(BTreeSet<String>);
 
 impl Names {
-    /// The name for a file; its own when that is harmless. One that had to be changed carries a digest of what it was, so
-    /// that two files never meet under one name.
+    /// Returns the object name of a file: its own name if that is safe. A changed name contains a digest of the original, so
+    /// that two files never get the same name.
     pub fn give(&mut self, file: &str) -> String {
         let mut name = harmless(file);
         for length in [8, 16, 64] {
@@ -47,7 +47,7 @@ fn harmless(file: &str) -> String {
     if name.is_empty() { "_".to_owned() } else { name }
 }
 
-/// What a store or a terminal might take for something else: controls, backslashes, what turns or hides text.
+/// Characters that a store or terminal could misread: controls, backslashes, bidirectional and invisible characters.
 fn deceives(c: char) -> bool {
     c.is_control()
         || c == '\\'
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn harmless_names_stay_and_others_are_told_apart() {
+    fn safe_names_are_kept_and_others_get_distinct_names() {
         let mut names = Names::default();
         for name in ["node-0.log", "a/b c/d.log", "all_reduce.log.1", "é.log", ".hidden"] {
             assert_eq!(names.give(name), name);

@@ -1,4 +1,4 @@
-//! The API of a cluster, as far as a job needs it. Everything is asked anew: nothing is decided on what was kept.
+//! The Kubernetes API, as far as a job needs it. Objects are read anew for every decision, never cached.
 
 use std::{
     collections::HashMap,
@@ -19,18 +19,18 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use service::PortError;
 
-/// Why a node was taken out, on the node.
+/// Annotation with the reason why a node was drained.
 const DRAINED: &str = "burnin.dev/drained";
 
-/// Clients by endpoint: connections and tokens are kept.
+/// Clients by endpoint: keeps connections and tokens.
 #[derive(Default)]
 pub struct Clients(Mutex<HashMap<String, Client>>);
 
 impl Clients {
-    /// The API that these settings name.
+    /// The API client for these settings.
     ///
     /// # Errors
-    /// When there are no credentials for it.
+    /// Returns an error if there are no credentials for the cluster.
     pub async fn of(&self, settings: &Kubernetes) -> Result<Cluster, PortError> {
         let key = serde_json::to_string(&settings.access).map_err(PortError::passing)?;
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
@@ -46,12 +46,12 @@ impl Clients {
     }
 }
 
-/// What a create did.
+/// Result of a create request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Created {
-    /// The object is new.
+    /// The object was created.
     New,
-    /// The name was taken. After a lost answer it may have been taken by us: read it.
+    /// The name exists. After a lost response this process may have created it: read the object.
     Taken,
 }
 
@@ -79,15 +79,15 @@ impl Cluster {
         self.objects("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets")
     }
 
-    /// Pods, for watching them and reading their logs.
+    /// API of the pods, for watches and logs.
     pub fn pods(&self) -> Api<Pod> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 
-    /// A JobSet as it is now.
+    /// Reads a JobSet.
     ///
     /// # Errors
-    /// When the API does not answer, or may not be asked.
+    /// Returns an error if the API request fails or is forbidden.
     pub async fn jobset(&self, name: &str) -> Result<Option<Value>, PortError> {
         match limited(self.jobsets().get_opt(name)).await? {
             Ok(found) => found.map(|found| value(&found)).transpose(),
@@ -95,15 +95,15 @@ impl Cluster {
         }
     }
 
-    /// Creates a JobSet, unless the name is taken.
+    /// Creates a JobSet unless the name exists.
     ///
     /// # Errors
-    /// [`PortError::Passing`] may mean that it is there: look.
+    /// After [`PortError::Passing`] the JobSet may exist: read it.
     pub async fn create_jobset(&self, jobset: &Value) -> Result<Created, PortError> {
         create(&self.jobsets(), jobset, "JobSet").await
     }
 
-    /// Creates a secret, unless the name is taken.
+    /// Creates a secret unless the name exists.
     ///
     /// # Errors
     /// See [`Cluster::create_jobset`].
@@ -111,10 +111,10 @@ impl Cluster {
         create(&Api::<Secret>::namespaced(self.client.clone(), &self.namespace), secret, "Secret").await
     }
 
-    /// Asks for the end of this very JobSet and of everything that it owns.
+    /// Deletes the JobSet with this uid and everything that it owns.
     ///
     /// # Errors
-    /// When the API does not answer.
+    /// Returns an error if the API request fails.
     pub async fn delete_jobset(&self, name: &str, uid: &str) -> Result<(), PortError> {
         let parameters = DeleteParams {
             propagation_policy: Some(PropagationPolicy::Foreground),
@@ -123,16 +123,16 @@ impl Cluster {
         };
         match limited(self.jobsets().delete(name, &parameters)).await? {
             Ok(_) => Ok(()),
-            // Gone, or another one by now.
+            // Deleted already, or the name belongs to another JobSet.
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => Ok(()),
             Err(error) => Err(trouble(&error, "JobSet")),
         }
     }
 
-    /// A pod as it is now.
+    /// Reads a pod.
     ///
     /// # Errors
-    /// When the API does not answer.
+    /// Returns an error if the API request fails.
     pub async fn pod(&self, name: &str) -> Result<Option<Value>, PortError> {
         match limited(self.pods().get_opt(name)).await? {
             Ok(found) => found.map(|found| value(&found)).transpose(),
@@ -143,7 +143,7 @@ impl Cluster {
     /// The pods of a JobSet.
     ///
     /// # Errors
-    /// When the API does not answer.
+    /// Returns an error if the API request fails.
     pub async fn pods_of(&self, jobset: &str) -> Result<Vec<Value>, PortError> {
         self.list(&self.pods(), &of_jobset(jobset), "Pod").await
     }
@@ -151,15 +151,15 @@ impl Cluster {
     /// The jobs of a JobSet.
     ///
     /// # Errors
-    /// When the API does not answer.
+    /// Returns an error if the API request fails.
     pub async fn jobs_of(&self, jobset: &str) -> Result<Vec<Value>, PortError> {
         self.list(&self.objects("batch", "v1", "Job", "jobs"), &of_jobset(jobset), "Job").await
     }
 
-    /// Kueue's Workload of the JobSet with this id; none where there is no Kueue.
+    /// Kueue's Workload of the JobSet with this uid; `None` without Kueue.
     ///
     /// # Errors
-    /// When the API does not answer.
+    /// Returns an error if the API request fails.
     pub async fn workload_of(&self, uid: &str) -> Result<Option<Value>, PortError> {
         let workloads = self.objects("kueue.x-k8s.io", "v1beta1", "Workload", "workloads");
         let label = ListParams::default().labels(&format!("kueue.x-k8s.io/job-uid={uid}"));
@@ -170,15 +170,15 @@ impl Cluster {
         }
     }
 
-    /// What events say of objects whose names begin so, the latest last.
+    /// Events of the JobSet and its pods, newest last.
     ///
     /// # Errors
-    /// When the API does not answer.
+    /// Returns an error if the API request fails.
     pub async fn events_of(&self, jobset: &str) -> Result<Vec<Value>, PortError> {
         let events = self.objects("", "v1", "Event", "events");
         let mut found = Vec::new();
         for kind in ["JobSet", "Pod"] {
-            // A JobSet's events by its name; those of pods have names of their own.
+            // A JobSet's events are selected by its name; pod names are not known here.
             let fields = match kind {
                 "JobSet" => format!("involvedObject.kind={kind},involvedObject.name={jobset}"),
                 _ => format!("involvedObject.kind={kind},type=Warning"),
@@ -193,7 +193,7 @@ impl Cluster {
                         }
                     }
                 }
-                // They explain, and decide nothing.
+                // Events only explain, they decide nothing: continue without them.
                 Err(kube::Error::Api(status)) if status.code == 403 => {}
                 Err(error) => return Err(trouble(&error, "Event")),
             }
@@ -203,36 +203,35 @@ impl Cluster {
         Ok(found)
     }
 
-    /// Cordons a node, with the reason as its annotation: what runs on it may end, nothing begins. Done twice it is done
-    /// once.
+    /// Cordons a node and records the reason as its annotation: running pods may end, no new pod starts. Idempotent.
     ///
     /// # Errors
-    /// [`PortError::Final`] when it is cordoned for another reason, is not there, or may not be cordoned.
+    /// [`PortError::Final`] if the node is cordoned for another reason, is absent, or cordoning is forbidden.
     pub async fn cordon(&self, node: &str, reason: &str) -> Result<(), PortError> {
         let left = |why: String| PortError::Final(Failure::new(Class::Input, "NOT_DRAINED", why));
         let refused = |error: &kube::Error| match error {
             kube::Error::Api(status) if status.code == 403 => left(format!(
-                "it may not be cordoned with the access that is named, which needs the cluster roles burnin-nodes and \
+                "the configured access must not cordon nodes; grant it the cluster roles burnin-nodes and \
                  burnin-drain of workflows/a4-gke-testbed/rbac.yaml: {}",
                 status.message
             )),
             error => trouble(error, "Node"),
         };
         let nodes: Api<Node> = Api::all(self.client.clone());
-        // By a list: the role that counts nodes lets nobody get one.
+        // A list, because the role for counting nodes grants no `get`.
         let which = ListParams::default().fields(&format!("metadata.name={node}"));
         let found = limited(nodes.list(&which)).await?.map_err(|error| refused(&error))?;
         let Some(Node { metadata, spec, .. }) = found.items.into_iter().next() else {
-            return Err(left(format!("there is no node {node}")));
+            return Err(left(format!("node {node} does not exist")));
         };
         if spec.and_then(|spec| spec.unschedulable) == Some(true) {
             return match metadata.annotations.unwrap_or_default().get(DRAINED) {
                 Some(because) if because == reason => Ok(()),
-                Some(because) => Err(left(format!("out of service already: {because}"))),
-                None => Err(left("cordoned already, by somebody who gave no reason".to_owned())),
+                Some(because) => Err(left(format!("already drained: {because}"))),
+                None => Err(left("already cordoned, without a reason".to_owned())),
             };
         }
-        // With the version that was seen: where somebody else has changed it since it is looked at again.
+        // With the resource version that was read: after a concurrent change the request fails and the node is read again.
         let patch = json!({
             "metadata": {"resourceVersion": metadata.resource_version, "annotations": {DRAINED: reason}},
             "spec": {"unschedulable": true},
@@ -241,10 +240,10 @@ impl Cluster {
         patched.map(drop).map_err(|error| refused(&error))
     }
 
-    /// Everything of a job that is still there, as `kind/name`.
+    /// Remaining objects of a job, as `kind/name`.
     ///
     /// # Errors
-    /// When the API does not answer.
+    /// Returns an error if the API request fails.
     pub async fn left_of(&self, jobset: &str) -> Result<Vec<String>, PortError> {
         let mut left = Vec::new();
         let ours = ListParams::default().labels(&format!("{}={jobset}", super::manifest::LABEL));
@@ -260,7 +259,7 @@ impl Cluster {
                 left.push(format!("{}/{name}", kind.to_lowercase()));
             }
         }
-        // By name: whoever may list secrets may read them all.
+        // By name: the permission to list secrets includes reading all of them.
         for (kind, plural, name) in
             [("Service", "services", jobset.to_owned()), ("Secret", "secrets", format!("{jobset}-ssh"))]
         {

@@ -1,5 +1,4 @@
-//! What happens to a job's pods while nobody looks: their output is read as it comes, and what became of a pod is known
-//! after it was deleted.
+//! Follows a job's pods: reads their output while they write, and remembers the last state of a pod beyond its deletion.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +12,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use super::{api::Cluster, logs::Source, spool::Spool, state};
 
-/// One job that is followed, until this is dropped.
+/// Follows one job until dropped.
 pub struct Follower {
     seen: Arc<Mutex<BTreeMap<String, Value>>>,
     watching: AbortHandle,
@@ -26,7 +25,7 @@ impl Drop for Follower {
 }
 
 impl Follower {
-    /// Follows the pods of a JobSet. The watch goes on where it broke off, and lists anew where that is too long ago.
+    /// Follows the pods of a JobSet. A broken watch resumes; if its resource version has expired, the pods are listed again.
     pub fn start(cluster: Cluster, spool: Spool, jobset: &str) -> Self {
         let seen = Arc::new(Mutex::new(BTreeMap::new()));
         let (all, selector) = (Arc::clone(&seen), format!("jobset.sigs.k8s.io/jobset-name={jobset}"));
@@ -44,7 +43,7 @@ impl Follower {
                     Ok(Some(_)) => continue,
                     Ok(None) => break,
                     Err(error) => {
-                        tracing::debug!("the watch of {selector} will go on: {}", service::chain(&error));
+                        tracing::debug!("the watch of {selector} is retried: {}", service::chain(&error));
                         continue;
                     }
                 };
@@ -62,13 +61,13 @@ impl Follower {
         Self { seen, watching: tokio::spawn(watch).abort_handle() }
     }
 
-    /// Every pod that was seen, as it was seen last.
+    /// Every pod that was seen, in its last seen state.
     pub fn seen(&self) -> BTreeMap<String, Value> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// The outputs of a pod whose containers have begun.
+/// The outputs of a pod whose containers have started.
 pub fn sources(cluster: &Cluster, spool: &Spool, pod: &Value) -> Vec<Source> {
     let name = pod["metadata"]["name"].as_str().unwrap_or_default();
     let index = state::index(pod);
@@ -89,7 +88,7 @@ pub fn sources(cluster: &Cluster, spool: &Spool, pod: &Value) -> Vec<Source> {
         .collect()
 }
 
-/// The files of streams: the first pod's is the benchmark's, each other node has one of its own.
+/// File names of streams: the first pod's stream is the benchmark's log, each other node has a log of its own.
 pub fn files(streams: &[String]) -> BTreeMap<String, String> {
     let mut files = BTreeMap::new();
     for stream in streams {

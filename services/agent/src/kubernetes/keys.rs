@@ -1,4 +1,4 @@
-//! Keys for ssh between the pods of one job, and for nothing else.
+//! ssh keys for the pods of one job.
 
 use aws_lc_rs::{
     rand::SystemRandom,
@@ -7,13 +7,13 @@ use aws_lc_rs::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use service::PortError;
 
-/// A fresh private key, as PEM that OpenSSH reads.
+/// A fresh private key as PEM, readable by OpenSSH.
 ///
 /// # Errors
-/// When the machine has no randomness.
+/// Returns an error if the host has no randomness source.
 pub fn private_key() -> Result<String, PortError> {
     let made = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new());
-    let made = made.map_err(|_| PortError::Passing("no key for ssh could be made".to_owned()))?;
+    let made = made.map_err(|_| PortError::Passing("cannot generate an ssh key".to_owned()))?;
     let text = BASE64_STANDARD.encode(made.as_ref());
     let lines = text.as_bytes().chunks(64).map(|line| String::from_utf8_lossy(line) + "\n");
     Ok(format!("-----BEGIN PRIVATE KEY-----\n{}-----END PRIVATE KEY-----\n", lines.collect::<String>()))

@@ -1,7 +1,7 @@
-//! A container's output, read while it is written: what was read stays, whatever the kubelet rotates away.
+//! Reads a container's output while it is written: pieces already stored survive the kubelet's log rotation.
 //!
-//! Lines are read with the kubelet's timestamps, which say where to go on after a connection broke, and are kept without
-//! them, as the program wrote them.
+//! Lines are read with the kubelet's timestamps, which give the position to resume from, and stored without them, as the
+//! program wrote them.
 
 use std::{future::Future, time::Duration};
 
@@ -18,48 +18,48 @@ use super::{
     spool::{Cursor, Spool},
 };
 
-/// A piece is kept when it has so many bytes, or when its first line has waited for so long.
+/// A piece is stored at this size, or when its first line has waited for `LATEST`.
 const PIECE: usize = 256 << 10;
 const LATEST: Duration = Duration::from_secs(1);
-/// A line that is longer is kept in parts.
+/// Maximum length of a line; longer lines are stored in parts.
 const LINE: usize = 1 << 20;
-/// Between two connections.
+/// Delay between two connections.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Which output, and where it is kept.
+/// An output, and where it is stored.
 #[derive(Clone)]
 pub struct Source {
-    /// The cluster.
+    /// Cluster of the pod.
     pub cluster: Cluster,
     /// The job's notes.
     pub spool: Spool,
-    /// The pod.
+    /// Pod name.
     pub pod: String,
-    /// Its container.
+    /// Container name.
     pub container: String,
-    /// The name it is kept under.
+    /// Name of the stored stream.
     pub stream: String,
 }
 
-/// How a passage through the output ended.
+/// How a pass over the output ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Passage {
-    /// The API had no more.
+    /// The API returned everything.
     Through,
-    /// Somebody else keeps the same output: what they kept is not kept again.
+    /// Another agent stores the same output: its pieces are not stored again.
     Overtaken,
-    /// The pod is gone.
+    /// The pod is deleted.
     Gone,
 }
 
 impl Source {
-    /// Reads until the container has ended. Trouble is no end: it is tried again.
+    /// Reads until the container has ended. Errors are retried.
     pub async fn follow(&self) {
         loop {
             match self.step().await {
                 Ok(true) => return,
                 Ok(false) => {}
-                Err(why) => tracing::debug!(pod = self.pod, "its output will be read on: {why:?}"),
+                Err(why) => tracing::debug!(pod = self.pod, "reading its output is retried: {why:?}"),
             }
             tokio::time::sleep(PAUSE).await;
         }
@@ -75,15 +75,15 @@ impl Source {
         self.finish().await
     }
 
-    /// Reads what there is by now; closes the output when its container has ended, or is gone. True: it is closed.
+    /// Reads the current output; closes the stream if its container has ended or is deleted. Returns whether it is closed.
     ///
     /// # Errors
-    /// When the cluster or the bucket does not answer.
+    /// Returns an error if a request to the cluster or the bucket fails.
     pub async fn finish(&self) -> Result<bool, PortError> {
         if self.spool.end(&self.stream).await?.is_some() {
             return Ok(true);
         }
-        // Looked at before the last passage: what ends after it is not over.
+        // Read the pod before the last pass: output written after this state is not missed.
         let pod = self.cluster.pod(&self.pod).await?;
         let ended = pod.as_ref().is_some_and(|pod| ended(pod, &self.container));
         loop {
@@ -95,7 +95,7 @@ impl Source {
                 }
                 Passage::Through if pod.is_some() => return Ok(false),
                 Passage::Through | Passage::Gone => {
-                    let why = "the pod was gone before its output was read to the end".to_owned();
+                    let why = "the pod was deleted before its output was read completely".to_owned();
                     self.spool.close(&self.stream, Some(why)).await?;
                     return Ok(true);
                 }
@@ -103,11 +103,11 @@ impl Source {
         }
     }
 
-    /// Once through the output from where it was left. `last`: what stands behind the last newline is a line too.
+    /// One pass over the output from the stored position. `last`: text after the last newline counts as a line.
     async fn passage(&self, follow: bool, last: bool) -> Result<Passage, PortError> {
         let mut keeping = Keeping::after(self.spool.cursor(&self.stream).await?);
         let since_time = keeping.until.and_then(|until| {
-            // The API takes whole seconds; what comes twice is told by its time.
+            // The API takes whole seconds; repeated lines are recognised by their timestamps.
             let whole = until.duration_trunc(TimeDelta::seconds(1)).unwrap_or(until);
             k8s_openapi::jiff::Timestamp::from_second(whole.timestamp()).ok()
         });
@@ -121,7 +121,9 @@ impl Source {
         let pods = self.cluster.pods();
         let opened = tokio::time::timeout(Duration::from_secs(30), pods.log_stream(&self.pod, &asked));
         let mut body = match opened.await {
-            Err(_) => return Err(PortError::Passing(format!("pod {}: its output does not come", self.pod))),
+            Err(_) => {
+                return Err(PortError::Passing(format!("pod {}: timeout reading its output", self.pod)));
+            }
             Ok(Ok(body)) => Box::pin(body),
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => return Ok(Passage::Gone),
             Ok(Err(error)) => return Err(trouble(&error, "Pod")),
@@ -133,7 +135,7 @@ impl Source {
             let (complete, over) = match read {
                 None => (false, false),
                 Some(Ok(complete)) => (complete, !complete),
-                // What is read whole is kept; the rest comes again.
+                // Complete lines are stored; the rest is read again.
                 Some(Err(error)) => {
                     self.keep(&mut keeping).await?;
                     return Err(PortError::passing(error));
@@ -170,7 +172,7 @@ const fn read_nothing(complete: bool, over: bool) -> bool {
     !complete && !over
 }
 
-/// None: what has come must not wait any longer to be kept.
+/// `None`: the pending lines must be stored now.
 async fn patient<T>(until: Option<Instant>, read: impl Future<Output = T>) -> Option<T> {
     match until {
         Some(until) if until <= Instant::now() => None,
@@ -179,7 +181,7 @@ async fn patient<T>(until: Option<Instant>, read: impl Future<Output = T>) -> Op
     }
 }
 
-/// Adds to `line` until it is one. False: there is no more. It may be given up and called again: nothing is lost.
+/// Reads until `line` is complete. False: end of output. Cancel-safe: a second call continues.
 async fn next(body: &mut (impl futures::AsyncBufRead + Unpin), line: &mut Vec<u8>) -> std::io::Result<bool> {
     loop {
         let filled = body.fill_buf().await?;
@@ -196,14 +198,14 @@ async fn next(body: &mut (impl futures::AsyncBufRead + Unpin), line: &mut Vec<u8
     }
 }
 
-/// The lines of a passage, less those that are kept already.
+/// Lines of a pass that are not stored yet.
 struct Keeping {
     cursor: Cursor,
     until: Option<DateTime<Utc>>,
-    /// Lines of the last kept time that came again; none once something new has come.
+    /// Repeated lines of the last stored timestamp; `None` after the first new line.
     again: Option<u64>,
     body: Vec<u8>,
-    /// When the first line of the body came.
+    /// Arrival of the first pending line.
     since: Option<Instant>,
 }
 
@@ -218,7 +220,7 @@ impl Keeping {
         let stamp = space.and_then(|space| std::str::from_utf8(&line[..space]).ok());
         let time = stamp.and_then(|stamp| stamp.parse::<DateTime<Utc>>().ok());
         let (Some(space), Some(stamp), Some(time)) = (space, stamp, time) else {
-            // A part of a line that is too long.
+            // Part of an overlong line.
             if self.again.is_none() {
                 self.body.extend_from_slice(line);
             }
@@ -246,7 +248,7 @@ impl Keeping {
     }
 }
 
-/// A container of a pod has ended, or never will begin.
+/// Whether a container of a pod has ended, or will never start.
 pub fn ended(pod: &Value, container: &str) -> bool {
     let statuses = ["initContainerStatuses", "containerStatuses"].into_iter();
     let mut statuses = statuses.filter_map(|list| pod["status"][list].as_array()).flatten();
@@ -276,7 +278,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_line_that_comes_again_is_kept_once_wherever_the_connection_broke() {
+    fn a_repeated_line_is_stored_once_wherever_the_connection_broke() {
         for broke in 0..=LINES.len() {
             let (first, cursor) = kept(Cursor::default(), &LINES[..broke]);
             let (second, cursor) = kept(cursor, &LINES);
@@ -286,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_rotated_away_is_told_as_missing() {
+    fn rotated_lines_are_reported_as_missing() {
         let (_, cursor) = kept(Cursor::default(), &LINES[..2]);
         let (text, cursor) = kept(cursor, &LINES[3..]);
         assert_eq!(text, "\n");
@@ -297,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_steps_back_costs_no_line() {
+    fn a_clock_that_steps_back_loses_no_line() {
         let (text, _) = kept(Cursor::default(), &[LINES[3], LINES[0]]);
         assert_eq!(text, "\none\n");
     }

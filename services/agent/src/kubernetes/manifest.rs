@@ -1,4 +1,4 @@
-//! The objects of a job. Pure: the same job always gives the same ones.
+//! Kubernetes objects of a job. Pure: the same job always gives the same objects.
 
 use std::collections::BTreeMap;
 
@@ -10,27 +10,27 @@ use serde_json::{Map, Value, json};
 use super::script;
 use crate::port::Job;
 
-/// The name of the replicated job; pods are `{jobset}-{this}-0-{index}-{random}`. Where nodes are named each has a
-/// replicated job of its own, and its number is behind this: pods are `{jobset}-{this}{number}-0-0-{random}`.
+/// Name of the replicated job; pods are `{jobset}-{this}-0-{index}-{random}`. With named nodes each node has its own replicated
+/// job with a number in its name: pods are `{jobset}-{this}{number}-0-0-{random}`.
 pub const REPLICATED: &str = "n";
-/// The container that is measured.
+/// The measured container.
 pub const CONTAINER: &str = "benchmark";
-/// Whose job it is, in full: what an object must carry to be taken for ours.
+/// Annotation with the full job name: an object without it is not ours.
 pub const JOB: &str = "burnin.dev/job";
-/// On a JobSet that only keeps its name from being used.
+/// Annotation of a JobSet that only reserves its name.
 pub const FENCE: &str = "burnin.dev/cancelled";
-/// The label by which everything of a job is found.
+/// Label of all objects of a job.
 pub const LABEL: &str = "burnin-job";
-/// Where the plugin's container finds the folder that it fills.
+/// Mount path of the folder that the plugin container fills.
 const PLUGIN: &str = "/plugin";
-/// Longest name of a JobSet: its pods' names must be names of DNS.
+/// Maximum length of a JobSet name: its pod names must be DNS names.
 const LONGEST: usize = 44;
-/// What a pod gets on top of the job's limit, to be reached and to end, seconds.
+/// Lifetime of a pod beyond the job's limit, for start-up and shutdown, seconds.
 const SLACK: u64 = 1800;
-/// How long an ended JobSet can be looked at, should nobody take it away, seconds.
+/// Time to live of an ended JobSet that is not deleted, seconds.
 const KEPT: u64 = 86_400;
 
-/// The JobSet of a job. Names that are too long are cut, and told apart by a digest.
+/// JobSet name of a job. A long name is cut and gets a digest as suffix.
 pub fn name(job: &str) -> String {
     let clean: String = job
         .chars()
@@ -44,10 +44,10 @@ pub fn name(job: &str) -> String {
     format!("j-{}-{}", kept.trim_matches('-'), &Digest::of(job.as_bytes()).sha256[..8])
 }
 
-/// The JobSet of a job.
+/// JobSet of a job.
 ///
 /// # Errors
-/// When the job cannot be one: its programs are files and no container image.
+/// Returns an error if the job's programs are files instead of a container image.
 pub fn jobset(job: &Job, settings: &Kubernetes) -> Result<Value, Failure> {
     let name = name(&job.name);
     let (labels, annotations) = marks(job, &name);
@@ -74,7 +74,7 @@ pub fn jobset(job: &Job, settings: &Kubernetes) -> Result<Value, Failure> {
     let replicated_jobs: Vec<Value> = if settings.only_nodes.is_empty() {
         let mut spec = pods(settings.nodes, whole);
         if settings.launch == Launch::Mpi {
-            // The first pod's word is the job's: the others, which wait, are ended with it.
+            // The first pod decides the job's result: the others only serve it and are ended with it.
             spec["successPolicy"] = json!({"rules": [{"succeededIndexes": "0", "succeededCount": 1}]});
         }
         vec![replicated(REPLICATED.to_owned(), spec)]
@@ -82,7 +82,7 @@ pub fn jobset(job: &Job, settings: &Kubernetes) -> Result<Value, Failure> {
         if settings.launch == Launch::Mpi {
             success["targetReplicatedJobs"] = json!([format!("{REPLICATED}0")]);
         }
-        // Kueue's topology heeds a pod's node selector, and no affinity to nodes.
+        // Kueue's topology scheduling uses a pod's node selector and ignores node affinity.
         let on = |(number, node): (usize, &String)| {
             let mut pod = whole.clone();
             pod["nodeSelector"][HOSTNAME] = json!(node);
@@ -98,11 +98,11 @@ pub fn jobset(job: &Job, settings: &Kubernetes) -> Result<Value, Failure> {
         "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
         "metadata": {"name": name, "namespace": settings.namespace, "labels": top, "annotations": annotations},
         "spec": {
-            // Kueue lets it begin when all of it fits.
+            // Kueue starts the JobSet when all its pods fit.
             "suspend": settings.queue.is_some(),
             "ttlSecondsAfterFinished": KEPT,
             "network": {"enableDNSHostnames": true, "publishNotReadyAddresses": true, "subdomain": name},
-            // What a benchmark said is a result: nothing is begun again.
+            // The benchmark's output is the result: never restart.
             "failurePolicy": {"maxRestarts": 0},
             "successPolicy": success,
             "replicatedJobs": replicated_jobs,
@@ -110,7 +110,7 @@ pub fn jobset(job: &Job, settings: &Kubernetes) -> Result<Value, Failure> {
     }))
 }
 
-/// A JobSet that keeps the name of a job that must not begin: it has no pods, and never will.
+/// A JobSet without pods that reserves the name of a cancelled job.
 pub fn fence(job: &str, settings: &Kubernetes) -> Value {
     let name = name(job);
     json!({
@@ -123,7 +123,7 @@ pub fn fence(job: &str, settings: &Kubernetes) -> Value {
     })
 }
 
-/// The keys of a job's ssh, which go with its JobSet.
+/// Secret with a job's ssh keys, owned by its JobSet.
 pub fn keys(job: &str, settings: &Kubernetes, uid: &str, user: &str, host: &str) -> Value {
     let name = name(job);
     json!({
@@ -136,7 +136,7 @@ pub fn keys(job: &str, settings: &Kubernetes, uid: &str, user: &str, host: &str)
     })
 }
 
-/// What every object of a job bears: labels where Kubernetes takes the value for one, annotations otherwise.
+/// Labels and annotations of all objects of a job: an annotation where the value is not a valid label.
 fn marks(job: &Job, name: &str) -> (Map<String, Value>, Map<String, Value>) {
     let mut labels: Map<String, Value> = [(LABEL.to_owned(), json!(name))].into_iter().collect();
     let mut annotations: Map<String, Value> = [(JOB.to_owned(), json!(job.name))].into_iter().collect();
@@ -194,7 +194,7 @@ fn pod(job: &Job, settings: &Kubernetes, name: &str, life: u64) -> Result<Value,
         );
     }
     if settings.gpus_per_node.is_some() {
-        // NCCL's ranks of one node meet in shared memory; a container gets 64 MiB of it.
+        // NCCL's ranks on one node use shared memory; a container has only 64 MiB by default.
         mount("memory", "/dev/shm", json!({"emptyDir": {"medium": "Memory"}}));
     }
     let init = settings.plugin.as_ref().map(|plugin| {
@@ -219,7 +219,7 @@ fn pod(job: &Job, settings: &Kubernetes, name: &str, life: u64) -> Result<Value,
     let mut pod = json!({
         "restartPolicy": "Never", "activeDeadlineSeconds": life, "terminationGracePeriodSeconds": 30,
         "containers": [container], "volumes": volumes,
-        // One pod a node, or there is no network between them.
+        // One pod per node: two pods on one node would not test the network.
         "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
             {"labelSelector": {"matchLabels": {LABEL: name}}, "topologyKey": "kubernetes.io/hostname"}]}},
     });
@@ -254,7 +254,7 @@ fn resources(settings: &Kubernetes) -> Value {
     json!({"limits": limits, "requests": requests})
 }
 
-/// The image stage's, or the one that the settings name.
+/// The image of the image stage, or the one in the settings.
 fn image(job: &Job, settings: &Kubernetes) -> Result<String, Failure> {
     let wrong = |message: &str| Err(Failure::new(Class::Input, "IMAGE", message.to_owned()));
     match (&job.image, &settings.image) {
@@ -262,8 +262,10 @@ fn image(job: &Job, settings: &Kubernetes) -> Result<String, Failure> {
             let named = image.reference.contains('@');
             Ok(if named { image.reference.clone() } else { format!("{}@{}", image.reference, image.digest) })
         }
-        (Some(_), None) => wrong("image: pods need a container image; this one is a set of files"),
+        (Some(_), None) => wrong("image: expected a container image, found a set of files"),
         (_, Some(image)) => Ok(image.clone()),
-        (None, None) => wrong("cluster.existing.system.kubernetes.image: pods need one, or an image stage"),
+        (None, None) => {
+            wrong("cluster.existing.system.kubernetes.image: missing; set it, or add an image stage")
+        }
     }
 }

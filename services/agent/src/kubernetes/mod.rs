@@ -1,8 +1,8 @@
-//! Jobs of a Kubernetes that is there: one JobSet each.
+//! Jobs on an existing Kubernetes cluster: one JobSet per job.
 //!
-//! Never two for one command: the JobSet's name follows from the job's, the API gives a name once, and what has the name
-//! counts only when it carries the job's own. A job that must not begin gets a JobSet without pods, which keeps the name.
-//! What was submitted and what was told stands in the bucket, so that nothing is begun again after its objects are gone.
+//! At most one job per command: the JobSet's name follows from the job's name, the API assigns a name once, and an object with
+//! the name counts only if it carries the job's own annotation. A cancelled job gets a JobSet without pods, which reserves the
+//! name. Submissions and end states are recorded in the bucket, so that no job starts again after its objects are deleted.
 
 pub mod api;
 pub mod follow;
@@ -33,18 +33,18 @@ use follow::Follower;
 use spool::Spool;
 use state::{Finding, Known};
 
-/// How long a deletion is waited for before it is asked about again later.
+/// Maximum wait for a deletion before it is polled again later.
 const DELETION: Duration = Duration::from_secs(20);
 
-/// An API serves a whole cluster: while a job goes on, it is asked at most this often.
+/// Minimum interval between polls of a running job: the API serves the whole cluster.
 const PACE: Duration = Duration::from_millis(500);
 
-/// The scheduler of Kubernetes clusters.
+/// Scheduler of Kubernetes clusters.
 pub struct KubernetesJobs {
     store: Arc<dyn Store>,
     clients: Clients,
     followed: Mutex<HashMap<String, Follower>>,
-    /// When a job was last found going.
+    /// Last poll that found the job running.
     going: Mutex<HashMap<String, Instant>>,
 }
 
@@ -56,26 +56,26 @@ struct Place {
     jobset: String,
 }
 
-/// What has a job's name.
+/// The object with a job's name.
 enum Found {
     Nothing,
     Ours(Value),
-    /// It keeps the name from being used.
+    /// It only reserves the name.
     Fence(Value),
 }
 
 impl KubernetesJobs {
-    /// Keeps its notes in this bucket.
+    /// `store`: bucket of the job notes.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store, clients: Clients::default(), followed: Mutex::default(), going: Mutex::default() }
     }
 
-    /// The API of a cluster, and the settings that name it.
+    /// API client and settings of a cluster.
     async fn reached(&self, cluster: &Cluster) -> Result<(api::Cluster, Kubernetes), PortError> {
         let wrong = |message: String| PortError::Final(Failure::new(Class::Input, "SETTINGS", message));
         let settings = Kubernetes::of(cluster)
             .map_err(|error| wrong(format!("cluster {}: endpoint: {error}", cluster.name)))?
-            .ok_or_else(|| wrong(format!("cluster {}: endpoint: it is no Kubernetes", cluster.name)))?;
+            .ok_or_else(|| wrong(format!("cluster {}: endpoint: not a Kubernetes endpoint", cluster.name)))?;
         if let Some((field, problem)) = settings.problems().first() {
             return Err(wrong(format!("cluster {}: {field}: {problem}", cluster.name)));
         }
@@ -101,7 +101,7 @@ impl KubernetesJobs {
         };
     }
 
-    /// Reads on what its pods write, from now on.
+    /// Starts reading the output of its pods.
     fn follow(&self, place: &Place, name: &str) {
         let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
         followed
@@ -118,7 +118,7 @@ impl KubernetesJobs {
         followed.get(name).map(Follower::seen).unwrap_or_default()
     }
 
-    /// Everything of a job that is there, and what was seen of it before.
+    /// Current objects of a job, and the last seen state of deleted pods.
     async fn known(&self, place: &Place, name: &str, jobset: Value) -> Result<Known, PortError> {
         let Place { cluster, jobset: called, settings, .. } = place;
         let mut pods = self.seen(name);
@@ -147,12 +147,12 @@ impl KubernetesJobs {
         let cancelled = spool.cancelled().await?;
         let jobset = match place.found(name).await? {
             Found::Ours(jobset) => jobset,
-            // It was there, and is taken away as it should be: its name needs no keeping, which nobody would end.
+            // A cancelled job that existed and is deleted as intended: no fence needed, nothing would delete it.
             Found::Nothing if cancelled && spool.submitted().await?.is_some() => {
                 return place.tell(Ok(Standing::Ended(ended("CANCELLED")))).await;
             }
             Found::Nothing if cancelled => {
-                // It may still be on its way: then one of the two gets the name.
+                // The submission may still be in flight: then either the fence or the JobSet gets the name.
                 return match cluster.create_jobset(&manifest::fence(name, settings)).await? {
                     Created::New => place.tell(Ok(Standing::Ended(ended("CANCELLED")))).await,
                     Created::Taken => Ok(Standing::Going),
@@ -160,7 +160,7 @@ impl KubernetesJobs {
             }
             Found::Fence(_) => return place.tell(Ok(Standing::Ended(ended("CANCELLED")))).await,
             Found::Nothing if spool.submitted().await?.is_some() => {
-                let why = format!("JobSet {called} is gone before its end was seen: somebody deleted it");
+                let why = format!("JobSet {called} was deleted before its end was seen");
                 return place.tell(Ok(Standing::Lost { code: "DELETED".to_owned(), why })).await;
             }
             Found::Nothing => return Ok(Standing::Absent),
@@ -170,7 +170,7 @@ impl KubernetesJobs {
         let over = state::over(&jobset);
         if !over && (cancelled || jobset["metadata"]["deletionTimestamp"].is_string()) {
             cluster.delete_jobset(called, &uid).await?;
-            return Ok(Standing::Going); // until it is gone
+            return Ok(Standing::Going); // until it is deleted
         }
         if !over {
             place.keys(name, &uid).await?;
@@ -192,7 +192,7 @@ impl KubernetesJobs {
             Finding::Failed(failure) => Err(failure),
         };
         if !over {
-            // What is called lost must not go on, nor begin again. Its output is read first, as far as it is there.
+            // A lost job must not continue or start again. Read its remaining output first.
             self.drain(place, name).await?;
             cluster.delete_jobset(called, &uid).await?;
         }
@@ -200,7 +200,7 @@ impl KubernetesJobs {
         place.tell(end).await
     }
 
-    /// Reads every output to the end it has by now.
+    /// Reads every output up to its current end.
     async fn drain(&self, place: &Place, name: &str) -> Result<(), PortError> {
         let Place { cluster, spool, jobset, .. } = place;
         let mut pods = self.seen(name);
@@ -212,14 +212,14 @@ impl KubernetesJobs {
             .flat_map(|pod| follow::sources(cluster, spool, pod).into_iter().map(move |of| (pod, of)))
         {
             match source.finish().await {
-                // Nobody answers for a node that is lost, and nobody may ever again.
+                // A lost node may never respond again.
                 Err(PortError::Passing(why)) if state::node_lost(pod) => {
                     spool.close(&source.stream, Some(format!("its node is lost: {why}"))).await?;
                 }
                 read => drop(read?),
             }
         }
-        // Of pods that are gone, and that only another agent had seen.
+        // Streams of deleted pods that only another agent saw.
         for stream in spool.streams().await? {
             let mut parts = stream.splitn(3, '.').skip(1).map(str::to_owned);
             let (Some(container), Some(pod)) = (parts.next(), parts.next()) else { continue };
@@ -235,13 +235,13 @@ impl Place {
         format!("{}/{}", self.settings.namespace, self.jobset)
     }
 
-    /// What has the job's name now; somebody else's is refused.
+    /// The object with the job's name; refuses an object of another owner.
     async fn found(&self, name: &str) -> Result<Found, PortError> {
         let Some(jobset) = self.cluster.jobset(&self.jobset).await? else { return Ok(Found::Nothing) };
         let annotations = &jobset["metadata"]["annotations"];
         if annotations[manifest::JOB] != name {
             let message = format!(
-                "JobSet {} in namespace {} is not of {name}: it does not say `{}: {name}`; take it away or use another namespace",
+                "JobSet {} in namespace {} does not belong to {name}: annotation `{}: {name}` is missing; delete it or use another namespace",
                 self.jobset,
                 self.settings.namespace,
                 manifest::JOB
@@ -252,12 +252,12 @@ impl Place {
         Ok(if fence { Found::Fence(jobset) } else { Found::Ours(jobset) })
     }
 
-    /// The first that is told of an end is told ever after.
+    /// The first end state recorded is final.
     async fn tell(&self, end: spool::Final) -> Result<Standing, PortError> {
         self.spool.tell(end).await?.map_err(PortError::Final)
     }
 
-    /// The keys of the pods' ssh, where they need some. They belong to the JobSet, and go with it.
+    /// Creates the pods' ssh keys if needed, owned by the JobSet.
     async fn keys(&self, name: &str, uid: &str) -> Result<(), PortError> {
         if self.settings.launch == Launch::Mpi {
             let (user, host) = (keys::private_key()?, keys::private_key()?);
@@ -277,7 +277,7 @@ impl Scheduler for KubernetesJobs {
         self.pace(&job.name, None);
         let place = self.place(&job.cluster, &job.name).await?;
         let Place { settings, cluster, spool, .. } = &place;
-        // What ended, must not begin, or was there and is gone is not begun again.
+        // Never start again: ended, cancelled, or deleted after it existed.
         if spool.told().await?.is_some() || spool.cancelled().await? {
             return Ok(place.handle());
         }
@@ -288,7 +288,7 @@ impl Scheduler for KubernetesJobs {
             }
             let jobset = manifest::jobset(job, settings).map_err(PortError::Final)?;
             let created = cluster.create_jobset(&jobset).await;
-            // Looked at whatever was said: an answer may be lost, and somebody else may have been as quick.
+            // Read the object in any case: a response may be lost, or another agent may have created it.
             found = place.found(&job.name).await?;
             if let (Found::Nothing, Err(error)) = (&found, created) {
                 return Err(error);
@@ -404,7 +404,7 @@ impl Scheduler for KubernetesJobs {
     async fn nodes(&self, _: &Cluster, name: &str) -> Result<Vec<String>, PortError> {
         let known = Spool::of(&self.store, name).nodes().await?.filter(|nodes| !nodes.is_empty());
         known.ok_or_else(|| {
-            let why = format!("nobody saw on which nodes {name} ran");
+            let why = format!("the nodes of {name} are unknown: no pod was seen on a node");
             PortError::Final(Failure::new(Class::Input, "NODES_UNKNOWN", why))
         })
     }
@@ -452,12 +452,12 @@ impl Scheduler for KubernetesJobs {
     }
 }
 
-/// Why it waited, in order.
+/// Reasons for waiting, in order.
 const WAITING: &str = "waiting.log";
-/// Size and SHA-256 of each output, and whether all of it was read.
+/// Size and SHA-256 of each output, and whether it was read completely.
 const ENDS: &str = "outputs.json";
 
-/// One of the two files that no container wrote.
+/// One of the two files that the agent itself writes.
 async fn whole(spool: &Spool, file: &str) -> Result<Vec<u8>, PortError> {
     if file == WAITING {
         return Ok(spool
@@ -484,7 +484,7 @@ async fn stream(spool: &Spool, file: &str) -> Result<String, PortError> {
         PortError::Final(Failure::new(
             Class::Workload,
             "UNREADABLE",
-            format!("the job wrote no {}", file.escape_debug()),
+            format!("the job has no file {}", file.escape_debug()),
         ))
     })
 }

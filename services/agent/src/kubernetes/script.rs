@@ -1,40 +1,40 @@
-//! What the pods run. Pure: the settings come as environment and as quoted words.
+//! Shell scripts of the pods. Pure: settings are passed as environment and quoted words.
 //!
-//! A pod that cannot do its part says why in one line, beginning with the reason's code, as its termination message: it
+//! A pod that fails before the benchmark writes one line, beginning with the reason code, as its termination message, which
 //! outlives the pod's log.
 
 use model::{Kubernetes, Launch, Workload};
 
 use crate::{render, slurm::script::quote};
 
-/// Where ssh's keys are mounted.
+/// Mount path of the ssh keys.
 pub const KEYS: &str = "/etc/burnin-keys";
-/// The port of ssh in the pods, also on the node's own network.
+/// ssh port in the pods, also on the host network.
 const SSH_PORT: u16 = 2222;
 
-/// Exit statuses of the script's own, before the benchmark begins.
+/// Exit codes of the script before the benchmark starts.
 pub const NOT_REACHED: i32 = 80;
 /// See [`NOT_REACHED`].
 pub const NOT_FIT: i32 = 85;
 
 const HEAD: &str = r#"set -u
 say() { printf '%s\n' "$*"; }
-# Status, code, words: the pod's last word, which outlives its log.
+# Arguments: status, code, text. The text is the pod's termination message, which outlives its log.
 fail() { local status=$1; shift; say "$*" >&2; { printf '%s\n' "$*" >"${BURNIN_LAST_WORD:-/dev/termination-log}"; } 2>/dev/null; exit "$status"; }
 index=${BURNIN_INDEX:-${JOB_COMPLETION_INDEX:?}}
-# Addresses of the pods by commas, where DNS is not to be asked.
+# Pod addresses separated by commas, if DNS must not be used.
 IFS=, read -ra hosts <<<"${BURNIN_HOSTS:-}"
 host() { if [[ -n ${hosts[$1]:-} ]]; then printf %s "${hosts[$1]}"; else printf "$BURNIN_POD.%s" "$1" "$BURNIN_DOMAIN"; fi; }
 run=${BURNIN_RUN_FOLDER:-/tmp/burnin}
-mkdir -p "$run" || fail 85 UNFIT "$run cannot be made"
+mkdir -p "$run" || fail 85 UNFIT "cannot create $run"
 say "pod $index of $BURNIN_NODES is $(hostname)"
 "#;
 
-/// The pod's own ranks, which find each other by the names of the pods.
+/// Starts the pod's own ranks, which find each other by pod name.
 const RANKS: &str = r#"port=${BURNIN_PORT:?}
 export BURNIN_RANKS=$((BURNIN_NODES * BURNIN_RANKS_PER_NODE)) BURNIN_RENDEZVOUS=$run/rendezvous BURNIN_HOST=0.0.0.0 BURNIN_PORT=$port
-rm -rf "$BURNIN_RENDEZVOUS" && mkdir -p "$BURNIN_RENDEZVOUS" || fail 85 UNFIT "$BURNIN_RENDEZVOUS cannot be made"
-# Names of pods that were just made may not be known for a while.
+rm -rf "$BURNIN_RENDEZVOUS" && mkdir -p "$BURNIN_RENDEZVOUS" || fail 85 UNFIT "cannot create $BURNIN_RENDEZVOUS"
+# DNS may not resolve the names of new pods for a while.
 until=$((SECONDS + ${BURNIN_REACH_SECONDS:-300}))
 for ((node = 0; node < BURNIN_NODES; node++)); do
   name=$(host "$node")
@@ -63,7 +63,7 @@ done
 exit "$status"
 "#;
 
-/// ssh in every pod; the first one reaches them all, and starts the ranks by mpirun. Where it ends the job ends.
+/// Starts sshd in every pod; the first pod connects to all others and starts the ranks with mpirun. The job ends with it.
 const MPI: &str = r#"port=${BURNIN_SSH_PORT:?}
 for program in ssh ssh-keygen mpirun; do
   [[ $program == mpirun && $index != 0 ]] || type -P "$program" >/dev/null || fail 85 UNFIT "the image has no $program"
@@ -72,7 +72,7 @@ sshd=$(PATH=$PATH:/usr/sbin:/usr/local/sbin type -P sshd) || fail 85 UNFIT "the 
 mkdir -p /run/sshd
 install -m 600 "$BURNIN_KEYS/user" "$run/user_key" && install -m 600 "$BURNIN_KEYS/host" "$run/host_key" || fail 85 UNFIT "the job's ssh keys cannot be read"
 ssh-keygen -y -f "$run/user_key" >"$run/authorized_keys" && { printf 'burnin '; ssh-keygen -y -f "$run/host_key"; } >"$run/known_hosts" || fail 85 UNFIT "the job's ssh keys are not ssh's"
-# Every pod of the job has the same host key, which nobody else has: who answers with another one is not ours.
+# Every pod of the job has the same host key: another key means that the peer is not part of the job.
 printf '%s\n' "Port $port" "HostKey $run/host_key" "AuthorizedKeysFile $run/authorized_keys" "PidFile $run/sshd.pid" \
   'AuthenticationMethods publickey' 'PermitRootLogin prohibit-password' 'PasswordAuthentication no' 'UsePAM no' \
   'StrictModes no' 'MaxStartups 1024' 'MaxSessions 1024' >"$run/sshd_config"
@@ -80,7 +80,7 @@ printf '%s\n' 'Host *' "Port $port" "IdentityFile $run/user_key" 'IdentitiesOnly
   "UserKnownHostsFile $run/known_hosts" 'StrictHostKeyChecking yes' 'BatchMode yes' 'ConnectTimeout 5' \
   'ServerAliveInterval 15' 'ServerAliveCountMax 4' 'LogLevel ERROR' >"$run/ssh_config"
 if [[ $index != 0 ]]; then
-  say "waits for the first pod"
+  say "waiting for the first pod"
   exec "$sshd" -D -e -f "$run/sshd_config"
 fi
 "$sshd" -e -f "$run/sshd_config" || fail 85 UNFIT "sshd does not start"
@@ -102,7 +102,7 @@ for ((node = 0; node < BURNIN_NODES; node++)); do
 done
 interface=()
 [[ -z ${BURNIN_INTERFACE:-} ]] || interface=(--mca btl_tcp_if_include "$BURNIN_INTERFACE" --mca oob_tcp_if_include "$BURNIN_INTERFACE")
-# A rank gets its script with the command: the other pods have no file of ours.
+# Ranks get the script as an argument: the other pods do not have the file.
 mpirun --allow-run-as-root --hostfile "$run/hostfile" -np $((BURNIN_NODES * BURNIN_RANKS_PER_NODE)) \
   --map-by "ppr:$BURNIN_RANKS_PER_NODE:node" --bind-to none --mca orte_keep_fqdn_hostnames 1 --mca plm_rsh_no_tree_spawn 1 \
   --mca plm_rsh_agent "ssh -F $run/ssh_config" --mca pml ob1 --mca coll ^hcoll --mca btl self,tcp "${interface[@]}" \
@@ -118,7 +118,7 @@ pub fn script(settings: &Kubernetes) -> String {
     format!("{HEAD}cat >\"$run/rank.sh\" <<'RANK'\n{}RANK\n{launch}", rank(settings))
 }
 
-/// What starts one rank: the network's settings, ours after them, then the program.
+/// Script that starts one rank: network profile, then settings, then the program.
 fn rank(settings: &Kubernetes) -> String {
     let environment: String = settings
         .environment
@@ -137,14 +137,14 @@ fn rank(settings: &Kubernetes) -> String {
         .as_ref()
         .map_or_else(String::new, |name| format!("export NCCL_SOCKET_IFNAME={}\n", quote(name)));
     let debug = quote(&settings.nccl_debug);
-    // What the profile sets, `environment` may correct; what it needs, it finds.
+    // `environment` overrides the profile, and is also visible to it.
     format!(
         "{environment}{profile}{interface}export NCCL_DEBUG={debug}\nunset NCCL_DEBUG_FILE\n{}exec \"$@\"\n",
         if settings.profile.is_some() { environment.as_str() } else { "" }
     )
 }
 
-/// The program and its arguments. Each rank has one GPU.
+/// Program and arguments. Each rank has one GPU.
 pub fn command(workload: &Workload, settings: &Kubernetes) -> Vec<String> {
     let program = render::program(workload);
     let program = settings
@@ -154,10 +154,10 @@ pub fn command(workload: &Workload, settings: &Kubernetes) -> Vec<String> {
     std::iter::once(program).chain(render::arguments(workload, 1)).collect()
 }
 
-/// What the script is told of the job, as environment.
+/// Environment variables of the script.
 pub fn told<'a>(settings: &'a Kubernetes, jobset: &str) -> Vec<(&'a str, String)> {
     let replicated = super::manifest::REPLICATED;
-    // What a pod is called, its number left open.
+    // Pod name pattern with a placeholder for the index.
     let pod = match settings.only_nodes.is_empty() {
         true => format!("{jobset}-{replicated}-0-%d"),
         false => format!("{jobset}-{replicated}%d-0-0"),
@@ -172,7 +172,7 @@ pub fn told<'a>(settings: &'a Kubernetes, jobset: &str) -> Vec<(&'a str, String)
         ("BURNIN_SSH_PORT", SSH_PORT.to_string()),
         ("BURNIN_INTERFACE", settings.socket_interface.clone().unwrap_or_default()),
     ];
-    // What is meant for the ranks reaches them alone; the script reads what has our name.
+    // Variables for the ranks are only exported to them; the script itself reads variables with our prefix.
     let theirs = settings
         .environment
         .iter()

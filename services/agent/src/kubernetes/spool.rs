@@ -1,17 +1,17 @@
-//! What is noted of a job beside the cluster, in the bucket: it outlives the cluster's objects and the agent.
+//! Notes about a job in the bucket: they outlive the cluster's objects and the agent.
 //!
 //! ```text
-//! kubernetes/{job}/submitted.json       the JobSet's id, once it was seen
-//!                  cancelled            it must not begin any more
-//!                  standing.json        what was told of its end
+//! kubernetes/{job}/submitted.json       uid of the JobSet, once seen
+//!                  cancelled            the job must not start
+//!                  standing.json        its end state
 //!                  nodes.json           the nodes it ran on
-//!                  waiting/{n}          reasons for which it waited
-//!                  logs/{stream}/{n}    a piece of a container's output, from byte n on
+//!                  waiting/{n}          reasons for waiting
+//!                  logs/{stream}/{n}    piece of a container's output from byte n on
 //!                  logs/{stream}/end.json
 //! ```
 //!
-//! A piece begins with a line of JSON: where reading went on afterwards. Two agents that read the same container meet at
-//! the name of the next piece, and one of them goes on behind the other's.
+//! A piece begins with a line of JSON: the position after it. Two agents that read the same container compete for the name of
+//! the next piece; the loser continues after the winner's piece.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use tokio_util::io::StreamReader;
 
 use crate::port::Standing;
 
-/// An end that was told, as it is told ever after.
+/// The recorded end of a job, final once written.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Told {
@@ -34,41 +34,41 @@ enum Told {
     Failed(model::Failure),
 }
 
-/// What was told of a job: where it stands, or why it never did anything.
+/// End state of a job, or the failure that kept it from running.
 pub type Final = Result<Standing, model::Failure>;
 
-/// Where reading of a container's output goes on.
+/// Position in a container's output.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cursor {
-    /// Bytes kept so far.
+    /// Bytes stored so far.
     pub bytes: u64,
-    /// The time of the last line, as the kubelet wrote it; empty before the first.
+    /// Timestamp of the last line in the kubelet's format; empty before the first line.
     pub until: String,
-    /// Lines of that very time that are kept.
+    /// Number of stored lines with exactly this timestamp.
     pub same: u64,
-    /// The last line has no end yet.
+    /// The last line is incomplete.
     #[serde(default)]
     pub open: bool,
-    /// Between the line before and the first one here some may be missing.
+    /// Set if lines before this piece may be missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap: Option<String>,
 }
 
-/// How a container's output ended.
+/// End of a container's stored output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
-    /// All of it, bytes.
+    /// Total size, bytes.
     pub bytes: u64,
-    /// Its SHA-256, hex.
+    /// SHA-256, hex.
     pub sha256: String,
-    /// Everything that the container wrote was read.
+    /// Whether the complete output was read.
     pub whole: bool,
-    /// What may be missing.
+    /// Parts that may be missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub missing: Vec<String>,
 }
 
-/// A job's notes.
+/// Notes about one job.
 #[derive(Clone)]
 pub struct Spool {
     store: Arc<dyn Store>,
@@ -76,7 +76,7 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// The notes of a job.
+    /// Notes about `job` in `store`.
     pub fn of(store: &Arc<dyn Store>, job: &str) -> Self {
         Self { store: Arc::clone(store), folder: format!("kubernetes/{job}/") }
     }
@@ -91,58 +91,58 @@ impl Spool {
         self.store.create(&format!("{}{name}", self.folder), text.into()).await.map_err(PortError::passing)
     }
 
-    /// The id of the JobSet, if it was ever seen.
+    /// Uid of the JobSet; `None` if it was never seen.
     ///
     /// # Errors
-    /// Those of the bucket.
+    /// Returns an error if the bucket request fails.
     pub async fn submitted(&self) -> Result<Option<String>, PortError> {
         self.get("submitted.json").await
     }
 
-    /// Notes the id of the JobSet; the first note stands.
+    /// Records the uid of the JobSet; the first record is final.
     ///
     /// # Errors
-    /// Those of the bucket.
+    /// Returns an error if the bucket request fails.
     pub async fn note_submitted(&self, uid: &str) -> Result<(), PortError> {
         self.put("submitted.json", &uid).await.map(drop)
     }
 
-    /// Somebody asked for its end.
+    /// Whether the job was cancelled.
     ///
     /// # Errors
-    /// Those of the bucket.
+    /// Returns an error if the bucket request fails.
     pub async fn cancelled(&self) -> Result<bool, PortError> {
         Ok(self.get::<bool>("cancelled").await?.is_some())
     }
 
-    /// Notes that it is to end.
+    /// Records the cancellation.
     ///
     /// # Errors
-    /// Those of the bucket.
+    /// Returns an error if the bucket request fails.
     pub async fn cancel(&self) -> Result<(), PortError> {
         self.put("cancelled", &true).await.map(drop)
     }
 
-    /// The nodes it ran on, once it has ended.
+    /// The job's nodes; `None` before it has ended.
     ///
     /// # Errors
-    /// Those of the bucket.
+    /// Returns an error if the bucket request fails.
     pub async fn nodes(&self) -> Result<Option<Vec<String>>, PortError> {
         self.get("nodes.json").await
     }
 
-    /// Notes the nodes it ran on; the first note stands.
+    /// Records the job's nodes; the first record is final.
     ///
     /// # Errors
-    /// Those of the bucket.
+    /// Returns an error if the bucket request fails.
     pub async fn note_nodes(&self, nodes: &[String]) -> Result<(), PortError> {
         self.put("nodes.json", &nodes).await.map(drop)
     }
 
-    /// What was told of its end.
+    /// The recorded end state.
     ///
     /// # Errors
-    /// Those of the bucket.
+    /// Returns an error if the bucket request fails.
     pub async fn told(&self) -> Result<Option<Final>, PortError> {
         Ok(self.get::<Told>("standing.json").await?.map(|told| match told {
             Told::Ended(end) => Ok(Standing::Ended(end)),
@@ -151,10 +151,10 @@ impl Spool {
         }))
     }
 
-    /// Notes what is told of its end. The first note stands, and is returned.
+    /// Records an end state. Returns the first one recorded, which is final.
     ///
     /// # Errors
-    /// Those of the bucket.
+    /// Returns an error if the bucket request fails.
     pub async fn tell(&self, end: Final) -> Result<Final, PortError> {
         let told = match end.clone() {
             Ok(Standing::Ended(end)) => Told::Ended(end),
@@ -168,42 +168,42 @@ impl Spool {
         }
     }
 
-    /// All of its output is read.
+    /// Whether the complete output is stored.
     ///
     /// # Errors
-    /// Those of the bucket.
+    /// Returns an error if the bucket request fails.
     pub async fn drained(&self) -> Result<bool, PortError> {
         Ok(self.get::<bool>("drained").await?.is_some())
     }
 
-    /// Notes that all of its output is read.
+    /// Records that the complete output is stored.
     ///
     /// # Errors
-    /// Those of the bucket.
+    /// Returns an error if the bucket request fails.
     pub async fn note_drained(&self) -> Result<(), PortError> {
         self.put("drained", &true).await.map(drop)
     }
 
-    /// Nothing of it is left on the cluster.
+    /// Whether all objects of the job are deleted.
     ///
     /// # Errors
-    /// Those of the bucket.
+    /// Returns an error if the bucket request fails.
     pub async fn released(&self) -> Result<bool, PortError> {
         Ok(self.get::<bool>("released").await?.is_some())
     }
 
-    /// Notes that nothing of it is left on the cluster.
+    /// Records that all objects of the job are deleted.
     ///
     /// # Errors
-    /// Those of the bucket.
+    /// Returns an error if the bucket request fails.
     pub async fn note_released(&self) -> Result<(), PortError> {
         self.put("released", &true).await.map(drop)
     }
 
-    /// Notes why it waits, once for each reason in a row.
+    /// Records a reason for waiting; equal consecutive reasons are recorded once.
     ///
     /// # Errors
-    /// Those of the bucket.
+    /// Returns an error if the bucket request fails.
     pub async fn waits(&self, line: &str) -> Result<(), PortError> {
         let noted = self.waiting().await?;
         let reason = |line: &str| line.split_once(' ').map_or(line, |(_, reason)| reason).to_owned();
@@ -213,10 +213,10 @@ impl Spool {
         self.put(&format!("waiting/{:06}", noted.len()), &line).await.map(drop)
     }
 
-    /// The reasons for which it waited, in order.
+    /// The reasons for waiting, in order.
     ///
     /// # Errors
-    /// Those of the bucket.
+    /// Returns an error if the bucket request fails.
     pub async fn waiting(&self) -> Result<Vec<String>, PortError> {
         let mut lines = Vec::new();
         for name in self.names("waiting/").await? {
@@ -234,10 +234,10 @@ impl Spool {
         Ok(names)
     }
 
-    /// The streams of which there is anything.
+    /// Names of the stored streams.
     ///
     /// # Errors
-    /// Those of the bucket.
+    /// Returns an error if the bucket request fails.
     pub async fn streams(&self) -> Result<Vec<String>, PortError> {
         let names = self.names("logs/").await?;
         let mut streams: Vec<_> =
@@ -246,32 +246,32 @@ impl Spool {
         Ok(streams)
     }
 
-    /// The pieces of a stream, by their first byte.
+    /// Start offsets of the pieces of a stream.
     ///
     /// # Errors
-    /// Those of the bucket.
+    /// Returns an error if the bucket request fails.
     pub async fn pieces(&self, stream: &str) -> Result<Vec<u64>, PortError> {
         let names = self.names(&format!("logs/{stream}/")).await?;
         Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
     }
 
-    /// A piece: where reading went on after it, and its bytes.
+    /// Reads a piece: the position after it, and its bytes.
     ///
     /// # Errors
-    /// Those of the bucket.
+    /// Returns an error if the bucket request fails.
     pub async fn piece(&self, stream: &str, from: u64) -> Result<(Cursor, Bytes), PortError> {
         let name = format!("{}logs/{stream}/{from:015}", self.folder);
-        let damaged = || PortError::Passing(format!("{name} is no piece of a log"));
+        let damaged = || PortError::Passing(format!("{name} is not a valid log piece"));
         let bytes = self.store.read(&name).await.map_err(PortError::passing)?.ok_or_else(damaged)?;
         let line = memchr(&bytes).ok_or_else(damaged)?;
         let cursor = serde_json::from_slice(&bytes[..line]).map_err(|_| damaged())?;
         Ok((cursor, bytes.slice(line + 1..)))
     }
 
-    /// Where reading of a stream goes on.
+    /// Position after the last stored piece of a stream.
     ///
     /// # Errors
-    /// Those of the bucket.
+    /// Returns an error if the bucket request fails.
     pub async fn cursor(&self, stream: &str) -> Result<Cursor, PortError> {
         match self.pieces(stream).await?.last() {
             Some(last) => Ok(Cursor { gap: None, ..self.piece(stream, *last).await?.0 }),
@@ -279,10 +279,10 @@ impl Spool {
         }
     }
 
-    /// Keeps the next piece, which begins at byte `from`. False: somebody else was there first.
+    /// Stores the next piece, starting at byte `from`. False: another agent stored it first.
     ///
     /// # Errors
-    /// Those of the bucket.
+    /// Returns an error if the bucket request fails.
     pub async fn keep(
         &self,
         stream: &str,
@@ -295,23 +295,23 @@ impl Spool {
         object.push(b'\n');
         object.extend_from_slice(body);
         let created = self.store.create(&name, object.clone().into()).await.map_err(PortError::passing)?;
-        // After a lost answer it may be ours.
+        // After a lost response the existing piece may be this one.
         Ok(created == Creation::Created
             || self.store.read(&name).await.map_err(PortError::passing)?.is_some_and(|there| there == object))
     }
 
-    /// Everything that is kept of a stream.
+    /// Opens the stored content of a stream.
     ///
     /// # Errors
-    /// Those of the bucket.
+    /// Returns an error if the bucket request fails.
     pub async fn open(&self, stream: &str) -> Result<Reader, PortError> {
         self.open_from(stream, 0).await
     }
 
-    /// The same from a byte on.
+    /// Opens the stored content of a stream from `byte` on.
     ///
     /// # Errors
-    /// Those of the bucket.
+    /// Returns an error if the bucket request fails.
     pub async fn open_from(&self, stream: &str, byte: u64) -> Result<Reader, PortError> {
         let mut pieces = self.pieces(stream).await?;
         let first = pieces.partition_point(|from| *from <= byte).saturating_sub(1);
@@ -332,18 +332,18 @@ impl Spool {
         Ok(Box::new(StreamReader::new(Box::pin(bodies))))
     }
 
-    /// How a stream ended, once it has.
+    /// End of a stream; `None` while it is open.
     ///
     /// # Errors
-    /// Those of the bucket.
+    /// Returns an error if the bucket request fails.
     pub async fn end(&self, stream: &str) -> Result<Option<End>, PortError> {
         self.get(&format!("logs/{stream}/end.json")).await
     }
 
-    /// Ends a stream: hashes what was kept, and says whether that is all. The first end stands.
+    /// Closes a stream: records its digest, and what is missing. The first end recorded is final.
     ///
     /// # Errors
-    /// Those of the bucket.
+    /// Returns an error if the bucket request fails.
     pub async fn close(&self, stream: &str, missing: Option<String>) -> Result<(), PortError> {
         let mut gaps = Vec::new();
         for from in self.pieces(stream).await? {

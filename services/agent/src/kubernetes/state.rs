@@ -1,7 +1,7 @@
-//! What the API says of a job's objects, as one standing. Pure.
+//! Maps the API objects of a job to one state. Pure.
 //!
-//! The JobSet's own status is the end. Why it ended so stands in its pods, which are looked at for the first cause: what
-//! the infrastructure took, then what the kernel or a limit ended, then the pod's own last word.
+//! The JobSet's status decides the end. The reason is in its pods, searched for the first cause: infrastructure losses, then
+//! kills by the kernel or a limit, then the pod's termination message.
 
 use std::collections::BTreeSet;
 
@@ -11,52 +11,52 @@ use serde_json::Value;
 
 use super::manifest::{CONTAINER, REPLICATED};
 
-/// Everything that is known of a job at a moment.
+/// Objects of a job at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
-    /// The JobSet as it is now.
+    /// Current JobSet.
     pub jobset: Value,
-    /// Every pod that was ever seen of it, as it was seen last.
+    /// Every pod that was ever seen, in its last seen state.
     pub pods: Vec<Value>,
-    /// Its jobs.
+    /// Jobs of the JobSet.
     pub jobs: Vec<Value>,
     /// Kueue's Workload.
     pub workload: Option<Value>,
-    /// What events say, the latest last.
+    /// Events, newest last.
     pub events: Vec<Value>,
 }
 
-/// What is found when all of it is read together.
+/// State derived from all objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// Its pods run.
     Going,
-    /// It waits, with the code of the reason.
+    /// It waits; `code` gives the reason.
     Waiting {
-        /// The code, as in docs/ERRORS.md.
+        /// Reason code, see docs/ERRORS.md.
         code: &'static str,
-        /// The cluster's words.
+        /// Message of the cluster.
         why: String,
     },
-    /// It ran to an end.
+    /// It ran to its own end.
     Ended(JobEnd),
-    /// The infrastructure took it away.
+    /// Ended by the infrastructure.
     Lost {
-        /// The code.
+        /// Reason code.
         code: String,
-        /// What happened.
+        /// Message.
         why: String,
     },
-    /// It did not begin, or did not measure anything, for a reason that has a name.
+    /// It did not start or did not measure, for a known reason.
     Failed(Failure),
 }
 
-/// Where a job stands.
+/// State of a job.
 pub fn standing(known: &Known, settings: &Kubernetes, now: Timestamp) -> Finding {
     match text(&known.jobset["status"]["terminalState"]) {
         "Completed" => return Finding::Ended(end(known, "COMPLETED", Some(0))),
         "Failed" => return failed(known),
-        // Before there was such a field the conditions said it.
+        // Older versions have no such field: use the conditions.
         _ if holds(&known.jobset, "Completed").is_some() => {
             return Finding::Ended(end(known, "COMPLETED", Some(0)));
         }
@@ -66,12 +66,12 @@ pub fn standing(known: &Known, settings: &Kubernetes, now: Timestamp) -> Finding
     if let Some(lost) = evicted(known) {
         return lost;
     }
-    // Its job fails once the last pod has ended, and a pod on a node that says nothing never ends.
+    // The job fails only after its last pod has ended, and a pod on an unreachable node never ends.
     if let Some(lost) = disrupted(&known.pods) {
         return lost;
     }
     if twice(&known.pods) {
-        let why = "its pods had begun, and were made again".to_owned();
+        let why = "its pods had started and were recreated".to_owned();
         return Finding::Lost { code: "RESTARTED".to_owned(), why };
     }
     let begun = known.pods.iter().filter(|pod| began(pod)).count();
@@ -86,13 +86,13 @@ pub fn standing(known: &Known, settings: &Kubernetes, now: Timestamp) -> Finding
     {
         let code = if *code == "WAITING" { "ADMISSION_TIMEOUT" } else { code };
         let message =
-            format!("{begun} of {} pods began within {}: {why}", settings.nodes, settings.begin_within);
+            format!("{begun} of {} pods started within {}: {why}", settings.nodes, settings.begin_within);
         return Finding::Failed(Failure::new(Class::Infrastructure, code, message));
     }
     waiting
 }
 
-/// Kueue took its quota back.
+/// Kueue evicted the workload.
 fn evicted(known: &Known) -> Option<Finding> {
     let workload = known.workload.as_ref()?;
     let preempted = holds(workload, "Preempted");
@@ -104,14 +104,14 @@ fn evicted(known: &Known) -> Option<Finding> {
         "Preempted" => lost("PREEMPTED"),
         "NodeFailures" => lost("NODE_LOST"),
         "PodsReadyTimeout" | "AdmissionCheck" => {
-            let message = format!("Kueue gave it up: {why}");
+            let message = format!("Kueue evicted it: {why}");
             Finding::Failed(Failure::new(Class::Infrastructure, "ADMISSION_TIMEOUT", message))
         }
         _ => lost("EVICTED"),
     })
 }
 
-/// A pod of one index was made again after one had begun: the benchmark may have run twice.
+/// Whether a pod was recreated after it had started: the benchmark may have run twice.
 fn twice(pods: &[Value]) -> bool {
     pods.iter().any(|one| {
         let newer = |two: &&Value| {
@@ -123,7 +123,7 @@ fn twice(pods: &[Value]) -> bool {
     })
 }
 
-/// Why it has not begun.
+/// Why it has not started.
 fn waiting(known: &Known, settings: &Kubernetes) -> Finding {
     let input = |code: &str, message: String| Finding::Failed(Failure::new(Class::Input, code, message));
     let wait = |code, why: &str| Finding::Waiting { code, why: why.to_owned() };
@@ -151,10 +151,10 @@ fn waiting(known: &Known, settings: &Kubernetes) -> Finding {
             && text(&scheduled["reason"]) == "Unschedulable"
         {
             let said = text(&scheduled["message"]);
-            // Kueue has named the node, and does not know that the job's pods are apart: nothing will change that.
+            // Kueue has assigned the node and does not know the pods' anti-affinity: this cannot resolve itself.
             if settings.topology.is_some() && said.contains("didn't match pod anti-affinity rules") {
                 let why = format!(
-                    "pod {name}: Kueue sends it to a node that has another pod of the job; with `topology`, ask for more \
+                    "pod {name}: Kueue assigns it to a node with another pod of the job; with `topology`, request more \
                      than half of a node (cpu_millis, memory_mib, gpus_per_node): {said}"
                 );
                 return input("TOPOLOGY", why);
@@ -183,7 +183,7 @@ fn waiting(known: &Known, settings: &Kubernetes) -> Finding {
             () => wait("WAITING", why),
         };
     }
-    // Whatever was said last by whoever should have made or fed the pods.
+    // The latest warning of any component that creates or feeds the pods.
     let warned = known.events.iter().rev().find(|event| text(&event["type"]) == "Warning");
     match warned {
         Some(event) if text(&event["message"]).contains("exceeded quota") => {
@@ -191,13 +191,13 @@ fn waiting(known: &Known, settings: &Kubernetes) -> Finding {
         }
         Some(event) => wait("WAITING", &format!("{}: {}", text(&event["reason"]), text(&event["message"]))),
         None if settings.queue.is_some() && known.workload.is_none() => {
-            wait("WAITING", "Kueue has not taken it up yet")
+            wait("WAITING", "Kueue has not processed it yet")
         }
-        None => wait("WAITING", "its pods are being made"),
+        None => wait("WAITING", "its pods are being created"),
     }
 }
 
-/// What no second pull mends.
+/// Image pull errors that a retry cannot fix.
 fn forever(said: &str) -> bool {
     let said = said.to_ascii_lowercase();
     [
@@ -213,7 +213,7 @@ fn forever(said: &str) -> bool {
     .any(|sign| said.contains(sign))
 }
 
-/// A pod that was taken away with or from its node, and which.
+/// A pod that was deleted with or from its node, and the reason.
 fn disrupted(pods: &[Value]) -> Option<Finding> {
     let lost = |code: &str, why: String| Finding::Lost { code: code.to_owned(), why };
     for pod in pods {
@@ -248,7 +248,7 @@ fn disrupted(pods: &[Value]) -> Option<Finding> {
     None
 }
 
-/// The node of this pod says nothing any more, or is gone.
+/// Whether this pod's node is unreachable or deleted.
 pub fn node_lost(pod: &Value) -> bool {
     matches!(disrupted(std::slice::from_ref(pod)), Some(Finding::Lost { code, .. }) if code == "NODE_LOST")
 }
@@ -280,7 +280,7 @@ fn failed(known: &Known) -> Finding {
             return Finding::Failed(Failure::new(class, code, message));
         }
     }
-    // The first to fail is nearest to the cause: the others lost it, or were ended with it.
+    // The first failure is closest to the cause: the other pods failed because of it, or were ended with it.
     let first = ended
         .iter()
         .filter(|(_, state)| state["exitCode"].as_i64().is_some_and(|code| code != 0))
@@ -294,20 +294,20 @@ fn failed(known: &Known) -> Finding {
         }
         None => {
             let said = holds(&known.jobset, "Failed").or_else(|| condition(&known.jobset, "Failed"));
-            let why = said.map_or("no pod is left to say why", |said| text(&said["message"]));
+            let why = said.map_or("no pod is left; the reason is unknown", |said| text(&said["message"]));
             lost("NO_END", why.to_owned())
         }
     }
 }
 
-/// What a pod's last word means, where it has a name: whose fault, the code, the line.
+/// Known meaning of a pod's termination message: class, code and line.
 pub fn named(said: &str) -> Option<(Class, &'static str, String)> {
     const OURS: [(&str, Class); 3] = [
         ("DNS_NOT_READY", Class::Infrastructure),
         ("SSH_REFUSED", Class::Infrastructure),
         ("UNFIT", Class::Input),
     ];
-    // In the words of the C library, NCCL, its plugins and ssh. The first line that is found counts.
+    // Messages of the C library, NCCL, its plugins and ssh. The first match counts.
     const THEIRS: [(&str, &str, Class); 10] = [
         ("GLIBC_", "GLIBC_MISMATCH", Class::Input),
         ("network gIB not found", "GIB_MISSING", Class::Input),
@@ -332,7 +332,7 @@ pub fn named(said: &str) -> Option<(Class, &'static str, String)> {
     })
 }
 
-/// The JobSet is over, whatever follows.
+/// Whether the JobSet has ended for good.
 pub fn over(jobset: &Value) -> bool {
     !text(&jobset["status"]["terminalState"]).is_empty()
         || ["Completed", "Failed"].iter().any(|state| holds(jobset, state).is_some())
@@ -350,12 +350,12 @@ fn end(known: &Known, state: &str, exit_code: Option<i32>) -> JobEnd {
     }
 }
 
-/// What the containers of a pod that are measured, or prepare it, ended with.
+/// Terminated states of the measured and the init containers of a pod.
 fn terminated(pod: &Value) -> impl Iterator<Item = &Value> {
     containers(pod).map(|container| &container["state"]["terminated"]).filter(|state| state.is_object())
 }
 
-/// What is said of the containers of a pod, those that prepare it first.
+/// Container statuses of a pod, init containers first.
 pub fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
     ["initContainerStatuses", "containerStatuses"]
         .into_iter()
@@ -363,23 +363,23 @@ pub fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
         .flatten()
 }
 
-/// The number of a pod in its job.
+/// Index of a pod in its job.
 pub fn index(pod: &Value) -> u32 {
     let labels = &pod["metadata"]["labels"];
     let replicated = text(&labels["jobset.sigs.k8s.io/replicatedjob-name"]);
-    // Where nodes are named, each has a replicated job.
+    // With named nodes each node has its own replicated job.
     let number = replicated.strip_prefix(REPLICATED).filter(|number| !number.is_empty());
     let number = number.unwrap_or(text(&labels["batch.kubernetes.io/job-completion-index"]));
     number.parse().unwrap_or(0)
 }
 
-/// The nodes that pods were sent to, in the order of their names.
+/// Nodes that the pods were assigned to, sorted by name.
 pub fn nodes(pods: &[Value]) -> Vec<String> {
     let on: BTreeSet<_> = pods.iter().filter_map(|pod| pod["spec"]["nodeName"].as_str()).collect();
     on.into_iter().map(str::to_owned).collect()
 }
 
-/// The container that is measured has run, or runs.
+/// Whether the measured container has started.
 pub fn began(pod: &Value) -> bool {
     containers(pod).any(|container| {
         let state = &container["state"];
@@ -401,7 +401,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// A time as the API writes it.
+/// Parses a timestamp of the API.
 pub fn moment(value: &Value) -> Option<Timestamp> {
     let moment: DateTime<Utc> = text(value).parse().ok()?;
     Some(moment.into())

@@ -1,4 +1,4 @@
-//! Slurm's commands: arguments only, no shell, a clean environment, a time limit each.
+//! Slurm's commands: arguments only, no shell, a clean environment, a timeout each.
 
 use std::{ffi::OsString, time::Duration};
 
@@ -8,19 +8,19 @@ use supervisor::{Answer, ask};
 
 use super::state::Row;
 
-/// The longest any of them may take. Each has shorter limits and repetitions of its own.
+/// Timeout of each command; Slurm's own timeouts and retries are shorter.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Slurm as its commands show it.
+/// Slurm's command-line tools.
 #[derive(Clone, Debug, Default)]
 pub struct Commands {
-    /// Where the commands are searched before the `PATH`.
+    /// Folder searched before the `PATH`.
     pub first: Option<OsString>,
 }
 
 impl Commands {
     async fn ask(&self, argv: Vec<String>) -> Result<Answer, PortError> {
-        // Times are written in the zone of whoever asks.
+        // Slurm prints times in the caller's time zone.
         let mut env = vec![("TZ", OsString::from("UTC0"))];
         env.extend(self.path());
         ask(&argv, &env, LIMIT).await.map_err(PortError::passing)
@@ -33,14 +33,14 @@ impl Commands {
         Some(("PATH", path))
     }
 
-    /// Submits, and says the number.
+    /// Submits a job and returns its id.
     ///
     /// # Errors
-    /// [`PortError::Final`] when Slurm refuses the job as such; otherwise nobody knows whether it has taken it.
+    /// [`PortError::Final`] if Slurm refuses the job; after any other error the outcome is unknown.
     pub async fn submit(&self, options: &[String], folder: &std::path::Path) -> Result<u64, PortError> {
         let mut argv = vec!["sbatch".to_owned()];
         argv.extend_from_slice(options);
-        // The script is named relative to its folder, where sbatch is not.
+        // The script is named relative to its folder, which is not sbatch's working directory.
         if let Some(script) = argv.last_mut() {
             *script = folder.join(&*script).display().to_string();
         }
@@ -53,10 +53,10 @@ impl Commands {
         }
     }
 
-    /// Every job of this name that the controller knows, of this user.
+    /// All jobs of this name and user that the controller knows.
     ///
     /// # Errors
-    /// When the controller does not answer.
+    /// Returns an error if the controller request fails.
     pub async fn jobs(&self, name: &str) -> Result<Vec<Row>, PortError> {
         let user = format!("--user={}", user());
         let name = format!("--name={name}");
@@ -68,7 +68,7 @@ impl Commands {
             let shown = self.ask(argv.into()).await?;
             match shown.good {
                 true => rows.extend(Row::shown(&shown.said)),
-                // Forgotten between the two questions.
+                // Purged between the two requests.
                 false if shown.complained.contains("Invalid job id") => {}
                 false => return Err(PortError::Passing(shown.complained)),
             }
@@ -76,10 +76,10 @@ impl Commands {
         Ok(rows)
     }
 
-    /// Every job of this name that is in the accounts, where accounts are kept.
+    /// All jobs of this name in the accounting; empty without accounting storage.
     ///
     /// # Errors
-    /// When the accounts do not answer.
+    /// Returns an error if the accounting request fails.
     pub async fn accounted(&self, name: &str) -> Result<Vec<Row>, PortError> {
         let (user, name) = (format!("--user={}", user()), format!("--name={name}"));
         let format = format!("--format={}", Row::ACCOUNTED);
@@ -101,32 +101,32 @@ impl Commands {
         }
     }
 
-    /// Ends every job of this name and user, in whatever state it is.
+    /// Cancels all jobs of this name and user, in any state.
     ///
     /// # Errors
-    /// When the controller does not answer.
+    /// Returns an error if the controller request fails.
     pub async fn cancel(&self, name: &str) -> Result<(), PortError> {
         let (user, name) = (format!("--user={}", user()), format!("--name={name}"));
         self.good(&["scancel", "--quiet", &user, &name]).await.map(drop)
     }
 
-    /// Ends a job unless it has begun. What waits can be held, what runs cannot.
+    /// Cancels a job unless it has started: `hold` succeeds only on a pending job.
     ///
     /// # Errors
-    /// When the controller does not answer.
+    /// Returns an error if the controller request fails.
     pub async fn cancel_waiting(&self, number: u64) -> Result<(), PortError> {
         let number = number.to_string();
         let held = self.ask(["scontrol", "hold", &number].map(str::to_owned).into()).await?;
         match held.good {
             true => self.good(&["scancel", "--quiet", &number]).await.map(drop),
-            false => Ok(()), // it finds the claim
+            false => Ok(()), // it will find the claim
         }
     }
 
-    /// Of these nodes, or of all of a partition, the ones that are out of service, each with its reason.
+    /// The drained or down nodes among `nodes`, or of a partition, each with its reason.
     ///
     /// # Errors
-    /// When the controller does not answer.
+    /// Returns an error if the controller request fails.
     pub async fn drained(&self, nodes: &str, partition: Option<&str>) -> Result<Vec<String>, PortError> {
         let mut argv = ["sinfo", "--noheader", "--Node", "--states=drain,down,fail", "--format=%N: %E"]
             .map(str::to_owned)
@@ -142,28 +142,24 @@ impl Commands {
         Ok(nodes)
     }
 
-    /// The nodes of a list such as `n[1-4],n7`.
+    /// Expands a node list such as `n[1-4],n7`.
     ///
     /// # Errors
-    /// When `scontrol` cannot be asked.
+    /// Returns an error if `scontrol` fails.
     pub async fn expand(&self, nodes: &str) -> Result<Vec<String>, PortError> {
         let said = self.good(&["scontrol", "show", "hostnames", nodes]).await?;
         Ok(said.lines().map(|line| line.trim().to_owned()).filter(|node| !node.is_empty()).collect())
     }
 
-    /// Takes a node out of service, unless it is out already.
+    /// Drains a node unless it is drained already.
     ///
     /// # Errors
-    /// [`PortError::Final`] when somebody else took it out, or Slurm refuses.
+    /// [`PortError::Final`] if the node was drained for another reason, or Slurm refuses.
     pub async fn drain(&self, node: &str, reason: &str) -> Result<(), PortError> {
         let left = |why: String| PortError::Final(Failure::new(Class::Input, "NOT_DRAINED", why));
         if let Some(out) = self.drained(node, None).await?.into_iter().next() {
             let because = out.split_once(": ").map_or("", |(_, because)| because);
-            return if because == reason {
-                Ok(())
-            } else {
-                Err(left(format!("out of service already: {because}")))
-            };
+            return if because == reason { Ok(()) } else { Err(left(format!("already drained: {because}"))) };
         }
         let (node, reason) = (format!("nodename={node}"), format!("reason={reason}"));
         let argv = ["scontrol", "update", &node, "state=drain", &reason].map(str::to_owned);
@@ -181,13 +177,13 @@ impl Commands {
     }
 }
 
-/// By number: a name may not be known on this machine.
+/// By id: the name may be unknown on this host.
 fn user() -> u32 {
     rustix::process::getuid().as_raw()
 }
 
-/// What a failed submission means. Who cannot talk to the controller does not know what it did; whatever the controller
-/// itself says of the job is its answer.
+/// Meaning of a failed submission. After a connection error the outcome is unknown; an error message of the controller about
+/// the job is final.
 fn refusal(complaint: &str) -> PortError {
     if passes(complaint) || !complaint.contains("sbatch: ") {
         return PortError::Passing(complaint.to_owned());
@@ -198,7 +194,7 @@ fn refusal(complaint: &str) -> PortError {
     PortError::Final(Failure::new(Class::Input, "REFUSED", message))
 }
 
-/// What is complained of may pass.
+/// Whether the error is transient.
 fn passes(complaint: &str) -> bool {
     const PASSING: [&str; 16] = [
         "timed out",
@@ -226,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_cannot_reach_the_controller_does_not_know() {
+    fn after_a_connection_error_the_outcome_is_unknown() {
         for complaint in [
             "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation",
             "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",
@@ -240,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_slurm_refuses_is_wrong_input_in_its_own_words() {
+    fn a_job_refused_by_slurm_is_an_input_error_with_slurms_message() {
         for (complaint, reason) in [
             (
                 "sbatch: error: invalid partition specified: nope\nsbatch: error: Batch job submission failed: Invalid partition name specified",

@@ -1,11 +1,11 @@
-//! The folder of a job on the storage that this machine shares with the nodes.
+//! The folder of a job on the storage shared by this host and the nodes.
 //!
 //! ```text
 //! {shared}/images/{digest}/   {shared}/jobs/{job}/
-//!   job.sh         what was handed to sbatch          submitted.json   the number it gave
-//!   cancel         somebody asked for the end         claim            link: the start that runs the benchmark
-//!   refused/       starts that found it claimed       end.json         the job's own word, written last
-//!   output/        what is collected                  standing.json    what was told of the end
+//!   job.sh         script passed to sbatch             submitted.json   job id
+//!   cancel         the job was cancelled              claim            link: the start that runs the benchmark
+//!   refused/       starts that found the claim        end.json         the job's own result, written last
+//!   output/        collected output                   standing.json    recorded end state
 //! ```
 
 use std::{
@@ -20,14 +20,14 @@ use supervisor::{Jobs, spool};
 use super::state::Marks;
 use crate::port::Standing;
 
-/// One job's folder. Everything in it is created once and whole.
+/// One job's folder. Every file in it is created once, atomically.
 #[derive(Clone, Debug)]
 pub struct Folder {
     shared: PathBuf,
     name: String,
 }
 
-/// An end that was told, as it is told ever after.
+/// The recorded end of a job, final once written.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Told {
@@ -41,20 +41,20 @@ impl Folder {
         Self { shared: shared.into(), name: name.to_owned() }
     }
 
-    /// Its path.
+    /// Path of the folder.
     pub fn path(&self) -> PathBuf {
         self.shared.join("jobs").join(&self.name)
     }
 
-    /// The jobs of the cluster, as their folders are laid out.
+    /// The job folders of the cluster.
     pub fn jobs(&self) -> Jobs {
         Jobs::at(&self.shared)
     }
 
-    /// Everything that the folder tells.
+    /// Reads all marks in the folder.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Returns an error if the folder cannot be read.
     pub fn marks(&self) -> io::Result<Marks> {
         let folder = self.path();
         let claim = match fs::read_link(folder.join("claim")) {
@@ -70,10 +70,10 @@ impl Folder {
         })
     }
 
-    /// Writes the script, anew: who submits twice writes the same.
+    /// Writes the script. Resubmitting writes identical bytes.
     ///
     /// # Errors
-    /// When the folder cannot be written.
+    /// Returns an error if the folder cannot be written.
     pub fn write_script(&self, script: &str) -> io::Result<()> {
         fs::create_dir_all(self.path().join("output"))?;
         let draft = self.path().join(format!("job.sh.draft-{}", std::process::id()));
@@ -81,28 +81,28 @@ impl Folder {
         fs::rename(draft, self.path().join("job.sh"))
     }
 
-    /// Notes the number that Slurm gave the job. The first note stands, and is returned.
+    /// Records the Slurm job id. Returns the first one recorded, which is final.
     ///
     /// # Errors
-    /// When the folder cannot be written.
+    /// Returns an error if the folder cannot be written.
     pub fn note_number(&self, number: u64) -> io::Result<u64> {
         self.note("submitted.json", &number)
     }
 
-    /// What was told of its end.
+    /// The recorded end state.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Returns an error if the folder cannot be read.
     pub fn told(&self) -> io::Result<Option<Standing>> {
         let told: Option<Told> = spool::read_json(&self.path().join("standing.json"))?;
         Ok(told.map(Standing::from))
     }
 
-    /// Notes an end that is going to be told. The first one stands, and is returned: Slurm forgets, and its last word
-    /// may change while nodes come and go.
+    /// Records an end state. Returns the first one recorded, which is final: Slurm forgets jobs, and its state of a job may change
+    /// while nodes come and go.
     ///
     /// # Errors
-    /// When the folder cannot be written.
+    /// Returns an error if the folder cannot be written.
     pub fn tell(&self, standing: Standing) -> io::Result<Standing> {
         let told = match standing {
             Standing::Ended(end) => Told::Ended(end),
@@ -112,14 +112,14 @@ impl Folder {
         self.note("standing.json", &told).map(Standing::from)
     }
 
-    /// Why it waits, for people: one line whenever that changes, collected with its output.
+    /// Appends a reason for waiting when it changes; the file is collected with the output.
     ///
     /// # Errors
-    /// When the folder cannot be written.
+    /// Returns an error if the folder cannot be written.
     pub fn waits(&self, reason: &str, now: model::Timestamp) -> io::Result<()> {
         let file = self.path().join("output").join("waiting.log");
         let before = fs::read_to_string(&file).unwrap_or_default();
-        // Slurm has not thought about it yet.
+        // Slurm has not evaluated the job yet.
         if reason == "None" || before.lines().last().is_some_and(|line| line.ends_with(&format!(" {reason}")))
         {
             return Ok(());
@@ -131,7 +131,7 @@ impl Folder {
     fn note<T: Serialize + DeserializeOwned>(&self, file: &str, value: &T) -> io::Result<T> {
         let path = self.path().join(file);
         spool::create_json(&path, value)?;
-        spool::read_json(&path)?.ok_or_else(|| io::Error::other(format!("{} is gone", path.display())))
+        spool::read_json(&path)?.ok_or_else(|| io::Error::other(format!("{} disappeared", path.display())))
     }
 }
 

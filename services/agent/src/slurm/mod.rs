@@ -1,9 +1,9 @@
-//! Jobs of a Slurm that is there, through its own commands.
+//! Jobs on an existing Slurm cluster, through Slurm's own commands.
 //!
-//! Never two for one command: a job's name is its identity. It is looked for before and after it is submitted, Slurm lets
-//! a second one of the name wait for the first, and of all that begin only the one that makes the link `claim` runs the
-//! benchmark. What became of it is read from the controller, then from the accounts where there are any, and from the
-//! job's own folder; what was told once is told again.
+//! At most one job per command: the job name is its identity. The agent looks it up before and after a submission, Slurm lets a
+//! second job of the name wait for the first, and only the start that creates the link `claim` runs the benchmark. The end is
+//! read from the controller, then from the accounting if there is one, and from the job's folder; the first end state recorded
+//! is final.
 
 pub mod commands;
 pub mod folder;
@@ -32,32 +32,32 @@ use commands::Commands;
 use folder::Folder;
 use state::{Finding, Kind, Marks, Row};
 
-/// A controller serves a whole cluster: while a job goes on, it is asked at most this often.
+/// Minimum interval between polls of a running job: the controller serves the whole cluster.
 const PACE: Duration = Duration::from_secs(1);
 
-/// The scheduler of Slurm clusters.
+/// Scheduler of Slurm clusters.
 pub struct SlurmJobs {
     store: Arc<dyn Store>,
     commands: Commands,
-    /// When a job was last found going.
+    /// Last poll that found the job running.
     going: Mutex<HashMap<String, Instant>>,
 }
 
 impl SlurmJobs {
-    /// Takes images from this bucket, and Slurm's commands from the `PATH`.
+    /// `store`: bucket of the images. Finds Slurm's commands in the `PATH`.
     pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store, commands: Commands::default(), going: Mutex::default() }
     }
 
-    /// The same, with commands from `folder` where it has them.
+    /// Searches `folder` for commands before the `PATH`.
     #[must_use]
     pub fn with_commands(mut self, folder: impl Into<OsString>) -> Self {
         self.commands.first = Some(folder.into());
         self
     }
 
-    /// Everything that is known of a job: the controller's word, the accounts' where the controller has forgotten, and
-    /// the folder's, read last so that it is not older than theirs.
+    /// Everything known about a job: the controller's rows, the accounting's if the controller has purged the job, and the marks
+    /// of its folder. The marks are read last, so that they are not older than the rows.
     async fn known(&self, folder: &Folder, name: &str) -> Result<(Vec<Row>, Marks), PortError> {
         let mut rows = self.commands.jobs(name).await?;
         if rows.is_empty() {
@@ -66,7 +66,7 @@ impl SlurmJobs {
         Ok((rows, read(folder, Folder::marks).await?))
     }
 
-    /// A job that is there, by the number that is told.
+    /// Id of an existing job, as reported to the caller.
     async fn adopt(&self, folder: &Folder, name: &str) -> Result<Option<u64>, PortError> {
         let (mut rows, marks) = self.known(folder, name).await?;
         rows.sort_by_key(|row| row.id);
@@ -75,7 +75,7 @@ impl SlurmJobs {
         let Some(number) = marks.submitted.or(begun).or(rows.first().map(|row| row.id)) else {
             return Ok(None);
         };
-        // A second one, after a submission whose answer got lost. It would only find the claim.
+        // A second job, after a submission whose response was lost. It would only find the claim.
         let none_begun = begun.is_none() && rows.iter().all(|row| row.kind() != Kind::Going);
         for row in rows.iter().filter(|row| row.kind() == Kind::Waiting).skip(usize::from(none_begun)) {
             self.commands.cancel_waiting(row.id).await?;
@@ -89,7 +89,7 @@ impl SlurmJobs {
         }
         let marks = read(folder, Folder::marks).await?;
         let now = SystemClock.now();
-        // A benchmark that ended well says so itself, whether the controller is up or not.
+        // A successful benchmark reports its own end, whether the controller is up or not.
         let alone = marks.end.as_ref().filter(|end| end.launched && end.exit_code == 0);
         let (rows, marks) = match alone {
             Some(_) => (Vec::new(), marks),
@@ -97,15 +97,15 @@ impl SlurmJobs {
         };
         let mut finding = state::standing(&rows, &marks, now);
         if let Some(nodes) = state::unexplained(&rows, &marks, &finding) {
-            // A prolog that fails ends a job that may not be begun again as if somebody had cancelled it.
+            // When a prolog fails, Slurm shows a job that must not be requeued as cancelled.
             let drained = self.commands.drained(nodes, None).await?;
             if drained.iter().any(|node| node.contains("Prolog error")) {
-                let why = format!("a node of {nodes} could not begin it");
+                let why = format!("a node of {nodes} could not start it");
                 finding = Finding::Lost { code: "LAUNCH_FAILED".to_owned(), why };
             }
         }
         let open = rows.iter().any(|row| !matches!(row.kind(), Kind::Ended | Kind::Lost));
-        // What is called lost must not go on, and what is to end must not begin: it may have come after its cancel.
+        // A lost job must not continue, and a cancelled job must not start: it may have been submitted after its cancel.
         let over = matches!(finding, Finding::Lost { .. } | Finding::Never { .. });
         if over {
             let marked = name.to_owned();
@@ -128,7 +128,7 @@ impl SlurmJobs {
                 Standing::Lost { code, why }
             }
             Finding::Lost { code, why } => {
-                // Which of its nodes it was is for whoever takes it out; that nobody can say now changes nothing.
+                // Naming the bad node only helps the operator: an error here changes nothing.
                 let nodes = rows.last().map_or("", |row| row.nodes.as_str());
                 let nodes =
                     if nodes.is_empty() { None } else { self.commands.drained(nodes, None).await.ok() };
@@ -159,7 +159,7 @@ impl SlurmJobs {
     }
 }
 
-/// Works in a job's folder, which may be far away.
+/// Reads a job's folder, which may be on a slow network file system.
 async fn read<T: Send + 'static>(
     folder: &Folder,
     work: impl FnOnce(&Folder) -> io::Result<T> + Send + 'static,
@@ -169,16 +169,17 @@ async fn read<T: Send + 'static>(
     done.map_err(PortError::passing)
 }
 
-/// The settings of a cluster and the folder of a job on it.
+/// Slurm settings of a cluster, and a job's folder.
 fn place(cluster: &Cluster, name: &str) -> Result<(Slurm, Folder), PortError> {
     let wrong = |message: String| PortError::Final(Failure::new(Class::Input, "SETTINGS", message));
     let slurm =
         Slurm::of(cluster).map_err(|error| wrong(format!("cluster {}: endpoint: {error}", cluster.name)))?;
-    let slurm = slurm.ok_or_else(|| wrong(format!("cluster {}: endpoint: it is no Slurm", cluster.name)))?;
+    let slurm =
+        slurm.ok_or_else(|| wrong(format!("cluster {}: endpoint: not a Slurm endpoint", cluster.name)))?;
     if let Some((field, problem)) = slurm.problems().first() {
         return Err(wrong(format!("cluster {}: {field}: {problem}", cluster.name)));
     }
-    // It is a folder's name, and one of a list to squeue and scancel.
+    // The name becomes a folder name, and an element of a comma-separated list for squeue and scancel.
     let letters = name.bytes().all(|letter| letter.is_ascii_alphanumeric() || b"_.-".contains(&letter));
     if !letters || name.len() > 128 || !name.starts_with(|first: char| first.is_ascii_alphanumeric()) {
         let shown: String = name.chars().take(60).flat_map(char::escape_debug).collect();
@@ -200,7 +201,7 @@ impl Scheduler for SlurmJobs {
             return Ok(number.to_string());
         }
         if marks.cancelled {
-            return Ok(job.name.clone()); // it is not to begin: there is nothing to submit
+            return Ok(job.name.clone()); // cancelled or ended: nothing to submit
         }
         if let Some(number) = self.adopt(&folder, &job.name).await? {
             return Ok(number.to_string());
@@ -218,7 +219,7 @@ impl Scheduler for SlurmJobs {
         read(&folder, move |folder| folder.write_script(&text)).await?;
         let options = script::options(job, &slurm, &path.display().to_string());
         let submitted = self.commands.submit(&options, &path).await;
-        // Looked for again whatever was said: an answer may be lost, and somebody else may have been as quick.
+        // Look up the job in any case: a response may be lost, or another agent may have submitted it.
         let number = match (self.adopt(&folder, &job.name).await?, submitted) {
             (Some(number), _) => number,
             (None, Ok(number)) => read(&folder, move |folder| folder.note_number(number)).await?,
@@ -269,14 +270,14 @@ impl Scheduler for SlurmJobs {
     async fn nodes(&self, cluster: &Cluster, name: &str) -> Result<Vec<String>, PortError> {
         let (_, folder) = place(cluster, name)?;
         let marks = read(&folder, Folder::marks).await?;
-        // The job's own word stays; the controller forgets.
+        // The job's own record stays; the controller purges jobs.
         let mut nodes = marks.end.map(|end| end.nodes).unwrap_or_default();
         if nodes.is_empty() {
             let rows = self.known(&folder, name).await?.0;
             nodes = rows.last().map(|row| row.nodes.clone()).unwrap_or_default();
         }
         if nodes.is_empty() {
-            let why = format!("nobody knows any more which nodes {name} ran on");
+            let why = format!("the nodes of {name} are no longer known");
             return Err(PortError::Final(Failure::new(Class::Infrastructure, "NODES_UNKNOWN", why)));
         }
         self.commands.expand(&nodes).await

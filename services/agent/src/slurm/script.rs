@@ -1,19 +1,19 @@
-//! The script that Slurm runs, and how it is handed over. Pure.
+//! The script that Slurm runs, and its sbatch options. Pure.
 //!
-//! Only one script of a name ever runs the benchmark: the one that makes the link `claim`. Slurm may hold a second job of
-//! that name, after a submission whose answer got lost, or begin the first one again; such a script notes itself under
-//! `refused` and ends. What a script did is in `end.json`, written last and whole.
+//! Only one script per job name ever runs the benchmark: the one that creates the link `claim`. Slurm may hold a second job of
+//! the name after a submission whose response was lost, or requeue the first; such a script records itself under `refused` and
+//! exits. The result of a script is in `end.json`, written last and atomically.
 
 use model::{Slurm, Workload};
 
 use crate::{port::Job, render};
 
-/// The script's own exit codes, before the benchmark begins: the folder cannot be seen, or nothing can be written there.
+/// Exit code of the script before the benchmark starts: its folder is not visible.
 pub const BLIND: i32 = 78;
-/// See [`BLIND`].
+/// Exit code of the script before the benchmark starts: its folder is not writable.
 pub const MUTE: i32 = 73;
 
-/// A word as bash reads it back, byte for byte. No control character is in it: sbatch refuses scripts with some of them.
+/// Quotes a word for bash, byte for byte. Control characters are escaped: sbatch refuses scripts with some of them.
 pub fn quote(text: &str) -> String {
     if !text.chars().any(|letter| letter.is_ascii_control()) {
         return format!("'{}'", text.replace('\'', r"'\''"));
@@ -26,19 +26,19 @@ pub fn quote(text: &str) -> String {
     format!("$'{}'", escaped.collect::<String>())
 }
 
-/// What `sbatch` is called with: one argument each, read by nobody else.
+/// Arguments of `sbatch`.
 pub fn options(job: &Job, slurm: &Slurm, folder: &str) -> Vec<String> {
     let minutes = job.limit.0.as_secs().div_ceil(60).max(1);
     let mut options = vec![
         "--parsable".to_owned(),
         format!("--job-name={}", job.name),
         format!("--chdir={folder}"),
-        // Relative: Slurm would read % and \ in a path of its own way.
+        // Relative: Slurm expands % and \ in a path.
         "--output=output/slurm.log".to_owned(),
         "--open-mode=append".to_owned(),
         "--export=ALL".to_owned(),
         "--no-requeue".to_owned(),
-        // Of two jobs of one name the second waits for the end of the first.
+        // Of two jobs with one name the second waits for the end of the first.
         "--dependency=singleton".to_owned(),
         format!("--time={minutes}"),
         format!("--nodes={}", slurm.nodes),
@@ -64,7 +64,7 @@ pub fn options(job: &Job, slurm: &Slurm, folder: &str) -> Vec<String> {
     options
 }
 
-/// The script of a job whose files lie in `folder`, and whose program in `programs`.
+/// The script of a job with its files in `folder` and its program in `programs`.
 pub fn script(job: &Job, slurm: &Slurm, folder: &str, programs: Option<&str>) -> String {
     let Job { name, workload, .. } = job;
     let profile = slurm.profile.as_ref().map_or_else(String::new, |profile| {
@@ -77,7 +77,7 @@ pub fn script(job: &Job, slurm: &Slurm, folder: &str, programs: Option<&str>) ->
     let (folder, command) = (quote(folder), command(workload, programs));
     format!(
         r#"#!/bin/bash
-# {name}, written by Burnin. Of all jobs of this name only the one that makes the link `claim` runs the benchmark.
+# {name}, written by Burnin. Of all jobs of this name only the one that creates the link `claim` runs the benchmark.
 set -u
 cd -- {folder} || exit {BLIND}
 began=$(date -u +%Y-%m-%dT%H:%M:%S.%3NZ)
@@ -87,14 +87,14 @@ if ! ln -sT -- "$attempt" claim 2>/dev/null; then
   exit {MUTE}
 fi
 
-# The last thing that is done, and done at once: launched or not, exit code.
+# Written last, atomically: launched or not, exit code.
 end() {{
   printf '{{"attempt":"%s","launched":%s,"exit_code":%d,"started_at":"%s","ended_at":"%s","nodes":"%s"}}\n' \
     "$attempt" "$1" "$2" "$began" "$(date -u +%Y-%m-%dT%H:%M:%S.%3NZ)" "$SLURM_JOB_NODELIST" >end.draft && mv -T end.draft end.json
   exit "$2"
 }}
 
-# Whoever cancels leaves the mark first and looks for the claim then: one of the two sees the other.
+# A cancel leaves the mark first and then checks the claim: at least one side sees the other.
 [ -e cancel ] && end false 0
 
 export BURNIN_RENDEZVOUS="$PWD/rendezvous"
@@ -102,12 +102,12 @@ mkdir -p -- "$BURNIN_RENDEZVOUS"
 {environment}{profile}export NCCL_DEBUG={debug}
 export NCCL_DEBUG_FILE=output/nccl.%h.%p.log
 
-# Every node can be reached before anything counts.
+# Check that every node can be reached before the claim counts.
 srun --ntasks-per-node=1 --ntasks="$SLURM_JOB_NUM_NODES" --label hostname >output/hosts.log 2>&1 || end false "$?"
 
 srun --label --kill-on-bad-exit=1{mpi} {command} >output/benchmark.log 2>&1
 code=$?
-# srun ends with the highest code, which is that of ranks it ended itself. The first to fail is nearest to the cause.
+# srun exits with the highest code, that of ranks it killed. The first failure is closest to the cause.
 if [ "$code" -gt 128 ]; then
   first=$(sed -n '/^srun: error: .* Exited with exit code [0-9]*$/{{s/.* //p;q}}' output/benchmark.log)
   code=${{first:-$code}}
@@ -117,7 +117,7 @@ end true "$code"
     )
 }
 
-/// The program and its arguments, as shell words. Each rank has one GPU.
+/// Program and arguments as shell words. Each rank has one GPU.
 fn command(workload: &Workload, programs: Option<&str>) -> String {
     let program = render::program(workload);
     let program =

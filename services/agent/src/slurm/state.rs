@@ -1,31 +1,31 @@
-//! What Slurm says of a job and what the job says of itself, as one standing. Pure.
+//! Combines Slurm's state of a job and the job's own record into one state. Pure.
 //!
-//! Slurm is read as text: `scontrol show job` has said the same words since long before 22.05, while the JSON forms of
-//! 22.05 and 24.11 have hardly a field in common (and `sacct --json` of 22.05 calls a job that failed with 3 a success).
+//! Slurm is read as text: the words of `scontrol show job` have been stable since long before 22.05, while the JSON forms of
+//! 22.05 and 24.11 have hardly a field in common (and `sacct --json` of 22.05 reports a job that failed with 3 as a success).
 
 use chrono::{DateTime, NaiveDateTime};
 use model::{JobEnd, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// What a state means for a job that must run once.
+/// Meaning of a Slurm state for a job that must run once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// It ran to an end: its own, or one that somebody set.
+    /// It ran to an end: its own, a limit or a cancel.
     Ended,
-    /// The infrastructure took it away.
+    /// Ended by the infrastructure.
     Lost,
-    /// It waits for its first start.
+    /// Waiting for its first start.
     Waiting,
-    /// It has nodes, or gives them back.
+    /// It has nodes, or is releasing them.
     Going,
-    /// Slurm means to run it again.
+    /// Requeued: Slurm will run it again.
     Again,
 }
 
-/// The kind of a state word, in any spelling: `CANCELLED by 0`, `CANCELLED+`, `node_fail`.
+/// Kind of a state word, in any spelling: `CANCELLED by 0`, `CANCELLED+`, `node_fail`.
 ///
-/// A word that nobody knows means going: a job that is taken for ended would be run beside itself, and one that is taken
-/// for going ends at the stage's limit at the latest.
+/// An unknown word means running: a job wrongly taken for ended would run twice, while a job wrongly taken for running ends at
+/// the stage's limit.
 pub fn kind(word: &str) -> Kind {
     match canonical(word).as_str() {
         "COMPLETED" | "FAILED" | "TIMEOUT" | "OUT_OF_MEMORY" | "CANCELLED" | "DEADLINE" => Kind::Ended,
@@ -37,12 +37,12 @@ pub fn kind(word: &str) -> Kind {
     }
 }
 
-/// The kind of several words that hold at once: newer versions give a state and its flags as a list.
+/// Kind of several simultaneous words: newer versions give a state and its flags as a list.
 pub fn kind_of_all<'a>(words: impl IntoIterator<Item = &'a str>) -> Kind {
     words.into_iter().map(kind).max().unwrap_or(Kind::Going)
 }
 
-/// As Slurm's documentation spells it.
+/// A state word as spelled in Slurm's documentation.
 pub fn canonical(word: &str) -> String {
     let word = word.trim().to_ascii_uppercase();
     if word.replace([' ', '-'], "_").starts_with("LAUNCH_FAILED") {
@@ -52,31 +52,31 @@ pub fn canonical(word: &str) -> String {
     word.to_owned()
 }
 
-/// A job as Slurm shows it.
+/// A job record of Slurm.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Row {
-    /// Its number.
+    /// Job id.
     pub id: u64,
-    /// Its state.
+    /// State word, as printed by Slurm.
     pub state: String,
-    /// Why it waits, or ended.
+    /// Reason for waiting or for the end.
     pub reason: String,
-    /// How often Slurm has begun it again.
+    /// Number of restarts.
     pub restarts: u32,
     /// Exit code and signal of the script.
     pub exit: (i32, i32),
-    /// When it began, by Slurm's clock.
+    /// Start time.
     pub started_at: Option<Timestamp>,
-    /// When it ended.
+    /// End time.
     pub ended_at: Option<Timestamp>,
-    /// Nodes it has or had.
+    /// Allocated nodes, as a Slurm node list.
     pub nodes: String,
 }
 
 impl Row {
-    /// Reads one record of `scontrol --oneliner show job`.
+    /// Parses one record of `scontrol --oneliner show job`.
     pub fn shown(text: &str) -> Option<Self> {
-        // The first of each word counts: behind them come paths, which may hold anything.
+        // The first match of each field counts: paths at the end may contain any text.
         let field = |name: &str| {
             text.split_whitespace()
                 .find_map(|word| word.strip_prefix(name)?.strip_prefix('='))
@@ -98,10 +98,10 @@ impl Row {
         })
     }
 
-    /// Columns for `sacct --format`; the free text comes last.
+    /// Columns for `sacct --format`; the free text is last.
     pub const ACCOUNTED: &'static str = "JobIDRaw,State,ExitCode,Start,End,NodeList,Reason";
 
-    /// Reads one line of `sacct --parsable2 --noheader` with these columns.
+    /// Parses one line of `sacct --parsable2 --noheader` with these columns.
     pub fn accounted(line: &str) -> Option<Self> {
         let mut columns = line.split('|');
         let mut next = || columns.next().unwrap_or_default();
@@ -117,7 +117,7 @@ impl Row {
         })
     }
 
-    /// What its state means.
+    /// Kind of its state.
     pub fn kind(&self) -> Kind {
         kind(&self.state)
     }
@@ -143,47 +143,47 @@ fn exit(text: &str) -> (i32, i32) {
     (code.parse().unwrap_or(0), signal.parse().unwrap_or(0))
 }
 
-/// Slurm writes local time; it is asked with UTC as the local zone.
+/// Slurm prints local time; its commands run with UTC as the local zone.
 fn moment(text: &str) -> Option<Timestamp> {
     Some(NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S").ok()?.and_utc().into())
 }
 
-/// What the folder of a job tells.
+/// Marks in the folder of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
-    /// Somebody asked for its end.
+    /// The job was cancelled.
     pub cancelled: bool,
-    /// The number that `sbatch` gave, if it was heard.
+    /// Job id returned by `sbatch`, unless its response was lost.
     pub submitted: Option<u64>,
-    /// Which start of which job runs the benchmark: `{number}.{restarts}`.
+    /// The start that runs the benchmark: `{id}.{restarts}`.
     pub claim: Option<String>,
-    /// Starts that found it claimed.
+    /// Starts that found the claim.
     pub refused: Vec<String>,
-    /// How it ended.
+    /// The job's own record of its end.
     pub end: Option<End>,
 }
 
-/// A job's own word of its end.
+/// A job's own record of its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
-    /// Which start of which job.
+    /// The start: `{id}.{restarts}`.
     pub attempt: String,
-    /// The benchmark was begun.
+    /// Whether the benchmark was started.
     pub launched: bool,
-    /// Exit code of the benchmark, or of what kept it from beginning.
+    /// Exit code of the benchmark, or of the error that prevented its start.
     pub exit_code: i32,
-    /// First moment.
+    /// Start time.
     pub started_at: DateTime<chrono::Utc>,
-    /// Last moment.
+    /// End time.
     pub ended_at: DateTime<chrono::Utc>,
-    /// Its nodes, as Slurm writes a list of them.
+    /// Nodes, as a Slurm node list.
     #[serde(default)]
     pub nodes: String,
 }
 
 impl End {
     fn end(&self, state: &str) -> JobEnd {
-        // A shell says 128 + signal.
+        // A shell reports 128 + signal.
         let signal = (129..160).contains(&self.exit_code).then_some(self.exit_code - 128);
         JobEnd {
             state: state.to_owned(),
@@ -195,41 +195,41 @@ impl End {
     }
 }
 
-/// What is found when both are read together.
+/// State derived from both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// Nobody knows it, and nothing of it ran.
+    /// Unknown to Slurm, and never started.
     Absent,
-    /// It waits, for this reason.
+    /// Waiting, with the reason.
     Waiting(String),
-    /// It runs, or what is missing may still show.
+    /// Running, or records that may still appear are missing.
     Going,
     /// It ran to an end.
     Ended(JobEnd),
-    /// It is gone, or has to be ended because it cannot come to an end of its own.
+    /// Lost, or must be ended because it cannot end by itself.
     Lost {
-        /// Slurm's word.
+        /// Slurm's code.
         code: String,
-        /// What happened.
+        /// Message.
         why: String,
     },
-    /// It will never start unless somebody changes the cluster or the workflow.
+    /// It cannot start without a change of the cluster or the workflow.
     Never {
         /// Slurm's reason.
         reason: String,
     },
 }
 
-/// How long after a job's end its own word may take to be seen on a shared folder, milliseconds.
+/// Delay until a job's own record is visible on a shared folder, milliseconds.
 const VISIBLE_AFTER: i64 = 60_000;
 
-/// Where a job stands, by everything that Slurm knows under its name and by its folder.
+/// State of a job, from all Slurm records of its name and the marks of its folder.
 pub fn standing(rows: &[Row], marks: &Marks, now: Timestamp) -> Finding {
     if let Some(end) = &marks.end
         && end.launched
         && end.exit_code == 0
     {
-        return Finding::Ended(end.end("COMPLETED")); // whatever happened to its nodes afterwards
+        return Finding::Ended(end.end("COMPLETED")); // independent of later node failures
     }
     match &marks.claim {
         Some(claim) => {
@@ -241,31 +241,31 @@ pub fn standing(rows: &[Row], marks: &Marks, now: Timestamp) -> Finding {
     }
 }
 
-/// The job that runs the benchmark, as Slurm and it itself tell.
+/// State of the job that runs the benchmark.
 fn claimed(row: &Row, restarts: &str, marks: &Marks, now: Timestamp) -> Finding {
     let kind = row.kind();
-    // Only one start of it may run the benchmark, and that one is over.
+    // Only one start may run the benchmark, and that one has ended.
     if row.restarts.to_string() != restarts && row.restarts > 0 || matches!(kind, Kind::Again | Kind::Waiting)
     {
-        return lost("REQUEUED", row, "it had begun, and Slurm began it again");
+        return lost("REQUEUED", row, "it had started, and Slurm restarted it");
     }
     match (kind, row.state.as_str(), &marks.end) {
-        (Kind::Lost, word, _) => lost(word, row, "Slurm took it away"),
+        (Kind::Lost, word, _) => lost(word, row, "Slurm ended it"),
         (Kind::Ended, "COMPLETED" | "FAILED", Some(end)) => own_word(end, marks),
         (Kind::Ended, "COMPLETED", None) if young(row, now) => Finding::Going,
-        (Kind::Ended, "COMPLETED", None) => lost("NO_END", row, "it ended without a word of its own"),
+        (Kind::Ended, "COMPLETED", None) => lost("NO_END", row, "it ended without a record of its own"),
         (Kind::Ended, word, _) => Finding::Ended(row.end(word)),
         _ => Finding::Going,
     }
 }
 
-/// Slurm has no memory of the job that ran the benchmark.
+/// Slurm has purged the job that ran the benchmark.
 fn forgotten(marks: &Marks, claim: &str) -> Finding {
     match &marks.end {
         Some(end) => own_word(end, marks),
         None => Finding::Lost {
             code: "FORGOTTEN".to_owned(),
-            why: format!("Slurm no longer knows the job, whose start {claim} left no end"),
+            why: format!("Slurm no longer knows the job, and its start {claim} left no end record"),
         },
     }
 }
@@ -284,9 +284,9 @@ fn own_word(end: &End, marks: &Marks) -> Finding {
     }
 }
 
-/// No job of the name has begun.
+/// No job of the name has started.
 fn unclaimed(rows: &[Row], marks: &Marks, now: Timestamp) -> Finding {
-    // The first to be submitted goes first: the others wait for it.
+    // The first submission counts: the others wait for it.
     let mut rows: Vec<&Row> = rows.iter().filter(|row| !refused(row)).collect();
     rows.sort_by_key(|row| (matches!(row.kind(), Kind::Ended | Kind::Lost), row.id));
     let Some(row) = rows.first() else {
@@ -296,28 +296,28 @@ fn unclaimed(rows: &[Row], marks: &Marks, now: Timestamp) -> Finding {
         };
     };
     if row.state == "FAILED" && row.reason == "JobLaunchFailure" {
-        return lost("LAUNCH_FAILED", row, "its first node could not begin it");
+        return lost("LAUNCH_FAILED", row, "its first node could not start it");
     }
     if launch_failed(row) {
-        return lost("LAUNCH_FAILED", row, "a node could not begin it, and Slurm holds it");
+        return lost("LAUNCH_FAILED", row, "a node could not start it, and Slurm holds it");
     }
     match (row.kind(), row.state.as_str()) {
         (Kind::Waiting, _) if never(&row.reason) => Finding::Never { reason: row.reason.clone() },
         (Kind::Waiting, _) => Finding::Waiting(row.reason.clone()),
         (Kind::Going, _) => Finding::Going,
-        (Kind::Again, word) => lost(word, row, "Slurm took it back before it had begun"),
-        (Kind::Lost, word) => lost(word, row, "Slurm took it away"),
+        (Kind::Again, word) => lost(word, row, "Slurm requeued it before it had started"),
+        (Kind::Lost, word) => lost(word, row, "Slurm ended it"),
         (Kind::Ended, "CANCELLED") if marks.cancelled => Finding::Ended(cancelled()),
         (Kind::Ended, "CANCELLED") => Finding::Ended(JobEnd { exit_code: None, ..row.end("CANCELLED") }),
         (Kind::Ended, _) if young(row, now) && row.exit == (0, 0) => Finding::Going,
         (Kind::Ended, word) => {
-            lost("NOT_BEGUN", row, &format!("it is {word} and never began; see slurm.log"))
+            lost("NOT_BEGUN", row, &format!("it is {word} and never started; see slurm.log"))
         }
     }
 }
 
-/// Nodes of a job that had some and is cancelled though nobody here asked for it. Its script may have begun on the first
-/// of them while the prolog of another failed.
+/// Nodes of a job that had nodes and is cancelled without a cancel from here. Its script may have started on the first node
+/// while the prolog of another failed.
 pub fn unexplained<'a>(rows: &'a [Row], marks: &Marks, finding: &Finding) -> Option<&'a str> {
     let ended = matches!(finding, Finding::Ended(end) if end.state == "CANCELLED");
     let row = rows.iter().find(|row| row.state == "CANCELLED" && !row.nodes.is_empty())?;
@@ -328,19 +328,19 @@ fn cancelled() -> JobEnd {
     JobEnd { state: "CANCELLED".to_owned(), exit_code: None, signal: None, started_at: None, ended_at: None }
 }
 
-/// A submission that Slurm refused: 24.11 keeps a record of it in its accounts.
+/// A submission that Slurm refused: 24.11 keeps an accounting record of it.
 pub fn refused(row: &Row) -> bool {
     row.state == "FAILED" && row.started_at.is_none() && row.nodes.is_empty()
 }
 
-/// `launch failed requeued held` and its kin: a prolog failed, and the job is held after having been begun.
+/// Whether a prolog failed and the job is held after its start (`launch failed requeued held` and similar reasons).
 fn launch_failed(row: &Row) -> bool {
     let reason = row.reason.to_ascii_lowercase().replace([' ', '_'], "");
     let held = matches!(reason.as_str(), "jobheldadmin" | "jobhelduser");
     row.kind() == Kind::Waiting && (reason.contains("launchfailed") || (held && row.restarts > 0))
 }
 
-/// Reasons that waiting does not cure.
+/// Reasons that waiting cannot fix.
 fn never(reason: &str) -> bool {
     const NEVER: [&str; 9] = [
         "PartitionNodeLimit",

@@ -15,7 +15,7 @@ use service::PortError;
 const SECOND: &str = "echo \"rank $BURNIN_RANK of $BURNIN_RANKS: $*\"; sleep 1";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn jobs_on_kubernetes_keep_the_ports_promises() {
+async fn the_kubernetes_scheduler_conforms() {
     let bed = Bed::up(SECOND).await;
     let cluster = bed.cluster(json!({}));
     conformance::scheduler(&bed.jobs(), &cluster, |name| bed.job(name, json!({}))).await;
@@ -23,7 +23,7 @@ async fn jobs_on_kubernetes_keep_the_ports_promises() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn jobs_in_a_queue_keep_them_too() {
+async fn the_kubernetes_scheduler_conforms_with_a_queue() {
     let bed = Bed::up(SECOND).await;
     let settings = json!({"queue": "a4", "topology": {"preferred": "cloud.google.com/gce-topology-block"}});
     let cluster = bed.cluster(settings.clone());
@@ -53,7 +53,7 @@ async fn every_rank_of_every_pod_runs_once_and_each_pod_has_a_file() {
 /// One pod that reaches itself by a real ssh, with the job's own keys. Only `mpirun` is played: it says what it was told,
 /// and starts the ranks' script once.
 #[tokio::test(flavor = "multi_thread")]
-async fn pods_of_mpi_reach_each_other_by_ssh_before_anything_is_measured() {
+async fn mpi_pods_connect_over_ssh_before_the_benchmark() {
     let there = |program: &str| {
         ["/usr/bin/", "/usr/sbin/"]
             .iter()
@@ -97,7 +97,7 @@ async fn the_first_rank_to_fail_gives_the_exit_code() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cause_that_a_pod_names_is_the_failure() {
+async fn a_cause_in_a_termination_message_is_the_failure() {
     let glibc = "echo \"/lib/x86_64-linux-gnu/libc.so.6: version \\`GLIBC_2.34' not found (required by libnccl-net.so)\" >&2; exit 1";
     let bed = Bed::up(glibc).await;
     let (jobs, job) = (bed.jobs(), bed.job("glibc", json!({})));
@@ -121,7 +121,7 @@ async fn text_of_outputs(jobs: &dyn Scheduler, job: &agent::Job) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn why_it_waits_is_told_and_it_begins_when_there_is_room() {
+async fn a_waiting_job_reports_the_reason_and_starts_when_it_fits() {
     let bed = Bed::up("true").await;
     bed.world.hold(true);
     let (jobs, job) = (bed.jobs(), bed.job("waits", json!({"queue": "a4"})));
@@ -138,7 +138,7 @@ async fn why_it_waits_is_told_and_it_begins_when_there_is_room() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_does_not_begin_in_time_is_taken_away() {
+async fn a_job_that_does_not_start_in_time_is_deleted() {
     let bed = Bed::up("true").await;
     bed.world.hold(true);
     let (jobs, job) = (bed.jobs(), bed.job("late", json!({"queue": "a4", "begin_within": "1s"})));
@@ -155,7 +155,7 @@ async fn a_job_that_does_not_begin_in_time_is_taken_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_is_preempted_is_lost_and_does_not_run_again() {
+async fn a_preempted_job_is_lost_and_never_restarted() {
     let bed = Bed::up("sleep 30").await;
     let (jobs, job) = (bed.jobs(), bed.job("preempted", json!({"queue": "a4"})));
     jobs.submit(&job).await.unwrap();
@@ -173,7 +173,7 @@ async fn a_job_that_is_preempted_is_lost_and_does_not_run_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_taken_away_is_confirmed_gone() {
+async fn a_deletion_is_confirmed() {
     let bed = Bed::up("echo done").await;
     let (jobs, job) = (bed.jobs(), bed.job("gone", json!({})));
     jobs.submit(&job).await.unwrap();
@@ -190,7 +190,7 @@ async fn what_is_taken_away_is_confirmed_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_somebody_else_made_is_left_alone() {
+async fn objects_of_other_owners_are_not_touched() {
     let bed = Bed::up("true").await;
     let key = ("jobset.x-k8s.io/jobsets".to_owned(), "default".to_owned(), "theirs".to_owned());
     let theirs = json!({"metadata": {"name": "theirs"}, "spec": {"suspend": true, "replicatedJobs": [{"name": "n", "replicas": 0}]}});
@@ -208,7 +208,7 @@ async fn what_somebody_else_made_is_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cluster_without_jobset_is_said_so() {
+async fn a_cluster_without_jobset_is_reported() {
     let bed = Bed::up("true").await;
     bed.api.fault("POST", "jobsets", kubernetes_standin::Fault::Refused(404));
     let refused = bed.jobs().submit(&bed.job("none", json!({}))).await;

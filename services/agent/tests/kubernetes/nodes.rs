@@ -7,7 +7,7 @@ use service::PortError;
 use crate::bed::{Bed, ended, job, text};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_runs_on_the_nodes_that_are_named_and_knows_its_pods() {
+async fn a_job_runs_on_its_named_nodes() {
     let bed = Bed::up("echo \"rank $BURNIN_RANK of $BURNIN_RANKS\"; ls \"$BURNIN_RENDEZVOUS\"").await;
     let whole = bed.job("whole", json!({"nodes": 4, "queue": "a4", "topology": {"required": "bed/block"}}));
     let (jobs, part) = (bed.jobs(), whole.cluster.part(&["node-7", "node-3"]));
@@ -37,7 +37,7 @@ async fn a_job_runs_on_the_nodes_that_are_named_and_knows_its_pods() {
 }
 
 #[tokio::test]
-async fn of_mpis_pods_on_named_nodes_the_first_one_decides() {
+async fn with_named_nodes_the_first_mpi_pod_decides() {
     let bed = Bed::up("true").await;
     let mut mpi =
         bed.settings(json!({"launch": "mpi", "only_nodes": ["a", "b"], "node_selector": {"gpu": "b200"}}));
@@ -62,7 +62,7 @@ async fn of_mpis_pods_on_named_nodes_the_first_one_decides() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_is_taken_out_once_and_nobody_elses_reason_is_overwritten() {
+async fn draining_is_idempotent_and_keeps_other_reasons() {
     let bed = Bed::up("true").await;
     let (jobs, cluster) = (bed.jobs(), bed.cluster(json!({})));
     for name in ["bad", "theirs"] {
@@ -85,15 +85,15 @@ async fn a_node_is_taken_out_once_and_nobody_elses_reason_is_overwritten() {
         (&node["spec"]["unschedulable"], &node["metadata"]["annotations"]["burnin.dev/drained"]),
         (&json!(true), &json!("slow"))
     );
-    left(jobs.drain(&cluster, "bad", "another run").await, "out of service already: slow");
+    left(jobs.drain(&cluster, "bad", "another run").await, "already drained: slow");
     bed.api
         .change(|objects| {
             let key = ("/nodes".to_owned(), String::new(), "theirs".to_owned());
             objects.merge(&key, &json!({"spec": {"unschedulable": true}}))
         })
         .unwrap();
-    left(jobs.drain(&cluster, "theirs", "slow").await, "gave no reason");
-    left(jobs.drain(&cluster, "none", "slow").await, "there is no node none");
+    left(jobs.drain(&cluster, "theirs", "slow").await, "without a reason");
+    left(jobs.drain(&cluster, "none", "slow").await, "node none does not exist");
     let path = bed.root.path().join("kubeconfig").display().to_string();
     assert_eq!(
         jobs.drain_command(&cluster, "bad", "slow"),

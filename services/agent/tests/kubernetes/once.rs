@@ -1,4 +1,4 @@
-//! Never two JobSets for one command, whoever dies and whatever answer gets lost.
+//! At most one JobSet per command, after crashes and lost responses.
 
 use agent::{Scheduler, Standing, kubernetes::spool::Spool};
 use futures::{FutureExt, future::poll_fn};
@@ -18,7 +18,7 @@ async fn begun(bed: &Bed, job: &agent::Job) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_got_lost_makes_no_second_jobset() {
+async fn a_lost_response_creates_no_second_jobset() {
     let bed = Bed::up(COUNTED).await;
     let faults = [
         Fault::CutBefore,
@@ -43,7 +43,7 @@ async fn an_answer_that_got_lost_makes_no_second_jobset() {
 
 /// An agent that dies at any await: the future is polled so often and dropped.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_agent_that_dies_at_any_moment_leaves_one_jobset() {
+async fn an_agent_crash_at_any_point_leaves_one_jobset() {
     let bed = Bed::up(COUNTED).await;
     let (mut died, mut ended_well) = (0, 0);
     for polls in 0..60u32 {
@@ -78,7 +78,7 @@ async fn an_agent_that_dies_at_any_moment_leaves_one_jobset() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn submissions_at_once_make_one_jobset() {
+async fn concurrent_submissions_create_one_jobset() {
     let bed = Bed::up(COUNTED).await;
     let job = bed.job("at-once", json!({}));
     let all = futures::future::join_all((0..8).map(|_| {
@@ -92,7 +92,7 @@ async fn submissions_at_once_make_one_jobset() {
 
 /// The submission's own request comes after its cancel, and finds the name taken.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancel_that_overtakes_its_submission_wins() {
+async fn a_cancel_before_its_submission_wins() {
     let bed = Bed::up(COUNTED).await;
     for fault in [Fault::Late, Fault::CutAfter, Fault::CutBefore] {
         let job = bed.job(&format!("overtaken-{fault:?}").to_lowercase(), json!({}));
@@ -107,7 +107,7 @@ async fn a_cancel_that_overtakes_its_submission_wins() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancel_at_any_moment_of_a_submission_wins() {
+async fn a_cancel_at_any_point_of_a_submission_wins() {
     let bed = Bed::up("sleep 30").await;
     for polls in 0..24u32 {
         let job = bed.job(&format!("crossed-{polls}"), json!({}));
@@ -132,7 +132,7 @@ async fn a_cancel_at_any_moment_of_a_submission_wins() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_gone_without_a_word_is_lost_and_not_begun_again() {
+async fn a_jobset_deleted_externally_is_lost_and_not_restarted() {
     let bed = Bed::up("sleep 30").await;
     let (jobs, job) = (bed.jobs(), bed.job("deleted", json!({})));
     jobs.submit(&job).await.unwrap();
@@ -149,7 +149,7 @@ async fn what_is_gone_without_a_word_is_lost_and_not_begun_again() {
 
 /// Of a running job: the answer to its deletion gets lost, or the deletion itself.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_cancel_whose_answer_got_lost_ends_the_job_all_the_same() {
+async fn a_cancel_with_a_lost_response_still_ends_the_job() {
     let bed = Bed::up("sleep 30").await;
     for fault in
         [Fault::CutBefore, Fault::CutAfter, Fault::Late, Fault::LandsAndAnswers(500), Fault::Refused(429)]

@@ -1,4 +1,4 @@
-//! A container's output comes whole and once, whatever breaks while it is read.
+//! A container's output is stored completely and once, whatever fails while it is read.
 
 use agent::{Scheduler, kubernetes::spool::Spool};
 use serde_json::json;
@@ -30,7 +30,7 @@ fn whole(text: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_breaks_costs_and_doubles_no_line() {
+async fn broken_connections_lose_and_duplicate_no_line() {
     let bed = Bed::up("exec bash \"$(dirname \"$0\")/writer\"").await;
     std::fs::write(bed.root.path().join("writer"), writer(bed.root.path())).unwrap();
     let (jobs, job) = (bed.jobs(), bed.job("breaks", json!({"nodes": 1})));
@@ -58,7 +58,7 @@ async fn a_connection_that_breaks_costs_and_doubles_no_line() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_read_stays_when_the_kubelet_rotates_it_away() {
+async fn stored_lines_survive_log_rotation() {
     let bed = Bed::up("exec bash \"$(dirname \"$0\")/writer\"").await;
     std::fs::write(bed.root.path().join("writer"), writer(bed.root.path())).unwrap();
     let (jobs, job) = (bed.jobs(), bed.job("rotates", json!({"nodes": 1})));
@@ -100,7 +100,7 @@ async fn what_was_read_stays_when_the_kubelet_rotates_it_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watch_that_is_too_old_begins_anew() {
+async fn an_expired_watch_is_restarted() {
     let bed = Bed::up("exec bash \"$(dirname \"$0\")/writer\"").await;
     std::fs::write(bed.root.path().join("writer"), writer(bed.root.path())).unwrap();
     bed.world.hold(true);

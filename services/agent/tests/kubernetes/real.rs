@@ -73,7 +73,7 @@ impl Real {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs an API server: .ci/kubernetes.sh"]
-async fn jobs_on_a_real_api_server_keep_the_ports_promises() {
+async fn jobs_on_a_real_api_server_conform() {
     let real = Real::up("echo \"rank $BURNIN_RANK of $BURNIN_RANKS: $*\"; sleep 1").await;
     let cluster = real.cluster(json!({}));
     conformance::scheduler(&real.jobs(), &cluster, |name| bed::job(name, cluster.clone())).await;
@@ -85,7 +85,7 @@ async fn jobs_on_a_real_api_server_keep_the_ports_promises() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs an API server: .ci/kubernetes.sh"]
-async fn everything_that_burnin_may_submit_is_what_jobset_takes() {
+async fn every_manifest_is_accepted_by_jobset() {
     let real = Real::up("true").await;
     let plugin = json!({"image": format!("registry.example/gib@sha256:{}", "1".repeat(64)), "command": ["/install.sh"], "folder": "/usr/local/gib"});
     let all = json!({
@@ -126,7 +126,7 @@ async fn everything_that_burnin_may_submit_is_what_jobset_takes() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs an API server: .ci/kubernetes.sh"]
-async fn an_agent_that_dies_at_any_moment_leaves_one_real_jobset() {
+async fn an_agent_crash_at_any_point_leaves_one_real_jobset() {
     let real = Real::up("echo begun").await;
     let mut ended_well = 0;
     for polls in 0..60u32 {
@@ -163,7 +163,7 @@ async fn an_agent_that_dies_at_any_moment_leaves_one_real_jobset() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs an API server: .ci/kubernetes.sh"]
-async fn rights_that_are_missing_and_words_that_are_refused_are_told() {
+async fn missing_permissions_and_refusals_are_reported() {
     let real = Real::up("true").await;
     let mut cluster = real.cluster(json!({}));
     cluster.endpoint = cluster.endpoint.replace("\"namespace\":\"burnin\"", "\"namespace\":\"kube-system\"");

@@ -1,4 +1,4 @@
-//! What the infrastructure does to a job, and what is said of it.
+//! Infrastructure failures of a job, and how they are reported.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn long(bed: &Bed, name: &str) -> agent::Job {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
-async fn a_controller_that_is_away_for_a_while_changes_nothing() {
+async fn a_controller_outage_changes_nothing() {
     let bed = Bed::up("away");
     let jobs = bed.jobs();
     let count = bed.count("away").display().to_string();
@@ -38,7 +38,7 @@ async fn a_controller_that_is_away_for_a_while_changes_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
-async fn a_node_that_is_cut_off_takes_the_job_with_it() {
+async fn an_unreachable_node_loses_the_job() {
     let bed = Bed::up("cut");
     let job = long(&bed, "cut");
     bed.jobs().submit(&job).await.unwrap();
@@ -53,7 +53,7 @@ async fn a_node_that_is_cut_off_takes_the_job_with_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
-async fn a_node_daemon_that_dies_takes_the_job_with_it() {
+async fn a_dead_node_daemon_loses_the_job() {
     let bed = Bed::up("daemon");
     let job = long(&bed, "daemon");
     bed.jobs().submit(&job).await.unwrap();
@@ -65,7 +65,7 @@ async fn a_node_daemon_that_dies_takes_the_job_with_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
-async fn a_prolog_that_fails_is_told_with_the_node_it_drained() {
+async fn a_failed_prolog_is_reported_with_the_drained_node() {
     let bed = Bed::up("prolog");
     let job = long(&bed, "prolog");
     std::fs::write(bed.root.join("fault/prolog.n2"), "1").unwrap();
@@ -79,7 +79,7 @@ async fn a_prolog_that_fails_is_told_with_the_node_it_drained() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
-async fn somebody_elses_scancel_ends_it_as_cancelled() {
+async fn an_external_scancel_ends_the_job_as_cancelled() {
     let bed = Bed::up("scancel");
     let job = long(&bed, "scancel");
     let number = bed.jobs().submit(&job).await.unwrap();
@@ -92,7 +92,7 @@ async fn somebody_elses_scancel_ends_it_as_cancelled() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
-async fn a_job_that_is_begun_again_does_not_run_again() {
+async fn a_requeued_job_does_not_run_again() {
     let bed = Bed::up("requeue");
     let job = long(&bed, "requeue");
     let number = bed.jobs().submit(&job).await.unwrap();
@@ -110,7 +110,7 @@ async fn a_job_that_is_begun_again_does_not_run_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
-async fn a_job_that_somebody_holds_waits_and_can_be_cancelled() {
+async fn a_held_job_waits_and_can_be_cancelled() {
     let bed = Bed::up("held");
     bed.run("scontrol update nodename=n1 state=drain reason=test");
     let job = long(&bed, "held");

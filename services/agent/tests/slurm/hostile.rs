@@ -1,4 +1,4 @@
-//! Values that were made to be misread: each reaches its place byte for byte, or is refused by the name of its field.
+//! Hostile values: each arrives byte for byte, or is refused with the name of its field.
 
 use agent::{Job, Scheduler};
 use service::PortError;
@@ -116,7 +116,7 @@ async fn values_of_the_environment_reach_the_ranks_byte_for_byte() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
-async fn folders_of_any_name_work_or_are_refused_by_name() {
+async fn folders_of_any_name_work_or_are_refused() {
     let bed = Bed::up("folders");
     // Taken or refused, none is misread; a few of those that are taken carry a whole job.
     let run = ["'", "\"", "$HOME", "`id`", "日本", "x y", "*", ";reboot", "#SBATCH --partition=short"];
@@ -150,7 +150,7 @@ async fn folders_of_any_name_work_or_are_refused_by_name() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
-async fn names_that_slurm_could_misread_are_refused_by_the_name_of_their_field() {
+async fn names_that_slurm_could_misread_are_refused_with_the_field_name() {
     let bed = Bed::up("names");
     let before = bed.run("squeue -h -t all -o %i");
     let jobs = bed.jobs();
@@ -192,7 +192,7 @@ async fn names_that_slurm_could_misread_are_refused_by_the_name_of_their_field()
 /// A partition that Slurm does not know is Slurm's to refuse, and it is refused in its words.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
-async fn what_is_a_word_reaches_slurm_as_it_is() {
+async fn plain_words_reach_slurm_unchanged() {
     let bed = Bed::up("words");
     let mut job = bed.job("words", "true");
     job.cluster = bed.cluster_with(|slurm| slurm.partition = Some("a@b.c+d:e-f".into()));

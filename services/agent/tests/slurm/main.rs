@@ -10,12 +10,12 @@ use agent::{Scheduler, Standing, conformance};
 use bed::{Bed, ended, text};
 use model::Class;
 
-/// Takes about a second and writes something.
+/// Takes about a second and writes output.
 const ABOUT_A_SECOND: &str = "echo \"rank $SLURM_PROCID of $SLURM_NTASKS: $*\"; sleep 1";
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
-async fn the_port_keeps_its_promises() {
+async fn the_slurm_scheduler_conforms() {
     let bed = Bed::up("conformance");
     let cluster = bed.job("programs", ABOUT_A_SECOND).cluster;
     let job = |name: &str| agent::Job {
@@ -28,7 +28,7 @@ async fn the_port_keeps_its_promises() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
-async fn every_node_runs_its_rank_and_a_failure_is_a_result() {
+async fn every_node_runs_its_rank_and_a_failure_is_reported() {
     let bed = Bed::up("failure");
     let jobs = bed.jobs();
     // The rank that fails takes the others along: it waits until each of them has printed its line.
@@ -49,7 +49,7 @@ async fn every_node_runs_its_rank_and_a_failure_is_a_result() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
-async fn what_can_never_start_is_refused_with_slurms_reason() {
+async fn impossible_jobs_are_refused_with_slurms_reason() {
     let bed = Bed::up("never");
     let jobs = bed.jobs();
     for (name, change) in [
@@ -80,7 +80,7 @@ async fn what_can_never_start_is_refused_with_slurms_reason() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
-async fn why_a_job_waits_is_in_its_output() {
+async fn the_reason_for_waiting_is_in_the_output() {
     let bed = Bed::up("waits");
     let jobs = bed.jobs();
     bed.run("scontrol update nodename=n2 state=drain reason=fans");

@@ -1,4 +1,4 @@
-//! Never two for one command: answers that get lost, agents that die, jobs that come twice.
+//! At most one job per command, after lost responses, crashes and duplicate jobs.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ fn counting(bed: &Bed, name: &str) -> agent::Job {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
-async fn a_submission_whose_answer_is_lost_is_found() {
+async fn a_submission_with_a_lost_response_is_found() {
     let bed = Bed::up("lost-answer");
     let lossy = bed.shared.join("lossy");
     wrapper(
@@ -32,7 +32,7 @@ async fn a_submission_whose_answer_is_lost_is_found() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
-async fn a_submission_that_never_arrived_is_made_again() {
+async fn a_lost_submission_is_repeated() {
     let bed = Bed::up("never-arrived");
     let deaf = bed.shared.join("deaf");
     wrapper(
@@ -50,7 +50,7 @@ async fn a_submission_that_never_arrived_is_made_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
-async fn of_two_jobs_of_one_name_one_runs_the_benchmark() {
+async fn of_two_jobs_with_one_name_one_runs_the_benchmark() {
     let bed = Bed::up("twice");
     let job = counting(&bed, "twice");
     // The second sbatch of a race: nobody looks in between.
@@ -84,7 +84,7 @@ async fn of_two_jobs_of_one_name_one_runs_the_benchmark() {
 /// so that the moments are parts of one that was measured.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
-async fn an_agent_that_dies_at_any_moment_of_a_submission_leaves_one_job() {
+async fn an_agent_crash_during_a_submission_leaves_one_job() {
     let bed = Bed::up("dies");
     let measured = bed.job("measured", "true");
     let start = Instant::now();
@@ -123,7 +123,7 @@ async fn an_agent_that_dies_at_any_moment_of_a_submission_leaves_one_job() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
-async fn a_cancel_that_overtakes_its_submission_wins() {
+async fn a_cancel_before_its_submission_wins() {
     let bed = Bed::up("overtakes");
     for moment in 0..8u64 {
         let name = format!("overtakes-{moment}");
@@ -140,7 +140,7 @@ async fn a_cancel_that_overtakes_its_submission_wins() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
-async fn what_the_job_did_is_known_when_the_controller_has_forgotten_it() {
+async fn the_result_is_known_after_the_controller_purged_the_job() {
     let bed = Bed::up("forgotten");
     let (good, bad) = (counting(&bed, "forgotten-good"), bed.job("forgotten-bad", "exit 9"));
     for job in [&good, &bad] {

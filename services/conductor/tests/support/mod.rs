@@ -1,4 +1,4 @@
-//! A conductor among a bus that remembers, a clock that obeys and a store that can be made to lie.
+//! A conductor with a recording bus, a manual clock and an unreliable store.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::{
@@ -71,7 +71,7 @@ pub fn requested() -> Event {
     event("cli", Fact::RunRequested(Box::new(RunRequested { workflow: workflow(), trigger, origin: None })))
 }
 
-/// What workers say in a run in which all goes well, in order.
+/// Facts of the workers in a successful run, in order.
 pub fn answers() -> Vec<Event> {
     let handle = || Handle { handle: "h-1".into() };
     let node = |name: &str| Node { name: name.into(), slots: 1 };
@@ -157,7 +157,7 @@ pub fn until(event_type: &str) -> Vec<Event> {
     panic!("a good run has no {event_type}");
 }
 
-/// A bus that remembers what it was given, and can be told to refuse a type.
+/// A recording bus that can refuse a type.
 #[derive(Default)]
 pub struct Catch {
     caught: Mutex<Vec<Message>>,
@@ -242,14 +242,14 @@ pub enum Temper {
     Dies(AtomicU64),
 }
 
-/// A bucket in memory with a temper. Every call lets others go first.
+/// An unreliable bucket in memory. Every call yields first.
 pub struct Moody {
     pub inner: Arc<MemoryStore>,
     pub temper: Temper,
     held: Mutex<Option<Arc<Gate>>>,
 }
 
-/// Holds somebody until others have done something.
+/// Blocks a task until others have progressed.
 #[derive(Default)]
 pub struct Gate {
     pub arrived: Notify,
@@ -261,7 +261,7 @@ impl Moody {
         Arc::new(Self { inner: Arc::default(), temper, held: Mutex::default() })
     }
 
-    /// Holds the next removal at a gate.
+    /// Blocks the next removal at a gate.
     pub fn hold_removal(&self) -> Arc<Gate> {
         let gate = Arc::<Gate>::default();
         *self.held.lock().unwrap() = Some(gate.clone());
@@ -370,14 +370,14 @@ impl World {
     }
 }
 
-/// Delivers each in turn, and expects it to be dealt with.
+/// Delivers each event in turn, and expects success.
 pub async fn feed(conductor: &Conductor, events: impl IntoIterator<Item = Event>) {
     for event in events {
         assert_eq!(conductor.handle(&event).await, Disposition::Done);
     }
 }
 
-/// Delivers as a bus does: until it is dealt with.
+/// Redelivers an event until it is handled.
 pub async fn deliver(conductor: &Conductor, event: &Event) {
     for _ in 0..200 {
         match conductor.handle(event).await {

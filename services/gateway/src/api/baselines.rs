@@ -1,4 +1,4 @@
-//! Which run is a workflow's reference from now on.
+//! The reference run of a workflow: pins.
 
 use std::sync::Arc;
 
@@ -21,51 +21,51 @@ use super::{
 };
 use crate::Gateway;
 
-/// The longest reason, characters.
+/// Maximum length of a reason, characters.
 pub const LONGEST_WHY: usize = 500;
 
-/// `PUT /api/v1/baselines/{workflow}`.
+/// Body of `PUT /api/v1/baselines/{workflow}`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
-    /// A closed run of the workflow that passed.
+    /// Closed run of the workflow with verdict pass.
     #[schemars(regex(pattern = r"^[a-z][a-z0-9-]{0,49}$"))]
     run: String,
-    /// What of it: what it measured, or the baseline that it was judged by.
+    /// What to pin: the run's measurements, or the baseline that judged it.
     #[serde(default)]
     source: Source,
-    /// Why, for people.
+    /// Reason, shown in the history.
     #[serde(default)]
     #[schemars(length(max = LONGEST_WHY))]
     why: String,
 }
 
-/// `GET /api/v1/baselines`.
+/// Response of `GET /api/v1/baselines`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Baselines {
     /// `burnin/baselines/v1`.
     schema: &'static str,
-    /// Workflows of which something was ever pinned, by name.
+    /// Workflows with at least one pin, current or released, by name.
     workflows: Vec<History>,
 }
 
-/// The query of `DELETE /api/v1/baselines/{workflow}`.
+/// Query of `DELETE /api/v1/baselines/{workflow}`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Released {
     why: String,
 }
 
-/// The path of all of them.
+/// Path parameter of these operations.
 pub fn workflow() -> Value {
     let schema = json!({"type": "string", "pattern": "^[a-z][a-z0-9-]{0,30}$"});
-    json!({"name": "workflow", "in": "path", "required": true, "schema": schema, "description": "The workflow's name."})
+    json!({"name": "workflow", "in": "path", "required": true, "schema": schema, "description": "Workflow name."})
 }
 
-/// The parameter of a release.
+/// Query parameter of a release.
 pub fn why() -> Value {
     let schema = json!({"type": "string", "maxLength": LONGEST_WHY});
-    json!({"name": "why", "in": "query", "required": false, "schema": schema, "description": "Why, for people."})
+    json!({"name": "why", "in": "query", "required": false, "schema": schema, "description": "Reason, shown in the history."})
 }
 
 pub async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Json<Baselines>, Problem> {
@@ -120,10 +120,10 @@ async fn history(gateway: &Gateway, workflow: &str) -> Result<Json<History>, Pro
 }
 
 fn nothing(workflow: &str) -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, format!("nothing was ever pinned for {workflow}"))
+    Problem::new(StatusCode::NOT_FOUND, format!("no pins for {workflow}"))
 }
 
-/// What cannot be a workflow's name is the name of none.
+/// Checks a workflow name; an invalid name gives 404.
 fn named(workflow: &str) -> Result<String, Problem> {
     let fit = workflow.len() <= 31
         && workflow.starts_with(|first: char| first.is_ascii_lowercase())
@@ -132,7 +132,7 @@ fn named(workflow: &str) -> Result<String, Problem> {
         return Ok(workflow.to_owned());
     }
     let shown: String = workflow.chars().take(80).collect();
-    Err(Problem::new(StatusCode::NOT_FOUND, format!("there is no workflow {shown}")))
+    Err(Problem::new(StatusCode::NOT_FOUND, format!("no workflow {shown}")))
 }
 
 fn short(why: String, status: StatusCode) -> Result<String, Problem> {

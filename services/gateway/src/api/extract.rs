@@ -1,4 +1,4 @@
-//! What a request says, or the problem with it.
+//! Extractors of request parts, with problem responses.
 
 use axum::{
     Json,
@@ -12,7 +12,7 @@ use service::auth::Caller;
 use super::problem::Problem;
 use crate::LocalUser;
 
-/// A JSON body.
+/// JSON body.
 pub struct Asked<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Asked<T> {
@@ -21,7 +21,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Asked<T> {
     async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
         let read = Json::<T>::from_request(request, state).await;
         let problem = |rejection: JsonRejection| {
-            // What is JSON and says something else is wrong input like any other.
+            // Valid JSON of another type is invalid input like any other.
             let status = match &rejection {
                 JsonRejection::JsonDataError(_) => StatusCode::UNPROCESSABLE_ENTITY,
                 other => other.status(),
@@ -32,7 +32,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Asked<T> {
     }
 }
 
-/// The query.
+/// Query.
 pub struct Filtered<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Filtered<T> {
@@ -46,7 +46,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Filtered<T> {
     }
 }
 
-/// The run that a path names. What cannot be a run's name is the name of none.
+/// Run in the path. An invalid run name gives 404.
 pub struct Named(pub RunId);
 
 impl<S: Send + Sync> FromRequestParts<S> for Named {
@@ -76,8 +76,8 @@ impl<S: Send + Sync> FromRequestParts<S> for By {
     }
 }
 
-/// Identity under which keys and rates of a request are counted. All requests to `burnin up` are of one
-/// user, and are counted as `somebody`'s, as before users were known: an old key stays the same key.
+/// Identity for keys and rates. All requests to `burnin up` belong to one user and count as `somebody`'s, so that keys from
+/// versions without users stay valid.
 pub struct Owner(pub String);
 
 impl<S: Send + Sync> FromRequestParts<S> for Owner {

@@ -28,20 +28,20 @@ use super::{
 };
 use crate::Gateway;
 
-/// A run's logs.
+/// Logs of a run.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Files {
     /// `burnin/logs/v1`.
     schema: &'static str,
-    /// They are all there, each as it will stay.
+    /// Whether the logs are complete and final.
     safe: bool,
     /// The files.
     files: Vec<ManifestObject>,
-    /// Files that were not collected, and why.
+    /// Files that were not collected, with the reason.
     left_out: Vec<LeftOut>,
 }
 
-/// None while they are not safe.
+/// `None` until the logs are committed.
 async fn manifest(gateway: &Gateway, run: &RunId) -> Result<Option<Committed>, Problem> {
     let detail = gateway.view.detail(run).await?.ok_or_else(|| Problem::no_run(run.as_str()))?;
     let Some(name) = detail.logs else { return Ok(None) };
@@ -64,9 +64,9 @@ pub async fn fetch(
     Path((_, name)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let not_yet = || Problem::new(StatusCode::NOT_FOUND, format!("{run} has no logs, or not yet"));
+    let not_yet = || Problem::new(StatusCode::NOT_FOUND, format!("{run} has no logs yet"));
     let committed = manifest(&gateway, &run).await?.ok_or_else(not_yet)?;
-    // Only what the manifest names exists: no other object can be reached from here.
+    // Serve only objects named in the manifest.
     let object = committed.manifest.objects.iter().find(|object| object.name == name);
     let object =
         object.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, format!("{run} has no such log")))?;
@@ -75,8 +75,9 @@ pub async fn fetch(
         headers.get(RANGE).and_then(|range| range.to_str().ok()).and_then(|range| wanted(range, size));
     let full = format!("{}{name}", committed.name.trim_end_matches("manifest.json"));
     let opened = gateway.store.open(&full).await.map_err(|error| Problem::unavailable(&error))?;
-    let mut body =
-        opened.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, format!("{run} has lost that log")))?;
+    let mut body = opened.ok_or_else(|| {
+        Problem::new(StatusCode::NOT_FOUND, format!("the log of {run} is missing in the bucket"))
+    })?;
     let headers = |length: u64| {
         [
             (CONTENT_TYPE, "text/plain; charset=utf-8".to_owned()),
@@ -103,8 +104,8 @@ pub async fn fetch(
     }
 }
 
-/// The bytes that are asked for, first and last. What is no single range of bytes is as if nobody had said it; a range
-/// that lies behind the end cannot be given.
+/// Parses a byte range into first and last byte. Multi-range and invalid headers are ignored; a range behind the end is an
+/// error.
 fn wanted(range: &str, size: u64) -> Option<Result<(u64, u64), ()>> {
     let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
     let number = |text: &str| (!text.is_empty()).then(|| text.parse::<u64>().ok());
@@ -123,7 +124,7 @@ fn wanted(range: &str, size: u64) -> Option<Result<(u64, u64), ()>> {
     }
 }
 
-/// What a report is written as.
+/// Format of a report.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Form {
@@ -155,11 +156,11 @@ pub async fn report(
         Form::Csv => ("text/csv; charset=utf-8", report::csv(&story)),
         Form::Junit => ("application/xml", report::junit(&story)),
         Form::Json => {
-            let none = || Problem::new(StatusCode::NOT_FOUND, format!("{run} has no verdict, or not yet"));
+            let none = || Problem::new(StatusCode::NOT_FOUND, format!("{run} has no verdict yet"));
             return Ok(Json(story.judgement.ok_or_else(none)?).into_response());
         }
     };
-    // The page asks nobody for anything, and what others wrote into it may not either.
+    // The page loads nothing, and text from logs must not load anything either.
     let policy = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox";
     Ok(([(CONTENT_TYPE, media), (CONTENT_SECURITY_POLICY, policy)], text).into_response())
 }
@@ -169,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_read_as_the_standard_says() {
+    fn range_headers_are_parsed_per_rfc_9110() {
         let cases = [
             ("bytes=0-9", Some(Ok((0, 9)))),
             ("bytes=90-", Some(Ok((90, 99)))),

@@ -1,4 +1,4 @@
-//! A first page for people: where everything is.
+//! Index page with links to the API.
 
 use axum::{
     Extension,
@@ -34,11 +34,11 @@ const PAGE: &str = r#"<!doctype html>
 <p>Proves that GPU clusters are good, and keeps proving it.</p>
 <ul>
   <li><a href="/api/v1/runs">Runs</a>, newest first</li>
-  <li><a href="/api/v1/workflows">Workflows</a> that may be asked for</li>
-  <li><a href="/api/v1/openapi.json">What else can be asked</a>, as OpenAPI</li>
+  <li><a href="/api/v1/workflows">Workflows</a></li>
+  <li><a href="/api/v1/openapi.json">API description</a> (OpenAPI)</li>
   <li><a href="/about">About this server</a></li>
 </ul>
-<p>Ask for a run:</p>
+<p>Request a run:</p>
 <pre tabindex="0">curl -sS -X POSTPROOF -H 'content-type: application/json' \
   -d '{"workflow": "quickstart"}' http://HOST/api/v1/runs</pre>
 </html>

@@ -1,4 +1,4 @@
-//! How often a caller may ask.
+//! Rate limits per caller.
 
 use std::{num::NonZeroU32, str::FromStr, sync::Arc};
 
@@ -13,12 +13,12 @@ use governor::{DefaultKeyedRateLimiter, Quota};
 use super::{extract::caller, problem::Problem};
 use crate::Gateway;
 
-/// How often a caller may ask: requests a second, and ten times as many at once.
+/// Maximum rates per caller, per second; a burst may be ten times as large.
 #[derive(Clone, Copy, Debug)]
 pub struct Rates {
-    /// Anything.
+    /// All requests.
     pub requests: NonZeroU32,
-    /// What starts or ends something.
+    /// Requests that start, cancel or change something.
     pub changes: NonZeroU32,
 }
 
@@ -30,12 +30,12 @@ impl FromStr for Rates {
             let (requests, changes) = text.split_once(',')?;
             Some(Self { requests: requests.trim().parse().ok()?, changes: changes.trim().parse().ok()? })
         };
-        read().ok_or("expected requests a second and changes a second, such as 50,5")
+        read().ok_or("expected requests per second and changes per second, such as 50,5")
     }
 }
 
 impl Rates {
-    /// For people and their scripts.
+    /// Default rates for people and their scripts.
     pub const USUAL: Self =
         Self { requests: NonZeroU32::new(50).unwrap(), changes: NonZeroU32::new(5).unwrap() };
 }
@@ -54,7 +54,7 @@ impl Limiter {
         Self { requests: limiter(rates.requests), changes: limiter(rates.changes) }
     }
 
-    /// Counts a request, and says whether it may be answered.
+    /// Counts a request. Returns whether it is within the rate.
     pub(crate) fn lets(&self, caller: &String, method: &Method) -> bool {
         let changes = !matches!(*method, Method::GET | Method::HEAD | Method::OPTIONS);
         self.requests.check_key(caller).is_ok() && (!changes || self.changes.check_key(caller).is_ok())
@@ -65,5 +65,6 @@ pub(crate) async fn limited(State(gateway): State<Arc<Gateway>>, request: Reques
     if gateway.rates.lets(&caller(request.extensions()), request.method()) {
         return next.run(request).await;
     }
-    Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many requests; wait as Retry-After says").into_response()
+    Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many requests; wait for the time in Retry-After")
+        .into_response()
 }

@@ -1,5 +1,5 @@
-//! HTTP under `/api/v1`. The routes and their description are one table, `operations::all`, so that neither can know of
-//! one that the other lacks.
+//! HTTP under `/api/v1`. One table, `operations::all`, defines the routes and their OpenAPI description, so that both always
+//! agree.
 
 mod baselines;
 mod extract;
@@ -24,10 +24,10 @@ pub use index::page as index;
 pub use openapi::document;
 pub use problem::Problem;
 
-/// The largest request, bytes.
+/// Maximum size of a request body, bytes.
 const BODY_LIMIT: usize = 64 << 10;
 
-/// The interface, beside pages for people. What lies at `/` is theirs.
+/// The API beside `pages` for users, which own `/`.
 pub(crate) fn routes(gateway: &Arc<Gateway>, pages: Router) -> Router {
     let mut router = Router::new();
     for operation in operations::all() {
@@ -46,9 +46,9 @@ pub(crate) fn routes(gateway: &Arc<Gateway>, pages: Router) -> Router {
 }
 
 async fn nothing() -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, "there is nothing here; /api/v1/openapi.json says what there is")
+    Problem::new(StatusCode::NOT_FOUND, "no such path; see /api/v1/openapi.json")
 }
 
 async fn not_so() -> Problem {
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "this path takes other methods; see the header Allow")
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method not allowed on this path; see the header Allow")
 }

@@ -1,4 +1,4 @@
-//! The description of the API, made of the same types and the same table as the API.
+//! OpenAPI description, generated from the types and the table of the API.
 
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
@@ -8,25 +8,25 @@ use super::{
     problem::Problem,
 };
 
-/// Schemas that operations refer to.
+/// Schemas referenced by operations.
 pub struct Schemas(SchemaGenerator);
 
 impl Schemas {
     fn new() -> Self {
-        // OpenAPI 3.1 is JSON Schema 2020-12; only the place of definitions differs.
+        // OpenAPI 3.1 is JSON Schema 2020-12, except for the path of definitions.
         let settings = SchemaSettings::draft2020_12()
             .for_serialize()
             .with(|settings| settings.definitions_path = "/components/schemas".into());
         Self(settings.into_generator())
     }
 
-    /// A schema, by reference where it has a name.
+    /// A schema, by reference if it is named.
     pub fn of<T: JsonSchema>(&mut self) -> Value {
         self.0.subschema_for::<T>().to_value()
     }
 }
 
-/// The schema of what a caller sends: what may be left out is not what an answer may leave out.
+/// Schema of a request body: optional fields differ from those of responses.
 pub fn sent<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
@@ -36,7 +36,7 @@ pub fn sent<T: JsonSchema>() -> Value {
     schema
 }
 
-/// `GET /api/v1/openapi.json`.
+/// Response of `GET /api/v1/openapi.json`.
 pub fn document() -> Value {
     let mut schemas = Schemas::new();
     let mut paths: Map<String, Value> = Map::new();
@@ -76,7 +76,7 @@ fn describe(told: &Operation, problem: &Value, schemas: &mut Schemas) -> Value {
     }
     answers.insert(
         "default".to_owned(),
-        json!({"description": "Why not.", "content": {"application/problem+json": {"schema": problem}}}),
+        json!({"description": "Error.", "content": {"application/problem+json": {"schema": problem}}}),
     );
     let mut described = json!({
         "operationId": told.id,

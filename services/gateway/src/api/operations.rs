@@ -1,4 +1,4 @@
-//! Every operation: its route and its description.
+//! Every operation: route and description.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::Gateway;
 
 type SchemaOf = fn(&mut Schemas) -> Value;
 
-/// A path, who answers there, and what can be said of it.
+/// A path with its handlers and operations.
 pub struct Place {
     pub path: &'static str,
     pub handler: MethodRouter<Arc<Gateway>>,
@@ -34,7 +34,7 @@ pub struct Operation {
     pub answers: Vec<Answer>,
 }
 
-/// What is answered when it goes well.
+/// A success response.
 pub struct Answer {
     pub status: u16,
     pub what: &'static str,
@@ -54,10 +54,10 @@ fn named(place: &str, name: &str, schema: Value, what: &str) -> Value {
 
 fn run() -> Value {
     let schema = json!({"type": "string", "pattern": "^[a-z][a-z0-9-]{0,49}$"});
-    named("path", "run", schema, "The run.")
+    named("path", "run", schema, "Run id.")
 }
 
-/// The whole table.
+/// All operations.
 pub fn all() -> Vec<Place> {
     vec![
         Place {
@@ -66,7 +66,7 @@ pub fn all() -> Vec<Place> {
             told: vec![Operation {
                 method: Method::GET,
                 id: "listWorkflows",
-                what: "What may be asked for, and when it was last validated.",
+                what: "Lists the workflows and the time of their last validation.",
                 parameters: vec![],
                 body: None,
                 answers: answers(200, "The workflows.", Schemas::of::<workflows::Workflows>),
@@ -78,7 +78,7 @@ pub fn all() -> Vec<Place> {
             told: vec![Operation {
                 method: Method::GET,
                 id: "listBaselines",
-                what: "Which run is which workflow's reference, and everything that was decided about it.",
+                what: "Lists the pinned reference run of each workflow, with all pins and releases.",
                 parameters: vec![],
                 body: None,
                 answers: answers(200, "The workflows.", Schemas::of::<baselines::Baselines>),
@@ -91,7 +91,7 @@ pub fn all() -> Vec<Place> {
                 Operation {
                     method: Method::GET,
                     id: "showBaseline",
-                    what: "Which run is the workflow's reference, and everything that was decided about it.",
+                    what: "Shows the pinned reference run of the workflow, with all pins and releases.",
                     parameters: vec![baselines::workflow()],
                     body: None,
                     answers: answers(200, "The history.", Schemas::of::<pins::History>),
@@ -99,7 +99,7 @@ pub fn all() -> Vec<Place> {
                 Operation {
                     method: Method::PUT,
                     id: "pinBaseline",
-                    what: "From now on the workflow's runs are held against this one. The same pin again changes nothing.",
+                    what: "Pins a run as the reference of the workflow's later runs. Idempotent.",
                     parameters: vec![baselines::workflow()],
                     body: Some(sent::<baselines::Wanted>),
                     answers: answers(200, "The history.", Schemas::of::<pins::History>),
@@ -107,7 +107,7 @@ pub fn all() -> Vec<Place> {
                 Operation {
                     method: Method::DELETE,
                     id: "releaseBaseline",
-                    what: "From now on the workflow's runs are held against what is learned of them. Again changes nothing.",
+                    what: "Releases the pin: later runs are judged by the learned baseline. Idempotent.",
                     parameters: vec![baselines::workflow(), baselines::why()],
                     body: None,
                     answers: answers(200, "The history.", Schemas::of::<pins::History>),
@@ -121,7 +121,7 @@ pub fn all() -> Vec<Place> {
                 Operation {
                     method: Method::GET,
                     id: "listRuns",
-                    what: "Runs, newest first, page by page.",
+                    what: "Lists runs, newest first, in pages.",
                     parameters: runs::filters(),
                     body: None,
                     answers: answers(200, "A page.", Schemas::of::<run_index::Page>),
@@ -129,12 +129,12 @@ pub fn all() -> Vec<Place> {
                 Operation {
                     method: Method::POST,
                     id: "beginRun",
-                    what: "Asks for a run. With a key the same request is the same run, for ever.",
+                    what: "Requests a run. Repeated requests with the same key return the same run.",
                     parameters: vec![named(
                         "header",
                         "Idempotency-Key",
                         json!({"type": "string", "pattern": "^[A-Za-z0-9_.:-]{1,200}$"}),
-                        "Any text of the caller's that it uses for this request only.",
+                        "Key chosen by the caller, unique for this request.",
                     )],
                     body: Some(sent::<runs::Begin>),
                     answers: answers(202, "The run.", Schemas::of::<runs::Begun>),
@@ -147,7 +147,7 @@ pub fn all() -> Vec<Place> {
             told: vec![Operation {
                 method: Method::GET,
                 id: "showRun",
-                what: "One run with its stages.",
+                what: "Shows one run with its stages.",
                 parameters: vec![run()],
                 body: None,
                 answers: answers(200, "The run.", Schemas::of::<runs::Shown>),
@@ -159,10 +159,10 @@ pub fn all() -> Vec<Place> {
             told: vec![Operation {
                 method: Method::POST,
                 id: "cancelRun",
-                what: "Ends a run and gives back everything it holds. One that is settled stays as it is.",
+                what: "Cancels a run and releases its resources. A run that has ended stays unchanged.",
                 parameters: vec![run()],
                 body: Some(sent::<runs::Cancel>),
-                answers: answers(202, "The run as it was.", Schemas::of::<runs::Shown>),
+                answers: answers(202, "The run before the cancel.", Schemas::of::<runs::Shown>),
             }],
         },
         Place {
@@ -171,16 +171,16 @@ pub fn all() -> Vec<Place> {
             told: vec![Operation {
                 method: Method::GET,
                 id: "followRun",
-                what: "What is recorded of a run as it happens, as server-sent events: `id` is the record's number, `data` \
-                       the record and the run. `end` comes when nothing follows. The stream ends by itself now and then; \
-                       `Last-Event-ID` goes on.",
+                what: "Streams the records of a run as server-sent events: `id` is the record's number, `data` the record and \
+                       the run. `end` is the last event. The server may end the stream at any time; reconnect with \
+                       `Last-Event-ID`.",
                 parameters: vec![
                     run(),
                     named(
                         "query",
                         "after",
                         json!({"type": "integer", "minimum": 0}),
-                        "The last record that is known.",
+                        "Number of the last known record.",
                     ),
                 ],
                 body: None,
@@ -198,7 +198,7 @@ pub fn all() -> Vec<Place> {
             told: vec![Operation {
                 method: Method::GET,
                 id: "listLogs",
-                what: "The benchmark's output, once it is safe.",
+                what: "Lists the benchmark's logs after they are committed.",
                 parameters: vec![run()],
                 body: None,
                 answers: answers(200, "The files.", Schemas::of::<files::Files>),
@@ -210,20 +210,20 @@ pub fn all() -> Vec<Place> {
             told: vec![Operation {
                 method: Method::GET,
                 id: "fetchLog",
-                what: "One file, or a range of its bytes.",
+                what: "Returns one file, or a range of its bytes.",
                 parameters: vec![
                     run(),
-                    named("path", "name", json!({"type": "string", "minLength": 1}), "Its name in the list."),
                     named(
-                        "header",
-                        "Range",
-                        json!({"type": "string"}),
-                        "`bytes=FIRST-LAST`, as RFC 9110 has it.",
+                        "path",
+                        "name",
+                        json!({"type": "string", "minLength": 1}),
+                        "File name from the list.",
                     ),
+                    named("header", "Range", json!({"type": "string"}), "`bytes=FIRST-LAST`, see RFC 9110."),
                 ],
                 body: None,
                 answers: vec![
-                    Answer { status: 200, what: "All of it.", media: &["text/plain"], schema: None },
+                    Answer { status: 200, what: "The complete file.", media: &["text/plain"], schema: None },
                     Answer { status: 206, what: "The range.", media: &["text/plain"], schema: None },
                 ],
             }],
@@ -234,20 +234,20 @@ pub fn all() -> Vec<Place> {
             told: vec![Operation {
                 method: Method::GET,
                 id: "reportRun",
-                what: "The report of a run.",
+                what: "Returns the report of a run.",
                 parameters: vec![
                     run(),
                     named(
                         "query",
                         "form",
                         json!({"type": "string", "enum": ["html", "markdown", "json", "csv", "junit"], "default": "html"}),
-                        "What it is written as.",
+                        "Format.",
                     ),
                 ],
                 body: None,
                 answers: vec![Answer {
                     status: 200,
-                    what: "The report; as JSON the judgement itself.",
+                    what: "The report; with `json` the judgement.",
                     media: &["text/html", "text/markdown", "text/csv", "application/xml", "application/json"],
                     schema: Some(|_| json!({})),
                 }],

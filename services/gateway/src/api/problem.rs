@@ -1,4 +1,4 @@
-//! What went wrong, as RFC 9457 has it.
+//! Error responses, RFC 9457.
 
 use axum::{
     Json,
@@ -14,22 +14,22 @@ use crate::Refused;
 /// `application/problem+json`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Problem {
-    /// `about:blank`: the status says what kind of problem it is.
+    /// `about:blank`: the status identifies the kind of problem.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// The status in words.
+    /// Text of the status code.
     pub title: String,
-    /// The status.
+    /// HTTP status code.
     pub status: u16,
-    /// What happened and what to do next.
+    /// Error and next step.
     pub detail: String,
-    /// Everything that is wrong, each as `file:line:column: field: what was expected`.
+    /// All input errors, each as `file:line:column: field: expectation`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<String>,
 }
 
 impl Problem {
-    /// A problem of this status.
+    /// Problem with this status and explanation.
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         let title = status.canonical_reason().unwrap_or("unknown").to_owned();
         Self {
@@ -41,16 +41,16 @@ impl Problem {
         }
     }
 
-    /// There is no such run.
+    /// 404 for an unknown run.
     pub fn no_run(run: &str) -> Self {
         let run: String = run.chars().take(80).collect();
-        Self::new(StatusCode::NOT_FOUND, format!("there is no run {run}"))
+        Self::new(StatusCode::NOT_FOUND, format!("no run {run}"))
     }
 
-    /// Something around us does not work.
+    /// 503 for an error of the store.
     pub fn unavailable(error: &(dyn std::error::Error + 'static)) -> Self {
         tracing::error!("{}", service::worker::chain(error));
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "the store does not answer; ask again in a moment")
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "the store is unavailable; retry in a moment")
     }
 }
 
@@ -65,7 +65,7 @@ impl From<Refused> for Problem {
         match refused {
             Refused::Invalid(problems) => {
                 let errors = problems.0.iter().map(ToString::to_string).collect();
-                Self { errors, ..Self::new(status, "the workflow cannot be run as it was asked for") }
+                Self { errors, ..Self::new(status, "the workflow cannot run with these settings") }
             }
             other => Self::new(status, other.to_string()),
         }

@@ -1,4 +1,4 @@
-//! Runs: asked for, listed, shown, followed, ended.
+//! Runs: request, list, show, follow, cancel.
 
 use std::{
     collections::BTreeMap,
@@ -30,51 +30,51 @@ use super::{
 };
 use crate::{Gateway, Wish, start::CALLERS};
 
-/// A stream ends by itself before whoever stands in front of us ends it.
+/// Maximum duration of a stream, shorter than the timeouts of usual proxies.
 const LONGEST_STREAM: Duration = Duration::from_secs(40);
 
-/// How long an answer waits for the run to be recorded.
+/// Maximum wait of a response for the run to be recorded.
 const RECORDED: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The longest reason of a cancel, characters.
+/// Maximum length of a cancel reason, characters.
 const LONGEST_REASON: usize = 500;
 
-/// `POST /api/v1/runs`.
+/// Body of `POST /api/v1/runs`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Begin {
-    /// The workflow's name.
+    /// Workflow name.
     #[schemars(regex(pattern = r"^[a-z][a-z0-9-]{0,30}$"))]
     workflow: String,
-    /// Fields of the workflow to replace, as far as it lets them be replaced: `{"limits.job": "10m"}`.
+    /// Fields to override, if the workflow allows it: `{"limits.job": "10m"}`.
     #[serde(default)]
     set: BTreeMap<String, String>,
 }
 
-/// What came of it.
+/// Response to a request for a run.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Begun {
     /// `burnin/begun/v1`.
     schema: &'static str,
-    /// The run.
+    /// Run id.
     run: RunId,
-    /// False when this key started it before.
+    /// False if an earlier request with this key started the run.
     new: bool,
-    /// Where to look.
+    /// Links to its resources.
     links: Links,
 }
 
-/// Where to look.
+/// Paths of a run's resources.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Links {
-    /// The run.
+    /// State of the run.
     run: String,
-    /// What happens to it, as it happens.
+    /// Server-sent events of the run.
     events: String,
-    /// Its logs.
+    /// Logs of the run.
     logs: String,
-    /// Its report.
+    /// Report of the run.
     report: String,
 }
 
@@ -90,25 +90,25 @@ impl Links {
     }
 }
 
-/// A run with its stages, and where to look.
+/// A run with its stages and links.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Shown {
     #[serde(flatten)]
     detail: Detail,
-    /// Where to look.
+    /// Links to its resources.
     links: Links,
 }
 
-/// `POST /api/v1/runs/{run}/cancel`.
+/// Body of `POST /api/v1/runs/{run}/cancel`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Cancel {
-    /// Why, for people.
+    /// Reason, recorded in the ledger.
     #[schemars(length(max = LONGEST_REASON))]
     reason: String,
 }
 
-/// The query of `GET /api/v1/runs`.
+/// Query of `GET /api/v1/runs`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Filters {
@@ -123,25 +123,29 @@ pub struct Filters {
     limit: Option<usize>,
 }
 
-/// The parameters of the list, described.
+/// Description of the list's parameters.
 pub fn filters() -> Vec<Value> {
     let text = || json!({"type": "string"});
     let one_of = |words: &[&str]| json!({"type": "string", "enum": words});
     let parameter = |name: &str, schema: Value, what: &str| json!({"name": name, "in": "query", "required": false, "schema": schema, "description": what});
     vec![
-        parameter("workflow", text(), "Of this workflow."),
-        parameter("system", text(), "On this kind of cluster: processes, slurm, deployed."),
-        parameter("cluster", text(), "On the cluster of this name."),
-        parameter("state", one_of(&["open", "closed"]), "Whether it still goes on."),
-        parameter("conclusion", text(), "That ended like this."),
-        parameter("verdict", one_of(&["pass", "fail", "inconclusive"]), "With this verdict."),
-        parameter("since", json!({"type": "string", "format": "date-time"}), "Asked for then or later."),
+        parameter("workflow", text(), "Workflow name."),
+        parameter("system", text(), "Kind of cluster: processes, slurm, deployed."),
+        parameter("cluster", text(), "Cluster name."),
+        parameter("state", one_of(&["open", "closed"]), "Whether the run is open or closed."),
+        parameter("conclusion", text(), "Conclusion of the run."),
+        parameter("verdict", one_of(&["pass", "fail", "inconclusive"]), "Verdict of the run."),
+        parameter("since", json!({"type": "string", "format": "date-time"}), "Earliest time of the request."),
         parameter(
             "after",
             json!({"type": "string", "pattern": Cursor::PATTERN}),
-            "`next` of the page before.",
+            "`next` of the previous page.",
         ),
-        parameter("limit", json!({"type": "integer", "minimum": 1, "maximum": MOST}), "Runs of a page; 50."),
+        parameter(
+            "limit",
+            json!({"type": "integer", "minimum": 1, "maximum": MOST}),
+            "Runs per page, default 50.",
+        ),
     ]
 }
 
@@ -179,7 +183,7 @@ pub async fn begin(
         None => ids::unique(),
         Some(Some(key)) => format!("key/{key}"),
         Some(None) => {
-            let why = "Idempotency-Key: expected 1 to 200 letters, digits and any of _ . : -";
+            let why = "Idempotency-Key: expected 1 to 200 letters, digits or characters of _ . : -";
             return Err(Problem::new(StatusCode::BAD_REQUEST, why));
         }
     };
@@ -193,7 +197,7 @@ pub async fn begin(
         origin: None,
     };
     let started = gateway.starter.start(&wish).await?;
-    // Whoever asked looks next, and should find it. If the conductor is slow, they look again.
+    // Callers read the run next and should find it. With a slow conductor they have to retry.
     let until = Instant::now() + RECORDED;
     while Instant::now() < until && gateway.view.folded(&started.run).await?.is_none() {
         tokio::time::sleep(PAUSE).await;

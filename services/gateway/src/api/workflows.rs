@@ -1,4 +1,4 @@
-//! The workflows that may be asked for.
+//! Available workflows.
 
 use std::sync::Arc;
 
@@ -11,50 +11,50 @@ use triggers::On;
 use super::problem::Problem;
 use crate::{Gateway, schedule::Night};
 
-/// `GET /api/v1/workflows`.
+/// Response of `GET /api/v1/workflows`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Workflows {
     /// `burnin/workflows/v1`.
     schema: &'static str,
-    /// By name.
+    /// Workflows by name.
     workflows: Vec<Offer>,
-    /// Problems of files, each as `file:line:column: field: what was expected`.
+    /// All errors in files, each as `file:line:column: field: expectation`.
     problems: Vec<String>,
-    /// Files that cannot be read as workflows.
+    /// Files that are not readable as workflows.
     broken: Vec<BrokenFile>,
 }
 
-/// A file that cannot be read as a workflow.
+/// A file that is not readable as a workflow.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct BrokenFile {
-    /// Its name in the folder.
+    /// File name in the folder.
     pub file: String,
-    /// Its problems, each as `file:line:column: field: what was expected`.
+    /// Its errors, each as `file:line:column: field: expectation`.
     pub problems: Vec<String>,
 }
 
-/// One workflow.
+/// A workflow.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Offer {
-    /// Its name.
+    /// Workflow name.
     pub name: String,
-    /// For people.
+    /// Description from the file.
     pub description: String,
-    /// Fields that a request may replace.
+    /// Fields that a request may override.
     pub parameters: Vec<String>,
-    /// What starts it by itself.
+    /// Its triggers.
     pub on: On,
-    /// The next moment of each of its schedules.
+    /// Next start of each of its schedules.
     pub next: Vec<Timestamp>,
-    /// Nights of the last week that are dealt with, newest first.
+    /// Handled scheduled times of the last week, newest first.
     pub nights: Vec<Night>,
-    /// When it last had a verdict.
+    /// Time of the last verdict.
     pub validated_at: Option<Timestamp>,
-    /// It had none for longer than it should.
+    /// Whether the last verdict is older than allowed.
     pub stale: bool,
-    /// It can be started. With `problems` it is the last version of its file without any.
+    /// Whether it can be started. If `problems` is not empty, the last valid version of the file is in use.
     pub startable: bool,
-    /// Problems of its current file, each as `file:line:column: field: what was expected`.
+    /// Errors in its current file, each as `file:line:column: field: expectation`.
     pub problems: Vec<String>,
     /// Channels that it notifies.
     #[serde(skip)]
@@ -64,25 +64,25 @@ pub struct Offer {
 /// The workflows of the catalogue.
 #[derive(Debug)]
 pub struct Offers {
-    /// By name.
+    /// Workflows by name.
     pub workflows: Vec<Offer>,
-    /// Files that cannot be read as workflows.
+    /// Files that are not readable as workflows.
     pub broken: Vec<BrokenFile>,
-    /// All problems of all files.
+    /// All errors of all files.
     pub problems: Vec<String>,
 }
 
-/// `GET /api/v1/workflows`.
+/// Handler of `GET /api/v1/workflows`.
 pub async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Json<Workflows>, Problem> {
     let Offers { workflows, broken, problems } = gateway.offers().await?;
     Ok(Json(Workflows { schema: "burnin/workflows/v1", workflows, problems, broken }))
 }
 
 impl Gateway {
-    /// The workflows that may be requested, by name, and what is wrong with files that are none.
+    /// Workflows by name with their state, and invalid files.
     ///
     /// # Errors
-    /// When the catalogue or the ledgers cannot be read.
+    /// Returns an error if the catalogue or the ledgers cannot be read.
     pub async fn offers(&self) -> Result<Offers, Problem> {
         let read = self.catalogue.read().await.map_err(|error| Problem::unavailable(&error))?;
         let validated = self.view.validated().await?;

@@ -1,10 +1,10 @@
-//! Refs by the program `git`.
+//! Reads refs with the program `git`.
 
 use std::process::Stdio;
 
 use super::{PATIENCE, Ref, Refs};
 
-/// `git ls-remote`, with the credentials that git has by itself.
+/// `git ls-remote`, with git's own credentials.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GitRefs;
 
@@ -16,7 +16,7 @@ impl Refs for GitRefs {
         git.env("GIT_TERMINAL_PROMPT", "0").env("GIT_ALLOW_PROTOCOL", "file:http:https:ssh");
         git.stdin(Stdio::null()).kill_on_drop(true);
         let output = tokio::time::timeout(PATIENCE, git.output()).await;
-        let output = output.map_err(|_| format!("git did not answer within {} s", PATIENCE.as_secs()))?;
+        let output = output.map_err(|_| format!("git timed out after {} s", PATIENCE.as_secs()))?;
         let output = output.map_err(|error| format!("git cannot be started: {error}"))?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);

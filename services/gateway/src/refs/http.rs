@@ -1,23 +1,23 @@
-//! Refs by what git asks first when it fetches over HTTP: where a service's image has no git.
+//! Reads refs over HTTP with git's discovery request: for images without git.
 
 use super::{PATIENCE, Ref, Refs};
 
-/// More than this is no list of refs.
+/// Maximum size of a list of refs, bytes.
 const MOST: usize = 64 << 20;
 
-/// `GET {url}/info/refs`, as git's smart HTTP has it.
+/// `GET {url}/info/refs`, git's smart HTTP protocol.
 pub struct HttpRefs {
     http: reqwest::Client,
     token: Option<String>,
 }
 
 impl HttpRefs {
-    /// With a token of the forge, which is shown to nobody but over HTTPS.
+    /// `token`: token of the forge, sent only over HTTPS.
     ///
     /// # Errors
-    /// When there is no TLS.
+    /// Returns an error if TLS is not available.
     pub fn new(token: Option<String>) -> Result<Self, reqwest::Error> {
-        // A token must not follow to another place.
+        // Never follow redirects: the token must not reach another host.
         let http = reqwest::Client::builder()
             .timeout(PATIENCE)
             .redirect(reqwest::redirect::Policy::none())
@@ -31,18 +31,20 @@ impl Refs for HttpRefs {
     async fn list(&self, url: &str) -> Result<Vec<Ref>, String> {
         let https = url.starts_with("https://");
         if !https && !url.starts_with("http://") {
-            return Err(format!("`{url}` is not http:// or https://, and there is no git here for others"));
+            return Err(format!(
+                "`{url}` is neither http:// nor https://, and this service has no git for other schemes"
+            ));
         }
         let mut request = self.http.get(format!("{}/info/refs", url.trim_end_matches('/')));
         request = request.query(&[("service", "git-upload-pack")]);
         if let Some(token) = self.token.as_ref().filter(|_| https) {
             request = request.basic_auth("x-access-token", Some(token));
         }
-        // The error's own text would repeat the URL.
-        let failed = |error: reqwest::Error| format!("it does not answer: {}", error.without_url());
+        // The error's own text would contain the URL.
+        let failed = |error: reqwest::Error| format!("request failed: {}", error.without_url());
         let mut answer = request.send().await.map_err(failed)?;
         if !answer.status().is_success() {
-            return Err(format!("it answers {}", answer.status()));
+            return Err(format!("status {}", answer.status()));
         }
         let mut body = Vec::new();
         while let Some(piece) = answer.chunk().await.map_err(failed)? {
@@ -51,11 +53,11 @@ impl Refs for HttpRefs {
                 return Err(format!("its list of refs is larger than {} MiB", MOST >> 20));
             }
         }
-        refs(&body).ok_or_else(|| "it does not answer as git does".to_owned())
+        refs(&body).ok_or_else(|| "the response is not git's smart HTTP protocol".to_owned())
     }
 }
 
-/// Lines of `COMMIT NAME`, each behind its length in four hex digits; `0000` between sections.
+/// Parses lines of `COMMIT NAME`, each after its length in four hex digits; `0000` separates sections.
 fn refs(mut body: &[u8]) -> Option<Vec<Ref>> {
     let mut refs = Vec::new();
     let mut announced = false;
@@ -68,14 +70,14 @@ fn refs(mut body: &[u8]) -> Option<Vec<Ref>> {
         }
         let line = body.get(4..length)?;
         body = &body[length..];
-        // Behind a zero stands what the server can do.
+        // Capabilities follow after a zero byte.
         let line = line.split(|byte| *byte == 0).next()?;
         let line = String::from_utf8_lossy(line);
         let line = line.trim_end();
         if line.starts_with('#') {
             announced = line == "# service=git-upload-pack";
         } else if let Some((commit, name)) = line.split_once(' ') {
-            // What ends in ^{} is what a tag points to, and no ref.
+            // Names ending in ^{} are targets of tags, not refs.
             let wanted = name.starts_with("refs/heads/") || name.starts_with("refs/tags/");
             if wanted && !name.ends_with("^{}") {
                 refs.push(Ref { name: name.to_owned(), commit: commit.to_owned() });
@@ -90,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_list_of_refs_is_none() {
+    fn an_invalid_list_of_refs_is_refused() {
         let good = "001e# service=git-upload-pack\n0000003daaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa refs/heads/main\n0000";
         assert_eq!(refs(good.as_bytes()).unwrap()[0].name, "refs/heads/main");
         for end in 1..good.len() - 4 {

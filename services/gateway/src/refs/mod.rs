@@ -1,4 +1,4 @@
-//! Pushes that nobody told of: GitHub sends a webhook once, and what gets lost is found by looking.
+//! Polls repositories for missed pushes: GitHub sends a webhook only once.
 
 mod git;
 #[cfg(feature = "gcp")]
@@ -21,9 +21,9 @@ pub use http::HttpRefs;
 
 use crate::{Gateway, Refused, github, start};
 
-/// How long a push may be on its way to us by itself.
+/// Time for a webhook to arrive before polling reports its push.
 const GRACE: Span = Span::from_secs(120);
-/// How long a repository may take to answer.
+/// Timeout of reading a repository's refs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A branch or a tag.
@@ -31,21 +31,21 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Ref {
     /// `refs/heads/...` or `refs/tags/...`.
     pub name: String,
-    /// What it points to.
+    /// Commit that it points to.
     pub commit: String,
 }
 
-/// Where refs are read.
+/// Reads refs.
 #[async_trait::async_trait]
 pub trait Refs: Send + Sync + 'static {
     /// Branches and tags of a repository.
     ///
     /// # Errors
-    /// Why they cannot be read.
+    /// Returns the reason as text if the refs cannot be read.
     async fn list(&self, url: &str) -> Result<Vec<Ref>, String>;
 }
 
-/// The refs as they were when the repository was first looked at: they were not pushed to us.
+/// Refs at the first poll of a repository: they are not new pushes.
 #[derive(Default, Deserialize, Serialize)]
 struct First {
     refs: BTreeMap<String, String>,
@@ -57,10 +57,10 @@ struct Noticed {
 }
 
 impl Gateway {
-    /// Looks at the refs of every repository that names a URL, and deals with pushes that nobody told of.
+    /// Polls every repository with a URL, and handles missed pushes.
     ///
     /// # Errors
-    /// What may pass, after every repository had its turn.
+    /// Returns a transient error, after all repositories were polled.
     pub async fn look_at_refs(&self) -> Result<(), Refused> {
         let read = self.catalogue.read().await.map_err(Refused::later)?;
         let pushes = || read.workflows.values().flat_map(|entry| &entry.offered.on.push);
@@ -71,7 +71,7 @@ impl Gateway {
             let mut refs = match self.refs.list(&url).await {
                 Ok(refs) => refs,
                 Err(why) => {
-                    warn!(repository, "its refs cannot be read: {why}");
+                    warn!(repository, "refs cannot be read: {why}");
                     result = result.and(Err(Refused::Later(format!("{repository}: {why}"))));
                     continue;
                 }
@@ -110,7 +110,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// A webhook knows more of a push than its ref does, so it has a while to come.
+    /// Whether the webhook is overdue. It is preferred because it contains more than the ref.
     async fn overdue(&self, dealt: &str) -> Result<bool, Refused> {
         let name = dealt.replacen("pushes/", "pushes/noticed/", 1);
         let now = self.clock.now();

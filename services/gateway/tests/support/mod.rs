@@ -32,7 +32,7 @@ use tower::ServiceExt;
 
 pub const SECRET: &str = "a secret of sixteen letters";
 
-/// Keeps what is said; hands facts to the conductor while it is there.
+/// Records events; passes facts to the conductor while it exists.
 #[derive(Default)]
 pub struct Wire {
     pub said: Mutex<Vec<Event>>,
@@ -115,7 +115,7 @@ impl Front {
         self.gateway = gateway(&self.store, &self.clock, &self.wire, folder, settings);
     }
 
-    /// Webhooks are not used.
+    /// Without webhooks.
     pub fn without_secrets(mut self) -> Self {
         self.secrets = Secrets::default();
         self.restart();

@@ -1,7 +1,7 @@
-//! Commit statuses and check runs, by GitHub's REST API.
+//! Commit statuses and check runs through GitHub's REST API.
 //!
-//! A status takes the place of the one before it, so it may be sent twice. A check run does not: it bears the notice's id as
-//! its `external_id`, and is looked for before it is made.
+//! A status replaces the earlier one, so it may be sent twice. A check run does not: it carries the notice's id as `external_id`,
+//! and is searched for before it is created.
 
 use model::{Push, Span, Timestamp};
 use reqwest::{Method, RequestBuilder, Url, header::HeaderName};
@@ -15,13 +15,13 @@ use crate::{
     secrets::{Kind, Secret},
 };
 
-/// The version of the API that is spoken.
+/// API version.
 const VERSION: &str = "2022-11-28";
-/// GitHub takes no longer summary or text, characters.
+/// GitHub's maximum length of a summary or text, characters.
 const LONGEST: usize = 65_535;
-/// Pages of check runs that are looked at.
+/// Maximum number of pages of check runs searched.
 const PAGES: u32 = 10;
-/// Check runs on a page.
+/// Check runs per page.
 const PAGE: usize = 100;
 
 #[derive(Deserialize)]
@@ -83,7 +83,7 @@ impl HttpCourier {
         Ok(sent.map_or_else(|later| later, |answer| reply(&answer, &token, self.clock.now())))
     }
 
-    /// Whether a check run of this id is there; or why that is not known.
+    /// Whether a check run with this id exists; an error reply if that is unknown.
     async fn is_there(
         &self,
         repository: &str,
@@ -94,7 +94,7 @@ impl HttpCourier {
         for page in 1..=PAGES {
             let path = format!("/repos/{repository}/commits/{}/check-runs", check.push.commit);
             let mut url = self.github.at(&path)?;
-            // Every one of this name, not only the newest.
+            // All check runs of this name, not only the newest.
             url.query_pairs_mut()
                 .append_pair("check_name", &check.name)
                 .append_pair("filter", "all")
@@ -109,7 +109,7 @@ impl HttpCourier {
                 other => return Ok(Err(other)),
             }
             let Ok(Listed { check_runs }) = serde_json::from_slice(&answer.body) else {
-                return Ok(Err(Reply::later("it does not list check runs as GitHub does")));
+                return Ok(Err(Reply::later("unexpected response to the list of check runs")));
             };
             if check_runs.iter().any(|known| known.external_id.as_deref() == Some(id)) {
                 return Ok(Ok(true));
@@ -128,7 +128,7 @@ impl HttpCourier {
     }
 }
 
-/// What GitHub's answer means. Its limits come as 403 too, and say when they end.
+/// Meaning of GitHub's response. Rate limits also come as 403, with the time when they end.
 fn reply(answer: &Answer, token: &Secret, now: Timestamp) -> Reply {
     let spent = answer.header(&HeaderName::from_static("x-ratelimit-remaining")) == Some("0");
     let status = answer.status.as_u16();
@@ -137,7 +137,7 @@ fn reply(answer: &Answer, token: &Secret, now: Timestamp) -> Reply {
         let reset = reset.and_then(|text| text.parse::<i64>().ok()).filter(|_| spent);
         let until = reset.map(|at| Timestamp::from_millis(at.saturating_mul(1000)).since(now));
         let after = answer.wait(now).or(until).map(|span| span.min(Span::from_secs(2 * 3600)));
-        return Reply::Later { why: format!("it answers {}: its limit is reached", answer.status), after };
+        return Reply::Later { why: format!("status {}: rate limit reached", answer.status), after };
     }
     match answer.reply(now) {
         Reply::Never { why } => {
@@ -149,7 +149,7 @@ fn reply(answer: &Answer, token: &Secret, now: Timestamp) -> Reply {
     }
 }
 
-/// `owner/name`, where it is one: it becomes a part of an address.
+/// `owner/name`, if valid: it becomes part of a URL.
 fn repository(push: &Push) -> Option<String> {
     let part = |part: &str| {
         let legal = |c: u8| c.is_ascii_alphanumeric() || b"-_.".contains(&c);
@@ -162,14 +162,14 @@ fn repository(push: &Push) -> Option<String> {
 
 fn nowhere(push: &Push) -> Reply {
     let Push { repository, commit, .. } = push;
-    Reply::never(format!("`{commit}` of `{repository}` is no commit of a repository on GitHub"))
+    Reply::never(format!("`{commit}` of `{repository}` is not a commit of a GitHub repository"))
 }
 
 fn cut(text: &str) -> String {
     text.chars().take(LONGEST).collect()
 }
 
-/// GitHub takes moments to the second.
+/// GitHub's timestamps have second precision.
 fn seconds(at: Timestamp) -> Value {
     let text = at.to_string();
     json!(text.split_once('.').map_or(text.clone(), |(seconds, _)| format!("{seconds}Z")))

@@ -1,4 +1,4 @@
-//! One request, and what its answer means. Nothing here repeats an address: it may hold a secret.
+//! One HTTP request and the meaning of its response. Messages never contain the URL: it may hold a secret.
 
 use std::{net::IpAddr, str::FromStr, sync::OnceLock, time::Duration};
 
@@ -12,37 +12,36 @@ use reqwest::{
 
 use crate::{port::Reply, secrets::Secret};
 
-/// How long an answer may take, from the first byte sent to the last one read.
+/// Timeout of a request, until the last byte of the response.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Of an answer no more is read, bytes.
+/// Maximum bytes read of a response.
 const LONGEST: usize = 4 << 20;
-/// Nobody is waited for longer than this, whatever they say.
+/// Maximum delay that a receiver can request.
 const LONGEST_WAIT: Span = Span::from_secs(6 * 3600);
 
-/// Sends requests. Made when it is first needed: a machine without certificates must do everything else.
+/// HTTP client, created at first use: a host without certificates must still do everything else.
 #[derive(Default)]
 pub struct Http(OnceLock<Client>);
 
-/// What came back.
+/// A response.
 pub struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Vec<u8>,
 }
 
-/// Where GitHub's REST API is.
+/// Base URL of GitHub's REST API.
 #[derive(Clone, Debug)]
 pub struct Api(String);
 
 impl Default for Api {
-    /// GitHub's own.
     fn default() -> Self {
         Self("https://api.github.com".to_owned())
     }
 }
 
 impl Api {
-    /// An address below it.
+    /// URL of a path below the base URL.
     pub fn at(&self, path: &str) -> Result<Url, String> {
         Url::parse(&format!("{}{path}", self.0.trim_end_matches('/'))).map_err(|error| error.to_string())
     }
@@ -56,14 +55,14 @@ impl FromStr for Api {
     }
 }
 
-/// The address that is meant by a name.
+/// The URL of a channel.
 pub fn address(name: &str, url: &Secret) -> Result<Url, String> {
     safe(url.reveal()).map_err(|why| format!("the url of `{name}`: {why}"))
 }
 
-/// Tokens and news go over TLS, or stay on this machine.
+/// Tokens and notices are sent over TLS, or stay on this host.
 fn safe(text: &str) -> Result<Url, &'static str> {
-    let wrong = "expected https://, or http:// to this machine itself";
+    let wrong = "expected https://, or http:// to this host";
     let url = Url::parse(text).map_err(|_| wrong)?;
     let host = url.host_str().unwrap_or_default();
     let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
@@ -80,14 +79,14 @@ impl Http {
         if let Some(client) = self.0.get() {
             return Ok(client);
         }
-        // Who is told stands in the configuration: a receiver does not send us elsewhere.
+        // Receivers are set in the configuration: redirects could send notices elsewhere.
         let client = Client::builder()
             .timeout(PATIENCE)
             .redirect(Policy::none())
             .user_agent(concat!("burnin/", env!("CARGO_PKG_VERSION")))
             .build();
         let client =
-            client.map_err(|error| format!("there is no TLS here: {}", service::worker::chain(&error)))?;
+            client.map_err(|error| format!("TLS is not available: {}", service::worker::chain(&error)))?;
         Ok(self.0.get_or_init(|| client))
     }
 
@@ -99,10 +98,11 @@ impl Http {
         Ok(self.client()?.request(method, url))
     }
 
-    /// Asks once. Whoever gave no answer may have taken it all the same.
+    /// Sends one request. Without a response the receiver may have accepted it nevertheless.
     pub async fn send(&self, request: RequestBuilder) -> Result<Answer, Reply> {
         let failed = |error: reqwest::Error| {
-            let what = if error.is_timeout() { "it does not answer in time" } else { "it cannot be reached" };
+            let what =
+                if error.is_timeout() { "timeout waiting for the response" } else { "connection failed" };
             Reply::later(format!("{what}: {}", service::worker::chain(&error.without_url())))
         };
         let mut answer = request.send().await.map_err(failed)?;
@@ -112,7 +112,7 @@ impl Http {
             match answer.chunk().await {
                 Ok(Some(piece)) => body.extend_from_slice(&piece),
                 Ok(None) => break,
-                // The status says it all, where it says that all is well.
+                // A success status is sufficient without the body.
                 Err(_) if status.is_success() => break,
                 Err(error) => return Err(failed(error)),
             }
@@ -122,9 +122,9 @@ impl Http {
 }
 
 impl Answer {
-    /// What the status means to whoever delivers.
+    /// Meaning of the status for the delivery.
     pub fn reply(&self, now: Timestamp) -> Reply {
-        let why = format!("it answers {}", self.status);
+        let why = format!("status {}", self.status);
         match self.status.as_u16() {
             200..300 => Reply::Delivered,
             300..400 => Reply::never(format!("{why}, and redirects are not followed")),
@@ -133,7 +133,7 @@ impl Answer {
         }
     }
 
-    /// How long it asks us to wait: `Retry-After`, in seconds or as a date.
+    /// Requested delay: `Retry-After`, in seconds or as a date.
     pub fn wait(&self, now: Timestamp) -> Option<Span> {
         let text = self.header(&RETRY_AFTER)?;
         let span = text.trim().parse().map(Span::from_secs).ok().or_else(|| {
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_go_over_tls_or_stay_here() {
+    fn only_tls_or_local_urls_are_accepted() {
         for good in [
             "https://hooks.slack.com/services/T/B/x",
             "http://127.0.0.1:9/x",
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_status_means() {
+    fn each_status_maps_to_a_reply() {
         let now: Timestamp = "2026-11-20T12:00:00Z".parse().unwrap();
         let reply = |status: u16, retry_after: &str| {
             let headers = HeaderMap::from_iter([(RETRY_AFTER, retry_after.parse().unwrap())]);

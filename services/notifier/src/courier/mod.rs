@@ -1,4 +1,4 @@
-//! Notices over HTTP.
+//! Delivers notices over HTTP.
 
 mod github;
 mod http;
@@ -20,15 +20,15 @@ pub use http::Api;
 use http::{Answer, Http};
 pub use signature::sign;
 
-/// What makes two deliveries the same, in whichever header a receiver looks.
+/// Headers with the notice id, for deduplication by the receiver.
 const DELIVERY: [&str; 2] = ["idempotency-key", "x-burnin-delivery"];
-/// When it was sent, in seconds since 1970, and what proves it.
+/// Header with the send time, seconds since 1970, which the signature covers.
 const TIMESTAMP: &str = "x-burnin-timestamp";
 const SIGNATURE: &str = "x-burnin-signature";
 
 /// Text of a test message.
 const TEST: &str =
-    "A test message of `burnin notify test`: notices of Burnin reach this channel. No run is concerned.";
+    "Test message of `burnin notify test`: this channel receives notices of Burnin. It concerns no run.";
 
 /// Result of a test message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub enum Tested {
     Lacks(String),
 }
 
-/// The outside world, by HTTP.
+/// Courier over HTTP.
 pub struct HttpCourier {
     http: Http,
     secrets: Secrets,
@@ -50,12 +50,12 @@ pub struct HttpCourier {
 }
 
 impl HttpCourier {
-    /// With these secrets; GitHub is at `github`.
+    /// Uses these secrets; `github` is the base URL of GitHub's API.
     pub fn new(secrets: Secrets, github: Api, clock: Arc<dyn Clock>) -> Self {
         Self { http: Http::default(), secrets, github, clock }
     }
 
-    /// Sends a test message to a channel or a program that a workflow names. No run is concerned, and nothing is kept.
+    /// Sends a test message to a channel of a workflow. Stores nothing.
     pub async fn test(&self, wish: &Notify) -> Tested {
         let id = format!("test-{}", service::ids::unique());
         if let Some(lacks) = self.secrets.lacks(wish) {
@@ -66,7 +66,7 @@ impl HttpCourier {
             return Tested::Lacks(wrong);
         }
         let sent = match wish {
-            Notify::Github(_) => Err("GitHub has no channel to test: it gets statuses of commits".to_owned()),
+            Notify::Github(_) => Err("GitHub has no channel to test: it receives commit statuses".to_owned()),
             Notify::Slack(slack) => self.slack(&slack.webhook, &id, TEST).await,
             Notify::Webhook(webhook) => {
                 let body = json!({"schema": "burnin/notice-test/v1", "id": id, "target": webhook.target, "text": TEST});
@@ -117,7 +117,7 @@ impl Courier for HttpCourier {
             Letter::Slack { webhook, text } => self.slack(webhook, id, text).await.map(replied),
             Letter::Webhook { target, body } => self.webhook(target, id, body).await.map(replied),
         };
-        // A secret that is missing or makes no sense may be put right while the notice waits.
+        // A missing or invalid secret may be corrected while the notice waits.
         said.unwrap_or_else(Reply::later)
     }
 

@@ -1,9 +1,9 @@
-//! Signatures of what is posted to programs: HMAC-SHA256 over the timestamp, a full stop and the body as it is sent.
+//! Signatures of webhooks: HMAC-SHA256 over the timestamp, a full stop and the exact body.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// `v1=` and hex for each key, one a line, so that one can be replaced by the next; by commas.
+/// Signatures `v1=` and hex, separated by commas, one for each key (one key per line), so that keys can be rotated.
 pub fn sign(keys: &str, timestamp: &str, body: &[u8]) -> String {
     let signed = keys.lines().map(str::trim).filter(|key| !key.is_empty()).filter_map(|key| {
         let mut mac = Hmac::<Sha256>::new_from_slice(key.as_bytes()).ok()?; // any length will do
@@ -21,7 +21,7 @@ mod tests {
     use super::sign;
 
     #[test]
-    fn a_signature_is_what_openssl_makes_of_it() {
+    fn signatures_match_openssl() {
         // printf '1795122600.{"a":1}' | openssl dgst -sha256 -hmac key-one
         let one = "aeaa29f7fb2ffa92d9fb65cf5153460315cb81f1e0505139844bda589e087499";
         assert_eq!(sign("key-one\n", "1795122600", br#"{"a":1}"#), format!("v1={one}"));

@@ -1,4 +1,4 @@
-//! Runs on paper, and a notifier that looks at them.
+//! Simulated runs, and a notifier for them.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod receiver;
@@ -30,7 +30,7 @@ pub fn push() -> Push {
     }
 }
 
-/// How a run of paper ends.
+/// How a simulated run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum How {
     Verdict(Verdict),
@@ -43,7 +43,7 @@ pub const PASS: How = How::Verdict(Verdict::Pass);
 pub const FAIL: How = How::Verdict(Verdict::Fail);
 pub const UNSURE: How = How::Verdict(Verdict::Inconclusive);
 
-/// A run of paper.
+/// A simulated run.
 #[derive(Clone)]
 pub struct Paper {
     pub run: String,
@@ -151,7 +151,7 @@ impl Paper {
     }
 }
 
-/// Keeps what is said.
+/// Records published events.
 #[derive(Default)]
 pub struct Wire(pub Mutex<Vec<Event>>);
 
@@ -187,7 +187,7 @@ impl World {
         self.notifier = notifier(&self.store, &self.courier, &self.clock, &self.wire);
     }
 
-    /// Writes what the ledger has of a run, as far as it is not there.
+    /// Writes the missing records of a run.
     pub async fn record(&self, paper: &Paper) {
         for record in paper.records() {
             let name = format!("ledger/{}/{:010}.json", record.run, record.seq);

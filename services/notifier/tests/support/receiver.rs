@@ -1,4 +1,4 @@
-//! A program on 127.0.0.1 that is posted to, and a GitHub that knows statuses and check runs as its documentation has them.
+//! A webhook receiver on 127.0.0.1, and a GitHub stand-in with statuses and check runs as documented.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use std::{
@@ -17,7 +17,7 @@ use axum::{
 use notifier::conformance::{Mood, OtherEnd};
 use serde_json::{Value, json};
 
-/// What came in.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct Came {
     pub path: String,
@@ -35,14 +35,14 @@ impl Came {
     }
 }
 
-/// What is done with a request.
+/// Planned response to a request.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// This status, with these headers.
     Says(u16, Vec<(&'static str, String)>),
-    /// Takes it, and answers nothing for a long time.
+    /// Accepts it, and delays the response.
     Hangs,
-    /// Takes it, and breaks the connection.
+    /// Accepts it, and closes the connection.
     Breaks,
 }
 
@@ -59,7 +59,7 @@ struct Inner {
 pub struct Receiver(Arc<Mutex<Inner>>);
 
 impl Receiver {
-    /// Serves; says where.
+    /// Serves, and returns the URL.
     pub async fn serve(&self) -> String {
         let any = post(hook).get(hook);
         let github = Router::new()
@@ -77,7 +77,7 @@ impl Receiver {
         self.0.lock().unwrap().answers.push_back(answer);
     }
 
-    /// Nothing is planned any more.
+    /// Clears the planned responses.
     pub fn forgets(&self) {
         self.0.lock().unwrap().answers.clear();
     }
