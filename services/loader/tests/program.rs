@@ -22,7 +22,7 @@ fn a_warehouse_is_a_file_or_a_dataset() {
     assert_eq!(status, Some(64), "{said}");
     for problem in [
         "BURNIN_WAREHOUSE: `bigquery:val-prod` is invalid: in bigquery:PROJECT.DATASET, DATASET is missing",
-        "BURNIN_BATCH_EVERY: `soon` is not understood",
+        "BURNIN_BATCH_EVERY: `soon` is invalid",
         "BIGQUERY_EMULATOR_HOST: `http://host/path` is invalid: expected http://host:port or host:port",
     ] {
         assert!(said.contains(problem), "{said}");
