@@ -105,13 +105,15 @@ impl World {
         panic!("{name} does not settle")
     }
 
-    /// Asks again until the cluster is gone, or what is said is neither "at work" nor "begins".
+    /// Retries until the cluster is deleted, or the reason is neither a running nor a started teardown.
     async fn delete(&self, name: &str) -> Result<Deleted, String> {
         for _ in 0..3000 {
             match self.clusters.delete(name).await {
                 Ok(deleted) => return Ok(deleted),
                 Err(PortError::Passing(why))
-                    if ["at work", "begins", "being stopped"].iter().any(|word| why.contains(word)) =>
+                    if ["teardown is running", "teardown started", "being stopped"]
+                        .iter()
+                        .any(|word| why.contains(word)) =>
                 {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
