@@ -207,7 +207,7 @@ async fn the_deployed_cluster_is_checked_against_the_request() {
     let cases = [
         (json!({"nodes": [node("n1", 8)]}), "expected 2 nodes, found 1"),
         (json!({"nodes": [node("n1", 8), node("n2", 4)]}), "node n2 has 4 slots"),
-        (json!({"nodes": []}), "it names 0"),
+        (json!({"nodes": []}), "found 0"),
         (json!({"nodes": [node("n1", 8), node("n2", 8)], "extra": 1}), "unknown field `extra`"),
         (two(&json!({"partition": "a b"})), "slurm.partition"),
         (two(&json!({"shared_foldr": "/x"})), "unknown field `shared_foldr`"),
