@@ -153,7 +153,7 @@ fn invalid_group_tests_give_one_error() {
         (r#"{"members": ["a", "b"], "tests": [{"members": ["a", "b"]}]}"#, &[], "missing field `degraded`"),
         (r#"{"members": ["a", "b"]}"#, &["--suspected", "0"], "--suspected"),
         (r#"{"members": ["a", "b"]}"#, &["--tests", "1e400"], "--tests"),
-        ("\0\u{1}\u{2}", &[], "tested.json: no `members`"),
+        ("\0\u{1}\u{2}", &[], "tested.json: expected an object with `members`"),
     ] {
         let (output, located) = groups(text, more);
         let error = String::from_utf8_lossy(&output.stderr).into_owned();

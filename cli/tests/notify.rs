@@ -44,7 +44,7 @@ fn a_test_message_is_delivered_or_the_error_reported() {
     let (head, body) = &came[0];
     assert!(head.to_ascii_lowercase().contains("x-burnin-signature: v1="), "{head}");
     assert_eq!((&body["schema"], &body["target"]), (&json!("burnin/notice-test/v1"), &json!("pager")));
-    assert!(came[1].1["text"].as_str().unwrap().starts_with("A test message of `burnin notify test`"));
+    assert!(came[1].1["text"].as_str().unwrap().starts_with("Test message of `burnin notify test`"));
     // A closed port; an address that must not receive tokens; a name that no workflow has.
     let closed = TcpListener::bind("127.0.0.1:0").unwrap();
     channel("ops-channel.url", &format!("http://{}/s3cret", closed.local_addr().unwrap()));

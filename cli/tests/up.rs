@@ -306,8 +306,8 @@ fn a_plan_lists_triggers_and_notifications() {
     for line in [
         "Starts automatically: pushes to acme/images, main, v*.\n",
         "Starts automatically: 30 2 * * * in Europe/Zurich, next at ",
-        "Starts automatically: builds of the trigger nccl-image that succeed.\n",
-        "Starts automatically: slurm clusters named gpu-* that //acme/rack offers.\n",
+        "Starts automatically: successful builds of the trigger nccl-image.\n",
+        "Starts automatically: slurm clusters named gpu-* offered by //acme/rack.\n",
         "API requests may override: limits.job.\n",
         "Notifies GitHub: status and check of the commit whose push starts the run.\n",
         "Tells Slack gpu-cluster: failed, recovered.\n",

@@ -317,7 +317,9 @@ async fn without_evidence_no_node_is_suspected() {
     let search = search(4, Locate::default());
     let healthy = World::new(Paper::default());
     let suspects = healthy.located(&search).await;
-    assert!(suspects.nodes.is_empty() && suspects.undecided.is_some_and(|why| why.contains("equally well")));
+    assert!(
+        suspects.nodes.is_empty() && suspects.undecided.is_some_and(|why| why.contains("perform equally"))
+    );
     let mute = World::new(Paper { bad: ["n1"].into(), mute: true, ..Paper::default() });
     let suspects = mute.located(&search).await;
     assert!(suspects.nodes.is_empty() && suspects.undecided.is_some());

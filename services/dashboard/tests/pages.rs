@@ -163,7 +163,7 @@ async fn missing_pages_are_reported() {
         assert!(!page.contains("<script>alert"));
     }
     let (status, _, page) = get(&pages, "/compare?a=nightly-0&b=nightly-1").await;
-    assert!(status == 200 && page.contains("it has no measurements"), "{page}");
+    assert!(status == 200 && page.contains("expected the measurements of one benchmark"), "{page}");
     assert_eq!(get(&pages, "/compare").await.0, 200);
 }
 

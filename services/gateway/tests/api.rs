@@ -188,7 +188,7 @@ async fn only_closed_passed_runs_can_be_pinned() {
         ("w", json!({"run": run, "source": "guessed"}), 422, "unknown variant `guessed`"),
         ("w", json!({"run": run, "because": "x"}), 422, "unknown field `because`"),
         ("w", json!({"run": run, "why": "x".repeat(501)}), 422, "why: expected at most 500 characters"),
-        ("..", json!({"run": run}), 404, "there is no workflow"),
+        ("..", json!({"run": run}), 404, "no workflow"),
     ] {
         let told = put(workflow, body).await;
         assert!(told.0 == status && told.1.contains(why), "{workflow} {told:?}");

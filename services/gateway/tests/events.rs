@@ -55,7 +55,10 @@ async fn invalid_requests_are_parked_and_answered() {
             json!({"workflow": "w", "set": {"cluster.existing.name": "mine"}}),
             "does not allow overriding `cluster.existing.name`",
         ),
-        (json!({"workflow": "w", "image": {"reference": "r@s", "digest": DIGEST}}), "does not let `image`"),
+        (
+            json!({"workflow": "w", "image": {"reference": "r@s", "digest": DIGEST}}),
+            "does not allow overriding `image`",
+        ),
         (
             json!({"workflow": "w", "image": {"reference": "r", "digest": "latest"}}),
             "image.digest: expected sha256:",

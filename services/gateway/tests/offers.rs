@@ -53,7 +53,7 @@ async fn an_offered_cluster_starts_each_matching_workflow_once() {
     assert_eq!(front.gateway.handle(&offer("//acme/rack", "8", &slurm("gpu-a"))).await, Disposition::Done);
     assert_eq!(front.runs().await.len(), 5);
     let said = front.gateway.handle(&offer("//acme/rack", "7", &slurm("gpu-b"))).await;
-    assert!(matches!(&said, Disposition::Park(why) if why.contains("came before")), "{said:?}");
+    assert!(matches!(&said, Disposition::Park(why) if why.contains("were used before")), "{said:?}");
     assert_eq!(front.runs().await.len(), 5);
 }
 

@@ -105,13 +105,15 @@ impl World {
         panic!("{name} does not settle")
     }
 
-    /// Asks again until the cluster is gone, or what is said is neither "at work" nor "begins".
+    /// Retries until the cluster is deleted, or the reason is neither a running nor a started teardown.
     async fn delete(&self, name: &str) -> Result<Deleted, String> {
         for _ in 0..3000 {
             match self.clusters.delete(name).await {
                 Ok(deleted) => return Ok(deleted),
                 Err(PortError::Passing(why))
-                    if ["at work", "begins", "being stopped"].iter().any(|word| why.contains(word)) =>
+                    if ["teardown is running", "teardown started", "being stopped"]
+                        .iter()
+                        .any(|word| why.contains(word)) =>
                 {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
@@ -205,7 +207,7 @@ async fn the_deployed_cluster_is_checked_against_the_request() {
     let cases = [
         (json!({"nodes": [node("n1", 8)]}), "expected 2 nodes, found 1"),
         (json!({"nodes": [node("n1", 8), node("n2", 4)]}), "node n2 has 4 slots"),
-        (json!({"nodes": []}), "it names 0"),
+        (json!({"nodes": []}), "found 0"),
         (json!({"nodes": [node("n1", 8), node("n2", 8)], "extra": 1}), "unknown field `extra`"),
         (two(&json!({"partition": "a b"})), "slurm.partition"),
         (two(&json!({"shared_foldr": "/x"})), "unknown field `shared_foldr`"),
