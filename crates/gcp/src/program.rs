@@ -7,7 +7,7 @@ use service::{
     Bus, Clock, Handler, Parking, StoreParking, SystemClock, Worker, WorkerHandler,
     auth::Doorkeeper,
     config::Reader,
-    push::Door,
+    push::EventReceiver,
     serve::{Chore, Routes, Service, serve, with_routes},
     shutdown,
 };
@@ -169,7 +169,7 @@ async fn live(
     let revision = platform.revision;
     let exported = platform.otlp.is_some().then(|| Arc::clone(&telemetry));
     let pulling = platform.pull.map(|pull| {
-        let door = Door { handler: Arc::clone(&handler), parking: Arc::clone(&parking) };
+        let door = EventReceiver { handler: Arc::clone(&handler), parking: Arc::clone(&parking) };
         tokio::spawn(pull.run(platform.pubsub_emulator, door, stop.clone()))
     });
     let service =

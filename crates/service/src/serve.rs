@@ -27,7 +27,7 @@ use crate::{
     Handler, Parking,
     auth::{Denied, Doorkeeper},
     connections,
-    push::{Door, receive},
+    push::{EventReceiver, receive},
     telemetry::Telemetry,
 };
 
@@ -135,7 +135,7 @@ pub fn with_routes(service: Service, routes: Routes) -> Router {
     };
     Router::new()
         .route("/", post(receive))
-        .with_state(Door { handler, parking })
+        .with_state(EventReceiver { handler, parking })
         .merge(Router::new().route("/chores/{name}", post(chore)).with_state(chores.into()))
         .route("/about", get(about))
         .merge(routes.guarded)
