@@ -5,7 +5,7 @@ use std::{error::Error, net::Ipv4Addr, process::ExitCode, sync::Arc, time::Durat
 use ledger::{FolderStore, Store};
 use service::{
     Bus, Clock, Handler, Parking, StoreParking, SystemClock, Worker, WorkerHandler,
-    auth::Doorkeeper,
+    auth::Authenticator,
     config::Reader,
     push::EventReceiver,
     serve::{Chore, Routes, Service, serve, with_routes},
@@ -159,7 +159,7 @@ async fn live(
         Auth::Platform => (Ipv4Addr::LOCALHOST, None),
         Auth::Oidc { audience, callers } => {
             let keys = Keys::new(Published::at(GOOGLE), Arc::clone(&wiring.clock));
-            let doorkeeper: Arc<dyn Doorkeeper> = Arc::new(Verifier::new(&audience, callers, keys));
+            let doorkeeper: Arc<dyn Authenticator> = Arc::new(Verifier::new(&audience, callers, keys));
             (Ipv4Addr::UNSPECIFIED, Some(doorkeeper))
         }
     };

@@ -25,7 +25,7 @@ use tracing::{info, warn};
 pub use crate::connections::Limits;
 use crate::{
     Handler, Parking,
-    auth::{Denied, Doorkeeper},
+    auth::{Authenticator, Denied},
     connections,
     push::{EventReceiver, receive},
     telemetry::Telemetry,
@@ -67,7 +67,7 @@ pub struct Service {
     /// Periodic tasks.
     pub chores: Vec<Arc<dyn Chore>>,
     /// Authenticates callers; `None` if the platform does.
-    pub doorkeeper: Option<Arc<dyn Doorkeeper>>,
+    pub doorkeeper: Option<Arc<dyn Authenticator>>,
     /// Telemetry to flush before each response: afterwards the platform may suspend the CPU.
     pub telemetry: Option<Arc<Telemetry>>,
 }
@@ -159,7 +159,7 @@ async fn flushed(State(telemetry): State<Option<Arc<Telemetry>>>, request: Reque
 
 /// Authenticates a caller before its request body is read, and records its identity.
 async fn admit(
-    State(doorkeeper): State<Option<Arc<dyn Doorkeeper>>>,
+    State(doorkeeper): State<Option<Arc<dyn Authenticator>>>,
     mut request: Request,
     next: Next,
 ) -> Response {

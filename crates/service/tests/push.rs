@@ -11,7 +11,7 @@ use cloudevents::AttributesReader;
 use serde_json::{Value, json};
 use service::{
     Disposition, Event, Handler, Parking,
-    auth::{Caller, Denied, Doorkeeper},
+    auth::{Authenticator, Caller, Denied},
     push,
     serve::{Chore, Service, router},
 };
@@ -256,7 +256,7 @@ async fn about_returns_name_and_version() {
 struct Butler;
 
 #[async_trait::async_trait]
-impl Doorkeeper for Butler {
+impl Authenticator for Butler {
     async fn admit(&self, authorization: Option<&str>) -> Result<Caller, Denied> {
         let subscription = Some("projects/p/subscriptions/s".to_owned());
         match authorization {

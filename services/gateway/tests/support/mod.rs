@@ -144,7 +144,7 @@ impl Front {
     }
 
     /// As it is deployed.
-    pub fn router_behind(&self, doorkeeper: Option<Arc<dyn service::auth::Doorkeeper>>) -> Router {
+    pub fn router_behind(&self, doorkeeper: Option<Arc<dyn service::auth::Authenticator>>) -> Router {
         let service = Service {
             name: "gateway",
             version: "0",
