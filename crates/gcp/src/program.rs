@@ -4,7 +4,7 @@ use std::{error::Error, net::Ipv4Addr, process::ExitCode, sync::Arc, time::Durat
 
 use ledger::{FolderStore, Store};
 use service::{
-    Bus, Clock, Handler, Parking, StoreParking, SystemClock, Worker, WorkerHandler,
+    Bus, Clock, DeadLetters, Handler, StoreParking, SystemClock, Worker, WorkerHandler,
     auth::Authenticator,
     config::Reader,
     push::EventReceiver,
@@ -152,7 +152,7 @@ async fn live(
         bigquery_emulator: platform.bigquery_emulator,
     };
     let (Parts { takes, handler, parking, chores }, routes) = build(&wiring)?;
-    let parking: Arc<dyn Parking> = Arc::new(StoreParking::new(parking, clock));
+    let parking: Arc<dyn DeadLetters> = Arc::new(StoreParking::new(parking, clock));
     let (address, doorkeeper) = match platform.auth {
         // Outside Cloud Run callers are not checked, so only local ones are accepted.
         Auth::Platform if platform.on_cloud_run => (Ipv4Addr::UNSPECIFIED, None),

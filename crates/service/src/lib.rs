@@ -19,7 +19,7 @@ mod watch;
 pub mod worker;
 
 pub use async_trait::async_trait;
-pub use bus::{Bus, BusError, Disposition, Handler, MemoryBus, Parking};
+pub use bus::{Bus, BusError, DeadLetters, Disposition, Handler, MemoryBus};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use cloudevents::{AttributesReader, Event};
 pub use parking::StoreParking;

@@ -21,7 +21,7 @@ use tracing::{error, warn};
 
 pub use axum::http::HeaderMap as Headers;
 
-use crate::{Disposition, Handler, Parking, auth::Caller, telemetry::meters::processed};
+use crate::{DeadLetters, Disposition, Handler, auth::Caller, telemetry::meters::processed};
 
 /// A Pub/Sub message has at most 10 MB, which is 13.4 MB in base64, plus attributes.
 pub const BODY_LIMIT: usize = 16 << 20;
@@ -35,7 +35,7 @@ pub struct EventReceiver {
     /// Handles the events.
     pub handler: Arc<dyn Handler>,
     /// Stores unreadable events.
-    pub parking: Arc<dyn Parking>,
+    pub parking: Arc<dyn DeadLetters>,
 }
 
 /// Result of a delivery.

@@ -24,7 +24,7 @@ use tracing::{info, warn};
 
 pub use crate::connections::Limits;
 use crate::{
-    Handler, Parking,
+    DeadLetters, Handler,
     auth::{Authenticator, Denied},
     connections,
     push::{EventReceiver, receive},
@@ -63,7 +63,7 @@ pub struct Service {
     /// Handles the events.
     pub handler: Arc<dyn Handler>,
     /// Stores unreadable events.
-    pub parking: Arc<dyn Parking>,
+    pub parking: Arc<dyn DeadLetters>,
     /// Periodic tasks.
     pub chores: Vec<Arc<dyn Chore>>,
     /// Authenticates callers; `None` if the platform does.

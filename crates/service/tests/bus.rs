@@ -9,7 +9,9 @@ use cloudevents::AttributesReader;
 use events::Message;
 use model::*;
 use opentelemetry_sdk::trace::InMemorySpanExporter;
-use service::{Bus, Clock, Disposition, Event, Handler, ManualClock, MemoryBus, Outbox, Parking, telemetry};
+use service::{
+    Bus, Clock, DeadLetters, Disposition, Event, Handler, ManualClock, MemoryBus, Outbox, telemetry,
+};
 use tokio::sync::mpsc;
 
 struct Counts {
@@ -31,7 +33,7 @@ impl Handler for Counts {
 struct Lot(Mutex<Vec<String>>);
 
 #[async_trait::async_trait]
-impl Parking for Lot {
+impl DeadLetters for Lot {
     async fn park(&self, id: &str, _: &str, _: &[u8]) -> Result<(), String> {
         self.0.lock().unwrap().push(id.to_owned());
         Ok(())

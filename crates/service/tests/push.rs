@@ -10,7 +10,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use cloudevents::AttributesReader;
 use serde_json::{Value, json};
 use service::{
-    Disposition, Event, Handler, Parking,
+    DeadLetters, Disposition, Event, Handler,
     auth::{Authenticator, Caller, Denied},
     push,
     serve::{Chore, Service, router},
@@ -125,14 +125,14 @@ impl Handler for Answers {
 struct Lot(Mutex<Vec<String>>);
 
 #[async_trait::async_trait]
-impl Parking for Lot {
+impl DeadLetters for Lot {
     async fn park(&self, id: &str, why: &str, _: &[u8]) -> Result<(), String> {
         self.0.lock().unwrap().push(format!("{id}: {why}"));
         Ok(())
     }
 }
 
-fn service(handler: Arc<dyn Handler>, parking: Arc<dyn Parking>, chores: Vec<Arc<dyn Chore>>) -> Service {
+fn service(handler: Arc<dyn Handler>, parking: Arc<dyn DeadLetters>, chores: Vec<Arc<dyn Chore>>) -> Service {
     Service {
         name: "test",
         version: "1.2.3",

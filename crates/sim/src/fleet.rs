@@ -13,7 +13,7 @@ use ledger::{Artefacts, Ledger, Store};
 use loader::Loader;
 use model::{Span, planted};
 use provisioner::Provisioner;
-use service::{Bus, Clock, Handler, Parking, Spawn, StoreParking, SystemClock, Worker, WorkerHandler};
+use service::{Bus, Clock, DeadLetters, Handler, Spawn, StoreParking, SystemClock, Worker, WorkerHandler};
 
 use crate::{
     bus::SimBus,
@@ -110,7 +110,7 @@ impl Fleet {
     }
 
     /// Where a process parks unreadable events.
-    pub fn parking(&self, service: Service) -> Arc<dyn Parking> {
+    pub fn parking(&self, service: Service) -> Arc<dyn DeadLetters> {
         if planted("park_without_keeping") {
             return Arc::new(Nowhere);
         }
@@ -259,7 +259,7 @@ impl Handler for Deaf {
 struct Nowhere;
 
 #[async_trait::async_trait]
-impl Parking for Nowhere {
+impl DeadLetters for Nowhere {
     async fn park(&self, _: &str, _: &str, _: &[u8]) -> Result<(), String> {
         Ok(())
     }
