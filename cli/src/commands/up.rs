@@ -24,7 +24,7 @@ use notifier::{
 use run_index::View;
 use service::{
     Bus, Clock, Disposition, Event, Handler, StoreParking,
-    serve::{Chore, Service, serve, with_routes},
+    serve::{PeriodicTask, Service, serve, with_routes},
     shutdown,
 };
 use tokio::{net::TcpListener, task::JoinSet};
@@ -219,7 +219,7 @@ async fn resume(data: &Data, view: &View) -> Result<(), Error> {
 }
 
 /// Runs a task at every interval; never returns. A failure is logged once until the task succeeds again.
-async fn again_and_again(chore: Arc<dyn Chore>, every: Span, clock: Arc<dyn Clock>) {
+async fn again_and_again(chore: Arc<dyn PeriodicTask>, every: Span, clock: Arc<dyn Clock>) {
     let mut said = None;
     loop {
         let why = chore.run().await.err();

@@ -8,7 +8,7 @@ use service::{
     auth::Authenticator,
     config::Reader,
     push::EventReceiver,
-    serve::{Chore, Routes, Service, serve, with_routes},
+    serve::{PeriodicTask, Routes, Service, serve, with_routes},
     shutdown,
 };
 use tokio::net::TcpListener;
@@ -48,7 +48,7 @@ pub struct Parts {
     /// Store for unreadable events.
     pub parking: Arc<dyn Store>,
     /// Periodic tasks.
-    pub chores: Vec<Arc<dyn Chore>>,
+    pub chores: Vec<Arc<dyn PeriodicTask>>,
 }
 
 /// Why a service cannot start.

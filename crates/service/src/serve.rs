@@ -39,7 +39,7 @@ const FLUSH: Duration = Duration::from_secs(2);
 
 /// A periodic task without an event: waking runs, sweeping.
 #[async_trait::async_trait]
-pub trait Chore: Send + Sync + 'static {
+pub trait PeriodicTask: Send + Sync + 'static {
     /// Name: the last part of its path.
     fn name(&self) -> &'static str;
 
@@ -65,7 +65,7 @@ pub struct Service {
     /// Stores unreadable events.
     pub parking: Arc<dyn DeadLetters>,
     /// Periodic tasks.
-    pub chores: Vec<Arc<dyn Chore>>,
+    pub chores: Vec<Arc<dyn PeriodicTask>>,
     /// Authenticates callers; `None` if the platform does.
     pub doorkeeper: Option<Arc<dyn Authenticator>>,
     /// Telemetry to flush before each response: afterwards the platform may suspend the CPU.
@@ -74,7 +74,7 @@ pub struct Service {
 
 /// `GET /about`.
 #[derive(Clone, Serialize)]
-struct About {
+struct ServiceInfo {
     schema: &'static str,
     service: &'static str,
     version: &'static str,
@@ -119,7 +119,7 @@ pub fn with_routes(service: Service, routes: Routes) -> Router {
     }
     let chore_names = chores.iter().map(|chore| chore.name()).collect();
     let more = Default::default();
-    let about = About {
+    let about = ServiceInfo {
         schema: "burnin/about/v1",
         service: name,
         version,
@@ -131,7 +131,7 @@ pub fn with_routes(service: Service, routes: Routes) -> Router {
     let more = routes.about;
     let about = async move || {
         let more = more.as_ref().map(|more| more()).unwrap_or_default();
-        Json(About { more, ..about.clone() })
+        Json(ServiceInfo { more, ..about.clone() })
     };
     Router::new()
         .route("/", post(receive))
@@ -181,7 +181,7 @@ async fn admit(
     next.run(request).await
 }
 
-async fn chore(Path(name): Path<String>, State(chores): State<Arc<[Arc<dyn Chore>]>>) -> Response {
+async fn chore(Path(name): Path<String>, State(chores): State<Arc<[Arc<dyn PeriodicTask>]>>) -> Response {
     let Some(chore) = chores.iter().find(|chore| chore.name() == name).cloned() else {
         return StatusCode::NOT_FOUND.into_response();
     };

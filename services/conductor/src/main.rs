@@ -6,7 +6,7 @@ use conductor::{Conductor, Settings, takes};
 use gcp::{Parts, Place};
 use ledger::{Ledger, Split};
 use model::Span;
-use service::{async_trait, ids, serve::Chore};
+use service::{async_trait, ids, serve::PeriodicTask};
 
 struct Config {
     ledger: Place,
@@ -17,7 +17,7 @@ struct Config {
 struct Tick(Arc<Conductor>);
 
 #[async_trait]
-impl Chore for Tick {
+impl PeriodicTask for Tick {
     fn name(&self) -> &'static str {
         "tick"
     }
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
             let settings = Settings { resend: config.resend };
             let (bus, clock) = (Arc::clone(&wiring.bus), Arc::clone(&wiring.clock));
             let conductor = Arc::new(Conductor::new(ledger, bus, clock, settings, None));
-            let tick: Arc<dyn Chore> = Arc::new(Tick(Arc::clone(&conductor)));
+            let tick: Arc<dyn PeriodicTask> = Arc::new(Tick(Arc::clone(&conductor)));
             Ok(Parts { takes: takes(), handler: conductor, parking: store, chores: vec![tick] })
         },
     )

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use service::serve::Chore;
+use service::serve::PeriodicTask;
 
 use crate::{Gateway, Refused};
 
@@ -15,7 +15,7 @@ struct Look(Arc<Gateway>);
 /// `requests`: publishes unrecorded requests again.
 struct Recover(Arc<Gateway>);
 
-pub fn all(gateway: &Arc<Gateway>) -> Vec<Arc<dyn Chore>> {
+pub fn all(gateway: &Arc<Gateway>) -> Vec<Arc<dyn PeriodicTask>> {
     vec![
         Arc::new(Schedule(Arc::clone(gateway))),
         Arc::new(Look(Arc::clone(gateway))),
@@ -28,7 +28,7 @@ fn told(done: Result<(), Refused>) -> Result<(), String> {
 }
 
 #[async_trait::async_trait]
-impl Chore for Schedule {
+impl PeriodicTask for Schedule {
     fn name(&self) -> &'static str {
         "schedule"
     }
@@ -39,7 +39,7 @@ impl Chore for Schedule {
 }
 
 #[async_trait::async_trait]
-impl Chore for Look {
+impl PeriodicTask for Look {
     fn name(&self) -> &'static str {
         "refs"
     }
@@ -50,7 +50,7 @@ impl Chore for Look {
 }
 
 #[async_trait::async_trait]
-impl Chore for Recover {
+impl PeriodicTask for Recover {
     fn name(&self) -> &'static str {
         "requests"
     }

@@ -40,7 +40,7 @@ use ledger::{Ledger, Store};
 use run_index::View;
 use service::{
     Bus, Clock, Outbox,
-    serve::{Chore, Routes},
+    serve::{PeriodicTask, Routes},
 };
 
 pub use access::{Access, LocalUser};
@@ -158,7 +158,7 @@ impl Gateway {
     }
 
     /// Its periodic tasks.
-    pub fn chores(self: &Arc<Self>) -> Vec<Arc<dyn Chore>> {
+    pub fn chores(self: &Arc<Self>) -> Vec<Arc<dyn PeriodicTask>> {
         chores::all(self)
     }
 }

@@ -28,7 +28,7 @@ use events::{Content, Message};
 use ledger::{Ledger, Store};
 use model::{Fact, Notify, Origin, RunId};
 use run_index::{Pace, View};
-use service::{Bus, Clock, Disposition, Event, Handler, Trouble, serve::Chore, telemetry};
+use service::{Bus, Clock, Disposition, Event, Handler, Trouble, serve::PeriodicTask, telemetry};
 use tracing::{Instrument, info_span};
 
 pub use link::Link;
@@ -76,7 +76,7 @@ impl Notifier {
     }
 
     /// Its periodic tasks.
-    pub fn chores(self: &Arc<Self>) -> Vec<Arc<dyn Chore>> {
+    pub fn chores(self: &Arc<Self>) -> Vec<Arc<dyn PeriodicTask>> {
         vec![Arc::new(Notices(Arc::clone(self)))]
     }
 
@@ -134,7 +134,7 @@ impl Handler for Notifier {
 struct Notices(Arc<Notifier>);
 
 #[async_trait::async_trait]
-impl Chore for Notices {
+impl PeriodicTask for Notices {
     fn name(&self) -> &'static str {
         "notices"
     }

@@ -14,7 +14,7 @@ use provisioner::{
     processes::{ProcessClusters, gpus},
     systems::Systems,
 };
-use service::serve::Chore;
+use service::serve::PeriodicTask;
 use supervisor::Program;
 
 struct Config {
@@ -78,7 +78,7 @@ fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
     };
     let deployed = DeployedClusters::new(builds, Arc::clone(&store), clock());
     let clusters = Arc::new(Systems { deployed, processes });
-    let sweeper: Arc<dyn Chore> = Arc::new(Sweeper::new(Arc::clone(&clusters) as _, config.grace));
+    let sweeper: Arc<dyn PeriodicTask> = Arc::new(Sweeper::new(Arc::clone(&clusters) as _, config.grace));
     let worker = Provisioner::new(clusters, config.look);
     let mut parts = wiring.worker(worker, &Provisioner::TAKES, store);
     parts.chores.push(sweeper);

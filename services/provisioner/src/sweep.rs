@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use model::{Deleted, Span, Timestamp};
-use service::{PortError, serve::Chore};
+use service::{PortError, serve::PeriodicTask};
 use tracing::warn;
 
 use crate::port::{Clusters, Listed};
@@ -53,7 +53,7 @@ impl Sweeper {
 }
 
 #[async_trait::async_trait]
-impl Chore for Sweeper {
+impl PeriodicTask for Sweeper {
     fn name(&self) -> &'static str {
         "sweep"
     }
