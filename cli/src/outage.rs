@@ -96,7 +96,7 @@ pub async fn release_directly(data: &Data, run: &RunId) -> Vec<String> {
     };
     let mut left = Vec::new();
     for cluster in listed.into_iter().filter(|cluster| cluster.run == run.as_str()) {
-        if let Err(service::PortError::Passing(why)) = provider.delete(&cluster.name).await {
+        if let Err(service::PortError::Transient(why)) = provider.delete(&cluster.name).await {
             left.push(format!("{}: {why}", cluster.name));
         }
     }

@@ -17,8 +17,8 @@ pub async fn sweep(data: Data, grace: Span, dry_run: bool) -> Result<Exit, Error
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let provider = crate::local::clusters(&data, crate::local::program()?, &clock, 0);
     let swept = through(&provider, grace, !dry_run).await.map_err(|error| {
-        let (service::PortError::Passing(why) | service::PortError::Final(Failure { message: why, .. })) =
-            error;
+        let (service::PortError::Transient(why)
+        | service::PortError::Permanent(Failure { message: why, .. })) = error;
         Error::infrastructure(std::io::Error::other(format!("clusters could not be listed: {why}")))
     })?;
     print_plain(&told(&swept, dry_run));

@@ -16,7 +16,7 @@ use service::{PortError, chain};
 /// Returns a failure with code `CREDENTIALS` without credentials for it on this host.
 pub async fn client(access: &Access) -> Result<Client, PortError> {
     let unreadable = |field: &str, why: String| {
-        PortError::Final(Failure::new(Class::Input, "CREDENTIALS", format!("{field}: {why}")))
+        PortError::Permanent(Failure::new(Class::Input, "CREDENTIALS", format!("{field}: {why}")))
     };
     let config = match access {
         Access::Kubeconfig { path, context } => {
@@ -35,7 +35,7 @@ pub async fn client(access: &Access) -> Result<Client, PortError> {
             Config::incluster().map_err(|error| unreadable("access.in_cluster", chain(&error)))?
         }
         Access::Gke { server, certificate_authority } => {
-            let written = gke(server, certificate_authority).map_err(PortError::passing)?;
+            let written = gke(server, certificate_authority).map_err(PortError::transient)?;
             let made = Config::from_custom_kubeconfig(written, &KubeConfigOptions::default()).await;
             made.map_err(|error| unreadable("access.gke", chain(&error)))?
         }
@@ -76,7 +76,7 @@ mod tests {
     async fn outside_a_cluster_there_is_no_service_account() {
         let refused = client(&Access::InCluster).await.err();
         assert!(
-            matches!(&refused, Some(PortError::Final(why)) if why.code == "CREDENTIALS" && why.message.starts_with("access.in_cluster")),
+            matches!(&refused, Some(PortError::Permanent(why)) if why.code == "CREDENTIALS" && why.message.starts_with("access.in_cluster")),
             "{refused:?}"
         );
     }

@@ -74,20 +74,20 @@ impl CloudBuilds {
         let Some(source) = &build.source else { return Ok(None) };
         let missing = || {
             let why = format!("the source archive {} is not in the bucket", source.object);
-            PortError::Final(Failure::new(Class::Input, "SOURCE_MISSING", why))
+            PortError::Permanent(Failure::new(Class::Input, "SOURCE_MISSING", why))
         };
-        let tar = self.store.read(&source.object).await.map_err(PortError::passing)?.ok_or_else(missing)?;
+        let tar = self.store.read(&source.object).await.map_err(PortError::transient)?.ok_or_else(missing)?;
         if Digest::of(&tar).sha256 != source.sha256 {
             let why = format!("the source archive {} differs from its digest", source.object);
-            return Err(PortError::Final(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", why)));
+            return Err(PortError::Permanent(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", why)));
         }
         let name = format!("sources/{}.tar.gz", source.sha256);
         let zipped = tokio::task::spawn_blocking(move || {
             let mut writer = GzBuilder::new().mtime(0).write(Vec::new(), Compression::default());
             writer.write_all(&tar).and_then(|()| writer.finish())
         });
-        let zipped = zipped.await.map_err(PortError::passing)?.map_err(PortError::passing)?;
-        self.store.create(&name, zipped.into()).await.map_err(PortError::passing)?;
+        let zipped = zipped.await.map_err(PortError::transient)?.map_err(PortError::transient)?;
+        self.store.create(&name, zipped.into()).await.map_err(PortError::transient)?;
         Ok(Some(name))
     }
 
@@ -121,15 +121,15 @@ impl CloudBuilds {
             for object in artifacts {
                 let name = object.rsplit('/').next().unwrap_or_default();
                 refuse_reserved(name)?;
-                let body = self.store.open(&object).await.map_err(PortError::passing)?;
+                let body = self.store.open(&object).await.map_err(PortError::transient)?;
                 let body = body.ok_or_else(|| unsound(&object, "is missing"))?;
                 objects.push(self.artefacts.put(key, name, body).await.map_err(damaged)?);
             }
         }
         if let Some(log) = outcome::log(build).and_then(|log| self.object(&log))
-            && let Some(body) = self.store.open(&log).await.map_err(PortError::passing)?
+            && let Some(body) = self.store.open(&log).await.map_err(PortError::transient)?
         {
-            let body: Reader = Box::new(Redacted::new(body, None).map_err(PortError::passing)?);
+            let body: Reader = Box::new(Redacted::new(body, None).map_err(PortError::transient)?);
             objects.push(self.artefacts.put(key, crate::files::LOG, body).await.map_err(damaged)?);
         }
         self.artefacts.commit(key, objects).await.map_err(damaged)
@@ -142,7 +142,7 @@ impl CloudBuilds {
 
     async fn read(&self, place: &str) -> Result<Option<Vec<u8>>, PortError> {
         let object = self.object(place).ok_or_else(|| unsound(place, "is not in Burnin's bucket"))?;
-        let body = self.store.read(&object).await.map_err(PortError::passing)?;
+        let body = self.store.read(&object).await.map_err(PortError::transient)?;
         Ok(body.map(|body| body.to_vec()))
     }
 
@@ -163,7 +163,7 @@ impl CloudBuilds {
 
 /// A result of a build differs from Cloud Build's report.
 fn unsound(place: &str, why: &str) -> PortError {
-    PortError::Final(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", format!("{place} {why}")))
+    PortError::Permanent(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", format!("{place} {why}")))
 }
 
 #[async_trait::async_trait]
@@ -182,7 +182,7 @@ impl Builds for CloudBuilds {
             };
             translate(build, &frame).map_err(|problems| {
                 let list: Vec<_> = problems.iter().map(ToString::to_string).collect();
-                PortError::Final(Failure::new(Class::Input, "CONFIG", list.join("\n")))
+                PortError::Permanent(Failure::new(Class::Input, "CONFIG", list.join("\n")))
             })
         });
         Ok(match submitted.await? {

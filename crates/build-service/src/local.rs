@@ -42,17 +42,17 @@ impl LocalBuilds {
         let path = folder.join(format!("source-{}.tar", source.sha256));
         let missing = || {
             let why = format!("the source archive {} is not in the bucket", source.object);
-            PortError::Final(Failure::new(Class::Input, "SOURCE_MISSING", why))
+            PortError::Permanent(Failure::new(Class::Input, "SOURCE_MISSING", why))
         };
         let mut body =
-            self.store.open(&source.object).await.map_err(PortError::passing)?.ok_or_else(missing)?;
-        tokio::fs::create_dir_all(&folder).await.map_err(PortError::passing)?;
+            self.store.open(&source.object).await.map_err(PortError::transient)?.ok_or_else(missing)?;
+        tokio::fs::create_dir_all(&folder).await.map_err(PortError::transient)?;
         // Atomic: a supervisor may read the file while another builder downloads it again.
         let draft = folder.join(format!("source-{}.part", service::ids::unique()));
-        let mut file = tokio::fs::File::create(&draft).await.map_err(PortError::passing)?;
-        tokio::io::copy(&mut body, &mut file).await.map_err(PortError::passing)?;
-        tokio::io::AsyncWriteExt::flush(&mut file).await.map_err(PortError::passing)?;
-        tokio::fs::rename(&draft, &path).await.map_err(PortError::passing)?;
+        let mut file = tokio::fs::File::create(&draft).await.map_err(PortError::transient)?;
+        tokio::io::copy(&mut body, &mut file).await.map_err(PortError::transient)?;
+        tokio::io::AsyncWriteExt::flush(&mut file).await.map_err(PortError::transient)?;
+        tokio::fs::rename(&draft, &path).await.map_err(PortError::transient)?;
         Ok(Some(path))
     }
 
@@ -79,13 +79,13 @@ impl LocalBuilds {
     /// The supervisor redacted the log by its own rules. It does not know the secrets in the environment of
     /// this process.
     async fn put_log(&self, key: &Key, path: PathBuf) -> Result<model::ManifestObject, PortError> {
-        let file = tokio::fs::File::open(&path).await.map_err(PortError::passing)?;
-        let body = Redacted::new(Box::new(file), self.secrets.as_deref()).map_err(PortError::passing)?;
+        let file = tokio::fs::File::open(&path).await.map_err(PortError::transient)?;
+        let body = Redacted::new(Box::new(file), self.secrets.as_deref()).map_err(PortError::transient)?;
         self.artefacts.put(key, LOG, Box::new(body)).await.map_err(damaged)
     }
 
     async fn put(&self, key: &Key, name: &str, path: PathBuf) -> Result<model::ManifestObject, PortError> {
-        let file = tokio::fs::File::open(&path).await.map_err(PortError::passing)?;
+        let file = tokio::fs::File::open(&path).await.map_err(PortError::transient)?;
         let body: Reader = Box::new(file);
         self.artefacts.put(key, name, body).await.map_err(damaged)
     }
@@ -120,12 +120,12 @@ impl Builds for LocalBuilds {
         };
         let builds = self.builds.clone();
         let started = tokio::task::spawn_blocking(move || builds.start(&name, &request).map(|()| name));
-        started.await.map_err(PortError::passing)?.map_err(PortError::passing)
+        started.await.map_err(PortError::transient)?.map_err(PortError::transient)
     }
 
     async fn look(&self, key: &Key) -> Result<Option<Build>, PortError> {
         let name = key.resource_name();
-        match self.builds.look(&name).map_err(PortError::passing)? {
+        match self.builds.look(&name).map_err(PortError::transient)? {
             BuildState::Absent => Ok(None),
             BuildState::Working => Ok(Some(Build::Going)),
             BuildState::Ended(outcome) if outcome.status == Status::Success => {
@@ -137,7 +137,7 @@ impl Builds for LocalBuilds {
                 let buried = tokio::task::spawn_blocking(move || {
                     builds.bury(&name, Status::InternalError, "the build's supervisor died")
                 });
-                buried.await.map_err(PortError::passing)?.map_err(PortError::passing)?;
+                buried.await.map_err(PortError::transient)?.map_err(PortError::transient)?;
                 Ok(Some(Build::Going)) // the next poll reads the recorded result
             }
         }
@@ -146,6 +146,6 @@ impl Builds for LocalBuilds {
     async fn cancel(&self, key: &Key) -> Result<(), PortError> {
         let (builds, name) = (self.builds.clone(), key.resource_name());
         let cancelled = tokio::task::spawn_blocking(move || builds.cancel(&name));
-        cancelled.await.map_err(PortError::passing)?.map_err(PortError::passing)
+        cancelled.await.map_err(PortError::transient)?.map_err(PortError::transient)
     }
 }

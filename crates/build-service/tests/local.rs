@@ -118,7 +118,7 @@ async fn a_missing_source_is_a_permanent_failure() {
     let refused =
         world.builds.start(&id(), &BuildSpec { source, ..spec("true", &[]) }, Span::from_secs(5)).await;
     assert!(
-        matches!(&refused, Err(PortError::Final(why)) if why.class == Class::Input && why.code == "SOURCE_MISSING"),
+        matches!(&refused, Err(PortError::Permanent(why)) if why.class == Class::Input && why.code == "SOURCE_MISSING"),
         "{refused:?}"
     );
     assert_eq!(world.builds.look(&id()).await.unwrap(), None, "nothing was begun");
@@ -168,7 +168,7 @@ async fn an_artifact_cannot_pass_for_the_manifest_or_the_log() {
         world.builds.start(&id(), &build, Span::from_secs(30)).await.unwrap();
         let refused = world.end().await;
         assert!(
-            matches!(&refused, Err(PortError::Final(why)) if why.class == Class::Input && why.code == "ARTIFACT_NAME"),
+            matches!(&refused, Err(PortError::Permanent(why)) if why.class == Class::Input && why.code == "ARTIFACT_NAME"),
             "{name}: {refused:?}"
         );
         let committed = Artefacts::new(world.store.clone()).committed(&id()).await.unwrap();

@@ -8,7 +8,7 @@ use std::{
 use model::{CommandId, Fact, Span, Verb};
 use tracing::{Instrument, warn};
 
-use crate::{Outbox, PortError, Trouble};
+use crate::{CommandError, Outbox, PortError};
 
 /// Result of a poll.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl Watches {
                 };
                 match told {
                     Ok(()) => break,
-                    Err(Trouble::Retry(why) | Trouble::Park(why)) => {
+                    Err(CommandError::Transient(why) | CommandError::Permanent(why)) => {
                         warn!(command = %id, "poll failed, will be retried: {why}")
                     }
                 }

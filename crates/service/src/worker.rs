@@ -11,23 +11,23 @@ use crate::{Bus, BusError, Clock, Disposition, Handler, Runtime, Spawn, telemetr
 
 /// A failure to handle a command.
 #[derive(Debug)]
-pub enum Trouble {
+pub enum CommandError {
     /// Transient: retry.
-    Retry(String),
+    Transient(String),
     /// Permanent, and not expressible as a fact.
-    Park(String),
+    Permanent(String),
 }
 
-impl Trouble {
+impl CommandError {
     /// A transient failure.
-    pub fn retry(error: impl std::error::Error) -> Self {
-        Self::Retry(chain(&error))
+    pub fn transient(error: impl std::error::Error) -> Self {
+        Self::Transient(chain(&error))
     }
 }
 
-impl From<BusError> for Trouble {
+impl From<BusError> for CommandError {
     fn from(error: BusError) -> Self {
-        Self::Retry(error.to_string())
+        Self::Transient(error.to_string())
     }
 }
 
@@ -35,15 +35,15 @@ impl From<BusError> for Trouble {
 #[derive(Debug)]
 pub enum PortError {
     /// Transient: retry.
-    Passing(String),
+    Transient(String),
     /// Permanent; the failure to publish.
-    Final(Failure),
+    Permanent(Failure),
 }
 
 impl PortError {
     /// A transient failure.
-    pub fn passing(error: impl std::error::Error) -> Self {
-        Self::Passing(chain(&error))
+    pub fn transient(error: impl std::error::Error) -> Self {
+        Self::Transient(chain(&error))
     }
 }
 
@@ -65,14 +65,14 @@ pub trait Worker: Send + Sync + 'static {
     /// # Errors
     /// Returns [`Trouble`] if no fact could be published; a failure of the work itself is a fact, not an
     /// error.
-    async fn perform(&self, command: &Command, outbox: &Outbox) -> Result<(), Trouble>;
+    async fn perform(&self, command: &Command, outbox: &Outbox) -> Result<(), CommandError>;
 
     /// Handles a fact, if the worker subscribes to facts.
     ///
     /// # Errors
     /// Returns [`Trouble`] if the fact could not be handled.
-    async fn hear(&self, _run: &RunId, fact: &Fact) -> Result<(), Trouble> {
-        Err(Trouble::Park(format!("{} handles commands, not {}", self.name(), fact.event_type())))
+    async fn hear(&self, _run: &RunId, fact: &Fact) -> Result<(), CommandError> {
+        Err(CommandError::Permanent(format!("{} handles commands, not {}", self.name(), fact.event_type())))
     }
 }
 
@@ -123,12 +123,12 @@ impl Outbox {
         &self,
         command: &CommandId,
         said: Result<Option<Fact>, PortError>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CommandError> {
         let fact = match said {
             Ok(None) => return Ok(()),
             Ok(Some(fact)) => fact,
-            Err(PortError::Final(failure)) => Fact::failed(command.stage, failure),
-            Err(PortError::Passing(why)) => return Err(Trouble::Retry(why)),
+            Err(PortError::Permanent(failure)) => Fact::failed(command.stage, failure),
+            Err(PortError::Transient(why)) => return Err(CommandError::Transient(why)),
         };
         Ok(self.tell(command, fact).await?)
     }
@@ -209,10 +209,10 @@ impl<W: Worker> Handler for WorkerHandler<W> {
     }
 }
 
-fn disposition(done: Result<(), Trouble>) -> Disposition {
+fn disposition(done: Result<(), CommandError>) -> Disposition {
     match done {
         Ok(()) => Disposition::Done,
-        Err(Trouble::Retry(why)) => Disposition::Retry(why),
-        Err(Trouble::Park(why)) => Disposition::Park(why),
+        Err(CommandError::Transient(why)) => Disposition::Retry(why),
+        Err(CommandError::Permanent(why)) => Disposition::Park(why),
     }
 }

@@ -159,7 +159,7 @@ impl Collector {
                     seen.insert(object.name.clone(), file.clone());
                     taken.objects.push(object);
                 }
-                Err(PortError::Final(why)) if why.code != "ARTEFACT_DAMAGED" => {
+                Err(PortError::Permanent(why)) if why.code != "ARTEFACT_DAMAGED" => {
                     taken.leave(of.attempt, [(file.clone(), why.message)]);
                 }
                 Err(error) => return Err(error),
@@ -191,7 +191,7 @@ impl Collector {
             }
         }
         let why = format!("{VERSIONS} tries met {VERSIONS} other contents of {}", file.name);
-        Err(PortError::Final(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", why)))
+        Err(PortError::Permanent(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", why)))
     }
 }
 
@@ -271,10 +271,10 @@ fn left_out(mut files: Vec<LeftOut>) -> Vec<LeftOut> {
 
 pub(crate) fn damaged(error: ArtefactError) -> PortError {
     match error {
-        ArtefactError::Store(error) => PortError::passing(error),
+        ArtefactError::Store(error) => PortError::transient(error),
         // Another attempt writes under other names.
         ArtefactError::Damaged { .. } => {
-            PortError::Final(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", error.to_string()))
+            PortError::Permanent(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", error.to_string()))
         }
     }
 }

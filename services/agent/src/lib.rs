@@ -33,7 +33,7 @@ use model::{
     planted,
 };
 use redact::Rules;
-use service::{Look, Outbox, PortError, Trouble, Watches, Worker};
+use service::{CommandError, Look, Outbox, PortError, Watches, Worker};
 
 pub use collect::{Collector, Limits};
 pub use locate::Locator;
@@ -81,7 +81,7 @@ impl Agent {
         workload: &Workload,
         limit: Span,
         outbox: &Outbox,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CommandError> {
         let labels = [
             ("burnin-run", id.run.to_string()),
             ("burnin-attempt", id.attempt.to_string()),
@@ -108,7 +108,7 @@ impl Agent {
         cluster: &Cluster,
         accepted: bool,
         outbox: &Outbox,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CommandError> {
         match look(&*self.scheduler, cluster, &id.resource_name(), accepted).await.map(told) {
             Ok(Look::Ended(fact)) => Ok(outbox.tell(id, fact).await?),
             Ok(Look::Going) => {
@@ -130,7 +130,7 @@ impl Agent {
         Locator { scheduler: Arc::clone(&self.scheduler), collector: self.collector.clone() }
     }
 
-    async fn locate(&self, id: &CommandId, search: &Search, outbox: &Outbox) -> Result<(), Trouble> {
+    async fn locate(&self, id: &CommandId, search: &Search, outbox: &Outbox) -> Result<(), CommandError> {
         let locator = self.locator();
         match locator.step(id, search, outbox.clock().now()).await {
             Ok(Look::Ended(fact)) => Ok(outbox.tell(id, fact).await?),
@@ -188,7 +188,7 @@ impl Worker for Agent {
         "agent"
     }
 
-    async fn perform(&self, command: &Command, outbox: &Outbox) -> Result<(), Trouble> {
+    async fn perform(&self, command: &Command, outbox: &Outbox) -> Result<(), CommandError> {
         let id = &command.id;
         match &command.body {
             Body::JobSubmit { cluster, image, workload, limit } => {
@@ -198,7 +198,7 @@ impl Worker for Agent {
             Body::JobCancel { cluster, .. } => {
                 match self.scheduler.cancel(cluster, &id.resource_name()).await {
                     Ok(()) => self.observe(id, cluster, true, outbox).await,
-                    Err(PortError::Passing(why)) => Err(Trouble::Retry(why)),
+                    Err(PortError::Transient(why)) => Err(CommandError::Transient(why)),
                     Err(error) => outbox.answer(id, Err(error)).await,
                 }
             }
@@ -207,10 +207,10 @@ impl Worker for Agent {
                 let safe = collected.is_ok();
                 outbox.answer(id, collected.map(Some)).await?;
                 for job in jobs.iter().filter(|_| safe) {
-                    if let Err(PortError::Passing(why)) =
+                    if let Err(PortError::Transient(why)) =
                         self.scheduler.release(cluster, &job_name(id, job.attempt)).await
                     {
-                        return Err(Trouble::Retry(why));
+                        return Err(CommandError::Transient(why));
                     }
                 }
                 Ok(())
@@ -220,7 +220,10 @@ impl Worker for Agent {
                 Ok(()) => self.locate(id, search, outbox).await,
                 Err(error) => outbox.answer(id, Err(error)).await,
             },
-            _ => Err(Trouble::Park(format!("the agent has nothing to do with the {} stage", id.stage))),
+            _ => Err(CommandError::Permanent(format!(
+                "the agent has nothing to do with the {} stage",
+                id.stage
+            ))),
         }
     }
 }

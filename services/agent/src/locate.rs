@@ -86,7 +86,7 @@ impl Locator {
         }
         match self.walk(id, search, now, over.as_ref()).await {
             // Running pairs must end before the failure is reported.
-            Err(PortError::Final(failure)) if over.is_none() => {
+            Err(PortError::Permanent(failure)) if over.is_none() => {
                 let over = self.note(id, "over.json", &Over::Failed(failure)).await?;
                 self.walk(id, search, now, Some(&over)).await
             }
@@ -182,7 +182,7 @@ impl Locator {
                 return Ok(None);
             }
             Standing::Lost { code, why } if code == "CLUSTER_GONE" => {
-                return Err(PortError::Final(Failure::new(Class::Infrastructure, code, why)));
+                return Err(PortError::Permanent(Failure::new(Class::Infrastructure, code, why)));
             }
             Standing::Lost { code, why } if over.is_none() && NODES_OWN.contains(&code.as_str()) => {
                 Outcome::Broken { why: format!("{code}: {why}") }
@@ -202,7 +202,7 @@ impl Locator {
     /// State of a pair. An infrastructure failure of a pair does not end the search.
     async fn look(&self, cluster: &Cluster, name: &str) -> Result<Standing, PortError> {
         match self.scheduler.look(cluster, name).await {
-            Err(PortError::Final(Failure { class: Class::Infrastructure, code, message, .. })) => {
+            Err(PortError::Permanent(Failure { class: Class::Infrastructure, code, message, .. })) => {
                 Ok(Standing::Lost { code, why: message })
             }
             standing => standing,
@@ -280,7 +280,7 @@ impl Locator {
         }
         match self.scheduler.drain(cluster, node, &reason).await {
             Ok(()) => Ok(Drained::Applied { reason }),
-            Err(PortError::Final(failure)) => Ok(Drained::Left { why: failure.message }),
+            Err(PortError::Permanent(failure)) => Ok(Drained::Left { why: failure.message }),
             Err(error) => Err(error),
         }
     }
@@ -296,10 +296,10 @@ impl Locator {
         file: &str,
         value: &T,
     ) -> Result<T, PortError> {
-        let body = serde_json::to_vec_pretty(value).map_err(PortError::passing)?;
+        let body = serde_json::to_vec_pretty(value).map_err(PortError::transient)?;
         let body: Reader = Box::new(Cursor::new(body));
         self.collector.artefacts.offer(id, file, body).await.map_err(damaged)?;
-        self.read(id, file).await?.ok_or_else(|| PortError::Passing(format!("{file} is not readable yet")))
+        self.read(id, file).await?.ok_or_else(|| PortError::Transient(format!("{file} is not readable yet")))
     }
 }
 

@@ -145,6 +145,6 @@ pub trait Scheduler: Send + Sync + 'static {
     /// [`PortError::Final`] if it is not permitted, or the node was drained for another reason.
     async fn drain(&self, _: &Cluster, _node: &str, _reason: &str) -> Result<(), PortError> {
         let why = "nodes of this kind of cluster cannot be drained";
-        Err(PortError::Final(Failure::new(Class::Input, "NO_DRAIN", why)))
+        Err(PortError::Permanent(Failure::new(Class::Input, "NO_DRAIN", why)))
     }
 }

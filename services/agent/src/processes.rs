@@ -50,14 +50,14 @@ impl Scheduler for Processes {
         match jobs.submit(&job.name, &request) {
             Ok(()) => Ok(job.name.clone()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(PortError::Final(Failure::new(Class::ClusterLost, "CLUSTER_GONE", error.to_string())))
+                Err(PortError::Permanent(Failure::new(Class::ClusterLost, "CLUSTER_GONE", error.to_string())))
             }
-            Err(error) => Err(PortError::passing(error)),
+            Err(error) => Err(PortError::transient(error)),
         }
     }
 
     async fn look(&self, cluster: &Cluster, name: &str) -> Result<Standing, PortError> {
-        Ok(match Jobs::at(&cluster.endpoint).look(name).map_err(PortError::passing)? {
+        Ok(match Jobs::at(&cluster.endpoint).look(name).map_err(PortError::transient)? {
             JobState::Absent => Standing::Absent,
             JobState::Running => Standing::Going,
             JobState::Ended(end) => Standing::Ended(end),
@@ -74,7 +74,7 @@ impl Scheduler for Processes {
     async fn cancel(&self, cluster: &Cluster, name: &str) -> Result<(), PortError> {
         match Jobs::at(&cluster.endpoint).cancel(name) {
             // A deleted cluster has no jobs left: cancelled.
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(PortError::passing(error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(PortError::transient(error)),
             _ => Ok(()),
         }
     }

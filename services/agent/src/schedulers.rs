@@ -38,7 +38,7 @@ impl Schedulers {
             #[cfg(feature = "kubernetes")]
             (_, Err(_) | Ok(Some(_))) => Ok(&self.kubernetes),
             #[cfg(not(feature = "kubernetes"))]
-            (_, Err(_) | Ok(Some(_))) => Err(PortError::Final(model::Failure::new(
+            (_, Err(_) | Ok(Some(_))) => Err(PortError::Permanent(model::Failure::new(
                 model::Class::Input,
                 "NOT_BUILT",
                 format!("cluster {}: this program was built without the feature `kubernetes`", cluster.name),

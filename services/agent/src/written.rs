@@ -11,7 +11,7 @@ use crate::port::{Ending, Outputs, Written};
 
 /// Lists the folder.
 pub async fn outputs(folder: PathBuf) -> Result<Outputs, PortError> {
-    let listing = blocking(move || files::list(&folder)).await.map_err(PortError::passing)?;
+    let listing = blocking(move || files::list(&folder)).await.map_err(PortError::transient)?;
     let written = |file: files::Entry| Written {
         name: file.name,
         size_bytes: Some(file.size_bytes),
@@ -52,8 +52,8 @@ fn unreadable(error: io::Error) -> PortError {
     use io::ErrorKind::{InvalidInput, NotFound, PermissionDenied};
     match error.kind() {
         InvalidInput | NotFound | PermissionDenied => {
-            PortError::Final(Failure::new(Class::Workload, "UNREADABLE", error.to_string()))
+            PortError::Permanent(Failure::new(Class::Workload, "UNREADABLE", error.to_string()))
         }
-        _ => PortError::passing(error),
+        _ => PortError::transient(error),
     }
 }

@@ -73,7 +73,7 @@ impl Scheduler for Files {
                 let (one, rest) = content.split_at(content.len() / 3);
                 Ok(Box::new(Cursor::new(one.to_vec()).chain(Cursor::new(rest.to_vec()))))
             }
-            None => Err(PortError::Final(Failure::new(Class::Workload, "UNREADABLE", "it is gone"))),
+            None => Err(PortError::Permanent(Failure::new(Class::Workload, "UNREADABLE", "it is gone"))),
         }
     }
 

@@ -119,7 +119,7 @@ async fn an_image_with_a_wrong_digest_is_not_run() {
         let image = Image { digest: format!("sha256:{name}"), ..image };
         let refused = scheduler.submit(&job(&rented.cluster, Some(&image), name)).await;
         assert!(
-            matches!(&refused, Err(PortError::Final(why)) if why.code == "IMAGE_DAMAGED" && why.class == Class::Infrastructure),
+            matches!(&refused, Err(PortError::Permanent(why)) if why.code == "IMAGE_DAMAGED" && why.class == Class::Infrastructure),
             "{name}: {refused:?}"
         );
         assert!(scheduler.outputs(&rented.cluster, name).await.unwrap().files.is_empty(), "{name} never ran");

@@ -52,7 +52,7 @@ impl Paper {
         match self.lasts.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)) {
             Ok(1) => {
                 self.lasts.store(u32::MAX, Relaxed);
-                Err(PortError::Passing("the connection broke".to_owned()))
+                Err(PortError::Transient("the connection broke".to_owned()))
             }
             _ => Ok(()),
         }
@@ -85,11 +85,11 @@ impl Scheduler for Paper {
         let mut jobs = self.jobs.lock().unwrap();
         if self.refuses.is_some_and(|most| jobs.len() >= most) {
             let failure = Failure::new(Class::Input, "REFUSED", "no jobs of two nodes here");
-            return Err(PortError::Final(failure));
+            return Err(PortError::Permanent(failure));
         }
         if self.lands_late {
             self.late.lock().unwrap().push(job.clone());
-            return Err(PortError::Passing("deadline exceeded".to_owned()));
+            return Err(PortError::Transient("deadline exceeded".to_owned()));
         }
         let known = jobs.insert(job.name.clone(), (job.clone(), 0, self.fence(&job.name)));
         assert!(known.is_none(), "{} is submitted twice", job.name);
@@ -116,7 +116,7 @@ impl Scheduler for Paper {
                 return Ok(Standing::Lost { code: code.to_owned(), why });
             }
             if let Some(code) = self.fails {
-                return Err(PortError::Final(Failure::new(Class::Infrastructure, code, why)));
+                return Err(PortError::Permanent(Failure::new(Class::Infrastructure, code, why)));
             }
         }
         let state = end.unwrap_or("COMPLETED").to_owned();
@@ -238,8 +238,8 @@ impl World {
         for _ in 0..500 {
             match self.locator.step(&id(), search, Timestamp::from_millis(at)).await {
                 Ok(Look::Ended(fact)) => return fact,
-                Ok(Look::Going) | Err(PortError::Passing(_)) => {}
-                Err(PortError::Final(failure)) => return Fact::NodesFailed(failure),
+                Ok(Look::Going) | Err(PortError::Transient(_)) => {}
+                Err(PortError::Permanent(failure)) => return Fact::NodesFailed(failure),
             }
         }
         panic!("the search does not end");

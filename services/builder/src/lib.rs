@@ -16,7 +16,7 @@ use std::sync::Arc;
 use build_service::{Build, Builds, Key};
 
 use model::{Body, BuildSpec, Class, Command, CommandId, Fact, Failure, Handle, Span, planted};
-use service::{Look, Outbox, PortError, Trouble, Watches, Worker};
+use service::{CommandError, Look, Outbox, PortError, Watches, Worker};
 
 /// The builder's handler, over any [`Builds`].
 pub struct Builder {
@@ -42,7 +42,7 @@ impl Builder {
         build: &BuildSpec,
         timeout: Span,
         outbox: &Outbox,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CommandError> {
         if let Look::Ended(fact) = self.look(id, outbox).await? {
             return Ok(outbox.tell(id, fact).await?);
         }
@@ -54,7 +54,7 @@ impl Builder {
         Ok(())
     }
 
-    async fn observe(&self, id: &CommandId, accepted: bool, outbox: &Outbox) -> Result<(), Trouble> {
+    async fn observe(&self, id: &CommandId, accepted: bool, outbox: &Outbox) -> Result<(), CommandError> {
         match self.present(id, accepted).await {
             Ok(None) => {
                 let why = "the build is unknown: it was never started, or its record has expired";
@@ -87,11 +87,11 @@ impl Builder {
         Ok(build.filter(|build| !((absent || !accepted) && cancelled(build))))
     }
 
-    async fn look(&self, id: &CommandId, outbox: &Outbox) -> Result<Look, Trouble> {
+    async fn look(&self, id: &CommandId, outbox: &Outbox) -> Result<Look, CommandError> {
         match self.builds.look(&Key::of(id)).await {
             Ok(Some(build)) => Ok(ended(build)),
             Ok(None) => Ok(Look::Going),
-            Err(PortError::Passing(why)) => Err(Trouble::Retry(why)),
+            Err(PortError::Transient(why)) => Err(CommandError::Transient(why)),
             Err(error) => outbox.answer(id, Err(error)).await.map(|()| Look::Going),
         }
     }
@@ -119,7 +119,7 @@ impl Worker for Builder {
         "builder"
     }
 
-    async fn perform(&self, command: &Command, outbox: &Outbox) -> Result<(), Trouble> {
+    async fn perform(&self, command: &Command, outbox: &Outbox) -> Result<(), CommandError> {
         let id = &command.id;
         match &command.body {
             Body::ImageBuild { build, timeout } => self.build(id, build, *timeout, outbox).await,
@@ -131,7 +131,7 @@ impl Worker for Builder {
                 self.watch(id, outbox);
                 Ok(())
             }
-            _ => Err(Trouble::Park("the builder handles only the image stage".to_owned())),
+            _ => Err(CommandError::Permanent("the builder handles only the image stage".to_owned())),
         }
     }
 }

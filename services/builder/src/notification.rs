@@ -11,7 +11,7 @@ use build_service::{
 };
 use model::Stage;
 use service::{
-    AttributesReader, Disposition, Event, Handler, Look, Outbox, PortError, Trouble, push::BUILD_CHANGED,
+    AttributesReader, CommandError, Disposition, Event, Handler, Look, Outbox, PortError, push::BUILD_CHANGED,
 };
 use tracing::debug;
 
@@ -31,7 +31,7 @@ impl Notified {
         Self { builds, outbox, commands }
     }
 
-    async fn look(&self, told: &Told) -> Result<(), Trouble> {
+    async fn look(&self, told: &Told) -> Result<(), CommandError> {
         let Told { key, build } = told;
         let command = key.command();
         let seen = async {
@@ -41,8 +41,8 @@ impl Notified {
         match seen.await.map(|seen| seen.map(crate::ended)) {
             Ok(Some(Look::Ended(fact))) => Ok(self.outbox.tell(command, fact).await?),
             Ok(_) => Ok(()),
-            Err(error @ PortError::Final(_)) => self.outbox.answer(command, Err(error)).await,
-            Err(PortError::Passing(why)) => Err(Trouble::Retry(why)),
+            Err(error @ PortError::Permanent(_)) => self.outbox.answer(command, Err(error)).await,
+            Err(PortError::Transient(why)) => Err(CommandError::Transient(why)),
         }
     }
 }
@@ -58,8 +58,8 @@ impl Handler for Notified {
             Ok(Some(told)) if told.key.is_whole() && told.key.command().stage == Stage::Image => {
                 match self.look(&told).await {
                     Ok(()) => Disposition::Done,
-                    Err(Trouble::Retry(why)) => Disposition::Retry(why),
-                    Err(Trouble::Park(why)) => Disposition::Park(why),
+                    Err(CommandError::Transient(why)) => Disposition::Retry(why),
+                    Err(CommandError::Permanent(why)) => Disposition::Park(why),
                 }
             }
             Ok(_) => {

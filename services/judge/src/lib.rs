@@ -25,7 +25,7 @@ use model::{
 };
 use pins::{InForce, Pins};
 use serde::Serialize;
-use service::{Outbox, PortError, Trouble, Worker};
+use service::{CommandError, Outbox, PortError, Worker};
 use sha2::{Digest, Sha256};
 use verdict::{Baseline, Clues, Evidence, Fingerprint, Listening, Standard};
 
@@ -87,7 +87,7 @@ impl Judge {
         let of = (case.workflow, &fingerprint, case.requested_at);
         let fixed = self.fixed(case).await?;
         let own = standard::own(&*self.history, case.criteria, fixed, of).await;
-        let own = own.map_err(|HistoryError::Unavailable(why)| PortError::Passing(why))?;
+        let own = own.map_err(|HistoryError::Unavailable(why)| PortError::Transient(why))?;
         let standard = Standard {
             criteria: Some(case.criteria),
             baseline: own.baseline.as_ref(),
@@ -104,14 +104,14 @@ impl Judge {
             earlier: own.earlier,
             log_sha256: heard.log_sha256,
         };
-        let body = serde_json::to_vec_pretty(&stored).map_err(PortError::passing)?;
+        let body = serde_json::to_vec_pretty(&stored).map_err(PortError::transient)?;
         let body: Reader = Box::new(std::io::Cursor::new(body));
         if self.artefacts.offer(id, OBJECT, body).await.map_err(damaged)?.is_some() {
             return Ok(stored);
         }
         // Another judge may have stored a verdict at the same time, from another history: the stored one counts.
         let first = self.artefacts.get(&(Artefacts::folder(id) + OBJECT)).await.map_err(damaged)?;
-        first.ok_or_else(|| PortError::Passing("the stored verdict cannot be read".to_owned()))
+        first.ok_or_else(|| PortError::Transient("the stored verdict cannot be read".to_owned()))
     }
 
     /// The baseline named in the workflow file, or else the pinned one.
@@ -123,9 +123,9 @@ impl Judge {
             Ok(pinned) => Ok(pinned.map(|InForce { pin, baseline }| Fixed { baseline, pin: Some(pin) })),
             Err(error @ pins::Error::Damaged { .. }) => {
                 let why = format!("{error}; release the pin, or pin another run");
-                Err(PortError::Final(Failure::new(Class::Input, "BASELINE_UNREADABLE", why)))
+                Err(PortError::Permanent(Failure::new(Class::Input, "BASELINE_UNREADABLE", why)))
             }
-            Err(error) => Err(PortError::passing(error)),
+            Err(error) => Err(PortError::transient(error)),
         }
     }
 
@@ -213,7 +213,7 @@ impl Case<'_> {
         pinned.map_err(|error| {
             let why =
                 format!("the workflow's baseline is invalid: {error}; learn one with `burnin baseline`");
-            PortError::Final(Failure::new(Class::Input, "BASELINE_UNREADABLE", why))
+            PortError::Permanent(Failure::new(Class::Input, "BASELINE_UNREADABLE", why))
         })
     }
 }
@@ -231,9 +231,9 @@ fn digest(content: &impl Serialize) -> String {
 
 fn damaged(error: ArtefactError) -> PortError {
     match error {
-        ArtefactError::Store(error) => PortError::passing(error),
+        ArtefactError::Store(error) => PortError::transient(error),
         ArtefactError::Damaged { .. } => {
-            PortError::Final(Failure::new(Class::Workload, "LOGS_DAMAGED", error.to_string()))
+            PortError::Permanent(Failure::new(Class::Workload, "LOGS_DAMAGED", error.to_string()))
         }
     }
 }
@@ -244,7 +244,7 @@ impl Worker for Judge {
         "judge"
     }
 
-    async fn perform(&self, command: &Command, outbox: &Outbox) -> Result<(), Trouble> {
+    async fn perform(&self, command: &Command, outbox: &Outbox) -> Result<(), CommandError> {
         let id = &command.id;
         let Body::RunJudge {
             workflow,
@@ -260,7 +260,7 @@ impl Worker for Judge {
             baseline,
         } = &command.body
         else {
-            return Err(Trouble::Park("the judge handles only run.judge".to_owned()));
+            return Err(CommandError::Permanent("the judge handles only run.judge".to_owned()));
         };
         let case = Case {
             workflow,

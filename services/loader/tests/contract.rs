@@ -7,7 +7,7 @@ use loader::{Loader, Sqlite, Warehouse, fake::FakeWarehouse};
 use model::{
     Class, CommandId, Conclusion, Fact, Failure, Money, RunId, RunUsed, Span, Stage, Timestamp, Verdict,
 };
-use service::{Trouble, Worker};
+use service::{CommandError, Worker};
 use test_support::contract::Service;
 
 const SERVICE: &str = "loader";
@@ -146,6 +146,6 @@ async fn cluster_usage_is_loaded_once_and_again_if_it_grew() {
     assert_eq!(warehouse.runs("over-1").await.unwrap().len(), 2);
     assert!(matches!(
         loader.hear(&run, &Fact::ResultsFailed(Failure::new(Class::Input, "X", ""))).await,
-        Err(Trouble::Park(_))
+        Err(CommandError::Permanent(_))
     ));
 }

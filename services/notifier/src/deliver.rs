@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::{StreamExt, stream};
 use ledger::StoreError;
 use model::RunId;
-use service::{Trouble, telemetry::meters::notice_without_address};
+use service::{CommandError, telemetry::meters::notice_without_address};
 use tracing::{error, info, warn};
 
 use crate::{
@@ -24,23 +24,23 @@ const MOST: usize = 1000;
 
 impl Notifier {
     /// Tries to deliver the notices of a run. Undelivered notices stay in the outbox.
-    pub(crate) async fn deliver_of(&self, run: &RunId) -> Result<(), Trouble> {
-        let mut places = self.outbox.open().await.map_err(Trouble::retry)?;
+    pub(crate) async fn deliver_of(&self, run: &RunId) -> Result<(), CommandError> {
+        let mut places = self.outbox.open().await.map_err(CommandError::transient)?;
         places.retain(|place| place.run == *run);
         self.deliver(places).await
     }
 
     /// Tries to deliver all due notices.
-    pub(crate) async fn deliver_all(&self) -> Result<(), Trouble> {
-        let mut places = self.outbox.open().await.map_err(Trouble::retry)?;
+    pub(crate) async fn deliver_all(&self) -> Result<(), CommandError> {
+        let mut places = self.outbox.open().await.map_err(CommandError::transient)?;
         places.truncate(MOST);
         self.deliver(places).await
     }
 
-    async fn deliver(&self, places: Vec<Place>) -> Result<(), Trouble> {
+    async fn deliver(&self, places: Vec<Place>) -> Result<(), CommandError> {
         let tries = places.into_iter().map(|place| async move { self.attempt(&place).await });
         let done: Vec<_> = stream::iter(tries).buffer_unordered(ABREAST).collect().await;
-        done.into_iter().collect::<Result<(), _>>().map_err(Trouble::retry)
+        done.into_iter().collect::<Result<(), _>>().map_err(CommandError::transient)
     }
 
     async fn attempt(&self, place: &Place) -> Result<(), StoreError> {

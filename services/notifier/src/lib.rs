@@ -28,7 +28,7 @@ use events::{Content, Message};
 use ledger::{Ledger, Store};
 use model::{Fact, Notify, Origin, RunId};
 use run_index::{Pace, View};
-use service::{Bus, Clock, Disposition, Event, Handler, Trouble, serve::PeriodicTask, telemetry};
+use service::{Bus, Clock, CommandError, Disposition, Event, Handler, serve::PeriodicTask, telemetry};
 use tracing::{Instrument, info_span};
 
 pub use link::Link;
@@ -80,7 +80,7 @@ impl Notifier {
         vec![Arc::new(Notices(Arc::clone(self)))]
     }
 
-    async fn hear(&self, run: &RunId, fact: &Fact) -> Result<(), Trouble> {
+    async fn hear(&self, run: &RunId, fact: &Fact) -> Result<(), CommandError> {
         match fact {
             Fact::RunClosed(_) => {
                 self.tell_end(run).await?;
@@ -124,8 +124,8 @@ impl Handler for Notifier {
         telemetry::follow(&span, message.traceparent.as_deref());
         match self.hear(&message.run, &fact).instrument(span).await {
             Ok(()) => Disposition::Done,
-            Err(Trouble::Retry(why)) => Disposition::Retry(why),
-            Err(Trouble::Park(why)) => Disposition::Park(why),
+            Err(CommandError::Transient(why)) => Disposition::Retry(why),
+            Err(CommandError::Permanent(why)) => Disposition::Park(why),
         }
     }
 }
@@ -140,8 +140,8 @@ impl PeriodicTask for Notices {
     }
 
     async fn run(&self) -> Result<(), String> {
-        let told = |trouble: Trouble| match trouble {
-            Trouble::Retry(why) | Trouble::Park(why) => why,
+        let told = |trouble: CommandError| match trouble {
+            CommandError::Transient(why) | CommandError::Permanent(why) => why,
         };
         let looked = self.0.look().await.map_err(told);
         self.0.deliver_all().await.map_err(told).and(looked)

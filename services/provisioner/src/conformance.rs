@@ -46,7 +46,7 @@ pub async fn clusters(clusters: &dyn Clusters, system: &System, expires_at: Time
     assert_eq!(gone(clusters, &name).await.name, name, "a second delete changes nothing");
     let refused = clusters.create(&order(1)).await;
     assert!(
-        matches!(&refused, Err(PortError::Final(failure)) if failure.class == Class::Cancelled),
+        matches!(&refused, Err(PortError::Permanent(failure)) if failure.class == Class::Cancelled),
         "a create after the delete is refused: {refused:?}"
     );
 
@@ -59,7 +59,7 @@ async fn gone(clusters: &dyn Clusters, name: &str) -> Deleted {
     for _ in 0..2000 {
         match clusters.delete(name).await {
             Ok(deleted) => return deleted,
-            Err(PortError::Passing(_)) => tokio::time::sleep(Duration::from_millis(10)).await,
+            Err(PortError::Transient(_)) => tokio::time::sleep(Duration::from_millis(10)).await,
             Err(error) => panic!("{name} is not deleted: {error:?}"),
         }
     }

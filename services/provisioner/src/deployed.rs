@@ -73,21 +73,23 @@ impl DeployedClusters {
     }
 
     async fn has(&self, object: &str) -> Result<bool, PortError> {
-        self.store.read(object).await.map(|found| found.is_some()).map_err(PortError::passing)
+        self.store.read(object).await.map(|found| found.is_some()).map_err(PortError::transient)
     }
 
     async fn get<T: DeserializeOwned>(&self, object: &str) -> Result<Option<T>, PortError> {
         self.artefacts.get(object).await.map_err(|error| match error {
-            ArtefactError::Store(error) => PortError::passing(error),
-            ArtefactError::Damaged { .. } => {
-                PortError::Final(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", error.to_string()))
-            }
+            ArtefactError::Store(error) => PortError::transient(error),
+            ArtefactError::Damaged { .. } => PortError::Permanent(Failure::new(
+                Class::Infrastructure,
+                "ARTEFACT_DAMAGED",
+                error.to_string(),
+            )),
         })
     }
 
     async fn note<T: Serialize + Sync>(&self, object: &str, content: &T) -> Result<Creation, PortError> {
-        let text = serde_json::to_vec_pretty(content).map_err(PortError::passing)?;
-        self.store.create(object, text.into()).await.map_err(PortError::passing)
+        let text = serde_json::to_vec_pretty(content).map_err(PortError::transient)?;
+        self.store.create(object, text.into()).await.map_err(PortError::transient)
     }
 
     /// Substitutions for the steps, as far as their config declares them.
@@ -124,12 +126,12 @@ impl DeployedClusters {
     async fn played(&self, image: &Image) -> Result<Option<String>, PortError> {
         for file in image.files.iter().filter(|file| file.name.ends_with(".jsonl")) {
             let object = image.reference.clone() + &file.name;
-            let Some(mut events) = self.store.open(&object).await.map_err(PortError::passing)? else {
+            let Some(mut events) = self.store.open(&object).await.map_err(PortError::transient)? else {
                 return Ok(Some(format!("the deployment's {} is not in the bucket", file.name)));
             };
             let (mut reader, mut piece) = (ansible_events::Reader::default(), vec![0; 64 << 10]);
             loop {
-                match events.read(&mut piece).await.map_err(PortError::passing)? {
+                match events.read(&mut piece).await.map_err(PortError::transient)? {
                     0 => break,
                     length => reader.take(&piece[..length]),
                 }
@@ -154,7 +156,7 @@ impl DeployedClusters {
         match self.artefacts.get(&(image.reference.clone() + file)).await {
             Ok(Some(found)) => Ok(Ok(found)),
             Ok(None) => Ok(Err(format!("{file} is not in the bucket"))),
-            Err(ArtefactError::Store(error)) => Err(PortError::passing(error)),
+            Err(ArtefactError::Store(error)) => Err(PortError::transient(error)),
             Err(ArtefactError::Damaged { why, .. }) => Ok(Err(format!("{file} cannot be read: {why}"))),
         }
     }
@@ -162,7 +164,7 @@ impl DeployedClusters {
     /// Numbers of the failed teardowns, and the record of the last.
     async fn failed(&self, name: &str) -> Result<(u32, Option<Failed>), PortError> {
         let prefix = note(name, "failed-");
-        let noted = self.store.list(&prefix).await.map_err(PortError::passing)?;
+        let noted = self.store.list(&prefix).await.map_err(PortError::transient)?;
         let numbers = noted.iter().filter_map(|object| object.strip_prefix(&prefix)?.parse::<u32>().ok());
         match numbers.max() {
             None => Ok((0, None)),
@@ -174,7 +176,7 @@ impl DeployedClusters {
     async fn destroy(&self, name: &str, asked: &Asked, command: &CommandId) -> Result<Destroyed, PortError> {
         let (last, failed) = self.failed(name).await?;
         let key = Key::numbered(command, "destroy", last + 1);
-        let going = |what: &str| Err(PortError::Passing(format!("{name}: {what}")));
+        let going = |what: &str| Err(PortError::Transient(format!("{name}: {what}")));
         match self.builds.look(&key).await? {
             Some(Build::Going) => going("its teardown is running"),
             Some(Build::Built(image)) => match self.left::<Destroyed>(&image, "gone.json").await? {
@@ -208,12 +210,12 @@ impl DeployedClusters {
         warn!(cluster = name, number, "teardown failed: {why}");
         let failed = Failed { at: self.clock.now(), why: why.clone() };
         self.note(&note(name, &format!("failed-{number}")), &failed).await?;
-        Err(PortError::Passing(format!("{name}: {why}")))
+        Err(PortError::Transient(format!("{name}: {why}")))
     }
 
     async fn asked(&self, name: &str) -> Result<Option<(Asked, CommandId)>, PortError> {
         let Some(asked) = self.get::<Asked>(&(OPEN.to_owned() + name)).await? else { return Ok(None) };
-        let command = asked.command.parse().map_err(PortError::passing)?;
+        let command = asked.command.parse().map_err(PortError::transient)?;
         Ok(Some((asked, command)))
     }
 
@@ -274,7 +276,7 @@ fn good(system: &str, problems: Vec<(String, String)>) -> Result<(), String> {
 
 fn given_back(name: &str) -> PortError {
     let why = format!("{name} was released; names are not reused");
-    PortError::Final(Failure::new(Class::Cancelled, "GIVEN_BACK", why))
+    PortError::Permanent(Failure::new(Class::Cancelled, "GIVEN_BACK", why))
 }
 
 #[async_trait::async_trait]
@@ -282,7 +284,7 @@ impl Clusters for DeployedClusters {
     async fn create(&self, order: &Order) -> Result<String, PortError> {
         let System::Deployed(deployed) = &order.system else {
             let why = format!("a cluster of {} is not deployed by steps", order.system.name());
-            return Err(PortError::Final(Failure::new(Class::Input, "NOT_FOR_RENT", why)));
+            return Err(PortError::Permanent(Failure::new(Class::Input, "NOT_FOR_RENT", why)));
         };
         let name = &order.name;
         let asked = Asked {
@@ -331,7 +333,7 @@ impl Clusters for DeployedClusters {
                 if matches!(self.builds.look(&deployment).await?, None | Some(Build::Going)) {
                     self.builds.cancel(&deployment).await?;
                     if matches!(self.builds.look(&deployment).await?, None | Some(Build::Going)) {
-                        return Err(PortError::Passing(format!("{name}: its deployment is being stopped")));
+                        return Err(PortError::Transient(format!("{name}: its deployment is being stopped")));
                     }
                 }
                 let Destroyed { evidence, .. } = self.destroy(name, &asked, &command).await?;
@@ -340,12 +342,12 @@ impl Clusters for DeployedClusters {
                 deleted
             }
         };
-        self.store.remove(&open).await.map_err(PortError::passing)?;
+        self.store.remove(&open).await.map_err(PortError::transient)?;
         Ok(deleted)
     }
 
     async fn list(&self) -> Result<Listing, PortError> {
-        let open = self.store.list(OPEN).await.map_err(PortError::passing)?;
+        let open = self.store.list(OPEN).await.map_err(PortError::transient)?;
         let mut clusters = Vec::new();
         for name in open.iter().filter_map(|object| object.strip_prefix(OPEN)) {
             if self.has(&note(name, "gone")).await? {
@@ -355,7 +357,7 @@ impl Clusters for DeployedClusters {
                 Ok(Some((asked, command))) => (command.run.to_string(), Some(asked.expires_at)),
                 Ok(None) => continue,
                 // An unreadable request still means a cluster: list it without labels, for a person to check.
-                Err(PortError::Final(_)) => (String::new(), None),
+                Err(PortError::Permanent(_)) => (String::new(), None),
                 Err(passing) => return Err(passing),
             };
             clusters.push(Listed { name: name.to_owned(), run, expires_at });

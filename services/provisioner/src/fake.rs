@@ -57,7 +57,7 @@ impl Clusters for FakeClusters {
             Fake::Coming(..) => Ok(order.name.clone()),
             Fake::GivenBack => {
                 let why = format!("{} was released", order.name);
-                Err(PortError::Final(Failure::new(Class::Cancelled, "GIVEN_BACK", why)))
+                Err(PortError::Permanent(Failure::new(Class::Cancelled, "GIVEN_BACK", why)))
             }
         }
     }

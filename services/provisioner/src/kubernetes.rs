@@ -19,11 +19,13 @@ use crate::{
 pub async fn look(name: &str, settings: &Kubernetes) -> Result<Standing, PortError> {
     let client = match apiserver::client(&settings.access).await {
         // In-cluster credentials exist only in the agent's pod.
-        Err(PortError::Final(_)) if settings.access == Access::InCluster => return Ok(any(name, settings)),
+        Err(PortError::Permanent(_)) if settings.access == Access::InCluster => {
+            return Ok(any(name, settings));
+        }
         client => client?,
     };
     let missing = |class, code: &str, why: String| {
-        PortError::Final(Failure::new(class, code, format!("cluster {name}: {why}")))
+        PortError::Permanent(Failure::new(class, code, format!("cluster {name}: {why}")))
     };
     let namespace = &settings.namespace;
     if !apiserver::served(&client, "jobset.x-k8s.io/v1alpha2", "jobsets").await? {

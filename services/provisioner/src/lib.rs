@@ -22,7 +22,7 @@ pub mod systems;
 use std::sync::Arc;
 
 use model::{Body, Class, ClusterSpec, Command, CommandId, Fact, Failure, Handle, Span, Timestamp};
-use service::{Look, Outbox, PortError, Trouble, Watches, Worker};
+use service::{CommandError, Look, Outbox, PortError, Watches, Worker};
 
 pub use port::{Clusters, Listed, Listing, Order, Standing};
 pub use sweep::{Fate, Sweeper, Swept, sweep};
@@ -51,7 +51,7 @@ impl Provisioner {
         name: &str,
         expires_at: Option<Timestamp>,
         outbox: &Outbox,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CommandError> {
         if let (ClusterSpec::Rent(system), Some(expires_at)) = (spec, expires_at) {
             let order = Order { id: id.clone(), name: name.to_owned(), system: system.clone(), expires_at };
             match self.clusters.create(&order).await {
@@ -68,7 +68,7 @@ impl Provisioner {
         spec: &ClusterSpec,
         name: &str,
         outbox: &Outbox,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CommandError> {
         match look(&*self.clusters, spec, name).await {
             Ok(Look::Ended(fact)) => Ok(outbox.tell(id, fact).await?),
             Ok(Look::Going) => {
@@ -110,7 +110,7 @@ impl Worker for Provisioner {
         "provisioner"
     }
 
-    async fn perform(&self, command: &Command, outbox: &Outbox) -> Result<(), Trouble> {
+    async fn perform(&self, command: &Command, outbox: &Outbox) -> Result<(), CommandError> {
         let id = &command.id;
         match &command.body {
             Body::ClusterCreate { spec, name, expires_at } => {
@@ -121,11 +121,11 @@ impl Worker for Provisioner {
                 match self.clusters.delete(name).await {
                     Ok(deleted) => Ok(outbox.tell(id, Fact::ClusterDeleted(deleted)).await?),
                     // A deletion is owed until it is done: an error is retried, never reported as a failure.
-                    Err(PortError::Passing(why)) => Err(Trouble::Retry(why)),
-                    Err(PortError::Final(failure)) => Err(Trouble::Retry(failure.message)),
+                    Err(PortError::Transient(why)) => Err(CommandError::Transient(why)),
+                    Err(PortError::Permanent(failure)) => Err(CommandError::Transient(failure.message)),
                 }
             }
-            _ => Err(Trouble::Park("the provisioner handles only the cluster stage".to_owned())),
+            _ => Err(CommandError::Permanent("the provisioner handles only the cluster stage".to_owned())),
         }
     }
 }

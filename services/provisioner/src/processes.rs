@@ -34,8 +34,9 @@ impl ProcessClusters {
         work: impl FnOnce(&supervisor::Clusters) -> std::io::Result<T> + Send + 'static,
     ) -> Result<T, PortError> {
         let clusters = self.clusters.clone();
-        let done = tokio::task::spawn_blocking(move || work(&clusters)).await.map_err(PortError::passing)?;
-        done.map_err(PortError::passing)
+        let done =
+            tokio::task::spawn_blocking(move || work(&clusters)).await.map_err(PortError::transient)?;
+        done.map_err(PortError::transient)
     }
 }
 
@@ -62,7 +63,7 @@ impl Clusters for ProcessClusters {
     async fn create(&self, order: &Order) -> Result<String, PortError> {
         if !matches!(order.system, System::Processes { .. }) {
             let why = format!("a cluster of {} cannot run as local processes", order.system.name());
-            return Err(PortError::Final(Failure::new(Class::Input, "NOT_FOR_RENT", why)));
+            return Err(PortError::Permanent(Failure::new(Class::Input, "NOT_FOR_RENT", why)));
         }
         let nodes = order.system.nodes();
         let labels = [
@@ -75,12 +76,12 @@ impl Clusters for ProcessClusters {
         let name = order.name.clone();
         let clusters = self.clusters.clone();
         let created = tokio::task::spawn_blocking(move || clusters.create(&name, &request)).await;
-        match created.map_err(PortError::passing)? {
+        match created.map_err(PortError::transient)? {
             Ok(()) => Ok(order.name.clone()),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                Err(PortError::Final(Failure::new(Class::Cancelled, "GIVEN_BACK", error.to_string())))
+                Err(PortError::Permanent(Failure::new(Class::Cancelled, "GIVEN_BACK", error.to_string())))
             }
-            Err(error) => Err(PortError::passing(error)),
+            Err(error) => Err(PortError::transient(error)),
         }
     }
 

@@ -24,10 +24,10 @@ pub async fn look(name: &str, slurm: &Slurm) -> Result<Standing, PortError> {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             return Ok(Standing::Broken(format!("{error}; Slurm's commands must be on the PATH")));
         }
-        answer => answer.map_err(PortError::passing)?,
+        answer => answer.map_err(PortError::transient)?,
     };
     if !answer.good {
-        return Err(PortError::Passing(answer.complained));
+        return Err(PortError::Transient(answer.complained));
     }
     Ok(nodes(name, slurm, &answer.said))
 }

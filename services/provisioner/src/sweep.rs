@@ -60,8 +60,8 @@ impl PeriodicTask for Sweeper {
 
     async fn run(&self) -> Result<(), String> {
         let swept = sweep(&*self.clusters, self.grace, true).await.map_err(|error| match error {
-            PortError::Passing(why) => why,
-            PortError::Final(failure) => failure.message,
+            PortError::Transient(why) => why,
+            PortError::Permanent(failure) => failure.message,
         })?;
         let mut left = Vec::new();
         for Swept { cluster, fate } in swept {
@@ -98,8 +98,8 @@ pub async fn sweep(clusters: &dyn Clusters, grace: Span, really: bool) -> Result
             Some(_) if !really => Fate::Due,
             Some(_) => match clusters.delete(&cluster.name).await {
                 Ok(deleted) => Fate::Gone(deleted),
-                Err(PortError::Passing(why)) => Fate::Left(why),
-                Err(PortError::Final(failure)) => Fate::Left(failure.message),
+                Err(PortError::Transient(why)) => Fate::Left(why),
+                Err(PortError::Permanent(failure)) => Fate::Left(failure.message),
             },
         };
         swept.push(Swept { cluster, fate });
@@ -119,8 +119,8 @@ async fn doubt(swept: &mut [Swept], clusters: &dyn Clusters) {
                 "the provider confirmed the deletion and still lists it".to_owned()
             }
             Ok(_) => continue,
-            Err(PortError::Passing(why)) => format!("deletion unconfirmed: {why}"),
-            Err(PortError::Final(failure)) => {
+            Err(PortError::Transient(why)) => format!("deletion unconfirmed: {why}"),
+            Err(PortError::Permanent(failure)) => {
                 format!("deletion unconfirmed: {}", failure.message)
             }
         };

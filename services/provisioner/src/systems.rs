@@ -49,7 +49,7 @@ impl Clusters for Systems {
             (System::Processes { .. }, Some(processes)) => processes.create(order).await,
             (system, _) => {
                 let why = format!("a cluster of {} cannot be provisioned here", system.name());
-                Err(PortError::Final(Failure::new(Class::Input, "NOT_FOR_RENT", why)))
+                Err(PortError::Permanent(Failure::new(Class::Input, "NOT_FOR_RENT", why)))
             }
         }
     }

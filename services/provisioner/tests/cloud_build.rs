@@ -93,13 +93,13 @@ async fn lost_responses_cause_no_second_deployment_or_teardown() {
         let (name, expires_at) = (id.resource_name(), SystemClock.now() + LIFE);
         let order = Order { name: name.clone(), id, system: system("SUCCESS"), expires_at };
         world.cloud.next_create(fault);
-        while let Err(PortError::Passing(_)) = world.clusters.create(&order).await {
+        while let Err(PortError::Transient(_)) = world.clusters.create(&order).await {
             world.clock.advance(SETTLE);
         }
         while world.clusters.look(&name).await.unwrap() == Standing::Coming {}
         assert!(matches!(world.clusters.look(&name).await.unwrap(), Standing::Ready(_)), "{fault:?}");
         world.cloud.next_create(fault);
-        while let Err(PortError::Passing(_)) = world.clusters.delete(&name).await {
+        while let Err(PortError::Transient(_)) = world.clusters.delete(&name).await {
             world.clock.advance(SETTLE);
         }
         let ended: Vec<_> = world.builds().into_iter().map(|(wish, _, status)| (wish, status)).collect();
@@ -119,8 +119,8 @@ async fn a_teardown_ended_by_cloud_build_is_retried() {
     world.clusters.create(&order).await.unwrap();
     let said = loop {
         match world.clusters.delete(&name).await {
-            Err(PortError::Passing(why)) if why.contains("teardowns failed") => break why,
-            Err(PortError::Passing(_)) => {}
+            Err(PortError::Transient(why)) if why.contains("teardowns failed") => break why,
+            Err(PortError::Transient(_)) => {}
             other => panic!("{other:?}"),
         }
     };

@@ -110,12 +110,12 @@ impl World {
         for _ in 0..3000 {
             match self.clusters.delete(name).await {
                 Ok(deleted) => return Ok(deleted),
-                Err(PortError::Passing(why))
+                Err(PortError::Transient(why))
                     if ["at work", "begins", "being stopped"].iter().any(|word| why.contains(word)) =>
                 {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
-                Err(PortError::Passing(why)) => return Err(why),
+                Err(PortError::Transient(why)) => return Err(why),
                 Err(error) => panic!("{error:?}"),
             }
         }

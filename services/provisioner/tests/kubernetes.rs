@@ -59,7 +59,7 @@ impl Bed {
 
     async fn refused(&self, more: Value) -> Failure {
         match self.look(more).await {
-            Err(PortError::Final(failure)) => failure,
+            Err(PortError::Permanent(failure)) => failure,
             other => panic!("{other:?}"),
         }
     }
@@ -160,5 +160,5 @@ async fn an_unreachable_api_is_retried_and_missing_credentials_fail() {
     let bed = Bed { api: Api::serve().await.unwrap(), root: bed.root };
     let gone = std::fs::read_to_string(&config).unwrap();
     assert!(!gone.contains(&bed.api.endpoint));
-    assert!(matches!(bed.look(json!({})).await, Err(PortError::Passing(_))));
+    assert!(matches!(bed.look(json!({})).await, Err(PortError::Transient(_))));
 }

@@ -43,8 +43,8 @@ pub enum Refusal {
 impl From<Refusal> for PortError {
     fn from(refusal: Refusal) -> Self {
         match refusal {
-            Refusal::Never(failure) => Self::Final(failure),
-            Refusal::Later(why) | Refusal::Unclear(why) => Self::Passing(why),
+            Refusal::Never(failure) => Self::Permanent(failure),
+            Refusal::Later(why) | Refusal::Unclear(why) => Self::Transient(why),
         }
     }
 }

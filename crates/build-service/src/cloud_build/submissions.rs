@@ -109,34 +109,34 @@ impl Submissions {
         }
         if survey.pending {
             let why = "a build was requested, and Cloud Build does not list it yet";
-            return Err(PortError::Passing(format!("{key}: {why}")));
+            return Err(PortError::Transient(format!("{key}: {why}")));
         }
         let claim = survey.next;
         let mut build = make(claim)?;
         build.tags.extend(tags::all(key, claim));
         let now = self.clock.now();
-        if !self.journal.claim(key, claim, now).await.map_err(PortError::passing)? {
-            return Err(PortError::Passing(format!("{key}: another builder is about to create it")));
+        if !self.journal.claim(key, claim, now).await.map_err(PortError::transient)? {
+            return Err(PortError::Transient(format!("{key}: another builder is about to create it")));
         }
         // A cancellation writes its mark before it reads the claims: at least one of both sides sees the
         // other.
-        if self.journal.cancelled(key).await.map_err(PortError::passing)? {
-            self.journal.release(key, claim).await.map_err(PortError::passing)?;
+        if self.journal.cancelled(key).await.map_err(PortError::transient)? {
+            self.journal.release(key, claim).await.map_err(PortError::transient)?;
             return Ok(Submitted::Cancelled);
         }
         match self.client.create(build).await {
             Ok(build) => self.created(key, claim, build).await,
             Err(Refusal::Unclear(why)) => self.read_back(key, why).await,
             Err(certain) => {
-                self.journal.release(key, claim).await.map_err(PortError::passing)?;
+                self.journal.release(key, claim).await.map_err(PortError::transient)?;
                 Err(certain.into())
             }
         }
     }
 
     async fn created(&self, key: &Key, claim: u32, build: Build) -> Result<Submitted, PortError> {
-        self.journal.note(key, claim, &build.id).await.map_err(PortError::passing)?;
-        if self.journal.cancelled(key).await.map_err(PortError::passing)? {
+        self.journal.note(key, claim, &build.id).await.map_err(PortError::transient)?;
+        if self.journal.cancelled(key).await.map_err(PortError::transient)? {
             self.client.cancel(&build.id).await?;
         }
         Ok(Submitted::Build(Box::new(build)))
@@ -152,7 +152,7 @@ impl Submissions {
                 return Ok(Submitted::Build(Box::new(build)));
             }
         }
-        Err(PortError::Passing(format!("{key}: it is not certain whether the build was created: {why}")))
+        Err(PortError::Transient(format!("{key}: it is not certain whether the build was created: {why}")))
     }
 
     /// Reads the builds and corrects them: of several builds only the oldest continues, of a cancelled
@@ -161,7 +161,7 @@ impl Submissions {
     /// # Errors
     /// Returns an error if a request to Cloud Build or the bucket fails.
     pub async fn survey(&self, key: &Key) -> Result<Survey, PortError> {
-        let mut noted = self.journal.read(key).await.map_err(PortError::passing)?;
+        let mut noted = self.journal.read(key).await.map_err(PortError::transient)?;
         let mut seen = BTreeMap::new();
         if noted.open().next().is_some() {
             self.discover(key, &mut noted, &mut seen).await?;
@@ -205,7 +205,7 @@ impl Submissions {
                 continue;
             }
             if noted.claims.entry(claim).or_default().insert(build.id.clone()) {
-                self.journal.note(key, claim, &build.id).await.map_err(PortError::passing)?;
+                self.journal.note(key, claim, &build.id).await.map_err(PortError::transient)?;
             }
             seen.insert(build.id.clone(), build);
         }
@@ -215,7 +215,7 @@ impl Submissions {
     async fn pending(&self, key: &Key, noted: &Noted) -> Result<bool, PortError> {
         let now = self.clock.now();
         for claim in noted.open() {
-            let claimed = self.journal.claimed(key, claim).await.map_err(PortError::passing)?;
+            let claimed = self.journal.claimed(key, claim).await.map_err(PortError::transient)?;
             if claimed.is_none_or(|then| now.since(then) < self.timing.settle) {
                 return Ok(true);
             }
@@ -228,13 +228,13 @@ impl Submissions {
     /// # Errors
     /// Returns an error if a request to Cloud Build or the bucket fails.
     pub async fn told_of(&self, key: &Key, build: &str) -> Result<(), PortError> {
-        if self.journal.read(key).await.map_err(PortError::passing)?.builds().contains(build) {
+        if self.journal.read(key).await.map_err(PortError::transient)?.builds().contains(build) {
             return Ok(());
         }
         let Some(found) = self.client.get(build).await? else { return Ok(()) };
         match tags::owner(&found) {
             Some((owner, claim)) if owner == *key => {
-                self.journal.note(key, claim, build).await.map_err(PortError::passing)
+                self.journal.note(key, claim, build).await.map_err(PortError::transient)
             }
             _ => Ok(()),
         }
@@ -245,7 +245,7 @@ impl Submissions {
     /// # Errors
     /// Returns an error if a request to Cloud Build or the bucket fails.
     pub async fn cancel(&self, key: &Key) -> Result<(), PortError> {
-        self.journal.cancel(key).await.map_err(PortError::passing)?;
+        self.journal.cancel(key).await.map_err(PortError::transient)?;
         self.survey(key).await.map(drop)
     }
 }

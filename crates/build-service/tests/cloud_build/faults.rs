@@ -11,12 +11,12 @@ use service::PortError;
 use test_support::cloud_build::{LIMIT, SETTLE, World, id, spec};
 
 fn passes(said: &Result<String, PortError>) -> bool {
-    matches!(said, Err(PortError::Passing(_)))
+    matches!(said, Err(PortError::Transient(_)))
 }
 
 fn refused(said: Result<String, PortError>) -> Failure {
     match said {
-        Err(PortError::Final(failure)) => failure,
+        Err(PortError::Permanent(failure)) => failure,
         other => panic!("{other:?}"),
     }
 }

@@ -49,7 +49,7 @@ async fn an_artifact_cannot_pass_for_the_manifest_or_the_log() {
         while matches!(said, Ok(Some(Build::Going))) {
             said = world.builds.look(&id()).await;
         }
-        assert!(matches!(&said, Err(PortError::Final(why)) if why.code == "ARTIFACT_NAME"), "{said:?}");
+        assert!(matches!(&said, Err(PortError::Permanent(why)) if why.code == "ARTIFACT_NAME"), "{said:?}");
         assert!(Artefacts::new(world.store.clone()).committed(&id()).await.unwrap().is_none());
     }
 }
@@ -99,7 +99,7 @@ async fn the_source_is_gzipped_once_and_checked() {
         ..spec("SUCCESS")
     };
     let failure = |said| match said {
-        Err(PortError::Final(failure)) => failure.code,
+        Err(PortError::Permanent(failure)) => failure.code,
         other => panic!("{other:?}"),
     };
     assert_eq!(failure(world.start(&from("sources/x.tar", &sha256)).await), "SOURCE_MISSING");

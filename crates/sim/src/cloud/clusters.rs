@@ -141,7 +141,7 @@ impl Clusters for SimClusters {
         let effect = |inner: &mut Inner| {
             if inner.clouds.given_back.contains(&order.name) {
                 let why = format!("{} was given back", order.name);
-                return Err(PortError::Final(Failure::new(Class::Cancelled, "GIVEN_BACK", why)));
+                return Err(PortError::Permanent(Failure::new(Class::Cancelled, "GIVEN_BACK", why)));
             }
             if !inner.clouds.clusters.contains_key(&order.name) && inner.strikes(Fault::LandsLate) {
                 let (order, after) = (order.clone(), inner.dice.between(1_000, 900_000));

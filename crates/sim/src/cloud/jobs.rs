@@ -168,7 +168,7 @@ impl Scheduler for SimScheduler {
             }
             let gone = |code: &str| {
                 let failure = Failure::new(Class::ClusterLost, code, "the cluster takes no jobs");
-                Err(PortError::Final(failure))
+                Err(PortError::Permanent(failure))
             };
             match inner.clouds.clusters.get(&job.cluster.name).map(|cluster| &cluster.state) {
                 Some(State::Ready) => {}

@@ -68,13 +68,13 @@ impl Clouds {
 }
 
 fn passing<T>(why: &str) -> Result<T, PortError> {
-    Err(PortError::Passing(format!("{why} ({SECRET})")))
+    Err(PortError::Transient(format!("{why} ({SECRET})")))
 }
 
 fn answered<T>(answer: Answer<Result<T, PortError>>) -> Result<T, PortError> {
     match answer {
-        Answer::Done(Err(PortError::Passing(why))) if planted("secret_in_a_failure") => {
-            Err(PortError::Final(Failure::new(Class::Infrastructure, "ERROR", why)))
+        Answer::Done(Err(PortError::Transient(why))) if planted("secret_in_a_failure") => {
+            Err(PortError::Permanent(Failure::new(Class::Infrastructure, "ERROR", why)))
         }
         Answer::Done(said) => said,
         Answer::Lost(_) => passing("the connection was reset"),

@@ -20,8 +20,8 @@ pub struct SimWarehouse(pub Door);
 
 fn unavailable(error: PortError) -> WarehouseError {
     match error {
-        PortError::Passing(why) => WarehouseError::Unavailable(why),
-        PortError::Final(failure) => WarehouseError::Refused(failure.message),
+        PortError::Transient(why) => WarehouseError::Unavailable(why),
+        PortError::Permanent(failure) => WarehouseError::Refused(failure.message),
     }
 }
 
@@ -78,8 +78,8 @@ impl History for SimWarehouse {
         let effect = |inner: &mut Inner| Ok(inner.clouds.chronicle.chosen(wanted));
         let what = || format!("look up the past of {}", wanted.workflow);
         answered(self.0.call(Kind::Provider, what, effect).await).map_err(|error| match error {
-            PortError::Passing(why) => HistoryError::Unavailable(why),
-            PortError::Final(failure) => HistoryError::Unavailable(failure.message),
+            PortError::Transient(why) => HistoryError::Unavailable(why),
+            PortError::Permanent(failure) => HistoryError::Unavailable(failure.message),
         })
     }
 }

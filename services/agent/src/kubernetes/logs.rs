@@ -122,7 +122,7 @@ impl Source {
         let opened = tokio::time::timeout(Duration::from_secs(30), pods.log_stream(&self.pod, &asked));
         let mut body = match opened.await {
             Err(_) => {
-                return Err(PortError::Passing(format!("pod {}: timeout reading its output", self.pod)));
+                return Err(PortError::Transient(format!("pod {}: timeout reading its output", self.pod)));
             }
             Ok(Ok(body)) => Box::pin(body),
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => return Ok(Passage::Gone),
@@ -138,7 +138,7 @@ impl Source {
                 // Complete lines are stored; the rest is read again.
                 Some(Err(error)) => {
                     self.keep(&mut keeping).await?;
-                    return Err(PortError::passing(error));
+                    return Err(PortError::transient(error));
                 }
             };
             if complete || (over && last && !line.is_empty()) {

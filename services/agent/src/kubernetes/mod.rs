@@ -72,7 +72,7 @@ impl KubernetesJobs {
 
     /// API client and settings of a cluster.
     async fn reached(&self, cluster: &Cluster) -> Result<(api::Cluster, Kubernetes), PortError> {
-        let wrong = |message: String| PortError::Final(Failure::new(Class::Input, "SETTINGS", message));
+        let wrong = |message: String| PortError::Permanent(Failure::new(Class::Input, "SETTINGS", message));
         let settings = Kubernetes::of(cluster)
             .map_err(|error| wrong(format!("cluster {}: endpoint: {error}", cluster.name)))?
             .ok_or_else(|| wrong(format!("cluster {}: endpoint: not a Kubernetes endpoint", cluster.name)))?;
@@ -142,7 +142,7 @@ impl KubernetesJobs {
     async fn stands(&self, place: &Place, name: &str) -> Result<Standing, PortError> {
         let Place { settings, cluster, spool, jobset: called } = place;
         if let Some(told) = spool.told().await? {
-            return told.map_err(PortError::Final);
+            return told.map_err(PortError::Permanent);
         }
         let cancelled = spool.cancelled().await?;
         let jobset = match place.found(name).await? {
@@ -213,7 +213,7 @@ impl KubernetesJobs {
         {
             match source.finish().await {
                 // A lost node may never respond again.
-                Err(PortError::Passing(why)) if state::node_lost(pod) => {
+                Err(PortError::Transient(why)) if state::node_lost(pod) => {
                     spool.close(&source.stream, Some(format!("its node is lost: {why}"))).await?;
                 }
                 read => drop(read?),
@@ -246,7 +246,7 @@ impl Place {
                 self.settings.namespace,
                 manifest::JOB
             );
-            return Err(PortError::Final(Failure::new(Class::Input, "NAME_TAKEN", message)));
+            return Err(PortError::Permanent(Failure::new(Class::Input, "NAME_TAKEN", message)));
         }
         let fence = annotations[manifest::FENCE].is_string();
         Ok(if fence { Found::Fence(jobset) } else { Found::Ours(jobset) })
@@ -254,7 +254,7 @@ impl Place {
 
     /// The first end state recorded is final.
     async fn tell(&self, end: spool::Final) -> Result<Standing, PortError> {
-        self.spool.tell(end).await?.map_err(PortError::Final)
+        self.spool.tell(end).await?.map_err(PortError::Permanent)
     }
 
     /// Creates the pods' ssh keys if needed, owned by the JobSet.
@@ -286,7 +286,7 @@ impl Scheduler for KubernetesJobs {
             if spool.submitted().await?.is_some() {
                 return Ok(place.handle());
             }
-            let jobset = manifest::jobset(job, settings).map_err(PortError::Final)?;
+            let jobset = manifest::jobset(job, settings).map_err(PortError::Permanent)?;
             let created = cluster.create_jobset(&jobset).await;
             // Read the object in any case: a response may be lost, or another agent may have created it.
             found = place.found(&job.name).await?;
@@ -405,7 +405,7 @@ impl Scheduler for KubernetesJobs {
         let known = Spool::of(&self.store, name).nodes().await?.filter(|nodes| !nodes.is_empty());
         known.ok_or_else(|| {
             let why = format!("the nodes of {name} are unknown: no pod was seen on a node");
-            PortError::Final(Failure::new(Class::Input, "NODES_UNKNOWN", why))
+            PortError::Permanent(Failure::new(Class::Input, "NODES_UNKNOWN", why))
         })
     }
 
@@ -441,7 +441,7 @@ impl Scheduler for KubernetesJobs {
                 return spool.note_released().await;
             }
             if Instant::now() > until {
-                return Err(PortError::Passing(format!(
+                return Err(PortError::Transient(format!(
                     "{}: still being deleted: {}",
                     place.handle(),
                     left.join(", ")
@@ -474,14 +474,14 @@ async fn whole(spool: &Spool, file: &str) -> Result<Vec<u8>, PortError> {
     if ends.is_empty() {
         Ok(Vec::new())
     } else {
-        serde_json::to_vec_pretty(&ends).map_err(PortError::passing)
+        serde_json::to_vec_pretty(&ends).map_err(PortError::transient)
     }
 }
 
 /// The stream of a file.
 async fn stream(spool: &Spool, file: &str) -> Result<String, PortError> {
     follow::files(&spool.streams().await?).remove(file).ok_or_else(|| {
-        PortError::Final(Failure::new(
+        PortError::Permanent(Failure::new(
             Class::Workload,
             "UNREADABLE",
             format!("the job has no file {}", file.escape_debug()),

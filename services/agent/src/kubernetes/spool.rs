@@ -82,13 +82,13 @@ impl Spool {
     }
 
     async fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, PortError> {
-        let found = self.store.read(&format!("{}{name}", self.folder)).await.map_err(PortError::passing)?;
-        found.map(|bytes| serde_json::from_slice(&bytes).map_err(PortError::passing)).transpose()
+        let found = self.store.read(&format!("{}{name}", self.folder)).await.map_err(PortError::transient)?;
+        found.map(|bytes| serde_json::from_slice(&bytes).map_err(PortError::transient)).transpose()
     }
 
     async fn put<T: Serialize + Sync>(&self, name: &str, content: &T) -> Result<Creation, PortError> {
-        let text = serde_json::to_vec(content).map_err(PortError::passing)?;
-        self.store.create(&format!("{}{name}", self.folder), text.into()).await.map_err(PortError::passing)
+        let text = serde_json::to_vec(content).map_err(PortError::transient)?;
+        self.store.create(&format!("{}{name}", self.folder), text.into()).await.map_err(PortError::transient)
     }
 
     /// Uid of the JobSet; `None` if it was never seen.
@@ -227,7 +227,7 @@ impl Spool {
 
     async fn names(&self, below: &str) -> Result<Vec<String>, PortError> {
         let prefix = format!("{}{below}", self.folder);
-        let listed = self.store.list(&prefix).await.map_err(PortError::passing)?;
+        let listed = self.store.list(&prefix).await.map_err(PortError::transient)?;
         let mut names: Vec<_> =
             listed.iter().filter_map(|name| name.strip_prefix(&prefix)).map(str::to_owned).collect();
         names.sort_unstable();
@@ -261,8 +261,8 @@ impl Spool {
     /// Returns an error if the bucket request fails.
     pub async fn piece(&self, stream: &str, from: u64) -> Result<(Cursor, Bytes), PortError> {
         let name = format!("{}logs/{stream}/{from:015}", self.folder);
-        let damaged = || PortError::Passing(format!("{name} is not a valid log piece"));
-        let bytes = self.store.read(&name).await.map_err(PortError::passing)?.ok_or_else(damaged)?;
+        let damaged = || PortError::Transient(format!("{name} is not a valid log piece"));
+        let bytes = self.store.read(&name).await.map_err(PortError::transient)?.ok_or_else(damaged)?;
         let line = memchr(&bytes).ok_or_else(damaged)?;
         let cursor = serde_json::from_slice(&bytes[..line]).map_err(|_| damaged())?;
         Ok((cursor, bytes.slice(line + 1..)))
@@ -291,13 +291,18 @@ impl Spool {
         body: &[u8],
     ) -> Result<bool, PortError> {
         let name = format!("{}logs/{stream}/{from:015}", self.folder);
-        let mut object = serde_json::to_vec(cursor).map_err(PortError::passing)?;
+        let mut object = serde_json::to_vec(cursor).map_err(PortError::transient)?;
         object.push(b'\n');
         object.extend_from_slice(body);
-        let created = self.store.create(&name, object.clone().into()).await.map_err(PortError::passing)?;
+        let created = self.store.create(&name, object.clone().into()).await.map_err(PortError::transient)?;
         // After a lost response the existing piece may be this one.
         Ok(created == Creation::Created
-            || self.store.read(&name).await.map_err(PortError::passing)?.is_some_and(|there| there == object))
+            || self
+                .store
+                .read(&name)
+                .await
+                .map_err(PortError::transient)?
+                .is_some_and(|there| there == object))
     }
 
     /// Opens the stored content of a stream.
@@ -324,8 +329,8 @@ impl Spool {
                 let skipped = usize::try_from(byte.saturating_sub(from)).unwrap_or(usize::MAX);
                 match read {
                     Ok((_, body)) => Ok(body.slice(skipped.min(body.len())..)),
-                    Err(PortError::Passing(why)) => Err(std::io::Error::other(why)),
-                    Err(PortError::Final(failure)) => Err(std::io::Error::other(failure.message)),
+                    Err(PortError::Transient(why)) => Err(std::io::Error::other(why)),
+                    Err(PortError::Permanent(failure)) => Err(std::io::Error::other(failure.message)),
                 }
             }
         });
@@ -350,7 +355,7 @@ impl Spool {
             gaps.extend(self.piece(stream, from).await?.0.gap);
         }
         let mut body = Digester::new(self.open(stream).await?);
-        tokio::io::copy(&mut body, &mut tokio::io::sink()).await.map_err(PortError::passing)?;
+        tokio::io::copy(&mut body, &mut tokio::io::sink()).await.map_err(PortError::transient)?;
         let Digest { size_bytes, sha256, .. } = body.finish();
         gaps.extend(missing);
         let end = End { bytes: size_bytes, sha256, whole: gaps.is_empty(), missing: gaps };

@@ -23,7 +23,7 @@ impl Commands {
         // Slurm prints times in the caller's time zone.
         let mut env = vec![("TZ", OsString::from("UTC0"))];
         env.extend(self.path());
-        ask(&argv, &env, LIMIT).await.map_err(PortError::passing)
+        ask(&argv, &env, LIMIT).await.map_err(PortError::transient)
     }
 
     fn path(&self) -> Option<(&'static str, OsString)> {
@@ -45,7 +45,7 @@ impl Commands {
             *script = folder.join(&*script).display().to_string();
         }
         let env: Vec<_> = self.path().into_iter().collect();
-        let answer = ask(&argv, &env, LIMIT).await.map_err(PortError::passing)?;
+        let answer = ask(&argv, &env, LIMIT).await.map_err(PortError::transient)?;
         let number = answer.said.trim().split(';').next().and_then(|number| number.parse().ok());
         match number {
             Some(number) if answer.good => Ok(number),
@@ -70,7 +70,7 @@ impl Commands {
                 true => rows.extend(Row::shown(&shown.said)),
                 // Purged between the two requests.
                 false if shown.complained.contains("Invalid job id") => {}
-                false => return Err(PortError::Passing(shown.complained)),
+                false => return Err(PortError::Transient(shown.complained)),
             }
         }
         Ok(rows)
@@ -97,7 +97,7 @@ impl Commands {
         match answer.good {
             true => Ok(answer.said.lines().filter_map(Row::accounted).collect()),
             false if answer.complained.contains("accounting storage is disabled") => Ok(Vec::new()),
-            false => Err(PortError::Passing(answer.complained)),
+            false => Err(PortError::Transient(answer.complained)),
         }
     }
 
@@ -135,7 +135,7 @@ impl Commands {
         argv.extend(partition.map(|partition| format!("--partition={partition}")));
         let answer = self.ask(argv).await?;
         if !answer.good {
-            return Err(PortError::Passing(answer.complained));
+            return Err(PortError::Transient(answer.complained));
         }
         let mut nodes: Vec<_> = answer.said.lines().map(|line| line.trim().to_owned()).collect();
         nodes.dedup();
@@ -156,7 +156,7 @@ impl Commands {
     /// # Errors
     /// [`PortError::Final`] if the node was drained for another reason, or Slurm refuses.
     pub async fn drain(&self, node: &str, reason: &str) -> Result<(), PortError> {
-        let left = |why: String| PortError::Final(Failure::new(Class::Input, "NOT_DRAINED", why));
+        let left = |why: String| PortError::Permanent(Failure::new(Class::Input, "NOT_DRAINED", why));
         if let Some(out) = self.drained(node, None).await?.into_iter().next() {
             let because = out.split_once(": ").map_or("", |(_, because)| because);
             return if because == reason { Ok(()) } else { Err(left(format!("already drained: {because}"))) };
@@ -166,14 +166,14 @@ impl Commands {
         let answer = self.ask(argv.into()).await?;
         match answer.good {
             true => Ok(()),
-            false if passes(&answer.complained) => Err(PortError::Passing(answer.complained)),
+            false if passes(&answer.complained) => Err(PortError::Transient(answer.complained)),
             false => Err(left(answer.complained)),
         }
     }
 
     async fn good(&self, argv: &[&str]) -> Result<String, PortError> {
         let answer = self.ask(argv.iter().map(|&word| word.to_owned()).collect()).await?;
-        if answer.good { Ok(answer.said) } else { Err(PortError::Passing(answer.complained)) }
+        if answer.good { Ok(answer.said) } else { Err(PortError::Transient(answer.complained)) }
     }
 }
 
@@ -186,12 +186,12 @@ fn user() -> u32 {
 /// the job is final.
 fn refusal(complaint: &str) -> PortError {
     if passes(complaint) || !complaint.contains("sbatch: ") {
-        return PortError::Passing(complaint.to_owned());
+        return PortError::Transient(complaint.to_owned());
     }
     let last = complaint.lines().rev().find(|line| line.contains("error: ")).unwrap_or(complaint);
     let reason = last.rsplit("failed: ").next().unwrap_or(last).trim_start_matches("sbatch: error: ").trim();
     let message = format!("Slurm refuses the job: {reason}");
-    PortError::Final(Failure::new(Class::Input, "REFUSED", message))
+    PortError::Permanent(Failure::new(Class::Input, "REFUSED", message))
 }
 
 /// Whether the error is transient.
@@ -231,7 +231,7 @@ mod tests {
             "sbatch ended with signal: 9 (SIGKILL)",
             "sbatch: error: Munge encode failed: Failed to access \"/run/munge/munge.socket.2\"",
         ] {
-            assert!(matches!(refusal(complaint), PortError::Passing(_)), "{complaint}");
+            assert!(matches!(refusal(complaint), PortError::Transient(_)), "{complaint}");
         }
     }
 
@@ -248,7 +248,7 @@ mod tests {
             ),
             ("sbatch: error: Invalid --time specification", "Invalid --time specification"),
         ] {
-            let PortError::Final(failure) = refusal(complaint) else { panic!("{complaint}") };
+            let PortError::Permanent(failure) = refusal(complaint) else { panic!("{complaint}") };
             assert_eq!((failure.class, failure.code.as_str()), (Class::Input, "REFUSED"));
             assert_eq!(failure.message, format!("Slurm refuses the job: {reason}"));
         }

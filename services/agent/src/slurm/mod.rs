@@ -139,7 +139,7 @@ impl SlurmJobs {
             Finding::Never { reason } => {
                 let message =
                     format!("the job can never start: {reason}; correct the workflow or the cluster");
-                return Err(PortError::Final(Failure::new(Class::Input, reason, message)));
+                return Err(PortError::Permanent(Failure::new(Class::Input, reason, message)));
             }
         };
         read(folder, move |folder| folder.tell(standing)).await
@@ -165,13 +165,13 @@ async fn read<T: Send + 'static>(
     work: impl FnOnce(&Folder) -> io::Result<T> + Send + 'static,
 ) -> Result<T, PortError> {
     let folder = folder.clone();
-    let done = tokio::task::spawn_blocking(move || work(&folder)).await.map_err(PortError::passing)?;
-    done.map_err(PortError::passing)
+    let done = tokio::task::spawn_blocking(move || work(&folder)).await.map_err(PortError::transient)?;
+    done.map_err(PortError::transient)
 }
 
 /// Slurm settings of a cluster, and a job's folder.
 fn place(cluster: &Cluster, name: &str) -> Result<(Slurm, Folder), PortError> {
-    let wrong = |message: String| PortError::Final(Failure::new(Class::Input, "SETTINGS", message));
+    let wrong = |message: String| PortError::Permanent(Failure::new(Class::Input, "SETTINGS", message));
     let slurm =
         Slurm::of(cluster).map_err(|error| wrong(format!("cluster {}: endpoint: {error}", cluster.name)))?;
     let slurm =
@@ -278,7 +278,7 @@ impl Scheduler for SlurmJobs {
         }
         if nodes.is_empty() {
             let why = format!("the nodes of {name} are no longer known");
-            return Err(PortError::Final(Failure::new(Class::Infrastructure, "NODES_UNKNOWN", why)));
+            return Err(PortError::Permanent(Failure::new(Class::Infrastructure, "NODES_UNKNOWN", why)));
         }
         self.commands.expand(&nodes).await
     }

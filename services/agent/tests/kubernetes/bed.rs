@@ -123,7 +123,7 @@ pub async fn last(jobs: &dyn Scheduler, job: &Job) -> Result<Standing, PortError
     let start = Instant::now();
     loop {
         match jobs.look(&job.cluster, &job.name).await {
-            Ok(Standing::Going) | Err(PortError::Passing(_)) => {}
+            Ok(Standing::Going) | Err(PortError::Transient(_)) => {}
             end => return end,
         }
         assert!(start.elapsed() < Duration::from_secs(60), "{} does not end", job.name);

@@ -169,7 +169,7 @@ async fn missing_permissions_and_refusals_are_reported() {
     cluster.endpoint = cluster.endpoint.replace("\"namespace\":\"burnin\"", "\"namespace\":\"kube-system\"");
     let refused = real.jobs().submit(&bed::job("elsewhere", cluster)).await;
     assert!(
-        matches!(&refused, Err(PortError::Final(why)) if why.code == "PERMISSION_DENIED" && why.message.contains("jobset")),
+        matches!(&refused, Err(PortError::Permanent(why)) if why.code == "PERMISSION_DENIED" && why.message.contains("jobset")),
         "{refused:?}"
     );
     let none = real.jobs().look(&real.cluster(json!({})), "never").await.unwrap();

@@ -175,10 +175,10 @@ pub async fn settled(jobs: &dyn Scheduler, job: &Job) -> Standing {
         match jobs.look(&job.cluster, &job.name).await {
             Ok(Standing::Going) => assert!(begun.elapsed() < PATIENCE, "{} goes on for ever", job.name),
             Ok(standing) => return standing,
-            Err(service::PortError::Passing(why)) => {
+            Err(service::PortError::Transient(why)) => {
                 assert!(begun.elapsed() < PATIENCE, "{}: {why}", job.name)
             }
-            Err(service::PortError::Final(failure)) => panic!("{}: {failure:?}", job.name),
+            Err(service::PortError::Permanent(failure)) => panic!("{}: {failure:?}", job.name),
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }

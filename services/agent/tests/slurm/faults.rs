@@ -28,7 +28,7 @@ async fn a_controller_outage_changes_nothing() {
     bed.kill("slurmctld");
     let unanswered = bed.jobs().look(&job.cluster, &job.name).await;
     assert!(
-        matches!(unanswered, Err(service::PortError::Passing(_))),
+        matches!(unanswered, Err(service::PortError::Transient(_))),
         "who cannot know does not say: {unanswered:?}"
     );
     bed.start_controller("");

@@ -62,11 +62,11 @@ async fn impossible_jobs_are_refused_with_slurms_reason() {
         let submitted = jobs.submit(&job).await;
         // 22.05 takes a job that is too large and lets it wait for ever; 24.11 refuses it.
         let refused = match submitted {
-            Err(service::PortError::Final(failure)) => failure,
+            Err(service::PortError::Permanent(failure)) => failure,
             Err(other) => panic!("{name}: {other:?}"),
             Ok(_) => loop {
                 match jobs.look(&job.cluster, name).await {
-                    Err(service::PortError::Final(failure)) => break failure,
+                    Err(service::PortError::Permanent(failure)) => break failure,
                     Ok(Standing::Going) => tokio::time::sleep(std::time::Duration::from_millis(100)).await,
                     other => panic!("{name}: {other:?}"),
                 }

@@ -42,7 +42,7 @@ async fn a_lost_submission_is_repeated() {
     );
     let job = counting(&bed, "never-arrived");
     let refused = bed.jobs().with_commands(&deaf).submit(&job).await;
-    assert!(matches!(refused, Err(service::PortError::Passing(why)) if why.contains("Unable to contact")));
+    assert!(matches!(refused, Err(service::PortError::Transient(why)) if why.contains("Unable to contact")));
     bed.jobs().submit(&job).await.unwrap();
     assert_eq!(ended(&bed.jobs(), &job).await.state, "COMPLETED");
     assert_eq!(bed.begun("never-arrived"), 4);
