@@ -189,7 +189,7 @@ impl Services {
 /// The services, driving one run.
 pub struct World {
     services: Services,
-    outbox: service::Outbox,
+    outbox: service::Publisher,
     run: RunId,
     states: watch::Receiver<Option<RunState>>,
     outages: Arc<Outages>,
@@ -207,12 +207,12 @@ impl World {
             Watched { handler: Arc::clone(&services.conductor) as _, outages: Arc::clone(&outages) };
         services.hear(&(Arc::new(handler) as Arc<dyn Handler>));
         let bus = Arc::clone(&services.bus) as Arc<dyn Bus>;
-        let outbox = service::Outbox::new("cli", bus, Arc::clone(&services.clock));
+        let outbox = service::Publisher::new("cli", bus, Arc::clone(&services.clock));
         Ok(Self { services, outbox, run, states, outages, _claim: claim })
     }
 
     pub async fn tell(&self, fact: Fact) -> Result<(), Error> {
-        let told = self.outbox.tell_run(self.run.clone(), model::Attempt::FIRST, fact).await;
+        let told = self.outbox.publish_run_fact(self.run.clone(), model::Attempt::FIRST, fact).await;
         told.map_err(Error::infrastructure)
     }
 

@@ -14,7 +14,7 @@ use opentelemetry_proto::tonic::{
 };
 use prost::Message;
 use service::{
-    Bus, BusError, CommandError, DeadLetters, Disposition, Event, Handler, Outbox, SystemClock, Worker,
+    Bus, BusError, CommandError, DeadLetters, Disposition, Event, Handler, Publisher, SystemClock, Worker,
     WorkerHandler,
     serve::{Service, router, serve},
     telemetry::Format,
@@ -86,7 +86,7 @@ impl Worker for Quiet {
         "builder"
     }
 
-    async fn perform(&self, _: &Command, _: &Outbox) -> Result<(), CommandError> {
+    async fn perform(&self, _: &Command, _: &Publisher) -> Result<(), CommandError> {
         Ok(())
     }
 }

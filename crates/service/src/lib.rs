@@ -25,4 +25,4 @@ pub use cloudevents::{AttributesReader, Event};
 pub use parking::StoreParking;
 pub use spawn::{Runtime, Spawn};
 pub use watch::{Look, Watches};
-pub use worker::{CommandError, Outbox, PortError, Worker, WorkerHandler, chain};
+pub use worker::{CommandError, PortError, Publisher, Worker, WorkerHandler, chain};

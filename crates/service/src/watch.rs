@@ -8,7 +8,7 @@ use std::{
 use model::{CommandId, Fact, Span, Verb};
 use tracing::{Instrument, warn};
 
-use crate::{CommandError, Outbox, PortError};
+use crate::{CommandError, PortError, Publisher};
 
 /// Result of a poll.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl Watches {
     pub fn follow<F>(
         &self,
         id: &CommandId,
-        outbox: &Outbox,
+        outbox: &Publisher,
         every: Span,
         mut look: impl FnMut() -> F + Send + 'static,
     ) where

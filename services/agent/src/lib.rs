@@ -33,7 +33,7 @@ use model::{
     planted,
 };
 use redact::Rules;
-use service::{CommandError, Look, Outbox, PortError, Watches, Worker};
+use service::{CommandError, Look, PortError, Publisher, Watches, Worker};
 
 pub use collect::{Collector, Limits};
 pub use locate::Locator;
@@ -80,7 +80,7 @@ impl Agent {
         image: Option<&Image>,
         workload: &Workload,
         limit: Span,
-        outbox: &Outbox,
+        outbox: &Publisher,
     ) -> Result<(), CommandError> {
         let labels = [
             ("burnin-run", id.run.to_string()),
@@ -96,7 +96,7 @@ impl Agent {
             labels: labels.map(|(name, value)| (name.to_owned(), value)).into(),
         };
         match self.scheduler.submit(&job).await {
-            Ok(handle) => outbox.tell(id, Fact::JobAccepted(Handle { handle })).await?,
+            Ok(handle) => outbox.publish_fact(id, Fact::JobAccepted(Handle { handle })).await?,
             Err(error) => return outbox.answer(id, Err(error)).await,
         }
         self.observe(id, cluster, true, outbox).await
@@ -107,10 +107,10 @@ impl Agent {
         id: &CommandId,
         cluster: &Cluster,
         accepted: bool,
-        outbox: &Outbox,
+        outbox: &Publisher,
     ) -> Result<(), CommandError> {
         match look(&*self.scheduler, cluster, &id.resource_name(), accepted).await.map(told) {
-            Ok(Look::Ended(fact)) => Ok(outbox.tell(id, fact).await?),
+            Ok(Look::Ended(fact)) => Ok(outbox.publish_fact(id, fact).await?),
             Ok(Look::Going) => {
                 let (scheduler, cluster, name) =
                     (Arc::clone(&self.scheduler), cluster.clone(), id.resource_name());
@@ -130,10 +130,10 @@ impl Agent {
         Locator { scheduler: Arc::clone(&self.scheduler), collector: self.collector.clone() }
     }
 
-    async fn locate(&self, id: &CommandId, search: &Search, outbox: &Outbox) -> Result<(), CommandError> {
+    async fn locate(&self, id: &CommandId, search: &Search, outbox: &Publisher) -> Result<(), CommandError> {
         let locator = self.locator();
         match locator.step(id, search, outbox.clock().now()).await {
-            Ok(Look::Ended(fact)) => Ok(outbox.tell(id, fact).await?),
+            Ok(Look::Ended(fact)) => Ok(outbox.publish_fact(id, fact).await?),
             Ok(Look::Going) => {
                 let (command, search, clock) = (id.clone(), search.clone(), Arc::clone(outbox.clock()));
                 self.watches.follow(id, outbox, self.every, move || {
@@ -188,7 +188,7 @@ impl Worker for Agent {
         "agent"
     }
 
-    async fn perform(&self, command: &Command, outbox: &Outbox) -> Result<(), CommandError> {
+    async fn perform(&self, command: &Command, outbox: &Publisher) -> Result<(), CommandError> {
         let id = &command.id;
         match &command.body {
             Body::JobSubmit { cluster, image, workload, limit } => {

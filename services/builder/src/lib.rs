@@ -16,7 +16,7 @@ use std::sync::Arc;
 use build_service::{Build, Builds, Key};
 
 use model::{Body, BuildSpec, Class, Command, CommandId, Fact, Failure, Handle, Span, planted};
-use service::{CommandError, Look, Outbox, PortError, Watches, Worker};
+use service::{CommandError, Look, PortError, Publisher, Watches, Worker};
 
 /// The builder's handler, over any [`Builds`].
 pub struct Builder {
@@ -41,28 +41,28 @@ impl Builder {
         id: &CommandId,
         build: &BuildSpec,
         timeout: Span,
-        outbox: &Outbox,
+        outbox: &Publisher,
     ) -> Result<(), CommandError> {
         if let Look::Ended(fact) = self.look(id, outbox).await? {
-            return Ok(outbox.tell(id, fact).await?);
+            return Ok(outbox.publish_fact(id, fact).await?);
         }
         match self.builds.start(&Key::of(id), build, timeout).await {
-            Ok(handle) => outbox.tell(id, Fact::ImageAccepted(Handle { handle })).await?,
+            Ok(handle) => outbox.publish_fact(id, Fact::ImageAccepted(Handle { handle })).await?,
             Err(error) => return outbox.answer(id, Err(error)).await,
         }
         self.watch(id, outbox);
         Ok(())
     }
 
-    async fn observe(&self, id: &CommandId, accepted: bool, outbox: &Outbox) -> Result<(), CommandError> {
+    async fn observe(&self, id: &CommandId, accepted: bool, outbox: &Publisher) -> Result<(), CommandError> {
         match self.present(id, accepted).await {
             Ok(None) => {
                 let why = "the build is unknown: it was never started, or its record has expired";
                 let failure = Failure::new(Class::Infrastructure, "ABSENT", why);
-                Ok(outbox.tell(id, Fact::ImageFailed(failure)).await?)
+                Ok(outbox.publish_fact(id, Fact::ImageFailed(failure)).await?)
             }
             Ok(Some(build)) => match ended(build) {
-                Look::Ended(fact) => Ok(outbox.tell(id, fact).await?),
+                Look::Ended(fact) => Ok(outbox.publish_fact(id, fact).await?),
                 Look::Going => {
                     self.watch(id, outbox);
                     Ok(())
@@ -87,7 +87,7 @@ impl Builder {
         Ok(build.filter(|build| !((absent || !accepted) && cancelled(build))))
     }
 
-    async fn look(&self, id: &CommandId, outbox: &Outbox) -> Result<Look, CommandError> {
+    async fn look(&self, id: &CommandId, outbox: &Publisher) -> Result<Look, CommandError> {
         match self.builds.look(&Key::of(id)).await {
             Ok(Some(build)) => Ok(ended(build)),
             Ok(None) => Ok(Look::Going),
@@ -96,7 +96,7 @@ impl Builder {
         }
     }
 
-    fn watch(&self, id: &CommandId, outbox: &Outbox) {
+    fn watch(&self, id: &CommandId, outbox: &Publisher) {
         let (builds, key) = (Arc::clone(&self.builds), Key::of(id));
         self.watches.follow(id, outbox, self.every, move || {
             let (builds, key) = (Arc::clone(&builds), key.clone());
@@ -119,7 +119,7 @@ impl Worker for Builder {
         "builder"
     }
 
-    async fn perform(&self, command: &Command, outbox: &Outbox) -> Result<(), CommandError> {
+    async fn perform(&self, command: &Command, outbox: &Publisher) -> Result<(), CommandError> {
         let id = &command.id;
         match &command.body {
             Body::ImageBuild { build, timeout } => self.build(id, build, *timeout, outbox).await,

@@ -9,7 +9,7 @@ use build_service::{
 use builder::{Builder, notification::Notified};
 use gcp::{Parts, Unfit, Wiring};
 use model::Span;
-use service::Outbox;
+use service::Publisher;
 use supervisor::Program;
 
 struct Config {
@@ -66,7 +66,7 @@ fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
     let builds = Arc::new(builds);
     let worker = Builder::new(Arc::clone(&builds) as _, config.look);
     let mut parts = wiring.worker(worker, &Builder::TAKES, store);
-    let outbox = Outbox::new("builder", Arc::clone(&wiring.bus), Arc::clone(&wiring.clock));
+    let outbox = Publisher::new("builder", Arc::clone(&wiring.bus), Arc::clone(&wiring.clock));
     parts.takes.push(Notified::TAKES);
     parts.handler = Arc::new(Notified::new(builds, outbox, parts.handler));
     Ok(parts)

@@ -11,14 +11,15 @@ use build_service::{
 };
 use model::Stage;
 use service::{
-    AttributesReader, CommandError, Disposition, Event, Handler, Look, Outbox, PortError, push::BUILD_CHANGED,
+    AttributesReader, CommandError, Disposition, Event, Handler, Look, PortError, Publisher,
+    push::BUILD_CHANGED,
 };
 use tracing::debug;
 
 /// Handles notifications, and passes other events to the handler of commands.
 pub struct Notified {
     builds: Arc<CloudBuilds>,
-    outbox: Outbox,
+    outbox: Publisher,
     commands: Arc<dyn Handler>,
 }
 
@@ -27,7 +28,7 @@ impl Notified {
     pub const TAKES: &'static str = BUILD_CHANGED;
 
     /// `commands`: handler of all other events; facts are published through `outbox`.
-    pub fn new(builds: Arc<CloudBuilds>, outbox: Outbox, commands: Arc<dyn Handler>) -> Self {
+    pub fn new(builds: Arc<CloudBuilds>, outbox: Publisher, commands: Arc<dyn Handler>) -> Self {
         Self { builds, outbox, commands }
     }
 
@@ -39,7 +40,7 @@ impl Notified {
             self.builds.look(key).await
         };
         match seen.await.map(|seen| seen.map(crate::ended)) {
-            Ok(Some(Look::Ended(fact))) => Ok(self.outbox.tell(command, fact).await?),
+            Ok(Some(Look::Ended(fact))) => Ok(self.outbox.publish_fact(command, fact).await?),
             Ok(_) => Ok(()),
             Err(error @ PortError::Permanent(_)) => self.outbox.answer(command, Err(error)).await,
             Err(PortError::Transient(why)) => Err(CommandError::Transient(why)),

@@ -9,7 +9,7 @@ use cloudbuild_standin::Fault;
 use model::{Attempt, Class, CommandId, Span, Stage};
 use serde_json::{Value, json};
 use service::{
-    Bus, BusError, Disposition, Event, Handler, Outbox, WorkerHandler,
+    Bus, BusError, Disposition, Event, Handler, Publisher, WorkerHandler,
     push::{Headers, decode},
 };
 
@@ -44,7 +44,7 @@ impl Service {
         let world = World::new().await;
         let builds: Arc<CloudBuilds> = Arc::new(world.another());
         let heard = Arc::<Heard>::default();
-        let outbox = Outbox::new("builder", heard.clone(), world.clock.clone());
+        let outbox = Publisher::new("builder", heard.clone(), world.clock.clone());
         let worker = Builder::new(builds.clone(), Span::from_secs(10));
         let commands = WorkerHandler::new(worker, heard.clone(), world.clock.clone());
         Self { world, heard, door: Notified::new(builds, outbox, Arc::new(commands)) }

@@ -11,7 +11,7 @@ use model::{
     Attempt, Command, CommandId, Entry, Fact, Record, RunClosed, RunId, RunUsed, Span, Stage, Timestamp,
     Verb, planted,
 };
-use service::{Bus, Clock, Outbox, telemetry::meters::run_ended};
+use service::{Bus, Clock, Publisher, telemetry::meters::run_ended};
 use tracing::{debug, info, warn};
 
 /// Maximum number of append attempts per wake-up; then the event is redelivered.
@@ -84,7 +84,7 @@ fn count(records: &[Record]) {
 /// The only writer of the ledger.
 pub struct Conductor {
     ledger: Ledger,
-    outbox: Outbox,
+    outbox: Publisher,
     clock: Arc<dyn Clock>,
     settings: Settings,
     observer: Option<Observer>,
@@ -103,7 +103,7 @@ impl Conductor {
         settings: Settings,
         observer: Option<Observer>,
     ) -> Self {
-        let outbox = Outbox::new("conductor", bus, Arc::clone(&clock));
+        let outbox = Publisher::new("conductor", bus, Arc::clone(&clock));
         Self { ledger, outbox, clock, settings, observer, sent: Mutex::default(), turns: Mutex::default() }
     }
 
@@ -242,8 +242,8 @@ impl Conductor {
                 verdict: state.verdict().map(|verdict| verdict.verdict),
             };
             let used = used(state, &closed);
-            self.outbox.tell_run(run.clone(), Attempt::FIRST, Fact::RunClosed(closed)).await?;
-            self.outbox.tell_run(run.clone(), Attempt::FIRST, Fact::RunUsed(used)).await?;
+            self.outbox.publish_run_fact(run.clone(), Attempt::FIRST, Fact::RunClosed(closed)).await?;
+            self.outbox.publish_run_fact(run.clone(), Attempt::FIRST, Fact::RunUsed(used)).await?;
             self.ledger.mark_closed(run).await?;
             self.sent().remove(run);
             // Another process may have recorded a reappeared cluster and written its hint before this one was removed.
@@ -266,7 +266,7 @@ impl Conductor {
             Some(last) => tick && now.since(last) >= self.settings.resend,
         };
         if due {
-            self.outbox.order(command).await?;
+            self.outbox.publish_command(command).await?;
             let mut sent = self.sent();
             let sent = sent.entry(run).or_default();
             match found(sent) {

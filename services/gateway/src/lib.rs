@@ -39,7 +39,7 @@ use axum::{Router, routing::get};
 use ledger::{Ledger, Store};
 use run_index::View;
 use service::{
-    Bus, Clock, Outbox,
+    Bus, Clock, Publisher,
     serve::{PeriodicTask, Routes},
 };
 
@@ -89,7 +89,7 @@ pub struct Gateway {
     pub(crate) view: Arc<View>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) catalogue: Arc<Catalogue>,
-    pub(crate) outbox: Outbox,
+    pub(crate) outbox: Publisher,
     pub(crate) bus: Arc<dyn Bus>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) calendar: Calendar,
@@ -104,7 +104,7 @@ impl Gateway {
     /// Builds a gateway over its dependencies.
     pub fn new(setup: Setup) -> Arc<Self> {
         let Setup { ledger, store, view, catalogue, bus, clock, rates, secrets, refs, warehouse } = setup;
-        let outbox = Outbox::new("gateway", Arc::clone(&bus), Arc::clone(&clock));
+        let outbox = Publisher::new("gateway", Arc::clone(&bus), Arc::clone(&clock));
         let catalogue = Arc::new(catalogue);
         let starter = Starter::new(ledger, Arc::clone(&store), Arc::clone(&catalogue), outbox.clone());
         let calendar = Calendar::new(Arc::clone(&store));

@@ -9,7 +9,7 @@ use model::{
     Trigger,
 };
 use serde::{Deserialize, Serialize};
-use service::Outbox;
+use service::Publisher;
 use sha2::{Digest, Sha256};
 use triggers::Offer;
 use workflow::{Override, Problems};
@@ -113,12 +113,12 @@ pub struct Starter {
     ledger: Ledger,
     store: Arc<dyn Store>,
     catalogue: Arc<Catalogue>,
-    outbox: Outbox,
+    outbox: Publisher,
 }
 
 impl Starter {
     /// `catalogue`: available workflows.
-    pub fn new(ledger: Ledger, store: Arc<dyn Store>, catalogue: Arc<Catalogue>, outbox: Outbox) -> Self {
+    pub fn new(ledger: Ledger, store: Arc<dyn Store>, catalogue: Arc<Catalogue>, outbox: Publisher) -> Self {
         Self { ledger, store, catalogue, outbox }
     }
 
@@ -218,7 +218,7 @@ impl Starter {
 
     async fn publish(&self, request: &Request) -> Result<(), Refused> {
         let fact = Fact::RunRequested(Box::new(request.requested.clone()));
-        self.outbox.tell_run(request.run.clone(), Attempt::FIRST, fact).await.map_err(Refused::later)
+        self.outbox.publish_run_fact(request.run.clone(), Attempt::FIRST, fact).await.map_err(Refused::later)
     }
 
     async fn entry(&self, wish: &Wish) -> Result<Entry, Refused> {

@@ -25,7 +25,7 @@ use model::{
 };
 use pins::{InForce, Pins};
 use serde::Serialize;
-use service::{CommandError, Outbox, PortError, Worker};
+use service::{CommandError, PortError, Publisher, Worker};
 use sha2::{Digest, Sha256};
 use verdict::{Baseline, Clues, Evidence, Fingerprint, Listening, Standard};
 
@@ -244,7 +244,7 @@ impl Worker for Judge {
         "judge"
     }
 
-    async fn perform(&self, command: &Command, outbox: &Outbox) -> Result<(), CommandError> {
+    async fn perform(&self, command: &Command, outbox: &Publisher) -> Result<(), CommandError> {
         let id = &command.id;
         let Body::RunJudge {
             workflow,

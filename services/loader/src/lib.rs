@@ -21,7 +21,7 @@ use ledger::{ArtefactError, Artefacts};
 use model::{
     Attempt, Body, Class, Command, CommandId, Fact, Failure, Logs, Results, RunId, Timestamp, VerdictReached,
 };
-use service::{CommandError, Outbox, PortError, Worker};
+use service::{CommandError, PortError, Publisher, Worker};
 use verdict::Fingerprint;
 
 pub use port::{Warehouse, WarehouseError};
@@ -88,7 +88,7 @@ impl Worker for Loader {
         "loader"
     }
 
-    async fn perform(&self, command: &Command, outbox: &Outbox) -> Result<(), CommandError> {
+    async fn perform(&self, command: &Command, outbox: &Publisher) -> Result<(), CommandError> {
         let id = &command.id;
         let Body::ResultsLoad { workflow, requested_at, logs, job_attempt, verdict } = &command.body else {
             return Err(CommandError::Permanent("the loader handles only results.load".to_owned()));
@@ -104,7 +104,7 @@ impl Worker for Loader {
     }
 
     /// Loads the cluster usage of a closed run.
-    async fn hear(&self, run: &RunId, fact: &Fact) -> Result<(), CommandError> {
+    async fn on_fact(&self, run: &RunId, fact: &Fact) -> Result<(), CommandError> {
         let Fact::RunUsed(used) = fact else {
             return Err(CommandError::Permanent(format!("the loader does not handle {}", fact.event_type())));
         };

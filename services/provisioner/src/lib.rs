@@ -22,7 +22,7 @@ pub mod systems;
 use std::sync::Arc;
 
 use model::{Body, Class, ClusterSpec, Command, CommandId, Fact, Failure, Handle, Span, Timestamp};
-use service::{CommandError, Look, Outbox, PortError, Watches, Worker};
+use service::{CommandError, Look, PortError, Publisher, Watches, Worker};
 
 pub use port::{Clusters, Listed, Listing, Order, Standing};
 pub use sweep::{Fate, Sweeper, Swept, sweep};
@@ -50,12 +50,12 @@ impl Provisioner {
         spec: &ClusterSpec,
         name: &str,
         expires_at: Option<Timestamp>,
-        outbox: &Outbox,
+        outbox: &Publisher,
     ) -> Result<(), CommandError> {
         if let (ClusterSpec::Rent(system), Some(expires_at)) = (spec, expires_at) {
             let order = Order { id: id.clone(), name: name.to_owned(), system: system.clone(), expires_at };
             match self.clusters.create(&order).await {
-                Ok(handle) => outbox.tell(id, Fact::ClusterAccepted(Handle { handle })).await?,
+                Ok(handle) => outbox.publish_fact(id, Fact::ClusterAccepted(Handle { handle })).await?,
                 Err(error) => return outbox.answer(id, Err(error)).await,
             }
         }
@@ -67,10 +67,10 @@ impl Provisioner {
         id: &CommandId,
         spec: &ClusterSpec,
         name: &str,
-        outbox: &Outbox,
+        outbox: &Publisher,
     ) -> Result<(), CommandError> {
         match look(&*self.clusters, spec, name).await {
-            Ok(Look::Ended(fact)) => Ok(outbox.tell(id, fact).await?),
+            Ok(Look::Ended(fact)) => Ok(outbox.publish_fact(id, fact).await?),
             Ok(Look::Going) => {
                 let (clusters, spec, name) = (Arc::clone(&self.clusters), spec.clone(), name.to_owned());
                 self.watches.follow(id, outbox, self.every, move || {
@@ -110,7 +110,7 @@ impl Worker for Provisioner {
         "provisioner"
     }
 
-    async fn perform(&self, command: &Command, outbox: &Outbox) -> Result<(), CommandError> {
+    async fn perform(&self, command: &Command, outbox: &Publisher) -> Result<(), CommandError> {
         let id = &command.id;
         match &command.body {
             Body::ClusterCreate { spec, name, expires_at } => {
@@ -119,7 +119,7 @@ impl Worker for Provisioner {
             Body::ClusterObserve { spec, name } => self.observe(id, spec, name, outbox).await,
             Body::ClusterDelete { spec: ClusterSpec::Rent(_), name } => {
                 match self.clusters.delete(name).await {
-                    Ok(deleted) => Ok(outbox.tell(id, Fact::ClusterDeleted(deleted)).await?),
+                    Ok(deleted) => Ok(outbox.publish_fact(id, Fact::ClusterDeleted(deleted)).await?),
                     // A deletion is owed until it is done: an error is retried, never reported as a failure.
                     Err(PortError::Transient(why)) => Err(CommandError::Transient(why)),
                     Err(PortError::Permanent(failure)) => Err(CommandError::Transient(failure.message)),

@@ -235,7 +235,7 @@ pub async fn cancel(
     let shown = shown(&gateway, &run).await?;
     if shown.detail.line.settled_at.is_none() {
         let fact = Fact::CancelRequested(CancelRequested { by, reason });
-        let told = gateway.outbox.tell_run(run, Attempt::FIRST, fact).await;
+        let told = gateway.outbox.publish_run_fact(run, Attempt::FIRST, fact).await;
         told.map_err(|error| Problem::unavailable(&error))?;
     }
     Ok((StatusCode::ACCEPTED, Json(shown)))
