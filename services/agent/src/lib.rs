@@ -33,7 +33,7 @@ use model::{
     planted,
 };
 use redact::Rules;
-use service::{CommandError, Look, PortError, Publisher, Watches, Worker};
+use service::{CommandError, PollResult, Pollers, PortError, Publisher, Worker};
 
 pub use collect::{Collector, Limits};
 pub use locate::Locator;
@@ -43,7 +43,7 @@ pub use port::{Job, Scheduler, Standing};
 pub struct Agent {
     scheduler: Arc<dyn Scheduler>,
     collector: Collector,
-    watches: Watches,
+    watches: Pollers,
     every: Span,
 }
 
@@ -62,7 +62,7 @@ impl Agent {
     pub fn new(scheduler: Arc<dyn Scheduler>, artefacts: Artefacts, every: Span) -> Self {
         let (rules, limits) = (Rules::of_patterns(), Limits::default());
         let collector = Collector { scheduler: Arc::clone(&scheduler), artefacts, rules, limits };
-        Self { scheduler, collector, watches: Watches::default(), every }
+        Self { scheduler, collector, watches: Pollers::default(), every }
     }
 
     /// Sets redaction rules and limits.
@@ -110,11 +110,11 @@ impl Agent {
         outbox: &Publisher,
     ) -> Result<(), CommandError> {
         match look(&*self.scheduler, cluster, &id.resource_name(), accepted).await.map(told) {
-            Ok(Look::Ended(fact)) => Ok(outbox.publish_fact(id, fact).await?),
-            Ok(Look::Going) => {
+            Ok(PollResult::Ended(fact)) => Ok(outbox.publish_fact(id, fact).await?),
+            Ok(PollResult::Running) => {
                 let (scheduler, cluster, name) =
                     (Arc::clone(&self.scheduler), cluster.clone(), id.resource_name());
-                self.watches.follow(id, outbox, self.every, move || {
+                self.watches.poll(id, outbox, self.every, move || {
                     let (scheduler, cluster, name) = (Arc::clone(&scheduler), cluster.clone(), name.clone());
                     async move { look(&*scheduler, &cluster, &name, true).await.map(told) }
                 });
@@ -133,10 +133,10 @@ impl Agent {
     async fn locate(&self, id: &CommandId, search: &Search, outbox: &Publisher) -> Result<(), CommandError> {
         let locator = self.locator();
         match locator.step(id, search, outbox.clock().now()).await {
-            Ok(Look::Ended(fact)) => Ok(outbox.publish_fact(id, fact).await?),
-            Ok(Look::Going) => {
+            Ok(PollResult::Ended(fact)) => Ok(outbox.publish_fact(id, fact).await?),
+            Ok(PollResult::Running) => {
                 let (command, search, clock) = (id.clone(), search.clone(), Arc::clone(outbox.clock()));
-                self.watches.follow(id, outbox, self.every, move || {
+                self.watches.poll(id, outbox, self.every, move || {
                     let (locator, command, search) = (locator.clone(), command.clone(), search.clone());
                     let now = clock.now();
                     async move { locator.step(&command, &search, now).await }
@@ -169,12 +169,12 @@ async fn look(
     })
 }
 
-fn told(standing: Standing) -> Look {
+fn told(standing: Standing) -> PollResult {
     let failed =
-        |class, code: &str, why: String| Look::Ended(Fact::JobFailed(Failure::new(class, code, why)));
+        |class, code: &str, why: String| PollResult::Ended(Fact::JobFailed(Failure::new(class, code, why)));
     match standing {
-        Standing::Going => Look::Going,
-        Standing::Ended(end) => Look::Ended(Fact::JobDone(end)),
+        Standing::Going => PollResult::Running,
+        Standing::Ended(end) => PollResult::Ended(Fact::JobDone(end)),
         Standing::Absent => {
             failed(Class::Infrastructure, "ABSENT", "the scheduler does not know the job".to_owned())
         }

@@ -18,7 +18,7 @@ use model::{
     Suspects, Timestamp, Workload, measurement::Reading, planted,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use service::{Look, PortError};
+use service::{PollResult, PortError};
 use verdict::locate::{Located, Outcome, PairOptions, Tried, best_of, from_tried, next_pairs};
 
 use crate::{
@@ -76,9 +76,14 @@ impl Locator {
     ///
     /// # Errors
     /// Returns an error if a request to the scheduler or the bucket fails; [`PortError::Final`] if the search cannot continue.
-    pub async fn step(&self, id: &CommandId, search: &Search, now: Timestamp) -> Result<Look, PortError> {
+    pub async fn step(
+        &self,
+        id: &CommandId,
+        search: &Search,
+        now: Timestamp,
+    ) -> Result<PollResult, PortError> {
         if let Some(Record { suspects, .. }) = self.read(id, "located.json").await? {
-            return Ok(Look::Ended(Fact::NodesLocated(suspects)));
+            return Ok(PollResult::Ended(Fact::NodesLocated(suspects)));
         }
         let mut over: Option<Over> = self.read(id, "over.json").await?;
         if over.is_none() && now >= search.ends_at {
@@ -101,9 +106,9 @@ impl Locator {
         search: &Search,
         now: Timestamp,
         over: Option<&Over>,
-    ) -> Result<Look, PortError> {
+    ) -> Result<PollResult, PortError> {
         let Some(nodes) = self.nodes(id, search, over).await? else {
-            return Ok(Look::Ended(stopped(over))); // no pair ever started
+            return Ok(PollResult::Ended(stopped(over))); // no pair ever started
         };
         let options = PairOptions { tolerance: search.locate.tolerance, ..PairOptions::default() };
         let tests = search.locate.tests.map_or(4 * nodes.len(), |tests| tests as usize);
@@ -126,7 +131,7 @@ impl Locator {
                 }
             }
             if round.len() < pairs.len() {
-                return Ok(Look::Going);
+                return Ok(PollResult::Running);
             }
             tried.extend(round);
             // A round starts only after the one before is complete.
@@ -135,7 +140,7 @@ impl Locator {
             }
         }
         match over {
-            Some(Over::Cancelled | Over::Failed(_)) => Ok(Look::Ended(stopped(over))),
+            Some(Over::Cancelled | Over::Failed(_)) => Ok(PollResult::Ended(stopped(over))),
             None | Some(Over::TimeIsUp) => self.finish(id, search, &nodes, tried, over).await,
         }
     }
@@ -225,7 +230,7 @@ impl Locator {
         nodes: &[String],
         pairs: Vec<Tried>,
         over: Option<&Over>,
-    ) -> Result<Look, PortError> {
+    ) -> Result<PollResult, PortError> {
         let options = PairOptions { tolerance: search.locate.tolerance, ..PairOptions::default() };
         let mut located = from_tried(nodes, &pairs, &options);
         if planted("a_good_node_is_named") {
@@ -260,7 +265,7 @@ impl Locator {
         };
         let record = Record { suspects, located, pairs };
         let Record { suspects, .. } = self.note(id, "located.json", &record).await?;
-        Ok(Look::Ended(Fact::NodesLocated(suspects)))
+        Ok(PollResult::Ended(Fact::NodesLocated(suspects)))
     }
 
     async fn drain(

@@ -17,7 +17,7 @@ use model::{
     Search, Stage, Suspects, Timestamp, Verb, Workload,
 };
 use redact::Rules;
-use service::{Look, PortError};
+use service::{PollResult, PortError};
 
 /// A pair that was submitted, how often it was looked at, and how it was made to end.
 type Known = (Job, u32, Option<&'static str>);
@@ -237,8 +237,8 @@ impl World {
     async fn end(&self, search: &Search, at: i64) -> Fact {
         for _ in 0..500 {
             match self.locator.step(&id(), search, Timestamp::from_millis(at)).await {
-                Ok(Look::Ended(fact)) => return fact,
-                Ok(Look::Going) | Err(PortError::Transient(_)) => {}
+                Ok(PollResult::Ended(fact)) => return fact,
+                Ok(PollResult::Running) | Err(PortError::Transient(_)) => {}
                 Err(PortError::Permanent(failure)) => return Fact::NodesFailed(failure),
             }
         }

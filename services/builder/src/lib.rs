@@ -16,12 +16,12 @@ use std::sync::Arc;
 use build_service::{Build, Builds, Key};
 
 use model::{Body, BuildSpec, Class, Command, CommandId, Fact, Failure, Handle, Span, planted};
-use service::{CommandError, Look, PortError, Publisher, Watches, Worker};
+use service::{CommandError, PollResult, Pollers, PortError, Publisher, Worker};
 
 /// The builder's handler, over any [`Builds`].
 pub struct Builder {
     builds: Arc<dyn Builds>,
-    watches: Watches,
+    watches: Pollers,
     /// Poll interval of a build; only a fallback where builds send notifications.
     every: Span,
 }
@@ -33,7 +33,7 @@ impl Builder {
 
     /// `every`: poll interval.
     pub fn new(builds: Arc<dyn Builds>, every: Span) -> Self {
-        Self { builds, watches: Watches::default(), every }
+        Self { builds, watches: Pollers::default(), every }
     }
 
     async fn build(
@@ -43,7 +43,7 @@ impl Builder {
         timeout: Span,
         outbox: &Publisher,
     ) -> Result<(), CommandError> {
-        if let Look::Ended(fact) = self.look(id, outbox).await? {
+        if let PollResult::Ended(fact) = self.look(id, outbox).await? {
             return Ok(outbox.publish_fact(id, fact).await?);
         }
         match self.builds.start(&Key::of(id), build, timeout).await {
@@ -62,8 +62,8 @@ impl Builder {
                 Ok(outbox.publish_fact(id, Fact::ImageFailed(failure)).await?)
             }
             Ok(Some(build)) => match ended(build) {
-                Look::Ended(fact) => Ok(outbox.publish_fact(id, fact).await?),
-                Look::Going => {
+                PollResult::Ended(fact) => Ok(outbox.publish_fact(id, fact).await?),
+                PollResult::Running => {
                     self.watch(id, outbox);
                     Ok(())
                 }
@@ -87,29 +87,29 @@ impl Builder {
         Ok(build.filter(|build| !((absent || !accepted) && cancelled(build))))
     }
 
-    async fn look(&self, id: &CommandId, outbox: &Publisher) -> Result<Look, CommandError> {
+    async fn look(&self, id: &CommandId, outbox: &Publisher) -> Result<PollResult, CommandError> {
         match self.builds.look(&Key::of(id)).await {
             Ok(Some(build)) => Ok(ended(build)),
-            Ok(None) => Ok(Look::Going),
+            Ok(None) => Ok(PollResult::Running),
             Err(PortError::Transient(why)) => Err(CommandError::Transient(why)),
-            Err(error) => outbox.answer(id, Err(error)).await.map(|()| Look::Going),
+            Err(error) => outbox.answer(id, Err(error)).await.map(|()| PollResult::Running),
         }
     }
 
     fn watch(&self, id: &CommandId, outbox: &Publisher) {
         let (builds, key) = (Arc::clone(&self.builds), Key::of(id));
-        self.watches.follow(id, outbox, self.every, move || {
+        self.watches.poll(id, outbox, self.every, move || {
             let (builds, key) = (Arc::clone(&builds), key.clone());
-            async move { Ok(builds.look(&key).await?.map_or(Look::Going, ended)) }
+            async move { Ok(builds.look(&key).await?.map_or(PollResult::Running, ended)) }
         });
     }
 }
 
-fn ended(build: Build) -> Look {
+fn ended(build: Build) -> PollResult {
     match build {
-        Build::Going => Look::Going,
-        Build::Built(image) => Look::Ended(Fact::ImageBuilt(image)),
-        Build::Failed(failure) => Look::Ended(Fact::ImageFailed(failure)),
+        Build::Going => PollResult::Running,
+        Build::Built(image) => PollResult::Ended(Fact::ImageBuilt(image)),
+        Build::Failed(failure) => PollResult::Ended(Fact::ImageFailed(failure)),
     }
 }
 

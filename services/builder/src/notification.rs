@@ -11,7 +11,7 @@ use build_service::{
 };
 use model::Stage;
 use service::{
-    AttributesReader, CommandError, Disposition, Event, Handler, Look, PortError, Publisher,
+    AttributesReader, CommandError, Disposition, Event, Handler, PollResult, PortError, Publisher,
     push::BUILD_CHANGED,
 };
 use tracing::debug;
@@ -40,7 +40,7 @@ impl Notified {
             self.builds.look(key).await
         };
         match seen.await.map(|seen| seen.map(crate::ended)) {
-            Ok(Some(Look::Ended(fact))) => Ok(self.outbox.publish_fact(command, fact).await?),
+            Ok(Some(PollResult::Ended(fact))) => Ok(self.outbox.publish_fact(command, fact).await?),
             Ok(_) => Ok(()),
             Err(error @ PortError::Permanent(_)) => self.outbox.answer(command, Err(error)).await,
             Err(PortError::Transient(why)) => Err(CommandError::Transient(why)),

@@ -22,7 +22,7 @@ pub mod systems;
 use std::sync::Arc;
 
 use model::{Body, Class, ClusterSpec, Command, CommandId, Fact, Failure, Handle, Span, Timestamp};
-use service::{CommandError, Look, PortError, Publisher, Watches, Worker};
+use service::{CommandError, PollResult, Pollers, PortError, Publisher, Worker};
 
 pub use port::{Clusters, Listed, Listing, Order, Standing};
 pub use sweep::{Fate, Sweeper, Swept, sweep};
@@ -30,7 +30,7 @@ pub use sweep::{Fate, Sweeper, Swept, sweep};
 /// The provisioner's handler, over any [`Clusters`].
 pub struct Provisioner {
     clusters: Arc<dyn Clusters>,
-    watches: Watches,
+    watches: Pollers,
     every: Span,
 }
 
@@ -41,7 +41,7 @@ impl Provisioner {
 
     /// `every`: poll interval of clusters that start or stop.
     pub fn new(clusters: Arc<dyn Clusters>, every: Span) -> Self {
-        Self { clusters, watches: Watches::default(), every }
+        Self { clusters, watches: Pollers::default(), every }
     }
 
     async fn create(
@@ -70,10 +70,10 @@ impl Provisioner {
         outbox: &Publisher,
     ) -> Result<(), CommandError> {
         match look(&*self.clusters, spec, name).await {
-            Ok(Look::Ended(fact)) => Ok(outbox.publish_fact(id, fact).await?),
-            Ok(Look::Going) => {
+            Ok(PollResult::Ended(fact)) => Ok(outbox.publish_fact(id, fact).await?),
+            Ok(PollResult::Running) => {
                 let (clusters, spec, name) = (Arc::clone(&self.clusters), spec.clone(), name.to_owned());
-                self.watches.follow(id, outbox, self.every, move || {
+                self.watches.poll(id, outbox, self.every, move || {
                     let (clusters, spec, name) = (Arc::clone(&clusters), spec.clone(), name.clone());
                     async move { look(&*clusters, &spec, &name).await }
                 });
@@ -85,7 +85,7 @@ impl Provisioner {
 }
 
 /// State of a provisioned cluster by name, or of an existing cluster by its settings.
-async fn look(clusters: &dyn Clusters, spec: &ClusterSpec, name: &str) -> Result<Look, PortError> {
+async fn look(clusters: &dyn Clusters, spec: &ClusterSpec, name: &str) -> Result<PollResult, PortError> {
     let standing = match spec {
         ClusterSpec::Rent(_) => clusters.look(name).await?,
         ClusterSpec::Existing { system, .. } => clusters.find(system, name).await?,
@@ -93,12 +93,13 @@ async fn look(clusters: &dyn Clusters, spec: &ClusterSpec, name: &str) -> Result
     Ok(told(standing))
 }
 
-fn told(standing: Standing) -> Look {
-    let failed =
-        |code, why: String| Look::Ended(Fact::ClusterFailed(Failure::new(Class::Infrastructure, code, why)));
+fn told(standing: Standing) -> PollResult {
+    let failed = |code, why: String| {
+        PollResult::Ended(Fact::ClusterFailed(Failure::new(Class::Infrastructure, code, why)))
+    };
     match standing {
-        Standing::Coming => Look::Going,
-        Standing::Ready(cluster) => Look::Ended(Fact::ClusterReady(cluster)),
+        Standing::Coming => PollResult::Running,
+        Standing::Ready(cluster) => PollResult::Ended(Fact::ClusterReady(cluster)),
         Standing::Absent => failed("ABSENT", "no such cluster exists".to_owned()),
         Standing::Broken(why) => failed("BROKEN", why),
     }
