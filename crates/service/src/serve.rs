@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-pub use crate::connections::Limits;
+pub use crate::connections::ConnectionLimits;
 use crate::{
     DeadLetters, Handler,
     auth::{Authenticator, Denied},
@@ -205,7 +205,7 @@ async fn chore(Path(name): Path<String>, State(chores): State<Arc<[Arc<dyn Perio
 /// # Errors
 /// Currently always succeeds: a failed `accept` is retried.
 pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) -> io::Result<()> {
-    serve_with(listener, router, Limits::of_process(), stop).await
+    serve_with(listener, router, ConnectionLimits::of_process(), stop).await
 }
 
 /// Serves with these limits.
@@ -215,7 +215,7 @@ pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToke
 pub async fn serve_with(
     listener: TcpListener,
     router: Router,
-    limits: Limits,
+    limits: ConnectionLimits,
     stop: CancellationToken,
 ) -> io::Result<()> {
     let late = async {
