@@ -21,7 +21,7 @@
 
 use std::{path::PathBuf, str::FromStr};
 
-use service::{config::Reader, telemetry::Format};
+use service::{config::VariableReader, telemetry::Format};
 
 use crate::{auth::Callers, pull::Pull, storage::Emulator};
 
@@ -88,7 +88,7 @@ pub enum Auth {
 }
 
 impl Auth {
-    fn read(env: &mut Reader) -> Option<Self> {
+    fn read(env: &mut VariableReader) -> Option<Self> {
         match env.required::<AuthMode>("BURNIN_AUTH")? {
             AuthMode::Platform => Some(Self::Platform),
             AuthMode::Oidc => {
@@ -183,7 +183,7 @@ impl FromStr for LogFormat {
 
 impl Platform {
     /// Reads the variables; the reader collects the problems.
-    pub fn read(env: &mut Reader) -> Option<Self> {
+    pub fn read(env: &mut VariableReader) -> Option<Self> {
         let port = env.or("PORT", 8080);
         let auth = Auth::read(env);
         let service = env.optional::<String>("K_SERVICE");

@@ -6,7 +6,7 @@ use ledger::{FolderStore, Store};
 use service::{
     Bus, Clock, DeadLetters, Handler, StoreParking, SystemClock, Worker, WorkerHandler,
     auth::Authenticator,
-    config::Reader,
+    config::VariableReader,
     push::EventReceiver,
     serve::{PeriodicTask, Routes, Service, serve, with_routes},
     shutdown,
@@ -81,7 +81,7 @@ impl Wiring {
 pub fn run<C>(
     name: &'static str,
     version: &'static str,
-    read: impl FnOnce(&mut Reader) -> Option<C>,
+    read: impl FnOnce(&mut VariableReader) -> Option<C>,
     build: impl FnOnce(C, &Wiring) -> Result<Parts, Unfit>,
 ) -> ExitCode {
     run_with_routes(name, version, read, |config, wiring| Ok((build(config, wiring)?, Routes::default())))
@@ -91,10 +91,10 @@ pub fn run<C>(
 pub fn run_with_routes<C>(
     name: &'static str,
     version: &'static str,
-    read: impl FnOnce(&mut Reader) -> Option<C>,
+    read: impl FnOnce(&mut VariableReader) -> Option<C>,
     build: impl FnOnce(C, &Wiring) -> Result<(Parts, Routes), Unfit>,
 ) -> ExitCode {
-    let mut env = Reader::from_env();
+    let mut env = VariableReader::from_env();
     let (platform, config) = (Platform::read(&mut env), read(&mut env));
     let (platform, config) = match env.finish(|| platform.zip(config)) {
         Ok(read) => read,
