@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use tracing::info;
 
 use crate::{
-    Place, Platform,
+    Platform, StorageLocation,
     auth::Verifier,
     environment::Auth,
     keys::{GOOGLE, Keys, Published},
@@ -59,13 +59,15 @@ impl Wiring {
     ///
     /// # Errors
     /// Returns an error if the folder cannot be created. A bucket is not accessed yet.
-    pub fn store(&self, place: &Place) -> Result<Arc<dyn Store>, Unfit> {
+    pub fn store(&self, place: &StorageLocation) -> Result<Arc<dyn Store>, Unfit> {
         match place {
-            Place::Folder(folder) => {
+            StorageLocation::Folder(folder) => {
                 let opened = FolderStore::open(folder);
                 Ok(Arc::new(opened.map_err(|error| format!("{}: {error}", folder.display()))?))
             }
-            Place::Bucket(name) => Ok(Arc::new(CloudStorage::new(name, self.storage_emulator.clone()))),
+            StorageLocation::Bucket(name) => {
+                Ok(Arc::new(CloudStorage::new(name, self.storage_emulator.clone())))
+            }
         }
     }
 

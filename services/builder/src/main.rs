@@ -13,7 +13,7 @@ use service::Publisher;
 use supervisor::Program;
 
 struct Config {
-    artefacts: gcp::Place,
+    artefacts: gcp::StorageLocation,
     builds: Place,
     endpoint: Option<Endpoint>,
     secrets: Option<PathBuf>,

@@ -3,14 +3,14 @@
 use std::{process::ExitCode, sync::Arc};
 
 use conductor::{Conductor, Settings, takes};
-use gcp::{Parts, Place};
+use gcp::{Parts, StorageLocation};
 use ledger::{Ledger, Split};
 use model::Span;
 use service::{async_trait, ids, serve::PeriodicTask};
 
 struct Config {
-    ledger: Place,
-    hints: Option<Place>,
+    ledger: StorageLocation,
+    hints: Option<StorageLocation>,
     resend: Span,
 }
 

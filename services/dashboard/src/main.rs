@@ -3,14 +3,14 @@
 use std::{process::ExitCode, sync::Arc};
 
 use dashboard::{Dashboard, Readonly};
-use gcp::{Parts, Place};
+use gcp::{Parts, StorageLocation};
 use ledger::Ledger;
 use run_index::{Pace, View};
 use service::{AttributesReader, Disposition, Event, Handler, async_trait, ids, serve::Routes};
 
 struct Config {
-    ledger: Place,
-    artefacts: Place,
+    ledger: StorageLocation,
+    artefacts: StorageLocation,
     warehouse: String,
 }
 

@@ -3,15 +3,15 @@
 use std::{process::ExitCode, str::FromStr, sync::Arc};
 
 use gateway::{Catalogue, Gateway, HttpRefs, Rates, Secrets, Setup, TAKES};
-use gcp::{Parts, Place};
+use gcp::{Parts, StorageLocation};
 use ledger::{Ledger, Split};
 use run_index::{Pace, View};
 use service::{Handler, ids};
 
 struct Config {
-    ledger: Place,
-    artefacts: Place,
-    workflows: Place,
+    ledger: StorageLocation,
+    artefacts: StorageLocation,
+    workflows: StorageLocation,
     warehouse: String,
     rates: Rates,
     secrets: Secrets,
@@ -69,8 +69,8 @@ fn main() -> ExitCode {
             }
             let ledger = Ledger::new(records, Arc::new(ids::unique));
             let catalogue = match &config.workflows {
-                Place::Folder(folder) => Catalogue::folder(folder),
-                bucket @ Place::Bucket(_) => Catalogue::bucket(wiring.store(bucket)?, "workflows/"),
+                StorageLocation::Folder(folder) => Catalogue::folder(folder),
+                bucket @ StorageLocation::Bucket(_) => Catalogue::bucket(wiring.store(bucket)?, "workflows/"),
             };
             let clock = Arc::clone(&wiring.clock);
             let view = View::new(ledger.clone(), Arc::clone(&store), Arc::clone(&clock), Pace::CLOUD);

@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use gcp::Place;
+use gcp::StorageLocation;
 use judge::{History, Judge};
 use ledger::Artefacts;
 use warehouse::{
@@ -11,7 +11,7 @@ use warehouse::{
 };
 
 struct Config {
-    artefacts: Place,
+    artefacts: StorageLocation,
     warehouse: warehouse::Place,
 }
 

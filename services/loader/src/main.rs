@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use gcp::{Place, Unfit, Wiring};
+use gcp::{StorageLocation, Unfit, Wiring};
 use ledger::{Artefacts, Store};
 use loader::{Loader, Warehouse};
 use model::Span;
@@ -12,7 +12,7 @@ use warehouse::{
 };
 
 struct Config {
-    artefacts: Place,
+    artefacts: StorageLocation,
     warehouse: warehouse::Place,
     every: Span,
 }
@@ -39,7 +39,7 @@ fn warehouse(config: &Config, wiring: &Wiring, store: &Arc<dyn Store>) -> Result
     match &config.warehouse {
         warehouse::Place::File(path) => Ok(Arc::new(Sqlite::open(path)?)),
         warehouse::Place::BigQuery { project, dataset } => {
-            let Place::Bucket(_) = config.artefacts else {
+            let StorageLocation::Bucket(_) = config.artefacts else {
                 return Err("BURNIN_ARTEFACTS: BigQuery loads from a bucket; set gs://NAME".into());
             };
             let endpoint = wiring.bigquery_emulator.as_ref().map(|emulator| emulator.url().to_owned());

@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use gcp::{Local, Parts, Place};
+use gcp::{Local, Parts, StorageLocation};
 use ledger::{Ledger, Split};
 use notifier::{
     Link, Notifier, Setup, TAKES,
@@ -12,8 +12,8 @@ use notifier::{
 use service::{Handler, ids};
 
 struct Config {
-    ledger: Place,
-    artefacts: Place,
+    ledger: StorageLocation,
+    artefacts: StorageLocation,
     channels: Option<Local>,
     github: Api,
     link: Option<Link>,

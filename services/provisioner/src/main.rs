@@ -18,7 +18,7 @@ use service::serve::PeriodicTask;
 use supervisor::Program;
 
 struct Config {
-    artefacts: gcp::Place,
+    artefacts: gcp::StorageLocation,
     clusters: Place,
     endpoint: Option<Endpoint>,
     secrets: Option<PathBuf>,
