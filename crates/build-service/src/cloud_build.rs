@@ -32,10 +32,10 @@ use tracing::warn;
 
 use crate::{
     files::{QUOTED_LINES, content, damaged, refuse_reserved},
-    port::{Build, Builds, Key},
+    port::{BuildKey, BuildPhase, Builds},
     redacted::Redacted,
 };
-use client::Client;
+use client::CloudBuildClient;
 use submissions::{Submissions, Submitted, Timing};
 use translate::{Frame, translate};
 
@@ -53,7 +53,7 @@ pub struct CloudBuilds {
 impl CloudBuilds {
     /// Uses a client; `store` is the bucket named `bucket`, which Cloud Build itself reads and writes.
     pub fn new(
-        client: Client,
+        client: CloudBuildClient,
         store: Arc<dyn Store>,
         bucket: &str,
         clock: Arc<dyn Clock>,
@@ -92,7 +92,7 @@ impl CloudBuilds {
     }
 
     /// Results of a build: an image in a registry, or files, copied to the folder of the stage.
-    async fn image(&self, key: &Key, build: &model::Build) -> Result<Image, PortError> {
+    async fn image(&self, key: &BuildKey, build: &model::Build) -> Result<Image, PortError> {
         if let Some((reference, digest)) = outcome::pushed(build) {
             return Ok(Image { reference, digest, files: Vec::new(), manifest_sha256: None });
         }
@@ -110,7 +110,7 @@ impl CloudBuilds {
         Ok(Image { reference: Artefacts::folder(key), digest: content(&files), files, manifest_sha256 })
     }
 
-    async fn collect(&self, key: &Key, build: &model::Build) -> Result<Committed, PortError> {
+    async fn collect(&self, key: &BuildKey, build: &model::Build) -> Result<Committed, PortError> {
         let listed =
             build.results.as_ref().map(|results| results.artifact_manifest.as_str()).unwrap_or_default();
         let mut objects = Vec::new();
@@ -168,7 +168,7 @@ fn unsound(place: &str, why: &str) -> PortError {
 
 #[async_trait::async_trait]
 impl Builds for CloudBuilds {
-    async fn start(&self, key: &Key, build: &BuildSpec, timeout: Span) -> Result<String, PortError> {
+    async fn start(&self, key: &BuildKey, build: &BuildSpec, timeout: Span) -> Result<String, PortError> {
         let source = self.source(build).await?;
         let submitted = self.submissions.submit(key, |claim| {
             // A folder per claim: a build presumed lost must not overwrite another's files.
@@ -191,14 +191,14 @@ impl Builds for CloudBuilds {
         })
     }
 
-    async fn look(&self, key: &Key) -> Result<Option<Build>, PortError> {
+    async fn look(&self, key: &BuildKey) -> Result<Option<BuildPhase>, PortError> {
         let survey = self.submissions.survey(key).await?;
         let Some(build) = survey.build else {
             return Ok(if survey.pending {
-                Some(Build::Going)
+                Some(BuildPhase::Running)
             } else if survey.cancelled {
                 let why = "cancelled before it started";
-                Some(Build::Failed(Failure::new(Class::Cancelled, Status::Cancelled.as_str(), why)))
+                Some(BuildPhase::Failed(Failure::new(Class::Cancelled, Status::Cancelled.as_str(), why)))
             } else {
                 None
             });
@@ -206,15 +206,17 @@ impl Builds for CloudBuilds {
         Ok(Some(match outcome::status(&build) {
             None => {
                 warn!(command = %key, build = build.id, status = %build.status, "unknown build status");
-                Build::Going
+                BuildPhase::Running
             }
-            Some(status) if !status.is_final() => Build::Going,
-            Some(Status::Success) => Build::Built(self.image(key, &build).await?),
-            Some(status) => Build::Failed(outcome::failure(&build, status, &self.last_lines(&build).await)),
+            Some(status) if !status.is_final() => BuildPhase::Running,
+            Some(Status::Success) => BuildPhase::Built(self.image(key, &build).await?),
+            Some(status) => {
+                BuildPhase::Failed(outcome::failure(&build, status, &self.last_lines(&build).await))
+            }
         }))
     }
 
-    async fn cancel(&self, key: &Key) -> Result<(), PortError> {
+    async fn cancel(&self, key: &BuildKey) -> Result<(), PortError> {
         self.submissions.cancel(key).await
     }
 }

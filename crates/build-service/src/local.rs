@@ -11,7 +11,7 @@ use supervisor::{BuildOutcome, BuildRequest, BuildState};
 use crate::{
     files::{LOG, QUOTED_LINES, content, damaged, refuse_reserved},
     limit,
-    port::{Build, Builds, Key},
+    port::{BuildKey, BuildPhase, Builds},
     redacted::Redacted,
 };
 
@@ -57,7 +57,7 @@ impl LocalBuilds {
     }
 
     /// Stores the results of the build in the bucket. Idempotent.
-    async fn store(&self, key: &Key, name: &str, outcome: &BuildOutcome) -> Result<Image, PortError> {
+    async fn store(&self, key: &BuildKey, name: &str, outcome: &BuildOutcome) -> Result<Image, PortError> {
         let mut objects = vec![self.put_log(key, self.builds.log(name)).await?];
         for artifact in &outcome.artifacts {
             refuse_reserved(&artifact.name)?;
@@ -78,13 +78,18 @@ impl LocalBuilds {
 
     /// The supervisor redacted the log by its own rules. It does not know the secrets in the environment of
     /// this process.
-    async fn put_log(&self, key: &Key, path: PathBuf) -> Result<model::ManifestObject, PortError> {
+    async fn put_log(&self, key: &BuildKey, path: PathBuf) -> Result<model::ManifestObject, PortError> {
         let file = tokio::fs::File::open(&path).await.map_err(PortError::transient)?;
         let body = Redacted::new(Box::new(file), self.secrets.as_deref()).map_err(PortError::transient)?;
         self.artefacts.put(key, LOG, Box::new(body)).await.map_err(damaged)
     }
 
-    async fn put(&self, key: &Key, name: &str, path: PathBuf) -> Result<model::ManifestObject, PortError> {
+    async fn put(
+        &self,
+        key: &BuildKey,
+        name: &str,
+        path: PathBuf,
+    ) -> Result<model::ManifestObject, PortError> {
         let file = tokio::fs::File::open(&path).await.map_err(PortError::transient)?;
         let body: Reader = Box::new(file);
         self.artefacts.put(key, name, body).await.map_err(damaged)
@@ -108,7 +113,7 @@ impl LocalBuilds {
 
 #[async_trait::async_trait]
 impl Builds for LocalBuilds {
-    async fn start(&self, key: &Key, build: &BuildSpec, timeout: Span) -> Result<String, PortError> {
+    async fn start(&self, key: &BuildKey, build: &BuildSpec, timeout: Span) -> Result<String, PortError> {
         let name = key.resource_name();
         let source = self.fetch(&name, build).await?;
         let request = BuildRequest {
@@ -123,27 +128,27 @@ impl Builds for LocalBuilds {
         started.await.map_err(PortError::transient)?.map_err(PortError::transient)
     }
 
-    async fn look(&self, key: &Key) -> Result<Option<Build>, PortError> {
+    async fn look(&self, key: &BuildKey) -> Result<Option<BuildPhase>, PortError> {
         let name = key.resource_name();
         match self.builds.look(&name).map_err(PortError::transient)? {
             BuildState::Absent => Ok(None),
-            BuildState::Working => Ok(Some(Build::Going)),
+            BuildState::Working => Ok(Some(BuildPhase::Running)),
             BuildState::Ended(outcome) if outcome.status == Status::Success => {
-                self.store(key, &name, &outcome).await.map(|image| Some(Build::Built(image)))
+                self.store(key, &name, &outcome).await.map(|image| Some(BuildPhase::Built(image)))
             }
-            BuildState::Ended(outcome) => Ok(Some(Build::Failed(self.failed(&name, &outcome)))),
+            BuildState::Ended(outcome) => Ok(Some(BuildPhase::Failed(self.failed(&name, &outcome)))),
             BuildState::Lost => {
                 let builds = self.builds.clone();
                 let buried = tokio::task::spawn_blocking(move || {
                     builds.bury(&name, Status::InternalError, "the build's supervisor died")
                 });
                 buried.await.map_err(PortError::transient)?.map_err(PortError::transient)?;
-                Ok(Some(Build::Going)) // the next poll reads the recorded result
+                Ok(Some(BuildPhase::Running)) // the next poll reads the recorded result
             }
         }
     }
 
-    async fn cancel(&self, key: &Key) -> Result<(), PortError> {
+    async fn cancel(&self, key: &BuildKey) -> Result<(), PortError> {
         let (builds, name) = (self.builds.clone(), key.resource_name());
         let cancelled = tokio::task::spawn_blocking(move || builds.cancel(&name));
         cancelled.await.map_err(PortError::transient)?.map_err(PortError::transient)

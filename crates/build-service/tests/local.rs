@@ -4,7 +4,7 @@ mod support;
 
 use std::{sync::Arc, time::Duration};
 
-use build_service::{Build, Builds, Key, LocalBuilds};
+use build_service::{BuildKey, BuildPhase, Builds, LocalBuilds};
 use ledger::{Artefacts, Digest, MemoryStore, Store};
 use model::{Attempt, BuildSpec, Class, CommandId, Failure, Image, Source, Span, Stage, Verb};
 use serde_json::json;
@@ -17,8 +17,8 @@ struct World {
     builds: LocalBuilds,
 }
 
-fn id() -> Key {
-    Key::of(&CommandId {
+fn id() -> BuildKey {
+    BuildKey::of(&CommandId {
         run: "a-run".parse().unwrap(),
         stage: Stage::Image,
         attempt: Attempt::FIRST,
@@ -43,10 +43,10 @@ impl World {
         Self { root, store, builds }
     }
 
-    async fn end(&self) -> Result<Build, PortError> {
+    async fn end(&self) -> Result<BuildPhase, PortError> {
         for _ in 0..1000 {
             match self.builds.look(&id()).await? {
-                Some(Build::Going) => tokio::time::sleep(Duration::from_millis(10)).await,
+                Some(BuildPhase::Running) => tokio::time::sleep(Duration::from_millis(10)).await,
                 Some(ended) => return Ok(ended),
                 None => panic!("the build is not known"),
             }
@@ -54,21 +54,21 @@ impl World {
         panic!("the build does not end");
     }
 
-    async fn run(&self, build: &BuildSpec) -> Build {
+    async fn run(&self, build: &BuildSpec) -> BuildPhase {
         self.builds.start(&id(), build, Span::from_secs(30)).await.unwrap();
         self.end().await.unwrap()
     }
 
     async fn image(&self, build: &BuildSpec) -> Image {
         match self.run(build).await {
-            Build::Built(image) => image,
+            BuildPhase::Built(image) => image,
             other => panic!("{other:?}"),
         }
     }
 
     async fn failure(&self, build: &BuildSpec) -> Failure {
         match self.run(build).await {
-            Build::Failed(failure) => failure,
+            BuildPhase::Failed(failure) => failure,
             other => panic!("{other:?}"),
         }
     }
@@ -140,7 +140,9 @@ async fn a_build_ends_at_the_stages_limit_whatever_its_own_may_be() {
     build.config["timeout"] = "3600s".into();
     build.config["steps"][0]["timeout"] = "1800s".into();
     world.builds.start(&id(), &build, Span::from_secs(1)).await.unwrap();
-    let Build::Failed(failure) = world.end().await.unwrap() else { panic!("it takes longer than it may") };
+    let BuildPhase::Failed(failure) = world.end().await.unwrap() else {
+        panic!("it takes longer than it may")
+    };
     assert_eq!((failure.class, failure.code.as_str()), (Class::Workload, "TIMEOUT"));
 }
 
@@ -156,7 +158,7 @@ async fn a_build_that_lost_its_supervisor_is_the_infrastructures_fault() {
     };
     tokio::time::timeout(Duration::from_secs(10), began).await.expect("the step begins");
     support::kill_supervisor(&world.root.path().join("a-run-image-1"));
-    let Build::Failed(failure) = world.end().await.unwrap() else { panic!("it cannot end well") };
+    let BuildPhase::Failed(failure) = world.end().await.unwrap() else { panic!("it cannot end well") };
     assert_eq!((failure.class, failure.code.as_str()), (Class::Infrastructure, "INTERNAL_ERROR"));
 }
 

@@ -13,7 +13,7 @@ pub mod notification;
 
 use std::sync::Arc;
 
-use build_service::{Build, Builds, Key};
+use build_service::{BuildKey, BuildPhase, Builds};
 
 use model::{Body, BuildSpec, Class, Command, CommandId, Fact, Failure, Handle, Span, planted};
 use service::{CommandError, PollResult, Pollers, PortError, Publisher, Worker};
@@ -46,7 +46,7 @@ impl Builder {
         if let PollResult::Ended(fact) = self.look(id, outbox).await? {
             return Ok(outbox.publish_fact(id, fact).await?);
         }
-        match self.builds.start(&Key::of(id), build, timeout).await {
+        match self.builds.start(&BuildKey::of(id), build, timeout).await {
             Ok(handle) => outbox.publish_fact(id, Fact::ImageAccepted(Handle { handle })).await?,
             Err(error) => return outbox.answer(id, Err(error)).await,
         }
@@ -75,20 +75,21 @@ impl Builder {
     /// State of a build. An absent build must stay absent: its start may still be in flight, and the build would have no owner. So
     /// an absent build is cancelled and polled once more. A build that was never accepted and is cancelled counts as absent, so
     /// that repeated polls give the same result.
-    async fn present(&self, id: &CommandId, accepted: bool) -> Result<Option<Build>, PortError> {
-        let key = Key::of(id);
+    async fn present(&self, id: &CommandId, accepted: bool) -> Result<Option<BuildPhase>, PortError> {
+        let key = BuildKey::of(id);
         let mut build = self.builds.look(&key).await?;
         let absent = build.is_none();
         if absent && !planted("absent_may_still_come") {
             self.builds.cancel(&key).await?;
             build = self.builds.look(&key).await?;
         }
-        let cancelled = |build: &Build| matches!(build, Build::Failed(why) if why.class == Class::Cancelled);
+        let cancelled =
+            |build: &BuildPhase| matches!(build, BuildPhase::Failed(why) if why.class == Class::Cancelled);
         Ok(build.filter(|build| !((absent || !accepted) && cancelled(build))))
     }
 
     async fn look(&self, id: &CommandId, outbox: &Publisher) -> Result<PollResult, CommandError> {
-        match self.builds.look(&Key::of(id)).await {
+        match self.builds.look(&BuildKey::of(id)).await {
             Ok(Some(build)) => Ok(ended(build)),
             Ok(None) => Ok(PollResult::Running),
             Err(PortError::Transient(why)) => Err(CommandError::Transient(why)),
@@ -97,7 +98,7 @@ impl Builder {
     }
 
     fn watch(&self, id: &CommandId, outbox: &Publisher) {
-        let (builds, key) = (Arc::clone(&self.builds), Key::of(id));
+        let (builds, key) = (Arc::clone(&self.builds), BuildKey::of(id));
         self.watches.poll(id, outbox, self.every, move || {
             let (builds, key) = (Arc::clone(&builds), key.clone());
             async move { Ok(builds.look(&key).await?.map_or(PollResult::Running, ended)) }
@@ -105,11 +106,11 @@ impl Builder {
     }
 }
 
-fn ended(build: Build) -> PollResult {
+fn ended(build: BuildPhase) -> PollResult {
     match build {
-        Build::Going => PollResult::Running,
-        Build::Built(image) => PollResult::Ended(Fact::ImageBuilt(image)),
-        Build::Failed(failure) => PollResult::Ended(Fact::ImageFailed(failure)),
+        BuildPhase::Running => PollResult::Running,
+        BuildPhase::Built(image) => PollResult::Ended(Fact::ImageBuilt(image)),
+        BuildPhase::Failed(failure) => PollResult::Ended(Fact::ImageFailed(failure)),
     }
 }
 
@@ -125,7 +126,7 @@ impl Worker for Builder {
             Body::ImageBuild { build, timeout } => self.build(id, build, *timeout, outbox).await,
             Body::ImageObserve { handle } => self.observe(id, handle.is_some(), outbox).await,
             Body::ImageCancel { .. } => {
-                if let Err(error) = self.builds.cancel(&Key::of(id)).await {
+                if let Err(error) = self.builds.cancel(&BuildKey::of(id)).await {
                     return outbox.answer(id, Err(error)).await;
                 }
                 self.watch(id, outbox);

@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use build_service::{
     LocalBuilds,
-    place::{Endpoint, NEEDS_A_BUCKET, Place, cloud_build},
+    location::{BuildLocation, Endpoint, NEEDS_A_BUCKET, cloud_build},
 };
 use builder::{Builder, notification::Notified};
 use gcp::{Parts, Unfit, Wiring};
@@ -14,7 +14,7 @@ use supervisor::Program;
 
 struct Config {
     artefacts: gcp::StorageLocation,
-    builds: Place,
+    builds: BuildLocation,
     endpoint: Option<Endpoint>,
     secrets: Option<PathBuf>,
     look: Span,
@@ -48,12 +48,12 @@ fn main() -> ExitCode {
 fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
     let store = || wiring.store(&config.artefacts);
     let (project, location) = match config.builds {
-        Place::Here(folder) => {
+        BuildLocation::Here(folder) => {
             let (store, builds) = (store()?, supervisor::Builds::new(folder, Program::this()?));
             let builds = LocalBuilds::new(builds, Arc::clone(&store), config.secrets);
             return Ok(wiring.worker(Builder::new(Arc::new(builds), config.look), &Builder::TAKES, store));
         }
-        Place::CloudBuild { project, location } => (project, location),
+        BuildLocation::CloudBuild { project, location } => (project, location),
     };
     if config.secrets.is_some() {
         return Err(

@@ -6,7 +6,7 @@ use build_service::{
     Builds,
     cloud_build::{
         CloudBuilds,
-        notification::{self, Told},
+        notification::{self, BuildNotification},
     },
 };
 use model::Stage;
@@ -32,8 +32,8 @@ impl Notified {
         Self { builds, outbox, commands }
     }
 
-    async fn look(&self, told: &Told) -> Result<(), CommandError> {
-        let Told { key, build } = told;
+    async fn look(&self, told: &BuildNotification) -> Result<(), CommandError> {
+        let BuildNotification { key, build } = told;
         let command = key.command();
         let seen = async {
             self.builds.submissions().told_of(key, build).await?;

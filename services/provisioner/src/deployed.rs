@@ -13,7 +13,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use build_service::{Build, Builds, Key};
+use build_service::{BuildKey, BuildPhase, Builds};
 use ledger::{ArtefactError, Artefacts, Creation, Store};
 use model::{
     BuildSpec, Class, Cluster, CommandId, Deleted, Deployed, Destroyed, Failure, Image, Made, Span, System,
@@ -175,18 +175,18 @@ impl DeployedClusters {
     /// Advances the teardown by one step.
     async fn destroy(&self, name: &str, asked: &Asked, command: &CommandId) -> Result<Destroyed, PortError> {
         let (last, failed) = self.failed(name).await?;
-        let key = Key::numbered(command, "destroy", last + 1);
+        let key = BuildKey::numbered(command, "destroy", last + 1);
         let going = |what: &str| Err(PortError::Transient(format!("{name}: {what}")));
         match self.builds.look(&key).await? {
-            Some(Build::Going) => going("its teardown is running"),
-            Some(Build::Built(image)) => match self.left::<Destroyed>(&image, "gone.json").await? {
+            Some(BuildPhase::Running) => going("its teardown is running"),
+            Some(BuildPhase::Built(image)) => match self.left::<Destroyed>(&image, "gone.json").await? {
                 Ok(destroyed) if destroyed.left.is_empty() => Ok(destroyed),
                 Ok(Destroyed { left, .. }) => {
                     self.again(name, last + 1, format!("still there: {}", left.join(", "))).await
                 }
                 Err(why) => self.again(name, last + 1, format!("the teardown's {why}")).await,
             },
-            Some(Build::Failed(failure)) => self.again(name, last + 1, failure.message).await,
+            Some(BuildPhase::Failed(failure)) => self.again(name, last + 1, failure.message).await,
             None => {
                 if let Some(failed) = failed {
                     let pause = FIRST_PAUSE.0 * 2_u32.saturating_pow((last - 1).min(16));
@@ -303,7 +303,7 @@ impl Clusters for DeployedClusters {
         }
         let build = self.told(name, &asked, &order.id, &deployed.deploy);
         let life = order.expires_at.since(self.clock.now());
-        self.builds.start(&Key::of(&order.id), &build, life).await
+        self.builds.start(&BuildKey::of(&order.id), &build, life).await
     }
 
     async fn look(&self, name: &str) -> Result<Standing, PortError> {
@@ -311,11 +311,11 @@ impl Clusters for DeployedClusters {
             return Ok(Standing::Absent);
         }
         let Some((asked, command)) = self.asked(name).await? else { return Ok(Standing::Absent) };
-        match self.builds.look(&Key::of(&command)).await? {
+        match self.builds.look(&BuildKey::of(&command)).await? {
             None => Ok(Standing::Absent),
-            Some(Build::Going) => Ok(Standing::Coming),
-            Some(Build::Built(image)) => self.made(name, &asked.deployed, &image).await,
-            Some(Build::Failed(failure)) => Ok(Standing::Broken(failure.message)),
+            Some(BuildPhase::Running) => Ok(Standing::Coming),
+            Some(BuildPhase::Built(image)) => self.made(name, &asked.deployed, &image).await,
+            Some(BuildPhase::Failed(failure)) => Ok(Standing::Broken(failure.message)),
         }
     }
 
@@ -328,11 +328,11 @@ impl Clusters for DeployedClusters {
                 let Some((asked, command)) = self.asked(name).await? else {
                     return Ok(self.proof(name, "no cluster of this name was ever requested".to_owned()));
                 };
-                let deployment = Key::of(&command);
+                let deployment = BuildKey::of(&command);
                 // A running deployment would recreate what the teardown deletes.
-                if matches!(self.builds.look(&deployment).await?, None | Some(Build::Going)) {
+                if matches!(self.builds.look(&deployment).await?, None | Some(BuildPhase::Running)) {
                     self.builds.cancel(&deployment).await?;
-                    if matches!(self.builds.look(&deployment).await?, None | Some(Build::Going)) {
+                    if matches!(self.builds.look(&deployment).await?, None | Some(BuildPhase::Running)) {
                         return Err(PortError::Transient(format!("{name}: its deployment is being stopped")));
                     }
                 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use build_service::cloud_build::{CloudBuilds, client::Client, submissions::Timing};
+use build_service::cloud_build::{CloudBuilds, client::CloudBuildClient, submissions::Timing};
 use cloudbuild_standin::{CloudBuild, Fault};
 use ledger::MemoryStore;
 use model::{Attempt, BuildSpec, CommandId, Deployed, Span, Stage, System, Verb};
@@ -24,7 +24,7 @@ impl World {
     async fn new() -> Self {
         let store = Arc::new(MemoryStore::default());
         let cloud = CloudBuild::serve(store.clone(), BUCKET).await.unwrap();
-        let client = Client::new("proj", "us-central1", Some(cloud.endpoint.clone()));
+        let client = CloudBuildClient::new("proj", "us-central1", Some(cloud.endpoint.clone()));
         let timing = Timing { settle: SETTLE, pause: Span::from_secs(0), readings: 3 };
         let clock = Arc::new(ManualClock::new(SystemClock.now()));
         let builds = CloudBuilds::new(client, store.clone(), BUCKET, clock.clone(), timing);

@@ -72,14 +72,14 @@ pub fn pushed(build: &model::Build) -> Option<(String, String)> {
 /// Returns the first line that is invalid or names another bucket.
 pub fn artifacts(manifest: &[u8], bucket: &str) -> Result<Vec<String>, String> {
     #[derive(Deserialize)]
-    struct Line {
+    struct StepLine {
         location: String,
     }
     let prefix = format!("gs://{bucket}/");
-    let lines = serde_json::Deserializer::from_slice(manifest).into_iter::<Line>();
+    let lines = serde_json::Deserializer::from_slice(manifest).into_iter::<StepLine>();
     lines
         .map(|line| {
-            let Line { location } = line.map_err(|error| error.to_string())?;
+            let StepLine { location } = line.map_err(|error| error.to_string())?;
             let object = location.strip_prefix(&prefix).ok_or(format!("{location} is not in {prefix}"))?;
             // `gs://bucket/object#generation`
             Ok(object.rsplit_once('#').map_or(object, |(object, _)| object).to_owned())

@@ -21,11 +21,11 @@ use service::{Clock, PortError};
 use tracing::warn;
 
 use super::{
-    client::{Client, Refusal},
-    journal::{Journal, Noted},
+    client::{CloudBuildClient, RequestFailure},
+    journal::{Journal, JournalEntry},
     tags,
 };
-use crate::Key;
+use crate::BuildKey;
 
 /// Timeouts and intervals.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,7 @@ impl Default for Timing {
 /// One build per command.
 #[derive(Clone)]
 pub struct Submissions {
-    client: Client,
+    client: CloudBuildClient,
     journal: Journal,
     clock: Arc<dyn Clock>,
     timing: Timing,
@@ -82,12 +82,17 @@ pub fn ended(build: &Build) -> bool {
 
 impl Submissions {
     /// Uses a client and a journal in a bucket.
-    pub fn new(client: Client, store: Arc<dyn Store>, clock: Arc<dyn Clock>, timing: Timing) -> Self {
+    pub fn new(
+        client: CloudBuildClient,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        timing: Timing,
+    ) -> Self {
         Self { client, journal: Journal::new(store), clock, timing }
     }
 
     /// The client.
-    pub fn client(&self) -> &Client {
+    pub fn client(&self) -> &CloudBuildClient {
         &self.client
     }
 
@@ -97,7 +102,7 @@ impl Submissions {
     /// Returns [`PortError::Passing`] if it is not certain yet whether a build exists.
     pub async fn submit(
         &self,
-        key: &Key,
+        key: &BuildKey,
         make: impl FnOnce(u32) -> Result<Build, PortError>,
     ) -> Result<Submitted, PortError> {
         let survey = self.survey(key).await?;
@@ -126,7 +131,7 @@ impl Submissions {
         }
         match self.client.create(build).await {
             Ok(build) => self.created(key, claim, build).await,
-            Err(Refusal::Unclear(why)) => self.read_back(key, why).await,
+            Err(RequestFailure::Unclear(why)) => self.read_back(key, why).await,
             Err(certain) => {
                 self.journal.release(key, claim).await.map_err(PortError::transient)?;
                 Err(certain.into())
@@ -134,7 +139,7 @@ impl Submissions {
         }
     }
 
-    async fn created(&self, key: &Key, claim: u32, build: Build) -> Result<Submitted, PortError> {
+    async fn created(&self, key: &BuildKey, claim: u32, build: Build) -> Result<Submitted, PortError> {
         self.journal.note(key, claim, &build.id).await.map_err(PortError::transient)?;
         if self.journal.cancelled(key).await.map_err(PortError::transient)? {
             self.client.cancel(&build.id).await?;
@@ -142,7 +147,7 @@ impl Submissions {
         Ok(Submitted::Build(Box::new(build)))
     }
 
-    async fn read_back(&self, key: &Key, why: String) -> Result<Submitted, PortError> {
+    async fn read_back(&self, key: &BuildKey, why: String) -> Result<Submitted, PortError> {
         warn!(command = %key, "the response to a new build was lost: {why}");
         for reading in 0..self.timing.readings {
             if reading > 0 {
@@ -160,7 +165,7 @@ impl Submissions {
     ///
     /// # Errors
     /// Returns an error if a request to Cloud Build or the bucket fails.
-    pub async fn survey(&self, key: &Key) -> Result<Survey, PortError> {
+    pub async fn survey(&self, key: &BuildKey) -> Result<Survey, PortError> {
         let mut noted = self.journal.read(key).await.map_err(PortError::transient)?;
         let mut seen = BTreeMap::new();
         if noted.open().next().is_some() {
@@ -195,8 +200,8 @@ impl Submissions {
     /// Adds the listed builds to the journal.
     async fn discover(
         &self,
-        key: &Key,
-        noted: &mut Noted,
+        key: &BuildKey,
+        noted: &mut JournalEntry,
         seen: &mut BTreeMap<String, Build>,
     ) -> Result<(), PortError> {
         for build in self.client.list(&tags::wish(key)).await? {
@@ -212,7 +217,7 @@ impl Submissions {
         Ok(())
     }
 
-    async fn pending(&self, key: &Key, noted: &Noted) -> Result<bool, PortError> {
+    async fn pending(&self, key: &BuildKey, noted: &JournalEntry) -> Result<bool, PortError> {
         let now = self.clock.now();
         for claim in noted.open() {
             let claimed = self.journal.claimed(key, claim).await.map_err(PortError::transient)?;
@@ -227,7 +232,7 @@ impl Submissions {
     ///
     /// # Errors
     /// Returns an error if a request to Cloud Build or the bucket fails.
-    pub async fn told_of(&self, key: &Key, build: &str) -> Result<(), PortError> {
+    pub async fn told_of(&self, key: &BuildKey, build: &str) -> Result<(), PortError> {
         if self.journal.read(key).await.map_err(PortError::transient)?.builds().contains(build) {
             return Ok(());
         }
@@ -244,7 +249,7 @@ impl Submissions {
     ///
     /// # Errors
     /// Returns an error if a request to Cloud Build or the bucket fails.
-    pub async fn cancel(&self, key: &Key) -> Result<(), PortError> {
+    pub async fn cancel(&self, key: &BuildKey) -> Result<(), PortError> {
         self.journal.cancel(key).await.map_err(PortError::transient)?;
         self.survey(key).await.map(drop)
     }

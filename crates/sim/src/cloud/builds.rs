@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use build_service::{Build, Builds, Key};
+use build_service::{BuildKey, BuildPhase, Builds};
 use model::{BuildSpec, Class, Failure, Image, Span, planted};
 use service::PortError;
 
@@ -16,7 +16,7 @@ use crate::{
 /// A build and its planned end.
 pub struct Planned {
     over: bool,
-    end: Build,
+    end: BuildPhase,
 }
 
 impl Planned {
@@ -25,16 +25,16 @@ impl Planned {
         !self.over
     }
 
-    fn state(&self) -> Build {
-        if self.over { self.end.clone() } else { Build::Going }
+    fn state(&self) -> BuildPhase {
+        if self.over { self.end.clone() } else { BuildPhase::Running }
     }
 }
 
 /// The build service, from the view of one process.
 pub struct SimBuilds(pub Door);
 
-fn cancelled() -> Build {
-    Build::Failed(Failure::new(Class::Cancelled, "CANCELLED", "the build was cancelled"))
+fn cancelled() -> BuildPhase {
+    BuildPhase::Failed(Failure::new(Class::Cancelled, "CANCELLED", "the build was cancelled"))
 }
 
 impl Inner {
@@ -47,7 +47,7 @@ impl Inner {
             return;
         }
         let limit = i64::try_from(timeout.0.as_millis()).unwrap_or(i64::MAX);
-        let failed = |class, code: &str| Build::Failed(Failure::new(class, code, "as planned"));
+        let failed = |class, code: &str| BuildPhase::Failed(Failure::new(class, code, "as planned"));
         let mut takes = self.dice.between(10_000, 120_000).min(limit);
         let end = if self.strikes(Fault::BuildFlake) {
             failed(Class::Infrastructure, "INTERNAL_ERROR")
@@ -58,7 +58,7 @@ impl Inner {
             failed(Class::Workload, "TIMEOUT")
         } else {
             let digest = format!("sha256:{:0>64}", name.len());
-            Build::Built(Image {
+            BuildPhase::Built(Image {
                 reference: format!("registry/{name}"),
                 digest,
                 files: vec![],
@@ -83,7 +83,7 @@ impl Inner {
 
 #[async_trait::async_trait]
 impl Builds for SimBuilds {
-    async fn start(&self, key: &Key, _: &BuildSpec, timeout: Span) -> Result<String, PortError> {
+    async fn start(&self, key: &BuildKey, _: &BuildSpec, timeout: Span) -> Result<String, PortError> {
         let name = key.resource_name();
         let world = Arc::clone(&self.0.world);
         let effect = |inner: &mut Inner| {
@@ -104,13 +104,13 @@ impl Builds for SimBuilds {
         answered(self.0.call(Kind::Provider, || format!("start build {name}"), effect).await)
     }
 
-    async fn look(&self, key: &Key) -> Result<Option<Build>, PortError> {
+    async fn look(&self, key: &BuildKey) -> Result<Option<BuildPhase>, PortError> {
         let name = key.resource_name();
         let effect = |inner: &mut Inner| Ok(inner.clouds.builds.get(&name).map(Planned::state));
         answered(self.0.call(Kind::Provider, || format!("look at build {name}"), effect).await)
     }
 
-    async fn cancel(&self, key: &Key) -> Result<(), PortError> {
+    async fn cancel(&self, key: &BuildKey) -> Result<(), PortError> {
         let name = key.resource_name();
         let effect = |inner: &mut Inner| {
             if planted("cancelled_build_may_begin") && !inner.clouds.builds.contains_key(&name) {
