@@ -7,11 +7,11 @@ use model::{
     measurement::{Ended, Half, Table},
 };
 
-use crate::rows::{Row, VerdictRow};
+use crate::rows::{MeasurementRow, VerdictRow};
 
 /// Filter for runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct PastQuery {
     /// Workflow,
     pub workflow: String,
     /// identity of comparable curves,
@@ -39,7 +39,7 @@ pub struct Past {
 
 impl Past {
     /// A run from its rows, which must be in order.
-    pub fn of(verdict: &VerdictRow, rows: &[Row]) -> Self {
+    pub fn of(verdict: &VerdictRow, rows: &[MeasurementRow]) -> Self {
         let first = rows.first();
         let mut table = Table {
             collective: first.and_then(|row| row.collective.clone()),

@@ -1,6 +1,6 @@
 //! The judge's port to earlier runs.
 
-use warehouse::{Error, Past, Wanted};
+use warehouse::{Error, Past, PastQuery};
 
 /// Why the history is unknown.
 #[derive(Debug)]
@@ -24,5 +24,5 @@ pub trait History: Send + Sync + 'static {
     ///
     /// # Errors
     /// Returns an error if the lookup fails. A cluster without earlier runs is not an error.
-    async fn past(&self, wanted: &Wanted) -> Result<Vec<Past>, HistoryError>;
+    async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, HistoryError>;
 }

@@ -9,7 +9,7 @@ use verdict::{
     baseline::{Healthy, Unlearnable, halves, learn, learn_without_outliers, levels},
     repeat::{self, Level},
 };
-use warehouse::{Past, Wanted};
+use warehouse::{Past, PastQuery};
 
 use crate::port::{History, HistoryError};
 
@@ -57,7 +57,7 @@ pub async fn own(
     if fixed.is_none() && !criteria.history {
         return Ok(Own::default());
     }
-    let wanted = Wanted {
+    let wanted = PastQuery {
         workflow: workflow.to_owned(),
         identity: fingerprint.identity(),
         before,

@@ -1,6 +1,6 @@
 //! A warehouse in BigQuery.
 
-use warehouse::{Load, Row, VerdictRow, bigquery::BigQuery};
+use warehouse::{Load, MeasurementRow, VerdictRow, bigquery::BigQuery};
 
 use crate::port::{Warehouse, WarehouseError};
 
@@ -10,7 +10,7 @@ impl Warehouse for BigQuery {
         Ok(Self::load(self, id, load).await?)
     }
 
-    async fn rows(&self, run: &str) -> Result<Vec<Row>, WarehouseError> {
+    async fn rows(&self, run: &str) -> Result<Vec<MeasurementRow>, WarehouseError> {
         Ok(Self::rows(self, run).await?)
     }
 

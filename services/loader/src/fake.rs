@@ -5,7 +5,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use warehouse::{Load, Row, VerdictRow};
+use warehouse::{Load, MeasurementRow, VerdictRow};
 
 use crate::port::{Warehouse, WarehouseError};
 
@@ -28,7 +28,7 @@ impl Warehouse for FakeWarehouse {
         Ok(loads.entry(id.to_owned()).or_insert_with(|| load.clone()).rows.len() as u64)
     }
 
-    async fn rows(&self, run: &str) -> Result<Vec<Row>, WarehouseError> {
+    async fn rows(&self, run: &str) -> Result<Vec<MeasurementRow>, WarehouseError> {
         Ok(self.every(|load| load.rows.iter().filter(|row| *row.run == *run).cloned().collect()))
     }
 

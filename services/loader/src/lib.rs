@@ -25,7 +25,7 @@ use service::{CommandError, PortError, Publisher, Worker};
 use verdict::Fingerprint;
 
 pub use port::{Warehouse, WarehouseError};
-pub use warehouse::{Load, Row, RunRow, Sqlite, VerdictRow};
+pub use warehouse::{Load, MeasurementRow, RunRow, Sqlite, VerdictRow};
 
 /// The loader's handler, over any [`Warehouse`].
 pub struct Loader {

@@ -1,6 +1,6 @@
 //! A warehouse in one SQLite file.
 
-use warehouse::{Load, Row, Sqlite, VerdictRow};
+use warehouse::{Load, MeasurementRow, Sqlite, VerdictRow};
 
 use crate::port::{Warehouse, WarehouseError};
 
@@ -10,7 +10,7 @@ impl Warehouse for Sqlite {
         Ok(Self::load(self, id, load).await?)
     }
 
-    async fn rows(&self, run: &str) -> Result<Vec<Row>, WarehouseError> {
+    async fn rows(&self, run: &str) -> Result<Vec<MeasurementRow>, WarehouseError> {
         Ok(Self::rows(self, run).await?)
     }
 

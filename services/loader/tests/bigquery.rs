@@ -6,7 +6,7 @@ use bigquery_standin::{BigQuery as StandIn, Fault, On, engine::Engine};
 use gcp::storage::CloudStorage;
 use loader::{Load, Warehouse, WarehouseError, conformance};
 use storage_standin::{Options as Storage, StandIn as Bucket};
-use warehouse::bigquery::{BigQuery, Options};
+use warehouse::bigquery::{BigQuery, BigQueryOptions};
 
 /// Both stand-ins, for as long as they are needed, and a loader's end of them.
 async fn bed() -> (Bucket, StandIn, BigQuery) {
@@ -21,9 +21,9 @@ async fn bed() -> (Bucket, StandIn, BigQuery) {
     (bucket, bigquery, warehouse)
 }
 
-fn hasty() -> Options {
+fn hasty() -> BigQueryOptions {
     let (company, every, look) = (Duration::ZERO, Duration::ZERO, Duration::from_millis(5));
-    Options { company, every, look, ..Options::default() }
+    BigQueryOptions { company, every, look, ..BigQueryOptions::default() }
 }
 
 #[tokio::test]

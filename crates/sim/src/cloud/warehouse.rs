@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use ::warehouse::{Past, Wanted};
+use ::warehouse::{Past, PastQuery};
 use judge::{History, HistoryError};
-use loader::{Load, Row, VerdictRow, Warehouse, WarehouseError};
+use loader::{Load, MeasurementRow, VerdictRow, Warehouse, WarehouseError};
 use model::planted;
 use service::PortError;
 
@@ -49,7 +49,7 @@ impl Warehouse for SimWarehouse {
         said.map_err(unavailable)
     }
 
-    async fn rows(&self, run: &str) -> Result<Vec<Row>, WarehouseError> {
+    async fn rows(&self, run: &str) -> Result<Vec<MeasurementRow>, WarehouseError> {
         let effect = |inner: &mut Inner| {
             let rows = inner.clouds.loads.values().flat_map(|load| &load.rows);
             Ok(rows.filter(|row| *row.run == *run).cloned().collect())
@@ -74,7 +74,7 @@ impl Warehouse for SimWarehouse {
 
 #[async_trait::async_trait]
 impl History for SimWarehouse {
-    async fn past(&self, wanted: &Wanted) -> Result<Vec<Past>, HistoryError> {
+    async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, HistoryError> {
         let effect = |inner: &mut Inner| Ok(inner.clouds.chronicle.chosen(wanted));
         let what = || format!("look up the past of {}", wanted.workflow);
         answered(self.0.call(Kind::Provider, what, effect).await).map_err(|error| match error {
