@@ -20,7 +20,7 @@ use lifecycle::{Input, RunState};
 use loader::{Loader, Sqlite};
 use model::{Fact, Limits, RunId, Span};
 use provisioner::{Provisioner, deployed::DeployedClusters, processes::ProcessClusters, systems::Systems};
-use run_index::{Elsewhere, Pace, Told, View};
+use run_index::{Elsewhere, Pace, RunIndex, RunReport};
 use service::{Bus, Clock, Handler, MemoryBus, StoreParking, SystemClock, Worker, WorkerHandler};
 use supervisor::Program;
 use tokio::sync::watch;
@@ -109,12 +109,12 @@ impl Data {
     }
 
     /// Index of its runs.
-    pub fn view(&self) -> View {
-        View::new(self.ledger.clone(), Arc::clone(&self.store), Arc::new(SystemClock), Pace::LOCAL)
+    pub fn view(&self) -> RunIndex {
+        RunIndex::new(self.ledger.clone(), Arc::clone(&self.store), Arc::new(SystemClock), Pace::LOCAL)
     }
 
     /// A run with everything its report needs.
-    pub async fn told(&self, run: &RunId) -> Result<Told, Error> {
+    pub async fn told(&self, run: &RunId) -> Result<RunReport, Error> {
         let elsewhere =
             Elsewhere { warehouse: table(self), report: Some(self.report(run).display().to_string()) };
         let told = self.view().told(run, elsewhere).await.map_err(Error::infrastructure)?;

@@ -34,7 +34,7 @@ pub fn all() -> BTreeMap<PathBuf, String> {
     add("cli/baselines.v1.json".to_owned(), schema::<burnin::documents::PinsDocument>());
     add("cli/run.v1.json".to_owned(), schema::<burnin::documents::RunDocument>());
     add("cli/runs.v1.json".to_owned(), schema::<burnin::documents::RunsDocument>());
-    add("cli/show.v1.json".to_owned(), schema::<run_index::Detail>());
+    add("cli/show.v1.json".to_owned(), schema::<run_index::RunDetail>());
     add("cli/verdict.v1.json".to_owned(), schema::<burnin::documents::VerdictDocument<'_>>());
     files
 }

@@ -2,7 +2,7 @@
 
 use comfy_table::{Table, presets};
 use model::RunId;
-use run_index::Told;
+use run_index::RunReport;
 
 use crate::{
     args::{Output, ReportForm},
@@ -21,7 +21,7 @@ pub async fn runs(data: Data, output: Output) -> Result<Exit, Error> {
     }
     let exit = if damaged.is_empty() { Exit::Pass } else { Exit::Infrastructure };
     if output == Output::Json {
-        let runs = runs.iter().map(|line| run_index::Line::clone(line)).collect();
+        let runs = runs.iter().map(|line| run_index::RunSummary::clone(line)).collect();
         print_json(&RunsDocument { schema: "burnin/runs/v1", runs, damaged });
         return Ok(exit);
     }
@@ -58,6 +58,6 @@ pub async fn show(data: Data, run: &RunId, output: ReportForm) -> Result<Exit, E
     Ok(Exit::Pass)
 }
 
-pub fn terminal(told: &Told) -> String {
+pub fn terminal(told: &RunReport) -> String {
     report::terminal(&told.story(), style())
 }

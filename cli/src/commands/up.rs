@@ -21,7 +21,7 @@ use notifier::{
     Notifier,
     courier::{Api, HttpCourier},
 };
-use run_index::View;
+use run_index::RunIndex;
 use service::{
     Bus, Clock, Disposition, Event, Handler, StoreParking,
     serve::{PeriodicTask, Service, serve, with_routes},
@@ -206,7 +206,7 @@ fn notifier(data: &Data, services: &Services, github: Api, link: notifier::Link)
 }
 
 /// Restores the hint of every unfinished run: a crash may have lost it.
-async fn resume(data: &Data, view: &View) -> Result<(), Error> {
+async fn resume(data: &Data, view: &RunIndex) -> Result<(), Error> {
     let unfinished = view.unfinished().await.map_err(Error::infrastructure)?;
     for run in &unfinished {
         data.ledger.mark_open(run).await.map_err(Error::infrastructure)?;

@@ -8,7 +8,7 @@ use axum::{
 };
 use model::{RunId, measurement::Table};
 use report::comparison::{self, Pair};
-use run_index::{Elsewhere, Told, Wanted};
+use run_index::{Elsewhere, RunFilter, RunReport};
 use serde::{Deserialize, Serialize};
 use verdict::{compare::compare, fingerprint::Fingerprint};
 
@@ -42,7 +42,7 @@ pub async fn page(
     State(dashboard): State<Arc<Dashboard>>,
     Query(Asked { a, b }): Query<Asked>,
 ) -> Result<Response, Refusal> {
-    let wanted = Wanted { limit: Some(200), ..Wanted::default() };
+    let wanted = RunFilter { limit: Some(200), ..RunFilter::default() };
     let runs = dashboard.view.page(&wanted).await?.runs;
     let runs = runs.into_iter().filter(|line| line.verdict.is_some()).map(|line| line.run.to_string());
     let mut view = View { a, b, runs: runs.collect(), report: None, problem: None };
@@ -60,14 +60,14 @@ pub async fn page(
     Ok(frame::page(dashboard.beside_gateway, "Two runs", "compare.html", view))
 }
 
-async fn told(dashboard: &Dashboard, run: &str) -> Result<Told, Refusal> {
+async fn told(dashboard: &Dashboard, run: &str) -> Result<RunReport, Refusal> {
     let run: RunId = named(run)?;
     let told = dashboard.view.told(&run, Elsewhere::default()).await?;
     told.ok_or_else(|| Refusal::no_run(&run))
 }
 
 /// The only table of a run, and its fingerprint.
-fn measured(told: &Told) -> Result<(Table, Fingerprint), &'static str> {
+fn measured(told: &RunReport) -> Result<(Table, Fingerprint), &'static str> {
     let story = told.story();
     let tables = story.logs.first().map_or(&[][..], |log| &log.reading.tables[..]);
     let [table] = tables else {

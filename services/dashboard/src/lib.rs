@@ -25,7 +25,7 @@ use std::sync::Arc;
 use axum::{Router, routing::get};
 use ledger::Store;
 use model::Timestamp;
-use run_index::View;
+use run_index::RunIndex;
 use service::Clock;
 
 /// A workflow that can be started.
@@ -68,7 +68,7 @@ pub trait Plans: Send + Sync + 'static {
 /// Dependencies of the pages.
 pub struct Dashboard {
     /// Index of runs.
-    pub view: Arc<View>,
+    pub view: Arc<RunIndex>,
     /// Bucket of the logs.
     pub store: Arc<dyn Store>,
     /// Available workflows.

@@ -5,7 +5,7 @@ use std::{process::ExitCode, sync::Arc};
 use dashboard::{Dashboard, Readonly};
 use gcp::{Parts, StorageLocation};
 use ledger::Ledger;
-use run_index::{Pace, View};
+use run_index::{Pace, RunIndex};
 use service::{AttributesReader, Disposition, Event, Handler, async_trait, ids, serve::Routes};
 
 struct Config {
@@ -42,7 +42,8 @@ fn main() -> ExitCode {
             }
             let ledger = Ledger::new(records, Arc::new(ids::unique));
             let clock = Arc::clone(&wiring.clock);
-            let view = View::new(ledger, Arc::clone(&store), Arc::clone(&clock), Pace::CLOUD).reading_only();
+            let view =
+                RunIndex::new(ledger, Arc::clone(&store), Arc::clone(&clock), Pace::CLOUD).reading_only();
             let dashboard = Dashboard {
                 view: Arc::new(view),
                 store: Arc::clone(&store),

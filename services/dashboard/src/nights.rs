@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use model::{Money, RunId, Timestamp, Verdict};
-use run_index::{Line, State};
+use run_index::{RunStatus, RunSummary};
 use serde::Serialize;
 use verdict::{Fingerprint, fingerprint::Difference};
 
@@ -83,12 +83,12 @@ pub struct Shown {
 }
 
 impl Shown {
-    pub fn of(line: &Line) -> Self {
+    pub fn of(line: &RunSummary) -> Self {
         let (tone, mark, word) = match (line.verdict, line.state, line.conclusion.as_str()) {
             (Some(Verdict::Pass), ..) => ("good", "✓", "pass"),
             (Some(Verdict::Fail), ..) => ("bad", "✗", "fail"),
             (Some(Verdict::Inconclusive), ..) => ("unsure", "?", "inconclusive"),
-            (None, State::Open, _) => ("busy", "…", "running"),
+            (None, RunStatus::Open, _) => ("busy", "…", "running"),
             (None, _, "completed") => ("good", "·", "done"),
             (None, _, "cancelled") => ("unsure", "–", "cancelled"),
             (None, _, "timed_out") => ("bad", "!", "timed out"),
@@ -105,8 +105,8 @@ pub fn dates(now: Timestamp) -> Vec<String> {
 }
 
 /// All systems with runs, and all available workflows, by name. `lines` are newest first.
-pub fn rows(lines: &[Arc<Line>], plans: &[Plan], now: Timestamp) -> Vec<Row> {
-    let mut systems: BTreeMap<(&str, &str), Vec<&Line>> = BTreeMap::new();
+pub fn rows(lines: &[Arc<RunSummary>], plans: &[Plan], now: Timestamp) -> Vec<Row> {
+    let mut systems: BTreeMap<(&str, &str), Vec<&RunSummary>> = BTreeMap::new();
     for line in lines {
         systems.entry((&line.workflow, place(line))).or_default().push(line);
     }
@@ -115,7 +115,7 @@ pub fn rows(lines: &[Arc<Line>], plans: &[Plan], now: Timestamp) -> Vec<Row> {
             systems.insert((&plan.workflow, ""), Vec::new());
         }
     }
-    let of = |((workflow, place), lines): ((&str, &str), Vec<&Line>)| {
+    let of = |((workflow, place), lines): ((&str, &str), Vec<&RunSummary>)| {
         let plan = plans.iter().find(|plan| plan.workflow == workflow);
         let latest = lines.iter().find(|line| line.verdict.is_some());
         Row {
@@ -135,7 +135,7 @@ pub fn rows(lines: &[Arc<Line>], plans: &[Plan], now: Timestamp) -> Vec<Row> {
 }
 
 /// The cluster as shown: a provisioned cluster has a new name for each run.
-pub fn place(line: &Line) -> &str {
+pub fn place(line: &RunSummary) -> &str {
     let rented = line.cluster.as_deref().is_none_or(|name| name.starts_with(line.run.as_str()));
     match (&line.cluster, &line.system) {
         (Some(name), _) if !rented => name,
@@ -143,7 +143,7 @@ pub fn place(line: &Line) -> &str {
     }
 }
 
-fn cells(lines: &[&Line], now: Timestamp) -> Vec<Cell> {
+fn cells(lines: &[&RunSummary], now: Timestamp) -> Vec<Cell> {
     let today = day(now);
     let mut cells: Vec<Cell> = dates(now).into_iter().map(|date| Cell { date, ..Cell::default() }).collect();
     for line in lines {
@@ -161,7 +161,7 @@ const FIELDS: usize = 2;
 const VALUE: usize = 24;
 
 /// Newest change of verdict or fingerprint between judged runs. `lines` are newest first.
-fn changed(lines: &[&Line]) -> Option<Changed> {
+fn changed(lines: &[&RunSummary]) -> Option<Changed> {
     let mut judged = lines.iter().filter(|line| line.verdict.is_some());
     let mut after = judged.next()?;
     for before in judged {
@@ -174,7 +174,7 @@ fn changed(lines: &[&Line]) -> Option<Changed> {
 }
 
 /// The differences between two runs.
-fn difference(before: &Line, after: &Line) -> Option<String> {
+fn difference(before: &RunSummary, after: &RunSummary) -> Option<String> {
     let verdict = (after.verdict != before.verdict)
         .then(|| format!("{} after {}", Shown::of(after).word, Shown::of(before).word));
     let mut what: Vec<_> = verdict.into_iter().collect();
@@ -201,7 +201,7 @@ fn field_of(field: &Difference<'_>) -> String {
 }
 
 /// Cost of the nights shown: money by currency, and node hours.
-fn cost(lines: &[&Line], now: Timestamp) -> Option<Cost> {
+fn cost(lines: &[&RunSummary], now: Timestamp) -> Option<Cost> {
     let first = day(now) - NIGHTS as i64 + 1;
     let costs = lines.iter().filter(|line| day(line.requested_at) >= first);
     let costs: Vec<_> = costs.filter_map(|line| line.cost.as_ref()).collect();
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     /// A judged run `back` days ago.
-    fn line(back: i64, verdict: &str, driver: &str, cost: serde_json::Value) -> Line {
+    fn line(back: i64, verdict: &str, driver: &str, cost: serde_json::Value) -> RunSummary {
         let at = Timestamp::from_millis((20_000 - back) * DAY_MS);
         let line = serde_json::json!({
             "run": format!("w-{back}"), "workflow": "w", "system": "slurm", "cluster": null,
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn the_last_change_is_shown_with_its_run() {
         let none = || serde_json::Value::Null;
-        let told = |lines: &[Line]| changed(&lines.iter().collect::<Vec<_>>());
+        let told = |lines: &[RunSummary]| changed(&lines.iter().collect::<Vec<_>>());
         let same = [line(0, "pass", "13.0", none()), line(1, "pass", "13.0", none())];
         assert!(told(&same).is_none());
         let since = [

@@ -11,7 +11,7 @@ use axum::{
 };
 use futures::{Stream, StreamExt, stream};
 use model::{Timestamp, Verdict};
-use run_index::{Cursor, Line, Wanted};
+use run_index::{ListCursor, RunFilter, RunSummary};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -38,7 +38,7 @@ pub struct Filters {
 }
 
 impl Filters {
-    fn wanted(&self) -> Result<Wanted, Refusal> {
+    fn wanted(&self) -> Result<RunFilter, Refusal> {
         let word = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let verdict = match self.verdict.as_str() {
             "" => None,
@@ -49,19 +49,19 @@ impl Filters {
         };
         let state = match self.state.as_str() {
             "" => None,
-            "open" => Some(run_index::State::Open),
-            "closed" => Some(run_index::State::Closed),
+            "open" => Some(run_index::RunStatus::Open),
+            "closed" => Some(run_index::RunStatus::Closed),
             _ => return Err(Refusal::bad("state: expected open or closed.")),
         };
-        let after = word(&self.after).map(|after| after.parse::<Cursor>()).transpose();
+        let after = word(&self.after).map(|after| after.parse::<ListCursor>()).transpose();
         let after = after.map_err(|why| Refusal::bad(format!("after: {why}.")))?;
-        Ok(Wanted {
+        Ok(RunFilter {
             workflow: word(&self.workflow),
             verdict,
             state,
             after,
             limit: Some(RUNS),
-            ..Wanted::default()
+            ..RunFilter::default()
         })
     }
 
@@ -113,7 +113,7 @@ struct Listed {
     stage: Option<String>,
 }
 
-fn listed(line: &Line, now: Timestamp) -> Listed {
+fn listed(line: &RunSummary, now: Timestamp) -> Listed {
     let end = line.closed_at.or(line.settled_at);
     Listed {
         shown: Shown::of(line),
@@ -147,7 +147,7 @@ pub async fn page(
     let warnings = dashboard.plans.warnings().await;
     let now = dashboard.clock.now();
     let workflows: BTreeSet<&str> = all.iter().map(|line| line.workflow.as_str()).collect();
-    let open = all.iter().filter(|line| line.state == run_index::State::Open).take(RUNS);
+    let open = all.iter().filter(|line| line.state == run_index::RunStatus::Open).take(RUNS);
     let view = View {
         dates: nights::dates(now),
         rows: nights::rows(&all, &plans, now),
@@ -176,7 +176,7 @@ pub async fn changes(State(dashboard): State<Arc<Dashboard>>) -> impl IntoRespon
 }
 
 fn stream(dashboard: Arc<Dashboard>) -> impl Stream<Item = Result<Event, Infallible>> {
-    let wanted = Wanted { limit: Some(RUNS), ..Wanted::default() };
+    let wanted = RunFilter { limit: Some(RUNS), ..RunFilter::default() };
     let looks = stream::unfold((dashboard, wanted, None), async |(dashboard, wanted, known)| {
         loop {
             // An unavailable store reports no change.

@@ -14,7 +14,7 @@ use futures::{StreamExt, stream};
 use ledger::Artefacts;
 use model::RunId;
 use report::sizes::Earlier;
-use run_index::{Elsewhere, Wanted};
+use run_index::{Elsewhere, RunFilter};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -59,7 +59,8 @@ pub async fn page(
     let curves = dashboard.view.curves(&run).await?;
     let more_logs = logs.len().saturating_sub(LOGS);
     logs.truncate(LOGS);
-    let same = Wanted { workflow: Some(state.workflow.name.clone()), limit: Some(200), ..Wanted::default() };
+    let same =
+        RunFilter { workflow: Some(state.workflow.name.clone()), limit: Some(200), ..RunFilter::default() };
     let earlier = dashboard.view.page(&same).await?.runs;
     let before = earlier.into_iter().filter(|line| line.requested_at < state.requested_at);
     let at: Vec<_> = curves.iter().map(|curve| date(curve.requested_at)).collect();

@@ -10,7 +10,7 @@ use model::{
     Attempt, Conclusion, Entry, EventKey, Fact, Limits, RECORD_FORMAT, Reason, Record, RunRequested, Span,
     Timestamp, Trigger, Verdict, VerdictReached, Workflow,
 };
-use run_index::{Pace, View};
+use run_index::{Pace, RunIndex};
 use service::{Clock, SystemClock};
 use tower::ServiceExt;
 
@@ -94,7 +94,7 @@ async fn pages(runs: usize) -> Router {
             store.create(&name, serde_json::to_vec(&record).unwrap().into()).await.unwrap();
         }
     }
-    let view = View::new(
+    let view = RunIndex::new(
         Ledger::new(Arc::clone(&store), Arc::new(service::ids::unique)),
         Arc::clone(&store),
         Arc::clone(&clock),

@@ -37,7 +37,7 @@ use std::sync::Arc;
 
 use axum::{Router, routing::get};
 use ledger::{Ledger, Store};
-use run_index::View;
+use run_index::RunIndex;
 use service::{
     Bus, Clock, Publisher,
     serve::{PeriodicTask, Routes},
@@ -66,7 +66,7 @@ pub struct Setup {
     /// Bucket of artefacts, requests and marks.
     pub store: Arc<dyn Store>,
     /// Index of runs.
-    pub view: Arc<View>,
+    pub view: Arc<RunIndex>,
     /// Available workflows.
     pub catalogue: Catalogue,
     /// Bus for requests and replies.
@@ -86,7 +86,7 @@ pub struct Setup {
 /// Handles requests, pushes, schedules and offers.
 pub struct Gateway {
     pub(crate) starter: Starter,
-    pub(crate) view: Arc<View>,
+    pub(crate) view: Arc<RunIndex>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) catalogue: Arc<Catalogue>,
     pub(crate) outbox: Publisher,

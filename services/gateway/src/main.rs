@@ -5,7 +5,7 @@ use std::{process::ExitCode, str::FromStr, sync::Arc};
 use gateway::{Catalogue, Gateway, HttpRefs, Rates, Secrets, Setup, TAKES};
 use gcp::{Parts, StorageLocation};
 use ledger::{Ledger, Split};
-use run_index::{Pace, View};
+use run_index::{Pace, RunIndex};
 use service::{Handler, ids};
 
 struct Config {
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
                 bucket @ StorageLocation::Bucket(_) => Catalogue::bucket(wiring.store(bucket)?, "workflows/"),
             };
             let clock = Arc::clone(&wiring.clock);
-            let view = View::new(ledger.clone(), Arc::clone(&store), Arc::clone(&clock), Pace::CLOUD);
+            let view = RunIndex::new(ledger.clone(), Arc::clone(&store), Arc::clone(&clock), Pace::CLOUD);
             let gateway = Gateway::new(Setup {
                 ledger,
                 store: Arc::clone(&store),

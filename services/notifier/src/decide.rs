@@ -13,7 +13,7 @@ use std::{
 };
 
 use model::{News, Notify, Push, RunId, Span, Timestamp, Verdict};
-use run_index::Line;
+use run_index::RunSummary;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -38,7 +38,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// Outcome of a run; `None` while it is open. A verdict fail counts whatever happened after it.
-    pub fn of(line: &Line) -> Option<Self> {
+    pub fn of(line: &RunSummary) -> Option<Self> {
         line.closed_at?;
         Some(match (line.conclusion.as_str(), line.verdict) {
             ("cancelled", _) => Self::Cancelled,
@@ -64,7 +64,7 @@ impl Outcome {
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
     /// Summary of the run.
-    pub line: &'a Line,
+    pub line: &'a RunSummary,
     /// The existing cluster that its workflow names; `None` if each run provisions one. Workflow name and cluster identify the
     /// system.
     pub cluster: Option<&'a str>,
@@ -138,7 +138,7 @@ pub fn channel(wish: &Notify) -> Option<String> {
 }
 
 /// Notices for an ended run. `others` may be any runs; only earlier ends of the same system count.
-pub fn ended(subject: &Subject<'_>, others: &[impl Borrow<Line>], heard: &Heard) -> Vec<Telling> {
+pub fn ended(subject: &Subject<'_>, others: &[impl Borrow<RunSummary>], heard: &Heard) -> Vec<Telling> {
     let Some(outcome) = Outcome::of(subject.line) else { return Vec::new() };
     let before = before(subject, others);
     let mut tellings = Vec::new();
@@ -173,10 +173,10 @@ pub type Before<'a> = (Timestamp, &'a RunId, Outcome);
 
 /// Runs of the same system that ended before the subject, oldest first by their end, without cancelled ones. The order of
 /// requests does not count: notices are decided when runs end.
-pub fn before<'a>(subject: &Subject<'_>, others: &'a [impl Borrow<Line>]) -> Vec<Before<'a>> {
+pub fn before<'a>(subject: &Subject<'_>, others: &'a [impl Borrow<RunSummary>]) -> Vec<Before<'a>> {
     let line = subject.line;
     let Some(closed_at) = line.closed_at else { return Vec::new() };
-    let same = |other: &&Line| {
+    let same = |other: &&RunSummary| {
         other.workflow == line.workflow
             && subject.cluster.is_none_or(|cluster| other.cluster.as_deref() == Some(cluster))
     };

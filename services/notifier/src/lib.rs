@@ -27,7 +27,7 @@ use std::{collections::BTreeSet, sync::Arc, sync::Mutex};
 use events::{Content, Message};
 use ledger::{Ledger, Store};
 use model::{Fact, Notify, Origin, RunId};
-use run_index::{Pace, View};
+use run_index::{Pace, RunIndex};
 use service::{Bus, Clock, CommandError, Disposition, Event, Handler, serve::PeriodicTask, telemetry};
 use tracing::{Instrument, info_span};
 
@@ -55,7 +55,7 @@ pub struct Setup {
 
 /// The notifier.
 pub struct Notifier {
-    view: View,
+    view: RunIndex,
     outbox: outbox::Outbox,
     courier: Arc<dyn Courier>,
     bus: Arc<dyn Bus>,
@@ -70,7 +70,7 @@ impl Notifier {
     pub fn new(setup: Setup) -> Arc<Self> {
         let Setup { ledger, store, courier, bus, clock, link } = setup;
         // Decisions depend on earlier ends: a stale index would repeat notices.
-        let view = View::new(ledger, Arc::clone(&store), Arc::clone(&clock), Pace::ALWAYS);
+        let view = RunIndex::new(ledger, Arc::clone(&store), Arc::clone(&clock), Pace::ALWAYS);
         let outbox = outbox::Outbox::new(store);
         Arc::new(Self { view, outbox, courier, bus, clock, link, looked_at: Mutex::default() })
     }

@@ -9,7 +9,7 @@ use events::RunAnswer;
 use futures::{StreamExt, stream};
 use lifecycle::RunState;
 use model::{ClusterSpec, Entry, Fact, Origin, Record, RunClosed, RunId, Span, Timestamp};
-use run_index::{Elsewhere, Folded, Line};
+use run_index::{Elsewhere, Folded, RunSummary};
 use service::{CommandError, worker::chain};
 use tracing::{info, warn};
 
@@ -34,7 +34,7 @@ fn origin(records: &[Record]) -> Option<&Origin> {
     requested.origin.as_ref()
 }
 
-fn subject<'a>(line: &'a Line, state: &'a RunState, origin: Option<&'a Origin>) -> Subject<'a> {
+fn subject<'a>(line: &'a RunSummary, state: &'a RunState, origin: Option<&'a Origin>) -> Subject<'a> {
     let cluster = match &state.workflow.cluster {
         Some(ClusterSpec::Existing { name, .. }) => Some(name.as_str()),
         _ => None,
@@ -53,7 +53,7 @@ impl Notifier {
         else {
             return Err(CommandError::Transient(format!("{run} is not recorded yet")));
         };
-        let line = Line::of(&state);
+        let line = RunSummary::of(&state);
         let tellings = decide::begun(&subject(&line, &state, origin(&records)));
         self.write(&line, &state, &tellings).await.map(drop)
     }
@@ -71,7 +71,7 @@ impl Notifier {
         if state.closed.is_none() {
             return Err(CommandError::Transient(format!("{run} is not closed yet")));
         }
-        let (recent, line) = (self.recent().await?, Line::of(&state));
+        let (recent, line) = (self.recent().await?, RunSummary::of(&state));
         let others = self.view.all().await.map_err(CommandError::transient)?;
         for (at, earlier, _) in decide::before(&subject(&line, &state, origin(&records)), &others) {
             if at >= recent && !self.outbox.is_marked(earlier).await.map_err(CommandError::transient)? {
@@ -111,7 +111,7 @@ impl Notifier {
     }
 
     /// Decides the notices of one ended run.
-    async fn decide(&self, run: &RunId, others: &[Arc<Line>]) -> Result<(), CommandError> {
+    async fn decide(&self, run: &RunId, others: &[Arc<RunSummary>]) -> Result<(), CommandError> {
         let Some(Folded { records, state }) = self.view.folded(run).await.map_err(CommandError::transient)?
         else {
             return Err(CommandError::Transient(format!("{run} cannot be read now")));
@@ -120,7 +120,7 @@ impl Notifier {
         if state.workflow.notify.is_empty() && !matches!(origin, Some(Origin::Message(_))) {
             return Ok(()); // the workflow notifies no channel: nothing to store
         }
-        let line = Line::of(&state);
+        let line = RunSummary::of(&state);
         let subject = subject(&line, &state, origin);
         let heard = self.heard(&decide::before(&subject, others)).await?;
         let tellings = decide::ended(&subject, others, &heard);
@@ -145,7 +145,7 @@ impl Notifier {
     /// Stores the notices; returns their channels.
     async fn write(
         &self,
-        line: &Line,
+        line: &RunSummary,
         state: &RunState,
         tellings: &[Telling],
     ) -> Result<Vec<String>, CommandError> {
@@ -181,8 +181,8 @@ impl Notifier {
     pub(crate) async fn look(&self) -> Result<(), CommandError> {
         let recent = self.recent().await?;
         let lines = self.view.all().await.map_err(CommandError::transient)?;
-        let ended = |line: &Line| line.closed_at.is_some_and(|at| at >= recent);
-        let open = |line: &Line| line.closed_at.is_none() && line.trigger.kind == "push";
+        let ended = |line: &RunSummary| line.closed_at.is_some_and(|at| at >= recent);
+        let open = |line: &RunSummary| line.closed_at.is_none() && line.trigger.kind == "push";
         let looked_at = || self.looked_at.lock().unwrap_or_else(PoisonError::into_inner);
         let current: BTreeSet<(RunId, bool)> = lines
             .iter()

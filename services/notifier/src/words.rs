@@ -7,7 +7,7 @@ use minijinja::{
     value::Serde,
 };
 use model::{News, Reason, Stage, Verdict};
-use run_index::Line;
+use run_index::RunSummary;
 use serde::Serialize;
 
 use crate::{
@@ -26,7 +26,7 @@ const NAME: usize = 100;
 /// A run, as input of the templates.
 pub struct Told<'a> {
     /// Summary of the run.
-    pub line: &'a Line,
+    pub line: &'a RunSummary,
     /// State from the ledger.
     pub state: &'a RunState,
     /// URL of the run.

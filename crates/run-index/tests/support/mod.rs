@@ -10,7 +10,7 @@ use bytes::Bytes;
 use ledger::{Creation, Digest, Ledger, Reader, Store, StoreError};
 use lifecycle::{Decision, Input, Occurrence, decide, decide_first, fold};
 use model::*;
-use run_index::{Pace, View};
+use run_index::{Pace, RunIndex};
 use serde_json::json;
 use service::ManualClock;
 
@@ -70,9 +70,9 @@ pub fn ledger(store: Arc<dyn Store>) -> Ledger {
     Ledger::new(store, Arc::new(move || counter.fetch_add(1, Ordering::Relaxed).to_string()))
 }
 
-pub fn view(store: &Arc<dyn Store>, clock: &Arc<ManualClock>) -> Arc<View> {
+pub fn view(store: &Arc<dyn Store>, clock: &Arc<ManualClock>) -> Arc<RunIndex> {
     let pace = Pace { look: Span::from_secs(1), scan: Span::from_secs(10) };
-    Arc::new(View::new(ledger(Arc::clone(store)), Arc::clone(store), clock.clone(), pace))
+    Arc::new(RunIndex::new(ledger(Arc::clone(store)), Arc::clone(store), clock.clone(), pace))
 }
 
 pub fn run(number: usize) -> RunId {

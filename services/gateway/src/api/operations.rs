@@ -124,7 +124,7 @@ pub fn all() -> Vec<Place> {
                     what: "Lists runs, newest first, in pages.",
                     parameters: runs::filters(),
                     body: None,
-                    answers: answers(200, "A page.", Schemas::of::<run_index::Page>),
+                    answers: answers(200, "A page.", Schemas::of::<run_index::RunPage>),
                 },
                 Operation {
                     method: Method::POST,

@@ -18,7 +18,7 @@ use axum::{
 };
 use futures::{Stream, StreamExt, stream};
 use model::{Attempt, CancelRequested, EventKey, Fact, RunId, Timestamp, Trigger, Verdict};
-use run_index::{Cursor, Detail, MOST, Page, State as Going, Wanted};
+use run_index::{ListCursor, MOST, RunDetail, RunFilter, RunPage, RunStatus as Going};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -94,7 +94,7 @@ impl Links {
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Shown {
     #[serde(flatten)]
-    detail: Detail,
+    detail: RunDetail,
     /// Links to its resources.
     links: Links,
 }
@@ -138,7 +138,7 @@ pub fn filters() -> Vec<Value> {
         parameter("since", json!({"type": "string", "format": "date-time"}), "Earliest time of the request."),
         parameter(
             "after",
-            json!({"type": "string", "pattern": Cursor::PATTERN}),
+            json!({"type": "string", "pattern": ListCursor::PATTERN}),
             "`next` of the previous page.",
         ),
         parameter(
@@ -152,13 +152,13 @@ pub fn filters() -> Vec<Value> {
 pub async fn list(
     State(gateway): State<Arc<Gateway>>,
     Filtered(filters): Filtered<Filters>,
-) -> Result<Json<Page>, Problem> {
+) -> Result<Json<RunPage>, Problem> {
     let bad = |field: &str, why: String| Problem::new(StatusCode::BAD_REQUEST, format!("{field}: {why}"));
     if let Some(limit) = filters.limit.filter(|limit| !(1..=MOST).contains(limit)) {
         return Err(bad("limit", format!("expected 1 to {MOST}, found {limit}")));
     }
-    let after = filters.after.map(|after| after.parse::<Cursor>()).transpose();
-    let wanted = Wanted {
+    let after = filters.after.map(|after| after.parse::<ListCursor>()).transpose();
+    let wanted = RunFilter {
         workflow: filters.workflow,
         system: filters.system,
         cluster: filters.cluster,

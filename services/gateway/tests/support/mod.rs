@@ -22,7 +22,7 @@ use gateway::{Access, Catalogue, Gateway, GitRefs, Rates, Secrets, Setup};
 use http_body_util::BodyExt;
 use ledger::{Ledger, MemoryStore, Store};
 use model::{Span, Timestamp};
-use run_index::{Pace, View};
+use run_index::{Pace, RunIndex};
 use serde_json::Value;
 use service::{
     AttributesReader, Bus, BusError, Clock, Disposition, Event, Handler, ManualClock,
@@ -226,7 +226,7 @@ fn gateway(
     Gateway::new(Setup {
         ledger: ledger(store),
         store: store.clone(),
-        view: Arc::new(View::new(ledger(store), store.clone(), clock.clone(), pace)),
+        view: Arc::new(RunIndex::new(ledger(store), store.clone(), clock.clone(), pace)),
         catalogue: Catalogue::folder(folder),
         bus: wire.clone(),
         clock: clock.clone(),
