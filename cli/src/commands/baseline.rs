@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use verdict::{
-    Evidence, Fingerprint,
+    Fingerprint, RunEvidence,
     baseline::{Healthy, Unlearnable, halves, learn, learn_without_outliers},
-    repeat::{Group, Level},
+    repeat::{RepeatGroup, RepeatLevel},
 };
 
 use crate::{
@@ -32,7 +32,7 @@ pub fn baseline(logs: &[PathBuf], save: &Path, drop_outliers: bool) -> Result<Ex
         .iter()
         .map(|(reading, clues)| Healthy {
             reading,
-            fingerprint: Fingerprint::of(&Evidence::of(reading, clues)),
+            fingerprint: Fingerprint::of(&RunEvidence::of(reading, clues)),
         })
         .collect();
     let names: Vec<_> = logs.iter().map(|log| shown(&log.display().to_string())).collect();
@@ -41,7 +41,7 @@ pub fn baseline(logs: &[PathBuf], save: &Path, drop_outliers: bool) -> Result<Ex
         false => learn(&runs).map(|baseline| (baseline, Vec::new())),
     };
     let (baseline, left_out) = learned.map_err(|error| refused(error, &runs, &names))?;
-    for Level { run, busbw, slower } in left_out {
+    for RepeatLevel { run, busbw, slower } in left_out {
         let name = &names[run];
         if slower < 0.0 {
             // A single faster log can mean that the kept logs are slow, and repeat at that level.
@@ -95,7 +95,7 @@ fn refused(error: Unlearnable, runs: &[Healthy<'_>], names: &[String]) -> Error 
 }
 
 /// One line per level, each followed by its logs.
-fn told(groups: &[Group], levels: &[Level], names: &[String]) -> String {
+fn told(groups: &[RepeatGroup], levels: &[RepeatLevel], names: &[String]) -> String {
     let mut lines = Vec::new();
     for (number, group) in groups.iter().enumerate() {
         let logs = report::count(group.runs.len() as u64, "log");

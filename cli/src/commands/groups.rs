@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt::Display, io::Read, path::Path};
 
 use serde::{Deserialize, Serialize};
-use verdict::locate::{GroupOutcome, Located, PlanOptions, Search};
+use verdict::locate::{GroupOutcome, GroupSearch, Located, PlanOptions};
 
 use crate::{
     args::Output,
@@ -37,7 +37,7 @@ struct Answer {
 pub fn groups(file: &Path, suspected: u32, tests: Option<usize>, output: Output) -> Result<Exit, Error> {
     let tested = read(file)?;
     let options = PlanOptions { expected: f64::from(suspected), most: tests, ..PlanOptions::default() };
-    let mut search = Search::new(&tested.members, &options);
+    let mut search = GroupSearch::new(&tested.members, &options);
     tested.tests.iter().for_each(|outcome| search.learn(outcome));
     let located = search.located();
     let next = search.plan().groups.pop();

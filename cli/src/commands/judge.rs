@@ -14,7 +14,7 @@ use report::{
     comparison::{self, Pair},
 };
 use verdict::{
-    Baseline, Clues, Evidence, Fingerprint, Judgement, Standard, compare::compare as differences,
+    Baseline, Clues, Fingerprint, Judgement, RunEvidence, Standard, compare::compare as differences,
     locate::Suspect,
 };
 use workflow::Document;
@@ -64,7 +64,7 @@ pub fn judge(
             earlier: &earlier,
             ..Standard::default()
         };
-        log.judgement = Some(verdict::judge(&Evidence::of(&log.reading, &log.clues), &standard));
+        log.judgement = Some(verdict::judge(&RunEvidence::of(&log.reading, &log.clues), &standard));
         if let (true, Some(baseline), [table]) = (series, &baseline, log.reading.tables.as_slice()) {
             earlier.extend(baseline.level(table));
         }
@@ -184,5 +184,5 @@ fn table<'a>(log: &Path, (reading, clues): &'a (Reading, Clues)) -> Result<(&'a 
         let tables = reading.tables.len();
         return Err(Error::usage(format!("{}: expected one table, found {tables}", log.display())));
     };
-    Ok((table, Fingerprint::of(&Evidence::of(reading, clues))))
+    Ok((table, Fingerprint::of(&RunEvidence::of(reading, clues))))
 }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use pins::{Decided, Noted, Pinned, Pins, Who};
 use run_index::NoReference;
 use service::{Clock, SystemClock};
-use verdict::pin::Source;
+use verdict::pin::PinSource;
 
 use super::{print_json, print_plain};
 use crate::{
@@ -20,7 +20,7 @@ pub async fn decide(data: Data, decide: Decide) -> Result<Exit, Error> {
     let pins = Pins::new(data.store.clone());
     match decide {
         Decide::Pin { run, learned, why } => {
-            let source = if learned { Source::Learned } else { Source::Run };
+            let source = if learned { PinSource::Learned } else { PinSource::Run };
             let reference = data.view().reference(None, &run, source).await;
             let reference = reference.map_err(|error| match error {
                 NoReference::Unknown(run) => data.unknown(&run),
@@ -81,7 +81,7 @@ fn line(workflow: &str, noted: &Noted, newest: Option<u64>) -> String {
     let at = noted.at.to_string();
     let mut line = format!("{workflow}  {}  {}", noted.number, at.get(..16).unwrap_or(&at));
     let _ = match (&noted.run, noted.source) {
-        (Some(run), Some(Source::Learned)) => write!(line, "  pinned the baseline of {run}"),
+        (Some(run), Some(PinSource::Learned)) => write!(line, "  pinned the baseline of {run}"),
         (Some(run), _) => write!(line, "  pinned {run}"),
         (None, _) => write!(line, "  released"),
     };

@@ -3,7 +3,7 @@
 use model::{RunId, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use verdict::{Baseline, Fingerprint, Pin, pin::Source};
+use verdict::{Baseline, Fingerprint, Pin, pin::PinSource};
 
 use crate::InForce;
 
@@ -34,7 +34,7 @@ pub enum Change {
         /// The run.
         run: RunId,
         /// Part of the run that is the reference.
-        source: Source,
+        source: PinSource,
         /// Baseline for other runs.
         baseline: Box<Baseline>,
     },
@@ -44,7 +44,7 @@ pub enum Change {
 
 impl Entry {
     /// Whether it pins exactly this.
-    pub(crate) fn pins(&self, wanted: &RunId, of: Source) -> bool {
+    pub(crate) fn pins(&self, wanted: &RunId, of: PinSource) -> bool {
         matches!(&self.change, Change::Pinned { run, source, .. } if run == wanted && *source == of)
     }
 
@@ -90,7 +90,7 @@ pub struct Noted {
     pub run: Option<RunId>,
     /// Part of the run that is the reference.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub source: Option<Source>,
+    pub source: Option<PinSource>,
     /// Environment of its measurement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<Fingerprint>,

@@ -12,7 +12,7 @@ mod entry;
 use std::sync::Arc;
 
 use ledger::{Creation, Store, StoreError};
-use verdict::{Baseline, Pin, pin::Source};
+use verdict::{Baseline, Pin, pin::PinSource};
 
 pub use entry::{Change, Entry, History, Noted};
 
@@ -201,7 +201,7 @@ pub struct Pinned {
     /// The run.
     pub run: model::RunId,
     /// Part of the run that is the reference.
-    pub source: Source,
+    pub source: PinSource,
     /// Baseline for other runs.
     pub baseline: Baseline,
 }

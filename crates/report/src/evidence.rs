@@ -1,7 +1,7 @@
 //! Diagnoses and suspects, with the same texts in all forms.
 
 use serde::Serialize;
-use verdict::{Judgement, clues::Line, diagnose::Diagnosis, locate::Suspect};
+use verdict::{Judgement, clues::EvidenceLine, diagnose::Diagnosis, locate::Suspect};
 
 use crate::text;
 
@@ -42,7 +42,7 @@ fn told(diagnosis: &Diagnosis, lines: usize) -> Told {
 }
 
 /// `line 12: TEXT`, with the log's name if there are several logs.
-fn line(line: &Line) -> String {
+fn line(line: &EvidenceLine) -> String {
     let log = line.log.as_ref().map_or_else(String::new, |log| format!("{}, ", text::line(log)));
     format!("{log}line {}: {}", line.line, text::line(&line.text))
 }

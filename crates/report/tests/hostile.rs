@@ -11,7 +11,7 @@ use report::{
 };
 use support::logs::{Logs, baseline, clues, criteria, history, reading};
 use verdict::{
-    clues::Line,
+    clues::EvidenceLine,
     diagnose::{Cause, Diagnosis},
     locate::Suspect,
 };
@@ -45,7 +45,7 @@ fn hostile() -> Logs {
             cause: Cause::GpuFault,
             text: HOSTILE.into(),
             times: u64::MAX,
-            evidence: vec![Line { log: Some(HOSTILE.into()), line: 1, text: HOSTILE.into() }],
+            evidence: vec![EvidenceLine { log: Some(HOSTILE.into()), line: 1, text: HOSTILE.into() }],
             hosts: vec![HOSTILE.into(); 20],
         }];
         let host = Some(HOSTILE.to_owned());

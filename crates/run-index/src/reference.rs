@@ -4,7 +4,7 @@ use model::{RunId, Verdict, measurement::Reading};
 use verdict::{
     Baseline, Fingerprint,
     baseline::{Healthy, Unlearnable, learn},
-    pin::Source,
+    pin::PinSource,
     repeat,
 };
 
@@ -48,7 +48,7 @@ impl RunIndex {
         &self,
         workflow: Option<&str>,
         run: &RunId,
-        source: Source,
+        source: PinSource,
     ) -> Result<ReferenceRun, NoReference> {
         let told = self.told(run, Elsewhere::default()).await?;
         let told = told.ok_or_else(|| NoReference::Unknown(run.clone()))?;
@@ -81,7 +81,7 @@ impl RunIndex {
 fn measured(
     told: &RunReport,
     workflow: Option<&str>,
-    source: Source,
+    source: PinSource,
 ) -> Result<(Baseline, Fingerprint), String> {
     let state = &told.state;
     let own = &state.workflow.name;
@@ -102,11 +102,11 @@ fn measured(
     }
     let fingerprint = Fingerprint(reached.fingerprint.clone());
     let baseline = match (source, told.judged_by()) {
-        (Source::Learned, Some(baseline)) => repeated(baseline)?,
-        (Source::Learned, None) => {
+        (PinSource::Learned, Some(baseline)) => repeated(baseline)?,
+        (PinSource::Learned, None) => {
             return Err("it was judged without a learned baseline; pin what it measured itself".to_owned());
         }
-        (Source::Run, _) => itself(told.reading.as_ref(), fingerprint.clone())?,
+        (PinSource::Run, _) => itself(told.reading.as_ref(), fingerprint.clone())?,
     };
     Ok((baseline, fingerprint))
 }

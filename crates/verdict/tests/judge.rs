@@ -7,7 +7,7 @@ use model::{
     measurement::{Ended, Half, OutOfBounds, PartialHalf, Placement, Reading, Row, Table},
 };
 use proptest::prelude::*;
-use verdict::{Baseline, Clues, Evidence, Fingerprint, Judgement, Standard, baseline, judge};
+use verdict::{Baseline, Clues, Fingerprint, Judgement, RunEvidence, Standard, baseline, judge};
 
 static NOTHING: LazyLock<Clues> = LazyLock::new(Clues::default);
 static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster {
@@ -82,16 +82,16 @@ fn good() -> (Reading, JobEnd) {
     (Reading { ended: Ended::Complete, first_error: None, tables: vec![table] }, end)
 }
 
-fn evidence<'a>(reading: &'a Reading, job: &'a JobEnd, workload: &'a Workload) -> Evidence<'a> {
-    Evidence {
+fn evidence<'a>(reading: &'a Reading, job: &'a JobEnd, workload: &'a Workload) -> RunEvidence<'a> {
+    RunEvidence {
         job: Some(job),
         workload: Some(workload),
         cluster: Some(&CLUSTER),
-        ..Evidence::of(reading, &NOTHING)
+        ..RunEvidence::of(reading, &NOTHING)
     }
 }
 
-fn by(evidence: &Evidence<'_>, criteria: &Criteria) -> Judgement {
+fn by(evidence: &RunEvidence<'_>, criteria: &Criteria) -> Judgement {
     judge(evidence, &Standard { criteria: Some(criteria), ..Standard::default() })
 }
 
@@ -169,7 +169,7 @@ fn judged_alone(change: impl FnOnce(&mut Vec<Row>, &mut u64)) -> Judgement {
     let (mut reading, _) = good();
     let table = &mut reading.tables[0];
     change(&mut table.rows, &mut table.unmeasured);
-    by(&Evidence::of(&reading, &NOTHING), &criteria())
+    by(&RunEvidence::of(&reading, &NOTHING), &criteria())
 }
 
 #[test]
@@ -261,7 +261,8 @@ fn alltoall_and_sendrecv_are_checked_out_of_place_alone() {
 fn alone(reading: &Reading, criteria: &Criteria, baseline: Option<&Baseline>) -> Judgement {
     let cluster = Cluster { nodes: vec![Node { name: "node-0".into(), slots: 1 }], ..CLUSTER.clone() };
     let (_, job) = good();
-    let evidence = Evidence { job: Some(&job), cluster: Some(&cluster), ..Evidence::of(reading, &NOTHING) };
+    let evidence =
+        RunEvidence { job: Some(&job), cluster: Some(&cluster), ..RunEvidence::of(reading, &NOTHING) };
     let standard = Standard { criteria: Some(criteria), baseline, ..Standard::default() };
     judge(&evidence, &standard)
 }
@@ -318,7 +319,7 @@ fn one_rank_measures_no_link_and_its_verdict_never_changes() {
         let mut unknown = reading.clone();
         unknown.tables[0].ranks = None;
         let alone = judge(
-            &Evidence::of(&unknown, &NOTHING),
+            &RunEvidence::of(&unknown, &NOTHING),
             &Standard { criteria: Some(&criteria()), ..Standard::default() },
         );
         assert_eq!(alone.reasons[0].code, "ONE_RANK", "the bus bandwidth tells as well: {alone:?}");

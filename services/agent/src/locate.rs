@@ -19,7 +19,7 @@ use model::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use service::{PollResult, PortError};
-use verdict::locate::{Located, Outcome, PairOptions, Tried, best_of, from_tried, next_pairs};
+use verdict::locate::{Located, PairOptions, SweepOutcome, Tried, best_of, from_tried, next_pairs};
 
 use crate::{
     collect::{Collector, damaged},
@@ -161,12 +161,12 @@ impl Locator {
     }
 
     /// The recorded outcome of a pair.
-    async fn outcome(&self, pair: &Pair<'_>) -> Result<Option<Outcome>, PortError> {
+    async fn outcome(&self, pair: &Pair<'_>) -> Result<Option<SweepOutcome>, PortError> {
         self.read(pair.id, &pair.file()).await
     }
 
     /// Outcome of a pair; `None` while it runs. Starts the pair if necessary.
-    async fn pair(&self, pair: &Pair<'_>, over: Option<&Over>) -> Result<Option<Outcome>, PortError> {
+    async fn pair(&self, pair: &Pair<'_>, over: Option<&Over>) -> Result<Option<SweepOutcome>, PortError> {
         let (cluster, name) = (pair.search.cluster.part(&pair.ends), pair.name());
         let mut standing = self.look(&cluster, &name).await?;
         if over.is_some() && matches!(standing, Standing::Absent | Standing::Going) {
@@ -176,7 +176,7 @@ impl Locator {
         }
         let outcome = match standing {
             Standing::Going => return Ok(None),
-            Standing::Absent if over.is_some() => Outcome::Void { why: "it was not started".to_owned() },
+            Standing::Absent if over.is_some() => SweepOutcome::Void { why: "it was not started".to_owned() },
             Standing::Absent => {
                 // Another agent may have stopped the search since this step started. A later stop reads every outcome that led to this
                 // pair, and cancels the pair by its name.
@@ -190,10 +190,10 @@ impl Locator {
                 return Err(PortError::Permanent(Failure::new(Class::Infrastructure, code, why)));
             }
             Standing::Lost { code, why } if over.is_none() && NODES_OWN.contains(&code.as_str()) => {
-                Outcome::Broken { why: format!("{code}: {why}") }
+                SweepOutcome::Broken { why: format!("{code}: {why}") }
             }
             // Preempted or deleted for reasons outside the pair.
-            Standing::Lost { code, why } => Outcome::Void { why: format!("{code}: {why}") },
+            Standing::Lost { code, why } => SweepOutcome::Void { why: format!("{code}: {why}") },
             Standing::Ended(end) => {
                 let readings = self.logs(pair).await?;
                 outcome(&end, &pair.search.workload, &readings)
@@ -254,7 +254,7 @@ impl Locator {
             ),
             (_, None) => None,
         };
-        let ran = pairs.iter().filter(|pair| !matches!(pair.outcome, Outcome::Void { .. }));
+        let ran = pairs.iter().filter(|pair| !matches!(pair.outcome, SweepOutcome::Void { .. }));
         let suspects = Suspects {
             nodes: named,
             links: located.links.iter().map(|link| [link.a.clone(), link.b.clone()]).collect(),
@@ -361,7 +361,7 @@ fn stopped(over: Option<&Over>) -> Fact {
 }
 
 /// Outcome of a pair that ended. Without evidence the outcome is void: a missing log does not make a node bad.
-fn outcome(end: &JobEnd, workload: &Workload, readings: &[Reading]) -> Outcome {
+fn outcome(end: &JobEnd, workload: &Workload, readings: &[Reading]) -> SweepOutcome {
     let tables = || readings.iter().flat_map(|reading| &reading.tables);
     let wrong = tables().any(|table| {
         let halves = table.rows.iter().flat_map(|row| [row.out_of_place, row.in_place]).flatten();
@@ -369,11 +369,11 @@ fn outcome(end: &JobEnd, workload: &Workload, readings: &[Reading]) -> Outcome {
             || halves.into_iter().any(|half| half.wrong.is_some_and(|wrong| wrong > 0))
     });
     if wrong {
-        return Outcome::Broken { why: "its results are wrong".to_owned() };
+        return SweepOutcome::Broken { why: "its results are wrong".to_owned() };
     }
     match end.state.as_str() {
         "COMPLETED" => {}
-        "CANCELLED" => return Outcome::Void { why: "it was cancelled".to_owned() },
+        "CANCELLED" => return SweepOutcome::Void { why: "it was cancelled".to_owned() },
         state => {
             let error = readings.iter().find_map(|reading| reading.first_error.as_deref());
             let why = error.map_or_else(|| state.to_owned(), |error| format!("{state}: {error}"));
@@ -381,8 +381,8 @@ fn outcome(end: &JobEnd, workload: &Workload, readings: &[Reading]) -> Outcome {
             let said = error.is_some_and(|error| FAILURES.iter().any(|phrase| error.contains(phrase)));
             let began = said || tables().next().is_some() || NODES_OWN.contains(&state);
             return match began {
-                true => Outcome::Broken { why },
-                false => Outcome::Void { why: format!("the benchmark did not start: {why}") },
+                true => SweepOutcome::Broken { why },
+                false => SweepOutcome::Void { why: format!("the benchmark did not start: {why}") },
             };
         }
     }
@@ -397,8 +397,8 @@ fn outcome(end: &JobEnd, workload: &Workload, readings: &[Reading]) -> Outcome {
     });
     let (count, sum) = measured.fold((0_u32, 0.0), |(count, sum), busbw| (count + 1, sum + busbw));
     match count {
-        0 => Outcome::Void { why: "its log has no measurement".to_owned() },
-        _ => Outcome::Measured { busbw: sum / f64::from(count) },
+        0 => SweepOutcome::Void { why: "its log has no measurement".to_owned() },
+        _ => SweepOutcome::Measured { busbw: sum / f64::from(count) },
     }
 }
 
@@ -429,15 +429,15 @@ mod tests {
         };
         let missing = "bash: all_reduce_perf: command not found\n";
         for log in ["", missing, "docker: Error response from daemon: manifest unknown.\n"] {
-            assert!(matches!(ended("FAILED", log), Outcome::Void { .. }), "{log}");
+            assert!(matches!(ended("FAILED", log), SweepOutcome::Void { .. }), "{log}");
         }
         for log in [
             &format!("# Using devices\n{missing}"),
             "node-2: Test CUDA failure common.cu:892 'uncorrectable ECC error encountered'\n",
             "node-2:1:2 [0] misc/socket.cc:1 NCCL WARN connection lost\n",
         ] {
-            assert!(matches!(ended("FAILED", log), Outcome::Broken { .. }), "{log}");
+            assert!(matches!(ended("FAILED", log), SweepOutcome::Broken { .. }), "{log}");
         }
-        assert!(matches!(ended("NODE_FAIL", ""), Outcome::Broken { .. }), "the node failed");
+        assert!(matches!(ended("NODE_FAIL", ""), SweepOutcome::Broken { .. }), "the node failed");
     }
 }

@@ -27,7 +27,7 @@ use pins::{InForce, Pins};
 use serde::Serialize;
 use service::{CommandError, PortError, Publisher, Worker};
 use sha2::{Digest, Sha256};
-use verdict::{Baseline, Clues, Evidence, Fingerprint, Listening, Standard};
+use verdict::{Baseline, Clues, Fingerprint, Listening, RunEvidence, Standard};
 
 use standard::Fixed;
 
@@ -75,7 +75,7 @@ impl Judge {
     async fn reach(&self, id: &CommandId, case: &Case<'_>) -> Result<Stored, PortError> {
         let heard = self.hear(case).await.map_err(damaged)?;
         let setup = case.setup();
-        let evidence = Evidence {
+        let evidence = RunEvidence {
             reading: &heard.reading,
             clues: &heard.clues,
             job: Some(case.job),

@@ -7,7 +7,7 @@ use model::{Criteria, Reason, Timestamp, Verdict, measurement::Reading};
 use verdict::{
     Baseline, Fingerprint, Pin,
     baseline::{Healthy, Unlearnable, halves, learn, learn_without_outliers, levels},
-    repeat::{self, Level},
+    repeat::{self, RepeatLevel},
 };
 use warehouse::{Past, PastQuery};
 
@@ -113,7 +113,7 @@ fn learned(past: &[Past]) -> Own {
 }
 
 /// Names the runs dropped from the baseline.
-fn left_out(healthy: &[(usize, &Past)], out: &[Level]) -> Option<Reason> {
+fn left_out(healthy: &[(usize, &Past)], out: &[RepeatLevel]) -> Option<Reason> {
     let named = out.iter().map(|level| format!("{} ({:.0} GB/s)", healthy[level.run].1.run, level.busbw));
     let named = named.collect::<Vec<_>>().join(", ");
     let text = format!(

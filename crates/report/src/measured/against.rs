@@ -8,7 +8,7 @@ use model::{
 };
 use verdict::{
     Baseline,
-    baseline::{Point, Region},
+    baseline::{BaselinePoint, Region},
     one_rank,
     reference::{SAME_SIZE, fitting, regions_of, tolerated},
 };
@@ -43,7 +43,7 @@ pub struct Against<'a> {
     reference: Option<(&'a Reference, Rc<Vec<Region>>)>,
     tolerance: Tolerance,
     baseline: Option<&'a Baseline>,
-    points: Rc<BTreeMap<Key<'a>, &'a Point>>,
+    points: Rc<BTreeMap<Key<'a>, &'a BaselinePoint>>,
     noise: [f64; 3],
 }
 
@@ -60,7 +60,7 @@ impl<'a> Against<'a> {
         let reference = alone.zip(criteria).and_then(|(table, it)| fitting(table, story.asked(), it));
         let baseline = alone.and_then(|_| story.baseline(log));
         let points = baseline.map_or(&[][..], |baseline| &baseline.points);
-        let key = |point: &'a Point| {
+        let key = |point: &'a BaselinePoint| {
             let key = &point.key;
             ((key.size_bytes, key.dtype.as_str(), key.redop.as_deref(), key.in_place), point)
         };

@@ -3,7 +3,7 @@
 use model::{measurement::*, *};
 use report::{Log, Story};
 use verdict::{
-    Baseline, Clues, Evidence, Fingerprint, Judgement, Listening, Standard,
+    Baseline, Clues, Fingerprint, Judgement, Listening, RunEvidence, Standard,
     baseline::{Healthy, learn},
     judge,
 };
@@ -34,7 +34,7 @@ impl Logs {
                 earlier: &before,
                 ..Standard::default()
             };
-            let judgement = judge(&Evidence::of(&reading, &clues), &standard);
+            let judgement = judge(&RunEvidence::of(&reading, &clues), &standard);
             if let (Some(baseline), [table]) = (&baseline, reading.tables.as_slice()) {
                 before.extend(baseline.level(table));
             }
@@ -131,7 +131,7 @@ pub fn baseline() -> Baseline {
     let readings: Vec<_> =
         (0..5).map(|run| reading(|size| 0.002 * noise(run * 1000 + u64::from(size.ilog2())))).collect();
     let clues = clues("a3-0:1:2 [0] NCCL INFO cudaDriverVersion 12080\n");
-    let of = |reading| Healthy { reading, fingerprint: Fingerprint::of(&Evidence::of(reading, &clues)) };
+    let of = |reading| Healthy { reading, fingerprint: Fingerprint::of(&RunEvidence::of(reading, &clues)) };
     learn(&readings.iter().map(of).collect::<Vec<_>>()).expect("healthy runs")
 }
 

@@ -7,7 +7,7 @@ use model::{
     *,
 };
 use report::{Log, Places, Story};
-use verdict::{Clues, Evidence, Judgement, Standard, judge};
+use verdict::{Clues, Judgement, RunEvidence, Standard, judge};
 
 pub mod logs;
 
@@ -225,11 +225,11 @@ impl Run {
         let job = self.state.job().expect("a job that ended").clone();
         let cluster = self.state.cluster().expect("a cluster").clone();
         let clues = Clues::default();
-        let evidence = Evidence {
+        let evidence = RunEvidence {
             job: Some(&job),
             workload: Some(&benchmark.workload),
             cluster: Some(&cluster),
-            ..Evidence::of(&reading, &clues)
+            ..RunEvidence::of(&reading, &clues)
         };
         let standard = Standard { criteria: Some(&benchmark.criteria), ..Standard::default() };
         let judgement = judge(&evidence, &standard);

@@ -13,7 +13,7 @@ use run_index::NoReference;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use verdict::pin::Source;
+use verdict::pin::PinSource;
 
 use super::{
     extract::{Asked, By, Filtered},
@@ -33,7 +33,7 @@ pub struct Wanted {
     run: String,
     /// What to pin: the run's measurements, or the baseline that judged it.
     #[serde(default)]
-    source: Source,
+    source: PinSource,
     /// Reason, shown in the history.
     #[serde(default)]
     #[schemars(length(max = LONGEST_WHY))]
