@@ -29,12 +29,12 @@
 
 mod banner;
 mod budget;
+mod classify;
 mod clean;
 mod factor;
-mod glance;
-mod glue;
 mod half;
-mod headless;
+mod headerless;
+mod interleaved;
 mod json;
 mod layout;
 mod notes;
