@@ -10,8 +10,8 @@ use model::{
     measurement::{Reading, Table},
 };
 use report::{
-    Log, Story,
-    comparison::{self, Pair},
+    LogStory, Story,
+    comparison::{self, RunPair},
 };
 use verdict::{
     Baseline, Clues, Fingerprint, Judgement, RunEvidence, Standard, compare::compare as differences,
@@ -120,8 +120,8 @@ fn in_time(judged: &mut [Judged], asked: bool) -> bool {
     true
 }
 
-fn source(log: &Judged) -> Log<'_> {
-    Log { name: &log.name, reading: &log.reading, judgement: log.judgement.as_ref() }
+fn source(log: &Judged) -> LogStory<'_> {
+    LogStory { name: &log.name, reading: &log.reading, judgement: log.judgement.as_ref() }
 }
 
 impl<'a> LogVerdict<'a> {
@@ -165,7 +165,7 @@ pub fn compare(a: &Path, b: &Path, output: ComparisonForm) -> Result<Exit, Error
     let ((before, of_before), (after, of_after)) = (table(a, &first)?, table(b, &second)?);
     let found = differences((before, &of_before), (after, &of_after));
     let (a, b) = (a.display().to_string(), b.display().to_string());
-    let pair = Pair { a: &a, b: &b, found: &found };
+    let pair = RunPair { a: &a, b: &b, found: &found };
     match output {
         ComparisonForm::Json => print_json(&found),
         ComparisonForm::Human => print(&comparison::terminal(pair, style())),

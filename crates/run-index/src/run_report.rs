@@ -6,7 +6,7 @@ use model::{
     Record, RunId, Stage,
     measurement::{Ended, Reading},
 };
-use report::{Log, Places, Run, Story};
+use report::{LogStory, Places, RunStory, Story};
 use verdict::{Judgement, Standard, Stored};
 
 use crate::{Folded, RunIndex, ViewError};
@@ -108,8 +108,8 @@ impl RunReport {
         let judgement = self.judged.as_ref().map(StoredVerdict::judgement);
         let name = self.state.run.as_str();
         Story {
-            run: Some(Run { state: &self.state, records: &self.records, places: &self.places }),
-            logs: self.reading.iter().map(|reading| Log { name, reading, judgement }).collect(),
+            run: Some(RunStory { state: &self.state, records: &self.records, places: &self.places }),
+            logs: self.reading.iter().map(|reading| LogStory { name, reading, judgement }).collect(),
             judgement,
             standard,
             series: false,

@@ -7,7 +7,7 @@ use axum::{
     response::Response,
 };
 use model::{RunId, measurement::Table};
-use report::comparison::{self, Pair};
+use report::comparison::{self, RunPair};
 use run_index::{Elsewhere, RunFilter, RunReport};
 use serde::{Deserialize, Serialize};
 use verdict::{compare::compare, fingerprint::Fingerprint};
@@ -51,7 +51,7 @@ pub async fn page(
         match (measured(&before), measured(&after)) {
             (Ok(first), Ok(second)) => {
                 let found = compare((&first.0, &first.1), (&second.0, &second.1));
-                view.report = Some(comparison::part(Pair { a: &view.a, b: &view.b, found: &found }));
+                view.report = Some(comparison::part(RunPair { a: &view.a, b: &view.b, found: &found }));
             }
             (Err(why), _) => view.problem = Some(format!("{}: {why}", view.a)),
             (_, Err(why)) => view.problem = Some(format!("{}: {why}", view.b)),

@@ -14,7 +14,7 @@ use verdict::{
 };
 
 use super::Placed;
-use crate::{Log, Story};
+use crate::{LogStory, Story};
 
 /// The baseline's values for one placement of one size.
 pub struct Expected {
@@ -33,7 +33,7 @@ pub struct Band {
 }
 
 /// Size, type, operation, in-place.
-type Key<'a> = (u64, &'a str, Option<&'a str>, bool);
+type SizePosition<'a> = (u64, &'a str, Option<&'a str>, bool);
 
 /// All references and bounds of a table.
 #[derive(Clone)]
@@ -43,13 +43,13 @@ pub struct Against<'a> {
     reference: Option<(&'a Reference, Rc<Vec<Region>>)>,
     tolerance: Tolerance,
     baseline: Option<&'a Baseline>,
-    points: Rc<BTreeMap<Key<'a>, &'a BaselinePoint>>,
+    points: Rc<BTreeMap<SizePosition<'a>, &'a BaselinePoint>>,
     noise: [f64; 3],
 }
 
 impl<'a> Against<'a> {
     /// References and bounds of a log. With several tables, the requested one is unknown and none applies.
-    pub fn of(story: &Story<'a>, log: &Log<'a>) -> Self {
+    pub fn of(story: &Story<'a>, log: &LogStory<'a>) -> Self {
         let criteria = story.standard.criteria;
         let alone = match log.reading.tables.as_slice() {
             // One rank has no bus bandwidth to compare.

@@ -1,7 +1,7 @@
 //! Logs on their own, with everything they may be held against.
 
 use model::{measurement::*, *};
-use report::{Log, Story};
+use report::{LogStory, Story};
 use verdict::{
     Baseline, Clues, Fingerprint, Judgement, Listening, RunEvidence, Standard,
     baseline::{Healthy, learn},
@@ -67,8 +67,8 @@ impl Logs {
     }
 }
 
-fn source((name, reading, judgement): &(String, Reading, Judgement)) -> Log<'_> {
-    Log { name, reading, judgement: Some(judgement) }
+fn source((name, reading, judgement): &(String, Reading, Judgement)) -> LogStory<'_> {
+    LogStory { name, reading, judgement: Some(judgement) }
 }
 
 /// Two nodes of eight, 64 B to 4 GiB: 27 sizes; `slower` is how much longer each size takes.

@@ -6,7 +6,7 @@ use model::{
     measurement::{Device, Ended, Half, OutOfBounds, Reading, Row, Table},
     *,
 };
-use report::{Log, Places, Story};
+use report::{LogStory, Places, Story};
 use verdict::{Clues, Judgement, RunEvidence, Standard, judge};
 
 pub mod logs;
@@ -252,8 +252,8 @@ impl Run {
         let name = self.state.run.as_str();
         let benchmark = self.state.workflow.benchmark.as_ref();
         Story {
-            run: Some(report::Run { state: &self.state, records: &self.records, places: &self.places }),
-            logs: self.reading.iter().map(|reading| Log { name, reading, judgement }).collect(),
+            run: Some(report::RunStory { state: &self.state, records: &self.records, places: &self.places }),
+            logs: self.reading.iter().map(|reading| LogStory { name, reading, judgement }).collect(),
             judgement,
             standard: Standard {
                 criteria: benchmark.map(|benchmark| &benchmark.criteria),
