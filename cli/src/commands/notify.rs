@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 
 use model::Notify;
 use notifier::{
-    courier::{Api, HttpCourier, Tested},
+    courier::{Api, HttpSender, Tested},
     secrets::Secrets,
 };
 use service::SystemClock;
@@ -34,7 +34,7 @@ pub async fn test(channels: &Path, workflows: &Path, name: &str) -> Result<Exit,
         )));
     }
     let secrets = Secrets::of_process(channels.to_owned());
-    let courier = HttpCourier::new(secrets, Api::default(), Arc::new(SystemClock));
+    let courier = HttpSender::new(secrets, Api::default(), Arc::new(SystemClock));
     let mut failed = Vec::new();
     for ((kind, _), wish) in wanted {
         match courier.test(wish).await {

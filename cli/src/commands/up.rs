@@ -19,7 +19,7 @@ use lifecycle::Input;
 use model::{Fact, RunId, Span};
 use notifier::{
     Notifier,
-    courier::{Api, HttpCourier},
+    courier::{Api, HttpSender},
 };
 use run_index::RunIndex;
 use service::{
@@ -194,7 +194,7 @@ fn access(address: &str, files: &Files) -> Result<Access, Error> {
 /// Sends notices. Addresses and keys are in `channels/` of the data folder, or in the environment.
 fn notifier(data: &Data, services: &Services, github: Api, link: notifier::Link) -> Arc<Notifier> {
     let secrets = notifier::secrets::Secrets::of_process(data.path("channels"));
-    let courier = HttpCourier::new(secrets, github, Arc::clone(&services.clock));
+    let courier = HttpSender::new(secrets, github, Arc::clone(&services.clock));
     Notifier::new(notifier::Setup {
         ledger: data.ledger.clone(),
         store: Arc::clone(&data.store),

@@ -6,7 +6,7 @@ use gcp::{Local, Parts, StorageLocation};
 use ledger::{Ledger, Split};
 use notifier::{
     Link, Notifier, Setup, TAKES,
-    courier::{Api, HttpCourier},
+    courier::{Api, HttpSender},
     secrets::Secrets,
 };
 use service::{Handler, ids};
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
                 records = Arc::new(Split::new("open/", Arc::clone(&store), records));
             }
             let secrets = Secrets::of_process(config.channels.map(|Local(folder)| folder));
-            let courier = HttpCourier::new(secrets, config.github, Arc::clone(&wiring.clock));
+            let courier = HttpSender::new(secrets, config.github, Arc::clone(&wiring.clock));
             let notifier = Notifier::new(Setup {
                 ledger: Ledger::new(records, Arc::new(ids::unique)),
                 store: Arc::clone(&store),

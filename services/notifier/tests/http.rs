@@ -12,7 +12,7 @@ use model::Span;
 use notifier::{
     Courier, Reply,
     conformance::{OtherEnd, suite},
-    courier::{HttpCourier, sign},
+    courier::{HttpSender, sign},
     fake::FakeCourier,
     notice::{Check, FORMAT, Letter, Notice, Status},
     secrets::Secrets,
@@ -28,14 +28,14 @@ const KEY: &str = "a key that nobody knows";
 const TOKEN: &str = "ghs_s3cr3t";
 
 /// A receiver, and a courier who knows it as `pager`, as `ops` and as GitHub.
-async fn pair(clock: &Arc<ManualClock>) -> (Receiver, Arc<HttpCourier>) {
+async fn pair(clock: &Arc<ManualClock>) -> (Receiver, Arc<HttpSender>) {
     let receiver = Receiver::default();
     let url = receiver.serve().await;
     let courier = courier(&url, clock);
     (receiver, courier)
 }
 
-fn courier(url: &str, clock: &Arc<ManualClock>) -> Arc<HttpCourier> {
+fn courier(url: &str, clock: &Arc<ManualClock>) -> Arc<HttpSender> {
     let variables = [
         ("BURNIN_CHANNEL_PAGER_URL", format!("{url}/hook/s3cr3t-path?token=s3cr3t")),
         ("BURNIN_CHANNEL_PAGER_KEY", KEY.to_owned()),
@@ -44,7 +44,7 @@ fn courier(url: &str, clock: &Arc<ManualClock>) -> Arc<HttpCourier> {
     ];
     let secrets = Secrets::new(variables.map(|(name, value)| (name.to_owned(), value)), None);
     let github = format!("{url}/api").parse().unwrap();
-    Arc::new(HttpCourier::new(secrets, github, clock.clone()))
+    Arc::new(HttpSender::new(secrets, github, clock.clone()))
 }
 
 fn clock() -> Arc<ManualClock> {
@@ -336,7 +336,7 @@ async fn no_secret_is_in_a_log_an_error_or_the_outbox() {
     let far = "http://hooks.example/s3cr3t".to_owned();
     let variables = [("BURNIN_CHANNEL_OPS_URL".to_owned(), far)];
     let nowhere = "https://127.0.0.1:1".parse().unwrap();
-    let courier = HttpCourier::new(Secrets::new(variables, None), nowhere, clock);
+    let courier = HttpSender::new(Secrets::new(variables, None), nowhere, clock);
     let insecure = courier.deliver(&message(1)).await;
     assert!(
         matches!(&insecure, Reply::Later { why, .. } if why.contains("expected https://")),

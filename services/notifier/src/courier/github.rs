@@ -8,7 +8,7 @@ use reqwest::{Method, RequestBuilder, Url, header::HeaderName};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{HttpCourier, http::Answer};
+use super::{HttpSender, http::Answer};
 use crate::{
     notice::{Check, Status},
     port::Reply,
@@ -39,7 +39,7 @@ struct Problem {
     message: String,
 }
 
-impl HttpCourier {
+impl HttpSender {
     pub(super) async fn status(&self, status: &Status) -> Result<Reply, String> {
         let Some(repository) = repository(&status.push) else { return Ok(nowhere(&status.push)) };
         let token = self.secrets.find("github", Kind::Token)?;

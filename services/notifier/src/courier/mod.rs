@@ -42,14 +42,14 @@ pub enum Tested {
 }
 
 /// Courier over HTTP.
-pub struct HttpCourier {
+pub struct HttpSender {
     http: Http,
     secrets: Secrets,
     github: Api,
     clock: Arc<dyn Clock>,
 }
 
-impl HttpCourier {
+impl HttpSender {
     /// Uses these secrets; `github` is the base URL of GitHub's API.
     pub fn new(secrets: Secrets, github: Api, clock: Arc<dyn Clock>) -> Self {
         Self { http: Http::default(), secrets, github, clock }
@@ -105,7 +105,7 @@ impl HttpCourier {
 }
 
 #[async_trait::async_trait]
-impl Courier for HttpCourier {
+impl Courier for HttpSender {
     async fn deliver(&self, notice: &Notice) -> Reply {
         let id = &notice.id;
         let replied = |sent: Result<Answer, Reply>| {
