@@ -22,7 +22,7 @@ pub mod translate;
 use std::{io::Write, sync::Arc};
 
 use ::model::{BuildSpec, Class, Failure, FileDigest, Image, Span};
-use cloudbuild::Status;
+use cloudbuild::BuildStatus;
 use flate2::{Compression, GzBuilder};
 use google_cloud_build_v1::model;
 use ledger::{Artefacts, Committed, Digest, Reader, Store};
@@ -198,7 +198,7 @@ impl Builds for CloudBuilds {
                 Some(BuildPhase::Running)
             } else if survey.cancelled {
                 let why = "cancelled before it started";
-                Some(BuildPhase::Failed(Failure::new(Class::Cancelled, Status::Cancelled.as_str(), why)))
+                Some(BuildPhase::Failed(Failure::new(Class::Cancelled, BuildStatus::Cancelled.as_str(), why)))
             } else {
                 None
             });
@@ -209,7 +209,7 @@ impl Builds for CloudBuilds {
                 BuildPhase::Running
             }
             Some(status) if !status.is_final() => BuildPhase::Running,
-            Some(Status::Success) => BuildPhase::Built(self.image(key, &build).await?),
+            Some(BuildStatus::Success) => BuildPhase::Built(self.image(key, &build).await?),
             Some(status) => {
                 BuildPhase::Failed(outcome::failure(&build, status, &self.last_lines(&build).await))
             }

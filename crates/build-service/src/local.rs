@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use cloudbuild::Status;
+use cloudbuild::BuildStatus;
 use ledger::{Artefacts, Reader, Store};
 use model::{BuildSpec, Class, Failure, FileDigest, Image, Span};
 use service::PortError;
@@ -97,8 +97,8 @@ impl LocalBuilds {
 
     fn failed(&self, name: &str, outcome: &BuildOutcome) -> Failure {
         let class = match outcome.status {
-            Status::InternalError | Status::Expired => Class::Infrastructure,
-            Status::Cancelled => Class::Cancelled,
+            BuildStatus::InternalError | BuildStatus::Expired => Class::Infrastructure,
+            BuildStatus::Cancelled => Class::Cancelled,
             _ => Class::Workload,
         };
         let log = std::fs::read(self.builds.log(name)).unwrap_or_default();
@@ -133,14 +133,14 @@ impl Builds for LocalBuilds {
         match self.builds.look(&name).map_err(PortError::transient)? {
             BuildState::Absent => Ok(None),
             BuildState::Working => Ok(Some(BuildPhase::Running)),
-            BuildState::Ended(outcome) if outcome.status == Status::Success => {
+            BuildState::Ended(outcome) if outcome.status == BuildStatus::Success => {
                 self.store(key, &name, &outcome).await.map(|image| Some(BuildPhase::Built(image)))
             }
             BuildState::Ended(outcome) => Ok(Some(BuildPhase::Failed(self.failed(&name, &outcome)))),
             BuildState::Lost => {
                 let builds = self.builds.clone();
                 let buried = tokio::task::spawn_blocking(move || {
-                    builds.bury(&name, Status::InternalError, "the build's supervisor died")
+                    builds.bury(&name, BuildStatus::InternalError, "the build's supervisor died")
                 });
                 buried.await.map_err(PortError::transient)?.map_err(PortError::transient)?;
                 Ok(Some(BuildPhase::Running)) // the next poll reads the recorded result

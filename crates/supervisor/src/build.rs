@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use cloudbuild::{Artifact, Config, Event, Inputs, Request, Secret, Status};
+use cloudbuild::{Artifact, BuildConfig, BuildEvent, BuildStatus, Inputs, PlanRequest, Secret};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
@@ -41,7 +41,7 @@ pub struct BuildRequest {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BuildOutcome {
     /// Status, in Cloud Build's spelling.
-    pub status: Status,
+    pub status: BuildStatus,
     /// Reason of a failure.
     pub failure: Option<String>,
     /// Output files.
@@ -136,7 +136,7 @@ impl Builds {
         let folder = self.folder(name);
         spool::create(&folder.join("cancel"), b"")?;
         if matches!(self.look(name)?, BuildState::Absent | BuildState::Lost) {
-            self.bury(name, Status::Cancelled, "cancelled")?;
+            self.bury(name, BuildStatus::Cancelled, "cancelled")?;
         }
         Ok(())
     }
@@ -145,7 +145,7 @@ impl Builds {
     ///
     /// # Errors
     /// Returns an error if the folder cannot be written.
-    pub fn bury(&self, name: &str, status: Status, why: &str) -> io::Result<()> {
+    pub fn bury(&self, name: &str, status: BuildStatus, why: &str) -> io::Result<()> {
         let folder = self.folder(name);
         let Some(_lock) = spool::lock(&folder.join("lock"))? else { return Ok(()) };
         process::end_noted(&folder.join("groups"), Duration::from_secs(2))?;
@@ -175,7 +175,7 @@ pub async fn supervise(folder: &Path) -> io::Result<()> {
     };
     let ended = match prepare(folder, &request) {
         Ok(plan) => run(folder, &plan, request.secrets.as_deref()).await,
-        Err(why) => BuildOutcome { status: Status::Failure, failure: Some(why), artifacts: Vec::new() },
+        Err(why) => BuildOutcome { status: BuildStatus::Failure, failure: Some(why), artifacts: Vec::new() },
     };
     spool::create_json(&outcome, &ended)?;
     Ok(())
@@ -198,7 +198,8 @@ fn prepare(folder: &Path, request: &BuildRequest) -> Result<cloudbuild::Plan, St
             return Err(format!("tar: {}", String::from_utf8_lossy(&unpacked.stderr).trim()));
         }
     }
-    let config: Config = serde_json::from_value(request.config.clone()).map_err(|error| error.to_string())?;
+    let config: BuildConfig =
+        serde_json::from_value(request.config.clone()).map_err(|error| error.to_string())?;
     let inputs = Inputs {
         substitutions: request.substitutions.clone(),
         built_ins: [("BUILD_ID".to_owned(), request.id.clone())].into(),
@@ -225,16 +226,16 @@ async fn run(folder: &Path, plan: &cloudbuild::Plan, secrets: Option<&Path>) -> 
         Ok(rules) => rules,
         Err(error) => {
             let failure = Some(format!("the build's log could not be redacted: {error}"));
-            return BuildOutcome { status: Status::InternalError, failure, artifacts: Vec::new() };
+            return BuildOutcome { status: BuildStatus::InternalError, failure, artifacts: Vec::new() };
         }
     };
     let groups = folder.join("groups");
-    let mut request = Request::new(folder.join("workspace"), folder.join("build.log"));
+    let mut request = PlanRequest::new(folder.join("workspace"), folder.join("build.log"));
     request.scratch = folder.to_owned();
     request.rules = rules;
     request.environment.push((process::BUILD_MARK.into(), folder.into()));
-    request.on_event = Some(std::sync::Arc::new(move |event: &Event| {
-        if let Event::ProcessGroup { index, pgid } = event {
+    request.on_event = Some(std::sync::Arc::new(move |event: &BuildEvent| {
+        if let BuildEvent::ProcessGroup { index, pgid } = event {
             let noted = spool::create_json(&groups.join(index.to_string()), &Group::led_by(*pgid));
             if let Err(error) = noted {
                 // Standard error is the supervisor's own log, on a disk that may be full.

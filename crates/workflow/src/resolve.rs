@@ -336,7 +336,7 @@ impl<'a> Reading<'a> {
             None => None,
             Some(source) => Some(self.source(&format!("{field}.source"), source)?),
         };
-        let config = match document.read_as::<cloudbuild::Config>() {
+        let config = match document.read_as::<cloudbuild::BuildConfig>() {
             Ok(config) => config,
             Err(problems) => {
                 self.problems.extend(problems.0);
@@ -443,7 +443,7 @@ impl<'a> Reading<'a> {
 }
 
 /// Placeholders for all secrets the config declares: only the build service knows whether they exist.
-fn any_secrets(config: &cloudbuild::Config) -> BTreeMap<String, cloudbuild::Secret> {
+fn any_secrets(config: &cloudbuild::BuildConfig) -> BTreeMap<String, cloudbuild::Secret> {
     let declared = config.available_secrets.iter().flat_map(|available| &available.secret_manager);
     let names = declared.filter_map(|secret| secret.version_name.split("secrets/").nth(1)?.split('/').next());
     names.map(|name| (name.to_owned(), cloudbuild::Secret::new("only checked"))).collect()

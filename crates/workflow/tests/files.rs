@@ -53,7 +53,7 @@ fn the_workflows_of_this_repository_are_good() {
 #[test]
 fn the_build_config_of_this_repository_is_good() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cloudbuild.yaml");
-    let config: cloudbuild::Config = Document::read(&path).unwrap().read_as().unwrap();
+    let config: cloudbuild::BuildConfig = Document::read(&path).unwrap().read_as().unwrap();
     cloudbuild::plan::check(&config, &cloudbuild::Inputs::default())
         .unwrap_or_else(|problems| panic!("{problems:?}"));
 }
