@@ -129,7 +129,7 @@ impl DeployedClusters {
             let Some(mut events) = self.store.open(&object).await.map_err(PortError::transient)? else {
                 return Ok(Some(format!("the deployment's {} is not in the bucket", file.name)));
             };
-            let (mut reader, mut piece) = (ansible_events::Reader::default(), vec![0; 64 << 10]);
+            let (mut reader, mut piece) = (ansible_events::EventReader::default(), vec![0; 64 << 10]);
             loop {
                 match events.read(&mut piece).await.map_err(PortError::transient)? {
                     0 => break,

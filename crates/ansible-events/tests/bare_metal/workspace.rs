@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ansible_events::Findings;
+use ansible_events::PlayFindings;
 use cloudbuild::plan::{self, Inputs};
 use cloudbuild::{BuildConfig, BuildStatus, Plan, local};
 use tempfile::TempDir;
@@ -80,7 +80,7 @@ impl Workspace {
     }
 
     /// What the events of a playbook say.
-    pub fn findings(&self, play: &str) -> Findings {
+    pub fn findings(&self, play: &str) -> PlayFindings {
         ansible_events::read(self.read(&format!("events/{play}.jsonl")).as_bytes()).unwrap()
     }
 
