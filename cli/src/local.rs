@@ -283,14 +283,14 @@ impl Bus for Upstream {
 }
 
 fn builds(data: &Data, program: &Program) -> Arc<LocalBuilds> {
-    let builds = supervisor::Builds::new(data.path("host").join("builds"), program.clone());
+    let builds = supervisor::BuildFolder::new(data.path("host").join("builds"), program.clone());
     Arc::new(LocalBuilds::new(builds, Arc::clone(&data.store), Some(data.path("secrets"))))
 }
 
 /// Clusters of a data folder, on a host with `gpus` GPUs.
 pub fn clusters(data: &Data, program: Program, clock: &Arc<dyn Clock>, gpus: u32) -> Systems {
     let deployed = DeployedClusters::new(builds(data, &program), Arc::clone(&data.store), Arc::clone(clock));
-    let clusters = supervisor::Clusters::new(data.path("host").join("clusters"), program);
+    let clusters = supervisor::ClusterFolder::new(data.path("host").join("clusters"), program);
     Systems { deployed, processes: Some(ProcessClusters::new(clusters, Arc::clone(clock), gpus)) }
 }
 

@@ -17,7 +17,7 @@ use crate::{
 
 /// Builds on this host; images are sets of files in the artefact bucket.
 pub struct LocalBuilds {
-    builds: supervisor::Builds,
+    builds: supervisor::BuildFolder,
     store: std::sync::Arc<dyn Store>,
     artefacts: Artefacts,
     secrets: Option<PathBuf>,
@@ -27,7 +27,7 @@ impl LocalBuilds {
     /// Builds under a folder, and stores results in a bucket. `secrets` is a folder with one file per secret,
     /// named after it.
     pub fn new(
-        builds: supervisor::Builds,
+        builds: supervisor::BuildFolder,
         store: std::sync::Arc<dyn Store>,
         secrets: Option<PathBuf>,
     ) -> Self {

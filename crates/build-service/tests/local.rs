@@ -38,8 +38,11 @@ impl World {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let store = Arc::new(MemoryStore::default());
-        let builds =
-            LocalBuilds::new(supervisor::Builds::new(root.path(), support::program()), store.clone(), None);
+        let builds = LocalBuilds::new(
+            supervisor::BuildFolder::new(root.path(), support::program()),
+            store.clone(),
+            None,
+        );
         Self { root, store, builds }
     }
 

@@ -5,7 +5,7 @@ use std::{io, path::PathBuf, sync::Arc};
 use ledger::{Reader, Store};
 use model::{Class, Cluster, Failure, Image};
 use service::PortError;
-use supervisor::{JobRequest, JobState, Jobs};
+use supervisor::{JobFolder, JobRequest, JobState};
 
 use crate::{
     port::{Ending, Job, Outputs, Scheduler, Standing},
@@ -25,7 +25,7 @@ impl Processes {
         Self { store }
     }
 
-    async fn stage(&self, jobs: &Jobs, image: &Image) -> Result<PathBuf, PortError> {
+    async fn stage(&self, jobs: &JobFolder, image: &Image) -> Result<PathBuf, PortError> {
         let folder = jobs.image_folder(&image.digest);
         stage(&*self.store, image, &folder).await?;
         Ok(folder)
@@ -35,7 +35,7 @@ impl Processes {
 #[async_trait::async_trait]
 impl Scheduler for Processes {
     async fn submit(&self, job: &Job) -> Result<String, PortError> {
-        let jobs = Jobs::at(&job.cluster.endpoint);
+        let jobs = JobFolder::at(&job.cluster.endpoint);
         let program = render::program(&job.workload);
         let program = match &job.image {
             Some(image) => self.stage(&jobs, image).await?.join(program).display().to_string(),
@@ -57,7 +57,7 @@ impl Scheduler for Processes {
     }
 
     async fn look(&self, cluster: &Cluster, name: &str) -> Result<Standing, PortError> {
-        Ok(match Jobs::at(&cluster.endpoint).look(name).map_err(PortError::transient)? {
+        Ok(match JobFolder::at(&cluster.endpoint).look(name).map_err(PortError::transient)? {
             JobState::Absent => Standing::Absent,
             JobState::Running => Standing::Going,
             JobState::Ended(end) => Standing::Ended(end),
@@ -72,7 +72,7 @@ impl Scheduler for Processes {
     }
 
     async fn cancel(&self, cluster: &Cluster, name: &str) -> Result<(), PortError> {
-        match Jobs::at(&cluster.endpoint).cancel(name) {
+        match JobFolder::at(&cluster.endpoint).cancel(name) {
             // A deleted cluster has no jobs left: cancelled.
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(PortError::transient(error)),
             _ => Ok(()),
@@ -80,11 +80,11 @@ impl Scheduler for Processes {
     }
 
     async fn outputs(&self, cluster: &Cluster, name: &str) -> Result<Outputs, PortError> {
-        written::outputs(Jobs::at(&cluster.endpoint).output_folder(name)).await
+        written::outputs(JobFolder::at(&cluster.endpoint).output_folder(name)).await
     }
 
     async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<Reader, PortError> {
-        written::output(Jobs::at(&cluster.endpoint).output_folder(name), file).await
+        written::output(JobFolder::at(&cluster.endpoint).output_folder(name), file).await
     }
 
     async fn ending(
@@ -94,6 +94,6 @@ impl Scheduler for Processes {
         file: &str,
         bytes: u64,
     ) -> Result<Option<Ending>, PortError> {
-        written::ending(Jobs::at(&cluster.endpoint).output_folder(name), file, bytes).await.map(Some)
+        written::ending(JobFolder::at(&cluster.endpoint).output_folder(name), file, bytes).await.map(Some)
     }
 }

@@ -12,7 +12,7 @@ use crate::port::{Ending, Outputs, Written};
 /// Lists the folder.
 pub async fn outputs(folder: PathBuf) -> Result<Outputs, PortError> {
     let listing = blocking(move || files::list(&folder)).await.map_err(PortError::transient)?;
-    let written = |file: files::Entry| Written {
+    let written = |file: files::FileEntry| Written {
         name: file.name,
         size_bytes: Some(file.size_bytes),
         identity: Some(file.identity),

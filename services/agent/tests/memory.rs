@@ -26,7 +26,7 @@ async fn an_oversized_log_is_collected_in_constant_memory() {
         verb: Verb::Start,
     };
     let job = CommandId { stage: Stage::Job, ..id.clone() }.resource_name();
-    let folder = supervisor::Jobs::at(root.path()).output_folder(&job);
+    let folder = supervisor::JobFolder::at(root.path()).output_folder(&job);
     fs::create_dir_all(&folder).unwrap();
     let gib: u64 = std::env::var("COLLECT_GIB").map_or(0, |gib| gib.parse().unwrap());
     let size = if gib == 0 { 32 << 20 } else { gib << 30 };

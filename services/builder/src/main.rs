@@ -49,7 +49,7 @@ fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
     let store = || wiring.store(&config.artefacts);
     let (project, location) = match config.builds {
         BuildLocation::Here(folder) => {
-            let (store, builds) = (store()?, supervisor::Builds::new(folder, Program::this()?));
+            let (store, builds) = (store()?, supervisor::BuildFolder::new(folder, Program::this()?));
             let builds = LocalBuilds::new(builds, Arc::clone(&store), config.secrets);
             return Ok(wiring.worker(Builder::new(Arc::new(builds), config.look), &Builder::TAKES, store));
         }

@@ -59,9 +59,9 @@ fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
     let (store, builds, processes): (_, Arc<dyn Builds>, _) = match config.clusters {
         BuildLocation::Here(folder) => {
             let (store, program) = (open()?, Program::this()?);
-            let builds = supervisor::Builds::new(folder.join("builds"), program.clone());
+            let builds = supervisor::BuildFolder::new(folder.join("builds"), program.clone());
             let builds = LocalBuilds::new(builds, Arc::clone(&store), config.secrets);
-            let clusters = supervisor::Clusters::new(folder.join("clusters"), program);
+            let clusters = supervisor::ClusterFolder::new(folder.join("clusters"), program);
             (store, Arc::new(builds), Some(ProcessClusters::new(clusters, clock(), gpus())))
         }
         BuildLocation::CloudBuild { .. } if config.secrets.is_some() => {

@@ -10,14 +10,14 @@ use crate::port::{Clusters, Listed, Listing, Order, Standing};
 
 /// Provider of clusters on this host.
 pub struct ProcessClusters {
-    clusters: supervisor::Clusters,
+    clusters: supervisor::ClusterFolder,
     clock: Arc<dyn Clock>,
     gpus: u32,
 }
 
 impl ProcessClusters {
     /// Clusters under a folder. `gpus`: number of GPUs of this host, see [`gpus`].
-    pub fn new(clusters: supervisor::Clusters, clock: Arc<dyn Clock>, gpus: u32) -> Self {
+    pub fn new(clusters: supervisor::ClusterFolder, clock: Arc<dyn Clock>, gpus: u32) -> Self {
         Self { clusters, clock, gpus }
     }
 
@@ -31,7 +31,7 @@ impl ProcessClusters {
 
     async fn blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&supervisor::Clusters) -> std::io::Result<T> + Send + 'static,
+        work: impl FnOnce(&supervisor::ClusterFolder) -> std::io::Result<T> + Send + 'static,
     ) -> Result<T, PortError> {
         let clusters = self.clusters.clone();
         let done =
@@ -102,7 +102,7 @@ impl Clusters for ProcessClusters {
     }
 
     async fn list(&self) -> Result<Listing, PortError> {
-        let there = self.blocking(supervisor::Clusters::list).await?;
+        let there = self.blocking(supervisor::ClusterFolder::list).await?;
         let listed = there.into_iter().map(|(name, labels)| Listed {
             name,
             run: labels.get("burnin-run").cloned().unwrap_or_default(),

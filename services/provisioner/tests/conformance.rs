@@ -24,7 +24,7 @@ async fn the_fake_clusters_conform() {
 async fn process_clusters_conform() {
     let root = tempfile::tempdir().unwrap();
     let provider = |gpus: u32| {
-        let clusters = supervisor::Clusters::new(root.path().join(gpus.to_string()), support::program());
+        let clusters = supervisor::ClusterFolder::new(root.path().join(gpus.to_string()), support::program());
         ProcessClusters::new(clusters, Arc::new(SystemClock), gpus)
     };
     for gpus in [0, 8] {
@@ -36,7 +36,7 @@ async fn process_clusters_conform() {
 async fn a_host_with_gpus_is_one_node() {
     let root = tempfile::tempdir().unwrap();
     for (gpus, expected) in [(0, vec![1, 1, 1]), (8, vec![8])] {
-        let clusters = supervisor::Clusters::new(root.path().join(gpus.to_string()), support::program());
+        let clusters = supervisor::ClusterFolder::new(root.path().join(gpus.to_string()), support::program());
         let provider = ProcessClusters::new(clusters, Arc::new(SystemClock), gpus);
         let id = CommandId {
             run: "slots".parse().unwrap(),

@@ -47,7 +47,7 @@ impl World {
     }
 
     fn provider(root: &TempDir, store: &Arc<dyn Store>, clock: Arc<dyn Clock>) -> DeployedClusters {
-        let builds = supervisor::Builds::new(root.path().join("builds"), support::program());
+        let builds = supervisor::BuildFolder::new(root.path().join("builds"), support::program());
         let builds = Arc::new(LocalBuilds::new(builds, Arc::clone(store), None));
         DeployedClusters::new(builds, Arc::clone(store), clock)
     }
@@ -140,7 +140,7 @@ async fn deployed_clusters_conform() {
     assert_eq!(world.has(), [""; 0], "nothing costs money after the suite");
 
     // The same behind the one door, beside processes.
-    let hosts = supervisor::Clusters::new(world.root.path().join("hosts"), support::program());
+    let hosts = supervisor::ClusterFolder::new(world.root.path().join("hosts"), support::program());
     let both = World::new();
     let order = both.order(both.deploy("", &two(&json!({}))), both.destroy(""));
     let deployed = World::provider(&both.root, &both.store, Arc::new(SystemClock));

@@ -50,7 +50,7 @@ impl Bed {
         all.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
         let program = supervisor::Program(vec!["none".into()]);
-        let builds = supervisor::Builds::new(self.root.path().join("builds"), program);
+        let builds = supervisor::BuildFolder::new(self.root.path().join("builds"), program);
         let builds: Arc<dyn Builds> = Arc::new(LocalBuilds::new(builds, Arc::clone(&store), None));
         let deployed = DeployedClusters::new(builds, store, Arc::new(SystemClock));
         let system = System::Kubernetes(serde_json::from_value(all).unwrap());

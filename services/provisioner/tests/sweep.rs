@@ -97,7 +97,7 @@ async fn deletions_must_be_confirmed_by_the_list_and_unlabelled_clusters_stay() 
 #[tokio::test(flavor = "multi_thread")]
 async fn expired_process_clusters_are_ended_by_the_sweep() {
     let root = tempfile::tempdir().unwrap();
-    let clusters = supervisor::Clusters::new(root.path(), support::program());
+    let clusters = supervisor::ClusterFolder::new(root.path(), support::program());
     let provider = |clock: Arc<dyn Clock>| ProcessClusters::new(clusters.clone(), clock, 0);
     let now = SystemClock.now();
     let here = provider(Arc::new(SystemClock));

@@ -4,7 +4,7 @@ use std::{ffi::OsString, time::Duration};
 
 use model::{Class, Failure};
 use service::PortError;
-use supervisor::{Answer, ask};
+use supervisor::{ProgramOutput, ask};
 
 use super::state::Row;
 
@@ -19,7 +19,7 @@ pub struct Commands {
 }
 
 impl Commands {
-    async fn ask(&self, argv: Vec<String>) -> Result<Answer, PortError> {
+    async fn ask(&self, argv: Vec<String>) -> Result<ProgramOutput, PortError> {
         // Slurm prints times in the caller's time zone.
         let mut env = vec![("TZ", OsString::from("UTC0"))];
         env.extend(self.path());

@@ -15,7 +15,7 @@ use std::{
 
 use model::JobEnd;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use supervisor::{Jobs, spool};
+use supervisor::{JobFolder, lock_files};
 
 use super::state::Marks;
 use crate::port::Standing;
@@ -47,8 +47,8 @@ impl Folder {
     }
 
     /// The job folders of the cluster.
-    pub fn jobs(&self) -> Jobs {
-        Jobs::at(&self.shared)
+    pub fn jobs(&self) -> JobFolder {
+        JobFolder::at(&self.shared)
     }
 
     /// Reads all marks in the folder.
@@ -63,10 +63,10 @@ impl Folder {
         };
         Ok(Marks {
             cancelled: folder.join("cancel").try_exists()?,
-            submitted: spool::read_json(&folder.join("submitted.json"))?,
+            submitted: lock_files::read_json(&folder.join("submitted.json"))?,
             claim,
-            refused: spool::names(&folder.join("refused"))?,
-            end: spool::read_json(&folder.join("end.json"))?,
+            refused: lock_files::names(&folder.join("refused"))?,
+            end: lock_files::read_json(&folder.join("end.json"))?,
         })
     }
 
@@ -94,7 +94,7 @@ impl Folder {
     /// # Errors
     /// Returns an error if the folder cannot be read.
     pub fn told(&self) -> io::Result<Option<Standing>> {
-        let told: Option<Told> = spool::read_json(&self.path().join("standing.json"))?;
+        let told: Option<Told> = lock_files::read_json(&self.path().join("standing.json"))?;
         Ok(told.map(Standing::from))
     }
 
@@ -130,8 +130,9 @@ impl Folder {
 
     fn note<T: Serialize + DeserializeOwned>(&self, file: &str, value: &T) -> io::Result<T> {
         let path = self.path().join(file);
-        spool::create_json(&path, value)?;
-        spool::read_json(&path)?.ok_or_else(|| io::Error::other(format!("{} disappeared", path.display())))
+        lock_files::create_json(&path, value)?;
+        lock_files::read_json(&path)?
+            .ok_or_else(|| io::Error::other(format!("{} disappeared", path.display())))
     }
 }
 

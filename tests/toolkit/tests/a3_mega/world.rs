@@ -85,7 +85,7 @@ impl World {
             std::fs::write(file, &archive.bytes).unwrap();
         }
         let clock = Arc::new(ManualClock::new(SystemClock.now()));
-        let builds = supervisor::Builds::new(root.path().join("builds"), program());
+        let builds = supervisor::BuildFolder::new(root.path().join("builds"), program());
         let builds = Arc::new(LocalBuilds::new(builds, Arc::clone(&store), None));
         let clusters = DeployedClusters::new(builds, store, clock.clone());
         let id = CommandId {
