@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use bundle::{Broken, BundleError, Key, PublicKey};
+use bundle::{BundleError, BundleKey, InvalidBundle, PublicKey};
 use model::RunId;
 
 use crate::{
@@ -27,7 +27,7 @@ pub async fn export(data: Data, run: &RunId, key: &Path, save: Option<PathBuf>) 
             "warning: --key {path}: other users can read it (mode {mode:03o}); `chmod 600 {path}`"
         ));
     }
-    let key = Key::read(&pem).map_err(|why| named(&why))?;
+    let key = BundleKey::read(&pem).map_err(|why| named(&why))?;
     let told = data.told(run).await?;
     let save = save.unwrap_or_else(|| PathBuf::from(format!("{run}.burnin.tar")));
     replaceable(&save)?;
@@ -96,7 +96,7 @@ pub fn verify(path: &Path, key: Option<&Path>) -> Result<Exit, Error> {
             ));
             Ok(Exit::Pass)
         }
-        Err(error @ Broken::NoBundle(_)) => Err(named(path, &error)),
+        Err(error @ InvalidBundle::NoBundle(_)) => Err(named(path, &error)),
         Err(error) => {
             Err(Error { message: format!("{} does not hold: {error}", path.display()), exit: Exit::Fail })
         }
