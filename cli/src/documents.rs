@@ -82,5 +82,5 @@ pub struct PinsDocument {
     /// `burnin/baselines/v1`.
     pub schema: &'static str,
     /// Workflows with at least one pin, current or released, by name.
-    pub workflows: Vec<pins::History>,
+    pub workflows: Vec<pins::PinHistory>,
 }

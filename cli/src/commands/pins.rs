@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use pins::{Decided, Noted, Pinned, Pins, Who};
+use pins::{Decided, PinNote, Pinned, Pins, Who};
 use run_index::NoReference;
 use service::{Clock, SystemClock};
 use verdict::pin::PinSource;
@@ -76,7 +76,7 @@ fn who(why: String) -> Who {
 }
 
 /// Names and reasons are external text: only printable characters reach the terminal.
-fn line(workflow: &str, noted: &Noted, newest: Option<u64>) -> String {
+fn line(workflow: &str, noted: &PinNote, newest: Option<u64>) -> String {
     let plain = |text: &str| text.chars().filter(|letter| !letter.is_control()).collect::<String>();
     let at = noted.at.to_string();
     let mut line = format!("{workflow}  {}  {}", noted.number, at.get(..16).unwrap_or(&at));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ledger::{MemoryStore, Store};
 use model::Timestamp;
-use pins::{Decided, Error, Pinned, Pins, Who};
+use pins::{Decided, PinError, Pinned, Pins, Who};
 use verdict::{Baseline, Fingerprint, pin::PinSource};
 
 fn baseline(runs: u32) -> Baseline {
@@ -111,6 +111,6 @@ async fn an_invalid_entry_is_reported() {
         let name = format!("baselines/w/{number:010}.json");
         store.create(&name, body.into()).await.unwrap();
         let refused = pins.in_force("w").await.unwrap_err();
-        assert!(matches!(&refused, Error::Damaged { name: damaged, .. } if *damaged == name), "{refused}");
+        assert!(matches!(&refused, PinError::Damaged { name: damaged, .. } if *damaged == name), "{refused}");
     }
 }

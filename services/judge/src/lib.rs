@@ -121,7 +121,7 @@ impl Judge {
         }
         match self.pins.in_force(case.workflow).await {
             Ok(pinned) => Ok(pinned.map(|InForce { pin, baseline }| Fixed { baseline, pin: Some(pin) })),
-            Err(error @ pins::Error::Damaged { .. }) => {
+            Err(error @ pins::PinError::Damaged { .. }) => {
                 let why = format!("{error}; release the pin, or pin another run");
                 Err(PortError::Permanent(Failure::new(Class::Input, "BASELINE_UNREADABLE", why)))
             }

@@ -8,7 +8,7 @@ use axum::{
     http::StatusCode,
 };
 use model::RunId;
-use pins::{Decided, History, Pinned, Pins, Who};
+use pins::{Decided, PinHistory, Pinned, Pins, Who};
 use run_index::NoReference;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -46,7 +46,7 @@ pub struct Baselines {
     /// `burnin/baselines/v1`.
     schema: &'static str,
     /// Workflows with at least one pin, current or released, by name.
-    workflows: Vec<History>,
+    workflows: Vec<PinHistory>,
 }
 
 /// Query of `DELETE /api/v1/baselines/{workflow}`.
@@ -76,7 +76,7 @@ pub async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Json<Baselines>
 pub async fn show(
     State(gateway): State<Arc<Gateway>>,
     Path(workflow): Path<String>,
-) -> Result<Json<History>, Problem> {
+) -> Result<Json<PinHistory>, Problem> {
     history(&gateway, &named(&workflow)?).await
 }
 
@@ -85,7 +85,7 @@ pub async fn pin(
     By(by): By,
     Path(workflow): Path<String>,
     Asked(Wanted { run, source, why }): Asked<Wanted>,
-) -> Result<Json<History>, Problem> {
+) -> Result<Json<PinHistory>, Problem> {
     let workflow = named(&workflow)?;
     let why = short(why, StatusCode::UNPROCESSABLE_ENTITY)?;
     let unprocessable = |why: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, why);
@@ -106,7 +106,7 @@ pub async fn release(
     By(by): By,
     Path(workflow): Path<String>,
     Filtered(Released { why }): Filtered<Released>,
-) -> Result<Json<History>, Problem> {
+) -> Result<Json<PinHistory>, Problem> {
     let workflow = named(&workflow)?;
     let who = Who { by, at: gateway.clock.now(), why: short(why, StatusCode::BAD_REQUEST)? };
     match gateway.pins().release(&workflow, who).await? {
@@ -115,7 +115,7 @@ pub async fn release(
     }
 }
 
-async fn history(gateway: &Gateway, workflow: &str) -> Result<Json<History>, Problem> {
+async fn history(gateway: &Gateway, workflow: &str) -> Result<Json<PinHistory>, Problem> {
     gateway.pins().history(workflow).await?.map(Json).ok_or_else(|| nothing(workflow))
 }
 

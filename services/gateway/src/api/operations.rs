@@ -94,7 +94,7 @@ pub fn all() -> Vec<Place> {
                     what: "Shows the pinned reference run of the workflow, with all pins and releases.",
                     parameters: vec![baselines::workflow()],
                     body: None,
-                    answers: answers(200, "The history.", Schemas::of::<pins::History>),
+                    answers: answers(200, "The history.", Schemas::of::<pins::PinHistory>),
                 },
                 Operation {
                     method: Method::PUT,
@@ -102,7 +102,7 @@ pub fn all() -> Vec<Place> {
                     what: "Pins a run as the reference of the workflow's later runs. Idempotent.",
                     parameters: vec![baselines::workflow()],
                     body: Some(sent::<baselines::Wanted>),
-                    answers: answers(200, "The history.", Schemas::of::<pins::History>),
+                    answers: answers(200, "The history.", Schemas::of::<pins::PinHistory>),
                 },
                 Operation {
                     method: Method::DELETE,
@@ -110,7 +110,7 @@ pub fn all() -> Vec<Place> {
                     what: "Releases the pin: later runs are judged by the learned baseline. Idempotent.",
                     parameters: vec![baselines::workflow(), baselines::why()],
                     body: None,
-                    answers: answers(200, "The history.", Schemas::of::<pins::History>),
+                    answers: answers(200, "The history.", Schemas::of::<pins::PinHistory>),
                 },
             ],
         },

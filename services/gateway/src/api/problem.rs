@@ -72,10 +72,10 @@ impl From<Refused> for Problem {
     }
 }
 
-impl From<pins::Error> for Problem {
-    fn from(error: pins::Error) -> Self {
+impl From<pins::PinError> for Problem {
+    fn from(error: pins::PinError) -> Self {
         match error {
-            pins::Error::Damaged { .. } => {
+            pins::PinError::Damaged { .. } => {
                 tracing::error!("{error}");
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
             }
