@@ -17,7 +17,7 @@ use verdict::{
     Baseline, Clues, Fingerprint, Judgement, RunEvidence, Standard, compare::compare as differences,
     locate::Suspect,
 };
-use workflow::Document;
+use workflow::YamlDocument;
 
 use crate::{
     args::{ComparisonForm, ReportForm},
@@ -146,7 +146,7 @@ fn together(judged: &[Judged]) -> Option<Judgement> {
 }
 
 fn document<T: serde::de::DeserializeOwned + schemars::JsonSchema>(path: &Path) -> Result<T, Error> {
-    Document::read(path).and_then(|document| document.read_as()).map_err(Error::usage)
+    YamlDocument::read(path).and_then(|document| document.read_as()).map_err(Error::usage)
 }
 
 /// All known names of a suspect.

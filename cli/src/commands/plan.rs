@@ -6,7 +6,7 @@ use model::{
     BuildSpec, ClusterSpec, GithubNotify, ImageSpec, News, Notify, Span, Stage, System, Timestamp, Workflow,
 };
 use service::{Clock, SystemClock};
-use workflow::{Archive, Offered, Override, Problem, Resolved};
+use workflow::{FileProblem, Offered, Override, Resolved, SourceArchive};
 
 use crate::{
     commands::{note, print_plain},
@@ -17,7 +17,7 @@ use crate::{
 pub fn check(path: &Path, set: &[Override], strict: bool) -> Result<Exit, Error> {
     let Resolved { workflow, warnings, .. } = workflow::resolve(path, set).map_err(Error::usage)?;
     if strict && !warnings.is_empty() {
-        return Err(Error::usage(workflow::Problems(warnings)));
+        return Err(Error::usage(workflow::FileProblems(warnings)));
     }
     warn(&warnings);
     print_plain(&format!("{}: workflow {} is good\n", path.display(), workflow.name));
@@ -25,7 +25,7 @@ pub fn check(path: &Path, set: &[Override], strict: bool) -> Result<Exit, Error>
 }
 
 /// Prints warnings on standard error.
-pub fn warn(warnings: &[Problem]) {
+pub fn warn(warnings: &[FileProblem]) {
     warnings.iter().for_each(|warning| note(format_args!("warning: {warning}")));
 }
 
@@ -94,7 +94,7 @@ fn starts(offered: &Offered, now: Timestamp) -> String {
     text
 }
 
-fn steps(workflow: &Workflow, archives: &[Archive]) -> Vec<(Stage, String)> {
+fn steps(workflow: &Workflow, archives: &[SourceArchive]) -> Vec<(Stage, String)> {
     let mut steps = Vec::new();
     match &workflow.image {
         Some(ImageSpec::Build(build)) => {
@@ -152,7 +152,7 @@ fn steps(workflow: &Workflow, archives: &[Archive]) -> Vec<(Stage, String)> {
     steps
 }
 
-fn described(build: &BuildSpec, archives: &[Archive]) -> String {
+fn described(build: &BuildSpec, archives: &[SourceArchive]) -> String {
     let count = build.config["steps"].as_array().map_or(0, Vec::len);
     let archive = build.source.as_ref().and_then(|source| {
         archives.iter().find(|archive| archive.object == source.object).map(|archive| archive.bytes.len())

@@ -20,7 +20,7 @@ use model::Notify;
 use service::telemetry::meters::broken_workflows;
 use tempfile::TempDir;
 use tracing::{error, info};
-use workflow::{Document, Offered, Override, Problem, Problems, Resolved};
+use workflow::{FileProblem, FileProblems, Offered, Override, Resolved, YamlDocument};
 
 /// Maximum age of files read from a bucket, and of the check of an unchanged file.
 const FRESH: Duration = Duration::from_secs(60);
@@ -37,11 +37,11 @@ pub struct Entry {
     /// Channels that it notifies.
     pub notify: Vec<Notify>,
     /// Errors in the current file.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<FileProblem>,
     /// Whether it can be started: its file is valid, or an earlier valid version is in use.
     pub startable: bool,
     /// The version in use.
-    document: Document,
+    document: YamlDocument,
 }
 
 /// Every `*.yaml` file directly in a folder.
@@ -66,13 +66,13 @@ struct Found {
     /// The version in use: the newest valid one, or a readable one that cannot be started.
     version: Option<Version>,
     /// Errors in the current file.
-    problems: Vec<Problem>,
+    problems: Vec<FileProblem>,
 }
 
 /// A version of a file.
 #[derive(Clone)]
 struct Version {
-    document: Document,
+    document: YamlDocument,
     offered: Offered,
     notify: Vec<Notify>,
     good: bool,
@@ -95,7 +95,7 @@ pub struct Read {
     /// Files that are not readable as workflows, with their errors.
     pub broken: Vec<Broken>,
     /// All errors of all files.
-    pub problems: Problems,
+    pub problems: FileProblems,
     /// Keeps the local copy of a bucket while it is used.
     _copy: Option<Arc<TempDir>>,
 }
@@ -106,7 +106,7 @@ pub struct Broken {
     /// File name in the folder.
     pub file: String,
     /// Errors in the file.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<FileProblem>,
 }
 
 impl Catalogue {
@@ -190,7 +190,7 @@ impl Catalogue {
                             let message =
                                 format!("the name `{name}` is also used by {}", other.path.display());
                             let whole = path.display().to_string();
-                            problems.push(Problem {
+                            problems.push(FileProblem {
                                 file: whole,
                                 position: None,
                                 field: "name".into(),
@@ -232,7 +232,7 @@ fn checked(known: &mut BTreeMap<OsString, Known>, path: &Path, file: OsString) -
 
 /// Checks a file and everything that it references.
 fn found(path: &Path, before: Option<Version>) -> Found {
-    let (document, problems) = match Document::read(path) {
+    let (document, problems) = match YamlDocument::read(path) {
         Err(problems) => (None, problems),
         Ok(document) => match good(&document, path) {
             Ok(version) => return Found { version: Some(version), problems: Vec::new() },
@@ -250,21 +250,21 @@ fn found(path: &Path, before: Option<Version>) -> Found {
 }
 
 /// The version of a file if it and everything that it references are valid.
-fn good(document: &Document, path: &Path) -> Result<Version, Problems> {
+fn good(document: &YamlDocument, path: &Path) -> Result<Version, FileProblems> {
     let resolved = workflow::resolve_document(document.clone(), path, &[], None)?;
     let offered = workflow::offered_by(document)?;
     Ok(Version { document: document.clone(), offered, notify: resolved.workflow.notify, good: true })
 }
 
 /// Logs new errors of a file once, and their correction once.
-fn report(path: &Path, before: &[Problem], found: &Found) {
+fn report(path: &Path, before: &[FileProblem], found: &Found) {
     let file = path.display();
     if found.problems.is_empty() {
         if !before.is_empty() {
             info!("{file} is valid again");
         }
     } else if found.problems != before {
-        let problems = Problems(found.problems.clone());
+        let problems = FileProblems(found.problems.clone());
         if found.version.as_ref().is_some_and(|version| version.good) {
             error!("{file} has errors; its last valid version stays in use: {problems}");
         } else {
@@ -282,12 +282,12 @@ impl Entry {
         &self,
         set: &[Override],
         existing: Option<serde_json::Value>,
-    ) -> Result<Resolved, Problems> {
+    ) -> Result<Resolved, FileProblems> {
         let (document, path, set) = (self.document.clone(), self.path.clone(), set.to_vec());
         let resolving =
             tokio::task::spawn_blocking(move || workflow::resolve_document(document, &path, &set, existing));
         resolving.await.unwrap_or_else(|stopped| {
-            let problem = Problem {
+            let problem = FileProblem {
                 file: self.path.display().to_string(),
                 position: None,
                 field: String::new(),

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use service::Publisher;
 use sha2::{Digest, Sha256};
 use triggers::Offer;
-use workflow::{Override, Problems};
+use workflow::{FileProblems, Override};
 
 use crate::{Catalogue, catalogue::Entry};
 
@@ -74,7 +74,7 @@ pub enum Refused {
     },
     /// The workflow is invalid with these settings.
     #[error("the workflow cannot run with these settings: {0}")]
-    Invalid(Problems),
+    Invalid(FileProblems),
     /// The key was used before for another request.
     #[error("this key was used before for another request, which started {run}")]
     Reused {
@@ -279,13 +279,13 @@ impl Starter {
         let Some(refused) = refusals.min_by_key(Vec::len).filter(|refused| !refused.is_empty()) else {
             return Ok(());
         };
-        let problem = |(field, message): (String, String)| workflow::Problem {
+        let problem = |(field, message): (String, String)| workflow::FileProblem {
             file: "the offer".to_owned(),
             position: None,
             field: format!("cluster.existing.system.{kind}.{field}"),
             message,
         };
-        Err(Refused::Invalid(Problems(refused.into_iter().map(problem).collect())))
+        Err(Refused::Invalid(FileProblems(refused.into_iter().map(problem).collect())))
     }
 }
 

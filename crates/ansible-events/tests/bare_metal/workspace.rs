@@ -17,7 +17,7 @@ pub fn source() -> PathBuf {
 /// One of its build configs, with these substitutions.
 pub fn plan(config: &str, substitutions: &BTreeMap<String, String>) -> Plan {
     let document =
-        workflow::Document::read(&source().join(config)).unwrap_or_else(|problems| panic!("{problems}"));
+        workflow::YamlDocument::read(&source().join(config)).unwrap_or_else(|problems| panic!("{problems}"));
     let config: BuildConfig = document.read_as().unwrap_or_else(|problems| panic!("{problems}"));
     let inputs = Inputs { substitutions: substitutions.clone(), ..Inputs::default() };
     plan::check(&config, &inputs).unwrap_or_else(|problems| panic!("{problems:?}"))

@@ -123,6 +123,6 @@ impl Gateway {
     }
 }
 
-fn lines(problems: &[workflow::Problem]) -> Vec<String> {
+fn lines(problems: &[workflow::FileProblem]) -> Vec<String> {
     problems.iter().map(ToString::to_string).collect()
 }
