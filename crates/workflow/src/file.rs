@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use model::{ByteSize, Collective, Cost, Image, Kubernetes, Limits, Locate, Notify, Slurm};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use triggers::On;
+use triggers::Triggers;
 
 /// `workflows/<name>.yaml`. Paths are relative to this file.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -36,7 +36,7 @@ pub struct WorkflowFile {
     pub notify: Vec<Notify>,
     /// Automatic triggers.
     #[serde(default)]
-    pub on: On,
+    pub on: Triggers,
     /// Fields that network requests for a run may override, such as `limits.job`. The command line may
     /// override every field.
     #[serde(default)]

@@ -18,4 +18,4 @@ pub use file::{
 pub use resolve::{
     Offered, Override, Resolved, SourceArchive, offered, offered_by, resolve, resolve_document, resolve_on,
 };
-pub use triggers::On;
+pub use triggers::Triggers;

@@ -12,7 +12,7 @@ use model::{
     Workflow, Workload,
 };
 use sha2::{Digest, Sha256};
-use triggers::On;
+use triggers::Triggers;
 
 use crate::{
     document::{FileProblem, FileProblems, MAX_DEPTH, MAX_KEY, YamlDocument, scalar},
@@ -62,7 +62,7 @@ pub struct Offered {
     /// Description for display.
     pub description: String,
     /// Automatic triggers.
-    pub on: On,
+    pub on: Triggers,
     /// Fields that network requests may override.
     pub parameters: Vec<String>,
 }

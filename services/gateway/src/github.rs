@@ -19,7 +19,7 @@ use serde_json::json;
 use sha2::Sha256;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tracing::{error, info, warn};
-use triggers::Push;
+use triggers::PushEvent;
 
 use crate::{Gateway, Refused, Wish, api::Problem, start};
 
@@ -133,7 +133,7 @@ impl Told {
 
 /// A push from a webhook or from polling.
 pub(crate) struct Known {
-    pub push: Push,
+    pub push: PushEvent,
     pub commit: String,
     /// Source of the push, for the log.
     pub told_by: String,
@@ -265,7 +265,7 @@ async fn hook(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, body: Bod
         return Problem::new(StatusCode::BAD_REQUEST, "after: expected a commit, in hex").into_response();
     }
     let (paths, bot) = (told.paths(), told.bot());
-    let push = Push { repository: told.repository.full_name, reference: told.reference, paths, bot };
+    let push = PushEvent { repository: told.repository.full_name, reference: told.reference, paths, bot };
     let told_by = format!("delivery {}", said("x-github-delivery").chars().take(80).collect::<String>());
     match gateway.pushed(Known { push, commit: told.after, told_by }).await {
         Ok(dealt) => (StatusCode::ACCEPTED, Json(json!({"runs": dealt.runs, "refused": dealt.refused})))

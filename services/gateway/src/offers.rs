@@ -5,7 +5,7 @@ use model::{EventKey, Origin, RunId, Trigger};
 use serde::{Deserialize, Serialize};
 use service::{AttributesReader, Disposition, Event};
 use sha2::{Digest, Sha256};
-use triggers::Offer;
+use triggers::OfferedCluster;
 
 use crate::{Gateway, Refused, Wish, start};
 
@@ -86,8 +86,8 @@ impl Gateway {
                 return if mark.offered == offered { Ok(mark.workflows) } else { Err(Why::Final(other)) };
             }
             let read = self.catalogue.read().await.map_err(|error| later(&error))?;
-            let known = Offer { source: &key.source, system: offer.kind(), name: &offer.name };
-            let wants = |on: &triggers::On| on.cluster.iter().any(|on| on.wants(known));
+            let known = OfferedCluster { source: &key.source, system: offer.kind(), name: &offer.name };
+            let wants = |on: &triggers::Triggers| on.cluster.iter().any(|on| on.wants(known));
             let concerned = read.workflows.iter().filter(|(_, entry)| wants(&entry.offered.on));
             let workflows: Vec<_> = concerned.map(|(workflow, _)| workflow.clone()).collect();
             if workflows.is_empty() {

@@ -11,7 +11,7 @@ use model::{
 use serde::{Deserialize, Serialize};
 use service::Publisher;
 use sha2::{Digest, Sha256};
-use triggers::Offer;
+use triggers::OfferedCluster;
 use workflow::{FileProblems, Override};
 
 use crate::{Catalogue, catalogue::Entry};
@@ -241,7 +241,7 @@ impl Starter {
         let fed = wish.image.as_ref().filter(|image| !built(image)).map(|_| &image);
         let cluster = "cluster".to_owned();
         let wanted = |(source, offer): &(String, ClusterOffer)| {
-            let offer = Offer { source, system: offer.kind(), name: &offer.name };
+            let offer = OfferedCluster { source, system: offer.kind(), name: &offer.name };
             entry.offered.on.cluster.iter().any(|on| on.wants(offer))
         };
         let fed = fed.into_iter().chain(wish.cluster.as_ref().filter(|it| !wanted(it)).map(|_| &cluster));
@@ -272,7 +272,7 @@ impl Starter {
                 ClusterSpec::Rent(_) => None,
             });
         let usual = usual(&offer.system);
-        let known = Offer { source, system: kind, name: &offer.name };
+        let known = OfferedCluster { source, system: kind, name: &offer.name };
         let wanting = entry.offered.on.cluster.iter().filter(|on| on.wants(known));
         let refusals = wanting.map(|on| on.refuses(&offered, own.as_ref(), &usual));
         // One trigger that allows all settings is enough.

@@ -6,7 +6,7 @@ use axum::{Json, extract::State};
 use model::{Notify, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
-use triggers::On;
+use triggers::Triggers;
 
 use super::problem::Problem;
 use crate::{Gateway, schedule::Night};
@@ -43,7 +43,7 @@ pub struct Offer {
     /// Fields that a request may override.
     pub parameters: Vec<String>,
     /// Its triggers.
-    pub on: On,
+    pub on: Triggers,
     /// Next start of each of its schedules.
     pub next: Vec<Timestamp>,
     /// Handled scheduled times of the last week, newest first.

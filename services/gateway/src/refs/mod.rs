@@ -13,7 +13,7 @@ use ledger::Creation;
 use model::{Span, Timestamp};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
-use triggers::Push;
+use triggers::PushEvent;
 
 pub use git::GitRefs;
 #[cfg(feature = "gcp")]
@@ -104,7 +104,8 @@ impl Gateway {
             if !self.secrets.is_empty() && !self.overdue(&dealt).await? {
                 continue;
             }
-            let push = Push { repository: repository.to_owned(), reference: name, paths: None, bot: false };
+            let push =
+                PushEvent { repository: repository.to_owned(), reference: name, paths: None, bot: false };
             self.pushed(github::Known { push, commit, told_by: "a look at the refs".to_owned() }).await?;
         }
         Ok(())
