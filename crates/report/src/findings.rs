@@ -1,6 +1,6 @@
 //! Summary of a run: headline, reasons and notes, identical in all forms.
 
-use lifecycle::{End, LeaseState, RunState};
+use lifecycle::{AttemptEnd, LeaseState, RunState};
 use model::{Conclusion, Drained, Entry, Fact, Reason, Stage, SuspectNode, Suspects, Verdict};
 use serde::Serialize;
 
@@ -138,9 +138,9 @@ fn named(suspects: &Suspects) -> impl Iterator<Item = ReportNote> + '_ {
 /// The verdict is independent of it, so it is not the conclusion of the run.
 fn not_located(state: &RunState) -> Option<ReportNote> {
     let text = match state.end(Stage::Locate)? {
-        End::Succeeded(_) => return None,
-        End::Failed(failure) => words::failure(failure),
-        End::TimedOut => format!("no response within its limit of {}", state.limit(Stage::Locate)),
+        AttemptEnd::Succeeded(_) => return None,
+        AttemptEnd::Failed(failure) => words::failure(failure),
+        AttemptEnd::TimedOut => format!("no response within its limit of {}", state.limit(Stage::Locate)),
     };
     Some(ReportNote { tone: Tone::Unsure, head: "the search for bad nodes failed".to_owned(), text })
 }
@@ -179,12 +179,12 @@ pub fn tone_of(state: &RunState, line: &StageLine) -> Tone {
         return Tone::Unsure;
     }
     match state.end(line.stage) {
-        Some(End::Succeeded(fact)) => match &**fact {
+        Some(AttemptEnd::Succeeded(fact)) => match &**fact {
             Fact::VerdictReached(reached) => reached.verdict.into(),
             Fact::JobDone(end) if end.state != "COMPLETED" => Tone::Bad,
             _ => Tone::Good,
         },
-        Some(End::Failed(_) | End::TimedOut) => Tone::Bad,
+        Some(AttemptEnd::Failed(_) | AttemptEnd::TimedOut) => Tone::Bad,
         None if line.ended.is_some() => Tone::Unsure,
         None => Tone::Busy,
     }

@@ -1,6 +1,6 @@
 //! Start and end of each attempt of each stage.
 
-use lifecycle::{End, LeaseState, RunState, StageState, evolve, fold};
+use lifecycle::{AttemptEnd, LeaseState, RunState, StageState, evolve, fold};
 use model::{Attempt, Entry, Fact, Record, Stage, Timestamp};
 
 use crate::{text, words};
@@ -95,9 +95,9 @@ fn attempts(lines: &mut Vec<StageLine>, state: &RunState) {
         let line = &mut lines[index];
         match &now.end {
             _ if line.ended.is_some() => {}
-            Some(End::Succeeded(fact)) => line.end(at, &words::fact(fact)),
-            Some(End::Failed(failure)) => line.end(at, &words::briefly(failure)),
-            Some(End::TimedOut) => {
+            Some(AttemptEnd::Succeeded(fact)) => line.end(at, &words::fact(fact)),
+            Some(AttemptEnd::Failed(failure)) => line.end(at, &words::briefly(failure)),
+            Some(AttemptEnd::TimedOut) => {
                 line.end(at, &format!("no response within its limit of {}", state.limit(stage)));
             }
             None => line.outcome = underway(now),

@@ -79,7 +79,7 @@ pub enum ViewError {
         /// The run.
         run: RunId,
         /// Cause.
-        source: lifecycle::Unreadable,
+        source: lifecycle::UnreadableLedger,
     },
     /// An artefact of the run cannot be read.
     #[error("an artefact of {run} cannot be read")]

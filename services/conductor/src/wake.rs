@@ -49,7 +49,7 @@ pub enum WakeError {
     Store(#[from] ledger::StoreError),
     /// The ledger's records cannot be replayed.
     #[error("the ledger of {run} cannot be replayed")]
-    Unreadable { run: RunId, source: lifecycle::Unreadable },
+    Unreadable { run: RunId, source: lifecycle::UnreadableLedger },
     /// Other writers won every append race.
     #[error("{run}: {RACES} appends lost to other writers")]
     Crowded { run: RunId },
@@ -191,7 +191,7 @@ impl Conductor {
             loaded = self.ledger.append(loaded, decide_first((**occurrence).clone()), now).await?;
             first = true;
         }
-        let damaged = |source: lifecycle::Unreadable| LedgerError::Damaged {
+        let damaged = |source: lifecycle::UnreadableLedger| LedgerError::Damaged {
             run: run.clone(),
             seq: 1,
             why: source.to_string(),

@@ -1,7 +1,7 @@
 //! Renders notices. The texts are in `templates/`, one file for each form. Every value in a template is escaped for that form,
 //! because names, messages and reasons are external text.
 
-use lifecycle::{End, RunState};
+use lifecycle::{AttemptEnd, RunState};
 use minijinja::{
     AutoEscape, Environment, Error, ErrorKind, Output, State, Value, context, syntax::SyntaxConfig,
     value::Serde,
@@ -139,11 +139,11 @@ impl Told<'_> {
     fn failure(&self) -> Option<StageFailure> {
         let stages = self.state.stages.iter();
         stages.filter(|(stage, _)| **stage != Stage::Locate).find_map(|(stage, state)| match &state.end {
-            Some(End::Failed(failure)) => {
+            Some(AttemptEnd::Failed(failure)) => {
                 Some(StageFailure { stage: *stage, failure: Some(failure.clone()) })
             }
-            Some(End::TimedOut) => Some(StageFailure { stage: *stage, failure: None }),
-            Some(End::Succeeded(_)) | None => None,
+            Some(AttemptEnd::TimedOut) => Some(StageFailure { stage: *stage, failure: None }),
+            Some(AttemptEnd::Succeeded(_)) | None => None,
         })
     }
 
