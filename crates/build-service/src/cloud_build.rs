@@ -25,7 +25,7 @@ use ::model::{BuildSpec, Class, Failure, FileDigest, Image, Span};
 use cloudbuild::BuildStatus;
 use flate2::{Compression, GzBuilder};
 use google_cloud_build_v1::model;
-use ledger::{Artefacts, Committed, Digest, Reader, Store};
+use ledger::{Artefacts, Committed, Digest, ObjectReader, Store};
 use service::{Clock, PortError};
 use tokio::io::AsyncReadExt;
 use tracing::warn;
@@ -129,7 +129,7 @@ impl CloudBuilds {
         if let Some(log) = outcome::log(build).and_then(|log| self.object(&log))
             && let Some(body) = self.store.open(&log).await.map_err(PortError::transient)?
         {
-            let body: Reader = Box::new(Redacted::new(body, None).map_err(PortError::transient)?);
+            let body: ObjectReader = Box::new(Redacted::new(body, None).map_err(PortError::transient)?);
             objects.push(self.artefacts.put(key, crate::files::LOG, body).await.map_err(damaged)?);
         }
         self.artefacts.commit(key, objects).await.map_err(damaged)

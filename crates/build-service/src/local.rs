@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use cloudbuild::BuildStatus;
-use ledger::{Artefacts, Reader, Store};
+use ledger::{Artefacts, ObjectReader, Store};
 use model::{BuildSpec, Class, Failure, FileDigest, Image, Span};
 use service::PortError;
 use supervisor::{BuildOutcome, BuildRequest, BuildState};
@@ -91,7 +91,7 @@ impl LocalBuilds {
         path: PathBuf,
     ) -> Result<model::ManifestObject, PortError> {
         let file = tokio::fs::File::open(&path).await.map_err(PortError::transient)?;
-        let body: Reader = Box::new(file);
+        let body: ObjectReader = Box::new(file);
         self.artefacts.put(key, name, body).await.map_err(damaged)
     }
 

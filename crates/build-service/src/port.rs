@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-use ledger::Owner;
+use ledger::ArtifactOwner;
 use model::{BuildSpec, CommandId, Failure, Image, Span, Verb};
 use service::PortError;
 
@@ -41,7 +41,7 @@ impl BuildKey {
     }
 }
 
-impl<'a> From<&'a BuildKey> for Owner<'a> {
+impl<'a> From<&'a BuildKey> for ArtifactOwner<'a> {
     fn from(key: &'a BuildKey) -> Self {
         Self { command: &key.command, part: key.part.as_deref() }
     }

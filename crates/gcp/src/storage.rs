@@ -21,7 +21,7 @@ use bytes::Bytes;
 use google_cloud_auth::credentials::{self, anonymous};
 use google_cloud_gax::retry_policy::NeverRetry;
 use google_cloud_storage::client::Storage;
-use ledger::{Creation, Digest, Reader, Store, StoreError, check_name};
+use ledger::{Creation, Digest, ObjectReader, Store, StoreError, check_name};
 use tokio::sync::OnceCell;
 
 use self::{
@@ -226,7 +226,7 @@ impl Store for CloudStorage {
         self.inner.create(name, body).await
     }
 
-    async fn create_from(&self, name: &str, body: Reader) -> Result<(Creation, Digest), StoreError> {
+    async fn create_from(&self, name: &str, body: ObjectReader) -> Result<(Creation, Digest), StoreError> {
         check_name(name)?;
         upload::upload(&self.inner, name, body).await
     }
@@ -253,7 +253,7 @@ impl Store for CloudStorage {
         read.map_err(|trouble| trouble.store("read", name))
     }
 
-    async fn open(&self, name: &str) -> Result<Option<Reader>, StoreError> {
+    async fn open(&self, name: &str) -> Result<Option<ObjectReader>, StoreError> {
         check_name(name)?;
         let begun = Download::begin(&self.inner, name).await;
         Ok(begun.map_err(|trouble| trouble.store("open", name))?.map(Download::reader))

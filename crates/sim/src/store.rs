@@ -4,7 +4,7 @@ use std::{io, sync::Arc};
 
 use bytes::Bytes;
 use futures::FutureExt;
-use ledger::{Creation, Digest, Reader, Store, StoreError};
+use ledger::{Creation, Digest, ObjectReader, Store, StoreError};
 use model::{Entry, Record, planted};
 use tokio::io::AsyncReadExt;
 
@@ -83,7 +83,11 @@ impl Store for SimStore {
         }
     }
 
-    async fn create_from(&self, name: &str, mut body: Reader) -> Result<(Creation, Digest), StoreError> {
+    async fn create_from(
+        &self,
+        name: &str,
+        mut body: ObjectReader,
+    ) -> Result<(Creation, Digest), StoreError> {
         let mut bytes = Vec::new();
         if body.read_to_end(&mut bytes).await.is_err() {
             return broken("read the body of", name);
@@ -99,7 +103,7 @@ impl Store for SimStore {
         self.read_as("read", name, self.bucket.read(name)).await
     }
 
-    async fn open(&self, name: &str) -> Result<Option<Reader>, StoreError> {
+    async fn open(&self, name: &str) -> Result<Option<ObjectReader>, StoreError> {
         self.read_as("open", name, self.bucket.open(name)).await
     }
 

@@ -11,7 +11,7 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
-use ledger::{ArtefactError, Artefacts, Owner};
+use ledger::{ArtefactError, Artefacts, ArtifactOwner};
 use model::{
     Attempt, Class, Cluster, CommandId, Fact, Failure, JobRef, LeftOut, Logs, ManifestObject, planted,
 };
@@ -83,7 +83,7 @@ impl Collector {
     /// See [`Collector::collect`].
     pub async fn collect_for(
         &self,
-        owner: Owner<'_>,
+        owner: ArtifactOwner<'_>,
         cluster: &Cluster,
         jobs: &[(Attempt, String)],
     ) -> Result<Logs, PortError> {
@@ -197,7 +197,7 @@ impl Collector {
 
 /// A job and the owner of its logs.
 struct Of<'a> {
-    owner: Owner<'a>,
+    owner: ArtifactOwner<'a>,
     cluster: &'a Cluster,
     attempt: Attempt,
     job: &'a str,

@@ -6,7 +6,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use ledger::Reader;
+use ledger::ObjectReader;
 use model::{Cluster, JobEnd};
 use service::PortError;
 
@@ -70,7 +70,7 @@ impl Scheduler for FakeScheduler {
         Ok(self.with(name, |planned| planned.submitted).then_some("node-0.log").into_iter().collect())
     }
 
-    async fn output(&self, _: &Cluster, _: &str, _: &str) -> Result<Reader, PortError> {
+    async fn output(&self, _: &Cluster, _: &str, _: &str) -> Result<ObjectReader, PortError> {
         Ok(Box::new(Cursor::new(self.log.clone())))
     }
 }

@@ -12,7 +12,7 @@
 
 use std::{io::Cursor, sync::Arc};
 
-use ledger::{Artefacts, Owner, Reader};
+use ledger::{Artefacts, ArtifactOwner, ObjectReader};
 use model::{
     Attempt, Class, Cluster, CommandId, Drain, Drained, Fact, Failure, JobEnd, Search, Span, SuspectNode,
     Suspects, Timestamp, Workload, measurement::Reading, planted,
@@ -217,7 +217,7 @@ impl Locator {
     /// Parsed logs of a pair.
     async fn logs(&self, pair: &Pair<'_>) -> Result<Vec<Reading>, PortError> {
         let (part, cluster) = (pair.part(), pair.search.cluster.part(&pair.ends));
-        let owner = Owner { command: pair.id, part: Some(&part) };
+        let owner = ArtifactOwner { command: pair.id, part: Some(&part) };
         let logs = self.collector.collect_for(owner, &cluster, &[(Attempt::FIRST, pair.name())]).await?;
         let read = self.collector.artefacts.logs(&logs, Attempt::FIRST, |log| nccl::read(log));
         Ok(read.await.map_err(damaged)?.into_iter().map(|(_, reading)| reading).collect())
@@ -302,7 +302,7 @@ impl Locator {
         value: &T,
     ) -> Result<T, PortError> {
         let body = serde_json::to_vec_pretty(value).map_err(PortError::transient)?;
-        let body: Reader = Box::new(Cursor::new(body));
+        let body: ObjectReader = Box::new(Cursor::new(body));
         self.collector.artefacts.offer(id, file, body).await.map_err(damaged)?;
         self.read(id, file).await?.ok_or_else(|| PortError::Transient(format!("{file} is not readable yet")))
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ledger::Reader;
+use ledger::ObjectReader;
 use model::{Class, Cluster, Failure, Image, JobEnd, Span, Workload};
 use service::PortError;
 
@@ -74,7 +74,7 @@ pub struct Ending {
     /// Offset of the first byte.
     pub from: u64,
     /// Content from the offset on.
-    pub body: Reader,
+    pub body: ObjectReader,
 }
 
 /// A scheduler that runs jobs.
@@ -108,7 +108,7 @@ pub trait Scheduler: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`PortError::Final`] if this file can never be read: deleted or not permitted. Other files may still be readable.
-    async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<Reader, PortError>;
+    async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<ObjectReader, PortError>;
 
     /// Deletes what is left of a job on its cluster, after its output is stored. Returns once nothing is left.
     ///

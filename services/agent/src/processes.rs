@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf, sync::Arc};
 
-use ledger::{Reader, Store};
+use ledger::{ObjectReader, Store};
 use model::{Class, Cluster, Failure, Image};
 use service::PortError;
 use supervisor::{JobFolder, JobRequest, JobState};
@@ -83,7 +83,7 @@ impl Scheduler for Processes {
         written::outputs(JobFolder::at(&cluster.endpoint).output_folder(name)).await
     }
 
-    async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<Reader, PortError> {
+    async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<ObjectReader, PortError> {
         written::output(JobFolder::at(&cluster.endpoint).output_folder(name), file).await
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ledger::{Reader, Store};
+use ledger::{ObjectReader, Store};
 use model::Cluster;
 use service::PortError;
 
@@ -67,7 +67,7 @@ impl Scheduler for Schedulers {
         self.of(cluster)?.outputs(cluster, name).await
     }
 
-    async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<Reader, PortError> {
+    async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<ObjectReader, PortError> {
         self.of(cluster)?.output(cluster, name, file).await
     }
 

@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use ledger::Reader;
+use ledger::ObjectReader;
 use model::{Class, Failure};
 use service::PortError;
 use supervisor::files;
@@ -24,7 +24,7 @@ pub async fn outputs(folder: PathBuf) -> Result<Outputs, PortError> {
 }
 
 /// Opens one file.
-pub async fn output(folder: PathBuf, file: &str) -> Result<Reader, PortError> {
+pub async fn output(folder: PathBuf, file: &str) -> Result<ObjectReader, PortError> {
     let file = file.to_owned();
     let opened = blocking(move || files::open_file(&folder, &file)).await.map_err(unreadable)?;
     Ok(Box::new(tokio::fs::File::from_std(opened)))

@@ -10,7 +10,7 @@ use agent::{
     Collector, Job, Limits, Scheduler, Standing,
     port::{Ending, Outputs, Written},
 };
-use ledger::{Artefacts, Digest, MemoryStore, Reader, Store};
+use ledger::{Artefacts, Digest, MemoryStore, ObjectReader, Store};
 use model::{
     Attempt, Class, Cluster, CommandId, Fact, Failure, JobRef, Manifest, ManifestObject, Stage, Verb,
 };
@@ -64,7 +64,7 @@ impl Scheduler for Files {
         Ok(Outputs { files: listed, others: vec![("link".into(), "a symbolic link".into())] })
     }
 
-    async fn output(&self, _: &Cluster, _: &str, file: &str) -> Result<Reader, PortError> {
+    async fn output(&self, _: &Cluster, _: &str, file: &str) -> Result<ObjectReader, PortError> {
         if let Some((_, size)) = self.endless.filter(|(name, _)| *name == file) {
             return Ok(Box::new(repeat(b'x').take(size)));
         }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use agent::{Collector, Job, Limits, Locator, Scheduler, Standing, port::Outputs};
-use ledger::{Artefacts, MemoryStore, Reader};
+use ledger::{Artefacts, MemoryStore, ObjectReader};
 use model::{
     Attempt, Class, Cluster, Collective, CommandId, Drain, Drained, Fact, Failure, JobEnd, Locate, Node,
     Search, Stage, Suspects, Timestamp, Verb, Workload,
@@ -146,7 +146,7 @@ impl Scheduler for Paper {
         Ok(["benchmark.log"].into_iter().collect())
     }
 
-    async fn output(&self, cluster: &Cluster, name: &str, _: &str) -> Result<Reader, PortError> {
+    async fn output(&self, cluster: &Cluster, name: &str, _: &str) -> Result<ObjectReader, PortError> {
         self.call()?;
         let bad = cluster.nodes.iter().any(|node| self.bad.contains(&*node.name));
         let job = &self.jobs.lock().unwrap()[name].0;

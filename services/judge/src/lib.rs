@@ -17,7 +17,7 @@ mod standard;
 
 use std::{io::Read, sync::Arc};
 
-use ledger::{ArtefactError, Artefacts, Reader};
+use ledger::{ArtefactError, Artefacts, ObjectReader};
 use model::{
     Attempt, Body, Class, Cluster, ClusterSpec, Command, CommandId, Criteria, Fact, Failure, Image, JobEnd,
     Logs, Timestamp, VerdictReached, Workload,
@@ -105,7 +105,7 @@ impl Judge {
             log_sha256: heard.log_sha256,
         };
         let body = serde_json::to_vec_pretty(&stored).map_err(PortError::transient)?;
-        let body: Reader = Box::new(std::io::Cursor::new(body));
+        let body: ObjectReader = Box::new(std::io::Cursor::new(body));
         if self.artefacts.offer(id, OBJECT, body).await.map_err(damaged)?.is_some() {
             return Ok(stored);
         }

@@ -8,7 +8,7 @@ use google_cloud_gax::retry_policy::NeverRetry;
 use google_cloud_storage::{
     model_ext::ReadRange, read_object::ReadObjectResponse, read_resume_policy::NeverResume,
 };
-use ledger::Reader;
+use ledger::ObjectReader;
 use tokio_util::io::StreamReader;
 
 use super::{
@@ -101,7 +101,7 @@ impl Download {
     }
 
     /// Converts to a reader.
-    pub fn reader(self) -> Reader {
+    pub fn reader(self) -> ObjectReader {
         let pieces = stream::try_unfold(self, async |mut download| {
             let next = download.next().await?;
             Ok::<_, std::io::Error>(next.map(|bytes| (bytes, download)))

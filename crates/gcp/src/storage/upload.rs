@@ -1,7 +1,7 @@
 //! Uploads a stream in chunks, each buffered until the service has stored it.
 
 use bytes::{Bytes, BytesMut};
-use ledger::{Creation, Digest, Digester, Reader, StoreError};
+use ledger::{Creation, Digest, Digester, ObjectReader, StoreError};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::{
@@ -17,7 +17,7 @@ pub const AT_ONCE: usize = 1 << 20;
 const PIECE: usize = 8 << 20;
 
 /// Stores the content of a reader. Memory: two chunks.
-pub async fn upload(inner: &Inner, name: &str, body: Reader) -> Result<(Creation, Digest), StoreError> {
+pub async fn upload(inner: &Inner, name: &str, body: ObjectReader) -> Result<(Creation, Digest), StoreError> {
     let mut body = Digester::new(body);
     let mut held = BytesMut::new();
     let read = |error| StoreError::Io { doing: "read the body of", name: name.to_owned(), source: error };

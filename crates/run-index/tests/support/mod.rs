@@ -7,7 +7,7 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use ledger::{Creation, Digest, Ledger, Reader, Store, StoreError};
+use ledger::{Creation, Digest, Ledger, ObjectReader, Store, StoreError};
 use lifecycle::{Decision, Input, Occurrence, decide, decide_first, fold};
 use model::*;
 use run_index::{Pace, RunIndex};
@@ -39,14 +39,14 @@ impl<S: Store> Store for Counting<S> {
     async fn create(&self, name: &str, body: Bytes) -> Result<Creation, StoreError> {
         self.inner.create(name, body).await
     }
-    async fn create_from(&self, name: &str, body: Reader) -> Result<(Creation, Digest), StoreError> {
+    async fn create_from(&self, name: &str, body: ObjectReader) -> Result<(Creation, Digest), StoreError> {
         self.inner.create_from(name, body).await
     }
     async fn read(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.inner.read(name).await
     }
-    async fn open(&self, name: &str) -> Result<Option<Reader>, StoreError> {
+    async fn open(&self, name: &str) -> Result<Option<ObjectReader>, StoreError> {
         self.inner.open(name).await
     }
     async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use agent::{Scheduler, Standing, port::Outputs};
-use ledger::Reader;
+use ledger::ObjectReader;
 use model::{Class, Cluster, Failure, JobEnd, planted};
 use service::PortError;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
@@ -239,7 +239,7 @@ impl Scheduler for SimScheduler {
         answered(self.0.call(Kind::Provider, || format!("list the output of {name}"), effect).await)
     }
 
-    async fn output(&self, _: &Cluster, name: &str, file: &str) -> Result<Reader, PortError> {
+    async fn output(&self, _: &Cluster, name: &str, file: &str) -> Result<ObjectReader, PortError> {
         let effect = |inner: &mut Inner| match inner.clouds.jobs.get(name) {
             Some(job) => Ok((job.written(name, file), inner.strikes(Fault::ProviderLies))),
             None => passing("no such file"),

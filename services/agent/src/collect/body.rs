@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use futures::stream;
-use ledger::Reader;
+use ledger::ObjectReader;
 use model::{Cluster, Collected, Cut};
 use redact::{Redactor, Rules, Tally};
 use service::PortError;
@@ -42,7 +42,7 @@ pub type Told = Arc<Mutex<Collected>>;
 ///
 /// # Errors
 /// Returns an error if the file cannot be opened.
-pub async fn body(file: &File, rules: &Arc<Rules>, limit: u64) -> Result<(Reader, Told), PortError> {
+pub async fn body(file: &File, rules: &Arc<Rules>, limit: u64) -> Result<(ObjectReader, Told), PortError> {
     let source = file.scheduler.output(&file.cluster, &file.job, &file.name).await?;
     let told = Told::default();
     let state = State {
@@ -68,7 +68,7 @@ pub async fn body(file: &File, rules: &Arc<Rules>, limit: u64) -> Result<(Reader
 
 struct State {
     file: File,
-    source: Reader,
+    source: ObjectReader,
     rules: Arc<Rules>,
     /// `None` after the end of the file.
     redactor: Option<Redactor>,

@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ledger::{Reader, Store};
+use ledger::{ObjectReader, Store};
 use model::{Access, Class, Cluster, Failure, JobEnd, Kubernetes, Launch};
 use serde_json::{Value, json};
 use service::{Clock, PortError, SystemClock};
@@ -377,7 +377,7 @@ impl Scheduler for KubernetesJobs {
         Ok(outputs)
     }
 
-    async fn output(&self, _: &Cluster, name: &str, file: &str) -> Result<Reader, PortError> {
+    async fn output(&self, _: &Cluster, name: &str, file: &str) -> Result<ObjectReader, PortError> {
         let spool = Spool::of(&self.store, name);
         if [WAITING, ENDS].contains(&file) {
             return Ok(Box::new(std::io::Cursor::new(whole(&spool, file).await?)));

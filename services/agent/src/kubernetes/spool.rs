@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::StreamExt;
-use ledger::{Creation, Digest, Digester, Reader, Store};
+use ledger::{Creation, Digest, Digester, ObjectReader, Store};
 use model::JobEnd;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use service::PortError;
@@ -309,7 +309,7 @@ impl Spool {
     ///
     /// # Errors
     /// Returns an error if the bucket request fails.
-    pub async fn open(&self, stream: &str) -> Result<Reader, PortError> {
+    pub async fn open(&self, stream: &str) -> Result<ObjectReader, PortError> {
         self.open_from(stream, 0).await
     }
 
@@ -317,7 +317,7 @@ impl Spool {
     ///
     /// # Errors
     /// Returns an error if the bucket request fails.
-    pub async fn open_from(&self, stream: &str, byte: u64) -> Result<Reader, PortError> {
+    pub async fn open_from(&self, stream: &str, byte: u64) -> Result<ObjectReader, PortError> {
         let mut pieces = self.pieces(stream).await?;
         let first = pieces.partition_point(|from| *from <= byte).saturating_sub(1);
         let pieces = pieces.split_off(first.min(pieces.len()));

@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ledger::{Reader, Store};
+use ledger::{ObjectReader, Store};
 use model::{Class, Cluster, Failure, Slurm};
 use service::{Clock, PortError, SystemClock};
 
@@ -253,7 +253,7 @@ impl Scheduler for SlurmJobs {
         written::outputs(output_folder(cluster, name)?).await
     }
 
-    async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<Reader, PortError> {
+    async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<ObjectReader, PortError> {
         written::output(output_folder(cluster, name)?, file).await
     }
 

@@ -97,7 +97,7 @@ pub async fn fetch(
             let skipped = copy(&mut (&mut body).take(first), &mut sink()).await;
             skipped.map_err(|error| Problem::unavailable(&error))?;
             let length = last - first + 1;
-            let part: ledger::Reader = Box::new(body.take(length));
+            let part: ledger::ObjectReader = Box::new(body.take(length));
             let range = [(CONTENT_RANGE, format!("bytes {first}-{last}/{size}"))];
             Ok((StatusCode::PARTIAL_CONTENT, headers(length), range, stream(part)).into_response())
         }
