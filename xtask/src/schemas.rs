@@ -17,7 +17,7 @@ pub fn all() -> BTreeMap<PathBuf, String> {
     }
     add("workflow.json".to_owned(), schema::<workflow::WorkflowFile>());
     add("criteria.json".to_owned(), schema::<model::Criteria>());
-    add("deployed/cluster.json".to_owned(), schema::<model::Made>());
+    add("deployed/cluster.json".to_owned(), schema::<model::WorkflowOrigin>());
     add("deployed/gone.json".to_owned(), schema::<model::Destroyed>());
     add("build.json".to_owned(), cloudbuild::config::schema());
     add("ledger-record.json".to_owned(), schema::<model::Record>());

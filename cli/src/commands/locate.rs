@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use model::measurement::{Ended, Reading, Table};
+use model::measurement::{LogEnd, Reading, Table};
 use verdict::locate::{Located, Members, PairOptions, PairResult, from_pairs, from_processes};
 
 use crate::{
@@ -59,7 +59,7 @@ fn pairs(files: &[PathBuf], readings: &[Reading], healthy: &[Reading]) -> Result
                 a,
                 b,
                 busbw: plateau(table),
-                ok: right && table.ended == Ended::Complete,
+                ok: right && table.ended == LogEnd::Complete,
             });
         }
         if reading.tables.is_empty() {

@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use model::measurement::{self, Column, Ended, PartialHalf, Placement, Reading, Row, Table};
+use model::measurement::{self, Column, LogEnd, PartialHalf, Placement, Reading, Row, Table};
 use serde::Serialize;
 
 use crate::{
@@ -203,12 +203,12 @@ fn numbers(half: Option<PartialHalf>) -> [String; 4] {
     [number(half.time_us), number(half.algbw), number(half.busbw), wrong]
 }
 
-const fn word(ended: Ended) -> &'static str {
+const fn word(ended: LogEnd) -> &'static str {
     match ended {
-        Ended::Complete => "complete",
-        Ended::Truncated => "truncated",
-        Ended::Failed => "failed",
-        Ended::Empty => "empty: no table",
+        LogEnd::Complete => "complete",
+        LogEnd::Truncated => "truncated",
+        LogEnd::Failed => "failed",
+        LogEnd::Empty => "empty: no table",
     }
 }
 

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use build_service::{BuildKey, BuildPhase, Builds, LocalBuilds};
 use ledger::{Artefacts, Digest, MemoryStore, Store};
-use model::{Attempt, BuildSpec, Class, CommandId, Failure, Image, Source, Span, Stage, Verb};
+use model::{Attempt, BuildSpec, Class, CommandId, Failure, Image, SourceObject, Span, Stage, Verb};
 use serde_json::json;
 use service::PortError;
 use tempfile::TempDir;
@@ -109,7 +109,7 @@ async fn steps_find_the_source_in_their_workspace() {
     assert!(tar.status.success());
     let sha256 = Digest::of(&tar.stdout).sha256;
     world.store.create("sources/x.tar", tar.stdout.into()).await.unwrap();
-    let source = Some(Source { object: "sources/x.tar".into(), sha256 });
+    let source = Some(SourceObject { object: "sources/x.tar".into(), sha256 });
     let image = world.image(&BuildSpec { source, ..spec("cp port.rs out", &["out"]) }).await;
     assert_eq!(image.files[0].sha256, Digest::of(include_bytes!("../src/port.rs")).sha256);
 }
@@ -117,7 +117,7 @@ async fn steps_find_the_source_in_their_workspace() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_source_is_a_permanent_failure() {
     let world = World::new();
-    let source = Some(Source { object: "sources/none.tar".into(), sha256: "ab".repeat(32) });
+    let source = Some(SourceObject { object: "sources/none.tar".into(), sha256: "ab".repeat(32) });
     let refused =
         world.builds.start(&id(), &BuildSpec { source, ..spec("true", &[]) }, Span::from_secs(5)).await;
     assert!(

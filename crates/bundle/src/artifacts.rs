@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lifecycle::RunState;
-use model::{Entry, Fact, Image, Manifest, Reason, Record, Verdict};
+use model::{Fact, Image, Manifest, Reason, Record, RecordEntry, Verdict};
 use serde::Deserialize;
 
 use crate::{BundleError, BundleFile};
@@ -31,7 +31,7 @@ pub(crate) fn check(
     let checker = Checker { digests, small };
     let left_over = checker.manifests(&format!("artefacts/{}/", state.run))?;
     for record in records {
-        let Entry::Accepted { fact, .. } = &record.entry else { continue };
+        let RecordEntry::Accepted { fact, .. } = &record.entry else { continue };
         match &**fact {
             Fact::ImageBuilt(image) => checker.image(image)?,
             Fact::LogsCollected(logs) => checker.is(&logs.manifest, &logs.sha256, "the ledger")?,
@@ -54,7 +54,7 @@ pub(crate) fn check(
 /// Whether the content of an object is needed by [`check`].
 pub(crate) fn is_needed(name: &str, records: &[Record]) -> bool {
     let is_verdict = records.iter().any(|record| match &record.entry {
-        Entry::Accepted { fact, .. } => {
+        RecordEntry::Accepted { fact, .. } => {
             matches!(&**fact, Fact::VerdictReached(reached) if reached.object == name)
         }
         _ => false,

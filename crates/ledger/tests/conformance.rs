@@ -94,7 +94,7 @@ async fn a_successful_write_is_recognized_despite_a_reported_error() {
         let theirs = Ledger::new(store.clone(), Arc::new(|| "theirs".into()));
         let run: RunId = "lossy".parse().unwrap();
         let now = Timestamp::from_millis(0);
-        let entry = || Entry::Closed { conclusion: Conclusion::Completed };
+        let entry = || RecordEntry::Closed { conclusion: Conclusion::Completed };
 
         let (first, rival) = (ours.load(&run).await.unwrap(), theirs.load(&run).await.unwrap());
         store.lose.store(true, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! State changes by records.
 
-use model::{Attempt, Class, Entry, EventKey, Fact, Failure, Money, Record, Stage, Timestamp, planted};
+use model::{Attempt, Class, EventKey, Fact, Failure, Money, Record, RecordEntry, Stage, Timestamp, planted};
 
 use crate::state::{AttemptEnd, EarlierAttempt, Lease, LeaseState, RunState, StageState};
 
@@ -44,7 +44,7 @@ fn begin(record: &Record) -> Result<RunState, UnreadableLedger> {
     if record.seq != 1 {
         return Err(UnreadableLedger::Gap { expected: 1, found: record.seq });
     }
-    let Entry::Accepted { event, fact, .. } = &record.entry else {
+    let RecordEntry::Accepted { event, fact, .. } = &record.entry else {
         return Err(UnreadableLedger::Beginning(format!("{:?}", record.entry)));
     };
     let Fact::RunRequested(requested) = &**fact else {
@@ -77,20 +77,22 @@ pub fn evolve(mut state: RunState, record: &Record) -> RunState {
     state.seq = record.seq;
     state.recorded_at = at;
     match &record.entry {
-        Entry::Accepted { event, attempt, fact } => state.accept(event, *attempt, fact, at),
-        Entry::AttemptOpened { stage, attempt, because } => state.open_attempt(*stage, *attempt, because, at),
-        Entry::Overdue { stage, attempt } => {
+        RecordEntry::Accepted { event, attempt, fact } => state.accept(event, *attempt, fact, at),
+        RecordEntry::AttemptOpened { stage, attempt, because } => {
+            state.open_attempt(*stage, *attempt, because, at)
+        }
+        RecordEntry::Overdue { stage, attempt } => {
             state.current(*stage, *attempt, |stage| stage.overdue = Some(at))
         }
-        Entry::TimedOut { stage, attempt } => {
+        RecordEntry::TimedOut { stage, attempt } => {
             // The search for bad nodes may be abandoned before it starts.
             state.stages.entry(*stage).or_insert_with(|| StageState::new(Attempt::FIRST));
             state.current(*stage, *attempt, |stage| {
                 stage.end.get_or_insert(AttemptEnd::TimedOut);
             })
         }
-        Entry::OverBudget { spent, budget } => state.stop_spending(*spent, *budget),
-        Entry::Closed { .. } => state.closed = Some(at),
+        RecordEntry::OverBudget { spent, budget } => state.stop_spending(*spent, *budget),
+        RecordEntry::Closed { .. } => state.closed = Some(at),
     }
     state.follow(at);
     state

@@ -7,7 +7,7 @@
 use crate::budget::{self, Budget, BudgetKind};
 use crate::layout::Layout;
 use crate::notes::Notes;
-use model::measurement::{Device, Ended, Reading, Row, Table};
+use model::measurement::{Device, LogEnd, Reading, Row, Table};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -53,17 +53,17 @@ pub(crate) struct OpenRun {
 
 impl OpenRun {
     fn open(&self) -> bool {
-        self.table.ended != Ended::Complete && !self.superseded
+        self.table.ended != LogEnd::Complete && !self.superseded
     }
 
     /// Determines how the run ended, from its messages and earlier ones.
-    fn conclude(&mut self, failed_before: bool) -> Ended {
+    fn conclude(&mut self, failed_before: bool) -> LogEnd {
         // Rows may be missing, which the summary alone would not show.
-        if self.cut && self.table.ended == Ended::Complete {
-            self.table.ended = Ended::Truncated;
+        if self.cut && self.table.ended == LogEnd::Complete {
+            self.table.ended = LogEnd::Truncated;
         }
-        if self.table.ended != Ended::Complete && (self.notes.failed() || failed_before) {
-            self.table.ended = Ended::Failed;
+        if self.table.ended != LogEnd::Complete && (self.notes.failed() || failed_before) {
+            self.table.ended = LogEnd::Failed;
         }
         self.table.ended
     }
@@ -141,7 +141,7 @@ impl Tables {
             rows: Vec::new(),
             out_of_bounds: None,
             average_busbw: None,
-            ended: Ended::Truncated,
+            ended: LogEnd::Truncated,
         };
         self.runs.push(OpenRun {
             table,
@@ -235,7 +235,7 @@ impl Tables {
     pub(crate) fn complete(&mut self, at: usize, average: Option<f64>) {
         let table = &mut self.runs[at].table;
         table.average_busbw = average;
-        table.ended = Ended::Complete;
+        table.ended = LogEnd::Complete;
         self.budget.shrink(&mut table.rows);
         self.budget.shrink(&mut table.devices);
     }
@@ -283,7 +283,7 @@ impl Tables {
         for (at, mut run) in self.runs.into_iter().enumerate() {
             let before = (at == 0).then_some(&self.before);
             let ended = run.conclude(before.is_some_and(|notes| notes.failure.is_some()));
-            if ended == Ended::Failed || (ended == Ended::Complete && run.notes.went_wrong()) {
+            if ended == LogEnd::Failed || (ended == LogEnd::Complete && run.notes.went_wrong()) {
                 earliest(run.notes.earliest());
                 earliest(before.and_then(Notes::earliest));
             }
@@ -300,12 +300,12 @@ impl Tables {
                 || self.before.hint.is_some() =>
             {
                 earliest(self.before.earliest().or(self.before.hint));
-                Ended::Failed
+                LogEnd::Failed
             }
-            None => Ended::Empty,
-            Some(0) => Ended::Complete,
-            Some(1) => Ended::Truncated,
-            Some(_) => Ended::Failed,
+            None => LogEnd::Empty,
+            Some(0) => LogEnd::Complete,
+            Some(1) => LogEnd::Truncated,
+            Some(_) => LogEnd::Failed,
         };
         let left_out = self.budget.left_out.then(|| {
             let rows: usize = tables.iter().map(|table| table.rows.len()).sum();
@@ -322,11 +322,11 @@ impl Tables {
     }
 }
 
-fn severity(ended: Ended) -> u8 {
+fn severity(ended: LogEnd) -> u8 {
     match ended {
-        Ended::Complete => 0,
-        Ended::Truncated | Ended::Empty => 1,
-        Ended::Failed => 2,
+        LogEnd::Complete => 0,
+        LogEnd::Truncated | LogEnd::Empty => 1,
+        LogEnd::Failed => 2,
     }
 }
 

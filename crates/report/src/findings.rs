@@ -1,7 +1,7 @@
 //! Summary of a run: headline, reasons and notes, identical in all forms.
 
 use lifecycle::{AttemptEnd, LeaseState, RunState};
-use model::{Conclusion, Drained, Entry, Fact, Reason, Stage, SuspectNode, Suspects, Verdict};
+use model::{Conclusion, Drained, Fact, Reason, RecordEntry, Stage, SuspectNode, Suspects, Verdict};
 use serde::Serialize;
 
 use crate::{RunStory, StageLine, Story, text, words};
@@ -147,7 +147,7 @@ fn not_located(state: &RunState) -> Option<ReportNote> {
 
 fn cancel_reason(run: &RunStory<'_>) -> Option<String> {
     run.records.iter().find_map(|record| match &record.entry {
-        Entry::Accepted { fact, .. } => match &**fact {
+        RecordEntry::Accepted { fact, .. } => match &**fact {
             Fact::CancelRequested(cancel) => Some(cancel.reason.clone()),
             _ => None,
         },

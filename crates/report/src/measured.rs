@@ -2,7 +2,7 @@
 
 mod against;
 
-use model::measurement::{Ended, Half, Reading, Table};
+use model::measurement::{Half, LogEnd, Reading, Table};
 use verdict::baseline::{Region, regions};
 
 pub use against::{Against, Expected};
@@ -140,11 +140,11 @@ pub fn nothing(reading: &Reading) -> Option<String> {
     reading.tables.is_empty().then(|| format!("the log holds no table{}", first.unwrap_or_default()))
 }
 
-const fn short_of_complete(ended: Ended) -> Option<&'static str> {
+const fn short_of_complete(ended: LogEnd) -> Option<&'static str> {
     match ended {
-        Ended::Complete => None,
-        Ended::Truncated => Some("cut off before its summary"),
-        Ended::Failed => Some("failed"),
-        Ended::Empty => Some("empty"),
+        LogEnd::Complete => None,
+        LogEnd::Truncated => Some("cut off before its summary"),
+        LogEnd::Failed => Some("failed"),
+        LogEnd::Empty => Some("empty"),
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::{Stream, stream};
 use lifecycle::{RunState, evolve, fold};
-use model::{Entry, Record, RunId, Timestamp};
+use model::{Record, RecordEntry, RunId, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -82,13 +82,13 @@ impl Following {
 }
 
 /// Short name of a record's entry.
-fn what(entry: &Entry) -> &str {
+fn what(entry: &RecordEntry) -> &str {
     match entry {
-        Entry::Accepted { fact, .. } => fact.event_type(),
-        Entry::AttemptOpened { .. } => "attempt_opened",
-        Entry::Overdue { .. } => "overdue",
-        Entry::TimedOut { .. } => "timed_out",
-        Entry::OverBudget { .. } => "over_budget",
-        Entry::Closed { .. } => "closed",
+        RecordEntry::Accepted { fact, .. } => fact.event_type(),
+        RecordEntry::AttemptOpened { .. } => "attempt_opened",
+        RecordEntry::Overdue { .. } => "overdue",
+        RecordEntry::TimedOut { .. } => "timed_out",
+        RecordEntry::OverBudget { .. } => "over_budget",
+        RecordEntry::Closed { .. } => "closed",
     }
 }

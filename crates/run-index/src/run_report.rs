@@ -4,7 +4,7 @@ use ledger::Artefacts;
 use lifecycle::RunState;
 use model::{
     Record, RunId, Stage,
-    measurement::{Ended, Reading},
+    measurement::{LogEnd, Reading},
 };
 use report::{LogStory, Places, RunStory, Story};
 use verdict::{Judgement, Standard, Stored};
@@ -120,7 +120,7 @@ impl RunReport {
 /// Merges the logs of a run, like the judge: one of them has the table.
 pub(crate) fn together(readings: impl Iterator<Item = Reading>) -> Option<Reading> {
     let mut whole: Option<Reading> = None;
-    for reading in readings.filter(|reading| reading.ended != Ended::Empty) {
+    for reading in readings.filter(|reading| reading.ended != LogEnd::Empty) {
         let Some(whole) = &mut whole else {
             whole = Some(reading);
             continue;

@@ -5,7 +5,7 @@ use std::{io, sync::Arc};
 use bytes::Bytes;
 use futures::FutureExt;
 use ledger::{Creation, Digest, ObjectReader, Store, StoreError};
-use model::{Entry, Record, planted};
+use model::{Record, RecordEntry, planted};
 use tokio::io::AsyncReadExt;
 
 use crate::{
@@ -51,7 +51,7 @@ impl SimStore {
 /// A record, for display.
 fn recorded(name: &str, body: &[u8]) -> String {
     let what = match serde_json::from_slice::<Record>(body).map(|record| record.entry) {
-        Ok(Entry::Accepted { attempt, fact, .. }) => {
+        Ok(RecordEntry::Accepted { attempt, fact, .. }) => {
             let failure = fact.failure().map(|failure| format!(", {:?} {}", failure.class, failure.code));
             format!("{} of attempt {attempt}{}", fact.event_type(), failure.unwrap_or_default())
         }

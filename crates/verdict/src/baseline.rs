@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::measurement::{Ended, Half, Reading, Table};
+use model::measurement::{Half, LogEnd, Reading, Table};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -291,7 +291,7 @@ fn whole(reading: &Reading) -> Result<&Table, String> {
     let [table] = reading.tables.as_slice() else {
         return Err(format!("it holds {} tables, not one", reading.tables.len()));
     };
-    if table.ended != Ended::Complete {
+    if table.ended != LogEnd::Complete {
         return Err("its table has no summary".to_owned());
     }
     if halves(table).any(|(_, half)| half.wrong.is_some_and(|wrong| wrong > 0)) {

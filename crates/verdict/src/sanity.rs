@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use model::{
     Cluster, Criteria, Reason, Verdict,
-    measurement::{self, Ended, Half, Placement, Row, Table},
+    measurement::{self, Half, LogEnd, Placement, Row, Table},
 };
 
 use crate::{
@@ -107,14 +107,14 @@ fn one(table: &Table, evidence: &RunEvidence<'_>, criteria: Option<&Criteria>) -
     let mut reasons = Vec::new();
     let mut add = |weighs, code, text: String| reasons.push(reason(weighs, code, text));
     match table.ended {
-        Ended::Complete => {}
-        Ended::Failed => {
+        LogEnd::Complete => {}
+        LogEnd::Failed => {
             let error = evidence.reading.first_error.as_deref().unwrap_or("it does not say why");
             // An error printed while the job is being stopped is not its own failure.
             let weighs = if stopped(evidence) { Verdict::Inconclusive } else { Verdict::Fail };
             add(weighs, "BENCHMARK_FAILED", format!("the benchmark failed: {error}"));
         }
-        Ended::Truncated | Ended::Empty => {
+        LogEnd::Truncated | LogEnd::Empty => {
             // With a summary, something before it is missing.
             let how = match table.average_busbw.and(evidence.reading.first_error.as_deref()) {
                 Some(error) => format!("the log is not whole: {error}"),

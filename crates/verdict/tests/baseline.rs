@@ -371,6 +371,6 @@ fn only_whole_healthy_runs_of_one_thing_are_learned_from() {
     wrong[1].tables[0].rows[0].in_place.as_mut().unwrap().wrong = Some(2);
     assert!(matches!(learn(&wrong), Err(Unlearnable::Unfit { log: 1, .. })));
     let mut cut = healthy();
-    cut[2].tables[0].ended = model::measurement::Ended::Truncated;
+    cut[2].tables[0].ended = model::measurement::LogEnd::Truncated;
     assert!(matches!(learn(&cut), Err(Unlearnable::Unfit { log: 2, .. })));
 }

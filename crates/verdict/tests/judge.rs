@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use model::{
     Cluster, Collective, Criteria, Floor, JobEnd, Node, OneRank, Reference, Verdict, Workload,
-    measurement::{Ended, Half, OutOfBounds, PartialHalf, Placement, Reading, Row, Table},
+    measurement::{Half, LogEnd, OutOfBounds, PartialHalf, Placement, Reading, Row, Table},
 };
 use proptest::prelude::*;
 use verdict::{Baseline, Clues, Fingerprint, Judgement, RunEvidence, Standard, baseline, judge};
@@ -70,7 +70,7 @@ fn good() -> (Reading, JobEnd) {
         rows: workload().sizes().into_iter().map(row).collect(),
         out_of_bounds: Some(OutOfBounds { count: 0, ok: true }),
         average_busbw: Some(3.0),
-        ended: Ended::Complete,
+        ended: LogEnd::Complete,
     };
     let end = JobEnd {
         state: "COMPLETED".into(),
@@ -79,7 +79,7 @@ fn good() -> (Reading, JobEnd) {
         started_at: None,
         ended_at: None,
     };
-    (Reading { ended: Ended::Complete, first_error: None, tables: vec![table] }, end)
+    (Reading { ended: LogEnd::Complete, first_error: None, tables: vec![table] }, end)
 }
 
 fn evidence<'a>(reading: &'a Reading, job: &'a JobEnd, workload: &'a Workload) -> RunEvidence<'a> {
@@ -115,8 +115,8 @@ fn every_kind_of_failure_is_reported() {
     let cases: &[(Verdict, &str, Break)] = &[
         (Verdict::Inconclusive, "NO_TABLE", |reading, _| reading.tables.clear()),
         (Verdict::Inconclusive, "MANY_TABLES", |reading, _| reading.tables.push(reading.tables[0].clone())),
-        (Verdict::Inconclusive, "TRUNCATED", |reading, _| reading.tables[0].ended = Ended::Truncated),
-        (Verdict::Fail, "BENCHMARK_FAILED", |reading, _| reading.tables[0].ended = Ended::Failed),
+        (Verdict::Inconclusive, "TRUNCATED", |reading, _| reading.tables[0].ended = LogEnd::Truncated),
+        (Verdict::Fail, "BENCHMARK_FAILED", |reading, _| reading.tables[0].ended = LogEnd::Failed),
         (Verdict::Inconclusive, "WRONG_COLLECTIVE", |reading, _| {
             reading.tables[0].collective = Some("all_gather".into());
         }),
@@ -367,7 +367,7 @@ fn the_data_of_one_rank_is_judged() {
 #[test]
 fn missing_evidence_does_not_pass() {
     let (_, job) = good();
-    let nothing = Reading { ended: Ended::Empty, first_error: None, tables: vec![] };
+    let nothing = Reading { ended: LogEnd::Empty, first_error: None, tables: vec![] };
     let no_floors = Criteria { floors: vec![], require_check: false, ..criteria() };
     let workload = workload();
     assert_eq!(by(&evidence(&nothing, &job, &workload), &no_floors).verdict, Verdict::Inconclusive);

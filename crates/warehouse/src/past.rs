@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use model::{
     Timestamp, Verdict,
-    measurement::{Ended, Half, Table},
+    measurement::{Half, LogEnd, Table},
 };
 
 use crate::rows::{MeasurementRow, VerdictRow};
@@ -52,7 +52,7 @@ impl Past {
             rows: Vec::new(),
             out_of_bounds: None,
             average_busbw: None,
-            ended: Ended::Complete,
+            ended: LogEnd::Complete,
         };
         let mut at = None;
         for row in rows {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use model::{
-    Benchmark, BuildSpec, ClusterSpec, Collective, Cost, Criteria, Deployed, Limits, Reference, Span, System,
-    Workflow, Workload, measurement::size,
+    Benchmark, BuildSpec, ClusterCost, ClusterSpec, Collective, Criteria, Deployed, Limits, Reference, Span,
+    System, Workflow, Workload, measurement::size,
 };
 
 /// Maximum duration in a workflow: a longer one is a mistake, and sums must not overflow.
@@ -209,7 +209,7 @@ impl FeasibilityFindings {
         }
     }
 
-    fn budget(&mut self, cost: &Cost, limits: &Limits, system: &System) {
+    fn budget(&mut self, cost: &ClusterCost, limits: &Limits, system: &System) {
         let Some(budget) = cost.budget else { return };
         let Some(pays) = budget.pays_for(system.nodes(), cost.node_hour) else { return };
         let (nodes, price) = (system.nodes(), cost.node_hour);

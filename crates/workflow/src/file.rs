@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use model::{ByteSize, Collective, Cost, Image, Kubernetes, Limits, Locate, Notify, Slurm};
+use model::{ByteSize, ClusterCost, Collective, Image, Kubernetes, Limits, Locate, Notify, Slurm};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use triggers::Triggers;
@@ -30,7 +30,7 @@ pub struct WorkflowFile {
     #[serde(default)]
     pub limits: Limits,
     /// Price of the cluster and budget of the run.
-    pub cost: Option<Cost>,
+    pub cost: Option<ClusterCost>,
     /// Notification targets: GitHub, Slack, programs.
     #[serde(default)]
     pub notify: Vec<Notify>,

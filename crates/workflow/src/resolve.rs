@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use model::{
-    Benchmark, BuildSpec, ByteSize, ClusterSpec, Criteria, Deployed, ImageSpec, Notify, Source, System,
+    Benchmark, BuildSpec, ByteSize, ClusterSpec, Criteria, Deployed, ImageSpec, Notify, SourceObject, System,
     Workflow, Workload,
 };
 use sha2::{Digest, Sha256};
@@ -380,7 +380,7 @@ impl<'a> WorkflowReader<'a> {
     }
 
     /// Packs a source folder. Equal folders give equal archives.
-    fn source(&mut self, field: &str, folder: &Path) -> Option<Source> {
+    fn source(&mut self, field: &str, folder: &Path) -> Option<SourceObject> {
         let folder = self.folder.join(folder);
         match pack(&folder) {
             Ok(bytes) => {
@@ -389,7 +389,7 @@ impl<'a> WorkflowReader<'a> {
                 if self.archives.iter().all(|archive| archive.object != object) {
                     self.archives.push(SourceArchive { object: object.clone(), bytes: bytes.into() });
                 }
-                Some(Source { object, sha256 })
+                Some(SourceObject { object, sha256 })
             }
             Err(error) => {
                 self.complain(field, format!("{} cannot be packed: {error}", folder.display()));

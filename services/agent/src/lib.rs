@@ -29,8 +29,8 @@ use std::sync::Arc;
 
 use ledger::Artefacts;
 use model::{
-    Body, Class, Cluster, Command, CommandId, Fact, Failure, Handle, Image, Search, Span, Stage, Workload,
-    planted,
+    Body, Class, Cluster, Command, CommandId, Fact, Failure, Handle, Image, NodeSearch, Span, Stage,
+    Workload, planted,
 };
 use redact::Rules;
 use service::{CommandError, PollResult, Pollers, PortError, Publisher, Worker};
@@ -130,7 +130,12 @@ impl Agent {
         Locator { scheduler: Arc::clone(&self.scheduler), collector: self.collector.clone() }
     }
 
-    async fn locate(&self, id: &CommandId, search: &Search, outbox: &Publisher) -> Result<(), CommandError> {
+    async fn locate(
+        &self,
+        id: &CommandId,
+        search: &NodeSearch,
+        outbox: &Publisher,
+    ) -> Result<(), CommandError> {
         let locator = self.locator();
         match locator.step(id, search, outbox.clock().now()).await {
             Ok(PollResult::Ended(fact)) => Ok(outbox.publish_fact(id, fact).await?),

@@ -14,7 +14,7 @@ use std::{io::Cursor, sync::Arc};
 
 use ledger::{Artefacts, ArtifactOwner, ObjectReader};
 use model::{
-    Attempt, Class, Cluster, CommandId, Drain, Drained, Fact, Failure, JobEnd, Search, Span, SuspectNode,
+    Attempt, Class, Cluster, CommandId, Drain, Drained, Fact, Failure, JobEnd, NodeSearch, Span, SuspectNode,
     Suspects, Timestamp, Workload, measurement::Reading, planted,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -79,7 +79,7 @@ impl Locator {
     pub async fn step(
         &self,
         id: &CommandId,
-        search: &Search,
+        search: &NodeSearch,
         now: Timestamp,
     ) -> Result<PollResult, PortError> {
         if let Some(Record { suspects, .. }) = self.read(id, "located.json").await? {
@@ -103,7 +103,7 @@ impl Locator {
     async fn walk(
         &self,
         id: &CommandId,
-        search: &Search,
+        search: &NodeSearch,
         now: Timestamp,
         over: Option<&Over>,
     ) -> Result<PollResult, PortError> {
@@ -149,7 +149,7 @@ impl Locator {
     async fn nodes(
         &self,
         id: &CommandId,
-        search: &Search,
+        search: &NodeSearch,
         over: Option<&Over>,
     ) -> Result<Option<Vec<String>>, PortError> {
         let known = self.read(id, "nodes.json").await?;
@@ -226,7 +226,7 @@ impl Locator {
     async fn finish(
         &self,
         id: &CommandId,
-        search: &Search,
+        search: &NodeSearch,
         nodes: &[String],
         pairs: Vec<Tried>,
         over: Option<&Over>,
@@ -271,7 +271,7 @@ impl Locator {
     async fn drain(
         &self,
         id: &CommandId,
-        search: &Search,
+        search: &NodeSearch,
         node: &str,
         may: bool,
     ) -> Result<Drained, PortError> {
@@ -311,7 +311,7 @@ impl Locator {
 /// One pair of a search.
 struct Pair<'a> {
     id: &'a CommandId,
-    search: &'a Search,
+    search: &'a NodeSearch,
     /// Starts at 1.
     number: usize,
     ends: [&'a str; 2],
@@ -333,7 +333,7 @@ impl Pair<'_> {
 
     /// Uses the largest size only: smaller sizes show a bad node less clearly and take longer.
     fn job(&self) -> Job {
-        let Search { cluster, image, workload, ends_at, .. } = self.search;
+        let NodeSearch { cluster, image, workload, ends_at, .. } = self.search;
         let limit = ends_at.since(self.now).max(LEAST_LIMIT);
         let size = workload.sizes().last().copied().unwrap_or(workload.max_bytes);
         let labels = [

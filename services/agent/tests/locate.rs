@@ -14,7 +14,7 @@ use agent::{Collector, Job, Limits, Locator, Scheduler, Standing, port::Outputs}
 use ledger::{Artefacts, MemoryStore, ObjectReader};
 use model::{
     Attempt, Class, Cluster, Collective, CommandId, Drain, Drained, Fact, Failure, JobEnd, Locate, Node,
-    Search, Stage, Suspects, Timestamp, Verb, Workload,
+    NodeSearch, Stage, Suspects, Timestamp, Verb, Workload,
 };
 use redact::Rules;
 use service::{PollResult, PortError};
@@ -186,8 +186,8 @@ fn nodes(count: usize) -> Vec<Node> {
     (0..count).map(|node| Node { name: format!("n{node}"), slots: 1 }).collect()
 }
 
-fn search(count: usize, locate: Locate) -> Search {
-    Search {
+fn search(count: usize, locate: Locate) -> NodeSearch {
+    NodeSearch {
         cluster: Cluster { name: "lab".into(), nodes: nodes(count), endpoint: "/lab".into() },
         image: None,
         workload: Workload {
@@ -234,7 +234,7 @@ impl World {
     }
 
     /// Steps until the end; failed calls are repeated.
-    async fn end(&self, search: &Search, at: i64) -> Fact {
+    async fn end(&self, search: &NodeSearch, at: i64) -> Fact {
         for _ in 0..500 {
             match self.locator.step(&id(), search, Timestamp::from_millis(at)).await {
                 Ok(PollResult::Ended(fact)) => return fact,
@@ -245,7 +245,7 @@ impl World {
         panic!("the search does not end");
     }
 
-    async fn located(&self, search: &Search) -> Suspects {
+    async fn located(&self, search: &NodeSearch) -> Suspects {
         match self.end(search, 0).await {
             Fact::NodesLocated(suspects) => suspects,
             other => panic!("{other:?}"),

@@ -8,8 +8,8 @@ use std::{
 use ledger::{AppendError, Ledger, LedgerError, Loaded};
 use lifecycle::{Decision, Ignored, Input, RunState, checkup, decide, decide_first, fold, owed};
 use model::{
-    Attempt, Command, CommandId, Entry, Fact, Record, RunClosed, RunId, RunUsed, Span, Stage, Timestamp,
-    Verb, planted,
+    Attempt, Command, CommandId, Fact, Record, RecordEntry, RunClosed, RunId, RunUsed, Span, Stage,
+    Timestamp, Verb, planted,
 };
 use service::{Bus, Clock, Publisher, telemetry::meters::run_ended};
 use tracing::{debug, info, warn};
@@ -207,7 +207,8 @@ impl Conductor {
             info!(seq = loaded.next_seq() - 1, "recorded");
         }
         let grew = loaded.next_seq() > known;
-        if grew && let Some(Entry::Closed { .. }) = loaded.records().last().map(|record| &record.entry) {
+        if grew && let Some(RecordEntry::Closed { .. }) = loaded.records().last().map(|record| &record.entry)
+        {
             count(loaded.records());
         }
         Ok(Some(Recorded { loaded, ignored, grew }))

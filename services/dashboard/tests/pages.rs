@@ -7,8 +7,8 @@ use dashboard::{Dashboard, Plan, Plans};
 use http_body_util::BodyExt;
 use ledger::{Ledger, MemoryStore, Store};
 use model::{
-    Attempt, Conclusion, Entry, EventKey, Fact, Limits, RECORD_FORMAT, Reason, Record, RunRequested, Span,
-    Timestamp, Trigger, Verdict, VerdictReached, Workflow,
+    Attempt, Conclusion, EventKey, Fact, Limits, RECORD_FORMAT, Reason, Record, RecordEntry, RunRequested,
+    Span, Timestamp, Trigger, Verdict, VerdictReached, Workflow,
 };
 use run_index::{Pace, RunIndex};
 use service::{Clock, SystemClock};
@@ -62,16 +62,16 @@ fn records(run: &str, verdict: Option<Verdict>, at: Timestamp) -> Vec<Record> {
             })
         }))
         .enumerate()
-        .map(|(number, fact)| Entry::Accepted {
+        .map(|(number, fact)| RecordEntry::Accepted {
             event: EventKey { source: "//test".to_owned(), id: format!("{run}-{number}") },
             attempt: Attempt::FIRST,
             fact: Box::new(fact),
         })
         .collect::<Vec<_>>();
     if verdict.is_some() {
-        entries.push(Entry::Closed { conclusion: Conclusion::Completed });
+        entries.push(RecordEntry::Closed { conclusion: Conclusion::Completed });
     }
-    let record = |(number, entry): (usize, Entry)| Record {
+    let record = |(number, entry): (usize, RecordEntry)| Record {
         format: RECORD_FORMAT,
         run: run.parse().unwrap(),
         seq: number as u64 + 1,

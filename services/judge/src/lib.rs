@@ -21,7 +21,7 @@ use ledger::{ArtefactError, Artefacts, ObjectReader};
 use model::{
     Attempt, Body, Class, Cluster, ClusterSpec, Command, CommandId, Criteria, Fact, Failure, Image, JobEnd,
     Logs, Timestamp, VerdictReached, Workload,
-    measurement::{Ended, Reading},
+    measurement::{LogEnd, Reading},
 };
 use pins::{InForce, Pins};
 use serde::Serialize;
@@ -131,7 +131,7 @@ impl Judge {
 
     /// Parses all logs of the attempt. One contains the table; the others may contain errors.
     async fn hear(&self, case: &Case<'_>) -> Result<Heard, ArtefactError> {
-        let reading = Reading { ended: Ended::Empty, first_error: None, tables: Vec::new() };
+        let reading = Reading { ended: LogEnd::Empty, first_error: None, tables: Vec::new() };
         let mut whole = Heard { reading, clues: Clues::default(), log_sha256: None };
         for (object, (reading, clues)) in
             self.artefacts.logs(case.logs, case.job_attempt, |body| listen(body)).await?

@@ -8,7 +8,7 @@ use std::{
 use events::RunAnswer;
 use futures::{StreamExt, stream};
 use lifecycle::RunState;
-use model::{ClusterSpec, Entry, Fact, Origin, Record, RunClosed, RunId, Span, Timestamp};
+use model::{ClusterSpec, Fact, Origin, Record, RecordEntry, RunClosed, RunId, Span, Timestamp};
 use run_index::{Elsewhere, Folded, RunSummary};
 use service::{CommandError, worker::chain};
 use tracing::{info, warn};
@@ -29,7 +29,7 @@ const ABREAST: usize = 16;
 
 /// Origin of a run, from its first record.
 fn origin(records: &[Record]) -> Option<&Origin> {
-    let Entry::Accepted { fact, .. } = &records.first()?.entry else { return None };
+    let RecordEntry::Accepted { fact, .. } = &records.first()?.entry else { return None };
     let Fact::RunRequested(requested) = &**fact else { return None };
     requested.origin.as_ref()
 }

@@ -16,8 +16,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use build_service::{BuildKey, BuildPhase, Builds};
 use ledger::{ArtefactError, Artefacts, Creation, Store};
 use model::{
-    BuildSpec, Class, Cluster, CommandId, Deleted, Deployed, Destroyed, Failure, Image, Made, Span, System,
-    Timestamp,
+    BuildSpec, Class, Cluster, CommandId, Deleted, Deployed, Destroyed, Failure, Image, Span, System,
+    Timestamp, WorkflowOrigin,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use service::{Clock, PortError};
@@ -110,7 +110,7 @@ impl DeployedClusters {
     }
 
     async fn made(&self, name: &str, asked: &Deployed, image: &Image) -> Result<Standing, PortError> {
-        let made = match self.left::<Made>(image, "cluster.json").await? {
+        let made = match self.left::<WorkflowOrigin>(image, "cluster.json").await? {
             Ok(made) => made,
             Err(why) => return Ok(Standing::Broken(format!("the deployment's {why}"))),
         };
@@ -229,8 +229,8 @@ fn note(name: &str, what: &str) -> String {
 }
 
 /// The cluster for jobs: settings of the workflow, completed by the deployment.
-fn ready(name: &str, asked: &Deployed, made: Made) -> Result<Standing, String> {
-    let Made { nodes, slurm, kubernetes } = made;
+fn ready(name: &str, asked: &Deployed, made: WorkflowOrigin) -> Result<Standing, String> {
+    let WorkflowOrigin { nodes, slurm, kubernetes } = made;
     let (count, ranks, endpoint) = match (&asked.slurm, &asked.kubernetes) {
         (Some(settings), None) if kubernetes.is_empty() => {
             let settings = told("slurm", settings, slurm)?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use apiserver::{HOSTNAME, rights};
-use model::{Access, Class, Failure, Kubernetes};
+use model::{ApiAccess, Class, Failure, Kubernetes};
 use serde_json::Value;
 use service::PortError;
 
@@ -19,7 +19,7 @@ use crate::{
 pub async fn look(name: &str, settings: &Kubernetes) -> Result<Standing, PortError> {
     let client = match apiserver::client(&settings.access).await {
         // In-cluster credentials exist only in the agent's pod.
-        Err(PortError::Permanent(_)) if settings.access == Access::InCluster => {
+        Err(PortError::Permanent(_)) if settings.access == ApiAccess::InCluster => {
             return Ok(any(name, settings));
         }
         client => client?,

@@ -243,7 +243,7 @@ async fn a_deployed_kubernetes_merges_request_and_deployment_settings() {
                 let kubernetes = model::Kubernetes::of(&cluster).unwrap().expect("it is one");
                 assert_eq!((cluster.slots(), kubernetes.namespace.as_str()), (16, "burnin"));
                 assert_eq!(kubernetes.queue.as_deref(), Some("a4"));
-                assert!(matches!(kubernetes.access, model::Access::Gke { .. }));
+                assert!(matches!(kubernetes.access, model::ApiAccess::Gke { .. }));
             }
             Standing::Broken(why) => assert!(!problem.is_empty() && why.starts_with(problem), "{why}"),
             other => panic!("{other:?}"),

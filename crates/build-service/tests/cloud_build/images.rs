@@ -2,7 +2,7 @@
 
 use build_service::{BuildPhase, Builds};
 use ledger::{Artefacts, Digest, Store};
-use model::{BuildSpec, Class, Source};
+use model::{BuildSpec, Class, SourceObject};
 use serde_json::json;
 use service::PortError;
 
@@ -95,7 +95,7 @@ async fn the_source_is_gzipped_once_and_checked() {
     let tar = b"a tar archive, as far as anybody here looks".to_vec();
     let sha256 = Digest::of(&tar).sha256;
     let from = |object: &str, sha256: &str| BuildSpec {
-        source: Some(Source { object: object.to_owned(), sha256: sha256.to_owned() }),
+        source: Some(SourceObject { object: object.to_owned(), sha256: sha256.to_owned() }),
         ..spec("SUCCESS")
     };
     let failure = |said| match said {

@@ -96,7 +96,7 @@ pub fn reading(slower: impl Fn(u64) -> f64) -> Reading {
         name: Some("NVIDIA H100 80GB HBM3".into()),
     };
     Reading {
-        ended: Ended::Complete,
+        ended: LogEnd::Complete,
         first_error: None,
         tables: vec![Table {
             collective: Some("all_gather".into()),
@@ -109,7 +109,7 @@ pub fn reading(slower: impl Fn(u64) -> f64) -> Reading {
             rows: (0..27).map(row).collect(),
             out_of_bounds: Some(OutOfBounds { count: 0, ok: true }),
             average_busbw: Some(121.4),
-            ended: Ended::Complete,
+            ended: LogEnd::Complete,
         }],
     }
 }
@@ -191,7 +191,7 @@ pub fn healthy() -> Logs {
 
 /// Several logs: a healthy one, a slow one, one without a table.
 pub fn several() -> Logs {
-    let none = Reading { ended: Ended::Empty, first_error: None, tables: Vec::new() };
+    let none = Reading { ended: LogEnd::Empty, first_error: None, tables: Vec::new() };
     let network = || clues("a3-0:1:2 [0] NCCL INFO Using network FasTrak\n");
     let logs = vec![
         ("logs/1.log".to_owned(), reading(|size| 0.001 * noise(size)), network()),

@@ -3,7 +3,7 @@
 
 use lifecycle::{Decision, Input, Occurrence, RunState, decide, decide_first, evolve, fold};
 use model::{
-    measurement::{Device, Ended, Half, OutOfBounds, Reading, Row, Table},
+    measurement::{Device, Half, LogEnd, OutOfBounds, Reading, Row, Table},
     *,
 };
 use report::{LogStory, Places, Story};
@@ -24,7 +24,7 @@ pub fn workflow() -> Workflow {
         description: "this machine, two nodes".into(),
         image: Some(ImageSpec::Build(BuildSpec {
             config: serde_json::json!({"steps": []}),
-            source: Some(Source { object: "sources/3b5d.tar".into(), sha256: "3b5d".repeat(16) }),
+            source: Some(SourceObject { object: "sources/3b5d.tar".into(), sha256: "3b5d".repeat(16) }),
             substitutions: Default::default(),
         })),
         cluster: Some(ClusterSpec::Rent(System::Processes { nodes: 2 })),
@@ -75,7 +75,7 @@ pub fn reading(workflow: &Workflow) -> Reading {
         name: Some("CPU".into()),
     };
     Reading {
-        ended: Ended::Complete,
+        ended: LogEnd::Complete,
         first_error: None,
         tables: vec![Table {
             collective: Some("all_reduce".into()),
@@ -88,7 +88,7 @@ pub fn reading(workflow: &Workflow) -> Reading {
             rows: sizes.into_iter().map(row).collect(),
             out_of_bounds: Some(OutOfBounds { count: 0, ok: true }),
             average_busbw: Some(1.8342),
-            ended: Ended::Complete,
+            ended: LogEnd::Complete,
         }],
     }
 }
@@ -321,7 +321,7 @@ pub fn cancelled() -> Run {
     run
 }
 
-fn record(seq: u64, at: Timestamp, entry: Entry) -> Record {
+fn record(seq: u64, at: Timestamp, entry: RecordEntry) -> Record {
     let run = "quickstart-1".parse().expect("a legal run id");
     Record { format: RECORD_FORMAT, run, seq, nonce: "n".into(), recorded_at: at, entry }
 }

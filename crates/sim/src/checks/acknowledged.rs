@@ -3,7 +3,7 @@
 use cloudevents::{AttributesReader, Event};
 use events::{Content, Message};
 use lifecycle::{LeaseState, RunState};
-use model::{Entry, Fact};
+use model::{Fact, RecordEntry};
 
 use super::{Evidence, Run, Violation};
 use crate::{Happening, world::Service};
@@ -43,9 +43,9 @@ fn missing(evidence: &Evidence, place: usize, event: &Event) -> Option<String> {
     let Some((run, state)) = known.and_then(|run| Some((run, run.state_at(place)?))) else {
         return Some("its run has no ledger".to_owned());
     };
-    let recorded = run.records[..run.known_at(place)]
-        .iter()
-        .any(|(_, record)| matches!(&record.entry, Entry::Accepted { event, .. } if *event == message.key));
+    let recorded = run.records[..run.known_at(place)].iter().any(
+        |(_, record)| matches!(&record.entry, RecordEntry::Accepted { event, .. } if *event == message.key),
+    );
     if recorded || teaches_nothing(run, state, &message, fact, place) {
         return None;
     }
@@ -57,7 +57,7 @@ fn teaches_nothing(run: &Run, state: &RunState, message: &Message, fact: &Fact, 
     let attempt = message.attempt;
     let earlier = |is: fn(&Fact) -> bool| {
         run.facts().any(|(at, record, known)| {
-            let same = matches!(&record.entry, Entry::Accepted { attempt: a, .. } if *a == attempt);
+            let same = matches!(&record.entry, RecordEntry::Accepted { attempt: a, .. } if *a == attempt);
             at < place && same && known.stage() == fact.stage() && is(known)
         })
     };

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use bytes::Bytes;
 use ledger::Store;
 use lifecycle::RunState;
-use model::{Entry, Fact, Record, RunId};
+use model::{Fact, Record, RecordEntry, RunId};
 
 use crate::{Ending, Happening, Scenario, cloud::Clouds, store::at_once, world::Inner};
 
@@ -33,7 +33,7 @@ impl Run {
     /// The accepted facts, each with its position in the history.
     pub fn facts(&self) -> impl Iterator<Item = (usize, &Record, &Fact)> {
         self.records.iter().filter_map(|(place, record)| match &record.entry {
-            Entry::Accepted { fact, .. } => Some((*place, record, &**fact)),
+            RecordEntry::Accepted { fact, .. } => Some((*place, record, &**fact)),
             _ => None,
         })
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use cloudevents::AttributesReader;
 use events::{Content, Message};
-use model::{Class, Entry, Fact, Record, RunId};
+use model::{Class, Fact, Record, RecordEntry, RunId};
 
 use super::{Evidence, Run, Violation};
 use crate::{Fault, Happening};
@@ -62,7 +62,7 @@ fn sound(id: &RunId, run: &Run, found: &mut Vec<Violation>) {
             wrong(format!("time goes back at record {expected}"));
         }
         before = Some(record.recorded_at);
-        if let Entry::Accepted { event, .. } = &record.entry
+        if let RecordEntry::Accepted { event, .. } = &record.entry
             && !events.insert(event)
         {
             wrong(format!("{event} is accepted twice"));
@@ -87,7 +87,7 @@ fn terminal(id: &RunId, run: &Run, evidence: &Evidence, found: &mut Vec<Violatio
         verdict = now;
     }
     let closings = run.records.iter().filter_map(|(place, record)| match &record.entry {
-        Entry::Closed { conclusion } => Some((*place, conclusion)),
+        RecordEntry::Closed { conclusion } => Some((*place, conclusion)),
         _ => None,
     });
     let closings: Vec<_> = closings.collect();
@@ -125,7 +125,7 @@ fn terminal(id: &RunId, run: &Run, evidence: &Evidence, found: &mut Vec<Violatio
 fn attempts(id: &RunId, run: &Run, found: &mut Vec<Violation>) {
     let budget = run.states.last().map_or(1, |state| state.workflow.limits.attempts);
     for (_, record) in &run.records {
-        let Entry::AttemptOpened { stage, attempt, because } = &record.entry else { continue };
+        let RecordEntry::AttemptOpened { stage, attempt, because } = &record.entry else { continue };
         if !matches!(because.class, Class::Infrastructure | Class::ClusterLost) || attempt.0 > budget {
             let what = format!("{id}: attempt {attempt} of the {stage} stage because of {because:?}");
             found.push(Violation::new(RETRIES, what));
@@ -135,9 +135,9 @@ fn attempts(id: &RunId, run: &Run, found: &mut Vec<Violation>) {
 
 fn timeouts(id: &RunId, run: &Run, found: &mut Vec<Violation>) {
     for (_, record) in &run.records {
-        let Entry::TimedOut { stage, attempt } = &record.entry else { continue };
+        let RecordEntry::TimedOut { stage, attempt } = &record.entry else { continue };
         let asked = run.records.iter().find_map(|(_, earlier)| match &earlier.entry {
-            Entry::Overdue { stage: s, attempt: a } if s == stage && a == attempt => {
+            RecordEntry::Overdue { stage: s, attempt: a } if s == stage && a == attempt => {
                 Some(earlier.recorded_at)
             }
             _ => None,
@@ -170,7 +170,7 @@ fn healthy(evidence: &Evidence, found: &mut Vec<Violation>) {
 fn about_money(evidence: &Evidence, record: &str) -> bool {
     let record = evidence.objects.get(record).and_then(|body| serde_json::from_slice::<Record>(body).ok());
     record.is_some_and(|record| match record.entry {
-        Entry::Accepted { fact, .. } => {
+        RecordEntry::Accepted { fact, .. } => {
             matches!(*fact, Fact::ClusterAccepted(_) | Fact::ClusterReady(_) | Fact::ClusterDeleted(_))
         }
         _ => false,

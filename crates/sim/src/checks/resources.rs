@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{Attempt, Entry, Fact, RunId, Stage, Verdict};
+use model::{Attempt, Fact, RecordEntry, RunId, Stage, Verdict};
 
 use super::{Evidence, Violation};
 use crate::{
@@ -174,7 +174,8 @@ fn closed(evidence: &Evidence, found: &mut Vec<Violation>) {
     let mut alive: BTreeMap<&str, RunId> = BTreeMap::new();
     let mut closings = BTreeMap::new();
     for (run, known) in &evidence.runs {
-        let closed = known.records.iter().find(|(_, record)| matches!(record.entry, Entry::Closed { .. }));
+        let closed =
+            known.records.iter().find(|(_, record)| matches!(record.entry, RecordEntry::Closed { .. }));
         closings.extend(closed.map(|(place, _)| (*place, run)));
     }
     for (place, happening) in evidence.places() {
@@ -257,7 +258,7 @@ fn kills(evidence: &Evidence, found: &mut Vec<Violation>) {
         let known = run.as_ref().and_then(|run| evidence.runs.get(run));
         let reason = known.is_some_and(|known| {
             known.records.iter().take_while(|(at, _)| *at < place).any(|(_, record)| match &record.entry {
-                Entry::Accepted { fact, .. } => {
+                RecordEntry::Accepted { fact, .. } => {
                     let searches = known.states[0].workflow.locate.is_some();
                     let through = match &**fact {
                         Fact::LogsCollected(_) => !searches,
@@ -270,11 +271,11 @@ fn kills(evidence: &Evidence, found: &mut Vec<Violation>) {
                         // Without a benchmark the cluster has served its purpose once it is ready.
                         || matches!(**fact, Fact::ClusterReady(_)) && known.states[0].workflow.benchmark.is_none()
                 }
-                Entry::AttemptOpened { .. }
-                | Entry::TimedOut { .. }
-                | Entry::OverBudget { .. }
-                | Entry::Closed { .. } => true,
-                Entry::Overdue { .. } => false,
+                RecordEntry::AttemptOpened { .. }
+                | RecordEntry::TimedOut { .. }
+                | RecordEntry::OverBudget { .. }
+                | RecordEntry::Closed { .. } => true,
+                RecordEntry::Overdue { .. } => false,
             })
         });
         if !reason || name == workload::EXISTING {
@@ -290,7 +291,7 @@ fn stops(evidence: &Evidence, found: &mut Vec<Violation>) {
         let known = id(run_of(name)).and_then(|run| evidence.runs.get(&run));
         let reason = known.is_some_and(|known| {
             known.records.iter().take_while(|(at, _)| *at < place).any(|(_, record)| match &record.entry {
-                Entry::Accepted { fact, .. } => {
+                RecordEntry::Accepted { fact, .. } => {
                     fact.failure().is_some() || matches!(**fact, Fact::CancelRequested(_))
                 }
                 _ => true,

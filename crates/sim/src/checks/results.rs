@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use cloudevents::AttributesReader;
 use events::{Content, Message};
 use ledger::Digest;
-use model::{Attempt, Body, Entry, Fact, Logs, Manifest, RunId, Verdict};
+use model::{Attempt, Body, Fact, Logs, Manifest, RecordEntry, RunId, Verdict};
 
 use super::{Evidence, Run, Violation};
 use crate::{Happening, cloud::JobStage, workload};
@@ -65,7 +65,7 @@ fn bytes(evidence: &Evidence, id: &RunId, run: &Run, place: usize, logs: &Logs, 
         let given_up = run
             .records
             .iter()
-            .any(|(at, record)| *at < place && matches!(record.entry, Entry::TimedOut { .. }));
+            .any(|(at, record)| *at < place && matches!(record.entry, RecordEntry::TimedOut { .. }));
         let half = given_up || evidence.lied_about(id);
         let whole = stored[..] == *log.as_bytes();
         let begun = half && log.as_bytes().starts_with(stored);

@@ -207,10 +207,10 @@ fn from_the_job(evidence: &RunEvidence<'_>, found: &[Diagnosis]) -> Option<Diagn
 
 /// A run that started and stopped printing without an error.
 fn hang(evidence: &RunEvidence<'_>, found: &[Diagnosis]) -> Option<Diagnosis> {
-    use model::measurement::Ended;
+    use model::measurement::LogEnd;
     let started = of(evidence.clues, &[Sign::Started]);
     let silent = found.is_empty() && evidence.reading.first_error.is_none();
-    let stopped = evidence.reading.tables.iter().any(|table| table.ended == Ended::Truncated);
+    let stopped = evidence.reading.tables.iter().any(|table| table.ended == LogEnd::Truncated);
     (silent && stopped && started.times > 0).then(|| named(Cause::WentSilent, started))
 }
 

@@ -20,7 +20,7 @@ use std::{
 };
 
 use ledger::{ObjectReader, Store};
-use model::{Access, Class, Cluster, Failure, JobEnd, Kubernetes, Launch};
+use model::{ApiAccess, Class, Cluster, Failure, JobEnd, Kubernetes, Launch};
 use serde_json::{Value, json};
 use service::{Clock, PortError, SystemClock};
 
@@ -411,7 +411,7 @@ impl Scheduler for KubernetesJobs {
 
     fn drain_command(&self, cluster: &Cluster, node: &str, _: &str) -> Option<String> {
         let mut words = vec!["kubectl".to_owned()];
-        if let Access::Kubeconfig { path, context } = Kubernetes::of(cluster).ok()??.access {
+        if let ApiAccess::Kubeconfig { path, context } = Kubernetes::of(cluster).ok()??.access {
             words.extend(path.map(|path| format!("--kubeconfig={}", quote(&path))));
             words.extend(context.map(|context| format!("--context={}", quote(&context))));
         }

@@ -10,7 +10,7 @@ use std::{
 use agent::{Job, Scheduler, Standing, kubernetes::KubernetesJobs};
 use kubernetes_standin::{Api, Wants, World};
 use ledger::{MemoryStore, Store};
-use model::{Access, Cluster, Collective, JobEnd, Kubernetes, Span, Workload};
+use model::{ApiAccess, Cluster, Collective, JobEnd, Kubernetes, Span, Workload};
 use serde_json::{Value, json};
 use service::PortError;
 
@@ -41,7 +41,7 @@ impl Bed {
 
     pub fn settings(&self, more: Value) -> Kubernetes {
         let path = self.root.path().join("kubeconfig").display().to_string();
-        settings(Access::Kubeconfig { path: Some(path), context: None }, more)
+        settings(ApiAccess::Kubeconfig { path: Some(path), context: None }, more)
     }
 
     pub fn jobs(&self) -> KubernetesJobs {
@@ -77,7 +77,7 @@ pub fn kubeconfig(folder: &Path, server: &str, user: &Value) {
     std::fs::write(folder.join("kubeconfig"), config.to_string()).unwrap();
 }
 
-pub fn settings(access: Access, more: Value) -> Kubernetes {
+pub fn settings(access: ApiAccess, more: Value) -> Kubernetes {
     let image = format!("registry.example/burnin@sha256:{}", "0".repeat(64));
     let mut all = json!({"nodes": 2, "image": image, "access": access});
     for (name, value) in more.as_object().unwrap() {

@@ -8,7 +8,7 @@ use agent::{Scheduler, Standing, conformance, kubernetes::KubernetesJobs};
 use futures::{FutureExt, future::poll_fn};
 use kubernetes_standin::{Logs, Wants, World};
 use ledger::{MemoryStore, Store};
-use model::{Access, Cluster};
+use model::{ApiAccess, Cluster};
 use serde_json::{Value, json};
 use service::PortError;
 
@@ -48,7 +48,7 @@ impl Real {
     fn cluster(&self, mut more: Value) -> Cluster {
         let path = self.folder.join("kubeconfig").display().to_string();
         more["namespace"] = json!("burnin");
-        let settings = bed::settings(Access::Kubeconfig { path: Some(path), context: None }, more);
+        let settings = bed::settings(ApiAccess::Kubeconfig { path: Some(path), context: None }, more);
         Cluster { name: "real".into(), nodes: vec![], endpoint: settings.endpoint() }
     }
 

@@ -397,8 +397,8 @@ pub fn assert_sound(records: &[Record]) {
     let mut closed = 0;
     for record in records {
         match &record.entry {
-            Entry::Accepted { event, .. } => events.push(event.to_string()),
-            Entry::Closed { conclusion } => {
+            RecordEntry::Accepted { event, .. } => events.push(event.to_string()),
+            RecordEntry::Closed { conclusion } => {
                 assert_eq!(*conclusion, Conclusion::Completed);
                 closed += 1;
             }

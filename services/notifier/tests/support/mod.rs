@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 
 use ledger::{Ledger, MemoryStore, Store};
 use model::{
-    Attempt, CancelRequested, Class, Cluster, Conclusion, Entry, EventKey, Fact, Failure, Image, Limits,
-    Node, Origin, Push, RECORD_FORMAT, Reason, Record, RunClosed, RunId, RunRequested, Span, Stage,
+    Attempt, CancelRequested, Class, Cluster, Conclusion, EventKey, Fact, Failure, Image, Limits, Node,
+    Origin, Push, RECORD_FORMAT, Reason, Record, RecordEntry, RunClosed, RunId, RunRequested, Span, Stage,
     Timestamp, Trigger, Verdict, VerdictReached, Workflow,
 };
 use notifier::{Courier, Notifier, Setup};
@@ -103,7 +103,7 @@ impl Paper {
         let cluster =
             Cluster { name: self.cluster.clone(), nodes: vec![node], endpoint: "nowhere".to_owned() };
         let mut entries = vec![(self.began, Ok(self.requested()))];
-        let closed = |conclusion| (self.ended, Err(Entry::Closed { conclusion }));
+        let closed = |conclusion| (self.ended, Err(RecordEntry::Closed { conclusion }));
         match self.how {
             How::Open => {}
             How::Verdict(verdict) => {
@@ -132,14 +132,14 @@ impl Paper {
                 entries.push(closed(Conclusion::Cancelled { by: "me".into() }));
             }
         }
-        let record = |(number, (hours, entry)): (usize, (f64, Result<Fact, Entry>))| Record {
+        let record = |(number, (hours, entry)): (usize, (f64, Result<Fact, RecordEntry>))| Record {
             format: RECORD_FORMAT,
             run: self.id(),
             seq: number as u64 + 1,
             nonce: "n".to_owned(),
             recorded_at: at(hours),
             entry: match entry {
-                Ok(fact) => Entry::Accepted {
+                Ok(fact) => RecordEntry::Accepted {
                     event: EventKey { source: "//test".to_owned(), id: number.to_string() },
                     attempt: Attempt::FIRST,
                     fact: Box::new(fact),
