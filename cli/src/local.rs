@@ -165,7 +165,7 @@ impl Services {
         let agent = Agent::new(scheduler, artefacts.clone(), LOOK);
         let rules = redact::Rules::of_this_process(Some(&data.path("secrets")));
         let rules = rules.map_err(|error| Error::usage(format!("logs could not be redacted: {error}")))?;
-        let agent = agent.collecting(rules, agent::Limits::default());
+        let agent = agent.collecting(rules, agent::CollectLimits::default());
         serve.worker(agent, &Agent::TAKES);
         serve.worker(Judge::new(artefacts.clone(), Arc::new(warehouse.clone())), &Judge::TAKES);
         serve.worker(Loader::new(artefacts, Arc::new(warehouse)), &Loader::TAKES);

@@ -35,9 +35,9 @@ use model::{
 use redact::Rules;
 use service::{CommandError, PollResult, Pollers, PortError, Publisher, Worker};
 
-pub use collect::{Collector, Limits};
+pub use collect::{CollectLimits, Collector};
 pub use locate::Locator;
-pub use port::{Job, Scheduler, Standing};
+pub use port::{JobSpec, JobStatus, Scheduler};
 
 /// The agent's handler, over any [`Scheduler`].
 pub struct Agent {
@@ -60,14 +60,14 @@ impl Agent {
 
     /// Runs jobs on `scheduler` and uploads their output to `artefacts`. `every`: poll interval.
     pub fn new(scheduler: Arc<dyn Scheduler>, artefacts: Artefacts, every: Span) -> Self {
-        let (rules, limits) = (Rules::of_patterns(), Limits::default());
+        let (rules, limits) = (Rules::of_patterns(), CollectLimits::default());
         let collector = Collector { scheduler: Arc::clone(&scheduler), artefacts, rules, limits };
         Self { scheduler, collector, watches: Pollers::default(), every }
     }
 
     /// Sets redaction rules and limits.
     #[must_use]
-    pub fn collecting(mut self, rules: Arc<Rules>, limits: Limits) -> Self {
+    pub fn collecting(mut self, rules: Arc<Rules>, limits: CollectLimits) -> Self {
         self.collector.rules = rules;
         self.collector.limits = limits;
         self
@@ -87,7 +87,7 @@ impl Agent {
             ("burnin-attempt", id.attempt.to_string()),
             ("burnin-expires", (outbox.clock().now() + limit).to_string()),
         ];
-        let job = Job {
+        let job = JobSpec {
             name: id.resource_name(),
             cluster: cluster.clone(),
             image: image.cloned(),
@@ -161,29 +161,29 @@ async fn look(
     cluster: &Cluster,
     name: &str,
     accepted: bool,
-) -> Result<Standing, PortError> {
+) -> Result<JobStatus, PortError> {
     let mut standing = scheduler.look(cluster, name).await?;
-    let absent = standing == Standing::Absent;
+    let absent = standing == JobStatus::Absent;
     if absent && !planted("absent_may_still_come") {
         scheduler.cancel(cluster, name).await?;
         standing = scheduler.look(cluster, name).await?;
     }
     Ok(match standing {
-        Standing::Ended(end) if (absent || !accepted) && end.state == "CANCELLED" => Standing::Absent,
+        JobStatus::Ended(end) if (absent || !accepted) && end.state == "CANCELLED" => JobStatus::Absent,
         standing => standing,
     })
 }
 
-fn told(standing: Standing) -> PollResult {
+fn told(standing: JobStatus) -> PollResult {
     let failed =
         |class, code: &str, why: String| PollResult::Ended(Fact::JobFailed(Failure::new(class, code, why)));
     match standing {
-        Standing::Going => PollResult::Running,
-        Standing::Ended(end) => PollResult::Ended(Fact::JobDone(end)),
-        Standing::Absent => {
+        JobStatus::Going => PollResult::Running,
+        JobStatus::Ended(end) => PollResult::Ended(Fact::JobDone(end)),
+        JobStatus::Absent => {
             failed(Class::Infrastructure, "ABSENT", "the scheduler does not know the job".to_owned())
         }
-        Standing::Lost { code, why } => failed(Class::ClusterLost, &code, why),
+        JobStatus::Lost { code, why } => failed(Class::ClusterLost, &code, why),
     }
 }
 

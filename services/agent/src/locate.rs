@@ -24,7 +24,7 @@ use verdict::locate::{Located, PairOptions, SweepOutcome, Tried, best_of, from_t
 use crate::{
     collect::{Collector, damaged},
     job_name,
-    port::{Job, Scheduler, Standing},
+    port::{JobSpec, JobStatus, Scheduler},
 };
 
 /// A pair cannot show which of two nodes is bad.
@@ -57,7 +57,7 @@ enum Over {
 
 /// All tests and their result: content of `located.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Record {
+struct SearchRecord {
     suspects: Suspects,
     located: Located,
     pairs: Vec<Tried>,
@@ -82,7 +82,7 @@ impl Locator {
         search: &NodeSearch,
         now: Timestamp,
     ) -> Result<PollResult, PortError> {
-        if let Some(Record { suspects, .. }) = self.read(id, "located.json").await? {
+        if let Some(SearchRecord { suspects, .. }) = self.read(id, "located.json").await? {
             return Ok(PollResult::Ended(Fact::NodesLocated(suspects)));
         }
         let mut over: Option<Over> = self.read(id, "over.json").await?;
@@ -119,7 +119,7 @@ impl Locator {
             let mut round = Vec::new();
             let mut known = true;
             for (number, (a, b)) in pairs.iter().enumerate() {
-                let pair = Pair { id, search, number: first + number, ends: [a, b], now };
+                let pair = NodePair { id, search, number: first + number, ends: [a, b], now };
                 let before = self.outcome(&pair).await?;
                 known &= before.is_some();
                 let outcome = match before {
@@ -161,23 +161,29 @@ impl Locator {
     }
 
     /// The recorded outcome of a pair.
-    async fn outcome(&self, pair: &Pair<'_>) -> Result<Option<SweepOutcome>, PortError> {
+    async fn outcome(&self, pair: &NodePair<'_>) -> Result<Option<SweepOutcome>, PortError> {
         self.read(pair.id, &pair.file()).await
     }
 
     /// Outcome of a pair; `None` while it runs. Starts the pair if necessary.
-    async fn pair(&self, pair: &Pair<'_>, over: Option<&Over>) -> Result<Option<SweepOutcome>, PortError> {
+    async fn pair(
+        &self,
+        pair: &NodePair<'_>,
+        over: Option<&Over>,
+    ) -> Result<Option<SweepOutcome>, PortError> {
         let (cluster, name) = (pair.search.cluster.part(&pair.ends), pair.name());
         let mut standing = self.look(&cluster, &name).await?;
-        if over.is_some() && matches!(standing, Standing::Absent | Standing::Going) {
+        if over.is_some() && matches!(standing, JobStatus::Absent | JobStatus::Going) {
             // A submission in flight must not start afterwards.
             self.scheduler.cancel(&cluster, &name).await?;
             standing = self.look(&cluster, &name).await?;
         }
         let outcome = match standing {
-            Standing::Going => return Ok(None),
-            Standing::Absent if over.is_some() => SweepOutcome::Void { why: "it was not started".to_owned() },
-            Standing::Absent => {
+            JobStatus::Going => return Ok(None),
+            JobStatus::Absent if over.is_some() => {
+                SweepOutcome::Void { why: "it was not started".to_owned() }
+            }
+            JobStatus::Absent => {
                 // Another agent may have stopped the search since this step started. A later stop reads every outcome that led to this
                 // pair, and cancels the pair by its name.
                 let ended: Option<Over> = self.read(pair.id, "over.json").await?;
@@ -186,15 +192,15 @@ impl Locator {
                 }
                 return Ok(None);
             }
-            Standing::Lost { code, why } if code == "CLUSTER_GONE" => {
+            JobStatus::Lost { code, why } if code == "CLUSTER_GONE" => {
                 return Err(PortError::Permanent(Failure::new(Class::Infrastructure, code, why)));
             }
-            Standing::Lost { code, why } if over.is_none() && NODES_OWN.contains(&code.as_str()) => {
+            JobStatus::Lost { code, why } if over.is_none() && NODES_OWN.contains(&code.as_str()) => {
                 SweepOutcome::Broken { why: format!("{code}: {why}") }
             }
             // Preempted or deleted for reasons outside the pair.
-            Standing::Lost { code, why } => SweepOutcome::Void { why: format!("{code}: {why}") },
-            Standing::Ended(end) => {
+            JobStatus::Lost { code, why } => SweepOutcome::Void { why: format!("{code}: {why}") },
+            JobStatus::Ended(end) => {
                 let readings = self.logs(pair).await?;
                 outcome(&end, &pair.search.workload, &readings)
             }
@@ -205,17 +211,17 @@ impl Locator {
     }
 
     /// State of a pair. An infrastructure failure of a pair does not end the search.
-    async fn look(&self, cluster: &Cluster, name: &str) -> Result<Standing, PortError> {
+    async fn look(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
         match self.scheduler.look(cluster, name).await {
             Err(PortError::Permanent(Failure { class: Class::Infrastructure, code, message, .. })) => {
-                Ok(Standing::Lost { code, why: message })
+                Ok(JobStatus::Lost { code, why: message })
             }
             standing => standing,
         }
     }
 
     /// Parsed logs of a pair.
-    async fn logs(&self, pair: &Pair<'_>) -> Result<Vec<Reading>, PortError> {
+    async fn logs(&self, pair: &NodePair<'_>) -> Result<Vec<Reading>, PortError> {
         let (part, cluster) = (pair.part(), pair.search.cluster.part(&pair.ends));
         let owner = ArtifactOwner { command: pair.id, part: Some(&part) };
         let logs = self.collector.collect_for(owner, &cluster, &[(Attempt::FIRST, pair.name())]).await?;
@@ -263,8 +269,8 @@ impl Locator {
             best_busbw: best_of(&pairs),
             object: Artefacts::folder(id) + "located.json",
         };
-        let record = Record { suspects, located, pairs };
-        let Record { suspects, .. } = self.note(id, "located.json", &record).await?;
+        let record = SearchRecord { suspects, located, pairs };
+        let SearchRecord { suspects, .. } = self.note(id, "located.json", &record).await?;
         Ok(PollResult::Ended(Fact::NodesLocated(suspects)))
     }
 
@@ -309,7 +315,7 @@ impl Locator {
 }
 
 /// One pair of a search.
-struct Pair<'a> {
+struct NodePair<'a> {
     id: &'a CommandId,
     search: &'a NodeSearch,
     /// Starts at 1.
@@ -318,7 +324,7 @@ struct Pair<'a> {
     now: Timestamp,
 }
 
-impl Pair<'_> {
+impl NodePair<'_> {
     fn part(&self) -> String {
         format!("pair-{}", self.number)
     }
@@ -332,7 +338,7 @@ impl Pair<'_> {
     }
 
     /// Uses the largest size only: smaller sizes show a bad node less clearly and take longer.
-    fn job(&self) -> Job {
+    fn job(&self) -> JobSpec {
         let NodeSearch { cluster, image, workload, ends_at, .. } = self.search;
         let limit = ends_at.since(self.now).max(LEAST_LIMIT);
         let size = workload.sizes().last().copied().unwrap_or(workload.max_bytes);
@@ -341,7 +347,7 @@ impl Pair<'_> {
             ("burnin-attempt", self.id.attempt.to_string()),
             ("burnin-expires", (self.now + limit).to_string()),
         ];
-        Job {
+        JobSpec {
             name: self.name(),
             cluster: cluster.part(&self.ends),
             image: image.clone(),

@@ -8,7 +8,7 @@ use service::PortError;
 
 /// A benchmark job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Job {
+pub struct JobSpec {
     /// Name and identity of the job.
     pub name: String,
     /// Nodes of the job: every node of this cluster, which may be a part of a larger one ([`Cluster::part`]).
@@ -25,7 +25,7 @@ pub struct Job {
 
 /// State of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum JobStatus {
     /// Unknown to the scheduler.
     Absent,
     /// Pending or running.
@@ -70,7 +70,7 @@ impl<N: Into<String>> FromIterator<N> for Outputs {
 }
 
 /// The last bytes of a file.
-pub struct Ending {
+pub struct FileTail {
     /// Offset of the first byte.
     pub from: u64,
     /// Content from the offset on.
@@ -84,13 +84,13 @@ pub trait Scheduler: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`PortError::Final`] if the job can never run.
-    async fn submit(&self, job: &Job) -> Result<String, PortError>;
+    async fn submit(&self, job: &JobSpec) -> Result<String, PortError>;
 
     /// State of a job.
     ///
     /// # Errors
     /// Returns an error if the scheduler request fails.
-    async fn look(&self, cluster: &Cluster, name: &str) -> Result<Standing, PortError>;
+    async fn look(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError>;
 
     /// Cancels a job. A job that was not submitted yet must not start afterwards; it is then cancelled or absent.
     ///
@@ -122,7 +122,13 @@ pub trait Scheduler: Send + Sync + 'static {
     ///
     /// # Errors
     /// See [`Scheduler::output`].
-    async fn ending(&self, _: &Cluster, _: &str, _: &str, _bytes: u64) -> Result<Option<Ending>, PortError> {
+    async fn ending(
+        &self,
+        _: &Cluster,
+        _: &str,
+        _: &str,
+        _bytes: u64,
+    ) -> Result<Option<FileTail>, PortError> {
         Ok(None)
     }
 

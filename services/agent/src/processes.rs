@@ -8,7 +8,7 @@ use service::PortError;
 use supervisor::{JobFolder, JobRequest, JobState};
 
 use crate::{
-    port::{Ending, Job, Outputs, Scheduler, Standing},
+    port::{FileTail, JobSpec, JobStatus, Outputs, Scheduler},
     render,
     stage::stage,
     written,
@@ -34,7 +34,7 @@ impl Processes {
 
 #[async_trait::async_trait]
 impl Scheduler for Processes {
-    async fn submit(&self, job: &Job) -> Result<String, PortError> {
+    async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
         let jobs = JobFolder::at(&job.cluster.endpoint);
         let program = render::program(&job.workload);
         let program = match &job.image {
@@ -56,17 +56,17 @@ impl Scheduler for Processes {
         }
     }
 
-    async fn look(&self, cluster: &Cluster, name: &str) -> Result<Standing, PortError> {
+    async fn look(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
         Ok(match JobFolder::at(&cluster.endpoint).look(name).map_err(PortError::transient)? {
-            JobState::Absent => Standing::Absent,
-            JobState::Running => Standing::Going,
-            JobState::Ended(end) => Standing::Ended(end),
-            JobState::NodeFail { node } => Standing::Lost {
+            JobState::Absent => JobStatus::Absent,
+            JobState::Running => JobStatus::Going,
+            JobState::Ended(end) => JobStatus::Ended(end),
+            JobState::NodeFail { node } => JobStatus::Lost {
                 code: "NODE_FAIL".to_owned(),
                 why: format!("{node} was lost while the job ran"),
             },
             JobState::ClusterGone => {
-                Standing::Lost { code: "CLUSTER_GONE".to_owned(), why: "the cluster is gone".to_owned() }
+                JobStatus::Lost { code: "CLUSTER_GONE".to_owned(), why: "the cluster is gone".to_owned() }
             }
         })
     }
@@ -93,7 +93,7 @@ impl Scheduler for Processes {
         name: &str,
         file: &str,
         bytes: u64,
-    ) -> Result<Option<Ending>, PortError> {
+    ) -> Result<Option<FileTail>, PortError> {
         written::ending(JobFolder::at(&cluster.endpoint).output_folder(name), file, bytes).await.map(Some)
     }
 }

@@ -9,7 +9,7 @@ use service::PortError;
 #[cfg(feature = "kubernetes")]
 use crate::kubernetes::KubernetesJobs;
 use crate::{
-    port::{Ending, Job, Outputs, Scheduler, Standing},
+    port::{FileTail, JobSpec, JobStatus, Outputs, Scheduler},
     processes::Processes,
     slurm::SlurmJobs,
 };
@@ -51,11 +51,11 @@ impl Schedulers {
 
 #[async_trait::async_trait]
 impl Scheduler for Schedulers {
-    async fn submit(&self, job: &Job) -> Result<String, PortError> {
+    async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
         self.of(&job.cluster)?.submit(job).await
     }
 
-    async fn look(&self, cluster: &Cluster, name: &str) -> Result<Standing, PortError> {
+    async fn look(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
         self.of(cluster)?.look(cluster, name).await
     }
 
@@ -81,7 +81,7 @@ impl Scheduler for Schedulers {
         name: &str,
         file: &str,
         bytes: u64,
-    ) -> Result<Option<Ending>, PortError> {
+    ) -> Result<Option<FileTail>, PortError> {
         self.of(cluster)?.ending(cluster, name, file, bytes).await
     }
 

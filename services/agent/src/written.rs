@@ -7,7 +7,7 @@ use model::{Class, Failure};
 use service::PortError;
 use supervisor::files;
 
-use crate::port::{Ending, Outputs, Written};
+use crate::port::{FileTail, Outputs, Written};
 
 /// Lists the folder.
 pub async fn outputs(folder: PathBuf) -> Result<Outputs, PortError> {
@@ -31,7 +31,7 @@ pub async fn output(folder: PathBuf, file: &str) -> Result<ObjectReader, PortErr
 }
 
 /// Opens the last bytes of one file.
-pub async fn ending(folder: PathBuf, file: &str, bytes: u64) -> Result<Ending, PortError> {
+pub async fn ending(folder: PathBuf, file: &str, bytes: u64) -> Result<FileTail, PortError> {
     let file = file.to_owned();
     let opened = blocking(move || {
         let mut opened = files::open_file(&folder, &file)?;
@@ -40,7 +40,7 @@ pub async fn ending(folder: PathBuf, file: &str, bytes: u64) -> Result<Ending, P
         Ok((from, opened))
     });
     let (from, opened) = opened.await.map_err(unreadable)?;
-    Ok(Ending { from, body: Box::new(tokio::fs::File::from_std(opened)) })
+    Ok(FileTail { from, body: Box::new(tokio::fs::File::from_std(opened)) })
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {

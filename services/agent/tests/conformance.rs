@@ -4,7 +4,7 @@ mod support;
 
 use std::{path::Path, sync::Arc};
 
-use agent::{Job, Scheduler, conformance, fake::FakeScheduler, processes::Processes};
+use agent::{JobSpec, Scheduler, conformance, fake::FakeScheduler, processes::Processes};
 use ledger::{Digest, FolderStore, MemoryStore, Store};
 use model::{Class, Cluster, Collective, FileDigest, Image, Node, Span, Workload};
 use service::{Clock, PortError, SystemClock};
@@ -25,8 +25,8 @@ fn workload() -> Workload {
     }
 }
 
-fn job(cluster: &Cluster, image: Option<&Image>, name: &str) -> Job {
-    Job {
+fn job(cluster: &Cluster, image: Option<&Image>, name: &str) -> JobSpec {
+    JobSpec {
         name: name.to_owned(),
         cluster: cluster.clone(),
         image: image.cloned(),

@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use agent::{Collector, Job, Limits, Locator, Scheduler, Standing, port::Outputs};
+use agent::{CollectLimits, Collector, JobSpec, JobStatus, Locator, Scheduler, port::Outputs};
 use ledger::{Artefacts, MemoryStore, ObjectReader};
 use model::{
     Attempt, Class, Cluster, Collective, CommandId, Drain, Drained, Fact, Failure, JobEnd, Locate, Node,
@@ -20,7 +20,7 @@ use redact::Rules;
 use service::{PollResult, PortError};
 
 /// A pair that was submitted, how often it was looked at, and how it was made to end.
-type Known = (Job, u32, Option<&'static str>);
+type Known = (JobSpec, u32, Option<&'static str>);
 
 /// Runs every pair for two looks. A pair with a bad node takes ten times as long.
 #[derive(Default)]
@@ -35,7 +35,7 @@ struct Paper {
     released: Mutex<BTreeSet<String>>,
     /// Submissions are reported as failed, and land when somebody says so.
     lands_late: bool,
-    late: Mutex<Vec<Job>>,
+    late: Mutex<Vec<JobSpec>>,
     /// At the look after so many, somebody ends the search.
     meddled: AtomicU32,
     meddler: OnceLock<Locator>,
@@ -78,7 +78,7 @@ impl Paper {
 
 #[async_trait::async_trait]
 impl Scheduler for Paper {
-    async fn submit(&self, job: &Job) -> Result<String, PortError> {
+    async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
         self.call()?;
         assert_eq!(job.cluster.nodes.len(), 2);
         assert_eq!((job.workload.min_bytes, job.workload.max_bytes), (8 << 20, 8 << 20));
@@ -96,7 +96,7 @@ impl Scheduler for Paper {
         Ok(job.name.clone())
     }
 
-    async fn look(&self, cluster: &Cluster, name: &str) -> Result<Standing, PortError> {
+    async fn look(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
         self.call()?;
         if self.meddled.fetch_sub(1, Relaxed) == 1
             && let Some(locator) = self.meddler.get()
@@ -105,15 +105,15 @@ impl Scheduler for Paper {
             let _ = self.begun_by_then.set(self.jobs.lock().unwrap().len());
         }
         let mut jobs = self.jobs.lock().unwrap();
-        let Some((_, looks, end)) = jobs.get_mut(name) else { return Ok(Standing::Absent) };
+        let Some((_, looks, end)) = jobs.get_mut(name) else { return Ok(JobStatus::Absent) };
         *looks += 1;
         if *looks < 2 && end.is_none() {
-            return Ok(Standing::Going);
+            return Ok(JobStatus::Going);
         }
         if cluster.nodes.iter().any(|node| self.bad.contains(&*node.name)) {
             let why = "taken away".to_owned();
             if let Some(code) = self.lost {
-                return Ok(Standing::Lost { code: code.to_owned(), why });
+                return Ok(JobStatus::Lost { code: code.to_owned(), why });
             }
             if let Some(code) = self.fails {
                 return Err(PortError::Permanent(Failure::new(Class::Infrastructure, code, why)));
@@ -121,7 +121,7 @@ impl Scheduler for Paper {
         }
         let state = end.unwrap_or("COMPLETED").to_owned();
         let (started_at, ended_at) = (None, None);
-        Ok(Standing::Ended(JobEnd { state, exit_code: Some(0), signal: None, started_at, ended_at }))
+        Ok(JobStatus::Ended(JobEnd { state, exit_code: Some(0), signal: None, started_at, ended_at }))
     }
 
     async fn release(&self, _: &Cluster, name: &str) -> Result<(), PortError> {
@@ -228,7 +228,7 @@ impl World {
             scheduler: Arc::clone(&scheduler),
             artefacts: Artefacts::in_place(Arc::new(MemoryStore::default())),
             rules: Rules::of_patterns(),
-            limits: Limits::default(),
+            limits: CollectLimits::default(),
         };
         Self { paper, locator: Locator { scheduler, collector } }
     }

@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use agent::{Scheduler, Standing, port::Outputs};
+use agent::{JobStatus, Scheduler, port::Outputs};
 use ledger::ObjectReader;
 use model::{Class, Cluster, Failure, JobEnd, planted};
 use service::PortError;
@@ -98,7 +98,7 @@ impl Inner {
         }
     }
 
-    fn begin_job(&mut self, world: &Arc<World>, job: &agent::Job) {
+    fn begin_job(&mut self, world: &Arc<World>, job: &agent::JobSpec) {
         let name = job.name.clone();
         if self.clouds.jobs.contains_key(&name) {
             return;
@@ -152,7 +152,7 @@ impl Inner {
 
 #[async_trait::async_trait]
 impl Scheduler for SimScheduler {
-    async fn submit(&self, job: &agent::Job) -> Result<String, PortError> {
+    async fn submit(&self, job: &agent::JobSpec) -> Result<String, PortError> {
         let mut job = job.clone();
         if planted("random_in_a_job_name") {
             job.name = format!("{}{}", job.name, self.0.world.inner().dice.below(1000));
@@ -196,24 +196,24 @@ impl Scheduler for SimScheduler {
         answered(self.0.call(Kind::Provider, || format!("submit job {}", job.name), effect).await)
     }
 
-    async fn look(&self, cluster: &Cluster, name: &str) -> Result<Standing, PortError> {
+    async fn look(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
         let effect = |inner: &mut Inner| {
             let there = inner.clouds.clusters.get(&cluster.name);
             if there.is_none_or(|cluster| cluster.state == State::Gone) {
                 let why = "the cluster is gone".to_owned();
-                return Ok(Standing::Lost { code: "CLUSTER_GONE".to_owned(), why });
+                return Ok(JobStatus::Lost { code: "CLUSTER_GONE".to_owned(), why });
             }
             Ok(match inner.clouds.jobs.get(name).map(|job| &job.stage) {
-                None => Standing::Absent,
-                Some(Stage::Pending | Stage::Running) => Standing::Going,
-                Some(Stage::Ended(end)) => Standing::Ended(end.clone()),
+                None => JobStatus::Absent,
+                Some(Stage::Pending | Stage::Running) => JobStatus::Going,
+                Some(Stage::Ended(end)) => JobStatus::Ended(end.clone()),
                 Some(Stage::Lost(code)) => {
-                    Standing::Lost { code: (*code).to_owned(), why: "a node went away".to_owned() }
+                    JobStatus::Lost { code: (*code).to_owned(), why: "a node went away".to_owned() }
                 }
             })
         };
         let said = answered(self.0.call(Kind::Provider, || format!("look at job {name}"), effect).await);
-        if planted("no_answer_means_no_job") && said.is_err() { Ok(Standing::Absent) } else { said }
+        if planted("no_answer_means_no_job") && said.is_err() { Ok(JobStatus::Absent) } else { said }
     }
 
     async fn cancel(&self, _: &Cluster, name: &str) -> Result<(), PortError> {

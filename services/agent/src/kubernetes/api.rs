@@ -24,14 +24,14 @@ const DRAINED: &str = "burnin.dev/drained";
 
 /// Clients by endpoint: keeps connections and tokens.
 #[derive(Default)]
-pub struct Clients(Mutex<HashMap<String, Client>>);
+pub struct ClientCache(Mutex<HashMap<String, Client>>);
 
-impl Clients {
+impl ClientCache {
     /// The API client for these settings.
     ///
     /// # Errors
     /// Returns an error if there are no credentials for the cluster.
-    pub async fn of(&self, settings: &Kubernetes) -> Result<Cluster, PortError> {
+    pub async fn of(&self, settings: &Kubernetes) -> Result<NamespacedCluster, PortError> {
         let key = serde_json::to_string(&settings.access).map_err(PortError::transient)?;
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         let client = match known {
@@ -42,7 +42,7 @@ impl Clients {
                 client
             }
         };
-        Ok(Cluster { client, namespace: settings.namespace.clone() })
+        Ok(NamespacedCluster { client, namespace: settings.namespace.clone() })
     }
 }
 
@@ -57,12 +57,12 @@ pub enum Created {
 
 /// A namespace of a cluster.
 #[derive(Clone)]
-pub struct Cluster {
+pub struct NamespacedCluster {
     client: Client,
     namespace: String,
 }
 
-impl Cluster {
+impl NamespacedCluster {
     fn objects(&self, group: &str, version: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
         let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
         let resource = ApiResource {

@@ -23,23 +23,23 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use service::PortError;
 use tokio_util::io::StreamReader;
 
-use crate::port::Standing;
+use crate::port::JobStatus;
 
 /// The recorded end of a job, final once written.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Told {
+enum RecordedEnd {
     Ended(JobEnd),
     Lost { code: String, why: String },
     Failed(model::Failure),
 }
 
 /// End state of a job, or the failure that kept it from running.
-pub type Final = Result<Standing, model::Failure>;
+pub type Final = Result<JobStatus, model::Failure>;
 
 /// Position in a container's output.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cursor {
+pub struct OutputCursor {
     /// Bytes stored so far.
     pub bytes: u64,
     /// Timestamp of the last line in the kubelet's format; empty before the first line.
@@ -56,7 +56,7 @@ pub struct Cursor {
 
 /// End of a container's stored output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct End {
+pub struct OutputEnd {
     /// Total size, bytes.
     pub bytes: u64,
     /// SHA-256, hex.
@@ -70,12 +70,12 @@ pub struct End {
 
 /// Notes about one job.
 #[derive(Clone)]
-pub struct Spool {
+pub struct JobNotes {
     store: Arc<dyn Store>,
     folder: String,
 }
 
-impl Spool {
+impl JobNotes {
     /// Notes about `job` in `store`.
     pub fn of(store: &Arc<dyn Store>, job: &str) -> Self {
         Self { store: Arc::clone(store), folder: format!("kubernetes/{job}/") }
@@ -144,10 +144,10 @@ impl Spool {
     /// # Errors
     /// Returns an error if the bucket request fails.
     pub async fn told(&self) -> Result<Option<Final>, PortError> {
-        Ok(self.get::<Told>("standing.json").await?.map(|told| match told {
-            Told::Ended(end) => Ok(Standing::Ended(end)),
-            Told::Lost { code, why } => Ok(Standing::Lost { code, why }),
-            Told::Failed(failure) => Err(failure),
+        Ok(self.get::<RecordedEnd>("standing.json").await?.map(|told| match told {
+            RecordedEnd::Ended(end) => Ok(JobStatus::Ended(end)),
+            RecordedEnd::Lost { code, why } => Ok(JobStatus::Lost { code, why }),
+            RecordedEnd::Failed(failure) => Err(failure),
         }))
     }
 
@@ -157,9 +157,9 @@ impl Spool {
     /// Returns an error if the bucket request fails.
     pub async fn tell(&self, end: Final) -> Result<Final, PortError> {
         let told = match end.clone() {
-            Ok(Standing::Ended(end)) => Told::Ended(end),
-            Ok(Standing::Lost { code, why }) => Told::Lost { code, why },
-            Err(failure) => Told::Failed(failure),
+            Ok(JobStatus::Ended(end)) => RecordedEnd::Ended(end),
+            Ok(JobStatus::Lost { code, why }) => RecordedEnd::Lost { code, why },
+            Err(failure) => RecordedEnd::Failed(failure),
             Ok(other) => return Ok(Ok(other)),
         };
         match self.put("standing.json", &told).await? {
@@ -259,7 +259,7 @@ impl Spool {
     ///
     /// # Errors
     /// Returns an error if the bucket request fails.
-    pub async fn piece(&self, stream: &str, from: u64) -> Result<(Cursor, Bytes), PortError> {
+    pub async fn piece(&self, stream: &str, from: u64) -> Result<(OutputCursor, Bytes), PortError> {
         let name = format!("{}logs/{stream}/{from:015}", self.folder);
         let damaged = || PortError::Transient(format!("{name} is not a valid log piece"));
         let bytes = self.store.read(&name).await.map_err(PortError::transient)?.ok_or_else(damaged)?;
@@ -272,10 +272,10 @@ impl Spool {
     ///
     /// # Errors
     /// Returns an error if the bucket request fails.
-    pub async fn cursor(&self, stream: &str) -> Result<Cursor, PortError> {
+    pub async fn cursor(&self, stream: &str) -> Result<OutputCursor, PortError> {
         match self.pieces(stream).await?.last() {
-            Some(last) => Ok(Cursor { gap: None, ..self.piece(stream, *last).await?.0 }),
-            None => Ok(Cursor::default()),
+            Some(last) => Ok(OutputCursor { gap: None, ..self.piece(stream, *last).await?.0 }),
+            None => Ok(OutputCursor::default()),
         }
     }
 
@@ -287,7 +287,7 @@ impl Spool {
         &self,
         stream: &str,
         from: u64,
-        cursor: &Cursor,
+        cursor: &OutputCursor,
         body: &[u8],
     ) -> Result<bool, PortError> {
         let name = format!("{}logs/{stream}/{from:015}", self.folder);
@@ -341,7 +341,7 @@ impl Spool {
     ///
     /// # Errors
     /// Returns an error if the bucket request fails.
-    pub async fn end(&self, stream: &str) -> Result<Option<End>, PortError> {
+    pub async fn end(&self, stream: &str) -> Result<Option<OutputEnd>, PortError> {
         self.get(&format!("logs/{stream}/end.json")).await
     }
 
@@ -358,7 +358,7 @@ impl Spool {
         tokio::io::copy(&mut body, &mut tokio::io::sink()).await.map_err(PortError::transient)?;
         let Digest { size_bytes, sha256, .. } = body.finish();
         gaps.extend(missing);
-        let end = End { bytes: size_bytes, sha256, whole: gaps.is_empty(), missing: gaps };
+        let end = OutputEnd { bytes: size_bytes, sha256, whole: gaps.is_empty(), missing: gaps };
         self.put(&format!("logs/{stream}/end.json"), &end).await.map(drop)
     }
 }

@@ -6,7 +6,7 @@ use model::{Class, Failure};
 use service::PortError;
 use supervisor::{ProgramOutput, ask};
 
-use super::state::Row;
+use super::state::SlurmJobRow;
 
 /// Timeout of each command; Slurm's own timeouts and retries are shorter.
 const LIMIT: Duration = Duration::from_secs(90);
@@ -57,7 +57,7 @@ impl Commands {
     ///
     /// # Errors
     /// Returns an error if the controller request fails.
-    pub async fn jobs(&self, name: &str) -> Result<Vec<Row>, PortError> {
+    pub async fn jobs(&self, name: &str) -> Result<Vec<SlurmJobRow>, PortError> {
         let user = format!("--user={}", user());
         let name = format!("--name={name}");
         let numbers = ["squeue", "--noheader", "--states=all", "--format=%i", &user, &name];
@@ -67,7 +67,7 @@ impl Commands {
             let argv = ["scontrol", "--oneliner", "show", "job", number].map(str::to_owned);
             let shown = self.ask(argv.into()).await?;
             match shown.good {
-                true => rows.extend(Row::shown(&shown.said)),
+                true => rows.extend(SlurmJobRow::shown(&shown.said)),
                 // Purged between the two requests.
                 false if shown.complained.contains("Invalid job id") => {}
                 false => return Err(PortError::Transient(shown.complained)),
@@ -80,9 +80,9 @@ impl Commands {
     ///
     /// # Errors
     /// Returns an error if the accounting request fails.
-    pub async fn accounted(&self, name: &str) -> Result<Vec<Row>, PortError> {
+    pub async fn accounted(&self, name: &str) -> Result<Vec<SlurmJobRow>, PortError> {
         let (user, name) = (format!("--user={}", user()), format!("--name={name}"));
-        let format = format!("--format={}", Row::ACCOUNTED);
+        let format = format!("--format={}", SlurmJobRow::ACCOUNTED);
         let argv = [
             "sacct",
             "--allocations",
@@ -95,7 +95,7 @@ impl Commands {
         ];
         let answer = self.ask(argv.map(str::to_owned).into()).await?;
         match answer.good {
-            true => Ok(answer.said.lines().filter_map(Row::accounted).collect()),
+            true => Ok(answer.said.lines().filter_map(SlurmJobRow::accounted).collect()),
             false if answer.complained.contains("accounting storage is disabled") => Ok(Vec::new()),
             false => Err(PortError::Transient(answer.complained)),
         }

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use supervisor::{JobFolder, lock_files};
 
 use super::state::Marks;
-use crate::port::Standing;
+use crate::port::JobStatus;
 
 /// One job's folder. Every file in it is created once, atomically.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub struct Folder {
 /// The recorded end of a job, final once written.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Told {
+enum FolderEnd {
     Ended(JobEnd),
     Lost { code: String, why: String },
 }
@@ -93,9 +93,9 @@ impl Folder {
     ///
     /// # Errors
     /// Returns an error if the folder cannot be read.
-    pub fn told(&self) -> io::Result<Option<Standing>> {
-        let told: Option<Told> = lock_files::read_json(&self.path().join("standing.json"))?;
-        Ok(told.map(Standing::from))
+    pub fn told(&self) -> io::Result<Option<JobStatus>> {
+        let told: Option<FolderEnd> = lock_files::read_json(&self.path().join("standing.json"))?;
+        Ok(told.map(JobStatus::from))
     }
 
     /// Records an end state. Returns the first one recorded, which is final: Slurm forgets jobs, and its state of a job may change
@@ -103,13 +103,13 @@ impl Folder {
     ///
     /// # Errors
     /// Returns an error if the folder cannot be written.
-    pub fn tell(&self, standing: Standing) -> io::Result<Standing> {
+    pub fn tell(&self, standing: JobStatus) -> io::Result<JobStatus> {
         let told = match standing {
-            Standing::Ended(end) => Told::Ended(end),
-            Standing::Lost { code, why } => Told::Lost { code, why },
+            JobStatus::Ended(end) => FolderEnd::Ended(end),
+            JobStatus::Lost { code, why } => FolderEnd::Lost { code, why },
             other => return Ok(other),
         };
-        self.note("standing.json", &told).map(Standing::from)
+        self.note("standing.json", &told).map(JobStatus::from)
     }
 
     /// Appends a reason for waiting when it changes; the file is collected with the output.
@@ -143,11 +143,11 @@ fn append(file: &Path, line: &str) -> io::Result<()> {
     io::Write::write_all(&mut fs::File::options().create(true).append(true).open(file)?, line.as_bytes())
 }
 
-impl From<Told> for Standing {
-    fn from(told: Told) -> Self {
+impl From<FolderEnd> for JobStatus {
+    fn from(told: FolderEnd) -> Self {
         match told {
-            Told::Ended(end) => Self::Ended(end),
-            Told::Lost { code, why } => Self::Lost { code, why },
+            FolderEnd::Ended(end) => Self::Ended(end),
+            FolderEnd::Lost { code, why } => Self::Lost { code, why },
         }
     }
 }

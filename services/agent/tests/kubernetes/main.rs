@@ -6,7 +6,7 @@ mod once;
 mod output;
 mod real;
 
-use agent::{Scheduler, Standing, conformance};
+use agent::{JobStatus, Scheduler, conformance};
 use bed::{Bed, ended, last, text, until};
 use model::Class;
 use serde_json::json;
@@ -112,7 +112,7 @@ async fn a_cause_in_a_termination_message_is_the_failure() {
     assert!(text_of_outputs(&jobs, &job).await.contains("GLIBC_2.34"), "its output is kept");
 }
 
-async fn text_of_outputs(jobs: &dyn Scheduler, job: &agent::Job) -> String {
+async fn text_of_outputs(jobs: &dyn Scheduler, job: &agent::JobSpec) -> String {
     let mut all = String::new();
     for file in jobs.outputs(&job.cluster, &job.name).await.unwrap().files {
         all += &text(jobs, job, &file.name).await;
@@ -127,8 +127,8 @@ async fn a_waiting_job_reports_the_reason_and_starts_when_it_fits() {
     let (jobs, job) = (bed.jobs(), bed.job("waits", json!({"queue": "a4"})));
     jobs.submit(&job).await.unwrap();
     until("Kueue says why", async || {
-        assert_eq!(jobs.look(&job.cluster, "waits").await.unwrap(), Standing::Going);
-        let spool = agent::kubernetes::spool::Spool::of(&bed.store, "waits");
+        assert_eq!(jobs.look(&job.cluster, "waits").await.unwrap(), JobStatus::Going);
+        let spool = agent::kubernetes::spool::JobNotes::of(&bed.store, "waits");
         spool.waiting().await.unwrap().iter().any(|line| line.contains(" QUOTA: couldn't assign flavors"))
     })
     .await;
@@ -167,7 +167,7 @@ async fn a_preempted_job_is_lost_and_never_restarted() {
     .await;
     bed.world.evict("preempted");
     let end = last(&jobs, &job).await;
-    assert!(matches!(&end, Ok(Standing::Lost { code, .. }) if code == "PREEMPTED"), "{end:?}");
+    assert!(matches!(&end, Ok(JobStatus::Lost { code, .. }) if code == "PREEMPTED"), "{end:?}");
     jobs.release(&job.cluster, "preempted").await.unwrap();
     assert_eq!((bed.api.list("/pods").len(), bed.made("preempted")), (0, 1));
 }

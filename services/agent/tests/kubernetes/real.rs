@@ -4,7 +4,7 @@
 
 use std::{path::PathBuf, process::Command, sync::Arc};
 
-use agent::{Scheduler, Standing, conformance, kubernetes::KubernetesJobs};
+use agent::{JobStatus, Scheduler, conformance, kubernetes::KubernetesJobs};
 use futures::{FutureExt, future::poll_fn};
 use kubernetes_standin::{Logs, Wants, World};
 use ledger::{MemoryStore, Store};
@@ -173,5 +173,5 @@ async fn missing_permissions_and_refusals_are_reported() {
         "{refused:?}"
     );
     let none = real.jobs().look(&real.cluster(json!({})), "never").await.unwrap();
-    assert_eq!(none, Standing::Absent);
+    assert_eq!(none, JobStatus::Absent);
 }

@@ -1,6 +1,6 @@
 //! Hostile values: each arrives byte for byte, or is refused with the name of its field.
 
-use agent::{Job, Scheduler};
+use agent::{JobSpec, Scheduler};
 use service::PortError;
 
 use crate::bed::{Bed, ended};
@@ -167,7 +167,7 @@ async fn names_that_slurm_could_misread_are_refused_with_the_field_name() {
             }
             let cluster = model::Cluster { endpoint: slurm.endpoint(), ..whole.cluster.clone() };
             let PortError::Permanent(failure) =
-                jobs.submit(&Job { cluster, ..whole.clone() }).await.unwrap_err()
+                jobs.submit(&JobSpec { cluster, ..whole.clone() }).await.unwrap_err()
             else {
                 panic!("{field}: {value:?}")
             };

@@ -7,7 +7,7 @@ use agent::Scheduler;
 use crate::bed::{Bed, ended, wrapper};
 
 /// Each start of the benchmark leaves a letter a rank.
-fn counting(bed: &Bed, name: &str) -> agent::Job {
+fn counting(bed: &Bed, name: &str) -> agent::JobSpec {
     let count = bed.count(name).display().to_string();
     bed.job(name, &format!("printf x >>'{count}'; sleep 1"))
 }
