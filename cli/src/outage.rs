@@ -8,7 +8,7 @@ use std::{
 };
 
 use model::RunId;
-use provisioner::Clusters;
+use provisioner::ClusterProvider;
 use service::{AttributesReader, Clock, Disposition, Handler, SystemClock};
 
 use crate::{

@@ -24,7 +24,7 @@ use service::{Clock, PortError};
 use tokio::io::AsyncReadExt;
 use tracing::{info, warn};
 
-use crate::port::{Clusters, Listed, Listing, Order, Standing};
+use crate::port::{ClusterListing, ClusterProvider, ClusterStatus, ListedCluster, Order};
 
 /// Timeout of a teardown; then it is started again.
 const LONGEST_TEARDOWN: Span = Span::from_secs(2 * 3600);
@@ -44,7 +44,7 @@ pub struct DeployedClusters {
 
 /// The recorded request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Asked {
+struct DeployRequest {
     command: String,
     expires_at: Timestamp,
     deployed: Deployed,
@@ -52,7 +52,7 @@ struct Asked {
 
 /// A failed teardown.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Failed {
+struct ReleaseFailure {
     at: Timestamp,
     why: String,
 }
@@ -93,7 +93,7 @@ impl DeployedClusters {
     }
 
     /// Substitutions for the steps, as far as their config declares them.
-    fn told(&self, name: &str, asked: &Asked, command: &CommandId, build: &BuildSpec) -> BuildSpec {
+    fn told(&self, name: &str, asked: &DeployRequest, command: &CommandId, build: &BuildSpec) -> BuildSpec {
         let state = self.store.locate(&note(name, "state"));
         let all = [
             ("_CLUSTER", name.to_owned()),
@@ -109,16 +109,17 @@ impl DeployedClusters {
         build
     }
 
-    async fn made(&self, name: &str, asked: &Deployed, image: &Image) -> Result<Standing, PortError> {
+    async fn made(&self, name: &str, asked: &Deployed, image: &Image) -> Result<ClusterStatus, PortError> {
         let made = match self.left::<WorkflowOrigin>(image, "cluster.json").await? {
             Ok(made) => made,
-            Err(why) => return Ok(Standing::Broken(format!("the deployment's {why}"))),
+            Err(why) => return Ok(ClusterStatus::Broken(format!("the deployment's {why}"))),
         };
         // Steps may succeed although a playbook failed: do not benchmark a partial cluster.
         if let Some(problem) = self.played(image).await? {
-            return Ok(Standing::Broken(problem));
+            return Ok(ClusterStatus::Broken(problem));
         }
-        Ok(ready(name, asked, made).unwrap_or_else(|why| Standing::Broken(format!("cluster.json: {why}"))))
+        Ok(ready(name, asked, made)
+            .unwrap_or_else(|why| ClusterStatus::Broken(format!("cluster.json: {why}"))))
     }
 
     /// Failures in Ansible's events: host, task and reason. The steps' files that end in `.jsonl` are such events, as written by
@@ -162,7 +163,7 @@ impl DeployedClusters {
     }
 
     /// Numbers of the failed teardowns, and the record of the last.
-    async fn failed(&self, name: &str) -> Result<(u32, Option<Failed>), PortError> {
+    async fn failed(&self, name: &str) -> Result<(u32, Option<ReleaseFailure>), PortError> {
         let prefix = note(name, "failed-");
         let noted = self.store.list(&prefix).await.map_err(PortError::transient)?;
         let numbers = noted.iter().filter_map(|object| object.strip_prefix(&prefix)?.parse::<u32>().ok());
@@ -173,7 +174,12 @@ impl DeployedClusters {
     }
 
     /// Advances the teardown by one step.
-    async fn destroy(&self, name: &str, asked: &Asked, command: &CommandId) -> Result<Destroyed, PortError> {
+    async fn destroy(
+        &self,
+        name: &str,
+        asked: &DeployRequest,
+        command: &CommandId,
+    ) -> Result<Destroyed, PortError> {
         let (last, failed) = self.failed(name).await?;
         let key = BuildKey::numbered(command, "destroy", last + 1);
         let going = |what: &str| Err(PortError::Transient(format!("{name}: {what}")));
@@ -208,13 +214,15 @@ impl DeployedClusters {
 
     async fn again(&self, name: &str, number: u32, why: String) -> Result<Destroyed, PortError> {
         warn!(cluster = name, number, "teardown failed: {why}");
-        let failed = Failed { at: self.clock.now(), why: why.clone() };
+        let failed = ReleaseFailure { at: self.clock.now(), why: why.clone() };
         self.note(&note(name, &format!("failed-{number}")), &failed).await?;
         Err(PortError::Transient(format!("{name}: {why}")))
     }
 
-    async fn asked(&self, name: &str) -> Result<Option<(Asked, CommandId)>, PortError> {
-        let Some(asked) = self.get::<Asked>(&(OPEN.to_owned() + name)).await? else { return Ok(None) };
+    async fn asked(&self, name: &str) -> Result<Option<(DeployRequest, CommandId)>, PortError> {
+        let Some(asked) = self.get::<DeployRequest>(&(OPEN.to_owned() + name)).await? else {
+            return Ok(None);
+        };
         let command = asked.command.parse().map_err(PortError::transient)?;
         Ok(Some((asked, command)))
     }
@@ -229,7 +237,7 @@ fn note(name: &str, what: &str) -> String {
 }
 
 /// The cluster for jobs: settings of the workflow, completed by the deployment.
-fn ready(name: &str, asked: &Deployed, made: WorkflowOrigin) -> Result<Standing, String> {
+fn ready(name: &str, asked: &Deployed, made: WorkflowOrigin) -> Result<ClusterStatus, String> {
     let WorkflowOrigin { nodes, slurm, kubernetes } = made;
     let (count, ranks, endpoint) = match (&asked.slurm, &asked.kubernetes) {
         (Some(settings), None) if kubernetes.is_empty() => {
@@ -251,7 +259,7 @@ fn ready(name: &str, asked: &Deployed, made: WorkflowOrigin) -> Result<Standing,
         let (name, slots) = (&node.name, node.slots);
         return Err(format!("node {name} has {slots} slots, but jobs have {ranks} ranks per node"));
     }
-    Ok(Standing::Ready(Cluster { name: name.to_owned(), nodes, endpoint }))
+    Ok(ClusterStatus::Ready(Cluster { name: name.to_owned(), nodes, endpoint }))
 }
 
 /// Settings overridden by a deployment.
@@ -280,14 +288,14 @@ fn given_back(name: &str) -> PortError {
 }
 
 #[async_trait::async_trait]
-impl Clusters for DeployedClusters {
+impl ClusterProvider for DeployedClusters {
     async fn create(&self, order: &Order) -> Result<String, PortError> {
         let System::Deployed(deployed) = &order.system else {
             let why = format!("a cluster of {} is not deployed by steps", order.system.name());
             return Err(PortError::Permanent(Failure::new(Class::Input, "NOT_FOR_RENT", why)));
         };
         let name = &order.name;
-        let asked = Asked {
+        let asked = DeployRequest {
             command: order.id.to_string(),
             expires_at: order.expires_at,
             deployed: deployed.as_ref().clone(),
@@ -306,16 +314,16 @@ impl Clusters for DeployedClusters {
         self.builds.start(&BuildKey::of(&order.id), &build, life).await
     }
 
-    async fn look(&self, name: &str) -> Result<Standing, PortError> {
+    async fn look(&self, name: &str) -> Result<ClusterStatus, PortError> {
         if self.has(&note(name, "given-back")).await? {
-            return Ok(Standing::Absent);
+            return Ok(ClusterStatus::Absent);
         }
-        let Some((asked, command)) = self.asked(name).await? else { return Ok(Standing::Absent) };
+        let Some((asked, command)) = self.asked(name).await? else { return Ok(ClusterStatus::Absent) };
         match self.builds.look(&BuildKey::of(&command)).await? {
-            None => Ok(Standing::Absent),
-            Some(BuildPhase::Running) => Ok(Standing::Coming),
+            None => Ok(ClusterStatus::Absent),
+            Some(BuildPhase::Running) => Ok(ClusterStatus::Coming),
             Some(BuildPhase::Built(image)) => self.made(name, &asked.deployed, &image).await,
-            Some(BuildPhase::Failed(failure)) => Ok(Standing::Broken(failure.message)),
+            Some(BuildPhase::Failed(failure)) => Ok(ClusterStatus::Broken(failure.message)),
         }
     }
 
@@ -346,7 +354,7 @@ impl Clusters for DeployedClusters {
         Ok(deleted)
     }
 
-    async fn list(&self) -> Result<Listing, PortError> {
+    async fn list(&self) -> Result<ClusterListing, PortError> {
         let open = self.store.list(OPEN).await.map_err(PortError::transient)?;
         let mut clusters = Vec::new();
         for name in open.iter().filter_map(|object| object.strip_prefix(OPEN)) {
@@ -360,8 +368,8 @@ impl Clusters for DeployedClusters {
                 Err(PortError::Permanent(_)) => (String::new(), None),
                 Err(passing) => return Err(passing),
             };
-            clusters.push(Listed { name: name.to_owned(), run, expires_at });
+            clusters.push(ListedCluster { name: name.to_owned(), run, expires_at });
         }
-        Ok(Listing { at: self.clock.now(), clusters })
+        Ok(ClusterListing { at: self.clock.now(), clusters })
     }
 }

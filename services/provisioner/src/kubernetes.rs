@@ -8,7 +8,7 @@ use serde_json::Value;
 use service::PortError;
 
 use crate::{
-    port::Standing,
+    port::ClusterStatus,
     systems::{any, ready},
 };
 
@@ -16,7 +16,7 @@ use crate::{
 ///
 /// # Errors
 /// Returns what is missing with its code, or an error if the API request fails.
-pub async fn look(name: &str, settings: &Kubernetes) -> Result<Standing, PortError> {
+pub async fn look(name: &str, settings: &Kubernetes) -> Result<ClusterStatus, PortError> {
     let client = match apiserver::client(&settings.access).await {
         // In-cluster credentials exist only in the agent's pod.
         Err(PortError::Permanent(_)) if settings.access == ApiAccess::InCluster => {

@@ -24,12 +24,12 @@ use std::sync::Arc;
 use model::{Body, Class, ClusterSpec, Command, CommandId, Fact, Failure, Handle, Span, Timestamp};
 use service::{CommandError, PollResult, Pollers, PortError, Publisher, Worker};
 
-pub use port::{Clusters, Listed, Listing, Order, Standing};
+pub use port::{ClusterListing, ClusterProvider, ClusterStatus, ListedCluster, Order};
 pub use sweep::{Fate, Sweeper, Swept, sweep};
 
 /// The provisioner's handler, over any [`Clusters`].
 pub struct Provisioner {
-    clusters: Arc<dyn Clusters>,
+    clusters: Arc<dyn ClusterProvider>,
     watches: Pollers,
     every: Span,
 }
@@ -40,7 +40,7 @@ impl Provisioner {
         ["dev.burnin.cluster.create.v1", "dev.burnin.cluster.observe.v1", "dev.burnin.cluster.delete.v1"];
 
     /// `every`: poll interval of clusters that start or stop.
-    pub fn new(clusters: Arc<dyn Clusters>, every: Span) -> Self {
+    pub fn new(clusters: Arc<dyn ClusterProvider>, every: Span) -> Self {
         Self { clusters, watches: Pollers::default(), every }
     }
 
@@ -85,7 +85,11 @@ impl Provisioner {
 }
 
 /// State of a provisioned cluster by name, or of an existing cluster by its settings.
-async fn look(clusters: &dyn Clusters, spec: &ClusterSpec, name: &str) -> Result<PollResult, PortError> {
+async fn look(
+    clusters: &dyn ClusterProvider,
+    spec: &ClusterSpec,
+    name: &str,
+) -> Result<PollResult, PortError> {
     let standing = match spec {
         ClusterSpec::Rent(_) => clusters.look(name).await?,
         ClusterSpec::Existing { system, .. } => clusters.find(system, name).await?,
@@ -93,15 +97,15 @@ async fn look(clusters: &dyn Clusters, spec: &ClusterSpec, name: &str) -> Result
     Ok(told(standing))
 }
 
-fn told(standing: Standing) -> PollResult {
+fn told(standing: ClusterStatus) -> PollResult {
     let failed = |code, why: String| {
         PollResult::Ended(Fact::ClusterFailed(Failure::new(Class::Infrastructure, code, why)))
     };
     match standing {
-        Standing::Coming => PollResult::Running,
-        Standing::Ready(cluster) => PollResult::Ended(Fact::ClusterReady(cluster)),
-        Standing::Absent => failed("ABSENT", "no such cluster exists".to_owned()),
-        Standing::Broken(why) => failed("BROKEN", why),
+        ClusterStatus::Coming => PollResult::Running,
+        ClusterStatus::Ready(cluster) => PollResult::Ended(Fact::ClusterReady(cluster)),
+        ClusterStatus::Absent => failed("ABSENT", "no such cluster exists".to_owned()),
+        ClusterStatus::Broken(why) => failed("BROKEN", why),
     }
 }
 

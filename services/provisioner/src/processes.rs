@@ -6,7 +6,7 @@ use model::{Class, Deleted, Failure, Node, System};
 use service::{Clock, PortError};
 use supervisor::{ClusterRequest, ClusterState};
 
-use crate::port::{Clusters, Listed, Listing, Order, Standing};
+use crate::port::{ClusterListing, ClusterProvider, ClusterStatus, ListedCluster, Order};
 
 /// Provider of clusters on this host.
 pub struct ProcessClusters {
@@ -59,7 +59,7 @@ fn has_nccl_tests(folder: &Path) -> bool {
 }
 
 #[async_trait::async_trait]
-impl Clusters for ProcessClusters {
+impl ClusterProvider for ProcessClusters {
     async fn create(&self, order: &Order) -> Result<String, PortError> {
         if !matches!(order.system, System::Processes { .. }) {
             let why = format!("a cluster of {} cannot run as local processes", order.system.name());
@@ -85,14 +85,14 @@ impl Clusters for ProcessClusters {
         }
     }
 
-    async fn look(&self, name: &str) -> Result<Standing, PortError> {
+    async fn look(&self, name: &str) -> Result<ClusterStatus, PortError> {
         let name = name.to_owned();
         let state = self.blocking(move |clusters| clusters.look(&name)).await?;
         Ok(match state {
-            ClusterState::Absent | ClusterState::Deleted(_) => Standing::Absent,
-            ClusterState::Coming => Standing::Coming,
-            ClusterState::Ready(cluster) => Standing::Ready(cluster),
-            ClusterState::Broken { why } => Standing::Broken(why),
+            ClusterState::Absent | ClusterState::Deleted(_) => ClusterStatus::Absent,
+            ClusterState::Coming => ClusterStatus::Coming,
+            ClusterState::Ready(cluster) => ClusterStatus::Ready(cluster),
+            ClusterState::Broken { why } => ClusterStatus::Broken(why),
         })
     }
 
@@ -101,13 +101,13 @@ impl Clusters for ProcessClusters {
         self.blocking(move |clusters| clusters.delete(&name, || clock.now())).await
     }
 
-    async fn list(&self) -> Result<Listing, PortError> {
+    async fn list(&self) -> Result<ClusterListing, PortError> {
         let there = self.blocking(supervisor::ClusterFolder::list).await?;
-        let listed = there.into_iter().map(|(name, labels)| Listed {
+        let listed = there.into_iter().map(|(name, labels)| ListedCluster {
             name,
             run: labels.get("burnin-run").cloned().unwrap_or_default(),
             expires_at: labels.get("burnin-expires").and_then(|at| at.parse().ok()),
         });
-        Ok(Listing { at: self.clock.now(), clusters: listed.collect() })
+        Ok(ClusterListing { at: self.clock.now(), clusters: listed.collect() })
     }
 }

@@ -10,7 +10,7 @@ use model::{Deleted, Span, Timestamp};
 use service::{PortError, serve::PeriodicTask};
 use tracing::warn;
 
-use crate::port::{Clusters, Listed};
+use crate::port::{ClusterProvider, ListedCluster};
 
 /// Result of the sweep for a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,20 +34,20 @@ pub enum Fate {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swept {
     /// The listed cluster.
-    pub cluster: Listed,
+    pub cluster: ListedCluster,
     /// Result of the sweep.
     pub fate: Fate,
 }
 
 /// The sweeper as a periodic task: fails if a cluster is left.
 pub struct Sweeper {
-    clusters: Arc<dyn Clusters>,
+    clusters: Arc<dyn ClusterProvider>,
     grace: Span,
 }
 
 impl Sweeper {
     /// `grace`: time after the end of a lease before its cluster is deleted.
-    pub fn new(clusters: Arc<dyn Clusters>, grace: Span) -> Self {
+    pub fn new(clusters: Arc<dyn ClusterProvider>, grace: Span) -> Self {
         Self { clusters, grace }
     }
 }
@@ -88,7 +88,11 @@ impl PeriodicTask for Sweeper {
 ///
 /// # Errors
 /// Returns an error if the provider's list is unavailable. A failed deletion is part of the result.
-pub async fn sweep(clusters: &dyn Clusters, grace: Span, really: bool) -> Result<Vec<Swept>, PortError> {
+pub async fn sweep(
+    clusters: &dyn ClusterProvider,
+    grace: Span,
+    really: bool,
+) -> Result<Vec<Swept>, PortError> {
     let listing = clusters.list().await?;
     let mut swept = Vec::new();
     for cluster in listing.clusters {
@@ -111,7 +115,7 @@ pub async fn sweep(clusters: &dyn Clusters, grace: Span, really: bool) -> Result
 }
 
 /// Providers have confirmed deletions that did not happen: a cluster counts as deleted only if it is no longer listed.
-async fn doubt(swept: &mut [Swept], clusters: &dyn Clusters) {
+async fn doubt(swept: &mut [Swept], clusters: &dyn ClusterProvider) {
     let listing = clusters.list().await;
     for swept in swept.iter_mut().filter(|swept| matches!(swept.fate, Fate::Gone(_))) {
         let why = match &listing {

@@ -6,7 +6,7 @@ use build_service::cloud_build::{CloudBuilds, client::CloudBuildClient, submissi
 use cloudbuild_standin::{CloudBuild, Fault};
 use ledger::MemoryStore;
 use model::{Attempt, BuildSpec, CommandId, Deployed, Span, Stage, System, Verb};
-use provisioner::{Clusters, Order, Standing, conformance, deployed::DeployedClusters};
+use provisioner::{ClusterProvider, ClusterStatus, Order, conformance, deployed::DeployedClusters};
 use serde_json::{Value, json};
 use service::{Clock, ManualClock, PortError, SystemClock};
 
@@ -96,8 +96,8 @@ async fn lost_responses_cause_no_second_deployment_or_teardown() {
         while let Err(PortError::Transient(_)) = world.clusters.create(&order).await {
             world.clock.advance(SETTLE);
         }
-        while world.clusters.look(&name).await.unwrap() == Standing::Coming {}
-        assert!(matches!(world.clusters.look(&name).await.unwrap(), Standing::Ready(_)), "{fault:?}");
+        while world.clusters.look(&name).await.unwrap() == ClusterStatus::Coming {}
+        assert!(matches!(world.clusters.look(&name).await.unwrap(), ClusterStatus::Ready(_)), "{fault:?}");
         world.cloud.next_create(fault);
         while let Err(PortError::Transient(_)) = world.clusters.delete(&name).await {
             world.clock.advance(SETTLE);

@@ -5,7 +5,9 @@ mod support;
 use std::sync::Arc;
 
 use model::{Attempt, CommandId, Span, Stage, System, Timestamp, Verb};
-use provisioner::{Clusters, Order, Standing, conformance, fake::FakeClusters, processes::ProcessClusters};
+use provisioner::{
+    ClusterProvider, ClusterStatus, Order, conformance, fake::FakeClusters, processes::ProcessClusters,
+};
 use service::{Clock, SystemClock};
 
 /// Long enough for the suite, short enough that a failed test leaves nothing behind for long.
@@ -49,8 +51,8 @@ async fn a_host_with_gpus_is_one_node() {
         provider.create(&Order { id, name: name.clone(), system, expires_at: soon() }).await.unwrap();
         let cluster = loop {
             match provider.look(&name).await.unwrap() {
-                Standing::Ready(cluster) => break cluster,
-                Standing::Coming => tokio::task::yield_now().await,
+                ClusterStatus::Ready(cluster) => break cluster,
+                ClusterStatus::Coming => tokio::task::yield_now().await,
                 other => panic!("the cluster does not come up: {other:?}"),
             }
         };

@@ -6,7 +6,7 @@ use build_service::{Builds, LocalBuilds};
 use kubernetes_standin::Api;
 use ledger::{MemoryStore, Store};
 use model::{Class, Failure, System};
-use provisioner::{Clusters, Standing, deployed::DeployedClusters, systems::Systems};
+use provisioner::{ClusterProvider, ClusterStatus, deployed::DeployedClusters, systems::Systems};
 use serde_json::{Value, json};
 use service::{PortError, SystemClock};
 
@@ -43,7 +43,7 @@ impl Bed {
         self.api.change(|objects| objects.create(&key, queue)).unwrap();
     }
 
-    async fn look(&self, more: Value) -> Result<Standing, PortError> {
+    async fn look(&self, more: Value) -> Result<ClusterStatus, PortError> {
         let path = self.root.path().join("kubeconfig");
         let mut all = json!({"nodes": 2, "gpus_per_node": 8, "ranks_per_node": 8, "namespace": "burnin",
             "access": {"kubeconfig": {"path": path}}});
@@ -66,7 +66,7 @@ impl Bed {
 
     async fn nodes(&self, more: Value) -> Vec<String> {
         match self.look(more).await {
-            Ok(Standing::Ready(cluster)) => cluster.nodes.into_iter().map(|node| node.name).collect(),
+            Ok(ClusterStatus::Ready(cluster)) => cluster.nodes.into_iter().map(|node| node.name).collect(),
             other => panic!("{other:?}"),
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use model::{Attempt, Class, Deleted, Failure, Node, RunId, Timestamp, planted};
-use provisioner::{Clusters, Listed, Listing, Order, Standing};
+use provisioner::{ClusterListing, ClusterProvider, ClusterStatus, ListedCluster, Order};
 use service::{Clock, PortError};
 
 use super::{answered, passing};
@@ -127,7 +127,7 @@ impl Inner {
 }
 
 #[async_trait::async_trait]
-impl Clusters for SimClusters {
+impl ClusterProvider for SimClusters {
     async fn create(&self, order: &Order) -> Result<String, PortError> {
         let mut order = order.clone();
         if planted("random_in_a_cluster_name") {
@@ -164,15 +164,15 @@ impl Clusters for SimClusters {
         answered(self.0.call(Kind::Provider, || format!("create cluster {}", order.name), effect).await)
     }
 
-    async fn look(&self, name: &str) -> Result<Standing, PortError> {
+    async fn look(&self, name: &str) -> Result<ClusterStatus, PortError> {
         let effect = |inner: &mut Inner| {
-            let Some(cluster) = inner.clouds.clusters.get(name) else { return Ok(Standing::Absent) };
+            let Some(cluster) = inner.clouds.clusters.get(name) else { return Ok(ClusterStatus::Absent) };
             Ok(match cluster.state {
-                State::Coming => Standing::Coming,
-                State::Ready => Standing::Ready(cluster.facts(name)),
-                State::Broken(why) => Standing::Broken(why.to_owned()),
-                State::Ending => Standing::Broken("it is being deleted".to_owned()),
-                State::Gone => Standing::Absent,
+                State::Coming => ClusterStatus::Coming,
+                State::Ready => ClusterStatus::Ready(cluster.facts(name)),
+                State::Broken(why) => ClusterStatus::Broken(why.to_owned()),
+                State::Ending => ClusterStatus::Broken("it is being deleted".to_owned()),
+                State::Gone => ClusterStatus::Absent,
             })
         };
         let what = || format!("look at cluster {name}");
@@ -207,14 +207,14 @@ impl Clusters for SimClusters {
         if planted("delete_without_looking") { said.or_else(|_| Ok(deleted())) } else { said }
     }
 
-    async fn list(&self) -> Result<Listing, PortError> {
+    async fn list(&self) -> Result<ClusterListing, PortError> {
         let effect = |inner: &mut Inner| {
             let ours = inner.clouds.clusters.iter().filter(|(_, cluster)| cluster.state != State::Gone);
             let listed = ours.filter_map(|(name, cluster)| {
                 let (run, expires_at) = (cluster.run.as_ref()?.to_string(), Some(cluster.expires_at));
-                Some(Listed { name: name.clone(), run, expires_at })
+                Some(ListedCluster { name: name.clone(), run, expires_at })
             });
-            Ok(Listing { at: Timestamp::from_millis(inner.now), clusters: listed.collect() })
+            Ok(ClusterListing { at: Timestamp::from_millis(inner.now), clusters: listed.collect() })
         };
         answered(self.0.call(Kind::Provider, || "list the clusters".to_owned(), effect).await)
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 use build_service::LocalBuilds;
 use ledger::{FolderStore, Store};
 use model::{Attempt, ClusterSpec, CommandId, Deleted, Deployed, Span, Stage, System, Verb};
-use provisioner::{Clusters, Order, Standing, deployed::DeployedClusters};
+use provisioner::{ClusterProvider, ClusterStatus, Order, deployed::DeployedClusters};
 use serde_json::json;
 use service::{Clock, ManualClock, PortError, SystemClock};
 use supervisor::Program;
@@ -104,10 +104,10 @@ impl World {
         self.clusters.create(&self.order).await.unwrap();
     }
 
-    pub async fn settled(&self) -> Standing {
+    pub async fn settled(&self) -> ClusterStatus {
         for _ in 0..6000 {
             match self.clusters.look(&self.order.name).await.unwrap() {
-                Standing::Coming => tokio::time::sleep(Duration::from_millis(10)).await,
+                ClusterStatus::Coming => tokio::time::sleep(Duration::from_millis(10)).await,
                 other => return other,
             }
         }
@@ -117,7 +117,7 @@ impl World {
     /// Why it cannot be used.
     pub async fn broken(&self) -> String {
         match self.settled().await {
-            Standing::Broken(why) => why,
+            ClusterStatus::Broken(why) => why,
             other => panic!("{other:?}\n{}", self.cloud.calls()),
         }
     }
