@@ -14,7 +14,7 @@ use std::{
 
 use dashboard::Dashboard;
 use events::{Content, Message};
-use gateway::{Access, Catalogue, Gateway, GitRefs, Rates, Secrets, Setup, TAKES};
+use gateway::{Catalogue, Gateway, GatewaySetup, GitRefs, LocalAccess, Rates, TAKES, WebhookSecrets};
 use lifecycle::Input;
 use model::{Fact, RunId, Span};
 use notifier::{
@@ -59,7 +59,7 @@ pub struct Asked {
     /// Maximum request rates per caller.
     pub rates: Rates,
     /// Signature secrets of GitHub webhooks.
-    pub secrets: Secrets,
+    pub secrets: WebhookSecrets,
     /// URL template of a run in messages; `None`: this server.
     pub link: Option<notifier::Link>,
     /// Base URL of GitHub's REST API.
@@ -67,7 +67,7 @@ pub struct Asked {
 }
 
 /// Secrets come from the environment: other users can read a command line.
-pub fn secrets() -> Result<Secrets, Error> {
+pub fn secrets() -> Result<WebhookSecrets, Error> {
     const VARIABLE: &str = "BURNIN_GITHUB_SECRETS";
     let text = std::env::var(VARIABLE).unwrap_or_default();
     text.parse().map_err(|why| Error::usage(format!("{VARIABLE}: {why}")))
@@ -100,7 +100,7 @@ pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
     services.bus.subscribe(&notifier::TAKES, &hears);
     let driver = Arc::new(Driver { services, data: data.clone(), claims: Mutex::default() });
     driver.services.hear(&(Arc::clone(&driver) as Arc<dyn Handler>));
-    let gateway = Gateway::new(Setup {
+    let gateway = Gateway::new(GatewaySetup {
         ledger: data.ledger.clone(),
         store: Arc::clone(&data.store),
         view,
@@ -168,11 +168,11 @@ pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
 }
 
 /// Access secrets of this process, written to files for programs and browsers of the same user.
-fn access(address: &str, files: &Files) -> Result<Access, Error> {
+fn access(address: &str, files: &Files) -> Result<LocalAccess, Error> {
     let user = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
     let link_file = files.link.clone();
     let first = AtomicBool::new(true);
-    let access = Access::new(&user, address, move |link| {
+    let access = LocalAccess::new(&user, address, move |link| {
         if let Err(error) = Files::write(&link_file, link) {
             tracing::error!("{}: cannot write the new sign-in link: {error}", link_file.display());
         }

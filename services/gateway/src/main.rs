@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, str::FromStr, sync::Arc};
 
-use gateway::{Catalogue, Gateway, HttpRefs, Rates, Secrets, Setup, TAKES};
+use gateway::{Catalogue, Gateway, GatewaySetup, HttpRefs, Rates, TAKES, WebhookSecrets};
 use gcp::{Parts, StorageLocation};
 use ledger::{Ledger, Split};
 use run_index::{Pace, RunIndex};
@@ -14,7 +14,7 @@ struct Config {
     workflows: StorageLocation,
     warehouse: String,
     rates: Rates,
-    secrets: Secrets,
+    secrets: WebhookSecrets,
     token: Option<String>,
     serves: Serves,
 }
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
         |env| {
             let (ledger, artefacts) = (env.required("BURNIN_LEDGER"), env.required("BURNIN_ARTEFACTS"));
             let (workflows, rates) = (env.required("BURNIN_WORKFLOWS"), env.or("BURNIN_RATES", Rates::USUAL));
-            let secrets = env.or("BURNIN_GITHUB_SECRETS", Secrets::default());
+            let secrets = env.or("BURNIN_GITHUB_SECRETS", WebhookSecrets::default());
             let warehouse = env.or("BURNIN_WAREHOUSE", String::new());
             let token = env.optional("BURNIN_GIT_TOKEN");
             let serves = env.or("BURNIN_SERVES", Serves::Everything);
@@ -74,7 +74,7 @@ fn main() -> ExitCode {
             };
             let clock = Arc::clone(&wiring.clock);
             let view = RunIndex::new(ledger.clone(), Arc::clone(&store), Arc::clone(&clock), Pace::CLOUD);
-            let gateway = Gateway::new(Setup {
+            let gateway = Gateway::new(GatewaySetup {
                 ledger,
                 store: Arc::clone(&store),
                 view: Arc::new(view),

@@ -83,7 +83,7 @@ impl Plans for Workflows {
     async fn plans(&self) -> Result<Vec<Plan>, String> {
         let Offers { workflows, broken, .. } =
             self.gateway.offers().await.map_err(|problem| problem.detail)?;
-        let plan = |offer: gateway::Offer| Plan {
+        let plan = |offer: gateway::WorkflowOffer| Plan {
             workflow: offer.name,
             description: offer.description,
             next: offer.next.into_iter().min().filter(|_| offer.startable),
