@@ -60,7 +60,7 @@ pub enum Command {
         rates: gateway::Rates,
         /// URL template of a run in messages, with {run} as placeholder; default: this server.
         #[arg(long, env = "BURNIN_LINK", value_name = "URL")]
-        link: Option<notifier::Link>,
+        link: Option<notifier::RunLink>,
         /// Base URL of GitHub's REST API.
         #[arg(
             long,
@@ -69,7 +69,7 @@ pub enum Command {
             value_name = "URL",
             hide_env = true
         )]
-        github: notifier::courier::Api,
+        github: notifier::courier::GithubApi,
     },
     /// Check a workflow file, the files that it references, and whether a run of it can succeed. Exit code 64 for errors, and
     /// for warnings with --strict.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 
 use model::Notify;
 use notifier::{
-    courier::{Api, HttpSender, Tested},
+    courier::{GithubApi, HttpSender, TestResult},
     secrets::Secrets,
 };
 use service::SystemClock;
@@ -34,13 +34,15 @@ pub async fn test(channels: &Path, workflows: &Path, name: &str) -> Result<Exit,
         )));
     }
     let secrets = Secrets::of_process(channels.to_owned());
-    let courier = HttpSender::new(secrets, Api::default(), Arc::new(SystemClock));
+    let courier = HttpSender::new(secrets, GithubApi::default(), Arc::new(SystemClock));
     let mut failed = Vec::new();
     for ((kind, _), wish) in wanted {
         match courier.test(wish).await {
-            Tested::Delivered(status) => print_plain(&format!("{kind} {name}: delivered, status {status}\n")),
-            Tested::Failed(why) => failed.push((Exit::Infrastructure, format!("{kind} {name}: {why}"))),
-            Tested::Lacks(why) => failed.push((Exit::Usage, format!("{kind} {name}: {why}"))),
+            TestResult::Delivered(status) => {
+                print_plain(&format!("{kind} {name}: delivered, status {status}\n"))
+            }
+            TestResult::Failed(why) => failed.push((Exit::Infrastructure, format!("{kind} {name}: {why}"))),
+            TestResult::Lacks(why) => failed.push((Exit::Usage, format!("{kind} {name}: {why}"))),
         }
     }
     match failed.first() {

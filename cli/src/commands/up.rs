@@ -19,7 +19,7 @@ use lifecycle::Input;
 use model::{Fact, RunId, Span};
 use notifier::{
     Notifier,
-    courier::{Api, HttpSender},
+    courier::{GithubApi, HttpSender},
 };
 use run_index::RunIndex;
 use service::{
@@ -61,9 +61,9 @@ pub struct Asked {
     /// Signature secrets of GitHub webhooks.
     pub secrets: WebhookSecrets,
     /// URL template of a run in messages; `None`: this server.
-    pub link: Option<notifier::Link>,
+    pub link: Option<notifier::RunLink>,
     /// Base URL of GitHub's REST API.
-    pub github: Api,
+    pub github: GithubApi,
 }
 
 /// Secrets come from the environment: other users can read a command line.
@@ -192,10 +192,10 @@ fn access(address: &str, files: &Files) -> Result<LocalAccess, Error> {
 }
 
 /// Sends notices. Addresses and keys are in `channels/` of the data folder, or in the environment.
-fn notifier(data: &Data, services: &Services, github: Api, link: notifier::Link) -> Arc<Notifier> {
+fn notifier(data: &Data, services: &Services, github: GithubApi, link: notifier::RunLink) -> Arc<Notifier> {
     let secrets = notifier::secrets::Secrets::of_process(data.path("channels"));
     let courier = HttpSender::new(secrets, github, Arc::clone(&services.clock));
-    Notifier::new(notifier::Setup {
+    Notifier::new(notifier::NotifierSetup {
         ledger: data.ledger.clone(),
         store: Arc::clone(&data.store),
         courier: Arc::new(courier),

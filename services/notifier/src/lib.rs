@@ -18,9 +18,9 @@ mod link;
 pub mod notice;
 pub mod outbox;
 pub mod port;
+pub mod render;
 pub mod secrets;
 mod tell;
-pub mod words;
 
 use std::{collections::BTreeSet, sync::Arc, sync::Mutex};
 
@@ -31,44 +31,44 @@ use run_index::{Pace, RunIndex};
 use service::{Bus, Clock, CommandError, Disposition, Event, Handler, serve::PeriodicTask, telemetry};
 use tracing::{Instrument, info_span};
 
-pub use link::Link;
-pub use port::{Courier, Reply};
+pub use link::RunLink;
+pub use port::{Reply, Sender};
 
 /// Event types that the notifier handles.
 pub const TAKES: [&str; 2] = ["dev.burnin.run.closed.v1", "dev.burnin.run.requested.v1"];
 
 /// Dependencies of the notifier.
-pub struct Setup {
+pub struct NotifierSetup {
     /// The ledgers, read-only.
     pub ledger: Ledger,
     /// Bucket of artefacts and notices.
     pub store: Arc<dyn Store>,
     /// Delivers notices.
-    pub courier: Arc<dyn Courier>,
+    pub courier: Arc<dyn Sender>,
     /// Bus for replies to requests.
     pub bus: Arc<dyn Bus>,
     /// Clock for delays and reminders.
     pub clock: Arc<dyn Clock>,
     /// URL template of a run in notices.
-    pub link: Option<Link>,
+    pub link: Option<RunLink>,
 }
 
 /// The notifier.
 pub struct Notifier {
     view: RunIndex,
     outbox: outbox::Outbox,
-    courier: Arc<dyn Courier>,
+    courier: Arc<dyn Sender>,
     bus: Arc<dyn Bus>,
     clock: Arc<dyn Clock>,
-    link: Option<Link>,
+    link: Option<RunLink>,
     /// Runs that this process need not examine again, and whether they were closed at that time.
     looked_at: Mutex<BTreeSet<(RunId, bool)>>,
 }
 
 impl Notifier {
     /// Builds a notifier over its dependencies.
-    pub fn new(setup: Setup) -> Arc<Self> {
-        let Setup { ledger, store, courier, bus, clock, link } = setup;
+    pub fn new(setup: NotifierSetup) -> Arc<Self> {
+        let NotifierSetup { ledger, store, courier, bus, clock, link } = setup;
         // Decisions depend on earlier ends: a stale index would repeat notices.
         let view = RunIndex::new(ledger, Arc::clone(&store), Arc::clone(&clock), Pace::ALWAYS);
         let outbox = outbox::Outbox::new(store);

@@ -5,8 +5,8 @@ use std::{process::ExitCode, sync::Arc};
 use gcp::{Local, Parts, StorageLocation};
 use ledger::{Ledger, Split};
 use notifier::{
-    Link, Notifier, Setup, TAKES,
-    courier::{Api, HttpSender},
+    Notifier, NotifierSetup, RunLink, TAKES,
+    courier::{GithubApi, HttpSender},
     secrets::Secrets,
 };
 use service::{Handler, ids};
@@ -15,8 +15,8 @@ struct Config {
     ledger: StorageLocation,
     artefacts: StorageLocation,
     channels: Option<Local>,
-    github: Api,
-    link: Option<Link>,
+    github: GithubApi,
+    link: Option<RunLink>,
 }
 
 fn main() -> ExitCode {
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         |env| {
             let (ledger, artefacts) = (env.required("BURNIN_LEDGER"), env.required("BURNIN_ARTEFACTS"));
             let (channels, link) = (env.optional("BURNIN_CHANNELS"), env.optional("BURNIN_LINK"));
-            let github = env.or("BURNIN_GITHUB_API", Api::default());
+            let github = env.or("BURNIN_GITHUB_API", GithubApi::default());
             Some(Config {
                 ledger: ledger?,
                 artefacts: artefacts?,
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
             }
             let secrets = Secrets::of_process(config.channels.map(|Local(folder)| folder));
             let courier = HttpSender::new(secrets, config.github, Arc::clone(&wiring.clock));
-            let notifier = Notifier::new(Setup {
+            let notifier = Notifier::new(NotifierSetup {
                 ledger: Ledger::new(records, Arc::new(ids::unique)),
                 store: Arc::clone(&store),
                 courier: Arc::new(courier),

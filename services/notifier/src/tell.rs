@@ -15,9 +15,9 @@ use tracing::{info, warn};
 
 use crate::{
     Notifier,
-    decide::{self, Before, Heard, Outcome, Subject, Telling},
+    decide::{self, Before, ChannelHistory, NoticeSubject, RunOutcome, Telling},
     notice::{FORMAT, Notice},
-    words::{self, Told},
+    render::{self, RunText},
 };
 
 /// Ends older than this are not reported.
@@ -34,7 +34,7 @@ fn origin(records: &[Record]) -> Option<&Origin> {
     requested.origin.as_ref()
 }
 
-fn subject<'a>(line: &'a RunSummary, state: &'a RunState, origin: Option<&'a Origin>) -> Subject<'a> {
+fn subject<'a>(line: &'a RunSummary, state: &'a RunState, origin: Option<&'a Origin>) -> NoticeSubject<'a> {
     let cluster = match &state.workflow.cluster {
         Some(ClusterSpec::Existing { name, .. }) => Some(name.as_str()),
         _ => None,
@@ -43,7 +43,7 @@ fn subject<'a>(line: &'a RunSummary, state: &'a RunState, origin: Option<&'a Ori
         Some(Origin::Push(push)) => Some(push),
         _ => None,
     };
-    Subject { line, cluster, push, wishes: &state.workflow.notify }
+    NoticeSubject { line, cluster, push, wishes: &state.workflow.notify }
 }
 
 impl Notifier {
@@ -89,7 +89,7 @@ impl Notifier {
     }
 
     /// Notices that channels received about earlier runs, back to the last pass with a decision.
-    async fn heard(&self, before: &[Before<'_>]) -> Result<Heard, CommandError> {
+    async fn heard(&self, before: &[Before<'_>]) -> Result<ChannelHistory, CommandError> {
         // Owned values: the compiler cannot prove that a stream of borrowed values is Send.
         let newest: Vec<_> =
             before.iter().rev().take(MOST).map(|(_, run, outcome)| ((*run).clone(), *outcome)).collect();
@@ -98,12 +98,12 @@ impl Notifier {
             async move { outbox.heard(&run).await.map(|channels| (run, outcome, channels)) }
         });
         let mut marks = stream::iter(marks).buffered(ABREAST);
-        let mut heard = Heard::new();
+        let mut heard = ChannelHistory::new();
         while let Some(mark) = marks.next().await {
             let (run, outcome, channels) = mark.map_err(CommandError::transient)?;
             let Some(channels) = channels else { continue };
             heard.insert(run, channels);
-            if outcome == Outcome::Passed {
+            if outcome == RunOutcome::Passed {
                 break;
             }
         }
@@ -152,11 +152,11 @@ impl Notifier {
         let checked = tellings.iter().any(|telling| matches!(telling.to, decide::Addressee::Check(_)));
         let report = if checked { self.report(&line.run).await } else { None };
         let link = self.link.as_ref().map(|link| link.of(&line.run));
-        let told = Told { line, state, link, report };
+        let told = RunText { line, state, link, report };
         let mut channels = Vec::new();
         for telling in tellings {
             let id = Notice::id(&line.run, &telling.to, &telling.what);
-            let letter = words::letter(&told, telling, &id);
+            let letter = render::letter(&told, telling, &id);
             let letter =
                 letter.map_err(|error| CommandError::Permanent(format!("invalid template: {error:#}")))?;
             let made_at = self.clock.now();

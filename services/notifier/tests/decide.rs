@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::{News, Notify, Push, Span, Timestamp, Trigger, Verdict};
-use notifier::decide::{Addressee, Heard, New, Outcome, STILL, Subject, Telling, What, begun};
+use notifier::decide::{
+    Addressee, ChannelHistory, New, NoticeSubject, Occasion, RunOutcome, STILL, Telling, begun,
+};
 use run_index::{RunStatus, RunSummary};
 use serde_json::json;
 
@@ -44,9 +46,9 @@ fn line(number: usize, how: char, hours: f64) -> RunSummary {
 }
 
 /// News if every channel knows of every earlier run.
-fn ended(subject: &Subject<'_>, others: &[RunSummary]) -> Vec<Telling> {
+fn ended(subject: &NoticeSubject<'_>, others: &[RunSummary]) -> Vec<Telling> {
     let channels: BTreeSet<_> = subject.wishes.iter().filter_map(notifier::decide::channel).collect();
-    let heard: Heard = others.iter().map(|line| (line.run.clone(), channels.clone())).collect();
+    let heard: ChannelHistory = others.iter().map(|line| (line.run.clone(), channels.clone())).collect();
     notifier::decide::ended(subject, others, &heard)
 }
 
@@ -64,10 +66,10 @@ fn told_to(story: &str, on: &[News], apart: f64) -> Vec<&'static str> {
         story.chars().enumerate().map(|(number, how)| line(number, how, number as f64 * apart)).collect();
     let wishes = slack(on);
     let news = |subject: &RunSummary| {
-        let subject = Subject { line: subject, cluster: Some("c1"), push: None, wishes: &wishes };
+        let subject = NoticeSubject { line: subject, cluster: Some("c1"), push: None, wishes: &wishes };
         match ended(&subject, &lines).as_slice() {
             [] => "",
-            [Telling { what: What::New(new), .. }] => new.news.as_str(),
+            [Telling { what: Occasion::New(new), .. }] => new.news.as_str(),
             other => panic!("{other:?}"),
         }
     };
@@ -144,9 +146,9 @@ fn channels_receive_only_subscribed_news() {
 fn concurrent_runs_count_in_the_order_of_their_ends() {
     let wishes = slack(&News::ALL);
     let news = |line: &RunSummary, others: &[RunSummary]| {
-        let subject = Subject { line, cluster: Some("c1"), push: None, wishes: &wishes };
+        let subject = NoticeSubject { line, cluster: Some("c1"), push: None, wishes: &wishes };
         ended(&subject, others).first().map(|telling| match &telling.what {
-            What::New(New { news, since, first, .. }) => (*news, *since, first.to_string()),
+            Occasion::New(New { news, since, first, .. }) => (*news, *since, first.to_string()),
             other => panic!("{other:?}"),
         })
     };
@@ -176,7 +178,7 @@ fn systems_are_tracked_separately() {
     let failed = line(1, 'f', 1.0);
     let second = line(2, 'f', 2.0);
     let told = |others: &[RunSummary], cluster| {
-        ended(&Subject { line: &second, cluster, push: None, wishes: &wishes }, others).len()
+        ended(&NoticeSubject { line: &second, cluster, push: None, wishes: &wishes }, others).len()
     };
     assert_eq!(told(std::slice::from_ref(&failed), Some("c1")), 0);
     let elsewhere = RunSummary { cluster: Some("c2".to_owned()), ..failed.clone() };
@@ -198,13 +200,13 @@ fn a_commit_gets_a_status_for_every_run() {
     };
     let lines: Vec<_> = "pffp".chars().enumerate().map(|(n, how)| line(n, how, n as f64)).collect();
     let of = |line: &RunSummary, push: Option<&Push>| {
-        ended(&Subject { line, cluster: None, push, wishes: &wishes }, &lines)
+        ended(&NoticeSubject { line, cluster: None, push, wishes: &wishes }, &lines)
     };
     for (line, outcome) in
-        lines.iter().zip([Outcome::Passed, Outcome::Failed, Outcome::Failed, Outcome::Passed])
+        lines.iter().zip([RunOutcome::Passed, RunOutcome::Failed, RunOutcome::Failed, RunOutcome::Passed])
     {
         let tellings = of(line, Some(&push));
-        let what = What::Ended(outcome);
+        let what = Occasion::Ended(outcome);
         assert_eq!(tellings[0], Telling { to: Addressee::Status(push.clone()), what: what.clone() });
         assert_eq!(tellings[1], Telling { to: Addressee::Check(push.clone()), what });
         assert_eq!(tellings[2..], of(line, None), "a run that nobody pushed has no commit");
@@ -213,21 +215,22 @@ fn a_commit_gets_a_status_for_every_run() {
     assert_eq!([0, 1, 2, 3].map(count), [0, 1, 0, 1]);
 
     let (open, over) = (line(7, 'o', 7.0), line(8, 'p', 8.0));
-    let begins = |line: &RunSummary, push| begun(&Subject { line, cluster: None, push, wishes: &wishes });
+    let begins =
+        |line: &RunSummary, push| begun(&NoticeSubject { line, cluster: None, push, wishes: &wishes });
     assert_eq!(
         begins(&open, Some(&push)),
-        [Telling { to: Addressee::Status(push.clone()), what: What::Begun }]
+        [Telling { to: Addressee::Status(push.clone()), what: Occasion::Begun }]
     );
     assert_eq!(begins(&open, None), []);
     assert_eq!(begins(&over, Some(&push)), [], "what is over does not begin");
     // Even a cancelled run ends for its commit.
-    assert_eq!(of(&line(9, 'c', 9.0), Some(&push))[0].what, What::Ended(Outcome::Cancelled));
+    assert_eq!(of(&line(9, 'c', 9.0), Some(&push))[0].what, Occasion::Ended(RunOutcome::Cancelled));
 }
 
 /// News of the last run of a story to a channel that knows of the runs with a `*` after them; of those with a `-` it was
 /// decided, and not for this channel.
 fn news_to(story: &str, on: &[News], apart: f64) -> Option<(News, String)> {
-    let (mut lines, mut heard) = (Vec::new(), Heard::new());
+    let (mut lines, mut heard) = (Vec::new(), ChannelHistory::new());
     for how in story.chars() {
         let known = lines.last().map(|line: &RunSummary| line.run.clone());
         match how {
@@ -237,9 +240,9 @@ fn news_to(story: &str, on: &[News], apart: f64) -> Option<(News, String)> {
         }
     }
     let wishes = slack(on);
-    let subject = Subject { line: lines.last()?, cluster: Some("c1"), push: None, wishes: &wishes };
+    let subject = NoticeSubject { line: lines.last()?, cluster: Some("c1"), push: None, wishes: &wishes };
     match notifier::decide::ended(&subject, &lines, &heard).pop()?.what {
-        What::New(new) => Some((new.news, new.first.to_string())),
+        Occasion::New(new) => Some((new.news, new.first.to_string())),
         other => panic!("{other:?}"),
     }
 }

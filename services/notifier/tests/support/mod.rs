@@ -11,7 +11,7 @@ use model::{
     Origin, Push, RECORD_FORMAT, Reason, Record, RecordEntry, RunClosed, RunId, RunRequested, Span, Stage,
     Timestamp, Trigger, Verdict, VerdictReached, Workflow,
 };
-use notifier::{Courier, Notifier, Setup};
+use notifier::{Notifier, NotifierSetup, Sender};
 use serde_json::{Value, json};
 use service::{Bus, BusError, Clock, Disposition, Event, Handler, ManualClock};
 
@@ -167,16 +167,16 @@ pub struct World {
     pub store: Arc<dyn Store>,
     pub clock: Arc<ManualClock>,
     pub wire: Arc<Wire>,
-    pub courier: Arc<dyn Courier>,
+    pub courier: Arc<dyn Sender>,
     pub notifier: Arc<Notifier>,
 }
 
 impl World {
-    pub fn new(courier: Arc<dyn Courier>) -> Self {
+    pub fn new(courier: Arc<dyn Sender>) -> Self {
         Self::over(Arc::new(MemoryStore::default()), courier, Arc::new(ManualClock::new(at(0.0))))
     }
 
-    pub fn over(store: Arc<dyn Store>, courier: Arc<dyn Courier>, clock: Arc<ManualClock>) -> Self {
+    pub fn over(store: Arc<dyn Store>, courier: Arc<dyn Sender>, clock: Arc<ManualClock>) -> Self {
         let wire = Arc::new(Wire::default());
         let notifier = notifier(&store, &courier, &clock, &wire);
         Self { store, clock, wire, courier, notifier }
@@ -225,11 +225,11 @@ impl World {
 
 fn notifier(
     store: &Arc<dyn Store>,
-    courier: &Arc<dyn Courier>,
+    courier: &Arc<dyn Sender>,
     clock: &Arc<ManualClock>,
     wire: &Arc<Wire>,
 ) -> Arc<Notifier> {
-    Notifier::new(Setup {
+    Notifier::new(NotifierSetup {
         ledger: Ledger::new(store.clone(), Arc::new(service::ids::unique)),
         store: store.clone(),
         courier: courier.clone(),
