@@ -14,20 +14,20 @@ use verdict::{compare::compare, fingerprint::Fingerprint};
 
 use crate::{
     Dashboard,
-    frame::{self, Refusal},
+    frame::{self, ErrorPage},
     run::named,
 };
 
 /// Query: the earlier and the later run.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Asked {
+pub struct CompareQuery {
     a: String,
     b: String,
 }
 
 #[derive(Serialize)]
-struct View {
+struct ComparePage {
     a: String,
     b: String,
     /// Runs to choose from, newest first.
@@ -40,12 +40,12 @@ struct View {
 /// `GET /compare`.
 pub async fn page(
     State(dashboard): State<Arc<Dashboard>>,
-    Query(Asked { a, b }): Query<Asked>,
-) -> Result<Response, Refusal> {
+    Query(CompareQuery { a, b }): Query<CompareQuery>,
+) -> Result<Response, ErrorPage> {
     let wanted = RunFilter { limit: Some(200), ..RunFilter::default() };
     let runs = dashboard.view.page(&wanted).await?.runs;
     let runs = runs.into_iter().filter(|line| line.verdict.is_some()).map(|line| line.run.to_string());
-    let mut view = View { a, b, runs: runs.collect(), report: None, problem: None };
+    let mut view = ComparePage { a, b, runs: runs.collect(), report: None, problem: None };
     if !view.a.is_empty() && !view.b.is_empty() {
         let (before, after) = (told(&dashboard, &view.a).await?, told(&dashboard, &view.b).await?);
         match (measured(&before), measured(&after)) {
@@ -60,10 +60,10 @@ pub async fn page(
     Ok(frame::page(dashboard.beside_gateway, "Two runs", "compare.html", view))
 }
 
-async fn told(dashboard: &Dashboard, run: &str) -> Result<RunReport, Refusal> {
+async fn told(dashboard: &Dashboard, run: &str) -> Result<RunReport, ErrorPage> {
     let run: RunId = named(run)?;
     let told = dashboard.view.told(&run, Elsewhere::default()).await?;
-    told.ok_or_else(|| Refusal::no_run(&run))
+    told.ok_or_else(|| ErrorPage::no_run(&run))
 }
 
 /// The only table of a run, and its fingerprint.

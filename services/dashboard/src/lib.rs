@@ -30,7 +30,7 @@ use service::Clock;
 
 /// A workflow that can be started.
 #[derive(Clone, Debug, Default)]
-pub struct Plan {
+pub struct WorkflowPlan {
     /// Workflow name.
     pub workflow: String,
     /// Description from the file.
@@ -52,7 +52,7 @@ pub trait Plans: Send + Sync + 'static {
     ///
     /// # Errors
     /// Returns the reason as text if they cannot be read.
-    async fn plans(&self) -> Result<Vec<Plan>, String>;
+    async fn plans(&self) -> Result<Vec<WorkflowPlan>, String>;
 
     /// Other configuration errors, one line each, such as channels without an address.
     async fn warnings(&self) -> Vec<String> {
@@ -86,7 +86,7 @@ pub struct Readonly;
 
 #[async_trait::async_trait]
 impl Plans for Readonly {
-    async fn plans(&self) -> Result<Vec<Plan>, String> {
+    async fn plans(&self) -> Result<Vec<WorkflowPlan>, String> {
         Ok(Vec::new())
     }
 }

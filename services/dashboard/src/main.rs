@@ -15,10 +15,10 @@ struct Config {
 }
 
 /// Event handler: the dashboard subscribes to nothing.
-struct Nobody;
+struct NoSubscription;
 
 #[async_trait]
-impl Handler for Nobody {
+impl Handler for NoSubscription {
     async fn handle(&self, event: &Event) -> Disposition {
         // Retry instead of park: the sender then sees that the event was not accepted.
         Disposition::Retry(format!("the dashboard handles no events, found `{}`", event.ty()))
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
                 beside_gateway: false,
             };
             let routes = Routes { guarded: dashboard.routes(), ..Routes::default() };
-            let handler = Arc::new(Nobody);
+            let handler = Arc::new(NoSubscription);
             Ok((Parts { takes: Vec::new(), handler, parking: store, chores: Vec::new() }, routes))
         },
     )

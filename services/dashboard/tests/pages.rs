@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::{Router, body::Body, http::Request};
-use dashboard::{Dashboard, Plan, Plans};
+use dashboard::{Dashboard, Plans, WorkflowPlan};
 use http_body_util::BodyExt;
 use ledger::{Ledger, MemoryStore, Store};
 use model::{
@@ -18,11 +18,15 @@ struct Two;
 
 #[async_trait::async_trait]
 impl Plans for Two {
-    async fn plans(&self) -> Result<Vec<Plan>, String> {
-        let plan = |workflow: &str| Plan { workflow: workflow.to_owned(), stale: true, ..Plan::default() };
+    async fn plans(&self) -> Result<Vec<WorkflowPlan>, String> {
+        let plan = |workflow: &str| WorkflowPlan {
+            workflow: workflow.to_owned(),
+            stale: true,
+            ..WorkflowPlan::default()
+        };
         let problems = |text: &str| vec![format!("{text}: {HOSTILE}")];
-        let bad = Plan { broken: true, problems: problems("bad.yaml:1:1"), ..plan("bad") };
-        let changed = Plan { problems: problems("changed.yaml:2:1"), ..plan("changed") };
+        let bad = WorkflowPlan { broken: true, problems: problems("bad.yaml:1:1"), ..plan("bad") };
+        let changed = WorkflowPlan { problems: problems("changed.yaml:2:1"), ..plan("changed") };
         Ok(vec![plan("nightly"), plan("never-ran"), bad, changed])
     }
 
