@@ -59,8 +59,8 @@ pub enum WakeError {
 }
 
 /// Key of a command within its run.
-type Wish = (Stage, Attempt, Verb);
-type Sent = BTreeMap<RunId, Vec<(Wish, Timestamp)>>;
+type CommandKey = (Stage, Attempt, Verb);
+type SentCommands = BTreeMap<RunId, Vec<(CommandKey, Timestamp)>>;
 type Turns = BTreeMap<RunId, Arc<tokio::sync::Mutex<()>>>;
 
 /// What an input added to the ledger.
@@ -89,7 +89,7 @@ pub struct Conductor {
     settings: Settings,
     observer: Option<Observer>,
     /// Last send time of each command by this process. A hint: without it commands are sent again, which is harmless.
-    sent: Mutex<Sent>,
+    sent: Mutex<SentCommands>,
     /// One wake-up per run at a time in this process; between processes the ledger decides.
     turns: Mutex<Turns>,
 }
@@ -260,7 +260,7 @@ impl Conductor {
     async fn send(&self, command: Command, now: Timestamp, tick: bool) -> Result<(), WakeError> {
         let CommandId { run, stage, attempt, verb } = command.id.clone();
         let wish = (stage, attempt, verb);
-        let found = |sent: &[(Wish, Timestamp)]| sent.iter().position(|(known, _)| *known == wish);
+        let found = |sent: &[(CommandKey, Timestamp)]| sent.iter().position(|(known, _)| *known == wish);
         let last = self.sent().get(&run).and_then(|sent| Some(sent[found(sent)?].1));
         let due = match last {
             None => true,
@@ -291,7 +291,7 @@ impl Conductor {
         self.sent().len() + self.turns().len()
     }
 
-    fn sent(&self) -> MutexGuard<'_, Sent> {
+    fn sent(&self) -> MutexGuard<'_, SentCommands> {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -2,10 +2,10 @@
 
 use warehouse::{Past, PastQuery, bigquery::BigQuery};
 
-use crate::port::{History, HistoryError};
+use crate::port::{HistoryError, PastRuns};
 
 #[async_trait::async_trait]
-impl History for BigQuery {
+impl PastRuns for BigQuery {
     async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, HistoryError> {
         Ok(Self::past(self, wanted).await?)
     }

@@ -3,7 +3,7 @@
 use model::{Timestamp, Verdict};
 use warehouse::{Load, MeasurementRow, PastQuery, VerdictRow};
 
-use crate::port::History;
+use crate::port::PastRuns;
 
 /// Test runs: load them into the adapter's store in this order.
 #[must_use]
@@ -56,7 +56,7 @@ pub fn runs() -> Vec<Load> {
 ///
 /// # Panics
 /// Panics if a check fails.
-pub async fn history(history: &dyn History) {
+pub async fn history(history: &dyn PastRuns) {
     let wanted = |before, oldest, newest| PastQuery {
         workflow: "w".to_owned(),
         identity: "same".to_owned(),

@@ -8,7 +8,7 @@ use std::{
 use model::Timestamp;
 use warehouse::{Load, Past, PastQuery, SharedText};
 
-use crate::port::{History, HistoryError};
+use crate::port::{HistoryError, PastRuns};
 
 /// Loads of runs, in the order of their requests.
 #[derive(Default)]
@@ -63,7 +63,7 @@ impl FakeHistory {
 }
 
 #[async_trait::async_trait]
-impl History for FakeHistory {
+impl PastRuns for FakeHistory {
     async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, HistoryError> {
         if *self.silent.lock().unwrap_or_else(PoisonError::into_inner) {
             return Err(HistoryError::Unavailable("the warehouse is unavailable".to_owned()));

@@ -31,14 +31,14 @@ use verdict::{Baseline, Clues, Fingerprint, Listening, RunEvidence, Standard};
 
 use standard::Fixed;
 
-pub use port::{History, HistoryError};
+pub use port::{HistoryError, PastRuns};
 pub use verdict::Stored;
 pub use warehouse::Sqlite;
 
 /// The judge's handler.
 pub struct Judge {
     artefacts: Artefacts,
-    history: Arc<dyn History>,
+    history: Arc<dyn PastRuns>,
     pins: Pins,
 }
 
@@ -50,7 +50,7 @@ impl Judge {
     pub const TAKES: [&'static str; 1] = ["dev.burnin.run.judge.v1"];
 
     /// `history`: earlier runs of the cluster.
-    pub fn new(artefacts: Artefacts, history: Arc<dyn History>) -> Self {
+    pub fn new(artefacts: Artefacts, history: Arc<dyn PastRuns>) -> Self {
         let pins = Pins::new(artefacts.store());
         Self { artefacts, history, pins }
     }
@@ -130,9 +130,9 @@ impl Judge {
     }
 
     /// Parses all logs of the attempt. One contains the table; the others may contain errors.
-    async fn hear(&self, case: &Case<'_>) -> Result<Heard, ArtefactError> {
+    async fn hear(&self, case: &Case<'_>) -> Result<LogNetwork, ArtefactError> {
         let reading = Reading { ended: LogEnd::Empty, first_error: None, tables: Vec::new() };
-        let mut whole = Heard { reading, clues: Clues::default(), log_sha256: None };
+        let mut whole = LogNetwork { reading, clues: Clues::default(), log_sha256: None };
         for (object, (reading, clues)) in
             self.artefacts.logs(case.logs, case.job_attempt, |body| listen(body)).await?
         {
@@ -156,7 +156,7 @@ pub fn listen(log: impl Read) -> std::io::Result<(Reading, Clues)> {
     // An error of unpacking is returned by the first read.
     let unpacked: Box<dyn Read + '_> = match nccl::unpacked(log) {
         Ok(log) => Box::new(log),
-        Err(error) => Box::new(Failing(Some(error))),
+        Err(error) => Box::new(FailingInput(Some(error))),
     };
     let mut listening = Listening::new(unpacked);
     let reading = nccl::read(&mut listening)?;
@@ -164,15 +164,15 @@ pub fn listen(log: impl Read) -> std::io::Result<(Reading, Clues)> {
 }
 
 /// A reader that returns an error.
-struct Failing(Option<std::io::Error>);
+struct FailingInput(Option<std::io::Error>);
 
-impl Read for Failing {
+impl Read for FailingInput {
     fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
         self.0.take().map_or(Ok(0), Err)
     }
 }
 
-struct Heard {
+struct LogNetwork {
     reading: Reading,
     clues: Clues,
     log_sha256: Option<String>,

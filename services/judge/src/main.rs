@@ -3,7 +3,7 @@
 use std::{process::ExitCode, sync::Arc};
 
 use gcp::StorageLocation;
-use judge::{History, Judge};
+use judge::{Judge, PastRuns};
 use ledger::Artefacts;
 use warehouse::{
     Sqlite,
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
         },
         |config, wiring| {
             let store = wiring.store(&config.artefacts)?;
-            let history: Arc<dyn History> = match &config.warehouse {
+            let history: Arc<dyn PastRuns> = match &config.warehouse {
                 warehouse::WarehouseLocation::File(path) => Arc::new(Sqlite::open(path)?),
                 warehouse::WarehouseLocation::BigQuery { project, dataset } => {
                     let endpoint =

@@ -19,7 +19,7 @@ impl From<Error> for HistoryError {
 
 /// Source of earlier runs.
 #[async_trait::async_trait]
-pub trait History: Send + Sync + 'static {
+pub trait PastRuns: Send + Sync + 'static {
     /// The wanted runs, oldest first, each once. Only runs with a verdict.
     ///
     /// # Errors

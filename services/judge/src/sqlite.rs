@@ -2,10 +2,10 @@
 
 use warehouse::{Past, PastQuery, Sqlite};
 
-use crate::port::{History, HistoryError};
+use crate::port::{HistoryError, PastRuns};
 
 #[async_trait::async_trait]
-impl History for Sqlite {
+impl PastRuns for Sqlite {
     async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, HistoryError> {
         Ok(Self::past(self, wanted).await?)
     }

@@ -11,7 +11,7 @@ use verdict::{
 };
 use warehouse::{Past, PastQuery};
 
-use crate::port::{History, HistoryError};
+use crate::port::{HistoryError, PastRuns};
 
 /// Minimum number of passed runs for a baseline.
 const FEWEST: usize = 5;
@@ -46,7 +46,7 @@ pub struct Fixed {
 
 /// The baseline for a run with this fingerprint, if the workflow or the history has one.
 pub async fn own(
-    history: &dyn History,
+    history: &dyn PastRuns,
     criteria: &Criteria,
     fixed: Option<Fixed>,
     of: (&str, &Fingerprint, Option<Timestamp>),

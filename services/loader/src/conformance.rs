@@ -3,13 +3,13 @@
 use model::{Timestamp, Verdict};
 use warehouse::{Load, MeasurementRow, VerdictRow};
 
-use crate::port::Warehouse;
+use crate::port::LoadTarget;
 
 /// Checks that the adapter fulfils the port. The warehouse must be empty.
 ///
 /// # Panics
 /// Panics if a check fails.
-pub async fn warehouse(warehouse: &dyn Warehouse) {
+pub async fn warehouse(warehouse: &dyn LoadTarget) {
     let row = |run: &str, row_number, placement: &str| MeasurementRow {
         run: run.into(),
         workflow: "it's; DROP TABLE".into(),

@@ -7,7 +7,7 @@ use std::{
 
 use warehouse::{Load, MeasurementRow, VerdictRow};
 
-use crate::port::{Warehouse, WarehouseError};
+use crate::port::{LoadTarget, WarehouseError};
 
 /// Loads by id.
 #[derive(Default)]
@@ -22,7 +22,7 @@ impl FakeWarehouse {
 }
 
 #[async_trait::async_trait]
-impl Warehouse for FakeWarehouse {
+impl LoadTarget for FakeWarehouse {
     async fn load(&self, id: &str, load: &Load) -> Result<u64, WarehouseError> {
         let mut loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(loads.entry(id.to_owned()).or_insert_with(|| load.clone()).rows.len() as u64)

@@ -24,13 +24,13 @@ use model::{
 use service::{CommandError, PortError, Publisher, Worker};
 use verdict::Fingerprint;
 
-pub use port::{Warehouse, WarehouseError};
+pub use port::{LoadTarget, WarehouseError};
 pub use warehouse::{Load, MeasurementRow, RunRow, Sqlite, VerdictRow};
 
 /// The loader's handler, over any [`Warehouse`].
 pub struct Loader {
     artefacts: Artefacts,
-    warehouse: Arc<dyn Warehouse>,
+    warehouse: Arc<dyn LoadTarget>,
 }
 
 impl Loader {
@@ -38,7 +38,7 @@ impl Loader {
     pub const TAKES: [&'static str; 2] = ["dev.burnin.results.load.v1", "dev.burnin.run.used.v1"];
 
     /// `artefacts`: bucket of the logs.
-    pub fn new(artefacts: Artefacts, warehouse: Arc<dyn Warehouse>) -> Self {
+    pub fn new(artefacts: Artefacts, warehouse: Arc<dyn LoadTarget>) -> Self {
         Self { artefacts, warehouse }
     }
 

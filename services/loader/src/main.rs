@@ -4,7 +4,7 @@ use std::{process::ExitCode, sync::Arc};
 
 use gcp::{StorageLocation, Unfit, Wiring};
 use ledger::{Artefacts, Store};
-use loader::{Loader, Warehouse};
+use loader::{LoadTarget, Loader};
 use model::Span;
 use warehouse::{
     Sqlite,
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     )
 }
 
-fn warehouse(config: &Config, wiring: &Wiring, store: &Arc<dyn Store>) -> Result<Arc<dyn Warehouse>, Unfit> {
+fn warehouse(config: &Config, wiring: &Wiring, store: &Arc<dyn Store>) -> Result<Arc<dyn LoadTarget>, Unfit> {
     match &config.warehouse {
         warehouse::WarehouseLocation::File(path) => Ok(Arc::new(Sqlite::open(path)?)),
         warehouse::WarehouseLocation::BigQuery { project, dataset } => {

@@ -22,7 +22,7 @@ impl From<Error> for WarehouseError {
 
 /// Stores measurements.
 #[async_trait::async_trait]
-pub trait Warehouse: Send + Sync + 'static {
+pub trait LoadTarget: Send + Sync + 'static {
     /// Loads all rows of a run or none. A repeated load id changes nothing and returns the number of measurements of the first
     /// load.
     ///

@@ -2,10 +2,10 @@
 
 use warehouse::{Load, MeasurementRow, Sqlite, VerdictRow};
 
-use crate::port::{Warehouse, WarehouseError};
+use crate::port::{LoadTarget, WarehouseError};
 
 #[async_trait::async_trait]
-impl Warehouse for Sqlite {
+impl LoadTarget for Sqlite {
     async fn load(&self, id: &str, load: &Load) -> Result<u64, WarehouseError> {
         Ok(Self::load(self, id, load).await?)
     }

@@ -1,6 +1,6 @@
 //! The conformance suite, on every adapter.
 
-use loader::{Load, MeasurementRow, Sqlite, Warehouse, WarehouseError, conformance, fake::FakeWarehouse};
+use loader::{Load, LoadTarget, MeasurementRow, Sqlite, WarehouseError, conformance, fake::FakeWarehouse};
 
 #[tokio::test]
 async fn the_memory_warehouse_conforms() {
@@ -31,7 +31,7 @@ fn row(row_number: u32) -> MeasurementRow {
 }
 
 /// As its port has it: of two methods with one name the port's is meant here.
-async fn load(warehouse: &dyn Warehouse, id: &str, rows: &[MeasurementRow]) -> Result<u64, WarehouseError> {
+async fn load(warehouse: &dyn LoadTarget, id: &str, rows: &[MeasurementRow]) -> Result<u64, WarehouseError> {
     warehouse.load(id, &Load { rows: rows.to_vec(), ..Load::default() }).await
 }
 

@@ -3,7 +3,7 @@
 use std::{io::Cursor, sync::Arc};
 
 use ledger::{Artefacts, Committed, MemoryStore, Store};
-use loader::{Loader, Sqlite, Warehouse, fake::FakeWarehouse};
+use loader::{LoadTarget, Loader, Sqlite, fake::FakeWarehouse};
 use model::{
     Class, CommandId, Conclusion, Fact, Failure, Money, RunId, RunUsed, Span, Stage, Timestamp, Verdict,
 };

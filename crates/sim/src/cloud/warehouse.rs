@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use ::warehouse::{Past, PastQuery};
-use judge::{History, HistoryError};
-use loader::{Load, MeasurementRow, VerdictRow, Warehouse, WarehouseError};
+use judge::{HistoryError, PastRuns};
+use loader::{Load, LoadTarget, MeasurementRow, VerdictRow, WarehouseError};
 use model::planted;
 use service::PortError;
 
@@ -26,7 +26,7 @@ fn unavailable(error: PortError) -> WarehouseError {
 }
 
 #[async_trait::async_trait]
-impl Warehouse for SimWarehouse {
+impl LoadTarget for SimWarehouse {
     async fn load(&self, load: &str, brought: &Load) -> Result<u64, WarehouseError> {
         let mut id = load.to_owned();
         if planted("random_in_a_load_id") {
@@ -73,7 +73,7 @@ impl Warehouse for SimWarehouse {
 }
 
 #[async_trait::async_trait]
-impl History for SimWarehouse {
+impl PastRuns for SimWarehouse {
     async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, HistoryError> {
         let effect = |inner: &mut Inner| Ok(inner.clouds.chronicle.chosen(wanted));
         let what = || format!("look up the past of {}", wanted.workflow);
