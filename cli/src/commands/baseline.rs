@@ -10,19 +10,19 @@ use verdict::{
 
 use crate::{
     commands::{
-        logs::{Room, files, heard},
+        logs::{RowLimit, files, heard},
         note,
         parse::shown,
         print,
     },
-    exit::{Error, Exit},
+    exit::{CliError, Exit},
     output::write_file,
 };
 
 /// Learns a baseline and writes it atomically.
-pub fn baseline(logs: &[PathBuf], save: &Path, drop_outliers: bool) -> Result<Exit, Error> {
+pub fn baseline(logs: &[PathBuf], save: &Path, drop_outliers: bool) -> Result<Exit, CliError> {
     let logs = files(logs)?;
-    let mut room = Room::default();
+    let mut room = RowLimit::default();
     let hear = |log: &PathBuf| {
         let (reading, clues) = heard(log, false)?;
         room.take(log, &reading).map(|()| (reading, clues))
@@ -70,19 +70,19 @@ pub fn baseline(logs: &[PathBuf], save: &Path, drop_outliers: bool) -> Result<Ex
     Ok(Exit::Pass)
 }
 
-fn refused(error: Unlearnable, runs: &[Healthy<'_>], names: &[String]) -> Error {
+fn refused(error: Unlearnable, runs: &[Healthy<'_>], names: &[String]) -> CliError {
     match error {
-        Unlearnable::Nothing => Error::usage("no log given; name log files or folders"),
+        Unlearnable::Nothing => CliError::usage("no log given; name log files or folders"),
         Unlearnable::Unfit { log, why } => {
-            Error::usage(format!("{}: cannot learn from it: {why}", names[log]))
+            CliError::usage(format!("{}: cannot learn from it: {why}", names[log]))
         }
-        Unlearnable::Mixed { log, field } => Error::usage(format!(
+        Unlearnable::Mixed { log, field } => CliError::usage(format!(
             "{}: its {field} differs from {}; learn each group on its own:\n{}",
             names[log],
             names[0],
             shapes(&field, runs, names)
         )),
-        Unlearnable::Unrepeated { groups, levels } => Error::usage(format!(
+        Unlearnable::Unrepeated { groups, levels } => CliError::usage(format!(
             "the logs do not repeat: their plateaus are {}; learn from the logs of one level, or measure again. With \
              --drop-outliers at most a fifth of the logs is left out:\n{}",
             match groups.len() {

@@ -8,12 +8,12 @@ use service::{Clock, SystemClock};
 
 use crate::{
     commands::print_plain,
-    exit::{Error, Exit},
-    local::Data,
+    exit::{CliError, Exit},
+    local::DataFolder,
 };
 
 /// Prints the state of a run, the reason, and the commands that are owed.
-pub async fn explain(data: Data, run: &RunId) -> Result<Exit, Error> {
+pub async fn explain(data: DataFolder, run: &RunId) -> Result<Exit, CliError> {
     let (records, state) = data.state(run).await?;
     let now = SystemClock.now();
     let driven = data.claim(run)?.is_none();
@@ -83,14 +83,14 @@ fn answer(state: &RunState, now: Timestamp) -> String {
 }
 
 /// Replays the ledger and prints what was owed after each record.
-pub async fn replay(data: Data, run: &RunId) -> Result<Exit, Error> {
+pub async fn replay(data: DataFolder, run: &RunId) -> Result<Exit, CliError> {
     let (records, _) = data.state(run).await?;
     let mut text = String::new();
     let mut state: Option<RunState> = None;
     for record in &records {
         let next = match state.take() {
             Some(state) => evolve(state, record),
-            None => fold([record]).map_err(Error::infrastructure)?,
+            None => fold([record]).map_err(CliError::infrastructure)?,
         };
         let owes: Vec<_> = owed(&next, record.recorded_at)
             .into_iter()

@@ -10,14 +10,14 @@ use workflow::{FileProblem, Offered, Override, Resolved, SourceArchive};
 
 use crate::{
     commands::{note, print_plain},
-    exit::{Error, Exit},
+    exit::{CliError, Exit},
 };
 
 /// Checks a workflow and the files that it references.
-pub fn check(path: &Path, set: &[Override], strict: bool) -> Result<Exit, Error> {
-    let Resolved { workflow, warnings, .. } = workflow::resolve(path, set).map_err(Error::usage)?;
+pub fn check(path: &Path, set: &[Override], strict: bool) -> Result<Exit, CliError> {
+    let Resolved { workflow, warnings, .. } = workflow::resolve(path, set).map_err(CliError::usage)?;
     if strict && !warnings.is_empty() {
-        return Err(Error::usage(workflow::FileProblems(warnings)));
+        return Err(CliError::usage(workflow::FileProblems(warnings)));
     }
     warn(&warnings);
     print_plain(&format!("{}: workflow {} is good\n", path.display(), workflow.name));
@@ -30,8 +30,8 @@ pub fn warn(warnings: &[FileProblem]) {
 }
 
 /// Prints the plan of a workflow.
-pub fn plan(path: &Path, set: &[Override]) -> Result<Exit, Error> {
-    let Resolved { workflow, archives, warnings } = workflow::resolve(path, set).map_err(Error::usage)?;
+pub fn plan(path: &Path, set: &[Override]) -> Result<Exit, CliError> {
+    let Resolved { workflow, archives, warnings } = workflow::resolve(path, set).map_err(CliError::usage)?;
     warn(&warnings);
     let mut text = format!("{}\n", workflow.name);
     if !workflow.description.is_empty() {
@@ -44,7 +44,7 @@ pub fn plan(path: &Path, set: &[Override]) -> Result<Exit, Error> {
     text += &exists(&workflow);
     text += &costs(&workflow);
     text += &told(&workflow.notify);
-    text += &starts(&workflow::offered(path).map_err(Error::usage)?, SystemClock.now());
+    text += &starts(&workflow::offered(path).map_err(CliError::usage)?, SystemClock.now());
     print_plain(&text);
     Ok(Exit::Pass)
 }

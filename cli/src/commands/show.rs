@@ -8,14 +8,14 @@ use crate::{
     args::{Output, ReportForm},
     commands::{note, print, print_json, print_plain, style},
     documents::RunsDocument,
-    exit::{Error, Exit},
-    local::Data,
+    exit::{CliError, Exit},
+    local::DataFolder,
 };
 
-pub async fn runs(data: Data, output: Output) -> Result<Exit, Error> {
+pub async fn runs(data: DataFolder, output: Output) -> Result<Exit, CliError> {
     let view = data.view();
-    let runs = view.all().await.map_err(Error::infrastructure)?;
-    let damaged = view.damaged().await.map_err(Error::infrastructure)?;
+    let runs = view.all().await.map_err(CliError::infrastructure)?;
+    let damaged = view.damaged().await.map_err(CliError::infrastructure)?;
     for (run, why) in &damaged {
         note(format_args!("error: run {run} is damaged and not listed: {why}"));
     }
@@ -41,9 +41,9 @@ pub async fn runs(data: Data, output: Output) -> Result<Exit, Error> {
 }
 
 /// Prints the report of a run.
-pub async fn show(data: Data, run: &RunId, output: ReportForm) -> Result<Exit, Error> {
+pub async fn show(data: DataFolder, run: &RunId, output: ReportForm) -> Result<Exit, CliError> {
     if output == ReportForm::Json {
-        let detail = data.view().detail(run).await.map_err(Error::infrastructure)?;
+        let detail = data.view().detail(run).await.map_err(CliError::infrastructure)?;
         print_json(&detail.ok_or_else(|| data.unknown(run))?);
         return Ok(Exit::Pass);
     }

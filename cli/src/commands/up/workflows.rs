@@ -9,13 +9,13 @@ use notifier::secrets::Secrets;
 use service::Clock;
 
 /// The workflows of a gateway, and the channels that they notify.
-pub struct Workflows {
+pub struct ServedWorkflows {
     gateway: Arc<Gateway>,
     secrets: Secrets,
     clock: Arc<dyn Clock>,
 }
 
-impl Workflows {
+impl ServedWorkflows {
     pub fn new(gateway: Arc<Gateway>, secrets: Secrets, clock: Arc<dyn Clock>) -> Self {
         Self { gateway, secrets, clock }
     }
@@ -79,7 +79,7 @@ fn minute(at: Timestamp) -> String {
 }
 
 #[service::async_trait]
-impl Plans for Workflows {
+impl Plans for ServedWorkflows {
     async fn plans(&self) -> Result<Vec<WorkflowPlan>, String> {
         let Offers { workflows, broken, .. } =
             self.gateway.offers().await.map_err(|problem| problem.detail)?;
