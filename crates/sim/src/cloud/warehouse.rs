@@ -11,12 +11,12 @@ use service::PortError;
 use super::answered;
 use crate::{
     Happening,
-    door::{Door, Kind},
+    effect::{EffectKind, Effects},
     world::Inner,
 };
 
 /// The warehouse, from the view of one process.
-pub struct SimWarehouse(pub Door);
+pub struct SimWarehouse(pub Effects);
 
 fn unavailable(error: PortError) -> WarehouseError {
     match error {
@@ -42,7 +42,7 @@ impl LoadTarget for SimWarehouse {
             }
             Ok(inner.clouds.loads[&id].rows.len() as u64)
         };
-        let said = answered(self.0.call(Kind::Provider, || format!("load {load}"), effect).await);
+        let said = answered(self.0.call(EffectKind::Provider, || format!("load {load}"), effect).await);
         if planted("load_errors_swallowed") && said.is_err() {
             return Ok(brought.rows.len() as u64);
         }
@@ -55,7 +55,7 @@ impl LoadTarget for SimWarehouse {
             Ok(rows.filter(|row| *row.run == *run).cloned().collect())
         };
         let what = || format!("read the rows of {run}");
-        answered(self.0.call(Kind::Provider, what, effect).await).map_err(unavailable)
+        answered(self.0.call(EffectKind::Provider, what, effect).await).map_err(unavailable)
     }
 
     async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, WarehouseError> {
@@ -64,7 +64,7 @@ impl LoadTarget for SimWarehouse {
             Ok(verdicts.filter(|verdict| *verdict.run == *run).cloned().collect())
         };
         let what = || format!("read the verdict of {run}");
-        answered(self.0.call(Kind::Provider, what, effect).await).map_err(unavailable)
+        answered(self.0.call(EffectKind::Provider, what, effect).await).map_err(unavailable)
     }
 
     fn table(&self) -> String {
@@ -77,7 +77,7 @@ impl PastRuns for SimWarehouse {
     async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, HistoryError> {
         let effect = |inner: &mut Inner| Ok(inner.clouds.chronicle.chosen(wanted));
         let what = || format!("look up the past of {}", wanted.workflow);
-        answered(self.0.call(Kind::Provider, what, effect).await).map_err(|error| match error {
+        answered(self.0.call(EffectKind::Provider, what, effect).await).map_err(|error| match error {
             PortError::Transient(why) => HistoryError::Unavailable(why),
             PortError::Permanent(failure) => HistoryError::Unavailable(failure.message),
         })
