@@ -24,7 +24,7 @@ type Heard = BTreeMap<(String, String), BTreeMap<String, usize>>;
 
 /// The program.
 #[derive(Clone)]
-pub struct Told {
+pub struct PublishedFacts {
     /// Where it is.
     pub url: String,
     heard: Arc<Mutex<Heard>>,
@@ -32,7 +32,7 @@ pub struct Told {
     refused: Arc<Mutex<BTreeMap<String, usize>>>,
 }
 
-impl Told {
+impl PublishedFacts {
     /// Listens.
     pub async fn start() -> Result<Self, String> {
         let told = |error: std::io::Error| error.to_string();
