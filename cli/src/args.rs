@@ -12,7 +12,7 @@ use workflow::Override;
 #[command(name = "burnin", version, propagate_version = true, after_help = EXIT_CODES)]
 pub struct Cli {
     #[command(subcommand)]
-    pub command: Command,
+    pub command: CliCommand,
 
     /// Data folder: ledger, artefacts, warehouse and reports.
     #[arg(long, global = true, env = "BURNIN_DATA", default_value = ".burnin", value_name = "DIR")]
@@ -27,7 +27,7 @@ const EXIT_CODES: &str = "Exit codes: 0 pass or done, 1 fail, 2 inconclusive, 3 
                           4 cancelled, 64 wrong usage or input";
 
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub enum CliCommand {
     /// Run a workflow on this machine until it is closed.
     Run {
         /// Workflow file.
@@ -60,7 +60,7 @@ pub enum Command {
         rates: gateway::Rates,
         /// URL template of a run in messages, with {run} as placeholder; default: this server.
         #[arg(long, env = "BURNIN_LINK", value_name = "URL")]
-        link: Option<notifier::Link>,
+        link: Option<notifier::RunLink>,
         /// Base URL of GitHub's REST API.
         #[arg(
             long,
@@ -69,7 +69,7 @@ pub enum Command {
             value_name = "URL",
             hide_env = true
         )]
-        github: notifier::courier::Api,
+        github: notifier::courier::GithubApi,
     },
     /// Check a workflow file, the files that it references, and whether a run of it can succeed. Exit code 64 for errors, and
     /// for warnings with --strict.
@@ -245,7 +245,7 @@ pub enum Command {
     Host(Host),
 }
 
-impl Command {
+impl CliCommand {
     /// Whether the command drives runs. Its exit code is then the result of the run, even if standard output fails.
     pub const fn drives_runs(&self) -> bool {
         matches!(self, Self::Run { .. } | Self::Up { .. } | Self::Cancel { .. } | Self::Host(_))

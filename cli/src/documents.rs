@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::{Reason, RunId, Suspects, Verdict, measurement::Reading};
-use run_index::Line;
+use run_index::RunSummary;
 use schemars::JsonSchema;
 use serde::Serialize;
 use verdict::Judgement;
@@ -32,7 +32,7 @@ pub struct RunsDocument {
     /// `burnin/runs/v1`.
     pub schema: &'static str,
     /// Newest first.
-    pub runs: Vec<Line>,
+    pub runs: Vec<RunSummary>,
     /// Runs whose ledger cannot be replayed, with the reason; `runs` does not contain them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub damaged: BTreeMap<RunId, String>,
@@ -82,5 +82,5 @@ pub struct PinsDocument {
     /// `burnin/baselines/v1`.
     pub schema: &'static str,
     /// Workflows with at least one pin, current or released, by name.
-    pub workflows: Vec<pins::History>,
+    pub workflows: Vec<pins::PinHistory>,
 }

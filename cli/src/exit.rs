@@ -44,12 +44,12 @@ impl Exit {
 
 /// Error message with the next step, and the exit code.
 #[derive(Debug)]
-pub struct Error {
+pub struct CliError {
     pub message: String,
     pub exit: Exit,
 }
 
-impl Error {
+impl CliError {
     /// Error in arguments or input.
     pub fn usage(message: impl fmt::Display) -> Self {
         Self { message: message.to_string(), exit: Exit::Usage }

@@ -14,12 +14,12 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::{
-    args::{Cli, Command},
+    args::{Cli, CliCommand},
     exit::Exit,
 };
 
 /// Keeps other users from writing to files of this process, and jobs from reading its environment.
-fn harden(command: &Command) {
+fn harden(command: &CliCommand) {
     use rustix::{
         fs::Mode,
         process::{DumpableBehavior, set_dumpable_behavior, umask},
@@ -28,7 +28,7 @@ fn harden(command: &Command) {
     let callers = umask(Mode::WGRP | Mode::WOTH);
     umask(callers | Mode::WGRP | Mode::WOTH);
     // Jobs run as the same user. Without this they could read the environment, and the secrets in it, from /proc.
-    if matches!(command, Command::Run { .. } | Command::Up { .. }) {
+    if matches!(command, CliCommand::Run { .. } | CliCommand::Up { .. }) {
         let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable); // ignored: an older kernel may lack the call
     }
 }

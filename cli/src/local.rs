@@ -20,14 +20,14 @@ use lifecycle::{Input, RunState};
 use loader::{Loader, Sqlite};
 use model::{Fact, Limits, RunId, Span};
 use provisioner::{Provisioner, deployed::DeployedClusters, processes::ProcessClusters, systems::Systems};
-use run_index::{Elsewhere, Pace, Told, View};
+use run_index::{Elsewhere, Pace, RunIndex, RunReport};
 use service::{Bus, Clock, Handler, MemoryBus, StoreParking, SystemClock, Worker, WorkerHandler};
 use supervisor::Program;
 use tokio::sync::watch;
 
 use crate::{
-    exit::{Error, Exit},
-    outage::{self, Outages, Watched},
+    exit::{CliError, Exit},
+    outage::{self, Outages, WatchedConductor},
 };
 
 /// Poll interval of local builds and clusters, which send no notifications.
@@ -41,7 +41,7 @@ const RESEND: Span = Span::from_secs(5);
 
 /// A data folder.
 #[derive(Clone)]
-pub struct Data {
+pub struct DataFolder {
     root: PathBuf,
     /// Ledger, hints and dead letters.
     pub ledger: Ledger,
@@ -49,10 +49,10 @@ pub struct Data {
     pub store: Arc<dyn Store>,
 }
 
-impl Data {
+impl DataFolder {
     /// Opens a data folder; creates it if absent.
-    pub fn open(root: &Path) -> Result<Self, Error> {
-        let cannot = |error: io::Error| Error::usage(format!("data folder {}: {error}", root.display()));
+    pub fn open(root: &Path) -> Result<Self, CliError> {
+        let cannot = |error: io::Error| CliError::usage(format!("data folder {}: {error}", root.display()));
         fs::create_dir_all(root).map_err(cannot)?;
         // Processes that outlive this one need an absolute path.
         let root = root.canonicalize().map_err(cannot)?;
@@ -62,7 +62,7 @@ impl Data {
         let found = fs::metadata(root.join("host")).map_err(cannot)?;
         if found.uid() != rustix::process::geteuid().as_raw() || found.mode() & 0o022 != 0 {
             let folder = root.join("host").display().to_string();
-            return Err(Error::usage(format!(
+            return Err(CliError::usage(format!(
                 "{folder} belongs to another user, or others can write to it; nodes would run what they put there. Name \
                  another data folder with --data"
             )));
@@ -73,8 +73,8 @@ impl Data {
     }
 
     /// Opens an existing data folder for reading. Creates nothing: the folder may be on a read-only medium.
-    pub fn open_existing(root: &Path) -> Result<Self, Error> {
-        let cannot = |error: io::Error| Error::usage(format!("data folder {}: {error}", root.display()));
+    pub fn open_existing(root: &Path) -> Result<Self, CliError> {
+        let cannot = |error: io::Error| CliError::usage(format!("data folder {}: {error}", root.display()));
         let root = root.canonicalize().map_err(cannot)?;
         let store: Arc<dyn Store> = Arc::new(FolderStore::existing(&root));
         let ledger = Ledger::new(Arc::clone(&store), Arc::new(service::ids::unique));
@@ -91,48 +91,48 @@ impl Data {
     }
 
     /// The lock that allows driving a run, held while the file is open; `None` while another process holds it.
-    pub fn claim(&self, run: &RunId) -> Result<Option<File>, Error> {
+    pub fn claim(&self, run: &RunId) -> Result<Option<File>, CliError> {
         let folder = self.path("locks");
         let locked = fs::create_dir_all(&folder)
             .and_then(|()| {
                 File::options().create(true).truncate(false).write(true).open(folder.join(run.as_str()))
             })
-            .map_err(|error| Error {
+            .map_err(|error| CliError {
                 message: format!("{}: {error}", folder.join(run.as_str()).display()),
                 exit: Exit::Infrastructure,
             })?;
         match locked.try_lock() {
             Ok(()) => Ok(Some(locked)),
             Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(Error::infrastructure(error)),
+            Err(TryLockError::Error(error)) => Err(CliError::infrastructure(error)),
         }
     }
 
     /// Index of its runs.
-    pub fn view(&self) -> View {
-        View::new(self.ledger.clone(), Arc::clone(&self.store), Arc::new(SystemClock), Pace::LOCAL)
+    pub fn view(&self) -> RunIndex {
+        RunIndex::new(self.ledger.clone(), Arc::clone(&self.store), Arc::new(SystemClock), Pace::LOCAL)
     }
 
     /// A run with everything its report needs.
-    pub async fn told(&self, run: &RunId) -> Result<Told, Error> {
+    pub async fn told(&self, run: &RunId) -> Result<RunReport, CliError> {
         let elsewhere =
             Elsewhere { warehouse: table(self), report: Some(self.report(run).display().to_string()) };
-        let told = self.view().told(run, elsewhere).await.map_err(Error::infrastructure)?;
+        let told = self.view().told(run, elsewhere).await.map_err(CliError::infrastructure)?;
         told.ok_or_else(|| self.unknown(run))
     }
 
     /// Usage error for a run that this folder does not contain.
-    pub fn unknown(&self, run: &RunId) -> Error {
-        Error::usage(format!("no run {run} in {}; see `burnin runs`", self.root.display()))
+    pub fn unknown(&self, run: &RunId) -> CliError {
+        CliError::usage(format!("no run {run} in {}; see `burnin runs`", self.root.display()))
     }
 
     /// The run replayed from its ledger.
-    pub async fn state(&self, run: &RunId) -> Result<(Vec<model::Record>, RunState), Error> {
-        let loaded = self.ledger.load(run).await.map_err(Error::infrastructure)?;
+    pub async fn state(&self, run: &RunId) -> Result<(Vec<model::Record>, RunState), CliError> {
+        let loaded = self.ledger.load(run).await.map_err(CliError::infrastructure)?;
         if loaded.records().is_empty() {
             return Err(self.unknown(run));
         }
-        let state = lifecycle::fold(loaded.records()).map_err(Error::infrastructure)?;
+        let state = lifecycle::fold(loaded.records()).map_err(CliError::infrastructure)?;
         Ok((loaded.records().to_vec(), state))
     }
 }
@@ -146,7 +146,7 @@ pub struct Services {
 
 impl Services {
     /// Wires the services over a data folder.
-    pub fn new(data: &Data, observer: Option<Observer>) -> Result<Self, Error> {
+    pub fn new(data: &DataFolder, observer: Option<Observer>) -> Result<Self, CliError> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let parking = Arc::new(StoreParking::new(Arc::clone(&data.store), Arc::clone(&clock)));
         let memory = MemoryBus::new(Arc::clone(&clock), parking).on_retry(Arc::new(outage::report));
@@ -164,8 +164,8 @@ impl Services {
         serve.worker(Provisioner::new(clusters, LOOK), &Provisioner::TAKES);
         let agent = Agent::new(scheduler, artefacts.clone(), LOOK);
         let rules = redact::Rules::of_this_process(Some(&data.path("secrets")));
-        let rules = rules.map_err(|error| Error::usage(format!("logs could not be redacted: {error}")))?;
-        let agent = agent.collecting(rules, agent::Limits::default());
+        let rules = rules.map_err(|error| CliError::usage(format!("logs could not be redacted: {error}")))?;
+        let agent = agent.collecting(rules, agent::CollectLimits::default());
         serve.worker(agent, &Agent::TAKES);
         serve.worker(Judge::new(artefacts.clone(), Arc::new(warehouse.clone())), &Judge::TAKES);
         serve.worker(Loader::new(artefacts, Arc::new(warehouse)), &Loader::TAKES);
@@ -187,33 +187,33 @@ impl Services {
 }
 
 /// The services, driving one run.
-pub struct World {
+pub struct LocalServices {
     services: Services,
-    outbox: service::Outbox,
+    outbox: service::Publisher,
     run: RunId,
     states: watch::Receiver<Option<RunState>>,
     outages: Arc<Outages>,
     _claim: File,
 }
 
-impl World {
+impl LocalServices {
     /// Wires every service for a run that this process has claimed.
-    pub fn new(data: &Data, run: RunId, claim: File) -> Result<Self, Error> {
+    pub fn new(data: &DataFolder, run: RunId, claim: File) -> Result<Self, CliError> {
         let (told, states) = watch::channel(None);
         let observer = Arc::new(move |state: &RunState| drop(told.send(Some(state.clone()))));
         let services = Services::new(data, Some(observer))?;
         let outages = Arc::new(Outages::default());
         let handler =
-            Watched { handler: Arc::clone(&services.conductor) as _, outages: Arc::clone(&outages) };
+            WatchedConductor { handler: Arc::clone(&services.conductor) as _, outages: Arc::clone(&outages) };
         services.hear(&(Arc::new(handler) as Arc<dyn Handler>));
         let bus = Arc::clone(&services.bus) as Arc<dyn Bus>;
-        let outbox = service::Outbox::new("cli", bus, Arc::clone(&services.clock));
+        let outbox = service::Publisher::new("cli", bus, Arc::clone(&services.clock));
         Ok(Self { services, outbox, run, states, outages, _claim: claim })
     }
 
-    pub async fn tell(&self, fact: Fact) -> Result<(), Error> {
-        let told = self.outbox.tell_run(self.run.clone(), model::Attempt::FIRST, fact).await;
-        told.map_err(Error::infrastructure)
+    pub async fn tell(&self, fact: Fact) -> Result<(), CliError> {
+        let told = self.outbox.publish_run_fact(self.run.clone(), model::Attempt::FIRST, fact).await;
+        told.map_err(CliError::infrastructure)
     }
 
     /// Receiver of the run's states.
@@ -249,10 +249,10 @@ impl World {
 
     /// Stops the services of a closed run. Publishes the end once more, because an earlier publication may have been interrupted,
     /// and gives the subscribers a moment to record it.
-    pub async fn end(self) -> Result<(), Error> {
+    pub async fn end(self) -> Result<(), CliError> {
         let told = self.services.conductor.wake(&self.run, Input::Tick).await;
         self.services.bus.finish(LAST_WORDS).await;
-        told.map(drop).map_err(Error::infrastructure)
+        told.map(drop).map_err(CliError::infrastructure)
     }
 }
 
@@ -282,32 +282,32 @@ impl Bus for Upstream {
     }
 }
 
-fn builds(data: &Data, program: &Program) -> Arc<LocalBuilds> {
-    let builds = supervisor::Builds::new(data.path("host").join("builds"), program.clone());
+fn builds(data: &DataFolder, program: &Program) -> Arc<LocalBuilds> {
+    let builds = supervisor::BuildFolder::new(data.path("host").join("builds"), program.clone());
     Arc::new(LocalBuilds::new(builds, Arc::clone(&data.store), Some(data.path("secrets"))))
 }
 
 /// Clusters of a data folder, on a host with `gpus` GPUs.
-pub fn clusters(data: &Data, program: Program, clock: &Arc<dyn Clock>, gpus: u32) -> Systems {
+pub fn clusters(data: &DataFolder, program: Program, clock: &Arc<dyn Clock>, gpus: u32) -> Systems {
     let deployed = DeployedClusters::new(builds(data, &program), Arc::clone(&data.store), Arc::clone(clock));
-    let clusters = supervisor::Clusters::new(data.path("host").join("clusters"), program);
+    let clusters = supervisor::ClusterFolder::new(data.path("host").join("clusters"), program);
     Systems { deployed, processes: Some(ProcessClusters::new(clusters, Arc::clone(clock), gpus)) }
 }
 
 /// This program, for starting nodes and build supervisors.
-pub fn program() -> Result<Program, Error> {
-    Program::this().map_err(Error::infrastructure)
+pub fn program() -> Result<Program, CliError> {
+    Program::this().map_err(CliError::infrastructure)
 }
 
 /// Name of the warehouse file in a data folder.
 const WAREHOUSE: &str = "warehouse.sqlite";
 
-fn warehouse(data: &Data) -> Result<Sqlite, Error> {
+fn warehouse(data: &DataFolder) -> Result<Sqlite, CliError> {
     let path = data.path(WAREHOUSE);
-    Sqlite::open(&path).map_err(|error| Error::usage(format!("warehouse {}: {error}", path.display())))
+    Sqlite::open(&path).map_err(|error| CliError::usage(format!("warehouse {}: {error}", path.display())))
 }
 
 /// Name of the warehouse table of a data folder.
-pub fn table(data: &Data) -> String {
+pub fn table(data: &DataFolder) -> String {
     Sqlite::place_of(&data.path(WAREHOUSE))
 }

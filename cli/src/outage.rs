@@ -8,11 +8,11 @@ use std::{
 };
 
 use model::RunId;
-use provisioner::Clusters;
+use provisioner::ClusterProvider;
 use service::{AttributesReader, Clock, Disposition, Handler, SystemClock};
 
 use crate::{
-    local::{Data, clusters, program},
+    local::{DataFolder, clusters, program},
     output::note,
 };
 
@@ -63,7 +63,7 @@ impl Outages {
 
 /// The conductor, with the facts that it cannot record noted as outages. On a full disk the ledger can be read, so that a tick
 /// that has nothing to record succeeds while every fact is lost.
-pub struct Watched {
+pub struct WatchedConductor {
     /// The conductor.
     pub handler: Arc<dyn Handler>,
     /// Where its failures are noted, by the id of the event.
@@ -71,7 +71,7 @@ pub struct Watched {
 }
 
 #[service::async_trait]
-impl Handler for Watched {
+impl Handler for WatchedConductor {
     async fn handle(&self, event: &service::Event) -> Disposition {
         let handled = self.handler.handle(event).await;
         let why = match &handled {
@@ -84,7 +84,7 @@ impl Handler for Watched {
 }
 
 /// Deletes every cluster of a run without its ledger, which cannot be written. Returns what could not be deleted, and why.
-pub async fn release_directly(data: &Data, run: &RunId) -> Vec<String> {
+pub async fn release_directly(data: &DataFolder, run: &RunId) -> Vec<String> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let provider = match program() {
         Ok(program) => clusters(data, program, &clock, 0),
@@ -96,7 +96,7 @@ pub async fn release_directly(data: &Data, run: &RunId) -> Vec<String> {
     };
     let mut left = Vec::new();
     for cluster in listed.into_iter().filter(|cluster| cluster.run == run.as_str()) {
-        if let Err(service::PortError::Passing(why)) = provider.delete(&cluster.name).await {
+        if let Err(service::PortError::Transient(why)) = provider.delete(&cluster.name).await {
             left.push(format!("{}: {why}", cluster.name));
         }
     }

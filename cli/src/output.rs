@@ -14,7 +14,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use serde_json::ser::{CharEscape, Formatter};
 
-use crate::exit::{Error, Exit};
+use crate::exit::{CliError, Exit};
 
 /// First failed write to standard output, except a broken pipe.
 static LOST: Mutex<Option<io::Error>> = Mutex::new(None);
@@ -76,9 +76,9 @@ pub fn finish(exit: Exit, drives: bool) -> Exit {
 }
 
 /// Refuses to replace a device, a pipe or a folder with a file: renaming would replace `/dev/null` for the whole host.
-pub fn replaceable(path: &Path) -> Result<(), Error> {
+pub fn replaceable(path: &Path) -> Result<(), CliError> {
     match std::fs::symlink_metadata(path) {
-        Ok(found) if !found.is_file() && !found.is_symlink() => Err(Error::usage(format!(
+        Ok(found) if !found.is_file() && !found.is_symlink() => Err(CliError::usage(format!(
             "{}: not a regular file, not replaced; name a regular file",
             path.display()
         ))),
@@ -90,7 +90,7 @@ pub fn replaceable(path: &Path) -> Result<(), Error> {
 ///
 /// # Errors
 /// Returns a usage error that names the file: the caller chose it.
-pub fn write_file(path: &Path, content: &[u8]) -> Result<(), Error> {
+pub fn write_file(path: &Path, content: &[u8]) -> Result<(), CliError> {
     replaceable(path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let written = tempfile::Builder::new().prefix(".burnin-").tempfile_in(folder).and_then(|mut draft| {
@@ -98,7 +98,9 @@ pub fn write_file(path: &Path, content: &[u8]) -> Result<(), Error> {
         draft.as_file().set_permissions(Permissions::from_mode(0o644))?;
         draft.persist(path).map_err(|error| error.error)
     });
-    written.map(drop).map_err(|error| Error::usage(format!("{}: cannot be written: {error}", path.display())))
+    written
+        .map(drop)
+        .map_err(|error| CliError::usage(format!("{}: cannot be written: {error}", path.display())))
 }
 
 /// Colours for a terminal, plain text for a file or pipe.
@@ -108,7 +110,7 @@ pub fn style() -> report::Style {
 }
 
 /// Reports an error.
-pub fn report_error(error: &Error) {
+pub fn report_error(error: &CliError) {
     note(format_args!("error: {}", error.message));
 }
 

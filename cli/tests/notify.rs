@@ -51,7 +51,7 @@ fn a_test_message_is_delivered_or_the_error_reported() {
     drop(closed);
     let (exit, said) = test("ops-channel");
     assert!(
-        exit == 3 && said.contains("slack ops-channel: it cannot be reached") && !said.contains("s3cret"),
+        exit == 3 && said.contains("slack ops-channel: connection failed") && !said.contains("s3cret"),
         "{said}"
     );
     channel("ops-channel.url", "http://hooks.example/s3cret");

@@ -25,7 +25,8 @@ fn sweep_deletes_expired_clusters_and_keeps_leased_ones() {
     fs::create_dir_all(&data).unwrap();
     // Created by a process that has ended: as after a power cut of the lease holder.
     let program = supervisor::Program(vec![env!("CARGO_BIN_EXE_burnin").into(), "host".into()]);
-    let clusters = supervisor::Clusters::new(data.canonicalize().unwrap().join("host/clusters"), program);
+    let clusters =
+        supervisor::ClusterFolder::new(data.canonicalize().unwrap().join("host/clusters"), program);
     let soon = |after: Duration| (chrono::Utc::now() + after).into();
     for (name, life) in [("forgotten", Duration::from_secs(2)), ("leased", Duration::from_secs(600))] {
         let expires_at: model::Timestamp = soon(life);

@@ -226,7 +226,7 @@ mod tests {
         let changes: Vec<(&str, Change)> = vec![
             ("only the conductor", on("judge", move |of| of.objects.push(grant("ledger", "create", None)))),
             (
-                "nobody removes",
+                "must never be removed",
                 on("conductor", move |of| of.objects.push(grant("ledger", "remove", Some("open/")))),
             ),
             ("below open/", on("loader", move |of| of.objects.push(grant("artefacts", "remove", None)))),

@@ -17,7 +17,7 @@ pub fn all() -> BTreeMap<PathBuf, String> {
     }
     add("workflow.json".to_owned(), schema::<workflow::WorkflowFile>());
     add("criteria.json".to_owned(), schema::<model::Criteria>());
-    add("deployed/cluster.json".to_owned(), schema::<model::Made>());
+    add("deployed/cluster.json".to_owned(), schema::<model::WorkflowOrigin>());
     add("deployed/gone.json".to_owned(), schema::<model::Destroyed>());
     add("build.json".to_owned(), cloudbuild::config::schema());
     add("ledger-record.json".to_owned(), schema::<model::Record>());
@@ -34,7 +34,7 @@ pub fn all() -> BTreeMap<PathBuf, String> {
     add("cli/baselines.v1.json".to_owned(), schema::<burnin::documents::PinsDocument>());
     add("cli/run.v1.json".to_owned(), schema::<burnin::documents::RunDocument>());
     add("cli/runs.v1.json".to_owned(), schema::<burnin::documents::RunsDocument>());
-    add("cli/show.v1.json".to_owned(), schema::<run_index::Detail>());
+    add("cli/show.v1.json".to_owned(), schema::<run_index::RunDetail>());
     add("cli/verdict.v1.json".to_owned(), schema::<burnin::documents::VerdictDocument<'_>>());
     files
 }

@@ -3,26 +3,26 @@
 use std::path::{Path, PathBuf};
 
 use verdict::{
-    Evidence, Fingerprint,
+    Fingerprint, RunEvidence,
     baseline::{Healthy, Unlearnable, halves, learn, learn_without_outliers},
-    repeat::{Group, Level},
+    repeat::{RepeatGroup, RepeatLevel},
 };
 
 use crate::{
     commands::{
-        logs::{Room, files, heard},
+        logs::{RowLimit, files, heard},
         note,
         parse::shown,
         print,
     },
-    exit::{Error, Exit},
+    exit::{CliError, Exit},
     output::write_file,
 };
 
 /// Learns a baseline and writes it atomically.
-pub fn baseline(logs: &[PathBuf], save: &Path, drop_outliers: bool) -> Result<Exit, Error> {
+pub fn baseline(logs: &[PathBuf], save: &Path, drop_outliers: bool) -> Result<Exit, CliError> {
     let logs = files(logs)?;
-    let mut room = Room::default();
+    let mut room = RowLimit::default();
     let hear = |log: &PathBuf| {
         let (reading, clues) = heard(log, false)?;
         room.take(log, &reading).map(|()| (reading, clues))
@@ -32,7 +32,7 @@ pub fn baseline(logs: &[PathBuf], save: &Path, drop_outliers: bool) -> Result<Ex
         .iter()
         .map(|(reading, clues)| Healthy {
             reading,
-            fingerprint: Fingerprint::of(&Evidence::of(reading, clues)),
+            fingerprint: Fingerprint::of(&RunEvidence::of(reading, clues)),
         })
         .collect();
     let names: Vec<_> = logs.iter().map(|log| shown(&log.display().to_string())).collect();
@@ -41,7 +41,7 @@ pub fn baseline(logs: &[PathBuf], save: &Path, drop_outliers: bool) -> Result<Ex
         false => learn(&runs).map(|baseline| (baseline, Vec::new())),
     };
     let (baseline, left_out) = learned.map_err(|error| refused(error, &runs, &names))?;
-    for Level { run, busbw, slower } in left_out {
+    for RepeatLevel { run, busbw, slower } in left_out {
         let name = &names[run];
         if slower < 0.0 {
             // A single faster log can mean that the kept logs are slow, and repeat at that level.
@@ -70,19 +70,19 @@ pub fn baseline(logs: &[PathBuf], save: &Path, drop_outliers: bool) -> Result<Ex
     Ok(Exit::Pass)
 }
 
-fn refused(error: Unlearnable, runs: &[Healthy<'_>], names: &[String]) -> Error {
+fn refused(error: Unlearnable, runs: &[Healthy<'_>], names: &[String]) -> CliError {
     match error {
-        Unlearnable::Nothing => Error::usage("no log given; name log files or folders"),
+        Unlearnable::Nothing => CliError::usage("no log given; name log files or folders"),
         Unlearnable::Unfit { log, why } => {
-            Error::usage(format!("{}: cannot learn from it: {why}", names[log]))
+            CliError::usage(format!("{}: cannot learn from it: {why}", names[log]))
         }
-        Unlearnable::Mixed { log, field } => Error::usage(format!(
+        Unlearnable::Mixed { log, field } => CliError::usage(format!(
             "{}: its {field} differs from {}; learn each group on its own:\n{}",
             names[log],
             names[0],
             shapes(&field, runs, names)
         )),
-        Unlearnable::Unrepeated { groups, levels } => Error::usage(format!(
+        Unlearnable::Unrepeated { groups, levels } => CliError::usage(format!(
             "the logs do not repeat: their plateaus are {}; learn from the logs of one level, or measure again. With \
              --drop-outliers at most a fifth of the logs is left out:\n{}",
             match groups.len() {
@@ -95,7 +95,7 @@ fn refused(error: Unlearnable, runs: &[Healthy<'_>], names: &[String]) -> Error 
 }
 
 /// One line per level, each followed by its logs.
-fn told(groups: &[Group], levels: &[Level], names: &[String]) -> String {
+fn told(groups: &[RepeatGroup], levels: &[RepeatLevel], names: &[String]) -> String {
     let mut lines = Vec::new();
     for (number, group) in groups.iter().enumerate() {
         let logs = report::count(group.runs.len() as u64, "log");

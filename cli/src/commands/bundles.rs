@@ -7,19 +7,24 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use bundle::{Broken, BundleError, Key, PublicKey};
+use bundle::{BundleError, BundleKey, InvalidBundle, PublicKey};
 use model::RunId;
 
 use crate::{
     commands::{note, print_plain},
-    exit::{Error, Exit},
-    local::Data,
+    exit::{CliError, Exit},
+    local::DataFolder,
     output::replaceable,
 };
 
 /// Exports a run as one signed file.
-pub async fn export(data: Data, run: &RunId, key: &Path, save: Option<PathBuf>) -> Result<Exit, Error> {
-    let named = |why: &dyn std::fmt::Display| Error::usage(format!("--key {}: {why}", key.display()));
+pub async fn export(
+    data: DataFolder,
+    run: &RunId,
+    key: &Path,
+    save: Option<PathBuf>,
+) -> Result<Exit, CliError> {
+    let named = |why: &dyn std::fmt::Display| CliError::usage(format!("--key {}: {why}", key.display()));
     let (pem, mode) = read_key(key).map_err(|error| named(&error))?;
     if mode & 0o077 != 0 {
         let path = key.display();
@@ -27,15 +32,15 @@ pub async fn export(data: Data, run: &RunId, key: &Path, save: Option<PathBuf>) 
             "warning: --key {path}: other users can read it (mode {mode:03o}); `chmod 600 {path}`"
         ));
     }
-    let key = Key::read(&pem).map_err(|why| named(&why))?;
+    let key = BundleKey::read(&pem).map_err(|why| named(&why))?;
     let told = data.told(run).await?;
     let save = save.unwrap_or_else(|| PathBuf::from(format!("{run}.burnin.tar")));
     replaceable(&save)?;
     let page = report::html(&told.story());
     let contents = bundle::write(&data.store, run, page, &key, &save).await.map_err(|error| match error {
-        BundleError::NoRun(_) | BundleError::Open(_) => Error::usage(error),
-        BundleError::Artifact { .. } => Error { message: error.to_string(), exit: Exit::Fail },
-        error => Error::infrastructure(error),
+        BundleError::NoRun(_) | BundleError::Open(_) => CliError::usage(error),
+        BundleError::Artifact { .. } => CliError { message: error.to_string(), exit: Exit::Fail },
+        error => CliError::infrastructure(error),
     })?;
     print_plain(&format!(
         "{}: {} files, signed with {}\n",
@@ -60,8 +65,9 @@ fn read_key(path: &Path) -> io::Result<(String, u32)> {
 }
 
 /// Verifies an exported file.
-pub fn verify(path: &Path, key: Option<&Path>) -> Result<Exit, Error> {
-    let named = |path: &Path, why: &dyn std::fmt::Display| Error::usage(format!("{}: {why}", path.display()));
+pub fn verify(path: &Path, key: Option<&Path>) -> Result<Exit, CliError> {
+    let named =
+        |path: &Path, why: &dyn std::fmt::Display| CliError::usage(format!("{}: {why}", path.display()));
     let trusted = match key {
         Some(key) => {
             let (pem, _) = read_key(key).map_err(|error| named(key, &error))?;
@@ -96,9 +102,9 @@ pub fn verify(path: &Path, key: Option<&Path>) -> Result<Exit, Error> {
             ));
             Ok(Exit::Pass)
         }
-        Err(error @ Broken::NoBundle(_)) => Err(named(path, &error)),
+        Err(error @ InvalidBundle::NoBundle(_)) => Err(named(path, &error)),
         Err(error) => {
-            Err(Error { message: format!("{} does not hold: {error}", path.display()), exit: Exit::Fail })
+            Err(CliError { message: format!("{} does not hold: {error}", path.display()), exit: Exit::Fail })
         }
     }
 }

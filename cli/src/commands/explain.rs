@@ -3,17 +3,17 @@
 use std::fmt::Write;
 
 use lifecycle::{LeaseState, RunState, evolve, fold, owed, wake};
-use model::{Entry, Record, RunId, Span, Timestamp};
+use model::{Record, RecordEntry, RunId, Span, Timestamp};
 use service::{Clock, SystemClock};
 
 use crate::{
     commands::print_plain,
-    exit::{Error, Exit},
-    local::Data,
+    exit::{CliError, Exit},
+    local::DataFolder,
 };
 
 /// Prints the state of a run, the reason, and the commands that are owed.
-pub async fn explain(data: Data, run: &RunId) -> Result<Exit, Error> {
+pub async fn explain(data: DataFolder, run: &RunId) -> Result<Exit, CliError> {
     let (records, state) = data.state(run).await?;
     let now = SystemClock.now();
     let driven = data.claim(run)?.is_none();
@@ -83,14 +83,14 @@ fn answer(state: &RunState, now: Timestamp) -> String {
 }
 
 /// Replays the ledger and prints what was owed after each record.
-pub async fn replay(data: Data, run: &RunId) -> Result<Exit, Error> {
+pub async fn replay(data: DataFolder, run: &RunId) -> Result<Exit, CliError> {
     let (records, _) = data.state(run).await?;
     let mut text = String::new();
     let mut state: Option<RunState> = None;
     for record in &records {
         let next = match state.take() {
             Some(state) => evolve(state, record),
-            None => fold([record]).map_err(Error::infrastructure)?,
+            None => fold([record]).map_err(CliError::infrastructure)?,
         };
         let owes: Vec<_> = owed(&next, record.recorded_at)
             .into_iter()
@@ -110,26 +110,26 @@ pub async fn replay(data: Data, run: &RunId) -> Result<Exit, Error> {
     Ok(Exit::Pass)
 }
 
-fn summary(entry: &Entry) -> String {
+fn summary(entry: &RecordEntry) -> String {
     match entry {
-        Entry::Accepted { event, attempt, fact } => {
+        RecordEntry::Accepted { event, attempt, fact } => {
             let name = fact.event_type().trim_start_matches("dev.burnin.").trim_end_matches(".v1");
             let why = fact
                 .failure()
                 .map_or_else(String::new, |failure| format!(" ({}: {})", failure.code, failure.message));
             format!("{name}, attempt {attempt}, from {}{why}", event.source)
         }
-        Entry::AttemptOpened { stage, attempt, because } => {
+        RecordEntry::AttemptOpened { stage, attempt, because } => {
             format!("{stage} attempt {attempt} opened because of {}", because.code)
         }
-        Entry::Overdue { stage, attempt } => {
+        RecordEntry::Overdue { stage, attempt } => {
             format!("{stage} attempt {attempt} passed its limit and is polled")
         }
-        Entry::TimedOut { stage, attempt } => {
+        RecordEntry::TimedOut { stage, attempt } => {
             format!("{stage} attempt {attempt} did not respond to a poll")
         }
-        Entry::OverBudget { spent, budget } => format!("over budget: {spent} of {budget} spent"),
-        Entry::Closed { conclusion } => format!("closed: {}", conclusion.as_str()),
+        RecordEntry::OverBudget { spent, budget } => format!("over budget: {spent} of {budget} spent"),
+        RecordEntry::Closed { conclusion } => format!("closed: {}", conclusion.as_str()),
     }
 }
 

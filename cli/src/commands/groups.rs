@@ -3,12 +3,12 @@
 use std::{collections::BTreeSet, fmt::Display, io::Read, path::Path};
 
 use serde::{Deserialize, Serialize};
-use verdict::locate::{GroupOutcome, Located, PlanOptions, Search};
+use verdict::locate::{GroupOutcome, GroupSearch, Located, PlanOptions};
 
 use crate::{
     args::Output,
     commands::{locate, parse, print, print_json},
-    exit::{Error, Exit},
+    exit::{CliError, Exit},
 };
 
 /// Maximum number of members: a larger search takes minutes, and clusters are smaller.
@@ -19,7 +19,7 @@ const MOST_BYTES: u64 = 4 << 20;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Tested {
+struct GroupFile {
     members: Vec<String>,
     #[serde(default)]
     tests: Vec<GroupOutcome>,
@@ -27,23 +27,23 @@ struct Tested {
 
 /// JSON output: state of the search, and the next test.
 #[derive(Serialize)]
-struct Answer {
+struct GroupAnswer {
     #[serde(flatten)]
     located: Located,
     next: Option<Vec<String>>,
 }
 
 /// Prints the next group to test, or the bad members.
-pub fn groups(file: &Path, suspected: u32, tests: Option<usize>, output: Output) -> Result<Exit, Error> {
+pub fn groups(file: &Path, suspected: u32, tests: Option<usize>, output: Output) -> Result<Exit, CliError> {
     let tested = read(file)?;
     let options = PlanOptions { expected: f64::from(suspected), most: tests, ..PlanOptions::default() };
-    let mut search = Search::new(&tested.members, &options);
+    let mut search = GroupSearch::new(&tested.members, &options);
     tested.tests.iter().for_each(|outcome| search.learn(outcome));
     let located = search.located();
     let next = search.plan().groups.pop();
     let exit = if next.is_some() { Exit::Inconclusive } else { locate::ends(&located) };
     match output {
-        Output::Json => print_json(&Answer { located, next }),
+        Output::Json => print_json(&GroupAnswer { located, next }),
         Output::Human => print(&told(&located, next.as_deref())),
     }
     Ok(exit)
@@ -63,8 +63,8 @@ fn told(located: &Located, next: Option<&[String]>) -> String {
     text
 }
 
-fn read(file: &Path) -> Result<Tested, Error> {
-    let wrong = |what: &dyn Display| Error::usage(format!("{}: {what}", file.display()));
+fn read(file: &Path) -> Result<GroupFile, CliError> {
+    let wrong = |what: &dyn Display| CliError::usage(format!("{}: {what}", file.display()));
     let mut text = Vec::new();
     let opened = std::fs::File::open(file).map_err(|error| wrong(&format!("cannot be read: {error}")))?;
     opened
@@ -74,7 +74,7 @@ fn read(file: &Path) -> Result<Tested, Error> {
     if text.len() as u64 > MOST_BYTES {
         return Err(wrong(&format!("is larger than {} MiB", MOST_BYTES >> 20)));
     }
-    let tested: Tested = serde_json::from_slice(&text)
+    let tested: GroupFile = serde_json::from_slice(&text)
         .map_err(|error| wrong(&format!("expected an object with `members` and `tests`: {error}")))?;
     let members: BTreeSet<&str> = tested.members.iter().map(String::as_str).collect();
     if tested.members.len() < 2 || tested.members.len() > MOST_MEMBERS {

@@ -10,27 +10,27 @@ use model::{
     measurement::{Reading, Table},
 };
 use report::{
-    Log, Story,
-    comparison::{self, Pair},
+    LogStory, Story,
+    comparison::{self, RunPair},
 };
 use verdict::{
-    Baseline, Clues, Evidence, Fingerprint, Judgement, Standard, compare::compare as differences,
+    Baseline, Clues, Fingerprint, Judgement, RunEvidence, Standard, compare::compare as differences,
     locate::Suspect,
 };
-use workflow::Document;
+use workflow::YamlDocument;
 
 use crate::{
     args::{ComparisonForm, ReportForm},
     commands::{
-        logs::{Room, files, heard, started},
+        logs::{RowLimit, files, heard, started},
         note, print, print_json, style,
     },
     documents::{LogVerdict, VerdictDocument},
-    exit::{Error, Exit},
+    exit::{CliError, Exit},
 };
 
 /// A parsed log and its verdict.
-struct Judged {
+struct JudgedLogs {
     name: String,
     reading: Reading,
     clues: Clues,
@@ -44,16 +44,16 @@ pub fn judge(
     baseline: Option<&Path>,
     series: bool,
     output: ReportForm,
-) -> Result<Exit, Error> {
+) -> Result<Exit, CliError> {
     let criteria: Option<Criteria> = criteria.map(document).transpose()?;
     let baseline: Option<Baseline> = baseline.map(document).transpose()?;
     let logs = files(logs)?;
-    let mut room = Room::default();
+    let mut room = RowLimit::default();
     let mut judged = Vec::new();
     for log in &logs {
         let (reading, clues) = heard(log, logs.len() > 1)?;
         room.take(log, &reading)?;
-        judged.push(Judged { name: log.display().to_string(), reading, clues, judgement: None });
+        judged.push(JudgedLogs { name: log.display().to_string(), reading, clues, judgement: None });
     }
     let series = baseline.is_some() && in_time(&mut judged, series);
     let mut earlier = Vec::new();
@@ -64,13 +64,13 @@ pub fn judge(
             earlier: &earlier,
             ..Standard::default()
         };
-        log.judgement = Some(verdict::judge(&Evidence::of(&log.reading, &log.clues), &standard));
+        log.judgement = Some(verdict::judge(&RunEvidence::of(&log.reading, &log.clues), &standard));
         if let (true, Some(baseline), [table]) = (series, &baseline, log.reading.tables.as_slice()) {
             earlier.extend(baseline.level(table));
         }
     }
     let Some(whole) = together(&judged) else {
-        return Err(Error::usage("no log given; name log files or folders"));
+        return Err(CliError::usage("no log given; name log files or folders"));
     };
     let story = Story {
         run: None,
@@ -103,7 +103,7 @@ pub fn judge(
 
 /// Returns whether the logs are a series, and sorts them by time when each states a different one; with `--series` alone the
 /// given order stays.
-fn in_time(judged: &mut [Judged], asked: bool) -> bool {
+fn in_time(judged: &mut [JudgedLogs], asked: bool) -> bool {
     if judged.len() < 2 {
         return false;
     }
@@ -120,19 +120,19 @@ fn in_time(judged: &mut [Judged], asked: bool) -> bool {
     true
 }
 
-fn source(log: &Judged) -> Log<'_> {
-    Log { name: &log.name, reading: &log.reading, judgement: log.judgement.as_ref() }
+fn source(log: &JudgedLogs) -> LogStory<'_> {
+    LogStory { name: &log.name, reading: &log.reading, judgement: log.judgement.as_ref() }
 }
 
 impl<'a> LogVerdict<'a> {
-    fn of(log: &'a Judged) -> Option<Self> {
+    fn of(log: &'a JudgedLogs) -> Option<Self> {
         let Judgement { verdict, reasons, .. } = log.judgement.as_ref()?;
         Some(Self { source: &log.name, verdict: *verdict, reasons, started_at: started(&log.reading) })
     }
 }
 
 /// Combined judgement on all logs; with several logs, each reason is prefixed with the log's name.
-fn together(judged: &[Judged]) -> Option<Judgement> {
+fn together(judged: &[JudgedLogs]) -> Option<Judgement> {
     let named = judged.iter().filter_map(|log| {
         let mut judgement = log.judgement.clone()?;
         if judged.len() > 1 {
@@ -145,8 +145,8 @@ fn together(judged: &[Judged]) -> Option<Judgement> {
     named.reduce(Judgement::and)
 }
 
-fn document<T: serde::de::DeserializeOwned + schemars::JsonSchema>(path: &Path) -> Result<T, Error> {
-    Document::read(path).and_then(|document| document.read_as()).map_err(Error::usage)
+fn document<T: serde::de::DeserializeOwned + schemars::JsonSchema>(path: &Path) -> Result<T, CliError> {
+    YamlDocument::read(path).and_then(|document| document.read_as()).map_err(CliError::usage)
 }
 
 /// All known names of a suspect.
@@ -160,12 +160,12 @@ pub fn name(suspect: &Suspect) -> String {
 }
 
 /// Compares two logs. Exit code 1 if the second is slower where it counts, 2 if they measure different things.
-pub fn compare(a: &Path, b: &Path, output: ComparisonForm) -> Result<Exit, Error> {
+pub fn compare(a: &Path, b: &Path, output: ComparisonForm) -> Result<Exit, CliError> {
     let (first, second) = (heard(a, false)?, heard(b, false)?);
     let ((before, of_before), (after, of_after)) = (table(a, &first)?, table(b, &second)?);
     let found = differences((before, &of_before), (after, &of_after));
     let (a, b) = (a.display().to_string(), b.display().to_string());
-    let pair = Pair { a: &a, b: &b, found: &found };
+    let pair = RunPair { a: &a, b: &b, found: &found };
     match output {
         ComparisonForm::Json => print_json(&found),
         ComparisonForm::Human => print(&comparison::terminal(pair, style())),
@@ -179,10 +179,13 @@ pub fn compare(a: &Path, b: &Path, output: ComparisonForm) -> Result<Exit, Error
     })
 }
 
-fn table<'a>(log: &Path, (reading, clues): &'a (Reading, Clues)) -> Result<(&'a Table, Fingerprint), Error> {
+fn table<'a>(
+    log: &Path,
+    (reading, clues): &'a (Reading, Clues),
+) -> Result<(&'a Table, Fingerprint), CliError> {
     let [table] = reading.tables.as_slice() else {
         let tables = reading.tables.len();
-        return Err(Error::usage(format!("{}: expected one table, found {tables}", log.display())));
+        return Err(CliError::usage(format!("{}: expected one table, found {tables}", log.display())));
     };
-    Ok((table, Fingerprint::of(&Evidence::of(reading, clues))))
+    Ok((table, Fingerprint::of(&RunEvidence::of(reading, clues))))
 }

@@ -5,20 +5,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use model::measurement::{Ended, Reading, Table};
+use model::measurement::{LogEnd, Reading, Table};
 use verdict::locate::{Located, Members, PairOptions, PairResult, from_pairs, from_processes};
 
 use crate::{
     args::Output,
     commands::{judge, parse, print, print_json},
-    exit::{Error, Exit},
+    exit::{CliError, Exit},
 };
 
 /// Sizes of at least largest / PLATEAU form the plateau of a pair test.
 const PLATEAU: u64 = 16;
 
 /// Locates bad members from the measurements.
-pub fn locate(files: &[PathBuf], reference: &[PathBuf], output: Output) -> Result<Exit, Error> {
+pub fn locate(files: &[PathBuf], reference: &[PathBuf], output: Output) -> Result<Exit, CliError> {
     let readings = files.iter().map(|file| parse::read(file)).collect::<Result<Vec<_>, _>>()?;
     let healthy = reference.iter().map(|file| parse::read(file)).collect::<Result<Vec<_>, _>>()?;
     let located = match readings.as_slice() {
@@ -47,7 +47,7 @@ fn has_processes(reading: &Reading) -> bool {
     reading.tables.iter().flat_map(|table| &table.rows).any(|row| row.processes.is_some())
 }
 
-fn pairs(files: &[PathBuf], readings: &[Reading], healthy: &[Reading]) -> Result<Located, Error> {
+fn pairs(files: &[PathBuf], readings: &[Reading], healthy: &[Reading]) -> Result<Located, CliError> {
     let mut kinds = BTreeSet::new();
     let mut results = Vec::new();
     for (file, reading) in files.iter().zip(readings) {
@@ -59,7 +59,7 @@ fn pairs(files: &[PathBuf], readings: &[Reading], healthy: &[Reading]) -> Result
                 a,
                 b,
                 busbw: plateau(table),
-                ok: right && table.ended == Ended::Complete,
+                ok: right && table.ended == LogEnd::Complete,
             });
         }
         if reading.tables.is_empty() {
@@ -67,7 +67,7 @@ fn pairs(files: &[PathBuf], readings: &[Reading], healthy: &[Reading]) -> Result
         }
     }
     if kinds.len() > 1 {
-        return Err(Error::usage(
+        return Err(CliError::usage(
             "some files are pairs of nodes and some are pairs of GPUs; locate each kind on its own",
         ));
     }
@@ -77,8 +77,8 @@ fn pairs(files: &[PathBuf], readings: &[Reading], healthy: &[Reading]) -> Result
     Ok(from_pairs(&results, &PairOptions { members, expected_busbw, ..PairOptions::default() }))
 }
 
-fn not_a_pair(file: &Path) -> Error {
-    Error::usage(format!(
+fn not_a_pair(file: &Path) -> CliError {
+    CliError::usage(format!(
         "{}: neither a run with per-process times (nccl-tests with -I 1 -J) nor a run of two nodes or two GPUs",
         file.display()
     ))

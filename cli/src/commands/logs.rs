@@ -8,10 +8,10 @@ use std::{
 use model::measurement::Reading;
 use verdict::Clues;
 
-use crate::{commands::parse, exit::Error};
+use crate::{commands::parse, exit::CliError};
 
 /// The named files, in order; a folder stands for all its regular files, sorted by name.
-pub fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
+pub fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, CliError> {
     let mut files = Vec::new();
     for path in named {
         if !path.is_dir() {
@@ -19,12 +19,15 @@ pub fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>, Error> {
             continue;
         }
         let entries = fs::read_dir(path).and_then(|entries| entries.collect::<Result<Vec<_>, _>>());
-        let entries =
-            entries.map_err(|error| Error::usage(format!("{}: cannot be read: {error}", path.display())))?;
+        let entries = entries
+            .map_err(|error| CliError::usage(format!("{}: cannot be read: {error}", path.display())))?;
         let mut found: Vec<_> =
             entries.into_iter().map(|entry| entry.path()).filter(|path| path.is_file()).collect();
         if found.is_empty() {
-            return Err(Error::usage(format!("{}: the folder has no files; name the logs", path.display())));
+            return Err(CliError::usage(format!(
+                "{}: the folder has no files; name the logs",
+                path.display()
+            )));
         }
         found.sort();
         files.extend(found);
@@ -41,25 +44,25 @@ pub fn started(reading: &Reading) -> Option<&str> {
 
 /// Maximum number of rows of several logs, which all stay in memory until the last is read. Hundreds of real logs stay below
 /// it; logs crafted to exhaust memory do not.
-pub struct Room {
+pub struct RowLimit {
     rows: usize,
 }
 
-impl Default for Room {
+impl Default for RowLimit {
     fn default() -> Self {
         Self { rows: 50_000 }
     }
 }
 
-impl Room {
+impl RowLimit {
     /// Counts the rows of a log.
     ///
     /// # Errors
     /// Returns a usage error if the maximum is exceeded.
-    pub fn take(&mut self, log: &Path, reading: &Reading) -> Result<(), Error> {
+    pub fn take(&mut self, log: &Path, reading: &Reading) -> Result<(), CliError> {
         let rows = reading.tables.iter().map(|table| table.rows.len()).sum();
         let left = self.rows.checked_sub(rows).ok_or_else(|| {
-            Error::usage(format!(
+            CliError::usage(format!(
                 "{}: its {rows} rows exceed the maximum of {} rows over all logs; name fewer logs",
                 log.display(),
                 Self::default().rows
@@ -70,7 +73,7 @@ impl Room {
 }
 
 /// A log's reading and clues; with several logs, every line is prefixed with the log's name.
-pub fn heard(log: &Path, named: bool) -> Result<(Reading, Clues), Error> {
+pub fn heard(log: &Path, named: bool) -> Result<(Reading, Clues), CliError> {
     let (reading, clues) = parse::listen(log)?;
     if !named {
         return Ok((reading, clues));

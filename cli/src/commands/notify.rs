@@ -4,19 +4,19 @@ use std::{collections::BTreeMap, fs, path::Path, sync::Arc};
 
 use model::Notify;
 use notifier::{
-    courier::{Api, HttpCourier, Tested},
+    courier::{GithubApi, HttpSender, TestResult},
     secrets::Secrets,
 };
 use service::SystemClock;
 
 use crate::{
     commands::print_plain,
-    exit::{Error, Exit},
+    exit::{CliError, Exit},
 };
 
 /// Sends a test message to the named channel, once per kind (Slack, webhook) that the workflows of the folder use. Addresses
 /// and keys are in the folder `channels` or in the environment.
-pub async fn test(channels: &Path, workflows: &Path, name: &str) -> Result<Exit, Error> {
+pub async fn test(channels: &Path, workflows: &Path, name: &str) -> Result<Exit, CliError> {
     let (known, broken) = known(workflows)?;
     let wanted: Vec<_> = known.iter().filter(|((_, known), _)| known == name).collect();
     if wanted.is_empty() {
@@ -29,35 +29,38 @@ pub async fn test(channels: &Path, workflows: &Path, name: &str) -> Result<Exit,
         } else {
             format!("; {broken} of its files have errors, see `burnin check`")
         };
-        return Err(Error::usage(format!(
+        return Err(CliError::usage(format!(
             "no workflow in {folder} uses a channel `{name}`; channels in use: {names}{hint}"
         )));
     }
     let secrets = Secrets::of_process(channels.to_owned());
-    let courier = HttpCourier::new(secrets, Api::default(), Arc::new(SystemClock));
+    let courier = HttpSender::new(secrets, GithubApi::default(), Arc::new(SystemClock));
     let mut failed = Vec::new();
     for ((kind, _), wish) in wanted {
         match courier.test(wish).await {
-            Tested::Delivered(status) => print_plain(&format!("{kind} {name}: delivered, status {status}\n")),
-            Tested::Failed(why) => failed.push((Exit::Infrastructure, format!("{kind} {name}: {why}"))),
-            Tested::Lacks(why) => failed.push((Exit::Usage, format!("{kind} {name}: {why}"))),
+            TestResult::Delivered(status) => {
+                print_plain(&format!("{kind} {name}: delivered, status {status}\n"))
+            }
+            TestResult::Failed(why) => failed.push((Exit::Infrastructure, format!("{kind} {name}: {why}"))),
+            TestResult::Lacks(why) => failed.push((Exit::Usage, format!("{kind} {name}: {why}"))),
         }
     }
     match failed.first() {
         None => Ok(Exit::Pass),
         Some((exit, _)) => {
             let messages: Vec<_> = failed.iter().map(|(_, message)| message.as_str()).collect();
-            Err(Error { message: messages.join("\n"), exit: *exit })
+            Err(CliError { message: messages.join("\n"), exit: *exit })
         }
     }
 }
 
 /// Channels by kind and name, as used in the workflows of a folder, and the number of files with errors.
-type Known = BTreeMap<(&'static str, String), Notify>;
+type KnownChannels = BTreeMap<(&'static str, String), Notify>;
 
-fn known(folder: &Path) -> Result<(Known, usize), Error> {
-    let cannot = |error: std::io::Error| Error::usage(format!("--workflows: {}: {error}", folder.display()));
-    let (mut known, mut broken) = (Known::new(), 0);
+fn known(folder: &Path) -> Result<(KnownChannels, usize), CliError> {
+    let cannot =
+        |error: std::io::Error| CliError::usage(format!("--workflows: {}: {error}", folder.display()));
+    let (mut known, mut broken) = (KnownChannels::new(), 0);
     for entry in fs::read_dir(folder).map_err(cannot)? {
         let path = entry.map_err(cannot)?.path();
         if path.extension().is_none_or(|kind| kind != "yaml") {

@@ -7,18 +7,18 @@ use std::{
     path::Path,
 };
 
-use model::measurement::{self, Column, Ended, PartialHalf, Placement, Reading, Row, Table};
+use model::measurement::{self, Column, LogEnd, PartialHalf, Placement, Reading, Row, Table};
 use serde::Serialize;
 
 use crate::{
     args::Form,
     commands::{print_json, write_with},
     documents::ParseDocument,
-    exit::{Error, Exit},
+    exit::{CliError, Exit},
 };
 
 /// Parses and prints every log.
-pub fn parse(logs: &[impl AsRef<Path>], output: Form) -> Result<Exit, Error> {
+pub fn parse(logs: &[impl AsRef<Path>], output: Form) -> Result<Exit, CliError> {
     let mut exit = Exit::Pass;
     let mut header = true;
     for log in logs {
@@ -52,10 +52,10 @@ fn io_error(error: csv::Error) -> io::Error {
 }
 
 /// Parses one log and its clues; `-` is standard input.
-pub fn listen(log: &Path) -> Result<(Reading, verdict::Clues), Error> {
+pub fn listen(log: &Path) -> Result<(Reading, verdict::Clues), CliError> {
     body(log)
         .and_then(::judge::listen)
-        .map_err(|error| Error::usage(format!("{}: cannot be read: {error}", log.display())))
+        .map_err(|error| CliError::usage(format!("{}: cannot be read: {error}", log.display())))
 }
 
 fn body(log: &Path) -> io::Result<Box<dyn Read>> {
@@ -63,15 +63,15 @@ fn body(log: &Path) -> io::Result<Box<dyn Read>> {
 }
 
 /// Parses one log; `-` is standard input.
-pub fn read(log: &Path) -> Result<Reading, Error> {
+pub fn read(log: &Path) -> Result<Reading, CliError> {
     body(log)
         .and_then(nccl::read)
-        .map_err(|error| Error::usage(format!("{}: cannot be read: {error}", log.display())))
+        .map_err(|error| CliError::usage(format!("{}: cannot be read: {error}", log.display())))
 }
 
 /// One line of CSV: one placement of one size.
 #[derive(Serialize)]
-struct Line<'a> {
+struct ParsedRow<'a> {
     source: &'a str,
     table: usize,
     collective: Option<String>,
@@ -88,13 +88,13 @@ struct Line<'a> {
     wrong: Option<u64>,
 }
 
-fn spread<'a>(source: &'a str, reading: &'a Reading) -> impl Iterator<Item = Line<'a>> {
+fn spread<'a>(source: &'a str, reading: &'a Reading) -> impl Iterator<Item = ParsedRow<'a>> {
     reading.tables.iter().enumerate().flat_map(move |(number, table)| {
         table.rows.iter().flat_map(move |row| {
             let placed = [("out_of_place", Placement::OutOfPlace), ("in_place", Placement::InPlace)];
             let halves =
                 placed.into_iter().filter_map(|(name, placement)| Some((name, half(row, placement)?)));
-            halves.map(move |(placement, half)| Line {
+            halves.map(move |(placement, half)| ParsedRow {
                 source,
                 table: number,
                 collective: table.collective.as_deref().map(report::cell),
@@ -203,12 +203,12 @@ fn numbers(half: Option<PartialHalf>) -> [String; 4] {
     [number(half.time_us), number(half.algbw), number(half.busbw), wrong]
 }
 
-const fn word(ended: Ended) -> &'static str {
+const fn word(ended: LogEnd) -> &'static str {
     match ended {
-        Ended::Complete => "complete",
-        Ended::Truncated => "truncated",
-        Ended::Failed => "failed",
-        Ended::Empty => "empty: no table",
+        LogEnd::Complete => "complete",
+        LogEnd::Truncated => "truncated",
+        LogEnd::Failed => "failed",
+        LogEnd::Empty => "empty: no table",
     }
 }
 

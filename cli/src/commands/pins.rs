@@ -2,34 +2,34 @@
 
 use std::fmt::Write;
 
-use pins::{Decided, Noted, Pinned, Pins, Who};
+use pins::{Decided, PinNote, Pinned, Pins, Who};
 use run_index::NoReference;
 use service::{Clock, SystemClock};
-use verdict::pin::Source;
+use verdict::pin::PinSource;
 
 use super::{print_json, print_plain};
 use crate::{
     args::{Decide, Output},
     documents::PinsDocument,
-    exit::{Error, Exit},
-    local::Data,
+    exit::{CliError, Exit},
+    local::DataFolder,
 };
 
 /// Pins or releases a run, or lists the pins.
-pub async fn decide(data: Data, decide: Decide) -> Result<Exit, Error> {
+pub async fn decide(data: DataFolder, decide: Decide) -> Result<Exit, CliError> {
     let pins = Pins::new(data.store.clone());
     match decide {
         Decide::Pin { run, learned, why } => {
-            let source = if learned { Source::Learned } else { Source::Run };
+            let source = if learned { PinSource::Learned } else { PinSource::Run };
             let reference = data.view().reference(None, &run, source).await;
             let reference = reference.map_err(|error| match error {
                 NoReference::Unknown(run) => data.unknown(&run),
-                NoReference::Unfit { .. } => Error::usage(error),
-                NoReference::View(error) => Error::infrastructure(error),
+                NoReference::Unfit { .. } => CliError::usage(error),
+                NoReference::View(error) => CliError::infrastructure(error),
             })?;
             let pinned = Pinned { run: run.clone(), source, baseline: reference.baseline };
             let workflow = reference.workflow;
-            match pins.pin(&workflow, pinned, who(why)).await.map_err(Error::infrastructure)? {
+            match pins.pin(&workflow, pinned, who(why)).await.map_err(CliError::infrastructure)? {
                 Decided::Before => print_plain(&format!("{workflow}: {run} is already pinned\n")),
                 Decided::Now | Decided::Never => {
                     print_plain(&format!("{workflow}: {run} pinned\n"));
@@ -39,21 +39,21 @@ pub async fn decide(data: Data, decide: Decide) -> Result<Exit, Error> {
         Decide::Unpin { workflow, why } => {
             // An invalid name could resolve to another path in the folder.
             if workflow.is_empty() || workflow.contains(['/', '\\', '.']) {
-                return Err(Error::usage(format!("workflow: `{workflow}` is not a workflow name")));
+                return Err(CliError::usage(format!("workflow: `{workflow}` is not a workflow name")));
             }
-            match pins.release(&workflow, who(why)).await.map_err(Error::infrastructure)? {
+            match pins.release(&workflow, who(why)).await.map_err(CliError::infrastructure)? {
                 Decided::Now => {
                     print_plain(&format!("{workflow}: pin released; the learned baseline applies\n"));
                 }
                 Decided::Before => print_plain(&format!("{workflow}: already released\n")),
                 Decided::Never => {
                     let why = format!("{workflow} has no pins; see `burnin baseline pins`");
-                    return Err(Error::usage(why));
+                    return Err(CliError::usage(why));
                 }
             }
         }
         Decide::Pins { output } => {
-            let workflows = pins.all().await.map_err(Error::infrastructure)?;
+            let workflows = pins.all().await.map_err(CliError::infrastructure)?;
             match output {
                 Output::Json => print_json(&PinsDocument { schema: "burnin/baselines/v1", workflows }),
                 Output::Human => {
@@ -76,12 +76,12 @@ fn who(why: String) -> Who {
 }
 
 /// Names and reasons are external text: only printable characters reach the terminal.
-fn line(workflow: &str, noted: &Noted, newest: Option<u64>) -> String {
+fn line(workflow: &str, noted: &PinNote, newest: Option<u64>) -> String {
     let plain = |text: &str| text.chars().filter(|letter| !letter.is_control()).collect::<String>();
     let at = noted.at.to_string();
     let mut line = format!("{workflow}  {}  {}", noted.number, at.get(..16).unwrap_or(&at));
     let _ = match (&noted.run, noted.source) {
-        (Some(run), Some(Source::Learned)) => write!(line, "  pinned the baseline of {run}"),
+        (Some(run), Some(PinSource::Learned)) => write!(line, "  pinned the baseline of {run}"),
         (Some(run), _) => write!(line, "  pinned {run}"),
         (None, _) => write!(line, "  released"),
     };

@@ -6,18 +6,18 @@ use model::{
     BuildSpec, ClusterSpec, GithubNotify, ImageSpec, News, Notify, Span, Stage, System, Timestamp, Workflow,
 };
 use service::{Clock, SystemClock};
-use workflow::{Archive, Offered, Override, Problem, Resolved};
+use workflow::{FileProblem, Offered, Override, Resolved, SourceArchive};
 
 use crate::{
     commands::{note, print_plain},
-    exit::{Error, Exit},
+    exit::{CliError, Exit},
 };
 
 /// Checks a workflow and the files that it references.
-pub fn check(path: &Path, set: &[Override], strict: bool) -> Result<Exit, Error> {
-    let Resolved { workflow, warnings, .. } = workflow::resolve(path, set).map_err(Error::usage)?;
+pub fn check(path: &Path, set: &[Override], strict: bool) -> Result<Exit, CliError> {
+    let Resolved { workflow, warnings, .. } = workflow::resolve(path, set).map_err(CliError::usage)?;
     if strict && !warnings.is_empty() {
-        return Err(Error::usage(workflow::Problems(warnings)));
+        return Err(CliError::usage(workflow::FileProblems(warnings)));
     }
     warn(&warnings);
     print_plain(&format!("{}: workflow {} is good\n", path.display(), workflow.name));
@@ -25,13 +25,13 @@ pub fn check(path: &Path, set: &[Override], strict: bool) -> Result<Exit, Error>
 }
 
 /// Prints warnings on standard error.
-pub fn warn(warnings: &[Problem]) {
+pub fn warn(warnings: &[FileProblem]) {
     warnings.iter().for_each(|warning| note(format_args!("warning: {warning}")));
 }
 
 /// Prints the plan of a workflow.
-pub fn plan(path: &Path, set: &[Override]) -> Result<Exit, Error> {
-    let Resolved { workflow, archives, warnings } = workflow::resolve(path, set).map_err(Error::usage)?;
+pub fn plan(path: &Path, set: &[Override]) -> Result<Exit, CliError> {
+    let Resolved { workflow, archives, warnings } = workflow::resolve(path, set).map_err(CliError::usage)?;
     warn(&warnings);
     let mut text = format!("{}\n", workflow.name);
     if !workflow.description.is_empty() {
@@ -44,7 +44,7 @@ pub fn plan(path: &Path, set: &[Override]) -> Result<Exit, Error> {
     text += &exists(&workflow);
     text += &costs(&workflow);
     text += &told(&workflow.notify);
-    text += &starts(&workflow::offered(path).map_err(Error::usage)?, SystemClock.now());
+    text += &starts(&workflow::offered(path).map_err(CliError::usage)?, SystemClock.now());
     print_plain(&text);
     Ok(Exit::Pass)
 }
@@ -94,7 +94,7 @@ fn starts(offered: &Offered, now: Timestamp) -> String {
     text
 }
 
-fn steps(workflow: &Workflow, archives: &[Archive]) -> Vec<(Stage, String)> {
+fn steps(workflow: &Workflow, archives: &[SourceArchive]) -> Vec<(Stage, String)> {
     let mut steps = Vec::new();
     match &workflow.image {
         Some(ImageSpec::Build(build)) => {
@@ -152,7 +152,7 @@ fn steps(workflow: &Workflow, archives: &[Archive]) -> Vec<(Stage, String)> {
     steps
 }
 
-fn described(build: &BuildSpec, archives: &[Archive]) -> String {
+fn described(build: &BuildSpec, archives: &[SourceArchive]) -> String {
     let count = build.config["steps"].as_array().map_or(0, Vec::len);
     let archive = build.source.as_ref().and_then(|source| {
         archives.iter().find(|archive| archive.object == source.object).map(|archive| archive.bytes.len())

@@ -19,25 +19,25 @@ use crate::{
     args::Output,
     commands::{note, plan, print, print_json, show::terminal},
     documents::RunDocument,
-    exit::{Error, Exit},
-    local::{Data, World},
+    exit::{CliError, Exit},
+    local::{DataFolder, LocalServices},
     outage::release_directly,
     progress::Progress,
 };
 
 /// Requests a run and drives it until it is closed.
-pub async fn begin(data: Data, resolved: Resolved, output: Output) -> Result<Exit, Error> {
+pub async fn begin(data: DataFolder, resolved: Resolved, output: Output) -> Result<Exit, CliError> {
     let Resolved { workflow, archives, warnings } = resolved;
     plan::warn(&warnings);
     for archive in archives {
         let stored =
-            data.store.create(&archive.object, archive.bytes).await.map_err(Error::infrastructure)?;
+            data.store.create(&archive.object, archive.bytes).await.map_err(CliError::infrastructure)?;
         tracing::debug!(object = archive.object, known = stored == Creation::Exists, "source archive");
     }
     let run = name(&workflow);
     let claim = data
         .claim(&run)?
-        .ok_or_else(|| Error::usage(format!("{run} is already driven by another process")))?;
+        .ok_or_else(|| CliError::usage(format!("{run} is already driven by another process")))?;
     note(format_args!("run {run}  ({})", workflow.name));
     let by = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
     let trigger = Trigger { kind: "manual".to_owned(), by };
@@ -56,7 +56,7 @@ fn name(workflow: &Workflow) -> RunId {
 }
 
 /// Resumes an interrupted run.
-pub async fn resume(data: Data, run: Option<RunId>, output: Output) -> Result<Exit, Error> {
+pub async fn resume(data: DataFolder, run: Option<RunId>, output: Output) -> Result<Exit, CliError> {
     let run = match run {
         Some(run) => {
             data.state(&run).await?;
@@ -65,20 +65,20 @@ pub async fn resume(data: Data, run: Option<RunId>, output: Output) -> Result<Ex
         None => only_open(&data).await?,
     };
     let claim = data.claim(&run)?;
-    let claim = claim.ok_or_else(|| Error::usage(format!("{run} is driven by another process")))?;
+    let claim = claim.ok_or_else(|| CliError::usage(format!("{run} is driven by another process")))?;
     note(format_args!("run {run}  (resumed)"));
-    data.ledger.mark_open(&run).await.map_err(Error::infrastructure)?;
+    data.ledger.mark_open(&run).await.map_err(CliError::infrastructure)?;
     drive(data, run, claim, None, output).await
 }
 
-async fn only_open(data: &Data) -> Result<RunId, Error> {
+async fn only_open(data: &DataFolder) -> Result<RunId, CliError> {
     let mut open = Vec::new();
-    for run in data.ledger.open_runs().await.map_err(Error::infrastructure)? {
-        if !data.ledger.load(&run).await.map_err(Error::infrastructure)?.records().is_empty() {
+    for run in data.ledger.open_runs().await.map_err(CliError::infrastructure)? {
+        if !data.ledger.load(&run).await.map_err(CliError::infrastructure)?.records().is_empty() {
             open.push(run);
         } else if data.claim(&run)?.is_some() {
             // The process died between its hint and its first record: nothing was started.
-            data.ledger.mark_closed(&run).await.map_err(Error::infrastructure)?;
+            data.ledger.mark_closed(&run).await.map_err(CliError::infrastructure)?;
         }
     }
     if open.is_empty() {
@@ -87,20 +87,20 @@ async fn only_open(data: &Data) -> Result<RunId, Error> {
     }
     match open.as_slice() {
         [run] => Ok(run.clone()),
-        [] => Err(Error::usage("no unfinished run; start one with `burnin run WORKFLOW`")),
+        [] => Err(CliError::usage("no unfinished run; start one with `burnin run WORKFLOW`")),
         many => {
             let names: Vec<_> = many.iter().map(ToString::to_string).collect();
-            Err(Error::usage(format!("several unfinished runs, name one: {}", names.join(", "))))
+            Err(CliError::usage(format!("several unfinished runs, name one: {}", names.join(", "))))
         }
     }
 }
 
-async fn unclosed(data: &Data) -> Result<Vec<RunId>, Error> {
-    data.view().unfinished().await.map_err(Error::infrastructure)
+async fn unclosed(data: &DataFolder) -> Result<Vec<RunId>, CliError> {
+    data.view().unfinished().await.map_err(CliError::infrastructure)
 }
 
 /// Cancels a run: here, or through the process that drives it.
-pub async fn cancel(data: Data, run: RunId, reason: String) -> Result<Exit, Error> {
+pub async fn cancel(data: DataFolder, run: RunId, reason: String) -> Result<Exit, CliError> {
     let (_, state) = data.state(&run).await?;
     if let Some((conclusion, _)) = &state.settled {
         note(format_args!("{run} has already ended: {}", conclusion.as_str()));
@@ -120,7 +120,7 @@ pub async fn cancel(data: Data, run: RunId, reason: String) -> Result<Exit, Erro
     Ok(Exit::Pass)
 }
 
-async fn record_cancel(data: &Data, run: &RunId, requested: Fact) -> Result<(), Error> {
+async fn record_cancel(data: &DataFolder, run: &RunId, requested: Fact) -> Result<(), CliError> {
     use ledger::AppendError;
     use lifecycle::{Input, Occurrence, decide, fold};
     use service::{Clock, SystemClock};
@@ -128,14 +128,14 @@ async fn record_cancel(data: &Data, run: &RunId, requested: Fact) -> Result<(), 
     let event = EventKey { source: "//burnin/cli".to_owned(), id: service::ids::unique() };
     let occurrence = Occurrence { event, attempt: model::Attempt::FIRST, fact: requested };
     'again: loop {
-        let mut loaded = data.ledger.load(run).await.map_err(Error::infrastructure)?;
-        let state = fold(loaded.records()).map_err(Error::infrastructure)?;
+        let mut loaded = data.ledger.load(run).await.map_err(CliError::infrastructure)?;
+        let state = fold(loaded.records()).map_err(CliError::infrastructure)?;
         let now = SystemClock.now();
         for entry in decide(&state, Input::Fact(Box::new(occurrence.clone())), now).entries {
             loaded = match data.ledger.append(loaded, entry, now).await {
                 Ok(loaded) => loaded,
                 Err(AppendError::Conflict { .. }) => continue 'again,
-                Err(error) => return Err(Error::infrastructure(error)),
+                Err(error) => return Err(CliError::infrastructure(error)),
             };
         }
         return Ok(());
@@ -144,26 +144,26 @@ async fn record_cancel(data: &Data, run: &RunId, requested: Fact) -> Result<(), 
 
 /// Drives a run until it is closed, and reports it. The first signal cancels the run; the second leaves it for `--resume`.
 async fn drive(
-    data: Data,
+    data: DataFolder,
     run: RunId,
     claim: File,
     first: Option<Fact>,
     output: Output,
-) -> Result<Exit, Error> {
+) -> Result<Exit, CliError> {
     // One trace from the request to the verdict: every event carries its context.
     let span = info_span!("run", run.id = %run);
     driving(data, run, claim, first, output).instrument(span).await
 }
 
 async fn driving(
-    data: Data,
+    data: DataFolder,
     run: RunId,
     claim: File,
     first: Option<Fact>,
     output: Output,
-) -> Result<Exit, Error> {
-    let stop = shutdown::on_signal().map_err(Error::infrastructure)?;
-    let world = World::new(&data, run.clone(), claim)?;
+) -> Result<Exit, CliError> {
+    let stop = shutdown::on_signal().map_err(CliError::infrastructure)?;
+    let world = LocalServices::new(&data, run.clone(), claim)?;
     if let Some(fact) = first {
         world.tell(fact).await?;
     }
@@ -199,8 +199,8 @@ async fn driving(
                     note(format_args!("  cancelling: releasing everything; a second interrupt leaves the rest to `burnin run --resume`"));
                 }
                 again = shutdown::once(), if cancelling => {
-                    again.map_err(Error::infrastructure)?;
-                    return Err(Error {
+                    again.map_err(CliError::infrastructure)?;
+                    return Err(CliError {
                         message: format!("{run} is unfinished; `burnin run --resume {run}` releases its resources"),
                         exit: Exit::Cancelled,
                     });
@@ -226,7 +226,7 @@ fn patience(limits: Option<Limits>, cancelled_at: Option<Instant>) -> Duration {
 }
 
 /// Gives up a run whose ledger cannot be written: deletes its clusters directly.
-async fn give_up(data: &Data, run: &RunId, why: &str) -> Error {
+async fn give_up(data: &DataFolder, run: &RunId, why: &str) -> CliError {
     note(format_args!("  the ledger cannot be written: {why}; deleting the clusters without it"));
     let left = match timeout(RELEASE, release_directly(data, run)).await {
         Ok(left) if left.is_empty() => "all its clusters are deleted".to_owned(),
@@ -236,14 +236,19 @@ async fn give_up(data: &Data, run: &RunId, why: &str) -> Error {
         }
     };
     let message = format!("{run} is unfinished: {why}; {left}; `burnin run --resume {run}` records its end");
-    Error { message, exit: Exit::Infrastructure }
+    CliError { message, exit: Exit::Infrastructure }
 }
 
 /// Timeout of deleting clusters without the ledger.
 const RELEASE: Duration = Duration::from_secs(60);
 
 /// Follows the run until it is closed.
-async fn watch(data: &Data, world: &World, run: &RunId, progress: &mut Progress) -> Result<RunState, Error> {
+async fn watch(
+    data: &DataFolder,
+    world: &LocalServices,
+    run: &RunId,
+    progress: &mut Progress,
+) -> Result<RunState, CliError> {
     let mut states = world.states();
     loop {
         let state = states.borrow_and_update().clone();
@@ -257,7 +262,7 @@ async fn watch(data: &Data, world: &World, run: &RunId, progress: &mut Progress)
             }
         }
         if states.changed().await.is_err() {
-            return Err(Error { message: "the conductor stopped".to_owned(), exit: Exit::Infrastructure });
+            return Err(CliError { message: "the conductor stopped".to_owned(), exit: Exit::Infrastructure });
         }
     }
 }
@@ -270,10 +275,10 @@ fn write_page(path: &Path, page: &str) -> std::io::Result<()> {
     fs::rename(&draft, path)
 }
 
-async fn report(data: &Data, run: &RunId, state: &RunState, output: Output) -> Result<Exit, Error> {
+async fn report(data: &DataFolder, run: &RunId, state: &RunState, output: Output) -> Result<Exit, CliError> {
     let path = data.report(run);
     let told = data.told(run).await?;
-    write_page(&path, &report::html(&told.story())).map_err(Error::infrastructure)?;
+    write_page(&path, &report::html(&told.story())).map_err(CliError::infrastructure)?;
     match output {
         Output::Human => print(&terminal(&told)),
         Output::Json => print_json(&RunDocument {

@@ -2,26 +2,26 @@
 
 use comfy_table::{Table, presets};
 use model::RunId;
-use run_index::Told;
+use run_index::RunReport;
 
 use crate::{
     args::{Output, ReportForm},
     commands::{note, print, print_json, print_plain, style},
     documents::RunsDocument,
-    exit::{Error, Exit},
-    local::Data,
+    exit::{CliError, Exit},
+    local::DataFolder,
 };
 
-pub async fn runs(data: Data, output: Output) -> Result<Exit, Error> {
+pub async fn runs(data: DataFolder, output: Output) -> Result<Exit, CliError> {
     let view = data.view();
-    let runs = view.all().await.map_err(Error::infrastructure)?;
-    let damaged = view.damaged().await.map_err(Error::infrastructure)?;
+    let runs = view.all().await.map_err(CliError::infrastructure)?;
+    let damaged = view.damaged().await.map_err(CliError::infrastructure)?;
     for (run, why) in &damaged {
         note(format_args!("error: run {run} is damaged and not listed: {why}"));
     }
     let exit = if damaged.is_empty() { Exit::Pass } else { Exit::Infrastructure };
     if output == Output::Json {
-        let runs = runs.iter().map(|line| run_index::Line::clone(line)).collect();
+        let runs = runs.iter().map(|line| run_index::RunSummary::clone(line)).collect();
         print_json(&RunsDocument { schema: "burnin/runs/v1", runs, damaged });
         return Ok(exit);
     }
@@ -41,9 +41,9 @@ pub async fn runs(data: Data, output: Output) -> Result<Exit, Error> {
 }
 
 /// Prints the report of a run.
-pub async fn show(data: Data, run: &RunId, output: ReportForm) -> Result<Exit, Error> {
+pub async fn show(data: DataFolder, run: &RunId, output: ReportForm) -> Result<Exit, CliError> {
     if output == ReportForm::Json {
-        let detail = data.view().detail(run).await.map_err(Error::infrastructure)?;
+        let detail = data.view().detail(run).await.map_err(CliError::infrastructure)?;
         print_json(&detail.ok_or_else(|| data.unknown(run))?);
         return Ok(Exit::Pass);
     }
@@ -58,6 +58,6 @@ pub async fn show(data: Data, run: &RunId, output: ReportForm) -> Result<Exit, E
     Ok(Exit::Pass)
 }
 
-pub fn terminal(told: &Told) -> String {
+pub fn terminal(told: &RunReport) -> String {
     report::terminal(&told.story(), style())
 }

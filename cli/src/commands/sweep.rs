@@ -8,18 +8,18 @@ use service::{Clock, SystemClock};
 
 use crate::{
     commands::{parse, print_plain},
-    exit::{Error, Exit},
-    local::Data,
+    exit::{CliError, Exit},
+    local::DataFolder,
 };
 
 /// Deletes every cluster of the data folder whose lease has expired, without reading any ledger.
-pub async fn sweep(data: Data, grace: Span, dry_run: bool) -> Result<Exit, Error> {
+pub async fn sweep(data: DataFolder, grace: Span, dry_run: bool) -> Result<Exit, CliError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let provider = crate::local::clusters(&data, crate::local::program()?, &clock, 0);
     let swept = through(&provider, grace, !dry_run).await.map_err(|error| {
-        let (service::PortError::Passing(why) | service::PortError::Final(Failure { message: why, .. })) =
-            error;
-        Error::infrastructure(std::io::Error::other(format!("clusters could not be listed: {why}")))
+        let (service::PortError::Transient(why)
+        | service::PortError::Permanent(Failure { message: why, .. })) = error;
+        CliError::infrastructure(std::io::Error::other(format!("clusters could not be listed: {why}")))
     })?;
     print_plain(&told(&swept, dry_run));
     let left = swept.iter().any(|swept| matches!(swept.fate, Fate::Left(_)));

@@ -14,17 +14,17 @@ use std::{
 
 use dashboard::Dashboard;
 use events::{Content, Message};
-use gateway::{Access, Catalogue, Gateway, GitRefs, Rates, Secrets, Setup, TAKES};
+use gateway::{Catalogue, Gateway, GatewaySetup, GitRefs, LocalAccess, Rates, TAKES, WebhookSecrets};
 use lifecycle::Input;
 use model::{Fact, RunId, Span};
 use notifier::{
     Notifier,
-    courier::{Api, HttpCourier},
+    courier::{GithubApi, HttpSender},
 };
-use run_index::View;
+use run_index::RunIndex;
 use service::{
     Bus, Clock, Disposition, Event, Handler, StoreParking,
-    serve::{Chore, Service, serve, with_routes},
+    serve::{PeriodicTask, Service, serve, with_routes},
     shutdown,
 };
 use tokio::{net::TcpListener, task::JoinSet};
@@ -32,13 +32,13 @@ use tokio::{net::TcpListener, task::JoinSet};
 mod access;
 mod workflows;
 
-use access::Files;
-use workflows::Workflows;
+use access::AccessFiles;
+use workflows::ServedWorkflows;
 
 use crate::{
     commands::{note, print},
-    exit::{Error, Exit},
-    local::{self, Data, Services, TICK},
+    exit::{CliError, Exit},
+    local::{self, DataFolder, Services, TICK},
 };
 
 /// Check interval of schedules, which have minute precision.
@@ -49,7 +49,7 @@ const REQUESTS: Span = Span::from_secs(2);
 const NOTICES: Span = Span::from_secs(2);
 
 /// Arguments of the command.
-pub struct Asked {
+pub struct UpOptions {
     /// Folder of the workflow files.
     pub workflows: PathBuf,
     /// Port on 127.0.0.1.
@@ -59,48 +59,48 @@ pub struct Asked {
     /// Maximum request rates per caller.
     pub rates: Rates,
     /// Signature secrets of GitHub webhooks.
-    pub secrets: Secrets,
+    pub secrets: WebhookSecrets,
     /// URL template of a run in messages; `None`: this server.
-    pub link: Option<notifier::Link>,
+    pub link: Option<notifier::RunLink>,
     /// Base URL of GitHub's REST API.
-    pub github: Api,
+    pub github: GithubApi,
 }
 
 /// Secrets come from the environment: other users can read a command line.
-pub fn secrets() -> Result<Secrets, Error> {
+pub fn secrets() -> Result<WebhookSecrets, CliError> {
     const VARIABLE: &str = "BURNIN_GITHUB_SECRETS";
     let text = std::env::var(VARIABLE).unwrap_or_default();
-    text.parse().map_err(|why| Error::usage(format!("{VARIABLE}: {why}")))
+    text.parse().map_err(|why| CliError::usage(format!("{VARIABLE}: {why}")))
 }
 
 /// Serves until SIGTERM or Ctrl-C.
-pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
+pub async fn up(data: DataFolder, asked: UpOptions) -> Result<Exit, CliError> {
     if !asked.workflows.is_dir() {
         let folder = asked.workflows.display();
-        return Err(Error::usage(format!("--workflows: folder {folder} does not exist")));
+        return Err(CliError::usage(format!("--workflows: folder {folder} does not exist")));
     }
-    let stop = shutdown::on_signal().map_err(Error::infrastructure)?;
+    let stop = shutdown::on_signal().map_err(CliError::infrastructure)?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, asked.port)).await;
     let port = asked.port;
-    let listener = listener.map_err(|error| Error::usage(format!("--port {port}: {error}")))?;
-    let address = listener.local_addr().map_err(Error::infrastructure)?;
+    let listener = listener.map_err(|error| CliError::usage(format!("--port {port}: {error}")))?;
+    let address = listener.local_addr().map_err(CliError::infrastructure)?;
 
     let view = Arc::new(data.view());
-    for (run, why) in view.damaged().await.map_err(Error::infrastructure)? {
+    for (run, why) in view.damaged().await.map_err(CliError::infrastructure)? {
         note(format_args!("burnin up: run {run} is damaged and not listed: {why}"));
     }
     resume(&data, &view).await?;
     let services = Services::new(&data, None)?;
     let pages = Arc::clone(&view);
     let (bus, clock) = (Arc::clone(&services.bus) as Arc<dyn Bus>, Arc::clone(&services.clock));
-    let here = || format!("http://{address}/runs/{{run}}").parse().map_err(Error::usage);
+    let here = || format!("http://{address}/runs/{{run}}").parse().map_err(CliError::usage);
     let link = asked.link.map_or_else(here, Ok)?;
     let notifier = notifier(&data, &services, asked.github, link);
     let hears: Arc<dyn Handler> = Arc::clone(&notifier) as Arc<dyn Handler>;
     services.bus.subscribe(&notifier::TAKES, &hears);
     let driver = Arc::new(Driver { services, data: data.clone(), claims: Mutex::default() });
     driver.services.hear(&(Arc::clone(&driver) as Arc<dyn Handler>));
-    let gateway = Gateway::new(Setup {
+    let gateway = Gateway::new(GatewaySetup {
         ledger: data.ledger.clone(),
         store: Arc::clone(&data.store),
         view,
@@ -113,7 +113,7 @@ pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
         warehouse: local::table(&data),
     });
     let channels = notifier::secrets::Secrets::of_process(data.path("channels"));
-    let workflows = Arc::new(Workflows::new(Arc::clone(&gateway), channels, Arc::clone(&clock)));
+    let workflows = Arc::new(ServedWorkflows::new(Arc::clone(&gateway), channels, Arc::clone(&clock)));
     let summary = workflows.summary().await;
     let dashboard = Dashboard {
         view: pages,
@@ -149,7 +149,7 @@ pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
         let driver = Arc::clone(&driver);
         async move { driver.tick().await }
     });
-    let files = Files::new(&data.path("host"), address.port())?;
+    let files = AccessFiles::new(&data.path("host"), address.port())?;
     let access = Arc::new(access(&address.to_string(), &files)?);
     print(&format!("{}\n", access.link()));
     let header = files.header.display();
@@ -160,7 +160,7 @@ pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
     ));
     let routes = gateway.routes_beside(dashboard.routes());
     let router = gateway::at_home(with_routes(service, routes), access, &gateway);
-    serve(listener, router, stop).await.map_err(Error::infrastructure)?;
+    serve(listener, router, stop).await.map_err(CliError::infrastructure)?;
     beside.shutdown().await;
     driver.services.bus.stop().await;
     note("burnin up: stopped; running jobs continue, and the next `burnin up` resumes their runs");
@@ -168,12 +168,12 @@ pub async fn up(data: Data, asked: Asked) -> Result<Exit, Error> {
 }
 
 /// Access secrets of this process, written to files for programs and browsers of the same user.
-fn access(address: &str, files: &Files) -> Result<Access, Error> {
+fn access(address: &str, files: &AccessFiles) -> Result<LocalAccess, CliError> {
     let user = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
     let link_file = files.link.clone();
     let first = AtomicBool::new(true);
-    let access = Access::new(&user, address, move |link| {
-        if let Err(error) = Files::write(&link_file, link) {
+    let access = LocalAccess::new(&user, address, move |link| {
+        if let Err(error) = AccessFiles::write(&link_file, link) {
             tracing::error!("{}: cannot write the new sign-in link: {error}", link_file.display());
         }
         if !first.swap(false, Ordering::Relaxed) {
@@ -186,16 +186,21 @@ fn access(address: &str, files: &Files) -> Result<Access, Error> {
             note(format_args!("burnin up: a browser signed in; the link for the next one{next}"));
         }
     });
-    let cannot = |error| Error::usage(format!("{}: {error}", files.header.display()));
-    Files::write(&files.header, &access.header()).map_err(cannot)?;
+    let cannot = |error| CliError::usage(format!("{}: {error}", files.header.display()));
+    AccessFiles::write(&files.header, &access.header()).map_err(cannot)?;
     Ok(access)
 }
 
 /// Sends notices. Addresses and keys are in `channels/` of the data folder, or in the environment.
-fn notifier(data: &Data, services: &Services, github: Api, link: notifier::Link) -> Arc<Notifier> {
+fn notifier(
+    data: &DataFolder,
+    services: &Services,
+    github: GithubApi,
+    link: notifier::RunLink,
+) -> Arc<Notifier> {
     let secrets = notifier::secrets::Secrets::of_process(data.path("channels"));
-    let courier = HttpCourier::new(secrets, github, Arc::clone(&services.clock));
-    Notifier::new(notifier::Setup {
+    let courier = HttpSender::new(secrets, github, Arc::clone(&services.clock));
+    Notifier::new(notifier::NotifierSetup {
         ledger: data.ledger.clone(),
         store: Arc::clone(&data.store),
         courier: Arc::new(courier),
@@ -206,10 +211,10 @@ fn notifier(data: &Data, services: &Services, github: Api, link: notifier::Link)
 }
 
 /// Restores the hint of every unfinished run: a crash may have lost it.
-async fn resume(data: &Data, view: &View) -> Result<(), Error> {
-    let unfinished = view.unfinished().await.map_err(Error::infrastructure)?;
+async fn resume(data: &DataFolder, view: &RunIndex) -> Result<(), CliError> {
+    let unfinished = view.unfinished().await.map_err(CliError::infrastructure)?;
     for run in &unfinished {
-        data.ledger.mark_open(run).await.map_err(Error::infrastructure)?;
+        data.ledger.mark_open(run).await.map_err(CliError::infrastructure)?;
     }
     if !unfinished.is_empty() {
         let names: Vec<_> = unfinished.iter().map(ToString::to_string).collect();
@@ -219,7 +224,7 @@ async fn resume(data: &Data, view: &View) -> Result<(), Error> {
 }
 
 /// Runs a task at every interval; never returns. A failure is logged once until the task succeeds again.
-async fn again_and_again(chore: Arc<dyn Chore>, every: Span, clock: Arc<dyn Clock>) {
+async fn again_and_again(chore: Arc<dyn PeriodicTask>, every: Span, clock: Arc<dyn Clock>) {
     let mut said = None;
     loop {
         let why = chore.run().await.err();
@@ -234,13 +239,13 @@ async fn again_and_again(chore: Arc<dyn Chore>, every: Span, clock: Arc<dyn Cloc
 /// Drives every run that no other process drives.
 struct Driver {
     services: Services,
-    data: Data,
+    data: DataFolder,
     claims: Mutex<BTreeMap<RunId, File>>,
 }
 
 impl Driver {
     /// Whether this process holds the run's lock.
-    fn holds(&self, run: &RunId) -> Result<bool, Error> {
+    fn holds(&self, run: &RunId) -> Result<bool, CliError> {
         let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
         if claims.contains_key(run) {
             return Ok(true);

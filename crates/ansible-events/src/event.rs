@@ -9,11 +9,11 @@ use crate::Counts;
 
 /// A relevant event; others are ignored.
 #[derive(Debug)]
-pub(crate) enum Event {
+pub(crate) enum PlayEvent {
     /// A play started.
     Play(String),
     /// Result of a task on one host.
-    Result { task: String, host: String, how: How, result: Value },
+    Result { task: String, host: String, how: TaskResult, result: Value },
     /// The run ended, with Ansible's own counts.
     Stats(BTreeMap<String, Counts>),
     /// Another event of the callback.
@@ -22,7 +22,7 @@ pub(crate) enum Event {
 
 /// Result of a task on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum How {
+pub(crate) enum TaskResult {
     Ok,
     Changed,
     Skipped,
@@ -31,7 +31,7 @@ pub(crate) enum How {
 }
 
 #[derive(Deserialize)]
-struct Line {
+struct EventLine {
     #[serde(rename = "_event")]
     event: String,
     #[serde(default)]
@@ -51,20 +51,20 @@ struct Named {
 }
 
 /// Parses a line; `None` if it is not an event.
-pub(crate) fn parse(line: &[u8]) -> Option<Event> {
-    let line: Line = serde_json::from_slice(line).ok()?;
+pub(crate) fn parse(line: &[u8]) -> Option<PlayEvent> {
+    let line: EventLine = serde_json::from_slice(line).ok()?;
     let how = match line.event.as_str() {
-        "v2_playbook_on_play_start" => return Some(Event::Play(line.play.name)),
-        "v2_playbook_on_stats" => return Some(Event::Stats(line.stats)),
-        "v2_runner_on_ok" => How::Ok,
-        "v2_runner_on_skipped" => How::Skipped,
-        "v2_runner_on_failed" => How::Failed,
-        "v2_runner_on_unreachable" => How::Unreachable,
-        event if event.starts_with("v2_") => return Some(Event::Other),
+        "v2_playbook_on_play_start" => return Some(PlayEvent::Play(line.play.name)),
+        "v2_playbook_on_stats" => return Some(PlayEvent::Stats(line.stats)),
+        "v2_runner_on_ok" => TaskResult::Ok,
+        "v2_runner_on_skipped" => TaskResult::Skipped,
+        "v2_runner_on_failed" => TaskResult::Failed,
+        "v2_runner_on_unreachable" => TaskResult::Unreachable,
+        event if event.starts_with("v2_") => return Some(PlayEvent::Other),
         _ => return None,
     };
     // The callback writes one event per host.
-    let Some((host, result)) = line.hosts.into_iter().next() else { return Some(Event::Other) };
-    let how = if how == How::Ok && result["changed"] == true { How::Changed } else { how };
-    Some(Event::Result { task: line.task.name, host, how, result })
+    let Some((host, result)) = line.hosts.into_iter().next() else { return Some(PlayEvent::Other) };
+    let how = if how == TaskResult::Ok && result["changed"] == true { TaskResult::Changed } else { how };
+    Some(PlayEvent::Result { task: line.task.name, host, how, result })
 }

@@ -26,7 +26,7 @@ pub struct Counts {
 
 /// The first final failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Failure {
+pub struct TaskFailure {
     /// Name of the play, or its hosts.
     pub play: String,
     /// The task.
@@ -48,11 +48,11 @@ pub struct Unreachable {
 
 /// Results of a stream of events so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Findings {
+pub struct PlayFindings {
     /// Counts by host, over all runs of the stream.
     pub hosts: BTreeMap<String, Counts>,
     /// The first failure that ended the run on a host.
-    pub failure: Option<Failure>,
+    pub failure: Option<TaskFailure>,
     /// Unreachable hosts, in the order of detection.
     pub unreachable: Vec<Unreachable>,
     /// Whether the last run of the stream is complete; `false` without a run.
@@ -65,7 +65,7 @@ pub struct Findings {
     pub left_out: u64,
 }
 
-impl Findings {
+impl PlayFindings {
     /// Whether all runs are complete and successful.
     pub fn good(&self) -> bool {
         self.ended && self.failure.is_none() && self.unreachable.is_empty() && !self.hosts.is_empty() && {
@@ -85,7 +85,7 @@ impl Findings {
             .iter()
             .map(|lost| format!("{} is unreachable: {}", lost.host, lost.reason))
             .collect();
-        if let Some(Failure { play, task, host, message }) = &self.failure {
+        if let Some(TaskFailure { play, task, host, message }) = &self.failure {
             lines.push(format!("{host}: {message} (task `{task}` of play `{play}`)"));
         }
         if !self.ended {

@@ -16,5 +16,5 @@ mod findings;
 mod reader;
 mod text;
 
-pub use findings::{Counts, Failure, Findings, Unreachable};
-pub use reader::{Reader, read};
+pub use findings::{Counts, PlayFindings, TaskFailure, Unreachable};
+pub use reader::{EventReader, read};

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Read};
 
-use crate::event::{self, Event, How};
-use crate::findings::{Counts, Failure, Findings, Unreachable};
+use crate::event::{self, PlayEvent, TaskResult};
+use crate::findings::{Counts, PlayFindings, TaskFailure, Unreachable};
 use crate::text;
 
 /// Maximum line length; longer lines, with whole files in a result, are ignored.
@@ -14,32 +14,32 @@ const MOST_HOSTS: usize = 10_000;
 
 /// Processes a stream of events in chunks of any size.
 #[derive(Clone, Debug, Default)]
-pub struct Reader {
+pub struct EventReader {
     line: Vec<u8>,
     /// The line exceeds the maximum: ignore the rest of it.
     overlong: bool,
     play: String,
     /// Completed runs: Ansible's counts, final failures and unreachable hosts.
-    past: Findings,
+    past: PlayFindings,
     /// The current run: counts from events.
     counts: BTreeMap<String, Counts>,
-    failed: BTreeMap<String, Failed>,
+    failed: BTreeMap<String, HostFailure>,
     lost: Vec<Unreachable>,
     failures: u64,
 }
 
 /// The last failure of a host.
 #[derive(Clone, Debug)]
-struct Failed {
+struct HostFailure {
     /// Its position among all failures.
     order: u64,
     /// Whether the host ran another task afterwards: `ignore_errors`, `rescue`, or only `always`. Ansible's
     /// counts decide.
     went_on: bool,
-    failure: Failure,
+    failure: TaskFailure,
 }
 
-impl Reader {
+impl EventReader {
     /// Processes the next bytes.
     pub fn take(&mut self, bytes: &[u8]) {
         for piece in bytes.split_inclusive(|&byte| byte == b'\n') {
@@ -60,7 +60,7 @@ impl Reader {
     }
 
     /// Findings so far. An unterminated last line counts if it is complete.
-    pub fn findings(&self) -> Findings {
+    pub fn findings(&self) -> PlayFindings {
         let mut last = self.clone();
         last.end_of_line();
         if !last.counts.is_empty() {
@@ -81,26 +81,26 @@ impl Reader {
         }
     }
 
-    fn event(&mut self, event: Event) {
+    fn event(&mut self, event: PlayEvent) {
         match event {
-            Event::Play(name) => {
+            PlayEvent::Play(name) => {
                 self.play = text::name(&name);
                 self.past.ended = false;
             }
-            Event::Result { task, host, how, result } => {
+            PlayEvent::Result { task, host, how, result } => {
                 self.past.ended = false;
                 self.result(&task, &text::name(&host), how, &result);
             }
-            Event::Stats(stats) => {
+            PlayEvent::Stats(stats) => {
                 self.settle(Some(stats));
                 self.past.ended = true;
                 self.past.runs += 1;
             }
-            Event::Other => {}
+            PlayEvent::Other => {}
         }
     }
 
-    fn result(&mut self, task: &str, host: &str, how: How, result: &serde_json::Value) {
+    fn result(&mut self, task: &str, host: &str, how: TaskResult, result: &serde_json::Value) {
         if !self.counts.contains_key(host) && self.counts.len() >= MOST_HOSTS {
             self.past.left_out += 1;
             return;
@@ -112,25 +112,25 @@ impl Reader {
             counts.ignored += 1;
         }
         match how {
-            How::Ok => counts.ok += 1,
-            How::Changed => {
+            TaskResult::Ok => counts.ok += 1,
+            TaskResult::Changed => {
                 counts.ok += 1;
                 counts.changed += 1;
             }
-            How::Skipped => counts.skipped += 1,
-            How::Failed => {
+            TaskResult::Skipped => counts.skipped += 1,
+            TaskResult::Failed => {
                 counts.failures += 1;
-                let failure = Failure {
+                let failure = TaskFailure {
                     play: self.play.clone(),
                     task: text::name(task),
                     host: host.to_owned(),
                     message: text::message(result),
                 };
-                let failed = Failed { order: self.failures, went_on: false, failure };
+                let failed = HostFailure { order: self.failures, went_on: false, failure };
                 self.failed.insert(host.to_owned(), failed);
                 self.failures += 1;
             }
-            How::Unreachable => {
+            TaskResult::Unreachable => {
                 counts.unreachable += 1;
                 self.lost.push(Unreachable { host: host.to_owned(), reason: text::message(result) });
             }
@@ -145,7 +145,8 @@ impl Reader {
             None => told,
         };
         let failed = std::mem::take(&mut self.failed);
-        let stands = |failed: &Failed| counts.get(&failed.failure.host).is_some_and(|host| host.failures > 0);
+        let stands =
+            |failed: &HostFailure| counts.get(&failed.failure.host).is_some_and(|host| host.failures > 0);
         let first = failed.into_values().filter(stands).min_by_key(|failed| failed.order);
         if self.past.failure.is_none() {
             self.past.failure = first.map(|failed| failed.failure);
@@ -182,8 +183,8 @@ impl Reader {
 ///
 /// # Errors
 /// Returns only errors of the stream itself.
-pub fn read(mut stream: impl Read) -> io::Result<Findings> {
-    let mut reader = Reader::default();
+pub fn read(mut stream: impl Read) -> io::Result<PlayFindings> {
+    let mut reader = EventReader::default();
     let mut piece = vec![0; 64 << 10];
     loop {
         match stream.read(&mut piece) {

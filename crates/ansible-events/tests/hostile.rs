@@ -1,6 +1,6 @@
 //! Streams that nobody meant well.
 
-use ansible_events::{Reader, read};
+use ansible_events::{EventReader, read};
 use proptest::prelude::*;
 
 fn result(event: &str, host: &str, body: &str) -> String {
@@ -49,7 +49,7 @@ fn names_are_made_fit_to_be_shown() {
 
 #[test]
 fn a_line_without_end_costs_little() {
-    let mut reader = Reader::default();
+    let mut reader = EventReader::default();
     let piece = vec![b'{'; 1 << 20];
     for _ in 0..64 {
         reader.take(&piece);
@@ -62,7 +62,7 @@ fn a_line_without_end_costs_little() {
 
 #[test]
 fn hosts_have_an_end() {
-    let mut reader = Reader::default();
+    let mut reader = EventReader::default();
     for number in 0..10_050 {
         reader.take(result("ok", &format!("h{number}"), "{}").as_bytes());
     }
@@ -102,7 +102,7 @@ proptest! {
         let whole = read(log.as_bytes()).unwrap();
         let told: u64 = whole.hosts.values().map(|host| host.ok + host.failures + host.unreachable + host.skipped + host.ignored).sum();
         prop_assert!(told <= results);
-        let mut reader = Reader::default();
+        let mut reader = EventReader::default();
         let cut = cut.min(log.len());
         reader.take(&log.as_bytes()[..cut]);
         let _ = reader.findings();

@@ -1,13 +1,13 @@
 //! Runs of a real Ansible against real ssh hosts, as its callback told them.
 
-use ansible_events::{Counts, Findings, Reader, read};
+use ansible_events::{Counts, EventReader, PlayFindings, read};
 
 fn recorded(name: &str) -> Vec<u8> {
     let path = format!("{}/tests/data/ansible-2.17/{name}.jsonl", env!("CARGO_MANIFEST_DIR"));
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-fn found(name: &str) -> Findings {
+fn found(name: &str) -> PlayFindings {
     read(&recorded(name)[..]).unwrap()
 }
 
@@ -76,7 +76,7 @@ fn a_run_that_broke_off() {
 fn bytes_come_in_any_pieces() {
     let whole = recorded("failed-and-unreachable");
     for size in [1, 7, 4096] {
-        let mut reader = Reader::default();
+        let mut reader = EventReader::default();
         whole.chunks(size).for_each(|piece| reader.take(piece));
         assert_eq!(reader.findings(), found("failed-and-unreachable"), "in pieces of {size}");
     }

@@ -6,7 +6,7 @@ use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
-use model::{Access, Class, Failure};
+use model::{ApiAccess, Class, Failure};
 use serde_json::json;
 use service::{PortError, chain};
 
@@ -14,12 +14,12 @@ use service::{PortError, chain};
 ///
 /// # Errors
 /// Returns a failure with code `CREDENTIALS` without credentials for it on this host.
-pub async fn client(access: &Access) -> Result<Client, PortError> {
+pub async fn client(access: &ApiAccess) -> Result<Client, PortError> {
     let unreadable = |field: &str, why: String| {
-        PortError::Final(Failure::new(Class::Input, "CREDENTIALS", format!("{field}: {why}")))
+        PortError::Permanent(Failure::new(Class::Input, "CREDENTIALS", format!("{field}: {why}")))
     };
     let config = match access {
-        Access::Kubeconfig { path, context } => {
+        ApiAccess::Kubeconfig { path, context } => {
             let field = path.as_deref().unwrap_or("kubeconfig");
             let options = KubeConfigOptions { context: context.clone(), ..KubeConfigOptions::default() };
             let read = match path {
@@ -31,11 +31,11 @@ pub async fn client(access: &Access) -> Result<Client, PortError> {
                 .await
                 .map_err(|error| unreadable(field, chain(&error)))?
         }
-        Access::InCluster => {
+        ApiAccess::InCluster => {
             Config::incluster().map_err(|error| unreadable("access.in_cluster", chain(&error)))?
         }
-        Access::Gke { server, certificate_authority } => {
-            let written = gke(server, certificate_authority).map_err(PortError::passing)?;
+        ApiAccess::Gke { server, certificate_authority } => {
+            let written = gke(server, certificate_authority).map_err(PortError::transient)?;
             let made = Config::from_custom_kubeconfig(written, &KubeConfigOptions::default()).await;
             made.map_err(|error| unreadable("access.gke", chain(&error)))?
         }
@@ -74,9 +74,9 @@ mod tests {
 
     #[tokio::test]
     async fn outside_a_cluster_there_is_no_service_account() {
-        let refused = client(&Access::InCluster).await.err();
+        let refused = client(&ApiAccess::InCluster).await.err();
         assert!(
-            matches!(&refused, Some(PortError::Final(why)) if why.code == "CREDENTIALS" && why.message.starts_with("access.in_cluster")),
+            matches!(&refused, Some(PortError::Permanent(why)) if why.code == "CREDENTIALS" && why.message.starts_with("access.in_cluster")),
             "{refused:?}"
         );
     }

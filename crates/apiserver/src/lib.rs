@@ -24,7 +24,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// # Errors
 /// Returns an error only for maps with non-string keys.
 pub fn value<K: Serialize>(object: &K) -> Result<Value, PortError> {
-    serde_json::to_value(object).map_err(PortError::passing)
+    serde_json::to_value(object).map_err(PortError::transient)
 }
 
 /// Applies the timeout to a request.
@@ -33,15 +33,15 @@ pub fn value<K: Serialize>(object: &K) -> Result<Value, PortError> {
 /// Returns an error if the API does not respond within half a minute.
 pub async fn limited<T>(request: impl Future<Output = T>) -> Result<T, PortError> {
     let late =
-        |_| PortError::Passing(format!("the cluster's API has not answered for {} s", LIMIT.as_secs()));
+        |_| PortError::Transient(format!("the cluster's API has not answered for {} s", LIMIT.as_secs()));
     tokio::time::timeout(LIMIT, request).await.map_err(late)
 }
 
 /// Classifies an error: most are transient; rejections by a rule are permanent.
 pub fn trouble(error: &kube::Error, kind: &str) -> PortError {
-    let kube::Error::Api(status) = error else { return PortError::Passing(chain(error)) };
+    let kube::Error::Api(status) = error else { return PortError::Transient(chain(error)) };
     let refused = |class, code: &str| {
-        PortError::Final(Failure::new(
+        PortError::Permanent(Failure::new(
             class,
             code,
             format!("{kind}: the cluster's API reports: {}", status.message),
@@ -54,6 +54,6 @@ pub fn trouble(error: &kube::Error, kind: &str) -> PortError {
         403 => refused(Class::Input, "PERMISSION_DENIED"),
         404 => refused(Class::Input, "NOT_FOUND"),
         400 | 422 => refused(Class::Input, "REFUSED"),
-        _ => PortError::Passing(format!("{kind}: {}", status.message)),
+        _ => PortError::Transient(format!("{kind}: {}", status.message)),
     }
 }

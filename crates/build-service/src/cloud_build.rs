@@ -22,20 +22,20 @@ pub mod translate;
 use std::{io::Write, sync::Arc};
 
 use ::model::{BuildSpec, Class, Failure, FileDigest, Image, Span};
-use cloudbuild::Status;
+use cloudbuild::BuildStatus;
 use flate2::{Compression, GzBuilder};
 use google_cloud_build_v1::model;
-use ledger::{Artefacts, Committed, Digest, Reader, Store};
+use ledger::{Artefacts, Committed, Digest, ObjectReader, Store};
 use service::{Clock, PortError};
 use tokio::io::AsyncReadExt;
 use tracing::warn;
 
 use crate::{
     files::{QUOTED_LINES, content, damaged, refuse_reserved},
-    port::{Build, Builds, Key},
+    port::{BuildKey, BuildPhase, Builds},
     redacted::Redacted,
 };
-use client::Client;
+use client::CloudBuildClient;
 use submissions::{Submissions, Submitted, Timing};
 use translate::{Frame, translate};
 
@@ -53,7 +53,7 @@ pub struct CloudBuilds {
 impl CloudBuilds {
     /// Uses a client; `store` is the bucket named `bucket`, which Cloud Build itself reads and writes.
     pub fn new(
-        client: Client,
+        client: CloudBuildClient,
         store: Arc<dyn Store>,
         bucket: &str,
         clock: Arc<dyn Clock>,
@@ -74,25 +74,25 @@ impl CloudBuilds {
         let Some(source) = &build.source else { return Ok(None) };
         let missing = || {
             let why = format!("the source archive {} is not in the bucket", source.object);
-            PortError::Final(Failure::new(Class::Input, "SOURCE_MISSING", why))
+            PortError::Permanent(Failure::new(Class::Input, "SOURCE_MISSING", why))
         };
-        let tar = self.store.read(&source.object).await.map_err(PortError::passing)?.ok_or_else(missing)?;
+        let tar = self.store.read(&source.object).await.map_err(PortError::transient)?.ok_or_else(missing)?;
         if Digest::of(&tar).sha256 != source.sha256 {
             let why = format!("the source archive {} differs from its digest", source.object);
-            return Err(PortError::Final(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", why)));
+            return Err(PortError::Permanent(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", why)));
         }
         let name = format!("sources/{}.tar.gz", source.sha256);
         let zipped = tokio::task::spawn_blocking(move || {
             let mut writer = GzBuilder::new().mtime(0).write(Vec::new(), Compression::default());
             writer.write_all(&tar).and_then(|()| writer.finish())
         });
-        let zipped = zipped.await.map_err(PortError::passing)?.map_err(PortError::passing)?;
-        self.store.create(&name, zipped.into()).await.map_err(PortError::passing)?;
+        let zipped = zipped.await.map_err(PortError::transient)?.map_err(PortError::transient)?;
+        self.store.create(&name, zipped.into()).await.map_err(PortError::transient)?;
         Ok(Some(name))
     }
 
     /// Results of a build: an image in a registry, or files, copied to the folder of the stage.
-    async fn image(&self, key: &Key, build: &model::Build) -> Result<Image, PortError> {
+    async fn image(&self, key: &BuildKey, build: &model::Build) -> Result<Image, PortError> {
         if let Some((reference, digest)) = outcome::pushed(build) {
             return Ok(Image { reference, digest, files: Vec::new(), manifest_sha256: None });
         }
@@ -110,7 +110,7 @@ impl CloudBuilds {
         Ok(Image { reference: Artefacts::folder(key), digest: content(&files), files, manifest_sha256 })
     }
 
-    async fn collect(&self, key: &Key, build: &model::Build) -> Result<Committed, PortError> {
+    async fn collect(&self, key: &BuildKey, build: &model::Build) -> Result<Committed, PortError> {
         let listed =
             build.results.as_ref().map(|results| results.artifact_manifest.as_str()).unwrap_or_default();
         let mut objects = Vec::new();
@@ -121,15 +121,15 @@ impl CloudBuilds {
             for object in artifacts {
                 let name = object.rsplit('/').next().unwrap_or_default();
                 refuse_reserved(name)?;
-                let body = self.store.open(&object).await.map_err(PortError::passing)?;
+                let body = self.store.open(&object).await.map_err(PortError::transient)?;
                 let body = body.ok_or_else(|| unsound(&object, "is missing"))?;
                 objects.push(self.artefacts.put(key, name, body).await.map_err(damaged)?);
             }
         }
         if let Some(log) = outcome::log(build).and_then(|log| self.object(&log))
-            && let Some(body) = self.store.open(&log).await.map_err(PortError::passing)?
+            && let Some(body) = self.store.open(&log).await.map_err(PortError::transient)?
         {
-            let body: Reader = Box::new(Redacted::new(body, None).map_err(PortError::passing)?);
+            let body: ObjectReader = Box::new(Redacted::new(body, None).map_err(PortError::transient)?);
             objects.push(self.artefacts.put(key, crate::files::LOG, body).await.map_err(damaged)?);
         }
         self.artefacts.commit(key, objects).await.map_err(damaged)
@@ -142,7 +142,7 @@ impl CloudBuilds {
 
     async fn read(&self, place: &str) -> Result<Option<Vec<u8>>, PortError> {
         let object = self.object(place).ok_or_else(|| unsound(place, "is not in Burnin's bucket"))?;
-        let body = self.store.read(&object).await.map_err(PortError::passing)?;
+        let body = self.store.read(&object).await.map_err(PortError::transient)?;
         Ok(body.map(|body| body.to_vec()))
     }
 
@@ -163,12 +163,12 @@ impl CloudBuilds {
 
 /// A result of a build differs from Cloud Build's report.
 fn unsound(place: &str, why: &str) -> PortError {
-    PortError::Final(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", format!("{place} {why}")))
+    PortError::Permanent(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", format!("{place} {why}")))
 }
 
 #[async_trait::async_trait]
 impl Builds for CloudBuilds {
-    async fn start(&self, key: &Key, build: &BuildSpec, timeout: Span) -> Result<String, PortError> {
+    async fn start(&self, key: &BuildKey, build: &BuildSpec, timeout: Span) -> Result<String, PortError> {
         let source = self.source(build).await?;
         let submitted = self.submissions.submit(key, |claim| {
             // A folder per claim: a build presumed lost must not overwrite another's files.
@@ -182,7 +182,7 @@ impl Builds for CloudBuilds {
             };
             translate(build, &frame).map_err(|problems| {
                 let list: Vec<_> = problems.iter().map(ToString::to_string).collect();
-                PortError::Final(Failure::new(Class::Input, "CONFIG", list.join("\n")))
+                PortError::Permanent(Failure::new(Class::Input, "CONFIG", list.join("\n")))
             })
         });
         Ok(match submitted.await? {
@@ -191,14 +191,14 @@ impl Builds for CloudBuilds {
         })
     }
 
-    async fn look(&self, key: &Key) -> Result<Option<Build>, PortError> {
+    async fn look(&self, key: &BuildKey) -> Result<Option<BuildPhase>, PortError> {
         let survey = self.submissions.survey(key).await?;
         let Some(build) = survey.build else {
             return Ok(if survey.pending {
-                Some(Build::Going)
+                Some(BuildPhase::Running)
             } else if survey.cancelled {
                 let why = "cancelled before it started";
-                Some(Build::Failed(Failure::new(Class::Cancelled, Status::Cancelled.as_str(), why)))
+                Some(BuildPhase::Failed(Failure::new(Class::Cancelled, BuildStatus::Cancelled.as_str(), why)))
             } else {
                 None
             });
@@ -206,15 +206,17 @@ impl Builds for CloudBuilds {
         Ok(Some(match outcome::status(&build) {
             None => {
                 warn!(command = %key, build = build.id, status = %build.status, "unknown build status");
-                Build::Going
+                BuildPhase::Running
             }
-            Some(status) if !status.is_final() => Build::Going,
-            Some(Status::Success) => Build::Built(self.image(key, &build).await?),
-            Some(status) => Build::Failed(outcome::failure(&build, status, &self.last_lines(&build).await)),
+            Some(status) if !status.is_final() => BuildPhase::Running,
+            Some(BuildStatus::Success) => BuildPhase::Built(self.image(key, &build).await?),
+            Some(status) => {
+                BuildPhase::Failed(outcome::failure(&build, status, &self.last_lines(&build).await))
+            }
         }))
     }
 
-    async fn cancel(&self, key: &Key) -> Result<(), PortError> {
+    async fn cancel(&self, key: &BuildKey) -> Result<(), PortError> {
         self.submissions.cancel(key).await
     }
 }

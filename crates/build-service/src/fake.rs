@@ -8,7 +8,7 @@ use std::{
 use model::{BuildSpec, Class, Failure, Image, Span};
 use service::PortError;
 
-use crate::{Build, Builds, Key};
+use crate::{BuildKey, BuildPhase, Builds};
 
 /// Each build ends at the second poll with the result in its config: `{"fails": "FAILURE"}` fails with that
 /// status.
@@ -19,20 +19,20 @@ pub struct FakeBuilds {
 
 struct Planned {
     looks: u32,
-    ends: Build,
+    ends: BuildPhase,
 }
 
-fn cancelled() -> Build {
-    Build::Failed(Failure::new(Class::Cancelled, "CANCELLED", "the build was cancelled"))
+fn cancelled() -> BuildPhase {
+    BuildPhase::Failed(Failure::new(Class::Cancelled, "CANCELLED", "the build was cancelled"))
 }
 
-fn planned(name: &str, build: &BuildSpec) -> Build {
+fn planned(name: &str, build: &BuildSpec) -> BuildPhase {
     match build.config["fails"].as_str() {
         Some(status @ ("INTERNAL_ERROR" | "EXPIRED")) => {
-            Build::Failed(Failure::new(Class::Infrastructure, status, "as planned"))
+            BuildPhase::Failed(Failure::new(Class::Infrastructure, status, "as planned"))
         }
-        Some(status) => Build::Failed(Failure::new(Class::Workload, status, "as planned")),
-        None => Build::Built(Image {
+        Some(status) => BuildPhase::Failed(Failure::new(Class::Workload, status, "as planned")),
+        None => BuildPhase::Built(Image {
             reference: format!("registry/{name}"),
             digest: format!("sha256:{:0>64}", name.len()),
             files: vec![],
@@ -43,22 +43,22 @@ fn planned(name: &str, build: &BuildSpec) -> Build {
 
 #[async_trait::async_trait]
 impl Builds for FakeBuilds {
-    async fn start(&self, key: &Key, build: &BuildSpec, _: Span) -> Result<String, PortError> {
+    async fn start(&self, key: &BuildKey, build: &BuildSpec, _: Span) -> Result<String, PortError> {
         let name = key.resource_name();
         let mut builds = self.builds.lock().unwrap_or_else(PoisonError::into_inner);
         builds.entry(name.clone()).or_insert_with(|| Planned { looks: 0, ends: planned(&name, build) });
         Ok(name)
     }
 
-    async fn look(&self, key: &Key) -> Result<Option<Build>, PortError> {
+    async fn look(&self, key: &BuildKey) -> Result<Option<BuildPhase>, PortError> {
         let mut builds = self.builds.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(builds.get_mut(&key.resource_name()).map(|build| {
             build.looks += 1;
-            if build.looks > 1 { build.ends.clone() } else { Build::Going }
+            if build.looks > 1 { build.ends.clone() } else { BuildPhase::Running }
         }))
     }
 
-    async fn cancel(&self, key: &Key) -> Result<(), PortError> {
+    async fn cancel(&self, key: &BuildKey) -> Result<(), PortError> {
         let mut builds = self.builds.lock().unwrap_or_else(PoisonError::into_inner);
         let build = builds.entry(key.resource_name()).or_insert(Planned { looks: 1, ends: cancelled() });
         if build.looks <= 1 {

@@ -17,14 +17,14 @@ pub(crate) fn refuse_reserved(name: &str) -> Result<(), PortError> {
         return Ok(());
     }
     let why = format!("the artifact name {name} is reserved: rename the file");
-    Err(PortError::Final(Failure::new(Class::Input, "ARTIFACT_NAME", why)))
+    Err(PortError::Permanent(Failure::new(Class::Input, "ARTIFACT_NAME", why)))
 }
 
 pub(crate) fn damaged(error: ArtefactError) -> PortError {
     match error {
-        ArtefactError::Store(error) => PortError::passing(error),
+        ArtefactError::Store(error) => PortError::transient(error),
         ArtefactError::Damaged { .. } => {
-            PortError::Final(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", error.to_string()))
+            PortError::Permanent(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", error.to_string()))
         }
     }
 }

@@ -11,9 +11,9 @@ mod files;
 mod limit;
 pub mod local;
 #[cfg(feature = "gcp")]
-pub mod place;
+pub mod location;
 mod port;
 mod redacted;
 
 pub use local::LocalBuilds;
-pub use port::{Build, Builds, Key};
+pub use port::{BuildKey, BuildPhase, Builds};

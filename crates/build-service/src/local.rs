@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use cloudbuild::Status;
-use ledger::{Artefacts, Reader, Store};
+use cloudbuild::BuildStatus;
+use ledger::{Artefacts, ObjectReader, Store};
 use model::{BuildSpec, Class, Failure, FileDigest, Image, Span};
 use service::PortError;
 use supervisor::{BuildOutcome, BuildRequest, BuildState};
@@ -11,13 +11,13 @@ use supervisor::{BuildOutcome, BuildRequest, BuildState};
 use crate::{
     files::{LOG, QUOTED_LINES, content, damaged, refuse_reserved},
     limit,
-    port::{Build, Builds, Key},
+    port::{BuildKey, BuildPhase, Builds},
     redacted::Redacted,
 };
 
 /// Builds on this host; images are sets of files in the artefact bucket.
 pub struct LocalBuilds {
-    builds: supervisor::Builds,
+    builds: supervisor::BuildFolder,
     store: std::sync::Arc<dyn Store>,
     artefacts: Artefacts,
     secrets: Option<PathBuf>,
@@ -27,7 +27,7 @@ impl LocalBuilds {
     /// Builds under a folder, and stores results in a bucket. `secrets` is a folder with one file per secret,
     /// named after it.
     pub fn new(
-        builds: supervisor::Builds,
+        builds: supervisor::BuildFolder,
         store: std::sync::Arc<dyn Store>,
         secrets: Option<PathBuf>,
     ) -> Self {
@@ -42,22 +42,22 @@ impl LocalBuilds {
         let path = folder.join(format!("source-{}.tar", source.sha256));
         let missing = || {
             let why = format!("the source archive {} is not in the bucket", source.object);
-            PortError::Final(Failure::new(Class::Input, "SOURCE_MISSING", why))
+            PortError::Permanent(Failure::new(Class::Input, "SOURCE_MISSING", why))
         };
         let mut body =
-            self.store.open(&source.object).await.map_err(PortError::passing)?.ok_or_else(missing)?;
-        tokio::fs::create_dir_all(&folder).await.map_err(PortError::passing)?;
+            self.store.open(&source.object).await.map_err(PortError::transient)?.ok_or_else(missing)?;
+        tokio::fs::create_dir_all(&folder).await.map_err(PortError::transient)?;
         // Atomic: a supervisor may read the file while another builder downloads it again.
         let draft = folder.join(format!("source-{}.part", service::ids::unique()));
-        let mut file = tokio::fs::File::create(&draft).await.map_err(PortError::passing)?;
-        tokio::io::copy(&mut body, &mut file).await.map_err(PortError::passing)?;
-        tokio::io::AsyncWriteExt::flush(&mut file).await.map_err(PortError::passing)?;
-        tokio::fs::rename(&draft, &path).await.map_err(PortError::passing)?;
+        let mut file = tokio::fs::File::create(&draft).await.map_err(PortError::transient)?;
+        tokio::io::copy(&mut body, &mut file).await.map_err(PortError::transient)?;
+        tokio::io::AsyncWriteExt::flush(&mut file).await.map_err(PortError::transient)?;
+        tokio::fs::rename(&draft, &path).await.map_err(PortError::transient)?;
         Ok(Some(path))
     }
 
     /// Stores the results of the build in the bucket. Idempotent.
-    async fn store(&self, key: &Key, name: &str, outcome: &BuildOutcome) -> Result<Image, PortError> {
+    async fn store(&self, key: &BuildKey, name: &str, outcome: &BuildOutcome) -> Result<Image, PortError> {
         let mut objects = vec![self.put_log(key, self.builds.log(name)).await?];
         for artifact in &outcome.artifacts {
             refuse_reserved(&artifact.name)?;
@@ -78,22 +78,27 @@ impl LocalBuilds {
 
     /// The supervisor redacted the log by its own rules. It does not know the secrets in the environment of
     /// this process.
-    async fn put_log(&self, key: &Key, path: PathBuf) -> Result<model::ManifestObject, PortError> {
-        let file = tokio::fs::File::open(&path).await.map_err(PortError::passing)?;
-        let body = Redacted::new(Box::new(file), self.secrets.as_deref()).map_err(PortError::passing)?;
+    async fn put_log(&self, key: &BuildKey, path: PathBuf) -> Result<model::ManifestObject, PortError> {
+        let file = tokio::fs::File::open(&path).await.map_err(PortError::transient)?;
+        let body = Redacted::new(Box::new(file), self.secrets.as_deref()).map_err(PortError::transient)?;
         self.artefacts.put(key, LOG, Box::new(body)).await.map_err(damaged)
     }
 
-    async fn put(&self, key: &Key, name: &str, path: PathBuf) -> Result<model::ManifestObject, PortError> {
-        let file = tokio::fs::File::open(&path).await.map_err(PortError::passing)?;
-        let body: Reader = Box::new(file);
+    async fn put(
+        &self,
+        key: &BuildKey,
+        name: &str,
+        path: PathBuf,
+    ) -> Result<model::ManifestObject, PortError> {
+        let file = tokio::fs::File::open(&path).await.map_err(PortError::transient)?;
+        let body: ObjectReader = Box::new(file);
         self.artefacts.put(key, name, body).await.map_err(damaged)
     }
 
     fn failed(&self, name: &str, outcome: &BuildOutcome) -> Failure {
         let class = match outcome.status {
-            Status::InternalError | Status::Expired => Class::Infrastructure,
-            Status::Cancelled => Class::Cancelled,
+            BuildStatus::InternalError | BuildStatus::Expired => Class::Infrastructure,
+            BuildStatus::Cancelled => Class::Cancelled,
             _ => Class::Workload,
         };
         let log = std::fs::read(self.builds.log(name)).unwrap_or_default();
@@ -108,7 +113,7 @@ impl LocalBuilds {
 
 #[async_trait::async_trait]
 impl Builds for LocalBuilds {
-    async fn start(&self, key: &Key, build: &BuildSpec, timeout: Span) -> Result<String, PortError> {
+    async fn start(&self, key: &BuildKey, build: &BuildSpec, timeout: Span) -> Result<String, PortError> {
         let name = key.resource_name();
         let source = self.fetch(&name, build).await?;
         let request = BuildRequest {
@@ -120,32 +125,32 @@ impl Builds for LocalBuilds {
         };
         let builds = self.builds.clone();
         let started = tokio::task::spawn_blocking(move || builds.start(&name, &request).map(|()| name));
-        started.await.map_err(PortError::passing)?.map_err(PortError::passing)
+        started.await.map_err(PortError::transient)?.map_err(PortError::transient)
     }
 
-    async fn look(&self, key: &Key) -> Result<Option<Build>, PortError> {
+    async fn look(&self, key: &BuildKey) -> Result<Option<BuildPhase>, PortError> {
         let name = key.resource_name();
-        match self.builds.look(&name).map_err(PortError::passing)? {
+        match self.builds.look(&name).map_err(PortError::transient)? {
             BuildState::Absent => Ok(None),
-            BuildState::Working => Ok(Some(Build::Going)),
-            BuildState::Ended(outcome) if outcome.status == Status::Success => {
-                self.store(key, &name, &outcome).await.map(|image| Some(Build::Built(image)))
+            BuildState::Working => Ok(Some(BuildPhase::Running)),
+            BuildState::Ended(outcome) if outcome.status == BuildStatus::Success => {
+                self.store(key, &name, &outcome).await.map(|image| Some(BuildPhase::Built(image)))
             }
-            BuildState::Ended(outcome) => Ok(Some(Build::Failed(self.failed(&name, &outcome)))),
+            BuildState::Ended(outcome) => Ok(Some(BuildPhase::Failed(self.failed(&name, &outcome)))),
             BuildState::Lost => {
                 let builds = self.builds.clone();
                 let buried = tokio::task::spawn_blocking(move || {
-                    builds.bury(&name, Status::InternalError, "the build's supervisor died")
+                    builds.bury(&name, BuildStatus::InternalError, "the build's supervisor died")
                 });
-                buried.await.map_err(PortError::passing)?.map_err(PortError::passing)?;
-                Ok(Some(Build::Going)) // the next poll reads the recorded result
+                buried.await.map_err(PortError::transient)?.map_err(PortError::transient)?;
+                Ok(Some(BuildPhase::Running)) // the next poll reads the recorded result
             }
         }
     }
 
-    async fn cancel(&self, key: &Key) -> Result<(), PortError> {
+    async fn cancel(&self, key: &BuildKey) -> Result<(), PortError> {
         let (builds, name) = (self.builds.clone(), key.resource_name());
         let cancelled = tokio::task::spawn_blocking(move || builds.cancel(&name));
-        cancelled.await.map_err(PortError::passing)?.map_err(PortError::passing)
+        cancelled.await.map_err(PortError::transient)?.map_err(PortError::transient)
     }
 }

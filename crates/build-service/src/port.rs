@@ -2,18 +2,18 @@
 
 use std::{fmt, str::FromStr};
 
-use ledger::Owner;
+use ledger::ArtifactOwner;
 use model::{BuildSpec, CommandId, Failure, Image, Span, Verb};
 use service::PortError;
 
 /// Identity of a build: its command, whatever the verb, and its number if the command needs several.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key {
+pub struct BuildKey {
     command: CommandId,
     part: Option<String>,
 }
 
-impl Key {
+impl BuildKey {
     /// The only build of a command.
     pub fn of(command: &CommandId) -> Self {
         Self { command: command.with_verb(Verb::Start), part: None }
@@ -41,14 +41,14 @@ impl Key {
     }
 }
 
-impl<'a> From<&'a Key> for Owner<'a> {
-    fn from(key: &'a Key) -> Self {
+impl<'a> From<&'a BuildKey> for ArtifactOwner<'a> {
+    fn from(key: &'a BuildKey) -> Self {
         Self { command: &key.command, part: key.part.as_deref() }
     }
 }
 
 /// `{run}.{stage}.{attempt}`, followed by `.{part}` if there are several.
-impl fmt::Display for Key {
+impl fmt::Display for BuildKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let CommandId { run, stage, attempt, .. } = &self.command;
         write!(f, "{run}.{stage}.{attempt}")?;
@@ -56,7 +56,7 @@ impl fmt::Display for Key {
     }
 }
 
-impl FromStr for Key {
+impl FromStr for BuildKey {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -76,9 +76,9 @@ impl FromStr for Key {
 
 /// State of a build.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Build {
+pub enum BuildPhase {
     /// Queued or running.
-    Going,
+    Running,
     /// Succeeded with this image or these files, stored in the bucket or the registry.
     Built(Image),
     /// Failed.
@@ -92,18 +92,18 @@ pub trait Builds: Send + Sync + 'static {
     ///
     /// # Errors
     /// Returns [`PortError::Final`] if it can never be started.
-    async fn start(&self, key: &Key, build: &BuildSpec, timeout: Span) -> Result<String, PortError>;
+    async fn start(&self, key: &BuildKey, build: &BuildSpec, timeout: Span) -> Result<String, PortError>;
 
     /// State of the build; `None` if unknown.
     ///
     /// # Errors
     /// Returns an error if the request fails.
-    async fn look(&self, key: &Key) -> Result<Option<Build>, PortError>;
+    async fn look(&self, key: &BuildKey) -> Result<Option<BuildPhase>, PortError>;
 
     /// Cancels the build. A build that was not started must not start afterwards, and is reported as
     /// cancelled.
     ///
     /// # Errors
     /// Returns an error if the request fails.
-    async fn cancel(&self, key: &Key) -> Result<(), PortError>;
+    async fn cancel(&self, key: &BuildKey) -> Result<(), PortError>;
 }

@@ -6,7 +6,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use ledger::Reader;
+use ledger::ObjectReader;
 use redact::{Redactor, Rules};
 use tokio::io::{AsyncRead, ReadBuf};
 
@@ -15,7 +15,7 @@ const CHUNK: usize = 64 << 10;
 
 /// The bytes of `inner`, redacted with the rules for job logs.
 pub(crate) struct Redacted {
-    inner: Reader,
+    inner: ObjectReader,
     /// `None` after the end of the input.
     redactor: Option<Redactor>,
     chunk: Vec<u8>,
@@ -29,7 +29,7 @@ impl Redacted {
     ///
     /// # Errors
     /// Returns an error if the rules cannot be built: the log must not be stored then.
-    pub(crate) fn new(inner: Reader, secrets: Option<&Path>) -> std::io::Result<Self> {
+    pub(crate) fn new(inner: ObjectReader, secrets: Option<&Path>) -> std::io::Result<Self> {
         let redactor = Some(Redactor::new(Rules::of_this_process(secrets)?));
         Ok(Self { inner, redactor, chunk: vec![0; CHUNK], ready: Vec::new(), given: 0 })
     }
@@ -79,7 +79,7 @@ mod tests {
     async fn only_secrets_are_removed_from_a_log_of_any_length() {
         let token = format!("ghp_{}", "Ab3dE5fGh1".repeat(4));
         let log = format!("{}token {token} here\n{}", "before\n".repeat(20_000), "after\n".repeat(20_000));
-        let inner: Reader = Box::new(std::io::Cursor::new(log.clone().into_bytes()));
+        let inner: ObjectReader = Box::new(std::io::Cursor::new(log.clone().into_bytes()));
         let mut out = String::new();
         Redacted::new(inner, None).unwrap().read_to_string(&mut out).await.unwrap();
         assert_eq!(out, log.replace(&token, "[redacted:git-token]"));

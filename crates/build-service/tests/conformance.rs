@@ -48,7 +48,7 @@ async fn builds_of_this_host() {
     let stores: [Arc<dyn Store>; 2] =
         [Arc::new(MemoryStore::default()), Arc::new(FolderStore::open(root.path().join("bucket")).unwrap())];
     for (number, store) in stores.into_iter().enumerate() {
-        let builds = supervisor::Builds::new(root.path().join(number.to_string()), support::program());
+        let builds = supervisor::BuildFolder::new(root.path().join(number.to_string()), support::program());
         conformance::builds(&LocalBuilds::new(builds, store, None), &real_configs()).await;
     }
 }

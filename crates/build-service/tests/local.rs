@@ -4,9 +4,9 @@ mod support;
 
 use std::{sync::Arc, time::Duration};
 
-use build_service::{Build, Builds, Key, LocalBuilds};
+use build_service::{BuildKey, BuildPhase, Builds, LocalBuilds};
 use ledger::{Artefacts, Digest, MemoryStore, Store};
-use model::{Attempt, BuildSpec, Class, CommandId, Failure, Image, Source, Span, Stage, Verb};
+use model::{Attempt, BuildSpec, Class, CommandId, Failure, Image, SourceObject, Span, Stage, Verb};
 use serde_json::json;
 use service::PortError;
 use tempfile::TempDir;
@@ -17,8 +17,8 @@ struct World {
     builds: LocalBuilds,
 }
 
-fn id() -> Key {
-    Key::of(&CommandId {
+fn id() -> BuildKey {
+    BuildKey::of(&CommandId {
         run: "a-run".parse().unwrap(),
         stage: Stage::Image,
         attempt: Attempt::FIRST,
@@ -38,15 +38,18 @@ impl World {
     fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
         let store = Arc::new(MemoryStore::default());
-        let builds =
-            LocalBuilds::new(supervisor::Builds::new(root.path(), support::program()), store.clone(), None);
+        let builds = LocalBuilds::new(
+            supervisor::BuildFolder::new(root.path(), support::program()),
+            store.clone(),
+            None,
+        );
         Self { root, store, builds }
     }
 
-    async fn end(&self) -> Result<Build, PortError> {
+    async fn end(&self) -> Result<BuildPhase, PortError> {
         for _ in 0..1000 {
             match self.builds.look(&id()).await? {
-                Some(Build::Going) => tokio::time::sleep(Duration::from_millis(10)).await,
+                Some(BuildPhase::Running) => tokio::time::sleep(Duration::from_millis(10)).await,
                 Some(ended) => return Ok(ended),
                 None => panic!("the build is not known"),
             }
@@ -54,21 +57,21 @@ impl World {
         panic!("the build does not end");
     }
 
-    async fn run(&self, build: &BuildSpec) -> Build {
+    async fn run(&self, build: &BuildSpec) -> BuildPhase {
         self.builds.start(&id(), build, Span::from_secs(30)).await.unwrap();
         self.end().await.unwrap()
     }
 
     async fn image(&self, build: &BuildSpec) -> Image {
         match self.run(build).await {
-            Build::Built(image) => image,
+            BuildPhase::Built(image) => image,
             other => panic!("{other:?}"),
         }
     }
 
     async fn failure(&self, build: &BuildSpec) -> Failure {
         match self.run(build).await {
-            Build::Failed(failure) => failure,
+            BuildPhase::Failed(failure) => failure,
             other => panic!("{other:?}"),
         }
     }
@@ -106,7 +109,7 @@ async fn steps_find_the_source_in_their_workspace() {
     assert!(tar.status.success());
     let sha256 = Digest::of(&tar.stdout).sha256;
     world.store.create("sources/x.tar", tar.stdout.into()).await.unwrap();
-    let source = Some(Source { object: "sources/x.tar".into(), sha256 });
+    let source = Some(SourceObject { object: "sources/x.tar".into(), sha256 });
     let image = world.image(&BuildSpec { source, ..spec("cp port.rs out", &["out"]) }).await;
     assert_eq!(image.files[0].sha256, Digest::of(include_bytes!("../src/port.rs")).sha256);
 }
@@ -114,11 +117,11 @@ async fn steps_find_the_source_in_their_workspace() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_missing_source_is_a_permanent_failure() {
     let world = World::new();
-    let source = Some(Source { object: "sources/none.tar".into(), sha256: "ab".repeat(32) });
+    let source = Some(SourceObject { object: "sources/none.tar".into(), sha256: "ab".repeat(32) });
     let refused =
         world.builds.start(&id(), &BuildSpec { source, ..spec("true", &[]) }, Span::from_secs(5)).await;
     assert!(
-        matches!(&refused, Err(PortError::Final(why)) if why.class == Class::Input && why.code == "SOURCE_MISSING"),
+        matches!(&refused, Err(PortError::Permanent(why)) if why.class == Class::Input && why.code == "SOURCE_MISSING"),
         "{refused:?}"
     );
     assert_eq!(world.builds.look(&id()).await.unwrap(), None, "nothing was begun");
@@ -140,7 +143,9 @@ async fn a_build_ends_at_the_stages_limit_whatever_its_own_may_be() {
     build.config["timeout"] = "3600s".into();
     build.config["steps"][0]["timeout"] = "1800s".into();
     world.builds.start(&id(), &build, Span::from_secs(1)).await.unwrap();
-    let Build::Failed(failure) = world.end().await.unwrap() else { panic!("it takes longer than it may") };
+    let BuildPhase::Failed(failure) = world.end().await.unwrap() else {
+        panic!("it takes longer than it may")
+    };
     assert_eq!((failure.class, failure.code.as_str()), (Class::Workload, "TIMEOUT"));
 }
 
@@ -156,7 +161,7 @@ async fn a_build_that_lost_its_supervisor_is_the_infrastructures_fault() {
     };
     tokio::time::timeout(Duration::from_secs(10), began).await.expect("the step begins");
     support::kill_supervisor(&world.root.path().join("a-run-image-1"));
-    let Build::Failed(failure) = world.end().await.unwrap() else { panic!("it cannot end well") };
+    let BuildPhase::Failed(failure) = world.end().await.unwrap() else { panic!("it cannot end well") };
     assert_eq!((failure.class, failure.code.as_str()), (Class::Infrastructure, "INTERNAL_ERROR"));
 }
 
@@ -168,7 +173,7 @@ async fn an_artifact_cannot_pass_for_the_manifest_or_the_log() {
         world.builds.start(&id(), &build, Span::from_secs(30)).await.unwrap();
         let refused = world.end().await;
         assert!(
-            matches!(&refused, Err(PortError::Final(why)) if why.class == Class::Input && why.code == "ARTIFACT_NAME"),
+            matches!(&refused, Err(PortError::Permanent(why)) if why.class == Class::Input && why.code == "ARTIFACT_NAME"),
             "{name}: {refused:?}"
         );
         let committed = Artefacts::new(world.store.clone()).committed(&id()).await.unwrap();

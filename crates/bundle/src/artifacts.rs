@@ -4,16 +4,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lifecycle::RunState;
-use model::{Entry, Fact, Image, Manifest, Reason, Record, Verdict};
+use model::{Fact, Image, Manifest, Reason, Record, RecordEntry, Verdict};
 use serde::Deserialize;
 
-use crate::{BundleError, File};
+use crate::{BundleError, BundleFile};
 
 const MANIFEST: &str = "manifest.json";
 
 /// The parts of a stored verdict that the ledger repeats.
 #[derive(Deserialize)]
-struct Judged {
+struct JudgedFiles {
     verdict: Verdict,
     reasons: Vec<Reason>,
 }
@@ -22,16 +22,16 @@ struct Judged {
 /// `small` the contents of those that [`is_needed`] names. Returns objects that the manifest of their folder does not list:
 /// an interrupted attempt left them, and they are not artifacts.
 pub(crate) fn check(
-    files: &[File],
+    files: &[BundleFile],
     small: &BTreeMap<String, Vec<u8>>,
     records: &[Record],
     state: &RunState,
 ) -> Result<BTreeSet<String>, BundleError> {
-    let digests: BTreeMap<&str, &File> = files.iter().map(|file| (file.name.as_str(), file)).collect();
+    let digests: BTreeMap<&str, &BundleFile> = files.iter().map(|file| (file.name.as_str(), file)).collect();
     let checker = Checker { digests, small };
     let left_over = checker.manifests(&format!("artefacts/{}/", state.run))?;
     for record in records {
-        let Entry::Accepted { fact, .. } = &record.entry else { continue };
+        let RecordEntry::Accepted { fact, .. } = &record.entry else { continue };
         match &**fact {
             Fact::ImageBuilt(image) => checker.image(image)?,
             Fact::LogsCollected(logs) => checker.is(&logs.manifest, &logs.sha256, "the ledger")?,
@@ -39,7 +39,7 @@ pub(crate) fn check(
                 let name = &reached.object;
                 let wrong = |why: &str| changed(name, why);
                 let body = small.get(name).ok_or_else(|| wrong("the ledger names it, and it is missing"))?;
-                let judged: Judged =
+                let judged: JudgedFiles =
                     serde_json::from_slice(body).map_err(|error| changed(name, &error.to_string()))?;
                 if (judged.verdict, &judged.reasons) != (reached.verdict, &reached.reasons) {
                     return Err(wrong("its verdict or reasons are not those in the ledger"));
@@ -54,7 +54,7 @@ pub(crate) fn check(
 /// Whether the content of an object is needed by [`check`].
 pub(crate) fn is_needed(name: &str, records: &[Record]) -> bool {
     let is_verdict = records.iter().any(|record| match &record.entry {
-        Entry::Accepted { fact, .. } => {
+        RecordEntry::Accepted { fact, .. } => {
             matches!(&**fact, Fact::VerdictReached(reached) if reached.object == name)
         }
         _ => false,
@@ -67,7 +67,7 @@ fn changed(name: &str, why: &str) -> BundleError {
 }
 
 struct Checker<'a> {
-    digests: BTreeMap<&'a str, &'a File>,
+    digests: BTreeMap<&'a str, &'a BundleFile>,
     small: &'a BTreeMap<String, Vec<u8>>,
 }
 

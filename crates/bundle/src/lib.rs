@@ -27,7 +27,7 @@ use model::{RunId, Timestamp, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use verify::{Broken, Checked, verify};
+pub use verify::{Checked, InvalidBundle, verify};
 pub use write::{BundleError, write};
 
 /// Headers of an entry, including the entry for a long name. The same name and size give the same bytes,
@@ -77,12 +77,12 @@ pub struct Contents {
     /// Public key of the signature: Ed25519, base64.
     pub key: String,
     /// All other files, sorted by name.
-    pub files: Vec<File>,
+    pub files: Vec<BundleFile>,
 }
 
 /// A file of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct File {
+pub struct BundleFile {
     /// Name in the archive.
     pub name: String,
     /// Its size, bytes.
@@ -92,9 +92,9 @@ pub struct File {
 }
 
 /// A private key for signing bundles.
-pub struct Key(SigningKey);
+pub struct BundleKey(SigningKey);
 
-impl Key {
+impl BundleKey {
     /// Reads a key in the format of `openssl genpkey -algorithm ed25519`.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use lifecycle::fold;
 use model::Record;
 use sha2::{Digest, Sha256};
 
-use crate::{BLOCK, CONTENTS, Contents, File, PublicKey, REPORT, SCHEMA, SIGNATURE, header, padding};
+use crate::{BLOCK, BundleFile, CONTENTS, Contents, PublicKey, REPORT, SCHEMA, SIGNATURE, header, padding};
 
 /// Maximum size of the first file; it holds several hundred thousand files.
 const MOST_CONTENTS: u64 = 64 << 20;
@@ -20,7 +20,7 @@ const MOST_RECORD: u64 = 16 << 20;
 
 /// Why a bundle is invalid.
 #[derive(Debug, thiserror::Error)]
-pub enum Broken {
+pub enum InvalidBundle {
     /// The file is not a bundle.
     #[error("this is not a bundle: {0}")]
     NoBundle(String),
@@ -61,14 +61,14 @@ pub struct Checked {
 ///
 /// # Errors
 /// Returns the first problem.
-pub fn verify(bundle: impl Read, trusted: Option<&PublicKey>) -> Result<Checked, Broken> {
-    let mut archive = Archive { bytes: bundle };
+pub fn verify(bundle: impl Read, trusted: Option<&PublicKey>) -> Result<Checked, InvalidBundle> {
+    let mut archive = ArchiveReader { bytes: bundle };
     let body = archive.small(CONTENTS, MOST_CONTENTS)?;
     let signature = archive.small(SIGNATURE, 1024)?;
-    let contents: Contents =
-        serde_json::from_slice(&body).map_err(|error| Broken::NoBundle(format!("{CONTENTS}: {error}")))?;
+    let contents: Contents = serde_json::from_slice(&body)
+        .map_err(|error| InvalidBundle::NoBundle(format!("{CONTENTS}: {error}")))?;
     if contents.schema != SCHEMA {
-        return Err(Broken::NoBundle(format!("{CONTENTS}: its schema is not {SCHEMA}")));
+        return Err(InvalidBundle::NoBundle(format!("{CONTENTS}: its schema is not {SCHEMA}")));
     }
     signed(&contents, &body, &signature, trusted)?;
     names(&contents)?;
@@ -76,7 +76,7 @@ pub fn verify(bundle: impl Read, trusted: Option<&PublicKey>) -> Result<Checked,
     let prefix = format!("ledger/{}/", contents.run);
     let mut records: BTreeMap<&str, Record> = BTreeMap::new();
     for file in &contents.files {
-        let wrong = |why: &str| Broken::File { name: file.name.clone(), why: why.to_owned() };
+        let wrong = |why: &str| InvalidBundle::File { name: file.name.clone(), why: why.to_owned() };
         archive.header(&file.name, file.size_bytes)?;
         let mut kept = Vec::new();
         let keeps = file.name.starts_with(&prefix) && file.size_bytes <= MOST_RECORD;
@@ -103,11 +103,11 @@ pub fn verify(bundle: impl Read, trusted: Option<&PublicKey>) -> Result<Checked,
 
 /// Checks that all names belong to a bundle of this run and occur once, so that unpacking cannot write
 /// elsewhere.
-fn names(contents: &Contents) -> Result<(), Broken> {
+fn names(contents: &Contents) -> Result<(), InvalidBundle> {
     let folders = [format!("artefacts/{}/", contents.run), format!("ledger/{}/", contents.run)];
     let mut seen = BTreeSet::new();
-    for File { name, .. } in &contents.files {
-        let wrong = |why: &str| Err(Broken::File { name: name.clone(), why: why.to_owned() });
+    for BundleFile { name, .. } in &contents.files {
+        let wrong = |why: &str| Err(InvalidBundle::File { name: name.clone(), why: why.to_owned() });
         let inside = name == REPORT || folders.iter().any(|folder| name.starts_with(folder));
         if !inside || name.split('/').any(|part| matches!(part, "" | "." | "..")) {
             return wrong("its name is invalid in a bundle of this run");
@@ -120,14 +120,14 @@ fn names(contents: &Contents) -> Result<(), Broken> {
 }
 
 /// Reader of an archive in the exact form that [`crate::write()`] writes.
-struct Archive<R> {
+struct ArchiveReader<R> {
     bytes: R,
 }
 
-impl<R: Read> Archive<R> {
+impl<R: Read> ArchiveReader<R> {
     /// Reads a file at the beginning, whose size is only in its header.
-    fn small(&mut self, name: &str, most: u64) -> Result<Vec<u8>, Broken> {
-        let no_bundle = |why: &str| Broken::NoBundle(format!("{name}: {why}"));
+    fn small(&mut self, name: &str, most: u64) -> Result<Vec<u8>, InvalidBundle> {
+        let no_bundle = |why: &str| InvalidBundle::NoBundle(format!("{name}: {why}"));
         let mut block = [0; BLOCK];
         self.bytes.read_exact(&mut block).map_err(|error| no_bundle(&error.to_string()))?;
         let size = tar::Header::from_byte_slice(&block)
@@ -141,8 +141,8 @@ impl<R: Read> Archive<R> {
         Ok(body)
     }
 
-    fn header(&mut self, name: &str, size: u64) -> Result<(), Broken> {
-        let wrong = |why: String| Broken::File { name: name.to_owned(), why };
+    fn header(&mut self, name: &str, size: u64) -> Result<(), InvalidBundle> {
+        let wrong = |why: String| InvalidBundle::File { name: name.to_owned(), why };
         let expected = header(name, size).map_err(|error| wrong(error.to_string()))?;
         let mut found = vec![0; expected.len()];
         self.bytes.read_exact(&mut found).map_err(|error| wrong(format!("it is missing: {error}")))?;
@@ -154,8 +154,8 @@ impl<R: Read> Archive<R> {
     }
 
     /// Reads the content of an entry in chunks, and its padding.
-    fn content(&mut self, name: &str, size: u64, mut take: impl FnMut(&[u8])) -> Result<(), Broken> {
-        let wrong = |why: String| Broken::File { name: name.to_owned(), why };
+    fn content(&mut self, name: &str, size: u64, mut take: impl FnMut(&[u8])) -> Result<(), InvalidBundle> {
+        let wrong = |why: String| InvalidBundle::File { name: name.to_owned(), why };
         let mut piece = vec![0; 64 << 10];
         let mut left = size;
         while left > 0 {
@@ -175,9 +175,11 @@ impl<R: Read> Archive<R> {
     }
 
     /// Expects two empty blocks and the end of the file.
-    fn end(&mut self) -> Result<(), Broken> {
-        let wrong =
-            |why: &str| Broken::File { name: "the end of the archive".to_owned(), why: why.to_owned() };
+    fn end(&mut self) -> Result<(), InvalidBundle> {
+        let wrong = |why: &str| InvalidBundle::File {
+            name: "the end of the archive".to_owned(),
+            why: why.to_owned(),
+        };
         let mut rest = Vec::new();
         let read = self.bytes.by_ref().take(2 * BLOCK as u64 + 1).read_to_end(&mut rest);
         read.map_err(|error| wrong(&error.to_string()))?;
@@ -194,21 +196,21 @@ fn signed(
     body: &[u8],
     signature: &[u8],
     trusted: Option<&PublicKey>,
-) -> Result<(), Broken> {
+) -> Result<(), InvalidBundle> {
     let key = STANDARD.decode(&contents.key).ok().and_then(|key| <[u8; 32]>::try_from(key).ok());
-    let key = key.and_then(|key| VerifyingKey::from_bytes(&key).ok()).ok_or(Broken::Signature)?;
+    let key = key.and_then(|key| VerifyingKey::from_bytes(&key).ok()).ok_or(InvalidBundle::Signature)?;
     let signature = STANDARD.decode(signature).ok().and_then(|bytes| Signature::from_slice(&bytes).ok());
-    let signature = signature.ok_or(Broken::Signature)?;
-    key.verify_strict(body, &signature).map_err(|_| Broken::Signature)?;
+    let signature = signature.ok_or(InvalidBundle::Signature)?;
+    key.verify_strict(body, &signature).map_err(|_| InvalidBundle::Signature)?;
     match trusted {
-        Some(trusted) if trusted.0 != key => Err(Broken::Stranger(contents.key.clone())),
+        Some(trusted) if trusted.0 != key => Err(InvalidBundle::Stranger(contents.key.clone())),
         _ => Ok(()),
     }
 }
 
-fn told<'a>(contents: &Contents, records: impl Iterator<Item = &'a Record>) -> Result<(), Broken> {
+fn told<'a>(contents: &Contents, records: impl Iterator<Item = &'a Record>) -> Result<(), InvalidBundle> {
     let records: Vec<&Record> = records.collect();
-    let state = fold(records.iter().copied()).map_err(|error| Broken::Ledger(error.to_string()))?;
+    let state = fold(records.iter().copied()).map_err(|error| InvalidBundle::Ledger(error.to_string()))?;
     let conclusion = state.closed.and(state.settled.as_ref()).map(|(conclusion, _)| conclusion.as_str());
     let says = (
         &state.run,
@@ -227,6 +229,6 @@ fn told<'a>(contents: &Contents, records: impl Iterator<Item = &'a Record>) -> R
     if says == said {
         Ok(())
     } else {
-        Err(Broken::Ledger(format!("it records {says:?}, the bundle states {said:?}")))
+        Err(InvalidBundle::Ledger(format!("it records {says:?}, the bundle states {said:?}")))
     }
 }

@@ -15,7 +15,9 @@ use model::{Record, RunId};
 use tokio::io::AsyncReadExt;
 use tokio_util::io::SyncIoBridge;
 
-use crate::{BLOCK, CONTENTS, Contents, File, Key, REPORT, SCHEMA, SIGNATURE, artifacts, header, padding};
+use crate::{
+    BLOCK, BundleFile, BundleKey, CONTENTS, Contents, REPORT, SCHEMA, SIGNATURE, artifacts, header, padding,
+};
 
 /// Maximum size of a manifest or verdict, which are read completely.
 const MOST_SMALL: u64 = 64 << 20;
@@ -64,7 +66,7 @@ pub async fn write(
     store: &Arc<dyn Store>,
     run: &RunId,
     report: String,
-    key: &Key,
+    key: &BundleKey,
     path: &Path,
 ) -> Result<Contents, BundleError> {
     let damaged = |why: String| BundleError::Damaged { run: run.clone(), why };
@@ -97,12 +99,12 @@ pub async fn write(
         }
         tokio::io::copy(&mut digester, &mut tokio::io::sink()).await?;
         let Digest { size_bytes, sha256, .. } = digester.finish();
-        files.push(File { name, size_bytes, sha256 });
+        files.push(BundleFile { name, size_bytes, sha256 });
     }
     let left_over = artifacts::check(&files, &small, &ledger, &state)?;
     files.retain(|file| !left_over.contains(&file.name));
     let page = Digest::of(report.as_bytes());
-    files.push(File { name: REPORT.to_owned(), size_bytes: page.size_bytes, sha256: page.sha256 });
+    files.push(BundleFile { name: REPORT.to_owned(), size_bytes: page.size_bytes, sha256: page.sha256 });
     let contents = Contents {
         schema: SCHEMA.to_owned(),
         run: run.clone(),

@@ -15,13 +15,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use duration::Duration;
-pub use options::{Options, SubstitutionOption};
+pub use options::{ConfigOptions, SubstitutionOption};
 pub use outputs::{ArtifactObjects, Artifacts, AvailableSecrets, InlineSecret, SecretManagerSecret};
 
 /// A whole build config.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Config {
+pub struct BuildConfig {
     /// Steps, at least one.
     pub steps: Vec<Step>,
     /// Time limit of the whole build; 3600s when absent.
@@ -35,7 +35,7 @@ pub struct Config {
     pub logs_bucket: Option<String>,
     /// Settings of the whole build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub options: Option<Options>,
+    pub options: Option<ConfigOptions>,
     /// Default values of user substitutions; names begin with an underscore.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub substitutions: BTreeMap<String, String>,
@@ -108,5 +108,5 @@ pub struct Step {
 
 /// JSON Schema of a config, generated from these types.
 pub fn schema() -> Value {
-    schemars::schema_for!(Config).to_value()
+    schemars::schema_for!(BuildConfig).to_value()
 }

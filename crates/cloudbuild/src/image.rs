@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// A tool and its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Command {
+pub struct ToolCommand {
     /// A name to look up on the `PATH`, or a path.
     pub tool: String,
     /// Arguments, each passed unchanged.
@@ -29,8 +29,8 @@ pub fn command(
     entrypoint: Option<&str>,
     args: &[String],
     tools: &BTreeMap<String, String>,
-) -> Command {
-    let with = |tool: &str| Command { tool: tool.to_owned(), args: args.to_vec() };
+) -> ToolCommand {
+    let with = |tool: &str| ToolCommand { tool: tool.to_owned(), args: args.to_vec() };
     let name = short_name(image);
     if let Some(entrypoint) = entrypoint {
         return with(entrypoint);
@@ -40,7 +40,7 @@ pub fn command(
     }
     match (default_command(name), args.split_first()) {
         (Some(_), Some((first, rest))) if !first.starts_with('-') => {
-            Command { tool: first.clone(), args: rest.to_vec() }
+            ToolCommand { tool: first.clone(), args: rest.to_vec() }
         }
         (Some(default), _) => with(default),
         (None, _) => with(name),

@@ -24,9 +24,9 @@ mod secret;
 mod status;
 pub mod substitution;
 
-pub use config::Config;
-pub use local::{Artifact, Event, Outcome, Request, StepOutcome};
+pub use config::BuildConfig;
+pub use local::{Artifact, BuildEvent, PlanOutcome, PlanRequest, StepOutcome};
 pub use plan::{Inputs, Plan};
-pub use problem::Problem;
+pub use problem::BuildProblem;
 pub use secret::Secret;
-pub use status::Status;
+pub use status::BuildStatus;

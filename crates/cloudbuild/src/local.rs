@@ -23,13 +23,13 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use crate::{Plan, Problem, Status};
+use crate::{BuildProblem, BuildStatus, Plan};
 
 pub use environment::{INHERITED, inherit};
 
 /// Parameters of a run.
 #[derive(Clone)]
-pub struct Request {
+pub struct PlanRequest {
     /// The folder used as `/workspace`; it must exist.
     pub workspace: PathBuf,
     /// The log file to create; an existing one is replaced.
@@ -50,9 +50,9 @@ pub struct Request {
 
 /// Called for each event, in the task of the build: a hook that journals a process group completes before the
 /// build continues.
-pub type EventHook = Arc<dyn Fn(&Event) + Send + Sync>;
+pub type EventHook = Arc<dyn Fn(&BuildEvent) + Send + Sync>;
 
-impl Request {
+impl PlanRequest {
     /// A request with the defaults: a log of 64 MiB, a grace of 2 s, the environment named by [`INHERITED`].
     pub fn new(workspace: impl Into<PathBuf>, log: impl Into<PathBuf>) -> Self {
         Self {
@@ -67,7 +67,7 @@ impl Request {
         }
     }
 
-    fn emit(&self, event: &Event) {
+    fn emit(&self, event: &BuildEvent) {
         if let Some(hook) = &self.on_event {
             hook(event);
         }
@@ -76,7 +76,7 @@ impl Request {
 
 /// An event of a running build.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum BuildEvent {
     /// A step is about to start its process.
     StepStarted {
         /// Index of the step.
@@ -100,7 +100,7 @@ pub enum Event {
         /// Its id.
         id: Option<String>,
         /// Status.
-        status: Status,
+        status: BuildStatus,
         /// The exit code of its process.
         exit_code: Option<i32>,
         /// Time of the event.
@@ -110,9 +110,9 @@ pub enum Event {
 
 /// Result of a build.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct PlanOutcome {
     /// The status of the build, always a final one.
-    pub status: Status,
+    pub status: BuildStatus,
     /// The steps, in the order of the file.
     pub steps: Vec<StepOutcome>,
     /// Output files, sorted by name; empty unless it succeeded.
@@ -131,7 +131,7 @@ pub struct StepOutcome {
     /// Its id.
     pub id: Option<String>,
     /// `QUEUED` for a step that never ran.
-    pub status: Status,
+    pub status: BuildStatus,
     /// Exit code of its process; 128 plus the signal number for one killed by a signal.
     pub exit_code: Option<i32>,
     /// Start time.
@@ -154,13 +154,13 @@ pub struct Artifact {
 }
 
 /// Tools required by the plan that are missing on this host. Checked first by [`run`].
-pub fn missing_tools(plan: &Plan, request: &Request) -> Vec<Problem> {
+pub fn missing_tools(plan: &Plan, request: &PlanRequest) -> Vec<BuildProblem> {
     tools::missing(plan, request)
 }
 
 /// Runs a build to its end.
 ///
 /// Dropping the future kills the running process groups.
-pub async fn run(plan: &Plan, request: &Request, cancel: CancellationToken) -> Outcome {
+pub async fn run(plan: &Plan, request: &PlanRequest, cancel: CancellationToken) -> PlanOutcome {
     build::run(plan, request, cancel).await
 }

@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::config::{self, Config};
-use crate::{Problem, Secret, image};
+use crate::config::{self, BuildConfig};
+use crate::{BuildProblem, Secret, image};
 
 use template::Templates;
 
@@ -42,7 +42,7 @@ pub struct Inputs {
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The steps, in the order of the file.
-    pub steps: Vec<Step>,
+    pub steps: Vec<PlannedStep>,
     /// Time limit of the whole build.
     pub timeout: Duration,
     /// Files to collect after success.
@@ -55,7 +55,7 @@ pub struct Plan {
 
 /// A step ready to run.
 #[derive(Clone, Debug)]
-pub struct Step {
+pub struct PlannedStep {
     /// Index in the file, starting at 0.
     pub index: usize,
     /// Id, if any.
@@ -75,10 +75,10 @@ pub struct Step {
     /// Time limit of this step.
     pub timeout: Option<Duration>,
     /// Failures that do not end the build.
-    pub tolerance: Tolerance,
+    pub tolerance: FailureTolerance,
 }
 
-impl Step {
+impl PlannedStep {
     /// `2` or `2 (deploy)`, for messages.
     pub fn label(&self) -> String {
         label(self.index, self.id.as_deref())
@@ -89,14 +89,14 @@ impl Step {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// A tool with arguments.
-    Command(image::Command),
+    Command(image::ToolCommand),
     /// A script with its shebang, or for `/bin/sh`.
     Script(String),
 }
 
 /// Failures of a step that do not end the build.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Tolerance {
+pub enum FailureTolerance {
     /// None.
     Nothing,
     /// All of them, including a timeout.
@@ -105,7 +105,7 @@ pub enum Tolerance {
     ExitCodes(Vec<i32>),
 }
 
-impl Tolerance {
+impl FailureTolerance {
     /// Whether the build continues after a failure with this exit code, or without one.
     pub fn covers(&self, exit_code: Option<i32>) -> bool {
         match self {
@@ -117,7 +117,7 @@ impl Tolerance {
 }
 
 /// Checks a config and prepares it for a local run, or reports all problems.
-pub fn check(config: &Config, inputs: &Inputs) -> Result<Plan, Vec<Problem>> {
+pub fn check(config: &BuildConfig, inputs: &Inputs) -> Result<Plan, Vec<BuildProblem>> {
     let mut problems = Vec::new();
     let mut templates = Templates::new(config, inputs, &mut problems);
 
@@ -125,7 +125,7 @@ pub fn check(config: &Config, inputs: &Inputs) -> Result<Plan, Vec<Problem>> {
     check_timeout("timeout", timeout, &mut problems);
     if config.steps.is_empty() || config.steps.len() > MOST_STEPS {
         let found = config.steps.len();
-        problems.push(Problem::new("steps", format!("expected 1 to {MOST_STEPS} steps, found {found}")));
+        problems.push(BuildProblem::new("steps", format!("expected 1 to {MOST_STEPS} steps, found {found}")));
     }
 
     let order = graph::order(&config.steps, &mut problems);
@@ -141,7 +141,7 @@ pub fn check(config: &Config, inputs: &Inputs) -> Result<Plan, Vec<Problem>> {
 
     let (objects, images) = outputs::check(config, &mut templates, &mut problems);
     if !config.secrets.is_empty() {
-        problems.push(Problem::new(
+        problems.push(BuildProblem::new(
             "secrets",
             "the local runner cannot decrypt with Cloud KMS; declare the secrets under `availableSecrets.secretManager`",
         ));
@@ -152,9 +152,9 @@ pub fn check(config: &Config, inputs: &Inputs) -> Result<Plan, Vec<Problem>> {
     if problems.is_empty() { Ok(Plan { steps, timeout, objects, images, build_id }) } else { Err(problems) }
 }
 
-fn check_timeout(path: &str, timeout: Duration, problems: &mut Vec<Problem>) {
+fn check_timeout(path: &str, timeout: Duration, problems: &mut Vec<BuildProblem>) {
     if timeout.is_zero() || timeout > LONGEST_TIMEOUT {
-        problems.push(Problem::new(path, "expected a time limit above 0s and at most 86400s"));
+        problems.push(BuildProblem::new(path, "expected a time limit above 0s and at most 86400s"));
     }
 }
 

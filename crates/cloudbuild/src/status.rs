@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Status of a build or step, with Cloud Build's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Status {
+pub enum BuildStatus {
     /// Created, not yet queued.
     Pending,
     /// Queued, not started. Final for a step that never ran.
@@ -27,7 +27,7 @@ pub enum Status {
     Expired,
 }
 
-impl Status {
+impl BuildStatus {
     /// All values, in the order above.
     pub const ALL: [Self; 9] = [
         Self::Pending,
@@ -62,7 +62,7 @@ impl Status {
     }
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for BuildStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -74,13 +74,13 @@ mod tests {
 
     #[test]
     fn json_and_text_have_the_same_spelling() {
-        for status in Status::ALL {
+        for status in BuildStatus::ALL {
             assert_eq!(serde_json::to_value(status).unwrap(), serde_json::json!(status.as_str()));
         }
     }
 
     #[test]
     fn six_statuses_are_final() {
-        assert_eq!(Status::ALL.iter().filter(|status| status.is_final()).count(), 6);
+        assert_eq!(BuildStatus::ALL.iter().filter(|status| status.is_final()).count(), 6);
     }
 }

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use cloudbuild::plan::{Action, Tolerance};
-use cloudbuild::{Config, Inputs, Plan, Secret, config, plan};
+use cloudbuild::plan::{Action, FailureTolerance};
+use cloudbuild::{BuildConfig, Inputs, Plan, Secret, config, plan};
 use serde_json::{Value, json};
 
 fn check(config: Value, inputs: &Inputs) -> Result<Plan, Vec<String>> {
-    let config: Config = serde_json::from_value(config).expect("a config");
+    let config: BuildConfig = serde_json::from_value(config).expect("a config");
     plan::check(&config, inputs).map_err(|problems| problems.iter().map(ToString::to_string).collect())
 }
 
@@ -57,9 +57,9 @@ fn a_whole_config_becomes_a_plan() {
     .expect("a plan");
     assert_eq!(plan.timeout.as_secs(), 3600);
     assert_eq!(args(&plan, 0), ["gcloud", "--project=p1", "", "$x"]);
-    assert_eq!(plan.steps[0].tolerance, Tolerance::ExitCodes(vec![3]));
+    assert_eq!(plan.steps[0].tolerance, FailureTolerance::ExitCodes(vec![3]));
     assert_eq!(plan.steps[1].action, Action::Script("echo $_WHO".to_owned()));
-    assert_eq!(plan.steps[1].tolerance, Tolerance::Everything);
+    assert_eq!(plan.steps[1].tolerance, FailureTolerance::Everything);
     assert_eq!(plan.steps[1].dir.to_str(), Some("y"));
     let pair = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
     assert_eq!(plan.steps[1].env, [("ALL", "1"), ("WHO", "you"), ("EQ", "a=b")].map(pair));
@@ -96,7 +96,7 @@ fn every_problem_is_reported_at_once() {
     let expected = [
         ("substitutions._NUL", "NUL"),
         ("substitutions.lower", "underscore"),
-        ("steps[0].id", "`-` is taken"),
+        ("steps[0].id", "`-` is reserved"),
         ("steps[1].waitFor[0]", "\"nobody\" is not the id of a step"),
         ("steps[1].waitFor[1]", "\"b\" is not the id of an earlier step; move it up"),
         ("steps[2].id", "\"a\" is already the id of step 1"),
@@ -192,7 +192,7 @@ fn the_file_is_read_strictly() {
         (json!({}), "steps"),
     ];
     for (text, part) in table {
-        let error = serde_json::from_value::<Config>(text).unwrap_err().to_string();
+        let error = serde_json::from_value::<BuildConfig>(text).unwrap_err().to_string();
         assert!(error.contains(part), "{part}: {error}");
     }
 }
@@ -200,7 +200,7 @@ fn the_file_is_read_strictly() {
 #[test]
 fn a_config_survives_its_own_json_and_has_a_schema() {
     let text = json!({"steps": [{"name": "a", "allowExitCodes": [1], "timeout": "1.5s"}], "queueTtl": "60s"});
-    let config: Config = serde_json::from_value(text.clone()).unwrap();
+    let config: BuildConfig = serde_json::from_value(text.clone()).unwrap();
     assert_eq!(serde_json::to_value(&config).unwrap(), text);
     let schema = config::schema();
     assert_eq!(schema["additionalProperties"], json!(false));

@@ -17,7 +17,7 @@ mod request;
 mod schema;
 mod topics;
 
-pub use message::{Content, Message, Unreadable};
+pub use message::{Content, Message, UnreadableEvent};
 pub use request::{
     CLUSTER_OFFERED, ClusterOffer, OfferedSystem, RUN_ANSWERED, RUN_REQUEST, RunAnswer, RunRequest, payload,
 };

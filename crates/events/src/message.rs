@@ -34,7 +34,7 @@ pub enum Content {
 
 /// An event that this service cannot read. Redelivery cannot help: it is parked.
 #[derive(Debug, thiserror::Error)]
-pub enum Unreadable {
+pub enum UnreadableEvent {
     /// The event type is unknown.
     #[error("event type `{0}` is not known; it may be newer than this service")]
     UnknownType(String),
@@ -128,8 +128,8 @@ impl Message {
     /// # Errors
     /// Returns an error if the type is unknown, an attribute is missing, or the payload does not match its
     /// type.
-    pub fn from_event(event: &Event) -> Result<Self, Unreadable> {
-        let attribute = |attribute, message: String| Unreadable::Attribute { attribute, message };
+    pub fn from_event(event: &Event) -> Result<Self, UnreadableEvent> {
+        let attribute = |attribute, message: String| UnreadableEvent::Attribute { attribute, message };
         if event.id().is_empty() || event.source().is_empty() {
             return Err(attribute("id, source", "must not be empty".to_owned()));
         }
@@ -175,9 +175,9 @@ fn attempt(event: &Event) -> Result<Attempt, String> {
     }
 }
 
-fn content(event: &Event) -> Result<Content, Unreadable> {
+fn content(event: &Event) -> Result<Content, UnreadableEvent> {
     let event_type = event.ty();
-    let wrong = |message: String| Unreadable::Payload { event_type: event_type.to_owned(), message };
+    let wrong = |message: String| UnreadableEvent::Payload { event_type: event_type.to_owned(), message };
     let data: Value = match event.data() {
         None => Value::Null,
         Some(Data::Json(value)) => value.clone(),
@@ -189,7 +189,7 @@ fn content(event: &Event) -> Result<Content, Unreadable> {
     let tagged = json!({"type": event_type, "data": data});
     if Body::TYPES.contains(&event_type) {
         let body = serde_json::from_value(tagged).map_err(|error| wrong(error.to_string()))?;
-        let id = event.id().parse().map_err(|error: model::InvalidId| Unreadable::Attribute {
+        let id = event.id().parse().map_err(|error: model::InvalidId| UnreadableEvent::Attribute {
             attribute: "id",
             message: error.to_string(),
         })?;
@@ -197,6 +197,6 @@ fn content(event: &Event) -> Result<Content, Unreadable> {
     } else if Fact::TYPES.contains(&event_type) {
         serde_json::from_value(tagged).map(Content::Fact).map_err(|error| wrong(error.to_string()))
     } else {
-        Err(Unreadable::UnknownType(event_type.to_owned()))
+        Err(UnreadableEvent::UnknownType(event_type.to_owned()))
     }
 }

@@ -1,7 +1,7 @@
 //! What goes into an envelope comes out of it, and nothing else does.
 
 use cloudevents::{AttributesReader, Event};
-use events::{Content, Message, Unreadable, event_schemas};
+use events::{Content, Message, UnreadableEvent, event_schemas};
 use model::*;
 use proptest::prelude::*;
 use serde_json::json;
@@ -58,7 +58,7 @@ fn foreign_events_are_rejected_with_a_reason() {
     assert!(read(json!({"subject": "runs/../../etc"})).contains("subject"));
     assert!(read(json!({"attempt": 0})).contains("attempt"));
     assert!(read(json!({"data": {"handle": 3}})).contains("payload of `dev.burnin.job.accepted.v1`"));
-    assert!(matches!(Message::from_event(&event(json!({"id": ""}))), Err(Unreadable::Attribute { .. })));
+    assert!(matches!(Message::from_event(&event(json!({"id": ""}))), Err(UnreadableEvent::Attribute { .. })));
 }
 
 #[test]

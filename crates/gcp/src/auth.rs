@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, str::FromStr};
 
 use jsonwebtoken::{Algorithm, Validation, decode, decode_header};
 use serde::Deserialize;
-use service::auth::{Caller, Denied, Doorkeeper};
+use service::auth::{Authenticator, Caller, Denied};
 
 use crate::keys::{Keyless, Keys};
 
@@ -78,7 +78,7 @@ impl Verifier {
 }
 
 #[async_trait::async_trait]
-impl Doorkeeper for Verifier {
+impl Authenticator for Verifier {
     async fn admit(&self, authorization: Option<&str>) -> Result<Caller, Denied> {
         let unproven = |why: &str| Denied::Unproven(why.to_owned());
         let header = authorization.ok_or_else(|| unproven("the token is missing"))?;

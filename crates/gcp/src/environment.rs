@@ -21,20 +21,20 @@
 
 use std::{path::PathBuf, str::FromStr};
 
-use service::{config::Reader, telemetry::Format};
+use service::{config::VariableReader, telemetry::Format};
 
 use crate::{auth::Callers, pull::Pull, storage::Emulator};
 
 /// Storage of objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum StorageLocation {
     /// A bucket's name.
     Bucket(String),
     /// A local folder.
     Folder(PathBuf),
 }
 
-impl Place {
+impl StorageLocation {
     /// The bucket's name, if it is a bucket.
     pub fn bucket(&self) -> Option<&str> {
         match self {
@@ -44,7 +44,7 @@ impl Place {
     }
 }
 
-impl FromStr for Place {
+impl FromStr for StorageLocation {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -88,7 +88,7 @@ pub enum Auth {
 }
 
 impl Auth {
-    fn read(env: &mut Reader) -> Option<Self> {
+    fn read(env: &mut VariableReader) -> Option<Self> {
         match env.required::<AuthMode>("BURNIN_AUTH")? {
             AuthMode::Platform => Some(Self::Platform),
             AuthMode::Oidc => {
@@ -183,7 +183,7 @@ impl FromStr for LogFormat {
 
 impl Platform {
     /// Reads the variables; the reader collects the problems.
-    pub fn read(env: &mut Reader) -> Option<Self> {
+    pub fn read(env: &mut VariableReader) -> Option<Self> {
         let port = env.or("PORT", 8080);
         let auth = Auth::read(env);
         let service = env.optional::<String>("K_SERVICE");
@@ -228,10 +228,10 @@ mod tests {
 
     #[test]
     fn a_place_is_a_bucket_or_an_absolute_path() {
-        assert_eq!("gs://logs-1".parse(), Ok(Place::Bucket("logs-1".to_owned())));
-        assert_eq!("/var/lib/burnin".parse(), Ok(Place::Folder("/var/lib/burnin".into())));
+        assert_eq!("gs://logs-1".parse(), Ok(StorageLocation::Bucket("logs-1".to_owned())));
+        assert_eq!("/var/lib/burnin".parse(), Ok(StorageLocation::Folder("/var/lib/burnin".into())));
         for wrong in ["gs://", "gs://a/b", "logs", "", "s3://logs"] {
-            assert!(wrong.parse::<Place>().is_err(), "{wrong}");
+            assert!(wrong.parse::<StorageLocation>().is_err(), "{wrong}");
         }
         assert_eq!("/tmp/w.sqlite".parse(), Ok(Local("/tmp/w.sqlite".into())));
         assert!("bigquery:p.burnin".parse::<Local>().is_err() && "cloud-build:p/l".parse::<Local>().is_err());

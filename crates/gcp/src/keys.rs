@@ -62,7 +62,7 @@ fn max_age(control: &str) -> Option<Duration> {
 }
 
 #[derive(Default)]
-struct Known {
+struct CachedKeys {
     keys: BTreeMap<String, Arc<DecodingKey>>,
     /// Time at which the keys expire.
     expire: Option<Timestamp>,
@@ -74,7 +74,7 @@ struct Known {
 pub struct Keys {
     source: Box<dyn KeySource>,
     clock: Arc<dyn Clock>,
-    known: RwLock<Known>,
+    known: RwLock<CachedKeys>,
     /// Held by the fetching caller; contains the time of the last fetch.
     fetching: Mutex<Option<Timestamp>>,
 }
@@ -143,7 +143,7 @@ impl Keys {
         }
         info!(keys = keys.len(), good_for_s = good_for.as_secs(), "keys fetched");
         let (expire, ageing) = (Some(now + Span(good_for)), Some(now + Span(good_for.mul_f64(0.9))));
-        *self.known.write().await = Known { keys, expire, ageing };
+        *self.known.write().await = CachedKeys { keys, expire, ageing };
         Ok(())
     }
 }

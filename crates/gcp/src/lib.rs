@@ -13,5 +13,5 @@ pub mod pubsub;
 pub mod pull;
 pub mod storage;
 
-pub use environment::{Local, Place, Platform};
+pub use environment::{Local, Platform, StorageLocation};
 pub use program::{Parts, Unfit, Wiring, ended, run, run_with_routes};

@@ -4,18 +4,18 @@ use std::{error::Error, net::Ipv4Addr, process::ExitCode, sync::Arc, time::Durat
 
 use ledger::{FolderStore, Store};
 use service::{
-    Bus, Clock, Handler, Parking, StoreParking, SystemClock, Worker, WorkerHandler,
-    auth::Doorkeeper,
-    config::Reader,
-    push::Door,
-    serve::{Chore, Routes, Service, serve, with_routes},
+    Bus, Clock, DeadLetters, Handler, StoreParking, SystemClock, Worker, WorkerHandler,
+    auth::Authenticator,
+    config::VariableReader,
+    push::EventReceiver,
+    serve::{PeriodicTask, Routes, Service, serve, with_routes},
     shutdown,
 };
 use tokio::net::TcpListener;
 use tracing::info;
 
 use crate::{
-    Place, Platform,
+    Platform, StorageLocation,
     auth::Verifier,
     environment::Auth,
     keys::{GOOGLE, Keys, Published},
@@ -48,7 +48,7 @@ pub struct Parts {
     /// Store for unreadable events.
     pub parking: Arc<dyn Store>,
     /// Periodic tasks.
-    pub chores: Vec<Arc<dyn Chore>>,
+    pub chores: Vec<Arc<dyn PeriodicTask>>,
 }
 
 /// Why a service cannot start.
@@ -59,13 +59,15 @@ impl Wiring {
     ///
     /// # Errors
     /// Returns an error if the folder cannot be created. A bucket is not accessed yet.
-    pub fn store(&self, place: &Place) -> Result<Arc<dyn Store>, Unfit> {
+    pub fn store(&self, place: &StorageLocation) -> Result<Arc<dyn Store>, Unfit> {
         match place {
-            Place::Folder(folder) => {
+            StorageLocation::Folder(folder) => {
                 let opened = FolderStore::open(folder);
                 Ok(Arc::new(opened.map_err(|error| format!("{}: {error}", folder.display()))?))
             }
-            Place::Bucket(name) => Ok(Arc::new(CloudStorage::new(name, self.storage_emulator.clone()))),
+            StorageLocation::Bucket(name) => {
+                Ok(Arc::new(CloudStorage::new(name, self.storage_emulator.clone())))
+            }
         }
     }
 
@@ -81,7 +83,7 @@ impl Wiring {
 pub fn run<C>(
     name: &'static str,
     version: &'static str,
-    read: impl FnOnce(&mut Reader) -> Option<C>,
+    read: impl FnOnce(&mut VariableReader) -> Option<C>,
     build: impl FnOnce(C, &Wiring) -> Result<Parts, Unfit>,
 ) -> ExitCode {
     run_with_routes(name, version, read, |config, wiring| Ok((build(config, wiring)?, Routes::default())))
@@ -91,10 +93,10 @@ pub fn run<C>(
 pub fn run_with_routes<C>(
     name: &'static str,
     version: &'static str,
-    read: impl FnOnce(&mut Reader) -> Option<C>,
+    read: impl FnOnce(&mut VariableReader) -> Option<C>,
     build: impl FnOnce(C, &Wiring) -> Result<(Parts, Routes), Unfit>,
 ) -> ExitCode {
-    let mut env = Reader::from_env();
+    let mut env = VariableReader::from_env();
     let (platform, config) = (Platform::read(&mut env), read(&mut env));
     let (platform, config) = match env.finish(|| platform.zip(config)) {
         Ok(read) => read,
@@ -152,14 +154,14 @@ async fn live(
         bigquery_emulator: platform.bigquery_emulator,
     };
     let (Parts { takes, handler, parking, chores }, routes) = build(&wiring)?;
-    let parking: Arc<dyn Parking> = Arc::new(StoreParking::new(parking, clock));
+    let parking: Arc<dyn DeadLetters> = Arc::new(StoreParking::new(parking, clock));
     let (address, doorkeeper) = match platform.auth {
         // Outside Cloud Run callers are not checked, so only local ones are accepted.
         Auth::Platform if platform.on_cloud_run => (Ipv4Addr::UNSPECIFIED, None),
         Auth::Platform => (Ipv4Addr::LOCALHOST, None),
         Auth::Oidc { audience, callers } => {
             let keys = Keys::new(Published::at(GOOGLE), Arc::clone(&wiring.clock));
-            let doorkeeper: Arc<dyn Doorkeeper> = Arc::new(Verifier::new(&audience, callers, keys));
+            let doorkeeper: Arc<dyn Authenticator> = Arc::new(Verifier::new(&audience, callers, keys));
             (Ipv4Addr::UNSPECIFIED, Some(doorkeeper))
         }
     };
@@ -169,7 +171,7 @@ async fn live(
     let revision = platform.revision;
     let exported = platform.otlp.is_some().then(|| Arc::clone(&telemetry));
     let pulling = platform.pull.map(|pull| {
-        let door = Door { handler: Arc::clone(&handler), parking: Arc::clone(&parking) };
+        let door = EventReceiver { handler: Arc::clone(&handler), parking: Arc::clone(&parking) };
         tokio::spawn(pull.run(platform.pubsub_emulator, door, stop.clone()))
     });
     let service =

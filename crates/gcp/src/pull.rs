@@ -6,7 +6,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use google_cloud_auth::credentials::anonymous;
 use google_cloud_pubsub::{client::Subscriber, model::Message, subscriber::handler::Handler as Receipt};
 use serde_json::json;
-use service::push::{Dealt, Door, carried};
+use service::push::{Delivery, EventReceiver, carried};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, info, warn};
@@ -36,7 +36,7 @@ impl Pull {
     pub async fn run(
         self,
         emulator: Option<String>,
-        door: Door,
+        door: EventReceiver,
         stop: CancellationToken,
     ) -> Result<(), Box<dyn Error + Send + Sync>> {
         let mut builder = Subscriber::builder();
@@ -95,14 +95,14 @@ impl Pull {
     }
 }
 
-async fn deal(door: &Door, message: Message, receipt: Receipt) {
+async fn deal(door: &EventReceiver, message: Message, receipt: Receipt) {
     let attributes: BTreeMap<_, _> = message.attributes.into_iter().collect();
     // In the format of a push, so that a parked event can be redelivered.
     let raw =
         json!({"message": {"attributes": attributes, "data": STANDARD.encode(&message.data)}}).to_string();
-    match door.deal(carried(attributes, &message.data), raw.as_bytes()).await {
-        Dealt::Acknowledged => receipt.ack(),
-        Dealt::Refused | Dealt::Broken => receipt.nack(),
+    match door.receive(carried(attributes, &message.data), raw.as_bytes()).await {
+        Delivery::Acknowledged => receipt.ack(),
+        Delivery::Refused | Delivery::Broken => receipt.nack(),
     }
 }
 

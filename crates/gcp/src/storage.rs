@@ -11,8 +11,8 @@
 //! because the duration of an attempt cannot be limited, and no call may outlast a push.
 
 mod download;
+mod request_error;
 mod rest;
-mod trouble;
 mod upload;
 
 use std::{str::FromStr, sync::Arc, time::Duration};
@@ -21,13 +21,13 @@ use bytes::Bytes;
 use google_cloud_auth::credentials::{self, anonymous};
 use google_cloud_gax::retry_policy::NeverRetry;
 use google_cloud_storage::client::Storage;
-use ledger::{Creation, Digest, Reader, Store, StoreError, check_name};
+use ledger::{Creation, Digest, ObjectReader, Store, StoreError, check_name};
 use tokio::sync::OnceCell;
 
 use self::{
     download::Download,
+    request_error::{RequestError, Tries},
     rest::Rest,
-    trouble::{Tries, Trouble},
 };
 
 /// Google's endpoint.
@@ -92,10 +92,10 @@ pub(crate) struct Inner {
     emulator: Option<Emulator>,
     patience: Patience,
     /// Created at first use, so that missing credentials are reported to a caller.
-    clients: OnceCell<Clients>,
+    clients: OnceCell<StorageClients>,
 }
 
-struct Clients {
+struct StorageClients {
     storage: Storage,
     rest: Rest,
 }
@@ -139,26 +139,26 @@ impl Inner {
         format!("projects/_/buckets/{}", self.bucket)
     }
 
-    async fn clients(&self) -> Result<&Clients, Trouble> {
+    async fn clients(&self) -> Result<&StorageClients, RequestError> {
         let made = async || {
             let credentials = match self.emulator {
                 Some(_) => anonymous::Builder::new().build(),
-                None => credentials::Builder::default().build().map_err(Trouble::unanswered)?,
+                None => credentials::Builder::default().build().map_err(RequestError::unanswered)?,
             };
             let base = self.emulator.as_ref().map_or(GOOGLE, |emulator| &emulator.0);
             let rest = Rest::new(base, &self.bucket, credentials.clone())?;
             let storage = Storage::builder().with_endpoint(base).with_credentials(credentials).build();
-            Ok(Clients { storage: storage.await.map_err(Trouble::unanswered)?, rest })
+            Ok(StorageClients { storage: storage.await.map_err(RequestError::unanswered)?, rest })
         };
         self.clients.get_or_try_init(made).await
     }
 
-    async fn rest(&self) -> Result<&Rest, Trouble> {
+    async fn rest(&self) -> Result<&Rest, RequestError> {
         Ok(&self.clients().await?.rest)
     }
 
     /// Uploads in one request.
-    async fn insert(&self, name: &str, body: &Bytes) -> Result<(), Trouble> {
+    async fn insert(&self, name: &str, body: &Bytes) -> Result<(), RequestError> {
         let crc32c = crc32c::crc32c(body);
         let storage = &self.clients().await?.storage;
         let request = storage
@@ -174,11 +174,11 @@ impl Inner {
             return Ok(());
         }
         let why = format!("{stored:?} is stored, {} bytes with CRC32C {crc32c} were sent", body.len());
-        Err(Trouble::damaged(why))
+        Err(RequestError::damaged(why))
     }
 
     /// After a failed create: whether the name is taken.
-    async fn seen(&self, name: &str, trouble: Trouble) -> Result<Creation, Trouble> {
+    async fn seen(&self, name: &str, trouble: RequestError) -> Result<Creation, RequestError> {
         if trouble.status == Some(412) {
             return Ok(Creation::Exists);
         }
@@ -226,7 +226,7 @@ impl Store for CloudStorage {
         self.inner.create(name, body).await
     }
 
-    async fn create_from(&self, name: &str, body: Reader) -> Result<(Creation, Digest), StoreError> {
+    async fn create_from(&self, name: &str, body: ObjectReader) -> Result<(Creation, Digest), StoreError> {
         check_name(name)?;
         upload::upload(&self.inner, name, body).await
     }
@@ -248,12 +248,12 @@ impl Store for CloudStorage {
         let limit = patience.total + patience.look;
         let read = tokio::time::timeout(limit, reading).await;
         let read = read.unwrap_or_else(|_| {
-            Err(Trouble::unanswered(format!("not read within {:.1} s", limit.as_secs_f64())))
+            Err(RequestError::unanswered(format!("not read within {:.1} s", limit.as_secs_f64())))
         });
         read.map_err(|trouble| trouble.store("read", name))
     }
 
-    async fn open(&self, name: &str) -> Result<Option<Reader>, StoreError> {
+    async fn open(&self, name: &str) -> Result<Option<ObjectReader>, StoreError> {
         check_name(name)?;
         let begun = Download::begin(&self.inner, name).await;
         Ok(begun.map_err(|trouble| trouble.store("open", name))?.map(Download::reader))

@@ -23,7 +23,7 @@ use model::{Span, Timestamp};
 use serde_json::{Value, json};
 use service::{
     ManualClock,
-    auth::{Caller, Denied, Doorkeeper},
+    auth::{Authenticator, Caller, Denied},
 };
 
 const AUDIENCE: &str = "https://builder.example/";

@@ -14,7 +14,8 @@ use opentelemetry_proto::tonic::{
 };
 use prost::Message;
 use service::{
-    Bus, BusError, Disposition, Event, Handler, Outbox, Parking, SystemClock, Trouble, Worker, WorkerHandler,
+    Bus, BusError, CommandError, DeadLetters, Disposition, Event, Handler, Publisher, SystemClock, Worker,
+    WorkerHandler,
     serve::{Service, router, serve},
     telemetry::Format,
 };
@@ -73,7 +74,7 @@ impl Bus for Quiet {
 }
 
 #[async_trait::async_trait]
-impl Parking for Quiet {
+impl DeadLetters for Quiet {
     async fn park(&self, _: &str, _: &str, _: &[u8]) -> Result<(), String> {
         Ok(())
     }
@@ -85,7 +86,7 @@ impl Worker for Quiet {
         "builder"
     }
 
-    async fn perform(&self, _: &Command, _: &Outbox) -> Result<(), Trouble> {
+    async fn perform(&self, _: &Command, _: &Publisher) -> Result<(), CommandError> {
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use tokio::io::AsyncReadExt;
 use tokio_util::io::SyncIoBridge;
 
-use crate::{Creation, Digest, Digester, Reader, Store, StoreError};
+use crate::{Creation, Digest, Digester, ObjectReader, Store, StoreError};
 
 /// Maximum manifest size, bytes; tens of thousands of objects fit.
 const MAX_MANIFEST: u64 = 16 << 20;
@@ -45,14 +45,14 @@ pub enum ArtefactError {
 
 /// Owner of files: a stage's attempt, or one part of an attempt with several parts.
 #[derive(Clone, Copy, Debug)]
-pub struct Owner<'a> {
+pub struct ArtifactOwner<'a> {
     /// Command of the attempt; the verb is ignored.
     pub command: &'a CommandId,
     /// Part name, valid in object names.
     pub part: Option<&'a str>,
 }
 
-impl<'a> From<&'a CommandId> for Owner<'a> {
+impl<'a> From<&'a CommandId> for ArtifactOwner<'a> {
     fn from(command: &'a CommandId) -> Self {
         Self { command, part: None }
     }
@@ -87,8 +87,8 @@ impl Artefacts {
     }
 
     /// The folder of a stage's attempt, ending in `/`.
-    pub fn folder<'a>(owner: impl Into<Owner<'a>>) -> String {
-        let Owner { command: CommandId { run, stage, attempt, .. }, part } = owner.into();
+    pub fn folder<'a>(owner: impl Into<ArtifactOwner<'a>>) -> String {
+        let ArtifactOwner { command: CommandId { run, stage, attempt, .. }, part } = owner.into();
         let folder = format!("artefacts/{run}/{stage}/{attempt}/");
         part.map_or_else(|| folder.clone(), |part| format!("{folder}{part}/"))
     }
@@ -105,9 +105,9 @@ impl Artefacts {
     /// Returns an error if the store request fails or the object exists with different content.
     pub async fn put<'a>(
         &self,
-        owner: impl Into<Owner<'a>>,
+        owner: impl Into<ArtifactOwner<'a>>,
         name: &str,
-        body: Reader,
+        body: ObjectReader,
     ) -> Result<ManifestObject, ArtefactError> {
         let owner = owner.into();
         self.offer(owner, name, body).await?.ok_or_else(|| ArtefactError::Damaged {
@@ -123,9 +123,9 @@ impl Artefacts {
     /// Returns an error if the store request fails.
     pub async fn offer<'a>(
         &self,
-        owner: impl Into<Owner<'a>>,
+        owner: impl Into<ArtifactOwner<'a>>,
         name: &str,
-        body: Reader,
+        body: ObjectReader,
     ) -> Result<Option<ManifestObject>, ArtefactError> {
         let full = Self::folder(owner) + name;
         let (creation, digest) = self.store.create_from(&full, body).await?;
@@ -165,7 +165,7 @@ impl Artefacts {
     /// Returns an error if the store request fails or the existing manifest is unreadable.
     pub async fn commit<'a>(
         &self,
-        owner: impl Into<Owner<'a>>,
+        owner: impl Into<ArtifactOwner<'a>>,
         objects: Vec<ManifestObject>,
     ) -> Result<Committed, ArtefactError> {
         self.commit_with(owner, objects, Vec::new()).await
@@ -177,7 +177,7 @@ impl Artefacts {
     /// Returns an error under the same conditions as [`Artefacts::commit`].
     pub async fn commit_with<'a>(
         &self,
-        owner: impl Into<Owner<'a>>,
+        owner: impl Into<ArtifactOwner<'a>>,
         mut objects: Vec<ManifestObject>,
         left_out: Vec<LeftOut>,
     ) -> Result<Committed, ArtefactError> {
@@ -202,7 +202,7 @@ impl Artefacts {
     /// Returns an error if the store request fails or the manifest is unreadable.
     pub async fn committed<'a>(
         &self,
-        owner: impl Into<Owner<'a>>,
+        owner: impl Into<ArtifactOwner<'a>>,
     ) -> Result<Option<Committed>, ArtefactError> {
         self.manifest(&(Self::folder(owner) + "manifest.json")).await
     }
@@ -276,12 +276,12 @@ impl Artefacts {
     }
 }
 
-type Reading<T> = std::io::Result<(T, Digest)>;
+type HashedRead<T> = std::io::Result<(T, Digest)>;
 
 async fn read_aside<T: Send + 'static>(
-    body: Reader,
+    body: ObjectReader,
     read: impl FnOnce(&mut dyn std::io::Read) -> std::io::Result<T> + Send + 'static,
-) -> Reading<T> {
+) -> HashedRead<T> {
     let reading = tokio::task::spawn_blocking(move || {
         let mut bridge = SyncIoBridge::new(Digester::new(body));
         let value = read(&mut bridge)?;
@@ -293,9 +293,9 @@ async fn read_aside<T: Send + 'static>(
 }
 
 async fn read_in_place<T>(
-    mut body: Reader,
+    mut body: ObjectReader,
     read: impl FnOnce(&mut dyn std::io::Read) -> std::io::Result<T>,
-) -> Reading<T> {
+) -> HashedRead<T> {
     let mut bytes = Vec::new();
     body.read_to_end(&mut bytes).await?;
     Ok((read(&mut bytes.as_slice())?, Digest::of(&bytes)))

@@ -12,7 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use model::{Attempt, CancelRequested, Entry, EventKey, Fact, RunId, Timestamp};
+use model::{Attempt, CancelRequested, EventKey, Fact, RecordEntry, RunId, Timestamp};
 use tokio::io::AsyncReadExt;
 
 pub use self::artefacts::artefacts;
@@ -128,10 +128,10 @@ async fn one_of_many_creators_wins(store: Arc<dyn Store>) {
     );
 }
 
-fn entry(by: &str) -> Entry {
+fn entry(by: &str) -> RecordEntry {
     let event = EventKey { source: "//test".into(), id: by.into() };
     let fact = Fact::CancelRequested(CancelRequested { by: by.into(), reason: String::new() });
-    Entry::Accepted { event, attempt: Attempt::FIRST, fact: Box::new(fact) }
+    RecordEntry::Accepted { event, attempt: Attempt::FIRST, fact: Box::new(fact) }
 }
 
 fn run(name: &str) -> RunId {

@@ -10,7 +10,7 @@ use std::{
 use bytes::Bytes;
 use tokio::io::AsyncWriteExt;
 
-use crate::{Creation, Digest, Digester, Reader, Store, StoreError, check_name};
+use crate::{Creation, Digest, Digester, ObjectReader, Store, StoreError, check_name};
 
 /// Drafts are written here and then hard-linked to their name, which either succeeds completely or fails
 /// because the name exists.
@@ -82,7 +82,7 @@ impl Store for FolderStore {
         Ok(self.create_from(name, Box::new(io::Cursor::new(body))).await?.0)
     }
 
-    async fn create_from(&self, name: &str, body: Reader) -> Result<(Creation, Digest), StoreError> {
+    async fn create_from(&self, name: &str, body: ObjectReader) -> Result<(Creation, Digest), StoreError> {
         self.path(name)?;
         let draft = self.draft();
         let mut digester = Digester::new(body);
@@ -115,7 +115,7 @@ impl Store for FolderStore {
         }
     }
 
-    async fn open(&self, name: &str) -> Result<Option<Reader>, StoreError> {
+    async fn open(&self, name: &str) -> Result<Option<ObjectReader>, StoreError> {
         let path = self.path(name)?;
         // Opening a named pipe would block forever.
         match tokio::fs::metadata(&path).await {

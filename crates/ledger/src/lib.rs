@@ -19,10 +19,10 @@ mod records;
 mod split;
 mod store;
 
-pub use artefacts::{ArtefactError, Artefacts, Committed, Owner};
+pub use artefacts::{ArtefactError, Artefacts, ArtifactOwner, Committed};
 pub use digest::{Digest, Digester};
 pub use folder::FolderStore;
 pub use memory::MemoryStore;
 pub use records::{AppendError, Ledger, LedgerError, Loaded, Nonces};
 pub use split::Split;
-pub use store::{Creation, Reader, Store, StoreError, check_name};
+pub use store::{Creation, ObjectReader, Store, StoreError, check_name};

@@ -10,7 +10,7 @@ use std::{
 use bytes::Bytes;
 use tokio::io::AsyncReadExt;
 
-use crate::{Creation, Digest, Digester, Reader, Store, StoreError, check_name};
+use crate::{Creation, Digest, Digester, ObjectReader, Store, StoreError, check_name};
 
 /// Objects in a map.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl Store for MemoryStore {
         Ok(Creation::Created)
     }
 
-    async fn create_from(&self, name: &str, body: Reader) -> Result<(Creation, Digest), StoreError> {
+    async fn create_from(&self, name: &str, body: ObjectReader) -> Result<(Creation, Digest), StoreError> {
         check_name(name)?;
         let mut digester = Digester::new(body);
         let mut bytes = Vec::new();
@@ -50,8 +50,8 @@ impl Store for MemoryStore {
         Ok(self.objects().get(name).cloned())
     }
 
-    async fn open(&self, name: &str) -> Result<Option<Reader>, StoreError> {
-        Ok(self.read(name).await?.map(|bytes| Box::new(Cursor::new(bytes)) as Reader))
+    async fn open(&self, name: &str) -> Result<Option<ObjectReader>, StoreError> {
+        Ok(self.read(name).await?.map(|bytes| Box::new(Cursor::new(bytes)) as ObjectReader))
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use model::{Entry, RECORD_FORMAT, Record, RunId, Timestamp, planted};
+use model::{RECORD_FORMAT, Record, RecordEntry, RunId, Timestamp, planted};
 
 use crate::{Creation, Store, StoreError};
 
@@ -145,7 +145,7 @@ impl Ledger {
     pub async fn append(
         &self,
         mut loaded: Loaded,
-        entry: Entry,
+        entry: RecordEntry,
         now: Timestamp,
     ) -> Result<Loaded, AppendError> {
         let last = loaded.records.last().map(|record| record.recorded_at);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{Creation, Digest, Reader, Store, StoreError};
+use crate::{Creation, Digest, ObjectReader, Store, StoreError};
 
 /// Hints are removed, records never: a bucket with object retention cannot hold both.
 pub struct Split {
@@ -30,7 +30,7 @@ impl Store for Split {
         self.of(name).create(name, body).await
     }
 
-    async fn create_from(&self, name: &str, body: Reader) -> Result<(Creation, Digest), StoreError> {
+    async fn create_from(&self, name: &str, body: ObjectReader) -> Result<(Creation, Digest), StoreError> {
         self.of(name).create_from(name, body).await
     }
 
@@ -38,7 +38,7 @@ impl Store for Split {
         self.of(name).read(name).await
     }
 
-    async fn open(&self, name: &str) -> Result<Option<Reader>, StoreError> {
+    async fn open(&self, name: &str) -> Result<Option<ObjectReader>, StoreError> {
         self.of(name).open(name).await
     }
 

@@ -8,7 +8,7 @@ use tokio::io::AsyncRead;
 use crate::Digest;
 
 /// A stream of an object's bytes.
-pub type Reader = Box<dyn AsyncRead + Send + Unpin>;
+pub type ObjectReader = Box<dyn AsyncRead + Send + Unpin>;
 
 /// Result of a create-if-absent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,13 +57,13 @@ pub trait Store: Send + Sync + 'static {
 
     /// Creates an object from a stream without buffering all of it. The digest covers the bytes read, whether
     /// or not the name was free.
-    async fn create_from(&self, name: &str, body: Reader) -> Result<(Creation, Digest), StoreError>;
+    async fn create_from(&self, name: &str, body: ObjectReader) -> Result<(Creation, Digest), StoreError>;
 
     /// The object's bytes; `None` if absent.
     async fn read(&self, name: &str) -> Result<Option<Bytes>, StoreError>;
 
     /// The object as a stream; `None` if absent.
-    async fn open(&self, name: &str) -> Result<Option<Reader>, StoreError>;
+    async fn open(&self, name: &str) -> Result<Option<ObjectReader>, StoreError>;
 
     /// Names with prefix `prefix`, in unspecified order.
     async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError>;

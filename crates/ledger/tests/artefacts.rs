@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use ledger::{ArtefactError, Artefacts, Digest, MemoryStore, Reader, Store, StoreError};
+use ledger::{ArtefactError, Artefacts, Digest, MemoryStore, ObjectReader, Store, StoreError};
 use model::*;
 
 fn id(stage: Stage, attempt: u32) -> CommandId {
@@ -16,7 +16,7 @@ fn logs_id() -> CommandId {
     id(Stage::Logs, 1)
 }
 
-fn body(text: &str) -> Reader {
+fn body(text: &str) -> ObjectReader {
     Box::new(Cursor::new(text.as_bytes().to_vec()))
 }
 

@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use ledger::{
-    AppendError, Creation, Digest, FolderStore, Ledger, MemoryStore, Reader, Split, Store, StoreError,
+    AppendError, Creation, Digest, FolderStore, Ledger, MemoryStore, ObjectReader, Split, Store, StoreError,
     conformance,
 };
 use model::*;
@@ -66,13 +66,13 @@ impl Store for Lossy {
             }
         }
     }
-    async fn create_from(&self, name: &str, body: Reader) -> Result<(Creation, Digest), StoreError> {
+    async fn create_from(&self, name: &str, body: ObjectReader) -> Result<(Creation, Digest), StoreError> {
         self.inner.create_from(name, body).await
     }
     async fn read(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
         self.inner.read(name).await
     }
-    async fn open(&self, name: &str) -> Result<Option<Reader>, StoreError> {
+    async fn open(&self, name: &str) -> Result<Option<ObjectReader>, StoreError> {
         self.inner.open(name).await
     }
     async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
@@ -94,7 +94,7 @@ async fn a_successful_write_is_recognized_despite_a_reported_error() {
         let theirs = Ledger::new(store.clone(), Arc::new(|| "theirs".into()));
         let run: RunId = "lossy".parse().unwrap();
         let now = Timestamp::from_millis(0);
-        let entry = || Entry::Closed { conclusion: Conclusion::Completed };
+        let entry = || RecordEntry::Closed { conclusion: Conclusion::Completed };
 
         let (first, rival) = (ours.load(&run).await.unwrap(), theirs.load(&run).await.unwrap());
         store.lose.store(true, Ordering::Relaxed);

@@ -1,6 +1,6 @@
 //! Decides which entries to record.
 
-use model::{Attempt, Entry, EventKey, Fact, Record, Stage, Timestamp, planted};
+use model::{Attempt, EventKey, Fact, Record, RecordEntry, Stage, Timestamp, planted};
 
 use crate::{
     evolve::evolve,
@@ -31,7 +31,7 @@ pub enum Input {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     /// Entries to append.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<RecordEntry>,
     /// Why the fact was not recorded, if it was not.
     pub ignored: Option<Ignored>,
 }
@@ -71,8 +71,12 @@ impl Ignored {
 }
 
 /// The first entry of a run.
-pub fn decide_first(occurrence: Occurrence) -> Entry {
-    Entry::Accepted { event: occurrence.event, attempt: Attempt::FIRST, fact: Box::new(occurrence.fact) }
+pub fn decide_first(occurrence: Occurrence) -> RecordEntry {
+    RecordEntry::Accepted {
+        event: occurrence.event,
+        attempt: Attempt::FIRST,
+        fact: Box::new(occurrence.fact),
+    }
 }
 
 /// Entries to record for an input, including those due at `now`.
@@ -81,7 +85,7 @@ pub fn decide(state: &RunState, input: Input, now: Timestamp) -> Decision {
     let mut entries = Vec::new();
     let mut ignored = None;
     let mut state = state.clone();
-    let mut push = |state: &mut RunState, entry: Entry| {
+    let mut push = |state: &mut RunState, entry: RecordEntry| {
         let record = provisional(state, entry.clone(), now);
         *state = evolve(state.clone(), &record);
         entries.push(entry);
@@ -91,7 +95,7 @@ pub fn decide(state: &RunState, input: Input, now: Timestamp) -> Decision {
             Some(why) => ignored = Some(why),
             None => {
                 let Occurrence { event, attempt, fact } = *occurrence;
-                push(&mut state, Entry::Accepted { event, attempt, fact: Box::new(fact) });
+                push(&mut state, RecordEntry::Accepted { event, attempt, fact: Box::new(fact) });
             }
         }
     }
@@ -103,7 +107,7 @@ pub fn decide(state: &RunState, input: Input, now: Timestamp) -> Decision {
 }
 
 /// A provisional record for looking ahead. The fold evaluates only its number and time.
-fn provisional(state: &RunState, entry: Entry, now: Timestamp) -> Record {
+fn provisional(state: &RunState, entry: RecordEntry, now: Timestamp) -> Record {
     let recorded_at = now.max(state.recorded_at);
     Record {
         format: entry.format(),
@@ -148,7 +152,8 @@ fn refusal(state: &RunState, occurrence: &Occurrence, now: Timestamp) -> Option<
         }
     }
     // Final test: record the fact only if it changes the state.
-    let entry = Entry::Accepted { event: event.clone(), attempt: *attempt, fact: Box::new(fact.clone()) };
+    let entry =
+        RecordEntry::Accepted { event: event.clone(), attempt: *attempt, fact: Box::new(fact.clone()) };
     let after = evolve(state.clone(), &provisional(state, entry, now));
     same_knowledge(state, after).then_some(Ignored::NothingNew)
 }
@@ -175,7 +180,7 @@ fn same_knowledge(before: &RunState, mut after: RunState) -> bool {
 }
 
 /// The next entry required by the state and the clock.
-fn due(state: &RunState, now: Timestamp) -> Option<Entry> {
+fn due(state: &RunState, now: Timestamp) -> Option<RecordEntry> {
     pass_budget(state, now)
         .or_else(|| open_attempt(state))
         .or_else(|| pass_limit(state, now))
@@ -183,7 +188,7 @@ fn due(state: &RunState, now: Timestamp) -> Option<Entry> {
 }
 
 /// Releasing a cluster takes time and costs money: stop the run before its budget is spent.
-fn pass_budget(state: &RunState, now: Timestamp) -> Option<Entry> {
+fn pass_budget(state: &RunState, now: Timestamp) -> Option<RecordEntry> {
     let budget = state.budget()?;
     if state.stops_at()? > now {
         return None;
@@ -191,15 +196,15 @@ fn pass_budget(state: &RunState, now: Timestamp) -> Option<Entry> {
     // The result needs no cluster any more: only the search for bad nodes is stopped.
     if matches!(state.frontier(), Some(Stage::Verdict | Stage::Locate)) {
         let attempt = state.attempt(Stage::Locate);
-        return Some(Entry::TimedOut { stage: Stage::Locate, attempt });
+        return Some(RecordEntry::TimedOut { stage: Stage::Locate, attempt });
     }
-    Some(Entry::OverBudget { spent: state.spent(now), budget })
+    Some(RecordEntry::OverBudget { spent: state.spent(now), budget })
 }
 
-fn open_attempt(state: &RunState) -> Option<Entry> {
+fn open_attempt(state: &RunState) -> Option<RecordEntry> {
     let stage = state.frontier()?;
     let (broken, failure) = state.retriable(stage)?;
-    Some(Entry::AttemptOpened {
+    Some(RecordEntry::AttemptOpened {
         stage: broken,
         attempt: state.attempt(broken).next(),
         because: failure.clone(),
@@ -207,24 +212,26 @@ fn open_attempt(state: &RunState) -> Option<Entry> {
 }
 
 /// Past its limit a stage is polled; the timeout is recorded only if no fact follows.
-fn pass_limit(state: &RunState, now: Timestamp) -> Option<Entry> {
+fn pass_limit(state: &RunState, now: Timestamp) -> Option<RecordEntry> {
     let stage = state.frontier()?;
     let known = state.stage(stage)?;
     let attempt = known.attempt;
     match known.overdue {
         None if now >= known.since? + state.limit(stage) => Some(match planted("timeout_without_asking") {
-            true => Entry::TimedOut { stage, attempt },
-            false => Entry::Overdue { stage, attempt },
+            true => RecordEntry::TimedOut { stage, attempt },
+            false => RecordEntry::Overdue { stage, attempt },
         }),
-        Some(asked) if now >= asked + state.workflow.limits.grace => Some(Entry::TimedOut { stage, attempt }),
+        Some(asked) if now >= asked + state.workflow.limits.grace => {
+            Some(RecordEntry::TimedOut { stage, attempt })
+        }
         _ => None,
     }
 }
 
-fn close(state: &RunState) -> Option<Entry> {
+fn close(state: &RunState) -> Option<RecordEntry> {
     let (conclusion, _) = state.settled.as_ref()?;
     let returned = state.leases_returned() || planted("close_without_the_lease");
     let idle = state.abandoned().next().is_none() || planted("close_while_something_runs");
     let done = state.closed.is_none() && returned && idle;
-    done.then(|| Entry::Closed { conclusion: conclusion.clone() })
+    done.then(|| RecordEntry::Closed { conclusion: conclusion.clone() })
 }

@@ -1,12 +1,12 @@
 //! State changes by records.
 
-use model::{Attempt, Class, Entry, EventKey, Fact, Failure, Money, Record, Stage, Timestamp, planted};
+use model::{Attempt, Class, EventKey, Fact, Failure, Money, Record, RecordEntry, Stage, Timestamp, planted};
 
-use crate::state::{EarlierAttempt, End, Lease, LeaseState, RunState, StageState};
+use crate::state::{AttemptEnd, EarlierAttempt, Lease, LeaseState, RunState, StageState};
 
 /// A ledger with an invalid beginning or a gap.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unreadable {
+pub enum UnreadableLedger {
     /// The ledger has no record.
     #[error("the ledger is empty")]
     Empty,
@@ -27,28 +27,28 @@ pub enum Unreadable {
 ///
 /// # Errors
 /// Returns an error if the first record is not a run request or a number is missing.
-pub fn fold<'a>(records: impl IntoIterator<Item = &'a Record>) -> Result<RunState, Unreadable> {
+pub fn fold<'a>(records: impl IntoIterator<Item = &'a Record>) -> Result<RunState, UnreadableLedger> {
     let mut records = records.into_iter();
-    let first = records.next().ok_or(Unreadable::Empty)?;
+    let first = records.next().ok_or(UnreadableLedger::Empty)?;
     let mut state = begin(first)?;
     for record in records {
         if record.seq != state.seq + 1 {
-            return Err(Unreadable::Gap { expected: state.seq + 1, found: record.seq });
+            return Err(UnreadableLedger::Gap { expected: state.seq + 1, found: record.seq });
         }
         state = evolve(state, record);
     }
     Ok(state)
 }
 
-fn begin(record: &Record) -> Result<RunState, Unreadable> {
+fn begin(record: &Record) -> Result<RunState, UnreadableLedger> {
     if record.seq != 1 {
-        return Err(Unreadable::Gap { expected: 1, found: record.seq });
+        return Err(UnreadableLedger::Gap { expected: 1, found: record.seq });
     }
-    let Entry::Accepted { event, fact, .. } = &record.entry else {
-        return Err(Unreadable::Beginning(format!("{:?}", record.entry)));
+    let RecordEntry::Accepted { event, fact, .. } = &record.entry else {
+        return Err(UnreadableLedger::Beginning(format!("{:?}", record.entry)));
     };
     let Fact::RunRequested(requested) = &**fact else {
-        return Err(Unreadable::Beginning(fact.event_type().to_owned()));
+        return Err(UnreadableLedger::Beginning(fact.event_type().to_owned()));
     };
     let mut state = RunState {
         run: record.run.clone(),
@@ -77,20 +77,22 @@ pub fn evolve(mut state: RunState, record: &Record) -> RunState {
     state.seq = record.seq;
     state.recorded_at = at;
     match &record.entry {
-        Entry::Accepted { event, attempt, fact } => state.accept(event, *attempt, fact, at),
-        Entry::AttemptOpened { stage, attempt, because } => state.open_attempt(*stage, *attempt, because, at),
-        Entry::Overdue { stage, attempt } => {
+        RecordEntry::Accepted { event, attempt, fact } => state.accept(event, *attempt, fact, at),
+        RecordEntry::AttemptOpened { stage, attempt, because } => {
+            state.open_attempt(*stage, *attempt, because, at)
+        }
+        RecordEntry::Overdue { stage, attempt } => {
             state.current(*stage, *attempt, |stage| stage.overdue = Some(at))
         }
-        Entry::TimedOut { stage, attempt } => {
+        RecordEntry::TimedOut { stage, attempt } => {
             // The search for bad nodes may be abandoned before it starts.
             state.stages.entry(*stage).or_insert_with(|| StageState::new(Attempt::FIRST));
             state.current(*stage, *attempt, |stage| {
-                stage.end.get_or_insert(End::TimedOut);
+                stage.end.get_or_insert(AttemptEnd::TimedOut);
             })
         }
-        Entry::OverBudget { spent, budget } => state.stop_spending(*spent, *budget),
-        Entry::Closed { .. } => state.closed = Some(at),
+        RecordEntry::OverBudget { spent, budget } => state.stop_spending(*spent, *budget),
+        RecordEntry::Closed { .. } => state.closed = Some(at),
     }
     state.follow(at);
     state
@@ -217,8 +219,8 @@ impl StageState {
                 // has no effect.
                 (self.since, self.moved, self.overdue) = (None, None, None);
                 let end = match fact.failure() {
-                    Some(failure) => End::Failed(failure.clone()),
-                    None => End::Succeeded(Box::new(fact.clone())),
+                    Some(failure) => AttemptEnd::Failed(failure.clone()),
+                    None => AttemptEnd::Succeeded(Box::new(fact.clone())),
                 };
                 match &self.end {
                     None => self.end = Some(end),

@@ -21,6 +21,6 @@ mod state;
 
 pub use cost::{Usage, most};
 pub use decide::{Decision, Ignored, Input, Occurrence, decide, decide_first};
-pub use evolve::{Unreadable, evolve, fold};
+pub use evolve::{UnreadableLedger, evolve, fold};
 pub use owed::{Obligation, checkup, owed, wake};
-pub use state::{EarlierAttempt, End, Lease, LeaseState, RunState, StageState};
+pub use state::{AttemptEnd, EarlierAttempt, Lease, LeaseState, RunState, StageState};

@@ -1,8 +1,8 @@
 //! Pending commands of a run.
 
 use model::{
-    Attempt, Body, ClusterSpec, Command, Conclusion, ImageSpec, JobRef, Search, Span, Stage, Timestamp, Verb,
-    planted,
+    Attempt, Body, ClusterSpec, Command, Conclusion, ImageSpec, JobRef, NodeSearch, Span, Stage, Timestamp,
+    Verb, planted,
 };
 
 use crate::state::{LeaseState, RunState};
@@ -158,14 +158,14 @@ fn start(state: &RunState, stage: Stage) -> Option<Body> {
     })
 }
 
-fn search(state: &RunState) -> Option<Search> {
+fn search(state: &RunState) -> Option<NodeSearch> {
     let limits = &state.workflow.limits;
     let limit = state.stage(Stage::Locate)?.since? + job_limit(limits.locate, limits.grace);
     // A node that ends with its lease is not bad.
     let lease = state.leases.get(&state.attempt(Stage::Cluster));
     let lease =
         lease.map(|lease| lease.asked_at + job_limit(lease.expires_at.since(lease.asked_at), limits.grace));
-    Some(Search {
+    Some(NodeSearch {
         cluster: state.cluster()?.clone(),
         image: state.image().cloned(),
         workload: state.workflow.benchmark.as_ref()?.workload.clone(),

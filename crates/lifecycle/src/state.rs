@@ -52,7 +52,7 @@ pub struct StageState {
     /// External identifier.
     pub handle: Option<String>,
     /// End of the attempt.
-    pub end: Option<End>,
+    pub end: Option<AttemptEnd>,
     /// Time at which the exceeded limit was recorded.
     pub overdue: Option<Timestamp>,
     /// The external system itself reported the end of this attempt: nothing of it is running.
@@ -76,7 +76,7 @@ pub struct EarlierAttempt {
 
 /// End of a stage's attempt.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub enum End {
+pub enum AttemptEnd {
     /// It succeeded with this fact.
     Succeeded(Box<Fact>),
     /// It failed.
@@ -151,14 +151,14 @@ impl RunState {
     }
 
     /// End of the stage's current attempt.
-    pub fn end(&self, stage: Stage) -> Option<&End> {
+    pub fn end(&self, stage: Stage) -> Option<&AttemptEnd> {
         self.stage(stage)?.end.as_ref()
     }
 
     fn success(&self, stage: Stage) -> Option<&Fact> {
         match self.end(stage)? {
-            End::Succeeded(fact) => Some(fact),
-            End::Failed(_) | End::TimedOut => None,
+            AttemptEnd::Succeeded(fact) => Some(fact),
+            AttemptEnd::Failed(_) | AttemptEnd::TimedOut => None,
         }
     }
 
@@ -269,7 +269,7 @@ impl RunState {
     /// Failure of the current attempt, if the limits allow another attempt and the answer is still needed.
     pub(crate) fn retriable(&self, stage: Stage) -> Option<(Stage, &Failure)> {
         let state = self.stage(stage)?;
-        let Some(End::Failed(failure)) = &state.end else { return None };
+        let Some(AttemptEnd::Failed(failure)) = &state.end else { return None };
         let broken = match failure.class {
             Class::Infrastructure => stage,
             Class::ClusterLost if stage == Stage::Job && self.rents() => Stage::Cluster,
@@ -305,8 +305,8 @@ impl RunState {
             match self.end(stage) {
                 None => return Some(stage),
                 Some(_) if self.retriable(stage).is_some() => return Some(stage),
-                Some(End::Succeeded(_)) => {}
-                Some(End::Failed(_) | End::TimedOut) => match stage {
+                Some(AttemptEnd::Succeeded(_)) => {}
+                Some(AttemptEnd::Failed(_) | AttemptEnd::TimedOut) => match stage {
                     Stage::Job if self.job_began() => {
                         return (!self.ended(Stage::Logs)).then_some(Stage::Logs);
                     }
@@ -332,9 +332,9 @@ impl RunState {
         // The verdict is the answer: it is independent of the search for bad nodes.
         let asked = |stage: &Stage| self.wants(*stage) && *stage != Stage::Locate;
         let broken = Stage::ALL.into_iter().filter(asked).find_map(|stage| match self.end(stage)? {
-            End::Succeeded(_) => None,
-            End::Failed(failure) => Some(Conclusion::Failed { stage, failure: failure.clone() }),
-            End::TimedOut => Some(Conclusion::TimedOut { stage }),
+            AttemptEnd::Succeeded(_) => None,
+            AttemptEnd::Failed(failure) => Some(Conclusion::Failed { stage, failure: failure.clone() }),
+            AttemptEnd::TimedOut => Some(Conclusion::TimedOut { stage }),
         });
         Some(broken.unwrap_or(Conclusion::Completed))
     }
@@ -343,7 +343,7 @@ impl RunState {
     pub fn needs_lease(&self, attempt: Attempt) -> bool {
         self.settled.is_none()
             && attempt == self.attempt(Stage::Cluster)
-            && !matches!(self.end(Stage::Cluster), Some(End::Failed(_) | End::TimedOut))
+            && !matches!(self.end(Stage::Cluster), Some(AttemptEnd::Failed(_) | AttemptEnd::TimedOut))
             && !self.is_through_with_cluster()
     }
 
@@ -360,7 +360,7 @@ impl RunState {
         [Stage::Image, Stage::Job, Stage::Locate].into_iter().filter(|stage| {
             let Some(state) = self.stage(*stage) else { return false };
             let begun = state.since.is_some() || state.handle.is_some();
-            let unwanted = self.settled.is_some() || matches!(state.end, Some(End::TimedOut));
+            let unwanted = self.settled.is_some() || matches!(state.end, Some(AttemptEnd::TimedOut));
             // A job ends with its cluster: after the lease is returned there is nothing left to stop.
             let gone = *stage != Stage::Image && self.rents() && self.leases_returned();
             begun && unwanted && !state.stopped && !gone
@@ -375,6 +375,6 @@ impl RunState {
 
     /// Whether the stage's attempt failed.
     pub fn failed(&self, stage: Stage) -> bool {
-        matches!(self.end(stage), Some(End::Failed(_) | End::TimedOut))
+        matches!(self.end(stage), Some(AttemptEnd::Failed(_) | AttemptEnd::TimedOut))
     }
 }

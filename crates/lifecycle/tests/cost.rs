@@ -3,7 +3,7 @@
 mod support;
 
 use lifecycle::{Usage, most, wake};
-use model::{Attempt, Body, Cost, Entry, Fact, Money, Span, Verdict, Workflow};
+use model::{Attempt, Body, ClusterCost, Fact, Money, RecordEntry, Span, Verdict, Workflow};
 use support::{Book, cluster, deleted, handle, happy, job_done, loaded, logs, verdict, workflow};
 
 fn money(text: &str) -> Money {
@@ -13,7 +13,7 @@ fn money(text: &str) -> Money {
 /// Two nodes at 60 an hour each: two a minute.
 fn priced(budget: Option<&str>) -> Workflow {
     let budget = budget.map(money);
-    let cost = Cost { node_hour: money("60"), budget, currency: "EUR".into() };
+    let cost = ClusterCost { node_hour: money("60"), budget, currency: "EUR".into() };
     Workflow { cost: Some(cost), ..workflow() }
 }
 
@@ -60,14 +60,18 @@ fn a_run_is_stopped_and_its_cluster_released_within_the_budget() {
     let grace = book.state.workflow.limits.grace;
     let stop = wake(&book.state, book.now).unwrap();
     book.tick(60);
-    assert!(!book.entries().iter().any(|entry| matches!(entry, Entry::OverBudget { .. })));
+    assert!(!book.entries().iter().any(|entry| matches!(entry, RecordEntry::OverBudget { .. })));
     // 20 pay for ten minutes; giving back may take as long as the grace.
     let seconds = 600 - grace.0.as_secs() - 120;
     book.tick(seconds - 1);
     assert!(stop <= book.now + Span::from_secs(1), "the conductor is woken for it");
     assert!(book.state.settled.is_none());
     book.tick(1);
-    assert!(matches!(book.entries().last(), Some(Entry::OverBudget { .. })), "{:?}", book.entries().last());
+    assert!(
+        matches!(book.entries().last(), Some(RecordEntry::OverBudget { .. })),
+        "{:?}",
+        book.entries().last()
+    );
     assert_eq!(book.entries().last().unwrap().format(), 2);
     assert_eq!(book.owes(), ["cluster.1.delete", "job.1.cancel"]);
     let (conclusion, _) = book.state.settled.clone().unwrap();
@@ -86,7 +90,7 @@ fn the_budget_does_not_stop_a_run_with_collected_logs() {
         book.feed(1, fact);
     }
     book.tick(3600);
-    assert!(!book.entries().iter().any(|entry| matches!(entry, Entry::OverBudget { .. })));
+    assert!(!book.entries().iter().any(|entry| matches!(entry, RecordEntry::OverBudget { .. })));
 }
 
 #[test]
@@ -146,14 +150,14 @@ fn the_maximum_cost_of_a_workflow_is_known_in_advance() {
     let hours = priced(None).limits.lease.0.as_secs() / 3600 * u64::from(priced(None).limits.attempts);
     assert_eq!(most(&priced(None)), Some(Money::from_micros(120_000_000 * hours)));
     assert_eq!(most(&priced(Some("20"))), Some(money("20")));
-    let free = Cost { node_hour: Money::default(), budget: Some(money("1")), currency: "USD".into() };
+    let free = ClusterCost { node_hour: Money::default(), budget: Some(money("1")), currency: "USD".into() };
     let mut book = Book::open(Workflow { cost: Some(free), ..workflow() });
     for fact in happy() {
         book.feed(1, fact);
         book.tick(3600 * 24);
     }
     assert!(
-        !book.entries().iter().any(|entry| matches!(entry, Entry::OverBudget { .. })),
+        !book.entries().iter().any(|entry| matches!(entry, RecordEntry::OverBudget { .. })),
         "nothing costs nothing"
     );
     let own = Usage::default();

@@ -34,7 +34,7 @@ fn absent_optional_fields_are_not_written() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/ledger/v1-pass.json");
     let written: serde_json::Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
     let first: Record = serde_json::from_value(written[0].clone()).unwrap();
-    let model::Entry::Accepted { fact, .. } = &first.entry else { panic!("a fact") };
+    let model::RecordEntry::Accepted { fact, .. } = &first.entry else { panic!("a fact") };
     let model::Fact::RunRequested(requested) = &**fact else { panic!("run.requested") };
     assert!(requested.origin.is_none() && requested.workflow.notify.is_empty());
     let data = &serde_json::to_value(&first).unwrap()["entry"]["accepted"]["fact"]["data"];

@@ -99,7 +99,7 @@ fn a_silent_stage_is_polled_before_its_timeout() {
     book.tick(1);
     assert_eq!(book.owes(), ["job.1.observe"], "patience is over: ask");
     book.tick(3600);
-    assert!(matches!(book.entries().last(), Some(Entry::Overdue { stage: Stage::Job, .. })));
+    assert!(matches!(book.entries().last(), Some(RecordEntry::Overdue { stage: Stage::Job, .. })));
     assert_eq!(book.owes(), ["job.1.observe"], "the limit has passed: ask once more");
     book.tick(119);
     assert!(!book.state.failed(Stage::Job));

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Attempt, BuildSpec, Cluster, ClusterSpec, CommandId, Criteria, Image, JobEnd, Logs, Search, Span, Stage,
-    Timestamp, VerdictReached, Workload,
+    Attempt, BuildSpec, Cluster, ClusterSpec, CommandId, Criteria, Image, JobEnd, Logs, NodeSearch, Span,
+    Stage, Timestamp, VerdictReached, Workload,
 };
 
 /// A command. A worker that receives the same id again repeats the same fact.
@@ -145,12 +145,12 @@ commands! {
     /// Search for the cluster's bad nodes.
     NodesLocate {
         /// Parameters and limits of the search.
-        search: Box<Search>,
+        search: Box<NodeSearch>,
     } = "dev.burnin.nodes.locate.v1";
     /// Stop the search. Nothing of it runs afterwards.
     NodesCancel {
         /// The search to stop.
-        search: Box<Search>,
+        search: Box<NodeSearch>,
     } = "dev.burnin.nodes.cancel.v1";
     /// Load the measurements into the warehouse.
     ResultsLoad {

@@ -23,7 +23,7 @@ const MOST_NAMED: usize = 8;
 pub struct Kubernetes {
     /// Access to the cluster's API.
     #[serde(default)]
-    pub access: Access,
+    pub access: ApiAccess,
     /// Namespace of the job's objects.
     #[serde(default = "default_namespace")]
     pub namespace: String,
@@ -122,7 +122,7 @@ pub struct Kubernetes {
 /// Access to a cluster's API. Credentials are fetched on the agent's host and never stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Access {
+pub enum ApiAccess {
     /// By a kubeconfig file.
     Kubeconfig {
         /// Absolute path; `None`: kubectl's default.
@@ -143,7 +143,7 @@ pub enum Access {
     },
 }
 
-impl Default for Access {
+impl Default for ApiAccess {
     fn default() -> Self {
         Self::Kubeconfig { path: None, context: None }
     }
@@ -229,13 +229,13 @@ impl Kubernetes {
             (number == 0 || number > most).then(|| format!("expected 1 to {most}, found {number}"))
         };
         match &self.access {
-            Access::Kubeconfig { path, context } => {
+            ApiAccess::Kubeconfig { path, context } => {
                 complain("access.kubeconfig.path", path.as_deref().and_then(not_a_path));
                 let bad = context.as_ref().filter(|context| context.is_empty() || context.len() > 1024);
                 complain("access.kubeconfig.context", bad.map(|_| "expected 1 to 1024 bytes".to_owned()));
             }
-            Access::InCluster => {}
-            Access::Gke { server, certificate_authority } => {
+            ApiAccess::InCluster => {}
+            ApiAccess::Gke { server, certificate_authority } => {
                 let bad = !server.starts_with("https://") || server.chars().any(char::is_whitespace);
                 complain(
                     "access.gke.server",
@@ -402,7 +402,7 @@ mod tests {
     #[test]
     fn an_endpoint_round_trips_all_settings() {
         let mut kubernetes = minimal();
-        kubernetes.access = Access::InCluster;
+        kubernetes.access = ApiAccess::InCluster;
         kubernetes.topology = Some(Topology::Required("cloud.google.com/gce-topology-block".into()));
         kubernetes.environment.insert("A".into(), "it's \"$(x)\"\n".into());
         let cluster = Cluster { name: "lab".into(), nodes: vec![], endpoint: kubernetes.endpoint() };

@@ -36,17 +36,17 @@ pub use fact::{
     RunClosed, RunRequested, RunUsed, Trigger, Verdict, VerdictReached,
 };
 pub use ids::{Attempt, CommandId, EventKey, InvalidId, RunId, Stage, Verb};
-pub use kubernetes::{Access, Kubernetes, Launch, Plugin, Topology};
-pub use locate::{Drain, Drained, Locate, Search, SuspectNode, Suspects};
+pub use kubernetes::{ApiAccess, Kubernetes, Launch, Plugin, Topology};
+pub use locate::{Drain, Drained, Locate, NodeSearch, SuspectNode, Suspects};
 pub use money::Money;
 pub use notify::{GithubNotify, News, Notify, SlackNotify, WebhookNotify};
 #[cfg(feature = "planted")]
 pub use planted::plant;
 pub use planted::planted;
-pub use record::{Conclusion, Entry, RECORD_FORMAT, Record};
+pub use record::{Conclusion, RECORD_FORMAT, Record, RecordEntry};
 pub use slurm::Slurm;
 pub use time::{Span, Timestamp};
 pub use workflow::{
-    Benchmark, BuildSpec, ClusterSpec, Collective, Cost, Deployed, Destroyed, ImageSpec, Limits, Made,
-    Source, System, Workflow, Workload,
+    Benchmark, BuildSpec, ClusterCost, ClusterSpec, Collective, Deployed, Destroyed, ImageSpec, Limits,
+    SourceObject, System, Workflow, WorkflowOrigin, Workload,
 };

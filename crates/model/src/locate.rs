@@ -85,7 +85,7 @@ impl Cluster {
 
 /// Parameters of a search for bad nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Search {
+pub struct NodeSearch {
     /// Cluster the job ran on.
     pub cluster: Cluster,
     /// Image the job used.

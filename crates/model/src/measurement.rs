@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Reading {
     /// End of the log as a whole: the worst of its tables, or `failed`/`empty` without a table.
-    pub ended: Ended,
+    pub ended: LogEnd,
     /// First error line of a failed run.
     pub first_error: Option<String>,
     /// One entry per benchmark run found in the log, in file order.
@@ -20,7 +20,7 @@ pub struct Reading {
 /// How a log or a table ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Ended {
+pub enum LogEnd {
     /// The summary exists, whatever its result.
     Complete,
     /// Neither a summary nor an error: the output stops early.
@@ -57,7 +57,7 @@ pub struct Table {
     /// The line `Avg bus bandwidth`, GB/s. For display; never judged.
     pub average_busbw: Option<f64>,
     /// End of this table.
-    pub ended: Ended,
+    pub ended: LogEnd,
 }
 
 fn is_none(count: &u64) -> bool {

@@ -22,13 +22,13 @@ pub struct Record {
     /// The conductor's clock, non-decreasing within a run. Deadlines depend on no other clock.
     pub recorded_at: Timestamp,
     /// The recorded fact or decision.
-    pub entry: Entry,
+    pub entry: RecordEntry,
 }
 
 /// An accepted fact, or a decision of the conductor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Entry {
+pub enum RecordEntry {
     /// A fact that changed the state of the run.
     Accepted {
         /// Identity of its message.
@@ -75,7 +75,7 @@ pub enum Entry {
     },
 }
 
-impl Entry {
+impl RecordEntry {
     /// Format in which this entry is written: the oldest that supports it, so that older programs can read
     /// it.
     pub fn format(&self) -> u32 {

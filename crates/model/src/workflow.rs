@@ -29,7 +29,7 @@ pub struct Workflow {
     pub limits: Limits,
     /// Price of the cluster and budget of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost: Option<Cost>,
+    pub cost: Option<ClusterCost>,
     /// Notification targets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notify: Vec<Notify>,
@@ -38,7 +38,7 @@ pub struct Workflow {
 /// Price of a cluster and budget of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Cost {
+pub struct ClusterCost {
     /// Price of one node per hour, from the request for the cluster to its confirmed deletion.
     pub node_hour: Money,
     /// Maximum total cost of a run's clusters. A run that would exceed it is stopped.
@@ -69,7 +69,7 @@ pub struct BuildSpec {
     /// The config, as Cloud Build JSON.
     pub config: serde_json::Value,
     /// Folder provided to the steps as their workspace.
-    pub source: Option<Source>,
+    pub source: Option<SourceObject>,
     /// Values for `_NAME` substitutions.
     #[serde(default)]
     pub substitutions: BTreeMap<String, String>,
@@ -77,7 +77,7 @@ pub struct BuildSpec {
 
 /// A source archive in the bucket, identified by its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Source {
+pub struct SourceObject {
     /// Object name of a tar archive in the artefact bucket.
     pub object: String,
     /// Its SHA-256, hex.
@@ -158,7 +158,7 @@ impl Deployed {
 /// Result of a deployment: its file `cluster.json`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Made {
+pub struct WorkflowOrigin {
     /// All nodes of the cluster that accept jobs.
     pub nodes: Vec<crate::Node>,
     /// Slurm settings known only after the deployment; they override the workflow's.

@@ -12,7 +12,7 @@ const OVERHEAD: usize = 16;
 
 /// Kinds of stored data, least important first.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum BudgetKind {
     Devices,
     Times,
     Rows,
@@ -20,15 +20,15 @@ pub(crate) enum Kind {
     Runs,
 }
 
-impl Kind {
+impl BudgetKind {
     /// Maximum total size at which data of this kind is accepted.
     fn limit(self) -> usize {
         match self {
-            Kind::Devices => 5 * MIB,
-            Kind::Times => 10 * MIB,
-            Kind::Rows => 13 * MIB,
+            BudgetKind::Devices => 5 * MIB,
+            BudgetKind::Times => 10 * MIB,
+            BudgetKind::Rows => 13 * MIB,
             // The rest of the 16 MiB is for the current line and its parts.
-            Kind::Runs => 14 * MIB,
+            BudgetKind::Runs => 14 * MIB,
         }
     }
 }
@@ -44,7 +44,7 @@ pub(crate) struct Budget {
 impl Budget {
     /// Reserves bytes; returns `false` and reserves nothing if the limit would be exceeded.
     #[must_use]
-    pub(crate) fn take(&mut self, bytes: usize, kind: Kind) -> bool {
+    pub(crate) fn take(&mut self, bytes: usize, kind: BudgetKind) -> bool {
         let fits = self.used + bytes <= kind.limit();
         if fits {
             self.used += bytes;
@@ -60,7 +60,7 @@ impl Budget {
 
     /// Reserves room for one more item; returns `false` if the limit would be exceeded.
     #[must_use]
-    pub(crate) fn room<T>(&mut self, items: &mut Vec<T>, kind: Kind) -> bool {
+    pub(crate) fn room<T>(&mut self, items: &mut Vec<T>, kind: BudgetKind) -> bool {
         if items.len() < items.capacity() {
             return true;
         }
@@ -69,7 +69,8 @@ impl Budget {
         // A vector exists twice while it is reallocated, which would halve the capacity: a long table is
         // reallocated to most of the remaining budget while its first copy is small.
         let left = kind.limit().saturating_sub(self.used) / 4 * 3 / size;
-        let most = if matches!(kind, Kind::Rows) && old > MIB { left.saturating_sub(items.len()) } else { 0 };
+        let most =
+            if matches!(kind, BudgetKind::Rows) && old > MIB { left.saturating_sub(items.len()) } else { 0 };
         for more in [most, items.len() / 2, items.len() / 8].map(|more| more.max(4)) {
             let new = (items.len() + more) * size + OVERHEAD;
             if self.used + new <= kind.limit() {
@@ -90,7 +91,7 @@ impl Budget {
     /// Releases the unused capacity of a vector that will not grow.
     pub(crate) fn shrink<T>(&mut self, items: &mut Vec<T>) {
         let (old, new) = (spine(items), items.len() * size_of::<T>() + OVERHEAD);
-        if self.used + new <= Kind::Runs.limit() {
+        if self.used + new <= BudgetKind::Runs.limit() {
             items.shrink_to_fit();
             self.give_back(old - spine(items).min(old));
         }

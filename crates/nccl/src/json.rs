@@ -6,7 +6,7 @@
 mod document;
 mod tokens;
 
-pub(crate) use document::Document;
+pub(crate) use document::JsonDocument;
 
 /// Possible first keys of an nccl-tests object; in sorted output, `args` or the average is first.
 const KEYS: [&str; 11] = [

@@ -5,7 +5,7 @@ use model::measurement;
 
 /// A column of a half.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Column {
+pub(crate) enum HalfColumn {
     /// Time of one operation.
     Time,
     Algbw,
@@ -44,7 +44,7 @@ pub(crate) struct Layout {
     pub(crate) to_us: i32,
     /// The bandwidths are not derived from the printed time (`-C`).
     pub(crate) cpu_time: bool,
-    pub(crate) half: Vec<Column>,
+    pub(crate) half: Vec<HalfColumn>,
     pub(crate) halves: Halves,
     pub(crate) timestamp: bool,
     /// Width of the last column of a half with its padding, if known.
@@ -106,7 +106,7 @@ impl Layout {
                 b"timestamp" => layout.timestamp = true,
                 _ if halves == 0 => {}
                 _ => {
-                    let column = Column::named(bare);
+                    let column = HalfColumn::named(bare);
                     if halves == 1 {
                         if layout.half.len() == COLUMNS {
                             return None;
@@ -125,7 +125,7 @@ impl Layout {
             2 if same == layout.half.len() => Halves::Both,
             _ => return None,
         };
-        let needed = [Column::Time, Column::Algbw, Column::Busbw];
+        let needed = [HalfColumn::Time, HalfColumn::Algbw, HalfColumn::Busbw];
         (named_type && layout.half.len() <= 16 && layout.half.starts_with(&needed)).then_some(layout)
     }
 
@@ -135,10 +135,10 @@ impl Layout {
     /// Only unambiguous shapes are known: nccl-tests prints a root in every table since 2022, and before that
     /// not for collectives without a root; the wide shapes are newer.
     pub(crate) fn from_values(values: usize, milliseconds: bool, error: bool) -> Option<Layout> {
-        use Column::{
+        use HalfColumn::{
             Algbw, Busbw, CopyBw, Error, IterationCv, IterationMax, IterationMin, IterationP99, Time,
         };
-        let last = if error { Error } else { Column::Wrong };
+        let last = if error { Error } else { HalfColumn::Wrong };
         let (root, half) = match values {
             8 => (false, vec![Time, Algbw, Busbw, last]),
             9 => (true, vec![Time, Algbw, Busbw, last]),
@@ -161,31 +161,31 @@ impl Layout {
     }
 }
 
-impl Column {
+impl HalfColumn {
     /// Measurement column of this column.
     pub(crate) fn field(self) -> measurement::Column {
         match self {
-            Column::Time => measurement::Column::TimeUs,
-            Column::Algbw => measurement::Column::Algbw,
-            Column::Busbw => measurement::Column::Busbw,
-            Column::Wrong => measurement::Column::Wrong,
+            HalfColumn::Time => measurement::Column::TimeUs,
+            HalfColumn::Algbw => measurement::Column::Algbw,
+            HalfColumn::Busbw => measurement::Column::Busbw,
+            HalfColumn::Wrong => measurement::Column::Wrong,
             _ => measurement::Column::Other,
         }
     }
 
-    fn named(name: &[u8]) -> Column {
+    fn named(name: &[u8]) -> HalfColumn {
         match name {
-            b"time" | b"cputime" | b"time(us)" => Column::Time,
-            b"algbw" | b"algbw(GB/s)" => Column::Algbw,
-            b"busbw" | b"busbw(GB/s)" => Column::Busbw,
-            b"copybw" => Column::CopyBw,
-            b"wrong" => Column::Wrong,
-            b"error" | b"res" => Column::Error,
-            b"i_min" => Column::IterationMin,
-            b"i_max" => Column::IterationMax,
-            b"i_p99" => Column::IterationP99,
-            b"i_cv%" => Column::IterationCv,
-            _ => Column::Unknown,
+            b"time" | b"cputime" | b"time(us)" => HalfColumn::Time,
+            b"algbw" | b"algbw(GB/s)" => HalfColumn::Algbw,
+            b"busbw" | b"busbw(GB/s)" => HalfColumn::Busbw,
+            b"copybw" => HalfColumn::CopyBw,
+            b"wrong" => HalfColumn::Wrong,
+            b"error" | b"res" => HalfColumn::Error,
+            b"i_min" => HalfColumn::IterationMin,
+            b"i_max" => HalfColumn::IterationMax,
+            b"i_p99" => HalfColumn::IterationP99,
+            b"i_cv%" => HalfColumn::IterationCv,
+            _ => HalfColumn::Unknown,
         }
     }
 }
@@ -215,7 +215,7 @@ mod tests {
         let new = b"#       size         count      type   redop    root     time   algbw   busbw  #wrong     time   algbw   busbw  #wrong ";
         let layout = Layout::from_header(new, None).unwrap();
         assert_eq!((layout.redop, layout.root, layout.to_us, layout.count()), (true, true, 0, 2));
-        assert_eq!(layout.half, [Column::Time, Column::Algbw, Column::Busbw, Column::Wrong]);
+        assert_eq!(layout.half, [HalfColumn::Time, HalfColumn::Algbw, HalfColumn::Busbw, HalfColumn::Wrong]);
         assert_eq!(layout.last_pitch, Some(8));
 
         let old = b"#      bytes             N    type    root    time  algbw  busbw      res";

@@ -29,12 +29,12 @@
 
 mod banner;
 mod budget;
+mod classify;
 mod clean;
 mod factor;
-mod glance;
-mod glue;
 mod half;
-mod headless;
+mod headerless;
+mod interleaved;
 mod json;
 mod layout;
 mod notes;
@@ -51,7 +51,7 @@ mod value;
 
 pub use factor::bus_factor;
 
-use model::measurement::{Ended, Reading};
+use model::measurement::{LogEnd, Reading};
 use std::io;
 
 /// Reads a log to its end. Its kind (text, JSON, either in gzip) is detected from its content.
@@ -67,7 +67,7 @@ pub fn read(reader: impl io::Read) -> io::Result<Reading> {
 /// Reads a log from memory.
 pub fn read_bytes(log: &[u8]) -> Reading {
     // Reading from a slice cannot fail.
-    source::read(log).unwrap_or(Reading { ended: Ended::Empty, first_error: None, tables: Vec::new() })
+    source::read(log).unwrap_or(Reading { ended: LogEnd::Empty, first_error: None, tables: Vec::new() })
 }
 
 /// A log as its program wrote it, unpacked while it is read: gzip with any number of members and UTF-16 with

@@ -1,6 +1,6 @@
 //! Errors and warnings of a run.
 
-use crate::budget::{self, Budget, Kind};
+use crate::budget::{self, Budget, BudgetKind};
 
 /// The messages of one run, with their line numbers, so that the earliest can be determined.
 #[derive(Default)]
@@ -57,6 +57,6 @@ impl Notes {
 fn keep(slot: &mut Option<(u64, String)>, line: u64, text: impl FnOnce() -> String, budget: &mut Budget) {
     slot.get_or_insert_with(|| {
         let text = text();
-        (line, if budget.take(budget::text(&text), Kind::Runs) { text } else { String::new() })
+        (line, if budget.take(budget::text(&text), BudgetKind::Runs) { text } else { String::new() })
     });
 }

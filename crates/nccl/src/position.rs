@@ -1,6 +1,6 @@
 //! Source positions that some builds of nccl-tests print before every piece of a line.
 
-use crate::glue;
+use crate::interleaved;
 use memchr::memchr_iter;
 
 /// Maximum length of a function name or path in a source position, bytes.
@@ -51,7 +51,8 @@ fn function(text: &[u8]) -> Option<usize> {
     let glued = if text[..start].ends_with(b"N/") && name.starts_with(b"A") {
         1
     } else if start > 0 {
-        let known = glue::name(name, &glue::TYPES).or_else(|| glue::name(name, &glue::OPERATIONS));
+        let known = interleaved::name(name, &interleaved::TYPES)
+            .or_else(|| interleaved::name(name, &interleaved::OPERATIONS));
         known.map_or(0, str::len)
     } else {
         0

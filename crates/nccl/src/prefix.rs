@@ -55,7 +55,7 @@ fn unquoted(line: &[u8]) -> &[u8] {
 }
 
 /// End of the prefix, the process name in it, and whether only collectors print such a prefix.
-type Found<'a> = (usize, Option<&'a [u8]>, bool);
+type FoundPrefix<'a> = (usize, Option<&'a [u8]>, bool);
 
 fn leading_blanks(text: &[u8]) -> usize {
     span::<true>(text)
@@ -72,7 +72,7 @@ fn digits(text: &[u8]) -> usize {
 }
 
 /// `12: ` of `srun -l`; also a line number of `grep -n`, in which case every line has its own number.
-fn srun_label(text: &[u8]) -> Option<Found<'_>> {
+fn srun_label(text: &[u8]) -> Option<FoundPrefix<'_>> {
     let count = digits(text);
     let ends =
         count <= 7 && text.get(count) == Some(&b':') && matches!(text.get(count + 1), None | Some(b' '));
@@ -80,7 +80,7 @@ fn srun_label(text: &[u8]) -> Option<Found<'_>> {
 }
 
 /// `[1,0]<stdout>:` and variants: one word, or a date, with this suffix.
-fn open_mpi_tag(text: &[u8]) -> Option<Found<'_>> {
+fn open_mpi_tag(text: &[u8]) -> Option<FoundPrefix<'_>> {
     const DAYS: &[u8] = b"MonTueWedThuFriSatSun";
     let head = &text[..text.len().min(LONGEST)];
     let (start, end) = find_open_mpi_tag(head)?;
@@ -111,7 +111,7 @@ pub(crate) fn find_stream(text: &[u8]) -> Option<usize> {
 }
 
 /// `[0] ` of MPICH, `[pod/name/container] `, `[rank0]: `, `[2026-01-05 12:00:07] `.
-fn bracket(text: &[u8]) -> Option<Found<'_>> {
+fn bracket(text: &[u8]) -> Option<FoundPrefix<'_>> {
     let head = &text[..text.len().min(LONGEST)];
     let close = memchr(b']', head)?;
     let inside = &head[1..close];
@@ -194,7 +194,7 @@ fn month_timestamp(text: &[u8]) -> Option<usize> {
 }
 
 /// `service-1  | ` of compose and `node-1: ` of pdsh.
-fn named(text: &[u8]) -> Option<Found<'_>> {
+fn named(text: &[u8]) -> Option<FoundPrefix<'_>> {
     let length = text.iter().take(LONGEST).take_while(|byte| is_name(**byte)).count();
     let name = &text[..length];
     match text.get(length)? {

@@ -1,8 +1,8 @@
 //! Rows and their pieces: the left part (size to root) and the halves.
 
-use crate::glue;
 use crate::half::{Printed, part, put};
-use crate::layout::{Column, Layout};
+use crate::interleaved;
+use crate::layout::{HalfColumn, Layout};
 use crate::number::{Number, unsigned};
 use crate::scan::{Word, Words, text};
 use crate::value::{NAME, Value, is_name, is_timestamp, plausible, value};
@@ -33,7 +33,7 @@ pub(crate) enum Filled {
 }
 
 /// Context of a row.
-pub(crate) struct Context<'a> {
+pub(crate) struct RowContext<'a> {
     pub(crate) layout: &'a Layout,
     /// The hosts of the Rank lines.
     pub(crate) hosts: &'a BTreeSet<Vec<u8>>,
@@ -46,7 +46,7 @@ pub(crate) struct Context<'a> {
 /// Maximum words of a row; the rest is unrelated output.
 const WORDS: usize = 64;
 
-impl Context<'_> {
+impl RowContext<'_> {
     /// Parses the left part, whose first word starts at `at`, and returns its end.
     ///
     /// With `anywhere` the preceding words are unknown, so the type must be a known one.
@@ -55,7 +55,7 @@ impl Context<'_> {
         row.size_bytes = unsigned(words.next()?.text)?;
         row.count = unsigned(words.next()?.text)?;
         let word = words.next()?;
-        let known = glue::name(word.text, &glue::TYPES);
+        let known = interleaved::name(word.text, &interleaved::TYPES);
         match known {
             Some(name) if name.len() == word.text.len() => row.dtype = name.to_owned(),
             // Without reduction and root, other output is joined to the type.
@@ -72,7 +72,7 @@ impl Context<'_> {
         if self.layout.redop
             && let Some(word) = words.peek()
         {
-            match glue::name(word.text, &glue::OPERATIONS) {
+            match interleaved::name(word.text, &interleaved::OPERATIONS) {
                 Some(name) if name.len() == word.text.len() => {
                     row.redop = Some(name.to_owned());
                     words.at = word.end();
@@ -95,7 +95,7 @@ impl Context<'_> {
                 Some(number) if word.end() < line.len() || self.ended => row.root = Some(number.integer()?),
                 Some(_) => return None,
                 None => {
-                    let length = glue::root(&word, self.hosts)?;
+                    let length = interleaved::root(&word, self.hosts)?;
                     row.root = Some(Number::parse(&word.text[..length])?.integer()?);
                     return Some(word.start + length);
                 }
@@ -247,30 +247,30 @@ impl Context<'_> {
                     }
                 }
             };
-            let shift = if *column == Column::Time { layout.to_us } else { 0 };
+            let shift = if *column == HalfColumn::Time { layout.to_us } else { 0 };
             let spread = iterations.get_or_insert_default();
             let slot = match column {
-                Column::Time => &mut half.time_us,
-                Column::Algbw => &mut half.algbw,
-                Column::Busbw => &mut half.busbw,
-                Column::CopyBw => half.copybw.get_or_insert_default(),
-                Column::Error => half.error.get_or_insert_default(),
-                Column::IterationMin => &mut spread.min_us,
-                Column::IterationMax => &mut spread.max_us,
-                Column::IterationP99 => &mut spread.p99_us,
-                Column::IterationCv => &mut spread.cv_pct,
-                Column::Wrong => {
+                HalfColumn::Time => &mut half.time_us,
+                HalfColumn::Algbw => &mut half.algbw,
+                HalfColumn::Busbw => &mut half.busbw,
+                HalfColumn::CopyBw => half.copybw.get_or_insert_default(),
+                HalfColumn::Error => half.error.get_or_insert_default(),
+                HalfColumn::IterationMin => &mut spread.min_us,
+                HalfColumn::IterationMax => &mut spread.max_us,
+                HalfColumn::IterationP99 => &mut spread.p99_us,
+                HalfColumn::IterationCv => &mut spread.cv_pct,
+                HalfColumn::Wrong => {
                     half.wrong = Some(number.count()?);
                     continue;
                 }
-                Column::Unknown => continue,
+                HalfColumn::Unknown => continue,
             };
             *slot = number.measured(shift)?;
             if index < 3 {
                 printed[index] = Some(number);
             }
         }
-        if layout.half.contains(&Column::IterationMin) {
+        if layout.half.contains(&HalfColumn::IterationMin) {
             half.iterations = iterations;
         }
         if (doubtful || self.strict) && !plausible(layout, size, printed) {
@@ -290,7 +290,7 @@ impl Context<'_> {
     /// Whether the word fills its column to the right, so that no digit is missing. A count without padding
     /// may be the beginning of one that is wider than its column.
     fn fills(&self, word: &Word<'_>) -> bool {
-        let padded = word.blanks > 2 || self.layout.half.last() != Some(&Column::Wrong);
+        let padded = word.blanks > 2 || self.layout.half.last() != Some(&HalfColumn::Wrong);
         word.text == b"N/A" || (padded && self.layout.last_pitch == Some(word.pitch()))
     }
 
@@ -300,9 +300,9 @@ impl Context<'_> {
             return Some(3);
         }
         match self.layout.half.last()? {
-            Column::Wrong => glue::count(word, self.layout.last_pitch, self.hosts),
-            Column::Error => glue::error(word.text),
-            Column::IterationCv => glue::percentage(word.text),
+            HalfColumn::Wrong => interleaved::count(word, self.layout.last_pitch, self.hosts),
+            HalfColumn::Error => interleaved::error(word.text),
+            HalfColumn::IterationCv => interleaved::percentage(word.text),
             _ => None,
         }
     }
@@ -316,7 +316,7 @@ impl Context<'_> {
     /// Whether the halves of a truncated row are plausible for this table. After the truncation there may
     /// have been more columns than the header names.
     pub(crate) fn adds_up(&self, line: &[u8], at: usize, cut: &Partial, glued: bool) -> bool {
-        let strict = Context { strict: true, ..*self };
+        let strict = RowContext { strict: true, ..*self };
         let row = Row { size_bytes: cut.row.size_bytes, ..Row::default() };
         let mut again = Partial { row, ..Partial::default() };
         strict.fill(&mut again, line, at, glued);

@@ -1,7 +1,7 @@
 //! Input: detects the kind of file from its content, and splits it into lines in constant memory.
 
 use crate::json;
-use crate::text::Text;
+use crate::text::TextReader;
 use flate2::read::MultiGzDecoder;
 use memchr::memchr;
 use model::measurement::Reading;
@@ -18,17 +18,17 @@ const LINE: usize = 256 * 1024;
 pub(crate) fn read(input: impl Read) -> io::Result<Reading> {
     let input = match unpacked(input) {
         Ok(input) => input,
-        Err(error) => return damage(error).map(|damage| Text::default().finish(Some(damage))),
+        Err(error) => return damage(error).map(|damage| TextReader::default().finish(Some(damage))),
     };
     let (head, input) = peek(input)?;
     let is_json = json::is_document(&head);
     let input = Cursor::new(head).chain(input);
     if is_json {
-        let mut document = json::Document::default();
+        let mut document = json::JsonDocument::default();
         let end = document.read(input);
         Ok(document.finish(end.err().map(damage).transpose()?))
     } else {
-        let mut text = Text::default();
+        let mut text = TextReader::default();
         let end = lines(input, &mut text);
         Ok(text.finish(end.err().map(damage).transpose()?))
     }
@@ -61,7 +61,7 @@ fn peek(mut input: impl Read) -> io::Result<(Vec<u8>, impl Read)> {
     let mut head = Vec::with_capacity(HEAD);
     match input.by_ref().take(HEAD as u64).read_to_end(&mut head) {
         Err(error) if head.is_empty() => Err(error),
-        result => Ok((head, Failing(result.err()).chain(input))),
+        result => Ok((head, FailingReader(result.err()).chain(input))),
     }
 }
 
@@ -117,12 +117,12 @@ impl<R: Read> Read for Encoding<R> {
 
 /// Unpacks gzip, and returns [`Damaged`] only for errors of the archive.
 struct Gzip<R> {
-    decoder: MultiGzDecoder<Watched<R>>,
+    decoder: MultiGzDecoder<InputReader<R>>,
 }
 
 impl<R: Read> Gzip<R> {
     fn new(input: R) -> Self {
-        Gzip { decoder: MultiGzDecoder::new(Watched { input, failed: false }) }
+        Gzip { decoder: MultiGzDecoder::new(InputReader { input, failed: false }) }
     }
 }
 
@@ -139,12 +139,12 @@ impl<R: Read> Read for Gzip<R> {
 }
 
 /// Distinguishes errors of the input from errors of the decoder on top of it.
-struct Watched<R> {
+struct InputReader<R> {
     input: R,
     failed: bool,
 }
 
-impl<R: Read> Read for Watched<R> {
+impl<R: Read> Read for InputReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let result = self.input.read(buffer);
         self.failed = result.is_err();
@@ -153,15 +153,15 @@ impl<R: Read> Read for Watched<R> {
 }
 
 /// Fails once with an earlier error.
-struct Failing(Option<io::Error>);
+struct FailingReader(Option<io::Error>);
 
-impl Read for Failing {
+impl Read for FailingReader {
     fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
         self.0.take().map_or(Ok(0), Err)
     }
 }
 
-fn lines(mut input: impl Read, text: &mut Text) -> io::Result<()> {
+fn lines(mut input: impl Read, text: &mut TextReader) -> io::Result<()> {
     let mut buffer = vec![0; LINE];
     let mut filled = 0;
     // The buffer contains no newline up to this position.

@@ -4,10 +4,10 @@
 //! Several programs may write concurrently; a launcher's tag then distinguishes them, and an untagged line
 //! goes to the newest open run that expects it.
 
-use crate::budget::{self, Budget, Kind};
+use crate::budget::{self, Budget, BudgetKind};
 use crate::layout::Layout;
 use crate::notes::Notes;
-use model::measurement::{Device, Ended, Reading, Row, Table};
+use model::measurement::{Device, LogEnd, Reading, Row, Table};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
@@ -22,7 +22,7 @@ const RUN: usize = size_of::<Table>() + 640;
 
 /// The steps of a run, in print order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Step {
+pub(crate) enum RunPhase {
     Version,
     Starting,
     Banner,
@@ -33,7 +33,7 @@ pub(crate) enum Step {
 }
 
 /// A run in progress.
-pub(crate) struct Run {
+pub(crate) struct OpenRun {
     pub(crate) table: Table,
     pub(crate) layout: Option<Rc<Layout>>,
     pub(crate) notes: Notes,
@@ -41,7 +41,7 @@ pub(crate) struct Run {
     pub(crate) hosts: BTreeSet<Vec<u8>>,
     /// A Rank line was truncated or omitted, so the number of ranks is unknown.
     pub(crate) ranks_missing: bool,
-    step: Step,
+    step: RunPhase,
     stream: u64,
     /// The same process started another run: this one receives no further lines.
     superseded: bool,
@@ -51,19 +51,19 @@ pub(crate) struct Run {
     left_out: bool,
 }
 
-impl Run {
+impl OpenRun {
     fn open(&self) -> bool {
-        self.table.ended != Ended::Complete && !self.superseded
+        self.table.ended != LogEnd::Complete && !self.superseded
     }
 
     /// Determines how the run ended, from its messages and earlier ones.
-    fn conclude(&mut self, failed_before: bool) -> Ended {
+    fn conclude(&mut self, failed_before: bool) -> LogEnd {
         // Rows may be missing, which the summary alone would not show.
-        if self.cut && self.table.ended == Ended::Complete {
-            self.table.ended = Ended::Truncated;
+        if self.cut && self.table.ended == LogEnd::Complete {
+            self.table.ended = LogEnd::Truncated;
         }
-        if self.table.ended != Ended::Complete && (self.notes.failed() || failed_before) {
-            self.table.ended = Ended::Failed;
+        if self.table.ended != LogEnd::Complete && (self.notes.failed() || failed_before) {
+            self.table.ended = LogEnd::Failed;
         }
         self.table.ended
     }
@@ -72,7 +72,7 @@ impl Run {
 /// All runs of a log.
 #[derive(Default)]
 pub(crate) struct Tables {
-    pub(crate) runs: Vec<Run>,
+    pub(crate) runs: Vec<OpenRun>,
     /// Messages before the first run.
     pub(crate) before: Notes,
     /// Test programs named since the start of the last run: their command lines.
@@ -88,10 +88,10 @@ pub(crate) struct Tables {
 
 impl Tables {
     /// The run of a line of this step; opens one if the step is in the past for all runs.
-    pub(crate) fn at(&mut self, step: Step, stream: u64) -> usize {
-        let waits = |run: &Run| {
+    pub(crate) fn at(&mut self, step: RunPhase, stream: u64) -> usize {
+        let waits = |run: &OpenRun| {
             // Rank lines repeat.
-            run.open() && (run.step < step || (run.step == step && step == Step::Rank))
+            run.open() && (run.step < step || (run.step == step && step == RunPhase::Rank))
         };
         // The newest ended run of this process stops the search.
         let of = self.recent(|run| run.stream == stream && (!run.open() || waits(run)));
@@ -110,7 +110,7 @@ impl Tables {
     fn begin(&mut self, stream: u64) -> usize {
         for run in self.runs.iter_mut().rev().take(16) {
             // Programs started together have made little progress; a run with a failure or a table has ended.
-            let over = run.step >= Step::Header || run.notes.failure.is_some();
+            let over = run.step >= RunPhase::Header || run.notes.failure.is_some();
             if run.stream == stream && over {
                 run.superseded = true;
                 self.budget.shrink(&mut run.table.rows);
@@ -127,8 +127,8 @@ impl Tables {
             self.worst = self.worst.max(Some(severity(last.conclude(false))));
         }
         let left_out = self.runs.len() == TABLES
-            || !self.budget.room(&mut self.runs, Kind::Runs)
-            || !self.budget.take(RUN, Kind::Runs);
+            || !self.budget.room(&mut self.runs, BudgetKind::Runs)
+            || !self.budget.take(RUN, BudgetKind::Runs);
         self.budget.left_out |= left_out;
         let table = Table {
             collective,
@@ -141,15 +141,15 @@ impl Tables {
             rows: Vec::new(),
             out_of_bounds: None,
             average_busbw: None,
-            ended: Ended::Truncated,
+            ended: LogEnd::Truncated,
         };
-        self.runs.push(Run {
+        self.runs.push(OpenRun {
             table,
             layout: None,
             notes: Notes::default(),
             hosts: BTreeSet::new(),
             ranks_missing: false,
-            step: Step::Version,
+            step: RunPhase::Version,
             stream,
             superseded: false,
             cut: false,
@@ -159,13 +159,13 @@ impl Tables {
     }
 
     /// The newest matching open run, of this process if possible.
-    pub(crate) fn open(&self, stream: u64, fits: impl Fn(&Run) -> bool) -> Option<usize> {
-        let of = |run: &Run| run.open() && fits(run);
+    pub(crate) fn open(&self, stream: u64, fits: impl Fn(&OpenRun) -> bool) -> Option<usize> {
+        let of = |run: &OpenRun| run.open() && fits(run);
         self.recent(|run| run.stream == stream && of(run)).or_else(|| self.recent(of))
     }
 
     /// The newest matching run among those that may receive lines.
-    fn recent(&self, fits: impl Fn(&Run) -> bool) -> Option<usize> {
+    fn recent(&self, fits: impl Fn(&OpenRun) -> bool) -> Option<usize> {
         let since = self.runs.len().saturating_sub(AT_ONCE);
         self.runs[since..].iter().rposition(fits).map(|at| since + at)
     }
@@ -181,7 +181,7 @@ impl Tables {
             Some(at) => at,
             None => self.begin(stream),
         };
-        self.runs[at].step = Step::Row;
+        self.runs[at].step = RunPhase::Row;
         // Its header may be in the removed part.
         self.runs[at].cut |= self.cut;
         at
@@ -199,15 +199,15 @@ impl Tables {
         // A half without a finite number was printed but not measured.
         let measured = row.out_of_place.is_some() || row.in_place.is_some();
         if measured {
-            run.step = Step::Row;
+            run.step = RunPhase::Row;
             run.notes.row();
         } else {
             run.table.unmeasured += 1;
         }
         let keep = measured
             && !run.left_out
-            && self.budget.room(&mut run.table.rows, Kind::Rows)
-            && self.budget.take(budget::row(&row), Kind::Rows);
+            && self.budget.room(&mut run.table.rows, BudgetKind::Rows)
+            && self.budget.take(budget::row(&row), BudgetKind::Rows);
         if keep {
             run.table.rows.push(row);
         } else if let Some(times) = &row.processes {
@@ -220,8 +220,8 @@ impl Tables {
         let run = &mut self.runs[at];
         let new_host = !device.host.is_empty() && !run.hosts.contains(device.host.as_bytes());
         let keep = !run.left_out
-            && self.budget.room(&mut run.table.devices, Kind::Devices)
-            && self.budget.take(budget::device(&device, new_host), Kind::Devices);
+            && self.budget.room(&mut run.table.devices, BudgetKind::Devices)
+            && self.budget.take(budget::device(&device, new_host), BudgetKind::Devices);
         if keep {
             if new_host {
                 run.hosts.insert(device.host.clone().into_bytes());
@@ -235,7 +235,7 @@ impl Tables {
     pub(crate) fn complete(&mut self, at: usize, average: Option<f64>) {
         let table = &mut self.runs[at].table;
         table.average_busbw = average;
-        table.ended = Ended::Complete;
+        table.ended = LogEnd::Complete;
         self.budget.shrink(&mut table.rows);
         self.budget.shrink(&mut table.devices);
     }
@@ -283,7 +283,7 @@ impl Tables {
         for (at, mut run) in self.runs.into_iter().enumerate() {
             let before = (at == 0).then_some(&self.before);
             let ended = run.conclude(before.is_some_and(|notes| notes.failure.is_some()));
-            if ended == Ended::Failed || (ended == Ended::Complete && run.notes.went_wrong()) {
+            if ended == LogEnd::Failed || (ended == LogEnd::Complete && run.notes.went_wrong()) {
                 earliest(run.notes.earliest());
                 earliest(before.and_then(Notes::earliest));
             }
@@ -300,12 +300,12 @@ impl Tables {
                 || self.before.hint.is_some() =>
             {
                 earliest(self.before.earliest().or(self.before.hint));
-                Ended::Failed
+                LogEnd::Failed
             }
-            None => Ended::Empty,
-            Some(0) => Ended::Complete,
-            Some(1) => Ended::Truncated,
-            Some(_) => Ended::Failed,
+            None => LogEnd::Empty,
+            Some(0) => LogEnd::Complete,
+            Some(1) => LogEnd::Truncated,
+            Some(_) => LogEnd::Failed,
         };
         let left_out = self.budget.left_out.then(|| {
             let rows: usize = tables.iter().map(|table| table.rows.len()).sum();
@@ -322,16 +322,16 @@ impl Tables {
     }
 }
 
-fn severity(ended: Ended) -> u8 {
+fn severity(ended: LogEnd) -> u8 {
     match ended {
-        Ended::Complete => 0,
-        Ended::Truncated | Ended::Empty => 1,
-        Ended::Failed => 2,
+        LogEnd::Complete => 0,
+        LogEnd::Truncated | LogEnd::Empty => 1,
+        LogEnd::Failed => 2,
     }
 }
 
 /// The number of Rank lines, if they are 0..N-1 without a gap.
-fn ranks(run: &Run) -> Option<u32> {
+fn ranks(run: &OpenRun) -> Option<u32> {
     let devices = &run.table.devices;
     if run.table.ranks.is_some() || run.ranks_missing || devices.is_empty() {
         return run.table.ranks;

@@ -1,17 +1,17 @@
 //! Parses a log line by line.
 
 use crate::banner;
+use crate::classify::{debug, ends_like_row, without_collector};
 use crate::clean;
-use crate::glance::{debug, ends_like_row, without_collector};
-use crate::glue;
-use crate::headless;
+use crate::headerless;
+use crate::interleaved;
 use crate::layout::{Halves, Layout, placement};
 use crate::phrase::{Phrase, collective, phrases};
 use crate::position;
 use crate::prefix::{Stripped, strip};
-use crate::row::{Context, Filled, Partial};
+use crate::row::{Filled, Partial, RowContext};
 use crate::scan::{is_blank, text};
-use crate::tables::{Run, Step, Tables};
+use crate::tables::{OpenRun, RunPhase, Tables};
 use model::measurement::{Device, Reading};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -28,10 +28,10 @@ const BEGUN: usize = 256;
 
 /// Reads a log line by line.
 #[derive(Default)]
-pub(crate) struct Text {
+pub(crate) struct TextReader {
     tables: Tables,
     /// Incomplete rows.
-    begun: Vec<Begun>,
+    begun: Vec<StartedRow>,
     /// Placement named by the last line above a header, and its line number.
     placement: Option<(u64, Halves)>,
     /// Unknown text before the `#` of a run's first lines; it also precedes its rows.
@@ -41,7 +41,7 @@ pub(crate) struct Text {
 }
 
 /// A row whose remaining pieces follow later.
-struct Begun {
+struct StartedRow {
     stream: u64,
     run: usize,
     partial: Partial,
@@ -49,14 +49,14 @@ struct Begun {
 
 /// A line with its prefixes removed, and whether it is terminated.
 #[derive(Clone, Copy)]
-struct Line<'a> {
+struct LineParts<'a> {
     said: &'a [u8],
     rest: &'a [u8],
     stream: u64,
     ended: bool,
 }
 
-impl Text {
+impl TextReader {
     /// Processes one line without its newline. `ended` is false for an unterminated last line.
     pub(crate) fn line(&mut self, raw: &[u8], ended: bool) {
         self.number += 1;
@@ -96,7 +96,7 @@ impl Text {
             said = if said.len() == rest.len() { after } else { said };
             rest = after;
         }
-        let line = Line { said, rest, stream, ended };
+        let line = LineParts { said, rest, stream, ended };
         if let Some(said) = debug(rest)
             && !ends_like_row(rest, 4)
         {
@@ -106,7 +106,7 @@ impl Text {
         let taken = if rest[start].is_ascii_digit() { self.numbers(line, start) } else { None };
         let taken = taken.or_else(|| {
             // Rows after an unknown prefix.
-            let at = ends_like_row(rest, 2).then(|| headless::anchor(rest))??;
+            let at = ends_like_row(rest, 2).then(|| headerless::anchor(rest))??;
             self.row(line, at, true)
         });
         match taken {
@@ -116,7 +116,7 @@ impl Text {
                 let glued = &rest[at..];
                 match debug(glued) {
                     Some(said) => self.debug(said, stream),
-                    None => self.phrases(Line { said: glued, rest: glued, ..line }),
+                    None => self.phrases(LineParts { said: glued, rest: glued, ..line }),
                 }
             }
             Some(_) => {}
@@ -134,22 +134,22 @@ impl Text {
     }
 
     /// Processes a line of numbers: a row, or halves of an earlier row. Returns the start of the rest.
-    fn numbers(&mut self, line: Line<'_>, start: usize) -> Option<usize> {
+    fn numbers(&mut self, line: LineParts<'_>, start: usize) -> Option<usize> {
         self.row(line, start, false).or_else(|| self.halves(line, start))
     }
 
-    fn row(&mut self, line: Line<'_>, start: usize, anywhere: bool) -> Option<usize> {
+    fn row(&mut self, line: LineParts<'_>, start: usize, anywhere: bool) -> Option<usize> {
         let Some(run) = self.tables.open(line.stream, |run| run.layout.is_some()) else {
             return self.headless_row(line, start);
         };
         let table = &self.tables.runs[run];
         let layout = Rc::clone(table.layout.as_ref()?);
-        let context = Context { layout: &layout, hosts: &table.hosts, ended: line.ended, strict: false };
+        let context = RowContext { layout: &layout, hosts: &table.hosts, ended: line.ended, strict: false };
         let mut partial = Partial::default();
         let at = context.left(&mut partial.row, line.rest, start, anywhere)?;
         let glued = line.rest.get(at).is_some_and(|&byte| !is_blank(byte));
         let filled = context.fill(&mut partial, line.rest, at, glued);
-        if partial.filled == 0 && !glue::TYPES.contains(&partial.row.dtype.as_str()) {
+        if partial.filled == 0 && !interleaved::TYPES.contains(&partial.row.dtype.as_str()) {
             // Two numbers and a word begin many other lines.
             return None;
         }
@@ -163,7 +163,7 @@ impl Text {
             }
             Filled::Short(end) => {
                 if kept && self.begun.len() < BEGUN {
-                    self.begun.push(Begun { stream: line.stream, run, partial });
+                    self.begun.push(StartedRow { stream: line.stream, run, partial });
                 }
                 Some(end)
             }
@@ -172,9 +172,10 @@ impl Text {
     }
 
     /// A row without a header; accepted only if complete and unambiguous.
-    fn headless_row(&mut self, line: Line<'_>, start: usize) -> Option<usize> {
-        let layout = headless::guess(line.rest, start)?;
-        let context = Context { layout: &layout, hosts: &BTreeSet::new(), ended: line.ended, strict: true };
+    fn headless_row(&mut self, line: LineParts<'_>, start: usize) -> Option<usize> {
+        let layout = headerless::guess(line.rest, start)?;
+        let context =
+            RowContext { layout: &layout, hosts: &BTreeSet::new(), ended: line.ended, strict: true };
         let mut partial = Partial::default();
         let at = context.left(&mut partial.row, line.rest, start, true)?;
         let Filled::Whole(at) = context.fill(&mut partial, line.rest, at, false) else { return None };
@@ -183,13 +184,13 @@ impl Text {
         Some(at)
     }
 
-    fn halves(&mut self, line: Line<'_>, start: usize) -> Option<usize> {
-        let of = |begun: &Begun| begun.stream == line.stream;
+    fn halves(&mut self, line: LineParts<'_>, start: usize) -> Option<usize> {
+        let of = |begun: &StartedRow| begun.stream == line.stream;
         let at = self.begun.iter().rposition(of).or((self.begun.len() == 1).then_some(0))?;
         let begun = &mut self.begun[at];
         let run = &self.tables.runs[begun.run];
         let layout = Rc::clone(run.layout.as_ref()?);
-        let context = Context { layout: &layout, hosts: &run.hosts, ended: line.ended, strict: true };
+        let context = RowContext { layout: &layout, hosts: &run.hosts, ended: line.ended, strict: true };
         let before = begun.partial.filled;
         let filled = context.resume(&mut begun.partial, line.rest, start);
         match filled {
@@ -212,7 +213,7 @@ impl Text {
     }
 
     /// Keeps the measured part of an abandoned row, or counts the row.
-    fn give_up(&mut self, Begun { run, partial, .. }: Begun) {
+    fn give_up(&mut self, StartedRow { run, partial, .. }: StartedRow) {
         let Some(layout) = self.tables.runs[run].layout.clone() else { return };
         match partial.given_up(&layout) {
             Some(row) => self.tables.push(run, row),
@@ -227,7 +228,7 @@ impl Text {
         }
     }
 
-    fn phrases(&mut self, line: Line<'_>) {
+    fn phrases(&mut self, line: LineParts<'_>) {
         let mut named = None;
         let dots = line.said.trim_ascii_end().ends_with(b"...");
         for (phrase, start, end) in phrases(line.said) {
@@ -249,7 +250,7 @@ impl Text {
                     let Some(name) = collective(line.said, start) else { continue };
                     match named {
                         Some(run) => {
-                            let run: &mut Run = &mut self.tables.runs[run];
+                            let run: &mut OpenRun = &mut self.tables.runs[run];
                             run.table.collective.get_or_insert_with(|| name.to_owned());
                         }
                         None => self.tables.program(name),
@@ -258,7 +259,7 @@ impl Text {
                 // The rest requires complete lines: a truncated version is another version.
                 _ if !line.ended => {}
                 Phrase::Version => {
-                    let run = self.tables.at(Step::Version, line.stream);
+                    let run = self.tables.at(RunPhase::Version, line.stream);
                     let table = &mut self.tables.runs[run].table;
                     let (tests, library) = banner::versions(from);
                     table.nccl_tests_version = tests;
@@ -266,18 +267,18 @@ impl Text {
                 }
                 Phrase::Starting => {
                     self.learn_prefix(line);
-                    let run = self.tables.at(Step::Starting, line.stream);
+                    let run = self.tables.at(RunPhase::Starting, line.stream);
                     self.tables.runs[run].table.collective = None;
                     named = Some(run);
                 }
                 Phrase::Concluded => named = self.tables.youngest(line.stream),
                 Phrase::Banner if memchr::memmem::find(rest, b"minBytes").is_some() => {
                     self.learn_prefix(line);
-                    self.tables.at(Step::Banner, line.stream);
+                    self.tables.at(RunPhase::Banner, line.stream);
                 }
                 Phrase::Devices => {
                     self.learn_prefix(line);
-                    self.tables.at(Step::Devices, line.stream);
+                    self.tables.at(RunPhase::Devices, line.stream);
                 }
                 // Rank lines of a process are truncated at 2048 bytes: they then end in dots, and the last
                 // ones are missing.
@@ -308,7 +309,7 @@ impl Text {
     }
 
     /// Records the text before the `#` of a run's first line.
-    fn learn_prefix(&mut self, line: Line<'_>) {
+    fn learn_prefix(&mut self, line: LineParts<'_>) {
         let Some(hash) = memchr::memchr(b'#', &line.rest[..line.rest.len().min(PREFIX)]) else { return };
         if line.rest[..hash].iter().any(|&byte| !is_blank(byte)) {
             self.constant.clear();
@@ -316,7 +317,7 @@ impl Text {
         }
     }
 
-    fn note(&mut self, phrase: Phrase, line: Line<'_>, rest: &[u8]) {
+    fn note(&mut self, phrase: Phrase, line: LineParts<'_>, rest: &[u8]) {
         let number = self.number;
         let show = || text(without_collector(line.said), SHOWN);
         if phrase == Phrase::LastError && rest.iter().all(|&byte| is_blank(byte)) {
@@ -335,23 +336,23 @@ impl Text {
         }
     }
 
-    fn header(&mut self, line: Line<'_>) {
+    fn header(&mut self, line: LineParts<'_>) {
         let placement =
             self.placement.filter(|(number, _)| number + 3 > self.number).map(|(_, halves)| halves);
         let Some(layout) = Layout::from_header(line.rest, placement) else { return };
         self.learn_prefix(line);
-        let run = self.tables.at(Step::Header, line.stream);
+        let run = self.tables.at(RunPhase::Header, line.stream);
         self.tables.runs[run].layout = Some(Rc::new(layout));
     }
 
     fn rank(&mut self, stream: u64, device: Option<Device>) {
         let Some(device) = device else { return };
-        let run = self.tables.at(Step::Rank, stream);
+        let run = self.tables.at(RunPhase::Rank, stream);
         let kept = self.tables.device(run, device);
         self.tables.runs[run].ranks_missing |= !kept;
     }
 
-    fn out_of_bounds(&mut self, line: Line<'_>, rest: &[u8]) {
+    fn out_of_bounds(&mut self, line: LineParts<'_>, rest: &[u8]) {
         let Some(found) = banner::out_of_bounds(rest) else { return };
         let Some(run) = self.summarised(line.stream, |run| run.table.out_of_bounds.is_none()) else { return };
         self.give_up_rows_of(run);
@@ -360,7 +361,7 @@ impl Text {
         run.notes.summary_failed |= !found.ok;
     }
 
-    fn average(&mut self, line: Line<'_>, rest: &[u8]) {
+    fn average(&mut self, line: LineParts<'_>, rest: &[u8]) {
         let Some(found) = banner::average(rest, line.ended) else { return };
         // Concurrent programs print both lines of a summary before they end.
         let bounded = self.tables.open(line.stream, |run| run.table.out_of_bounds.is_some());
@@ -372,7 +373,7 @@ impl Text {
 
     /// The run of a summary line. A repeated summary is an echo; in a log without a run it is the only
     /// remainder of one.
-    fn summarised(&mut self, stream: u64, fits: impl Fn(&Run) -> bool) -> Option<usize> {
+    fn summarised(&mut self, stream: u64, fits: impl Fn(&OpenRun) -> bool) -> Option<usize> {
         match self.tables.open(stream, fits) {
             Some(run) => Some(run),
             None => self.tables.runs.is_empty().then(|| self.tables.headless(stream)),

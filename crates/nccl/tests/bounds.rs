@@ -15,7 +15,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use model::measurement::{Ended, Reading};
+use model::measurement::{LogEnd, Reading};
 
 #[global_allocator]
 static MEMORY: PeakAlloc = PeakAlloc;
@@ -99,7 +99,7 @@ fn plain_logs_of_any_length_fit() {
     let debug = "node-1:4001:4107 [1] NCCL INFO Channel 07/0 : 1[1] -> 2[2] via P2P/CUMEM/read\n";
     let log = HEADER.as_bytes().chain(endless(debug, if QUICK { 64 } else { 2048 } * MIB)).chain(&b"\n"[..]);
     let reading = bounded("debug", log.chain(ROW.as_bytes()).chain(AVERAGE.as_bytes()));
-    assert_eq!((reading.tables[0].rows.len(), reading.ended), (1, Ended::Complete));
+    assert_eq!((reading.tables[0].rows.len(), reading.ended), (1, LogEnd::Complete));
     assert_eq!(reading.first_error, None);
 
     let million = if QUICK { 50_000 } else { 1_000_000 };
@@ -108,7 +108,7 @@ fn plain_logs_of_any_length_fit() {
     let kept = reading.tables[0].rows.len();
     println!("  {kept} rows");
     assert!(kept >= 20_000, "{kept} rows are kept");
-    assert_eq!(reading.ended, Ended::Complete);
+    assert_eq!(reading.ended, LogEnd::Complete);
     assert_eq!(
         reading.first_error,
         Some(format!("the log exceeds the memory limit: kept {kept} rows of 1 tables"))
@@ -123,7 +123,7 @@ fn plain_logs_of_any_length_fit() {
     let reading = bounded("a million rows of JSON", begin.chain(rows).chain(end));
     assert!(reading.tables[0].rows.len() >= 20_000);
     assert!(reading.first_error.unwrap().contains("exceeds the memory limit"));
-    assert_eq!(reading.ended, Ended::Complete);
+    assert_eq!(reading.ended, LogEnd::Complete);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn an_endless_line_is_not_a_table() {
     {
         let reading = bounded(unit.escape_debug().to_string().as_str(), endless(unit, size));
         assert!(reading.tables.iter().all(|table| table.rows.is_empty()), "{unit:?}");
-        assert_ne!(reading.ended, Ended::Complete);
+        assert_ne!(reading.ended, LogEnd::Complete);
     }
     bounded("a line", endless("x", if QUICK { 64 } else { 1024 } * MIB));
     for (begin, unit) in [("{\"version\":\"", "x"), ("{\"args\":[\"", "\\u0000"), ("{\"errors\":", "[")] {
@@ -274,14 +274,14 @@ fn important_data_is_kept_at_the_memory_limit() {
     let log =
         ranks.chain("\n".as_bytes()).chain(HEADER.as_bytes()).chain(ROW.as_bytes()).chain(AVERAGE.as_bytes());
     let reading = bounded("Rank lines before a row", log);
-    assert_eq!((reading.tables.len(), reading.tables[0].rows.len(), reading.ended), (1, 1, Ended::Complete));
+    assert_eq!((reading.tables.len(), reading.tables[0].rows.len(), reading.ended), (1, 1, LogEnd::Complete));
     assert_eq!(reading.tables[0].ranks, None, "not all of them are known");
     assert!(reading.first_error.unwrap().contains("exceeds the memory limit"));
 
     let rows = HEADER.as_bytes().chain(endless(ROW, 40_000 * ROW.len() as u64));
     let reading =
         bounded("a failure behind too many rows", rows.chain(&b"\nTest failure common.cu:401\n"[..]));
-    assert_eq!(reading.ended, Ended::Failed);
+    assert_eq!(reading.ended, LogEnd::Failed);
     let said = reading.first_error.unwrap();
     assert!(
         said.contains("Test failure common.cu:401") && said.contains("exceeds the memory limit"),
@@ -291,7 +291,7 @@ fn important_data_is_kept_at_the_memory_limit() {
     // A run for which there is no room is not taken for a good one.
     let tables = format!("{HEADER}{ROW}{AVERAGE}").repeat(4_100) + HEADER + ROW;
     let reading = bounded("a cut run behind too many", tables.as_bytes());
-    assert_eq!((reading.tables.len(), reading.ended), (4_096, Ended::Truncated));
+    assert_eq!((reading.tables.len(), reading.ended), (4_096, LogEnd::Truncated));
 }
 
 /// A small generator of numbers: the same sequence in every run.
@@ -415,7 +415,7 @@ fn sane(reading: &Reading) {
             }
         }
     }
-    assert_eq!(reading.ended == Ended::Empty, reading.tables.is_empty() && reading.ended != Ended::Failed);
+    assert_eq!(reading.ended == LogEnd::Empty, reading.tables.is_empty() && reading.ended != LogEnd::Failed);
 }
 
 #[test]
@@ -455,7 +455,7 @@ fn concatenated_logs_are_read_like_separate_ones() {
     let whole: Vec<(Vec<u8>, Reading)> = samples()
         .into_iter()
         .map(|log| (nccl::read_bytes(&log), log))
-        .filter(|(reading, log)| reading.ended == Ended::Complete && !log.starts_with(b"{"))
+        .filter(|(reading, log)| reading.ended == LogEnd::Complete && !log.starts_with(b"{"))
         .map(|(reading, log)| (log, reading))
         .collect();
     assert!(whole.len() >= 20, "{}", whole.len());

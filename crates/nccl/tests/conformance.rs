@@ -2,7 +2,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "a test may read files")]
 
-use model::measurement::{Ended, Half, Reading};
+use model::measurement::{Half, LogEnd, Reading};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -124,7 +124,7 @@ fn runs_on_our_machine_are_complete() {
     for entry in fs::read_dir(&folder).unwrap() {
         let path = entry.unwrap().path();
         let reading = nccl::read_bytes(&fs::read(&path).unwrap());
-        assert_eq!((reading.ended, reading.tables.len()), (Ended::Complete, 1), "{}", path.display());
+        assert_eq!((reading.ended, reading.tables.len()), (LogEnd::Complete, 1), "{}", path.display());
         let table = &reading.tables[0];
         let pair = path.file_name().unwrap().to_str().unwrap().starts_with("pair-");
         let ranks = Some(if pair { 2 } else { 4 });

@@ -3,7 +3,7 @@
 
 mod printer;
 
-use model::measurement::{Ended, PartialHalf, Placement, Reading, Row};
+use model::measurement::{LogEnd, PartialHalf, Placement, Reading, Row};
 use printer::{FORMATS, PREFIXES, glued, prefixed, row, run, sizes};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -19,7 +19,7 @@ fn assert_whole(reading: &Reading, rows: &[Row], what: &str) {
         assert_eq!(got, want, "{what}, row {at}");
     }
     assert_eq!(table.rows.len(), rows.len(), "{what}");
-    assert_eq!((reading.ended, reading.first_error.as_deref()), (Ended::Complete, None), "{what}");
+    assert_eq!((reading.ended, reading.first_error.as_deref()), (LogEnd::Complete, None), "{what}");
     assert_eq!((table.ranks, table.average_busbw), (Some(8), Some(187.866)), "{what}");
     assert_eq!(table.collective.as_deref(), Some("all_reduce"), "{what}");
 }
@@ -108,7 +108,7 @@ fn halves_that_come_later_find_their_row() {
                     let what = format!("{} on {host}", format.name);
                     // In an error column a count of digits cannot tell where a strange host begins.
                     assert_eq!(reading.tables[0].rows, rows, "{what}");
-                    assert_eq!(reading.ended, Ended::Complete, "{what}");
+                    assert_eq!(reading.ended, LogEnd::Complete, "{what}");
                 }
             }
         }
@@ -123,7 +123,7 @@ fn a_single_half_is_not_a_row() {
     log += "   46.48   22.56   33.84       0    44.46   23.58   35.38       0\n";
     let reading = nccl::read_bytes(log.as_bytes());
     assert_eq!((reading.tables.len(), reading.tables[0].rows.len()), (1, 0));
-    assert_eq!(reading.ended, Ended::Truncated);
+    assert_eq!(reading.ended, LogEnd::Truncated);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn rows_without_a_header_are_read_when_they_can_be() {
         let reading = nccl::read_bytes((pieces.concat() + "\n").as_bytes());
         assert_eq!(reading.tables.len(), 1, "{}", format.name);
         assert_eq!(reading.tables[0].rows, [row], "{}", format.name);
-        assert_eq!(reading.ended, Ended::Truncated);
+        assert_eq!(reading.ended, LogEnd::Truncated);
     }
     for text in [
         "1048576 262144 float 46.48 22.56 33.84 0",
@@ -261,7 +261,7 @@ fn a_failure_line_is_reported_without_its_prefixes() {
         log.push(" .. node-2 pid 2006: Test failure common.cu:1454".to_owned());
         let reading = read_lines(&prefixed(&log, prefix));
         assert_eq!(reading.first_error.as_deref(), Some(said), "{prefix:?}");
-        assert_eq!((reading.ended, reading.tables.len()), (Ended::Failed, 1), "{prefix:?}");
+        assert_eq!((reading.ended, reading.tables.len()), (LogEnd::Failed, 1), "{prefix:?}");
         assert_eq!(reading.tables[0].rows.len(), 3);
     }
 }
@@ -282,7 +282,7 @@ fn a_half_measured_before_the_failure_counts() {
     rows.push(last);
     assert_eq!(reading.tables[0].rows, rows);
     assert_eq!(reading.first_error.as_deref(), Some("node-1: Test timeout (60s) common.cu:395"));
-    assert_eq!(reading.ended, Ended::Failed);
+    assert_eq!(reading.ended, LogEnd::Failed);
 }
 
 #[test]
@@ -295,9 +295,9 @@ fn warnings_are_errors_only_of_runs_that_failed() {
         let reading = read_lines(&log);
         (reading.ended, reading.first_error)
     };
-    assert_eq!(with(13, lines.len()), (Ended::Complete, None));
-    assert_eq!(with(13, 17), (Ended::Truncated, None));
-    assert_eq!(with(17, 17), (Ended::Failed, Some(warning.clone())));
+    assert_eq!(with(13, lines.len()), (LogEnd::Complete, None));
+    assert_eq!(with(13, 17), (LogEnd::Truncated, None));
+    assert_eq!(with(17, 17), (LogEnd::Failed, Some(warning.clone())));
 }
 
 #[test]
@@ -308,10 +308,10 @@ fn a_second_run_is_a_second_table() {
     let log =
         [killed, lines.clone(), vec![echo.clone(), "Out of bounds values : 0 OK".to_owned(), echo]].concat();
     let reading = read_lines(&log);
-    assert_eq!(reading.ended, Ended::Truncated);
+    assert_eq!(reading.ended, LogEnd::Truncated);
     assert_eq!(
         reading.tables.iter().map(|table| table.ended).collect::<Vec<_>>(),
-        [Ended::Truncated, Ended::Complete]
+        [LogEnd::Truncated, LogEnd::Complete]
     );
     assert_eq!((reading.tables[0].rows.len(), &reading.tables[1].rows), (5, &rows));
 }
@@ -327,10 +327,10 @@ fn ranks_are_unknown_when_their_lines_were_cut() {
 #[test]
 fn empty_logs_are_reported() {
     let empty = nccl::read_bytes(b"");
-    assert_eq!((empty.ended, empty.first_error, empty.tables.len()), (Ended::Empty, None, 0));
-    assert_eq!(nccl::read_bytes(b"Hello\nthe algbw and busbw columns\n").ended, Ended::Empty);
+    assert_eq!((empty.ended, empty.first_error, empty.tables.len()), (LogEnd::Empty, None, 0));
+    assert_eq!(nccl::read_bytes(b"Hello\nthe algbw and busbw columns\n").ended, LogEnd::Empty);
     let failed = nccl::read_bytes(b"srun: error: node-2: task 8: Exited with exit code 1\n");
-    assert_eq!((failed.ended, failed.tables.len()), (Ended::Failed, 0));
+    assert_eq!((failed.ended, failed.tables.len()), (LogEnd::Failed, 0));
     let missing = nccl::read_bytes(b"bash: ./all_reduce_perf: No such file or directory\n");
     assert_eq!(missing.first_error.as_deref(), Some("bash: ./all_reduce_perf: No such file or directory"));
 }
@@ -353,7 +353,7 @@ fn programs_that_write_at_once_are_all_complete() {
     let (lines, rows) = run(&FORMATS[13], sizes());
     let log: Vec<String> = lines.iter().flat_map(|line| [line.clone(), line.clone(), line.clone()]).collect();
     let reading = read_lines(&log);
-    assert_eq!((reading.ended, reading.tables.len()), (Ended::Complete, 3));
+    assert_eq!((reading.ended, reading.tables.len()), (LogEnd::Complete, 3));
     assert_eq!(reading.tables.iter().map(|table| table.rows.len()).sum::<usize>(), 3 * rows.len());
 }
 
@@ -369,8 +369,8 @@ fn missing_parts_of_a_cut_log_are_reported() {
             let reading = read_lines(&cut);
             // Only behind the summary is there nothing to miss.
             let over = lines[..from].iter().any(|line| line.contains("Avg bus bandwidth"));
-            assert_eq!(reading.ended == Ended::Complete, over, "{from} {left}: {:?}", reading.first_error);
-            assert_eq!(reading.tables[0].ended == Ended::Complete, over, "{from} {left}");
+            assert_eq!(reading.ended == LogEnd::Complete, over, "{from} {left}: {:?}", reading.first_error);
+            assert_eq!(reading.tables[0].ended == LogEnd::Complete, over, "{from} {left}");
         }
     }
     // Cut out before the run began, it is whole.

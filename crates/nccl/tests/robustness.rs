@@ -4,7 +4,7 @@
 
 mod printer;
 
-use model::measurement::{Column, Ended, Half, PartialHalf, Placement, Reading, Row};
+use model::measurement::{Column, Half, LogEnd, PartialHalf, Placement, Reading, Row};
 use printer::{FORMATS, PREFIXES, glued, prefixed, row, run, sizes};
 use proptest::prelude::*;
 use std::fs;
@@ -47,7 +47,7 @@ fn truncations_are_honest(name: &str, log: &[u8]) {
             kept |= last.partial.is_some();
         }
         let early = summary.is_none_or(|summary| length <= summary);
-        assert!(!early || cut.ended != Ended::Complete, "{name}: complete at byte {length}");
+        assert!(!early || cut.ended != LogEnd::Complete, "{name}: complete at byte {length}");
         for (table, whole) in cut.tables.iter().zip(&whole.tables) {
             let average = table.average_busbw;
             assert!(
@@ -122,7 +122,7 @@ fn sane(reading: &Reading) {
             }
         }
     }
-    assert_eq!(reading.ended == Ended::Empty, reading.tables.is_empty() && reading.ended != Ended::Failed);
+    assert_eq!(reading.ended == LogEnd::Empty, reading.tables.is_empty() && reading.ended != LogEnd::Failed);
 }
 
 proptest! {
@@ -156,7 +156,7 @@ proptest! {
         let reading = nccl::read_bytes((prefixed(&lines, prefix).join("\n") + "\n").as_bytes());
         prop_assert_eq!(reading.tables.len(), 1);
         prop_assert_eq!(&reading.tables[0].rows, &rows);
-        prop_assert_eq!((reading.ended, reading.first_error), (Ended::Complete, None));
+        prop_assert_eq!((reading.ended, reading.first_error), (LogEnd::Complete, None));
     }
 
     /// A log whose every line begins with the same text, such as the name of its source, is read like the log itself.
@@ -173,7 +173,7 @@ proptest! {
         prop_assert_eq!(reading.tables.len(), 1, "{:?}", prefix);
         prop_assert_eq!(&reading.tables[0].rows, &rows, "{:?}", prefix);
         prop_assert_eq!(reading.tables[0].ranks, Some(8), "{:?}", prefix);
-        prop_assert_eq!((reading.ended, reading.first_error), (Ended::Complete, None), "{:?}", prefix);
+        prop_assert_eq!((reading.ended, reading.first_error), (LogEnd::Complete, None), "{:?}", prefix);
     }
 
     #[test]
@@ -267,7 +267,7 @@ fn bare_words_in_json_are_not_measured() {
             (None, 3.5, Some(0)),
             "{word}"
         );
-        assert_eq!((reading.ended, reading.tables[0].average_busbw), (Ended::Complete, None), "{word}");
+        assert_eq!((reading.ended, reading.tables[0].average_busbw), (LogEnd::Complete, None), "{word}");
         assert_eq!(reading.tables[0].unmeasured, 0, "{word}: a half was measured");
         let left = PartialHalf {
             algbw: Some(1.5),
@@ -332,7 +332,7 @@ fn json_cut_at_any_byte_has_no_other_number() {
     for length in 0..short.len() {
         let cut = nccl::read_bytes(&short.as_bytes()[..length]);
         sane(&cut);
-        assert_ne!(cut.ended, Ended::Complete, "at byte {length}");
+        assert_ne!(cut.ended, LogEnd::Complete, "at byte {length}");
         for (cut, whole) in rows(&cut).into_iter().zip(rows(&whole)) {
             let spread = |half: Option<Half>| half.map(|half| Half { iterations: None, ..half });
             let plain = |row: &Row| Row {
@@ -369,6 +369,6 @@ fn damaged_gzip_keeps_what_was_read() {
     let gzip = gzip.finish().unwrap();
     let reading = nccl::read_bytes(&gzip[..gzip.len() * 2 / 3]);
     assert!(!rows(&reading).is_empty());
-    assert_eq!(reading.ended, Ended::Truncated);
+    assert_eq!(reading.ended, LogEnd::Truncated);
     assert!(reading.first_error.unwrap().contains("gzip"));
 }

@@ -3,13 +3,13 @@
 use model::{RunId, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use verdict::{Baseline, Fingerprint, Pin, pin::Source};
+use verdict::{Baseline, Fingerprint, Pin, pin::PinSource};
 
 use crate::InForce;
 
 /// A stored decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Entry {
+pub struct PinEntry {
     /// Format version.
     pub format: u32,
     /// Sequence number in the workflow's history, starting at 1.
@@ -22,19 +22,19 @@ pub struct Entry {
     pub why: String,
     /// The decision.
     #[serde(flatten)]
-    pub change: Change,
+    pub change: PinChange,
 }
 
 /// The content of a decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
-pub enum Change {
+pub enum PinChange {
     /// Pins a run as the reference.
     Pinned {
         /// The run.
         run: RunId,
         /// Part of the run that is the reference.
-        source: Source,
+        source: PinSource,
         /// Baseline for other runs.
         baseline: Box<Baseline>,
     },
@@ -42,39 +42,39 @@ pub enum Change {
     Released,
 }
 
-impl Entry {
+impl PinEntry {
     /// Whether it pins exactly this.
-    pub(crate) fn pins(&self, wanted: &RunId, of: Source) -> bool {
-        matches!(&self.change, Change::Pinned { run, source, .. } if run == wanted && *source == of)
+    pub(crate) fn pins(&self, wanted: &RunId, of: PinSource) -> bool {
+        matches!(&self.change, PinChange::Pinned { run, source, .. } if run == wanted && *source == of)
     }
 
     /// The pin, unless this is a release.
     pub(crate) fn in_force(self) -> Option<InForce> {
         let Self { number, by, at, why, change, .. } = self;
         match change {
-            Change::Pinned { run, source, baseline } => {
+            PinChange::Pinned { run, source, baseline } => {
                 Some(InForce { pin: Pin { number, run, source, by, at, why }, baseline: *baseline })
             }
-            Change::Released => None,
+            PinChange::Released => None,
         }
     }
 
     /// The displayed form.
-    pub(crate) fn noted(self) -> Noted {
+    pub(crate) fn noted(self) -> PinNote {
         let Self { number, by, at, why, change, .. } = self;
         let (change, run, source, fingerprint, runs) = match change {
-            Change::Pinned { run, source, baseline } => {
+            PinChange::Pinned { run, source, baseline } => {
                 ("pinned", Some(run), Some(source), Some(baseline.fingerprint), Some(baseline.runs))
             }
-            Change::Released => ("released", None, None, None, None),
+            PinChange::Released => ("released", None, None, None, None),
         };
-        Noted { number, change: change.to_owned(), by, at, why, run, source, fingerprint, runs }
+        PinNote { number, change: change.to_owned(), by, at, why, run, source, fingerprint, runs }
     }
 }
 
 /// Displayed form of a decision, without the curve.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Noted {
+pub struct PinNote {
     /// Sequence number in the workflow's history, starting at 1.
     pub number: u64,
     /// `pinned` or `released`.
@@ -90,7 +90,7 @@ pub struct Noted {
     pub run: Option<RunId>,
     /// Part of the run that is the reference.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub source: Option<Source>,
+    pub source: Option<PinSource>,
     /// Environment of its measurement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<Fingerprint>,
@@ -101,19 +101,19 @@ pub struct Noted {
 
 /// All decisions about a workflow. This is the document `burnin/pins/v1`.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct History {
+pub struct PinHistory {
     /// `burnin/pins/v1`.
     pub schema: String,
     /// The workflow.
     pub workflow: String,
     /// Current pin; null without one.
-    pub pin: Option<Noted>,
+    pub pin: Option<PinNote>,
     /// All decisions, oldest first.
-    pub history: Vec<Noted>,
+    pub history: Vec<PinNote>,
 }
 
-impl History {
-    pub(crate) fn of(workflow: &str, history: Vec<Noted>) -> Self {
+impl PinHistory {
+    pub(crate) fn of(workflow: &str, history: Vec<PinNote>) -> Self {
         let pin = history.last().filter(|newest| newest.run.is_some()).cloned();
         Self { schema: "burnin/pins/v1".to_owned(), workflow: workflow.to_owned(), pin, history }
     }

@@ -12,9 +12,9 @@ mod entry;
 use std::sync::Arc;
 
 use ledger::{Creation, Store, StoreError};
-use verdict::{Baseline, Pin, pin::Source};
+use verdict::{Baseline, Pin, pin::PinSource};
 
-pub use entry::{Change, Entry, History, Noted};
+pub use entry::{PinChange, PinEntry, PinHistory, PinNote};
 
 /// Folder of the entries.
 const FOLDER: &str = "baselines/";
@@ -25,7 +25,7 @@ const RIVALS: u32 = 32;
 
 /// A failed operation.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum PinError {
     /// The store request failed: retry.
     #[error("the store did not answer")]
     Store(#[from] StoreError),
@@ -67,7 +67,7 @@ impl Pins {
     ///
     /// # Errors
     /// Returns an error if the store request fails, or the newest entry is invalid.
-    pub async fn in_force(&self, workflow: &str) -> Result<Option<InForce>, Error> {
+    pub async fn in_force(&self, workflow: &str) -> Result<Option<InForce>, PinError> {
         let newest = self.numbers(workflow).await?.last().copied();
         let Some(newest) = newest else { return Ok(None) };
         let entry = self.entry(workflow, newest).await?;
@@ -78,19 +78,19 @@ impl Pins {
     ///
     /// # Errors
     /// Returns an error if the store request fails, or an entry is invalid.
-    pub async fn history(&self, workflow: &str) -> Result<Option<History>, Error> {
+    pub async fn history(&self, workflow: &str) -> Result<Option<PinHistory>, PinError> {
         let mut entries = Vec::new();
         for number in self.numbers(workflow).await? {
             entries.push(self.entry(workflow, number).await?.noted());
         }
-        Ok((!entries.is_empty()).then(|| History::of(workflow, entries)))
+        Ok((!entries.is_empty()).then(|| PinHistory::of(workflow, entries)))
     }
 
     /// The histories of all workflows with decisions, by name.
     ///
     /// # Errors
     /// Returns an error under the same conditions as [`Pins::history`].
-    pub async fn all(&self) -> Result<Vec<History>, Error> {
+    pub async fn all(&self) -> Result<Vec<PinHistory>, PinError> {
         let mut histories = Vec::new();
         let mut workflows = self.store.children(FOLDER).await?;
         workflows.sort_unstable();
@@ -104,13 +104,13 @@ impl Pins {
     ///
     /// # Errors
     /// Returns an error if the store request fails, or the newest entry is invalid.
-    pub async fn pin(&self, workflow: &str, pinned: Pinned, who: Who) -> Result<Decided, Error> {
-        let change = Change::Pinned {
+    pub async fn pin(&self, workflow: &str, pinned: Pinned, who: Who) -> Result<Decided, PinError> {
+        let change = PinChange::Pinned {
             run: pinned.run.clone(),
             source: pinned.source,
             baseline: Box::new(pinned.baseline),
         };
-        let same = |newest: Option<&Entry>| {
+        let same = |newest: Option<&PinEntry>| {
             newest.is_some_and(|entry| entry.pins(&pinned.run, pinned.source)).then_some(Decided::Before)
         };
         self.decide(workflow, change, who, same).await
@@ -121,23 +121,23 @@ impl Pins {
     ///
     /// # Errors
     /// Returns an error if the store request fails, or the newest entry is invalid.
-    pub async fn release(&self, workflow: &str, who: Who) -> Result<Decided, Error> {
-        let none = |newest: Option<&Entry>| match newest {
+    pub async fn release(&self, workflow: &str, who: Who) -> Result<Decided, PinError> {
+        let none = |newest: Option<&PinEntry>| match newest {
             None => Some(Decided::Never),
-            Some(entry) if matches!(entry.change, Change::Released) => Some(Decided::Before),
+            Some(entry) if matches!(entry.change, PinChange::Released) => Some(Decided::Before),
             Some(_) => None,
         };
-        self.decide(workflow, Change::Released, who, none).await
+        self.decide(workflow, PinChange::Released, who, none).await
     }
 
     /// Appends an entry, unless the newest one makes it unnecessary.
     async fn decide(
         &self,
         workflow: &str,
-        change: Change,
+        change: PinChange,
         Who { by, at, why }: Who,
-        settled: impl Fn(Option<&Entry>) -> Option<Decided>,
-    ) -> Result<Decided, Error> {
+        settled: impl Fn(Option<&PinEntry>) -> Option<Decided>,
+    ) -> Result<Decided, PinError> {
         for _ in 0..RIVALS {
             let newest = match self.numbers(workflow).await?.last() {
                 Some(number) => Some(self.entry(workflow, *number).await?),
@@ -147,7 +147,7 @@ impl Pins {
                 return Ok(decided);
             }
             let number = newest.map_or(1, |entry| entry.number + 1);
-            let entry = Entry {
+            let entry = PinEntry {
                 format: FORMAT,
                 number,
                 by: by.clone(),
@@ -157,7 +157,7 @@ impl Pins {
             };
             let name = object(workflow, number);
             let damaged =
-                |error: serde_json::Error| Error::Damaged { name: name.clone(), why: error.to_string() };
+                |error: serde_json::Error| PinError::Damaged { name: name.clone(), why: error.to_string() };
             let body = serde_json::to_vec_pretty(&entry).map_err(damaged)?;
             // If the number is taken, the next iteration reads the entry, which may be our own after a lost
             // response.
@@ -165,11 +165,11 @@ impl Pins {
                 return Ok(Decided::Now);
             }
         }
-        Err(Error::Busy(workflow.to_owned()))
+        Err(PinError::Busy(workflow.to_owned()))
     }
 
     /// Numbers of entries, ascending.
-    async fn numbers(&self, workflow: &str) -> Result<Vec<u64>, Error> {
+    async fn numbers(&self, workflow: &str) -> Result<Vec<u64>, PinError> {
         // Commands of older versions have no workflow name.
         if workflow.is_empty() {
             return Ok(Vec::new());
@@ -182,12 +182,12 @@ impl Pins {
         Ok(numbers)
     }
 
-    async fn entry(&self, workflow: &str, number: u64) -> Result<Entry, Error> {
+    async fn entry(&self, workflow: &str, number: u64) -> Result<PinEntry, PinError> {
         let name = object(workflow, number);
         let body = self.store.read(&name).await?;
-        let damaged = |why: String| Error::Damaged { name: name.clone(), why };
+        let damaged = |why: String| PinError::Damaged { name: name.clone(), why };
         let body = body.ok_or_else(|| damaged("it was deleted".to_owned()))?;
-        let entry: Entry = serde_json::from_slice(&body).map_err(|error| damaged(error.to_string()))?;
+        let entry: PinEntry = serde_json::from_slice(&body).map_err(|error| damaged(error.to_string()))?;
         if entry.format > FORMAT {
             return Err(damaged(format!("format {} is newer than this program supports", entry.format)));
         }
@@ -201,7 +201,7 @@ pub struct Pinned {
     /// The run.
     pub run: model::RunId,
     /// Part of the run that is the reference.
-    pub source: Source,
+    pub source: PinSource,
     /// Baseline for other runs.
     pub baseline: Baseline,
 }

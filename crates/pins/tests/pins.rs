@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use ledger::{MemoryStore, Store};
 use model::Timestamp;
-use pins::{Decided, Error, Pinned, Pins, Who};
-use verdict::{Baseline, Fingerprint, pin::Source};
+use pins::{Decided, PinError, Pinned, Pins, Who};
+use verdict::{Baseline, Fingerprint, pin::PinSource};
 
 fn baseline(runs: u32) -> Baseline {
     Baseline {
@@ -20,7 +20,7 @@ fn baseline(runs: u32) -> Baseline {
 }
 
 fn pinned(run: &str) -> Pinned {
-    Pinned { run: run.parse().unwrap(), source: Source::Run, baseline: baseline(1) }
+    Pinned { run: run.parse().unwrap(), source: PinSource::Run, baseline: baseline(1) }
 }
 
 fn who(by: &str, at: i64) -> Who {
@@ -52,7 +52,7 @@ async fn the_newest_decision_counts_and_the_others_stay_as_they_were() {
     assert_eq!((in_force.pin.number, in_force.pin.by.as_str(), in_force.baseline), (1, "ann", baseline(1)));
     assert_eq!(in_force.pin.to_string(), "w-1, which ann pinned on 1970-01-01 (number 1): new firmware");
 
-    let learned = Pinned { source: Source::Learned, baseline: baseline(7), ..pinned("w-1") };
+    let learned = Pinned { source: PinSource::Learned, baseline: baseline(7), ..pinned("w-1") };
     assert_eq!(pins.pin("w", learned, who("bob", 3)).await.unwrap(), Decided::Now, "another reference");
     assert_eq!(pins.in_force("w").await.unwrap().unwrap().baseline.runs, 7);
     assert_eq!(pins.release("w", who("eve", 4)).await.unwrap(), Decided::Now);
@@ -111,6 +111,6 @@ async fn an_invalid_entry_is_reported() {
         let name = format!("baselines/w/{number:010}.json");
         store.create(&name, body.into()).await.unwrap();
         let refused = pins.in_force("w").await.unwrap_err();
-        assert!(matches!(&refused, Error::Damaged { name: damaged, .. } if *damaged == name), "{refused}");
+        assert!(matches!(&refused, PinError::Damaged { name: damaged, .. } if *damaged == name), "{refused}");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Values of variables that describe the measurement are kept; all other values are removed.
 
-use crate::view::{Undecided, View};
+use crate::view::{StreamWindow, Undecided};
 
 /// Prefixes of names that may be kept,
 const BEGIN: [&str; 21] = [
@@ -34,7 +34,7 @@ const NAME: usize = 256;
 pub(crate) const BEGINS: &str = "\"env\"";
 
 /// Length of the beginning of a block; `None` if the key is something else.
-pub(crate) fn begins(view: &View<'_>) -> Result<Option<usize>, Undecided> {
+pub(crate) fn begins(view: &StreamWindow<'_>) -> Result<Option<usize>, Undecided> {
     let blank = |byte: u8| byte.is_ascii_whitespace();
     let mut at = BEGINS.len();
     for wanted in [b':', b'['] {
@@ -48,7 +48,7 @@ pub(crate) fn begins(view: &View<'_>) -> Result<Option<usize>, Undecided> {
 }
 
 /// The next string of a block.
-pub(crate) enum Text {
+pub(crate) enum EnvironmentText {
     /// The value, `name` bytes after the opening quote, is removed.
     Secret {
         /// Length of the name with its equals sign.
@@ -62,7 +62,7 @@ pub(crate) enum Text {
 }
 
 /// Treatment of the string whose opening quote is at this position.
-pub(crate) fn text(view: &View<'_>) -> Result<Text, Undecided> {
+pub(crate) fn text(view: &StreamWindow<'_>) -> Result<EnvironmentText, Undecided> {
     let name = view.run(1, NAME, |byte| !matches!(byte, b'=' | b'"' | b'\\' | b'\n'))?;
     let assigns = name < NAME && view.byte(1 + name)? == Some(b'=');
     let nothing_to_hide = if assigns {
@@ -70,7 +70,7 @@ pub(crate) fn text(view: &View<'_>) -> Result<Text, Undecided> {
     } else {
         name < NAME
     };
-    let secret = Text::Secret { name: if assigns { name + 1 } else { 0 } };
+    let secret = EnvironmentText::Secret { name: if assigns { name + 1 } else { 0 } };
     if !nothing_to_hide {
         return Ok(secret);
     }
@@ -78,7 +78,7 @@ pub(crate) fn text(view: &View<'_>) -> Result<Text, Undecided> {
     loop {
         match view.byte(at)? {
             Some(b'\\') => at += 2,
-            Some(b'"' | b'\n') => return Ok(Text::Open { length: at - 1 }),
+            Some(b'"' | b'\n') => return Ok(EnvironmentText::Open { length: at - 1 }),
             Some(_) => at += 1,
             // Truncated, or too long to be worth keeping.
             None => return Ok(secret),

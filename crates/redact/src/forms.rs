@@ -8,7 +8,7 @@ use base64::{
 };
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
-use crate::view::{Undecided, View};
+use crate::view::{StreamWindow, Undecided};
 
 /// Minimum length of a known value: shorter ones occur in harmless text.
 pub(crate) const SHORTEST: usize = 8;
@@ -23,7 +23,7 @@ const IN_PATH: AsciiSet = UNRESERVED.remove(b'/').remove(b':').remove(b'@').remo
 
 /// One encoding of a known value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Form {
+pub(crate) struct EncodedForm {
     text: Vec<u8>,
     /// Separators permitted at any position.
     between: Between,
@@ -44,7 +44,7 @@ enum Between {
 /// Maximum length of a skipped escape sequence, bytes.
 const SEQUENCE: usize = 16;
 
-impl Form {
+impl EncodedForm {
     /// All encodings of a value; empty for values that cannot be distinguished from harmless text: shorter
     /// than 8 bytes, or a number as in a table of results.
     pub(crate) fn of(value: &[u8]) -> BTreeSet<Self> {
@@ -85,7 +85,7 @@ impl Form {
     }
 
     /// Length of the value at this position; `None` without a match.
-    pub(crate) fn at(&self, view: &View<'_>) -> Result<Option<usize>, Undecided> {
+    pub(crate) fn at(&self, view: &StreamWindow<'_>) -> Result<Option<usize>, Undecided> {
         let (mut at, mut matched) = (0, 0);
         while matched < self.text.len() {
             match view.byte(at)? {
@@ -105,12 +105,12 @@ impl Form {
     }
 }
 
-fn spellings(value: &[u8]) -> BTreeSet<Form> {
-    let plain = |text: Vec<u8>| Form { text, between: Between::Nothing };
-    let mut forms = BTreeSet::from([Form { text: value.to_vec(), between: Between::LinesAndColours }]);
+fn spellings(value: &[u8]) -> BTreeSet<EncodedForm> {
+    let plain = |text: Vec<u8>| EncodedForm { text, between: Between::Nothing };
+    let mut forms = BTreeSet::from([EncodedForm { text: value.to_vec(), between: Between::LinesAndColours }]);
     let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
     for text in [hex.to_ascii_uppercase(), hex] {
-        forms.insert(Form { text: text.into_bytes(), between: Between::Dump });
+        forms.insert(EncodedForm { text: text.into_bytes(), between: Between::Dump });
     }
     // All bytes percent-encoded, including unreserved ones.
     let percent: String = value.iter().map(|byte| format!("%{byte:02x}")).collect();
@@ -140,7 +140,7 @@ fn spellings(value: &[u8]) -> BTreeSet<Form> {
             let encoded = engine.encode([&[0; 2][..shift], value].concat());
             let shared = usize::from(!(shift + value.len()).is_multiple_of(3));
             let text = encoded.as_bytes()[foreign..encoded.len() - shared].to_vec();
-            forms.insert(Form { text, between: Between::Lines });
+            forms.insert(EncodedForm { text, between: Between::Lines });
         }
     }
     forms

@@ -28,8 +28,8 @@ pub use known::redacted;
 pub use names::is_secret_name;
 pub use rules::Rules;
 
-use scan::{Found, Swallow, Swallowed};
-use view::{BACK, View};
+use scan::{ScanMatch, Swallow, Swallowed};
+use view::{BACK, StreamWindow};
 
 /// Maximum bytes processed at once.
 const CHUNK: usize = 64 << 10;
@@ -125,9 +125,9 @@ impl Redactor {
         let sure = if ends { length } else { self.rules.unfinished(&self.buffer, self.passed) };
         let mut from = self.passed;
         while let Some((at, pattern)) = self.rules.find(&self.buffer, from).filter(|(at, _)| *at < sure) {
-            match self.rules.decide(pattern, &View::new(&self.buffer, at, ends)) {
+            match self.rules.decide(pattern, &StreamWindow::new(&self.buffer, at, ends)) {
                 Ok(None) => from = at + 1,
-                Ok(Some(Found::Hit(hit))) => {
+                Ok(Some(ScanMatch::Hit(hit))) => {
                     self.keep(at, out);
                     self.keep_but_look(at + hit.keep, out);
                     self.replace(hit.kind, out);
@@ -135,7 +135,7 @@ impl Redactor {
                     self.mode = Mode::Swallow(hit.then);
                     return true;
                 }
-                Ok(Some(Found::Environment(length))) => {
+                Ok(Some(ScanMatch::Environment(length))) => {
                     self.keep(at + length, out);
                     self.mode = Mode::Environment;
                     return true;
@@ -182,16 +182,16 @@ impl Redactor {
     fn environment(&mut self, ends: bool, out: &mut Vec<u8>) -> bool {
         let Some(byte) = self.buffer.get(self.passed) else { return false };
         match byte {
-            b'"' => match environment::text(&View::new(&self.buffer, self.passed, ends)) {
+            b'"' => match environment::text(&StreamWindow::new(&self.buffer, self.passed, ends)) {
                 Err(view::Undecided) => return false,
-                Ok(environment::Text::Secret { name }) => {
+                Ok(environment::EnvironmentText::Secret { name }) => {
                     self.keep(self.passed + 1, out);
                     self.keep_but_look(self.passed + name, out);
                     self.replace(Kind::Environment, out);
                     self.environment = true;
                     self.mode = Mode::Swallow(Swallow::Quoted { mark: b'"', open: 0, run: 0 });
                 }
-                Ok(environment::Text::Open { length }) => {
+                Ok(environment::EnvironmentText::Open { length }) => {
                     self.keep(self.passed + 1, out);
                     self.keep_but_look(self.passed + length, out);
                     let closed = self.buffer.get(self.passed) == Some(&b'"');

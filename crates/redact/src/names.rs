@@ -3,7 +3,7 @@
 use crate::{
     Kind,
     scan::{Hit, Swallow},
-    view::{Undecided, View},
+    view::{StreamWindow, Undecided},
 };
 
 /// Suffixes of names with secret values, case-insensitive.
@@ -66,14 +66,14 @@ fn line(byte: u8) -> bool {
 }
 
 /// A quotation mark, possibly escaped by backslashes: its length and kind.
-fn quote(view: &View<'_>, at: usize) -> Result<Option<(usize, u8)>, Undecided> {
+fn quote(view: &StreamWindow<'_>, at: usize) -> Result<Option<(usize, u8)>, Undecided> {
     let slashes = view.run(at, 8, |byte| byte == b'\\')?;
     let mark = view.byte(at + slashes)?.filter(|byte| matches!(byte, b'"' | b'\''));
     Ok(mark.map(|mark| (slashes + 1, mark)))
 }
 
 /// The value assigned to a name that ends with the `length` bytes at this position.
-pub(crate) fn assignment(view: &View<'_>, length: usize) -> Result<Option<Hit>, Undecided> {
+pub(crate) fn assignment(view: &StreamWindow<'_>, length: usize) -> Result<Option<Hit>, Undecided> {
     let quoted = quote(view, length)?;
     let mut at = length + quoted.map_or(0, |(bytes, _)| bytes);
     let flag = is_flag(view.behind());
@@ -121,7 +121,7 @@ pub(crate) fn assignment(view: &View<'_>, length: usize) -> Result<Option<Hit>, 
 }
 
 /// Empty values, switches and short numbers are not secrets, and often settings.
-fn trivial(view: &View<'_>, at: usize) -> Result<bool, Undecided> {
+fn trivial(view: &StreamWindow<'_>, at: usize) -> Result<bool, Undecided> {
     let length =
         view.run(at, 8, |byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'+'))?;
     let value = &view.rest(at)[..length];
@@ -165,7 +165,7 @@ pub(crate) const COMMANDS: [(&str, &[&str]); 9] = [
 const COMMAND: usize = 1 << 10;
 
 /// A password among the arguments of the command at this position.
-pub(crate) fn command(view: &View<'_>, command: usize) -> Result<Option<Hit>, Undecided> {
+pub(crate) fn command(view: &StreamWindow<'_>, command: usize) -> Result<Option<Hit>, Undecided> {
     let (name, flags) = COMMANDS[command];
     let length = view.run(name.len(), COMMAND, line)?;
     let text = &view.rest(name.len())[..length];
@@ -208,7 +208,7 @@ fn begins_line(behind: &[u8]) -> bool {
 }
 
 /// A header, up to the end of its line or quotation.
-pub(crate) fn header(view: &View<'_>, length: usize) -> Result<Option<Hit>, Undecided> {
+pub(crate) fn header(view: &StreamWindow<'_>, length: usize) -> Result<Option<Hit>, Undecided> {
     let mut at = length + quote(view, length)?.map_or(0, |(bytes, _)| bytes);
     if !matches!(view.byte(at)?, Some(b':' | b'=')) {
         return Ok(None);
@@ -228,7 +228,7 @@ fn in_header(byte: u8) -> bool {
 pub(crate) const BEARER: &str = "bearer ";
 
 /// A bearer token.
-pub(crate) fn bearer(view: &View<'_>) -> Result<Option<Hit>, Undecided> {
+pub(crate) fn bearer(view: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
     let class = |byte: u8| byte.is_ascii_alphanumeric() || b"._~+/=-".contains(&byte);
     // Words in prose are shorter, or have no digit.
     let length = view.run(BEARER.len(), 64, class)?;
@@ -238,7 +238,7 @@ pub(crate) fn bearer(view: &View<'_>) -> Result<Option<Hit>, Undecided> {
 }
 
 /// The password in `scheme://user:password@host`, or a user with the length of a token.
-pub(crate) fn url(view: &View<'_>) -> Result<Option<Hit>, Undecided> {
+pub(crate) fn url(view: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
     let class = |byte: u8| word(byte) && !matches!(byte, b'/' | b'@' | b'<' | b'>' | b'?' | b'#' | b'\\');
     let length = view.run(3, USER, class)?;
     if length == USER || view.byte(3 + length)? != Some(b'@') {

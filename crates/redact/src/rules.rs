@@ -10,11 +10,11 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind, BuildError, MatchKind};
 
 use crate::{
     Kind, environment,
-    forms::Form,
+    forms::EncodedForm,
     names::{self, BEARER, HEADERS, NAMES},
-    scan::{Found, Hit, Swallow},
+    scan::{Hit, ScanMatch, Swallow},
     tokens::{self, PEM, TOKENS},
-    view::{Undecided, View},
+    view::{StreamWindow, Undecided},
 };
 
 /// Maximum number of patterns (about forty known values) for a transition table.
@@ -22,7 +22,7 @@ const TABLE: usize = 4000;
 
 /// Rule to apply at a match.
 #[derive(Clone, Copy, Debug)]
-enum Rule {
+enum RedactionRule {
     Known(usize),
     PrivateKey,
     Jwt,
@@ -42,8 +42,8 @@ enum Rule {
 pub struct Rules {
     automaton: AhoCorasick,
     /// By pattern: the rules of this text and of all its prefixes. Known values come first.
-    by_pattern: Vec<Vec<Rule>>,
-    known: Vec<Form>,
+    by_pattern: Vec<Vec<RedactionRule>>,
+    known: Vec<EncodedForm>,
     /// All searched texts, in lower case, sorted.
     texts: Vec<Vec<u8>>,
     longest: usize,
@@ -63,39 +63,40 @@ impl Rules {
     /// # Errors
     /// Returns an error if the values exceed the capacity of the automaton: hundreds of megabytes.
     pub fn new<V: AsRef<[u8]>>(known: impl IntoIterator<Item = V>) -> Result<Self, BuildError> {
-        let mut forms: Vec<Form> = known.into_iter().flat_map(|value| Form::of(value.as_ref())).collect();
+        let mut forms: Vec<EncodedForm> =
+            known.into_iter().flat_map(|value| EncodedForm::of(value.as_ref())).collect();
         forms.sort();
         forms.dedup();
         // If one value is a prefix of another, the longer is tried first.
         forms.reverse();
-        let mut rules: BTreeMap<Vec<u8>, Vec<Rule>> = BTreeMap::new();
+        let mut rules: BTreeMap<Vec<u8>, Vec<RedactionRule>> = BTreeMap::new();
         let mut add = |text: &[u8], rule| rules.entry(text.to_ascii_lowercase()).or_default().push(rule);
         for (number, form) in forms.iter().enumerate() {
-            form.anchors().iter().for_each(|anchor| add(anchor, Rule::Known(number)));
+            form.anchors().iter().for_each(|anchor| add(anchor, RedactionRule::Known(number)));
         }
-        add(PEM.as_bytes(), Rule::PrivateKey);
-        add(b"eyJ", Rule::Jwt);
+        add(PEM.as_bytes(), RedactionRule::PrivateKey);
+        add(b"eyJ", RedactionRule::Jwt);
         for (number, token) in TOKENS.iter().enumerate() {
-            add(token.begins.as_bytes(), Rule::Token(number));
+            add(token.begins.as_bytes(), RedactionRule::Token(number));
         }
         for shift in 0..3 {
-            add(tokens::pem_in_base64(shift).as_bytes(), Rule::PrivateKeyInBase64(shift));
+            add(tokens::pem_in_base64(shift).as_bytes(), RedactionRule::PrivateKeyInBase64(shift));
             for (number, token) in TOKENS.iter().enumerate() {
                 if let Some(text) = token.in_base64(shift) {
-                    add(text.as_bytes(), Rule::Base64(number, shift));
+                    add(text.as_bytes(), RedactionRule::Base64(number, shift));
                 }
             }
         }
-        add(environment::BEGINS.as_bytes(), Rule::Environment);
-        HEADERS.iter().for_each(|name| add(name.as_bytes(), Rule::Header(name.len())));
-        NAMES.iter().for_each(|name| add(name.as_bytes(), Rule::Assignment(name.len())));
-        add(BEARER.as_bytes(), Rule::Bearer);
-        add(b"://", Rule::Url);
-        tokens::KEY_BODIES.iter().for_each(|begins| add(begins.as_bytes(), Rule::KeyBody(begins)));
+        add(environment::BEGINS.as_bytes(), RedactionRule::Environment);
+        HEADERS.iter().for_each(|name| add(name.as_bytes(), RedactionRule::Header(name.len())));
+        NAMES.iter().for_each(|name| add(name.as_bytes(), RedactionRule::Assignment(name.len())));
+        add(BEARER.as_bytes(), RedactionRule::Bearer);
+        add(b"://", RedactionRule::Url);
+        tokens::KEY_BODIES.iter().for_each(|begins| add(begins.as_bytes(), RedactionRule::KeyBody(begins)));
         names::COMMANDS
             .iter()
             .enumerate()
-            .for_each(|(at, (name, _))| add(name.as_bytes(), Rule::Command(at)));
+            .for_each(|(at, (name, _))| add(name.as_bytes(), RedactionRule::Command(at)));
 
         // A transition table is fastest, but needs too much memory for very many values.
         let kind = (rules.len() < TABLE).then_some(AhoCorasickKind::DFA);
@@ -148,27 +149,31 @@ impl Rules {
     }
 
     /// Confirms a possible match.
-    pub(crate) fn decide(&self, pattern: usize, view: &View<'_>) -> Result<Option<Found>, Undecided> {
+    pub(crate) fn decide(
+        &self,
+        pattern: usize,
+        view: &StreamWindow<'_>,
+    ) -> Result<Option<ScanMatch>, Undecided> {
         for rule in &self.by_pattern[pattern] {
             let hit = match *rule {
-                Rule::Known(form) => self.known[form]
+                RedactionRule::Known(form) => self.known[form]
                     .at(view)?
                     .map(|length| Hit::new(Kind::KnownValue, 0, length, Swallow::Nothing)),
-                Rule::PrivateKey => tokens::private_key(view)?,
-                Rule::Jwt => tokens::jwt(view)?,
-                Rule::Token(token) => TOKENS[token].at(view)?,
-                Rule::Base64(token, shift) => TOKENS[token].at_in_base64(shift, view)?,
-                Rule::PrivateKeyInBase64(shift) => tokens::private_key_in_base64(shift, view)?,
-                Rule::Environment => match environment::begins(view)? {
-                    Some(length) => return Ok(Some(Found::Environment(length))),
+                RedactionRule::PrivateKey => tokens::private_key(view)?,
+                RedactionRule::Jwt => tokens::jwt(view)?,
+                RedactionRule::Token(token) => TOKENS[token].at(view)?,
+                RedactionRule::Base64(token, shift) => TOKENS[token].at_in_base64(shift, view)?,
+                RedactionRule::PrivateKeyInBase64(shift) => tokens::private_key_in_base64(shift, view)?,
+                RedactionRule::Environment => match environment::begins(view)? {
+                    Some(length) => return Ok(Some(ScanMatch::Environment(length))),
                     None => None,
                 },
-                Rule::Header(length) => names::header(view, length)?,
-                Rule::Assignment(length) => names::assignment(view, length)?,
-                Rule::Bearer => names::bearer(view)?,
-                Rule::Url => names::url(view)?,
-                Rule::KeyBody(begins) => tokens::key_body(view, begins)?,
-                Rule::Command(command) => names::command(view, command)?,
+                RedactionRule::Header(length) => names::header(view, length)?,
+                RedactionRule::Assignment(length) => names::assignment(view, length)?,
+                RedactionRule::Bearer => names::bearer(view)?,
+                RedactionRule::Url => names::url(view)?,
+                RedactionRule::KeyBody(begins) => tokens::key_body(view, begins)?,
+                RedactionRule::Command(command) => names::command(view, command)?,
             };
             if let Some(mut hit) = hit {
                 // A known value may be longer than the value its name indicates.
@@ -177,7 +182,7 @@ impl Rules {
                         hit.skip = hit.skip.max(length);
                     }
                 }
-                return Ok(Some(Found::Hit(hit)));
+                return Ok(Some(ScanMatch::Hit(hit)));
             }
         }
         Ok(None)

@@ -3,7 +3,7 @@
 use crate::Kind;
 
 /// A confirmed match.
-pub(crate) enum Found {
+pub(crate) enum ScanMatch {
     /// A secret.
     Hit(Hit),
     /// The beginning of an environment block, with its length.

@@ -12,12 +12,12 @@ use base64::{
 use crate::{
     Kind,
     scan::{Hit, Swallow},
-    view::{AHEAD, Undecided, View},
+    view::{AHEAD, StreamWindow, Undecided},
 };
 
 /// Syntax of a token.
 #[derive(Debug)]
-pub(crate) struct Token {
+pub(crate) struct TokenPattern {
     /// Prefix.
     pub(crate) begins: &'static str,
     kind: Kind,
@@ -28,12 +28,12 @@ pub(crate) struct Token {
     alone: bool,
 }
 
-const fn token(begins: &'static str, kind: Kind, least: usize) -> Token {
-    Token { begins, kind, least, class: dashed, alone: false }
+const fn token(begins: &'static str, kind: Kind, least: usize) -> TokenPattern {
+    TokenPattern { begins, kind, least, class: dashed, alone: false }
 }
 
 /// All known tokens.
-pub(crate) const TOKENS: [Token; 36] = [
+pub(crate) const TOKENS: [TokenPattern; 36] = [
     token("ghp_", Kind::GitToken, 20),
     token("gho_", Kind::GitToken, 20),
     token("ghu_", Kind::GitToken, 20),
@@ -42,10 +42,10 @@ pub(crate) const TOKENS: [Token; 36] = [
     token("github_pat_", Kind::GitToken, 20),
     token("glpat-", Kind::GitToken, 16),
     token("AIza", Kind::GoogleApiKey, 30),
-    Token { class: dotted, ..token("ya29.", Kind::GoogleToken, 16) },
+    TokenPattern { class: dotted, ..token("ya29.", Kind::GoogleToken, 16) },
     token("GOCSPX-", Kind::GoogleToken, 16),
-    Token { class: capital, alone: true, ..token("AKIA", Kind::AwsKey, 16) },
-    Token { class: capital, alone: true, ..token("ASIA", Kind::AwsKey, 16) },
+    TokenPattern { class: capital, alone: true, ..token("AKIA", Kind::AwsKey, 16) },
+    TokenPattern { class: capital, alone: true, ..token("ASIA", Kind::AwsKey, 16) },
     token("xoxa-", Kind::SlackToken, 10),
     token("xoxb-", Kind::SlackToken, 10),
     token("xoxe-", Kind::SlackToken, 10),
@@ -55,21 +55,21 @@ pub(crate) const TOKENS: [Token; 36] = [
     token("xoxs-", Kind::SlackToken, 10),
     token("xapp-", Kind::SlackToken, 10),
     token("nvapi-", Kind::NgcKey, 20),
-    Token { alone: true, ..token("hf_", Kind::HuggingFaceToken, 20) },
-    Token { alone: true, ..token("sk-ant-", Kind::ApiKey, 16) },
-    Token { alone: true, ..token("sk-proj-", Kind::ApiKey, 16) },
-    Token { alone: true, ..token("sk_live_", Kind::ApiKey, 16) },
-    Token { alone: true, ..token("sk_test_", Kind::ApiKey, 16) },
-    Token { alone: true, ..token("rk_live_", Kind::ApiKey, 16) },
-    Token { alone: true, ..token("rk_test_", Kind::ApiKey, 16) },
-    Token { alone: true, ..token("whsec_", Kind::ApiKey, 16) },
-    Token { alone: true, ..token("npm_", Kind::RegistryToken, 30) },
-    Token { alone: true, ..token("pypi-AgE", Kind::RegistryToken, 30) },
-    Token { alone: true, ..token("dckr_pat_", Kind::RegistryToken, 16) },
-    Token { alone: true, ..token("hvs.", Kind::VaultToken, 20) },
-    Token { alone: true, ..token("hvb.", Kind::VaultToken, 20) },
-    Token { alone: true, ..token("hvr.", Kind::VaultToken, 20) },
-    Token { class: path, ..token("hooks.slack.com/services/", Kind::SlackToken, 16) },
+    TokenPattern { alone: true, ..token("hf_", Kind::HuggingFaceToken, 20) },
+    TokenPattern { alone: true, ..token("sk-ant-", Kind::ApiKey, 16) },
+    TokenPattern { alone: true, ..token("sk-proj-", Kind::ApiKey, 16) },
+    TokenPattern { alone: true, ..token("sk_live_", Kind::ApiKey, 16) },
+    TokenPattern { alone: true, ..token("sk_test_", Kind::ApiKey, 16) },
+    TokenPattern { alone: true, ..token("rk_live_", Kind::ApiKey, 16) },
+    TokenPattern { alone: true, ..token("rk_test_", Kind::ApiKey, 16) },
+    TokenPattern { alone: true, ..token("whsec_", Kind::ApiKey, 16) },
+    TokenPattern { alone: true, ..token("npm_", Kind::RegistryToken, 30) },
+    TokenPattern { alone: true, ..token("pypi-AgE", Kind::RegistryToken, 30) },
+    TokenPattern { alone: true, ..token("dckr_pat_", Kind::RegistryToken, 16) },
+    TokenPattern { alone: true, ..token("hvs.", Kind::VaultToken, 20) },
+    TokenPattern { alone: true, ..token("hvb.", Kind::VaultToken, 20) },
+    TokenPattern { alone: true, ..token("hvr.", Kind::VaultToken, 20) },
+    TokenPattern { class: path, ..token("hooks.slack.com/services/", Kind::SlackToken, 16) },
 ];
 
 pub(crate) fn dashed(byte: u8) -> bool {
@@ -98,8 +98,8 @@ fn pem(byte: u8) -> bool {
     base64(byte) || byte.is_ascii_whitespace() || byte == b'\\'
 }
 
-impl Token {
-    pub(crate) fn at(&self, view: &View<'_>) -> Result<Option<Hit>, Undecided> {
+impl TokenPattern {
+    pub(crate) fn at(&self, view: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
         let begins = self.begins.as_bytes();
         if !view.says(0, begins)? || self.alone && !apart(view.behind()) {
             return Ok(None);
@@ -115,7 +115,11 @@ impl Token {
     }
 
     /// The same token within base64.
-    pub(crate) fn at_in_base64(&self, shift: usize, view: &View<'_>) -> Result<Option<Hit>, Undecided> {
+    pub(crate) fn at_in_base64(
+        &self,
+        shift: usize,
+        view: &StreamWindow<'_>,
+    ) -> Result<Option<Hit>, Undecided> {
         let Some(bytes) = decoded(view, shift, encoded(self.begins, shift).as_bytes())? else {
             return Ok(None);
         };
@@ -131,7 +135,7 @@ impl Token {
 pub(crate) const PEM: &str = "-----BEGIN ";
 
 /// A block with a private key, up to its end if that is within reach.
-pub(crate) fn private_key(view: &View<'_>) -> Result<Option<Hit>, Undecided> {
+pub(crate) fn private_key(view: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
     let label = view.run(PEM.len(), 40, |byte| byte.is_ascii_uppercase() || byte == b' ')?;
     let named = memchr::memmem::find(&view.rest(PEM.len())[..label], b"PRIVATE KEY").is_some();
     if !named || !view.says(0, PEM.as_bytes())? || !view.says(PEM.len() + label, b"-----")? {
@@ -157,7 +161,7 @@ pub(crate) const KEY_BODIES: [&str; 5] =
     ["MHcCAQEE", "MIGHAgEAMBM", "MC4CAQAwBQYDK2Vw", "b3BlbnNzaC1rZXktdjEA", "MII"];
 
 /// The body of a private key without its first line.
-pub(crate) fn key_body(view: &View<'_>, begins: &str) -> Result<Option<Hit>, Undecided> {
+pub(crate) fn key_body(view: &StreamWindow<'_>, begins: &str) -> Result<Option<Hit>, Undecided> {
     if !view.says(0, begins.as_bytes())? || !apart(view.behind()) {
         return Ok(None);
     }
@@ -175,14 +179,14 @@ pub(crate) fn pem_in_base64(shift: usize) -> String {
 }
 
 /// A private key's block within base64.
-pub(crate) fn private_key_in_base64(shift: usize, view: &View<'_>) -> Result<Option<Hit>, Undecided> {
+pub(crate) fn private_key_in_base64(shift: usize, view: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
     let bytes = decoded(view, shift, pem_in_base64(shift).as_bytes())?;
     let named = bytes.is_some_and(|bytes| memchr::memmem::find(&bytes, b"PRIVATE KEY-----").is_some());
     Ok(named.then(|| Hit::new(Kind::PrivateKey, 0, 1, Swallow::While(pem))))
 }
 
 /// Three parts separated by dots, the first of which is a JSON object.
-pub(crate) fn jwt(view: &View<'_>) -> Result<Option<Hit>, Undecided> {
+pub(crate) fn jwt(view: &StreamWindow<'_>) -> Result<Option<Hit>, Undecided> {
     if !view.says(0, b"eyJ")? {
         return Ok(None);
     }
@@ -217,7 +221,7 @@ fn encoded(text: &str, shift: usize) -> String {
 
 /// Decodes the base64 at this position, as if the shifted bytes before it were zero; `None` unless it begins
 /// with `anchor`.
-fn decoded(view: &View<'_>, shift: usize, anchor: &[u8]) -> Result<Option<Vec<u8>>, Undecided> {
+fn decoded(view: &StreamWindow<'_>, shift: usize, anchor: &[u8]) -> Result<Option<Vec<u8>>, Undecided> {
     if !view.says(0, anchor)? {
         return Ok(None);
     }

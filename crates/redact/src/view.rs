@@ -10,13 +10,13 @@ pub(crate) struct Undecided;
 
 /// The stream from a position on. An access beyond the available bytes returns [`Undecided`] unless the
 /// stream has ended, so no result depends on the end of a chunk.
-pub(crate) struct View<'a> {
+pub(crate) struct StreamWindow<'a> {
     behind: &'a [u8],
     ahead: &'a [u8],
     whole: bool,
 }
 
-impl<'a> View<'a> {
+impl<'a> StreamWindow<'a> {
     /// A view at a position of the available bytes; `ends` if the stream has ended.
     pub(crate) fn new(bytes: &'a [u8], at: usize, ends: bool) -> Self {
         let to = bytes.len().min(at + AHEAD);

@@ -26,7 +26,7 @@ const VALUE: usize = 100;
 
 /// Two logs and their differences.
 #[derive(Clone, Copy, Debug)]
-pub struct Pair<'a> {
+pub struct RunPair<'a> {
     /// The log before.
     pub a: &'a str,
     /// The log after.
@@ -47,7 +47,7 @@ fn headline(found: &Comparison) -> (Tone, &'static str) {
 
 /// For a terminal: fields and regions, and the sizes with the largest change.
 #[must_use]
-pub fn terminal(pair: Pair<'_>, style: Style) -> String {
+pub fn terminal(pair: RunPair<'_>, style: Style) -> String {
     let mut paper = Paper::new(style);
     let found = pair.found;
     let (tone, words) = headline(found);
@@ -104,7 +104,7 @@ fn unmatched(found: &Comparison) -> Option<String> {
 
 /// For a pull request or an issue.
 #[must_use]
-pub fn markdown(pair: Pair<'_>) -> String {
+pub fn markdown(pair: RunPair<'_>) -> String {
     let found = pair.found;
     let (tone, words) = headline(found);
     let name = |name: &str| code(&text::shortened(name, VALUE));
@@ -147,7 +147,7 @@ pub fn markdown(pair: Pair<'_>) -> String {
 
 /// Context of the page's template. All text is unescaped.
 #[derive(Serialize)]
-struct View<'a> {
+struct ComparisonPage<'a> {
     a: &'a str,
     b: &'a str,
     tone: Tone,
@@ -162,21 +162,21 @@ struct View<'a> {
 
 /// A self-contained page without external requests.
 #[must_use]
-pub fn html(pair: Pair<'_>) -> String {
+pub fn html(pair: RunPair<'_>) -> String {
     let (_, word) = headline(pair.found);
     page::page(&format!("{word} · {}", text::shortened(pair.b, VALUE)), TEMPLATE, view(pair))
 }
 
 /// The content of that page, for embedding in a page with the style [`crate::CSS`].
 #[must_use]
-pub fn part(pair: Pair<'_>) -> String {
+pub fn part(pair: RunPair<'_>) -> String {
     page::body(TEMPLATE, view(pair)).unwrap_or_else(|error| page::unmade(&error))
 }
 
 const TEMPLATE: &str =
     concat!(include_str!("../templates/drawing.html.j2"), include_str!("../templates/comparison.html.j2"));
 
-fn view(pair: Pair<'_>) -> View<'_> {
+fn view(pair: RunPair<'_>) -> ComparisonPage<'_> {
     let found = pair.found;
     let (tone, word) = headline(found);
     let skipped = found.points.len().saturating_sub(POINTS);
@@ -192,7 +192,7 @@ fn view(pair: Pair<'_>) -> View<'_> {
     let fields = found.fingerprint.iter().take(FIELDS);
     let described = "Above zero the second log took longer. The table below has every figure.".to_owned();
     let draw = |canvas| slower(&found.points[skipped..], canvas);
-    View {
+    ComparisonPage {
         a: pair.a,
         b: pair.b,
         tone,

@@ -5,13 +5,13 @@ use verdict::baseline::Region;
 
 use crate::{
     Story,
-    measured::{Measured, Placed, Row, measured},
+    measured::{MeasuredSize, MeasuredTable, Placed, measured},
     text,
 };
 
 /// One placement of one size. The field names are an interface.
 #[derive(Default, Serialize)]
-struct Line<'a> {
+struct CsvRow<'a> {
     source: &'a str,
     table: usize,
     collective: Option<&'a str>,
@@ -59,20 +59,20 @@ pub fn csv(story: &Story<'_>) -> String {
 /// Only the header: the writer derives it from the first row.
 fn heading() -> String {
     let mut out = ::csv::WriterBuilder::new().terminator(::csv::Terminator::CRLF).from_writer(Vec::new());
-    drop(out.serialize(Line::default()));
+    drop(out.serialize(CsvRow::default()));
     let written = String::from_utf8(out.into_inner().unwrap_or_default()).unwrap_or_default();
     written.split_inclusive("\r\n").next().unwrap_or_default().to_owned()
 }
 
 fn line<'a>(
-    table: &Measured<'_>,
-    row: &Row<'_>,
+    table: &MeasuredTable<'_>,
+    row: &MeasuredSize<'_>,
     placed: &Placed<'_>,
     (source, collective, placement): (&'a str, Option<&'a str>, &'static str),
-) -> Line<'a> {
+) -> CsvRow<'a> {
     let number = |value: f64| value.is_finite().then_some(value);
     let expected = placed.expected.as_ref();
-    Line {
+    CsvRow {
         source,
         table: table.number,
         collective,

@@ -1,7 +1,7 @@
 //! Diagnoses and suspects, with the same texts in all forms.
 
 use serde::Serialize;
-use verdict::{Judgement, clues::Line, diagnose::Diagnosis, locate::Suspect};
+use verdict::{Judgement, clues::EvidenceLine, diagnose::Diagnosis, locate::Suspect};
 
 use crate::text;
 
@@ -10,7 +10,7 @@ const HOSTS: usize = 16;
 
 /// A diagnosis. All text is unescaped.
 #[derive(Clone, Debug, Serialize)]
-pub struct Told {
+pub struct DiagnosisText {
     pub cause: &'static str,
     /// Explanation and next step.
     pub advice: String,
@@ -21,18 +21,18 @@ pub struct Told {
 }
 
 /// The first diagnoses with up to `lines` lines of evidence each, and the number of the others.
-pub fn diagnoses(judgement: Option<&Judgement>, most: usize, lines: usize) -> (Vec<Told>, usize) {
+pub fn diagnoses(judgement: Option<&Judgement>, most: usize, lines: usize) -> (Vec<DiagnosisText>, usize) {
     let all = judgement.map_or(&[][..], |judgement| &judgement.diagnoses);
     (all.iter().take(most).map(|diagnosis| told(diagnosis, lines)).collect(), all.len().saturating_sub(most))
 }
 
-fn told(diagnosis: &Diagnosis, lines: usize) -> Told {
+fn told(diagnosis: &Diagnosis, lines: usize) -> DiagnosisText {
     let shown = diagnosis.evidence.len().min(lines);
     let more = diagnosis.hosts.len().saturating_sub(HOSTS);
     let mut hosts: Vec<_> =
         diagnosis.hosts.iter().take(HOSTS).map(|host| text::shortened(host, 64)).collect();
     hosts.extend((more > 0).then(|| format!("and {more} more")));
-    Told {
+    DiagnosisText {
         cause: diagnosis.cause.as_str(),
         advice: diagnosis.text.clone(),
         hosts: (!hosts.is_empty()).then(|| hosts.join(", ")),
@@ -42,7 +42,7 @@ fn told(diagnosis: &Diagnosis, lines: usize) -> Told {
 }
 
 /// `line 12: TEXT`, with the log's name if there are several logs.
-fn line(line: &Line) -> String {
+fn line(line: &EvidenceLine) -> String {
     let log = line.log.as_ref().map_or_else(String::new, |log| format!("{}, ", text::line(log)));
     format!("{log}line {}: {}", line.line, text::line(&line.text))
 }

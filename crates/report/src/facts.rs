@@ -5,14 +5,14 @@ use std::{collections::BTreeMap, time::Duration};
 use model::{ClusterSpec, ImageSpec, measurement::Device};
 use serde::Serialize;
 
-use crate::{Run, Story, text, words};
+use crate::{RunStory, Story, text, words};
 
 /// Maximum number of listed nodes and files.
 const NAMED: usize = 32;
 
 /// A named value.
 #[derive(Serialize)]
-pub struct Detail {
+pub struct NamedValue {
     name: &'static str,
     value: String,
     /// For copying rather than reading.
@@ -20,10 +20,10 @@ pub struct Detail {
 }
 
 /// All known details, in the order of the stages.
-pub fn details(story: &Story<'_>) -> Vec<Detail> {
+pub fn details(story: &Story<'_>) -> Vec<NamedValue> {
     let mut details = story.run.map_or_else(Vec::new, |run| of_run(&run));
     let mut add = |name, value: Option<String>| {
-        details.extend(value.filter(|value| !value.is_empty()).map(|value| Detail {
+        details.extend(value.filter(|value| !value.is_empty()).map(|value| NamedValue {
             name,
             value,
             code: false,
@@ -42,11 +42,11 @@ pub fn details(story: &Story<'_>) -> Vec<Detail> {
     details
 }
 
-fn of_run(run: &Run<'_>) -> Vec<Detail> {
+fn of_run(run: &RunStory<'_>) -> Vec<NamedValue> {
     let state = run.state;
     let mut details = Vec::new();
     let mut add = |name, value: Option<String>, code| {
-        details.extend(value.filter(|value| !value.is_empty()).map(|value| Detail { name, value, code }));
+        details.extend(value.filter(|value| !value.is_empty()).map(|value| NamedValue { name, value, code }));
     };
     let workflow = &state.workflow;
     add("workflow", Some(words::because(&workflow.name, &workflow.description)), false);
@@ -110,7 +110,7 @@ fn devices(devices: &[Device]) -> String {
 }
 
 /// Usage of provisioned clusters: time, idle time and cost.
-pub fn costs(story: &Story<'_>) -> Vec<Detail> {
+pub fn costs(story: &Story<'_>) -> Vec<NamedValue> {
     let Some(run) = story.run else { return Vec::new() };
     let usage = run.state.usage(run.state.recorded_at);
     if usage.held.0 == Duration::ZERO {
@@ -118,7 +118,7 @@ pub fn costs(story: &Story<'_>) -> Vec<Detail> {
     }
     let node_hours = usage.held.0.as_secs_f64() * f64::from(usage.nodes) / 3600.0;
     let part = 100.0 * usage.idle().0.as_secs_f64() / usage.held.0.as_secs_f64();
-    let detail = |name, value| Detail { name, value, code: false };
+    let detail = |name, value| NamedValue { name, value, code: false };
     let held = format!(
         "{} of {}, {node_hours:.2} node hours",
         text::took(usage.held),
@@ -130,7 +130,7 @@ pub fn costs(story: &Story<'_>) -> Vec<Detail> {
 }
 
 /// The cost, if the workflow states a price.
-fn spent(run: &Run<'_>) -> Option<String> {
+fn spent(run: &RunStory<'_>) -> Option<String> {
     let cost = run.state.workflow.cost.as_ref()?;
     let spent = run.state.usage(run.state.recorded_at).spent?;
     let budget = cost.budget.map_or_else(String::new, |budget| format!(" of a budget of {budget}"));

@@ -1,10 +1,10 @@
 //! Summary of a run: headline, reasons and notes, identical in all forms.
 
-use lifecycle::{End, LeaseState, RunState};
-use model::{Conclusion, Drained, Entry, Fact, Reason, Stage, SuspectNode, Suspects, Verdict};
+use lifecycle::{AttemptEnd, LeaseState, RunState};
+use model::{Conclusion, Drained, Fact, Reason, RecordEntry, Stage, SuspectNode, Suspects, Verdict};
 use serde::Serialize;
 
-use crate::{Run, StageLine, Story, text, words};
+use crate::{RunStory, StageLine, Story, text, words};
 
 /// Tone of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -34,7 +34,7 @@ pub struct Headline {
 
 /// A note in addition to the verdict.
 #[derive(Serialize)]
-pub struct Note {
+pub struct ReportNote {
     pub tone: Tone,
     pub head: String,
     /// Next step, if known.
@@ -68,7 +68,7 @@ pub fn headline(story: &Story<'_>) -> Headline {
 }
 
 /// How the run ended if it did not complete, suspected nodes, held clusters, and contradictory facts.
-pub fn notes(story: &Story<'_>) -> Vec<Note> {
+pub fn notes(story: &Story<'_>) -> Vec<ReportNote> {
     let Some(run) = story.run else { return Vec::new() };
     let state = run.state;
     let mut notes: Vec<_> = state.settled.iter().filter_map(|(how, _)| ending(&run, how)).collect();
@@ -84,12 +84,12 @@ pub fn notes(story: &Story<'_>) -> Vec<Note> {
     }
     for (stage, _) in state.stages.iter().filter(|(_, stage)| stage.contested) {
         let head = format!("two different endings were reported for {stage}");
-        notes.push(Note { tone: Tone::Unsure, head, text: "The first one counts.".to_owned() });
+        notes.push(ReportNote { tone: Tone::Unsure, head, text: "The first one counts.".to_owned() });
     }
     notes
 }
 
-fn ending(run: &Run<'_>, how: &Conclusion) -> Option<Note> {
+fn ending(run: &RunStory<'_>, how: &Conclusion) -> Option<ReportNote> {
     let (tone, head, text) = match how {
         Conclusion::Completed => return None,
         Conclusion::Failed { stage, failure } => {
@@ -108,12 +108,12 @@ fn ending(run: &Run<'_>, how: &Conclusion) -> Option<Note> {
             (Tone::Unsure, format!("cancelled by {by}"), cancel_reason(run).unwrap_or_default())
         }
     };
-    Some(Note { tone, head, text })
+    Some(ReportNote { tone, head, text })
 }
 
 /// Suspected nodes and links, and undecided parts.
-fn named(suspects: &Suspects) -> impl Iterator<Item = Note> + '_ {
-    let node = |SuspectNode { node, confidence, drained }: &SuspectNode| Note {
+fn named(suspects: &Suspects) -> impl Iterator<Item = ReportNote> + '_ {
+    let node = |SuspectNode { node, confidence, drained }: &SuspectNode| ReportNote {
         tone: Tone::Bad,
         head: format!("bad node: {node}, confidence {:.0} %", (100.0 * confidence).floor()),
         text: match drained {
@@ -122,12 +122,12 @@ fn named(suspects: &Suspects) -> impl Iterator<Item = Note> + '_ {
             Drained::Left { why } => format!("Not drained: {why}"),
         },
     };
-    let link = |[a, b]: &[String; 2]| Note {
+    let link = |[a, b]: &[String; 2]| ReportNote {
         tone: Tone::Bad,
         head: format!("bad link: {a} with {b}"),
         text: "Both nodes work with others.".to_owned(),
     };
-    let open = suspects.undecided.as_ref().map(|why| Note {
+    let open = suspects.undecided.as_ref().map(|why| ReportNote {
         tone: Tone::Unsure,
         head: format!("not located, after {}", text::count(suspects.tests, "pair")),
         text: why.clone(),
@@ -136,18 +136,18 @@ fn named(suspects: &Suspects) -> impl Iterator<Item = Note> + '_ {
 }
 
 /// The verdict is independent of it, so it is not the conclusion of the run.
-fn not_located(state: &RunState) -> Option<Note> {
+fn not_located(state: &RunState) -> Option<ReportNote> {
     let text = match state.end(Stage::Locate)? {
-        End::Succeeded(_) => return None,
-        End::Failed(failure) => words::failure(failure),
-        End::TimedOut => format!("no response within its limit of {}", state.limit(Stage::Locate)),
+        AttemptEnd::Succeeded(_) => return None,
+        AttemptEnd::Failed(failure) => words::failure(failure),
+        AttemptEnd::TimedOut => format!("no response within its limit of {}", state.limit(Stage::Locate)),
     };
-    Some(Note { tone: Tone::Unsure, head: "the search for bad nodes failed".to_owned(), text })
+    Some(ReportNote { tone: Tone::Unsure, head: "the search for bad nodes failed".to_owned(), text })
 }
 
-fn cancel_reason(run: &Run<'_>) -> Option<String> {
+fn cancel_reason(run: &RunStory<'_>) -> Option<String> {
     run.records.iter().find_map(|record| match &record.entry {
-        Entry::Accepted { fact, .. } => match &**fact {
+        RecordEntry::Accepted { fact, .. } => match &**fact {
             Fact::CancelRequested(cancel) => Some(cancel.reason.clone()),
             _ => None,
         },
@@ -155,16 +155,16 @@ fn cancel_reason(run: &Run<'_>) -> Option<String> {
     })
 }
 
-fn now(state: &RunState, stage: Stage) -> Note {
+fn now(state: &RunState, stage: Stage) -> ReportNote {
     let since = state.stage(stage).and_then(|stage| stage.since);
     let since = since.map_or_else(String::new, |at| format!(" since {}", text::moment(at)));
-    Note { tone: Tone::Busy, head: format!("now at {stage}{since}"), text: String::new() }
+    ReportNote { tone: Tone::Busy, head: format!("now at {stage}{since}"), text: String::new() }
 }
 
 /// An unneeded cluster costs money until the provider confirms its deletion.
-fn held(state: &RunState) -> impl Iterator<Item = Note> + '_ {
+fn held(state: &RunState) -> impl Iterator<Item = ReportNote> + '_ {
     let held = state.leases.iter().filter(|(_, lease)| lease.state != LeaseState::Returned);
-    held.map(|(attempt, lease)| Note {
+    held.map(|(attempt, lease)| ReportNote {
         tone: Tone::Unsure,
         head: format!("cluster {} is not confirmed deleted", state.cluster_name(*attempt)),
         text: format!("It ends by itself at {}.", text::moment(lease.expires_at)),
@@ -179,12 +179,12 @@ pub fn tone_of(state: &RunState, line: &StageLine) -> Tone {
         return Tone::Unsure;
     }
     match state.end(line.stage) {
-        Some(End::Succeeded(fact)) => match &**fact {
+        Some(AttemptEnd::Succeeded(fact)) => match &**fact {
             Fact::VerdictReached(reached) => reached.verdict.into(),
             Fact::JobDone(end) if end.state != "COMPLETED" => Tone::Bad,
             _ => Tone::Good,
         },
-        Some(End::Failed(_) | End::TimedOut) => Tone::Bad,
+        Some(AttemptEnd::Failed(_) | AttemptEnd::TimedOut) => Tone::Bad,
         None if line.ended.is_some() => Tone::Unsure,
         None => Tone::Busy,
     }

@@ -16,7 +16,7 @@ const STRETCHES: usize = 6;
 
 /// Origin of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum PointKind {
     /// A run that the baseline was learned from.
     Healthy,
     /// A later run.
@@ -27,8 +27,8 @@ pub enum Kind {
 
 /// A run in the history.
 #[derive(Clone, Debug)]
-pub struct Level {
-    pub kind: Kind,
+pub struct HistoryLevel {
+    pub kind: PointKind,
     /// Excess plateau time over the baseline, relative.
     pub slower: f64,
     /// Name, if known.
@@ -36,14 +36,14 @@ pub struct Level {
 }
 
 /// Levels, oldest first, and their segments.
-pub struct History {
-    pub levels: Vec<Level>,
+pub struct LevelHistory {
+    pub levels: Vec<HistoryLevel>,
     pub stretches: Vec<Segment>,
     /// Permitted slowdown of a single run.
     pub tolerated: f64,
 }
 
-impl History {
+impl LevelHistory {
     /// `None` without a baseline, without a level of the reported runs, or for several logs that are not a
     /// series.
     pub fn of(story: &Story<'_>) -> Option<Self> {
@@ -51,15 +51,15 @@ impl History {
             return None;
         }
         let baseline = story.standard.baseline?;
-        let known = baseline.levels.iter().map(|level| (Kind::Healthy, *level));
-        let since = story.standard.earlier.iter().map(|level| (Kind::Earlier, *level));
+        let known = baseline.levels.iter().map(|level| (PointKind::Healthy, *level));
+        let since = story.standard.earlier.iter().map(|level| (PointKind::Earlier, *level));
         let mut levels: Vec<_> =
-            known.chain(since).map(|(kind, slower)| Level { kind, slower, name: None }).collect();
+            known.chain(since).map(|(kind, slower)| HistoryLevel { kind, slower, name: None }).collect();
         let before = levels.len();
         levels.extend(story.logs.iter().filter_map(|log| {
             let [table] = log.reading.tables.as_slice() else { return None };
             let slower = story.baseline(log)?.level(table)?;
-            Some(Level { kind: Kind::Reported, slower, name: Some(text::line(log.name)) })
+            Some(HistoryLevel { kind: PointKind::Reported, slower, name: Some(text::line(log.name)) })
         }));
         if levels.len() == before {
             return None;

@@ -15,8 +15,8 @@ use verdict::{
     reference::{fitting, regions_of},
 };
 
-use crate::{Log, Story, evidence, findings, fingerprint, text};
-use area::Area;
+use crate::{LogStory, Story, evidence, findings, fingerprint, text};
+use area::CheckArea;
 
 /// Maximum reasons per case,
 const REASONS: usize = 50;
@@ -74,7 +74,7 @@ fn count(suite: &mut TestSuite) {
 
 fn suite(
     story: &Story<'_>,
-    log: Option<&Log<'_>>,
+    log: Option<&LogStory<'_>>,
     name: &str,
     reasons: &[Reason],
     judgement: Option<&Judgement>,
@@ -108,29 +108,29 @@ fn suite(
 }
 
 /// All requested and all reported checks.
-fn areas(story: &Story<'_>, log: Option<&Log<'_>>, reasons: &[Reason]) -> BTreeSet<Area> {
-    let mut areas: BTreeSet<_> = reasons.iter().map(Area::of).collect();
+fn areas(story: &Story<'_>, log: Option<&LogStory<'_>>, reasons: &[Reason]) -> BTreeSet<CheckArea> {
+    let mut areas: BTreeSet<_> = reasons.iter().map(CheckArea::of).collect();
     if reasons.is_empty() {
         return areas;
     }
-    areas.insert(Area::Sanity);
+    areas.insert(CheckArea::Sanity);
     if let Some(criteria) = story.standard.criteria {
-        areas.extend(criteria.network.as_ref().map(|_| Area::Network));
-        areas.extend((!criteria.floors.is_empty()).then_some(Area::Floors));
-        areas.extend((!criteria.references.is_empty()).then_some(Area::Reference(None)));
+        areas.extend(criteria.network.as_ref().map(|_| CheckArea::Network));
+        areas.extend((!criteria.floors.is_empty()).then_some(CheckArea::Floors));
+        areas.extend((!criteria.references.is_empty()).then_some(CheckArea::Reference(None)));
         let table = log.and_then(|log| log.reading.tables.first());
         let fits = table.and_then(|table| fitting(table, story.asked(), criteria));
-        areas.extend(fits.into_iter().flat_map(regions_of).map(|region| Area::Reference(Some(region))));
+        areas.extend(fits.into_iter().flat_map(regions_of).map(|region| CheckArea::Reference(Some(region))));
     }
     if let Some(baseline) = story.standard.baseline {
-        areas.extend([Area::Baseline(None), Area::History]);
-        areas.extend(baseline.points.iter().map(|point| Area::Baseline(Some(point.region))));
+        areas.extend([CheckArea::Baseline(None), CheckArea::History]);
+        areas.extend(baseline.points.iter().map(|point| CheckArea::Baseline(Some(point.region))));
     }
     areas
 }
 
-fn case(area: Area, reasons: &[Reason]) -> TestCase {
-    let here: Vec<_> = reasons.iter().filter(|reason| Area::of(reason) == area).collect();
+fn case(area: CheckArea, reasons: &[Reason]) -> TestCase {
+    let here: Vec<_> = reasons.iter().filter(|reason| CheckArea::of(reason) == area).collect();
     let told = |reasons: &[&Reason]| {
         let lines = reasons.iter().take(REASONS);
         let lines = lines.map(|it| text::shortened(&format!("{}: {}", it.code, it.text), TEXT));
@@ -162,8 +162,8 @@ fn case(area: Area, reasons: &[Reason]) -> TestCase {
 }
 
 /// Whether a reason of the same kind exists, which means that all of it was compared.
-fn compared(area: Area, reasons: &[Reason]) -> bool {
-    reasons.iter().any(|reason| Area::of(reason).goes_with(area) && !Area::refuses(reason))
+fn compared(area: CheckArea, reasons: &[Reason]) -> bool {
+    reasons.iter().any(|reason| CheckArea::of(reason).goes_with(area) && !CheckArea::refuses(reason))
 }
 
 fn broken(kind: NonSuccessKind, code: &str, why: &str) -> TestCaseStatus {

@@ -38,7 +38,7 @@ pub use csv::{cell, csv};
 pub use junit::junit;
 pub use markdown::{escaped, markdown};
 pub use page::{CSS, html, part};
-pub use story::{Log, Places, Run, Story};
+pub use story::{LogStory, Places, RunStory, Story};
 pub use terminal::{Style, terminal};
 pub use text::{acts, count, neutral, shortened, size, took};
 pub use timeline::{StageLine, timeline};

@@ -6,8 +6,8 @@ use crate::{
     Story, evidence,
     findings::{self, Tone},
     fingerprint,
-    history::{History, percent},
-    measured::{self, Measured, Placed},
+    history::{LevelHistory, percent},
+    measured::{self, MeasuredTable, Placed},
     text::{self, figure},
     words,
 };
@@ -49,7 +49,7 @@ pub fn markdown(story: &Story<'_>) -> String {
     }
     found(&mut out, story);
     measurements(&mut out, story);
-    if let Some(history) = History::of(story) {
+    if let Some(history) = LevelHistory::of(story) {
         out += &format!(
             "\n### History\n\nHow much longer the plateau takes than the baseline's: {}\n",
             escaped(&history.told())
@@ -111,7 +111,7 @@ fn found(out: &mut String, story: &Story<'_>) {
 }
 
 fn measurements(out: &mut String, story: &Story<'_>) {
-    let failed = |log: &&crate::Log<'_>| {
+    let failed = |log: &&crate::LogStory<'_>| {
         log.judgement.is_some_and(|judgement| judgement.verdict != model::Verdict::Pass)
     };
     let Some(log) = story.logs.iter().find(failed).or(story.logs.last()) else { return };
@@ -133,7 +133,7 @@ fn measurements(out: &mut String, story: &Story<'_>) {
     }
 }
 
-fn table(out: &mut String, measured: &Measured<'_>) {
+fn table(out: &mut String, measured: &MeasuredTable<'_>) {
     let (reference, baseline) = (measured.against.reference(), measured.against.baseline());
     let floors = measured.rows.iter().any(|row| row.floor.is_some());
     let mut heads = vec!["size", "out of place µs", "busbw GB/s"];

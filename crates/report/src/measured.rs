@@ -2,26 +2,26 @@
 
 mod against;
 
-use model::measurement::{Ended, Half, Reading, Table};
+use model::measurement::{Half, LogEnd, Reading, Table};
 use verdict::baseline::{Region, regions};
 
 pub use against::{Against, Expected};
 
-use crate::{Log, Story, text};
+use crate::{LogStory, Story, text};
 
 /// A table of a log.
-pub struct Measured<'a> {
+pub struct MeasuredTable<'a> {
     /// The name of its log.
     pub source: &'a str,
     /// Index in the log, starting at 0.
     pub number: usize,
     pub table: &'a Table,
     pub against: Against<'a>,
-    pub rows: Vec<Row<'a>>,
+    pub rows: Vec<MeasuredSize<'a>>,
 }
 
 /// A size and its measurements.
-pub struct Row<'a> {
+pub struct MeasuredSize<'a> {
     pub size_bytes: u64,
     pub dtype: &'a str,
     pub redop: Option<&'a str>,
@@ -59,7 +59,7 @@ impl Placed<'_> {
     }
 }
 
-impl<'a> Row<'a> {
+impl<'a> MeasuredSize<'a> {
     pub fn placed(&self) -> impl Iterator<Item = &Placed<'a>> {
         [&self.out_of_place, &self.in_place].into_iter().flatten()
     }
@@ -79,21 +79,21 @@ impl<'a> Row<'a> {
 }
 
 /// All tables of all logs, in order. There may be many more than a report shows.
-pub fn measured<'a>(story: &Story<'a>) -> impl Iterator<Item = Measured<'a>> {
+pub fn measured<'a>(story: &Story<'a>) -> impl Iterator<Item = MeasuredTable<'a>> {
     story.logs.iter().flat_map(|log| tables(story, log))
 }
 
 /// The tables of one log.
-pub fn tables<'a>(story: &Story<'a>, log: &Log<'a>) -> impl Iterator<Item = Measured<'a>> {
+pub fn tables<'a>(story: &Story<'a>, log: &LogStory<'a>) -> impl Iterator<Item = MeasuredTable<'a>> {
     let log = *log;
     let against = Against::of(story, &log);
     log.reading.tables.iter().enumerate().map(move |(number, table)| {
         let rows = rows(table, &against);
-        Measured { source: log.name, number, table, against: against.clone(), rows }
+        MeasuredTable { source: log.name, number, table, against: against.clone(), rows }
     })
 }
 
-fn rows<'a>(table: &'a Table, against: &Against<'a>) -> Vec<Row<'a>> {
+fn rows<'a>(table: &'a Table, against: &Against<'a>) -> Vec<MeasuredSize<'a>> {
     let either = |row: &'a model::measurement::Row| row.out_of_place.as_ref().or(row.in_place.as_ref());
     let curve: Vec<_> = table
         .rows
@@ -109,7 +109,7 @@ fn rows<'a>(table: &'a Table, against: &Against<'a>) -> Vec<Row<'a>> {
         let in_place = row.in_place.as_ref().map(|half| against.placed(row, half, true));
         let learned = [&out_of_place, &in_place].into_iter().flatten().find_map(|it| it.expected.as_ref());
         let reference = against.reference_at(row.size_bytes);
-        Row {
+        MeasuredSize {
             size_bytes: row.size_bytes,
             dtype: &row.dtype,
             redop: row.redop.as_deref(),
@@ -140,11 +140,11 @@ pub fn nothing(reading: &Reading) -> Option<String> {
     reading.tables.is_empty().then(|| format!("the log holds no table{}", first.unwrap_or_default()))
 }
 
-const fn short_of_complete(ended: Ended) -> Option<&'static str> {
+const fn short_of_complete(ended: LogEnd) -> Option<&'static str> {
     match ended {
-        Ended::Complete => None,
-        Ended::Truncated => Some("cut off before its summary"),
-        Ended::Failed => Some("failed"),
-        Ended::Empty => Some("empty"),
+        LogEnd::Complete => None,
+        LogEnd::Truncated => Some("cut off before its summary"),
+        LogEnd::Failed => Some("failed"),
+        LogEnd::Empty => Some("empty"),
     }
 }

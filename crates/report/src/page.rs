@@ -14,12 +14,12 @@ use crate::{
     sizes::{self, Earlier, Series},
     text,
 };
-use view::View;
+use view::PageData;
 
 /// The page of a run or of logs: complete, without scripts or external requests.
 #[must_use]
 pub fn html(story: &Story<'_>) -> String {
-    let view = View::of(story);
+    let view = PageData::of(story);
     let title = format!("{} · {}", view.word(), story.title());
     page(&title, STORY, view)
 }
@@ -30,7 +30,7 @@ pub fn html(story: &Story<'_>) -> String {
 pub fn part(story: &Story<'_>, runs: &[Earlier<'_>]) -> String {
     let baseline = story.logs.first().and_then(|log| story.baseline(log));
     let sizes = sizes::part(Series { runs, baseline });
-    body(STORY, View::of(story).with_sizes(sizes)).unwrap_or_else(|error| unmade(&error))
+    body(STORY, PageData::of(story).with_sizes(sizes)).unwrap_or_else(|error| unmade(&error))
 }
 
 /// Style sheet of all pages. No inline styles are needed.

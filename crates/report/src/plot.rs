@@ -17,7 +17,7 @@ use plotters::{
 };
 use serde::Serialize;
 
-pub use curve::{Curve, curve};
+pub use curve::{CurvePlot, curve};
 pub use levels::levels;
 pub use slower::slower;
 
@@ -73,11 +73,11 @@ pub struct Plot {
 /// Units per pixel: plotters rounds to whole units, and a curve of whole pixels is jagged.
 const FINE: u32 = 4;
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type PlotArea<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'a, 'b, X, Y> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<X, Y>>;
 
 /// `None` if there is nothing to draw.
-fn plot(canvas: Canvas, draw: impl FnOnce(&Area<'_>) -> Option<()>) -> Option<Plot> {
+fn plot(canvas: Canvas, draw: impl FnOnce(&PlotArea<'_>) -> Option<()>) -> Option<Plot> {
     let view = (canvas.width * FINE, canvas.height * FINE);
     let mut svg = String::new();
     {
@@ -92,7 +92,7 @@ fn plot(canvas: Canvas, draw: impl FnOnce(&Area<'_>) -> Option<()>) -> Option<Pl
 
 /// Axes with space for their labels, and a grid.
 fn chart<'a, 'b, X, Y>(
-    area: &'a Area<'b>,
+    area: &'a PlotArea<'b>,
     canvas: Canvas,
     (x, y): (X, Y),
     named: (&str, &str),
@@ -132,12 +132,12 @@ where
 /// Marker of a measurement. One placement is filled and the other open, to distinguish them without colour
 /// and at coinciding points.
 #[derive(Clone, Copy)]
-struct Mark {
+struct PlotMark {
     radius: u32,
     filled: bool,
 }
 
-impl Mark {
+impl PlotMark {
     /// Markers of both placements. Touching points would hide the line.
     fn placements(points: usize, canvas: Canvas) -> (Self, Self) {
         let crowded = points as u32 * 16 > canvas.width;
@@ -155,7 +155,7 @@ fn series<X, Y>(
     chart: &mut Chart<'_, '_, X, Y>,
     points: &[(X::ValueType, Y::ValueType)],
     colour: RGBColor,
-    mark: Mark,
+    mark: PlotMark,
 ) -> Option<()>
 where
     X: Ranged<ValueType: Clone + 'static>,

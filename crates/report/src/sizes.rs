@@ -49,18 +49,18 @@ pub struct Series<'a> {
 }
 
 #[derive(Serialize)]
-struct View {
+struct SizePage {
     runs: usize,
     first: String,
     baseline: bool,
-    rows: Vec<Row>,
+    rows: Vec<SizeRow>,
     more: usize,
     /// Whether any size has a change.
     changes: bool,
 }
 
 #[derive(Serialize)]
-struct Row {
+struct SizeRow {
     size: String,
     busbw: String,
     /// Excess time over its usual time.
@@ -81,11 +81,11 @@ struct Row {
 /// The section, for embedding in a page with the style [`CSS`](crate::CSS); empty for fewer than two runs.
 #[must_use]
 pub fn part(series: Series<'_>) -> String {
-    let Some(view) = View::of(series) else { return String::new() };
+    let Some(view) = SizePage::of(series) else { return String::new() };
     page::body(include_str!("../templates/sizes.html.j2"), view).unwrap_or_else(|error| page::unmade(&error))
 }
 
-impl View {
+impl SizePage {
     fn of(series: Series<'_>) -> Option<Self> {
         let (last, before) = series.runs.split_last()?;
         let first = before.first()?;
@@ -132,7 +132,7 @@ impl Earlier<'_> {
     }
 }
 
-fn row(series: Series<'_>, size: u64, region: Region) -> Option<Row> {
+fn row(series: Series<'_>, size: u64, region: Region) -> Option<SizeRow> {
     let measured: Vec<_> = series.runs.iter().filter_map(|run| Some((run, run.time(size)?))).collect();
     let known = series.baseline.and_then(|baseline| {
         let points = baseline.points.iter().filter(|point| point.key.size_bytes == size);
@@ -166,7 +166,7 @@ fn row(series: Series<'_>, size: u64, region: Region) -> Option<Row> {
         "" => format!("{} runs on one level", values.len()),
         told => format!("{} runs: {told}", values.len()),
     };
-    Some(Row {
+    Some(SizeRow {
         size: text::size(size),
         busbw: reported.busbw(size).map_or_else(|| "-".to_owned(), figure),
         slower: percent(*slower),

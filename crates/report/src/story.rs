@@ -23,7 +23,7 @@ pub struct Places {
 
 /// Data of a run besides its measurements.
 #[derive(Clone, Copy, Debug)]
-pub struct Run<'a> {
+pub struct RunStory<'a> {
     /// Its state.
     pub state: &'a RunState,
     /// Its whole ledger, in order.
@@ -34,7 +34,7 @@ pub struct Run<'a> {
 
 /// A log, or the logs of a run together, with the verdict.
 #[derive(Clone, Copy, Debug)]
-pub struct Log<'a> {
+pub struct LogStory<'a> {
     /// Name as given.
     pub name: &'a str,
     /// Its content.
@@ -47,9 +47,9 @@ pub struct Log<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Story<'a> {
     /// The run of the measurements; `None` for separate logs.
-    pub run: Option<Run<'a>>,
+    pub run: Option<RunStory<'a>>,
     /// Measurements, in order; empty before the logs are read.
-    pub logs: Vec<Log<'a>>,
+    pub logs: Vec<LogStory<'a>>,
     /// Verdict on all logs together, if any.
     pub judgement: Option<&'a Judgement>,
     /// Standard of the first log. In a series, the history of each later log has the logs before it.
@@ -87,7 +87,7 @@ impl<'a> Story<'a> {
     }
 
     /// The baseline, if comparable with this log.
-    pub(crate) fn baseline(&self, log: &Log<'_>) -> Option<&'a Baseline> {
+    pub(crate) fn baseline(&self, log: &LogStory<'_>) -> Option<&'a Baseline> {
         let baseline = self.standard.baseline?;
         let judgement = log.judgement.or(self.judgement)?;
         let mut changed = baseline.fingerprint.differences(&judgement.fingerprint);

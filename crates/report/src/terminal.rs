@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use model::Verdict;
 
 use crate::{
-    Run, Story, evidence,
+    RunStory, Story, evidence,
     findings::{self, Tone},
     history::percent,
     measured, text,
@@ -71,7 +71,7 @@ fn title(paper: &mut Paper, story: &Story<'_>) {
     ]);
 }
 
-fn stages(paper: &mut Paper, run: &Run<'_>) {
+fn stages(paper: &mut Paper, run: &RunStory<'_>) {
     let state = run.state;
     let lines = timeline(run.records);
     paper.gap();
@@ -127,8 +127,8 @@ fn measurements(paper: &mut Paper, story: &Story<'_>, room: usize) {
 
 /// Several logs, one line each, worst first; a series keeps its order. Totals come first.
 fn logs(paper: &mut Paper, story: &Story<'_>) {
-    let verdict = |log: &crate::Log<'_>| log.judgement.map(|judgement| judgement.verdict);
-    let gravity = |log: &crate::Log<'_>| match verdict(log) {
+    let verdict = |log: &crate::LogStory<'_>| log.judgement.map(|judgement| judgement.verdict);
+    let gravity = |log: &crate::LogStory<'_>| match verdict(log) {
         Some(Verdict::Fail) => 0,
         Some(Verdict::Inconclusive) | None => 1,
         Some(Verdict::Pass) => 2,
@@ -247,7 +247,7 @@ fn found(paper: &mut Paper, story: &Story<'_>) {
     }
 }
 
-fn places(paper: &mut Paper, run: &Run<'_>) {
+fn places(paper: &mut Paper, run: &RunStory<'_>) {
     paper.gap();
     for (name, place) in words::places(run.places) {
         // Never truncated: these values are for copying.

@@ -1,7 +1,7 @@
 //! Start and end of each attempt of each stage.
 
-use lifecycle::{End, LeaseState, RunState, StageState, evolve, fold};
-use model::{Attempt, Entry, Fact, Record, Stage, Timestamp};
+use lifecycle::{AttemptEnd, LeaseState, RunState, StageState, evolve, fold};
+use model::{Attempt, Fact, Record, RecordEntry, Stage, Timestamp};
 
 use crate::{text, words};
 
@@ -57,13 +57,13 @@ pub fn timeline(records: &[Record]) -> Vec<StageLine> {
         }
         attempts(&mut lines, &state);
         leases(&mut lines, &state, record);
-        if let Entry::AttemptOpened { because, .. } = &record.entry {
+        if let RecordEntry::AttemptOpened { because, .. } = &record.entry {
             let replaced = |line: &&mut StageLine| line.attempt < state.attempt(line.stage);
             open(&mut lines)
                 .filter(replaced)
                 .for_each(|line| line.end(state.recorded_at, &words::briefly(because)));
         }
-        if let Entry::Closed { .. } = &record.entry {
+        if let RecordEntry::Closed { .. } = &record.entry {
             open(&mut lines).for_each(|line| line.end(state.recorded_at, "abandoned without a further fact"));
         }
     }
@@ -95,9 +95,9 @@ fn attempts(lines: &mut Vec<StageLine>, state: &RunState) {
         let line = &mut lines[index];
         match &now.end {
             _ if line.ended.is_some() => {}
-            Some(End::Succeeded(fact)) => line.end(at, &words::fact(fact)),
-            Some(End::Failed(failure)) => line.end(at, &words::briefly(failure)),
-            Some(End::TimedOut) => {
+            Some(AttemptEnd::Succeeded(fact)) => line.end(at, &words::fact(fact)),
+            Some(AttemptEnd::Failed(failure)) => line.end(at, &words::briefly(failure)),
+            Some(AttemptEnd::TimedOut) => {
                 line.end(at, &format!("no response within its limit of {}", state.limit(stage)));
             }
             None => line.outcome = underway(now),
@@ -143,7 +143,7 @@ fn leases(lines: &mut Vec<StageLine>, state: &RunState, record: &Record) {
 
 fn evidence(record: &Record) -> String {
     match &record.entry {
-        Entry::Accepted { fact, .. } => match &**fact {
+        RecordEntry::Accepted { fact, .. } => match &**fact {
             Fact::ClusterDeleted(deleted) => format!("gone: {}", deleted.evidence),
             _ => "gone".to_owned(),
         },

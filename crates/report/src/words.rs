@@ -1,6 +1,6 @@
 //! Texts for facts, conclusions and records. Codes of external systems are kept.
 
-use model::{Attempt, Cluster, Conclusion, Entry, Fact, Failure, Image, JobEnd, Suspects, Workload};
+use model::{Attempt, Cluster, Conclusion, Fact, Failure, Image, JobEnd, RecordEntry, Suspects, Workload};
 
 use crate::{Places, Story, text};
 
@@ -100,30 +100,30 @@ pub fn because(who: &str, why: &str) -> String {
 }
 
 /// Title and text of a record.
-pub fn entry(entry: &Entry) -> (String, String) {
+pub fn entry(entry: &RecordEntry) -> (String, String) {
     let of = |what: &str, attempt: &Attempt| match attempt {
         &Attempt::FIRST => what.to_owned(),
         later => format!("{what}, attempt {later}"),
     };
     match entry {
-        Entry::Accepted { attempt, fact: it, .. } => {
+        RecordEntry::Accepted { attempt, fact: it, .. } => {
             let kind = it.event_type();
             let short = kind.strip_prefix("dev.burnin.").and_then(|kind| kind.strip_suffix(".v1"));
             (of(short.unwrap_or(kind), attempt), fact(it))
         }
-        Entry::AttemptOpened { stage, attempt, because } => {
+        RecordEntry::AttemptOpened { stage, attempt, because } => {
             (format!("{stage} tried again, attempt {attempt}"), failure(because))
         }
-        Entry::Overdue { stage, attempt } => {
+        RecordEntry::Overdue { stage, attempt } => {
             (of(&format!("{stage} overdue"), attempt), "limit exceeded; its state is being polled".to_owned())
         }
-        Entry::TimedOut { stage, attempt } => {
+        RecordEntry::TimedOut { stage, attempt } => {
             (of(&format!("{stage} timed out"), attempt), "no response to a poll after its limit".to_owned())
         }
-        Entry::OverBudget { spent, budget } => {
+        RecordEntry::OverBudget { spent, budget } => {
             ("over budget".to_owned(), format!("{spent} of {budget} spent"))
         }
-        Entry::Closed { conclusion: how } => ("run closed".to_owned(), conclusion(how)),
+        RecordEntry::Closed { conclusion: how } => ("run closed".to_owned(), conclusion(how)),
     }
 }
 

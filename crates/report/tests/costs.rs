@@ -10,7 +10,7 @@ use model::Reason;
 use report::{Story, Style, csv, html, junit, markdown, terminal};
 use support::logs::{Logs, bad};
 use verdict::{
-    clues::Line,
+    clues::EvidenceLine,
     diagnose::{Cause, Diagnosis},
     locate::Suspect,
 };
@@ -73,7 +73,7 @@ fn hostile_logs_have_reports_with_an_end() {
     let mut told = bad();
     for judgement in [&mut told.logs[0].2, &mut told.whole].into_iter() {
         let text = "x y ".repeat(2500);
-        let line = Line { log: Some(text.clone()), line: 1, text: text.clone() };
+        let line = EvidenceLine { log: Some(text.clone()), line: 1, text: text.clone() };
         let diagnosis = Diagnosis {
             cause: Cause::Crashed,
             text: text.clone(),

@@ -8,7 +8,7 @@ use model::Verdict;
 use quick_junit::{NonSuccessKind, Report, TestCaseStatus};
 use report::{
     Story, Style,
-    comparison::{self, Pair},
+    comparison::{self, RunPair},
     csv, html, junit, markdown, terminal,
 };
 use support::{
@@ -165,13 +165,13 @@ fn compared(slower: f64, identity: &str) -> Comparison {
 #[test]
 fn two_logs_are_told_in_each_form() {
     let found = compared(0.04, "H100");
-    let pair = Pair { a: "logs/a.log", b: "logs/b|`.log", found: &found };
+    let pair = RunPair { a: "logs/a.log", b: "logs/b|`.log", found: &found };
     insta::assert_snapshot!("comparison_terminal", comparison::terminal(pair, Style::Plain));
     insta::assert_snapshot!("comparison_markdown", comparison::markdown(pair));
     let page = comparison::html(pair);
     assert!(page.contains("<title>B is slower on the plateau") && page.contains("<polyline"));
     insta::assert_snapshot!("comparison_page", bare(&page));
     let other = compared(0.0, "H200");
-    let pair = Pair { found: &other, ..pair };
+    let pair = RunPair { found: &other, ..pair };
     assert!(comparison::terminal(pair, Style::Plain).contains("They measure different things"));
 }

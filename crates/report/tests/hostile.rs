@@ -6,12 +6,12 @@ use model::Reason;
 use quick_junit::Report;
 use report::{
     Story, Style,
-    comparison::{self, Pair},
+    comparison::{self, RunPair},
     csv, html, junit, markdown, terminal,
 };
 use support::logs::{Logs, baseline, clues, criteria, history, reading};
 use verdict::{
-    clues::Line,
+    clues::EvidenceLine,
     diagnose::{Cause, Diagnosis},
     locate::Suspect,
 };
@@ -45,7 +45,7 @@ fn hostile() -> Logs {
             cause: Cause::GpuFault,
             text: HOSTILE.into(),
             times: u64::MAX,
-            evidence: vec![Line { log: Some(HOSTILE.into()), line: 1, text: HOSTILE.into() }],
+            evidence: vec![EvidenceLine { log: Some(HOSTILE.into()), line: 1, text: HOSTILE.into() }],
             hosts: vec![HOSTILE.into(); 20],
         }];
         let host = Some(HOSTILE.to_owned());
@@ -161,7 +161,7 @@ fn two_logs() {
     let fingerprint = |value: &str| verdict::Fingerprint([(HOSTILE.to_owned(), value.to_owned())].into());
     let table = &logs.logs[0].1.tables[0];
     let found = verdict::compare::compare((table, &fingerprint(HOSTILE)), (table, &fingerprint("b")));
-    let pair = Pair { a: HOSTILE, b: HOSTILE, found: &found };
+    let pair = RunPair { a: HOSTILE, b: HOSTILE, found: &found };
     let page = comparison::html(pair);
     silent("terminal", &comparison::terminal(pair, Style::Plain));
     silent("page", &page);

@@ -1,6 +1,6 @@
 //! Each size through earlier runs.
 
-use model::measurement::{Ended, Half, Row, Table};
+use model::measurement::{Half, LogEnd, Row, Table};
 use report::sizes::{Earlier, Series, part};
 
 /// A curve of 20 µs and 400 GB/s, so many times as long from 1 MiB on.
@@ -25,7 +25,7 @@ fn table(slower: f64) -> Table {
         rows: (3..33).map(row).collect(),
         out_of_bounds: None,
         average_busbw: None,
-        ended: Ended::Complete,
+        ended: LogEnd::Complete,
     }
 }
 

@@ -10,7 +10,7 @@ use ledger::Artefacts;
 use model::{RunId, Stage, Timestamp, measurement::Table};
 use verdict::Fingerprint;
 
-use crate::{Line, State, View, ViewError, told::together};
+use crate::{RunIndex, RunStatus, RunSummary, ViewError, run_report::together};
 
 /// Maximum runs in a series, including the current one.
 const MOST: usize = 60;
@@ -21,7 +21,7 @@ const REMEMBERED: usize = 2000;
 
 /// The measurements of a run.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Curve {
+pub struct RunCurve {
     /// The run.
     pub run: RunId,
     /// Time of the request.
@@ -31,12 +31,12 @@ pub struct Curve {
 }
 
 /// Comparable runs, oldest first.
-pub type Curves = Vec<Arc<Curve>>;
+pub type Curves = Vec<Arc<RunCurve>>;
 
 /// Curves by run; `None` for runs without exactly one table.
-pub(crate) type Known = BTreeMap<RunId, Option<Arc<Curve>>>;
+pub(crate) type CurveCache = BTreeMap<RunId, Option<Arc<RunCurve>>>;
 
-impl View {
+impl RunIndex {
     /// The curves of a judged run and of the comparable earlier runs of its workflow, oldest first. Damaged
     /// logs have no curve.
     ///
@@ -47,10 +47,10 @@ impl View {
             let index = self.fresh().await?;
             let mut lines = index.newest().skip_while(|line| line.run != *run);
             let Some(own) = lines.next() else { return Ok(Vec::new()) };
-            let identity = |line: &Line| Fingerprint(line.setup.clone()).identity();
+            let identity = |line: &RunSummary| Fingerprint(line.setup.clone()).identity();
             let wanted = identity(own);
             let earlier = lines.filter(|line| {
-                let judged = line.state == State::Closed && line.verdict.is_some();
+                let judged = line.state == RunStatus::Closed && line.verdict.is_some();
                 judged && line.workflow == own.workflow && identity(line) == wanted
             });
             let mut comparable: Vec<RunId> = earlier.take(MOST - 1).map(|line| line.run.clone()).collect();
@@ -63,7 +63,7 @@ impl View {
         Ok(curves.into_iter().flatten().collect())
     }
 
-    async fn curve(&self, run: RunId) -> Result<Option<Arc<Curve>>, ViewError> {
+    async fn curve(&self, run: RunId) -> Result<Option<Arc<RunCurve>>, ViewError> {
         let known = self.curves.lock().unwrap_or_else(PoisonError::into_inner).get(&run).cloned();
         if let Some(known) = known {
             return Ok(known);
@@ -81,7 +81,7 @@ impl View {
         let tables = reading.map(|reading| reading.tables).unwrap_or_default();
         let table = <[Table; 1]>::try_from(tables).ok();
         let requested_at = state.requested_at;
-        let curve = table.map(|[table]| Arc::new(Curve { run: run.clone(), requested_at, table }));
+        let curve = table.map(|[table]| Arc::new(RunCurve { run: run.clone(), requested_at, table }));
         if state.closed.is_some() {
             let mut known = self.curves.lock().unwrap_or_else(PoisonError::into_inner);
             if known.len() >= REMEMBERED {

@@ -5,16 +5,16 @@ use model::{Attempt, Reason, Record, Stage, Suspects, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::Line;
+use crate::RunSummary;
 
 /// A run with its stages.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Detail {
+pub struct RunDetail {
     /// `burnin/show/v1`.
     pub schema: &'static str,
     /// The run.
     #[serde(flatten)]
-    pub line: Line,
+    pub line: RunSummary,
     /// Reasons of the verdict.
     pub reasons: Vec<Reason>,
     /// Suspected nodes, if they were searched.
@@ -47,7 +47,7 @@ pub struct StageDetail {
     pub outcome: String,
 }
 
-impl Detail {
+impl RunDetail {
     /// Details of a run at `now`.
     pub fn of(state: &RunState, records: &[Record], now: Timestamp) -> Self {
         let stages = report::timeline(records).into_iter().map(|line| StageDetail {
@@ -60,7 +60,7 @@ impl Detail {
         });
         Self {
             schema: "burnin/show/v1",
-            line: Line::of(state),
+            line: RunSummary::of(state),
             reasons: state.verdict().map(|reached| reached.reasons.clone()).unwrap_or_default(),
             suspects: state.suspects().cloned(),
             stages: stages.collect(),

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use futures::{Stream, stream};
 use lifecycle::{RunState, evolve, fold};
-use model::{Entry, Record, RunId, Timestamp};
+use model::{Record, RecordEntry, RunId, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{Line, View, ViewError, line::finished};
+use crate::{RunIndex, RunSummary, ViewError, summary::finished};
 
 /// A record, and the run after it.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Step {
+pub struct RunStep {
     /// Sequence number of the record.
     pub seq: u64,
     /// Time of the record.
@@ -20,25 +20,25 @@ pub struct Step {
     /// The type of the fact, or `attempt_opened`, `overdue`, `timed_out`, `over_budget`, `closed`.
     pub what: String,
     /// The run after this record.
-    pub run: Line,
+    pub run: RunSummary,
 }
 
 struct Following {
-    view: Arc<View>,
+    view: Arc<RunIndex>,
     run: RunId,
     state: Option<RunState>,
     news: std::vec::IntoIter<Record>,
     seen: u64,
 }
 
-impl View {
+impl RunIndex {
     /// The records of a run after number `seen`, until it is closed and has released everything. Also waits
     /// for a run that has no record yet.
     pub fn follow(
         self: &Arc<Self>,
         run: RunId,
         seen: u64,
-    ) -> impl Stream<Item = Result<Step, ViewError>> + use<> {
+    ) -> impl Stream<Item = Result<RunStep, ViewError>> + use<> {
         let following =
             Following { view: Arc::clone(self), run, state: None, news: Vec::new().into_iter(), seen };
         stream::try_unfold(following, |mut following| async {
@@ -48,7 +48,7 @@ impl View {
 }
 
 impl Following {
-    async fn step(&mut self) -> Result<Option<Step>, ViewError> {
+    async fn step(&mut self) -> Result<Option<RunStep>, ViewError> {
         loop {
             if let Some(record) = self.news.next() {
                 let state = match self.state.take() {
@@ -56,11 +56,11 @@ impl Following {
                     None => fold([&record])
                         .map_err(|source| ViewError::Unreadable { run: self.run.clone(), source })?,
                 };
-                let step = (record.seq > self.seen).then(|| Step {
+                let step = (record.seq > self.seen).then(|| RunStep {
                     seq: record.seq,
                     recorded_at: record.recorded_at,
                     what: what(&record.entry).to_owned(),
-                    run: Line::of(&state),
+                    run: RunSummary::of(&state),
                 });
                 self.state = Some(state);
                 if step.is_some() {
@@ -82,13 +82,13 @@ impl Following {
 }
 
 /// Short name of a record's entry.
-fn what(entry: &Entry) -> &str {
+fn what(entry: &RecordEntry) -> &str {
     match entry {
-        Entry::Accepted { fact, .. } => fact.event_type(),
-        Entry::AttemptOpened { .. } => "attempt_opened",
-        Entry::Overdue { .. } => "overdue",
-        Entry::TimedOut { .. } => "timed_out",
-        Entry::OverBudget { .. } => "over_budget",
-        Entry::Closed { .. } => "closed",
+        RecordEntry::Accepted { fact, .. } => fact.event_type(),
+        RecordEntry::AttemptOpened { .. } => "attempt_opened",
+        RecordEntry::Overdue { .. } => "overdue",
+        RecordEntry::TimedOut { .. } => "timed_out",
+        RecordEntry::OverBudget { .. } => "over_budget",
+        RecordEntry::Closed { .. } => "closed",
     }
 }

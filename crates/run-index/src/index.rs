@@ -13,15 +13,15 @@ use model::{RunId, Timestamp};
 use tracing::warn;
 
 use crate::{
-    Line, Pace, ViewError,
-    chapters::{self, ABREAST, LENGTH},
-    line::finished,
+    Pace, RunSummary, ViewError,
+    segments::{self, ABREAST, LENGTH},
+    summary::finished,
 };
 
 /// Summaries by run, and the runs to read again.
 #[derive(Default)]
 pub(crate) struct Index {
-    lines: BTreeMap<RunId, Arc<Line>>,
+    lines: BTreeMap<RunId, Arc<RunSummary>>,
     order: BTreeSet<(Reverse<Timestamp>, RunId)>,
     /// Open runs, as of their last read.
     open: BTreeMap<RunId, RunState>,
@@ -36,7 +36,7 @@ pub(crate) struct Index {
 
 impl Index {
     /// Summaries, newest first.
-    pub fn newest(&self) -> impl Iterator<Item = &Arc<Line>> {
+    pub fn newest(&self) -> impl Iterator<Item = &Arc<RunSummary>> {
         self.order.iter().filter_map(|(_, run)| self.lines.get(run))
     }
 
@@ -64,7 +64,7 @@ impl Index {
             return Ok(());
         }
         if !self.began {
-            for line in chapters::read(store).await? {
+            for line in segments::read(store).await? {
                 self.put(line);
             }
             self.began = true;
@@ -114,8 +114,8 @@ impl Index {
     }
 
     fn learn(&mut self, state: RunState) {
-        let kept = self.lines.get(&state.run).is_some_and(|line| line.state == crate::State::Closed);
-        self.put(Line::of(&state));
+        let kept = self.lines.get(&state.run).is_some_and(|line| line.state == crate::RunStatus::Closed);
+        self.put(RunSummary::of(&state));
         if !finished(&state) {
             self.unkept.remove(&state.run);
             self.open.insert(state.run.clone(), state);
@@ -124,7 +124,7 @@ impl Index {
         }
     }
 
-    fn put(&mut self, line: Line) {
+    fn put(&mut self, line: RunSummary) {
         self.order.insert((Reverse(line.requested_at), line.run.clone()));
         self.lines.insert(line.run.clone(), Arc::new(line));
     }
@@ -132,8 +132,9 @@ impl Index {
     /// Writes a segment. A failure is harmless, because segments only save time.
     async fn keep(&mut self, store: &dyn Store) {
         let runs = std::mem::take(&mut self.unkept);
-        let lines = runs.iter().filter_map(|run| self.lines.get(run)).map(|line| Line::clone(line)).collect();
-        if let Err(error) = chapters::keep(store, lines).await {
+        let lines =
+            runs.iter().filter_map(|run| self.lines.get(run)).map(|line| RunSummary::clone(line)).collect();
+        if let Err(error) = segments::keep(store, lines).await {
             warn!("a chapter is not kept: {}", service::worker::chain(&error));
             self.unkept = runs;
         }

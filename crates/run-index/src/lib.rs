@@ -18,15 +18,15 @@
 //! | a page, warm | one listing of open runs and their new records; at most once per [`Pace::look`] |
 //! | a cold start | one read per segment, one listing of the runs, and a fold of each run without a segment |
 
-mod chapters;
 mod curves;
 mod detail;
 mod follow;
 mod index;
-mod line;
 mod listing;
 mod reference;
-mod told;
+mod run_report;
+mod segments;
+mod summary;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -36,13 +36,13 @@ use model::{Record, RunId, Span, Timestamp, Verdict};
 use service::Clock;
 use tokio::sync::{Mutex, MutexGuard};
 
-pub use curves::{Curve, Curves};
-pub use detail::{Detail, StageDetail};
-pub use follow::Step;
-pub use line::{Cost, Line, State};
-pub use listing::{Cursor, MOST, Page, Wanted};
-pub use reference::{NoReference, Reference};
-pub use told::{Elsewhere, Told};
+pub use curves::{Curves, RunCurve};
+pub use detail::{RunDetail, StageDetail};
+pub use follow::RunStep;
+pub use listing::{ListCursor, MOST, RunFilter, RunPage};
+pub use reference::{NoReference, ReferenceRun};
+pub use run_report::{Elsewhere, RunReport};
+pub use summary::{RunCost, RunStatus, RunSummary};
 
 use index::Index;
 
@@ -79,7 +79,7 @@ pub enum ViewError {
         /// The run.
         run: RunId,
         /// Cause.
-        source: lifecycle::Unreadable,
+        source: lifecycle::UnreadableLedger,
     },
     /// An artefact of the run cannot be read.
     #[error("an artefact of {run} cannot be read")]
@@ -101,17 +101,17 @@ pub struct Folded {
 }
 
 /// Queries over the runs of a ledger.
-pub struct View {
+pub struct RunIndex {
     ledger: Ledger,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     pace: Pace,
     keeps: bool,
     index: Mutex<Index>,
-    curves: std::sync::Mutex<curves::Known>,
+    curves: std::sync::Mutex<curves::CurveCache>,
 }
 
-impl View {
+impl RunIndex {
     /// Queries this ledger; artefacts and segments are in `store`.
     pub fn new(ledger: Ledger, store: Arc<dyn Store>, clock: Arc<dyn Clock>, pace: Pace) -> Self {
         Self {
@@ -143,7 +143,7 @@ impl View {
     ///
     /// # Errors
     /// Returns an error if a store request fails.
-    pub async fn page(&self, wanted: &Wanted) -> Result<Page, ViewError> {
+    pub async fn page(&self, wanted: &RunFilter) -> Result<RunPage, ViewError> {
         Ok(listing::page(self.fresh().await?.newest(), wanted))
     }
 
@@ -151,7 +151,7 @@ impl View {
     ///
     /// # Errors
     /// Returns an error if a store request fails.
-    pub async fn all(&self) -> Result<Vec<Arc<Line>>, ViewError> {
+    pub async fn all(&self) -> Result<Vec<Arc<RunSummary>>, ViewError> {
         Ok(self.fresh().await?.newest().cloned().collect())
     }
 
@@ -199,9 +199,9 @@ impl View {
     ///
     /// # Errors
     /// Returns an error if its ledger cannot be read.
-    pub async fn detail(&self, run: &RunId) -> Result<Option<Detail>, ViewError> {
+    pub async fn detail(&self, run: &RunId) -> Result<Option<RunDetail>, ViewError> {
         let folded = self.folded(run).await?;
-        Ok(folded.map(|Folded { records, state }| Detail::of(&state, &records, self.clock.now())))
+        Ok(folded.map(|Folded { records, state }| RunDetail::of(&state, &records, self.clock.now())))
     }
 
     /// The index, at most as old as [`Pace`] permits. One caller refreshes it, concurrent callers wait for

@@ -6,14 +6,14 @@ use model::{RunId, Timestamp, Verdict};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::{Line, State};
+use crate::{RunStatus, RunSummary};
 
 /// Maximum runs per page.
 pub const MOST: usize = 200;
 
 /// Filters; `None` matches all runs.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct RunFilter {
     /// Name of the workflow.
     pub workflow: Option<String>,
     /// Kind of cluster.
@@ -21,7 +21,7 @@ pub struct Wanted {
     /// Name of the cluster.
     pub cluster: Option<String>,
     /// Open or closed.
-    pub state: Option<State>,
+    pub state: Option<RunStatus>,
     /// Conclusion: `completed`, `failed`, `timed_out` or `cancelled`.
     pub conclusion: Option<String>,
     /// Verdict.
@@ -29,48 +29,48 @@ pub struct Wanted {
     /// Earliest time of the request.
     pub since: Option<Timestamp>,
     /// Position after which the page starts.
-    pub after: Option<Cursor>,
+    pub after: Option<ListCursor>,
     /// Maximum number of runs: 1 to [`MOST`]; default 50.
     pub limit: Option<usize>,
 }
 
 /// A page of runs.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Page {
+pub struct RunPage {
     /// Newest first.
-    pub runs: Vec<Line>,
+    pub runs: Vec<RunSummary>,
     /// Start of the next page; null on the last page.
-    pub next: Option<Cursor>,
+    pub next: Option<ListCursor>,
 }
 
 /// A position in the list of runs, directly after one of them. Newer runs do not move it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cursor {
+pub struct ListCursor {
     requested_at: Timestamp,
     run: RunId,
 }
 
-impl Cursor {
+impl ListCursor {
     /// Its syntax, as a regular expression. Every match is a valid position.
     pub const PATTERN: &str = r"^[0-9]{1,15}\.[a-z]([a-z0-9-]{0,48}[a-z0-9])?$";
 
-    fn behind(line: &Line) -> Self {
+    fn behind(line: &RunSummary) -> Self {
         Self { requested_at: line.requested_at, run: line.run.clone() }
     }
 
-    fn is_before(&self, line: &Line) -> bool {
+    fn is_before(&self, line: &RunSummary) -> bool {
         // Newest first: later positions are older, or have the same time and a greater name.
         (std::cmp::Reverse(line.requested_at), &line.run) > (std::cmp::Reverse(self.requested_at), &self.run)
     }
 }
 
-impl fmt::Display for Cursor {
+impl fmt::Display for ListCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.requested_at.as_millis(), self.run)
     }
 }
 
-impl FromStr for Cursor {
+impl FromStr for ListCursor {
     type Err = &'static str;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let read = || {
@@ -84,13 +84,13 @@ impl FromStr for Cursor {
     }
 }
 
-impl Serialize for Cursor {
+impl Serialize for ListCursor {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
 }
 
-impl JsonSchema for Cursor {
+impl JsonSchema for ListCursor {
     fn schema_name() -> std::borrow::Cow<'static, str> {
         "Cursor".into()
     }
@@ -99,8 +99,8 @@ impl JsonSchema for Cursor {
     }
 }
 
-impl Wanted {
-    fn takes(&self, line: &Line) -> bool {
+impl RunFilter {
+    fn takes(&self, line: &RunSummary) -> bool {
         fn is<T: PartialEq + ?Sized>(wanted: Option<&T>, there: Option<&T>) -> bool {
             wanted.is_none() || wanted == there
         }
@@ -116,12 +116,12 @@ impl Wanted {
 }
 
 /// A page of `lines`, which are sorted newest first.
-pub(crate) fn page<'a>(lines: impl Iterator<Item = &'a Arc<Line>>, wanted: &Wanted) -> Page {
+pub(crate) fn page<'a>(lines: impl Iterator<Item = &'a Arc<RunSummary>>, wanted: &RunFilter) -> RunPage {
     let limit = wanted.limit.unwrap_or(50).clamp(1, MOST);
     let lines = lines.filter(|line| wanted.takes(line)).take(limit + 1);
-    let mut runs: Vec<Line> = lines.map(|line| Line::clone(line)).collect();
+    let mut runs: Vec<RunSummary> = lines.map(|line| RunSummary::clone(line)).collect();
     let more = runs.len() > limit;
     runs.truncate(limit);
-    let next = if more { runs.last().map(Cursor::behind) } else { None };
-    Page { runs, next }
+    let next = if more { runs.last().map(ListCursor::behind) } else { None };
+    RunPage { runs, next }
 }

@@ -4,15 +4,15 @@ use model::{RunId, Verdict, measurement::Reading};
 use verdict::{
     Baseline, Fingerprint,
     baseline::{Healthy, Unlearnable, learn},
-    pin::Source,
+    pin::PinSource,
     repeat,
 };
 
-use crate::{Elsewhere, State, Told, View, ViewError};
+use crate::{Elsewhere, RunIndex, RunReport, RunStatus, ViewError};
 
 /// A run that can be pinned.
 #[derive(Clone, Debug)]
-pub struct Reference {
+pub struct ReferenceRun {
     /// Its workflow.
     pub workflow: String,
     /// The baseline for other runs.
@@ -38,7 +38,7 @@ pub enum NoReference {
     View(#[from] ViewError),
 }
 
-impl View {
+impl RunIndex {
     /// The baseline for a workflow's runs if this run were pinned. The run must be closed and passed, and
     /// have measured what the workflow measures now. Without `workflow`, uses the run's own workflow.
     ///
@@ -48,8 +48,8 @@ impl View {
         &self,
         workflow: Option<&str>,
         run: &RunId,
-        source: Source,
-    ) -> Result<Reference, NoReference> {
+        source: PinSource,
+    ) -> Result<ReferenceRun, NoReference> {
         let told = self.told(run, Elsewhere::default()).await?;
         let told = told.ok_or_else(|| NoReference::Unknown(run.clone()))?;
         let unfit = |why: String| NoReference::Unfit { run: run.clone(), why };
@@ -57,7 +57,7 @@ impl View {
         let workflow = told.state.workflow.name;
         let newest = self.all().await?.into_iter().find(|line| {
             let judged = matches!(line.verdict, Some(Verdict::Pass | Verdict::Fail));
-            line.workflow == workflow && line.run != *run && line.state == State::Closed && judged
+            line.workflow == workflow && line.run != *run && line.state == RunStatus::Closed && judged
         });
         if let Some(newest) = newest
             && let Some(folded) = self.folded(&newest.run).await?
@@ -73,12 +73,16 @@ impl View {
                 )));
             }
         }
-        Ok(Reference { workflow, baseline })
+        Ok(ReferenceRun { workflow, baseline })
     }
 }
 
 /// The measurements of the run and their fingerprint.
-fn measured(told: &Told, workflow: Option<&str>, source: Source) -> Result<(Baseline, Fingerprint), String> {
+fn measured(
+    told: &RunReport,
+    workflow: Option<&str>,
+    source: PinSource,
+) -> Result<(Baseline, Fingerprint), String> {
     let state = &told.state;
     let own = &state.workflow.name;
     if let Some(wanted) = workflow.filter(|wanted| wanted != own) {
@@ -98,11 +102,11 @@ fn measured(told: &Told, workflow: Option<&str>, source: Source) -> Result<(Base
     }
     let fingerprint = Fingerprint(reached.fingerprint.clone());
     let baseline = match (source, told.judged_by()) {
-        (Source::Learned, Some(baseline)) => repeated(baseline)?,
-        (Source::Learned, None) => {
+        (PinSource::Learned, Some(baseline)) => repeated(baseline)?,
+        (PinSource::Learned, None) => {
             return Err("it was judged without a learned baseline; pin what it measured itself".to_owned());
         }
-        (Source::Run, _) => itself(told.reading.as_ref(), fingerprint.clone())?,
+        (PinSource::Run, _) => itself(told.reading.as_ref(), fingerprint.clone())?,
     };
     Ok((baseline, fingerprint))
 }

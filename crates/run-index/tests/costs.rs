@@ -5,7 +5,7 @@ mod support;
 use std::{sync::Arc, time::Instant};
 
 use ledger::{FolderStore, MemoryStore, Store};
-use run_index::{Pace, View, Wanted};
+use run_index::{Pace, RunFilter, RunIndex};
 use service::SystemClock;
 use support::{ask, cancel, ledger, run};
 
@@ -31,8 +31,8 @@ async fn ten_thousand_closed_runs() {
     }
     let store: Arc<dyn Store> = Arc::new(FolderStore::open(folder.path()).unwrap());
     let view =
-        || View::new(ledger(Arc::clone(&store)), Arc::clone(&store), Arc::new(SystemClock), Pace::LOCAL);
-    let wanted = Wanted::default();
+        || RunIndex::new(ledger(Arc::clone(&store)), Arc::clone(&store), Arc::new(SystemClock), Pace::LOCAL);
+    let wanted = RunFilter::default();
     for what in ["first fold of all", "cold start", "cold start again"] {
         let view = view();
         let began = Instant::now();

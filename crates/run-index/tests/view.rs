@@ -7,7 +7,7 @@ use std::sync::Arc;
 use futures::{StreamExt, TryStreamExt};
 use ledger::{MemoryStore, Store};
 use model::{RunId, Span, Timestamp};
-use run_index::{Cursor, Page, State, View, Wanted};
+use run_index::{ListCursor, RunFilter, RunIndex, RunPage, RunStatus};
 use service::ManualClock;
 use support::{Counting, START, ask, cancel, ledger, run, view};
 
@@ -37,12 +37,12 @@ impl World {
         world
     }
 
-    fn view(&self) -> Arc<View> {
+    fn view(&self) -> Arc<RunIndex> {
         view(&self.store, &self.clock)
     }
 }
 
-fn names(page: &Page) -> Vec<RunId> {
+fn names(page: &RunPage) -> Vec<RunId> {
     page.runs.iter().map(|line| line.run.clone()).collect()
 }
 
@@ -51,7 +51,7 @@ async fn pages_are_stable_while_runs_begin_and_hold_each_run_once() {
     let world = World::with(0..250).await;
     let view = world.view();
     let mut seen = Vec::new();
-    let mut wanted = Wanted { limit: Some(60), ..Wanted::default() };
+    let mut wanted = RunFilter { limit: Some(60), ..RunFilter::default() };
     let mut number = 1000;
     loop {
         let page = view.page(&wanted).await.unwrap();
@@ -70,36 +70,37 @@ async fn pages_are_stable_while_runs_begin_and_hold_each_run_once() {
         (-(number / 2), run.clone())
     });
     assert_eq!(seen, expected);
-    let newest = view.page(&Wanted { limit: Some(1), ..Wanted::default() }).await.unwrap();
+    let newest = view.page(&RunFilter { limit: Some(1), ..RunFilter::default() }).await.unwrap();
     assert_eq!(names(&newest), [run(number - 1)], "what began meanwhile is there too");
-    assert!("x".parse::<Cursor>().is_err() && "".parse::<Cursor>().is_err());
+    assert!("x".parse::<ListCursor>().is_err() && "".parse::<ListCursor>().is_err());
 }
 
 #[tokio::test]
 async fn filters_count_together() {
     let world = World::with(0..60).await;
     let view = world.view();
-    let count =
-        async |wanted: Wanted| view.page(&Wanted { limit: Some(200), ..wanted }).await.unwrap().runs.len();
+    let count = async |wanted: RunFilter| {
+        view.page(&RunFilter { limit: Some(200), ..wanted }).await.unwrap().runs.len()
+    };
     let text = |text: &str| Some(text.to_owned());
-    assert_eq!(count(Wanted::default()).await, 60);
-    assert_eq!(count(Wanted { workflow: text("odd"), ..Wanted::default() }).await, 30);
-    assert_eq!(count(Wanted { cluster: text("c1"), ..Wanted::default() }).await, 20);
-    assert_eq!(count(Wanted { system: text("processes"), ..Wanted::default() }).await, 60);
-    assert_eq!(count(Wanted { system: text("slurm"), ..Wanted::default() }).await, 0);
-    assert_eq!(count(Wanted { state: Some(State::Open), ..Wanted::default() }).await, 1);
-    assert_eq!(count(Wanted { conclusion: text("cancelled"), ..Wanted::default() }).await, 59);
-    assert_eq!(count(Wanted { verdict: Some(model::Verdict::Pass), ..Wanted::default() }).await, 0);
+    assert_eq!(count(RunFilter::default()).await, 60);
+    assert_eq!(count(RunFilter { workflow: text("odd"), ..RunFilter::default() }).await, 30);
+    assert_eq!(count(RunFilter { cluster: text("c1"), ..RunFilter::default() }).await, 20);
+    assert_eq!(count(RunFilter { system: text("processes"), ..RunFilter::default() }).await, 60);
+    assert_eq!(count(RunFilter { system: text("slurm"), ..RunFilter::default() }).await, 0);
+    assert_eq!(count(RunFilter { state: Some(RunStatus::Open), ..RunFilter::default() }).await, 1);
+    assert_eq!(count(RunFilter { conclusion: text("cancelled"), ..RunFilter::default() }).await, 59);
+    assert_eq!(count(RunFilter { verdict: Some(model::Verdict::Pass), ..RunFilter::default() }).await, 0);
     let since = Some(Timestamp::from_millis(START + 20_000));
-    assert_eq!(count(Wanted { since, ..Wanted::default() }).await, 20);
-    let both = Wanted { workflow: text("odd"), cluster: text("c1"), ..Wanted::default() };
+    assert_eq!(count(RunFilter { since, ..RunFilter::default() }).await, 20);
+    let both = RunFilter { workflow: text("odd"), cluster: text("c1"), ..RunFilter::default() };
     assert_eq!(count(both).await, 10);
 }
 
 #[tokio::test]
 async fn a_closed_run_is_folded_only_once() {
     let world = World::with(0..1001).await;
-    let wanted = Wanted { limit: Some(5), ..Wanted::default() };
+    let wanted = RunFilter { limit: Some(5), ..RunFilter::default() };
     let first = world.view();
     world.counting.asked();
     let page = first.page(&wanted).await.unwrap();
@@ -169,7 +170,7 @@ async fn a_run_is_followed_from_any_record_to_its_end() {
     let what: Vec<_> = steps.iter().map(|step| (step.seq, step.what.as_str())).collect();
     let told = [(1, "dev.burnin.run.requested.v1"), (2, "dev.burnin.cancel.requested.v1"), (3, "closed")];
     assert_eq!(what, told);
-    assert_eq!((steps[0].run.state, steps[2].run.state), (State::Open, State::Closed));
+    assert_eq!((steps[0].run.state, steps[2].run.state), (RunStatus::Open, RunStatus::Closed));
     let late: Vec<_> = view.follow(run(7), 2).map(|step| step.unwrap().seq).collect().await;
     assert_eq!(late, [3], "who has seen two gets the third");
     let detail = view.detail(&run(7)).await.unwrap().unwrap();

@@ -39,7 +39,7 @@ impl fmt::Display for Denied {
 
 /// Authenticates callers.
 #[async_trait::async_trait]
-pub trait Doorkeeper: Send + Sync + 'static {
+pub trait Authenticator: Send + Sync + 'static {
     /// Identifies the caller by the request's `Authorization` header.
     ///
     /// # Errors

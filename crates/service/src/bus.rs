@@ -49,7 +49,7 @@ pub trait Handler: Send + Sync + 'static {
 
 /// Storage for unreadable events.
 #[async_trait::async_trait]
-pub trait Parking: Send + Sync + 'static {
+pub trait DeadLetters: Send + Sync + 'static {
     /// Stores `raw` and the reason for manual handling, under the given id; equal ids may be stored once.
     ///
     /// # Errors
@@ -61,7 +61,7 @@ pub trait Parking: Send + Sync + 'static {
 /// again after a [`Disposition::Retry`].
 pub struct MemoryBus {
     clock: Arc<dyn Clock>,
-    parking: Arc<dyn Parking>,
+    parking: Arc<dyn DeadLetters>,
     subscribers: Mutex<BTreeMap<&'static str, Vec<Arc<dyn Handler>>>>,
     deliveries: Mutex<JoinSet<()>>,
     on_retry: Option<OnRetry>,
@@ -73,7 +73,7 @@ pub type OnRetry = Arc<dyn Fn(&str, Duration, &str) + Send + Sync>;
 
 impl MemoryBus {
     /// A bus without subscribers.
-    pub fn new(clock: Arc<dyn Clock>, parking: Arc<dyn Parking>) -> Self {
+    pub fn new(clock: Arc<dyn Clock>, parking: Arc<dyn DeadLetters>) -> Self {
         Self { clock, parking, subscribers: Mutex::default(), deliveries: Mutex::default(), on_retry: None }
     }
 
@@ -144,7 +144,7 @@ const SLOWEST_RETRY: Duration = Duration::from_secs(10);
 
 async fn deliver(
     clock: Arc<dyn Clock>,
-    parking: Arc<dyn Parking>,
+    parking: Arc<dyn DeadLetters>,
     on_retry: Option<OnRetry>,
     handler: Arc<dyn Handler>,
     event: Event,

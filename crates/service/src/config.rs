@@ -13,14 +13,14 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 /// assert_eq!(problems.0.len(), 2);
 /// ```
 #[derive(Debug)]
-pub struct Reader {
+pub struct VariableReader {
     variables: BTreeMap<String, String>,
-    problems: Vec<Problem>,
+    problems: Vec<VariableProblem>,
 }
 
 /// One problem of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct VariableProblem {
     /// The variable.
     pub variable: &'static str,
     /// The problem and the expected value.
@@ -29,18 +29,18 @@ pub struct Problem {
 
 /// All problems of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problems(pub Vec<Problem>);
+pub struct VariableProblems(pub Vec<VariableProblem>);
 
-impl std::error::Error for Problems {}
+impl std::error::Error for VariableProblems {}
 
-impl fmt::Display for Problems {
+impl fmt::Display for VariableProblems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} problem(s) in the environment:", self.0.len())?;
         self.0.iter().try_for_each(|problem| write!(f, "\n  {}: {}", problem.variable, problem.message))
     }
 }
 
-impl Reader {
+impl VariableReader {
     /// From any set of variables.
     pub fn new<K: Into<String>, V: Into<String>>(variables: impl IntoIterator<Item = (K, V)>) -> Self {
         let variables = variables.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
@@ -61,7 +61,7 @@ impl Reader {
             Some((_, Ok(value))) => Some(Some(value)),
             Some((text, Err(error))) => {
                 let message = format!("`{text}` is invalid: {error}");
-                self.problems.push(Problem { variable, message });
+                self.problems.push(VariableProblem { variable, message });
                 None
             }
         }
@@ -71,8 +71,10 @@ impl Reader {
     pub fn required<T: FromStr<Err: fmt::Display>>(&mut self, variable: &'static str) -> Option<T> {
         let value = self.read(variable)?;
         if value.is_none() {
-            self.problems
-                .push(Problem { variable, message: "is not set, and there is no default".to_owned() });
+            self.problems.push(VariableProblem {
+                variable,
+                message: "is not set, and there is no default".to_owned(),
+            });
         }
         value
     }
@@ -91,10 +93,10 @@ impl Reader {
     ///
     /// # Errors
     /// Returns all problems.
-    pub fn finish<T>(self, build: impl FnOnce() -> Option<T>) -> Result<T, Problems> {
+    pub fn finish<T>(self, build: impl FnOnce() -> Option<T>) -> Result<T, VariableProblems> {
         match build() {
             Some(config) if self.problems.is_empty() => Ok(config),
-            _ => Err(Problems(self.problems)),
+            _ => Err(VariableProblems(self.problems)),
         }
     }
 }

@@ -43,7 +43,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Limits of a server's connections.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct ConnectionLimits {
     /// Open connections.
     pub connections: usize,
     /// Time to send a whole request head, and the longest pause between two requests.
@@ -54,7 +54,7 @@ pub struct Limits {
     pub stalled: Duration,
 }
 
-impl Limits {
+impl ConnectionLimits {
     /// The usual limits, with at most three of eight file descriptors of this process for connections: the others are
     /// for stores, locks and child processes.
     #[must_use]
@@ -125,7 +125,7 @@ impl Connections {
 }
 
 /// Serves until `stop`. Then it accepts nothing, and returns when every request in progress has its answer.
-pub async fn serve(listener: TcpListener, router: Router, limits: Limits, stop: CancellationToken) {
+pub async fn serve(listener: TcpListener, router: Router, limits: ConnectionLimits, stop: CancellationToken) {
     // One router for all connections: a copy for each would hold every route and layer again.
     let router = router.with_state(());
     let (connections, tasks) = (Arc::new(Connections::default()), TaskTracker::new());
@@ -175,7 +175,7 @@ pub async fn serve(listener: TcpListener, router: Router, limits: Limits, stop: 
 async fn converse(
     stream: TcpStream,
     router: Router,
-    limits: Limits,
+    limits: ConnectionLimits,
     connection: Arc<Connection>,
     stop: CancellationToken,
 ) {

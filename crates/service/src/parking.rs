@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ledger::{Creation, Digest, Store};
 
-use crate::{Clock, Parking, worker::chain};
+use crate::{Clock, DeadLetters, worker::chain};
 
 /// Maximum events that one process parks per day. Further ones stay with their sender, which delivers them
 /// again: a flood does not fill the bucket.
@@ -36,7 +36,7 @@ impl StoreParking {
 }
 
 #[async_trait::async_trait]
-impl Parking for StoreParking {
+impl DeadLetters for StoreParking {
     async fn park(&self, id: &str, why: &str, raw: &[u8]) -> Result<(), String> {
         let now = self.clock.now().to_string();
         let date = now.get(..10).unwrap_or("undated");

@@ -21,7 +21,7 @@ use tracing::{error, warn};
 
 pub use axum::http::HeaderMap as Headers;
 
-use crate::{Disposition, Handler, Parking, auth::Caller, telemetry::meters::processed};
+use crate::{DeadLetters, Disposition, Handler, auth::Caller, telemetry::meters::processed};
 
 /// A Pub/Sub message has at most 10 MB, which is 13.4 MB in base64, plus attributes.
 pub const BODY_LIMIT: usize = 16 << 20;
@@ -31,16 +31,16 @@ pub const BUILD_CHANGED: &str = "google.cloud.cloudbuild.build.v1.statusChanged"
 
 /// Passes events to a handler, in any encoding.
 #[derive(Clone)]
-pub struct Door {
+pub struct EventReceiver {
     /// Handles the events.
     pub handler: Arc<dyn Handler>,
     /// Stores unreadable events.
-    pub parking: Arc<dyn Parking>,
+    pub parking: Arc<dyn DeadLetters>,
 }
 
 /// Result of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dealt {
+pub enum Delivery {
     /// Handled or parked durably: do not redeliver.
     Acknowledged,
     /// Transient failure: redeliver.
@@ -49,9 +49,9 @@ pub enum Dealt {
     Broken,
 }
 
-impl Door {
+impl EventReceiver {
     /// Handles an event, or the reason why it is unreadable; `raw` is the received body.
-    pub async fn deal(&self, event: Result<Event, String>, raw: &[u8]) -> Dealt {
+    pub async fn receive(&self, event: Result<Event, String>, raw: &[u8]) -> Delivery {
         let began = Instant::now();
         let (id, event_type, why) = match event {
             Err(why) => (name_of(raw), "unreadable".to_owned(), why),
@@ -62,18 +62,18 @@ impl Door {
                 match tokio::spawn(async move { handler.handle(&event).await }).await {
                     Ok(Disposition::Done) => {
                         processed(&event_type, "done", began.elapsed());
-                        return Dealt::Acknowledged;
+                        return Delivery::Acknowledged;
                     }
                     Ok(Disposition::Park(why)) => (id, event_type, why),
                     Ok(Disposition::Retry(why)) => {
                         processed(&event_type, "retried", began.elapsed());
                         warn!(event.id = id, "rejected, to be redelivered: {why}");
-                        return Dealt::Refused;
+                        return Delivery::Refused;
                     }
                     Err(stopped) => {
                         processed(&event_type, "broken", began.elapsed());
                         error!(event.id = id, "the handler panicked: {stopped}");
-                        return Dealt::Broken;
+                        return Delivery::Broken;
                     }
                 }
             }
@@ -81,18 +81,18 @@ impl Door {
         match self.parking.park(&id, &why, raw).await {
             Ok(()) => {
                 processed(&event_type, "parked", began.elapsed());
-                Dealt::Acknowledged
+                Delivery::Acknowledged
             }
             Err(error) => {
                 error!(event.id = id, "cannot be parked: {error}");
-                Dealt::Refused
+                Delivery::Refused
             }
         }
     }
 }
 
 pub(crate) async fn receive(
-    State(door): State<Door>,
+    State(door): State<EventReceiver>,
     caller: Option<Extension<Caller>>,
     pushed: Pushed,
 ) -> StatusCode {
@@ -106,10 +106,10 @@ pub(crate) async fn receive(
         );
         return StatusCode::FORBIDDEN;
     }
-    match door.deal(event, &raw).await {
-        Dealt::Acknowledged => StatusCode::NO_CONTENT,
-        Dealt::Refused => StatusCode::SERVICE_UNAVAILABLE,
-        Dealt::Broken => StatusCode::INTERNAL_SERVER_ERROR,
+    match door.receive(event, &raw).await {
+        Delivery::Acknowledged => StatusCode::NO_CONTENT,
+        Delivery::Refused => StatusCode::SERVICE_UNAVAILABLE,
+        Delivery::Broken => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 

@@ -22,12 +22,12 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-pub use crate::connections::Limits;
+pub use crate::connections::ConnectionLimits;
 use crate::{
-    Handler, Parking,
-    auth::{Denied, Doorkeeper},
+    DeadLetters, Handler,
+    auth::{Authenticator, Denied},
     connections,
-    push::{Door, receive},
+    push::{EventReceiver, receive},
     telemetry::Telemetry,
 };
 
@@ -39,7 +39,7 @@ const FLUSH: Duration = Duration::from_secs(2);
 
 /// A periodic task without an event: waking runs, sweeping.
 #[async_trait::async_trait]
-pub trait Chore: Send + Sync + 'static {
+pub trait PeriodicTask: Send + Sync + 'static {
     /// Name: the last part of its path.
     fn name(&self) -> &'static str;
 
@@ -63,18 +63,18 @@ pub struct Service {
     /// Handles the events.
     pub handler: Arc<dyn Handler>,
     /// Stores unreadable events.
-    pub parking: Arc<dyn Parking>,
+    pub parking: Arc<dyn DeadLetters>,
     /// Periodic tasks.
-    pub chores: Vec<Arc<dyn Chore>>,
+    pub chores: Vec<Arc<dyn PeriodicTask>>,
     /// Authenticates callers; `None` if the platform does.
-    pub doorkeeper: Option<Arc<dyn Doorkeeper>>,
+    pub doorkeeper: Option<Arc<dyn Authenticator>>,
     /// Telemetry to flush before each response: afterwards the platform may suspend the CPU.
     pub telemetry: Option<Arc<Telemetry>>,
 }
 
 /// `GET /about`.
 #[derive(Clone, Serialize)]
-struct About {
+struct ServiceInfo {
     schema: &'static str,
     service: &'static str,
     version: &'static str,
@@ -119,7 +119,7 @@ pub fn with_routes(service: Service, routes: Routes) -> Router {
     }
     let chore_names = chores.iter().map(|chore| chore.name()).collect();
     let more = Default::default();
-    let about = About {
+    let about = ServiceInfo {
         schema: "burnin/about/v1",
         service: name,
         version,
@@ -131,11 +131,11 @@ pub fn with_routes(service: Service, routes: Routes) -> Router {
     let more = routes.about;
     let about = async move || {
         let more = more.as_ref().map(|more| more()).unwrap_or_default();
-        Json(About { more, ..about.clone() })
+        Json(ServiceInfo { more, ..about.clone() })
     };
     Router::new()
         .route("/", post(receive))
-        .with_state(Door { handler, parking })
+        .with_state(EventReceiver { handler, parking })
         .merge(Router::new().route("/chores/{name}", post(chore)).with_state(chores.into()))
         .route("/about", get(about))
         .merge(routes.guarded)
@@ -159,7 +159,7 @@ async fn flushed(State(telemetry): State<Option<Arc<Telemetry>>>, request: Reque
 
 /// Authenticates a caller before its request body is read, and records its identity.
 async fn admit(
-    State(doorkeeper): State<Option<Arc<dyn Doorkeeper>>>,
+    State(doorkeeper): State<Option<Arc<dyn Authenticator>>>,
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -181,7 +181,7 @@ async fn admit(
     next.run(request).await
 }
 
-async fn chore(Path(name): Path<String>, State(chores): State<Arc<[Arc<dyn Chore>]>>) -> Response {
+async fn chore(Path(name): Path<String>, State(chores): State<Arc<[Arc<dyn PeriodicTask>]>>) -> Response {
     let Some(chore) = chores.iter().find(|chore| chore.name() == name).cloned() else {
         return StatusCode::NOT_FOUND.into_response();
     };
@@ -205,7 +205,7 @@ async fn chore(Path(name): Path<String>, State(chores): State<Arc<[Arc<dyn Chore
 /// # Errors
 /// Currently always succeeds: a failed `accept` is retried.
 pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToken) -> io::Result<()> {
-    serve_with(listener, router, Limits::of_process(), stop).await
+    serve_with(listener, router, ConnectionLimits::of_process(), stop).await
 }
 
 /// Serves with these limits.
@@ -215,7 +215,7 @@ pub async fn serve(listener: TcpListener, router: Router, stop: CancellationToke
 pub async fn serve_with(
     listener: TcpListener,
     router: Router,
-    limits: Limits,
+    limits: ConnectionLimits,
     stop: CancellationToken,
 ) -> io::Result<()> {
     let late = async {

@@ -11,23 +11,23 @@ use crate::{Bus, BusError, Clock, Disposition, Handler, Runtime, Spawn, telemetr
 
 /// A failure to handle a command.
 #[derive(Debug)]
-pub enum Trouble {
+pub enum CommandError {
     /// Transient: retry.
-    Retry(String),
+    Transient(String),
     /// Permanent, and not expressible as a fact.
-    Park(String),
+    Permanent(String),
 }
 
-impl Trouble {
+impl CommandError {
     /// A transient failure.
-    pub fn retry(error: impl std::error::Error) -> Self {
-        Self::Retry(chain(&error))
+    pub fn transient(error: impl std::error::Error) -> Self {
+        Self::Transient(chain(&error))
     }
 }
 
-impl From<BusError> for Trouble {
+impl From<BusError> for CommandError {
     fn from(error: BusError) -> Self {
-        Self::Retry(error.to_string())
+        Self::Transient(error.to_string())
     }
 }
 
@@ -35,15 +35,15 @@ impl From<BusError> for Trouble {
 #[derive(Debug)]
 pub enum PortError {
     /// Transient: retry.
-    Passing(String),
+    Transient(String),
     /// Permanent; the failure to publish.
-    Final(Failure),
+    Permanent(Failure),
 }
 
 impl PortError {
     /// A transient failure.
-    pub fn passing(error: impl std::error::Error) -> Self {
-        Self::Passing(chain(&error))
+    pub fn transient(error: impl std::error::Error) -> Self {
+        Self::Transient(chain(&error))
     }
 }
 
@@ -65,27 +65,27 @@ pub trait Worker: Send + Sync + 'static {
     /// # Errors
     /// Returns [`Trouble`] if no fact could be published; a failure of the work itself is a fact, not an
     /// error.
-    async fn perform(&self, command: &Command, outbox: &Outbox) -> Result<(), Trouble>;
+    async fn perform(&self, command: &Command, outbox: &Publisher) -> Result<(), CommandError>;
 
     /// Handles a fact, if the worker subscribes to facts.
     ///
     /// # Errors
     /// Returns [`Trouble`] if the fact could not be handled.
-    async fn hear(&self, _run: &RunId, fact: &Fact) -> Result<(), Trouble> {
-        Err(Trouble::Park(format!("{} handles commands, not {}", self.name(), fact.event_type())))
+    async fn on_fact(&self, _run: &RunId, fact: &Fact) -> Result<(), CommandError> {
+        Err(CommandError::Permanent(format!("{} handles commands, not {}", self.name(), fact.event_type())))
     }
 }
 
 /// Publishes the facts of a worker.
 #[derive(Clone)]
-pub struct Outbox {
+pub struct Publisher {
     publisher: &'static str,
     bus: Arc<dyn Bus>,
     clock: Arc<dyn Clock>,
     spawner: Arc<dyn Spawn>,
 }
 
-impl Outbox {
+impl Publisher {
     /// Publishes on `bus` as `publisher`.
     pub fn new(publisher: &'static str, bus: Arc<dyn Bus>, clock: Arc<dyn Clock>) -> Self {
         Self { publisher, bus, clock, spawner: Arc::new(Runtime) }
@@ -111,8 +111,8 @@ impl Outbox {
     ///
     /// # Errors
     /// Returns an error if the bus did not store it.
-    pub async fn tell(&self, command: &CommandId, fact: Fact) -> Result<(), BusError> {
-        self.tell_run(command.run.clone(), command.attempt, fact).await
+    pub async fn publish_fact(&self, command: &CommandId, fact: Fact) -> Result<(), BusError> {
+        self.publish_run_fact(command.run.clone(), command.attempt, fact).await
     }
 
     /// Publishes the result of a port: a fact, or a failure of its stage.
@@ -123,21 +123,26 @@ impl Outbox {
         &self,
         command: &CommandId,
         said: Result<Option<Fact>, PortError>,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), CommandError> {
         let fact = match said {
             Ok(None) => return Ok(()),
             Ok(Some(fact)) => fact,
-            Err(PortError::Final(failure)) => Fact::failed(command.stage, failure),
-            Err(PortError::Passing(why)) => return Err(Trouble::Retry(why)),
+            Err(PortError::Permanent(failure)) => Fact::failed(command.stage, failure),
+            Err(PortError::Transient(why)) => return Err(CommandError::Transient(why)),
         };
-        Ok(self.tell(command, fact).await?)
+        Ok(self.publish_fact(command, fact).await?)
     }
 
     /// Publishes a fact about a run.
     ///
     /// # Errors
     /// Returns an error if the bus did not store it.
-    pub async fn tell_run(&self, run: RunId, attempt: Attempt, mut fact: Fact) -> Result<(), BusError> {
+    pub async fn publish_run_fact(
+        &self,
+        run: RunId,
+        attempt: Attempt,
+        mut fact: Fact,
+    ) -> Result<(), BusError> {
         // A failure quotes output of other programs, and reaches the ledger, pages, reports and channels.
         if let (Some(stage), Some(failure)) = (fact.stage(), fact.failure()) {
             let message = redact::redacted(&failure.message);
@@ -150,7 +155,7 @@ impl Outbox {
     ///
     /// # Errors
     /// Returns an error if the bus did not store it.
-    pub async fn order(&self, command: Command) -> Result<(), BusError> {
+    pub async fn publish_command(&self, command: Command) -> Result<(), BusError> {
         self.send(Message::command(self.publisher, command)).await
     }
 
@@ -164,13 +169,13 @@ impl Outbox {
 /// Wraps a worker as a [`Handler`].
 pub struct WorkerHandler<W> {
     worker: W,
-    outbox: Outbox,
+    outbox: Publisher,
 }
 
 impl<W: Worker> WorkerHandler<W> {
     /// A worker that publishes on `bus`.
     pub fn new(worker: W, bus: Arc<dyn Bus>, clock: Arc<dyn Clock>) -> Self {
-        let outbox = Outbox::new(worker.name(), bus, clock);
+        let outbox = Publisher::new(worker.name(), bus, clock);
         Self { worker, outbox }
     }
 
@@ -190,7 +195,7 @@ impl<W: Worker> Handler for WorkerHandler<W> {
         };
         let command = match message.content {
             Content::Command(command) => command,
-            Content::Fact(fact) => return disposition(self.worker.hear(&message.run, &fact).await),
+            Content::Fact(fact) => return disposition(self.worker.on_fact(&message.run, &fact).await),
         };
         let span = info_span!(
             "command",
@@ -209,10 +214,10 @@ impl<W: Worker> Handler for WorkerHandler<W> {
     }
 }
 
-fn disposition(done: Result<(), Trouble>) -> Disposition {
+fn disposition(done: Result<(), CommandError>) -> Disposition {
     match done {
         Ok(()) => Disposition::Done,
-        Err(Trouble::Retry(why)) => Disposition::Retry(why),
-        Err(Trouble::Park(why)) => Disposition::Park(why),
+        Err(CommandError::Transient(why)) => Disposition::Retry(why),
+        Err(CommandError::Permanent(why)) => Disposition::Park(why),
     }
 }

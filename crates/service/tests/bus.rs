@@ -9,7 +9,9 @@ use cloudevents::AttributesReader;
 use events::Message;
 use model::*;
 use opentelemetry_sdk::trace::InMemorySpanExporter;
-use service::{Bus, Clock, Disposition, Event, Handler, ManualClock, MemoryBus, Outbox, Parking, telemetry};
+use service::{
+    Bus, Clock, DeadLetters, Disposition, Event, Handler, ManualClock, MemoryBus, Publisher, telemetry,
+};
 use tokio::sync::mpsc;
 
 struct Counts {
@@ -31,7 +33,7 @@ impl Handler for Counts {
 struct Lot(Mutex<Vec<String>>);
 
 #[async_trait::async_trait]
-impl Parking for Lot {
+impl DeadLetters for Lot {
     async fn park(&self, id: &str, _: &str, _: &[u8]) -> Result<(), String> {
         self.0.lock().unwrap().push(id.to_owned());
         Ok(())
@@ -88,14 +90,14 @@ async fn the_trace_travels_with_the_event() {
     let telemetry = telemetry::init_exporting("test", telemetry::Format::Compact, "off", spans.clone());
     let caught = Arc::new(Catch(Mutex::default()));
     let clock: Arc<dyn Clock> = Arc::new(service::SystemClock);
-    let outbox = Outbox::new("agent", caught.clone(), clock);
+    let outbox = Publisher::new("agent", caught.clone(), clock);
     let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     {
         use tracing::Instrument;
         let span = tracing::info_span!("command", run.id = "a");
         telemetry::follow(&span, Some(parent));
         let fact = Fact::JobAccepted(Handle { handle: "h".into() });
-        outbox.tell_run("a".parse().unwrap(), Attempt(1), fact).instrument(span).await.unwrap();
+        outbox.publish_run_fact("a".parse().unwrap(), Attempt(1), fact).instrument(span).await.unwrap();
     }
     telemetry.flush();
     let event = caught.0.lock().unwrap().pop().unwrap();

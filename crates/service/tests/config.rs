@@ -1,10 +1,10 @@
 //! A wrong environment is told whole.
 
-use service::config::Reader;
+use service::config::VariableReader;
 
 #[test]
 fn every_problem_is_told_at_once() {
-    let mut env = Reader::new([("PORT", "eighty"), ("LEDGER_BUCKET", "b")]);
+    let mut env = VariableReader::new([("PORT", "eighty"), ("LEDGER_BUCKET", "b")]);
     let port = env.or("PORT", 8080u16);
     let bucket = env.required::<String>("LEDGER_BUCKET");
     let project = env.required::<String>("PROJECT");
@@ -19,7 +19,7 @@ fn every_problem_is_told_at_once() {
 
 #[test]
 fn defaults_and_absent_options_are_valid() {
-    let mut env = Reader::new([("NAME", "x")]);
+    let mut env = VariableReader::new([("NAME", "x")]);
     let (name, port, region) =
         (env.required::<String>("NAME"), env.or("PORT", 8080u16), env.optional::<u8>("REGION"));
     let read = env.finish(|| Some((name?, port?, region?))).unwrap();

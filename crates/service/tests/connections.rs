@@ -13,7 +13,7 @@ use axum::{
     middleware::{Next, from_fn},
     routing::{get, post},
 };
-use service::serve::{Limits, serve_with};
+use service::serve::{ConnectionLimits, serve_with};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -26,7 +26,8 @@ static ALONE: Mutex<()> = Mutex::new(());
 const LONG: Duration = Duration::from_secs(600);
 const SHORT: Duration = Duration::from_millis(200);
 
-const LIMITS: Limits = Limits { connections: 4096, head: LONG, body: LONG, stalled: LONG };
+const LIMITS: ConnectionLimits =
+    ConnectionLimits { connections: 4096, head: LONG, body: LONG, stalled: LONG };
 
 struct Server {
     address: SocketAddr,
@@ -35,7 +36,7 @@ struct Server {
 }
 
 impl Server {
-    fn start(limits: Limits) -> Self {
+    fn start(limits: ConnectionLimits) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let mut router = Router::new()
@@ -97,7 +98,7 @@ fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
 #[test]
 fn a_head_that_is_not_sent_in_time_and_an_idle_connection_are_closed() {
     let _alone = ALONE.lock();
-    let server = Server::start(Limits { head: SHORT, ..LIMITS });
+    let server = Server::start(ConnectionLimits { head: SHORT, ..LIMITS });
     assert_eq!(rest(server.connect()), "", "nothing was sent");
     let mut partial = server.connect();
     write!(partial, "GET /healthz HTTP/1.1\r\nHost: x\r\n").unwrap();
@@ -112,7 +113,7 @@ fn a_head_that_is_not_sent_in_time_and_an_idle_connection_are_closed() {
 #[test]
 fn a_body_that_is_not_sent_in_time_is_answered_with_408() {
     let _alone = ALONE.lock();
-    let server = Server::start(Limits { body: SHORT, ..LIMITS });
+    let server = Server::start(ConnectionLimits { body: SHORT, ..LIMITS });
     let mut slow = server.connect();
     write!(slow, "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab").unwrap();
     let answer = rest(slow);
@@ -128,7 +129,7 @@ fn a_body_that_is_not_sent_in_time_is_answered_with_408() {
 fn a_client_that_stops_reading_is_closed() {
     let _alone = ALONE.lock();
     let before = HEAP.allocated();
-    let server = Server::start(Limits { stalled: SHORT, ..LIMITS });
+    let server = Server::start(ConnectionLimits { stalled: SHORT, ..LIMITS });
     let mut stalled = server.connect();
     write!(stalled, "GET /large HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     wait_for("the response to be made", || HEAP.allocated() > before + (60 << 20));
@@ -140,7 +141,7 @@ fn a_client_that_stops_reading_is_closed() {
 #[test]
 fn idle_clients_do_not_block_others() {
     let _alone = ALONE.lock();
-    let server = Server::start(Limits { connections: 8, ..LIMITS });
+    let server = Server::start(ConnectionLimits { connections: 8, ..LIMITS });
     let mut held = Vec::new();
     for number in 0..50 {
         let mut stream = server.connect();

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use ledger::{MemoryStore, Store, check_name};
 use model::{Span, Timestamp};
-use service::{ManualClock, Parking, StoreParking, parking::MOST};
+use service::{DeadLetters, ManualClock, StoreParking, parking::MOST};
 
 const START: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 

@@ -10,10 +10,10 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use cloudevents::AttributesReader;
 use serde_json::{Value, json};
 use service::{
-    Disposition, Event, Handler, Parking,
-    auth::{Caller, Denied, Doorkeeper},
+    DeadLetters, Disposition, Event, Handler,
+    auth::{Authenticator, Caller, Denied},
     push,
-    serve::{Chore, Service, router},
+    serve::{PeriodicTask, Service, router},
 };
 use tower::ServiceExt;
 
@@ -125,14 +125,18 @@ impl Handler for Answers {
 struct Lot(Mutex<Vec<String>>);
 
 #[async_trait::async_trait]
-impl Parking for Lot {
+impl DeadLetters for Lot {
     async fn park(&self, id: &str, why: &str, _: &[u8]) -> Result<(), String> {
         self.0.lock().unwrap().push(format!("{id}: {why}"));
         Ok(())
     }
 }
 
-fn service(handler: Arc<dyn Handler>, parking: Arc<dyn Parking>, chores: Vec<Arc<dyn Chore>>) -> Service {
+fn service(
+    handler: Arc<dyn Handler>,
+    parking: Arc<dyn DeadLetters>,
+    chores: Vec<Arc<dyn PeriodicTask>>,
+) -> Service {
     Service {
         name: "test",
         version: "1.2.3",
@@ -210,7 +214,7 @@ async fn the_largest_pubsub_message_fits_and_no_larger_one() {
 struct Sweep(Result<(), String>);
 
 #[async_trait::async_trait]
-impl Chore for Sweep {
+impl PeriodicTask for Sweep {
     fn name(&self) -> &'static str {
         "sweep"
     }
@@ -222,7 +226,7 @@ impl Chore for Sweep {
 }
 
 async fn ask(method: &str, path: &str, chore: Result<(), String>) -> (StatusCode, String) {
-    let chores: Vec<Arc<dyn Chore>> = vec![Arc::new(Sweep(chore))];
+    let chores: Vec<Arc<dyn PeriodicTask>> = vec![Arc::new(Sweep(chore))];
     let router = router(service(Arc::new(Answers(Disposition::Done)), Arc::new(Lot::default()), chores));
     let request = Request::builder().method(method).uri(path).body(Body::empty()).unwrap();
     let response = router.oneshot(request).await.unwrap();
@@ -256,7 +260,7 @@ async fn about_returns_name_and_version() {
 struct Butler;
 
 #[async_trait::async_trait]
-impl Doorkeeper for Butler {
+impl Authenticator for Butler {
     async fn admit(&self, authorization: Option<&str>) -> Result<Caller, Denied> {
         let subscription = Some("projects/p/subscriptions/s".to_owned());
         match authorization {
@@ -270,7 +274,7 @@ impl Doorkeeper for Butler {
 }
 
 async fn call(path: &str, authorization: Option<&str>, subscription: &str) -> StatusCode {
-    let chores: Vec<Arc<dyn Chore>> = vec![Arc::new(Sweep(Ok(())))];
+    let chores: Vec<Arc<dyn PeriodicTask>> = vec![Arc::new(Sweep(Ok(())))];
     let mut service = service(Arc::new(Answers(Disposition::Done)), Arc::new(Lot::default()), chores);
     service.doorkeeper = Some(Arc::new(Butler));
     let mut body = json!({"message": {"data": STANDARD.encode(structured().to_string())}});

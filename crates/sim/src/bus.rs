@@ -16,10 +16,10 @@ use tokio::sync::oneshot;
 
 use crate::{
     Fault, Happening,
-    blows::{cancel, contradict},
-    door::{Answer, Door, Kind},
+    effect::{EffectKind, EffectResult, Effects},
     fleet::{Fleet, Group},
-    world::{Service, World},
+    incidents::{cancel, contradict},
+    world::{SimService, SimWorld},
 };
 
 /// Redelivery timeout without an acknowledgement, regardless of the first handler.
@@ -29,18 +29,18 @@ const SLOWEST_RETRY: i64 = 60_000;
 
 /// The bus, from the view of one process.
 pub struct SimBus {
-    door: Door,
+    door: Effects,
     fleet: Arc<Fleet>,
 }
 
 impl SimBus {
     /// Uses an effect port of a process.
-    pub fn new(door: Door, fleet: Arc<Fleet>) -> Self {
+    pub fn new(door: Effects, fleet: Arc<Fleet>) -> Self {
         Self { door, fleet }
     }
 
     /// Its world.
-    pub fn world(&self) -> Arc<World> {
+    pub fn world(&self) -> Arc<SimWorld> {
         Arc::clone(&self.door.world)
     }
 }
@@ -91,18 +91,18 @@ impl Bus for SimBus {
         let event = Arc::new(event);
         let effect = |inner: &mut crate::world::Inner| {
             inner.note(service, Happening::Published { by: service, event: Arc::clone(&event) });
-            if service != Service::Outside {
-                let door = Door { service: Service::Outside, ..self.door.clone() };
+            if service != SimService::Outside {
+                let door = Effects { service: SimService::Outside, ..self.door.clone() };
                 contradict(inner, Self::new(door, Arc::clone(&self.fleet)), &event);
             }
             let overtaken = begins_something(&event) && inner.strikes(Fault::Overtaken);
             if overtaken {
-                let door = Door { service: Service::Outside, ..self.door.clone() };
+                let door = Effects { service: SimService::Outside, ..self.door.clone() };
                 cancel(inner, Self::new(door, Arc::clone(&self.fleet)), &event);
             }
             for group in Group::taking(event.ty()) {
                 if !irreplaceable(&event) && inner.strikes(Fault::Drop) {
-                    inner.say(Service::Outside, || format!("drops {}", event.id()));
+                    inner.say(SimService::Outside, || format!("drops {}", event.id()));
                     continue;
                 }
                 let copies = if inner.strikes(Fault::Duplicate) { 2 + inner.dice.below(3) } else { 1 };
@@ -117,13 +117,15 @@ impl Bus for SimBus {
                     }
                     inner.in_flight += 1;
                     let carried = carry(Arc::clone(&self.fleet), Arc::clone(&event), group, delay);
-                    inner.spawn(Service::Outside, carried);
+                    inner.spawn(SimService::Outside, carried);
                 }
             }
         };
-        match self.door.call(Kind::Bus, || what.clone(), effect).await {
-            Answer::Done(()) => Ok(()),
-            Answer::Lost(()) | Answer::Refused => Err(BusError { id, why: "deadline exceeded".to_owned() }),
+        match self.door.call(EffectKind::Bus, || what.clone(), effect).await {
+            EffectResult::Done(()) => Ok(()),
+            EffectResult::Lost(()) | EffectResult::Refused => {
+                Err(BusError { id, why: "deadline exceeded".to_owned() })
+            }
         }
     }
 }
@@ -152,7 +154,7 @@ pub async fn carry(fleet: Arc<Fleet>, event: Arc<Event>, group: Group, delay: i6
     let mut wait = FIRST_RETRY;
     loop {
         if let Some((service, handler)) = fleet.pick(group) {
-            world.inner().say(Service::Outside, || {
+            world.inner().say(SimService::Outside, || {
                 format!("delivers {} to {service}", event.ty().trim_start_matches("dev.burnin."))
             });
             let (tell, told) = oneshot::channel();
@@ -164,7 +166,7 @@ pub async fn carry(fleet: Arc<Fleet>, event: Arc<Event>, group: Group, delay: i6
             world.spawn(service, async move {
                 let handled = Timed { work: handler.handle(&delivered), spent: Duration::ZERO };
                 let (answer, spent) = handled.await;
-                if let (Service::Conductor(_), Some(busy)) = (service, &mut at.inner().busy) {
+                if let (SimService::Conductor(_), Some(busy)) = (service, &mut at.inner().busy) {
                     busy.push(u32::try_from(spent.as_nanos()).unwrap_or(u32::MAX));
                 }
                 let acked = match answer {

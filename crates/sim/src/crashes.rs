@@ -5,34 +5,34 @@
 
 use std::{collections::BTreeMap, process::ExitCode, thread, time::Instant};
 
-use crate::{Outcome, Scenario, run, world::Moment};
+use crate::{Scenario, SimOutcome, run, world::Moment};
 
 /// A crash point.
-pub type Point = (u64, Moment);
+pub type CrashPoint = (u64, Moment);
 
 /// Results of many crashes.
 #[derive(Default)]
-pub struct Summary {
+pub struct CrashSummary {
     /// Number of runs.
     pub runs: usize,
     /// Crashes that led to a violation, with its description.
-    pub failed: BTreeMap<Vec<Point>, String>,
+    pub failed: BTreeMap<Vec<CrashPoint>, String>,
     /// Number of completed and passed runs.
     pub passed: usize,
 }
 
-fn points(calls: impl IntoIterator<Item = u64>) -> Vec<Point> {
+fn points(calls: impl IntoIterator<Item = u64>) -> Vec<CrashPoint> {
     calls.into_iter().flat_map(|call| [(call, Moment::Before), (call, Moment::After)]).collect()
 }
 
-fn dying(at: &[Point]) -> Outcome {
+fn dying(at: &[CrashPoint]) -> SimOutcome {
     let mut scenario = Scenario::happy(0, 1);
     scenario.crash_at = at.to_vec();
     run(scenario)
 }
 
-impl Summary {
-    fn add(&mut self, at: &[Point], outcome: &Outcome) {
+impl CrashSummary {
+    fn add(&mut self, at: &[CrashPoint], outcome: &SimOutcome) {
         self.runs += 1;
         let passed = outcome.endings.iter().all(|ending| ending.verdict.as_deref() == Some("pass"));
         self.passed += usize::from(passed);
@@ -44,8 +44,8 @@ impl Summary {
 }
 
 /// Every single crash, at every call.
-pub fn singles() -> Summary {
-    let mut summary = Summary::default();
+pub fn singles() -> CrashSummary {
+    let mut summary = CrashSummary::default();
     for point in points(1..=dying(&[]).calls) {
         summary.add(&[point], &dying(&[point]));
     }
@@ -54,11 +54,11 @@ pub fn singles() -> Summary {
 
 /// Every pair of crashes at calls with effects, on this number of threads. The second one is chosen from the
 /// calls after the first.
-pub fn pairs(jobs: usize) -> Summary {
+pub fn pairs(jobs: usize) -> CrashSummary {
     let firsts = points(dying(&[]).effects);
     let jobs = jobs.max(1);
     let share = |job: usize| {
-        let mut summary = Summary::default();
+        let mut summary = CrashSummary::default();
         for first in firsts.iter().skip(job).step_by(jobs) {
             let after = dying(&[*first]).effects;
             for second in points(after.into_iter().filter(|call| *call > first.0)) {
@@ -68,7 +68,7 @@ pub fn pairs(jobs: usize) -> Summary {
         }
         summary
     };
-    let mut whole = Summary::default();
+    let mut whole = CrashSummary::default();
     thread::scope(|scope| {
         let threads: Vec<_> = (0..jobs).map(|job| scope.spawn(move || share(job))).collect();
         for thread in threads {

@@ -11,20 +11,20 @@ use std::{
 
 use service::spawn::Work;
 
-use crate::world::{Service, World};
+use crate::world::{SimService, SimWorld};
 
 type Queue = Arc<Mutex<Vec<u64>>>;
 
 /// Runs all tasks spawned in a [`World`].
 pub struct Executor {
-    world: Arc<World>,
+    world: Arc<SimWorld>,
     tasks: BTreeMap<u64, Task>,
     next: u64,
     ready: Queue,
 }
 
 struct Task {
-    service: Service,
+    service: SimService,
     work: Work,
     bell: Arc<Bell>,
 }
@@ -50,7 +50,7 @@ impl Wake for Bell {
 
 impl Executor {
     /// An executor without tasks.
-    pub fn new(world: Arc<World>) -> Self {
+    pub fn new(world: Arc<SimWorld>) -> Self {
         Self { world, tasks: BTreeMap::new(), next: 0, ready: Queue::default() }
     }
 
@@ -83,7 +83,7 @@ impl Executor {
     }
 
     /// Drops all tasks of a process.
-    fn end(&mut self, service: Service) {
+    fn end(&mut self, service: SimService) {
         self.absorb();
         let dead: Vec<u64> =
             self.tasks.iter().filter(|(_, task)| task.service == service).map(|(id, _)| *id).collect();

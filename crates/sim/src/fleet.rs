@@ -13,14 +13,14 @@ use ledger::{Artefacts, Ledger, Store};
 use loader::Loader;
 use model::{Span, planted};
 use provisioner::Provisioner;
-use service::{Bus, Clock, Handler, Parking, Spawn, StoreParking, SystemClock, Worker, WorkerHandler};
+use service::{Bus, Clock, DeadLetters, Handler, Spawn, StoreParking, SystemClock, Worker, WorkerHandler};
 
 use crate::{
     bus::SimBus,
     cloud::{SimBuilds, SimClusters, SimScheduler, SimWarehouse},
-    door::Door,
+    effect::Effects,
     store::SimStore,
-    world::{Service, World},
+    world::{SimService, SimWorld},
 };
 
 /// Poll interval of workers.
@@ -37,28 +37,28 @@ pub enum Group {
     /// Both conductors.
     Conductors,
     /// One worker.
-    Worker(Service),
+    Worker(SimService),
 }
 
 impl Group {
     /// All groups.
     pub const ALL: [Self; 6] = [
         Self::Conductors,
-        Self::Worker(Service::Builder),
-        Self::Worker(Service::Provisioner),
-        Self::Worker(Service::Agent),
-        Self::Worker(Service::Loader),
-        Self::Worker(Service::Judge),
+        Self::Worker(SimService::Builder),
+        Self::Worker(SimService::Provisioner),
+        Self::Worker(SimService::Agent),
+        Self::Worker(SimService::Loader),
+        Self::Worker(SimService::Judge),
     ];
 
     fn takes(self, event_type: &str) -> bool {
         match self {
             Self::Conductors => conductor::takes().contains(&event_type),
-            Self::Worker(Service::Builder) => Builder::TAKES.contains(&event_type),
-            Self::Worker(Service::Provisioner) => Provisioner::TAKES.contains(&event_type),
-            Self::Worker(Service::Agent) => Agent::TAKES.contains(&event_type),
-            Self::Worker(Service::Loader) => Loader::TAKES.contains(&event_type),
-            Self::Worker(Service::Judge) => Judge::TAKES.contains(&event_type),
+            Self::Worker(SimService::Builder) => Builder::TAKES.contains(&event_type),
+            Self::Worker(SimService::Provisioner) => Provisioner::TAKES.contains(&event_type),
+            Self::Worker(SimService::Agent) => Agent::TAKES.contains(&event_type),
+            Self::Worker(SimService::Loader) => Loader::TAKES.contains(&event_type),
+            Self::Worker(SimService::Judge) => Judge::TAKES.contains(&event_type),
             Self::Worker(_) => false,
         }
     }
@@ -72,16 +72,16 @@ impl Group {
 
 /// All processes.
 pub struct Fleet {
-    world: Arc<World>,
+    world: Arc<SimWorld>,
     bucket: Arc<dyn Store>,
-    alive: Mutex<BTreeMap<Service, Arc<dyn Handler>>>,
-    lives: Mutex<BTreeMap<Service, u32>>,
-    settings: Mutex<BTreeMap<Service, Span>>,
+    alive: Mutex<BTreeMap<SimService, Arc<dyn Handler>>>,
+    lives: Mutex<BTreeMap<SimService, u32>>,
+    settings: Mutex<BTreeMap<SimService, Span>>,
 }
 
 impl Fleet {
     /// No processes yet, with a bucket.
-    pub fn new(world: Arc<World>, bucket: Arc<dyn Store>) -> Arc<Self> {
+    pub fn new(world: Arc<SimWorld>, bucket: Arc<dyn Store>) -> Arc<Self> {
         Arc::new(Self {
             world,
             bucket,
@@ -92,25 +92,25 @@ impl Fleet {
     }
 
     /// Its world.
-    pub fn world(&self) -> Arc<World> {
+    pub fn world(&self) -> Arc<SimWorld> {
         Arc::clone(&self.world)
     }
 
     /// A live member of a group.
-    pub fn pick(&self, group: Group) -> Option<(Service, Arc<dyn Handler>)> {
+    pub fn pick(&self, group: Group) -> Option<(SimService, Arc<dyn Handler>)> {
         let alive = self.alive.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = |service: Service| Some((service, Arc::clone(alive.get(&service)?)));
+        let found = |service: SimService| Some((service, Arc::clone(alive.get(&service)?)));
         match group {
             Group::Worker(service) => found(service),
             Group::Conductors => {
                 let first = u8::from(self.world.inner().dice.once_in(2));
-                found(Service::Conductor(first)).or_else(|| found(Service::Conductor(1 - first)))
+                found(SimService::Conductor(first)).or_else(|| found(SimService::Conductor(1 - first)))
             }
         }
     }
 
     /// Where a process parks unreadable events.
-    pub fn parking(&self, service: Service) -> Arc<dyn Parking> {
+    pub fn parking(&self, service: SimService) -> Arc<dyn DeadLetters> {
         if planted("park_without_keeping") {
             return Arc::new(Nowhere);
         }
@@ -118,16 +118,16 @@ impl Fleet {
         Arc::new(StoreParking::new(self.store(service), Arc::new(door)))
     }
 
-    fn door(&self, service: Service) -> Door {
-        Door { world: Arc::clone(&self.world), service }
+    fn door(&self, service: SimService) -> Effects {
+        Effects { world: Arc::clone(&self.world), service }
     }
 
-    fn store(&self, service: Service) -> Arc<dyn Store> {
+    fn store(&self, service: SimService) -> Arc<dyn Store> {
         Arc::new(SimStore::new(self.door(service), Arc::clone(&self.bucket)))
     }
 
     /// Ends a process. Returns `false` if it was not running.
-    pub fn gone(&self, service: Service) -> bool {
+    pub fn gone(&self, service: SimService) -> bool {
         self.alive.lock().unwrap_or_else(PoisonError::into_inner).remove(&service).is_some()
     }
 
@@ -137,12 +137,12 @@ impl Fleet {
     }
 
     /// Sets the resend interval of a conductor from its next start on.
-    pub fn settings(&self, service: Service, resend: Span) {
+    pub fn settings(&self, service: SimService, resend: Span) {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner).insert(service, resend);
     }
 
     /// Starts a process without any earlier state.
-    pub fn start(self: &Arc<Self>, service: Service, resend: Span) {
+    pub fn start(self: &Arc<Self>, service: SimService, resend: Span) {
         let life = {
             let mut lives = self.lives.lock().unwrap_or_else(PoisonError::into_inner);
             let life = lives.entry(service).or_default();
@@ -158,26 +158,26 @@ impl Fleet {
         let bus: Arc<dyn Bus> = Arc::new(SimBus::new(door.clone(), Arc::clone(self)));
         let artefacts = || Artefacts::in_place(self.store(service));
         let handler = match service {
-            Service::Outside => return,
-            Service::Conductor(number) => self.conductor(door, number, life, bus, resend),
-            Service::Builder => {
+            SimService::Outside => return,
+            SimService::Conductor(number) => self.conductor(door, number, life, bus, resend),
+            SimService::Builder => {
                 let builds = Arc::new(SimBuilds(door.clone()));
                 worker(Builder::new(builds, LOOK), bus, door)
             }
-            Service::Provisioner => {
+            SimService::Provisioner => {
                 let clusters = Arc::new(SimClusters(door.clone()));
                 worker(Provisioner::new(clusters, LOOK), bus, door)
             }
-            Service::Agent => {
+            SimService::Agent => {
                 let scheduler = Arc::new(SimScheduler(door.clone()));
                 worker(Agent::new(scheduler, artefacts(), LOOK), bus, door)
             }
-            Service::Loader => {
+            SimService::Loader => {
                 let warehouse = Arc::new(SimWarehouse(door.clone()));
                 worker(Loader::new(artefacts(), warehouse), bus, door)
             }
-            Service::Sweeper => self.sweeper(door),
-            Service::Judge => {
+            SimService::Sweeper => self.sweeper(door),
+            SimService::Judge => {
                 let past = Arc::new(SimWarehouse(door.clone()));
                 worker(Judge::new(artefacts(), past), bus, door)
             }
@@ -186,7 +186,7 @@ impl Fleet {
     }
 
     /// The sweeper reads only the provider's state.
-    fn sweeper(&self, door: Door) -> Arc<dyn Handler> {
+    fn sweeper(&self, door: Effects) -> Arc<dyn Handler> {
         let world = Arc::clone(&self.world);
         self.world.spawn(door.service, async move {
             let clusters = SimClusters(door.clone());
@@ -206,7 +206,7 @@ impl Fleet {
 
     fn conductor(
         self: &Arc<Self>,
-        door: Door,
+        door: Effects,
         number: u8,
         life: u32,
         bus: Arc<dyn Bus>,
@@ -239,7 +239,7 @@ impl Fleet {
     }
 }
 
-fn worker(worker: impl Worker, bus: Arc<dyn Bus>, door: Door) -> Arc<dyn Handler> {
+fn worker(worker: impl Worker, bus: Arc<dyn Bus>, door: Effects) -> Arc<dyn Handler> {
     let clock: Arc<dyn Clock> = Arc::new(door.clone());
     let spawner: Arc<dyn Spawn> = Arc::new(door);
     Arc::new(WorkerHandler::new(worker, bus, clock).with_spawner(spawner))
@@ -259,7 +259,7 @@ impl Handler for Deaf {
 struct Nowhere;
 
 #[async_trait::async_trait]
-impl Parking for Nowhere {
+impl DeadLetters for Nowhere {
     async fn park(&self, _: &str, _: &str, _: &[u8]) -> Result<(), String> {
         Ok(())
     }

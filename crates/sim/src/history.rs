@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use cloudevents::{AttributesReader, Event};
 use model::{RunId, Stage, Timestamp};
 
-use crate::world::Service;
+use crate::world::SimService;
 
 /// An event outside the services.
 #[derive(Clone, Debug)]
@@ -13,21 +13,21 @@ pub enum Happening {
     /// The bus accepted an event.
     Published {
         /// The publisher.
-        by: Service,
+        by: SimService,
         /// The event.
         event: Arc<Event>,
     },
     /// A process acknowledged an event.
     Acked {
         /// The process.
-        by: Service,
+        by: SimService,
         /// The event.
         event: Arc<Event>,
     },
     /// A process parked and acknowledged an event.
     Parked {
         /// The process.
-        by: Service,
+        by: SimService,
         /// The event.
         event: Arc<Event>,
     },

@@ -7,31 +7,31 @@
 //!
 //! The same seed gives the same trace, byte for byte. `cargo run -p sim -- replay SEED` prints it.
 
-mod blows;
 pub mod bus;
 pub mod checks;
 pub mod cloud;
 pub mod crashes;
-mod dice;
-pub mod door;
+mod disk_store;
+pub mod effect;
 pub mod executor;
+pub mod failpoint;
 mod faults;
 pub mod fleet;
 mod history;
+mod incidents;
 pub mod orders;
-pub mod planted;
+mod rng;
 mod scenario;
 pub mod seeds;
-mod shelf;
 mod simulation;
 pub mod store;
 pub mod throughput;
 pub mod workload;
 pub mod world;
 
-pub use dice::Dice;
+pub use disk_store::Shelf;
 pub use faults::{Fault, Faults};
 pub use history::{Happening, run_of};
-pub use scenario::{Asked, Blow, Scenario};
-pub use shelf::Shelf;
-pub use simulation::{Ending, Outcome, Simulation, run};
+pub use rng::Dice;
+pub use scenario::{Blow, RequestedRun, Scenario};
+pub use simulation::{SimEnd, SimOutcome, Simulation, run};

@@ -120,11 +120,11 @@ fn planted(seeds: u64, only: Option<&str>, jobs: usize) -> ExitCode {
     };
     std::panic::set_hook(Box::new(|_| {})); // a panic is one way to catch a bug
     let bugs: Vec<_> =
-        sim::planted::ALL.iter().filter(|bug| only.is_none_or(|only| only == bug.name)).collect();
+        sim::failpoint::ALL.iter().filter(|bug| only.is_none_or(|only| only == bug.name)).collect();
     let (next, missed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let hunt = || {
         while let Some(bug) = bugs.get(next.fetch_add(1, Ordering::Relaxed)) {
-            match sim::planted::hunt(bug, seeds) {
+            match sim::failpoint::hunt(bug, seeds) {
                 Some((seed, invariant)) => println!("{:<28} seed {seed:>5}  {invariant}", bug.name),
                 None => {
                     missed.fetch_add(1, Ordering::Relaxed);

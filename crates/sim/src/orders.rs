@@ -1,7 +1,7 @@
 //! All orders in which the facts of a run can arrive.
 
 use lifecycle::{Input, Occurrence, RunState, decide, decide_first, evolve, fold};
-use model::{Attempt, Entry, Fact, RECORD_FORMAT, Record, Timestamp};
+use model::{Attempt, Fact, RECORD_FORMAT, Record, RecordEntry, Timestamp};
 
 use crate::{Scenario, Simulation};
 
@@ -10,7 +10,7 @@ use crate::{Scenario, Simulation};
 pub fn facts() -> Vec<Occurrence> {
     let records = Simulation::new(Scenario::happy(0, 1)).records();
     let accepted = records.into_iter().filter_map(|record| match record.entry {
-        Entry::Accepted { event, attempt, fact } => Some(Occurrence { event, attempt, fact: *fact }),
+        RecordEntry::Accepted { event, attempt, fact } => Some(Occurrence { event, attempt, fact: *fact }),
         _ => None,
     });
     accepted.collect()
@@ -18,7 +18,7 @@ pub fn facts() -> Vec<Occurrence> {
 
 const NOW: Timestamp = Timestamp::from_millis(crate::world::START);
 
-fn record(state: Option<&RunState>, run: &model::RunId, entry: Entry) -> Record {
+fn record(state: Option<&RunState>, run: &model::RunId, entry: RecordEntry) -> Record {
     let seq = state.map_or(1, |state| state.seq + 1);
     Record { format: RECORD_FORMAT, run: run.clone(), seq, nonce: "n".into(), recorded_at: NOW, entry }
 }

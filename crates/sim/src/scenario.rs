@@ -4,12 +4,12 @@ use model::{RunId, Span, Workflow};
 
 use crate::{
     Dice, Fault, Faults, workload,
-    world::{Moment, START, Service},
+    world::{Moment, START, SimService},
 };
 
 /// A requested run.
 #[derive(Clone, Debug)]
-pub struct Asked {
+pub struct RequestedRun {
     /// Its name.
     pub run: RunId,
     /// What it runs.
@@ -45,13 +45,13 @@ pub struct Scenario {
     /// Seed of all later decisions.
     pub seed: u64,
     /// Runs.
-    pub asked: Vec<Asked>,
+    pub asked: Vec<RequestedRun>,
     /// Rates of random faults.
     pub faults: Faults,
     /// Process failures with their time, milliseconds after the start.
-    pub blows: Vec<(i64, Service, Blow)>,
+    pub blows: Vec<(i64, SimService, Blow)>,
     /// Initial offset of each clock.
-    pub skews: Vec<(Service, i64)>,
+    pub skews: Vec<(SimService, i64)>,
     /// End of all faults, milliseconds after the start.
     pub heals_after: i64,
     /// Resend interval of commands.
@@ -70,7 +70,7 @@ fn name(number: usize) -> RunId {
     format!("sim-{number}").parse().unwrap_or_else(|error| unreachable!("{error}"))
 }
 
-impl Asked {
+impl RequestedRun {
     /// The run with this number, requested at once and not cancelled.
     pub fn plainly(number: usize) -> Self {
         // Every verdict reads the history of its system, and no system has ten thousand runs at once.
@@ -84,7 +84,7 @@ impl Scenario {
     pub fn happy(seed: u64, runs: usize) -> Self {
         Self {
             seed,
-            asked: (0..runs).map(Asked::plainly).collect(),
+            asked: (0..runs).map(RequestedRun::plainly).collect(),
             faults: Faults::none(),
             blows: Vec::new(),
             skews: Vec::new(),
@@ -112,7 +112,7 @@ impl Scenario {
         let asked = |number, dice: &mut Dice| {
             let latest = [1_500, 20_000, 300_000, 1_200_000][dice.index(4)];
             let cancelled = dice.between(0, latest);
-            Asked {
+            RequestedRun {
                 run: name(number),
                 workflow: workload::any(dice),
                 after: dice.between(0, 60_000),
@@ -126,7 +126,7 @@ impl Scenario {
                 continue;
             }
             for _ in 0..=dice.below(4) {
-                let service = Service::ALL[dice.index(Service::ALL.len())];
+                let service = SimService::ALL[dice.index(SimService::ALL.len())];
                 let blow = match fault {
                     Fault::Silent => Blow::Silent(dice.between(10_000, 900_000)),
                     Fault::Slow => Blow::Slow(dice.between(20, 400)),
@@ -140,11 +140,11 @@ impl Scenario {
         }
         if faults.rate(Fault::Outage) > 0 {
             let outage = Blow::Outage(dice.between(2 * HOUR, 4 * HOUR));
-            blows.push((dice.between(0, 1_800_000), Service::Provisioner, outage));
+            blows.push((dice.between(0, 1_800_000), SimService::Provisioner, outage));
         }
         let mut skews = Vec::new();
         if faults.rate(Fault::Skew) > 0 {
-            for service in Service::ALL {
+            for service in SimService::ALL {
                 if dice.once_in(2) {
                     skews.push((service, dice.between(-HOUR, HOUR)));
                 }

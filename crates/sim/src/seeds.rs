@@ -2,11 +2,11 @@
 
 use std::{collections::BTreeMap, process::ExitCode, thread, time::Instant};
 
-use crate::{Fault, Outcome, Scenario, run};
+use crate::{Fault, Scenario, SimOutcome, run};
 
 /// Results of many seeds.
 #[derive(Default)]
-pub struct Summary {
+pub struct SeedSummary {
     /// Number of seeds.
     pub seeds: u64,
     /// Seeds with violations.
@@ -27,8 +27,8 @@ pub struct Summary {
     pub took: f64,
 }
 
-impl Summary {
-    fn add(&mut self, seed: u64, outcome: &Outcome) {
+impl SeedSummary {
+    fn add(&mut self, seed: u64, outcome: &SimOutcome) {
         self.seeds += 1;
         if !outcome.violations.is_empty() {
             let told = outcome.violations.iter().map(ToString::to_string).collect();
@@ -77,17 +77,17 @@ impl Summary {
 }
 
 /// Runs seeds on this number of threads. Each seed has its own world and thread.
-pub fn many(from: u64, count: u64, jobs: u64) -> Summary {
+pub fn many(from: u64, count: u64, jobs: u64) -> SeedSummary {
     let began = Instant::now();
     let jobs = jobs.max(1);
     let share = |job: u64| {
-        let mut summary = Summary::default();
+        let mut summary = SeedSummary::default();
         for seed in (from..from + count).filter(|seed| seed % jobs == job) {
             summary.add(seed, &run(Scenario::of(seed)));
         }
         summary
     };
-    let mut whole = Summary::default();
+    let mut whole = SeedSummary::default();
     thread::scope(|scope| {
         let threads: Vec<_> = (0..jobs).map(|job| scope.spawn(move || share(job))).collect();
         for thread in threads {
@@ -102,7 +102,7 @@ pub fn many(from: u64, count: u64, jobs: u64) -> Summary {
 }
 
 /// Prints a summary. Fails if a seed has violations, or if too few runs succeeded.
-pub fn report(summary: &Summary) -> ExitCode {
+pub fn report(summary: &SeedSummary) -> ExitCode {
     let runs = summary.runs();
     println!("{} seeds, {runs} runs in {:.1} s", summary.seeds, summary.took);
     println!(

@@ -11,17 +11,17 @@ use model::{Attempt, CancelRequested, Fact, Record, RunId};
 use service::Bus;
 
 use crate::{
-    Asked, Dice, Fault, Happening, Scenario,
-    blows::befall,
+    Dice, Fault, Happening, RequestedRun, Scenario,
     bus::{SimBus, carry},
-    checks::{self, Evidence, Violation},
-    cloud::Cluster,
-    door::Door,
+    checks::{self, RunFiles, Violation},
+    cloud::SimCluster,
+    effect::Effects,
     executor::Executor,
     fleet::{Fleet, Group},
+    incidents::befall,
     store::at_once,
     workload,
-    world::{START, Service, World},
+    world::{START, SimService, SimWorld},
 };
 
 /// Maximum number of calls per run.
@@ -29,7 +29,7 @@ const MOST_CALLS: u64 = 1_000_000;
 
 /// Ending of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ending {
+pub struct SimEnd {
     /// The run.
     pub run: RunId,
     /// `completed`, `failed`, ...; `open` if it did not end.
@@ -42,9 +42,9 @@ pub struct Ending {
 
 /// Results of a simulation.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct SimOutcome {
     /// Ending of each run.
-    pub endings: Vec<Ending>,
+    pub endings: Vec<SimEnd>,
     /// Violated invariants.
     pub violations: Vec<Violation>,
     /// Digest of all events and decisions.
@@ -67,7 +67,7 @@ pub struct Outcome {
 pub struct Simulation {
     scenario: Scenario,
     /// The shared world.
-    pub world: Arc<World>,
+    pub world: Arc<SimWorld>,
     /// The bucket.
     pub bucket: Arc<dyn Store>,
     fleet: Arc<Fleet>,
@@ -75,7 +75,7 @@ pub struct Simulation {
 }
 
 /// Runs a scenario to its end and checks it. A panic counts as a violation.
-pub fn run(scenario: Scenario) -> Outcome {
+pub fn run(scenario: Scenario) -> SimOutcome {
     let mut simulation = Simulation::new(scenario);
     let ended = catch_unwind(AssertUnwindSafe(|| simulation.finish()));
     let panicked = ended.err().map(|panic| {
@@ -96,21 +96,21 @@ impl Simulation {
     pub fn with(scenario: Scenario, bucket: Arc<dyn Store>) -> Self {
         let dice = Dice::new(!scenario.seed);
         let heals_at = START + scenario.heals_after;
-        let world = World::new(dice, scenario.faults.clone(), heals_at, scenario.traced);
+        let world = SimWorld::new(dice, scenario.faults.clone(), heals_at, scenario.traced);
         let fleet = Fleet::new(Arc::clone(&world), Arc::clone(&bucket));
         {
             let inner = &mut *world.inner();
             inner.crash_at.clone_from(&scenario.crash_at);
             let sick = (scenario.faults.rate(Fault::SickNode) > 0).then_some(1);
-            inner.clouds.clusters.insert(workload::EXISTING.to_owned(), Cluster::existing(sick));
+            inner.clouds.clusters.insert(workload::EXISTING.to_owned(), SimCluster::existing(sick));
             for (service, skew) in &scenario.skews {
                 inner.conditions.entry(*service).or_default().skew = *skew;
                 inner.faults.strike(Fault::Skew, &mut inner.dice);
             }
         }
-        for service in Service::ALL {
+        for service in SimService::ALL {
             // If every call is a crash point, the calls of an unneeded sweeper would be most of them.
-            if service != Service::Sweeper || scenario.heals_after > 0 {
+            if service != SimService::Sweeper || scenario.heals_after > 0 {
                 fleet.start(service, scenario.resend);
             }
         }
@@ -119,20 +119,20 @@ impl Simulation {
         simulation.scenario.asked.iter().for_each(|asked| simulation.ask(asked));
         for (after, service, blow) in simulation.scenario.blows.clone() {
             let (fleet, resend) = (Arc::clone(&simulation.fleet), simulation.scenario.resend);
-            simulation.world.spawn(Service::Outside, befall(fleet, resend, after, service, blow));
+            simulation.world.spawn(SimService::Outside, befall(fleet, resend, after, service, blow));
         }
         simulation
     }
 
     /// Requests a run, and possibly its cancellation. Retries until the bus accepts both.
-    pub fn ask(&self, asked: &Asked) {
+    pub fn ask(&self, asked: &RequestedRun) {
         let say = |after: i64, fact: Fact| {
-            let door = Door { world: Arc::clone(&self.world), service: Service::Outside };
+            let door = Effects { world: Arc::clone(&self.world), service: SimService::Outside };
             let bus = SimBus::new(door, Arc::clone(&self.fleet));
             let message = Message::fact("cli", asked.run.clone(), Attempt::FIRST, fact);
             let world = Arc::clone(&self.world);
             self.world.inner().in_flight += 1;
-            self.world.spawn(Service::Outside, async move {
+            self.world.spawn(SimService::Outside, async move {
                 world.sleep(after).await;
                 while bus.publish(message.to_event()).await.is_err() {
                     world.sleep(1_000).await;
@@ -163,7 +163,7 @@ impl Simulation {
             let (world, fleet) = (Arc::clone(&self.world), Arc::clone(&self.fleet));
             let down = world.inner().dice.between(0, 30_000);
             let resend = self.scenario.resend;
-            self.world.spawn(Service::Outside, async move {
+            self.world.spawn(SimService::Outside, async move {
                 world.sleep(down).await;
                 fleet.start(service, resend);
             });
@@ -227,7 +227,7 @@ impl Simulation {
     fn replay(&self) {
         let inner = &mut *self.world.inner();
         inner.faults.strike(Fault::Replay, &mut inner.dice);
-        inner.note(Service::Outside, Happening::Replayed);
+        inner.note(SimService::Outside, Happening::Replayed);
         let acked = inner.history.iter().filter_map(|(_, happening)| match happening {
             Happening::Acked { event, .. } => Some(Arc::clone(event)),
             _ => None,
@@ -237,21 +237,21 @@ impl Simulation {
                 let delay = inner.dice.between(0, 60_000);
                 inner.in_flight += 1;
                 let carried = carry(Arc::clone(&self.fleet), Arc::clone(&event), group, delay);
-                inner.spawn(Service::Outside, carried);
+                inner.spawn(SimService::Outside, carried);
             }
         }
     }
 
-    fn outcome(mut self, panicked: Option<Violation>) -> Outcome {
+    fn outcome(mut self, panicked: Option<Violation>) -> SimOutcome {
         let quiet = panicked.is_none() && self.quiet();
         self.executor.clear();
         let inner = &mut *self.world.inner();
-        let evidence = Evidence::gather(&self.scenario, inner, &self.bucket);
+        let evidence = RunFiles::gather(&self.scenario, inner, &self.bucket);
         let mut violations: Vec<Violation> = panicked.into_iter().collect();
         if violations.is_empty() {
             violations.extend(checks::all(&evidence, quiet));
         }
-        Outcome {
+        SimOutcome {
             endings: evidence.endings(),
             violations,
             digest: inner.digest(),

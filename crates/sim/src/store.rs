@@ -4,18 +4,18 @@ use std::{io, sync::Arc};
 
 use bytes::Bytes;
 use futures::FutureExt;
-use ledger::{Creation, Digest, Reader, Store, StoreError};
-use model::{Entry, Record, planted};
+use ledger::{Creation, Digest, ObjectReader, Store, StoreError};
+use model::{Record, RecordEntry, planted};
 use tokio::io::AsyncReadExt;
 
 use crate::{
     Happening,
-    door::{Answer, Door, Kind},
+    effect::{EffectKind, EffectResult, Effects},
 };
 
 /// The bucket, from the view of one process.
 pub struct SimStore {
-    door: Door,
+    door: Effects,
     bucket: Arc<dyn Store>,
 }
 
@@ -31,7 +31,7 @@ fn broken<T>(doing: &'static str, name: &str) -> Result<T, StoreError> {
 
 impl SimStore {
     /// Uses an effect port of a process.
-    pub fn new(door: Door, bucket: Arc<dyn Store>) -> Self {
+    pub fn new(door: Effects, bucket: Arc<dyn Store>) -> Self {
         Self { door, bucket }
     }
 
@@ -41,9 +41,9 @@ impl SimStore {
         name: &str,
         work: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        match self.door.call(Kind::Read, || format!("{doing} {name}"), |_| at_once(work)).await {
-            Answer::Done(found) => found,
-            Answer::Lost(_) | Answer::Refused => broken(doing, name),
+        match self.door.call(EffectKind::Read, || format!("{doing} {name}"), |_| at_once(work)).await {
+            EffectResult::Done(found) => found,
+            EffectResult::Lost(_) | EffectResult::Refused => broken(doing, name),
         }
     }
 }
@@ -51,7 +51,7 @@ impl SimStore {
 /// A record, for display.
 fn recorded(name: &str, body: &[u8]) -> String {
     let what = match serde_json::from_slice::<Record>(body).map(|record| record.entry) {
-        Ok(Entry::Accepted { attempt, fact, .. }) => {
+        Ok(RecordEntry::Accepted { attempt, fact, .. }) => {
             let failure = fact.failure().map(|failure| format!(", {:?} {}", failure.class, failure.code));
             format!("{} of attempt {attempt}{}", fact.event_type(), failure.unwrap_or_default())
         }
@@ -75,15 +75,19 @@ impl Store for SimStore {
             }
             Ok(created)
         };
-        match self.door.call(Kind::Write, || format!("create {name}"), create).await {
-            Answer::Done(created) => created,
+        match self.door.call(EffectKind::Write, || format!("create {name}"), create).await {
+            EffectResult::Done(created) => created,
             // A client's internal retry may find its own first write.
-            Answer::Lost(Ok(_)) if self.door.world.inner().dice.once_in(2) => Ok(Creation::Exists),
-            Answer::Lost(_) | Answer::Refused => broken("create", name),
+            EffectResult::Lost(Ok(_)) if self.door.world.inner().dice.once_in(2) => Ok(Creation::Exists),
+            EffectResult::Lost(_) | EffectResult::Refused => broken("create", name),
         }
     }
 
-    async fn create_from(&self, name: &str, mut body: Reader) -> Result<(Creation, Digest), StoreError> {
+    async fn create_from(
+        &self,
+        name: &str,
+        mut body: ObjectReader,
+    ) -> Result<(Creation, Digest), StoreError> {
         let mut bytes = Vec::new();
         if body.read_to_end(&mut bytes).await.is_err() {
             return broken("read the body of", name);
@@ -99,7 +103,7 @@ impl Store for SimStore {
         self.read_as("read", name, self.bucket.read(name)).await
     }
 
-    async fn open(&self, name: &str) -> Result<Option<Reader>, StoreError> {
+    async fn open(&self, name: &str) -> Result<Option<ObjectReader>, StoreError> {
         self.read_as("open", name, self.bucket.open(name)).await
     }
 
@@ -115,9 +119,9 @@ impl Store for SimStore {
             inner.note(service, Happening::Removed { name: name.to_owned() });
             at_once(self.bucket.remove(name))
         };
-        match self.door.call(Kind::Write, || format!("remove {name}"), remove).await {
-            Answer::Done(removed) => removed,
-            Answer::Lost(_) | Answer::Refused => broken("remove", name),
+        match self.door.call(EffectKind::Write, || format!("remove {name}"), remove).await {
+            EffectResult::Done(removed) => removed,
+            EffectResult::Lost(_) | EffectResult::Refused => broken("remove", name),
         }
     }
 

@@ -15,7 +15,7 @@ use ledger::Ledger;
 use model::{Attempt, Span, Timestamp};
 use service::{Bus, BusError, Event, Handler, ManualClock};
 
-use crate::{Asked, Scenario, Shelf, Simulation, store::at_once, workload, world::START};
+use crate::{RequestedRun, Scenario, Shelf, Simulation, store::at_once, workload, world::START};
 
 /// Function that returns the heap size, bytes.
 pub type Heap<'a> = &'a dyn Fn() -> usize;
@@ -54,7 +54,7 @@ pub fn report(runs: usize, heap: Heap<'_>) -> io::Result<()> {
     let (mut most, mut most_resident, mut open) = (0, 0, 0);
     for number in 0..runs {
         let next = simulation.world.inner().now + APART;
-        simulation.ask(&Asked::plainly(number));
+        simulation.ask(&RequestedRun::plainly(number));
         while simulation.world.inner().now < next && simulation.step() {}
     }
     loop {

@@ -161,7 +161,7 @@ pub enum Ends {
 
 /// Parameters of a benchmark's output, before it is rendered.
 #[derive(Clone, Debug)]
-pub struct Output {
+pub struct RankOutput {
     /// Benchmark.
     pub workload: Workload,
     /// Number of ranks.
@@ -172,7 +172,7 @@ pub struct Output {
     pub ends: Ends,
 }
 
-impl Output {
+impl RankOutput {
     /// The full output of the job with this name.
     pub fn text(&self, job: &str) -> String {
         let mut text = log(&self.workload, self.ranks, job, self.slow);

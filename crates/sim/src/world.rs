@@ -17,7 +17,7 @@ pub const START: i64 = 1_800_000_000_000;
 
 /// A process of the simulated world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Service {
+pub enum SimService {
     /// Not one of our processes: providers, people, the bus itself.
     Outside,
     /// One of two conductors.
@@ -36,7 +36,7 @@ pub enum Service {
     Sweeper,
 }
 
-impl Service {
+impl SimService {
     /// All of our processes.
     pub const ALL: [Self; 8] = [
         Self::Conductor(0),
@@ -50,7 +50,7 @@ impl Service {
     ];
 }
 
-impl fmt::Display for Service {
+impl fmt::Display for SimService {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Outside => "world",
@@ -89,7 +89,7 @@ pub struct Condition {
 }
 
 /// Shared state.
-pub struct World {
+pub struct SimWorld {
     inner: Mutex<Inner>,
 }
 
@@ -108,7 +108,7 @@ pub struct Inner {
     /// External systems.
     pub clouds: Clouds,
     /// Condition of each process.
-    pub conditions: BTreeMap<Service, Condition>,
+    pub conditions: BTreeMap<SimService, Condition>,
     /// Number of calls to the world so far.
     pub calls: u64,
     /// Numbers of the calls with effects: all except reads.
@@ -125,12 +125,12 @@ pub struct Inner {
     trace: Option<Vec<String>>,
     digest: u64,
     timers: BTreeMap<(i64, u64), Waker>,
-    spawned: Vec<(Service, Work)>,
-    killed: Vec<Service>,
-    died: Vec<Service>,
+    spawned: Vec<(SimService, Work)>,
+    killed: Vec<SimService>,
+    died: Vec<SimService>,
 }
 
-impl World {
+impl SimWorld {
     /// A world without events. `traced` keeps the trace as text.
     pub fn new(dice: Dice, faults: Faults, heals_at: i64, traced: bool) -> Arc<Self> {
         Arc::new(Self {
@@ -164,7 +164,7 @@ impl World {
     }
 
     /// Starts work that ends with its process.
-    pub fn spawn(&self, service: Service, work: impl Future<Output = ()> + Send + 'static) {
+    pub fn spawn(&self, service: SimService, work: impl Future<Output = ()> + Send + 'static) {
         self.inner().spawn(service, work);
     }
 
@@ -177,12 +177,12 @@ impl World {
 
 impl Inner {
     /// Starts work that ends with its process.
-    pub fn spawn(&mut self, service: Service, work: impl Future<Output = ()> + Send + 'static) {
+    pub fn spawn(&mut self, service: SimService, work: impl Future<Output = ()> + Send + 'static) {
         self.spawned.push((service, Box::pin(work)));
     }
 
     /// Ends a process immediately.
-    pub fn kill(&mut self, service: Service) {
+    pub fn kill(&mut self, service: SimService) {
         self.say(service, || "dies".to_owned());
         self.killed.push(service);
     }
@@ -193,7 +193,7 @@ impl Inner {
     }
 
     /// Records an event.
-    pub fn note(&mut self, service: Service, happening: Happening) {
+    pub fn note(&mut self, service: SimService, happening: Happening) {
         self.say(service, || happening.to_string());
         self.published += usize::from(matches!(happening, Happening::Published { .. }));
         if self.busy.is_none() {
@@ -202,7 +202,7 @@ impl Inner {
     }
 
     /// Adds a line to the trace, or only to its digest.
-    pub fn say(&mut self, service: Service, what: impl FnOnce() -> String) {
+    pub fn say(&mut self, service: SimService, what: impl FnOnce() -> String) {
         self.mix(self.now.unsigned_abs());
         if let Some(trace) = &mut self.trace {
             let mut line = String::new();
@@ -227,16 +227,16 @@ impl Inner {
         self.trace.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    pub(crate) fn take_spawned(&mut self) -> Vec<(Service, Work)> {
+    pub(crate) fn take_spawned(&mut self) -> Vec<(SimService, Work)> {
         std::mem::take(&mut self.spawned)
     }
 
-    pub(crate) fn take_killed(&mut self) -> Vec<Service> {
+    pub(crate) fn take_killed(&mut self) -> Vec<SimService> {
         self.died.extend(&self.killed);
         std::mem::take(&mut self.killed)
     }
 
-    pub(crate) fn take_died(&mut self) -> Vec<Service> {
+    pub(crate) fn take_died(&mut self) -> Vec<SimService> {
         std::mem::take(&mut self.died)
     }
 
@@ -256,7 +256,7 @@ impl Inner {
 
 /// Waits for a point of the true time.
 pub struct Sleep {
-    world: Arc<World>,
+    world: Arc<SimWorld>,
     until: i64,
     /// Id of its timer, once it exists.
     ticket: Option<u64>,

@@ -8,14 +8,13 @@ use std::{
     time::Duration,
 };
 
-use cloudbuild::{Artifact, Config, Event, Inputs, Request, Secret, Status};
+use cloudbuild::{Artifact, BuildConfig, BuildEvent, BuildStatus, Inputs, PlanRequest, Secret};
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    Program,
-    process::{self, Group},
-    spool,
+    Program, lock_files,
+    process::{self, SupervisedGroup},
 };
 
 /// Poll interval for a cancel request.
@@ -41,7 +40,7 @@ pub struct BuildRequest {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BuildOutcome {
     /// Status, in Cloud Build's spelling.
-    pub status: Status,
+    pub status: BuildStatus,
     /// Reason of a failure.
     pub failure: Option<String>,
     /// Output files.
@@ -63,12 +62,12 @@ pub enum BuildState {
 
 /// The builds of a folder.
 #[derive(Clone, Debug)]
-pub struct Builds {
+pub struct BuildFolder {
     root: PathBuf,
     program: Program,
 }
 
-impl Builds {
+impl BuildFolder {
     /// Builds under `root`, supervised by `program`, which must call [`supervise`] with its last argument.
     pub fn new(root: impl Into<PathBuf>, program: Program) -> Self {
         Self { root: root.into(), program }
@@ -91,7 +90,7 @@ impl Builds {
     pub fn start(&self, name: &str, request: &BuildRequest) -> io::Result<()> {
         let folder = self.folder(name);
         fs::create_dir_all(&folder)?;
-        spool::create_json(&folder.join("request.json"), request)?;
+        lock_files::create_json(&folder.join("request.json"), request)?;
         // A request without a supervisor is an interrupted start. Of two supervisors, only one obtains the
         // lock.
         if matches!(self.look(name)?, BuildState::Absent) {
@@ -119,8 +118,8 @@ impl Builds {
         // Read in the reverse order of the supervisor's writes, so that one that starts or ends meanwhile is
         // not mistaken for a dead one.
         let started = folder.join("started").exists();
-        let alive = spool::is_locked(&folder.join("lock"))?;
-        match spool::read_json(&folder.join("outcome.json"))? {
+        let alive = lock_files::is_locked(&folder.join("lock"))?;
+        match lock_files::read_json(&folder.join("outcome.json"))? {
             Some(outcome) => Ok(BuildState::Ended(outcome)),
             None if alive => Ok(BuildState::Working),
             None if started => Ok(BuildState::Lost),
@@ -134,9 +133,9 @@ impl Builds {
     /// Returns an error if the folder cannot be written.
     pub fn cancel(&self, name: &str) -> io::Result<()> {
         let folder = self.folder(name);
-        spool::create(&folder.join("cancel"), b"")?;
+        lock_files::create(&folder.join("cancel"), b"")?;
         if matches!(self.look(name)?, BuildState::Absent | BuildState::Lost) {
-            self.bury(name, Status::Cancelled, "cancelled")?;
+            self.bury(name, BuildStatus::Cancelled, "cancelled")?;
         }
         Ok(())
     }
@@ -145,15 +144,15 @@ impl Builds {
     ///
     /// # Errors
     /// Returns an error if the folder cannot be written.
-    pub fn bury(&self, name: &str, status: Status, why: &str) -> io::Result<()> {
+    pub fn bury(&self, name: &str, status: BuildStatus, why: &str) -> io::Result<()> {
         let folder = self.folder(name);
-        let Some(_lock) = spool::lock(&folder.join("lock"))? else { return Ok(()) };
+        let Some(_lock) = lock_files::lock(&folder.join("lock"))? else { return Ok(()) };
         process::end_noted(&folder.join("groups"), Duration::from_secs(2))?;
         // The supervisor may have died before it recorded the group of a newly started step.
         process::end_marked(process::BUILD_MARK, &folder);
         let outcome = BuildOutcome { status, failure: Some(why.to_owned()), artifacts: Vec::new() };
-        spool::create_json(&folder.join("request.json"), &serde_json::Value::Null)?;
-        spool::create_json(&folder.join("outcome.json"), &outcome)?;
+        lock_files::create_json(&folder.join("request.json"), &serde_json::Value::Null)?;
+        lock_files::create_json(&folder.join("outcome.json"), &outcome)?;
         Ok(())
     }
 }
@@ -163,21 +162,21 @@ impl Builds {
 /// # Errors
 /// Returns an error if the folder cannot be read or written.
 pub async fn supervise(folder: &Path) -> io::Result<()> {
-    let Some(_lock) = spool::lock(&folder.join("lock"))? else { return Ok(()) };
-    let first = spool::create(&folder.join("started"), b"")?;
+    let Some(_lock) = lock_files::lock(&folder.join("lock"))? else { return Ok(()) };
+    let first = lock_files::create(&folder.join("started"), b"")?;
     let outcome = folder.join("outcome.json");
     // A lost build is not restarted: its steps may still be running.
     if !first || outcome.exists() {
         return Ok(());
     }
-    let Some(request) = spool::read_json::<BuildRequest>(&folder.join("request.json"))? else {
+    let Some(request) = lock_files::read_json::<BuildRequest>(&folder.join("request.json"))? else {
         return Ok(());
     };
     let ended = match prepare(folder, &request) {
         Ok(plan) => run(folder, &plan, request.secrets.as_deref()).await,
-        Err(why) => BuildOutcome { status: Status::Failure, failure: Some(why), artifacts: Vec::new() },
+        Err(why) => BuildOutcome { status: BuildStatus::Failure, failure: Some(why), artifacts: Vec::new() },
     };
-    spool::create_json(&outcome, &ended)?;
+    lock_files::create_json(&outcome, &ended)?;
     Ok(())
 }
 
@@ -198,7 +197,8 @@ fn prepare(folder: &Path, request: &BuildRequest) -> Result<cloudbuild::Plan, St
             return Err(format!("tar: {}", String::from_utf8_lossy(&unpacked.stderr).trim()));
         }
     }
-    let config: Config = serde_json::from_value(request.config.clone()).map_err(|error| error.to_string())?;
+    let config: BuildConfig =
+        serde_json::from_value(request.config.clone()).map_err(|error| error.to_string())?;
     let inputs = Inputs {
         substitutions: request.substitutions.clone(),
         built_ins: [("BUILD_ID".to_owned(), request.id.clone())].into(),
@@ -217,7 +217,7 @@ fn secrets(folder: Option<&Path>) -> io::Result<BTreeMap<String, Secret>> {
         let value = value.strip_suffix('\n').unwrap_or(&value).to_owned();
         Ok((name, Secret::new(value)))
     };
-    spool::names(folder)?.into_iter().map(read).collect()
+    lock_files::names(folder)?.into_iter().map(read).collect()
 }
 
 async fn run(folder: &Path, plan: &cloudbuild::Plan, secrets: Option<&Path>) -> BuildOutcome {
@@ -225,17 +225,18 @@ async fn run(folder: &Path, plan: &cloudbuild::Plan, secrets: Option<&Path>) -> 
         Ok(rules) => rules,
         Err(error) => {
             let failure = Some(format!("the build's log could not be redacted: {error}"));
-            return BuildOutcome { status: Status::InternalError, failure, artifacts: Vec::new() };
+            return BuildOutcome { status: BuildStatus::InternalError, failure, artifacts: Vec::new() };
         }
     };
     let groups = folder.join("groups");
-    let mut request = Request::new(folder.join("workspace"), folder.join("build.log"));
+    let mut request = PlanRequest::new(folder.join("workspace"), folder.join("build.log"));
     request.scratch = folder.to_owned();
     request.rules = rules;
     request.environment.push((process::BUILD_MARK.into(), folder.into()));
-    request.on_event = Some(std::sync::Arc::new(move |event: &Event| {
-        if let Event::ProcessGroup { index, pgid } = event {
-            let noted = spool::create_json(&groups.join(index.to_string()), &Group::led_by(*pgid));
+    request.on_event = Some(std::sync::Arc::new(move |event: &BuildEvent| {
+        if let BuildEvent::ProcessGroup { index, pgid } = event {
+            let noted =
+                lock_files::create_json(&groups.join(index.to_string()), &SupervisedGroup::led_by(*pgid));
             if let Err(error) = noted {
                 // Standard error is the supervisor's own log, on a disk that may be full.
                 let line = format!("the process group of step {index} could not be recorded: {error}\n");

@@ -14,9 +14,9 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Program,
     build::wait_for,
-    job::Jobs,
-    process::{self, Group},
-    spool,
+    job::JobFolder,
+    lock_files,
+    process::{self, SupervisedGroup},
 };
 
 /// Parameters of a cluster.
@@ -50,12 +50,12 @@ pub enum ClusterState {
 
 /// The clusters of a folder.
 #[derive(Clone, Debug)]
-pub struct Clusters {
+pub struct ClusterFolder {
     root: PathBuf,
     program: Program,
 }
 
-impl Clusters {
+impl ClusterFolder {
     /// Clusters under `root`, whose nodes run `program`, which must call [`crate::serve`] with its last two
     /// arguments.
     pub fn new(root: impl Into<PathBuf>, program: Program) -> Self {
@@ -71,7 +71,7 @@ impl Clusters {
     /// # Errors
     /// Returns an error if the folder cannot be read.
     pub fn names(&self) -> io::Result<Vec<String>> {
-        spool::names(&self.root)
+        lock_files::names(&self.root)
     }
 
     /// All clusters that are not released, with their labels. A cluster with an unreadable request is
@@ -105,12 +105,12 @@ impl Clusters {
                 format!("{name} was released; names are not reused"),
             ));
         }
-        spool::create_json(&folder.join("cluster.json"), request)?;
+        lock_files::create_json(&folder.join("cluster.json"), request)?;
         let Some(wanted) = read(&folder)? else { return Ok(()) };
         for node in &wanted.nodes {
             let place = folder.join("nodes").join(&node.name);
             fs::create_dir_all(&place)?;
-            if !spool::create(&place.join("asked"), b"")? {
+            if !lock_files::create(&place.join("asked"), b"")? {
                 continue; // started before: running, or failed, which must be reported rather than hidden
             }
             let arguments = [OsStr::new("node"), folder.as_os_str(), OsStr::new(&node.name)];
@@ -133,7 +133,7 @@ impl Clusters {
     /// Returns an error if the folder cannot be read.
     pub fn look(&self, name: &str) -> io::Result<ClusterState> {
         let folder = self.folder(name);
-        if let Some(deleted) = spool::read_json(&folder.join("gone.json"))? {
+        if let Some(deleted) = lock_files::read_json(&folder.join("gone.json"))? {
             return Ok(ClusterState::Deleted(deleted));
         }
         let Some(request) = read(&folder)? else { return Ok(ClusterState::Absent) };
@@ -144,7 +144,7 @@ impl Clusters {
                 coming = true; // `create` is running, or was interrupted and will be repeated
                 continue;
             }
-            match (place.join("ready").exists(), spool::is_locked(&place.join("lock"))?) {
+            match (place.join("ready").exists(), lock_files::is_locked(&place.join("lock"))?) {
                 (true, true) => {}
                 (false, _) if young(&place) => coming = true,
                 _ => {
@@ -168,16 +168,17 @@ impl Clusters {
     /// Returns an error if a process is still running or the folder cannot be written: retry.
     pub fn delete(&self, name: &str, now: impl Fn() -> Timestamp) -> io::Result<Deleted> {
         let folder = self.folder(name);
-        if let Some(deleted) = spool::read_json::<Deleted>(&folder.join("gone.json"))? {
+        if let Some(deleted) = lock_files::read_json::<Deleted>(&folder.join("gone.json"))? {
             // The state is checked again: this is a separate confirmation.
             return Ok(Deleted { confirmed_at: now(), ..deleted });
         }
         // Nodes end when they find the mark, and `create` rejects the name. On a full disk the mark cannot be
         // written; the processes are killed nevertheless.
-        let marked = spool::create(&folder.join("deleted.json"), b"{}");
-        let nodes = spool::names(&folder.join("nodes"))?;
+        let marked = lock_files::create(&folder.join("deleted.json"), b"{}");
+        let nodes = lock_files::names(&folder.join("nodes"))?;
         let alive = || -> io::Result<Vec<&String>> {
-            let locked = |node: &&String| spool::is_locked(&folder.join("nodes").join(node).join("lock"));
+            let locked =
+                |node: &&String| lock_files::is_locked(&folder.join("nodes").join(node).join("lock"));
             nodes
                 .iter()
                 .filter_map(|node| locked(&node).map(|locked| locked.then_some(node)).transpose())
@@ -187,13 +188,14 @@ impl Clusters {
         let grace = Duration::from_secs(if marked.is_ok() { 4 } else { 0 });
         drop(wait_for(|| alive().is_ok_and(|alive| alive.is_empty()), grace));
         for node in &nodes {
-            if let Some(leader) = spool::read_json::<Group>(&folder.join("nodes").join(node).join("leader"))?
+            if let Some(leader) =
+                lock_files::read_json::<SupervisedGroup>(&folder.join("nodes").join(node).join("leader"))?
             {
                 leader.end(Duration::ZERO);
             }
         }
         let mut left = 0;
-        for job in Jobs::at(&folder).names()? {
+        for job in JobFolder::at(&folder).names()? {
             left += process::end_noted(
                 &folder.join("jobs").join(job).join("groups"),
                 Duration::from_millis(500),
@@ -221,13 +223,13 @@ impl Clusters {
                 _ => {}
             }
         }
-        spool::create_json(&folder.join("gone.json"), &deleted)?;
+        lock_files::create_json(&folder.join("gone.json"), &deleted)?;
         Ok(deleted)
     }
 }
 
 pub(crate) fn read(folder: &Path) -> io::Result<Option<ClusterRequest>> {
-    spool::read_json(&folder.join("cluster.json"))
+    lock_files::read_json(&folder.join("cluster.json"))
 }
 
 /// Whether the node may still be starting.

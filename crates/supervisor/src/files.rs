@@ -26,16 +26,16 @@ const ENTRIES: usize = 50_000;
 
 /// Content of a folder and its subfolders.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Listing {
+pub struct FileListing {
     /// Regular files, sorted by name.
-    pub files: Vec<Entry>,
+    pub files: Vec<FileEntry>,
     /// Entries that are not regular files or were skipped, by name, with the reason.
     pub others: Vec<(String, &'static str)>,
 }
 
 /// A regular file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct FileEntry {
     /// Path below the folder, encoded by [`shown`].
     pub name: String,
     /// Its size, bytes.
@@ -48,8 +48,8 @@ pub struct Entry {
 ///
 /// # Errors
 /// Returns an error if the folder itself cannot be read.
-pub fn list(root: &Path) -> io::Result<Listing> {
-    let mut listing = Listing::default();
+pub fn list(root: &Path) -> io::Result<FileListing> {
+    let mut listing = FileListing::default();
     let mut left = ENTRIES;
     let mut open = vec![(root.to_path_buf(), Vec::new(), 0)];
     while let Some((folder, prefix, depth)) = open.pop() {
@@ -78,7 +78,7 @@ pub fn list(root: &Path) -> io::Result<Listing> {
             let Ok(found) = entry.metadata() else { continue };
             if found.is_file() {
                 let identity = (found.dev(), found.ino());
-                listing.files.push(Entry { name: shown(&name), size_bytes: found.len(), identity });
+                listing.files.push(FileEntry { name: shown(&name), size_bytes: found.len(), identity });
             } else if found.is_dir() && depth < DEPTH {
                 name.push(b'/');
                 open.push((entry.path(), name, depth + 1));

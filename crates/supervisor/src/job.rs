@@ -9,7 +9,7 @@ use std::{
 use model::{JobEnd, Span, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use crate::{cluster, spool};
+use crate::{cluster, lock_files};
 
 /// A job with one process per node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ impl JobRequest {
 
 /// End of a node's process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Exit {
+pub struct NodeExit {
     /// `COMPLETED`, `FAILED`, `TIMEOUT` or `CANCELLED`.
     pub state: String,
     /// Its exit code.
@@ -71,11 +71,11 @@ pub enum JobState {
 
 /// The jobs of a cluster.
 #[derive(Clone, Debug)]
-pub struct Jobs {
+pub struct JobFolder {
     cluster: PathBuf,
 }
 
-impl Jobs {
+impl JobFolder {
     /// The jobs of the cluster in this folder.
     pub fn at(cluster: impl Into<PathBuf>) -> Self {
         Self { cluster: cluster.into() }
@@ -90,7 +90,7 @@ impl Jobs {
     /// # Errors
     /// Returns an error if the folder cannot be read.
     pub fn names(&self) -> io::Result<Vec<String>> {
-        spool::names(&self.cluster.join("jobs"))
+        lock_files::names(&self.cluster.join("jobs"))
     }
 
     /// Submits a job once: a second submission under the same name has no effect.
@@ -101,7 +101,7 @@ impl Jobs {
         if self.cluster.join("deleted.json").exists() || cluster::read(&self.cluster)?.is_none() {
             return Err(io::Error::new(io::ErrorKind::NotFound, "the cluster accepts no jobs"));
         }
-        spool::create_json(&self.folder(name).join("job.json"), request).map(drop)
+        lock_files::create_json(&self.folder(name).join("job.json"), request).map(drop)
     }
 
     /// State of a job.
@@ -114,7 +114,7 @@ impl Jobs {
         if self.cluster.join("gone.json").exists() {
             return Ok(JobState::ClusterGone);
         }
-        let Some(request) = spool::read_json::<JobRequest>(&folder.join("job.json"))? else {
+        let Some(request) = lock_files::read_json::<JobRequest>(&folder.join("job.json"))? else {
             return Ok(JobState::Absent);
         };
         let mut exits = Vec::new();
@@ -122,8 +122,10 @@ impl Jobs {
         let takes_part = |name: &String| request.nodes.is_empty() || request.nodes.contains(name);
         for node in cluster.nodes.iter().filter(|node| takes_part(&node.name)) {
             // The lock is read first: a node that ends meanwhile has written its exit.
-            let alive = spool::is_locked(&self.cluster.join("nodes").join(&node.name).join("lock"))?;
-            match spool::read_json::<Exit>(&folder.join("exits").join(format!("{}.json", node.name)))? {
+            let alive = lock_files::is_locked(&self.cluster.join("nodes").join(&node.name).join("lock"))?;
+            match lock_files::read_json::<NodeExit>(
+                &folder.join("exits").join(format!("{}.json", node.name)),
+            )? {
                 Some(exit) => exits.push(exit),
                 None if alive => running = true,
                 // The job cannot succeed any more, whatever the other nodes do.
@@ -141,7 +143,7 @@ impl Jobs {
         if self.cluster.join("deleted.json").exists() {
             return Ok(()); // its jobs end with the cluster
         }
-        spool::create(&self.folder(name).join("cancel"), b"").map(drop)
+        lock_files::create(&self.folder(name).join("cancel"), b"").map(drop)
     }
 
     /// Folder of a job's files: see [`crate::files`].
@@ -160,14 +162,14 @@ impl Jobs {
 }
 
 /// The result of the job is that of its worst process; its duration is from the first start to the last end.
-fn worst(exits: Vec<Exit>) -> Option<JobEnd> {
-    let rank = |exit: &Exit| {
+fn worst(exits: Vec<NodeExit>) -> Option<JobEnd> {
+    let rank = |exit: &NodeExit| {
         ["COMPLETED", "CANCELLED", "FAILED", "TIMEOUT"].iter().position(|state| *state == exit.state)
     };
     let started_at = exits.iter().map(|exit| exit.started_at).min();
     let ended_at = exits.iter().map(|exit| exit.ended_at).max();
     // Of several equally bad ones, the first to end is closest to the cause.
     let worst = exits.into_iter().min_by_key(|exit| (std::cmp::Reverse(rank(exit)), exit.ended_at))?;
-    let Exit { state, exit_code, signal, .. } = worst;
+    let NodeExit { state, exit_code, signal, .. } = worst;
     Some(JobEnd { state, exit_code, signal, started_at, ended_at })
 }

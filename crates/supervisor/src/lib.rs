@@ -12,21 +12,21 @@
 //! Files are created once, atomically, and never rewritten. A process is alive while it holds its lock, which
 //! the kernel releases at its death.
 
-mod ask;
 mod build;
 mod cluster;
 pub mod files;
 mod job;
+pub mod lock_files;
 mod node;
 mod process;
+mod program_output;
 mod role;
-pub mod spool;
 
-pub use ask::{Answer, ask};
-pub use build::{BuildOutcome, BuildRequest, BuildState, Builds, supervise};
-pub use cluster::{ClusterRequest, ClusterState, Clusters};
-pub use job::{JobRequest, JobState, Jobs};
+pub use build::{BuildFolder, BuildOutcome, BuildRequest, BuildState, supervise};
+pub use cluster::{ClusterFolder, ClusterRequest, ClusterState};
+pub use job::{JobFolder, JobRequest, JobState};
 pub use node::serve;
+pub use program_output::{ProgramOutput, ask};
 pub use role::role;
 
 use std::{

@@ -15,9 +15,9 @@ use model::Timestamp;
 
 use crate::{
     cluster,
-    job::{Exit, JobRequest, Jobs},
-    process::{self, Group},
-    spool,
+    job::{JobFolder, JobRequest, NodeExit},
+    lock_files,
+    process::{self, SupervisedGroup},
 };
 
 /// Poll interval of a node.
@@ -34,17 +34,18 @@ const GRACE: Duration = Duration::from_secs(1);
 /// Returns an error if the folder cannot be read or written.
 pub fn serve(folder: &Path, name: &str) -> io::Result<()> {
     let place = folder.join("nodes").join(name);
-    let Some(_lock) = spool::lock(&place.join("lock"))? else { return Ok(()) };
+    let Some(_lock) = lock_files::lock(&place.join("lock"))? else { return Ok(()) };
     let Some(cluster) = cluster::read(folder)? else { return Ok(()) };
     let all: Vec<String> = cluster.nodes.into_iter().map(|node| node.name).collect();
     if !all.iter().any(|node| node == name) {
         return Ok(());
     }
-    let leader = Group::led_by(i32::try_from(std::process::id()).unwrap_or(0));
-    spool::create_json(&place.join("leader"), &leader)?;
-    spool::create(&place.join("ready"), b"")?;
+    let leader = SupervisedGroup::led_by(i32::try_from(std::process::id()).unwrap_or(0));
+    lock_files::create_json(&place.join("leader"), &leader)?;
+    lock_files::create(&place.join("ready"), b"")?;
 
-    let mut node = Node { folder: folder.to_owned(), name: name.to_owned(), all, running: BTreeMap::new() };
+    let mut node =
+        NodeProcess { folder: folder.to_owned(), name: name.to_owned(), all, running: BTreeMap::new() };
     let mut went = Ok(());
     // Without its folder the cluster cannot be accessed or deleted any more.
     let wanted = || folder.join("cluster.json").exists() && !folder.join("deleted.json").exists();
@@ -57,7 +58,7 @@ pub fn serve(folder: &Path, name: &str) -> io::Result<()> {
     went
 }
 
-struct Node {
+struct NodeProcess {
     folder: PathBuf,
     name: String,
     /// All nodes of the cluster.
@@ -67,16 +68,16 @@ struct Node {
 
 struct Process {
     child: Child,
-    group: Group,
+    group: SupervisedGroup,
     started_at: Timestamp,
     until: Instant,
     /// Deadline after the failure of another node's process.
     doomed: Option<Instant>,
 }
 
-impl Node {
+impl NodeProcess {
     fn look_around(&mut self) -> io::Result<()> {
-        for job in Jobs::at(&self.folder).names()? {
+        for job in JobFolder::at(&self.folder).names()? {
             let folder = self.folder.join("jobs").join(&job);
             if let Some(process) = self.running.get_mut(&job) {
                 if let Some((state, status)) = process.verdict(&folder)? {
@@ -85,7 +86,7 @@ impl Node {
                     self.report(&folder, state, status, started_at)?;
                 }
             } else if folder.join("job.json").exists()
-                && spool::create(&folder.join("claims").join(&self.name), b"")?
+                && lock_files::create(&folder.join("claims").join(&self.name), b"")?
             {
                 self.start(&job, &folder)?;
             }
@@ -95,7 +96,9 @@ impl Node {
 
     /// A claimed job either runs or has an exit: a job that cannot be started has failed.
     fn start(&mut self, job: &str, folder: &Path) -> io::Result<()> {
-        let Some(request) = spool::read_json::<JobRequest>(&folder.join("job.json"))? else { return Ok(()) };
+        let Some(request) = lock_files::read_json::<JobRequest>(&folder.join("job.json"))? else {
+            return Ok(());
+        };
         let Some(rank) = request.rank(&self.name, &self.all) else { return Ok(()) };
         let started_at = now();
         if folder.join("cancel").exists() {
@@ -103,8 +106,8 @@ impl Node {
         }
         match self.spawn(&request, rank, folder) {
             Ok(child) => {
-                let group = Group::led_by(i32::try_from(child.id()).unwrap_or(0));
-                spool::create_json(&folder.join("groups").join(&self.name), &group)?;
+                let group = SupervisedGroup::led_by(i32::try_from(child.id()).unwrap_or(0));
+                lock_files::create_json(&folder.join("groups").join(&self.name), &group)?;
                 let until = Instant::now() + request.limit.0;
                 self.running
                     .insert(job.to_owned(), Process { child, group, started_at, until, doomed: None });
@@ -124,7 +127,7 @@ impl Node {
     }
 
     fn spawn(&self, request: &JobRequest, (rank, ranks): (usize, usize), folder: &Path) -> io::Result<Child> {
-        let rendezvous = Jobs::rendezvous(folder);
+        let rendezvous = JobFolder::rendezvous(folder);
         fs::create_dir_all(&rendezvous)?;
         fs::create_dir_all(folder.join("output"))?;
         let work = folder.join("work").join(&self.name);
@@ -157,14 +160,14 @@ impl Node {
         status: Option<ExitStatus>,
         started_at: Timestamp,
     ) -> io::Result<()> {
-        let exit = Exit {
+        let exit = NodeExit {
             state: state.to_owned(),
             exit_code: status.and_then(|status| status.code()),
             signal: status.and_then(|status| status.signal()),
             started_at,
             ended_at: now(),
         };
-        spool::create_json(&folder.join("exits").join(format!("{}.json", self.name)), &exit).map(drop)
+        lock_files::create_json(&folder.join("exits").join(format!("{}.json", self.name)), &exit).map(drop)
     }
 
     fn end_all(&mut self) {
@@ -214,8 +217,9 @@ fn passes(name: &str) -> bool {
 
 fn neighbour_failed(folder: &Path) -> io::Result<bool> {
     let exits = folder.join("exits");
-    for name in spool::names(&exits)? {
-        if spool::read_json::<Exit>(&exits.join(name))?.is_some_and(|exit| exit.state != "COMPLETED") {
+    for name in lock_files::names(&exits)? {
+        if lock_files::read_json::<NodeExit>(&exits.join(name))?.is_some_and(|exit| exit.state != "COMPLETED")
+        {
             return Ok(true);
         }
     }

@@ -10,18 +10,18 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process, kill_process_group, test_kill_process_group};
 use serde::{Deserialize, Serialize};
 
-use crate::spool;
+use crate::lock_files;
 
 /// A process group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Group {
+pub struct SupervisedGroup {
     /// Group id: the leader's process id.
     id: i32,
     /// Start time of the leader, in clock ticks since boot.
     leader_began: u64,
 }
 
-impl Group {
+impl SupervisedGroup {
     /// The group of a newly started leader.
     pub fn led_by(leader: i32) -> Self {
         Self { id: leader, leader_began: began(leader).unwrap_or(0) }
@@ -75,8 +75,8 @@ impl Group {
 /// Ends all groups recorded in a folder, and returns the number of remaining ones.
 pub fn end_noted(folder: &Path, grace: Duration) -> io::Result<usize> {
     let mut left = 0;
-    for name in spool::names(folder)? {
-        if let Some(group) = spool::read_json::<Group>(&folder.join(name))? {
+    for name in lock_files::names(folder)? {
+        if let Some(group) = lock_files::read_json::<SupervisedGroup>(&folder.join(name))? {
             left += usize::from(!group.end(grace));
         }
     }

@@ -4,7 +4,7 @@ mod support;
 
 use std::{fs, thread};
 
-use cloudbuild::Status;
+use cloudbuild::BuildStatus;
 use supervisor::BuildState;
 use support::{World, kill, runs, wait};
 
@@ -17,9 +17,9 @@ fn two_starts_of_one_build_run_it_once() {
             scope.spawn(|| world.builds.start("b", &request).unwrap());
         }
     });
-    assert_eq!(world.outcome("b").status, Status::Success);
+    assert_eq!(world.outcome("b").status, BuildStatus::Success);
     world.builds.start("b", &request).unwrap();
-    assert_eq!(world.outcome("b").status, Status::Success, "a start after the end finds the end");
+    assert_eq!(world.outcome("b").status, BuildStatus::Success, "a start after the end finds the end");
     assert_eq!(world.text("counter"), "ran\n");
 }
 
@@ -60,16 +60,16 @@ fn a_supervisor_that_is_killed_leaves_a_lost_build_and_burying_ends_the_orphan()
     wait("the loss to show", || matches!(world.builds.look("b").unwrap(), BuildState::Lost).then_some(()));
     assert!(runs(step) && runs(child), "nobody ended the step yet");
 
-    world.builds.bury("b", Status::InternalError, "the supervisor died").unwrap();
+    world.builds.bury("b", BuildStatus::InternalError, "the supervisor died").unwrap();
     assert!(!runs(step) && !runs(child), "the orphan is gone with its own children");
     let outcome = world.outcome("b");
     assert_eq!(
         (outcome.status, outcome.failure.as_deref()),
-        (Status::InternalError, Some("the supervisor died"))
+        (BuildStatus::InternalError, Some("the supervisor died"))
     );
 
-    world.builds.bury("b", Status::Cancelled, "again").unwrap();
-    assert_eq!(world.outcome("b").status, Status::InternalError, "what was written down stays");
+    world.builds.bury("b", BuildStatus::Cancelled, "again").unwrap();
+    assert_eq!(world.outcome("b").status, BuildStatus::InternalError, "what was written down stays");
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn burying_finds_steps_with_unrecorded_groups() {
     kill(world.supervisor("b"));
     wait("the loss to show", || matches!(world.builds.look("b").unwrap(), BuildState::Lost).then_some(()));
     fs::remove_dir_all(world.builds.folder("b").join("groups")).ok();
-    world.builds.bury("b", Status::InternalError, "the supervisor died").unwrap();
+    world.builds.bury("b", BuildStatus::InternalError, "the supervisor died").unwrap();
     assert!(!runs(hidden));
 }
 
@@ -103,7 +103,7 @@ fn a_lost_build_is_not_restarted() {
     assert!(wait("the late one to give way", || late.try_wait().unwrap()).success());
     assert!(matches!(world.builds.look("b").unwrap(), BuildState::Lost));
     assert_eq!(world.text("counter"), "ran\n", "two steps in one workspace would spoil each other's work");
-    world.builds.bury("b", Status::InternalError, "the supervisor died").unwrap();
+    world.builds.bury("b", BuildStatus::InternalError, "the supervisor died").unwrap();
     assert!(!runs(step));
 }
 
@@ -112,7 +112,7 @@ fn a_living_build_cannot_be_buried() {
     let world = World::new();
     world.builds.start("b", &world.build("echo $$ > $WORLD/step; sleep 300")).unwrap();
     let step = world.pid("step");
-    world.builds.bury("b", Status::InternalError, "too early").unwrap();
+    world.builds.bury("b", BuildStatus::InternalError, "too early").unwrap();
     assert!(matches!(world.builds.look("b").unwrap(), BuildState::Working));
     assert!(runs(step));
 }
@@ -122,7 +122,7 @@ fn a_build_cancelled_before_its_start_never_begins() {
     let world = World::new();
     world.builds.cancel("b").unwrap();
     world.builds.start("b", &world.build("echo ran >> $WORLD/counter")).unwrap();
-    assert_eq!(world.outcome("b").status, Status::Cancelled);
+    assert_eq!(world.outcome("b").status, BuildStatus::Cancelled);
     assert_eq!(world.text("counter"), "");
 }
 
@@ -135,19 +135,19 @@ fn a_build_cancelled_while_it_runs_ends_with_all_its_processes() {
         .unwrap();
     let (step, child) = (world.pid("step"), world.pid("child"));
     world.builds.cancel("b").unwrap();
-    assert_eq!(world.outcome("b").status, Status::Cancelled);
+    assert_eq!(world.outcome("b").status, BuildStatus::Cancelled);
     assert!(!runs(step) && !runs(child));
     world.builds.cancel("b").unwrap();
-    assert_eq!(world.outcome("b").status, Status::Cancelled);
+    assert_eq!(world.outcome("b").status, BuildStatus::Cancelled);
 }
 
 #[test]
 fn a_cancel_after_the_end_changes_nothing() {
     let world = World::new();
     world.builds.start("b", &world.build("true")).unwrap();
-    assert_eq!(world.outcome("b").status, Status::Success);
+    assert_eq!(world.outcome("b").status, BuildStatus::Success);
     world.builds.cancel("b").unwrap();
-    assert_eq!(world.outcome("b").status, Status::Success);
+    assert_eq!(world.outcome("b").status, BuildStatus::Success);
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn cancelling_a_lost_build_ends_its_orphans() {
     wait("the loss to show", || matches!(world.builds.look("b").unwrap(), BuildState::Lost).then_some(()));
     world.builds.cancel("b").unwrap();
     assert!(!runs(step));
-    assert_eq!(world.outcome("b").status, Status::Cancelled);
+    assert_eq!(world.outcome("b").status, BuildStatus::Cancelled);
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn a_concurrent_start_and_cancel_end_quickly() {
             scope.spawn(|| world.builds.start(&name, &request).unwrap());
             scope.spawn(|| world.builds.cancel(&name).unwrap());
         });
-        assert_eq!(world.outcome(&name).status, Status::Cancelled);
+        assert_eq!(world.outcome(&name).status, BuildStatus::Cancelled);
         assert!(began.elapsed().as_secs() < 5, "start and cancel waited for each other");
     }
 }
@@ -196,7 +196,7 @@ fn looking_never_keeps_a_supervisor_from_its_lock() {
             }
             start.join().unwrap();
         });
-        assert_eq!(world.outcome(&name).status, Status::Success);
+        assert_eq!(world.outcome(&name).status, BuildStatus::Success);
     }
 }
 
@@ -207,14 +207,14 @@ fn a_build_that_cannot_be_begun_says_why() {
     request.source = Some(world.path("no-such.tar"));
     world.builds.start("source", &request).unwrap();
     let outcome = world.outcome("source");
-    assert_eq!(outcome.status, Status::Failure);
+    assert_eq!(outcome.status, BuildStatus::Failure);
     assert!(outcome.failure.as_ref().unwrap().contains("no-such.tar"), "{outcome:?}");
 
     let mut request = world.build("true");
     request.config = serde_json::json!({"steps": []});
     world.builds.start("config", &request).unwrap();
     let outcome = world.outcome("config");
-    assert_eq!(outcome.status, Status::Failure);
+    assert_eq!(outcome.status, BuildStatus::Failure);
     assert!(outcome.failure.is_some(), "{outcome:?}");
 }
 

@@ -5,7 +5,7 @@ mod support;
 use std::{fs, io::ErrorKind, thread};
 
 use model::{Span, Timestamp};
-use supervisor::{ClusterState, JobRequest, JobState, Jobs};
+use supervisor::{ClusterState, JobFolder, JobRequest, JobState};
 use support::{World, cluster_request, ended, kill, now, output, runs, wait};
 
 #[test]
@@ -380,5 +380,5 @@ fn wait_busily(mut done: impl FnMut() -> bool) {
 fn an_unknown_cluster_is_absent() {
     let world = World::new();
     assert_eq!(world.clusters.look("c").unwrap(), ClusterState::Absent);
-    assert_eq!(Jobs::at(world.path("clusters/c")).look("j").unwrap(), JobState::ClusterGone);
+    assert_eq!(JobFolder::at(world.path("clusters/c")).look("j").unwrap(), JobState::ClusterGone);
 }

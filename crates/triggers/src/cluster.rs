@@ -14,7 +14,7 @@ pub struct OnCluster {
     /// Source of the offer: the event's `source`, exactly.
     pub source: String,
     /// Kind of the cluster.
-    pub system: Kind,
+    pub system: ClusterKind,
     /// Cluster name, as a pattern: `*` matches any text.
     #[serde(default = "any")]
     pub name: String,
@@ -28,7 +28,7 @@ pub struct OnCluster {
 /// A kind of cluster that can be offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum ClusterKind {
     /// An existing Slurm cluster.
     Slurm,
     /// An existing Kubernetes cluster.
@@ -73,7 +73,7 @@ const FREE_KUBERNETES: [&str; 16] = [
 /// Settings that are maps: permitted by name, with any value.
 const MAPS: [&str; 2] = ["environment", "annotations"];
 
-impl std::fmt::Display for Kind {
+impl std::fmt::Display for ClusterKind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(match self {
             Self::Slurm => "slurm",
@@ -82,7 +82,7 @@ impl std::fmt::Display for Kind {
     }
 }
 
-impl Kind {
+impl ClusterKind {
     fn is_free(self, field: &str) -> bool {
         match self {
             Self::Slurm => FREE_SLURM.contains(&field),
@@ -93,7 +93,7 @@ impl Kind {
 
 /// Properties of an offered cluster that are read first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Offer<'a> {
+pub struct OfferedCluster<'a> {
     /// The event's `source`.
     pub source: &'a str,
     /// Kind of cluster, as spelled in the offer.
@@ -108,7 +108,7 @@ fn any() -> String {
 
 impl OnCluster {
     /// Whether the offer starts a run.
-    pub fn wants(&self, offer: Offer<'_>) -> bool {
+    pub fn wants(&self, offer: OfferedCluster<'_>) -> bool {
         let named = Pattern::new(&self.name).is_ok_and(|pattern| pattern.matches(offer.name));
         self.source == offer.source && self.system.to_string() == offer.system && named
     }

@@ -8,14 +8,14 @@ use model::Span;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use cluster::{Kind, Offer, OnCluster};
-pub use push::{OnPush, Push};
+pub use cluster::{ClusterKind, OfferedCluster, OnCluster};
+pub use push::{OnPush, PushEvent};
 pub use schedule::{OnSchedule, Zoned};
 
 /// `on` in a workflow file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct On {
+pub struct Triggers {
     /// Pushes to repositories.
     pub push: Vec<OnPush>,
     /// Recurring times.
@@ -39,7 +39,7 @@ pub struct OnBuild {
     pub image: Option<String>,
 }
 
-impl On {
+impl Triggers {
     /// Problems, each with its field.
     pub fn problems(&self) -> Vec<(String, String)> {
         let mut problems = Vec::new();

@@ -31,7 +31,7 @@ pub struct OnPush {
 
 /// A push.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Push {
+pub struct PushEvent {
     /// `owner/name`.
     pub repository: String,
     /// `refs/heads/...` or `refs/tags/...`.
@@ -63,7 +63,7 @@ impl OnPush {
     }
 
     /// Whether the push starts a run.
-    pub fn wants(&self, push: &Push) -> bool {
+    pub fn wants(&self, push: &PushEvent) -> bool {
         let touched = |paths: &Vec<String>| paths.iter().any(|path| matches(&self.paths, path));
         let on_a_branch = push.reference.starts_with("refs/heads/");
         self.concerns(&push.repository)

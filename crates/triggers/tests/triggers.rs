@@ -3,7 +3,7 @@
 use model::{Span, Timestamp};
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use triggers::{On, OnBuild, OnPush, OnSchedule, Push};
+use triggers::{OnBuild, OnPush, OnSchedule, PushEvent, Triggers};
 
 fn on_push(branches: &[&str], tags: &[&str], paths: &[&str]) -> OnPush {
     let list = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
@@ -17,8 +17,8 @@ fn on_push(branches: &[&str], tags: &[&str], paths: &[&str]) -> OnPush {
     }
 }
 
-fn push(reference: &str, paths: Option<&[&str]>) -> Push {
-    Push {
+fn push(reference: &str, paths: Option<&[&str]>) -> PushEvent {
+    PushEvent {
         repository: "acme/Images".to_owned(),
         reference: reference.to_owned(),
         paths: paths.map(|paths| paths.iter().map(|path| (*path).to_owned()).collect()),
@@ -57,7 +57,7 @@ fn branches_tags_and_paths() {
     let mut other = push("refs/heads/main", None);
     other.repository = "acme/other".to_owned();
     assert!(!on_push(&[], &[], &[]).wants(&other));
-    let bot = Push { bot: true, ..push("refs/heads/main", None) };
+    let bot = PushEvent { bot: true, ..push("refs/heads/main", None) };
     assert!(!on_push(&[], &[], &[]).wants(&bot));
     assert!(OnPush { bots: true, ..on_push(&[], &[], &[]) }.wants(&bot));
 }
@@ -69,7 +69,7 @@ fn problems_are_reported_with_their_field() {
         zone: zone.to_owned(),
         window: Span::from_secs(60),
     };
-    let on = On {
+    let on = Triggers {
         push: vec![
             OnPush {
                 repository: "acme".into(),
@@ -110,7 +110,7 @@ fn problems_are_reported_with_their_field() {
             "validated_every",
         ]
     );
-    assert!(On::default().problems().is_empty());
+    assert!(Triggers::default().problems().is_empty());
 }
 
 fn moments(cron: &str, zone: &str, after: &str, until: &str) -> Vec<String> {
@@ -201,9 +201,9 @@ fn an_offered_cluster_is_wanted_by_its_source_its_kind_and_its_name() {
         name: name.to_owned(),
         allow: Default::default(),
     };
-    let any = on("s", triggers::Kind::Kubernetes, "*");
-    let on = on("//acme/rack", triggers::Kind::Slurm, "gpu-*");
-    let offer = |source, system, name| triggers::Offer { source, system, name };
+    let any = on("s", triggers::ClusterKind::Kubernetes, "*");
+    let on = on("//acme/rack", triggers::ClusterKind::Slurm, "gpu-*");
+    let offer = |source, system, name| triggers::OfferedCluster { source, system, name };
     assert!(on.wants(offer("//acme/rack", "slurm", "gpu-a")));
     for other in [
         offer("//acme/rack/", "slurm", "gpu-a"),
@@ -286,7 +286,9 @@ fn an_offer_chooses_size_and_queue_and_nothing_else_that_the_workflow_does_not_a
 
 #[test]
 fn a_permission_that_is_not_one_is_a_problem() {
-    let on = |on: Value| serde_json::from_value::<triggers::On>(json!({"cluster": [on]})).unwrap().problems();
+    let on = |on: Value| {
+        serde_json::from_value::<triggers::Triggers>(json!({"cluster": [on]})).unwrap().problems()
+    };
     let problems =
         on(json!({"source": "s", "system": "slurm", "allow": {"profile": ["/a", "["], "nodes": ["4"]}}));
     let fields: Vec<_> = problems.iter().map(|(field, _)| field.as_str()).collect();

@@ -8,14 +8,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::measurement::{Ended, Half, Reading, Table};
+use model::measurement::{Half, LogEnd, Reading, Table};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     fingerprint::Fingerprint,
     one_rank::one_rank,
-    repeat::{self, Group, Level},
+    repeat::{self, RepeatGroup, RepeatLevel},
 };
 
 /// Minimum fraction of the best bandwidth that belongs to the plateau.
@@ -45,15 +45,15 @@ pub struct Baseline {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeats_within: Option<f64>,
     /// One point per size, type, operation and placement.
-    pub points: Vec<Point>,
+    pub points: Vec<BaselinePoint>,
 }
 
 /// A point of the curve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Point {
+pub struct BaselinePoint {
     /// Measured size, type, operation and placement.
     #[serde(flatten)]
-    pub key: Key,
+    pub key: SizeKey,
     /// Part of the curve.
     pub region: Region,
     /// Median time, microseconds.
@@ -66,7 +66,7 @@ pub struct Point {
 
 /// Fields in which two comparable measurements agree.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-pub struct Key {
+pub struct SizeKey {
     /// Message size, bytes.
     pub size_bytes: u64,
     /// Element type.
@@ -125,9 +125,9 @@ pub enum Unlearnable {
     /// The logs are comparable but do not repeat: they have several levels, or one level with a large spread.
     Unrepeated {
         /// The levels, fastest first.
-        groups: Vec<Group>,
+        groups: Vec<RepeatGroup>,
         /// The plateau of each log.
-        levels: Vec<Level>,
+        levels: Vec<RepeatLevel>,
     },
 }
 
@@ -158,7 +158,7 @@ pub fn learn(runs: &[Healthy<'_>]) -> Result<Baseline, Unlearnable> {
 ///
 /// # Errors
 /// Returns an error under the same conditions as [`learn`].
-pub fn learn_without_outliers(runs: &[Healthy<'_>]) -> Result<(Baseline, Vec<Level>), Unlearnable> {
+pub fn learn_without_outliers(runs: &[Healthy<'_>]) -> Result<(Baseline, Vec<RepeatLevel>), Unlearnable> {
     let (_, levels) = curve(runs)?;
     let unrepeated = || Unlearnable::Unrepeated { groups: repeat::groups(&levels), levels: levels.clone() };
     let out = repeat::outliers(&levels).ok_or_else(unrepeated)?;
@@ -173,12 +173,12 @@ pub fn learn_without_outliers(runs: &[Healthy<'_>]) -> Result<(Baseline, Vec<Lev
 ///
 /// # Errors
 /// Returns an error if a log is not one complete healthy run, or the logs are not comparable.
-pub fn levels(runs: &[Healthy<'_>]) -> Result<Vec<Level>, Unlearnable> {
+pub fn levels(runs: &[Healthy<'_>]) -> Result<Vec<RepeatLevel>, Unlearnable> {
     curve(runs).map(|(_, levels)| levels)
 }
 
 /// The curve of the runs, whether or not they repeat, and the plateau of each.
-fn curve(runs: &[Healthy<'_>]) -> Result<(Baseline, Vec<Level>), Unlearnable> {
+fn curve(runs: &[Healthy<'_>]) -> Result<(Baseline, Vec<RepeatLevel>), Unlearnable> {
     let mut tables = Vec::new();
     for (log, run) in runs.iter().enumerate() {
         tables.push(whole(run.reading).map_err(|why| Unlearnable::Unfit { log, why })?);
@@ -194,7 +194,7 @@ fn curve(runs: &[Healthy<'_>]) -> Result<(Baseline, Vec<Level>), Unlearnable> {
         }
         fingerprint.fill(&run.fingerprint);
     }
-    let mut times: BTreeMap<Key, Vec<(f64, f64)>> = BTreeMap::new();
+    let mut times: BTreeMap<SizeKey, Vec<(f64, f64)>> = BTreeMap::new();
     for table in &tables {
         for (key, half) in halves(table) {
             times.entry(key).or_default().push((half.time_us, half.busbw));
@@ -205,7 +205,7 @@ fn curve(runs: &[Healthy<'_>]) -> Result<(Baseline, Vec<Level>), Unlearnable> {
         runs.sort_by(|a, b| a.0.total_cmp(&b.0));
         let (time_us, busbw) = runs[runs.len() / 2];
         let deviations = runs.iter().map(|(time, _)| (time / time_us - 1.0).abs()).collect();
-        points.push(Point {
+        points.push(BaselinePoint {
             key,
             region: Region::Slope,
             time_us,
@@ -225,9 +225,9 @@ fn curve(runs: &[Healthy<'_>]) -> Result<(Baseline, Vec<Level>), Unlearnable> {
         points,
     };
     let level = |(run, table): (usize, &&Table)| {
-        Some(Level { run, slower: baseline.level(table)?, busbw: baseline.plateau_busbw(table) })
+        Some(RepeatLevel { run, slower: baseline.level(table)?, busbw: baseline.plateau_busbw(table) })
     };
-    let levels: Vec<Level> = tables.iter().enumerate().filter_map(level).collect();
+    let levels: Vec<RepeatLevel> = tables.iter().enumerate().filter_map(level).collect();
     baseline.levels = levels.iter().map(|level| level.slower).collect();
     let offsets = baseline.levels.iter().map(|level| level.abs()).collect();
     baseline.plateau_spread = (MAD_TO_SIGMA * median(offsets)).max(LEAST_SPREAD);
@@ -237,8 +237,11 @@ fn curve(runs: &[Healthy<'_>]) -> Result<(Baseline, Vec<Level>), Unlearnable> {
 
 impl Baseline {
     /// Slowdown of each point of a run against the baseline, relative: 0.03 is 3 % more time.
-    pub(crate) fn slowdowns<'a>(&'a self, table: &'a Table) -> impl Iterator<Item = (&'a Point, f64)> {
-        let measured: BTreeMap<Key, &Half> = halves(table).collect();
+    pub(crate) fn slowdowns<'a>(
+        &'a self,
+        table: &'a Table,
+    ) -> impl Iterator<Item = (&'a BaselinePoint, f64)> {
+        let measured: BTreeMap<SizeKey, &Half> = halves(table).collect();
         self.points
             .iter()
             .filter_map(move |point| Some((point, measured.get(&point.key)?.time_us / point.time_us - 1.0)))
@@ -263,7 +266,7 @@ impl Baseline {
 
     /// Median bus bandwidth of a run over the plateau, GB/s.
     fn plateau_busbw(&self, table: &Table) -> f64 {
-        let measured: BTreeMap<Key, &Half> = halves(table).collect();
+        let measured: BTreeMap<SizeKey, &Half> = halves(table).collect();
         let plateau = self.points.iter().filter(|point| point.region == Region::Plateau);
         median(plateau.filter_map(|point| Some(measured.get(&point.key)?.busbw)).collect())
     }
@@ -277,7 +280,7 @@ impl Baseline {
     }
 
     /// Median slowdown over the selected points; `None` if the run measured none of them.
-    fn offset(&self, table: &Table, of: impl Fn(&Point) -> bool) -> Option<f64> {
+    fn offset(&self, table: &Table, of: impl Fn(&BaselinePoint) -> bool) -> Option<f64> {
         let here: Vec<_> =
             self.slowdowns(table).filter(|(point, _)| of(point)).map(|(_, slow)| slow).collect();
         (!here.is_empty()).then(|| median(here))
@@ -288,7 +291,7 @@ fn whole(reading: &Reading) -> Result<&Table, String> {
     let [table] = reading.tables.as_slice() else {
         return Err(format!("it holds {} tables, not one", reading.tables.len()));
     };
-    if table.ended != Ended::Complete {
+    if table.ended != LogEnd::Complete {
         return Err("its table has no summary".to_owned());
     }
     if halves(table).any(|(_, half)| half.wrong.is_some_and(|wrong| wrong > 0)) {
@@ -307,18 +310,18 @@ fn whole(reading: &Reading) -> Result<&Table, String> {
 }
 
 /// All measured halves of a table with their keys, except halves with a zero time.
-pub fn halves(table: &Table) -> impl Iterator<Item = (Key, &Half)> {
+pub fn halves(table: &Table) -> impl Iterator<Item = (SizeKey, &Half)> {
     table.rows.iter().flat_map(|row| {
         let placed = [(false, &row.out_of_place), (true, &row.in_place)];
         placed.into_iter().filter_map(move |(in_place, half)| {
             let half = half.as_ref().filter(|half| half.time_us.is_finite() && half.time_us > 0.0)?;
             let (dtype, redop) = (row.dtype.clone(), row.redop.clone());
-            Some((Key { size_bytes: row.size_bytes, dtype, redop, in_place }, half))
+            Some((SizeKey { size_bytes: row.size_bytes, dtype, redop, in_place }, half))
         })
     })
 }
 
-fn divide(points: &mut [Point]) {
+fn divide(points: &mut [BaselinePoint]) {
     let curve: Vec<_> = points.iter().map(|point| (point.key.size_bytes, point.time_us)).collect();
     for (point, region) in points.iter_mut().zip(regions(&curve)) {
         point.region = region;
@@ -342,7 +345,7 @@ pub fn regions(curve: &[(u64, f64)]) -> impl Iterator<Item = Region> {
 }
 
 /// A few runs are too few to estimate the spread of one point; use its neighbours in the region.
-fn pool(points: &mut [Point]) {
+fn pool(points: &mut [BaselinePoint]) {
     for region in Region::ALL {
         let spreads =
             points.iter().filter(|point| point.region == region).map(|point| point.spread).collect();

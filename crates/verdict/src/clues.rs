@@ -27,7 +27,7 @@ const NAMES: usize = 4096;
 
 /// A log line used as evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Line {
+pub struct EvidenceLine {
     /// Log file of the line, if there are several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log: Option<String>,
@@ -39,11 +39,11 @@ pub struct Line {
 
 /// Occurrences of one sign.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Heard {
+pub struct NetworkHeard {
     /// Number of lines.
     pub times: u64,
     /// The first of these lines.
-    pub lines: Vec<Line>,
+    pub lines: Vec<EvidenceLine>,
     /// Hosts that printed these lines or are named in them.
     pub hosts: BTreeSet<String>,
 }
@@ -52,11 +52,11 @@ pub struct Heard {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clues {
     /// Occurrences by sign.
-    pub signs: BTreeMap<Sign, Heard>,
+    pub signs: BTreeMap<Sign, NetworkHeard>,
     /// Networks in use, by NCCL's name without version, such as `IB`, `Socket`, `FasTrak`.
-    pub networks: BTreeMap<String, Heard>,
+    pub networks: BTreeMap<String, NetworkHeard>,
     /// Bootstrap interfaces of NCCL, such as `eth0`.
-    pub interfaces: BTreeMap<String, Heard>,
+    pub interfaces: BTreeMap<String, NetworkHeard>,
     /// The CUDA version the driver supports, as NCCL prints it, such as `13000`.
     pub cuda_driver: Option<String>,
     /// The network plug-in with its version, such as `FasTrak (v7)` or `aws-ofi-nccl 1.5.0aws`.
@@ -65,7 +65,7 @@ pub struct Clues {
 
 impl Clues {
     /// Occurrences of a sign, if any.
-    pub fn heard(&self, sign: Sign) -> Option<&Heard> {
+    pub fn heard(&self, sign: Sign) -> Option<&NetworkHeard> {
         self.signs.get(&sign)
     }
 
@@ -76,7 +76,7 @@ impl Clues {
 
     /// Merges the clues of another log of the same run. `log` becomes the file name of its lines.
     pub fn add(&mut self, log: &str, other: Self) {
-        let named = |mut heard: Heard| {
+        let named = |mut heard: NetworkHeard| {
             heard.lines.iter_mut().for_each(|line| line.log = Some(log.to_owned()));
             heard
         };
@@ -101,7 +101,7 @@ impl Clues {
         for (name, heard) in glued {
             let longest =
                 whole.keys().filter(|network| name.starts_with(*network)).max_by_key(|name| name.len());
-            whole.entry(longest.cloned().unwrap_or(name)).or_insert_with(Heard::default).add(heard);
+            whole.entry(longest.cloned().unwrap_or(name)).or_insert_with(NetworkHeard::default).add(heard);
         }
         self.networks = whole;
     }
@@ -118,7 +118,7 @@ impl Clues {
             // Two interleaved lines: the second cannot be attributed to a host.
             let glued = memmem::find_iter(&bytes[..found.end()], "] NCCL ").nth(1).is_some();
             let host = named.or(host.as_deref().filter(|_| !glued));
-            let mut say = |heard: &mut Heard| heard.hear(number, bytes, host);
+            let mut say = |heard: &mut NetworkHeard| heard.hear(number, bytes, host);
             match phrase.sign {
                 Sign::Network => name(&mut self.networks, network(value(&after)), &mut say),
                 Sign::Route => {
@@ -151,13 +151,13 @@ impl Clues {
     }
 }
 
-fn name(names: &mut BTreeMap<String, Heard>, name: String, say: &mut impl FnMut(&mut Heard)) {
+fn name(names: &mut BTreeMap<String, NetworkHeard>, name: String, say: &mut impl FnMut(&mut NetworkHeard)) {
     if !name.is_empty() && (names.len() < NAMES || names.contains_key(&name)) {
         say(names.entry(name).or_default());
     }
 }
 
-impl Heard {
+impl NetworkHeard {
     fn hear(&mut self, line: u64, bytes: &[u8], host: Option<&str>) {
         // Two phrases in one line count as one line.
         if self.lines.last().is_none_or(|last| last.line != line) {
@@ -165,7 +165,7 @@ impl Heard {
         }
         if self.lines.len() < KEPT && self.lines.last().is_none_or(|last| last.line != line) {
             let text = String::from_utf8_lossy(&bytes[..bytes.len().min(TEXT)]);
-            self.lines.push(Line { log: None, line, text: text.trim().to_owned() });
+            self.lines.push(EvidenceLine { log: None, line, text: text.trim().to_owned() });
         }
         if let Some(host) = host.filter(|host| self.hosts.len() < NAMES && !self.hosts.contains(*host)) {
             self.hosts.insert(host.to_owned());

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    baseline::{Key, Region, halves, median, regions},
+    baseline::{Region, SizeKey, halves, median, regions},
     fingerprint::Fingerprint,
 };
 
@@ -17,7 +17,7 @@ pub struct Comparison {
     /// `burnin/compare/v1`.
     pub schema: String,
     /// Fields of the fingerprint that differ.
-    pub fingerprint: Vec<Changed>,
+    pub fingerprint: Vec<ChangedField>,
     /// Each region of the curve as a whole.
     pub regions: Vec<RegionChange>,
     /// Each size, type, operation and placement that both measured.
@@ -28,7 +28,7 @@ pub struct Comparison {
 
 /// A changed field.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Changed {
+pub struct ChangedField {
     /// Its name.
     pub field: String,
     /// Its value in the first run.
@@ -57,7 +57,7 @@ pub struct RegionChange {
 pub struct PointChange {
     /// Measured size, type, operation and placement.
     #[serde(flatten)]
-    pub key: Key,
+    pub key: SizeKey,
     /// Region in the first run.
     pub region: Region,
     /// Bus bandwidth of the first run, GB/s.
@@ -89,15 +89,15 @@ const NOISE: f64 = 0.02;
 #[must_use]
 pub fn compare(a: (&Table, &Fingerprint), b: (&Table, &Fingerprint)) -> Comparison {
     let fingerprint = (a.1.differences(b.1))
-        .map(|difference| Changed {
+        .map(|difference| ChangedField {
             field: difference.name.to_owned(),
             a: difference.before.to_owned(),
             b: difference.after.to_owned(),
             identity: difference.is_identity(),
         })
         .collect();
-    let first: BTreeMap<Key, _> = halves(a.0).collect();
-    let second: BTreeMap<Key, _> = halves(b.0).collect();
+    let first: BTreeMap<SizeKey, _> = halves(a.0).collect();
+    let second: BTreeMap<SizeKey, _> = halves(b.0).collect();
     let curve: Vec<_> = first.iter().map(|(key, half)| (key.size_bytes, half.time_us)).collect();
     let points: Vec<_> = (first.iter().zip(regions(&curve)))
         .filter_map(|((key, before), region)| {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::judge::Evidence;
+use crate::judge::RunEvidence;
 
 /// Fields, sorted by name. Unknown fields are absent.
 ///
@@ -49,7 +49,7 @@ impl std::fmt::Display for Difference<'_> {
 impl Fingerprint {
     /// Fingerprint of a run, from its log and the other evidence.
     #[must_use]
-    pub fn of(evidence: &Evidence<'_>) -> Self {
+    pub fn of(evidence: &RunEvidence<'_>) -> Self {
         let mut fields = evidence.setup.cloned().unwrap_or_default().0;
         if let [table] = evidence.reading.tables.as_slice() {
             let hosts: BTreeSet<_> = table.devices.iter().map(|device| &device.host).collect();

@@ -17,7 +17,7 @@ use crate::{
 
 /// Input of a verdict. The request is known only for a run, not for a single log.
 #[derive(Clone, Copy, Debug)]
-pub struct Evidence<'a> {
+pub struct RunEvidence<'a> {
     /// Measurements in the logs.
     pub reading: &'a Reading,
     /// Other evidence in the logs.
@@ -32,7 +32,7 @@ pub struct Evidence<'a> {
     pub setup: Option<&'a Fingerprint>,
 }
 
-impl<'a> Evidence<'a> {
+impl<'a> RunEvidence<'a> {
     /// Evidence from a single log.
     pub const fn of(reading: &'a Reading, clues: &'a Clues) -> Self {
         Self { reading, clues, job: None, workload: None, cluster: None, setup: None }
@@ -108,7 +108,7 @@ const fn gravity(verdict: Verdict) -> u8 {
 
 /// The verdict. Deterministic: the same evidence and standard give the same verdict.
 #[must_use]
-pub fn judge(evidence: &Evidence<'_>, standard: &Standard<'_>) -> Judgement {
+pub fn judge(evidence: &RunEvidence<'_>, standard: &Standard<'_>) -> Judgement {
     let fingerprint = Fingerprint::of(evidence);
     let mut reasons = sanity::reasons(evidence, standard.criteria);
     // A table with contradictory content is not compared with a standard.
@@ -126,7 +126,7 @@ pub fn judge(evidence: &Evidence<'_>, standard: &Standard<'_>) -> Judgement {
 }
 
 /// Per-process times identify a rank; log lines identify a node.
-fn suspects(evidence: &Evidence<'_>, diagnoses: &[Diagnosis], verdict: Verdict) -> Vec<Suspect> {
+fn suspects(evidence: &RunEvidence<'_>, diagnoses: &[Diagnosis], verdict: Verdict) -> Vec<Suspect> {
     let mut suspects = diagnose::suspects(evidence, diagnoses);
     let timed = |reading: &Reading| {
         reading.tables.iter().flat_map(|table| &table.rows).any(|row| row.processes.is_some())

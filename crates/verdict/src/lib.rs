@@ -26,7 +26,7 @@ mod stored;
 pub use baseline::Baseline;
 pub use clues::{Clues, Listening};
 pub use fingerprint::Fingerprint;
-pub use judge::{Evidence, Judgement, Standard, judge};
+pub use judge::{Judgement, RunEvidence, Standard, judge};
 pub use one_rank::one_rank;
 pub use pin::Pin;
 pub use stored::Stored;

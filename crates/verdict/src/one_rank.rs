@@ -7,7 +7,7 @@ use model::{
 };
 
 use crate::{
-    judge::{Evidence, Standard, reason},
+    judge::{RunEvidence, Standard, reason},
     sanity::{halves, unchecked},
 };
 
@@ -26,7 +26,7 @@ pub fn one_rank(table: &Table) -> bool {
 }
 
 /// Judges the data of one rank; it is no evidence about a link.
-pub fn judged(table: &Table, evidence: &Evidence<'_>, standard: &Standard<'_>) -> Reason {
+pub fn judged(table: &Table, evidence: &RunEvidence<'_>, standard: &Standard<'_>) -> Reason {
     const WHY: &str = "one rank measures no link: its bus bandwidth is 0 by definition";
     // Short, because the measurement is appended and a terminal truncates the end.
     const DATA: &str = "one rank measures no link; its data is right";

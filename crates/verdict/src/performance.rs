@@ -6,10 +6,10 @@ use model::{
 };
 
 use crate::{
-    baseline::{Baseline, LEAST_SPREAD, Point, Region},
+    baseline::{Baseline, BaselinePoint, LEAST_SPREAD, Region},
     fingerprint::Fingerprint,
     history::{Segment, segments},
-    judge::{Evidence, Standard, reason},
+    judge::{RunEvidence, Standard, reason},
     one_rank::{self, one_rank},
     reference, repeat,
     sanity::halves,
@@ -18,7 +18,11 @@ use crate::{
 /// The healthy runs do not repeat.
 pub const UNSTABLE: &str = "UNSTABLE_BASELINE";
 
-pub fn reasons(evidence: &Evidence<'_>, fingerprint: &Fingerprint, standard: &Standard<'_>) -> Vec<Reason> {
+pub fn reasons(
+    evidence: &RunEvidence<'_>,
+    fingerprint: &Fingerprint,
+    standard: &Standard<'_>,
+) -> Vec<Reason> {
     let [table] = evidence.reading.tables.as_slice() else { return Vec::new() };
     if one_rank(table) {
         return vec![one_rank::judged(table, evidence, standard)];
@@ -64,7 +68,7 @@ fn floors(table: &Table, criteria: &Criteria) -> Vec<Reason> {
 /// Permitted slowdown of a region as a whole, and of a single size in both placements: the minimum tolerance,
 /// and the number of spreads. Healthy latencies vary by half from run to run; a healthy plateau varies by
 /// less than 2 %.
-struct Tolerance {
+struct RegionTolerance {
     region: f64,
     size: f64,
     spreads: f64,
@@ -73,11 +77,11 @@ struct Tolerance {
 /// Number of points below which the median is no better than a single point.
 const FEW: usize = 8;
 
-const fn tolerance(region: Region) -> Tolerance {
+const fn tolerance(region: Region) -> RegionTolerance {
     match region {
-        Region::Plateau => Tolerance { region: 0.02, size: 0.06, spreads: 5.0 },
-        Region::Slope => Tolerance { region: 0.25, size: 0.6, spreads: 6.0 },
-        Region::Latency => Tolerance { region: 1.0, size: 3.0, spreads: 8.0 },
+        Region::Plateau => RegionTolerance { region: 0.02, size: 0.06, spreads: 5.0 },
+        Region::Slope => RegionTolerance { region: 0.25, size: 0.6, spreads: 6.0 },
+        Region::Latency => RegionTolerance { region: 1.0, size: 3.0, spreads: 8.0 },
     }
 }
 
@@ -169,7 +173,7 @@ impl Baseline {
     #[must_use]
     pub fn tolerated(&self, region: Region) -> f64 {
         let spreads_here = || self.points.iter().filter(|point| point.region == region).map(|it| it.spread);
-        let Tolerance { region: least, size, spreads } = tolerance(region);
+        let RegionTolerance { region: least, size, spreads } = tolerance(region);
         // Off the plateau, a region of two or three sizes is almost as noisy as a single one.
         let few = region != Region::Plateau && spreads_here().count() < FEW;
         let least = if few { size } else { least };
@@ -204,10 +208,10 @@ fn whole_region(table: &Table, baseline: &Baseline, region: Region) -> Option<(R
 
 /// A dip at one size is real if both placements show it.
 fn single_sizes(table: &Table, baseline: &Baseline) -> Vec<Reason> {
-    let slow: Vec<(&Point, f64)> = baseline
+    let slow: Vec<(&BaselinePoint, f64)> = baseline
         .slowdowns(table)
         .filter(|(point, slower)| {
-            let Tolerance { size: least, spreads, .. } = tolerance(point.region);
+            let RegionTolerance { size: least, spreads, .. } = tolerance(point.region);
             *slower > least.max(2.0 * spreads * point.spread)
         })
         .collect();

@@ -12,7 +12,7 @@ pub struct Pin {
     /// The run.
     pub run: RunId,
     /// Part of the run that is the reference.
-    pub source: Source,
+    pub source: PinSource,
     /// Person who pinned it.
     pub by: String,
     /// Time of the pin.
@@ -24,7 +24,7 @@ pub struct Pin {
 /// Part of a run that is the reference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Source {
+pub enum PinSource {
     /// Its measurements.
     #[default]
     Run,
@@ -36,8 +36,8 @@ impl std::fmt::Display for Pin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { number, run, source, by, at, why } = self;
         let what = match source {
-            Source::Run => "",
-            Source::Learned => "the baseline of ",
+            PinSource::Run => "",
+            PinSource::Learned => "the baseline of ",
         };
         let at = at.to_string();
         let date = at.get(..10).unwrap_or(&at);

@@ -7,7 +7,7 @@ use model::{
 
 use crate::{
     baseline::{Region, median, regions},
-    judge::{Evidence, reason},
+    judge::{RunEvidence, reason},
 };
 
 /// Maximum relative difference between a measured size and the reference's: nccl-tests rounds a message so
@@ -18,11 +18,11 @@ const FACTOR: f64 = 2e-3;
 /// Multiple of the region's tolerance by which both placements may miss the reference at one size.
 const DIP: f64 = 2.0;
 
-pub(crate) fn reasons(table: &Table, evidence: &Evidence<'_>, criteria: &Criteria) -> Vec<Reason> {
+pub(crate) fn reasons(table: &Table, evidence: &RunEvidence<'_>, criteria: &Criteria) -> Vec<Reason> {
     if criteria.references.is_empty() {
         return Vec::new();
     }
-    let of = Measured::of(table, evidence.workload, evidence.cluster);
+    let of = MeasuredPoint::of(table, evidence.workload, evidence.cluster);
     let Some(reference) = fitting(table, (evidence.workload, evidence.cluster), criteria) else {
         let collective = of.collective.unwrap_or("an unknown collective");
         let ranks = of.ranks.map_or_else(String::new, |ranks| format!(" over {ranks} ranks"));
@@ -39,7 +39,7 @@ pub fn fitting<'a>(
     (workload, cluster): (Option<&Workload>, Option<&Cluster>),
     criteria: &'a Criteria,
 ) -> Option<&'a Reference> {
-    let of = Measured::of(table, workload, cluster);
+    let of = MeasuredPoint::of(table, workload, cluster);
     criteria.references.iter().find(|reference| of.fits(reference))
 }
 
@@ -51,13 +51,13 @@ pub fn regions_of(reference: &Reference) -> Vec<Region> {
 }
 
 /// Known properties of the measurement.
-struct Measured<'a> {
+struct MeasuredPoint<'a> {
     collective: Option<&'a str>,
     ranks: Option<u32>,
     factor: Option<f64>,
 }
 
-impl<'a> Measured<'a> {
+impl<'a> MeasuredPoint<'a> {
     fn of(table: &'a Table, workload: Option<&'a Workload>, cluster: Option<&Cluster>) -> Self {
         let asked = workload.map(|workload| workload.collective.as_str());
         Self {

@@ -13,7 +13,7 @@ const FIFTH: usize = 5;
 
 /// Runs on one level of the plateau.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Group {
+pub struct RepeatGroup {
     /// Median bus bandwidth of the plateau over its runs, GB/s.
     pub busbw: f64,
     /// Indices of its runs.
@@ -22,7 +22,7 @@ pub struct Group {
 
 /// The plateau of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Level {
+pub struct RepeatLevel {
     /// Index of the run.
     pub run: usize,
     /// Excess plateau time over the median, relative.
@@ -33,11 +33,11 @@ pub struct Level {
 
 /// The levels of the runs, fastest first.
 #[must_use]
-pub fn groups(levels: &[Level]) -> Vec<Group> {
+pub fn groups(levels: &[RepeatLevel]) -> Vec<RepeatGroup> {
     let mut sorted = levels.to_vec();
     sorted.sort_by(|a, b| a.slower.total_cmp(&b.slower));
-    let same = |a: &Level, b: &Level| (1.0 + b.slower) / (1.0 + a.slower) - 1.0 <= GAP;
-    let group = |levels: &[Level]| Group {
+    let same = |a: &RepeatLevel, b: &RepeatLevel| (1.0 + b.slower) / (1.0 + a.slower) - 1.0 <= GAP;
+    let group = |levels: &[RepeatLevel]| RepeatGroup {
         busbw: median(levels.iter().map(|level| level.busbw).collect()),
         runs: levels.iter().map(|level| level.run).collect(),
     };
@@ -46,7 +46,7 @@ pub fn groups(levels: &[Level]) -> Vec<Group> {
 
 /// Whether all runs are near one level.
 #[must_use]
-pub fn repeats(levels: &[Level]) -> bool {
+pub fn repeats(levels: &[RepeatLevel]) -> bool {
     groups(levels).len() < 2 && furthest(levels.iter().map(|level| level.slower)) <= MOST
 }
 
@@ -68,7 +68,7 @@ pub fn furthest_but_outliers(levels: &[f64]) -> f64 {
 /// with at most a fifth left out. Faster later runs replace them: a cluster that was slow initially is not
 /// healthy if it becomes slow again.
 #[must_use]
-pub fn stretch(levels: &[Level], fewest: usize, most: usize) -> Option<Range<usize>> {
+pub fn stretch(levels: &[RepeatLevel], fewest: usize, most: usize) -> Option<Range<usize>> {
     let mut best: Option<(Range<usize>, f64)> = None;
     for start in 0..levels.len() {
         let longest = levels.len().min(start + most);
@@ -86,7 +86,7 @@ pub fn stretch(levels: &[Level], fewest: usize, most: usize) -> Option<Range<usi
 }
 
 /// Plateau time of these runs, if at least `fewest` repeat and at most a fifth does not.
-fn level(levels: &[Level], fewest: usize) -> Option<f64> {
+fn level(levels: &[RepeatLevel], fewest: usize) -> Option<f64> {
     let out = outliers(levels)?;
     let times = levels.iter().filter(|level| !out.contains(&level.run)).map(|level| 1.0 + level.slower);
     let times: Vec<f64> = times.collect();
@@ -97,7 +97,7 @@ fn level(levels: &[Level], fewest: usize) -> Option<f64> {
 
 /// Runs off the common level, if they are at most a fifth.
 #[must_use]
-pub fn outliers(levels: &[Level]) -> Option<Vec<usize>> {
+pub fn outliers(levels: &[RepeatLevel]) -> Option<Vec<usize>> {
     let groups = groups(levels);
     let largest = groups.iter().max_by_key(|group| group.runs.len())?;
     let out = levels.iter().map(|level| level.run).filter(|run| !largest.runs.contains(run));

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use model::{
     Cluster, Criteria, Reason, Verdict,
-    measurement::{self, Ended, Half, Placement, Row, Table},
+    measurement::{self, Half, LogEnd, Placement, Row, Table},
 };
 
 use crate::{
-    judge::{Evidence, reason},
+    judge::{RunEvidence, reason},
     network,
     one_rank::one_rank,
     start,
@@ -19,7 +19,7 @@ pub const NOT_STARTED: &str = "NOT_STARTED";
 /// Bandwidth and time are printed with few digits; a larger relative difference is a contradiction.
 const TOLERANCE: f64 = 0.05;
 
-pub fn reasons(evidence: &Evidence<'_>, criteria: Option<&Criteria>) -> Vec<Reason> {
+pub fn reasons(evidence: &RunEvidence<'_>, criteria: Option<&Criteria>) -> Vec<Reason> {
     let mut reasons = job(evidence);
     let tables = &evidence.reading.tables;
     match tables.as_slice() {
@@ -48,7 +48,7 @@ pub fn measures_what_it_claims(reasons: &[Reason]) -> bool {
     !reasons.iter().any(|reason| OTHER.contains(&reason.code.as_str()))
 }
 
-fn sane(evidence: &Evidence<'_>) -> String {
+fn sane(evidence: &RunEvidence<'_>) -> String {
     let ranks = evidence.cluster.map(Cluster::slots).or(evidence
         .reading
         .tables
@@ -68,14 +68,14 @@ fn sane(evidence: &Evidence<'_>) -> String {
     }
 }
 
-fn no_table(evidence: &Evidence<'_>) -> String {
+fn no_table(evidence: &RunEvidence<'_>) -> String {
     match &evidence.reading.first_error {
         Some(error) => format!("the benchmark printed no table; the first error is: {error}"),
         None => "the benchmark printed no table".to_owned(),
     }
 }
 
-fn job(evidence: &Evidence<'_>) -> Vec<Reason> {
+fn job(evidence: &RunEvidence<'_>) -> Vec<Reason> {
     let Some(end) = evidence.job else { return Vec::new() };
     let how = match (end.exit_code, end.signal) {
         (Some(code), _) => format!("the job ended as {} with exit code {code}", end.state),
@@ -99,22 +99,22 @@ fn job(evidence: &Evidence<'_>) -> Vec<Reason> {
 }
 
 /// Whether the job was stopped by a user or its time limit.
-fn stopped(evidence: &Evidence<'_>) -> bool {
+fn stopped(evidence: &RunEvidence<'_>) -> bool {
     evidence.job.is_some_and(|job| matches!(job.state.as_str(), "CANCELLED" | "TIMEOUT"))
 }
 
-fn one(table: &Table, evidence: &Evidence<'_>, criteria: Option<&Criteria>) -> Vec<Reason> {
+fn one(table: &Table, evidence: &RunEvidence<'_>, criteria: Option<&Criteria>) -> Vec<Reason> {
     let mut reasons = Vec::new();
     let mut add = |weighs, code, text: String| reasons.push(reason(weighs, code, text));
     match table.ended {
-        Ended::Complete => {}
-        Ended::Failed => {
+        LogEnd::Complete => {}
+        LogEnd::Failed => {
             let error = evidence.reading.first_error.as_deref().unwrap_or("it does not say why");
             // An error printed while the job is being stopped is not its own failure.
             let weighs = if stopped(evidence) { Verdict::Inconclusive } else { Verdict::Fail };
             add(weighs, "BENCHMARK_FAILED", format!("the benchmark failed: {error}"));
         }
-        Ended::Truncated | Ended::Empty => {
+        LogEnd::Truncated | LogEnd::Empty => {
             // With a summary, something before it is missing.
             let how = match table.average_busbw.and(evidence.reading.first_error.as_deref()) {
                 Some(error) => format!("the log is not whole: {error}"),
@@ -144,7 +144,7 @@ fn one(table: &Table, evidence: &Evidence<'_>, criteria: Option<&Criteria>) -> V
 /// Checks ranks and nodes against the request and the criteria.
 fn ranks(
     table: &Table,
-    evidence: &Evidence<'_>,
+    evidence: &RunEvidence<'_>,
     criteria: Option<&Criteria>,
     add: &mut impl FnMut(Verdict, &'static str, String),
 ) {
@@ -172,7 +172,7 @@ fn ranks(
     }
 }
 
-fn sizes(table: &Table, evidence: &Evidence<'_>, add: &mut impl FnMut(Verdict, &'static str, String)) {
+fn sizes(table: &Table, evidence: &RunEvidence<'_>, add: &mut impl FnMut(Verdict, &'static str, String)) {
     let Some(workload) = evidence.workload else {
         if let Some(text) = hole(table) {
             add(Verdict::Inconclusive, "MISSING_SIZE", text);
@@ -253,7 +253,7 @@ fn close(one: f64, other: f64) -> bool {
 
 fn values(
     table: &Table,
-    evidence: &Evidence<'_>,
+    evidence: &RunEvidence<'_>,
     criteria: Option<&Criteria>,
     add: &mut impl FnMut(Verdict, &'static str, String),
 ) {
@@ -275,7 +275,7 @@ fn values(
 }
 
 /// Whether a measurement that nccl-tests can check was not checked.
-pub fn unchecked(table: &Table, evidence: &Evidence<'_>) -> bool {
+pub fn unchecked(table: &Table, evidence: &RunEvidence<'_>) -> bool {
     // Until 2022 the largest error was printed, and compared with its bound.
     let is_unchecked = |half: &Half| half.wrong.is_none() && half.error.is_none();
     // nccl-tests does not check these two in place (`reportErrors` in alltoall.cu and sendrecv.cu of 2.19.6),

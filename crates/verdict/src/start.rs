@@ -1,7 +1,7 @@
 //! Checks whether the benchmark started. A job that ended before that measured nothing: its exit code is no
 //! evidence about the cluster.
 
-use crate::{diagnose::catalogue::Sign, judge::Evidence};
+use crate::{diagnose::catalogue::Sign, judge::RunEvidence};
 
 /// Lines that only a running benchmark or NCCL prints.
 const RUNNING: [Sign; 2] = [Sign::Started, Sign::Began];
@@ -22,7 +22,7 @@ const FAULTS: [Sign; 10] = [
 ];
 
 /// Whether the logs show that the benchmark ran.
-pub fn began(evidence: &Evidence<'_>) -> bool {
+pub fn began(evidence: &RunEvidence<'_>) -> bool {
     let clues = evidence.clues;
     !evidence.reading.tables.is_empty()
         || RUNNING.iter().any(|sign| clues.heard(*sign).is_some())
@@ -32,7 +32,7 @@ pub fn began(evidence: &Evidence<'_>) -> bool {
 }
 
 /// Whether a log line or the scheduler reports a fault of a node.
-pub fn faulty(evidence: &Evidence<'_>) -> bool {
+pub fn faulty(evidence: &RunEvidence<'_>) -> bool {
     let state = evidence.job.map(|job| job.state.as_str());
     FAULTS.iter().any(|sign| evidence.clues.heard(*sign).is_some())
         || matches!(state, Some("NODE_FAIL" | "BOOT_FAIL"))

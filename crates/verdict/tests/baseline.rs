@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 
 use model::{Verdict, measurement::Reading};
 use verdict::{
-    Baseline, Clues, Evidence, Fingerprint, Judgement, Standard,
+    Baseline, Clues, Fingerprint, Judgement, RunEvidence, Standard,
     baseline::{Healthy, Unlearnable},
     judge,
 };
@@ -22,7 +22,7 @@ fn healthy() -> Vec<Reading> {
 fn learn(readings: &[Reading]) -> Result<Baseline, Unlearnable> {
     let healthy = |reading| {
         let clues = Clues::default();
-        Healthy { reading, fingerprint: Fingerprint::of(&Evidence::of(reading, &clues)) }
+        Healthy { reading, fingerprint: Fingerprint::of(&RunEvidence::of(reading, &clues)) }
     };
     verdict::baseline::learn(&readings.iter().map(healthy).collect::<Vec<_>>())
 }
@@ -33,7 +33,7 @@ fn judged(reading: &Reading, baseline: &Baseline) -> Judgement {
 
 fn judged_after(reading: &Reading, baseline: &Baseline, earlier: &[f64]) -> Judgement {
     let standard = Standard { baseline: Some(baseline), earlier, ..Standard::default() };
-    judge(&Evidence::of(reading, &Clues::default()), &standard)
+    judge(&RunEvidence::of(reading, &Clues::default()), &standard)
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn groups(learned: Result<Baseline, Unlearnable>) -> Vec<Vec<usize>> {
 fn learn_without_outliers(readings: &[Reading]) -> Result<(Baseline, Vec<usize>), Unlearnable> {
     let healthy = |reading| {
         let clues = Clues::default();
-        Healthy { reading, fingerprint: Fingerprint::of(&Evidence::of(reading, &clues)) }
+        Healthy { reading, fingerprint: Fingerprint::of(&RunEvidence::of(reading, &clues)) }
     };
     let runs: Vec<_> = readings.iter().map(healthy).collect();
     let learned = verdict::baseline::learn_without_outliers(&runs);
@@ -371,6 +371,6 @@ fn only_whole_healthy_runs_of_one_thing_are_learned_from() {
     wrong[1].tables[0].rows[0].in_place.as_mut().unwrap().wrong = Some(2);
     assert!(matches!(learn(&wrong), Err(Unlearnable::Unfit { log: 1, .. })));
     let mut cut = healthy();
-    cut[2].tables[0].ended = model::measurement::Ended::Truncated;
+    cut[2].tables[0].ended = model::measurement::LogEnd::Truncated;
     assert!(matches!(learn(&cut), Err(Unlearnable::Unfit { log: 2, .. })));
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, io::Read};
 
 use model::{Cluster, Criteria, JobEnd, Node, Verdict, measurement::Reading};
 use verdict::{
-    Clues, Evidence, Judgement, Listening, Standard,
+    Clues, Judgement, Listening, RunEvidence, Standard,
     diagnose::Cause::{self, *},
     judge,
 };
@@ -38,7 +38,8 @@ fn judged(log: &str, network: Option<&str>, state: &str) -> Judgement {
     let nodes = ["node-1", "node-2"].map(|name| Node { name: name.into(), slots: 1 }).to_vec();
     let cluster = Cluster { name: "two".into(), nodes, endpoint: String::new() };
     let criteria = Criteria { network: network.map(str::to_owned), ..Criteria::named("test") };
-    let evidence = Evidence { job: Some(&job), cluster: Some(&cluster), ..Evidence::of(&reading, &clues) };
+    let evidence =
+        RunEvidence { job: Some(&job), cluster: Some(&cluster), ..RunEvidence::of(&reading, &clues) };
     judge(&evidence, &Standard { criteria: Some(&criteria), ..Standard::default() })
 }
 
@@ -477,7 +478,7 @@ fn the_silent_peer_is_suspected_rather_than_the_reporters() {
     };
     let log = format!("# Using devices\n{header}{}{}{}", lost(0), lost(1), lost(3));
     let (reading, clues) = heard(&log);
-    let judgement = judge(&Evidence::of(&reading, &clues), &Standard::default());
+    let judgement = judge(&RunEvidence::of(&reading, &clues), &Standard::default());
     let named: Vec<_> = judgement.suspects.iter().map(|suspect| suspect.host.as_deref()).collect();
     assert_eq!(named, [Some("node-2")], "{judgement:#?}");
 }

@@ -4,10 +4,10 @@ use std::sync::LazyLock;
 
 use model::{
     Cluster, Collective, Criteria, Floor, JobEnd, Node, OneRank, Reference, Verdict, Workload,
-    measurement::{Ended, Half, OutOfBounds, PartialHalf, Placement, Reading, Row, Table},
+    measurement::{Half, LogEnd, OutOfBounds, PartialHalf, Placement, Reading, Row, Table},
 };
 use proptest::prelude::*;
-use verdict::{Baseline, Clues, Evidence, Fingerprint, Judgement, Standard, baseline, judge};
+use verdict::{Baseline, Clues, Fingerprint, Judgement, RunEvidence, Standard, baseline, judge};
 
 static NOTHING: LazyLock<Clues> = LazyLock::new(Clues::default);
 static CLUSTER: LazyLock<Cluster> = LazyLock::new(|| Cluster {
@@ -70,7 +70,7 @@ fn good() -> (Reading, JobEnd) {
         rows: workload().sizes().into_iter().map(row).collect(),
         out_of_bounds: Some(OutOfBounds { count: 0, ok: true }),
         average_busbw: Some(3.0),
-        ended: Ended::Complete,
+        ended: LogEnd::Complete,
     };
     let end = JobEnd {
         state: "COMPLETED".into(),
@@ -79,19 +79,19 @@ fn good() -> (Reading, JobEnd) {
         started_at: None,
         ended_at: None,
     };
-    (Reading { ended: Ended::Complete, first_error: None, tables: vec![table] }, end)
+    (Reading { ended: LogEnd::Complete, first_error: None, tables: vec![table] }, end)
 }
 
-fn evidence<'a>(reading: &'a Reading, job: &'a JobEnd, workload: &'a Workload) -> Evidence<'a> {
-    Evidence {
+fn evidence<'a>(reading: &'a Reading, job: &'a JobEnd, workload: &'a Workload) -> RunEvidence<'a> {
+    RunEvidence {
         job: Some(job),
         workload: Some(workload),
         cluster: Some(&CLUSTER),
-        ..Evidence::of(reading, &NOTHING)
+        ..RunEvidence::of(reading, &NOTHING)
     }
 }
 
-fn by(evidence: &Evidence<'_>, criteria: &Criteria) -> Judgement {
+fn by(evidence: &RunEvidence<'_>, criteria: &Criteria) -> Judgement {
     judge(evidence, &Standard { criteria: Some(criteria), ..Standard::default() })
 }
 
@@ -115,8 +115,8 @@ fn every_kind_of_failure_is_reported() {
     let cases: &[(Verdict, &str, Break)] = &[
         (Verdict::Inconclusive, "NO_TABLE", |reading, _| reading.tables.clear()),
         (Verdict::Inconclusive, "MANY_TABLES", |reading, _| reading.tables.push(reading.tables[0].clone())),
-        (Verdict::Inconclusive, "TRUNCATED", |reading, _| reading.tables[0].ended = Ended::Truncated),
-        (Verdict::Fail, "BENCHMARK_FAILED", |reading, _| reading.tables[0].ended = Ended::Failed),
+        (Verdict::Inconclusive, "TRUNCATED", |reading, _| reading.tables[0].ended = LogEnd::Truncated),
+        (Verdict::Fail, "BENCHMARK_FAILED", |reading, _| reading.tables[0].ended = LogEnd::Failed),
         (Verdict::Inconclusive, "WRONG_COLLECTIVE", |reading, _| {
             reading.tables[0].collective = Some("all_gather".into());
         }),
@@ -169,7 +169,7 @@ fn judged_alone(change: impl FnOnce(&mut Vec<Row>, &mut u64)) -> Judgement {
     let (mut reading, _) = good();
     let table = &mut reading.tables[0];
     change(&mut table.rows, &mut table.unmeasured);
-    by(&Evidence::of(&reading, &NOTHING), &criteria())
+    by(&RunEvidence::of(&reading, &NOTHING), &criteria())
 }
 
 #[test]
@@ -261,7 +261,8 @@ fn alltoall_and_sendrecv_are_checked_out_of_place_alone() {
 fn alone(reading: &Reading, criteria: &Criteria, baseline: Option<&Baseline>) -> Judgement {
     let cluster = Cluster { nodes: vec![Node { name: "node-0".into(), slots: 1 }], ..CLUSTER.clone() };
     let (_, job) = good();
-    let evidence = Evidence { job: Some(&job), cluster: Some(&cluster), ..Evidence::of(reading, &NOTHING) };
+    let evidence =
+        RunEvidence { job: Some(&job), cluster: Some(&cluster), ..RunEvidence::of(reading, &NOTHING) };
     let standard = Standard { criteria: Some(criteria), baseline, ..Standard::default() };
     judge(&evidence, &standard)
 }
@@ -318,7 +319,7 @@ fn one_rank_measures_no_link_and_its_verdict_never_changes() {
         let mut unknown = reading.clone();
         unknown.tables[0].ranks = None;
         let alone = judge(
-            &Evidence::of(&unknown, &NOTHING),
+            &RunEvidence::of(&unknown, &NOTHING),
             &Standard { criteria: Some(&criteria()), ..Standard::default() },
         );
         assert_eq!(alone.reasons[0].code, "ONE_RANK", "the bus bandwidth tells as well: {alone:?}");
@@ -366,7 +367,7 @@ fn the_data_of_one_rank_is_judged() {
 #[test]
 fn missing_evidence_does_not_pass() {
     let (_, job) = good();
-    let nothing = Reading { ended: Ended::Empty, first_error: None, tables: vec![] };
+    let nothing = Reading { ended: LogEnd::Empty, first_error: None, tables: vec![] };
     let no_floors = Criteria { floors: vec![], require_check: false, ..criteria() };
     let workload = workload();
     assert_eq!(by(&evidence(&nothing, &job, &workload), &no_floors).verdict, Verdict::Inconclusive);

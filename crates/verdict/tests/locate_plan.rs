@@ -1,8 +1,8 @@
 //! Group tests find the bad members with few tests: simulated, with the counts printed.
 
 use verdict::locate::{
-    GroupOutcome, Located, PairOutcome, PlanOptions, Search, Suspect, from_groups, plan_groups, plan_pairs,
-    tests_for,
+    GroupOutcome, GroupSearch, Located, PairOutcome, PlanOptions, Suspect, from_groups, plan_groups,
+    plan_pairs, tests_for,
 };
 
 /// SplitMix64: small, seeded, and the same everywhere.
@@ -77,7 +77,7 @@ fn search(bad: usize, noise: f64, options: &PlanOptions, seeds: u64) -> Series {
             }
         }
         truth.sort();
-        let mut going = Search::new(&members, options);
+        let mut going = GroupSearch::new(&members, options);
         let mut tests = 0;
         while let Some(group) = going.plan().groups.pop() {
             assert!(group.len() >= 2, "a collective needs two");
@@ -207,7 +207,7 @@ fn a_larger_limit_makes_it_surer() {
 fn at_the_limit_likely_members_are_suspected_and_missing_tests_reported() {
     let members = names(232);
     let options = PlanOptions { most: Some(9), ..PlanOptions::default() };
-    let mut search = Search::new(&members, &options);
+    let mut search = GroupSearch::new(&members, &options);
     while let Some(group) = search.plan().groups.pop() {
         let degraded = group.contains(&members[41]);
         search.learn(&GroupOutcome { members: group, degraded });
@@ -242,7 +242,7 @@ fn replayed_outcomes_give_the_same_state() {
     let members = names(40);
     let options = PlanOptions::default();
     let mut outcomes = Vec::new();
-    let mut search = Search::new(&members, &options);
+    let mut search = GroupSearch::new(&members, &options);
     for _ in 0..30 {
         let plan = plan_groups(&members, &outcomes, &options);
         assert_eq!(plan, search.plan());
@@ -263,7 +263,7 @@ fn searches_in_small_clusters_end() {
         for bad in 0..=count {
             let members = names(count);
             let options = PlanOptions::default();
-            let mut search = Search::new(&members, &options);
+            let mut search = GroupSearch::new(&members, &options);
             let mut tests = 0;
             while let Some(group) = search.plan().groups.pop() {
                 let degraded = group.iter().any(|name| members[..bad].contains(name));

@@ -1,6 +1,6 @@
 //! The slow rank of one run: real runs, simulated faults, and input that makes no sense.
 
-use model::measurement::{Device, Ended, Half, ProcessTimes, Reading, Row, Table};
+use model::measurement::{Device, Half, LogEnd, ProcessTimes, Reading, Row, Table};
 use proptest::prelude::*;
 use verdict::locate::{Located, from_processes};
 
@@ -138,9 +138,9 @@ fn reading(matrices: Vec<[Vec<Vec<f64>>; 2]>) -> Reading {
         rows: matrices.into_iter().enumerate().map(row).collect(),
         out_of_bounds: None,
         average_busbw: None,
-        ended: Ended::Complete,
+        ended: LogEnd::Complete,
     };
-    Reading { ended: Ended::Complete, first_error: None, tables: vec![table] }
+    Reading { ended: LogEnd::Complete, first_error: None, tables: vec![table] }
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn two_ranks_give_no_suspect() {
 #[test]
 fn missing_measurements_are_reported() {
     let mut seeded = Seeded(3);
-    let empty = Reading { ended: Ended::Empty, first_error: None, tables: vec![] };
+    let empty = Reading { ended: LogEnd::Empty, first_error: None, tables: vec![] };
     let few = reading(healthy(&mut seeded, 4, 2));
     let one_size = reading(healthy(&mut seeded, 4, 4).into_iter().take(1).collect());
     let nonsense = {

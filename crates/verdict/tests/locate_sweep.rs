@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
-use verdict::locate::{Located, Outcome, PairOptions, Tried, best_of, from_tried, next_pairs};
+use verdict::locate::{Located, PairOptions, SweepOutcome, Tried, best_of, from_tried, next_pairs};
 
 fn cluster(nodes: usize) -> Vec<String> {
     (0..nodes).map(|node| format!("n{node:03}")).collect()
@@ -25,9 +25,9 @@ fn sweep(nodes: usize, busbw: impl Fn(usize, usize, usize) -> Option<f64>) -> (L
         assert_eq!(distinct.len(), 2 * pairs.len(), "pairs of a round have nobody in common");
         for (a, b) in pairs {
             let outcome = match busbw(tried.len(), number(&a), number(&b)) {
-                Some(busbw) if busbw < 0.0 => Outcome::Void { why: "PREEMPTED".to_owned() },
-                Some(busbw) => Outcome::Measured { busbw },
-                None => Outcome::Broken { why: "wrong".to_owned() },
+                Some(busbw) if busbw < 0.0 => SweepOutcome::Void { why: "PREEMPTED".to_owned() },
+                Some(busbw) => SweepOutcome::Measured { busbw },
+                None => SweepOutcome::Broken { why: "wrong".to_owned() },
             };
             tried.push(Tried { a, b, outcome });
         }
@@ -89,7 +89,7 @@ fn a_single_noisy_pair_gives_no_suspect() {
 fn two_nodes_and_void_pairs_are_undecided() {
     let (located, _) = sweep(2, |_, _, _| Some(40.0));
     assert!(located.suspects.is_empty());
-    let void = Outcome::Void { why: "no time".to_owned() };
+    let void = SweepOutcome::Void { why: "no time".to_owned() };
     let tried: Vec<_> = next_pairs(&cluster(4), &[], &PairOptions::default(), 99)
         .into_iter()
         .map(|(a, b)| Tried { a, b, outcome: void.clone() })
@@ -116,7 +116,7 @@ fn an_unmeasured_member_is_undecided() {
     assert_eq!((named(&located), located.undecided), (vec![5], None));
     // The ones that nobody had time for.
     let few = next_pairs(&cluster(8), &[], &PairOptions::default(), 2);
-    let measured = |(a, b): (String, String)| Tried { a, b, outcome: Outcome::Measured { busbw: 90.0 } };
+    let measured = |(a, b): (String, String)| Tried { a, b, outcome: SweepOutcome::Measured { busbw: 90.0 } };
     let tried: Vec<_> = few.into_iter().map(measured).collect();
     let located = from_tried(&cluster(8), &tried, &PairOptions::default());
     assert!(!located.healthy && located.undecided.is_some_and(|why| why.contains("n002, n003, n004, n005")));

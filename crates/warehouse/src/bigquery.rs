@@ -28,20 +28,20 @@
 mod batches;
 mod client;
 mod fit;
+mod load_store;
 mod read;
 mod settle;
-mod spool;
 
 use std::{sync::Arc, time::Duration};
 
 use ledger::Store;
 
-use self::{batches::Batches, client::Client, settle::Settling, spool::Spool};
-use crate::{Error, Load, Past, Row, VerdictRow, Wanted};
+use self::{batches::Batches, client::BigQueryClient, load_store::LoadStore, settle::Settling};
+use crate::{Error, Load, MeasurementRow, Past, PastQuery, VerdictRow};
 
 /// Timeouts and intervals.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct BigQueryOptions {
     /// Maximum duration of a call.
     pub patience: Duration,
     /// Maximum duration of one request to BigQuery.
@@ -58,7 +58,7 @@ pub struct Options {
     pub look: Duration,
 }
 
-impl Default for Options {
+impl Default for BigQueryOptions {
     fn default() -> Self {
         Self {
             // Shorter than a push request's timeout.
@@ -75,11 +75,11 @@ impl Default for Options {
 
 /// A dataset of BigQuery, and the bucket through which rows are loaded.
 pub struct BigQuery {
-    client: Client,
-    spool: Spool,
+    client: BigQueryClient,
+    spool: LoadStore,
     batches: Batches,
     settling: Settling,
-    options: Options,
+    options: BigQueryOptions,
 }
 
 impl BigQuery {
@@ -90,10 +90,10 @@ impl BigQuery {
         dataset: &str,
         endpoint: Option<String>,
         store: Arc<dyn Store>,
-        options: Options,
+        options: BigQueryOptions,
     ) -> Self {
-        let client = Client::new(project, dataset, endpoint, options.clone());
-        let spool = Spool::new(store, format!("warehouse/{project}.{dataset}"));
+        let client = BigQueryClient::new(project, dataset, endpoint, options.clone());
+        let spool = LoadStore::new(store, format!("warehouse/{project}.{dataset}"));
         Self {
             client,
             spool: spool.clone(),
@@ -119,7 +119,7 @@ impl BigQuery {
     }
 
     async fn bring(&self, id: &str, load: &Load) -> Result<u64, Error> {
-        spool::check(id)?;
+        load_store::check(id)?;
         if let Some(end) = self.spool.end(id).await? {
             return end.of(self.spool.note(id).await?.map_or(0, |note| note.rows));
         }
@@ -150,7 +150,7 @@ impl BigQuery {
     ///
     /// # Errors
     /// Returns an error if BigQuery is unavailable.
-    pub async fn rows(&self, run: &str) -> Result<Vec<Row>, Error> {
+    pub async fn rows(&self, run: &str) -> Result<Vec<MeasurementRow>, Error> {
         self.patiently(Box::pin(read::rows(&self.client, run)), "answer").await
     }
 
@@ -166,7 +166,7 @@ impl BigQuery {
     ///
     /// # Errors
     /// Returns an error if BigQuery is unavailable.
-    pub async fn past(&self, wanted: &Wanted) -> Result<Vec<Past>, Error> {
+    pub async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, Error> {
         self.patiently(Box::pin(read::past(&self.client, wanted)), "answer").await
     }
 

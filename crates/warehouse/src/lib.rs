@@ -7,16 +7,16 @@
 
 #[cfg(feature = "gcp")]
 pub mod bigquery;
+mod location;
 mod past;
-mod place;
 mod rows;
 mod schema;
 mod sqlite;
 
-pub use past::{Past, Wanted};
-pub use place::Place;
-pub use rows::{Load, Row, RunRow, Text, VerdictRow};
-pub use schema::{Column, Kind, TABLES, Table};
+pub use location::WarehouseLocation;
+pub use past::{Past, PastQuery};
+pub use rows::{Load, MeasurementRow, RunRow, SharedText, VerdictRow};
+pub use schema::{ColumnType, TABLES, TableColumn, WarehouseTable};
 pub use sqlite::Sqlite;
 
 /// A failed operation.

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use model::{
     Timestamp, Verdict,
-    measurement::{Ended, Half, Table},
+    measurement::{Half, LogEnd, Table},
 };
 
-use crate::rows::{Row, VerdictRow};
+use crate::rows::{MeasurementRow, VerdictRow};
 
 /// Filter for runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct PastQuery {
     /// Workflow,
     pub workflow: String,
     /// identity of comparable curves,
@@ -39,7 +39,7 @@ pub struct Past {
 
 impl Past {
     /// A run from its rows, which must be in order.
-    pub fn of(verdict: &VerdictRow, rows: &[Row]) -> Self {
+    pub fn of(verdict: &VerdictRow, rows: &[MeasurementRow]) -> Self {
         let first = rows.first();
         let mut table = Table {
             collective: first.and_then(|row| row.collective.clone()),
@@ -52,7 +52,7 @@ impl Past {
             rows: Vec::new(),
             out_of_bounds: None,
             average_busbw: None,
-            ended: Ended::Complete,
+            ended: LogEnd::Complete,
         };
         let mut at = None;
         for row in rows {

@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Text shared by all rows of a run.
-pub type Text = Arc<str>;
+pub type SharedText = Arc<str>;
 
 /// Rows that are loaded atomically: the measurements of a run, or its end.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,7 +20,7 @@ pub struct Load {
     /// Its verdict. At most one row.
     pub verdicts: Vec<VerdictRow>,
     /// Its measurements.
-    pub rows: Vec<Row>,
+    pub rows: Vec<MeasurementRow>,
 }
 
 /// A closed run with all resources released.
@@ -56,9 +56,9 @@ pub struct RunRow {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct VerdictRow {
     /// The run.
-    pub run: Text,
+    pub run: SharedText,
     /// Workflow name.
-    pub workflow: Text,
+    pub workflow: SharedText,
     /// Attempt of the job.
     pub attempt: u32,
     /// Time of the request for the run.
@@ -68,24 +68,24 @@ pub struct VerdictRow {
     /// Codes of its reasons, most severe first, separated by commas.
     pub reasons: String,
     /// Name and digest of the criteria.
-    pub criteria: Option<Text>,
+    pub criteria: Option<SharedText>,
     /// Digest of the baseline, if any.
-    pub baseline: Option<Text>,
+    pub baseline: Option<SharedText>,
     /// Identity of the measurement as one text: equal for runs with comparable curves.
-    pub identity: Option<Text>,
+    pub identity: Option<SharedText>,
     /// Environment of the measurement, as a JSON object of strings.
-    pub fingerprint: Text,
+    pub fingerprint: SharedText,
     /// Number of rows of the run in `measurements`.
     pub measurements: u64,
 }
 
 /// A measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Row {
+pub struct MeasurementRow {
     /// The run.
-    pub run: Text,
+    pub run: SharedText,
     /// Workflow name.
-    pub workflow: Text,
+    pub workflow: SharedText,
     /// Attempt of the job.
     pub attempt: u32,
     /// Log file of the row, relative to the manifest.
@@ -121,13 +121,13 @@ pub struct Row {
     /// Verdict on the run.
     pub verdict: Option<Verdict>,
     /// Name and digest of the criteria.
-    pub criteria: Option<Text>,
+    pub criteria: Option<SharedText>,
     /// Digest of the baseline, if any.
-    pub baseline: Option<Text>,
+    pub baseline: Option<SharedText>,
     /// Identity of the measurement as one text: equal for runs with comparable curves.
-    pub identity: Option<Text>,
+    pub identity: Option<SharedText>,
     /// Environment of the measurement, as a JSON object of strings.
-    pub fingerprint: Option<Text>,
+    pub fingerprint: Option<SharedText>,
 }
 
 impl Load {
@@ -175,7 +175,7 @@ impl Load {
         let Some(run) = self.verdicts.first().cloned() else { return };
         for (table_number, table) in (0..).zip(&reading.tables) {
             for (row_number, row) in (0..).zip(&table.rows) {
-                let placed = |placement: &str, half: &Half| Row {
+                let placed = |placement: &str, half: &Half| MeasurementRow {
                     run: run.run.clone(),
                     workflow: run.workflow.clone(),
                     attempt: run.attempt,
@@ -194,7 +194,7 @@ impl Load {
                     busbw: half.busbw,
                     wrong: half.wrong,
                     requested_at: run.requested_at,
-                    ..Row::default()
+                    ..MeasurementRow::default()
                 };
                 self.rows.extend(row.out_of_place.iter().map(|half| placed("out_of_place", half)));
                 self.rows.extend(row.in_place.iter().map(|half| placed("in_place", half)));
@@ -210,10 +210,10 @@ impl Load {
             verdict.measurements = measurements;
         }
         let Some(reached) = reached else { return self };
-        let criteria: Text = reached.criteria.as_str().into();
-        let baseline: Option<Text> = reached.baseline.as_deref().map(Into::into);
-        let identity: Text = identity.into();
-        let fingerprint: Text = serde_json::to_string(&reached.fingerprint).unwrap_or_default().into();
+        let criteria: SharedText = reached.criteria.as_str().into();
+        let baseline: Option<SharedText> = reached.baseline.as_deref().map(Into::into);
+        let identity: SharedText = identity.into();
+        let fingerprint: SharedText = serde_json::to_string(&reached.fingerprint).unwrap_or_default().into();
         for verdict in &mut self.verdicts {
             let codes: Vec<_> = reached.reasons.iter().map(|reason| reason.code.as_str()).collect();
             verdict.verdict = Some(reached.verdict);

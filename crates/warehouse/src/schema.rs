@@ -3,11 +3,11 @@
 use schemars::{Schema, schema_for};
 use serde_json::{Value, json};
 
-use crate::rows::{Row, RunRow, VerdictRow};
+use crate::rows::{MeasurementRow, RunRow, VerdictRow};
 
 /// A table.
 #[derive(Clone, Copy, Debug)]
-pub struct Table {
+pub struct WarehouseTable {
     /// Its name.
     pub name: &'static str,
     /// The schema of its rows.
@@ -17,26 +17,26 @@ pub struct Table {
 }
 
 /// All tables.
-pub const TABLES: [Table; 3] = [
-    Table { name: "verdicts", schema: || schema_for!(VerdictRow), key: &["run", "attempt"] },
-    Table {
+pub const TABLES: [WarehouseTable; 3] = [
+    WarehouseTable { name: "verdicts", schema: || schema_for!(VerdictRow), key: &["run", "attempt"] },
+    WarehouseTable {
         name: "measurements",
-        schema: || schema_for!(Row),
+        schema: || schema_for!(MeasurementRow),
         key: &["run", "attempt", "log", "table_number", "row_number", "placement"],
     },
     // A cluster that appears after the end adds to the hours: the row with the most hours is authoritative.
-    Table { name: "runs", schema: || schema_for!(RunRow), key: &["run", "node_hours"] },
+    WarehouseTable { name: "runs", schema: || schema_for!(RunRow), key: &["run", "node_hours"] },
 ];
 
-impl Table {
+impl WarehouseTable {
     /// Columns, in the order of the row's fields.
-    pub fn columns(&self) -> Vec<Column> {
+    pub fn columns(&self) -> Vec<TableColumn> {
         columns(&(self.schema)())
     }
 
     /// Schema file, in the format of `bq load` and Terraform.
     pub fn bigquery(&self) -> Value {
-        let column = |column: Column| {
+        let column = |column: TableColumn| {
             json!({
                 "name": column.name,
                 "type": column.kind.bigquery(),
@@ -50,11 +50,11 @@ impl Table {
 
 /// A column.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Column {
+pub struct TableColumn {
     /// Its name.
     pub name: String,
     /// Data type.
-    pub kind: Kind,
+    pub kind: ColumnType,
     /// Whether it is never null.
     pub required: bool,
     /// Description for display.
@@ -63,7 +63,7 @@ pub struct Column {
 
 /// Data type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ColumnType {
     /// A whole number, up to 2^63 - 1.
     Integer,
     /// Any number.
@@ -74,7 +74,7 @@ pub enum Kind {
     Moment,
 }
 
-impl Kind {
+impl ColumnType {
     /// BigQuery's name.
     pub const fn bigquery(self) -> &'static str {
         match self {
@@ -95,12 +95,12 @@ impl Kind {
     }
 }
 
-fn columns(schema: &Schema) -> Vec<Column> {
+fn columns(schema: &Schema) -> Vec<TableColumn> {
     let schema = schema.as_value();
     let required: Vec<_> = schema["required"].as_array().into_iter().flatten().collect();
     let fields = schema["properties"].as_object().into_iter().flatten();
     fields
-        .map(|(name, field)| Column {
+        .map(|(name, field)| TableColumn {
             name: name.clone(),
             kind: kind(field),
             required: required.iter().any(|required| *required == name) && !nullable(field),
@@ -115,10 +115,10 @@ fn nullable(field: &Value) -> bool {
     types.chain(variants).any(|kind| kind == "null")
 }
 
-fn kind(field: &Value) -> Kind {
+fn kind(field: &Value) -> ColumnType {
     let of = |kind: &Value| match kind.as_str() {
-        Some("integer") => Some(Kind::Integer),
-        Some("number") => Some(Kind::Float),
+        Some("integer") => Some(ColumnType::Integer),
+        Some("number") => Some(ColumnType::Float),
         _ => None,
     };
     let alternatives = field["type"].as_array().into_iter().flatten();
@@ -129,7 +129,7 @@ fn kind(field: &Value) -> Kind {
         |field: &Value| field["$ref"].as_str().is_some_and(|name| name.ends_with("/Timestamp"));
     let variants = field["anyOf"].as_array().into_iter().flatten();
     match variants.chain([field]).any(names_moment) {
-        true => Kind::Moment,
-        false => Kind::Text,
+        true => ColumnType::Moment,
+        false => ColumnType::Text,
     }
 }

@@ -15,9 +15,9 @@ use serde_json::{Map, Value};
 
 use crate::{
     Error,
-    past::{Past, Wanted},
-    rows::{Load, Row, RunRow, VerdictRow},
-    schema::{Column, Kind, TABLES, Table},
+    past::{Past, PastQuery},
+    rows::{Load, MeasurementRow, RunRow, VerdictRow},
+    schema::{ColumnType, TABLES, TableColumn, WarehouseTable},
 };
 
 /// A SQLite file. Several processes may use it concurrently.
@@ -84,7 +84,7 @@ impl Sqlite {
     ///
     /// # Errors
     /// Returns an error if the file cannot be read.
-    pub async fn rows(&self, run: &str) -> Result<Vec<Row>, Error> {
+    pub async fn rows(&self, run: &str) -> Result<Vec<MeasurementRow>, Error> {
         let run = run.to_owned();
         self.with(move |connection| measurements(connection, &run)).await
     }
@@ -105,7 +105,7 @@ impl Sqlite {
     ///
     /// # Errors
     /// Returns an error if the file cannot be read.
-    pub async fn past(&self, wanted: &Wanted) -> Result<Vec<Past>, Error> {
+    pub async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, Error> {
         let wanted = wanted.clone();
         self.with(move |connection| {
             let these = "WHERE workflow = ?1 AND identity = ?2 AND requested_at < ?3";
@@ -183,13 +183,13 @@ fn prepare(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     )
 }
 
-fn definition(column: &Column) -> String {
+fn definition(column: &TableColumn) -> String {
     let required = if column.required { " NOT NULL" } else { "" };
     format!("{} {}{required}", column.name, column.kind.sqlite())
 }
 
-fn of(table: &str) -> Vec<Column> {
-    TABLES.iter().find(|known| known.name == table).map(Table::columns).unwrap_or_default()
+fn of(table: &str) -> Vec<TableColumn> {
+    TABLES.iter().find(|known| known.name == table).map(WarehouseTable::columns).unwrap_or_default()
 }
 
 fn insert<T: Serialize>(transaction: &Transaction<'_>, table: &str, rows: &[T]) -> rusqlite::Result<()> {
@@ -241,7 +241,7 @@ fn select<T: DeserializeOwned>(
         let mut object = Map::new();
         for (index, column) in columns.iter().enumerate() {
             let value = match (row.get_ref(index)?, column.kind) {
-                (ValueRef::Integer(whole), Kind::Integer) => whole.into(),
+                (ValueRef::Integer(whole), ColumnType::Integer) => whole.into(),
                 (ValueRef::Integer(whole), _) => (whole as f64).into(),
                 (ValueRef::Real(real), _) => real.into(),
                 (ValueRef::Text(text), _) => String::from_utf8_lossy(text).into(),
@@ -256,7 +256,7 @@ fn select<T: DeserializeOwned>(
     rows.collect()
 }
 
-fn measurements(connection: &Connection, run: &str) -> rusqlite::Result<Vec<Row>> {
+fn measurements(connection: &Connection, run: &str) -> rusqlite::Result<Vec<MeasurementRow>> {
     let order = "WHERE run = ?1 ORDER BY attempt, log, table_number, row_number, placement DESC";
     select(connection, "measurements", order, &[&run])
 }

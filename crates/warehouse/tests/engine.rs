@@ -10,8 +10,8 @@ use bigquery_standin::engine::Engine;
 use fastrand::Rng;
 use model::{Conclusion, Money, RunUsed, Span, Timestamp, Verdict};
 use warehouse::{
-    Load, Row, Sqlite, TABLES, VerdictRow, Wanted,
-    bigquery::{BigQuery, Options},
+    Load, MeasurementRow, PastQuery, Sqlite, TABLES, VerdictRow,
+    bigquery::{BigQuery, BigQueryOptions},
 };
 
 const DATASET: &str = "burnin";
@@ -23,7 +23,7 @@ async fn engine(project: &str) -> (Engine, BigQuery) {
         engine.table(DATASET, table.name, &table.bigquery()).await.unwrap();
     }
     let (company, every, look) = (Duration::ZERO, Duration::ZERO, Duration::from_millis(5));
-    let options = Options { company, every, look, ..Options::default() };
+    let options = BigQueryOptions { company, every, look, ..BigQueryOptions::default() };
     let store = engine.bucket(project).unwrap();
     let warehouse = BigQuery::new(project, DATASET, Some(engine.endpoint.clone()), store, options);
     (engine, warehouse)
@@ -33,7 +33,7 @@ async fn engine(project: &str) -> (Engine, BigQuery) {
 fn run(name: &str, identity: &str, minutes: i64, verdict: Option<Verdict>, busbw: &[f64]) -> Load {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
     let requested_at = Some(Timestamp::from_millis(now - minutes * 60_000));
-    let row = |(row_number, busbw): (u32, &f64)| Row {
+    let row = |(row_number, busbw): (u32, &f64)| MeasurementRow {
         run: name.into(),
         workflow: "it's `nightly`".into(),
         attempt: 1,
@@ -53,7 +53,7 @@ fn run(name: &str, identity: &str, minutes: i64, verdict: Option<Verdict>, busbw
         verdict,
         identity: Some(identity.into()),
         fingerprint: Some(r#"{"nccl":"2.28.9"}"#.into()),
-        ..Row::default()
+        ..MeasurementRow::default()
     };
     let said = VerdictRow {
         run: name.into(),
@@ -115,7 +115,7 @@ async fn bigquery_and_sqlite_return_the_same_rows() {
         let said = &load.verdicts[0];
         assert_eq!(bigquery.rows(&said.run).await, sqlite.rows(&said.run).await);
         assert_eq!(bigquery.verdicts(&said.run).await, sqlite.verdicts(&said.run).await);
-        let wanted = Wanted {
+        let wanted = PastQuery {
             workflow: said.workflow.to_string(),
             identity: dice.choice(["a", "b", "' OR TRUE --"]).unwrap().to_owned(),
             before: said.requested_at.unwrap(),

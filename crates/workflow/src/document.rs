@@ -34,7 +34,7 @@ pub struct Position {
 
 /// A problem of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct FileProblem {
     /// File name as given, or `--set`.
     pub file: String,
     /// Position, if any.
@@ -45,7 +45,7 @@ pub struct Problem {
     pub message: String,
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for FileProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.file)?;
         if let Some(Position { line, column }) = self.position {
@@ -60,11 +60,11 @@ impl fmt::Display for Problem {
 
 /// All problems of a file and of the files it names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Problems(pub Vec<Problem>);
+pub struct FileProblems(pub Vec<FileProblem>);
 
-impl std::error::Error for Problems {}
+impl std::error::Error for FileProblems {}
 
-impl fmt::Display for Problems {
+impl fmt::Display for FileProblems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut lines = self.0.iter();
         lines.next().map_or(Ok(()), |first| first.fmt(f))?;
@@ -72,15 +72,15 @@ impl fmt::Display for Problems {
     }
 }
 
-impl From<Problem> for Problems {
-    fn from(problem: Problem) -> Self {
+impl From<FileProblem> for FileProblems {
+    fn from(problem: FileProblem) -> Self {
         Self(vec![problem])
     }
 }
 
 /// A YAML (or JSON) file as a value.
 #[derive(Clone, Debug)]
-pub struct Document {
+pub struct YamlDocument {
     /// File name as given.
     pub file: String,
     /// Content.
@@ -89,18 +89,18 @@ pub struct Document {
     overridden: Vec<String>,
 }
 
-impl Document {
+impl YamlDocument {
     /// Reads a file.
     ///
     /// # Errors
     /// Returns an error if it cannot be read, is not UTF-8, or is not valid YAML.
-    pub fn read(path: &Path) -> Result<Self, Problems> {
+    pub fn read(path: &Path) -> Result<Self, FileProblems> {
         let file = path.display().to_string();
         match read_some(path) {
             Ok(text) => Self::parse(&file, &text),
             Err(error) => {
                 let message = format!("cannot be read: {error}");
-                Err(Problem { file, position: None, field: String::new(), message }.into())
+                Err(FileProblem { file, position: None, field: String::new(), message }.into())
             }
         }
     }
@@ -110,7 +110,7 @@ impl Document {
     ///
     /// # Errors
     /// Returns the first syntax error, with its position.
-    pub fn parse(file: &str, text: &str) -> Result<Self, Problems> {
+    pub fn parse(file: &str, text: &str) -> Result<Self, FileProblems> {
         let mut document = Self {
             file: file.to_owned(),
             value: Value::Null,
@@ -122,26 +122,26 @@ impl Document {
                 .problem("", format!("is larger than {MAX_BYTES} bytes and is not read"))
                 .into());
         }
-        match Builder::new(text).document() {
+        match DocumentBuilder::new(text).document() {
             Ok((value, positions)) => {
                 document.value = value;
                 document.positions = positions;
                 Ok(document)
             }
-            Err(Broken { position, field, message }) => {
-                Err(Problem { file: document.file, position, field, message }.into())
+            Err(SyntaxError { position, field, message }) => {
+                Err(FileProblem { file: document.file, position, field, message }.into())
             }
         }
     }
 
     /// A problem of a field, at its position or the nearest enclosing one.
-    pub fn problem(&self, field: &str, message: impl Into<String>) -> Problem {
+    pub fn problem(&self, field: &str, message: impl Into<String>) -> FileProblem {
         let (file, position) = if self.is_overridden(field) {
             ("--set".to_owned(), None)
         } else {
             (self.file.clone(), self.position(field))
         };
-        Problem { file, position, field: field.to_owned(), message: message.into() }
+        FileProblem { file, position, field: field.to_owned(), message: message.into() }
     }
 
     /// Whether the field, a part of it or an enclosing field comes from an override.
@@ -196,24 +196,24 @@ pub(crate) fn scalar(text: &str) -> Value {
     plain(text)
 }
 
-struct Broken {
+struct SyntaxError {
     position: Option<Position>,
     field: String,
     message: String,
 }
 
-struct Builder<'a> {
+struct DocumentBuilder<'a> {
     events: Parser<'a, saphyr_parser::StrInput<'a>>,
     positions: BTreeMap<String, Position>,
     values: usize,
 }
 
-impl<'a> Builder<'a> {
+impl<'a> DocumentBuilder<'a> {
     fn new(text: &'a str) -> Self {
         Self { events: Parser::new_from_str(text), positions: BTreeMap::new(), values: 0 }
     }
 
-    fn document(mut self) -> Result<(Value, BTreeMap<String, Position>), Broken> {
+    fn document(mut self) -> Result<(Value, BTreeMap<String, Position>), SyntaxError> {
         let value = loop {
             let (event, span) = self.next()?;
             match event {
@@ -233,22 +233,30 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn next(&mut self) -> Result<(Event<'a>, Span), Broken> {
+    fn next(&mut self) -> Result<(Event<'a>, Span), SyntaxError> {
         match self.events.next_event() {
             Some(Ok(event)) => Ok(event),
             Some(Err(error)) => {
                 let marker = error.marker();
                 let position = Some(Position { line: marker.line(), column: marker.col() + 1 });
                 let message = format!("is not YAML: {}", error.info());
-                Err(Broken { position, field: String::new(), message })
+                Err(SyntaxError { position, field: String::new(), message })
             }
-            None => {
-                Err(Broken { position: None, field: String::new(), message: "ends in the middle".into() })
-            }
+            None => Err(SyntaxError {
+                position: None,
+                field: String::new(),
+                message: "ends in the middle".into(),
+            }),
         }
     }
 
-    fn value(&mut self, event: Event<'a>, span: &Span, field: &str, depth: usize) -> Result<Value, Broken> {
+    fn value(
+        &mut self,
+        event: Event<'a>,
+        span: &Span,
+        field: &str,
+        depth: usize,
+    ) -> Result<Value, SyntaxError> {
         self.values += 1;
         if self.values > MAX_VALUES {
             return Err(broken(span, "", &format!("has more than {MAX_VALUES} values")));
@@ -280,7 +288,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn sequence(&mut self, field: &str, depth: usize) -> Result<Value, Broken> {
+    fn sequence(&mut self, field: &str, depth: usize) -> Result<Value, SyntaxError> {
         let mut items = Vec::new();
         loop {
             match self.next()? {
@@ -293,7 +301,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn mapping(&mut self, field: &str, depth: usize) -> Result<Value, Broken> {
+    fn mapping(&mut self, field: &str, depth: usize) -> Result<Value, SyntaxError> {
         let mut map = Map::new();
         loop {
             let (event, span) = self.next()?;
@@ -321,8 +329,8 @@ fn position(span: &Span) -> Position {
     Position { line: span.start.line(), column: span.start.col() + 1 }
 }
 
-fn broken(span: &Span, field: &str, message: &str) -> Broken {
-    Broken { position: Some(position(span)), field: field.to_owned(), message: message.to_owned() }
+fn broken(span: &Span, field: &str, message: &str) -> SyntaxError {
+    SyntaxError { position: Some(position(span)), field: field.to_owned(), message: message.to_owned() }
 }
 
 /// YAML 1.2's core schema: `no` and `on` are strings; `010` has a leading zero and is a string here.

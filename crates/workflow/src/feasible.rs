@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use model::{
-    Benchmark, BuildSpec, ClusterSpec, Collective, Cost, Criteria, Deployed, Limits, Reference, Span, System,
-    Workflow, Workload, measurement::size,
+    Benchmark, BuildSpec, ClusterCost, ClusterSpec, Collective, Criteria, Deployed, Limits, Reference, Span,
+    System, Workflow, Workload, measurement::size,
 };
 
 /// Maximum duration in a workflow: a longer one is a mistake, and sums must not overflow.
@@ -23,7 +23,7 @@ pub enum In {
 
 /// A reason why a run cannot succeed, or may fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub struct FeasibilityFinding {
     /// The file.
     pub file: In,
     /// The field.
@@ -35,8 +35,8 @@ pub struct Finding {
 }
 
 /// Returns every reason why runs of this workflow cannot succeed, or may not.
-pub fn findings(workflow: &Workflow) -> Vec<Finding> {
-    let mut found = Findings::default();
+pub fn findings(workflow: &Workflow) -> Vec<FeasibilityFinding> {
+    let mut found = FeasibilityFindings::default();
     found.limits(&workflow.limits);
     let system = workflow.cluster.as_ref().map(ClusterSpec::system);
     if let Some(benchmark) = &workflow.benchmark {
@@ -60,11 +60,11 @@ pub fn findings(workflow: &Workflow) -> Vec<Finding> {
 }
 
 #[derive(Default)]
-struct Findings(Vec<Finding>);
+struct FeasibilityFindings(Vec<FeasibilityFinding>);
 
-impl Findings {
+impl FeasibilityFindings {
     fn add(&mut self, file: In, field: &str, warning: bool, message: String) {
-        self.0.push(Finding { file, field: field.to_owned(), message, warning });
+        self.0.push(FeasibilityFinding { file, field: field.to_owned(), message, warning });
     }
 
     fn error(&mut self, field: &str, message: String) {
@@ -156,7 +156,9 @@ impl Findings {
 
     /// Compares ranks and nodes of the cluster with the criteria.
     fn ranks(&mut self, system: &System, benchmark: Option<&Benchmark>) {
-        let Some(Layout { field, nodes, ranks_per_node, gpus_per_node }) = layout(system) else { return };
+        let Some(ClusterLayout { field, nodes, ranks_per_node, gpus_per_node }) = layout(system) else {
+            return;
+        };
         if let Some(gpus) = gpus_per_node.filter(|gpus| *gpus > 0 && ranks_per_node > *gpus) {
             let message =
                 format!("{ranks_per_node} ranks on {gpus} GPUs (`gpus_per_node`); each rank needs a GPU");
@@ -207,7 +209,7 @@ impl Findings {
         }
     }
 
-    fn budget(&mut self, cost: &Cost, limits: &Limits, system: &System) {
+    fn budget(&mut self, cost: &ClusterCost, limits: &Limits, system: &System) {
         let Some(budget) = cost.budget else { return };
         let Some(pays) = budget.pays_for(system.nodes(), cost.node_hour) else { return };
         let (nodes, price) = (system.nodes(), cost.node_hour);
@@ -298,7 +300,7 @@ fn effective<'a>(build: &'a BuildSpec, name: &str) -> Option<&'a str> {
 }
 
 /// Placement of ranks.
-struct Layout {
+struct ClusterLayout {
     field: &'static str,
     nodes: u32,
     ranks_per_node: u32,
@@ -306,7 +308,7 @@ struct Layout {
 }
 
 /// `None` for processes, whose number depends on the host's GPUs.
-fn layout(system: &System) -> Option<Layout> {
+fn layout(system: &System) -> Option<ClusterLayout> {
     let (slurm, kubernetes, deployed) = match system {
         System::Processes { .. } => return None,
         System::Slurm(slurm) => (Some(&**slurm), None, false),
@@ -316,13 +318,13 @@ fn layout(system: &System) -> Option<Layout> {
     if let Some(slurm) = slurm {
         let field = if deployed { "cluster.rent.deployed.slurm" } else { "cluster.existing.system.slurm" };
         let (nodes, ranks_per_node, gpus_per_node) = (slurm.nodes, slurm.ranks_per_node, slurm.gpus_per_node);
-        return Some(Layout { field, nodes, ranks_per_node, gpus_per_node });
+        return Some(ClusterLayout { field, nodes, ranks_per_node, gpus_per_node });
     }
     let kubernetes = kubernetes?;
     let field =
         if deployed { "cluster.rent.deployed.kubernetes" } else { "cluster.existing.system.kubernetes" };
     let (nodes, ranks_per_node) = (kubernetes.nodes, kubernetes.ranks_per_node);
-    Some(Layout { field, nodes, ranks_per_node, gpus_per_node: kubernetes.gpus_per_node })
+    Some(ClusterLayout { field, nodes, ranks_per_node, gpus_per_node: kubernetes.gpus_per_node })
 }
 
 fn ranks(system: &System) -> Option<u32> {

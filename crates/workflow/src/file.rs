@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use model::{ByteSize, Collective, Cost, Image, Kubernetes, Limits, Locate, Notify, Slurm};
+use model::{ByteSize, ClusterCost, Collective, Image, Kubernetes, Limits, Locate, Notify, Slurm};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use triggers::On;
+use triggers::Triggers;
 
 /// `workflows/<name>.yaml`. Paths are relative to this file.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -30,13 +30,13 @@ pub struct WorkflowFile {
     #[serde(default)]
     pub limits: Limits,
     /// Price of the cluster and budget of the run.
-    pub cost: Option<Cost>,
+    pub cost: Option<ClusterCost>,
     /// Notification targets: GitHub, Slack, programs.
     #[serde(default)]
     pub notify: Vec<Notify>,
     /// Automatic triggers.
     #[serde(default)]
-    pub on: On,
+    pub on: Triggers,
     /// Fields that network requests for a run may override, such as `limits.job`. The command line may
     /// override every field.
     #[serde(default)]

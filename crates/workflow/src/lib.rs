@@ -10,12 +10,12 @@ mod file;
 mod resolve;
 mod schema;
 
-pub use document::{Document, Position, Problem, Problems};
+pub use document::{FileProblem, FileProblems, Position, YamlDocument};
 pub use file::{
     BenchmarkFile, BuildFile, ClusterFile, DeployedFile, ExistingFile, ImageFile, RentFile, SystemFile,
     WorkflowFile, WorkloadFile,
 };
 pub use resolve::{
-    Archive, Offered, Override, Resolved, offered, offered_by, resolve, resolve_document, resolve_on,
+    Offered, Override, Resolved, SourceArchive, offered, offered_by, resolve, resolve_document, resolve_on,
 };
-pub use triggers::On;
+pub use triggers::Triggers;

@@ -8,15 +8,15 @@ use std::{
 
 use bytes::Bytes;
 use model::{
-    Benchmark, BuildSpec, ByteSize, ClusterSpec, Criteria, Deployed, ImageSpec, Notify, Source, System,
+    Benchmark, BuildSpec, ByteSize, ClusterSpec, Criteria, Deployed, ImageSpec, Notify, SourceObject, System,
     Workflow, Workload,
 };
 use sha2::{Digest, Sha256};
-use triggers::On;
+use triggers::Triggers;
 
 use crate::{
-    document::{Document, MAX_DEPTH, MAX_KEY, Problem, Problems, scalar},
-    feasible::{self, Finding, In},
+    document::{FileProblem, FileProblems, MAX_DEPTH, MAX_KEY, YamlDocument, scalar},
+    feasible::{self, FeasibilityFinding, In},
     file::{
         BuildFile, ClusterFile, DeployedFile, ExistingFile, ImageFile, RentFile, SystemFile, WorkflowFile,
         WorkloadFile,
@@ -39,15 +39,15 @@ pub struct Resolved {
     /// Payload of `run.requested`.
     pub workflow: Workflow,
     /// Source archives to upload to the artefact bucket before the run is requested.
-    pub archives: Vec<Archive>,
+    pub archives: Vec<SourceArchive>,
     /// Reasons why a run may fail or end early.
-    pub warnings: Vec<Problem>,
+    pub warnings: Vec<FileProblem>,
 }
 
 /// A source folder as a tar archive: sorted, without times or owners, so that equal folders give equal
 /// archives.
 #[derive(Clone, Debug)]
-pub struct Archive {
+pub struct SourceArchive {
     /// Object name in the artefact bucket.
     pub object: String,
     /// Its content.
@@ -62,7 +62,7 @@ pub struct Offered {
     /// Description for display.
     pub description: String,
     /// Automatic triggers.
-    pub on: On,
+    pub on: Triggers,
     /// Fields that network requests may override.
     pub parameters: Vec<String>,
 }
@@ -71,22 +71,22 @@ pub struct Offered {
 ///
 /// # Errors
 /// Returns all problems of the file.
-pub fn offered(path: &Path) -> Result<Offered, Problems> {
-    offered_by(&Document::read(path)?)
+pub fn offered(path: &Path) -> Result<Offered, FileProblems> {
+    offered_by(&YamlDocument::read(path)?)
 }
 
 /// The same, for an already parsed file.
 ///
 /// # Errors
 /// Returns all problems of the file.
-pub fn offered_by(document: &Document) -> Result<Offered, Problems> {
+pub fn offered_by(document: &YamlDocument) -> Result<Offered, FileProblems> {
     let WorkflowFile { name, description, on, parameters, .. } = document.read_as()?;
     let problems = on.problems();
     if problems.is_empty() {
         return Ok(Offered { name, description, on, parameters });
     }
     let problem = |(field, why): (String, String)| document.problem(&format!("on.{field}"), why);
-    Err(Problems(problems.into_iter().map(problem).collect()))
+    Err(FileProblems(problems.into_iter().map(problem).collect()))
 }
 
 /// An overridden field, from `--set key=value`.
@@ -120,7 +120,7 @@ impl std::str::FromStr for Override {
 ///
 /// # Errors
 /// Returns all problems of all files.
-pub fn resolve(path: &Path, overrides: &[Override]) -> Result<Resolved, Problems> {
+pub fn resolve(path: &Path, overrides: &[Override]) -> Result<Resolved, FileProblems> {
     resolve_on(path, overrides, None)
 }
 
@@ -132,8 +132,8 @@ pub fn resolve_on(
     path: &Path,
     overrides: &[Override],
     existing: Option<serde_json::Value>,
-) -> Result<Resolved, Problems> {
-    resolve_document(Document::read(path)?, path, overrides, existing)
+) -> Result<Resolved, FileProblems> {
+    resolve_document(YamlDocument::read(path)?, path, overrides, existing)
 }
 
 /// The same, for an already parsed file; the files it names are read now, relative to `path`.
@@ -141,11 +141,11 @@ pub fn resolve_on(
 /// # Errors
 /// Returns all problems of all files and of `existing`.
 pub fn resolve_document(
-    mut document: Document,
+    mut document: YamlDocument,
     path: &Path,
     overrides: &[Override],
     existing: Option<serde_json::Value>,
-) -> Result<Resolved, Problems> {
+) -> Result<Resolved, FileProblems> {
     if let Some(existing) = existing {
         document.set("cluster", serde_json::json!({ "existing": existing }));
     }
@@ -153,7 +153,7 @@ pub fn resolve_document(
         document.set(field, scalar(value));
     }
     let file: WorkflowFile = document.read_as()?;
-    let mut reading = Reading::new(path.parent().unwrap_or(Path::new("")), &document);
+    let mut reading = WorkflowReader::new(path.parent().unwrap_or(Path::new("")), &document);
 
     let image = match &file.image {
         Some(ImageFile::Build(build)) => {
@@ -215,22 +215,22 @@ pub fn resolve_document(
     let workflow = Workflow { name, description, image, cluster, benchmark, locate, limits, cost, notify };
     let warnings = reading.judge_feasibility(&workflow);
     if !reading.problems.is_empty() {
-        return Err(Problems(reading.problems));
+        return Err(FileProblems(reading.problems));
     }
     Ok(Resolved { workflow, archives: reading.archives, warnings })
 }
 
-struct Reading<'a> {
+struct WorkflowReader<'a> {
     folder: &'a Path,
-    document: &'a Document,
-    problems: Vec<Problem>,
-    archives: Vec<Archive>,
+    document: &'a YamlDocument,
+    problems: Vec<FileProblem>,
+    archives: Vec<SourceArchive>,
     /// The criteria file, if readable.
-    criteria: Option<Document>,
+    criteria: Option<YamlDocument>,
 }
 
-impl<'a> Reading<'a> {
-    const fn new(folder: &'a Path, document: &'a Document) -> Self {
+impl<'a> WorkflowReader<'a> {
+    const fn new(folder: &'a Path, document: &'a YamlDocument) -> Self {
         Self { folder, document, problems: vec![], archives: vec![], criteria: None }
     }
 
@@ -240,9 +240,9 @@ impl<'a> Reading<'a> {
 
     /// Adds errors about feasibility to the problems, and returns the warnings. Each is reported in the file
     /// of its field.
-    fn judge_feasibility(&mut self, workflow: &Workflow) -> Vec<Problem> {
+    fn judge_feasibility(&mut self, workflow: &Workflow) -> Vec<FileProblem> {
         let mut warnings = Vec::new();
-        for Finding { file, field, message, warning } in feasible::findings(workflow) {
+        for FeasibilityFinding { file, field, message, warning } in feasible::findings(workflow) {
             let document = match (file, &self.criteria) {
                 (In::Criteria, Some(criteria)) => criteria,
                 _ => self.document,
@@ -254,12 +254,12 @@ impl<'a> Reading<'a> {
     }
 
     /// Reads a named file and collects its problems.
-    fn named(&mut self, field: &str, path: &Path) -> Option<Document> {
+    fn named(&mut self, field: &str, path: &Path) -> Option<YamlDocument> {
         if !self.folder.join(path).is_file() {
             self.complain(field, format!("the file {} does not exist", self.folder.join(path).display()));
             return None;
         }
-        let read = Document::read(&self.folder.join(path));
+        let read = YamlDocument::read(&self.folder.join(path));
         read.map_err(|problems| self.problems.extend(problems.0)).ok()
     }
 
@@ -330,13 +330,13 @@ impl<'a> Reading<'a> {
         Some(spec)
     }
 
-    fn build(&mut self, field: &str, build: &BuildFile) -> Option<(BuildSpec, Document)> {
+    fn build(&mut self, field: &str, build: &BuildFile) -> Option<(BuildSpec, YamlDocument)> {
         let document = self.named(&format!("{field}.config"), &build.config)?;
         let source = match &build.source {
             None => None,
             Some(source) => Some(self.source(&format!("{field}.source"), source)?),
         };
-        let config = match document.read_as::<cloudbuild::Config>() {
+        let config = match document.read_as::<cloudbuild::BuildConfig>() {
             Ok(config) => config,
             Err(problems) => {
                 self.problems.extend(problems.0);
@@ -380,16 +380,16 @@ impl<'a> Reading<'a> {
     }
 
     /// Packs a source folder. Equal folders give equal archives.
-    fn source(&mut self, field: &str, folder: &Path) -> Option<Source> {
+    fn source(&mut self, field: &str, folder: &Path) -> Option<SourceObject> {
         let folder = self.folder.join(folder);
         match pack(&folder) {
             Ok(bytes) => {
                 let sha256 = hex(&Sha256::digest(&bytes));
                 let object = format!("sources/{sha256}.tar");
                 if self.archives.iter().all(|archive| archive.object != object) {
-                    self.archives.push(Archive { object: object.clone(), bytes: bytes.into() });
+                    self.archives.push(SourceArchive { object: object.clone(), bytes: bytes.into() });
                 }
-                Some(Source { object, sha256 })
+                Some(SourceObject { object, sha256 })
             }
             Err(error) => {
                 self.complain(field, format!("{} cannot be packed: {error}", folder.display()));
@@ -443,7 +443,7 @@ impl<'a> Reading<'a> {
 }
 
 /// Placeholders for all secrets the config declares: only the build service knows whether they exist.
-fn any_secrets(config: &cloudbuild::Config) -> BTreeMap<String, cloudbuild::Secret> {
+fn any_secrets(config: &cloudbuild::BuildConfig) -> BTreeMap<String, cloudbuild::Secret> {
     let declared = config.available_secrets.iter().flat_map(|available| &available.secret_manager);
     let names = declared.filter_map(|secret| secret.version_name.split("secrets/").nth(1)?.split('/').next());
     names.map(|name| (name.to_owned(), cloudbuild::Secret::new("only checked"))).collect()

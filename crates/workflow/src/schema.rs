@@ -5,14 +5,14 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::document::{Document, Problem, Problems};
+use crate::document::{FileProblem, FileProblems, YamlDocument};
 
-impl Document {
+impl YamlDocument {
     /// Deserializes the document as a `T`.
     ///
     /// # Errors
     /// Returns all problems.
-    pub fn read_as<T: JsonSchema + DeserializeOwned>(&self) -> Result<T, Problems> {
+    pub fn read_as<T: JsonSchema + DeserializeOwned>(&self) -> Result<T, FileProblems> {
         let schema = schemars::schema_for!(T).to_value();
         let validator = jsonschema::validator_for(&schema).map_err(|error| {
             self.problem("", format!("cannot be checked, the schema itself is wrong: {error}"))
@@ -28,7 +28,7 @@ impl Document {
         }
         problems.sort_by_key(|problem| problem.position);
         problems.dedup();
-        Err(Problems(problems))
+        Err(FileProblems(problems))
     }
 }
 
@@ -38,9 +38,9 @@ const MAX_PROBLEMS: usize = 100;
 const MAX_MESSAGE: usize = 500;
 
 struct Explain<'a> {
-    document: &'a Document,
+    document: &'a YamlDocument,
     schema: &'a Value,
-    problems: &'a mut Vec<Problem>,
+    problems: &'a mut Vec<FileProblem>,
 }
 
 impl Explain<'_> {

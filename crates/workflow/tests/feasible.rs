@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use workflow::{Override, Problem, Problems, resolve};
+use workflow::{FileProblem, FileProblems, Override, resolve};
 
 const WORKFLOW: &str = "\
 name: nightly
@@ -62,13 +62,13 @@ fn found(workflow: &str, criteria: &str, set: &[&str]) -> (Vec<String>, Vec<Stri
         fs::write(folder.path().join(name), text).unwrap();
     }
     let set: Vec<Override> = set.iter().map(|set| set.parse().unwrap()).collect();
-    let told = |problems: Vec<Problem>| {
+    let told = |problems: Vec<FileProblem>| {
         let prefix = format!("{}/", folder.path().display());
         problems.iter().map(|problem| problem.to_string().replace(&prefix, "")).collect()
     };
     match resolve(&folder.path().join("w.yaml"), &set) {
         Ok(resolved) => (vec![], told(resolved.warnings)),
-        Err(Problems(problems)) => (told(problems), vec![]),
+        Err(FileProblems(problems)) => (told(problems), vec![]),
     }
 }
 

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use model::{ByteSize, ClusterSpec, ImageSpec, News, Notify, System};
 use proptest::prelude::*;
-use workflow::{Document, Override, Problems, resolve};
+use workflow::{FileProblems, Override, YamlDocument, resolve};
 
 const GOOD: &str = "\
 name: good
@@ -31,7 +31,7 @@ fn folder(workflow: &str) -> tempfile::TempDir {
 fn problems(workflow: &str, set: &[&str]) -> Vec<String> {
     let folder = folder(workflow);
     let set: Vec<Override> = set.iter().map(|set| set.parse().unwrap()).collect();
-    let Err(Problems(problems)) = resolve(&folder.path().join("w.yaml"), &set) else { return vec![] };
+    let Err(FileProblems(problems)) = resolve(&folder.path().join("w.yaml"), &set) else { return vec![] };
     let prefix = format!("{}/", folder.path().display());
     problems.iter().map(|problem| problem.to_string().replace(&prefix, "")).collect()
 }
@@ -53,7 +53,7 @@ fn the_workflows_of_this_repository_are_good() {
 #[test]
 fn the_build_config_of_this_repository_is_good() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cloudbuild.yaml");
-    let config: cloudbuild::Config = Document::read(&path).unwrap().read_as().unwrap();
+    let config: cloudbuild::BuildConfig = YamlDocument::read(&path).unwrap().read_as().unwrap();
     cloudbuild::plan::check(&config, &cloudbuild::Inputs::default())
         .unwrap_or_else(|problems| panic!("{problems:?}"));
 }
@@ -170,20 +170,22 @@ fn obscure_yaml_features_are_rejected() {
         ("? [a]\n: b\n", "a key must be a string"),
     ];
     for (text, expected) in cases {
-        let told = Document::parse("f", text).unwrap_err().to_string();
+        let told = YamlDocument::parse("f", text).unwrap_err().to_string();
         assert!(told.contains(expected), "{text:?}: {told}");
     }
     let deep = format!("{}{}", "[".repeat(100), "]".repeat(100));
-    assert!(Document::parse("f", &deep).unwrap_err().to_string().contains("nested too deeply"));
-    assert!(Document::parse("f", &"[".repeat(100_000)).is_err());
-    assert!(Document::parse("f", &"- ".repeat(100_000)).is_err());
-    assert!(Document::parse("f", &"x".repeat(2 << 20)).unwrap_err().to_string().contains("is larger than"));
+    assert!(YamlDocument::parse("f", &deep).unwrap_err().to_string().contains("nested too deeply"));
+    assert!(YamlDocument::parse("f", &"[".repeat(100_000)).is_err());
+    assert!(YamlDocument::parse("f", &"- ".repeat(100_000)).is_err());
+    assert!(
+        YamlDocument::parse("f", &"x".repeat(2 << 20)).unwrap_err().to_string().contains("is larger than")
+    );
 }
 
 #[test]
 fn scalars_have_their_obvious_type() {
     let text = "{a: no, b: 0x10, c: 010, d: 1.5, e: \"1\", f: ~, g: true, h: 2026-11-20}";
-    let value = Document::parse("f", text).unwrap().value;
+    let value = YamlDocument::parse("f", text).unwrap().value;
     let expected = r#"{"a":"no","b":"0x10","c":"010","d":1.5,"e":"1","f":null,"g":true,"h":"2026-11-20"}"#;
     assert_eq!(value.to_string(), expected);
 }
@@ -193,7 +195,7 @@ proptest! {
 
     #[test]
     fn no_text_panics(text in any::<String>()) {
-        if let Ok(document) = Document::parse("f", &text) {
+        if let Ok(document) = YamlDocument::parse("f", &text) {
             drop(document.read_as::<workflow::WorkflowFile>());
         }
     }

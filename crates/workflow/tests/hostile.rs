@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command, time::Instant};
 
-use workflow::{Document, Override, WorkflowFile};
+use workflow::{Override, WorkflowFile, YamlDocument};
 
 const MIB: usize = 1 << 20;
 /// The largest file that is read at all.
@@ -59,7 +59,8 @@ fn a_megabyte_of_anything_takes_little_memory_and_time() {
             text.truncate(LARGEST);
         }
         let started = Instant::now();
-        let read = Document::parse("w.yaml", &text).and_then(|document| document.read_as::<WorkflowFile>());
+        let read =
+            YamlDocument::parse("w.yaml", &text).and_then(|document| document.read_as::<WorkflowFile>());
         let took = started.elapsed();
         let problems = read.err().map_or_else(String::new, |problems| problems.to_string());
         let status = fs::read_to_string("/proc/self/status").unwrap();

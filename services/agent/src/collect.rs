@@ -11,7 +11,7 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
-use ledger::{ArtefactError, Artefacts, Owner};
+use ledger::{ArtefactError, Artefacts, ArtifactOwner};
 use model::{
     Attempt, Class, Cluster, CommandId, Fact, Failure, JobRef, LeftOut, Logs, ManifestObject, planted,
 };
@@ -22,7 +22,7 @@ use crate::{
     job_name,
     port::{Outputs, Scheduler, Written},
 };
-use body::File;
+use body::OutputFile;
 use names::Names;
 
 /// Maximum number of omitted files listed by name.
@@ -34,7 +34,7 @@ const VERSIONS: u32 = 9;
 
 /// Limits of what is collected of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct CollectLimits {
     /// Maximum size of a file, bytes.
     pub file_bytes: u64,
     /// Maximum size of all files of a job, bytes.
@@ -43,7 +43,7 @@ pub struct Limits {
     pub files: usize,
 }
 
-impl Default for Limits {
+impl Default for CollectLimits {
     fn default() -> Self {
         Self { file_bytes: 5 << 30, job_bytes: 20 << 30, files: 10_000 }
     }
@@ -59,7 +59,7 @@ pub struct Collector {
     /// Redaction rules.
     pub rules: Arc<Rules>,
     /// Limits per job.
-    pub limits: Limits,
+    pub limits: CollectLimits,
 }
 
 impl Collector {
@@ -83,7 +83,7 @@ impl Collector {
     /// See [`Collector::collect`].
     pub async fn collect_for(
         &self,
-        owner: Owner<'_>,
+        owner: ArtifactOwner<'_>,
         cluster: &Cluster,
         jobs: &[(Attempt, String)],
     ) -> Result<Logs, PortError> {
@@ -113,8 +113,11 @@ impl Collector {
     async fn job(&self, of: &Of<'_>, taken: &mut Taken) -> Result<(), PortError> {
         let Of { cluster, job, .. } = *of;
         let listed = self.scheduler.outputs(cluster, job).await?;
-        let mut room =
-            Room { bytes: self.limits.job_bytes, files: self.limits.files, names: Names::default() };
+        let mut room = RemainingLimits {
+            bytes: self.limits.job_bytes,
+            files: self.limits.files,
+            names: Names::default(),
+        };
         let since = taken.objects.len();
         let mut seen = BTreeMap::new();
         self.files(of, &listed.files, &mut room, &mut seen, taken).await?;
@@ -138,7 +141,7 @@ impl Collector {
         &self,
         of: &Of<'_>,
         files: &[Written],
-        room: &mut Room,
+        room: &mut RemainingLimits,
         seen: &mut BTreeMap<String, String>,
         taken: &mut Taken,
     ) -> Result<(), PortError> {
@@ -159,7 +162,7 @@ impl Collector {
                     seen.insert(object.name.clone(), file.clone());
                     taken.objects.push(object);
                 }
-                Err(PortError::Final(why)) if why.code != "ARTEFACT_DAMAGED" => {
+                Err(PortError::Permanent(why)) if why.code != "ARTEFACT_DAMAGED" => {
                     taken.leave(of.attempt, [(file.clone(), why.message)]);
                 }
                 Err(error) => return Err(error),
@@ -175,7 +178,7 @@ impl Collector {
         name: &str,
         limit: u64,
     ) -> Result<ManifestObject, PortError> {
-        let file = File {
+        let file = OutputFile {
             scheduler: Arc::clone(&self.scheduler),
             cluster: of.cluster.clone(),
             job: of.job.to_owned(),
@@ -191,13 +194,13 @@ impl Collector {
             }
         }
         let why = format!("{VERSIONS} tries met {VERSIONS} other contents of {}", file.name);
-        Err(PortError::Final(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", why)))
+        Err(PortError::Permanent(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", why)))
     }
 }
 
 /// A job and the owner of its logs.
 struct Of<'a> {
-    owner: Owner<'a>,
+    owner: ArtifactOwner<'a>,
     cluster: &'a Cluster,
     attempt: Attempt,
     job: &'a str,
@@ -216,13 +219,13 @@ impl Taken {
 }
 
 /// Remaining limits of a job.
-struct Room {
+struct RemainingLimits {
     bytes: u64,
     files: usize,
     names: Names,
 }
 
-impl Room {
+impl RemainingLimits {
     /// Returns how many bytes of the next file may be stored while `others` wait: one oversized file must not use up their share.
     fn take(&mut self, others: usize, file_bytes: u64) -> Option<u64> {
         self.files = self.files.checked_sub(1)?;
@@ -271,10 +274,10 @@ fn left_out(mut files: Vec<LeftOut>) -> Vec<LeftOut> {
 
 pub(crate) fn damaged(error: ArtefactError) -> PortError {
     match error {
-        ArtefactError::Store(error) => PortError::passing(error),
+        ArtefactError::Store(error) => PortError::transient(error),
         // Another attempt writes under other names.
         ArtefactError::Damaged { .. } => {
-            PortError::Final(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", error.to_string()))
+            PortError::Permanent(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", error.to_string()))
         }
     }
 }

@@ -14,15 +14,15 @@ use service::PortError;
 use model::{Cluster, JobEnd};
 use tokio::io::AsyncReadExt;
 
-use crate::port::{Job, Outputs, Scheduler, Standing, Written};
+use crate::port::{JobSpec, JobStatus, Outputs, Scheduler, Written};
 
 /// Checks that the adapter fulfils the port. `job` makes a job with the given name that takes about a second, succeeds and
 /// writes some output.
 ///
 /// # Panics
 /// Panics if a check fails.
-pub async fn scheduler(scheduler: &dyn Scheduler, cluster: &Cluster, job: impl Fn(&str) -> Job) {
-    assert_eq!(scheduler.look(cluster, "one").await.expect("an answer"), Standing::Absent);
+pub async fn scheduler(scheduler: &dyn Scheduler, cluster: &Cluster, job: impl Fn(&str) -> JobSpec) {
+    assert_eq!(scheduler.look(cluster, "one").await.expect("an answer"), JobStatus::Absent);
 
     let handle = scheduler.submit(&job("one")).await.expect("a handle");
     assert_eq!(
@@ -64,7 +64,7 @@ pub async fn scheduler(scheduler: &dyn Scheduler, cluster: &Cluster, job: impl F
         && !others.is_empty()
     {
         let part = cluster.part(&others.iter().map(String::as_str).collect::<Vec<_>>());
-        let job = Job { cluster: part.clone(), ..job("part") };
+        let job = JobSpec { cluster: part.clone(), ..job("part") };
         scheduler.submit(&job).await.expect("a handle");
         assert_eq!(ended(scheduler, &part, "part").await.state, "COMPLETED");
         assert_eq!(scheduler.nodes(&part, "part").await.expect("an answer"), others);
@@ -127,7 +127,7 @@ pub async fn folder(scheduler: &dyn Scheduler, cluster: &Cluster, name: &str, fo
     }
     for none in ["link-out", "link-folder/passwd", "nothing"] {
         let refused = scheduler.output(cluster, name, none).await;
-        assert!(matches!(refused, Err(PortError::Final(_))), "{none} is a permanent error");
+        assert!(matches!(refused, Err(PortError::Permanent(_))), "{none} is a permanent error");
     }
     drop(socket);
 }
@@ -135,8 +135,8 @@ pub async fn folder(scheduler: &dyn Scheduler, cluster: &Cluster, name: &str, fo
 async fn ended(scheduler: &dyn Scheduler, cluster: &Cluster, name: &str) -> JobEnd {
     for _ in 0..3000 {
         match scheduler.look(cluster, name).await.expect("an answer") {
-            Standing::Ended(end) => return end,
-            Standing::Going => tokio::time::sleep(Duration::from_millis(10)).await,
+            JobStatus::Ended(end) => return end,
+            JobStatus::Going => tokio::time::sleep(Duration::from_millis(10)).await,
             other => panic!("{name}: {other:?}"),
         }
     }

@@ -6,20 +6,20 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use ledger::Reader;
+use ledger::ObjectReader;
 use model::{Cluster, JobEnd};
 use service::PortError;
 
-use crate::port::{Job, Outputs, Scheduler, Standing};
+use crate::port::{JobSpec, JobStatus, Outputs, Scheduler};
 
 /// Each job ends at the third poll and leaves one file.
 pub struct FakeScheduler {
     log: Vec<u8>,
-    jobs: Mutex<BTreeMap<String, Planned>>,
+    jobs: Mutex<BTreeMap<String, PlannedJob>>,
 }
 
 #[derive(Default)]
-struct Planned {
+struct PlannedJob {
     looks: u32,
     submitted: bool,
     cancelled: bool,
@@ -31,31 +31,37 @@ impl FakeScheduler {
         Self { log: log.into(), jobs: Mutex::default() }
     }
 
-    fn with<T>(&self, name: &str, work: impl FnOnce(&mut Planned) -> T) -> T {
+    fn with<T>(&self, name: &str, work: impl FnOnce(&mut PlannedJob) -> T) -> T {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         work(jobs.entry(name.to_owned()).or_default())
     }
 }
 
-fn ended(state: &str, exit_code: i32) -> Standing {
+fn ended(state: &str, exit_code: i32) -> JobStatus {
     let exit_code = Some(exit_code);
-    Standing::Ended(JobEnd { state: state.into(), exit_code, signal: None, started_at: None, ended_at: None })
+    JobStatus::Ended(JobEnd {
+        state: state.into(),
+        exit_code,
+        signal: None,
+        started_at: None,
+        ended_at: None,
+    })
 }
 
 #[async_trait::async_trait]
 impl Scheduler for FakeScheduler {
-    async fn submit(&self, job: &Job) -> Result<String, PortError> {
+    async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
         self.with(&job.name, |planned| planned.submitted = true);
         Ok(job.name.clone())
     }
 
-    async fn look(&self, _: &Cluster, name: &str) -> Result<Standing, PortError> {
+    async fn look(&self, _: &Cluster, name: &str) -> Result<JobStatus, PortError> {
         Ok(self.with(name, |planned| {
             planned.looks += u32::from(planned.submitted);
             match planned {
-                Planned { submitted: false, .. } => Standing::Absent,
-                Planned { cancelled: true, .. } => ended("CANCELLED", 0),
-                Planned { looks, .. } if *looks < 3 => Standing::Going,
+                PlannedJob { submitted: false, .. } => JobStatus::Absent,
+                PlannedJob { cancelled: true, .. } => ended("CANCELLED", 0),
+                PlannedJob { looks, .. } if *looks < 3 => JobStatus::Going,
                 _ => ended("COMPLETED", 0),
             }
         }))
@@ -70,7 +76,7 @@ impl Scheduler for FakeScheduler {
         Ok(self.with(name, |planned| planned.submitted).then_some("node-0.log").into_iter().collect())
     }
 
-    async fn output(&self, _: &Cluster, _: &str, _: &str) -> Result<Reader, PortError> {
+    async fn output(&self, _: &Cluster, _: &str, _: &str) -> Result<ObjectReader, PortError> {
         Ok(Box::new(Cursor::new(self.log.clone())))
     }
 }

@@ -29,21 +29,21 @@ use std::sync::Arc;
 
 use ledger::Artefacts;
 use model::{
-    Body, Class, Cluster, Command, CommandId, Fact, Failure, Handle, Image, Search, Span, Stage, Workload,
-    planted,
+    Body, Class, Cluster, Command, CommandId, Fact, Failure, Handle, Image, NodeSearch, Span, Stage,
+    Workload, planted,
 };
 use redact::Rules;
-use service::{Look, Outbox, PortError, Trouble, Watches, Worker};
+use service::{CommandError, PollResult, Pollers, PortError, Publisher, Worker};
 
-pub use collect::{Collector, Limits};
+pub use collect::{CollectLimits, Collector};
 pub use locate::Locator;
-pub use port::{Job, Scheduler, Standing};
+pub use port::{JobSpec, JobStatus, Scheduler};
 
 /// The agent's handler, over any [`Scheduler`].
 pub struct Agent {
     scheduler: Arc<dyn Scheduler>,
     collector: Collector,
-    watches: Watches,
+    watches: Pollers,
     every: Span,
 }
 
@@ -60,14 +60,14 @@ impl Agent {
 
     /// Runs jobs on `scheduler` and uploads their output to `artefacts`. `every`: poll interval.
     pub fn new(scheduler: Arc<dyn Scheduler>, artefacts: Artefacts, every: Span) -> Self {
-        let (rules, limits) = (Rules::of_patterns(), Limits::default());
+        let (rules, limits) = (Rules::of_patterns(), CollectLimits::default());
         let collector = Collector { scheduler: Arc::clone(&scheduler), artefacts, rules, limits };
-        Self { scheduler, collector, watches: Watches::default(), every }
+        Self { scheduler, collector, watches: Pollers::default(), every }
     }
 
     /// Sets redaction rules and limits.
     #[must_use]
-    pub fn collecting(mut self, rules: Arc<Rules>, limits: Limits) -> Self {
+    pub fn collecting(mut self, rules: Arc<Rules>, limits: CollectLimits) -> Self {
         self.collector.rules = rules;
         self.collector.limits = limits;
         self
@@ -80,14 +80,14 @@ impl Agent {
         image: Option<&Image>,
         workload: &Workload,
         limit: Span,
-        outbox: &Outbox,
-    ) -> Result<(), Trouble> {
+        outbox: &Publisher,
+    ) -> Result<(), CommandError> {
         let labels = [
             ("burnin-run", id.run.to_string()),
             ("burnin-attempt", id.attempt.to_string()),
             ("burnin-expires", (outbox.clock().now() + limit).to_string()),
         ];
-        let job = Job {
+        let job = JobSpec {
             name: id.resource_name(),
             cluster: cluster.clone(),
             image: image.cloned(),
@@ -96,7 +96,7 @@ impl Agent {
             labels: labels.map(|(name, value)| (name.to_owned(), value)).into(),
         };
         match self.scheduler.submit(&job).await {
-            Ok(handle) => outbox.tell(id, Fact::JobAccepted(Handle { handle })).await?,
+            Ok(handle) => outbox.publish_fact(id, Fact::JobAccepted(Handle { handle })).await?,
             Err(error) => return outbox.answer(id, Err(error)).await,
         }
         self.observe(id, cluster, true, outbox).await
@@ -107,14 +107,14 @@ impl Agent {
         id: &CommandId,
         cluster: &Cluster,
         accepted: bool,
-        outbox: &Outbox,
-    ) -> Result<(), Trouble> {
+        outbox: &Publisher,
+    ) -> Result<(), CommandError> {
         match look(&*self.scheduler, cluster, &id.resource_name(), accepted).await.map(told) {
-            Ok(Look::Ended(fact)) => Ok(outbox.tell(id, fact).await?),
-            Ok(Look::Going) => {
+            Ok(PollResult::Ended(fact)) => Ok(outbox.publish_fact(id, fact).await?),
+            Ok(PollResult::Running) => {
                 let (scheduler, cluster, name) =
                     (Arc::clone(&self.scheduler), cluster.clone(), id.resource_name());
-                self.watches.follow(id, outbox, self.every, move || {
+                self.watches.poll(id, outbox, self.every, move || {
                     let (scheduler, cluster, name) = (Arc::clone(&scheduler), cluster.clone(), name.clone());
                     async move { look(&*scheduler, &cluster, &name, true).await.map(told) }
                 });
@@ -130,13 +130,18 @@ impl Agent {
         Locator { scheduler: Arc::clone(&self.scheduler), collector: self.collector.clone() }
     }
 
-    async fn locate(&self, id: &CommandId, search: &Search, outbox: &Outbox) -> Result<(), Trouble> {
+    async fn locate(
+        &self,
+        id: &CommandId,
+        search: &NodeSearch,
+        outbox: &Publisher,
+    ) -> Result<(), CommandError> {
         let locator = self.locator();
         match locator.step(id, search, outbox.clock().now()).await {
-            Ok(Look::Ended(fact)) => Ok(outbox.tell(id, fact).await?),
-            Ok(Look::Going) => {
+            Ok(PollResult::Ended(fact)) => Ok(outbox.publish_fact(id, fact).await?),
+            Ok(PollResult::Running) => {
                 let (command, search, clock) = (id.clone(), search.clone(), Arc::clone(outbox.clock()));
-                self.watches.follow(id, outbox, self.every, move || {
+                self.watches.poll(id, outbox, self.every, move || {
                     let (locator, command, search) = (locator.clone(), command.clone(), search.clone());
                     let now = clock.now();
                     async move { locator.step(&command, &search, now).await }
@@ -156,29 +161,29 @@ async fn look(
     cluster: &Cluster,
     name: &str,
     accepted: bool,
-) -> Result<Standing, PortError> {
+) -> Result<JobStatus, PortError> {
     let mut standing = scheduler.look(cluster, name).await?;
-    let absent = standing == Standing::Absent;
+    let absent = standing == JobStatus::Absent;
     if absent && !planted("absent_may_still_come") {
         scheduler.cancel(cluster, name).await?;
         standing = scheduler.look(cluster, name).await?;
     }
     Ok(match standing {
-        Standing::Ended(end) if (absent || !accepted) && end.state == "CANCELLED" => Standing::Absent,
+        JobStatus::Ended(end) if (absent || !accepted) && end.state == "CANCELLED" => JobStatus::Absent,
         standing => standing,
     })
 }
 
-fn told(standing: Standing) -> Look {
+fn told(standing: JobStatus) -> PollResult {
     let failed =
-        |class, code: &str, why: String| Look::Ended(Fact::JobFailed(Failure::new(class, code, why)));
+        |class, code: &str, why: String| PollResult::Ended(Fact::JobFailed(Failure::new(class, code, why)));
     match standing {
-        Standing::Going => Look::Going,
-        Standing::Ended(end) => Look::Ended(Fact::JobDone(end)),
-        Standing::Absent => {
+        JobStatus::Going => PollResult::Running,
+        JobStatus::Ended(end) => PollResult::Ended(Fact::JobDone(end)),
+        JobStatus::Absent => {
             failed(Class::Infrastructure, "ABSENT", "the scheduler does not know the job".to_owned())
         }
-        Standing::Lost { code, why } => failed(Class::ClusterLost, &code, why),
+        JobStatus::Lost { code, why } => failed(Class::ClusterLost, &code, why),
     }
 }
 
@@ -188,7 +193,7 @@ impl Worker for Agent {
         "agent"
     }
 
-    async fn perform(&self, command: &Command, outbox: &Outbox) -> Result<(), Trouble> {
+    async fn perform(&self, command: &Command, outbox: &Publisher) -> Result<(), CommandError> {
         let id = &command.id;
         match &command.body {
             Body::JobSubmit { cluster, image, workload, limit } => {
@@ -198,7 +203,7 @@ impl Worker for Agent {
             Body::JobCancel { cluster, .. } => {
                 match self.scheduler.cancel(cluster, &id.resource_name()).await {
                     Ok(()) => self.observe(id, cluster, true, outbox).await,
-                    Err(PortError::Passing(why)) => Err(Trouble::Retry(why)),
+                    Err(PortError::Transient(why)) => Err(CommandError::Transient(why)),
                     Err(error) => outbox.answer(id, Err(error)).await,
                 }
             }
@@ -207,10 +212,10 @@ impl Worker for Agent {
                 let safe = collected.is_ok();
                 outbox.answer(id, collected.map(Some)).await?;
                 for job in jobs.iter().filter(|_| safe) {
-                    if let Err(PortError::Passing(why)) =
+                    if let Err(PortError::Transient(why)) =
                         self.scheduler.release(cluster, &job_name(id, job.attempt)).await
                     {
-                        return Err(Trouble::Retry(why));
+                        return Err(CommandError::Transient(why));
                     }
                 }
                 Ok(())
@@ -220,7 +225,10 @@ impl Worker for Agent {
                 Ok(()) => self.locate(id, search, outbox).await,
                 Err(error) => outbox.answer(id, Err(error)).await,
             },
-            _ => Err(Trouble::Park(format!("the agent has nothing to do with the {} stage", id.stage))),
+            _ => Err(CommandError::Permanent(format!(
+                "the agent has nothing to do with the {} stage",
+                id.stage
+            ))),
         }
     }
 }

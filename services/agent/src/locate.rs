@@ -12,19 +12,19 @@
 
 use std::{io::Cursor, sync::Arc};
 
-use ledger::{Artefacts, Owner, Reader};
+use ledger::{Artefacts, ArtifactOwner, ObjectReader};
 use model::{
-    Attempt, Class, Cluster, CommandId, Drain, Drained, Fact, Failure, JobEnd, Search, Span, SuspectNode,
+    Attempt, Class, Cluster, CommandId, Drain, Drained, Fact, Failure, JobEnd, NodeSearch, Span, SuspectNode,
     Suspects, Timestamp, Workload, measurement::Reading, planted,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use service::{Look, PortError};
-use verdict::locate::{Located, Outcome, PairOptions, Tried, best_of, from_tried, next_pairs};
+use service::{PollResult, PortError};
+use verdict::locate::{Located, PairOptions, SweepOutcome, Tried, best_of, from_tried, next_pairs};
 
 use crate::{
     collect::{Collector, damaged},
     job_name,
-    port::{Job, Scheduler, Standing},
+    port::{JobSpec, JobStatus, Scheduler},
 };
 
 /// A pair cannot show which of two nodes is bad.
@@ -57,7 +57,7 @@ enum Over {
 
 /// All tests and their result: content of `located.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Record {
+struct SearchRecord {
     suspects: Suspects,
     located: Located,
     pairs: Vec<Tried>,
@@ -76,9 +76,14 @@ impl Locator {
     ///
     /// # Errors
     /// Returns an error if a request to the scheduler or the bucket fails; [`PortError::Final`] if the search cannot continue.
-    pub async fn step(&self, id: &CommandId, search: &Search, now: Timestamp) -> Result<Look, PortError> {
-        if let Some(Record { suspects, .. }) = self.read(id, "located.json").await? {
-            return Ok(Look::Ended(Fact::NodesLocated(suspects)));
+    pub async fn step(
+        &self,
+        id: &CommandId,
+        search: &NodeSearch,
+        now: Timestamp,
+    ) -> Result<PollResult, PortError> {
+        if let Some(SearchRecord { suspects, .. }) = self.read(id, "located.json").await? {
+            return Ok(PollResult::Ended(Fact::NodesLocated(suspects)));
         }
         let mut over: Option<Over> = self.read(id, "over.json").await?;
         if over.is_none() && now >= search.ends_at {
@@ -86,7 +91,7 @@ impl Locator {
         }
         match self.walk(id, search, now, over.as_ref()).await {
             // Running pairs must end before the failure is reported.
-            Err(PortError::Final(failure)) if over.is_none() => {
+            Err(PortError::Permanent(failure)) if over.is_none() => {
                 let over = self.note(id, "over.json", &Over::Failed(failure)).await?;
                 self.walk(id, search, now, Some(&over)).await
             }
@@ -98,12 +103,12 @@ impl Locator {
     async fn walk(
         &self,
         id: &CommandId,
-        search: &Search,
+        search: &NodeSearch,
         now: Timestamp,
         over: Option<&Over>,
-    ) -> Result<Look, PortError> {
+    ) -> Result<PollResult, PortError> {
         let Some(nodes) = self.nodes(id, search, over).await? else {
-            return Ok(Look::Ended(stopped(over))); // no pair ever started
+            return Ok(PollResult::Ended(stopped(over))); // no pair ever started
         };
         let options = PairOptions { tolerance: search.locate.tolerance, ..PairOptions::default() };
         let tests = search.locate.tests.map_or(4 * nodes.len(), |tests| tests as usize);
@@ -114,7 +119,7 @@ impl Locator {
             let mut round = Vec::new();
             let mut known = true;
             for (number, (a, b)) in pairs.iter().enumerate() {
-                let pair = Pair { id, search, number: first + number, ends: [a, b], now };
+                let pair = NodePair { id, search, number: first + number, ends: [a, b], now };
                 let before = self.outcome(&pair).await?;
                 known &= before.is_some();
                 let outcome = match before {
@@ -126,7 +131,7 @@ impl Locator {
                 }
             }
             if round.len() < pairs.len() {
-                return Ok(Look::Going);
+                return Ok(PollResult::Running);
             }
             tried.extend(round);
             // A round starts only after the one before is complete.
@@ -135,7 +140,7 @@ impl Locator {
             }
         }
         match over {
-            Some(Over::Cancelled | Over::Failed(_)) => Ok(Look::Ended(stopped(over))),
+            Some(Over::Cancelled | Over::Failed(_)) => Ok(PollResult::Ended(stopped(over))),
             None | Some(Over::TimeIsUp) => self.finish(id, search, &nodes, tried, over).await,
         }
     }
@@ -144,7 +149,7 @@ impl Locator {
     async fn nodes(
         &self,
         id: &CommandId,
-        search: &Search,
+        search: &NodeSearch,
         over: Option<&Over>,
     ) -> Result<Option<Vec<String>>, PortError> {
         let known = self.read(id, "nodes.json").await?;
@@ -156,23 +161,29 @@ impl Locator {
     }
 
     /// The recorded outcome of a pair.
-    async fn outcome(&self, pair: &Pair<'_>) -> Result<Option<Outcome>, PortError> {
+    async fn outcome(&self, pair: &NodePair<'_>) -> Result<Option<SweepOutcome>, PortError> {
         self.read(pair.id, &pair.file()).await
     }
 
     /// Outcome of a pair; `None` while it runs. Starts the pair if necessary.
-    async fn pair(&self, pair: &Pair<'_>, over: Option<&Over>) -> Result<Option<Outcome>, PortError> {
+    async fn pair(
+        &self,
+        pair: &NodePair<'_>,
+        over: Option<&Over>,
+    ) -> Result<Option<SweepOutcome>, PortError> {
         let (cluster, name) = (pair.search.cluster.part(&pair.ends), pair.name());
         let mut standing = self.look(&cluster, &name).await?;
-        if over.is_some() && matches!(standing, Standing::Absent | Standing::Going) {
+        if over.is_some() && matches!(standing, JobStatus::Absent | JobStatus::Going) {
             // A submission in flight must not start afterwards.
             self.scheduler.cancel(&cluster, &name).await?;
             standing = self.look(&cluster, &name).await?;
         }
         let outcome = match standing {
-            Standing::Going => return Ok(None),
-            Standing::Absent if over.is_some() => Outcome::Void { why: "it was not started".to_owned() },
-            Standing::Absent => {
+            JobStatus::Going => return Ok(None),
+            JobStatus::Absent if over.is_some() => {
+                SweepOutcome::Void { why: "it was not started".to_owned() }
+            }
+            JobStatus::Absent => {
                 // Another agent may have stopped the search since this step started. A later stop reads every outcome that led to this
                 // pair, and cancels the pair by its name.
                 let ended: Option<Over> = self.read(pair.id, "over.json").await?;
@@ -181,15 +192,15 @@ impl Locator {
                 }
                 return Ok(None);
             }
-            Standing::Lost { code, why } if code == "CLUSTER_GONE" => {
-                return Err(PortError::Final(Failure::new(Class::Infrastructure, code, why)));
+            JobStatus::Lost { code, why } if code == "CLUSTER_GONE" => {
+                return Err(PortError::Permanent(Failure::new(Class::Infrastructure, code, why)));
             }
-            Standing::Lost { code, why } if over.is_none() && NODES_OWN.contains(&code.as_str()) => {
-                Outcome::Broken { why: format!("{code}: {why}") }
+            JobStatus::Lost { code, why } if over.is_none() && NODES_OWN.contains(&code.as_str()) => {
+                SweepOutcome::Broken { why: format!("{code}: {why}") }
             }
             // Preempted or deleted for reasons outside the pair.
-            Standing::Lost { code, why } => Outcome::Void { why: format!("{code}: {why}") },
-            Standing::Ended(end) => {
+            JobStatus::Lost { code, why } => SweepOutcome::Void { why: format!("{code}: {why}") },
+            JobStatus::Ended(end) => {
                 let readings = self.logs(pair).await?;
                 outcome(&end, &pair.search.workload, &readings)
             }
@@ -200,19 +211,19 @@ impl Locator {
     }
 
     /// State of a pair. An infrastructure failure of a pair does not end the search.
-    async fn look(&self, cluster: &Cluster, name: &str) -> Result<Standing, PortError> {
+    async fn look(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
         match self.scheduler.look(cluster, name).await {
-            Err(PortError::Final(Failure { class: Class::Infrastructure, code, message, .. })) => {
-                Ok(Standing::Lost { code, why: message })
+            Err(PortError::Permanent(Failure { class: Class::Infrastructure, code, message, .. })) => {
+                Ok(JobStatus::Lost { code, why: message })
             }
             standing => standing,
         }
     }
 
     /// Parsed logs of a pair.
-    async fn logs(&self, pair: &Pair<'_>) -> Result<Vec<Reading>, PortError> {
+    async fn logs(&self, pair: &NodePair<'_>) -> Result<Vec<Reading>, PortError> {
         let (part, cluster) = (pair.part(), pair.search.cluster.part(&pair.ends));
-        let owner = Owner { command: pair.id, part: Some(&part) };
+        let owner = ArtifactOwner { command: pair.id, part: Some(&part) };
         let logs = self.collector.collect_for(owner, &cluster, &[(Attempt::FIRST, pair.name())]).await?;
         let read = self.collector.artefacts.logs(&logs, Attempt::FIRST, |log| nccl::read(log));
         Ok(read.await.map_err(damaged)?.into_iter().map(|(_, reading)| reading).collect())
@@ -221,11 +232,11 @@ impl Locator {
     async fn finish(
         &self,
         id: &CommandId,
-        search: &Search,
+        search: &NodeSearch,
         nodes: &[String],
         pairs: Vec<Tried>,
         over: Option<&Over>,
-    ) -> Result<Look, PortError> {
+    ) -> Result<PollResult, PortError> {
         let options = PairOptions { tolerance: search.locate.tolerance, ..PairOptions::default() };
         let mut located = from_tried(nodes, &pairs, &options);
         if planted("a_good_node_is_named") {
@@ -249,7 +260,7 @@ impl Locator {
             ),
             (_, None) => None,
         };
-        let ran = pairs.iter().filter(|pair| !matches!(pair.outcome, Outcome::Void { .. }));
+        let ran = pairs.iter().filter(|pair| !matches!(pair.outcome, SweepOutcome::Void { .. }));
         let suspects = Suspects {
             nodes: named,
             links: located.links.iter().map(|link| [link.a.clone(), link.b.clone()]).collect(),
@@ -258,15 +269,15 @@ impl Locator {
             best_busbw: best_of(&pairs),
             object: Artefacts::folder(id) + "located.json",
         };
-        let record = Record { suspects, located, pairs };
-        let Record { suspects, .. } = self.note(id, "located.json", &record).await?;
-        Ok(Look::Ended(Fact::NodesLocated(suspects)))
+        let record = SearchRecord { suspects, located, pairs };
+        let SearchRecord { suspects, .. } = self.note(id, "located.json", &record).await?;
+        Ok(PollResult::Ended(Fact::NodesLocated(suspects)))
     }
 
     async fn drain(
         &self,
         id: &CommandId,
-        search: &Search,
+        search: &NodeSearch,
         node: &str,
         may: bool,
     ) -> Result<Drained, PortError> {
@@ -280,7 +291,7 @@ impl Locator {
         }
         match self.scheduler.drain(cluster, node, &reason).await {
             Ok(()) => Ok(Drained::Applied { reason }),
-            Err(PortError::Final(failure)) => Ok(Drained::Left { why: failure.message }),
+            Err(PortError::Permanent(failure)) => Ok(Drained::Left { why: failure.message }),
             Err(error) => Err(error),
         }
     }
@@ -296,24 +307,24 @@ impl Locator {
         file: &str,
         value: &T,
     ) -> Result<T, PortError> {
-        let body = serde_json::to_vec_pretty(value).map_err(PortError::passing)?;
-        let body: Reader = Box::new(Cursor::new(body));
+        let body = serde_json::to_vec_pretty(value).map_err(PortError::transient)?;
+        let body: ObjectReader = Box::new(Cursor::new(body));
         self.collector.artefacts.offer(id, file, body).await.map_err(damaged)?;
-        self.read(id, file).await?.ok_or_else(|| PortError::Passing(format!("{file} is not readable yet")))
+        self.read(id, file).await?.ok_or_else(|| PortError::Transient(format!("{file} is not readable yet")))
     }
 }
 
 /// One pair of a search.
-struct Pair<'a> {
+struct NodePair<'a> {
     id: &'a CommandId,
-    search: &'a Search,
+    search: &'a NodeSearch,
     /// Starts at 1.
     number: usize,
     ends: [&'a str; 2],
     now: Timestamp,
 }
 
-impl Pair<'_> {
+impl NodePair<'_> {
     fn part(&self) -> String {
         format!("pair-{}", self.number)
     }
@@ -327,8 +338,8 @@ impl Pair<'_> {
     }
 
     /// Uses the largest size only: smaller sizes show a bad node less clearly and take longer.
-    fn job(&self) -> Job {
-        let Search { cluster, image, workload, ends_at, .. } = self.search;
+    fn job(&self) -> JobSpec {
+        let NodeSearch { cluster, image, workload, ends_at, .. } = self.search;
         let limit = ends_at.since(self.now).max(LEAST_LIMIT);
         let size = workload.sizes().last().copied().unwrap_or(workload.max_bytes);
         let labels = [
@@ -336,7 +347,7 @@ impl Pair<'_> {
             ("burnin-attempt", self.id.attempt.to_string()),
             ("burnin-expires", (self.now + limit).to_string()),
         ];
-        Job {
+        JobSpec {
             name: self.name(),
             cluster: cluster.part(&self.ends),
             image: image.clone(),
@@ -356,7 +367,7 @@ fn stopped(over: Option<&Over>) -> Fact {
 }
 
 /// Outcome of a pair that ended. Without evidence the outcome is void: a missing log does not make a node bad.
-fn outcome(end: &JobEnd, workload: &Workload, readings: &[Reading]) -> Outcome {
+fn outcome(end: &JobEnd, workload: &Workload, readings: &[Reading]) -> SweepOutcome {
     let tables = || readings.iter().flat_map(|reading| &reading.tables);
     let wrong = tables().any(|table| {
         let halves = table.rows.iter().flat_map(|row| [row.out_of_place, row.in_place]).flatten();
@@ -364,11 +375,11 @@ fn outcome(end: &JobEnd, workload: &Workload, readings: &[Reading]) -> Outcome {
             || halves.into_iter().any(|half| half.wrong.is_some_and(|wrong| wrong > 0))
     });
     if wrong {
-        return Outcome::Broken { why: "its results are wrong".to_owned() };
+        return SweepOutcome::Broken { why: "its results are wrong".to_owned() };
     }
     match end.state.as_str() {
         "COMPLETED" => {}
-        "CANCELLED" => return Outcome::Void { why: "it was cancelled".to_owned() },
+        "CANCELLED" => return SweepOutcome::Void { why: "it was cancelled".to_owned() },
         state => {
             let error = readings.iter().find_map(|reading| reading.first_error.as_deref());
             let why = error.map_or_else(|| state.to_owned(), |error| format!("{state}: {error}"));
@@ -376,8 +387,8 @@ fn outcome(end: &JobEnd, workload: &Workload, readings: &[Reading]) -> Outcome {
             let said = error.is_some_and(|error| FAILURES.iter().any(|phrase| error.contains(phrase)));
             let began = said || tables().next().is_some() || NODES_OWN.contains(&state);
             return match began {
-                true => Outcome::Broken { why },
-                false => Outcome::Void { why: format!("the benchmark did not start: {why}") },
+                true => SweepOutcome::Broken { why },
+                false => SweepOutcome::Void { why: format!("the benchmark did not start: {why}") },
             };
         }
     }
@@ -392,8 +403,8 @@ fn outcome(end: &JobEnd, workload: &Workload, readings: &[Reading]) -> Outcome {
     });
     let (count, sum) = measured.fold((0_u32, 0.0), |(count, sum), busbw| (count + 1, sum + busbw));
     match count {
-        0 => Outcome::Void { why: "its log has no measurement".to_owned() },
-        _ => Outcome::Measured { busbw: sum / f64::from(count) },
+        0 => SweepOutcome::Void { why: "its log has no measurement".to_owned() },
+        _ => SweepOutcome::Measured { busbw: sum / f64::from(count) },
     }
 }
 
@@ -424,15 +435,15 @@ mod tests {
         };
         let missing = "bash: all_reduce_perf: command not found\n";
         for log in ["", missing, "docker: Error response from daemon: manifest unknown.\n"] {
-            assert!(matches!(ended("FAILED", log), Outcome::Void { .. }), "{log}");
+            assert!(matches!(ended("FAILED", log), SweepOutcome::Void { .. }), "{log}");
         }
         for log in [
             &format!("# Using devices\n{missing}"),
             "node-2: Test CUDA failure common.cu:892 'uncorrectable ECC error encountered'\n",
             "node-2:1:2 [0] misc/socket.cc:1 NCCL WARN connection lost\n",
         ] {
-            assert!(matches!(ended("FAILED", log), Outcome::Broken { .. }), "{log}");
+            assert!(matches!(ended("FAILED", log), SweepOutcome::Broken { .. }), "{log}");
         }
-        assert!(matches!(ended("NODE_FAIL", ""), Outcome::Broken { .. }), "the node failed");
+        assert!(matches!(ended("NODE_FAIL", ""), SweepOutcome::Broken { .. }), "the node failed");
     }
 }

@@ -3,12 +3,12 @@
 use std::{process::ExitCode, sync::Arc};
 
 use agent::{Agent, schedulers::Schedulers};
-use gcp::Place;
+use gcp::StorageLocation;
 use ledger::Artefacts;
 use model::Span;
 
 struct Config {
-    artefacts: Place,
+    artefacts: StorageLocation,
     look: Span,
 }
 

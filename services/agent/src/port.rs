@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use ledger::Reader;
+use ledger::ObjectReader;
 use model::{Class, Cluster, Failure, Image, JobEnd, Span, Workload};
 use service::PortError;
 
 /// A benchmark job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Job {
+pub struct JobSpec {
     /// Name and identity of the job.
     pub name: String,
     /// Nodes of the job: every node of this cluster, which may be a part of a larger one ([`Cluster::part`]).
@@ -25,7 +25,7 @@ pub struct Job {
 
 /// State of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum JobStatus {
     /// Unknown to the scheduler.
     Absent,
     /// Pending or running.
@@ -70,11 +70,11 @@ impl<N: Into<String>> FromIterator<N> for Outputs {
 }
 
 /// The last bytes of a file.
-pub struct Ending {
+pub struct FileTail {
     /// Offset of the first byte.
     pub from: u64,
     /// Content from the offset on.
-    pub body: Reader,
+    pub body: ObjectReader,
 }
 
 /// A scheduler that runs jobs.
@@ -84,13 +84,13 @@ pub trait Scheduler: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`PortError::Final`] if the job can never run.
-    async fn submit(&self, job: &Job) -> Result<String, PortError>;
+    async fn submit(&self, job: &JobSpec) -> Result<String, PortError>;
 
     /// State of a job.
     ///
     /// # Errors
     /// Returns an error if the scheduler request fails.
-    async fn look(&self, cluster: &Cluster, name: &str) -> Result<Standing, PortError>;
+    async fn look(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError>;
 
     /// Cancels a job. A job that was not submitted yet must not start afterwards; it is then cancelled or absent.
     ///
@@ -108,7 +108,7 @@ pub trait Scheduler: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`PortError::Final`] if this file can never be read: deleted or not permitted. Other files may still be readable.
-    async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<Reader, PortError>;
+    async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<ObjectReader, PortError>;
 
     /// Deletes what is left of a job on its cluster, after its output is stored. Returns once nothing is left.
     ///
@@ -122,7 +122,13 @@ pub trait Scheduler: Send + Sync + 'static {
     ///
     /// # Errors
     /// See [`Scheduler::output`].
-    async fn ending(&self, _: &Cluster, _: &str, _: &str, _bytes: u64) -> Result<Option<Ending>, PortError> {
+    async fn ending(
+        &self,
+        _: &Cluster,
+        _: &str,
+        _: &str,
+        _bytes: u64,
+    ) -> Result<Option<FileTail>, PortError> {
         Ok(None)
     }
 
@@ -145,6 +151,6 @@ pub trait Scheduler: Send + Sync + 'static {
     /// [`PortError::Final`] if it is not permitted, or the node was drained for another reason.
     async fn drain(&self, _: &Cluster, _node: &str, _reason: &str) -> Result<(), PortError> {
         let why = "nodes of this kind of cluster cannot be drained";
-        Err(PortError::Final(Failure::new(Class::Input, "NO_DRAIN", why)))
+        Err(PortError::Permanent(Failure::new(Class::Input, "NO_DRAIN", why)))
     }
 }

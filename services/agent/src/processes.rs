@@ -2,13 +2,13 @@
 
 use std::{io, path::PathBuf, sync::Arc};
 
-use ledger::{Reader, Store};
+use ledger::{ObjectReader, Store};
 use model::{Class, Cluster, Failure, Image};
 use service::PortError;
-use supervisor::{JobRequest, JobState, Jobs};
+use supervisor::{JobFolder, JobRequest, JobState};
 
 use crate::{
-    port::{Ending, Job, Outputs, Scheduler, Standing},
+    port::{FileTail, JobSpec, JobStatus, Outputs, Scheduler},
     render,
     stage::stage,
     written,
@@ -25,7 +25,7 @@ impl Processes {
         Self { store }
     }
 
-    async fn stage(&self, jobs: &Jobs, image: &Image) -> Result<PathBuf, PortError> {
+    async fn stage(&self, jobs: &JobFolder, image: &Image) -> Result<PathBuf, PortError> {
         let folder = jobs.image_folder(&image.digest);
         stage(&*self.store, image, &folder).await?;
         Ok(folder)
@@ -34,8 +34,8 @@ impl Processes {
 
 #[async_trait::async_trait]
 impl Scheduler for Processes {
-    async fn submit(&self, job: &Job) -> Result<String, PortError> {
-        let jobs = Jobs::at(&job.cluster.endpoint);
+    async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
+        let jobs = JobFolder::at(&job.cluster.endpoint);
         let program = render::program(&job.workload);
         let program = match &job.image {
             Some(image) => self.stage(&jobs, image).await?.join(program).display().to_string(),
@@ -50,41 +50,41 @@ impl Scheduler for Processes {
         match jobs.submit(&job.name, &request) {
             Ok(()) => Ok(job.name.clone()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                Err(PortError::Final(Failure::new(Class::ClusterLost, "CLUSTER_GONE", error.to_string())))
+                Err(PortError::Permanent(Failure::new(Class::ClusterLost, "CLUSTER_GONE", error.to_string())))
             }
-            Err(error) => Err(PortError::passing(error)),
+            Err(error) => Err(PortError::transient(error)),
         }
     }
 
-    async fn look(&self, cluster: &Cluster, name: &str) -> Result<Standing, PortError> {
-        Ok(match Jobs::at(&cluster.endpoint).look(name).map_err(PortError::passing)? {
-            JobState::Absent => Standing::Absent,
-            JobState::Running => Standing::Going,
-            JobState::Ended(end) => Standing::Ended(end),
-            JobState::NodeFail { node } => Standing::Lost {
+    async fn look(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
+        Ok(match JobFolder::at(&cluster.endpoint).look(name).map_err(PortError::transient)? {
+            JobState::Absent => JobStatus::Absent,
+            JobState::Running => JobStatus::Going,
+            JobState::Ended(end) => JobStatus::Ended(end),
+            JobState::NodeFail { node } => JobStatus::Lost {
                 code: "NODE_FAIL".to_owned(),
                 why: format!("{node} was lost while the job ran"),
             },
             JobState::ClusterGone => {
-                Standing::Lost { code: "CLUSTER_GONE".to_owned(), why: "the cluster is gone".to_owned() }
+                JobStatus::Lost { code: "CLUSTER_GONE".to_owned(), why: "the cluster is gone".to_owned() }
             }
         })
     }
 
     async fn cancel(&self, cluster: &Cluster, name: &str) -> Result<(), PortError> {
-        match Jobs::at(&cluster.endpoint).cancel(name) {
+        match JobFolder::at(&cluster.endpoint).cancel(name) {
             // A deleted cluster has no jobs left: cancelled.
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(PortError::passing(error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(PortError::transient(error)),
             _ => Ok(()),
         }
     }
 
     async fn outputs(&self, cluster: &Cluster, name: &str) -> Result<Outputs, PortError> {
-        written::outputs(Jobs::at(&cluster.endpoint).output_folder(name)).await
+        written::outputs(JobFolder::at(&cluster.endpoint).output_folder(name)).await
     }
 
-    async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<Reader, PortError> {
-        written::output(Jobs::at(&cluster.endpoint).output_folder(name), file).await
+    async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<ObjectReader, PortError> {
+        written::output(JobFolder::at(&cluster.endpoint).output_folder(name), file).await
     }
 
     async fn ending(
@@ -93,7 +93,7 @@ impl Scheduler for Processes {
         name: &str,
         file: &str,
         bytes: u64,
-    ) -> Result<Option<Ending>, PortError> {
-        written::ending(Jobs::at(&cluster.endpoint).output_folder(name), file, bytes).await.map(Some)
+    ) -> Result<Option<FileTail>, PortError> {
+        written::ending(JobFolder::at(&cluster.endpoint).output_folder(name), file, bytes).await.map(Some)
     }
 }

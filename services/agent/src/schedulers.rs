@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use ledger::{Reader, Store};
+use ledger::{ObjectReader, Store};
 use model::Cluster;
 use service::PortError;
 
 #[cfg(feature = "kubernetes")]
 use crate::kubernetes::KubernetesJobs;
 use crate::{
-    port::{Ending, Job, Outputs, Scheduler, Standing},
+    port::{FileTail, JobSpec, JobStatus, Outputs, Scheduler},
     processes::Processes,
     slurm::SlurmJobs,
 };
@@ -38,7 +38,7 @@ impl Schedulers {
             #[cfg(feature = "kubernetes")]
             (_, Err(_) | Ok(Some(_))) => Ok(&self.kubernetes),
             #[cfg(not(feature = "kubernetes"))]
-            (_, Err(_) | Ok(Some(_))) => Err(PortError::Final(model::Failure::new(
+            (_, Err(_) | Ok(Some(_))) => Err(PortError::Permanent(model::Failure::new(
                 model::Class::Input,
                 "NOT_BUILT",
                 format!("cluster {}: this program was built without the feature `kubernetes`", cluster.name),
@@ -51,11 +51,11 @@ impl Schedulers {
 
 #[async_trait::async_trait]
 impl Scheduler for Schedulers {
-    async fn submit(&self, job: &Job) -> Result<String, PortError> {
+    async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
         self.of(&job.cluster)?.submit(job).await
     }
 
-    async fn look(&self, cluster: &Cluster, name: &str) -> Result<Standing, PortError> {
+    async fn look(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
         self.of(cluster)?.look(cluster, name).await
     }
 
@@ -67,7 +67,7 @@ impl Scheduler for Schedulers {
         self.of(cluster)?.outputs(cluster, name).await
     }
 
-    async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<Reader, PortError> {
+    async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<ObjectReader, PortError> {
         self.of(cluster)?.output(cluster, name, file).await
     }
 
@@ -81,7 +81,7 @@ impl Scheduler for Schedulers {
         name: &str,
         file: &str,
         bytes: u64,
-    ) -> Result<Option<Ending>, PortError> {
+    ) -> Result<Option<FileTail>, PortError> {
         self.of(cluster)?.ending(cluster, name, file, bytes).await
     }
 

@@ -18,7 +18,7 @@ static DRAFTS: AtomicU64 = AtomicU64::new(0);
 /// # Errors
 /// [`PortError::Final`] if a file is missing or its digest differs.
 pub async fn stage(store: &dyn Store, image: &Image, folder: &Path) -> Result<(), PortError> {
-    std::fs::create_dir_all(folder).map_err(PortError::passing)?;
+    std::fs::create_dir_all(folder).map_err(PortError::transient)?;
     for file in &image.files {
         let place = folder.join(Path::new(&file.name).file_name().unwrap_or_default());
         if place.exists() {
@@ -27,9 +27,9 @@ pub async fn stage(store: &dyn Store, image: &Image, folder: &Path) -> Result<()
         let object = format!("{}{}", image.reference, file.name);
         let damaged = |why: &str| {
             let message = format!("{object} {why}; rebuild the image");
-            PortError::Final(Failure::new(Class::Infrastructure, "IMAGE_DAMAGED", message))
+            PortError::Permanent(Failure::new(Class::Infrastructure, "IMAGE_DAMAGED", message))
         };
-        let body = store.open(&object).await.map_err(PortError::passing)?;
+        let body = store.open(&object).await.map_err(PortError::transient)?;
         let mut body = Digester::new(body.ok_or_else(|| damaged("is missing"))?);
         let number = DRAFTS.fetch_add(1, Ordering::Relaxed);
         let draft = place.with_extension(format!("draft-{}-{number}", std::process::id()));
@@ -39,11 +39,11 @@ pub async fn stage(store: &dyn Store, image: &Image, folder: &Path) -> Result<()
             tokio::io::AsyncWriteExt::flush(&mut out).await?;
             out.set_permissions(std::fs::Permissions::from_mode(0o755)).await
         };
-        written.await.map_err(PortError::passing)?;
+        written.await.map_err(PortError::transient)?;
         if body.finish().sha256 != file.sha256 {
             return Err(damaged("does not match its digest"));
         }
-        std::fs::rename(&draft, &place).map_err(PortError::passing)?;
+        std::fs::rename(&draft, &place).map_err(PortError::transient)?;
     }
     Ok(())
 }

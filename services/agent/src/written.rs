@@ -2,17 +2,17 @@
 
 use std::{io, path::PathBuf};
 
-use ledger::Reader;
+use ledger::ObjectReader;
 use model::{Class, Failure};
 use service::PortError;
 use supervisor::files;
 
-use crate::port::{Ending, Outputs, Written};
+use crate::port::{FileTail, Outputs, Written};
 
 /// Lists the folder.
 pub async fn outputs(folder: PathBuf) -> Result<Outputs, PortError> {
-    let listing = blocking(move || files::list(&folder)).await.map_err(PortError::passing)?;
-    let written = |file: files::Entry| Written {
+    let listing = blocking(move || files::list(&folder)).await.map_err(PortError::transient)?;
+    let written = |file: files::FileEntry| Written {
         name: file.name,
         size_bytes: Some(file.size_bytes),
         identity: Some(file.identity),
@@ -24,14 +24,14 @@ pub async fn outputs(folder: PathBuf) -> Result<Outputs, PortError> {
 }
 
 /// Opens one file.
-pub async fn output(folder: PathBuf, file: &str) -> Result<Reader, PortError> {
+pub async fn output(folder: PathBuf, file: &str) -> Result<ObjectReader, PortError> {
     let file = file.to_owned();
     let opened = blocking(move || files::open_file(&folder, &file)).await.map_err(unreadable)?;
     Ok(Box::new(tokio::fs::File::from_std(opened)))
 }
 
 /// Opens the last bytes of one file.
-pub async fn ending(folder: PathBuf, file: &str, bytes: u64) -> Result<Ending, PortError> {
+pub async fn ending(folder: PathBuf, file: &str, bytes: u64) -> Result<FileTail, PortError> {
     let file = file.to_owned();
     let opened = blocking(move || {
         let mut opened = files::open_file(&folder, &file)?;
@@ -40,7 +40,7 @@ pub async fn ending(folder: PathBuf, file: &str, bytes: u64) -> Result<Ending, P
         Ok((from, opened))
     });
     let (from, opened) = opened.await.map_err(unreadable)?;
-    Ok(Ending { from, body: Box::new(tokio::fs::File::from_std(opened)) })
+    Ok(FileTail { from, body: Box::new(tokio::fs::File::from_std(opened)) })
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
@@ -52,8 +52,8 @@ fn unreadable(error: io::Error) -> PortError {
     use io::ErrorKind::{InvalidInput, NotFound, PermissionDenied};
     match error.kind() {
         InvalidInput | NotFound | PermissionDenied => {
-            PortError::Final(Failure::new(Class::Workload, "UNREADABLE", error.to_string()))
+            PortError::Permanent(Failure::new(Class::Workload, "UNREADABLE", error.to_string()))
         }
-        _ => PortError::passing(error),
+        _ => PortError::transient(error),
     }
 }

@@ -7,10 +7,10 @@ use std::{
 };
 
 use agent::{
-    Collector, Job, Limits, Scheduler, Standing,
-    port::{Ending, Outputs, Written},
+    CollectLimits, Collector, JobSpec, JobStatus, Scheduler,
+    port::{FileTail, Outputs, Written},
 };
-use ledger::{Artefacts, Digest, MemoryStore, Reader, Store};
+use ledger::{Artefacts, Digest, MemoryStore, ObjectReader, Store};
 use model::{
     Attempt, Class, Cluster, CommandId, Fact, Failure, JobRef, Manifest, ManifestObject, Stage, Verb,
 };
@@ -33,11 +33,11 @@ struct Files {
 
 #[async_trait::async_trait]
 impl Scheduler for Files {
-    async fn submit(&self, _: &Job) -> Result<String, PortError> {
+    async fn submit(&self, _: &JobSpec) -> Result<String, PortError> {
         unreachable!()
     }
 
-    async fn look(&self, _: &Cluster, _: &str) -> Result<Standing, PortError> {
+    async fn look(&self, _: &Cluster, _: &str) -> Result<JobStatus, PortError> {
         unreachable!()
     }
 
@@ -64,7 +64,7 @@ impl Scheduler for Files {
         Ok(Outputs { files: listed, others: vec![("link".into(), "a symbolic link".into())] })
     }
 
-    async fn output(&self, _: &Cluster, _: &str, file: &str) -> Result<Reader, PortError> {
+    async fn output(&self, _: &Cluster, _: &str, file: &str) -> Result<ObjectReader, PortError> {
         if let Some((_, size)) = self.endless.filter(|(name, _)| *name == file) {
             return Ok(Box::new(repeat(b'x').take(size)));
         }
@@ -73,7 +73,7 @@ impl Scheduler for Files {
                 let (one, rest) = content.split_at(content.len() / 3);
                 Ok(Box::new(Cursor::new(one.to_vec()).chain(Cursor::new(rest.to_vec()))))
             }
-            None => Err(PortError::Final(Failure::new(Class::Workload, "UNREADABLE", "it is gone"))),
+            None => Err(PortError::Permanent(Failure::new(Class::Workload, "UNREADABLE", "it is gone"))),
         }
     }
 
@@ -83,18 +83,18 @@ impl Scheduler for Files {
         _: &str,
         file: &str,
         bytes: u64,
-    ) -> Result<Option<Ending>, PortError> {
+    ) -> Result<Option<FileTail>, PortError> {
         let files = self.files.lock().unwrap();
         let Some(content) = files.get(file).filter(|_| self.jumps) else { return Ok(None) };
         let from = content.len().saturating_sub(bytes as usize);
-        Ok(Some(Ending { from: from as u64, body: Box::new(Cursor::new(content[from..].to_vec())) }))
+        Ok(Some(FileTail { from: from as u64, body: Box::new(Cursor::new(content[from..].to_vec())) }))
     }
 }
 
 struct World {
     store: Arc<dyn Store>,
     files: Arc<Files>,
-    limits: Limits,
+    limits: CollectLimits,
 }
 
 impl World {
@@ -102,7 +102,7 @@ impl World {
         let files = files.into_iter().map(|(name, content)| (name.to_owned(), content.into())).collect();
         let files = Files { files: Mutex::new(files), jumps: true, ..Files::default() };
         let store = Arc::new(MemoryStore::default());
-        Self { store, files: Arc::new(files), limits: Limits::default() }
+        Self { store, files: Arc::new(files), limits: CollectLimits::default() }
     }
 
     fn collector(&self) -> Collector {
@@ -207,7 +207,7 @@ async fn an_oversized_log_keeps_its_beginning_and_end() {
     }
     // A job's files share its limit, and one oversized file cannot use up the other files' share.
     world.store = Arc::new(MemoryStore::default());
-    world.limits = Limits { job_bytes: 2_000_000, ..Limits::default() };
+    world.limits = CollectLimits { job_bytes: 2_000_000, ..CollectLimits::default() };
     let (_, objects) = world.collect().await;
     assert_eq!(objects["1/other.log"].1, lines(1000));
     assert!(objects["1/flood.log"].0.collected.as_ref().unwrap().cut.is_some());

@@ -4,11 +4,11 @@ mod support;
 
 use std::{path::Path, sync::Arc};
 
-use agent::{Job, Scheduler, conformance, fake::FakeScheduler, processes::Processes};
+use agent::{JobSpec, Scheduler, conformance, fake::FakeScheduler, processes::Processes};
 use ledger::{Digest, FolderStore, MemoryStore, Store};
 use model::{Class, Cluster, Collective, FileDigest, Image, Node, Span, Workload};
 use service::{Clock, PortError, SystemClock};
-use supervisor::{ClusterRequest, ClusterState, Clusters};
+use supervisor::{ClusterFolder, ClusterRequest, ClusterState};
 
 /// Takes about a second and writes output.
 const PROGRAM: &str = "#!/bin/sh\necho \"rank $BURNIN_RANK of $BURNIN_RANKS: $*\"\nsleep 1\n";
@@ -25,8 +25,8 @@ fn workload() -> Workload {
     }
 }
 
-fn job(cluster: &Cluster, image: Option<&Image>, name: &str) -> Job {
-    Job {
+fn job(cluster: &Cluster, image: Option<&Image>, name: &str) -> JobSpec {
+    JobSpec {
         name: name.to_owned(),
         cluster: cluster.clone(),
         image: image.cloned(),
@@ -56,13 +56,13 @@ async fn image_of(store: &dyn Store, program: &str) -> Image {
 
 /// A cluster of two processes, deleted at the end of the test in any case.
 struct Rented {
-    clusters: Clusters,
+    clusters: ClusterFolder,
     cluster: Cluster,
 }
 
 impl Rented {
     fn under(root: &Path) -> Self {
-        let clusters = Clusters::new(root, support::program());
+        let clusters = ClusterFolder::new(root, support::program());
         let nodes = ["node-0", "node-1"].map(|name| Node { name: name.into(), slots: 1 }).into();
         let expires_at = SystemClock.now() + Span::from_secs(60);
         clusters.create("c", &ClusterRequest { nodes, expires_at, labels: Default::default() }).unwrap();
@@ -99,7 +99,7 @@ async fn jobs_of_processes() {
     let scheduler = Processes::new(store);
     conformance::scheduler(&scheduler, &rented.cluster, |name| job(&rented.cluster, Some(&image), name))
         .await;
-    let folder = supervisor::Jobs::at(&rented.cluster.endpoint).output_folder("one");
+    let folder = supervisor::JobFolder::at(&rented.cluster.endpoint).output_folder("one");
     conformance::folder(&scheduler, &rented.cluster, "one", &folder).await;
 }
 
@@ -119,7 +119,7 @@ async fn an_image_with_a_wrong_digest_is_not_run() {
         let image = Image { digest: format!("sha256:{name}"), ..image };
         let refused = scheduler.submit(&job(&rented.cluster, Some(&image), name)).await;
         assert!(
-            matches!(&refused, Err(PortError::Final(why)) if why.code == "IMAGE_DAMAGED" && why.class == Class::Infrastructure),
+            matches!(&refused, Err(PortError::Permanent(why)) if why.code == "IMAGE_DAMAGED" && why.class == Class::Infrastructure),
             "{name}: {refused:?}"
         );
         assert!(scheduler.outputs(&rented.cluster, name).await.unwrap().files.is_empty(), "{name} never ran");
@@ -142,7 +142,7 @@ async fn concurrent_staging_gives_complete_images() {
     while let Some(submitted) = tasks.join_next().await {
         submitted.unwrap().unwrap();
     }
-    let staged = supervisor::Jobs::at(&rented.cluster.endpoint).image_folder(&image.digest);
+    let staged = supervisor::JobFolder::at(&rented.cluster.endpoint).image_folder(&image.digest);
     let files: Vec<_> = std::fs::read_dir(&staged).unwrap().map(|file| file.unwrap().file_name()).collect();
     assert_eq!(files, ["all_reduce_perf"], "no draft stays behind");
     assert!(std::fs::read(staged.join("all_reduce_perf")).unwrap() == program.as_bytes());

@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use agent::kubernetes::state::{self, Finding, Known, named, standing};
+use agent::kubernetes::state::{self, PodFinding, PodState, named, standing};
 use model::{Class, Kubernetes, Timestamp, Topology};
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ fn stream(scenario: &str, kind: &str) -> Vec<Value> {
 }
 
 /// Everything as it stood after the change that `last` finds, or at the end.
-fn known(scenario: &str, last: impl Fn(&Value) -> bool) -> Known {
+fn known(scenario: &str, last: impl Fn(&Value) -> bool) -> PodState {
     let jobsets = stream(scenario, "jobsets");
     let jobset = jobsets.iter().map(|event| &event["object"]).find(|object| last(object)).unwrap().clone();
     let version =
@@ -35,14 +35,14 @@ fn known(scenario: &str, last: impl Fn(&Value) -> bool) -> Known {
         found.into_values().collect::<Vec<_>>()
     };
     let (pods, jobs, workload) = (newest("pods"), newest("jobs"), newest("workloads").pop());
-    Known { jobset, pods, jobs, workload, events: newest("events") }
+    PodState { jobset, pods, jobs, workload, events: newest("events") }
 }
 
 fn settings() -> Kubernetes {
     serde_json::from_value(json!({"nodes": 2, "queue": "a4-high"})).unwrap()
 }
 
-fn at(known: &Known) -> Finding {
+fn at(known: &PodState) -> PodFinding {
     let now = "2026-11-20T19:02:30.000Z".parse::<Timestamp>().unwrap();
     standing(known, &settings(), now)
 }
@@ -54,7 +54,7 @@ fn terminal(object: &Value) -> bool {
 #[test]
 fn a_completed_job_is_recognised() {
     let known = known("success", terminal);
-    let Finding::Ended(end) = at(&known) else { panic!("{:?}", at(&known)) };
+    let PodFinding::Ended(end) = at(&known) else { panic!("{:?}", at(&known)) };
     assert_eq!((end.state.as_str(), end.exit_code), ("COMPLETED", Some(0)));
     assert_eq!(end.started_at.unwrap().to_string(), "2026-11-20T19:01:41.000Z");
 }
@@ -66,9 +66,9 @@ fn the_states_of_a_starting_job_are_recognised() {
         let version = event["object"]["metadata"]["resourceVersion"].clone();
         let known = known("success", |object| object["metadata"]["resourceVersion"] == version);
         codes.push(match at(&known) {
-            Finding::Waiting { code, .. } => code.to_owned(),
-            Finding::Going => "going".to_owned(),
-            Finding::Ended(end) => end.state,
+            PodFinding::Waiting { code, .. } => code.to_owned(),
+            PodFinding::Going => "going".to_owned(),
+            PodFinding::Ended(end) => end.state,
             other => panic!("{other:?}"),
         });
     }
@@ -77,13 +77,13 @@ fn the_states_of_a_starting_job_are_recognised() {
 }
 
 /// One object of each kind, as a real cluster had them at a moment.
-fn recorded(scenario: &str) -> Known {
+fn recorded(scenario: &str) -> PodState {
     let file = format!("tests/data/kubernetes-1.32/{scenario}.objects.json");
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
     let all: Value = serde_json::from_str(&text).unwrap();
     let of = |kind: &str| all[kind].as_array().cloned().unwrap_or_default();
     let (jobset, workload) = (of("jobsets").pop().unwrap(), of("workloads").pop());
-    Known { jobset, pods: of("pods"), jobs: of("jobs"), workload, events: vec![] }
+    PodState { jobset, pods: of("pods"), jobs: of("jobs"), workload, events: vec![] }
 }
 
 /// The kubelet of a node was killed. Its pod is to be deleted, which nobody does any more, and Kubernetes waits for that
@@ -92,7 +92,7 @@ fn recorded(scenario: &str) -> Known {
 fn a_pod_on_an_unreachable_node_is_lost_at_once() {
     let known = recorded("node-lost");
     assert!(known.jobset["status"]["terminalState"].is_null());
-    let Finding::Lost { code, why } = at(&known) else { panic!("{:?}", at(&known)) };
+    let PodFinding::Lost { code, why } = at(&known) else { panic!("{:?}", at(&known)) };
     assert_eq!(code, "NODE_LOST");
     assert!(why.contains("-n-0-0-cg8fh on node n3: Taint manager"), "{why}");
     assert!(state::node_lost(&known.pods[0]));
@@ -104,7 +104,9 @@ fn an_unsatisfied_topology_is_a_named_wait() {
     let known = recorded("topology-too-large");
     let created =
         known.jobset["metadata"]["creationTimestamp"].as_str().unwrap().parse::<Timestamp>().unwrap();
-    let Finding::Waiting { code, why } = standing(&known, &settings(), created) else { panic!("{known:?}") };
+    let PodFinding::Waiting { code, why } = standing(&known, &settings(), created) else {
+        panic!("{known:?}")
+    };
     assert_eq!(code, "TOPOLOGY");
     assert!(why.contains("topology \"bed\""), "{why}");
 }
@@ -117,9 +119,9 @@ fn two_pods_assigned_to_one_node_fail_at_once() {
     let created =
         known.jobset["metadata"]["creationTimestamp"].as_str().unwrap().parse::<Timestamp>().unwrap();
     let waits = standing(&known, &settings, created);
-    assert!(matches!(waits, Finding::Waiting { code: "UNSCHEDULABLE", .. }), "not by Kueue: {waits:?}");
+    assert!(matches!(waits, PodFinding::Waiting { code: "UNSCHEDULABLE", .. }), "not by Kueue: {waits:?}");
     settings.topology = Some(Topology::Required("bed/block".to_owned()));
-    let Finding::Failed(why) = standing(&known, &settings, created) else { panic!("{known:?}") };
+    let PodFinding::Failed(why) = standing(&known, &settings, created) else { panic!("{known:?}") };
     assert_eq!((why.class, why.code.as_str()), (Class::Input, "TOPOLOGY"));
     assert!(why.message.contains("more than half of a node"), "{}", why.message);
 }
@@ -128,7 +130,7 @@ fn two_pods_assigned_to_one_node_fail_at_once() {
 #[test]
 fn a_failed_job_has_the_exit_code_of_its_first_pod() {
     let known = known("failure-one-restart", terminal);
-    let Finding::Ended(end) = at(&known) else { panic!("{:?}", at(&known)) };
+    let PodFinding::Ended(end) = at(&known) else { panic!("{:?}", at(&known)) };
     assert_eq!((end.state.as_str(), end.exit_code, end.signal), ("FAILED", Some(3), None));
 }
 
@@ -137,19 +139,19 @@ fn recreated_pods_are_not_a_measurement() {
     let known = known("failure-one-restart", |object| {
         object["status"]["restarts"] == 1 && object["status"]["replicatedJobsStatus"][0]["ready"] == 1
     });
-    assert!(matches!(at(&known), Finding::Lost { code, .. } if code == "RESTARTED"), "{:?}", at(&known));
+    assert!(matches!(at(&known), PodFinding::Lost { code, .. } if code == "RESTARTED"), "{:?}", at(&known));
 }
 
 #[test]
 fn a_request_above_the_maximum_quota_fails() {
     let known = known("quota-pending-then-deleted", |object| object["status"]["conditions"].is_array());
-    let Finding::Failed(failure) = at(&known) else { panic!("{:?}", at(&known)) };
+    let PodFinding::Failed(failure) = at(&known) else { panic!("{:?}", at(&known)) };
     assert_eq!((failure.class, failure.code.as_str()), (Class::Input, "QUOTA"));
     assert!(failure.message.contains("maximum capacity (40 > 32)"), "{}", failure.message);
 }
 
 /// Before any pod ran: the recorded job, with what Kueue says in its Workload's first condition.
-fn queued(reason: &str, message: &str) -> Known {
+fn queued(reason: &str, message: &str) -> PodState {
     let mut known = known("quota-pending-then-deleted", |object| object["status"]["conditions"].is_array());
     let condition = &mut known.workload.as_mut().unwrap()["status"]["conditions"][0];
     assert_eq!(condition["type"], "QuotaReserved", "the recorded one");
@@ -158,7 +160,7 @@ fn queued(reason: &str, message: &str) -> Known {
 }
 
 /// Pods that are scheduled and have not begun: the recorded ones, with this laid over their status.
-fn pending(status: Value) -> Known {
+fn pending(status: Value) -> PodState {
     let mut known = known("success", |object| object["status"]["replicatedJobsStatus"][0]["active"] == 1);
     for pod in &mut known.pods {
         for (field, value) in status.as_object().unwrap() {
@@ -169,14 +171,14 @@ fn pending(status: Value) -> Known {
 }
 
 /// A container that cannot begin.
-fn stuck(reason: &str, message: &str) -> Known {
+fn stuck(reason: &str, message: &str) -> PodState {
     pending(
         json!({"containerStatuses": [{"name": "benchmark", "state": {"waiting": {"reason": reason, "message": message}}}]}),
     )
 }
 
 /// The recorded failure, with this laid over the status of its last pod, and over what ended its container.
-fn broken(status: Value, terminated: Value) -> Known {
+fn broken(status: Value, terminated: Value) -> PodState {
     let mut known = known("failure-one-restart", terminal);
     let pod = known.pods.last_mut().unwrap();
     for (field, value) in status.as_object().unwrap() {
@@ -188,24 +190,24 @@ fn broken(status: Value, terminated: Value) -> Known {
     known
 }
 
-fn disrupted(reason: &str, message: &str) -> Known {
+fn disrupted(reason: &str, message: &str) -> PodState {
     let condition =
         json!([{"type": "DisruptionTarget", "status": "True", "reason": reason, "message": message}]);
     broken(json!({"conditions": condition}), json!({}))
 }
 
-fn said(message: &str) -> Known {
+fn said(message: &str) -> PodState {
     broken(json!({}), json!({"message": message}))
 }
 
 /// The code of what is found, with a word for what kind of finding it is.
-fn code(known: &Known) -> String {
+fn code(known: &PodState) -> String {
     match at(known) {
-        Finding::Going => "going".to_owned(),
-        Finding::Waiting { code, .. } => format!("waits {code}"),
-        Finding::Ended(end) => format!("ended {} {:?}", end.state, end.exit_code),
-        Finding::Lost { code, .. } => format!("lost {code}"),
-        Finding::Failed(failure) => format!("{:?} {}", failure.class, failure.code).to_lowercase(),
+        PodFinding::Going => "going".to_owned(),
+        PodFinding::Waiting { code, .. } => format!("waits {code}"),
+        PodFinding::Ended(end) => format!("ended {} {:?}", end.state, end.exit_code),
+        PodFinding::Lost { code, .. } => format!("lost {code}"),
+        PodFinding::Failed(failure) => format!("{:?} {}", failure.class, failure.code).to_lowercase(),
     }
 }
 
@@ -335,7 +337,7 @@ fn a_wait_timeout_names_the_reason() {
         ("ADMISSION_TIMEOUT", queued("Pending", "not yet")),
     ] {
         let found = standing(&known, &settings(), late);
-        let Finding::Failed(failure) = found else { panic!("{expected}: {found:?}") };
+        let PodFinding::Failed(failure) = found else { panic!("{expected}: {found:?}") };
         assert_eq!((failure.class, failure.code.as_str()), (Class::Infrastructure, expected));
         assert!(failure.message.starts_with("0 of 2 pods started within 30m"), "{}", failure.message);
     }

@@ -10,17 +10,17 @@ use std::{
     },
 };
 
-use agent::{Collector, Job, Limits, Locator, Scheduler, Standing, port::Outputs};
-use ledger::{Artefacts, MemoryStore, Reader};
+use agent::{CollectLimits, Collector, JobSpec, JobStatus, Locator, Scheduler, port::Outputs};
+use ledger::{Artefacts, MemoryStore, ObjectReader};
 use model::{
     Attempt, Class, Cluster, Collective, CommandId, Drain, Drained, Fact, Failure, JobEnd, Locate, Node,
-    Search, Stage, Suspects, Timestamp, Verb, Workload,
+    NodeSearch, Stage, Suspects, Timestamp, Verb, Workload,
 };
 use redact::Rules;
-use service::{Look, PortError};
+use service::{PollResult, PortError};
 
 /// A pair that was submitted, how often it was looked at, and how it was made to end.
-type Known = (Job, u32, Option<&'static str>);
+type Known = (JobSpec, u32, Option<&'static str>);
 
 /// Runs every pair for two looks. A pair with a bad node takes ten times as long.
 #[derive(Default)]
@@ -35,7 +35,7 @@ struct Paper {
     released: Mutex<BTreeSet<String>>,
     /// Submissions are reported as failed, and land when somebody says so.
     lands_late: bool,
-    late: Mutex<Vec<Job>>,
+    late: Mutex<Vec<JobSpec>>,
     /// At the look after so many, somebody ends the search.
     meddled: AtomicU32,
     meddler: OnceLock<Locator>,
@@ -52,7 +52,7 @@ impl Paper {
         match self.lasts.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1)) {
             Ok(1) => {
                 self.lasts.store(u32::MAX, Relaxed);
-                Err(PortError::Passing("the connection broke".to_owned()))
+                Err(PortError::Transient("the connection broke".to_owned()))
             }
             _ => Ok(()),
         }
@@ -78,25 +78,25 @@ impl Paper {
 
 #[async_trait::async_trait]
 impl Scheduler for Paper {
-    async fn submit(&self, job: &Job) -> Result<String, PortError> {
+    async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
         self.call()?;
         assert_eq!(job.cluster.nodes.len(), 2);
         assert_eq!((job.workload.min_bytes, job.workload.max_bytes), (8 << 20, 8 << 20));
         let mut jobs = self.jobs.lock().unwrap();
         if self.refuses.is_some_and(|most| jobs.len() >= most) {
             let failure = Failure::new(Class::Input, "REFUSED", "no jobs of two nodes here");
-            return Err(PortError::Final(failure));
+            return Err(PortError::Permanent(failure));
         }
         if self.lands_late {
             self.late.lock().unwrap().push(job.clone());
-            return Err(PortError::Passing("deadline exceeded".to_owned()));
+            return Err(PortError::Transient("deadline exceeded".to_owned()));
         }
         let known = jobs.insert(job.name.clone(), (job.clone(), 0, self.fence(&job.name)));
         assert!(known.is_none(), "{} is submitted twice", job.name);
         Ok(job.name.clone())
     }
 
-    async fn look(&self, cluster: &Cluster, name: &str) -> Result<Standing, PortError> {
+    async fn look(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
         self.call()?;
         if self.meddled.fetch_sub(1, Relaxed) == 1
             && let Some(locator) = self.meddler.get()
@@ -105,23 +105,23 @@ impl Scheduler for Paper {
             let _ = self.begun_by_then.set(self.jobs.lock().unwrap().len());
         }
         let mut jobs = self.jobs.lock().unwrap();
-        let Some((_, looks, end)) = jobs.get_mut(name) else { return Ok(Standing::Absent) };
+        let Some((_, looks, end)) = jobs.get_mut(name) else { return Ok(JobStatus::Absent) };
         *looks += 1;
         if *looks < 2 && end.is_none() {
-            return Ok(Standing::Going);
+            return Ok(JobStatus::Going);
         }
         if cluster.nodes.iter().any(|node| self.bad.contains(&*node.name)) {
             let why = "taken away".to_owned();
             if let Some(code) = self.lost {
-                return Ok(Standing::Lost { code: code.to_owned(), why });
+                return Ok(JobStatus::Lost { code: code.to_owned(), why });
             }
             if let Some(code) = self.fails {
-                return Err(PortError::Final(Failure::new(Class::Infrastructure, code, why)));
+                return Err(PortError::Permanent(Failure::new(Class::Infrastructure, code, why)));
             }
         }
         let state = end.unwrap_or("COMPLETED").to_owned();
         let (started_at, ended_at) = (None, None);
-        Ok(Standing::Ended(JobEnd { state, exit_code: Some(0), signal: None, started_at, ended_at }))
+        Ok(JobStatus::Ended(JobEnd { state, exit_code: Some(0), signal: None, started_at, ended_at }))
     }
 
     async fn release(&self, _: &Cluster, name: &str) -> Result<(), PortError> {
@@ -146,7 +146,7 @@ impl Scheduler for Paper {
         Ok(["benchmark.log"].into_iter().collect())
     }
 
-    async fn output(&self, cluster: &Cluster, name: &str, _: &str) -> Result<Reader, PortError> {
+    async fn output(&self, cluster: &Cluster, name: &str, _: &str) -> Result<ObjectReader, PortError> {
         self.call()?;
         let bad = cluster.nodes.iter().any(|node| self.bad.contains(&*node.name));
         let job = &self.jobs.lock().unwrap()[name].0;
@@ -186,8 +186,8 @@ fn nodes(count: usize) -> Vec<Node> {
     (0..count).map(|node| Node { name: format!("n{node}"), slots: 1 }).collect()
 }
 
-fn search(count: usize, locate: Locate) -> Search {
-    Search {
+fn search(count: usize, locate: Locate) -> NodeSearch {
+    NodeSearch {
         cluster: Cluster { name: "lab".into(), nodes: nodes(count), endpoint: "/lab".into() },
         image: None,
         workload: Workload {
@@ -228,24 +228,24 @@ impl World {
             scheduler: Arc::clone(&scheduler),
             artefacts: Artefacts::in_place(Arc::new(MemoryStore::default())),
             rules: Rules::of_patterns(),
-            limits: Limits::default(),
+            limits: CollectLimits::default(),
         };
         Self { paper, locator: Locator { scheduler, collector } }
     }
 
     /// Steps until the end; failed calls are repeated.
-    async fn end(&self, search: &Search, at: i64) -> Fact {
+    async fn end(&self, search: &NodeSearch, at: i64) -> Fact {
         for _ in 0..500 {
             match self.locator.step(&id(), search, Timestamp::from_millis(at)).await {
-                Ok(Look::Ended(fact)) => return fact,
-                Ok(Look::Going) | Err(PortError::Passing(_)) => {}
-                Err(PortError::Final(failure)) => return Fact::NodesFailed(failure),
+                Ok(PollResult::Ended(fact)) => return fact,
+                Ok(PollResult::Running) | Err(PortError::Transient(_)) => {}
+                Err(PortError::Permanent(failure)) => return Fact::NodesFailed(failure),
             }
         }
         panic!("the search does not end");
     }
 
-    async fn located(&self, search: &Search) -> Suspects {
+    async fn located(&self, search: &NodeSearch) -> Suspects {
         match self.end(search, 0).await {
             Fact::NodesLocated(suspects) => suspects,
             other => panic!("{other:?}"),

@@ -5,7 +5,7 @@
 
 use std::{fs, io::Write, path::Path, sync::Arc, time::Instant};
 
-use agent::{Collector, Limits, processes::Processes};
+use agent::{CollectLimits, Collector, processes::Processes};
 use ledger::{Artefacts, FolderStore, MemoryStore};
 use model::{Attempt, Cluster, CommandId, Fact, JobRef, Stage, Verb};
 use redact::Rules;
@@ -26,7 +26,7 @@ async fn an_oversized_log_is_collected_in_constant_memory() {
         verb: Verb::Start,
     };
     let job = CommandId { stage: Stage::Job, ..id.clone() }.resource_name();
-    let folder = supervisor::Jobs::at(root.path()).output_folder(&job);
+    let folder = supervisor::JobFolder::at(root.path()).output_folder(&job);
     fs::create_dir_all(&folder).unwrap();
     let gib: u64 = std::env::var("COLLECT_GIB").map_or(0, |gib| gib.parse().unwrap());
     let size = if gib == 0 { 32 << 20 } else { gib << 30 };
@@ -35,7 +35,8 @@ async fn an_oversized_log_is_collected_in_constant_memory() {
         fs::write(folder.join(format!("{number}.log")), format!("small {number}\n")).unwrap();
     }
     let rules = Rules::new((0..30).map(|number| format!("known-secret-value/{number}+")));
-    let limits = Limits { file_bytes: if gib == 0 { 24 << 20 } else { 5 << 30 }, ..Limits::default() };
+    let limits =
+        CollectLimits { file_bytes: if gib == 0 { 24 << 20 } else { 5 << 30 }, ..CollectLimits::default() };
     let collector = Collector {
         scheduler: Arc::new(Processes::new(Arc::new(MemoryStore::default()))),
         artefacts: Artefacts::new(Arc::new(FolderStore::open(root.path().join("bucket")).unwrap())),

@@ -2,11 +2,11 @@
 
 use std::{io::Write, process::Command};
 
-use agent::{Job, slurm::script};
+use agent::{JobSpec, slurm::script};
 use model::{Cluster, Collective, Slurm, Span, Workload};
 use proptest::prelude::*;
 
-fn job() -> Job {
+fn job() -> JobSpec {
     let workload = Workload {
         collective: Collective::AllGather,
         min_bytes: 8 << 20,
@@ -17,7 +17,7 @@ fn job() -> Job {
         check: true,
     };
     let cluster = Cluster { name: "lab".into(), nodes: vec![], endpoint: String::new() };
-    Job {
+    JobSpec {
         name: "nightly-39dbed17-job-1".into(),
         cluster,
         image: None,

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use agent::slurm::state::{End, Finding, Kind, Marks, Row, canonical, kind, kind_of_all, standing};
+use agent::slurm::state::{
+    LauncherEnd, Marks, SlurmFinding, SlurmJobRow, SlurmStateKind, canonical, kind, kind_of_all, standing,
+};
 use model::Timestamp;
 
 const VERSIONS: [&str; 2] = ["22.05", "24.11"];
@@ -13,42 +15,43 @@ fn recorded(version: &str, file: &str) -> String {
 }
 
 /// The controller's record.
-fn shown(version: &str, scenario: &str) -> Row {
-    Row::shown(&recorded(version, &format!("{scenario}.scontrol-job.txt"))).expect("a job")
+fn shown(version: &str, scenario: &str) -> SlurmJobRow {
+    SlurmJobRow::shown(&recorded(version, &format!("{scenario}.scontrol-job.txt"))).expect("a job")
 }
 
 /// As the accounts had it: the allocation's line, in the columns that the adapter asks for.
-fn accounted(version: &str, scenario: &str) -> Row {
+fn accounted(version: &str, scenario: &str) -> SlurmJobRow {
     let text = recorded(version, &format!("{scenario}.sacct.txt"));
     let line = text.lines().nth(1).expect("a line");
     let column: Vec<&str> = line.split('|').collect();
     let asked = [column[0], column[2], column[3], column[8], column[9], column[6], column[10]].join("|");
-    Row::accounted(&asked).expect("a job")
+    SlurmJobRow::accounted(&asked).expect("a job")
 }
 
 fn late() -> Timestamp {
     "2026-11-21T00:00:00Z".parse().unwrap()
 }
 
-fn claimed(row: &Row) -> Marks {
+fn claimed(row: &SlurmJobRow) -> Marks {
     Marks { claim: Some(format!("{}.0", row.id)), ..Marks::default() }
 }
 
-fn ending(row: &Row, launched: bool, exit_code: i32) -> Marks {
+fn ending(row: &SlurmJobRow, launched: bool, exit_code: i32) -> Marks {
     let at = chrono::DateTime::from_timestamp_millis(1_763_700_000_000).unwrap();
     let attempt = format!("{}.0", row.id);
-    let end = End { attempt, launched, exit_code, started_at: at, ended_at: at, nodes: String::new() };
+    let end =
+        LauncherEnd { attempt, launched, exit_code, started_at: at, ended_at: at, nodes: String::new() };
     Marks { end: Some(end), ..claimed(row) }
 }
 
-fn found(row: &Row, marks: &Marks) -> String {
+fn found(row: &SlurmJobRow, marks: &Marks) -> String {
     match standing(std::slice::from_ref(row), marks, late()) {
-        Finding::Absent => "absent".into(),
-        Finding::Waiting(reason) => format!("waiting: {reason}"),
-        Finding::Going => "going".into(),
-        Finding::Ended(end) => format!("{} {:?} {:?}", end.state, end.exit_code, end.signal),
-        Finding::Lost { code, .. } => format!("lost: {code}"),
-        Finding::Never { reason } => format!("never: {reason}"),
+        SlurmFinding::Absent => "absent".into(),
+        SlurmFinding::Waiting(reason) => format!("waiting: {reason}"),
+        SlurmFinding::Going => "going".into(),
+        SlurmFinding::Ended(end) => format!("{} {:?} {:?}", end.state, end.exit_code, end.signal),
+        SlurmFinding::Lost { code, .. } => format!("lost: {code}"),
+        SlurmFinding::Never { reason } => format!("never: {reason}"),
     }
 }
 
@@ -101,14 +104,18 @@ fn accounting_and_controller_agree_on_ended_jobs() {
 
 #[test]
 fn a_refused_submission_is_not_a_job() {
-    let refused = Row::accounted("8|FAILED|1:0|None|2026-11-20T19:13:16|None assigned|None").unwrap();
+    let refused = SlurmJobRow::accounted("8|FAILED|1:0|None|2026-11-20T19:13:16|None assigned|None").unwrap();
     assert_eq!(found(&refused, &Marks::default()), "absent");
 }
 
 /// 22.05 gives one word, 24.11 a list of them.
 #[test]
 fn json_states_are_parsed_in_both_forms() {
-    let expected = [("completed", Kind::Ended), ("running", Kind::Going), ("prolog-failed", Kind::Waiting)];
+    let expected = [
+        ("completed", SlurmStateKind::Ended),
+        ("running", SlurmStateKind::Going),
+        ("prolog-failed", SlurmStateKind::Waiting),
+    ];
     for version in VERSIONS {
         for (scenario, kind) in expected {
             let json: serde_json::Value =
@@ -123,24 +130,24 @@ fn json_states_are_parsed_in_both_forms() {
             assert_eq!(kind_of_all(words.iter().copied()), kind, "{version} {scenario}: {state}");
         }
     }
-    assert_eq!(kind_of_all(["RUNNING", "COMPLETING"]), Kind::Going);
-    assert_eq!(kind_of_all(["FAILED", "COMPLETING"]), Kind::Going);
-    assert_eq!(kind_of_all(["PENDING", "REQUEUE_HOLD"]), Kind::Again);
+    assert_eq!(kind_of_all(["RUNNING", "COMPLETING"]), SlurmStateKind::Going);
+    assert_eq!(kind_of_all(["FAILED", "COMPLETING"]), SlurmStateKind::Going);
+    assert_eq!(kind_of_all(["PENDING", "REQUEUE_HOLD"]), SlurmStateKind::Again);
 }
 
 #[test]
 fn every_state_of_the_documentation_has_its_kind() {
     let table = [
-        (Kind::Ended, "CANCELLED COMPLETED DEADLINE FAILED OUT_OF_MEMORY TIMEOUT"),
-        (Kind::Lost, "BOOT_FAIL LAUNCH_FAILED NODE_FAIL PREEMPTED RECONFIG_FAIL REVOKED"),
-        (Kind::Waiting, "PENDING"),
+        (SlurmStateKind::Ended, "CANCELLED COMPLETED DEADLINE FAILED OUT_OF_MEMORY TIMEOUT"),
+        (SlurmStateKind::Lost, "BOOT_FAIL LAUNCH_FAILED NODE_FAIL PREEMPTED RECONFIG_FAIL REVOKED"),
+        (SlurmStateKind::Waiting, "PENDING"),
         (
-            Kind::Going,
+            SlurmStateKind::Going,
             "RUNNING COMPLETING CONFIGURING RESIZING SIGNALING STAGE_OUT STOPPED SUSPENDED POWER_UP_NODE EXPEDITING",
         ),
-        (Kind::Again, "REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT"),
+        (SlurmStateKind::Again, "REQUEUED REQUEUE_FED REQUEUE_HOLD SPECIAL_EXIT"),
         // A word of a version to come: the job is left alone until its stage's limit.
-        (Kind::Going, "HYPERSPACE"),
+        (SlurmStateKind::Going, "HYPERSPACE"),
     ];
     for (expected, words) in table {
         for word in words.split(' ') {
@@ -161,7 +168,13 @@ fn every_state_of_the_documentation_has_its_kind() {
 #[test]
 fn reasons_for_waiting_are_distinguished() {
     let waiting = |reason: &str, restarts| {
-        let row = Row { id: 4, state: "PENDING".into(), reason: reason.into(), restarts, ..Row::default() };
+        let row = SlurmJobRow {
+            id: 4,
+            state: "PENDING".into(),
+            reason: reason.into(),
+            restarts,
+            ..SlurmJobRow::default()
+        };
         found(&row, &Marks::default())
     };
     assert_eq!(waiting("Resources", 0), "waiting: Resources");
@@ -182,16 +195,16 @@ fn reasons_for_waiting_are_distinguished() {
 
 #[test]
 fn of_two_jobs_with_one_name_the_claiming_one_counts() {
-    let row = |id, state: &str| Row { id, state: state.into(), ..Row::default() };
+    let row = |id, state: &str| SlurmJobRow { id, state: state.into(), ..SlurmJobRow::default() };
     let rows = [row(7, "COMPLETED"), row(8, "RUNNING")];
     let marks = Marks { claim: Some("8.0".into()), refused: vec!["7.0".into()], ..Marks::default() };
-    assert_eq!(standing(&rows, &marks, late()), Finding::Going);
+    assert_eq!(standing(&rows, &marks, late()), SlurmFinding::Going);
     // Purged by Slurm, without a record of its end.
     assert!(
-        matches!(standing(&rows[..1], &marks, late()), Finding::Lost { code, .. } if code == "FORGOTTEN")
+        matches!(standing(&rows[..1], &marks, late()), SlurmFinding::Lost { code, .. } if code == "FORGOTTEN")
     );
     // Nothing started, and nothing may start.
     let marks = Marks { cancelled: true, ..Marks::default() };
-    assert!(matches!(standing(&[], &marks, late()), Finding::Ended(end) if end.state == "CANCELLED"));
-    assert_eq!(standing(&[], &Marks::default(), late()), Finding::Absent);
+    assert!(matches!(standing(&[], &marks, late()), SlurmFinding::Ended(end) if end.state == "CANCELLED"));
+    assert_eq!(standing(&[], &Marks::default(), late()), SlurmFinding::Absent);
 }

@@ -13,15 +13,15 @@ pub mod notification;
 
 use std::sync::Arc;
 
-use build_service::{Build, Builds, Key};
+use build_service::{BuildKey, BuildPhase, Builds};
 
 use model::{Body, BuildSpec, Class, Command, CommandId, Fact, Failure, Handle, Span, planted};
-use service::{Look, Outbox, PortError, Trouble, Watches, Worker};
+use service::{CommandError, PollResult, Pollers, PortError, Publisher, Worker};
 
 /// The builder's handler, over any [`Builds`].
 pub struct Builder {
     builds: Arc<dyn Builds>,
-    watches: Watches,
+    watches: Pollers,
     /// Poll interval of a build; only a fallback where builds send notifications.
     every: Span,
 }
@@ -33,7 +33,7 @@ impl Builder {
 
     /// `every`: poll interval.
     pub fn new(builds: Arc<dyn Builds>, every: Span) -> Self {
-        Self { builds, watches: Watches::default(), every }
+        Self { builds, watches: Pollers::default(), every }
     }
 
     async fn build(
@@ -41,29 +41,29 @@ impl Builder {
         id: &CommandId,
         build: &BuildSpec,
         timeout: Span,
-        outbox: &Outbox,
-    ) -> Result<(), Trouble> {
-        if let Look::Ended(fact) = self.look(id, outbox).await? {
-            return Ok(outbox.tell(id, fact).await?);
+        outbox: &Publisher,
+    ) -> Result<(), CommandError> {
+        if let PollResult::Ended(fact) = self.look(id, outbox).await? {
+            return Ok(outbox.publish_fact(id, fact).await?);
         }
-        match self.builds.start(&Key::of(id), build, timeout).await {
-            Ok(handle) => outbox.tell(id, Fact::ImageAccepted(Handle { handle })).await?,
+        match self.builds.start(&BuildKey::of(id), build, timeout).await {
+            Ok(handle) => outbox.publish_fact(id, Fact::ImageAccepted(Handle { handle })).await?,
             Err(error) => return outbox.answer(id, Err(error)).await,
         }
         self.watch(id, outbox);
         Ok(())
     }
 
-    async fn observe(&self, id: &CommandId, accepted: bool, outbox: &Outbox) -> Result<(), Trouble> {
+    async fn observe(&self, id: &CommandId, accepted: bool, outbox: &Publisher) -> Result<(), CommandError> {
         match self.present(id, accepted).await {
             Ok(None) => {
                 let why = "the build is unknown: it was never started, or its record has expired";
                 let failure = Failure::new(Class::Infrastructure, "ABSENT", why);
-                Ok(outbox.tell(id, Fact::ImageFailed(failure)).await?)
+                Ok(outbox.publish_fact(id, Fact::ImageFailed(failure)).await?)
             }
             Ok(Some(build)) => match ended(build) {
-                Look::Ended(fact) => Ok(outbox.tell(id, fact).await?),
-                Look::Going => {
+                PollResult::Ended(fact) => Ok(outbox.publish_fact(id, fact).await?),
+                PollResult::Running => {
                     self.watch(id, outbox);
                     Ok(())
                 }
@@ -75,41 +75,42 @@ impl Builder {
     /// State of a build. An absent build must stay absent: its start may still be in flight, and the build would have no owner. So
     /// an absent build is cancelled and polled once more. A build that was never accepted and is cancelled counts as absent, so
     /// that repeated polls give the same result.
-    async fn present(&self, id: &CommandId, accepted: bool) -> Result<Option<Build>, PortError> {
-        let key = Key::of(id);
+    async fn present(&self, id: &CommandId, accepted: bool) -> Result<Option<BuildPhase>, PortError> {
+        let key = BuildKey::of(id);
         let mut build = self.builds.look(&key).await?;
         let absent = build.is_none();
         if absent && !planted("absent_may_still_come") {
             self.builds.cancel(&key).await?;
             build = self.builds.look(&key).await?;
         }
-        let cancelled = |build: &Build| matches!(build, Build::Failed(why) if why.class == Class::Cancelled);
+        let cancelled =
+            |build: &BuildPhase| matches!(build, BuildPhase::Failed(why) if why.class == Class::Cancelled);
         Ok(build.filter(|build| !((absent || !accepted) && cancelled(build))))
     }
 
-    async fn look(&self, id: &CommandId, outbox: &Outbox) -> Result<Look, Trouble> {
-        match self.builds.look(&Key::of(id)).await {
+    async fn look(&self, id: &CommandId, outbox: &Publisher) -> Result<PollResult, CommandError> {
+        match self.builds.look(&BuildKey::of(id)).await {
             Ok(Some(build)) => Ok(ended(build)),
-            Ok(None) => Ok(Look::Going),
-            Err(PortError::Passing(why)) => Err(Trouble::Retry(why)),
-            Err(error) => outbox.answer(id, Err(error)).await.map(|()| Look::Going),
+            Ok(None) => Ok(PollResult::Running),
+            Err(PortError::Transient(why)) => Err(CommandError::Transient(why)),
+            Err(error) => outbox.answer(id, Err(error)).await.map(|()| PollResult::Running),
         }
     }
 
-    fn watch(&self, id: &CommandId, outbox: &Outbox) {
-        let (builds, key) = (Arc::clone(&self.builds), Key::of(id));
-        self.watches.follow(id, outbox, self.every, move || {
+    fn watch(&self, id: &CommandId, outbox: &Publisher) {
+        let (builds, key) = (Arc::clone(&self.builds), BuildKey::of(id));
+        self.watches.poll(id, outbox, self.every, move || {
             let (builds, key) = (Arc::clone(&builds), key.clone());
-            async move { Ok(builds.look(&key).await?.map_or(Look::Going, ended)) }
+            async move { Ok(builds.look(&key).await?.map_or(PollResult::Running, ended)) }
         });
     }
 }
 
-fn ended(build: Build) -> Look {
+fn ended(build: BuildPhase) -> PollResult {
     match build {
-        Build::Going => Look::Going,
-        Build::Built(image) => Look::Ended(Fact::ImageBuilt(image)),
-        Build::Failed(failure) => Look::Ended(Fact::ImageFailed(failure)),
+        BuildPhase::Running => PollResult::Running,
+        BuildPhase::Built(image) => PollResult::Ended(Fact::ImageBuilt(image)),
+        BuildPhase::Failed(failure) => PollResult::Ended(Fact::ImageFailed(failure)),
     }
 }
 
@@ -119,19 +120,19 @@ impl Worker for Builder {
         "builder"
     }
 
-    async fn perform(&self, command: &Command, outbox: &Outbox) -> Result<(), Trouble> {
+    async fn perform(&self, command: &Command, outbox: &Publisher) -> Result<(), CommandError> {
         let id = &command.id;
         match &command.body {
             Body::ImageBuild { build, timeout } => self.build(id, build, *timeout, outbox).await,
             Body::ImageObserve { handle } => self.observe(id, handle.is_some(), outbox).await,
             Body::ImageCancel { .. } => {
-                if let Err(error) = self.builds.cancel(&Key::of(id)).await {
+                if let Err(error) = self.builds.cancel(&BuildKey::of(id)).await {
                     return outbox.answer(id, Err(error)).await;
                 }
                 self.watch(id, outbox);
                 Ok(())
             }
-            _ => Err(Trouble::Park("the builder handles only the image stage".to_owned())),
+            _ => Err(CommandError::Permanent("the builder handles only the image stage".to_owned())),
         }
     }
 }

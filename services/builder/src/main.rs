@@ -4,17 +4,17 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use build_service::{
     LocalBuilds,
-    place::{Endpoint, NEEDS_A_BUCKET, Place, cloud_build},
+    location::{BuildLocation, Endpoint, NEEDS_A_BUCKET, cloud_build},
 };
 use builder::{Builder, notification::Notified};
 use gcp::{Parts, Unfit, Wiring};
 use model::Span;
-use service::Outbox;
+use service::Publisher;
 use supervisor::Program;
 
 struct Config {
-    artefacts: gcp::Place,
-    builds: Place,
+    artefacts: gcp::StorageLocation,
+    builds: BuildLocation,
     endpoint: Option<Endpoint>,
     secrets: Option<PathBuf>,
     look: Span,
@@ -48,12 +48,12 @@ fn main() -> ExitCode {
 fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
     let store = || wiring.store(&config.artefacts);
     let (project, location) = match config.builds {
-        Place::Here(folder) => {
-            let (store, builds) = (store()?, supervisor::Builds::new(folder, Program::this()?));
+        BuildLocation::Here(folder) => {
+            let (store, builds) = (store()?, supervisor::BuildFolder::new(folder, Program::this()?));
             let builds = LocalBuilds::new(builds, Arc::clone(&store), config.secrets);
             return Ok(wiring.worker(Builder::new(Arc::new(builds), config.look), &Builder::TAKES, store));
         }
-        Place::CloudBuild { project, location } => (project, location),
+        BuildLocation::CloudBuild { project, location } => (project, location),
     };
     if config.secrets.is_some() {
         return Err(
@@ -66,7 +66,7 @@ fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
     let builds = Arc::new(builds);
     let worker = Builder::new(Arc::clone(&builds) as _, config.look);
     let mut parts = wiring.worker(worker, &Builder::TAKES, store);
-    let outbox = Outbox::new("builder", Arc::clone(&wiring.bus), Arc::clone(&wiring.clock));
+    let outbox = Publisher::new("builder", Arc::clone(&wiring.bus), Arc::clone(&wiring.clock));
     parts.takes.push(Notified::TAKES);
     parts.handler = Arc::new(Notified::new(builds, outbox, parts.handler));
     Ok(parts)

@@ -6,19 +6,20 @@ use build_service::{
     Builds,
     cloud_build::{
         CloudBuilds,
-        notification::{self, Told},
+        notification::{self, BuildNotification},
     },
 };
 use model::Stage;
 use service::{
-    AttributesReader, Disposition, Event, Handler, Look, Outbox, PortError, Trouble, push::BUILD_CHANGED,
+    AttributesReader, CommandError, Disposition, Event, Handler, PollResult, PortError, Publisher,
+    push::BUILD_CHANGED,
 };
 use tracing::debug;
 
 /// Handles notifications, and passes other events to the handler of commands.
 pub struct Notified {
     builds: Arc<CloudBuilds>,
-    outbox: Outbox,
+    outbox: Publisher,
     commands: Arc<dyn Handler>,
 }
 
@@ -27,22 +28,22 @@ impl Notified {
     pub const TAKES: &'static str = BUILD_CHANGED;
 
     /// `commands`: handler of all other events; facts are published through `outbox`.
-    pub fn new(builds: Arc<CloudBuilds>, outbox: Outbox, commands: Arc<dyn Handler>) -> Self {
+    pub fn new(builds: Arc<CloudBuilds>, outbox: Publisher, commands: Arc<dyn Handler>) -> Self {
         Self { builds, outbox, commands }
     }
 
-    async fn look(&self, told: &Told) -> Result<(), Trouble> {
-        let Told { key, build } = told;
+    async fn look(&self, told: &BuildNotification) -> Result<(), CommandError> {
+        let BuildNotification { key, build } = told;
         let command = key.command();
         let seen = async {
             self.builds.submissions().told_of(key, build).await?;
             self.builds.look(key).await
         };
         match seen.await.map(|seen| seen.map(crate::ended)) {
-            Ok(Some(Look::Ended(fact))) => Ok(self.outbox.tell(command, fact).await?),
+            Ok(Some(PollResult::Ended(fact))) => Ok(self.outbox.publish_fact(command, fact).await?),
             Ok(_) => Ok(()),
-            Err(error @ PortError::Final(_)) => self.outbox.answer(command, Err(error)).await,
-            Err(PortError::Passing(why)) => Err(Trouble::Retry(why)),
+            Err(error @ PortError::Permanent(_)) => self.outbox.answer(command, Err(error)).await,
+            Err(PortError::Transient(why)) => Err(CommandError::Transient(why)),
         }
     }
 }
@@ -58,8 +59,8 @@ impl Handler for Notified {
             Ok(Some(told)) if told.key.is_whole() && told.key.command().stage == Stage::Image => {
                 match self.look(&told).await {
                     Ok(()) => Disposition::Done,
-                    Err(Trouble::Retry(why)) => Disposition::Retry(why),
-                    Err(Trouble::Park(why)) => Disposition::Park(why),
+                    Err(CommandError::Transient(why)) => Disposition::Retry(why),
+                    Err(CommandError::Permanent(why)) => Disposition::Park(why),
                 }
             }
             Ok(_) => {

@@ -3,13 +3,13 @@
 use std::sync::{Arc, Mutex};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
-use build_service::{Build, Builds, Key, cloud_build::CloudBuilds};
+use build_service::{BuildKey, BuildPhase, Builds, cloud_build::CloudBuilds};
 use builder::{Builder, notification::Notified};
 use cloudbuild_standin::Fault;
 use model::{Attempt, Class, CommandId, Span, Stage};
 use serde_json::{Value, json};
 use service::{
-    Bus, BusError, Disposition, Event, Handler, Outbox, WorkerHandler,
+    Bus, BusError, Disposition, Event, Handler, Publisher, WorkerHandler,
     push::{Headers, decode},
 };
 
@@ -44,7 +44,7 @@ impl Service {
         let world = World::new().await;
         let builds: Arc<CloudBuilds> = Arc::new(world.another());
         let heard = Arc::<Heard>::default();
-        let outbox = Outbox::new("builder", heard.clone(), world.clock.clone());
+        let outbox = Publisher::new("builder", heard.clone(), world.clock.clone());
         let worker = Builder::new(builds.clone(), Span::from_secs(10));
         let commands = WorkerHandler::new(worker, heard.clone(), world.clock.clone());
         Self { world, heard, door: Notified::new(builds, outbox, Arc::new(commands)) }
@@ -136,7 +136,7 @@ async fn a_build_that_appears_after_its_cancel_is_cancelled() {
     assert!(world.start(&spec("SUCCESS")).await.is_err());
     world.builds.cancel(&id()).await.unwrap();
     world.clock.advance(SETTLE);
-    let Build::Failed(failure) = world.end().await else { panic!("it was cancelled") };
+    let BuildPhase::Failed(failure) = world.end().await else { panic!("it was cancelled") };
     assert_eq!(failure.class, Class::Cancelled, "no list showed it for long enough");
     assert_eq!(world.statuses(), ["QUEUED"]);
     assert_eq!(service.push(&world.cloud.notifications()[0]).await, Disposition::Done);
@@ -152,7 +152,7 @@ async fn other_peoples_builds_are_acknowledged() {
         json!({"id": "none", "status": "SUCCESS", "tags": ["burnin.a-run.image.1", "burnin.claim.1"]});
     assert_eq!(service.push(&notification(&forged)).await, Disposition::Done);
     let clusters = CommandId { stage: Stage::Cluster, attempt: Attempt(2), ..id().command().clone() };
-    service.world.builds.start(&Key::of(&clusters), &spec("SUCCESS"), LIMIT).await.unwrap();
+    service.world.builds.start(&BuildKey::of(&clusters), &spec("SUCCESS"), LIMIT).await.unwrap();
     let pushes = service.world.cloud.notifications();
     assert_eq!(service.push(&pushes[0]).await, Disposition::Done, "the provisioner's");
     assert_eq!(service.heard.take(), Vec::<Value>::new());

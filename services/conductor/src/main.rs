@@ -3,21 +3,21 @@
 use std::{process::ExitCode, sync::Arc};
 
 use conductor::{Conductor, Settings, takes};
-use gcp::{Parts, Place};
+use gcp::{Parts, StorageLocation};
 use ledger::{Ledger, Split};
 use model::Span;
-use service::{async_trait, ids, serve::Chore};
+use service::{async_trait, ids, serve::PeriodicTask};
 
 struct Config {
-    ledger: Place,
-    hints: Option<Place>,
+    ledger: StorageLocation,
+    hints: Option<StorageLocation>,
     resend: Span,
 }
 
 struct Tick(Arc<Conductor>);
 
 #[async_trait]
-impl Chore for Tick {
+impl PeriodicTask for Tick {
     fn name(&self) -> &'static str {
         "tick"
     }
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
             let settings = Settings { resend: config.resend };
             let (bus, clock) = (Arc::clone(&wiring.bus), Arc::clone(&wiring.clock));
             let conductor = Arc::new(Conductor::new(ledger, bus, clock, settings, None));
-            let tick: Arc<dyn Chore> = Arc::new(Tick(Arc::clone(&conductor)));
+            let tick: Arc<dyn PeriodicTask> = Arc::new(Tick(Arc::clone(&conductor)));
             Ok(Parts { takes: takes(), handler: conductor, parking: store, chores: vec![tick] })
         },
     )

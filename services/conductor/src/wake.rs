@@ -8,10 +8,10 @@ use std::{
 use ledger::{AppendError, Ledger, LedgerError, Loaded};
 use lifecycle::{Decision, Ignored, Input, RunState, checkup, decide, decide_first, fold, owed};
 use model::{
-    Attempt, Command, CommandId, Entry, Fact, Record, RunClosed, RunId, RunUsed, Span, Stage, Timestamp,
-    Verb, planted,
+    Attempt, Command, CommandId, Fact, Record, RecordEntry, RunClosed, RunId, RunUsed, Span, Stage,
+    Timestamp, Verb, planted,
 };
-use service::{Bus, Clock, Outbox, telemetry::meters::run_ended};
+use service::{Bus, Clock, Publisher, telemetry::meters::run_ended};
 use tracing::{debug, info, warn};
 
 /// Maximum number of append attempts per wake-up; then the event is redelivered.
@@ -49,7 +49,7 @@ pub enum WakeError {
     Store(#[from] ledger::StoreError),
     /// The ledger's records cannot be replayed.
     #[error("the ledger of {run} cannot be replayed")]
-    Unreadable { run: RunId, source: lifecycle::Unreadable },
+    Unreadable { run: RunId, source: lifecycle::UnreadableLedger },
     /// Other writers won every append race.
     #[error("{run}: {RACES} appends lost to other writers")]
     Crowded { run: RunId },
@@ -59,8 +59,8 @@ pub enum WakeError {
 }
 
 /// Key of a command within its run.
-type Wish = (Stage, Attempt, Verb);
-type Sent = BTreeMap<RunId, Vec<(Wish, Timestamp)>>;
+type CommandKey = (Stage, Attempt, Verb);
+type SentCommands = BTreeMap<RunId, Vec<(CommandKey, Timestamp)>>;
 type Turns = BTreeMap<RunId, Arc<tokio::sync::Mutex<()>>>;
 
 /// What an input added to the ledger.
@@ -84,12 +84,12 @@ fn count(records: &[Record]) {
 /// The only writer of the ledger.
 pub struct Conductor {
     ledger: Ledger,
-    outbox: Outbox,
+    outbox: Publisher,
     clock: Arc<dyn Clock>,
     settings: Settings,
     observer: Option<Observer>,
     /// Last send time of each command by this process. A hint: without it commands are sent again, which is harmless.
-    sent: Mutex<Sent>,
+    sent: Mutex<SentCommands>,
     /// One wake-up per run at a time in this process; between processes the ledger decides.
     turns: Mutex<Turns>,
 }
@@ -103,7 +103,7 @@ impl Conductor {
         settings: Settings,
         observer: Option<Observer>,
     ) -> Self {
-        let outbox = Outbox::new("conductor", bus, Arc::clone(&clock));
+        let outbox = Publisher::new("conductor", bus, Arc::clone(&clock));
         Self { ledger, outbox, clock, settings, observer, sent: Mutex::default(), turns: Mutex::default() }
     }
 
@@ -191,7 +191,7 @@ impl Conductor {
             loaded = self.ledger.append(loaded, decide_first((**occurrence).clone()), now).await?;
             first = true;
         }
-        let damaged = |source: lifecycle::Unreadable| LedgerError::Damaged {
+        let damaged = |source: lifecycle::UnreadableLedger| LedgerError::Damaged {
             run: run.clone(),
             seq: 1,
             why: source.to_string(),
@@ -207,7 +207,8 @@ impl Conductor {
             info!(seq = loaded.next_seq() - 1, "recorded");
         }
         let grew = loaded.next_seq() > known;
-        if grew && let Some(Entry::Closed { .. }) = loaded.records().last().map(|record| &record.entry) {
+        if grew && let Some(RecordEntry::Closed { .. }) = loaded.records().last().map(|record| &record.entry)
+        {
             count(loaded.records());
         }
         Ok(Some(Recorded { loaded, ignored, grew }))
@@ -242,8 +243,8 @@ impl Conductor {
                 verdict: state.verdict().map(|verdict| verdict.verdict),
             };
             let used = used(state, &closed);
-            self.outbox.tell_run(run.clone(), Attempt::FIRST, Fact::RunClosed(closed)).await?;
-            self.outbox.tell_run(run.clone(), Attempt::FIRST, Fact::RunUsed(used)).await?;
+            self.outbox.publish_run_fact(run.clone(), Attempt::FIRST, Fact::RunClosed(closed)).await?;
+            self.outbox.publish_run_fact(run.clone(), Attempt::FIRST, Fact::RunUsed(used)).await?;
             self.ledger.mark_closed(run).await?;
             self.sent().remove(run);
             // Another process may have recorded a reappeared cluster and written its hint before this one was removed.
@@ -259,14 +260,14 @@ impl Conductor {
     async fn send(&self, command: Command, now: Timestamp, tick: bool) -> Result<(), WakeError> {
         let CommandId { run, stage, attempt, verb } = command.id.clone();
         let wish = (stage, attempt, verb);
-        let found = |sent: &[(Wish, Timestamp)]| sent.iter().position(|(known, _)| *known == wish);
+        let found = |sent: &[(CommandKey, Timestamp)]| sent.iter().position(|(known, _)| *known == wish);
         let last = self.sent().get(&run).and_then(|sent| Some(sent[found(sent)?].1));
         let due = match last {
             None => true,
             Some(last) => tick && now.since(last) >= self.settings.resend,
         };
         if due {
-            self.outbox.order(command).await?;
+            self.outbox.publish_command(command).await?;
             let mut sent = self.sent();
             let sent = sent.entry(run).or_default();
             match found(sent) {
@@ -290,7 +291,7 @@ impl Conductor {
         self.sent().len() + self.turns().len()
     }
 
-    fn sent(&self) -> MutexGuard<'_, Sent> {
+    fn sent(&self) -> MutexGuard<'_, SentCommands> {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

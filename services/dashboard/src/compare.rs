@@ -7,27 +7,27 @@ use axum::{
     response::Response,
 };
 use model::{RunId, measurement::Table};
-use report::comparison::{self, Pair};
-use run_index::{Elsewhere, Told, Wanted};
+use report::comparison::{self, RunPair};
+use run_index::{Elsewhere, RunFilter, RunReport};
 use serde::{Deserialize, Serialize};
 use verdict::{compare::compare, fingerprint::Fingerprint};
 
 use crate::{
     Dashboard,
-    frame::{self, Refusal},
+    frame::{self, ErrorPage},
     run::named,
 };
 
 /// Query: the earlier and the later run.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Asked {
+pub struct CompareQuery {
     a: String,
     b: String,
 }
 
 #[derive(Serialize)]
-struct View {
+struct ComparePage {
     a: String,
     b: String,
     /// Runs to choose from, newest first.
@@ -40,18 +40,18 @@ struct View {
 /// `GET /compare`.
 pub async fn page(
     State(dashboard): State<Arc<Dashboard>>,
-    Query(Asked { a, b }): Query<Asked>,
-) -> Result<Response, Refusal> {
-    let wanted = Wanted { limit: Some(200), ..Wanted::default() };
+    Query(CompareQuery { a, b }): Query<CompareQuery>,
+) -> Result<Response, ErrorPage> {
+    let wanted = RunFilter { limit: Some(200), ..RunFilter::default() };
     let runs = dashboard.view.page(&wanted).await?.runs;
     let runs = runs.into_iter().filter(|line| line.verdict.is_some()).map(|line| line.run.to_string());
-    let mut view = View { a, b, runs: runs.collect(), report: None, problem: None };
+    let mut view = ComparePage { a, b, runs: runs.collect(), report: None, problem: None };
     if !view.a.is_empty() && !view.b.is_empty() {
         let (before, after) = (told(&dashboard, &view.a).await?, told(&dashboard, &view.b).await?);
         match (measured(&before), measured(&after)) {
             (Ok(first), Ok(second)) => {
                 let found = compare((&first.0, &first.1), (&second.0, &second.1));
-                view.report = Some(comparison::part(Pair { a: &view.a, b: &view.b, found: &found }));
+                view.report = Some(comparison::part(RunPair { a: &view.a, b: &view.b, found: &found }));
             }
             (Err(why), _) => view.problem = Some(format!("{}: {why}", view.a)),
             (_, Err(why)) => view.problem = Some(format!("{}: {why}", view.b)),
@@ -60,14 +60,14 @@ pub async fn page(
     Ok(frame::page(dashboard.beside_gateway, "Two runs", "compare.html", view))
 }
 
-async fn told(dashboard: &Dashboard, run: &str) -> Result<Told, Refusal> {
+async fn told(dashboard: &Dashboard, run: &str) -> Result<RunReport, ErrorPage> {
     let run: RunId = named(run)?;
     let told = dashboard.view.told(&run, Elsewhere::default()).await?;
-    told.ok_or_else(|| Refusal::no_run(&run))
+    told.ok_or_else(|| ErrorPage::no_run(&run))
 }
 
 /// The only table of a run, and its fingerprint.
-fn measured(told: &Told) -> Result<(Table, Fingerprint), &'static str> {
+fn measured(told: &RunReport) -> Result<(Table, Fingerprint), &'static str> {
     let story = told.story();
     let tables = story.logs.first().map_or(&[][..], |log| &log.reading.tables[..]);
     let [table] = tables else {

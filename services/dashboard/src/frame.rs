@@ -74,12 +74,12 @@ fn answer(status: StatusCode, page: String) -> Response {
 }
 
 /// An error page.
-pub struct Refusal {
+pub struct ErrorPage {
     status: StatusCode,
     why: String,
 }
 
-impl Refusal {
+impl ErrorPage {
     /// Invalid request.
     pub fn bad(why: impl Into<String>) -> Self {
         Self { status: StatusCode::BAD_REQUEST, why: why.into() }
@@ -96,14 +96,14 @@ impl Refusal {
     }
 }
 
-impl From<ViewError> for Refusal {
+impl From<ViewError> for ErrorPage {
     fn from(error: ViewError) -> Self {
         let why = format!("{}. Retry; if the error persists, see the log.", service::worker::chain(&error));
         Self { status: StatusCode::SERVICE_UNAVAILABLE, why }
     }
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for ErrorPage {
     fn into_response(self) -> Response {
         let view = context! { why => self.why };
         let mut response = page(false, "Burnin", "refusal.html", view);

@@ -25,12 +25,12 @@ use std::sync::Arc;
 use axum::{Router, routing::get};
 use ledger::Store;
 use model::Timestamp;
-use run_index::View;
+use run_index::RunIndex;
 use service::Clock;
 
 /// A workflow that can be started.
 #[derive(Clone, Debug, Default)]
-pub struct Plan {
+pub struct WorkflowPlan {
     /// Workflow name.
     pub workflow: String,
     /// Description from the file.
@@ -52,7 +52,7 @@ pub trait Plans: Send + Sync + 'static {
     ///
     /// # Errors
     /// Returns the reason as text if they cannot be read.
-    async fn plans(&self) -> Result<Vec<Plan>, String>;
+    async fn plans(&self) -> Result<Vec<WorkflowPlan>, String>;
 
     /// Other configuration errors, one line each, such as channels without an address.
     async fn warnings(&self) -> Vec<String> {
@@ -68,7 +68,7 @@ pub trait Plans: Send + Sync + 'static {
 /// Dependencies of the pages.
 pub struct Dashboard {
     /// Index of runs.
-    pub view: Arc<View>,
+    pub view: Arc<RunIndex>,
     /// Bucket of the logs.
     pub store: Arc<dyn Store>,
     /// Available workflows.
@@ -86,7 +86,7 @@ pub struct Readonly;
 
 #[async_trait::async_trait]
 impl Plans for Readonly {
-    async fn plans(&self) -> Result<Vec<Plan>, String> {
+    async fn plans(&self) -> Result<Vec<WorkflowPlan>, String> {
         Ok(Vec::new())
     }
 }

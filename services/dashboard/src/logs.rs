@@ -12,7 +12,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 
 use crate::{
     Dashboard,
-    frame::{self, Refusal},
+    frame::{self, ErrorPage},
     run::named,
 };
 
@@ -26,7 +26,7 @@ const SEARCHED: u64 = 256 << 20;
 /// Query of a log page.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct Asked {
+pub struct LogQuery {
     /// Show only lines with this text.
     q: String,
     /// First line, starting at 1.
@@ -34,7 +34,7 @@ pub struct Asked {
 }
 
 #[derive(Serialize)]
-struct View {
+struct LogPage {
     run: String,
     log: String,
     q: String,
@@ -48,11 +48,11 @@ struct View {
 pub async fn page(
     State(dashboard): State<Arc<Dashboard>>,
     Path((run, log)): Path<(String, String)>,
-    Query(Asked { q, from }): Query<Asked>,
-) -> Result<Response, Refusal> {
+    Query(LogQuery { q, from }): Query<LogQuery>,
+) -> Result<Response, ErrorPage> {
     let run = named(&run)?;
-    let folded = dashboard.view.folded(&run).await?.ok_or_else(|| Refusal::no_run(&run))?;
-    let none = || Refusal::none(format!("{run} has no such log yet."));
+    let folded = dashboard.view.folded(&run).await?.ok_or_else(|| ErrorPage::no_run(&run))?;
+    let none = || ErrorPage::none(format!("{run} has no such log yet."));
     let safe = folded.state.logs().ok_or_else(none)?;
     let manifest = Artefacts::new(Arc::clone(&dashboard.store)).manifest(&safe.manifest).await;
     let committed = manifest.ok().flatten().ok_or_else(none)?;
@@ -62,14 +62,14 @@ pub async fn page(
     }
     let name = format!("{}{log}", committed.name.trim_end_matches("manifest.json"));
     let unreadable =
-        |error: &dyn std::fmt::Display| Refusal::none(format!("The log cannot be read: {error}"));
+        |error: &dyn std::fmt::Display| ErrorPage::none(format!("The log cannot be read: {error}"));
     let body = dashboard.store.open(&name).await.map_err(|error| unreadable(&error))?.ok_or_else(none)?;
     let (lines, next) = read(BufReader::new(body.take(SEARCHED)), &q, from.max(1))
         .await
         .map_err(|error| unreadable(&error))?;
     let raw = dashboard.beside_gateway.then(|| format!("/api/v1/runs/{run}/logs/{log}"));
     let title = format!("{log} of {run}");
-    let view = View { run: run.to_string(), log, q, lines, next, raw };
+    let view = LogPage { run: run.to_string(), log, q, lines, next, raw };
     Ok(frame::page(dashboard.beside_gateway, &title, "log.html", view))
 }
 

@@ -3,22 +3,22 @@
 use std::{process::ExitCode, sync::Arc};
 
 use dashboard::{Dashboard, Readonly};
-use gcp::{Parts, Place};
+use gcp::{Parts, StorageLocation};
 use ledger::Ledger;
-use run_index::{Pace, View};
+use run_index::{Pace, RunIndex};
 use service::{AttributesReader, Disposition, Event, Handler, async_trait, ids, serve::Routes};
 
 struct Config {
-    ledger: Place,
-    artefacts: Place,
+    ledger: StorageLocation,
+    artefacts: StorageLocation,
     warehouse: String,
 }
 
 /// Event handler: the dashboard subscribes to nothing.
-struct Nobody;
+struct NoSubscription;
 
 #[async_trait]
-impl Handler for Nobody {
+impl Handler for NoSubscription {
     async fn handle(&self, event: &Event) -> Disposition {
         // Retry instead of park: the sender then sees that the event was not accepted.
         Disposition::Retry(format!("the dashboard handles no events, found `{}`", event.ty()))
@@ -42,7 +42,8 @@ fn main() -> ExitCode {
             }
             let ledger = Ledger::new(records, Arc::new(ids::unique));
             let clock = Arc::clone(&wiring.clock);
-            let view = View::new(ledger, Arc::clone(&store), Arc::clone(&clock), Pace::CLOUD).reading_only();
+            let view =
+                RunIndex::new(ledger, Arc::clone(&store), Arc::clone(&clock), Pace::CLOUD).reading_only();
             let dashboard = Dashboard {
                 view: Arc::new(view),
                 store: Arc::clone(&store),
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
                 beside_gateway: false,
             };
             let routes = Routes { guarded: dashboard.routes(), ..Routes::default() };
-            let handler = Arc::new(Nobody);
+            let handler = Arc::new(NoSubscription);
             Ok((Parts { takes: Vec::new(), handler, parking: store, chores: Vec::new() }, routes))
         },
     )

@@ -3,11 +3,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use model::{Money, RunId, Timestamp, Verdict};
-use run_index::{Line, State};
+use run_index::{RunStatus, RunSummary};
 use serde::Serialize;
 use verdict::{Fingerprint, fingerprint::Difference};
 
-use crate::Plan;
+use crate::WorkflowPlan;
 
 /// Number of nights shown.
 pub const NIGHTS: usize = 14;
@@ -17,20 +17,20 @@ const DAY_MS: i64 = 24 * 3600 * 1000;
 
 /// A system: a workflow on a cluster.
 #[derive(Debug, Serialize)]
-pub struct Row {
+pub struct SystemRow {
     pub workflow: String,
     /// Cluster: its name if it exists, its kind if it is provisioned per run.
     pub place: String,
     /// One cell per night, oldest first.
     pub cells: Vec<Cell>,
     /// Newest run with a verdict.
-    pub latest: Option<Shown>,
+    pub latest: Option<NightRun>,
     /// Age of that run.
     pub age: Option<String>,
     /// Last change of verdict or fingerprint.
-    pub changed: Option<Changed>,
+    pub changed: Option<FingerprintChange>,
     /// Total cost of the nights shown.
-    pub cost: Option<Cost>,
+    pub cost: Option<NightsCost>,
     /// Next scheduled start.
     pub next: Option<String>,
     /// Whether its validation is overdue.
@@ -41,7 +41,7 @@ pub struct Row {
 
 /// A change between two consecutive judged runs.
 #[derive(Debug, Serialize)]
-pub struct Changed {
+pub struct FingerprintChange {
     /// First run after the change.
     pub run: RunId,
     /// Date of that run.
@@ -52,7 +52,7 @@ pub struct Changed {
 
 /// Total cost of several nights.
 #[derive(Debug, Serialize)]
-pub struct Cost {
+pub struct NightsCost {
     /// One amount per currency.
     pub money: Vec<String>,
     /// Node hours.
@@ -65,14 +65,14 @@ pub struct Cell {
     /// Date of the night.
     pub date: String,
     /// Last run of the night.
-    pub run: Option<Shown>,
+    pub run: Option<NightRun>,
     /// Number of runs.
     pub runs: usize,
 }
 
 /// Short form of a run.
 #[derive(Clone, Debug, Serialize)]
-pub struct Shown {
+pub struct NightRun {
     pub run: RunId,
     /// `good`, `bad`, `unsure` or `busy`.
     pub tone: &'static str,
@@ -82,13 +82,13 @@ pub struct Shown {
     pub word: String,
 }
 
-impl Shown {
-    pub fn of(line: &Line) -> Self {
+impl NightRun {
+    pub fn of(line: &RunSummary) -> Self {
         let (tone, mark, word) = match (line.verdict, line.state, line.conclusion.as_str()) {
             (Some(Verdict::Pass), ..) => ("good", "✓", "pass"),
             (Some(Verdict::Fail), ..) => ("bad", "✗", "fail"),
             (Some(Verdict::Inconclusive), ..) => ("unsure", "?", "inconclusive"),
-            (None, State::Open, _) => ("busy", "…", "running"),
+            (None, RunStatus::Open, _) => ("busy", "…", "running"),
             (None, _, "completed") => ("good", "·", "done"),
             (None, _, "cancelled") => ("unsure", "–", "cancelled"),
             (None, _, "timed_out") => ("bad", "!", "timed out"),
@@ -105,8 +105,8 @@ pub fn dates(now: Timestamp) -> Vec<String> {
 }
 
 /// All systems with runs, and all available workflows, by name. `lines` are newest first.
-pub fn rows(lines: &[Arc<Line>], plans: &[Plan], now: Timestamp) -> Vec<Row> {
-    let mut systems: BTreeMap<(&str, &str), Vec<&Line>> = BTreeMap::new();
+pub fn rows(lines: &[Arc<RunSummary>], plans: &[WorkflowPlan], now: Timestamp) -> Vec<SystemRow> {
+    let mut systems: BTreeMap<(&str, &str), Vec<&RunSummary>> = BTreeMap::new();
     for line in lines {
         systems.entry((&line.workflow, place(line))).or_default().push(line);
     }
@@ -115,12 +115,12 @@ pub fn rows(lines: &[Arc<Line>], plans: &[Plan], now: Timestamp) -> Vec<Row> {
             systems.insert((&plan.workflow, ""), Vec::new());
         }
     }
-    let of = |((workflow, place), lines): ((&str, &str), Vec<&Line>)| {
+    let of = |((workflow, place), lines): ((&str, &str), Vec<&RunSummary>)| {
         let plan = plans.iter().find(|plan| plan.workflow == workflow);
         let latest = lines.iter().find(|line| line.verdict.is_some());
-        Row {
+        SystemRow {
             cells: cells(&lines, now),
-            latest: latest.map(|line| Shown::of(line)),
+            latest: latest.map(|line| NightRun::of(line)),
             age: latest.map(|line| ago(now, line.requested_at)),
             changed: changed(&lines),
             cost: cost(&lines, now),
@@ -135,7 +135,7 @@ pub fn rows(lines: &[Arc<Line>], plans: &[Plan], now: Timestamp) -> Vec<Row> {
 }
 
 /// The cluster as shown: a provisioned cluster has a new name for each run.
-pub fn place(line: &Line) -> &str {
+pub fn place(line: &RunSummary) -> &str {
     let rented = line.cluster.as_deref().is_none_or(|name| name.starts_with(line.run.as_str()));
     match (&line.cluster, &line.system) {
         (Some(name), _) if !rented => name,
@@ -143,14 +143,14 @@ pub fn place(line: &Line) -> &str {
     }
 }
 
-fn cells(lines: &[&Line], now: Timestamp) -> Vec<Cell> {
+fn cells(lines: &[&RunSummary], now: Timestamp) -> Vec<Cell> {
     let today = day(now);
     let mut cells: Vec<Cell> = dates(now).into_iter().map(|date| Cell { date, ..Cell::default() }).collect();
     for line in lines {
         let back = usize::try_from(today - day(line.requested_at)).unwrap_or(0);
         let Some(cell) = NIGHTS.checked_sub(back + 1).and_then(|at| cells.get_mut(at)) else { continue };
         cell.runs += 1;
-        cell.run.get_or_insert_with(|| Shown::of(line));
+        cell.run.get_or_insert_with(|| NightRun::of(line));
     }
     cells
 }
@@ -161,12 +161,12 @@ const FIELDS: usize = 2;
 const VALUE: usize = 24;
 
 /// Newest change of verdict or fingerprint between judged runs. `lines` are newest first.
-fn changed(lines: &[&Line]) -> Option<Changed> {
+fn changed(lines: &[&RunSummary]) -> Option<FingerprintChange> {
     let mut judged = lines.iter().filter(|line| line.verdict.is_some());
     let mut after = judged.next()?;
     for before in judged {
         if let Some(what) = difference(before, after) {
-            return Some(Changed { run: after.run.clone(), date: date(after.requested_at), what });
+            return Some(FingerprintChange { run: after.run.clone(), date: date(after.requested_at), what });
         }
         after = before;
     }
@@ -174,9 +174,9 @@ fn changed(lines: &[&Line]) -> Option<Changed> {
 }
 
 /// The differences between two runs.
-fn difference(before: &Line, after: &Line) -> Option<String> {
+fn difference(before: &RunSummary, after: &RunSummary) -> Option<String> {
     let verdict = (after.verdict != before.verdict)
-        .then(|| format!("{} after {}", Shown::of(after).word, Shown::of(before).word));
+        .then(|| format!("{} after {}", NightRun::of(after).word, NightRun::of(before).word));
     let mut what: Vec<_> = verdict.into_iter().collect();
     // Nearly always equal, and there are thousands of them.
     if before.setup != after.setup {
@@ -201,7 +201,7 @@ fn field_of(field: &Difference<'_>) -> String {
 }
 
 /// Cost of the nights shown: money by currency, and node hours.
-fn cost(lines: &[&Line], now: Timestamp) -> Option<Cost> {
+fn cost(lines: &[&RunSummary], now: Timestamp) -> Option<NightsCost> {
     let first = day(now) - NIGHTS as i64 + 1;
     let costs = lines.iter().filter(|line| day(line.requested_at) >= first);
     let costs: Vec<_> = costs.filter_map(|line| line.cost.as_ref()).collect();
@@ -217,7 +217,7 @@ fn cost(lines: &[&Line], now: Timestamp) -> Option<Cost> {
     let money = money.into_iter().map(|(currency, spent)| format!("{} {currency}", cents(spent))).collect();
     let node_seconds: f64 = costs.iter().map(|cost| cost.held.0.as_secs_f64() * f64::from(cost.nodes)).sum();
     let hours = format!("{:.1} node h", node_seconds / 3600.0);
-    (!costs.is_empty()).then_some(Cost { money, hours })
+    (!costs.is_empty()).then_some(NightsCost { money, hours })
 }
 
 fn day(at: Timestamp) -> i64 {
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     /// A judged run `back` days ago.
-    fn line(back: i64, verdict: &str, driver: &str, cost: serde_json::Value) -> Line {
+    fn line(back: i64, verdict: &str, driver: &str, cost: serde_json::Value) -> RunSummary {
         let at = Timestamp::from_millis((20_000 - back) * DAY_MS);
         let line = serde_json::json!({
             "run": format!("w-{back}"), "workflow": "w", "system": "slurm", "cluster": null,
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn the_last_change_is_shown_with_its_run() {
         let none = || serde_json::Value::Null;
-        let told = |lines: &[Line]| changed(&lines.iter().collect::<Vec<_>>());
+        let told = |lines: &[RunSummary]| changed(&lines.iter().collect::<Vec<_>>());
         let same = [line(0, "pass", "13.0", none()), line(1, "pass", "13.0", none())];
         assert!(told(&same).is_none());
         let since = [

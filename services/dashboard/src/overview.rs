@@ -11,13 +11,13 @@ use axum::{
 };
 use futures::{Stream, StreamExt, stream};
 use model::{Timestamp, Verdict};
-use run_index::{Cursor, Line, Wanted};
+use run_index::{ListCursor, RunFilter, RunSummary};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Dashboard, Plan,
-    frame::{self, Refusal},
-    nights::{self, Row, Shown},
+    Dashboard, WorkflowPlan,
+    frame::{self, ErrorPage},
+    nights::{self, NightRun, SystemRow},
 };
 
 /// Runs per page.
@@ -30,38 +30,38 @@ const LONGEST: Duration = Duration::from_secs(300);
 /// Filters of the list, from the query.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(default)]
-pub struct Filters {
+pub struct OverviewQuery {
     workflow: String,
     verdict: String,
     state: String,
     after: String,
 }
 
-impl Filters {
-    fn wanted(&self) -> Result<Wanted, Refusal> {
+impl OverviewQuery {
+    fn wanted(&self) -> Result<RunFilter, ErrorPage> {
         let word = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let verdict = match self.verdict.as_str() {
             "" => None,
             "pass" => Some(Verdict::Pass),
             "fail" => Some(Verdict::Fail),
             "inconclusive" => Some(Verdict::Inconclusive),
-            _ => return Err(Refusal::bad("verdict: expected pass, fail or inconclusive.")),
+            _ => return Err(ErrorPage::bad("verdict: expected pass, fail or inconclusive.")),
         };
         let state = match self.state.as_str() {
             "" => None,
-            "open" => Some(run_index::State::Open),
-            "closed" => Some(run_index::State::Closed),
-            _ => return Err(Refusal::bad("state: expected open or closed.")),
+            "open" => Some(run_index::RunStatus::Open),
+            "closed" => Some(run_index::RunStatus::Closed),
+            _ => return Err(ErrorPage::bad("state: expected open or closed.")),
         };
-        let after = word(&self.after).map(|after| after.parse::<Cursor>()).transpose();
-        let after = after.map_err(|why| Refusal::bad(format!("after: {why}.")))?;
-        Ok(Wanted {
+        let after = word(&self.after).map(|after| after.parse::<ListCursor>()).transpose();
+        let after = after.map_err(|why| ErrorPage::bad(format!("after: {why}.")))?;
+        Ok(RunFilter {
             workflow: word(&self.workflow),
             verdict,
             state,
             after,
             limit: Some(RUNS),
-            ..Wanted::default()
+            ..RunFilter::default()
         })
     }
 
@@ -71,39 +71,39 @@ impl Filters {
 }
 
 #[derive(Serialize)]
-struct View<'a> {
+struct OverviewPage<'a> {
     dates: Vec<String>,
-    rows: Vec<Row>,
-    open: Vec<Listed>,
-    runs: Vec<Listed>,
+    rows: Vec<SystemRow>,
+    open: Vec<ListedRun>,
+    runs: Vec<ListedRun>,
     next: Option<String>,
-    filters: &'a Filters,
+    filters: &'a OverviewQuery,
     filtered: bool,
     workflows: BTreeSet<&'a str>,
     plans: Vec<(String, String)>,
     problem: Option<String>,
     warnings: Vec<String>,
-    files: Vec<File>,
+    files: Vec<WorkflowProblems>,
 }
 
 /// A workflow file with errors.
 #[derive(Serialize)]
-struct File {
+struct WorkflowProblems {
     workflow: String,
     broken: bool,
     problems: Vec<String>,
 }
 
-impl File {
-    fn of(plan: &Plan) -> Self {
+impl WorkflowProblems {
+    fn of(plan: &WorkflowPlan) -> Self {
         Self { workflow: plan.workflow.clone(), broken: plan.broken, problems: plan.problems.clone() }
     }
 }
 
 /// A run in a list.
 #[derive(Serialize)]
-struct Listed {
-    shown: Shown,
+struct ListedRun {
+    shown: NightRun,
     workflow: String,
     place: String,
     by: String,
@@ -113,10 +113,10 @@ struct Listed {
     stage: Option<String>,
 }
 
-fn listed(line: &Line, now: Timestamp) -> Listed {
+fn listed(line: &RunSummary, now: Timestamp) -> ListedRun {
     let end = line.closed_at.or(line.settled_at);
-    Listed {
-        shown: Shown::of(line),
+    ListedRun {
+        shown: NightRun::of(line),
         workflow: line.workflow.clone(),
         place: nights::place(line).to_owned(),
         by: format!("{} by {}", line.trigger.kind, line.trigger.by),
@@ -135,8 +135,8 @@ pub fn moment(at: Timestamp) -> String {
 /// `GET /`.
 pub async fn page(
     State(dashboard): State<Arc<Dashboard>>,
-    Query(filters): Query<Filters>,
-) -> Result<Response, Refusal> {
+    Query(filters): Query<OverviewQuery>,
+) -> Result<Response, ErrorPage> {
     let wanted = filters.wanted()?;
     let page = dashboard.view.page(&wanted).await?;
     let all = dashboard.view.all().await?;
@@ -147,8 +147,8 @@ pub async fn page(
     let warnings = dashboard.plans.warnings().await;
     let now = dashboard.clock.now();
     let workflows: BTreeSet<&str> = all.iter().map(|line| line.workflow.as_str()).collect();
-    let open = all.iter().filter(|line| line.state == run_index::State::Open).take(RUNS);
-    let view = View {
+    let open = all.iter().filter(|line| line.state == run_index::RunStatus::Open).take(RUNS);
+    let view = OverviewPage {
         dates: nights::dates(now),
         rows: nights::rows(&all, &plans, now),
         open: open.map(|line| listed(line, now)).collect(),
@@ -157,11 +157,11 @@ pub async fn page(
         filtered: !filters.is_none(),
         filters: &filters,
         workflows,
-        files: plans.iter().filter(|plan| !plan.problems.is_empty()).map(File::of).collect(),
+        files: plans.iter().filter(|plan| !plan.problems.is_empty()).map(WorkflowProblems::of).collect(),
         plans: plans
             .into_iter()
             .filter(|plan| !plan.broken)
-            .map(|Plan { workflow, description, .. }| (workflow, description))
+            .map(|WorkflowPlan { workflow, description, .. }| (workflow, description))
             .collect(),
         problem,
         warnings,
@@ -176,7 +176,7 @@ pub async fn changes(State(dashboard): State<Arc<Dashboard>>) -> impl IntoRespon
 }
 
 fn stream(dashboard: Arc<Dashboard>) -> impl Stream<Item = Result<Event, Infallible>> {
-    let wanted = Wanted { limit: Some(RUNS), ..Wanted::default() };
+    let wanted = RunFilter { limit: Some(RUNS), ..RunFilter::default() };
     let looks = stream::unfold((dashboard, wanted, None), async |(dashboard, wanted, known)| {
         loop {
             // An unavailable store reports no change.

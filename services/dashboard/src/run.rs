@@ -14,12 +14,12 @@ use futures::{StreamExt, stream};
 use ledger::Artefacts;
 use model::RunId;
 use report::sizes::Earlier;
-use run_index::{Elsewhere, Wanted};
+use run_index::{Elsewhere, RunFilter};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     Dashboard,
-    frame::{self, Refusal},
+    frame::{self, ErrorPage},
     nights::date,
 };
 
@@ -27,7 +27,7 @@ use crate::{
 const LOGS: usize = 200;
 
 #[derive(Serialize)]
-struct View {
+struct RunPageData {
     run: String,
     open: bool,
     cancellable: bool,
@@ -45,10 +45,10 @@ struct View {
 pub async fn page(
     State(dashboard): State<Arc<Dashboard>>,
     Path(run): Path<String>,
-) -> Result<Response, Refusal> {
+) -> Result<Response, ErrorPage> {
     let run = named(&run)?;
     let elsewhere = Elsewhere { warehouse: dashboard.warehouse.clone(), report: None };
-    let told = dashboard.view.told(&run, elsewhere).await?.ok_or_else(|| Refusal::no_run(&run))?;
+    let told = dashboard.view.told(&run, elsewhere).await?.ok_or_else(|| ErrorPage::no_run(&run))?;
     let state = &told.state;
     let mut logs = Vec::new();
     if let Some(safe) = state.logs() {
@@ -59,14 +59,15 @@ pub async fn page(
     let curves = dashboard.view.curves(&run).await?;
     let more_logs = logs.len().saturating_sub(LOGS);
     logs.truncate(LOGS);
-    let same = Wanted { workflow: Some(state.workflow.name.clone()), limit: Some(200), ..Wanted::default() };
+    let same =
+        RunFilter { workflow: Some(state.workflow.name.clone()), limit: Some(200), ..RunFilter::default() };
     let earlier = dashboard.view.page(&same).await?.runs;
     let before = earlier.into_iter().filter(|line| line.requested_at < state.requested_at);
     let at: Vec<_> = curves.iter().map(|curve| date(curve.requested_at)).collect();
     let runs = curves.iter().zip(&at);
     let runs: Vec<_> =
         runs.map(|(curve, at)| Earlier { run: curve.run.as_str(), at, table: &curve.table }).collect();
-    let view = View {
+    let view = RunPageData {
         run: run.to_string(),
         open: state.closed.is_none(),
         cancellable: state.settled.is_none() && dashboard.beside_gateway,
@@ -90,7 +91,7 @@ const LONGEST: Duration = Duration::from_secs(40);
 /// Query: the last known record.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-pub struct After {
+pub struct ChangesFrom {
     after: u64,
 }
 
@@ -98,11 +99,11 @@ pub struct After {
 pub async fn changes(
     State(dashboard): State<Arc<Dashboard>>,
     Path(run): Path<String>,
-    Query(After { after }): Query<After>,
+    Query(ChangesFrom { after }): Query<ChangesFrom>,
     headers: HeaderMap,
-) -> Result<impl IntoResponse, Refusal> {
+) -> Result<impl IntoResponse, ErrorPage> {
     let run = named(&run)?;
-    dashboard.view.folded(&run).await?.ok_or_else(|| Refusal::no_run(&run))?;
+    dashboard.view.folded(&run).await?.ok_or_else(|| ErrorPage::no_run(&run))?;
     let last = headers.get("last-event-id").and_then(|last| last.to_str().ok()?.parse().ok());
     let steps = dashboard.view.follow(run, last.unwrap_or(after));
     let steps = steps.filter_map(async |step| {
@@ -115,6 +116,6 @@ pub async fn changes(
 }
 
 /// Parses a run id in a path.
-pub fn named(run: &str) -> Result<RunId, Refusal> {
-    run.parse().map_err(|_| Refusal::none("No such run."))
+pub fn named(run: &str) -> Result<RunId, ErrorPage> {
+    run.parse().map_err(|_| ErrorPage::none("No such run."))
 }

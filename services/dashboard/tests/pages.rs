@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use axum::{Router, body::Body, http::Request};
-use dashboard::{Dashboard, Plan, Plans};
+use dashboard::{Dashboard, Plans, WorkflowPlan};
 use http_body_util::BodyExt;
 use ledger::{Ledger, MemoryStore, Store};
 use model::{
-    Attempt, Conclusion, Entry, EventKey, Fact, Limits, RECORD_FORMAT, Reason, Record, RunRequested, Span,
-    Timestamp, Trigger, Verdict, VerdictReached, Workflow,
+    Attempt, Conclusion, EventKey, Fact, Limits, RECORD_FORMAT, Reason, Record, RecordEntry, RunRequested,
+    Span, Timestamp, Trigger, Verdict, VerdictReached, Workflow,
 };
-use run_index::{Pace, View};
+use run_index::{Pace, RunIndex};
 use service::{Clock, SystemClock};
 use tower::ServiceExt;
 
@@ -18,11 +18,15 @@ struct Two;
 
 #[async_trait::async_trait]
 impl Plans for Two {
-    async fn plans(&self) -> Result<Vec<Plan>, String> {
-        let plan = |workflow: &str| Plan { workflow: workflow.to_owned(), stale: true, ..Plan::default() };
+    async fn plans(&self) -> Result<Vec<WorkflowPlan>, String> {
+        let plan = |workflow: &str| WorkflowPlan {
+            workflow: workflow.to_owned(),
+            stale: true,
+            ..WorkflowPlan::default()
+        };
         let problems = |text: &str| vec![format!("{text}: {HOSTILE}")];
-        let bad = Plan { broken: true, problems: problems("bad.yaml:1:1"), ..plan("bad") };
-        let changed = Plan { problems: problems("changed.yaml:2:1"), ..plan("changed") };
+        let bad = WorkflowPlan { broken: true, problems: problems("bad.yaml:1:1"), ..plan("bad") };
+        let changed = WorkflowPlan { problems: problems("changed.yaml:2:1"), ..plan("changed") };
         Ok(vec![plan("nightly"), plan("never-ran"), bad, changed])
     }
 
@@ -62,16 +66,16 @@ fn records(run: &str, verdict: Option<Verdict>, at: Timestamp) -> Vec<Record> {
             })
         }))
         .enumerate()
-        .map(|(number, fact)| Entry::Accepted {
+        .map(|(number, fact)| RecordEntry::Accepted {
             event: EventKey { source: "//test".to_owned(), id: format!("{run}-{number}") },
             attempt: Attempt::FIRST,
             fact: Box::new(fact),
         })
         .collect::<Vec<_>>();
     if verdict.is_some() {
-        entries.push(Entry::Closed { conclusion: Conclusion::Completed });
+        entries.push(RecordEntry::Closed { conclusion: Conclusion::Completed });
     }
-    let record = |(number, entry): (usize, Entry)| Record {
+    let record = |(number, entry): (usize, RecordEntry)| Record {
         format: RECORD_FORMAT,
         run: run.parse().unwrap(),
         seq: number as u64 + 1,
@@ -94,7 +98,7 @@ async fn pages(runs: usize) -> Router {
             store.create(&name, serde_json::to_vec(&record).unwrap().into()).await.unwrap();
         }
     }
-    let view = View::new(
+    let view = RunIndex::new(
         Ledger::new(Arc::clone(&store), Arc::new(service::ids::unique)),
         Arc::clone(&store),
         Arc::clone(&clock),

@@ -19,7 +19,7 @@ pub(crate) const CODE: &str = "code";
 type Publish = Box<dyn Fn(&str) + Send + Sync>;
 
 /// The secrets of one server process.
-pub struct Access {
+pub struct LocalAccess {
     user: String,
     address: String,
     token: String,
@@ -34,7 +34,7 @@ pub struct Access {
 #[derive(Clone, Debug)]
 pub struct LocalUser(pub String);
 
-impl Access {
+impl LocalAccess {
     /// New secrets for the server of `user` at `address` (host and port). `publish` receives the first sign-in link, and a new one
     /// after each use.
     pub fn new(user: &str, address: &str, publish: impl Fn(&str) + Send + Sync + 'static) -> Self {

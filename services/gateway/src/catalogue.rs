@@ -20,7 +20,7 @@ use model::Notify;
 use service::telemetry::meters::broken_workflows;
 use tempfile::TempDir;
 use tracing::{error, info};
-use workflow::{Document, Offered, Override, Problem, Problems, Resolved};
+use workflow::{FileProblem, FileProblems, Offered, Override, Resolved, YamlDocument};
 
 /// Maximum age of files read from a bucket, and of the check of an unchanged file.
 const FRESH: Duration = Duration::from_secs(60);
@@ -29,7 +29,7 @@ const MOST_FILES: usize = 2000;
 
 /// A workflow of the catalogue.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct CatalogueEntry {
     /// Path of the file.
     pub path: PathBuf,
     /// Workflow with its settings for requests.
@@ -37,48 +37,48 @@ pub struct Entry {
     /// Channels that it notifies.
     pub notify: Vec<Notify>,
     /// Errors in the current file.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<FileProblem>,
     /// Whether it can be started: its file is valid, or an earlier valid version is in use.
     pub startable: bool,
     /// The version in use.
-    document: Document,
+    document: YamlDocument,
 }
 
 /// Every `*.yaml` file directly in a folder.
 pub struct Catalogue {
-    source: Source,
+    source: CatalogueSource,
     /// Result of each file's check.
-    known: Mutex<BTreeMap<OsString, Known>>,
+    known: Mutex<BTreeMap<OsString, KnownFile>>,
     broken: AtomicUsize,
 }
 
 /// A file at its last check.
-struct Known {
+struct KnownFile {
     /// Modification time and size.
     version: (SystemTime, u64),
     checked: Instant,
-    found: Found,
+    found: FoundFile,
 }
 
 /// Result of a file's check.
 #[derive(Clone, Default)]
-struct Found {
+struct FoundFile {
     /// The version in use: the newest valid one, or a readable one that cannot be started.
     version: Option<Version>,
     /// Errors in the current file.
-    problems: Vec<Problem>,
+    problems: Vec<FileProblem>,
 }
 
 /// A version of a file.
 #[derive(Clone)]
 struct Version {
-    document: Document,
+    document: YamlDocument,
     offered: Offered,
     notify: Vec<Notify>,
     good: bool,
 }
 
-enum Source {
+enum CatalogueSource {
     Folder(PathBuf),
     Bucket {
         store: Arc<dyn Store>,
@@ -91,35 +91,39 @@ enum Source {
 #[derive(Clone, Debug, Default)]
 pub struct Read {
     /// Workflows by name.
-    pub workflows: BTreeMap<String, Entry>,
+    pub workflows: BTreeMap<String, CatalogueEntry>,
     /// Files that are not readable as workflows, with their errors.
-    pub broken: Vec<Broken>,
+    pub broken: Vec<BrokenWorkflow>,
     /// All errors of all files.
-    pub problems: Problems,
+    pub problems: FileProblems,
     /// Keeps the local copy of a bucket while it is used.
     _copy: Option<Arc<TempDir>>,
 }
 
 /// A file that is not readable as a workflow.
 #[derive(Clone, Debug)]
-pub struct Broken {
+pub struct BrokenWorkflow {
     /// File name in the folder.
     pub file: String,
     /// Errors in the file.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<FileProblem>,
 }
 
 impl Catalogue {
     /// Workflows in a local folder.
     pub fn folder(folder: impl Into<PathBuf>) -> Self {
-        Self { source: Source::Folder(folder.into()), known: Mutex::default(), broken: AtomicUsize::new(0) }
+        Self {
+            source: CatalogueSource::Folder(folder.into()),
+            known: Mutex::default(),
+            broken: AtomicUsize::new(0),
+        }
     }
 
     /// Workflows below `prefix` in a bucket, such as `workflows/`.
     pub fn bucket(store: Arc<dyn Store>, prefix: &str) -> Self {
         let copy = tokio::sync::Mutex::default();
         Self {
-            source: Source::Bucket { store, prefix: prefix.to_owned(), copy },
+            source: CatalogueSource::Bucket { store, prefix: prefix.to_owned(), copy },
             known: Mutex::default(),
             broken: AtomicUsize::new(0),
         }
@@ -131,8 +135,8 @@ impl Catalogue {
     /// Returns an error if the folder or the bucket cannot be read.
     pub async fn read(self: &Arc<Self>) -> io::Result<Read> {
         let (folder, copy) = match &self.source {
-            Source::Folder(folder) => (folder.clone(), None),
-            Source::Bucket { store, prefix, copy } => {
+            CatalogueSource::Folder(folder) => (folder.clone(), None),
+            CatalogueSource::Bucket { store, prefix, copy } => {
                 let mut copy = copy.lock().await;
                 let fresh = copy.as_ref().filter(|(at, _)| at.elapsed() < FRESH);
                 let folder = match fresh {
@@ -168,14 +172,14 @@ impl Catalogue {
         let mut count = 0;
         for path in paths {
             let file = path.file_name().unwrap_or_default();
-            let Found { version, mut problems } = checked(&mut known, &path, file.to_owned());
+            let FoundFile { version, mut problems } = checked(&mut known, &path, file.to_owned());
             let file = file.to_string_lossy().into_owned();
             match version {
                 Some(Version { document, offered, notify, good }) => {
                     match read.workflows.get(&offered.name) {
                         None => {
                             let name = offered.name.clone();
-                            let entry = Entry {
+                            let entry = CatalogueEntry {
                                 path,
                                 offered,
                                 notify,
@@ -190,17 +194,17 @@ impl Catalogue {
                             let message =
                                 format!("the name `{name}` is also used by {}", other.path.display());
                             let whole = path.display().to_string();
-                            problems.push(Problem {
+                            problems.push(FileProblem {
                                 file: whole,
                                 position: None,
                                 field: "name".into(),
                                 message,
                             });
-                            read.broken.push(Broken { file, problems: problems.clone() });
+                            read.broken.push(BrokenWorkflow { file, problems: problems.clone() });
                         }
                     }
                 }
-                None => read.broken.push(Broken { file, problems: problems.clone() }),
+                None => read.broken.push(BrokenWorkflow { file, problems: problems.clone() }),
             }
             count += usize::from(!problems.is_empty());
             read.problems.0.extend(problems);
@@ -212,7 +216,7 @@ impl Catalogue {
 }
 
 /// Result of a file check, new or cached.
-fn checked(known: &mut BTreeMap<OsString, Known>, path: &Path, file: OsString) -> Found {
+fn checked(known: &mut BTreeMap<OsString, KnownFile>, path: &Path, file: OsString) -> FoundFile {
     let metadata = fs::metadata(path);
     let version = metadata.map_or((SystemTime::UNIX_EPOCH, 0), |metadata| {
         (metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH), metadata.len())
@@ -222,20 +226,20 @@ fn checked(known: &mut BTreeMap<OsString, Known>, path: &Path, file: OsString) -
             return known.found.clone();
         }
         Some(known) => known.found.clone(),
-        None => Found::default(),
+        None => FoundFile::default(),
     };
     let found = found(path, before.version);
     report(path, &before.problems, &found);
-    known.insert(file, Known { version, checked: Instant::now(), found: found.clone() });
+    known.insert(file, KnownFile { version, checked: Instant::now(), found: found.clone() });
     found
 }
 
 /// Checks a file and everything that it references.
-fn found(path: &Path, before: Option<Version>) -> Found {
-    let (document, problems) = match Document::read(path) {
+fn found(path: &Path, before: Option<Version>) -> FoundFile {
+    let (document, problems) = match YamlDocument::read(path) {
         Err(problems) => (None, problems),
         Ok(document) => match good(&document, path) {
-            Ok(version) => return Found { version: Some(version), problems: Vec::new() },
+            Ok(version) => return FoundFile { version: Some(version), problems: Vec::new() },
             Err(problems) => (Some(document), problems),
         },
     };
@@ -246,25 +250,25 @@ fn found(path: &Path, before: Option<Version>) -> Found {
         let offered = workflow::offered_by(&document).ok()?;
         Some(Version { document, offered, notify: Vec::new(), good: false })
     });
-    Found { version, problems: problems.0 }
+    FoundFile { version, problems: problems.0 }
 }
 
 /// The version of a file if it and everything that it references are valid.
-fn good(document: &Document, path: &Path) -> Result<Version, Problems> {
+fn good(document: &YamlDocument, path: &Path) -> Result<Version, FileProblems> {
     let resolved = workflow::resolve_document(document.clone(), path, &[], None)?;
     let offered = workflow::offered_by(document)?;
     Ok(Version { document: document.clone(), offered, notify: resolved.workflow.notify, good: true })
 }
 
 /// Logs new errors of a file once, and their correction once.
-fn report(path: &Path, before: &[Problem], found: &Found) {
+fn report(path: &Path, before: &[FileProblem], found: &FoundFile) {
     let file = path.display();
     if found.problems.is_empty() {
         if !before.is_empty() {
             info!("{file} is valid again");
         }
     } else if found.problems != before {
-        let problems = Problems(found.problems.clone());
+        let problems = FileProblems(found.problems.clone());
         if found.version.as_ref().is_some_and(|version| version.good) {
             error!("{file} has errors; its last valid version stays in use: {problems}");
         } else {
@@ -273,7 +277,7 @@ fn report(path: &Path, before: &[Problem], found: &Found) {
     }
 }
 
-impl Entry {
+impl CatalogueEntry {
     /// Resolves the workflow and everything that it references, with an existing cluster if it names one.
     ///
     /// # Errors
@@ -282,12 +286,12 @@ impl Entry {
         &self,
         set: &[Override],
         existing: Option<serde_json::Value>,
-    ) -> Result<Resolved, Problems> {
+    ) -> Result<Resolved, FileProblems> {
         let (document, path, set) = (self.document.clone(), self.path.clone(), set.to_vec());
         let resolving =
             tokio::task::spawn_blocking(move || workflow::resolve_document(document, &path, &set, existing));
         resolving.await.unwrap_or_else(|stopped| {
-            let problem = Problem {
+            let problem = FileProblem {
                 file: self.path.display().to_string(),
                 position: None,
                 field: String::new(),

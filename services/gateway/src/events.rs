@@ -8,7 +8,7 @@ use serde::Deserialize;
 use service::{AttributesReader, Disposition, Event, Handler, push::BUILD_CHANGED};
 use tracing::warn;
 
-use crate::{Gateway, Refused, Wish};
+use crate::{Gateway, StartError, StartRequest};
 
 /// Event types that the gateway handles.
 pub const TAKES: [&str; 3] = [RUN_REQUEST, CLUSTER_OFFERED, BUILD_CHANGED];
@@ -31,7 +31,7 @@ impl Gateway {
         let started = match RunRequest::of(event) {
             Err(why) => Err((why, true)),
             Ok(RunRequest { workflow, set, image }) => {
-                let wish = Wish {
+                let wish = StartRequest {
                     // A source of its own: no sender can imitate another kind of key.
                     key: EventKey { source: format!("//burnin/messages/{}", key.source), id: key.id.clone() },
                     workflow,
@@ -64,7 +64,7 @@ impl Gateway {
     }
 
     async fn built(&self, event: &Event) -> Disposition {
-        let build: Build = match events::payload(event) {
+        let build: BuildMessage = match events::payload(event) {
             Ok(build) => build,
             Err(why) => return Disposition::Park(format!("not a build: {why}")),
         };
@@ -84,7 +84,7 @@ impl Gateway {
                 warn!(workflow = name, build = build.id, "the build pushed no image of the expected name");
                 continue;
             }
-            let wish = Wish {
+            let wish = StartRequest {
                 key: EventKey { source: "//cloudbuild.googleapis.com".to_owned(), id: build.id.clone() },
                 workflow: name.clone(),
                 set: BTreeMap::new(),
@@ -98,7 +98,7 @@ impl Gateway {
             };
             match self.starter.start(&wish).await {
                 Ok(_) => {}
-                Err(Refused::Later(why)) => return Disposition::Retry(why),
+                Err(StartError::Later(why)) => return Disposition::Retry(why),
                 Err(refused) => return Disposition::Park(refused.to_string()),
             }
         }
@@ -109,7 +109,7 @@ impl Gateway {
 /// Fields of a build, in Cloud Build's terms.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Build {
+struct BuildMessage {
     id: String,
     status: String,
     #[serde(default)]
@@ -117,22 +117,22 @@ struct Build {
     #[serde(default)]
     substitutions: BTreeMap<String, String>,
     #[serde(default)]
-    results: Results,
+    results: BuildResults,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Results {
+struct BuildResults {
     #[serde(default)]
-    images: Vec<Pushed>,
+    images: Vec<PushedImage>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Pushed {
+struct PushedImage {
     name: String,
     digest: String,
 }
 
-impl Build {
+impl BuildMessage {
     fn is_of(&self, trigger: &str) -> bool {
         self.build_trigger_id == trigger
             || self.substitutions.get("TRIGGER_NAME").is_some_and(|name| name == trigger)

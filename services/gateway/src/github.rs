@@ -19,9 +19,9 @@ use serde_json::json;
 use sha2::Sha256;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tracing::{error, info, warn};
-use triggers::Push;
+use triggers::PushEvent;
 
-use crate::{Gateway, Refused, Wish, api::Problem, start};
+use crate::{Gateway, StartError, StartRequest, api::ApiProblem, start};
 
 /// Path of GitHub's webhooks.
 pub(crate) const PATH: &str = "/hooks/github";
@@ -36,9 +36,9 @@ const MOST_COMMITS: usize = 2048;
 
 /// Webhook secrets: two during a rotation. Never printed.
 #[derive(Clone, Default)]
-pub struct Secrets(Vec<String>);
+pub struct WebhookSecrets(Vec<String>);
 
-impl FromStr for Secrets {
+impl FromStr for WebhookSecrets {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -51,7 +51,7 @@ impl FromStr for Secrets {
     }
 }
 
-impl Secrets {
+impl WebhookSecrets {
     /// Whether there is no secret: every webhook is refused.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -77,7 +77,7 @@ fn signature(text: &str) -> Option<Vec<u8>> {
 }
 
 #[derive(Deserialize)]
-struct Told {
+struct PushPayload {
     #[serde(rename = "ref")]
     reference: String,
     after: String,
@@ -91,7 +91,7 @@ struct Told {
     commits: Vec<Commit>,
     repository: Repository,
     #[serde(default)]
-    sender: Option<Sender>,
+    sender: Option<GithubUser>,
 }
 
 #[derive(Deserialize)]
@@ -110,13 +110,13 @@ struct Repository {
 }
 
 #[derive(Deserialize)]
-struct Sender {
+struct GithubUser {
     login: String,
     #[serde(default, rename = "type")]
     kind: String,
 }
 
-impl Told {
+impl PushPayload {
     /// Files changed by the push; `None` if unknown: a new or rewritten branch, or too many commits.
     fn paths(&self) -> Option<Vec<String>> {
         if self.forced || self.created || self.commits.len() >= MOST_COMMITS {
@@ -132,8 +132,8 @@ impl Told {
 }
 
 /// A push from a webhook or from polling.
-pub(crate) struct Known {
-    pub push: Push,
+pub(crate) struct DeliveryLog {
+    pub push: PushEvent,
     pub commit: String,
     /// Source of the push, for the log.
     pub told_by: String,
@@ -141,7 +141,7 @@ pub(crate) struct Known {
 
 /// Stored result of a push.
 #[derive(Debug, Default, Deserialize, Serialize)]
-pub(crate) struct Dealt {
+pub(crate) struct RecordedPush {
     pub repository: String,
     pub reference: String,
     pub commit: String,
@@ -203,7 +203,7 @@ impl Unchecked {
 
 async fn hook(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, body: Body) -> Response {
     let said = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let problem = |status, why: &str| Problem::new(status, why).into_response();
+    let problem = |status, why: &str| ApiProblem::new(status, why).into_response();
     // Check for the signature header first: without it the body is not read.
     let Some(signature) = signature(said("x-hub-signature-256")) else {
         warn!(delivery = said("x-github-delivery"), "webhook refused: no signature");
@@ -249,57 +249,57 @@ async fn hook(State(gateway): State<Arc<Gateway>>, headers: HeaderMap, body: Bod
         // The webhook is configured to send more event types than are used.
         _ => return StatusCode::NO_CONTENT.into_response(),
     }
-    let told: Told = match serde_json::from_slice(&body) {
+    let told: PushPayload = match serde_json::from_slice(&body) {
         Ok(told) => told,
         Err(error) => {
             let why = format!(
                 "the payload is not a push: {error}; set the webhook's content type to application/json"
             );
-            return Problem::new(StatusCode::BAD_REQUEST, why).into_response();
+            return ApiProblem::new(StatusCode::BAD_REQUEST, why).into_response();
         }
     };
     if told.deleted || told.after.bytes().all(|byte| byte == b'0') {
         return StatusCode::NO_CONTENT.into_response();
     }
     if !is_commit(&told.after) {
-        return Problem::new(StatusCode::BAD_REQUEST, "after: expected a commit, in hex").into_response();
+        return ApiProblem::new(StatusCode::BAD_REQUEST, "after: expected a commit, in hex").into_response();
     }
     let (paths, bot) = (told.paths(), told.bot());
-    let push = Push { repository: told.repository.full_name, reference: told.reference, paths, bot };
+    let push = PushEvent { repository: told.repository.full_name, reference: told.reference, paths, bot };
     let told_by = format!("delivery {}", said("x-github-delivery").chars().take(80).collect::<String>());
-    match gateway.pushed(Known { push, commit: told.after, told_by }).await {
+    match gateway.pushed(DeliveryLog { push, commit: told.after, told_by }).await {
         Ok(dealt) => (StatusCode::ACCEPTED, Json(json!({"runs": dealt.runs, "refused": dealt.refused})))
             .into_response(),
-        Err(refused) => Problem::from(refused).into_response(),
+        Err(refused) => ApiProblem::from(refused).into_response(),
     }
 }
 
 impl Gateway {
     /// Starts the workflows of a push, once for each repository, ref and commit.
-    pub(crate) async fn pushed(&self, known: Known) -> Result<Dealt, Refused> {
-        let Known { push, commit, told_by } = known;
+    pub(crate) async fn pushed(&self, known: DeliveryLog) -> Result<RecordedPush, StartError> {
+        let DeliveryLog { push, commit, told_by } = known;
         if !is_commit(&commit) {
-            return Err(Refused::Later(format!("`{commit}` is not a commit")));
+            return Err(StartError::Later(format!("`{commit}` is not a commit")));
         }
         let mark = mark(&push.repository, &push.reference, &commit);
-        if let Some(body) = self.store.read(&mark).await.map_err(Refused::later)? {
+        if let Some(body) = self.store.read(&mark).await.map_err(StartError::later)? {
             return Ok(serde_json::from_slice(&body).unwrap_or_default());
         }
-        let mut dealt = Dealt {
+        let mut dealt = RecordedPush {
             repository: push.repository.clone(),
             reference: push.reference.clone(),
             commit: commit.clone(),
             told_by,
-            ..Dealt::default()
+            ..RecordedPush::default()
         };
         let short = commit.get(..12).unwrap_or(&commit);
-        let read = self.catalogue.read().await.map_err(Refused::later)?;
+        let read = self.catalogue.read().await.map_err(StartError::later)?;
         for (name, entry) in &read.workflows {
             if !entry.offered.on.push.iter().any(|on| on.wants(&push)) {
                 continue;
             }
             let id = [push.repository.to_ascii_lowercase().as_str(), &push.reference, &commit].join(" ");
-            let wish = Wish {
+            let wish = StartRequest {
                 key: EventKey { source: "//burnin/pushes".to_owned(), id },
                 workflow: name.clone(),
                 set: Default::default(),
@@ -332,8 +332,8 @@ impl Gateway {
             "pushed"
         );
         // Write the mark last: after a crash the push is handled again with the same runs.
-        let body = serde_json::to_vec(&dealt).map_err(Refused::later)?;
-        self.store.create(&mark, body.into()).await.map_err(Refused::later)?;
+        let body = serde_json::to_vec(&dealt).map_err(StartError::later)?;
+        self.store.create(&mark, body.into()).await.map_err(StartError::later)?;
         Ok(dealt)
     }
 }
@@ -354,7 +354,8 @@ mod tests {
 
     #[test]
     fn only_the_signature_of_githubs_example_is_valid() {
-        let secrets: Secrets = "another one, still in use\nIt's a Secret to Everybody\n".parse().unwrap();
+        let secrets: WebhookSecrets =
+            "another one, still in use\nIt's a Secret to Everybody\n".parse().unwrap();
         let good = "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17";
         let made =
             |text: &str, body: &[u8]| signature(text).is_some_and(|signature| secrets.made(&signature, body));
@@ -367,8 +368,8 @@ mod tests {
         }
         let zz = format!("sha256={}", "zz".repeat(32));
         assert!(signature(&zz).is_none());
-        assert!(!Secrets::default().made(&signature(good).unwrap(), b"Hello, World!"));
-        assert!("short".parse::<Secrets>().is_err());
+        assert!(!WebhookSecrets::default().made(&signature(good).unwrap(), b"Hello, World!"));
+        assert!("short".parse::<WebhookSecrets>().is_err());
     }
 
     /// A body that never ends: `count` parts of one MiB, then nothing.

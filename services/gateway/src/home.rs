@@ -23,8 +23,8 @@ use serde::Deserialize;
 
 use crate::{
     Gateway,
-    access::{Access, CODE},
-    api::Problem,
+    access::{CODE, LocalAccess},
+    api::ApiProblem,
     github,
 };
 
@@ -32,12 +32,12 @@ const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host")
 
 /// Admits only the user who started this server, under its local names. `/healthz` needs no credential, and webhooks are
 /// authenticated by their signature, because they may arrive through a tunnel.
-pub fn at_home(router: Router, access: Arc<Access>, gateway: &Arc<Gateway>) -> Router {
+pub fn at_home(router: Router, access: Arc<LocalAccess>, gateway: &Arc<Gateway>) -> Router {
     router.layer(from_fn_with_state((access, Arc::clone(gateway)), admit))
 }
 
 async fn admit(
-    State((access, gateway)): State<(Arc<Access>, Arc<Gateway>)>,
+    State((access, gateway)): State<(Arc<LocalAccess>, Arc<Gateway>)>,
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -47,7 +47,7 @@ async fn admit(
     }
     if !addressed_here(request.headers()) {
         let why = "this server accepts only requests of its own pages, as 127.0.0.1 or localhost";
-        return Problem::new(StatusCode::MISDIRECTED_REQUEST, why).into_response();
+        return ApiProblem::new(StatusCode::MISDIRECTED_REQUEST, why).into_response();
     }
     if path == "/healthz" {
         return next.run(request).await;
@@ -67,7 +67,7 @@ async fn admit(
     };
     // Unreadable events are stored as files, so they count toward the caller's rate of changes.
     if path == "/" && method == Method::POST && !gateway.rates.lets(&"events".to_owned(), &method) {
-        return Problem::new(
+        return ApiProblem::new(
             StatusCode::TOO_MANY_REQUESTS,
             "too many events; wait for the time in Retry-After",
         )
@@ -95,11 +95,11 @@ fn is_local(host: &str) -> bool {
 
 fn code(request: &Request) -> Option<String> {
     #[derive(Deserialize)]
-    struct Link {
+    struct HomeLink {
         code: String,
     }
     request.uri().query().filter(|query| query.starts_with(CODE))?;
-    Query::<Link>::try_from_uri(request.uri()).ok().map(|Query(link)| link.code)
+    Query::<HomeLink>::try_from_uri(request.uri()).ok().map(|Query(link)| link.code)
 }
 
 /// Continues to `/` with a page instead of a redirect: after a redirect that started on another site, a browser would not send
@@ -116,7 +116,7 @@ fn signed_in(cookie: Option<HeaderValue>) -> Response {
     response
 }
 
-fn refused(access: &Access, headers: &HeaderMap, path: &str) -> Response {
+fn refused(access: &LocalAccess, headers: &HeaderMap, path: &str) -> Response {
     let wants = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let port = access.port();
     let mut response = if wants.contains("text/html") {
@@ -138,7 +138,7 @@ once, and the next one is printed then. The newest is in the data folder as well
             "this server accepts only the user who started it: send the header from the data folder, such as \
              `curl -H @.burnin/host/up/{port}.header`"
         );
-        Problem::new(StatusCode::UNAUTHORIZED, why).into_response()
+        ApiProblem::new(StatusCode::UNAUTHORIZED, why).into_response()
     };
     response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     response

@@ -24,11 +24,11 @@
 mod access;
 pub mod api;
 mod catalogue;
-mod chores;
 mod events;
 mod github;
 mod home;
 mod offers;
+mod periodic_tasks;
 mod refs;
 mod schedule;
 mod start;
@@ -37,36 +37,36 @@ use std::sync::Arc;
 
 use axum::{Router, routing::get};
 use ledger::{Ledger, Store};
-use run_index::View;
+use run_index::RunIndex;
 use service::{
-    Bus, Clock, Outbox,
-    serve::{Chore, Routes},
+    Bus, Clock, Publisher,
+    serve::{PeriodicTask, Routes},
 };
 
-pub use access::{Access, LocalUser};
+pub use access::{LocalAccess, LocalUser};
 pub use api::{
-    Problem,
+    ApiProblem,
     limits::Rates,
-    workflows::{BrokenFile, Offer, Offers},
+    workflows::{BrokenFile, Offers, WorkflowOffer},
 };
-pub use catalogue::{Broken, Catalogue, Entry, Read};
+pub use catalogue::{BrokenWorkflow, Catalogue, CatalogueEntry, Read};
 pub use events::TAKES;
-pub use github::Secrets;
+pub use github::WebhookSecrets;
 pub use home::at_home;
 #[cfg(feature = "gcp")]
 pub use refs::HttpRefs;
 pub use refs::{GitRefs, Ref, Refs};
 pub use schedule::Calendar;
-pub use start::{Refused, Started, Starter, Wish};
+pub use start::{StartError, StartOutcome, StartRequest, Starter};
 
 /// Dependencies of the gateway.
-pub struct Setup {
+pub struct GatewaySetup {
     /// The ledgers, read-only.
     pub ledger: Ledger,
     /// Bucket of artefacts, requests and marks.
     pub store: Arc<dyn Store>,
     /// Index of runs.
-    pub view: Arc<View>,
+    pub view: Arc<RunIndex>,
     /// Available workflows.
     pub catalogue: Catalogue,
     /// Bus for requests and replies.
@@ -76,7 +76,7 @@ pub struct Setup {
     /// Maximum request rates per caller.
     pub rates: Rates,
     /// Webhook secrets of GitHub; without one all webhooks are refused.
-    pub secrets: Secrets,
+    pub secrets: WebhookSecrets,
     /// Polls the refs of repositories.
     pub refs: Arc<dyn Refs>,
     /// Name of the table of measurements, shown to users.
@@ -86,15 +86,15 @@ pub struct Setup {
 /// Handles requests, pushes, schedules and offers.
 pub struct Gateway {
     pub(crate) starter: Starter,
-    pub(crate) view: Arc<View>,
+    pub(crate) view: Arc<RunIndex>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) catalogue: Arc<Catalogue>,
-    pub(crate) outbox: Outbox,
+    pub(crate) outbox: Publisher,
     pub(crate) bus: Arc<dyn Bus>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) calendar: Calendar,
     pub(crate) rates: api::limits::Limiter,
-    pub(crate) secrets: Secrets,
+    pub(crate) secrets: WebhookSecrets,
     pub(crate) unchecked: github::Unchecked,
     pub(crate) refs: Arc<dyn Refs>,
     pub(crate) warehouse: String,
@@ -102,9 +102,10 @@ pub struct Gateway {
 
 impl Gateway {
     /// Builds a gateway over its dependencies.
-    pub fn new(setup: Setup) -> Arc<Self> {
-        let Setup { ledger, store, view, catalogue, bus, clock, rates, secrets, refs, warehouse } = setup;
-        let outbox = Outbox::new("gateway", Arc::clone(&bus), Arc::clone(&clock));
+    pub fn new(setup: GatewaySetup) -> Arc<Self> {
+        let GatewaySetup { ledger, store, view, catalogue, bus, clock, rates, secrets, refs, warehouse } =
+            setup;
+        let outbox = Publisher::new("gateway", Arc::clone(&bus), Arc::clone(&clock));
         let catalogue = Arc::new(catalogue);
         let starter = Starter::new(ledger, Arc::clone(&store), Arc::clone(&catalogue), outbox.clone());
         let calendar = Calendar::new(Arc::clone(&store));
@@ -158,7 +159,7 @@ impl Gateway {
     }
 
     /// Its periodic tasks.
-    pub fn chores(self: &Arc<Self>) -> Vec<Arc<dyn Chore>> {
-        chores::all(self)
+    pub fn chores(self: &Arc<Self>) -> Vec<Arc<dyn PeriodicTask>> {
+        periodic_tasks::all(self)
     }
 }

@@ -2,19 +2,19 @@
 
 use std::{process::ExitCode, str::FromStr, sync::Arc};
 
-use gateway::{Catalogue, Gateway, HttpRefs, Rates, Secrets, Setup, TAKES};
-use gcp::{Parts, Place};
+use gateway::{Catalogue, Gateway, GatewaySetup, HttpRefs, Rates, TAKES, WebhookSecrets};
+use gcp::{Parts, StorageLocation};
 use ledger::{Ledger, Split};
-use run_index::{Pace, View};
+use run_index::{Pace, RunIndex};
 use service::{Handler, ids};
 
 struct Config {
-    ledger: Place,
-    artefacts: Place,
-    workflows: Place,
+    ledger: StorageLocation,
+    artefacts: StorageLocation,
+    workflows: StorageLocation,
     warehouse: String,
     rates: Rates,
-    secrets: Secrets,
+    secrets: WebhookSecrets,
     token: Option<String>,
     serves: Serves,
 }
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
         |env| {
             let (ledger, artefacts) = (env.required("BURNIN_LEDGER"), env.required("BURNIN_ARTEFACTS"));
             let (workflows, rates) = (env.required("BURNIN_WORKFLOWS"), env.or("BURNIN_RATES", Rates::USUAL));
-            let secrets = env.or("BURNIN_GITHUB_SECRETS", Secrets::default());
+            let secrets = env.or("BURNIN_GITHUB_SECRETS", WebhookSecrets::default());
             let warehouse = env.or("BURNIN_WAREHOUSE", String::new());
             let token = env.optional("BURNIN_GIT_TOKEN");
             let serves = env.or("BURNIN_SERVES", Serves::Everything);
@@ -69,12 +69,12 @@ fn main() -> ExitCode {
             }
             let ledger = Ledger::new(records, Arc::new(ids::unique));
             let catalogue = match &config.workflows {
-                Place::Folder(folder) => Catalogue::folder(folder),
-                bucket @ Place::Bucket(_) => Catalogue::bucket(wiring.store(bucket)?, "workflows/"),
+                StorageLocation::Folder(folder) => Catalogue::folder(folder),
+                bucket @ StorageLocation::Bucket(_) => Catalogue::bucket(wiring.store(bucket)?, "workflows/"),
             };
             let clock = Arc::clone(&wiring.clock);
-            let view = View::new(ledger.clone(), Arc::clone(&store), Arc::clone(&clock), Pace::CLOUD);
-            let gateway = Gateway::new(Setup {
+            let view = RunIndex::new(ledger.clone(), Arc::clone(&store), Arc::clone(&clock), Pace::CLOUD);
+            let gateway = Gateway::new(GatewaySetup {
                 ledger,
                 store: Arc::clone(&store),
                 view: Arc::new(view),

@@ -5,13 +5,13 @@ use model::{EventKey, Origin, RunId, Trigger};
 use serde::{Deserialize, Serialize};
 use service::{AttributesReader, Disposition, Event};
 use sha2::{Digest, Sha256};
-use triggers::Offer;
+use triggers::OfferedCluster;
 
-use crate::{Gateway, Refused, Wish, start};
+use crate::{Gateway, StartError, StartRequest, start};
 
 /// Record of an offer and the workflows that accepted it. Later workflows do not get it.
 #[derive(Debug, Deserialize, Serialize)]
-struct Mark {
+struct OfferMark {
     format: u32,
     key: EventKey,
     /// SHA-256 of the offer.
@@ -27,8 +27,8 @@ enum Why {
     Later(String),
 }
 
-impl From<Refused> for Why {
-    fn from(refused: Refused) -> Self {
+impl From<StartError> for Why {
+    fn from(refused: StartError) -> Self {
         if refused.is_final() { Self::Final(refused.to_string()) } else { Self::Later(refused.to_string()) }
     }
 }
@@ -47,7 +47,7 @@ impl Gateway {
         };
         let mut problems = Vec::new();
         for workflow in workflows {
-            let wish = Wish {
+            let wish = StartRequest {
                 // A source of its own: no sender can imitate another kind of key.
                 key: EventKey { source: format!("//burnin/offers/{}", key.source), id: key.id.clone() },
                 workflow: workflow.clone(),
@@ -81,13 +81,13 @@ impl Gateway {
         let later = |error: &dyn std::error::Error| Why::Later(error.to_string());
         loop {
             if let Some(body) = self.store.read(&name).await.map_err(|error| later(&error))? {
-                let mark: Mark = serde_json::from_slice(&body).map_err(|error| later(&error))?;
+                let mark: OfferMark = serde_json::from_slice(&body).map_err(|error| later(&error))?;
                 let other = "this source and id were used before for another cluster".to_owned();
                 return if mark.offered == offered { Ok(mark.workflows) } else { Err(Why::Final(other)) };
             }
             let read = self.catalogue.read().await.map_err(|error| later(&error))?;
-            let known = Offer { source: &key.source, system: offer.kind(), name: &offer.name };
-            let wants = |on: &triggers::On| on.cluster.iter().any(|on| on.wants(known));
+            let known = OfferedCluster { source: &key.source, system: offer.kind(), name: &offer.name };
+            let wants = |on: &triggers::Triggers| on.cluster.iter().any(|on| on.wants(known));
             let concerned = read.workflows.iter().filter(|(_, entry)| wants(&entry.offered.on));
             let workflows: Vec<_> = concerned.map(|(workflow, _)| workflow.clone()).collect();
             if workflows.is_empty() {
@@ -97,7 +97,7 @@ impl Gateway {
                     offer.name, key.source
                 )));
             }
-            let mark = Mark { format: 1, key: key.clone(), offered: offered.clone(), workflows };
+            let mark = OfferMark { format: 1, key: key.clone(), offered: offered.clone(), workflows };
             let body = serde_json::to_vec(&mark).map_err(|error| later(&error))?;
             // The first writer decides; the next round reads its decision.
             self.store.create(&name, body.into()).await.map_err(|error| later(&error))?;

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use tracing::{error, info};
 use triggers::OnSchedule;
 
-use crate::{Gateway, Refused, Wish, start};
+use crate::{Gateway, StartError, StartRequest, start};
 
 /// Maximum age of a scheduled time that is still handled.
 const WEEK: Span = Span::from_secs(7 * 24 * 3600);
@@ -141,13 +141,13 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns a transient error, after all workflows were handled.
-    pub async fn keep_time(&self) -> Result<(), Refused> {
-        let read = self.catalogue.read().await.map_err(Refused::later)?;
+    pub async fn keep_time(&self) -> Result<(), StartError> {
+        let read = self.catalogue.read().await.map_err(StartError::later)?;
         let mut result = Ok(());
         for (name, entry) in &read.workflows {
             let mut due = BTreeMap::new();
             for on in &entry.offered.on.schedule {
-                result = result.and(self.due(name, on, &mut due).await.map_err(Refused::later));
+                result = result.and(self.due(name, on, &mut due).await.map_err(StartError::later));
             }
             // Of several due times only the newest starts a run: no clusters are provisioned to catch up.
             let newest = due.keys().next_back().copied();
@@ -155,12 +155,12 @@ impl Gateway {
                 result = result.and(self.night(name, moment, window, newest == Some(moment)).await);
             }
         }
-        let validated = self.view.validated().await.map_err(Refused::later)?;
+        let validated = self.view.validated().await.map_err(StartError::later)?;
         for (name, entry) in &read.workflows {
             if let Some(every) = entry.offered.on.validated_every {
                 let last = validated.get(name).copied();
                 let overdue = self.calendar.overdue(name, every, last, self.clock.now()).await;
-                match overdue.map_err(Refused::later) {
+                match overdue.map_err(StartError::later) {
                     Ok(since) => self.alarm(name, every, last, since),
                     Err(later) => result = result.and(Err(later)),
                 }
@@ -192,7 +192,7 @@ impl Gateway {
         moment: Timestamp,
         window: Span,
         newest: bool,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), StartError> {
         let after = self.clock.now().since(moment);
         let missed = if !newest {
             Some("a later time was due as well".to_owned())
@@ -203,7 +203,7 @@ impl Gateway {
         };
         let mut night = Night { moment, run: None, missed, late: after > PUNCTUAL };
         if night.missed.is_none() {
-            let wish = Wish {
+            let wish = StartRequest {
                 key: EventKey { source: "//burnin/schedules".to_owned(), id: moment.to_string() },
                 workflow: workflow.to_owned(),
                 set: BTreeMap::new(),
@@ -227,7 +227,7 @@ impl Gateway {
                 error!(workflow, %moment, "a scheduled run was missed: {why}");
             }
         }
-        self.calendar.mark(workflow, &night).await.map_err(Refused::later)
+        self.calendar.mark(workflow, &night).await.map_err(StartError::later)
     }
 
     /// Logs once that a workflow is overdue, until it has a verdict again.

@@ -9,12 +9,12 @@ use model::{
     Trigger,
 };
 use serde::{Deserialize, Serialize};
-use service::Outbox;
+use service::Publisher;
 use sha2::{Digest, Sha256};
-use triggers::Offer;
-use workflow::{Override, Problems};
+use triggers::OfferedCluster;
+use workflow::{FileProblems, Override};
 
-use crate::{Catalogue, catalogue::Entry};
+use crate::{Catalogue, catalogue::CatalogueEntry};
 
 /// Prefix of stored requests.
 const REQUESTS: &str = "requests/";
@@ -23,7 +23,7 @@ const HINTS: &str = "requests/open/";
 
 /// A request for a run.
 #[derive(Clone, Debug)]
-pub struct Wish {
+pub struct StartRequest {
     /// Idempotency key: requests with the same key are the same request, for ever.
     pub key: EventKey,
     /// Workflow name.
@@ -44,7 +44,7 @@ pub struct Wish {
 
 /// Result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Started {
+pub struct StartOutcome {
     /// Run id.
     pub run: RunId,
     /// Whether this request created the run.
@@ -53,7 +53,7 @@ pub struct Started {
 
 /// Why no run was started.
 #[derive(Debug, thiserror::Error)]
-pub enum Refused {
+pub enum StartError {
     /// No such workflow.
     #[error("no workflow `{name}`; available: {known}")]
     Unknown {
@@ -74,7 +74,7 @@ pub enum Refused {
     },
     /// The workflow is invalid with these settings.
     #[error("the workflow cannot run with these settings: {0}")]
-    Invalid(Problems),
+    Invalid(FileProblems),
     /// The key was used before for another request.
     #[error("this key was used before for another request, which started {run}")]
     Reused {
@@ -86,7 +86,7 @@ pub enum Refused {
     Later(String),
 }
 
-impl Refused {
+impl StartError {
     pub(crate) fn later(error: impl std::error::Error) -> Self {
         Self::Later(service::worker::chain(&error))
     }
@@ -99,7 +99,7 @@ impl Refused {
 
 /// A stored request.
 #[derive(Debug, Deserialize, Serialize)]
-struct Request {
+struct StoredRequest {
     format: u32,
     key: EventKey,
     /// SHA-256 of the request.
@@ -113,12 +113,12 @@ pub struct Starter {
     ledger: Ledger,
     store: Arc<dyn Store>,
     catalogue: Arc<Catalogue>,
-    outbox: Outbox,
+    outbox: Publisher,
 }
 
 impl Starter {
     /// `catalogue`: available workflows.
-    pub fn new(ledger: Ledger, store: Arc<dyn Store>, catalogue: Arc<Catalogue>, outbox: Outbox) -> Self {
+    pub fn new(ledger: Ledger, store: Arc<dyn Store>, catalogue: Arc<Catalogue>, outbox: Publisher) -> Self {
         Self { ledger, store, catalogue, outbox }
     }
 
@@ -126,7 +126,7 @@ impl Starter {
     ///
     /// # Errors
     /// Returns [`Refused`] if nothing was started. After [`Refused::Later`] the outcome is unknown: retry with the same key.
-    pub async fn start(&self, wish: &Wish) -> Result<Started, Refused> {
+    pub async fn start(&self, wish: &StartRequest) -> Result<StartOutcome, StartError> {
         let (name, asked) = (object(&wish.key, &wish.workflow), wish.digest());
         if let Some(before) = self.request(&name).await? {
             return self.again(before, &asked).await;
@@ -142,35 +142,36 @@ impl Starter {
                     "the offer".clone_into(&mut problem.file);
                 }
             }
-            Refused::Invalid(problems)
+            StartError::Invalid(problems)
         })?;
         if let Some((source, offer)) = &wish.cluster {
             self.allowed(&entry, source, offer).await?;
         }
         let mut workflow = resolved.workflow;
         for archive in resolved.archives {
-            self.store.create(&archive.object, archive.bytes).await.map_err(Refused::later)?;
+            self.store.create(&archive.object, archive.bytes).await.map_err(StartError::later)?;
         }
         if let Some(image) = &wish.image {
             workflow.image = Some(ImageSpec::Prebuilt(image.clone()));
         }
-        let run = run_id(&wish.key, &workflow.name).map_err(Refused::later)?;
+        let run = run_id(&wish.key, &workflow.name).map_err(StartError::later)?;
         let (trigger, origin) = (wish.trigger.clone(), wish.origin.clone());
         let requested = RunRequested { workflow, trigger, origin };
-        let request = Request { format: 1, key: wish.key.clone(), asked: asked.clone(), run, requested };
-        let body = serde_json::to_vec(&request).map_err(Refused::later)?;
+        let request =
+            StoredRequest { format: 1, key: wish.key.clone(), asked: asked.clone(), run, requested };
+        let body = serde_json::to_vec(&request).map_err(StartError::later)?;
         // Write the hint first: a hint without a request is removed, a request without a hint would be forgotten.
         let hint = format!("{HINTS}{}", request.run);
-        self.store.create(&hint, name.clone().into()).await.map_err(Refused::later)?;
-        match self.store.create(&name, body.into()).await.map_err(Refused::later)? {
+        self.store.create(&hint, name.clone().into()).await.map_err(StartError::later)?;
+        match self.store.create(&name, body.into()).await.map_err(StartError::later)? {
             Creation::Created => {
                 self.publish(&request).await?;
-                Ok(Started { run: request.run, new: true })
+                Ok(StartOutcome { run: request.run, new: true })
             }
             // A concurrent request was faster, or an earlier response was lost: the stored request counts.
             Creation::Exists => match self.request(&name).await? {
                 Some(before) => self.again(before, &asked).await,
-                None => Err(Refused::Later(format!("{name} exists but cannot be read"))),
+                None => Err(StartError::Later(format!("{name} exists but cannot be read"))),
             },
         }
     }
@@ -179,15 +180,15 @@ impl Starter {
     ///
     /// # Errors
     /// Returns a transient error.
-    pub async fn recover(&self) -> Result<(), Refused> {
-        for hint in self.store.list(HINTS).await.map_err(Refused::later)? {
+    pub async fn recover(&self) -> Result<(), StartError> {
+        for hint in self.store.list(HINTS).await.map_err(StartError::later)? {
             let run = hint.strip_prefix(HINTS).and_then(|run| run.parse::<RunId>().ok());
             let recorded = match &run {
-                Some(run) => !self.ledger.since(run, 0).await.map_err(Refused::later)?.is_empty(),
+                Some(run) => !self.ledger.since(run, 0).await.map_err(StartError::later)?.is_empty(),
                 None => true,
             };
             if !recorded {
-                let name = self.store.read(&hint).await.map_err(Refused::later)?.unwrap_or_default();
+                let name = self.store.read(&hint).await.map_err(StartError::later)?.unwrap_or_default();
                 let name = String::from_utf8_lossy(&name).into_owned();
                 if let Some(request) = self.request(&name).await? {
                     self.publish(&request).await?;
@@ -196,40 +197,43 @@ impl Starter {
                 // The request may be about to be created: a later pass finds it or removes the hint.
                 continue;
             }
-            self.store.remove(&hint).await.map_err(Refused::later)?;
+            self.store.remove(&hint).await.map_err(StartError::later)?;
         }
         Ok(())
     }
 
-    async fn again(&self, before: Request, asked: &str) -> Result<Started, Refused> {
+    async fn again(&self, before: StoredRequest, asked: &str) -> Result<StartOutcome, StartError> {
         if before.asked != asked {
-            return Err(Refused::Reused { run: before.run });
+            return Err(StartError::Reused { run: before.run });
         }
-        if self.ledger.since(&before.run, 0).await.map_err(Refused::later)?.is_empty() {
+        if self.ledger.since(&before.run, 0).await.map_err(StartError::later)?.is_empty() {
             self.publish(&before).await?;
         }
-        Ok(Started { run: before.run, new: false })
+        Ok(StartOutcome { run: before.run, new: false })
     }
 
-    async fn request(&self, name: &str) -> Result<Option<Request>, Refused> {
-        let Some(body) = self.store.read(name).await.map_err(Refused::later)? else { return Ok(None) };
-        serde_json::from_slice(&body).map(Some).map_err(Refused::later)
+    async fn request(&self, name: &str) -> Result<Option<StoredRequest>, StartError> {
+        let Some(body) = self.store.read(name).await.map_err(StartError::later)? else { return Ok(None) };
+        serde_json::from_slice(&body).map(Some).map_err(StartError::later)
     }
 
-    async fn publish(&self, request: &Request) -> Result<(), Refused> {
+    async fn publish(&self, request: &StoredRequest) -> Result<(), StartError> {
         let fact = Fact::RunRequested(Box::new(request.requested.clone()));
-        self.outbox.tell_run(request.run.clone(), Attempt::FIRST, fact).await.map_err(Refused::later)
+        self.outbox
+            .publish_run_fact(request.run.clone(), Attempt::FIRST, fact)
+            .await
+            .map_err(StartError::later)
     }
 
-    async fn entry(&self, wish: &Wish) -> Result<Entry, Refused> {
+    async fn entry(&self, wish: &StartRequest) -> Result<CatalogueEntry, StartError> {
         let list = |mut names: Vec<String>| {
             names.sort();
             if names.is_empty() { "none".to_owned() } else { names.join(", ") }
         };
-        let mut read = self.catalogue.read().await.map_err(Refused::later)?;
+        let mut read = self.catalogue.read().await.map_err(StartError::later)?;
         let Some(entry) = read.workflows.remove(&wish.workflow) else {
             let known = list(read.workflows.into_keys().collect());
-            return Err(Refused::Unknown { name: wish.workflow.clone(), known });
+            return Err(StartError::Unknown { name: wish.workflow.clone(), known });
         };
         let allowed = &entry.offered.parameters;
         let built = |image: &Image| {
@@ -241,12 +245,12 @@ impl Starter {
         let fed = wish.image.as_ref().filter(|image| !built(image)).map(|_| &image);
         let cluster = "cluster".to_owned();
         let wanted = |(source, offer): &(String, ClusterOffer)| {
-            let offer = Offer { source, system: offer.kind(), name: &offer.name };
+            let offer = OfferedCluster { source, system: offer.kind(), name: &offer.name };
             entry.offered.on.cluster.iter().any(|on| on.wants(offer))
         };
         let fed = fed.into_iter().chain(wish.cluster.as_ref().filter(|it| !wanted(it)).map(|_| &cluster));
         match wish.set.keys().chain(fed).find(|field| !allowed.contains(field)) {
-            Some(field) => Err(Refused::Forbidden {
+            Some(field) => Err(StartError::Forbidden {
                 workflow: wish.workflow.clone(),
                 field: field.clone(),
                 allowed: list(allowed.clone()),
@@ -259,7 +263,12 @@ impl Starter {
 impl Starter {
     /// Checks the settings of an offered cluster. The offer sets the job size; settings that decide which programs run or where
     /// files are need the workflow's permission.
-    async fn allowed(&self, entry: &Entry, source: &str, offer: &ClusterOffer) -> Result<(), Refused> {
+    async fn allowed(
+        &self,
+        entry: &CatalogueEntry,
+        source: &str,
+        offer: &ClusterOffer,
+    ) -> Result<(), StartError> {
         let kind = offer.kind();
         let settings = |system: &serde_json::Value| system.get(kind).cloned();
         let offered =
@@ -272,20 +281,20 @@ impl Starter {
                 ClusterSpec::Rent(_) => None,
             });
         let usual = usual(&offer.system);
-        let known = Offer { source, system: kind, name: &offer.name };
+        let known = OfferedCluster { source, system: kind, name: &offer.name };
         let wanting = entry.offered.on.cluster.iter().filter(|on| on.wants(known));
         let refusals = wanting.map(|on| on.refuses(&offered, own.as_ref(), &usual));
         // One trigger that allows all settings is enough.
         let Some(refused) = refusals.min_by_key(Vec::len).filter(|refused| !refused.is_empty()) else {
             return Ok(());
         };
-        let problem = |(field, message): (String, String)| workflow::Problem {
+        let problem = |(field, message): (String, String)| workflow::FileProblem {
             file: "the offer".to_owned(),
             position: None,
             field: format!("cluster.existing.system.{kind}.{field}"),
             message,
         };
-        Err(Refused::Invalid(Problems(refused.into_iter().map(problem).collect())))
+        Err(StartError::Invalid(FileProblems(refused.into_iter().map(problem).collect())))
     }
 }
 
@@ -302,7 +311,7 @@ fn usual(system: &OfferedSystem) -> serde_json::Value {
     least.ok().and_then(Result::ok).unwrap_or_default()
 }
 
-impl Wish {
+impl StartRequest {
     fn digest(&self) -> String {
         // Maps are sorted and struct fields ordered, so equal requests give equal bytes. The caller is not part of it.
         let asked = (&self.workflow, &self.set, &self.image);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::{body::Body, http::Request};
 use http_body_util::BodyExt;
 use serde_json::Value;
-use service::auth::{Caller, Denied, Doorkeeper};
+use service::auth::{Authenticator, Caller, Denied};
 use support::Front;
 use tower::ServiceExt;
 
@@ -15,7 +15,7 @@ use tower::ServiceExt;
 struct Credulous;
 
 #[async_trait::async_trait]
-impl Doorkeeper for Credulous {
+impl Authenticator for Credulous {
     async fn admit(&self, authorization: Option<&str>) -> Result<Caller, Denied> {
         match authorization {
             Some(email) => Ok(Caller { email: email.to_owned(), subscription: None }),

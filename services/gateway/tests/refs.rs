@@ -79,5 +79,5 @@ async fn over_http() {
     for place in ["page", "closed"] {
         assert!(refs.list(&format!("{at}/{place}")).await.is_err(), "{place}");
     }
-    assert!(refs.list(&forge.url()).await.unwrap_err().contains("no git here"));
+    assert!(refs.list(&forge.url()).await.unwrap_err().contains("no git for other schemes"));
 }

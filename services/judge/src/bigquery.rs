@@ -1,12 +1,12 @@
 //! Earlier runs from the loader's BigQuery dataset.
 
-use warehouse::{Past, Wanted, bigquery::BigQuery};
+use warehouse::{Past, PastQuery, bigquery::BigQuery};
 
-use crate::port::{History, HistoryError};
+use crate::port::{HistoryError, PastRuns};
 
 #[async_trait::async_trait]
-impl History for BigQuery {
-    async fn past(&self, wanted: &Wanted) -> Result<Vec<Past>, HistoryError> {
+impl PastRuns for BigQuery {
+    async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, HistoryError> {
         Ok(Self::past(self, wanted).await?)
     }
 }

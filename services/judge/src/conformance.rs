@@ -1,16 +1,16 @@
 //! Conformance suite of [`History`].
 
 use model::{Timestamp, Verdict};
-use warehouse::{Load, Row, VerdictRow, Wanted};
+use warehouse::{Load, MeasurementRow, PastQuery, VerdictRow};
 
-use crate::port::History;
+use crate::port::PastRuns;
 
 /// Test runs: load them into the adapter's store in this order.
 #[must_use]
 pub fn runs() -> Vec<Load> {
     // Not in chronological order; includes runs of another workflow and another fingerprint.
     let of = |run: &str, workflow: &str, identity: &str, at: i64| {
-        let row = |row_number, placement: &str, time_us| Row {
+        let row = |row_number, placement: &str, time_us| MeasurementRow {
             run: run.into(),
             workflow: workflow.into(),
             attempt: 1,
@@ -23,7 +23,7 @@ pub fn runs() -> Vec<Load> {
             dtype: "float".to_owned(),
             redop: Some("sum".to_owned()),
             time_us,
-            ..Row::default()
+            ..MeasurementRow::default()
         };
         let verdict = VerdictRow {
             run: run.into(),
@@ -56,15 +56,15 @@ pub fn runs() -> Vec<Load> {
 ///
 /// # Panics
 /// Panics if a check fails.
-pub async fn history(history: &dyn History) {
-    let wanted = |before, oldest, newest| Wanted {
+pub async fn history(history: &dyn PastRuns) {
+    let wanted = |before, oldest, newest| PastQuery {
         workflow: "w".to_owned(),
         identity: "same".to_owned(),
         before: Timestamp::from_millis(before),
         oldest,
         newest,
     };
-    let names = |wanted: Wanted| async move {
+    let names = |wanted: PastQuery| async move {
         let past = history.past(&wanted).await.expect("the past");
         past.iter().map(|past| past.run.clone()).collect::<Vec<_>>().concat()
     };
@@ -72,7 +72,7 @@ pub async fn history(history: &dyn History) {
     assert_eq!(names(wanted(9_000, 2, 1)).await, "abe", "the oldest and the newest");
     assert_eq!(names(wanted(9_000, 0, 2)).await, "de");
     assert_eq!(names(wanted(3_000, 10, 10)).await, "ab", "only runs requested earlier");
-    assert_eq!(names(Wanted { workflow: "no such".to_owned(), ..wanted(9_000, 9, 9) }).await, "");
+    assert_eq!(names(PastQuery { workflow: "no such".to_owned(), ..wanted(9_000, 9, 9) }).await, "");
 
     let past = history.past(&wanted(9_000, 3, 0)).await.expect("the past");
     assert_eq!(past[2].verdict, Some(Verdict::Fail));

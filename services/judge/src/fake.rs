@@ -6,16 +6,16 @@ use std::{
 };
 
 use model::Timestamp;
-use warehouse::{Load, Past, Text, Wanted};
+use warehouse::{Load, Past, PastQuery, SharedText};
 
-use crate::port::{History, HistoryError};
+use crate::port::{HistoryError, PastRuns};
 
 /// Loads of runs, in the order of their requests.
 #[derive(Default)]
-pub struct Chronicle(BTreeMap<Subject, BTreeMap<(Timestamp, Text), Arc<Load>>>);
+pub struct Chronicle(BTreeMap<Subject, BTreeMap<(Timestamp, SharedText), Arc<Load>>>);
 
 /// Workflow and fingerprint: runs with the same subject are comparable.
-type Subject = (Text, Text);
+type Subject = (SharedText, SharedText);
 
 impl Chronicle {
     /// Stores a run's load if it was judged and is comparable.
@@ -27,7 +27,7 @@ impl Chronicle {
     }
 
     /// The wanted runs, oldest first.
-    pub fn chosen(&self, wanted: &Wanted) -> Vec<Past> {
+    pub fn chosen(&self, wanted: &PastQuery) -> Vec<Past> {
         let Some(runs) = self.0.get(&(wanted.workflow.as_str().into(), wanted.identity.as_str().into()))
         else {
             return Vec::new();
@@ -63,8 +63,8 @@ impl FakeHistory {
 }
 
 #[async_trait::async_trait]
-impl History for FakeHistory {
-    async fn past(&self, wanted: &Wanted) -> Result<Vec<Past>, HistoryError> {
+impl PastRuns for FakeHistory {
+    async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, HistoryError> {
         if *self.silent.lock().unwrap_or_else(PoisonError::into_inner) {
             return Err(HistoryError::Unavailable("the warehouse is unavailable".to_owned()));
         }

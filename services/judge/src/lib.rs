@@ -17,28 +17,28 @@ mod standard;
 
 use std::{io::Read, sync::Arc};
 
-use ledger::{ArtefactError, Artefacts, Reader};
+use ledger::{ArtefactError, Artefacts, ObjectReader};
 use model::{
     Attempt, Body, Class, Cluster, ClusterSpec, Command, CommandId, Criteria, Fact, Failure, Image, JobEnd,
     Logs, Timestamp, VerdictReached, Workload,
-    measurement::{Ended, Reading},
+    measurement::{LogEnd, Reading},
 };
 use pins::{InForce, Pins};
 use serde::Serialize;
-use service::{Outbox, PortError, Trouble, Worker};
+use service::{CommandError, PortError, Publisher, Worker};
 use sha2::{Digest, Sha256};
-use verdict::{Baseline, Clues, Evidence, Fingerprint, Listening, Standard};
+use verdict::{Baseline, Clues, Fingerprint, Listening, RunEvidence, Standard};
 
 use standard::Fixed;
 
-pub use port::{History, HistoryError};
+pub use port::{HistoryError, PastRuns};
 pub use verdict::Stored;
 pub use warehouse::Sqlite;
 
 /// The judge's handler.
 pub struct Judge {
     artefacts: Artefacts,
-    history: Arc<dyn History>,
+    history: Arc<dyn PastRuns>,
     pins: Pins,
 }
 
@@ -50,7 +50,7 @@ impl Judge {
     pub const TAKES: [&'static str; 1] = ["dev.burnin.run.judge.v1"];
 
     /// `history`: earlier runs of the cluster.
-    pub fn new(artefacts: Artefacts, history: Arc<dyn History>) -> Self {
+    pub fn new(artefacts: Artefacts, history: Arc<dyn PastRuns>) -> Self {
         let pins = Pins::new(artefacts.store());
         Self { artefacts, history, pins }
     }
@@ -75,7 +75,7 @@ impl Judge {
     async fn reach(&self, id: &CommandId, case: &Case<'_>) -> Result<Stored, PortError> {
         let heard = self.hear(case).await.map_err(damaged)?;
         let setup = case.setup();
-        let evidence = Evidence {
+        let evidence = RunEvidence {
             reading: &heard.reading,
             clues: &heard.clues,
             job: Some(case.job),
@@ -87,7 +87,7 @@ impl Judge {
         let of = (case.workflow, &fingerprint, case.requested_at);
         let fixed = self.fixed(case).await?;
         let own = standard::own(&*self.history, case.criteria, fixed, of).await;
-        let own = own.map_err(|HistoryError::Unavailable(why)| PortError::Passing(why))?;
+        let own = own.map_err(|HistoryError::Unavailable(why)| PortError::Transient(why))?;
         let standard = Standard {
             criteria: Some(case.criteria),
             baseline: own.baseline.as_ref(),
@@ -104,14 +104,14 @@ impl Judge {
             earlier: own.earlier,
             log_sha256: heard.log_sha256,
         };
-        let body = serde_json::to_vec_pretty(&stored).map_err(PortError::passing)?;
-        let body: Reader = Box::new(std::io::Cursor::new(body));
+        let body = serde_json::to_vec_pretty(&stored).map_err(PortError::transient)?;
+        let body: ObjectReader = Box::new(std::io::Cursor::new(body));
         if self.artefacts.offer(id, OBJECT, body).await.map_err(damaged)?.is_some() {
             return Ok(stored);
         }
         // Another judge may have stored a verdict at the same time, from another history: the stored one counts.
         let first = self.artefacts.get(&(Artefacts::folder(id) + OBJECT)).await.map_err(damaged)?;
-        first.ok_or_else(|| PortError::Passing("the stored verdict cannot be read".to_owned()))
+        first.ok_or_else(|| PortError::Transient("the stored verdict cannot be read".to_owned()))
     }
 
     /// The baseline named in the workflow file, or else the pinned one.
@@ -121,18 +121,18 @@ impl Judge {
         }
         match self.pins.in_force(case.workflow).await {
             Ok(pinned) => Ok(pinned.map(|InForce { pin, baseline }| Fixed { baseline, pin: Some(pin) })),
-            Err(error @ pins::Error::Damaged { .. }) => {
+            Err(error @ pins::PinError::Damaged { .. }) => {
                 let why = format!("{error}; release the pin, or pin another run");
-                Err(PortError::Final(Failure::new(Class::Input, "BASELINE_UNREADABLE", why)))
+                Err(PortError::Permanent(Failure::new(Class::Input, "BASELINE_UNREADABLE", why)))
             }
-            Err(error) => Err(PortError::passing(error)),
+            Err(error) => Err(PortError::transient(error)),
         }
     }
 
     /// Parses all logs of the attempt. One contains the table; the others may contain errors.
-    async fn hear(&self, case: &Case<'_>) -> Result<Heard, ArtefactError> {
-        let reading = Reading { ended: Ended::Empty, first_error: None, tables: Vec::new() };
-        let mut whole = Heard { reading, clues: Clues::default(), log_sha256: None };
+    async fn hear(&self, case: &Case<'_>) -> Result<LogNetwork, ArtefactError> {
+        let reading = Reading { ended: LogEnd::Empty, first_error: None, tables: Vec::new() };
+        let mut whole = LogNetwork { reading, clues: Clues::default(), log_sha256: None };
         for (object, (reading, clues)) in
             self.artefacts.logs(case.logs, case.job_attempt, |body| listen(body)).await?
         {
@@ -156,7 +156,7 @@ pub fn listen(log: impl Read) -> std::io::Result<(Reading, Clues)> {
     // An error of unpacking is returned by the first read.
     let unpacked: Box<dyn Read + '_> = match nccl::unpacked(log) {
         Ok(log) => Box::new(log),
-        Err(error) => Box::new(Failing(Some(error))),
+        Err(error) => Box::new(FailingInput(Some(error))),
     };
     let mut listening = Listening::new(unpacked);
     let reading = nccl::read(&mut listening)?;
@@ -164,15 +164,15 @@ pub fn listen(log: impl Read) -> std::io::Result<(Reading, Clues)> {
 }
 
 /// A reader that returns an error.
-struct Failing(Option<std::io::Error>);
+struct FailingInput(Option<std::io::Error>);
 
-impl Read for Failing {
+impl Read for FailingInput {
     fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
         self.0.take().map_or(Ok(0), Err)
     }
 }
 
-struct Heard {
+struct LogNetwork {
     reading: Reading,
     clues: Clues,
     log_sha256: Option<String>,
@@ -213,7 +213,7 @@ impl Case<'_> {
         pinned.map_err(|error| {
             let why =
                 format!("the workflow's baseline is invalid: {error}; learn one with `burnin baseline`");
-            PortError::Final(Failure::new(Class::Input, "BASELINE_UNREADABLE", why))
+            PortError::Permanent(Failure::new(Class::Input, "BASELINE_UNREADABLE", why))
         })
     }
 }
@@ -231,9 +231,9 @@ fn digest(content: &impl Serialize) -> String {
 
 fn damaged(error: ArtefactError) -> PortError {
     match error {
-        ArtefactError::Store(error) => PortError::passing(error),
+        ArtefactError::Store(error) => PortError::transient(error),
         ArtefactError::Damaged { .. } => {
-            PortError::Final(Failure::new(Class::Workload, "LOGS_DAMAGED", error.to_string()))
+            PortError::Permanent(Failure::new(Class::Workload, "LOGS_DAMAGED", error.to_string()))
         }
     }
 }
@@ -244,7 +244,7 @@ impl Worker for Judge {
         "judge"
     }
 
-    async fn perform(&self, command: &Command, outbox: &Outbox) -> Result<(), Trouble> {
+    async fn perform(&self, command: &Command, outbox: &Publisher) -> Result<(), CommandError> {
         let id = &command.id;
         let Body::RunJudge {
             workflow,
@@ -260,7 +260,7 @@ impl Worker for Judge {
             baseline,
         } = &command.body
         else {
-            return Err(Trouble::Park("the judge handles only run.judge".to_owned()));
+            return Err(CommandError::Permanent("the judge handles only run.judge".to_owned()));
         };
         let case = Case {
             workflow,

@@ -2,17 +2,17 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use gcp::Place;
-use judge::{History, Judge};
+use gcp::StorageLocation;
+use judge::{Judge, PastRuns};
 use ledger::Artefacts;
 use warehouse::{
     Sqlite,
-    bigquery::{BigQuery, Options},
+    bigquery::{BigQuery, BigQueryOptions},
 };
 
 struct Config {
-    artefacts: Place,
-    warehouse: warehouse::Place,
+    artefacts: StorageLocation,
+    warehouse: warehouse::WarehouseLocation,
 }
 
 fn main() -> ExitCode {
@@ -25,14 +25,14 @@ fn main() -> ExitCode {
         },
         |config, wiring| {
             let store = wiring.store(&config.artefacts)?;
-            let history: Arc<dyn History> = match &config.warehouse {
-                warehouse::Place::File(path) => Arc::new(Sqlite::open(path)?),
-                warehouse::Place::BigQuery { project, dataset } => {
+            let history: Arc<dyn PastRuns> = match &config.warehouse {
+                warehouse::WarehouseLocation::File(path) => Arc::new(Sqlite::open(path)?),
+                warehouse::WarehouseLocation::BigQuery { project, dataset } => {
                     let endpoint =
                         wiring.bigquery_emulator.as_ref().map(|emulator| emulator.url().to_owned());
                     // Read-only: the bucket is never used.
                     let store = Arc::clone(&store);
-                    Arc::new(BigQuery::new(project, dataset, endpoint, store, Options::default()))
+                    Arc::new(BigQuery::new(project, dataset, endpoint, store, BigQueryOptions::default()))
                 }
             };
             let judge = Judge::new(Artefacts::new(Arc::clone(&store)), history);

@@ -1,6 +1,6 @@
 //! The judge's port to earlier runs.
 
-use warehouse::{Error, Past, Wanted};
+use warehouse::{Error, Past, PastQuery};
 
 /// Why the history is unknown.
 #[derive(Debug)]
@@ -19,10 +19,10 @@ impl From<Error> for HistoryError {
 
 /// Source of earlier runs.
 #[async_trait::async_trait]
-pub trait History: Send + Sync + 'static {
+pub trait PastRuns: Send + Sync + 'static {
     /// The wanted runs, oldest first, each once. Only runs with a verdict.
     ///
     /// # Errors
     /// Returns an error if the lookup fails. A cluster without earlier runs is not an error.
-    async fn past(&self, wanted: &Wanted) -> Result<Vec<Past>, HistoryError>;
+    async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, HistoryError>;
 }

@@ -1,12 +1,12 @@
 //! Earlier runs from the loader's SQLite file.
 
-use warehouse::{Past, Sqlite, Wanted};
+use warehouse::{Past, PastQuery, Sqlite};
 
-use crate::port::{History, HistoryError};
+use crate::port::{HistoryError, PastRuns};
 
 #[async_trait::async_trait]
-impl History for Sqlite {
-    async fn past(&self, wanted: &Wanted) -> Result<Vec<Past>, HistoryError> {
+impl PastRuns for Sqlite {
+    async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, HistoryError> {
         Ok(Self::past(self, wanted).await?)
     }
 }

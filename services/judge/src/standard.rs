@@ -7,11 +7,11 @@ use model::{Criteria, Reason, Timestamp, Verdict, measurement::Reading};
 use verdict::{
     Baseline, Fingerprint, Pin,
     baseline::{Healthy, Unlearnable, halves, learn, learn_without_outliers, levels},
-    repeat::{self, Level},
+    repeat::{self, RepeatLevel},
 };
-use warehouse::{Past, Wanted};
+use warehouse::{Past, PastQuery};
 
-use crate::port::{History, HistoryError};
+use crate::port::{HistoryError, PastRuns};
 
 /// Minimum number of passed runs for a baseline.
 const FEWEST: usize = 5;
@@ -46,7 +46,7 @@ pub struct Fixed {
 
 /// The baseline for a run with this fingerprint, if the workflow or the history has one.
 pub async fn own(
-    history: &dyn History,
+    history: &dyn PastRuns,
     criteria: &Criteria,
     fixed: Option<Fixed>,
     of: (&str, &Fingerprint, Option<Timestamp>),
@@ -57,7 +57,7 @@ pub async fn own(
     if fixed.is_none() && !criteria.history {
         return Ok(Own::default());
     }
-    let wanted = Wanted {
+    let wanted = PastQuery {
         workflow: workflow.to_owned(),
         identity: fingerprint.identity(),
         before,
@@ -113,7 +113,7 @@ fn learned(past: &[Past]) -> Own {
 }
 
 /// Names the runs dropped from the baseline.
-fn left_out(healthy: &[(usize, &Past)], out: &[Level]) -> Option<Reason> {
+fn left_out(healthy: &[(usize, &Past)], out: &[RepeatLevel]) -> Option<Reason> {
     let named = out.iter().map(|level| format!("{} ({:.0} GB/s)", healthy[level.run].1.run, level.busbw));
     let named = named.collect::<Vec<_>>().join(", ");
     let text = format!(

@@ -6,11 +6,11 @@ use bigquery_standin::{BigQuery as StandIn, Fault, On, engine::Engine};
 use gcp::storage::CloudStorage;
 use judge::conformance::{history, runs};
 use storage_standin::{Options as Storage, StandIn as Bucket};
-use warehouse::bigquery::{BigQuery, Options};
+use warehouse::bigquery::{BigQuery, BigQueryOptions};
 
-fn hasty() -> Options {
+fn hasty() -> BigQueryOptions {
     let (company, every, look) = (Duration::ZERO, Duration::ZERO, Duration::from_millis(5));
-    Options { company, every, look, ..Options::default() }
+    BigQueryOptions { company, every, look, ..BigQueryOptions::default() }
 }
 
 async fn filled(past: &BigQuery) {

@@ -13,7 +13,7 @@ use test_support::contract::Service;
 use verdict::{
     Baseline, Fingerprint,
     baseline::{Healthy, learn},
-    pin::Source,
+    pin::PinSource,
 };
 
 /// A bucket with the logs of the case, and a judge without any past.
@@ -49,7 +49,7 @@ fn curve(slower: f64, fields: &[(&str, &str)]) -> Baseline {
 }
 
 async fn pin(store: &Arc<MemoryStore>, run: &str, baseline: Baseline) {
-    let pinned = Pinned { run: run.parse().unwrap(), source: Source::Run, baseline };
+    let pinned = Pinned { run: run.parse().unwrap(), source: PinSource::Run, baseline };
     let who = Who { by: "ann".to_owned(), at: Timestamp::from_millis(0), why: "after the repair".to_owned() };
     Pins::new(store.clone()).pin("four-gpus", pinned, who).await.unwrap();
 }

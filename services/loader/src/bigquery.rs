@@ -1,16 +1,16 @@
 //! A warehouse in BigQuery.
 
-use warehouse::{Load, Row, VerdictRow, bigquery::BigQuery};
+use warehouse::{Load, MeasurementRow, VerdictRow, bigquery::BigQuery};
 
-use crate::port::{Warehouse, WarehouseError};
+use crate::port::{LoadTarget, WarehouseError};
 
 #[async_trait::async_trait]
-impl Warehouse for BigQuery {
+impl LoadTarget for BigQuery {
     async fn load(&self, id: &str, load: &Load) -> Result<u64, WarehouseError> {
         Ok(Self::load(self, id, load).await?)
     }
 
-    async fn rows(&self, run: &str) -> Result<Vec<Row>, WarehouseError> {
+    async fn rows(&self, run: &str) -> Result<Vec<MeasurementRow>, WarehouseError> {
         Ok(Self::rows(self, run).await?)
     }
 

@@ -1,16 +1,16 @@
 //! Conformance suite of [`Warehouse`].
 
 use model::{Timestamp, Verdict};
-use warehouse::{Load, Row, VerdictRow};
+use warehouse::{Load, MeasurementRow, VerdictRow};
 
-use crate::port::Warehouse;
+use crate::port::LoadTarget;
 
 /// Checks that the adapter fulfils the port. The warehouse must be empty.
 ///
 /// # Panics
 /// Panics if a check fails.
-pub async fn warehouse(warehouse: &dyn Warehouse) {
-    let row = |run: &str, row_number, placement: &str| Row {
+pub async fn warehouse(warehouse: &dyn LoadTarget) {
+    let row = |run: &str, row_number, placement: &str| MeasurementRow {
         run: run.into(),
         workflow: "it's; DROP TABLE".into(),
         attempt: 1,
@@ -26,7 +26,7 @@ pub async fn warehouse(warehouse: &dyn Warehouse) {
         busbw: 1e-3,
         requested_at: Some(Timestamp::from_millis(1_000)),
         verdict: Some(Verdict::Inconclusive),
-        ..Row::default()
+        ..MeasurementRow::default()
     };
     let verdict = |run: &str, measurements| VerdictRow {
         run: run.into(),
@@ -39,7 +39,7 @@ pub async fn warehouse(warehouse: &dyn Warehouse) {
         measurements,
         ..VerdictRow::default()
     };
-    let of = |run: &str, rows: &[Row]| Load {
+    let of = |run: &str, rows: &[MeasurementRow]| Load {
         verdicts: vec![verdict(run, rows.len() as u64)],
         rows: rows.to_vec(),
         ..Load::default()

@@ -5,9 +5,9 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use warehouse::{Load, Row, VerdictRow};
+use warehouse::{Load, MeasurementRow, VerdictRow};
 
-use crate::port::{Warehouse, WarehouseError};
+use crate::port::{LoadTarget, WarehouseError};
 
 /// Loads by id.
 #[derive(Default)]
@@ -22,13 +22,13 @@ impl FakeWarehouse {
 }
 
 #[async_trait::async_trait]
-impl Warehouse for FakeWarehouse {
+impl LoadTarget for FakeWarehouse {
     async fn load(&self, id: &str, load: &Load) -> Result<u64, WarehouseError> {
         let mut loads = self.loads.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(loads.entry(id.to_owned()).or_insert_with(|| load.clone()).rows.len() as u64)
     }
 
-    async fn rows(&self, run: &str) -> Result<Vec<Row>, WarehouseError> {
+    async fn rows(&self, run: &str) -> Result<Vec<MeasurementRow>, WarehouseError> {
         Ok(self.every(|load| load.rows.iter().filter(|row| *row.run == *run).cloned().collect()))
     }
 

@@ -21,16 +21,16 @@ use ledger::{ArtefactError, Artefacts};
 use model::{
     Attempt, Body, Class, Command, CommandId, Fact, Failure, Logs, Results, RunId, Timestamp, VerdictReached,
 };
-use service::{Outbox, PortError, Trouble, Worker};
+use service::{CommandError, PortError, Publisher, Worker};
 use verdict::Fingerprint;
 
-pub use port::{Warehouse, WarehouseError};
-pub use warehouse::{Load, Row, RunRow, Sqlite, VerdictRow};
+pub use port::{LoadTarget, WarehouseError};
+pub use warehouse::{Load, MeasurementRow, RunRow, Sqlite, VerdictRow};
 
 /// The loader's handler, over any [`Warehouse`].
 pub struct Loader {
     artefacts: Artefacts,
-    warehouse: Arc<dyn Warehouse>,
+    warehouse: Arc<dyn LoadTarget>,
 }
 
 impl Loader {
@@ -38,7 +38,7 @@ impl Loader {
     pub const TAKES: [&'static str; 2] = ["dev.burnin.results.load.v1", "dev.burnin.run.used.v1"];
 
     /// `artefacts`: bucket of the logs.
-    pub fn new(artefacts: Artefacts, warehouse: Arc<dyn Warehouse>) -> Self {
+    pub fn new(artefacts: Artefacts, warehouse: Arc<dyn LoadTarget>) -> Self {
         Self { artefacts, warehouse }
     }
 
@@ -57,8 +57,8 @@ impl Loader {
         let load = format!("{}.{job_attempt}", id.run);
         let loaded = self.warehouse.load(&load, &brought).await;
         let loaded = loaded.map_err(|error| match error {
-            WarehouseError::Unavailable(why) => PortError::Passing(why),
-            WarehouseError::Refused(why) => PortError::Final(Failure::new(Class::Input, "REFUSED", why)),
+            WarehouseError::Unavailable(why) => PortError::Transient(why),
+            WarehouseError::Refused(why) => PortError::Permanent(Failure::new(Class::Input, "REFUSED", why)),
         })?;
         Ok(Fact::ResultsLoaded(Results { load, rows: loaded, table: self.warehouse.table() }))
     }
@@ -75,9 +75,9 @@ struct Loading<'a> {
 
 fn damaged(error: ArtefactError) -> PortError {
     match error {
-        ArtefactError::Store(error) => PortError::passing(error),
+        ArtefactError::Store(error) => PortError::transient(error),
         ArtefactError::Damaged { .. } => {
-            PortError::Final(Failure::new(Class::Workload, "LOGS_DAMAGED", error.to_string()))
+            PortError::Permanent(Failure::new(Class::Workload, "LOGS_DAMAGED", error.to_string()))
         }
     }
 }
@@ -88,10 +88,10 @@ impl Worker for Loader {
         "loader"
     }
 
-    async fn perform(&self, command: &Command, outbox: &Outbox) -> Result<(), Trouble> {
+    async fn perform(&self, command: &Command, outbox: &Publisher) -> Result<(), CommandError> {
         let id = &command.id;
         let Body::ResultsLoad { workflow, requested_at, logs, job_attempt, verdict } = &command.body else {
-            return Err(Trouble::Park("the loader handles only results.load".to_owned()));
+            return Err(CommandError::Permanent("the loader handles only results.load".to_owned()));
         };
         let results = Loading {
             workflow,
@@ -104,16 +104,16 @@ impl Worker for Loader {
     }
 
     /// Loads the cluster usage of a closed run.
-    async fn hear(&self, run: &RunId, fact: &Fact) -> Result<(), Trouble> {
+    async fn on_fact(&self, run: &RunId, fact: &Fact) -> Result<(), CommandError> {
         let Fact::RunUsed(used) = fact else {
-            return Err(Trouble::Park(format!("the loader does not handle {}", fact.event_type())));
+            return Err(CommandError::Permanent(format!("the loader does not handle {}", fact.event_type())));
         };
         // One load per closing, and one more for each cluster that reappeared after the end.
         let load = format!("{run}.used.{}", used.held.0.as_millis());
         match self.warehouse.load(&load, &Load::used(run, used)).await {
             Ok(_) => Ok(()),
-            Err(WarehouseError::Unavailable(why)) => Err(Trouble::Retry(why)),
-            Err(WarehouseError::Refused(why)) => Err(Trouble::Park(why)),
+            Err(WarehouseError::Unavailable(why)) => Err(CommandError::Transient(why)),
+            Err(WarehouseError::Refused(why)) => Err(CommandError::Permanent(why)),
         }
     }
 }

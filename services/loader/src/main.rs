@@ -2,18 +2,18 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use gcp::{Place, Unfit, Wiring};
+use gcp::{StorageLocation, Unfit, Wiring};
 use ledger::{Artefacts, Store};
-use loader::{Loader, Warehouse};
+use loader::{LoadTarget, Loader};
 use model::Span;
 use warehouse::{
     Sqlite,
-    bigquery::{BigQuery, Options},
+    bigquery::{BigQuery, BigQueryOptions},
 };
 
 struct Config {
-    artefacts: Place,
-    warehouse: warehouse::Place,
+    artefacts: StorageLocation,
+    warehouse: warehouse::WarehouseLocation,
     every: Span,
 }
 
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
         env!("CARGO_PKG_VERSION"),
         |env| {
             let (artefacts, warehouse) = (env.required("BURNIN_ARTEFACTS"), env.required("BURNIN_WAREHOUSE"));
-            let every = env.or("BURNIN_BATCH_EVERY", Span(Options::default().every));
+            let every = env.or("BURNIN_BATCH_EVERY", Span(BigQueryOptions::default().every));
             Some(Config { artefacts: artefacts?, warehouse: warehouse?, every: every? })
         },
         |config, wiring| {
@@ -35,15 +35,15 @@ fn main() -> ExitCode {
     )
 }
 
-fn warehouse(config: &Config, wiring: &Wiring, store: &Arc<dyn Store>) -> Result<Arc<dyn Warehouse>, Unfit> {
+fn warehouse(config: &Config, wiring: &Wiring, store: &Arc<dyn Store>) -> Result<Arc<dyn LoadTarget>, Unfit> {
     match &config.warehouse {
-        warehouse::Place::File(path) => Ok(Arc::new(Sqlite::open(path)?)),
-        warehouse::Place::BigQuery { project, dataset } => {
-            let Place::Bucket(_) = config.artefacts else {
+        warehouse::WarehouseLocation::File(path) => Ok(Arc::new(Sqlite::open(path)?)),
+        warehouse::WarehouseLocation::BigQuery { project, dataset } => {
+            let StorageLocation::Bucket(_) = config.artefacts else {
                 return Err("BURNIN_ARTEFACTS: BigQuery loads from a bucket; set gs://NAME".into());
             };
             let endpoint = wiring.bigquery_emulator.as_ref().map(|emulator| emulator.url().to_owned());
-            let options = Options { every: config.every.0, ..Options::default() };
+            let options = BigQueryOptions { every: config.every.0, ..BigQueryOptions::default() };
             Ok(Arc::new(BigQuery::new(project, dataset, endpoint, Arc::clone(store), options)))
         }
     }

@@ -1,6 +1,6 @@
 //! The loader's port to the warehouse.
 
-use warehouse::{Error, Load, Row, VerdictRow};
+use warehouse::{Error, Load, MeasurementRow, VerdictRow};
 
 /// Why rows were not loaded.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ impl From<Error> for WarehouseError {
 
 /// Stores measurements.
 #[async_trait::async_trait]
-pub trait Warehouse: Send + Sync + 'static {
+pub trait LoadTarget: Send + Sync + 'static {
     /// Loads all rows of a run or none. A repeated load id changes nothing and returns the number of measurements of the first
     /// load.
     ///
@@ -34,7 +34,7 @@ pub trait Warehouse: Send + Sync + 'static {
     ///
     /// # Errors
     /// Returns an error if the warehouse request fails.
-    async fn rows(&self, run: &str) -> Result<Vec<Row>, WarehouseError>;
+    async fn rows(&self, run: &str) -> Result<Vec<MeasurementRow>, WarehouseError>;
 
     /// Verdict rows of a run.
     ///

@@ -1,16 +1,16 @@
 //! A warehouse in one SQLite file.
 
-use warehouse::{Load, Row, Sqlite, VerdictRow};
+use warehouse::{Load, MeasurementRow, Sqlite, VerdictRow};
 
-use crate::port::{Warehouse, WarehouseError};
+use crate::port::{LoadTarget, WarehouseError};
 
 #[async_trait::async_trait]
-impl Warehouse for Sqlite {
+impl LoadTarget for Sqlite {
     async fn load(&self, id: &str, load: &Load) -> Result<u64, WarehouseError> {
         Ok(Self::load(self, id, load).await?)
     }
 
-    async fn rows(&self, run: &str) -> Result<Vec<Row>, WarehouseError> {
+    async fn rows(&self, run: &str) -> Result<Vec<MeasurementRow>, WarehouseError> {
         Ok(Self::rows(self, run).await?)
     }
 

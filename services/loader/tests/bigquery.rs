@@ -4,9 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use bigquery_standin::{BigQuery as StandIn, Fault, On, engine::Engine};
 use gcp::storage::CloudStorage;
-use loader::{Load, Warehouse, WarehouseError, conformance};
+use loader::{Load, LoadTarget, WarehouseError, conformance};
 use storage_standin::{Options as Storage, StandIn as Bucket};
-use warehouse::bigquery::{BigQuery, Options};
+use warehouse::bigquery::{BigQuery, BigQueryOptions};
 
 /// Both stand-ins, for as long as they are needed, and a loader's end of them.
 async fn bed() -> (Bucket, StandIn, BigQuery) {
@@ -21,9 +21,9 @@ async fn bed() -> (Bucket, StandIn, BigQuery) {
     (bucket, bigquery, warehouse)
 }
 
-fn hasty() -> Options {
+fn hasty() -> BigQueryOptions {
     let (company, every, look) = (Duration::ZERO, Duration::ZERO, Duration::from_millis(5));
-    Options { company, every, look, ..Options::default() }
+    BigQueryOptions { company, every, look, ..BigQueryOptions::default() }
 }
 
 #[tokio::test]
@@ -35,7 +35,7 @@ async fn the_bigquery_warehouse_conforms() {
 #[tokio::test]
 async fn errors_are_classified_as_transient_or_permanent() {
     let (_bucket, bigquery, warehouse) = bed().await;
-    let warehouse: &dyn Warehouse = &warehouse;
+    let warehouse: &dyn LoadTarget = &warehouse;
     assert_eq!(warehouse.table(), "p.burnin (tables measurements, verdicts and runs)");
     let load = Load {
         verdicts: vec![loader::VerdictRow { run: "a".into(), ..Default::default() }],

@@ -1,6 +1,6 @@
 //! The conformance suite, on every adapter.
 
-use loader::{Load, Row, Sqlite, Warehouse, WarehouseError, conformance, fake::FakeWarehouse};
+use loader::{Load, LoadTarget, MeasurementRow, Sqlite, WarehouseError, conformance, fake::FakeWarehouse};
 
 #[tokio::test]
 async fn the_memory_warehouse_conforms() {
@@ -13,8 +13,8 @@ async fn the_sqlite_warehouse_conforms() {
     conformance::warehouse(&Sqlite::open(&folder.path().join("warehouse.sqlite")).unwrap()).await;
 }
 
-fn row(row_number: u32) -> Row {
-    Row {
+fn row(row_number: u32) -> MeasurementRow {
+    MeasurementRow {
         run: "a".into(),
         workflow: "w".into(),
         attempt: 1,
@@ -26,12 +26,12 @@ fn row(row_number: u32) -> Row {
         dtype: "float".into(),
         time_us: 1.5,
         wrong: Some(0),
-        ..Row::default()
+        ..MeasurementRow::default()
     }
 }
 
 /// As its port has it: of two methods with one name the port's is meant here.
-async fn load(warehouse: &dyn Warehouse, id: &str, rows: &[Row]) -> Result<u64, WarehouseError> {
+async fn load(warehouse: &dyn LoadTarget, id: &str, rows: &[MeasurementRow]) -> Result<u64, WarehouseError> {
     warehouse.load(id, &Load { rows: rows.to_vec(), ..Load::default() }).await
 }
 
@@ -49,8 +49,8 @@ async fn loads_survive_reopening_the_file() {
 async fn unstorable_rows_are_refused_and_none_is_stored() {
     let folder = tempfile::tempdir().unwrap();
     let warehouse = Sqlite::open(&folder.path().join("warehouse.sqlite")).unwrap();
-    let too_large = Row { size_bytes: u64::MAX, ..row(1) };
-    let no_number = Row { busbw: f64::NAN, ..row(1) };
+    let too_large = MeasurementRow { size_bytes: u64::MAX, ..row(1) };
+    let no_number = MeasurementRow { busbw: f64::NAN, ..row(1) };
     for (load, bad) in [("twice", row(0)), ("too large", too_large), ("no number", no_number)] {
         let refused = self::load(&warehouse, load, &[row(0), bad]).await;
         assert!(matches!(refused, Err(WarehouseError::Refused(_))), "{load}: {refused:?}");

@@ -3,11 +3,11 @@
 use std::{io::Cursor, sync::Arc};
 
 use ledger::{Artefacts, Committed, MemoryStore, Store};
-use loader::{Loader, Sqlite, Warehouse, fake::FakeWarehouse};
+use loader::{LoadTarget, Loader, Sqlite, fake::FakeWarehouse};
 use model::{
     Class, CommandId, Conclusion, Fact, Failure, Money, RunId, RunUsed, Span, Stage, Timestamp, Verdict,
 };
-use service::{Trouble, Worker};
+use service::{CommandError, Worker};
 use test_support::contract::Service;
 
 const SERVICE: &str = "loader";
@@ -135,17 +135,17 @@ async fn cluster_usage_is_loaded_once_and_again_if_it_grew() {
         currency: Some("EUR".to_owned()),
     };
     for _ in 0..2 {
-        loader.hear(&run, &Fact::RunUsed(used.clone())).await.unwrap();
+        loader.on_fact(&run, &Fact::RunUsed(used.clone())).await.unwrap();
     }
     let [row] = &warehouse.runs("over-1").await.unwrap()[..] else { panic!("one row") };
     assert_eq!((row.workflow.as_str(), row.conclusion.as_str(), row.nodes), ("nightly", "completed", 4));
     assert_eq!((row.node_hours, row.busy_node_hours, row.cost), (2.0, 1.0, Some(5.0)));
     // A cluster that showed up later was given back too.
     let later = RunUsed { held: Span::from_secs(3600), ..used };
-    loader.hear(&run, &Fact::RunUsed(later)).await.unwrap();
+    loader.on_fact(&run, &Fact::RunUsed(later)).await.unwrap();
     assert_eq!(warehouse.runs("over-1").await.unwrap().len(), 2);
     assert!(matches!(
-        loader.hear(&run, &Fact::ResultsFailed(Failure::new(Class::Input, "X", ""))).await,
-        Err(Trouble::Park(_))
+        loader.on_fact(&run, &Fact::ResultsFailed(Failure::new(Class::Input, "X", ""))).await,
+        Err(CommandError::Permanent(_))
     ));
 }

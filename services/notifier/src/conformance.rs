@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use model::Span;
 
 use crate::{
-    notice::{Letter, Notice},
-    port::{Courier, Reply},
+    notice::{Notice, OutgoingMessage},
+    port::{Reply, Sender},
 };
 
 /// Planned reaction of the receiver to a delivery.
@@ -35,7 +35,7 @@ pub trait OtherEnd: Send + Sync {
 ///
 /// # Panics
 /// Panics if a check fails.
-pub async fn suite(courier: &dyn Courier, end: &dyn OtherEnd, notice: impl Fn(usize) -> Notice) {
+pub async fn suite(courier: &dyn Sender, end: &dyn OtherEnd, notice: impl Fn(usize) -> Notice) {
     let of = |id: &str| end.arrived().iter().filter(|arrived| *arrived == id).count();
 
     let first = notice(1);
@@ -45,7 +45,7 @@ pub async fn suite(courier: &dyn Courier, end: &dyn OtherEnd, notice: impl Fn(us
 
     end.will(Mood::Takes);
     assert_eq!(courier.deliver(&first).await, Reply::Delivered, "a second delivery succeeds");
-    let once = matches!(first.letter, Letter::Check(_));
+    let once = matches!(first.letter, OutgoingMessage::Check(_));
     assert_eq!(
         of(&first.id),
         if once { 1 } else { 2 },

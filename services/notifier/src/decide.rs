@@ -13,7 +13,7 @@ use std::{
 };
 
 use model::{News, Notify, Push, RunId, Span, Timestamp, Verdict};
-use run_index::Line;
+use run_index::RunSummary;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +23,7 @@ pub const STILL: Span = Span::from_secs(24 * 3600);
 /// Outcome of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum RunOutcome {
     /// Completed; the verdict is not fail or inconclusive.
     Passed,
     /// Verdict fail.
@@ -36,9 +36,9 @@ pub enum Outcome {
     Cancelled,
 }
 
-impl Outcome {
+impl RunOutcome {
     /// Outcome of a run; `None` while it is open. A verdict fail counts whatever happened after it.
-    pub fn of(line: &Line) -> Option<Self> {
+    pub fn of(line: &RunSummary) -> Option<Self> {
         line.closed_at?;
         Some(match (line.conclusion.as_str(), line.verdict) {
             ("cancelled", _) => Self::Cancelled,
@@ -62,9 +62,9 @@ impl Outcome {
 
 /// A run whose notices are decided.
 #[derive(Clone, Copy, Debug)]
-pub struct Subject<'a> {
+pub struct NoticeSubject<'a> {
     /// Summary of the run.
-    pub line: &'a Line,
+    pub line: &'a RunSummary,
     /// The existing cluster that its workflow names; `None` if each run provisions one. Workflow name and cluster identify the
     /// system.
     pub cluster: Option<&'a str>,
@@ -80,7 +80,7 @@ pub struct Telling {
     /// Addressee.
     pub to: Addressee,
     /// Content.
-    pub what: What,
+    pub what: Occasion,
 }
 
 /// Addressee of a notice.
@@ -98,11 +98,11 @@ pub enum Addressee {
 
 /// Content of a notice.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum Occasion {
     /// The run was recorded and is in progress.
     Begun,
     /// The run ended.
-    Ended(Outcome),
+    Ended(RunOutcome),
     /// The system's state changed.
     New(New),
 }
@@ -113,7 +113,7 @@ pub struct New {
     /// Kind of change.
     pub news: News,
     /// Outcome of the run.
-    pub outcome: Outcome,
+    pub outcome: RunOutcome,
     /// Start of the failure.
     pub since: Timestamp,
     /// First failed run.
@@ -121,16 +121,16 @@ pub struct New {
 }
 
 /// Notices for a recorded run: a pending commit status.
-pub fn begun(subject: &Subject<'_>) -> Vec<Telling> {
+pub fn begun(subject: &NoticeSubject<'_>) -> Vec<Telling> {
     let Some(push) = subject.push else { return Vec::new() };
     let status = |wish: &Notify| matches!(wish, Notify::Github(github) if github.status);
     let wished = subject.line.closed_at.is_none() && subject.wishes.iter().any(status);
-    let telling = || Telling { to: Addressee::Status(push.clone()), what: What::Begun };
+    let telling = || Telling { to: Addressee::Status(push.clone()), what: Occasion::Begun };
     wished.then(telling).into_iter().collect()
 }
 
 /// For each run with a decision, the channels that received its notice.
-pub type Heard = BTreeMap<RunId, BTreeSet<String>>;
+pub type ChannelHistory = BTreeMap<RunId, BTreeSet<String>>;
 
 /// The channel of a `notify` setting, as named in [`Heard`] and the outbox; `None` for GitHub.
 pub fn channel(wish: &Notify) -> Option<String> {
@@ -138,14 +138,18 @@ pub fn channel(wish: &Notify) -> Option<String> {
 }
 
 /// Notices for an ended run. `others` may be any runs; only earlier ends of the same system count.
-pub fn ended(subject: &Subject<'_>, others: &[impl Borrow<Line>], heard: &Heard) -> Vec<Telling> {
-    let Some(outcome) = Outcome::of(subject.line) else { return Vec::new() };
+pub fn ended(
+    subject: &NoticeSubject<'_>,
+    others: &[impl Borrow<RunSummary>],
+    heard: &ChannelHistory,
+) -> Vec<Telling> {
+    let Some(outcome) = RunOutcome::of(subject.line) else { return Vec::new() };
     let before = before(subject, others);
     let mut tellings = Vec::new();
     for wish in subject.wishes {
         match (wish, subject.push) {
             (Notify::Github(github), Some(push)) => {
-                let mut add = |to| tellings.push(Telling { to, what: What::Ended(outcome) });
+                let mut add = |to| tellings.push(Telling { to, what: Occasion::Ended(outcome) });
                 if github.status {
                     add(Addressee::Status(push.clone()));
                 }
@@ -161,7 +165,7 @@ pub fn ended(subject: &Subject<'_>, others: &[impl Borrow<Line>], heard: &Heard)
                 let change = change(subject, outcome, &before, heard, &channel);
                 let Some(change) = change.filter(|change| change.is_for(on)) else { continue };
                 let to = if kind == "slack" { Addressee::Slack } else { Addressee::Webhook };
-                tellings.push(Telling { to: to(name.to_owned()), what: What::New(change.new) });
+                tellings.push(Telling { to: to(name.to_owned()), what: Occasion::New(change.new) });
             }
         }
     }
@@ -169,14 +173,14 @@ pub fn ended(subject: &Subject<'_>, others: &[impl Borrow<Line>], heard: &Heard)
 }
 
 /// An earlier run of the same system: end, id, outcome.
-pub type Before<'a> = (Timestamp, &'a RunId, Outcome);
+pub type Before<'a> = (Timestamp, &'a RunId, RunOutcome);
 
 /// Runs of the same system that ended before the subject, oldest first by their end, without cancelled ones. The order of
 /// requests does not count: notices are decided when runs end.
-pub fn before<'a>(subject: &Subject<'_>, others: &'a [impl Borrow<Line>]) -> Vec<Before<'a>> {
+pub fn before<'a>(subject: &NoticeSubject<'_>, others: &'a [impl Borrow<RunSummary>]) -> Vec<Before<'a>> {
     let line = subject.line;
     let Some(closed_at) = line.closed_at else { return Vec::new() };
-    let same = |other: &&Line| {
+    let same = |other: &&RunSummary| {
         other.workflow == line.workflow
             && subject.cluster.is_none_or(|cluster| other.cluster.as_deref() == Some(cluster))
     };
@@ -184,20 +188,22 @@ pub fn before<'a>(subject: &Subject<'_>, others: &'a [impl Borrow<Line>]) -> Vec
         .iter()
         .map(Borrow::borrow)
         .filter(same)
-        .filter_map(|other| Some((other.closed_at?, &other.run, Outcome::of(other)?)))
-        .filter(|(at, run, outcome)| (*at, *run) < (closed_at, &line.run) && *outcome != Outcome::Cancelled)
+        .filter_map(|other| Some((other.closed_at?, &other.run, RunOutcome::of(other)?)))
+        .filter(|(at, run, outcome)| {
+            (*at, *run) < (closed_at, &line.run) && *outcome != RunOutcome::Cancelled
+        })
         .collect();
     before.sort();
     before
 }
 
 /// A change, and the failures that it concerns.
-struct Change {
+struct NewsChange {
     new: New,
     troubles: BTreeSet<News>,
 }
 
-impl Change {
+impl NewsChange {
     /// Whether the change is among the news that the channel subscribed to.
     fn is_for(&self, on: &[News]) -> bool {
         let troubles = [News::Failed, News::Inconclusive, News::Broken];
@@ -208,12 +214,12 @@ impl Change {
 
 /// The change for one channel.
 fn change(
-    subject: &Subject<'_>,
-    outcome: Outcome,
+    subject: &NoticeSubject<'_>,
+    outcome: RunOutcome,
     before: &[Before<'_>],
-    heard: &Heard,
+    heard: &ChannelHistory,
     channel: &str,
-) -> Option<Change> {
+) -> Option<NewsChange> {
     let line = subject.line;
     let ended = line.closed_at?;
     let knows = |run: &RunId| heard.get(run).is_some_and(|channels| channels.contains(channel));
@@ -222,16 +228,16 @@ fn change(
     let Some(trouble) = outcome.trouble() else {
         // Failures before the last pass with a decision do not count: their recovery was news then. A pass without one was not.
         let decided =
-            |(_, run, outcome): &Before<'_>| *outcome == Outcome::Passed && heard.contains_key(*run);
+            |(_, run, outcome): &Before<'_>| *outcome == RunOutcome::Passed && heard.contains_key(*run);
         let troubled = after(before.iter().rposition(decided)).iter();
         let known: Vec<_> =
-            troubled.filter(|(_, run, outcome)| *outcome != Outcome::Passed && knows(run)).collect();
-        let (since, first, _) = known.first().filter(|_| outcome == Outcome::Passed)?;
+            troubled.filter(|(_, run, outcome)| *outcome != RunOutcome::Passed && knows(run)).collect();
+        let (since, first, _) = known.first().filter(|_| outcome == RunOutcome::Passed)?;
         let troubles = known.iter().filter_map(|(_, _, outcome)| outcome.trouble()).collect();
         let new = New { news: News::Recovered, outcome, since: *since, first: (*first).clone() };
-        return Some(Change { new, troubles });
+        return Some(NewsChange { new, troubles });
     };
-    let passed = before.iter().rposition(|(_, _, outcome)| *outcome == Outcome::Passed);
+    let passed = before.iter().rposition(|(_, _, outcome)| *outcome == RunOutcome::Passed);
     let alike: Vec<_> = after(passed).iter().filter(|(_, _, before)| *before == outcome).collect();
     // The first such run, whether or not the channel received a notice about it.
     let (since, first) = alike.first().map_or((ended, &line.run), |(since, first, _)| (*since, *first));
@@ -246,5 +252,5 @@ fn change(
             News::StillFailing
         }
     };
-    Some(Change { new: New { news, outcome, since, first: first.clone() }, troubles: [trouble].into() })
+    Some(NewsChange { new: New { news, outcome, since, first: first.clone() }, troubles: [trouble].into() })
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 use futures::{StreamExt, stream};
 use ledger::StoreError;
 use model::RunId;
-use service::{Trouble, telemetry::meters::notice_without_address};
+use service::{CommandError, telemetry::meters::notice_without_address};
 use tracing::{error, info, warn};
 
 use crate::{
     Notifier, Reply,
     notice::{BEGUN, ENDED, Notice},
-    outbox::{Place, Standing, UNDER_WAY},
+    outbox::{DeliveryStatus, NoticeKey, UNDER_WAY},
 };
 
 /// Timeout of a delivery attempt; the notice may have arrived nevertheless.
@@ -24,31 +24,31 @@ const MOST: usize = 1000;
 
 impl Notifier {
     /// Tries to deliver the notices of a run. Undelivered notices stay in the outbox.
-    pub(crate) async fn deliver_of(&self, run: &RunId) -> Result<(), Trouble> {
-        let mut places = self.outbox.open().await.map_err(Trouble::retry)?;
+    pub(crate) async fn deliver_of(&self, run: &RunId) -> Result<(), CommandError> {
+        let mut places = self.outbox.open().await.map_err(CommandError::transient)?;
         places.retain(|place| place.run == *run);
         self.deliver(places).await
     }
 
     /// Tries to deliver all due notices.
-    pub(crate) async fn deliver_all(&self) -> Result<(), Trouble> {
-        let mut places = self.outbox.open().await.map_err(Trouble::retry)?;
+    pub(crate) async fn deliver_all(&self) -> Result<(), CommandError> {
+        let mut places = self.outbox.open().await.map_err(CommandError::transient)?;
         places.truncate(MOST);
         self.deliver(places).await
     }
 
-    async fn deliver(&self, places: Vec<Place>) -> Result<(), Trouble> {
+    async fn deliver(&self, places: Vec<NoticeKey>) -> Result<(), CommandError> {
         let tries = places.into_iter().map(|place| async move { self.attempt(&place).await });
         let done: Vec<_> = stream::iter(tries).buffer_unordered(ABREAST).collect().await;
-        done.into_iter().collect::<Result<(), _>>().map_err(Trouble::retry)
+        done.into_iter().collect::<Result<(), _>>().map_err(CommandError::transient)
     }
 
-    async fn attempt(&self, place: &Place) -> Result<(), StoreError> {
+    async fn attempt(&self, place: &NoticeKey) -> Result<(), StoreError> {
         let now = self.clock.now();
         let number = match self.outbox.standing(place, now).await? {
-            Standing::Over => return self.outbox.forget(place).await,
-            Standing::Wait(_) | Standing::Busy(_) => return Ok(()),
-            Standing::Due(number) => number,
+            DeliveryStatus::Over => return self.outbox.forget(place).await,
+            DeliveryStatus::Wait(_) | DeliveryStatus::Busy(_) => return Ok(()),
+            DeliveryStatus::Due(number) => number,
         };
         // A hint without a notice: the notice may be about to be written.
         let Some(notice) = self.outbox.get(place).await? else { return Ok(()) };
@@ -59,7 +59,7 @@ impl Notifier {
             return Ok(());
         }
         // Check after the claim, because the other side checks for the claim: at least one sees the other.
-        let ended = Place { channel: ENDED.to_owned(), ..place.clone() };
+        let ended = NoticeKey { channel: ENDED.to_owned(), ..place.clone() };
         if place.channel == BEGUN && self.outbox.get(&ended).await?.is_some() {
             return self.outbox.supersede(place, now).await;
         }
@@ -78,16 +78,18 @@ impl Notifier {
 
     /// A pending status after the final one would stay at the commit for ever: gives it up, and waits for an attempt in
     /// progress.
-    async fn beginning_is_over(&self, place: &Place) -> Result<bool, StoreError> {
-        let begun = Place { channel: BEGUN.to_owned(), ..place.clone() };
+    async fn beginning_is_over(&self, place: &NoticeKey) -> Result<bool, StoreError> {
+        let begun = NoticeKey { channel: BEGUN.to_owned(), ..place.clone() };
         if self.outbox.get(&begun).await?.is_none() {
             return Ok(true);
         }
         let now = self.clock.now();
         match self.outbox.standing(&begun, now).await? {
-            Standing::Over => Ok(true),
-            Standing::Due(_) | Standing::Wait(_) => self.outbox.supersede(&begun, now).await.map(|()| true),
-            Standing::Busy(_) => Ok(false),
+            DeliveryStatus::Over => Ok(true),
+            DeliveryStatus::Due(_) | DeliveryStatus::Wait(_) => {
+                self.outbox.supersede(&begun, now).await.map(|()| true)
+            }
+            DeliveryStatus::Busy(_) => Ok(false),
         }
     }
 

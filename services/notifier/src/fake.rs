@@ -6,8 +6,8 @@ use std::{
 };
 
 use crate::{
-    notice::{Letter, Notice},
-    port::{Courier, Reply},
+    notice::{Notice, OutgoingMessage},
+    port::{Reply, Sender},
 };
 
 /// Keeps delivered notices. Accepts every delivery without a planned reply.
@@ -39,14 +39,14 @@ impl FakeCourier {
 }
 
 #[async_trait::async_trait]
-impl Courier for FakeCourier {
+impl Sender for FakeCourier {
     async fn deliver(&self, notice: &Notice) -> Reply {
         let planned = self.answers.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         let (arrives, reply) = planned.unwrap_or((true, Reply::Delivered));
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         // An existing check run is found, as on GitHub.
-        let found =
-            matches!(notice.letter, Letter::Check(_)) && taken.iter().any(|known| known.id == notice.id);
+        let found = matches!(notice.letter, OutgoingMessage::Check(_))
+            && taken.iter().any(|known| known.id == notice.id);
         if arrives && !found {
             taken.push(notice.clone());
         }

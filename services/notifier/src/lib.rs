@@ -18,69 +18,69 @@ mod link;
 pub mod notice;
 pub mod outbox;
 pub mod port;
+pub mod render;
 pub mod secrets;
 mod tell;
-pub mod words;
 
 use std::{collections::BTreeSet, sync::Arc, sync::Mutex};
 
 use events::{Content, Message};
 use ledger::{Ledger, Store};
 use model::{Fact, Notify, Origin, RunId};
-use run_index::{Pace, View};
-use service::{Bus, Clock, Disposition, Event, Handler, Trouble, serve::Chore, telemetry};
+use run_index::{Pace, RunIndex};
+use service::{Bus, Clock, CommandError, Disposition, Event, Handler, serve::PeriodicTask, telemetry};
 use tracing::{Instrument, info_span};
 
-pub use link::Link;
-pub use port::{Courier, Reply};
+pub use link::RunLink;
+pub use port::{Reply, Sender};
 
 /// Event types that the notifier handles.
 pub const TAKES: [&str; 2] = ["dev.burnin.run.closed.v1", "dev.burnin.run.requested.v1"];
 
 /// Dependencies of the notifier.
-pub struct Setup {
+pub struct NotifierSetup {
     /// The ledgers, read-only.
     pub ledger: Ledger,
     /// Bucket of artefacts and notices.
     pub store: Arc<dyn Store>,
     /// Delivers notices.
-    pub courier: Arc<dyn Courier>,
+    pub courier: Arc<dyn Sender>,
     /// Bus for replies to requests.
     pub bus: Arc<dyn Bus>,
     /// Clock for delays and reminders.
     pub clock: Arc<dyn Clock>,
     /// URL template of a run in notices.
-    pub link: Option<Link>,
+    pub link: Option<RunLink>,
 }
 
 /// The notifier.
 pub struct Notifier {
-    view: View,
+    view: RunIndex,
     outbox: outbox::Outbox,
-    courier: Arc<dyn Courier>,
+    courier: Arc<dyn Sender>,
     bus: Arc<dyn Bus>,
     clock: Arc<dyn Clock>,
-    link: Option<Link>,
+    link: Option<RunLink>,
     /// Runs that this process need not examine again, and whether they were closed at that time.
     looked_at: Mutex<BTreeSet<(RunId, bool)>>,
 }
 
 impl Notifier {
     /// Builds a notifier over its dependencies.
-    pub fn new(setup: Setup) -> Arc<Self> {
-        let Setup { ledger, store, courier, bus, clock, link } = setup;
+    pub fn new(setup: NotifierSetup) -> Arc<Self> {
+        let NotifierSetup { ledger, store, courier, bus, clock, link } = setup;
         // Decisions depend on earlier ends: a stale index would repeat notices.
-        let view = View::new(ledger, Arc::clone(&store), Arc::clone(&clock), Pace::ALWAYS);
+        let view = RunIndex::new(ledger, Arc::clone(&store), Arc::clone(&clock), Pace::ALWAYS);
         let outbox = outbox::Outbox::new(store);
         Arc::new(Self { view, outbox, courier, bus, clock, link, looked_at: Mutex::default() })
     }
 
     /// Its periodic tasks.
-    pub fn chores(self: &Arc<Self>) -> Vec<Arc<dyn Chore>> {
+    pub fn chores(self: &Arc<Self>) -> Vec<Arc<dyn PeriodicTask>> {
         vec![Arc::new(Notices(Arc::clone(self)))]
     }
 
-    async fn hear(&self, run: &RunId, fact: &Fact) -> Result<(), Trouble> {
+    async fn hear(&self, run: &RunId, fact: &Fact) -> Result<(), CommandError> {
         match fact {
             Fact::RunClosed(_) => {
                 self.tell_end(run).await?;
@@ -124,8 +124,8 @@ impl Handler for Notifier {
         telemetry::follow(&span, message.traceparent.as_deref());
         match self.hear(&message.run, &fact).instrument(span).await {
             Ok(()) => Disposition::Done,
-            Err(Trouble::Retry(why)) => Disposition::Retry(why),
-            Err(Trouble::Park(why)) => Disposition::Park(why),
+            Err(CommandError::Transient(why)) => Disposition::Retry(why),
+            Err(CommandError::Permanent(why)) => Disposition::Park(why),
         }
     }
 }
@@ -134,14 +134,14 @@ impl Handler for Notifier {
 struct Notices(Arc<Notifier>);
 
 #[async_trait::async_trait]
-impl Chore for Notices {
+impl PeriodicTask for Notices {
     fn name(&self) -> &'static str {
         "notices"
     }
 
     async fn run(&self) -> Result<(), String> {
-        let told = |trouble: Trouble| match trouble {
-            Trouble::Retry(why) | Trouble::Park(why) => why,
+        let told = |trouble: CommandError| match trouble {
+            CommandError::Transient(why) | CommandError::Permanent(why) => why,
         };
         let looked = self.0.look().await.map_err(told);
         self.0.deliver_all().await.map_err(told).and(looked)

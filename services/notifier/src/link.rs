@@ -6,16 +6,16 @@ use model::RunId;
 
 /// A URL with `{run}` in it, such as `https://burnin.example/runs/{run}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link(String);
+pub struct RunLink(String);
 
-impl Link {
+impl RunLink {
     /// URL of a run.
     pub fn of(&self, run: &RunId) -> String {
         self.0.replace("{run}", run.as_str())
     }
 }
 
-impl FromStr for Link {
+impl FromStr for RunLink {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -32,11 +32,11 @@ impl FromStr for Link {
 
 #[cfg(test)]
 mod tests {
-    use super::Link;
+    use super::RunLink;
 
     #[test]
     fn a_link_leads_to_a_run() {
-        let link: Link = "https://burnin.example/runs/{run}?from=mail".parse().unwrap();
+        let link: RunLink = "https://burnin.example/runs/{run}?from=mail".parse().unwrap();
         assert_eq!(link.of(&"w-1".parse().unwrap()), "https://burnin.example/runs/w-1?from=mail");
         for bad in [
             "burnin.example/{run}",
@@ -44,7 +44,7 @@ mod tests {
             "https://b.example/{run}|x>",
             "javascript:{run}",
         ] {
-            assert!(bad.parse::<Link>().is_err(), "{bad}");
+            assert!(bad.parse::<RunLink>().is_err(), "{bad}");
         }
     }
 }

@@ -2,21 +2,21 @@
 
 use std::{process::ExitCode, sync::Arc};
 
-use gcp::{Local, Parts, Place};
+use gcp::{Local, Parts, StorageLocation};
 use ledger::{Ledger, Split};
 use notifier::{
-    Link, Notifier, Setup, TAKES,
-    courier::{Api, HttpCourier},
+    Notifier, NotifierSetup, RunLink, TAKES,
+    courier::{GithubApi, HttpSender},
     secrets::Secrets,
 };
 use service::{Handler, ids};
 
 struct Config {
-    ledger: Place,
-    artefacts: Place,
+    ledger: StorageLocation,
+    artefacts: StorageLocation,
     channels: Option<Local>,
-    github: Api,
-    link: Option<Link>,
+    github: GithubApi,
+    link: Option<RunLink>,
 }
 
 fn main() -> ExitCode {
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         |env| {
             let (ledger, artefacts) = (env.required("BURNIN_LEDGER"), env.required("BURNIN_ARTEFACTS"));
             let (channels, link) = (env.optional("BURNIN_CHANNELS"), env.optional("BURNIN_LINK"));
-            let github = env.or("BURNIN_GITHUB_API", Api::default());
+            let github = env.or("BURNIN_GITHUB_API", GithubApi::default());
             Some(Config {
                 ledger: ledger?,
                 artefacts: artefacts?,
@@ -42,8 +42,8 @@ fn main() -> ExitCode {
                 records = Arc::new(Split::new("open/", Arc::clone(&store), records));
             }
             let secrets = Secrets::of_process(config.channels.map(|Local(folder)| folder));
-            let courier = HttpCourier::new(secrets, config.github, Arc::clone(&wiring.clock));
-            let notifier = Notifier::new(Setup {
+            let courier = HttpSender::new(secrets, config.github, Arc::clone(&wiring.clock));
+            let notifier = Notifier::new(NotifierSetup {
                 ledger: Ledger::new(records, Arc::new(ids::unique)),
                 store: Arc::clone(&store),
                 courier: Arc::new(courier),

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::decide::{Addressee, Outcome, What};
+use crate::decide::{Addressee, Occasion, RunOutcome};
 
 /// Current format version.
 pub const FORMAT: u32 = 1;
@@ -22,15 +22,15 @@ pub struct Notice {
     /// Time of the decision.
     pub made_at: Timestamp,
     /// Addressee and content.
-    pub letter: Letter,
+    pub letter: OutgoingMessage,
 }
 
 /// Content to send. Contains no addresses or keys: they are looked up by name at each attempt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Letter {
+pub enum OutgoingMessage {
     /// A commit status on GitHub.
-    Status(Status),
+    Status(CommitStatus),
     /// A check run on GitHub.
     Check(Box<Check>),
     /// A Slack message.
@@ -51,7 +51,7 @@ pub enum Letter {
 
 /// A commit status, in GitHub's terms.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Status {
+pub struct CommitStatus {
     /// The commit.
     pub push: Push,
     /// `pending`, `success`, `failure` or `error`.
@@ -97,7 +97,7 @@ pub struct Posted {
     /// Kind of change.
     pub news: News,
     /// Outcome of the run.
-    pub outcome: Outcome,
+    pub outcome: RunOutcome,
     /// Start of the failure that the notice is about.
     pub since: Timestamp,
     /// First failed run.
@@ -139,11 +139,11 @@ pub struct StageFailure {
 
 impl Notice {
     /// Id of a notice.
-    pub fn id(run: &RunId, to: &Addressee, what: &What) -> String {
+    pub fn id(run: &RunId, to: &Addressee, what: &Occasion) -> String {
         let what = match what {
-            What::Begun => "begun",
-            What::Ended(_) => "ended",
-            What::New(new) => new.news.as_str(),
+            Occasion::Begun => "begun",
+            Occasion::Ended(_) => "ended",
+            Occasion::New(new) => new.news.as_str(),
         };
         let (kind, name) = match to {
             Addressee::Status(push) => ("status", push.commit.as_str()),
@@ -162,11 +162,11 @@ impl Notice {
     /// Distinguishes the notices of a run: lower-case letters, digits and `-`.
     pub fn channel(&self) -> String {
         match &self.letter {
-            Letter::Status(status) if status.state == "pending" => BEGUN.to_owned(),
-            Letter::Status(_) => ENDED.to_owned(),
-            Letter::Check(_) => "github-check".to_owned(),
-            Letter::Slack { webhook, .. } => format!("slack-{webhook}"),
-            Letter::Webhook { target, .. } => format!("webhook-{target}"),
+            OutgoingMessage::Status(status) if status.state == "pending" => BEGUN.to_owned(),
+            OutgoingMessage::Status(_) => ENDED.to_owned(),
+            OutgoingMessage::Check(_) => "github-check".to_owned(),
+            OutgoingMessage::Slack { webhook, .. } => format!("slack-{webhook}"),
+            OutgoingMessage::Webhook { target, .. } => format!("webhook-{target}"),
         }
     }
 }

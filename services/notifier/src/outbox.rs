@@ -42,7 +42,7 @@ pub struct Outbox(Arc<dyn Store>);
 
 /// Key of a notice.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct NoticeKey {
     /// Run id.
     pub run: RunId,
     /// Channel name, unique within the run.
@@ -51,7 +51,7 @@ pub struct Place {
 
 /// State of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum DeliveryStatus {
     /// Attempt with this number is due.
     Due(u32),
     /// The next attempt may start at this time.
@@ -70,7 +70,7 @@ struct Try {
 
 /// Result of a failed attempt.
 #[derive(Debug, Deserialize, Serialize)]
-struct Said {
+struct FailedAttempt {
     at: Timestamp,
     why: String,
     not_before: Timestamp,
@@ -78,7 +78,7 @@ struct Said {
 
 /// End of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub struct End {
+pub struct DeliveryEnd {
     /// Time of the end.
     pub at: Timestamp,
     /// `delivered`, `refused`, `given_up` or `superseded`.
@@ -91,7 +91,7 @@ pub struct End {
 }
 
 #[derive(Deserialize, Serialize)]
-struct Mark {
+struct AttemptMark {
     at: Timestamp,
     /// Channels with a notice.
     channels: Vec<String>,
@@ -100,7 +100,7 @@ struct Mark {
     listened: Vec<String>,
 }
 
-impl Place {
+impl NoticeKey {
     /// Key of a notice.
     pub fn of(notice: &Notice) -> Self {
         Self { run: notice.run.clone(), channel: notice.channel() }
@@ -148,8 +148,8 @@ impl Outbox {
     /// Stores a notice unless it was decided before. Writes the hint first: a hint without a notice is harmless, a notice
     /// without a hint would be forgotten.
     pub async fn put(&self, notice: &Notice) -> Result<Creation, StoreError> {
-        let place = Place::of(notice);
-        if self.read::<End>(&(place.folder() + "end.json")).await?.is_some() {
+        let place = NoticeKey::of(notice);
+        if self.read::<DeliveryEnd>(&(place.folder() + "end.json")).await?.is_some() {
             return Ok(Creation::Exists);
         }
         self.0.create(&place.hint(), Default::default()).await?;
@@ -157,44 +157,46 @@ impl Outbox {
     }
 
     /// A notice, if it was decided.
-    pub async fn get(&self, place: &Place) -> Result<Option<Notice>, StoreError> {
+    pub async fn get(&self, place: &NoticeKey) -> Result<Option<Notice>, StoreError> {
         let notice: Option<Notice> = self.read(&place.name()).await?;
         Ok(notice.filter(|notice| notice.format <= FORMAT))
     }
 
     /// Notices that are neither delivered nor given up.
-    pub async fn open(&self) -> Result<Vec<Place>, StoreError> {
+    pub async fn open(&self) -> Result<Vec<NoticeKey>, StoreError> {
         let mut places: Vec<_> =
-            self.0.list(HINTS).await?.iter().filter_map(|name| Place::of_hint(name)).collect();
+            self.0.list(HINTS).await?.iter().filter_map(|name| NoticeKey::of_hint(name)).collect();
         places.sort();
         Ok(places)
     }
 
     /// State of a delivery.
-    pub async fn standing(&self, place: &Place, now: Timestamp) -> Result<Standing, StoreError> {
+    pub async fn standing(&self, place: &NoticeKey, now: Timestamp) -> Result<DeliveryStatus, StoreError> {
         let folder = place.folder();
         let names = self.0.list(&folder).await?;
         let inner = || names.iter().filter_map(|name| name.strip_prefix(&folder));
         if inner().any(|name| name == "end.json") {
-            return Ok(Standing::Over);
+            return Ok(DeliveryStatus::Over);
         }
         let number = |name: &str| name.strip_prefix("try-")?.strip_suffix(".json")?.parse::<u32>().ok();
-        let Some(last) = inner().filter_map(number).max() else { return Ok(Standing::Due(1)) };
-        let standing = match self.read::<Said>(&format!("{folder}said-{last}.json")).await? {
-            Some(said) => Standing::Wait(said.not_before),
+        let Some(last) = inner().filter_map(number).max() else { return Ok(DeliveryStatus::Due(1)) };
+        let standing = match self.read::<FailedAttempt>(&format!("{folder}said-{last}.json")).await? {
+            Some(said) => DeliveryStatus::Wait(said.not_before),
             None => {
                 let begun: Option<Try> = self.read(&format!("{folder}try-{last}.json")).await?;
-                Standing::Busy(begun.map_or(now, |begun| begun.at + UNDER_WAY))
+                DeliveryStatus::Busy(begun.map_or(now, |begun| begun.at + UNDER_WAY))
             }
         };
         Ok(match standing {
-            Standing::Wait(until) | Standing::Busy(until) if until <= now => Standing::Due(last + 1),
+            DeliveryStatus::Wait(until) | DeliveryStatus::Busy(until) if until <= now => {
+                DeliveryStatus::Due(last + 1)
+            }
             standing => standing,
         })
     }
 
     /// Claims an attempt. False: another process has it.
-    pub async fn claim(&self, place: &Place, number: u32, now: Timestamp) -> Result<bool, StoreError> {
+    pub async fn claim(&self, place: &NoticeKey, number: u32, now: Timestamp) -> Result<bool, StoreError> {
         let name = format!("{}try-{number}.json", place.folder());
         Ok(self.create(&name, &Try { at: now }).await? == Creation::Created)
     }
@@ -206,8 +208,8 @@ impl Outbox {
         number: u32,
         reply: Reply,
         now: Timestamp,
-    ) -> Result<Option<End>, StoreError> {
-        let place = Place::of(notice);
+    ) -> Result<Option<DeliveryEnd>, StoreError> {
+        let place = NoticeKey::of(notice);
         let (how, why) = match reply {
             Reply::Delivered => ("delivered", None),
             Reply::Never { why } => ("refused", Some(why)),
@@ -215,28 +217,28 @@ impl Outbox {
             Reply::Later { why, after } => {
                 let wait = backoff(FIRST.0, SLOWEST.0, number.saturating_sub(1));
                 let not_before = now + after.map_or(wait, |after| after.max(wait));
-                let said = Said { at: now, why, not_before };
+                let said = FailedAttempt { at: now, why, not_before };
                 self.create(&format!("{}said-{number}.json", place.folder()), &said).await?;
                 return Ok(None);
             }
         };
-        let end = End { at: now, how: how.to_owned(), why, tries: number };
+        let end = DeliveryEnd { at: now, how: how.to_owned(), why, tries: number };
         self.end(&place, &end).await?;
         Ok(Some(end))
     }
 
     /// Ends the delivery because another notice replaces it.
-    pub async fn supersede(&self, place: &Place, now: Timestamp) -> Result<(), StoreError> {
-        self.end(place, &End { at: now, how: "superseded".to_owned(), why: None, tries: 0 }).await
+    pub async fn supersede(&self, place: &NoticeKey, now: Timestamp) -> Result<(), StoreError> {
+        self.end(place, &DeliveryEnd { at: now, how: "superseded".to_owned(), why: None, tries: 0 }).await
     }
 
-    async fn end(&self, place: &Place, end: &End) -> Result<(), StoreError> {
+    async fn end(&self, place: &NoticeKey, end: &DeliveryEnd) -> Result<(), StoreError> {
         self.create(&(place.folder() + "end.json"), end).await?;
         self.forget(place).await
     }
 
     /// Removes the hint.
-    pub async fn forget(&self, place: &Place) -> Result<(), StoreError> {
+    pub async fn forget(&self, place: &NoticeKey) -> Result<(), StoreError> {
         self.0.remove(&place.hint()).await
     }
 
@@ -248,20 +250,20 @@ impl Outbox {
         listened: Vec<String>,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let mark = Mark { at: now, channels, listened };
+        let mark = AttemptMark { at: now, channels, listened };
         self.create(&format!("notices/{run}/ended.json"), &mark).await.map(drop)
     }
 
     /// Channels that received a run's notice or may still receive it.
     /// `None` if nothing was decided.
     pub async fn heard(&self, run: &RunId) -> Result<Option<BTreeSet<String>>, StoreError> {
-        let Some(mark) = self.read::<Mark>(&format!("notices/{run}/ended.json")).await? else {
+        let Some(mark) = self.read::<AttemptMark>(&format!("notices/{run}/ended.json")).await? else {
             return Ok(None);
         };
         let mut heard: BTreeSet<_> = mark.listened.into_iter().chain(mark.channels.iter().cloned()).collect();
         for channel in mark.channels {
-            let place = Place { run: run.clone(), channel };
-            let end: Option<End> = self.read(&(place.folder() + "end.json")).await?;
+            let place = NoticeKey { run: run.clone(), channel };
+            let end: Option<DeliveryEnd> = self.read(&(place.folder() + "end.json")).await?;
             if end.is_some_and(|end| ["refused", "given_up"].contains(&end.how.as_str())) {
                 heard.remove(&place.channel);
             }
@@ -271,7 +273,7 @@ impl Outbox {
 
     /// Whether all notices of a run's end are decided.
     pub async fn is_marked(&self, run: &RunId) -> Result<bool, StoreError> {
-        Ok(self.read::<Mark>(&format!("notices/{run}/ended.json")).await?.is_some())
+        Ok(self.read::<AttemptMark>(&format!("notices/{run}/ended.json")).await?.is_some())
     }
 
     /// Start time of the search for missed endings: earlier ends are not reported.

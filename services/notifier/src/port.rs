@@ -37,7 +37,7 @@ impl Reply {
 
 /// Delivers notices. Repeated deliveries carry the same id, and a receiver that can check it gets the notice once.
 #[async_trait::async_trait]
-pub trait Courier: Send + Sync + 'static {
+pub trait Sender: Send + Sync + 'static {
     /// Makes one attempt, within half a minute.
     async fn deliver(&self, notice: &Notice) -> Reply;
 

@@ -17,7 +17,7 @@ const LONGEST: u64 = 16 << 10;
 
 /// Kind of secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum SecretOrigin {
     /// Address of the channel.
     Url,
     /// Signing keys.
@@ -26,7 +26,7 @@ pub enum Kind {
     Token,
 }
 
-impl Kind {
+impl SecretOrigin {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Url => "url",
@@ -38,9 +38,9 @@ impl Kind {
 
 /// A text that is never printed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
+pub struct SecretText(String);
 
-impl Secret {
+impl SecretText {
     /// The text, only for sending it to its receiver.
     pub fn reveal(&self) -> &str {
         &self.0
@@ -52,7 +52,7 @@ impl Secret {
     }
 }
 
-impl fmt::Debug for Secret {
+impl fmt::Debug for SecretText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("[secret]")
     }
@@ -62,7 +62,7 @@ impl fmt::Debug for Secret {
 #[derive(Debug, Default)]
 pub struct Secrets {
     folder: Option<PathBuf>,
-    variables: BTreeMap<String, Secret>,
+    variables: BTreeMap<String, SecretText>,
 }
 
 impl Secrets {
@@ -72,7 +72,7 @@ impl Secrets {
         folder: impl Into<Option<PathBuf>>,
     ) -> Self {
         let ours = variables.into_iter().filter(|(name, _)| name.starts_with(PREFIX));
-        let variables = ours.map(|(name, value)| (name, Secret(value.trim().to_owned()))).collect();
+        let variables = ours.map(|(name, value)| (name, SecretText(value.trim().to_owned()))).collect();
         Self { folder: folder.into(), variables }
     }
 
@@ -86,10 +86,10 @@ impl Secrets {
 
     /// Missing address or key of a channel, and where to put it; `None` if complete.
     pub fn lacks(&self, wish: &Notify) -> Option<String> {
-        let (name, kinds): (&str, &[Kind]) = match wish {
-            Notify::Github(_) => ("github", &[Kind::Token]),
-            Notify::Slack(slack) => (&slack.webhook, &[Kind::Url]),
-            Notify::Webhook(webhook) => (&webhook.target, &[Kind::Url, Kind::Key]),
+        let (name, kinds): (&str, &[SecretOrigin]) = match wish {
+            Notify::Github(_) => ("github", &[SecretOrigin::Token]),
+            Notify::Slack(slack) => (&slack.webhook, &[SecretOrigin::Url]),
+            Notify::Webhook(webhook) => (&webhook.target, &[SecretOrigin::Url, SecretOrigin::Key]),
         };
         let missing: Vec<_> = kinds.iter().filter_map(|kind| self.find(name, *kind).err()).collect();
         (!missing.is_empty()).then(|| missing.join("; "))
@@ -99,7 +99,7 @@ impl Secrets {
     ///
     /// # Errors
     /// Returns an error that names the places searched if the secret is absent or unreadable.
-    pub fn find(&self, name: &str, kind: Kind) -> Result<Secret, String> {
+    pub fn find(&self, name: &str, kind: SecretOrigin) -> Result<SecretText, String> {
         let variable = format!("{PREFIX}{}_{}", name.replace('-', "_"), kind.as_str()).to_ascii_uppercase();
         let known = self.variables.get(&variable).cloned();
         let file = self.folder.as_ref().map(|folder| folder.join(format!("{name}.{}", kind.as_str())));
@@ -110,7 +110,7 @@ impl Secrets {
                 let read = fs::File::open(file).and_then(|file| file.take(LONGEST).read_to_string(&mut text));
                 // Omit the error's own text: it could quote the file.
                 read.map_err(|error| format!("{} cannot be read: {}", file.display(), error.kind()))?;
-                Some(Secret(text.trim().to_owned()))
+                Some(SecretText(text.trim().to_owned()))
             }
             (None, _) => None,
         };
@@ -134,22 +134,28 @@ mod tests {
         let variables = [("BURNIN_CHANNEL_PAGER_URL", "https://pager.example/s3cret"), ("HOME", "/")];
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let secrets = Secrets::new(variables, folder.path().to_owned());
-        let found = secrets.find("ops-channel", Kind::Url).unwrap();
+        let found = secrets.find("ops-channel", SecretOrigin::Url).unwrap();
         assert_eq!(found.reveal(), "https://hooks.example/T/s3cret");
-        assert_eq!(secrets.find("pager", Kind::Url).unwrap().reveal(), "https://pager.example/s3cret");
+        assert_eq!(
+            secrets.find("pager", SecretOrigin::Url).unwrap().reveal(),
+            "https://pager.example/s3cret"
+        );
         assert!(!format!("{secrets:?} {found:?}").contains("s3cret"));
         let said = found.hidden_in("POST https://hooks.example/T/s3cret failed");
         assert_eq!(said, "POST [secret] failed");
         // Read at each use: a changed file counts at once.
         set("ops-channel.url", "https://hooks.example/new");
-        assert_eq!(secrets.find("ops-channel", Kind::Url).unwrap().reveal(), "https://hooks.example/new");
-        let why = secrets.find("pager", Kind::Key).unwrap_err();
+        assert_eq!(
+            secrets.find("ops-channel", SecretOrigin::Url).unwrap().reveal(),
+            "https://hooks.example/new"
+        );
+        let why = secrets.find("pager", SecretOrigin::Key).unwrap_err();
         assert!(
             why.starts_with("the key of `pager` is not set: set BURNIN_CHANNEL_PAGER_KEY or put it into "),
             "{why}"
         );
         fs::write(folder.path().join("bad.token"), [0xff, b's', b'3']).unwrap();
-        let why = secrets.find("bad", Kind::Token).unwrap_err();
+        let why = secrets.find("bad", SecretOrigin::Token).unwrap_err();
         assert!(
             why.ends_with("bad.token cannot be read: stream did not contain valid UTF-8")
                 || why.ends_with("invalid data"),

@@ -8,16 +8,16 @@ use std::{
 use events::RunAnswer;
 use futures::{StreamExt, stream};
 use lifecycle::RunState;
-use model::{ClusterSpec, Entry, Fact, Origin, Record, RunClosed, RunId, Span, Timestamp};
-use run_index::{Elsewhere, Folded, Line};
-use service::{Trouble, worker::chain};
+use model::{ClusterSpec, Fact, Origin, Record, RecordEntry, RunClosed, RunId, Span, Timestamp};
+use run_index::{Elsewhere, Folded, RunSummary};
+use service::{CommandError, worker::chain};
 use tracing::{info, warn};
 
 use crate::{
     Notifier,
-    decide::{self, Before, Heard, Outcome, Subject, Telling},
+    decide::{self, Before, ChannelHistory, NoticeSubject, RunOutcome, Telling},
     notice::{FORMAT, Notice},
-    words::{self, Told},
+    render::{self, RunText},
 };
 
 /// Ends older than this are not reported.
@@ -29,12 +29,12 @@ const ABREAST: usize = 16;
 
 /// Origin of a run, from its first record.
 fn origin(records: &[Record]) -> Option<&Origin> {
-    let Entry::Accepted { fact, .. } = &records.first()?.entry else { return None };
+    let RecordEntry::Accepted { fact, .. } = &records.first()?.entry else { return None };
     let Fact::RunRequested(requested) = &**fact else { return None };
     requested.origin.as_ref()
 }
 
-fn subject<'a>(line: &'a Line, state: &'a RunState, origin: Option<&'a Origin>) -> Subject<'a> {
+fn subject<'a>(line: &'a RunSummary, state: &'a RunState, origin: Option<&'a Origin>) -> NoticeSubject<'a> {
     let cluster = match &state.workflow.cluster {
         Some(ClusterSpec::Existing { name, .. }) => Some(name.as_str()),
         _ => None,
@@ -43,36 +43,38 @@ fn subject<'a>(line: &'a Line, state: &'a RunState, origin: Option<&'a Origin>) 
         Some(Origin::Push(push)) => Some(push),
         _ => None,
     };
-    Subject { line, cluster, push, wishes: &state.workflow.notify }
+    NoticeSubject { line, cluster, push, wishes: &state.workflow.notify }
 }
 
 impl Notifier {
     /// Creates the notices of a recorded run.
-    pub(crate) async fn tell_beginning(&self, run: &RunId) -> Result<(), Trouble> {
-        let Some(Folded { records, state }) = self.view.folded(run).await.map_err(Trouble::retry)? else {
-            return Err(Trouble::Retry(format!("{run} is not recorded yet")));
+    pub(crate) async fn tell_beginning(&self, run: &RunId) -> Result<(), CommandError> {
+        let Some(Folded { records, state }) = self.view.folded(run).await.map_err(CommandError::transient)?
+        else {
+            return Err(CommandError::Transient(format!("{run} is not recorded yet")));
         };
-        let line = Line::of(&state);
+        let line = RunSummary::of(&state);
         let tellings = decide::begun(&subject(&line, &state, origin(&records)));
         self.write(&line, &state, &tellings).await.map(drop)
     }
 
     /// Decides the notices of an ended run once, after those of earlier runs of its system: the decision depends on what each
     /// channel received about them.
-    pub(crate) async fn tell_end(&self, run: &RunId) -> Result<(), Trouble> {
-        if self.outbox.is_marked(run).await.map_err(Trouble::retry)? {
+    pub(crate) async fn tell_end(&self, run: &RunId) -> Result<(), CommandError> {
+        if self.outbox.is_marked(run).await.map_err(CommandError::transient)? {
             return Ok(());
         }
-        let Some(Folded { records, state }) = self.view.folded(run).await.map_err(Trouble::retry)? else {
-            return Err(Trouble::Park(format!("run {run} was never requested")));
+        let Some(Folded { records, state }) = self.view.folded(run).await.map_err(CommandError::transient)?
+        else {
+            return Err(CommandError::Permanent(format!("run {run} was never requested")));
         };
         if state.closed.is_none() {
-            return Err(Trouble::Retry(format!("{run} is not closed yet")));
+            return Err(CommandError::Transient(format!("{run} is not closed yet")));
         }
-        let (recent, line) = (self.recent().await?, Line::of(&state));
-        let others = self.view.all().await.map_err(Trouble::retry)?;
+        let (recent, line) = (self.recent().await?, RunSummary::of(&state));
+        let others = self.view.all().await.map_err(CommandError::transient)?;
         for (at, earlier, _) in decide::before(&subject(&line, &state, origin(&records)), &others) {
-            if at >= recent && !self.outbox.is_marked(earlier).await.map_err(Trouble::retry)? {
+            if at >= recent && !self.outbox.is_marked(earlier).await.map_err(CommandError::transient)? {
                 self.decide(earlier, &others).await?;
             }
         }
@@ -80,14 +82,14 @@ impl Notifier {
     }
 
     /// Earliest end that is still reported.
-    async fn recent(&self) -> Result<Timestamp, Trouble> {
+    async fn recent(&self) -> Result<Timestamp, CommandError> {
         let now = self.clock.now();
-        let since = self.outbox.since(now).await.map_err(Trouble::retry)?;
+        let since = self.outbox.since(now).await.map_err(CommandError::transient)?;
         Ok(Timestamp::from_millis(now.as_millis() - RECENT.0.as_millis() as i64).max(since))
     }
 
     /// Notices that channels received about earlier runs, back to the last pass with a decision.
-    async fn heard(&self, before: &[Before<'_>]) -> Result<Heard, Trouble> {
+    async fn heard(&self, before: &[Before<'_>]) -> Result<ChannelHistory, CommandError> {
         // Owned values: the compiler cannot prove that a stream of borrowed values is Send.
         let newest: Vec<_> =
             before.iter().rev().take(MOST).map(|(_, run, outcome)| ((*run).clone(), *outcome)).collect();
@@ -96,12 +98,12 @@ impl Notifier {
             async move { outbox.heard(&run).await.map(|channels| (run, outcome, channels)) }
         });
         let mut marks = stream::iter(marks).buffered(ABREAST);
-        let mut heard = Heard::new();
+        let mut heard = ChannelHistory::new();
         while let Some(mark) = marks.next().await {
-            let (run, outcome, channels) = mark.map_err(Trouble::retry)?;
+            let (run, outcome, channels) = mark.map_err(CommandError::transient)?;
             let Some(channels) = channels else { continue };
             heard.insert(run, channels);
-            if outcome == Outcome::Passed {
+            if outcome == RunOutcome::Passed {
                 break;
             }
         }
@@ -109,15 +111,16 @@ impl Notifier {
     }
 
     /// Decides the notices of one ended run.
-    async fn decide(&self, run: &RunId, others: &[Arc<Line>]) -> Result<(), Trouble> {
-        let Some(Folded { records, state }) = self.view.folded(run).await.map_err(Trouble::retry)? else {
-            return Err(Trouble::Retry(format!("{run} cannot be read now")));
+    async fn decide(&self, run: &RunId, others: &[Arc<RunSummary>]) -> Result<(), CommandError> {
+        let Some(Folded { records, state }) = self.view.folded(run).await.map_err(CommandError::transient)?
+        else {
+            return Err(CommandError::Transient(format!("{run} cannot be read now")));
         };
         let origin = origin(&records);
         if state.workflow.notify.is_empty() && !matches!(origin, Some(Origin::Message(_))) {
             return Ok(()); // the workflow notifies no channel: nothing to store
         }
-        let line = Line::of(&state);
+        let line = RunSummary::of(&state);
         let subject = subject(&line, &state, origin);
         let heard = self.heard(&decide::before(&subject, others)).await?;
         let tellings = decide::ended(&subject, others, &heard);
@@ -128,10 +131,10 @@ impl Notifier {
         }
         info!(run.id = %run, conclusion = line.conclusion, told = channels.join(" "), "notices decided");
         // Write the mark last: after a crash the whole pass repeats with the same result.
-        self.outbox.mark(run, channels, listened, self.clock.now()).await.map_err(Trouble::retry)
+        self.outbox.mark(run, channels, listened, self.clock.now()).await.map_err(CommandError::transient)
     }
 
-    async fn answer(&self, request: model::EventKey, state: &RunState) -> Result<(), Trouble> {
+    async fn answer(&self, request: model::EventKey, state: &RunState) -> Result<(), CommandError> {
         let Some((conclusion, _)) = &state.settled else { return Ok(()) };
         let verdict = state.verdict().map(|reached| reached.verdict);
         let ended = Some(RunClosed { conclusion: conclusion.clone(), verdict });
@@ -142,22 +145,23 @@ impl Notifier {
     /// Stores the notices; returns their channels.
     async fn write(
         &self,
-        line: &Line,
+        line: &RunSummary,
         state: &RunState,
         tellings: &[Telling],
-    ) -> Result<Vec<String>, Trouble> {
+    ) -> Result<Vec<String>, CommandError> {
         let checked = tellings.iter().any(|telling| matches!(telling.to, decide::Addressee::Check(_)));
         let report = if checked { self.report(&line.run).await } else { None };
         let link = self.link.as_ref().map(|link| link.of(&line.run));
-        let told = Told { line, state, link, report };
+        let told = RunText { line, state, link, report };
         let mut channels = Vec::new();
         for telling in tellings {
             let id = Notice::id(&line.run, &telling.to, &telling.what);
-            let letter = words::letter(&told, telling, &id);
-            let letter = letter.map_err(|error| Trouble::Park(format!("invalid template: {error:#}")))?;
+            let letter = render::letter(&told, telling, &id);
+            let letter =
+                letter.map_err(|error| CommandError::Permanent(format!("invalid template: {error:#}")))?;
             let made_at = self.clock.now();
             let notice = Notice { format: FORMAT, id, run: line.run.clone(), made_at, letter };
-            self.outbox.put(&notice).await.map_err(Trouble::retry)?;
+            self.outbox.put(&notice).await.map_err(CommandError::transient)?;
             channels.push(notice.channel());
         }
         Ok(channels)
@@ -174,11 +178,11 @@ impl Notifier {
     ///
     /// # Errors
     /// Returns a transient error, after all runs were examined.
-    pub(crate) async fn look(&self) -> Result<(), Trouble> {
+    pub(crate) async fn look(&self) -> Result<(), CommandError> {
         let recent = self.recent().await?;
-        let lines = self.view.all().await.map_err(Trouble::retry)?;
-        let ended = |line: &Line| line.closed_at.is_some_and(|at| at >= recent);
-        let open = |line: &Line| line.closed_at.is_none() && line.trigger.kind == "push";
+        let lines = self.view.all().await.map_err(CommandError::transient)?;
+        let ended = |line: &RunSummary| line.closed_at.is_some_and(|at| at >= recent);
+        let open = |line: &RunSummary| line.closed_at.is_none() && line.trigger.kind == "push";
         let looked_at = || self.looked_at.lock().unwrap_or_else(PoisonError::into_inner);
         let current: BTreeSet<(RunId, bool)> = lines
             .iter()

@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::{News, Notify, Push, Span, Timestamp, Trigger, Verdict};
-use notifier::decide::{Addressee, Heard, New, Outcome, STILL, Subject, Telling, What, begun};
-use run_index::{Line, State};
+use notifier::decide::{
+    Addressee, ChannelHistory, New, NoticeSubject, Occasion, RunOutcome, STILL, Telling, begun,
+};
+use run_index::{RunStatus, RunSummary};
 use serde_json::json;
 
 fn at(hours: f64) -> Timestamp {
@@ -12,7 +14,7 @@ fn at(hours: f64) -> Timestamp {
 }
 
 /// A line of the workflow `w` on `c1`: `p`ass, `f`ail, `i`nconclusive, `b`roken, `t`imed out, `c`ancelled, `o`pen.
-fn line(number: usize, how: char, hours: f64) -> Line {
+fn line(number: usize, how: char, hours: f64) -> RunSummary {
     let (conclusion, verdict) = match how {
         'p' => ("completed", Some(Verdict::Pass)),
         'd' => ("completed", None),
@@ -25,14 +27,14 @@ fn line(number: usize, how: char, hours: f64) -> Line {
         'c' => ("cancelled", None),
         _ => ("open", None),
     };
-    Line {
+    RunSummary {
         run: format!("w-{number:03}").parse().unwrap(),
         workflow: "w".to_owned(),
         system: Some("slurm".to_owned()),
         cluster: Some("c1".to_owned()),
         trigger: Trigger { kind: "manual".to_owned(), by: "me".to_owned() },
         requested_at: at(hours - 0.5),
-        state: if how == 'o' { State::Open } else { State::Closed },
+        state: if how == 'o' { RunStatus::Open } else { RunStatus::Closed },
         conclusion: conclusion.to_owned(),
         verdict,
         stage: None,
@@ -44,9 +46,9 @@ fn line(number: usize, how: char, hours: f64) -> Line {
 }
 
 /// News if every channel knows of every earlier run.
-fn ended(subject: &Subject<'_>, others: &[Line]) -> Vec<Telling> {
+fn ended(subject: &NoticeSubject<'_>, others: &[RunSummary]) -> Vec<Telling> {
     let channels: BTreeSet<_> = subject.wishes.iter().filter_map(notifier::decide::channel).collect();
-    let heard: Heard = others.iter().map(|line| (line.run.clone(), channels.clone())).collect();
+    let heard: ChannelHistory = others.iter().map(|line| (line.run.clone(), channels.clone())).collect();
     notifier::decide::ended(subject, others, &heard)
 }
 
@@ -63,11 +65,11 @@ fn told_to(story: &str, on: &[News], apart: f64) -> Vec<&'static str> {
     let lines: Vec<_> =
         story.chars().enumerate().map(|(number, how)| line(number, how, number as f64 * apart)).collect();
     let wishes = slack(on);
-    let news = |subject: &Line| {
-        let subject = Subject { line: subject, cluster: Some("c1"), push: None, wishes: &wishes };
+    let news = |subject: &RunSummary| {
+        let subject = NoticeSubject { line: subject, cluster: Some("c1"), push: None, wishes: &wishes };
         match ended(&subject, &lines).as_slice() {
             [] => "",
-            [Telling { what: What::New(new), .. }] => new.news.as_str(),
+            [Telling { what: Occasion::New(new), .. }] => new.news.as_str(),
             other => panic!("{other:?}"),
         }
     };
@@ -143,15 +145,15 @@ fn channels_receive_only_subscribed_news() {
 #[test]
 fn concurrent_runs_count_in_the_order_of_their_ends() {
     let wishes = slack(&News::ALL);
-    let news = |line: &Line, others: &[Line]| {
-        let subject = Subject { line, cluster: Some("c1"), push: None, wishes: &wishes };
+    let news = |line: &RunSummary, others: &[RunSummary]| {
+        let subject = NoticeSubject { line, cluster: Some("c1"), push: None, wishes: &wishes };
         ended(&subject, others).first().map(|telling| match &telling.what {
-            What::New(New { news, since, first, .. }) => (*news, *since, first.to_string()),
+            Occasion::New(New { news, since, first, .. }) => (*news, *since, first.to_string()),
             other => panic!("{other:?}"),
         })
     };
     // Asked for first, ended last.
-    let slow = Line { requested_at: at(-9.0), ..line(1, 'f', 3.0) };
+    let slow = RunSummary { requested_at: at(-9.0), ..line(1, 'f', 3.0) };
     let quick = line(2, 'p', 2.0);
     let next = line(3, 'f', 4.0);
     for others in [[slow.clone(), quick.clone(), next.clone()], [next.clone(), quick.clone(), slow.clone()]] {
@@ -175,14 +177,14 @@ fn systems_are_tracked_separately() {
     let wishes = slack(&News::ALL);
     let failed = line(1, 'f', 1.0);
     let second = line(2, 'f', 2.0);
-    let told = |others: &[Line], cluster| {
-        ended(&Subject { line: &second, cluster, push: None, wishes: &wishes }, others).len()
+    let told = |others: &[RunSummary], cluster| {
+        ended(&NoticeSubject { line: &second, cluster, push: None, wishes: &wishes }, others).len()
     };
     assert_eq!(told(std::slice::from_ref(&failed), Some("c1")), 0);
-    let elsewhere = Line { cluster: Some("c2".to_owned()), ..failed.clone() };
+    let elsewhere = RunSummary { cluster: Some("c2".to_owned()), ..failed.clone() };
     assert_eq!(told(std::slice::from_ref(&elsewhere), Some("c1")), 1, "another cluster that is there");
     assert_eq!(told(&[elsewhere], None), 0, "clusters that come and go are one system");
-    let other = Line { workflow: "v".to_owned(), ..failed };
+    let other = RunSummary { workflow: "v".to_owned(), ..failed };
     assert_eq!(told(&[other], Some("c1")), 1, "another workflow");
 }
 
@@ -197,14 +199,14 @@ fn a_commit_gets_a_status_for_every_run() {
         commit: "a".repeat(40),
     };
     let lines: Vec<_> = "pffp".chars().enumerate().map(|(n, how)| line(n, how, n as f64)).collect();
-    let of = |line: &Line, push: Option<&Push>| {
-        ended(&Subject { line, cluster: None, push, wishes: &wishes }, &lines)
+    let of = |line: &RunSummary, push: Option<&Push>| {
+        ended(&NoticeSubject { line, cluster: None, push, wishes: &wishes }, &lines)
     };
     for (line, outcome) in
-        lines.iter().zip([Outcome::Passed, Outcome::Failed, Outcome::Failed, Outcome::Passed])
+        lines.iter().zip([RunOutcome::Passed, RunOutcome::Failed, RunOutcome::Failed, RunOutcome::Passed])
     {
         let tellings = of(line, Some(&push));
-        let what = What::Ended(outcome);
+        let what = Occasion::Ended(outcome);
         assert_eq!(tellings[0], Telling { to: Addressee::Status(push.clone()), what: what.clone() });
         assert_eq!(tellings[1], Telling { to: Addressee::Check(push.clone()), what });
         assert_eq!(tellings[2..], of(line, None), "a run that nobody pushed has no commit");
@@ -213,23 +215,24 @@ fn a_commit_gets_a_status_for_every_run() {
     assert_eq!([0, 1, 2, 3].map(count), [0, 1, 0, 1]);
 
     let (open, over) = (line(7, 'o', 7.0), line(8, 'p', 8.0));
-    let begins = |line: &Line, push| begun(&Subject { line, cluster: None, push, wishes: &wishes });
+    let begins =
+        |line: &RunSummary, push| begun(&NoticeSubject { line, cluster: None, push, wishes: &wishes });
     assert_eq!(
         begins(&open, Some(&push)),
-        [Telling { to: Addressee::Status(push.clone()), what: What::Begun }]
+        [Telling { to: Addressee::Status(push.clone()), what: Occasion::Begun }]
     );
     assert_eq!(begins(&open, None), []);
     assert_eq!(begins(&over, Some(&push)), [], "what is over does not begin");
     // Even a cancelled run ends for its commit.
-    assert_eq!(of(&line(9, 'c', 9.0), Some(&push))[0].what, What::Ended(Outcome::Cancelled));
+    assert_eq!(of(&line(9, 'c', 9.0), Some(&push))[0].what, Occasion::Ended(RunOutcome::Cancelled));
 }
 
 /// News of the last run of a story to a channel that knows of the runs with a `*` after them; of those with a `-` it was
 /// decided, and not for this channel.
 fn news_to(story: &str, on: &[News], apart: f64) -> Option<(News, String)> {
-    let (mut lines, mut heard) = (Vec::new(), Heard::new());
+    let (mut lines, mut heard) = (Vec::new(), ChannelHistory::new());
     for how in story.chars() {
-        let known = lines.last().map(|line: &Line| line.run.clone());
+        let known = lines.last().map(|line: &RunSummary| line.run.clone());
         match how {
             '*' => drop(heard.insert(known.unwrap(), ["slack-ops".to_owned()].into())),
             '-' => drop(heard.insert(known.unwrap(), BTreeSet::new())),
@@ -237,9 +240,9 @@ fn news_to(story: &str, on: &[News], apart: f64) -> Option<(News, String)> {
         }
     }
     let wishes = slack(on);
-    let subject = Subject { line: lines.last()?, cluster: Some("c1"), push: None, wishes: &wishes };
+    let subject = NoticeSubject { line: lines.last()?, cluster: Some("c1"), push: None, wishes: &wishes };
     match notifier::decide::ended(&subject, &lines, &heard).pop()?.what {
-        What::New(new) => Some((new.news, new.first.to_string())),
+        Occasion::New(new) => Some((new.news, new.first.to_string())),
         other => panic!("{other:?}"),
     }
 }

@@ -5,7 +5,7 @@ mod support;
 use std::sync::Arc;
 
 use model::{EventKey, Origin, Span};
-use notifier::{Reply, fake::FakeCourier, notice::Letter};
+use notifier::{Reply, fake::FakeCourier, notice::OutgoingMessage};
 use serde_json::{Value, json};
 use service::{Clock, Disposition, Handler};
 use support::*;
@@ -190,8 +190,8 @@ async fn missed_endings_are_found_in_the_ledger() {
 }
 
 fn news(courier: &FakeCourier) -> Vec<String> {
-    let news = |letter: &Letter| match letter {
-        Letter::Webhook { body, .. } => {
+    let news = |letter: &OutgoingMessage| match letter {
+        OutgoingMessage::Webhook { body, .. } => {
             serde_json::from_str::<Value>(body).unwrap()["news"].as_str().unwrap().to_owned()
         }
         other => panic!("{other:?}"),
@@ -207,7 +207,7 @@ async fn a_failed_night_is_notified_after_unnotified_failures() {
     world.ends(&Paper::new("w-1", FAIL, 1.0).telling(pager())).await;
     world.ends(&Paper::new("w-2", FAIL, 2.0).telling(pager())).await;
     assert_eq!(news(&courier), ["w-1 failed"]);
-    let Letter::Webhook { body, .. } = &courier.taken()[0].letter else { panic!("a webhook") };
+    let OutgoingMessage::Webhook { body, .. } = &courier.taken()[0].letter else { panic!("a webhook") };
     assert_eq!(serde_json::from_str::<Value>(body).unwrap()["first_run"], "w-0", "with when it began");
     // A channel that comes later learns how things are.
     let both = json!([{"webhook": {"target": "pager"}}, {"webhook": {"target": "second"}}]);
@@ -264,8 +264,8 @@ async fn marks_of_older_versions_still_count() {
 }
 
 fn states(courier: &FakeCourier) -> Vec<String> {
-    let state = |letter: &Letter| match letter {
-        Letter::Status(status) => status.state.clone(),
+    let state = |letter: &OutgoingMessage| match letter {
+        OutgoingMessage::Status(status) => status.state.clone(),
         other => panic!("{other:?}"),
     };
     courier.taken().iter().map(|notice| state(&notice.letter)).collect()
@@ -293,7 +293,7 @@ async fn a_commit_waits_until_its_run_has_ended() {
         world.ends(&Paper { how, ..open.clone() }).await;
         assert_eq!(world.notifier.handle(&requested(&open)).await, Disposition::Done);
         assert_eq!(states(&courier), ["pending", ended]);
-        let Letter::Status(status) = &courier.taken()[1].letter else { panic!("a status") };
+        let OutgoingMessage::Status(status) = &courier.taken()[1].letter else { panic!("a status") };
         assert_eq!((status.context.as_str(), status.push.clone()), ("burnin/nightly", push()));
         assert_eq!(status.target_url.as_deref(), Some("https://burnin.example/runs/w-1"));
     }

@@ -10,11 +10,11 @@ use std::{
 
 use model::Span;
 use notifier::{
-    Courier, Reply,
+    Reply, Sender,
     conformance::{OtherEnd, suite},
-    courier::{HttpCourier, sign},
+    courier::{HttpSender, sign},
     fake::FakeCourier,
-    notice::{Check, FORMAT, Letter, Notice, Status},
+    notice::{Check, CommitStatus, FORMAT, Notice, OutgoingMessage},
     secrets::Secrets,
 };
 use serde_json::json;
@@ -28,14 +28,14 @@ const KEY: &str = "a key that nobody knows";
 const TOKEN: &str = "ghs_s3cr3t";
 
 /// A receiver, and a courier who knows it as `pager`, as `ops` and as GitHub.
-async fn pair(clock: &Arc<ManualClock>) -> (Receiver, Arc<HttpCourier>) {
+async fn pair(clock: &Arc<ManualClock>) -> (Receiver, Arc<HttpSender>) {
     let receiver = Receiver::default();
     let url = receiver.serve().await;
     let courier = courier(&url, clock);
     (receiver, courier)
 }
 
-fn courier(url: &str, clock: &Arc<ManualClock>) -> Arc<HttpCourier> {
+fn courier(url: &str, clock: &Arc<ManualClock>) -> Arc<HttpSender> {
     let variables = [
         ("BURNIN_CHANNEL_PAGER_URL", format!("{url}/hook/s3cr3t-path?token=s3cr3t")),
         ("BURNIN_CHANNEL_PAGER_KEY", KEY.to_owned()),
@@ -44,14 +44,14 @@ fn courier(url: &str, clock: &Arc<ManualClock>) -> Arc<HttpCourier> {
     ];
     let secrets = Secrets::new(variables.map(|(name, value)| (name.to_owned(), value)), None);
     let github = format!("{url}/api").parse().unwrap();
-    Arc::new(HttpCourier::new(secrets, github, clock.clone()))
+    Arc::new(HttpSender::new(secrets, github, clock.clone()))
 }
 
 fn clock() -> Arc<ManualClock> {
     Arc::new(ManualClock::new(at(0.0)))
 }
 
-fn notice(number: usize, letter: Letter) -> Notice {
+fn notice(number: usize, letter: OutgoingMessage) -> Notice {
     Notice {
         format: FORMAT,
         id: format!("{number:032x}"),
@@ -63,11 +63,11 @@ fn notice(number: usize, letter: Letter) -> Notice {
 
 fn posted(number: usize) -> Notice {
     let body = json!({"number": number}).to_string();
-    notice(number, Letter::Webhook { target: "pager".to_owned(), body })
+    notice(number, OutgoingMessage::Webhook { target: "pager".to_owned(), body })
 }
 
 fn message(number: usize) -> Notice {
-    notice(number, Letter::Slack { webhook: "ops".to_owned(), text: "it *failed*".to_owned() })
+    notice(number, OutgoingMessage::Slack { webhook: "ops".to_owned(), text: "it *failed*".to_owned() })
 }
 
 fn checked(number: usize) -> Notice {
@@ -82,18 +82,18 @@ fn checked(number: usize) -> Notice {
         completed_at: at(1.0),
         details_url: None,
     };
-    notice(number, Letter::Check(Box::new(check)))
+    notice(number, OutgoingMessage::Check(Box::new(check)))
 }
 
 fn status(state: &str) -> Notice {
-    let status = Status {
+    let status = CommitStatus {
         push: push(),
         state: state.to_owned(),
         context: "burnin/nightly".to_owned(),
         description: "the verdict is fail".to_owned(),
         target_url: Some("https://burnin.example/runs/w-1".to_owned()),
     };
-    notice(1, Letter::Status(status))
+    notice(1, OutgoingMessage::Status(status))
 }
 
 #[tokio::test]
@@ -272,9 +272,9 @@ async fn github_requests_match_its_documentation() {
     assert_eq!(receiver.taken().len(), 5);
     // Whatever a push claims, it is no part of another address.
     for repository in ["acme/images/../../user", "acme", "../x", "acme/..", "acme/im%2fages"] {
-        let Letter::Status(mut bad) = status("success").letter else { panic!("a status") };
+        let OutgoingMessage::Status(mut bad) = status("success").letter else { panic!("a status") };
         bad.push.repository = repository.to_owned();
-        let said = courier.deliver(&notice(1, Letter::Status(bad))).await;
+        let said = courier.deliver(&notice(1, OutgoingMessage::Status(bad))).await;
         assert!(matches!(said, Reply::Never { .. }), "{repository}: {said:?}");
     }
 }
@@ -336,7 +336,7 @@ async fn no_secret_is_in_a_log_an_error_or_the_outbox() {
     let far = "http://hooks.example/s3cr3t".to_owned();
     let variables = [("BURNIN_CHANNEL_OPS_URL".to_owned(), far)];
     let nowhere = "https://127.0.0.1:1".parse().unwrap();
-    let courier = HttpCourier::new(Secrets::new(variables, None), nowhere, clock);
+    let courier = HttpSender::new(Secrets::new(variables, None), nowhere, clock);
     let insecure = courier.deliver(&message(1)).await;
     assert!(
         matches!(&insecure, Reply::Later { why, .. } if why.contains("expected https://")),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use model::{News, Verdict};
 use notifier::{
     fake::FakeCourier,
-    notice::{Letter, Notice, Posted},
+    notice::{Notice, OutgoingMessage, Posted},
 };
 use serde_json::json;
 use support::*;
@@ -27,7 +27,7 @@ async fn letters(paper: Paper) -> Vec<Notice> {
 async fn a_failure_notice_is_short() {
     let told = letters(Paper::new("w-1", FAIL, 1.0)).await;
     let [check, status, slack, webhook] = &told[..] else { panic!("{told:?}") };
-    let Letter::Check(check) = &check.letter else { panic!("a check run") };
+    let OutgoingMessage::Check(check) = &check.letter else { panic!("a check run") };
     assert_eq!((check.name.as_str(), check.conclusion.as_str()), ("burnin/nightly", "failure"));
     assert_eq!(check.title, "the verdict is fail");
     assert_eq!(
@@ -37,9 +37,9 @@ async fn a_failure_notice_is_short() {
     );
     let report = check.text.as_ref().unwrap();
     assert!(report.contains("FAIL") && report.contains("bus bandwidth is low"), "{report}");
-    let Letter::Status(status) = &status.letter else { panic!("a status") };
+    let OutgoingMessage::Status(status) = &status.letter else { panic!("a status") };
     assert_eq!(status.description, "the verdict is fail: bus bandwidth is low");
-    let Letter::Slack { webhook: name, text } = &slack.letter else { panic!("a message") };
+    let OutgoingMessage::Slack { webhook: name, text } = &slack.letter else { panic!("a message") };
     assert_eq!(name, "ops");
     assert_eq!(
         *text,
@@ -47,7 +47,7 @@ async fn a_failure_notice_is_short() {
          bandwidth is low, ended at 2026-11-19T23:10:00.000Z. <https://burnin.example/runs/w-1|Details>"
             .replace("2026-11-19T23:10:00.000Z", &at(1.0).to_string())
     );
-    let Letter::Webhook { body, .. } = &webhook.letter else { panic!("JSON") };
+    let OutgoingMessage::Webhook { body, .. } = &webhook.letter else { panic!("JSON") };
     let posted: Posted = serde_json::from_str(body).unwrap();
     assert_eq!((posted.schema.as_str(), &posted.id), ("burnin/notice/v1", &webhook.id));
     assert_eq!((posted.news, posted.verdict, posted.since), (News::Failed, Some(Verdict::Fail), at(1.0)));
@@ -57,16 +57,16 @@ async fn a_failure_notice_is_short() {
 #[tokio::test]
 async fn a_failure_notice_names_the_failed_stage() {
     let told = letters(Paper::new("w-1", How::Broken, 1.0)).await;
-    let Letter::Check(check) = &told[0].letter else { panic!("a check run") };
+    let OutgoingMessage::Check(check) = &told[0].letter else { panic!("a check run") };
     assert!(
         check.conclusion == "failure" && check.summary.contains("image: CONFIG: bus"),
         "{}",
         check.summary
     );
-    let Letter::Slack { text, .. } = &told[2].letter else { panic!("a message") };
+    let OutgoingMessage::Slack { text, .. } = &told[2].letter else { panic!("a message") };
     assert!(text.contains("\n• image: CONFIG: bus bandwidth is low\n"), "{text}");
     let told = letters(Paper::new("w-1", UNSURE, 1.0)).await;
-    let Letter::Check(check) = &told[0].letter else { panic!("a check run") };
+    let OutgoingMessage::Check(check) = &told[0].letter else { panic!("a check run") };
     assert_eq!(check.conclusion, "action_required", "never neutral, which counts as good");
 }
 
@@ -79,22 +79,22 @@ async fn external_text_is_escaped() {
             ..Paper::new("w-1", how, 1.0)
         };
         let told = letters(hostile).await;
-        let Letter::Check(check) = &told[0].letter else { panic!("a check run") };
+        let OutgoingMessage::Check(check) = &told[0].letter else { panic!("a check run") };
         // The report is tested where it is made; it fences what this text must not hold.
         let summary = &check.summary;
         for acting in ["<script", "<!channel", "@here", "](https://evil", "https://evil", "\n# ", "\u{202e}"]
         {
             assert!(!summary.contains(acting), "{acting}: {summary}");
         }
-        let Letter::Status(status) = &told[1].letter else { panic!("a status") };
+        let OutgoingMessage::Status(status) = &told[1].letter else { panic!("a status") };
         assert!(
             status.description.chars().count() <= 140 && !status.description.contains(['\n', '\u{202e}'])
         );
-        let Letter::Slack { text, .. } = &told[2].letter else { panic!("a message") };
+        let OutgoingMessage::Slack { text, .. } = &told[2].letter else { panic!("a message") };
         for acting in ["<!", "<script", "@here", "](", "https://evil", "\n# ", "\u{202e}"] {
             assert!(!text.contains(acting), "{acting}: {text}");
         }
-        let Letter::Webhook { body, .. } = &told[3].letter else { panic!("JSON") };
+        let OutgoingMessage::Webhook { body, .. } = &told[3].letter else { panic!("JSON") };
         let posted: Posted = serde_json::from_str(body).unwrap();
         let said = posted.reasons.first().map(|reason| &reason.text);
         let said =
@@ -107,8 +107,8 @@ async fn external_text_is_escaped() {
 async fn long_texts_are_truncated() {
     let long = "é".repeat(100_000);
     let told = letters(Paper { text: long, ..Paper::new("w-1", FAIL, 1.0) }).await;
-    let Letter::Status(status) = &told[1].letter else { panic!("a status") };
+    let OutgoingMessage::Status(status) = &told[1].letter else { panic!("a status") };
     assert_eq!(status.description.chars().count(), 140);
-    let Letter::Slack { text, .. } = &told[2].letter else { panic!("a message") };
+    let OutgoingMessage::Slack { text, .. } = &told[2].letter else { panic!("a message") };
     assert!(text.chars().count() < 2000, "Slack takes 40,000 characters");
 }

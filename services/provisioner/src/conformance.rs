@@ -5,20 +5,20 @@ use std::time::Duration;
 use model::{Attempt, Class, Cluster, CommandId, Deleted, Stage, System, Timestamp, Verb};
 use service::PortError;
 
-use crate::port::{Clusters, Order, Standing};
+use crate::port::{ClusterProvider, ClusterStatus, Order};
 
 /// Checks that the adapter fulfils the port for this system. Its clusters expire at `expires_at`.
 ///
 /// # Panics
 /// Panics if a check fails.
-pub async fn clusters(clusters: &dyn Clusters, system: &System, expires_at: Timestamp) {
+pub async fn clusters(clusters: &dyn ClusterProvider, system: &System, expires_at: Timestamp) {
     let order = |attempt| {
         let run = "conformance".parse().expect("a legal run id");
         let id = CommandId { run, stage: Stage::Cluster, attempt: Attempt(attempt), verb: Verb::Start };
         Order { name: id.resource_name(), id, system: system.clone(), expires_at }
     };
     let name = order(1).name;
-    assert_eq!(clusters.look(&name).await.expect("an answer"), Standing::Absent);
+    assert_eq!(clusters.look(&name).await.expect("an answer"), ClusterStatus::Absent);
 
     let handle = clusters.create(&order(1)).await.expect("a handle");
     assert_eq!(clusters.create(&order(1)).await.expect("a handle"), handle, "an existing cluster is adopted");
@@ -42,11 +42,11 @@ pub async fn clusters(clusters: &dyn Clusters, system: &System, expires_at: Time
     let deleted = gone(clusters, &name).await;
     assert_eq!(listed().await, None, "a deleted cluster is not listed");
     assert_eq!(deleted.name, name);
-    assert_eq!(clusters.look(&name).await.expect("an answer"), Standing::Absent);
+    assert_eq!(clusters.look(&name).await.expect("an answer"), ClusterStatus::Absent);
     assert_eq!(gone(clusters, &name).await.name, name, "a second delete changes nothing");
     let refused = clusters.create(&order(1)).await;
     assert!(
-        matches!(&refused, Err(PortError::Final(failure)) if failure.class == Class::Cancelled),
+        matches!(&refused, Err(PortError::Permanent(failure)) if failure.class == Class::Cancelled),
         "a create after the delete is refused: {refused:?}"
     );
 
@@ -55,22 +55,22 @@ pub async fn clusters(clusters: &dyn Clusters, system: &System, expires_at: Time
 }
 
 /// Deletes a cluster; polls a slow deletion.
-async fn gone(clusters: &dyn Clusters, name: &str) -> Deleted {
+async fn gone(clusters: &dyn ClusterProvider, name: &str) -> Deleted {
     for _ in 0..2000 {
         match clusters.delete(name).await {
             Ok(deleted) => return deleted,
-            Err(PortError::Passing(_)) => tokio::time::sleep(Duration::from_millis(10)).await,
+            Err(PortError::Transient(_)) => tokio::time::sleep(Duration::from_millis(10)).await,
             Err(error) => panic!("{name} is not deleted: {error:?}"),
         }
     }
     panic!("{name} is not deleted");
 }
 
-async fn ready(clusters: &dyn Clusters, name: &str) -> Cluster {
+async fn ready(clusters: &dyn ClusterProvider, name: &str) -> Cluster {
     for _ in 0..1000 {
         match clusters.look(name).await.expect("an answer") {
-            Standing::Ready(cluster) => return cluster,
-            Standing::Coming => tokio::time::sleep(Duration::from_millis(10)).await,
+            ClusterStatus::Ready(cluster) => return cluster,
+            ClusterStatus::Coming => tokio::time::sleep(Duration::from_millis(10)).await,
             other => panic!("{name} does not come up: {other:?}"),
         }
     }

@@ -13,18 +13,18 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use build_service::{Build, Builds, Key};
+use build_service::{BuildKey, BuildPhase, Builds};
 use ledger::{ArtefactError, Artefacts, Creation, Store};
 use model::{
-    BuildSpec, Class, Cluster, CommandId, Deleted, Deployed, Destroyed, Failure, Image, Made, Span, System,
-    Timestamp,
+    BuildSpec, Class, Cluster, CommandId, Deleted, Deployed, Destroyed, Failure, Image, Span, System,
+    Timestamp, WorkflowOrigin,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use service::{Clock, PortError};
 use tokio::io::AsyncReadExt;
 use tracing::{info, warn};
 
-use crate::port::{Clusters, Listed, Listing, Order, Standing};
+use crate::port::{ClusterListing, ClusterProvider, ClusterStatus, ListedCluster, Order};
 
 /// Timeout of a teardown; then it is started again.
 const LONGEST_TEARDOWN: Span = Span::from_secs(2 * 3600);
@@ -44,7 +44,7 @@ pub struct DeployedClusters {
 
 /// The recorded request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Asked {
+struct DeployRequest {
     command: String,
     expires_at: Timestamp,
     deployed: Deployed,
@@ -52,7 +52,7 @@ struct Asked {
 
 /// A failed teardown.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Failed {
+struct ReleaseFailure {
     at: Timestamp,
     why: String,
 }
@@ -73,25 +73,27 @@ impl DeployedClusters {
     }
 
     async fn has(&self, object: &str) -> Result<bool, PortError> {
-        self.store.read(object).await.map(|found| found.is_some()).map_err(PortError::passing)
+        self.store.read(object).await.map(|found| found.is_some()).map_err(PortError::transient)
     }
 
     async fn get<T: DeserializeOwned>(&self, object: &str) -> Result<Option<T>, PortError> {
         self.artefacts.get(object).await.map_err(|error| match error {
-            ArtefactError::Store(error) => PortError::passing(error),
-            ArtefactError::Damaged { .. } => {
-                PortError::Final(Failure::new(Class::Infrastructure, "ARTEFACT_DAMAGED", error.to_string()))
-            }
+            ArtefactError::Store(error) => PortError::transient(error),
+            ArtefactError::Damaged { .. } => PortError::Permanent(Failure::new(
+                Class::Infrastructure,
+                "ARTEFACT_DAMAGED",
+                error.to_string(),
+            )),
         })
     }
 
     async fn note<T: Serialize + Sync>(&self, object: &str, content: &T) -> Result<Creation, PortError> {
-        let text = serde_json::to_vec_pretty(content).map_err(PortError::passing)?;
-        self.store.create(object, text.into()).await.map_err(PortError::passing)
+        let text = serde_json::to_vec_pretty(content).map_err(PortError::transient)?;
+        self.store.create(object, text.into()).await.map_err(PortError::transient)
     }
 
     /// Substitutions for the steps, as far as their config declares them.
-    fn told(&self, name: &str, asked: &Asked, command: &CommandId, build: &BuildSpec) -> BuildSpec {
+    fn told(&self, name: &str, asked: &DeployRequest, command: &CommandId, build: &BuildSpec) -> BuildSpec {
         let state = self.store.locate(&note(name, "state"));
         let all = [
             ("_CLUSTER", name.to_owned()),
@@ -107,16 +109,17 @@ impl DeployedClusters {
         build
     }
 
-    async fn made(&self, name: &str, asked: &Deployed, image: &Image) -> Result<Standing, PortError> {
-        let made = match self.left::<Made>(image, "cluster.json").await? {
+    async fn made(&self, name: &str, asked: &Deployed, image: &Image) -> Result<ClusterStatus, PortError> {
+        let made = match self.left::<WorkflowOrigin>(image, "cluster.json").await? {
             Ok(made) => made,
-            Err(why) => return Ok(Standing::Broken(format!("the deployment's {why}"))),
+            Err(why) => return Ok(ClusterStatus::Broken(format!("the deployment's {why}"))),
         };
         // Steps may succeed although a playbook failed: do not benchmark a partial cluster.
         if let Some(problem) = self.played(image).await? {
-            return Ok(Standing::Broken(problem));
+            return Ok(ClusterStatus::Broken(problem));
         }
-        Ok(ready(name, asked, made).unwrap_or_else(|why| Standing::Broken(format!("cluster.json: {why}"))))
+        Ok(ready(name, asked, made)
+            .unwrap_or_else(|why| ClusterStatus::Broken(format!("cluster.json: {why}"))))
     }
 
     /// Failures in Ansible's events: host, task and reason. The steps' files that end in `.jsonl` are such events, as written by
@@ -124,12 +127,12 @@ impl DeployedClusters {
     async fn played(&self, image: &Image) -> Result<Option<String>, PortError> {
         for file in image.files.iter().filter(|file| file.name.ends_with(".jsonl")) {
             let object = image.reference.clone() + &file.name;
-            let Some(mut events) = self.store.open(&object).await.map_err(PortError::passing)? else {
+            let Some(mut events) = self.store.open(&object).await.map_err(PortError::transient)? else {
                 return Ok(Some(format!("the deployment's {} is not in the bucket", file.name)));
             };
-            let (mut reader, mut piece) = (ansible_events::Reader::default(), vec![0; 64 << 10]);
+            let (mut reader, mut piece) = (ansible_events::EventReader::default(), vec![0; 64 << 10]);
             loop {
-                match events.read(&mut piece).await.map_err(PortError::passing)? {
+                match events.read(&mut piece).await.map_err(PortError::transient)? {
                     0 => break,
                     length => reader.take(&piece[..length]),
                 }
@@ -154,15 +157,15 @@ impl DeployedClusters {
         match self.artefacts.get(&(image.reference.clone() + file)).await {
             Ok(Some(found)) => Ok(Ok(found)),
             Ok(None) => Ok(Err(format!("{file} is not in the bucket"))),
-            Err(ArtefactError::Store(error)) => Err(PortError::passing(error)),
+            Err(ArtefactError::Store(error)) => Err(PortError::transient(error)),
             Err(ArtefactError::Damaged { why, .. }) => Ok(Err(format!("{file} cannot be read: {why}"))),
         }
     }
 
     /// Numbers of the failed teardowns, and the record of the last.
-    async fn failed(&self, name: &str) -> Result<(u32, Option<Failed>), PortError> {
+    async fn failed(&self, name: &str) -> Result<(u32, Option<ReleaseFailure>), PortError> {
         let prefix = note(name, "failed-");
-        let noted = self.store.list(&prefix).await.map_err(PortError::passing)?;
+        let noted = self.store.list(&prefix).await.map_err(PortError::transient)?;
         let numbers = noted.iter().filter_map(|object| object.strip_prefix(&prefix)?.parse::<u32>().ok());
         match numbers.max() {
             None => Ok((0, None)),
@@ -171,20 +174,25 @@ impl DeployedClusters {
     }
 
     /// Advances the teardown by one step.
-    async fn destroy(&self, name: &str, asked: &Asked, command: &CommandId) -> Result<Destroyed, PortError> {
+    async fn destroy(
+        &self,
+        name: &str,
+        asked: &DeployRequest,
+        command: &CommandId,
+    ) -> Result<Destroyed, PortError> {
         let (last, failed) = self.failed(name).await?;
-        let key = Key::numbered(command, "destroy", last + 1);
-        let going = |what: &str| Err(PortError::Passing(format!("{name}: {what}")));
+        let key = BuildKey::numbered(command, "destroy", last + 1);
+        let going = |what: &str| Err(PortError::Transient(format!("{name}: {what}")));
         match self.builds.look(&key).await? {
-            Some(Build::Going) => going("its teardown is running"),
-            Some(Build::Built(image)) => match self.left::<Destroyed>(&image, "gone.json").await? {
+            Some(BuildPhase::Running) => going("its teardown is running"),
+            Some(BuildPhase::Built(image)) => match self.left::<Destroyed>(&image, "gone.json").await? {
                 Ok(destroyed) if destroyed.left.is_empty() => Ok(destroyed),
                 Ok(Destroyed { left, .. }) => {
                     self.again(name, last + 1, format!("still there: {}", left.join(", "))).await
                 }
                 Err(why) => self.again(name, last + 1, format!("the teardown's {why}")).await,
             },
-            Some(Build::Failed(failure)) => self.again(name, last + 1, failure.message).await,
+            Some(BuildPhase::Failed(failure)) => self.again(name, last + 1, failure.message).await,
             None => {
                 if let Some(failed) = failed {
                     let pause = FIRST_PAUSE.0 * 2_u32.saturating_pow((last - 1).min(16));
@@ -206,14 +214,16 @@ impl DeployedClusters {
 
     async fn again(&self, name: &str, number: u32, why: String) -> Result<Destroyed, PortError> {
         warn!(cluster = name, number, "teardown failed: {why}");
-        let failed = Failed { at: self.clock.now(), why: why.clone() };
+        let failed = ReleaseFailure { at: self.clock.now(), why: why.clone() };
         self.note(&note(name, &format!("failed-{number}")), &failed).await?;
-        Err(PortError::Passing(format!("{name}: {why}")))
+        Err(PortError::Transient(format!("{name}: {why}")))
     }
 
-    async fn asked(&self, name: &str) -> Result<Option<(Asked, CommandId)>, PortError> {
-        let Some(asked) = self.get::<Asked>(&(OPEN.to_owned() + name)).await? else { return Ok(None) };
-        let command = asked.command.parse().map_err(PortError::passing)?;
+    async fn asked(&self, name: &str) -> Result<Option<(DeployRequest, CommandId)>, PortError> {
+        let Some(asked) = self.get::<DeployRequest>(&(OPEN.to_owned() + name)).await? else {
+            return Ok(None);
+        };
+        let command = asked.command.parse().map_err(PortError::transient)?;
         Ok(Some((asked, command)))
     }
 
@@ -227,8 +237,8 @@ fn note(name: &str, what: &str) -> String {
 }
 
 /// The cluster for jobs: settings of the workflow, completed by the deployment.
-fn ready(name: &str, asked: &Deployed, made: Made) -> Result<Standing, String> {
-    let Made { nodes, slurm, kubernetes } = made;
+fn ready(name: &str, asked: &Deployed, made: WorkflowOrigin) -> Result<ClusterStatus, String> {
+    let WorkflowOrigin { nodes, slurm, kubernetes } = made;
     let (count, ranks, endpoint) = match (&asked.slurm, &asked.kubernetes) {
         (Some(settings), None) if kubernetes.is_empty() => {
             let settings = told("slurm", settings, slurm)?;
@@ -249,7 +259,7 @@ fn ready(name: &str, asked: &Deployed, made: Made) -> Result<Standing, String> {
         let (name, slots) = (&node.name, node.slots);
         return Err(format!("node {name} has {slots} slots, but jobs have {ranks} ranks per node"));
     }
-    Ok(Standing::Ready(Cluster { name: name.to_owned(), nodes, endpoint }))
+    Ok(ClusterStatus::Ready(Cluster { name: name.to_owned(), nodes, endpoint }))
 }
 
 /// Settings overridden by a deployment.
@@ -274,18 +284,18 @@ fn good(system: &str, problems: Vec<(String, String)>) -> Result<(), String> {
 
 fn given_back(name: &str) -> PortError {
     let why = format!("{name} was released; names are not reused");
-    PortError::Final(Failure::new(Class::Cancelled, "GIVEN_BACK", why))
+    PortError::Permanent(Failure::new(Class::Cancelled, "GIVEN_BACK", why))
 }
 
 #[async_trait::async_trait]
-impl Clusters for DeployedClusters {
+impl ClusterProvider for DeployedClusters {
     async fn create(&self, order: &Order) -> Result<String, PortError> {
         let System::Deployed(deployed) = &order.system else {
             let why = format!("a cluster of {} is not deployed by steps", order.system.name());
-            return Err(PortError::Final(Failure::new(Class::Input, "NOT_FOR_RENT", why)));
+            return Err(PortError::Permanent(Failure::new(Class::Input, "NOT_FOR_RENT", why)));
         };
         let name = &order.name;
-        let asked = Asked {
+        let asked = DeployRequest {
             command: order.id.to_string(),
             expires_at: order.expires_at,
             deployed: deployed.as_ref().clone(),
@@ -301,19 +311,19 @@ impl Clusters for DeployedClusters {
         }
         let build = self.told(name, &asked, &order.id, &deployed.deploy);
         let life = order.expires_at.since(self.clock.now());
-        self.builds.start(&Key::of(&order.id), &build, life).await
+        self.builds.start(&BuildKey::of(&order.id), &build, life).await
     }
 
-    async fn look(&self, name: &str) -> Result<Standing, PortError> {
+    async fn look(&self, name: &str) -> Result<ClusterStatus, PortError> {
         if self.has(&note(name, "given-back")).await? {
-            return Ok(Standing::Absent);
+            return Ok(ClusterStatus::Absent);
         }
-        let Some((asked, command)) = self.asked(name).await? else { return Ok(Standing::Absent) };
-        match self.builds.look(&Key::of(&command)).await? {
-            None => Ok(Standing::Absent),
-            Some(Build::Going) => Ok(Standing::Coming),
-            Some(Build::Built(image)) => self.made(name, &asked.deployed, &image).await,
-            Some(Build::Failed(failure)) => Ok(Standing::Broken(failure.message)),
+        let Some((asked, command)) = self.asked(name).await? else { return Ok(ClusterStatus::Absent) };
+        match self.builds.look(&BuildKey::of(&command)).await? {
+            None => Ok(ClusterStatus::Absent),
+            Some(BuildPhase::Running) => Ok(ClusterStatus::Coming),
+            Some(BuildPhase::Built(image)) => self.made(name, &asked.deployed, &image).await,
+            Some(BuildPhase::Failed(failure)) => Ok(ClusterStatus::Broken(failure.message)),
         }
     }
 
@@ -326,12 +336,12 @@ impl Clusters for DeployedClusters {
                 let Some((asked, command)) = self.asked(name).await? else {
                     return Ok(self.proof(name, "no cluster of this name was ever requested".to_owned()));
                 };
-                let deployment = Key::of(&command);
+                let deployment = BuildKey::of(&command);
                 // A running deployment would recreate what the teardown deletes.
-                if matches!(self.builds.look(&deployment).await?, None | Some(Build::Going)) {
+                if matches!(self.builds.look(&deployment).await?, None | Some(BuildPhase::Running)) {
                     self.builds.cancel(&deployment).await?;
-                    if matches!(self.builds.look(&deployment).await?, None | Some(Build::Going)) {
-                        return Err(PortError::Passing(format!("{name}: its deployment is being stopped")));
+                    if matches!(self.builds.look(&deployment).await?, None | Some(BuildPhase::Running)) {
+                        return Err(PortError::Transient(format!("{name}: its deployment is being stopped")));
                     }
                 }
                 let Destroyed { evidence, .. } = self.destroy(name, &asked, &command).await?;
@@ -340,12 +350,12 @@ impl Clusters for DeployedClusters {
                 deleted
             }
         };
-        self.store.remove(&open).await.map_err(PortError::passing)?;
+        self.store.remove(&open).await.map_err(PortError::transient)?;
         Ok(deleted)
     }
 
-    async fn list(&self) -> Result<Listing, PortError> {
-        let open = self.store.list(OPEN).await.map_err(PortError::passing)?;
+    async fn list(&self) -> Result<ClusterListing, PortError> {
+        let open = self.store.list(OPEN).await.map_err(PortError::transient)?;
         let mut clusters = Vec::new();
         for name in open.iter().filter_map(|object| object.strip_prefix(OPEN)) {
             if self.has(&note(name, "gone")).await? {
@@ -355,11 +365,11 @@ impl Clusters for DeployedClusters {
                 Ok(Some((asked, command))) => (command.run.to_string(), Some(asked.expires_at)),
                 Ok(None) => continue,
                 // An unreadable request still means a cluster: list it without labels, for a person to check.
-                Err(PortError::Final(_)) => (String::new(), None),
+                Err(PortError::Permanent(_)) => (String::new(), None),
                 Err(passing) => return Err(passing),
             };
-            clusters.push(Listed { name: name.to_owned(), run, expires_at });
+            clusters.push(ListedCluster { name: name.to_owned(), run, expires_at });
         }
-        Ok(Listing { at: self.clock.now(), clusters })
+        Ok(ClusterListing { at: self.clock.now(), clusters })
     }
 }

@@ -8,7 +8,7 @@ use std::{
 use model::{Class, Cluster, Deleted, Failure, Node};
 use service::{Clock, PortError};
 
-use crate::port::{Clusters, Listed, Listing, Order, Standing};
+use crate::port::{ClusterListing, ClusterProvider, ClusterStatus, ListedCluster, Order};
 
 /// A provider that brings every cluster up at the second poll.
 pub struct FakeClusters {
@@ -17,7 +17,7 @@ pub struct FakeClusters {
 }
 
 enum Fake {
-    Coming(u32, Cluster, Listed),
+    Coming(u32, Cluster, ListedCluster),
     GivenBack,
 }
 
@@ -43,12 +43,12 @@ impl FakeClusters {
 }
 
 #[async_trait::async_trait]
-impl Clusters for FakeClusters {
+impl ClusterProvider for FakeClusters {
     async fn create(&self, order: &Order) -> Result<String, PortError> {
         let nodes = order.system.nodes();
         let nodes = (0..nodes).map(|number| Node { name: format!("node-{number}"), slots: 1 }).collect();
         let cluster = Cluster { name: order.name.clone(), nodes, endpoint: format!("fake:{}", order.name) };
-        let listed = Listed {
+        let listed = ListedCluster {
             name: order.name.clone(),
             run: order.id.run.to_string(),
             expires_at: Some(order.expires_at),
@@ -57,17 +57,17 @@ impl Clusters for FakeClusters {
             Fake::Coming(..) => Ok(order.name.clone()),
             Fake::GivenBack => {
                 let why = format!("{} was released", order.name);
-                Err(PortError::Final(Failure::new(Class::Cancelled, "GIVEN_BACK", why)))
+                Err(PortError::Permanent(Failure::new(Class::Cancelled, "GIVEN_BACK", why)))
             }
         }
     }
 
-    async fn look(&self, name: &str) -> Result<Standing, PortError> {
+    async fn look(&self, name: &str) -> Result<ClusterStatus, PortError> {
         Ok(match self.clusters().get_mut(name) {
-            None | Some(Fake::GivenBack) => Standing::Absent,
+            None | Some(Fake::GivenBack) => ClusterStatus::Absent,
             Some(Fake::Coming(looks, cluster, _)) => {
                 *looks += 1;
-                if *looks > 1 { Standing::Ready(cluster.clone()) } else { Standing::Coming }
+                if *looks > 1 { ClusterStatus::Ready(cluster.clone()) } else { ClusterStatus::Coming }
             }
         })
     }
@@ -78,11 +78,14 @@ impl Clusters for FakeClusters {
         Ok(Deleted { name: name.to_owned(), evidence, confirmed_at: self.clock.now() })
     }
 
-    async fn list(&self) -> Result<Listing, PortError> {
+    async fn list(&self) -> Result<ClusterListing, PortError> {
         let there = |fake: &Fake| match fake {
             Fake::Coming(_, _, listed) => Some(listed.clone()),
             Fake::GivenBack => None,
         };
-        Ok(Listing { at: self.clock.now(), clusters: self.clusters().values().filter_map(there).collect() })
+        Ok(ClusterListing {
+            at: self.clock.now(),
+            clusters: self.clusters().values().filter_map(there).collect(),
+        })
     }
 }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use apiserver::{HOSTNAME, rights};
-use model::{Access, Class, Failure, Kubernetes};
+use model::{ApiAccess, Class, Failure, Kubernetes};
 use serde_json::Value;
 use service::PortError;
 
 use crate::{
-    port::Standing,
+    port::ClusterStatus,
     systems::{any, ready},
 };
 
@@ -16,14 +16,16 @@ use crate::{
 ///
 /// # Errors
 /// Returns what is missing with its code, or an error if the API request fails.
-pub async fn look(name: &str, settings: &Kubernetes) -> Result<Standing, PortError> {
+pub async fn look(name: &str, settings: &Kubernetes) -> Result<ClusterStatus, PortError> {
     let client = match apiserver::client(&settings.access).await {
         // In-cluster credentials exist only in the agent's pod.
-        Err(PortError::Final(_)) if settings.access == Access::InCluster => return Ok(any(name, settings)),
+        Err(PortError::Permanent(_)) if settings.access == ApiAccess::InCluster => {
+            return Ok(any(name, settings));
+        }
         client => client?,
     };
     let missing = |class, code: &str, why: String| {
-        PortError::Final(Failure::new(class, code, format!("cluster {name}: {why}")))
+        PortError::Permanent(Failure::new(class, code, format!("cluster {name}: {why}")))
     };
     let namespace = &settings.namespace;
     if !apiserver::served(&client, "jobset.x-k8s.io/v1alpha2", "jobsets").await? {
@@ -224,7 +226,7 @@ mod tests {
             ),
             (node(json!({})), json!({"node_selector": {"kind": "h100"}}), "label kind=h100"),
             (node(json!({})), json!({"only_nodes": ["n1", "n2"]}), ""),
-            (node(json!({})), json!({"only_nodes": ["n2", "n3"]}), "is not named"),
+            (node(json!({})), json!({"only_nodes": ["n2", "n3"]}), "is not in `only_nodes`"),
             (
                 node(json!({"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}})),
                 json!({}),
@@ -258,7 +260,7 @@ mod tests {
             count.add(&json!({"metadata": {"name": name}, "status": status}), &settings(json!({})));
         }
         let told = count.told(&settings(json!({})));
-        let expected = "nodes: 2 are asked for, 1 could take a pod; n2, as 1 more, is not Ready; ";
+        let expected = "nodes: 2 requested, 1 can run a pod; n2 and 1 more: is not Ready; ";
         assert!(told.starts_with(expected), "{told}");
     }
 

@@ -22,15 +22,15 @@ pub mod systems;
 use std::sync::Arc;
 
 use model::{Body, Class, ClusterSpec, Command, CommandId, Fact, Failure, Handle, Span, Timestamp};
-use service::{Look, Outbox, PortError, Trouble, Watches, Worker};
+use service::{CommandError, PollResult, Pollers, PortError, Publisher, Worker};
 
-pub use port::{Clusters, Listed, Listing, Order, Standing};
+pub use port::{ClusterListing, ClusterProvider, ClusterStatus, ListedCluster, Order};
 pub use sweep::{Fate, Sweeper, Swept, sweep};
 
 /// The provisioner's handler, over any [`Clusters`].
 pub struct Provisioner {
-    clusters: Arc<dyn Clusters>,
-    watches: Watches,
+    clusters: Arc<dyn ClusterProvider>,
+    watches: Pollers,
     every: Span,
 }
 
@@ -40,8 +40,8 @@ impl Provisioner {
         ["dev.burnin.cluster.create.v1", "dev.burnin.cluster.observe.v1", "dev.burnin.cluster.delete.v1"];
 
     /// `every`: poll interval of clusters that start or stop.
-    pub fn new(clusters: Arc<dyn Clusters>, every: Span) -> Self {
-        Self { clusters, watches: Watches::default(), every }
+    pub fn new(clusters: Arc<dyn ClusterProvider>, every: Span) -> Self {
+        Self { clusters, watches: Pollers::default(), every }
     }
 
     async fn create(
@@ -50,12 +50,12 @@ impl Provisioner {
         spec: &ClusterSpec,
         name: &str,
         expires_at: Option<Timestamp>,
-        outbox: &Outbox,
-    ) -> Result<(), Trouble> {
+        outbox: &Publisher,
+    ) -> Result<(), CommandError> {
         if let (ClusterSpec::Rent(system), Some(expires_at)) = (spec, expires_at) {
             let order = Order { id: id.clone(), name: name.to_owned(), system: system.clone(), expires_at };
             match self.clusters.create(&order).await {
-                Ok(handle) => outbox.tell(id, Fact::ClusterAccepted(Handle { handle })).await?,
+                Ok(handle) => outbox.publish_fact(id, Fact::ClusterAccepted(Handle { handle })).await?,
                 Err(error) => return outbox.answer(id, Err(error)).await,
             }
         }
@@ -67,13 +67,13 @@ impl Provisioner {
         id: &CommandId,
         spec: &ClusterSpec,
         name: &str,
-        outbox: &Outbox,
-    ) -> Result<(), Trouble> {
+        outbox: &Publisher,
+    ) -> Result<(), CommandError> {
         match look(&*self.clusters, spec, name).await {
-            Ok(Look::Ended(fact)) => Ok(outbox.tell(id, fact).await?),
-            Ok(Look::Going) => {
+            Ok(PollResult::Ended(fact)) => Ok(outbox.publish_fact(id, fact).await?),
+            Ok(PollResult::Running) => {
                 let (clusters, spec, name) = (Arc::clone(&self.clusters), spec.clone(), name.to_owned());
-                self.watches.follow(id, outbox, self.every, move || {
+                self.watches.poll(id, outbox, self.every, move || {
                     let (clusters, spec, name) = (Arc::clone(&clusters), spec.clone(), name.clone());
                     async move { look(&*clusters, &spec, &name).await }
                 });
@@ -85,7 +85,11 @@ impl Provisioner {
 }
 
 /// State of a provisioned cluster by name, or of an existing cluster by its settings.
-async fn look(clusters: &dyn Clusters, spec: &ClusterSpec, name: &str) -> Result<Look, PortError> {
+async fn look(
+    clusters: &dyn ClusterProvider,
+    spec: &ClusterSpec,
+    name: &str,
+) -> Result<PollResult, PortError> {
     let standing = match spec {
         ClusterSpec::Rent(_) => clusters.look(name).await?,
         ClusterSpec::Existing { system, .. } => clusters.find(system, name).await?,
@@ -93,14 +97,15 @@ async fn look(clusters: &dyn Clusters, spec: &ClusterSpec, name: &str) -> Result
     Ok(told(standing))
 }
 
-fn told(standing: Standing) -> Look {
-    let failed =
-        |code, why: String| Look::Ended(Fact::ClusterFailed(Failure::new(Class::Infrastructure, code, why)));
+fn told(standing: ClusterStatus) -> PollResult {
+    let failed = |code, why: String| {
+        PollResult::Ended(Fact::ClusterFailed(Failure::new(Class::Infrastructure, code, why)))
+    };
     match standing {
-        Standing::Coming => Look::Going,
-        Standing::Ready(cluster) => Look::Ended(Fact::ClusterReady(cluster)),
-        Standing::Absent => failed("ABSENT", "no such cluster exists".to_owned()),
-        Standing::Broken(why) => failed("BROKEN", why),
+        ClusterStatus::Coming => PollResult::Running,
+        ClusterStatus::Ready(cluster) => PollResult::Ended(Fact::ClusterReady(cluster)),
+        ClusterStatus::Absent => failed("ABSENT", "no such cluster exists".to_owned()),
+        ClusterStatus::Broken(why) => failed("BROKEN", why),
     }
 }
 
@@ -110,7 +115,7 @@ impl Worker for Provisioner {
         "provisioner"
     }
 
-    async fn perform(&self, command: &Command, outbox: &Outbox) -> Result<(), Trouble> {
+    async fn perform(&self, command: &Command, outbox: &Publisher) -> Result<(), CommandError> {
         let id = &command.id;
         match &command.body {
             Body::ClusterCreate { spec, name, expires_at } => {
@@ -119,13 +124,13 @@ impl Worker for Provisioner {
             Body::ClusterObserve { spec, name } => self.observe(id, spec, name, outbox).await,
             Body::ClusterDelete { spec: ClusterSpec::Rent(_), name } => {
                 match self.clusters.delete(name).await {
-                    Ok(deleted) => Ok(outbox.tell(id, Fact::ClusterDeleted(deleted)).await?),
+                    Ok(deleted) => Ok(outbox.publish_fact(id, Fact::ClusterDeleted(deleted)).await?),
                     // A deletion is owed until it is done: an error is retried, never reported as a failure.
-                    Err(PortError::Passing(why)) => Err(Trouble::Retry(why)),
-                    Err(PortError::Final(failure)) => Err(Trouble::Retry(failure.message)),
+                    Err(PortError::Transient(why)) => Err(CommandError::Transient(why)),
+                    Err(PortError::Permanent(failure)) => Err(CommandError::Transient(failure.message)),
                 }
             }
-            _ => Err(Trouble::Park("the provisioner handles only the cluster stage".to_owned())),
+            _ => Err(CommandError::Permanent("the provisioner handles only the cluster stage".to_owned())),
         }
     }
 }

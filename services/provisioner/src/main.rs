@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use build_service::{
     Builds, LocalBuilds,
-    place::{Endpoint, NEEDS_A_BUCKET, Place, cloud_build},
+    location::{BuildLocation, Endpoint, NEEDS_A_BUCKET, cloud_build},
 };
 use gcp::{Parts, Unfit, Wiring};
 use model::Span;
@@ -14,12 +14,12 @@ use provisioner::{
     processes::{ProcessClusters, gpus},
     systems::Systems,
 };
-use service::serve::Chore;
+use service::serve::PeriodicTask;
 use supervisor::Program;
 
 struct Config {
-    artefacts: gcp::Place,
-    clusters: Place,
+    artefacts: gcp::StorageLocation,
+    clusters: BuildLocation,
     endpoint: Option<Endpoint>,
     secrets: Option<PathBuf>,
     grace: Span,
@@ -57,19 +57,19 @@ fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
     let open = || wiring.store(&config.artefacts);
     let clock = || Arc::clone(&wiring.clock);
     let (store, builds, processes): (_, Arc<dyn Builds>, _) = match config.clusters {
-        Place::Here(folder) => {
+        BuildLocation::Here(folder) => {
             let (store, program) = (open()?, Program::this()?);
-            let builds = supervisor::Builds::new(folder.join("builds"), program.clone());
+            let builds = supervisor::BuildFolder::new(folder.join("builds"), program.clone());
             let builds = LocalBuilds::new(builds, Arc::clone(&store), config.secrets);
-            let clusters = supervisor::Clusters::new(folder.join("clusters"), program);
+            let clusters = supervisor::ClusterFolder::new(folder.join("clusters"), program);
             (store, Arc::new(builds), Some(ProcessClusters::new(clusters, clock(), gpus())))
         }
-        Place::CloudBuild { .. } if config.secrets.is_some() => {
+        BuildLocation::CloudBuild { .. } if config.secrets.is_some() => {
             return Err(
                 "BURNIN_SECRETS: only for steps on this host; with Cloud Build use Secret Manager".into()
             );
         }
-        Place::CloudBuild { project, location } => {
+        BuildLocation::CloudBuild { project, location } => {
             let bucket = config.artefacts.bucket().ok_or(NEEDS_A_BUCKET)?;
             let (place, store) = ((project.as_str(), location.as_str()), open()?);
             let builds = cloud_build(place, config.endpoint, bucket, Arc::clone(&store), clock());
@@ -78,7 +78,7 @@ fn parts(config: Config, wiring: &Wiring) -> Result<Parts, Unfit> {
     };
     let deployed = DeployedClusters::new(builds, Arc::clone(&store), clock());
     let clusters = Arc::new(Systems { deployed, processes });
-    let sweeper: Arc<dyn Chore> = Arc::new(Sweeper::new(Arc::clone(&clusters) as _, config.grace));
+    let sweeper: Arc<dyn PeriodicTask> = Arc::new(Sweeper::new(Arc::clone(&clusters) as _, config.grace));
     let worker = Provisioner::new(clusters, config.look);
     let mut parts = wiring.worker(worker, &Provisioner::TAKES, store);
     parts.chores.push(sweeper);

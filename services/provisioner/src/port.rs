@@ -18,7 +18,7 @@ pub struct Order {
 
 /// State of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ClusterStatus {
     /// Unknown to the provider.
     Absent,
     /// Starting.
@@ -31,16 +31,16 @@ pub enum Standing {
 
 /// All our clusters at a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listing {
+pub struct ClusterListing {
     /// The provider's clock at the time of the listing: it alone decides which leases have expired.
     pub at: Timestamp,
     /// Every existing cluster with our labels.
-    pub clusters: Vec<Listed>,
+    pub clusters: Vec<ListedCluster>,
 }
 
 /// A cluster and its labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct ListedCluster {
     /// Cluster name.
     pub name: String,
     /// Label: the run it was created for.
@@ -51,7 +51,7 @@ pub struct Listed {
 
 /// A provider of clusters.
 #[async_trait::async_trait]
-pub trait Clusters: Send + Sync + 'static {
+pub trait ClusterProvider: Send + Sync + 'static {
     /// Creates a cluster, or adopts an existing one of that name. Returns the provider's handle.
     ///
     /// # Errors
@@ -62,13 +62,13 @@ pub trait Clusters: Send + Sync + 'static {
     ///
     /// # Errors
     /// Returns an error if the provider request fails.
-    async fn look(&self, name: &str) -> Result<Standing, PortError>;
+    async fn look(&self, name: &str) -> Result<ClusterStatus, PortError>;
 
     /// State of an existing cluster that was not provisioned here.
     ///
     /// # Errors
     /// Returns an error if the request fails.
-    async fn find(&self, system: &System, name: &str) -> Result<Standing, PortError> {
+    async fn find(&self, system: &System, name: &str) -> Result<ClusterStatus, PortError> {
         let _ = system;
         self.look(name).await
     }
@@ -83,5 +83,5 @@ pub trait Clusters: Send + Sync + 'static {
     ///
     /// # Errors
     /// Returns an error if the provider request fails or the list is incomplete.
-    async fn list(&self) -> Result<Listing, PortError>;
+    async fn list(&self) -> Result<ClusterListing, PortError>;
 }

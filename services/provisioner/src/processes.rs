@@ -6,18 +6,18 @@ use model::{Class, Deleted, Failure, Node, System};
 use service::{Clock, PortError};
 use supervisor::{ClusterRequest, ClusterState};
 
-use crate::port::{Clusters, Listed, Listing, Order, Standing};
+use crate::port::{ClusterListing, ClusterProvider, ClusterStatus, ListedCluster, Order};
 
 /// Provider of clusters on this host.
 pub struct ProcessClusters {
-    clusters: supervisor::Clusters,
+    clusters: supervisor::ClusterFolder,
     clock: Arc<dyn Clock>,
     gpus: u32,
 }
 
 impl ProcessClusters {
     /// Clusters under a folder. `gpus`: number of GPUs of this host, see [`gpus`].
-    pub fn new(clusters: supervisor::Clusters, clock: Arc<dyn Clock>, gpus: u32) -> Self {
+    pub fn new(clusters: supervisor::ClusterFolder, clock: Arc<dyn Clock>, gpus: u32) -> Self {
         Self { clusters, clock, gpus }
     }
 
@@ -31,11 +31,12 @@ impl ProcessClusters {
 
     async fn blocking<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&supervisor::Clusters) -> std::io::Result<T> + Send + 'static,
+        work: impl FnOnce(&supervisor::ClusterFolder) -> std::io::Result<T> + Send + 'static,
     ) -> Result<T, PortError> {
         let clusters = self.clusters.clone();
-        let done = tokio::task::spawn_blocking(move || work(&clusters)).await.map_err(PortError::passing)?;
-        done.map_err(PortError::passing)
+        let done =
+            tokio::task::spawn_blocking(move || work(&clusters)).await.map_err(PortError::transient)?;
+        done.map_err(PortError::transient)
     }
 }
 
@@ -58,11 +59,11 @@ fn has_nccl_tests(folder: &Path) -> bool {
 }
 
 #[async_trait::async_trait]
-impl Clusters for ProcessClusters {
+impl ClusterProvider for ProcessClusters {
     async fn create(&self, order: &Order) -> Result<String, PortError> {
         if !matches!(order.system, System::Processes { .. }) {
             let why = format!("a cluster of {} cannot run as local processes", order.system.name());
-            return Err(PortError::Final(Failure::new(Class::Input, "NOT_FOR_RENT", why)));
+            return Err(PortError::Permanent(Failure::new(Class::Input, "NOT_FOR_RENT", why)));
         }
         let nodes = order.system.nodes();
         let labels = [
@@ -75,23 +76,23 @@ impl Clusters for ProcessClusters {
         let name = order.name.clone();
         let clusters = self.clusters.clone();
         let created = tokio::task::spawn_blocking(move || clusters.create(&name, &request)).await;
-        match created.map_err(PortError::passing)? {
+        match created.map_err(PortError::transient)? {
             Ok(()) => Ok(order.name.clone()),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                Err(PortError::Final(Failure::new(Class::Cancelled, "GIVEN_BACK", error.to_string())))
+                Err(PortError::Permanent(Failure::new(Class::Cancelled, "GIVEN_BACK", error.to_string())))
             }
-            Err(error) => Err(PortError::passing(error)),
+            Err(error) => Err(PortError::transient(error)),
         }
     }
 
-    async fn look(&self, name: &str) -> Result<Standing, PortError> {
+    async fn look(&self, name: &str) -> Result<ClusterStatus, PortError> {
         let name = name.to_owned();
         let state = self.blocking(move |clusters| clusters.look(&name)).await?;
         Ok(match state {
-            ClusterState::Absent | ClusterState::Deleted(_) => Standing::Absent,
-            ClusterState::Coming => Standing::Coming,
-            ClusterState::Ready(cluster) => Standing::Ready(cluster),
-            ClusterState::Broken { why } => Standing::Broken(why),
+            ClusterState::Absent | ClusterState::Deleted(_) => ClusterStatus::Absent,
+            ClusterState::Coming => ClusterStatus::Coming,
+            ClusterState::Ready(cluster) => ClusterStatus::Ready(cluster),
+            ClusterState::Broken { why } => ClusterStatus::Broken(why),
         })
     }
 
@@ -100,13 +101,13 @@ impl Clusters for ProcessClusters {
         self.blocking(move |clusters| clusters.delete(&name, || clock.now())).await
     }
 
-    async fn list(&self) -> Result<Listing, PortError> {
-        let there = self.blocking(supervisor::Clusters::list).await?;
-        let listed = there.into_iter().map(|(name, labels)| Listed {
+    async fn list(&self) -> Result<ClusterListing, PortError> {
+        let there = self.blocking(supervisor::ClusterFolder::list).await?;
+        let listed = there.into_iter().map(|(name, labels)| ListedCluster {
             name,
             run: labels.get("burnin-run").cloned().unwrap_or_default(),
             expires_at: labels.get("burnin-expires").and_then(|at| at.parse().ok()),
         });
-        Ok(Listing { at: self.clock.now(), clusters: listed.collect() })
+        Ok(ClusterListing { at: self.clock.now(), clusters: listed.collect() })
     }
 }

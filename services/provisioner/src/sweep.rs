@@ -7,10 +7,10 @@
 use std::sync::Arc;
 
 use model::{Deleted, Span, Timestamp};
-use service::{PortError, serve::Chore};
+use service::{PortError, serve::PeriodicTask};
 use tracing::warn;
 
-use crate::port::{Clusters, Listed};
+use crate::port::{ClusterProvider, ListedCluster};
 
 /// Result of the sweep for a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,34 +34,34 @@ pub enum Fate {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Swept {
     /// The listed cluster.
-    pub cluster: Listed,
+    pub cluster: ListedCluster,
     /// Result of the sweep.
     pub fate: Fate,
 }
 
 /// The sweeper as a periodic task: fails if a cluster is left.
 pub struct Sweeper {
-    clusters: Arc<dyn Clusters>,
+    clusters: Arc<dyn ClusterProvider>,
     grace: Span,
 }
 
 impl Sweeper {
     /// `grace`: time after the end of a lease before its cluster is deleted.
-    pub fn new(clusters: Arc<dyn Clusters>, grace: Span) -> Self {
+    pub fn new(clusters: Arc<dyn ClusterProvider>, grace: Span) -> Self {
         Self { clusters, grace }
     }
 }
 
 #[async_trait::async_trait]
-impl Chore for Sweeper {
+impl PeriodicTask for Sweeper {
     fn name(&self) -> &'static str {
         "sweep"
     }
 
     async fn run(&self) -> Result<(), String> {
         let swept = sweep(&*self.clusters, self.grace, true).await.map_err(|error| match error {
-            PortError::Passing(why) => why,
-            PortError::Final(failure) => failure.message,
+            PortError::Transient(why) => why,
+            PortError::Permanent(failure) => failure.message,
         })?;
         let mut left = Vec::new();
         for Swept { cluster, fate } in swept {
@@ -88,7 +88,11 @@ impl Chore for Sweeper {
 ///
 /// # Errors
 /// Returns an error if the provider's list is unavailable. A failed deletion is part of the result.
-pub async fn sweep(clusters: &dyn Clusters, grace: Span, really: bool) -> Result<Vec<Swept>, PortError> {
+pub async fn sweep(
+    clusters: &dyn ClusterProvider,
+    grace: Span,
+    really: bool,
+) -> Result<Vec<Swept>, PortError> {
     let listing = clusters.list().await?;
     let mut swept = Vec::new();
     for cluster in listing.clusters {
@@ -98,8 +102,8 @@ pub async fn sweep(clusters: &dyn Clusters, grace: Span, really: bool) -> Result
             Some(_) if !really => Fate::Due,
             Some(_) => match clusters.delete(&cluster.name).await {
                 Ok(deleted) => Fate::Gone(deleted),
-                Err(PortError::Passing(why)) => Fate::Left(why),
-                Err(PortError::Final(failure)) => Fate::Left(failure.message),
+                Err(PortError::Transient(why)) => Fate::Left(why),
+                Err(PortError::Permanent(failure)) => Fate::Left(failure.message),
             },
         };
         swept.push(Swept { cluster, fate });
@@ -111,7 +115,7 @@ pub async fn sweep(clusters: &dyn Clusters, grace: Span, really: bool) -> Result
 }
 
 /// Providers have confirmed deletions that did not happen: a cluster counts as deleted only if it is no longer listed.
-async fn doubt(swept: &mut [Swept], clusters: &dyn Clusters) {
+async fn doubt(swept: &mut [Swept], clusters: &dyn ClusterProvider) {
     let listing = clusters.list().await;
     for swept in swept.iter_mut().filter(|swept| matches!(swept.fate, Fate::Gone(_))) {
         let why = match &listing {
@@ -119,8 +123,8 @@ async fn doubt(swept: &mut [Swept], clusters: &dyn Clusters) {
                 "the provider confirmed the deletion and still lists it".to_owned()
             }
             Ok(_) => continue,
-            Err(PortError::Passing(why)) => format!("deletion unconfirmed: {why}"),
-            Err(PortError::Final(failure)) => {
+            Err(PortError::Transient(why)) => format!("deletion unconfirmed: {why}"),
+            Err(PortError::Permanent(failure)) => {
                 format!("deletion unconfirmed: {}", failure.message)
             }
         };

@@ -5,7 +5,7 @@ use service::PortError;
 
 use crate::{
     deployed::DeployedClusters,
-    port::{Clusters, Listing, Order, Standing},
+    port::{ClusterListing, ClusterProvider, ClusterStatus, Order},
     processes::ProcessClusters,
     slurm,
 };
@@ -20,9 +20,9 @@ pub struct Systems {
 }
 
 /// Checks an existing Kubernetes cluster. Without the feature nothing is checked here: the agent reports what is missing.
-async fn named(name: &str, settings: &Kubernetes) -> Result<Standing, PortError> {
+async fn named(name: &str, settings: &Kubernetes) -> Result<ClusterStatus, PortError> {
     if let Some((field, problem)) = settings.problems().first() {
-        return Ok(Standing::Broken(format!("{name}: {field}: {problem}")));
+        return Ok(ClusterStatus::Broken(format!("{name}: {field}: {problem}")));
     }
     #[cfg(feature = "kubernetes")]
     return crate::kubernetes::look(name, settings).await;
@@ -31,42 +31,42 @@ async fn named(name: &str, settings: &Kubernetes) -> Result<Standing, PortError>
 }
 
 /// Ready. The scheduler chooses a job's nodes when it starts, so they are known only if the job uses all nodes.
-pub(crate) fn any(name: &str, settings: &Kubernetes) -> Standing {
+pub(crate) fn any(name: &str, settings: &Kubernetes) -> ClusterStatus {
     ready(name, settings, (0..settings.nodes).map(|number| format!("any-{number}")).collect())
 }
 
-pub(crate) fn ready(name: &str, settings: &Kubernetes, mut nodes: Vec<String>) -> Standing {
+pub(crate) fn ready(name: &str, settings: &Kubernetes, mut nodes: Vec<String>) -> ClusterStatus {
     nodes.sort();
     let nodes = nodes.into_iter().map(|name| Node { name, slots: settings.ranks_per_node }).collect();
-    Standing::Ready(Cluster { name: name.to_owned(), nodes, endpoint: settings.endpoint() })
+    ClusterStatus::Ready(Cluster { name: name.to_owned(), nodes, endpoint: settings.endpoint() })
 }
 
 #[async_trait::async_trait]
-impl Clusters for Systems {
+impl ClusterProvider for Systems {
     async fn create(&self, order: &Order) -> Result<String, PortError> {
         match (&order.system, &self.processes) {
             (System::Deployed(_), _) => self.deployed.create(order).await,
             (System::Processes { .. }, Some(processes)) => processes.create(order).await,
             (system, _) => {
                 let why = format!("a cluster of {} cannot be provisioned here", system.name());
-                Err(PortError::Final(Failure::new(Class::Input, "NOT_FOR_RENT", why)))
+                Err(PortError::Permanent(Failure::new(Class::Input, "NOT_FOR_RENT", why)))
             }
         }
     }
 
-    async fn look(&self, name: &str) -> Result<Standing, PortError> {
+    async fn look(&self, name: &str) -> Result<ClusterStatus, PortError> {
         match (self.deployed.look(name).await?, &self.processes) {
-            (Standing::Absent, Some(processes)) => processes.look(name).await,
+            (ClusterStatus::Absent, Some(processes)) => processes.look(name).await,
             (standing, _) => Ok(standing),
         }
     }
 
-    async fn find(&self, system: &System, name: &str) -> Result<Standing, PortError> {
+    async fn find(&self, system: &System, name: &str) -> Result<ClusterStatus, PortError> {
         match (system, &self.processes) {
             (System::Slurm(slurm), _) => slurm::look(name, slurm).await,
             (System::Kubernetes(kubernetes), _) => named(name, kubernetes).await,
             (System::Processes { .. }, Some(processes)) => processes.look(name).await,
-            _ => Ok(Standing::Absent),
+            _ => Ok(ClusterStatus::Absent),
         }
     }
 
@@ -83,7 +83,7 @@ impl Clusters for Systems {
         }
     }
 
-    async fn list(&self) -> Result<Listing, PortError> {
+    async fn list(&self) -> Result<ClusterListing, PortError> {
         let mut listing = self.deployed.list().await?;
         if let Some(processes) = &self.processes {
             listing.clusters.extend(processes.list().await?.clusters);

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use build_service::cloud_build::{CloudBuilds, client::Client, submissions::Timing};
+use build_service::cloud_build::{CloudBuilds, client::CloudBuildClient, submissions::Timing};
 use cloudbuild_standin::{CloudBuild, Fault};
 use ledger::MemoryStore;
 use model::{Attempt, BuildSpec, CommandId, Deployed, Span, Stage, System, Verb};
-use provisioner::{Clusters, Order, Standing, conformance, deployed::DeployedClusters};
+use provisioner::{ClusterProvider, ClusterStatus, Order, conformance, deployed::DeployedClusters};
 use serde_json::{Value, json};
 use service::{Clock, ManualClock, PortError, SystemClock};
 
@@ -24,7 +24,7 @@ impl World {
     async fn new() -> Self {
         let store = Arc::new(MemoryStore::default());
         let cloud = CloudBuild::serve(store.clone(), BUCKET).await.unwrap();
-        let client = Client::new("proj", "us-central1", Some(cloud.endpoint.clone()));
+        let client = CloudBuildClient::new("proj", "us-central1", Some(cloud.endpoint.clone()));
         let timing = Timing { settle: SETTLE, pause: Span::from_secs(0), readings: 3 };
         let clock = Arc::new(ManualClock::new(SystemClock.now()));
         let builds = CloudBuilds::new(client, store.clone(), BUCKET, clock.clone(), timing);
@@ -93,13 +93,13 @@ async fn lost_responses_cause_no_second_deployment_or_teardown() {
         let (name, expires_at) = (id.resource_name(), SystemClock.now() + LIFE);
         let order = Order { name: name.clone(), id, system: system("SUCCESS"), expires_at };
         world.cloud.next_create(fault);
-        while let Err(PortError::Passing(_)) = world.clusters.create(&order).await {
+        while let Err(PortError::Transient(_)) = world.clusters.create(&order).await {
             world.clock.advance(SETTLE);
         }
-        while world.clusters.look(&name).await.unwrap() == Standing::Coming {}
-        assert!(matches!(world.clusters.look(&name).await.unwrap(), Standing::Ready(_)), "{fault:?}");
+        while world.clusters.look(&name).await.unwrap() == ClusterStatus::Coming {}
+        assert!(matches!(world.clusters.look(&name).await.unwrap(), ClusterStatus::Ready(_)), "{fault:?}");
         world.cloud.next_create(fault);
-        while let Err(PortError::Passing(_)) = world.clusters.delete(&name).await {
+        while let Err(PortError::Transient(_)) = world.clusters.delete(&name).await {
             world.clock.advance(SETTLE);
         }
         let ended: Vec<_> = world.builds().into_iter().map(|(wish, _, status)| (wish, status)).collect();
@@ -119,8 +119,8 @@ async fn a_teardown_ended_by_cloud_build_is_retried() {
     world.clusters.create(&order).await.unwrap();
     let said = loop {
         match world.clusters.delete(&name).await {
-            Err(PortError::Passing(why)) if why.contains("teardowns failed") => break why,
-            Err(PortError::Passing(_)) => {}
+            Err(PortError::Transient(why)) if why.contains("teardowns failed") => break why,
+            Err(PortError::Transient(_)) => {}
             other => panic!("{other:?}"),
         }
     };

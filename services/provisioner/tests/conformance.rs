@@ -5,7 +5,9 @@ mod support;
 use std::sync::Arc;
 
 use model::{Attempt, CommandId, Span, Stage, System, Timestamp, Verb};
-use provisioner::{Clusters, Order, Standing, conformance, fake::FakeClusters, processes::ProcessClusters};
+use provisioner::{
+    ClusterProvider, ClusterStatus, Order, conformance, fake::FakeClusters, processes::ProcessClusters,
+};
 use service::{Clock, SystemClock};
 
 /// Long enough for the suite, short enough that a failed test leaves nothing behind for long.
@@ -24,7 +26,7 @@ async fn the_fake_clusters_conform() {
 async fn process_clusters_conform() {
     let root = tempfile::tempdir().unwrap();
     let provider = |gpus: u32| {
-        let clusters = supervisor::Clusters::new(root.path().join(gpus.to_string()), support::program());
+        let clusters = supervisor::ClusterFolder::new(root.path().join(gpus.to_string()), support::program());
         ProcessClusters::new(clusters, Arc::new(SystemClock), gpus)
     };
     for gpus in [0, 8] {
@@ -36,7 +38,7 @@ async fn process_clusters_conform() {
 async fn a_host_with_gpus_is_one_node() {
     let root = tempfile::tempdir().unwrap();
     for (gpus, expected) in [(0, vec![1, 1, 1]), (8, vec![8])] {
-        let clusters = supervisor::Clusters::new(root.path().join(gpus.to_string()), support::program());
+        let clusters = supervisor::ClusterFolder::new(root.path().join(gpus.to_string()), support::program());
         let provider = ProcessClusters::new(clusters, Arc::new(SystemClock), gpus);
         let id = CommandId {
             run: "slots".parse().unwrap(),
@@ -49,8 +51,8 @@ async fn a_host_with_gpus_is_one_node() {
         provider.create(&Order { id, name: name.clone(), system, expires_at: soon() }).await.unwrap();
         let cluster = loop {
             match provider.look(&name).await.unwrap() {
-                Standing::Ready(cluster) => break cluster,
-                Standing::Coming => tokio::task::yield_now().await,
+                ClusterStatus::Ready(cluster) => break cluster,
+                ClusterStatus::Coming => tokio::task::yield_now().await,
                 other => panic!("the cluster does not come up: {other:?}"),
             }
         };

@@ -8,8 +8,8 @@ use build_service::LocalBuilds;
 use ledger::{FolderStore, Store};
 use model::{Attempt, BuildSpec, CommandId, Deleted, Deployed, Slurm, Span, Stage, System, Timestamp, Verb};
 use provisioner::{
-    Clusters, Fate, Order, Standing, conformance, deployed::DeployedClusters, processes::ProcessClusters,
-    sweep, systems::Systems,
+    ClusterProvider, ClusterStatus, Fate, Order, conformance, deployed::DeployedClusters,
+    processes::ProcessClusters, sweep, systems::Systems,
 };
 use serde_json::{Value, json};
 use service::{Clock, ManualClock, PortError, SystemClock};
@@ -47,7 +47,7 @@ impl World {
     }
 
     fn provider(root: &TempDir, store: &Arc<dyn Store>, clock: Arc<dyn Clock>) -> DeployedClusters {
-        let builds = supervisor::Builds::new(root.path().join("builds"), support::program());
+        let builds = supervisor::BuildFolder::new(root.path().join("builds"), support::program());
         let builds = Arc::new(LocalBuilds::new(builds, Arc::clone(store), None));
         DeployedClusters::new(builds, Arc::clone(store), clock)
     }
@@ -95,10 +95,10 @@ impl World {
         Order { name: id.resource_name(), id, system, expires_at }
     }
 
-    async fn settled(&self, name: &str) -> Standing {
+    async fn settled(&self, name: &str) -> ClusterStatus {
         for _ in 0..3000 {
             match self.clusters.look(name).await.unwrap() {
-                Standing::Coming => tokio::time::sleep(Duration::from_millis(5)).await,
+                ClusterStatus::Coming => tokio::time::sleep(Duration::from_millis(5)).await,
                 other => return other,
             }
         }
@@ -110,14 +110,14 @@ impl World {
         for _ in 0..3000 {
             match self.clusters.delete(name).await {
                 Ok(deleted) => return Ok(deleted),
-                Err(PortError::Passing(why))
+                Err(PortError::Transient(why))
                     if ["teardown is running", "teardown started", "being stopped"]
                         .iter()
                         .any(|word| why.contains(word)) =>
                 {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
-                Err(PortError::Passing(why)) => return Err(why),
+                Err(PortError::Transient(why)) => return Err(why),
                 Err(error) => panic!("{error:?}"),
             }
         }
@@ -142,7 +142,7 @@ async fn deployed_clusters_conform() {
     assert_eq!(world.has(), [""; 0], "nothing costs money after the suite");
 
     // The same behind the one door, beside processes.
-    let hosts = supervisor::Clusters::new(world.root.path().join("hosts"), support::program());
+    let hosts = supervisor::ClusterFolder::new(world.root.path().join("hosts"), support::program());
     let both = World::new();
     let order = both.order(both.deploy("", &two(&json!({}))), both.destroy(""));
     let deployed = World::provider(&both.root, &both.store, Arc::new(SystemClock));
@@ -158,7 +158,7 @@ async fn deployment_settings_reach_the_job_and_labels_reach_the_steps() {
     let made = two(&json!({"shared_folder": "/mnt/really here", "partition": "a3mega"}));
     let order = world.order(world.deploy("", &made), world.destroy(""));
     world.clusters.create(&order).await.unwrap();
-    let Standing::Ready(cluster) = world.settled(&order.name).await else { panic!("it comes up") };
+    let ClusterStatus::Ready(cluster) = world.settled(&order.name).await else { panic!("it comes up") };
     let settings = Slurm::of(&cluster).unwrap().unwrap();
     assert_eq!((settings.shared_folder.as_str(), settings.nodes), ("/mnt/really here", 2));
     assert_eq!(settings.partition.as_deref(), Some("a3mega"));
@@ -183,7 +183,7 @@ async fn a_failed_playbook_is_reported_with_host_and_task() {
         ("ok", None),
         ("task-failed", Some("task-failed.jsonl: ")),
         ("cut-off", Some("dgx03 is unreachable")),
-        ("unreachable", Some("cannot be reached")),
+        ("unreachable", Some("dgx3 is unreachable")),
     ];
     for (events, expected) in cases {
         let world = World::new();
@@ -193,8 +193,10 @@ async fn a_failed_playbook_is_reported_with_host_and_task() {
         let order = world.order(deploy, world.destroy(""));
         world.clusters.create(&order).await.unwrap();
         match (world.settled(&order.name).await, expected) {
-            (Standing::Ready(_), None) => {}
-            (Standing::Broken(why), Some(expected)) => assert!(why.contains(expected), "{events}: {why}"),
+            (ClusterStatus::Ready(_), None) => {}
+            (ClusterStatus::Broken(why), Some(expected)) => {
+                assert!(why.contains(expected), "{events}: {why}")
+            }
             (other, _) => panic!("{events}: {other:?}"),
         }
         world.delete(&order.name).await.unwrap();
@@ -222,7 +224,10 @@ async fn the_deployed_cluster_is_checked_against_the_request() {
         let order = world.order(world.deploy("", &made), world.destroy(""));
         world.clusters.create(&order).await.unwrap();
         let standing = world.settled(&order.name).await;
-        assert!(matches!(&standing, Standing::Broken(why) if why.contains(expected)), "{made}: {standing:?}");
+        assert!(
+            matches!(&standing, ClusterStatus::Broken(why) if why.contains(expected)),
+            "{made}: {standing:?}"
+        );
         world.delete(&order.name).await.unwrap();
         assert_eq!(world.has(), [""; 0], "a cluster nobody can use is given back all the same");
     }
@@ -241,13 +246,13 @@ async fn a_deployed_kubernetes_merges_request_and_deployment_settings() {
         (deployed.slurm, deployed.kubernetes) = (None, Some(serde_json::from_value(asked).unwrap()));
         world.clusters.create(&order).await.unwrap();
         match world.settled(&order.name).await {
-            Standing::Ready(cluster) => {
+            ClusterStatus::Ready(cluster) => {
                 let kubernetes = model::Kubernetes::of(&cluster).unwrap().expect("it is one");
                 assert_eq!((cluster.slots(), kubernetes.namespace.as_str()), (16, "burnin"));
                 assert_eq!(kubernetes.queue.as_deref(), Some("a4"));
-                assert!(matches!(kubernetes.access, model::Access::Gke { .. }));
+                assert!(matches!(kubernetes.access, model::ApiAccess::Gke { .. }));
             }
-            Standing::Broken(why) => assert!(!problem.is_empty() && why.starts_with(problem), "{why}"),
+            ClusterStatus::Broken(why) => assert!(!problem.is_empty() && why.starts_with(problem), "{why}"),
             other => panic!("{other:?}"),
         }
         world.delete(&order.name).await.unwrap();
@@ -260,7 +265,7 @@ async fn a_partial_deployment_is_destroyed() {
     let deploy = world.deploy("echo 'quota H100 exceeded' >&2; exit 3", &two(&json!({})));
     let order = world.order(deploy, world.destroy(""));
     world.clusters.create(&order).await.unwrap();
-    let Standing::Broken(why) = world.settled(&order.name).await else { panic!("it fails") };
+    let ClusterStatus::Broken(why) = world.settled(&order.name).await else { panic!("it fails") };
     assert!(why.contains("quota H100 exceeded"), "{why}");
     assert_eq!(world.has(), [order.name.as_str()], "half of it is there");
     world.delete(&order.name).await.unwrap();
@@ -275,7 +280,7 @@ async fn a_running_deployment_is_stopped_before_the_teardown() {
     while world.has().is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert_eq!(world.clusters.look(&order.name).await.unwrap(), Standing::Coming);
+    assert_eq!(world.clusters.look(&order.name).await.unwrap(), ClusterStatus::Coming);
     world.delete(&order.name).await.unwrap();
     assert_eq!(world.has(), [""; 0]);
     assert!(world.clusters.create(&order).await.is_err(), "and stays so");

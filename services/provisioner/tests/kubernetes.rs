@@ -6,7 +6,7 @@ use build_service::{Builds, LocalBuilds};
 use kubernetes_standin::Api;
 use ledger::{MemoryStore, Store};
 use model::{Class, Failure, System};
-use provisioner::{Clusters, Standing, deployed::DeployedClusters, systems::Systems};
+use provisioner::{ClusterProvider, ClusterStatus, deployed::DeployedClusters, systems::Systems};
 use serde_json::{Value, json};
 use service::{PortError, SystemClock};
 
@@ -43,14 +43,14 @@ impl Bed {
         self.api.change(|objects| objects.create(&key, queue)).unwrap();
     }
 
-    async fn look(&self, more: Value) -> Result<Standing, PortError> {
+    async fn look(&self, more: Value) -> Result<ClusterStatus, PortError> {
         let path = self.root.path().join("kubeconfig");
         let mut all = json!({"nodes": 2, "gpus_per_node": 8, "ranks_per_node": 8, "namespace": "burnin",
             "access": {"kubeconfig": {"path": path}}});
         all.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
         let program = supervisor::Program(vec!["none".into()]);
-        let builds = supervisor::Builds::new(self.root.path().join("builds"), program);
+        let builds = supervisor::BuildFolder::new(self.root.path().join("builds"), program);
         let builds: Arc<dyn Builds> = Arc::new(LocalBuilds::new(builds, Arc::clone(&store), None));
         let deployed = DeployedClusters::new(builds, store, Arc::new(SystemClock));
         let system = System::Kubernetes(serde_json::from_value(all).unwrap());
@@ -59,14 +59,14 @@ impl Bed {
 
     async fn refused(&self, more: Value) -> Failure {
         match self.look(more).await {
-            Err(PortError::Final(failure)) => failure,
+            Err(PortError::Permanent(failure)) => failure,
             other => panic!("{other:?}"),
         }
     }
 
     async fn nodes(&self, more: Value) -> Vec<String> {
         match self.look(more).await {
-            Ok(Standing::Ready(cluster)) => cluster.nodes.into_iter().map(|node| node.name).collect(),
+            Ok(ClusterStatus::Ready(cluster)) => cluster.nodes.into_iter().map(|node| node.name).collect(),
             other => panic!("{other:?}"),
         }
     }
@@ -160,5 +160,5 @@ async fn an_unreachable_api_is_retried_and_missing_credentials_fail() {
     let bed = Bed { api: Api::serve().await.unwrap(), root: bed.root };
     let gone = std::fs::read_to_string(&config).unwrap();
     assert!(!gone.contains(&bed.api.endpoint));
-    assert!(matches!(bed.look(json!({})).await, Err(PortError::Passing(_))));
+    assert!(matches!(bed.look(json!({})).await, Err(PortError::Transient(_))));
 }

@@ -9,7 +9,8 @@ use std::sync::{
 
 use model::{Attempt, CommandId, Deleted, Span, Stage, System, Timestamp, Verb};
 use provisioner::{
-    Clusters, Fate, Listing, Order, Standing, Swept, fake::FakeClusters, processes::ProcessClusters, sweep,
+    ClusterListing, ClusterProvider, ClusterStatus, Fate, Order, Swept, fake::FakeClusters,
+    processes::ProcessClusters, sweep,
 };
 use service::{Clock, ManualClock, PortError, SystemClock};
 
@@ -57,11 +58,11 @@ struct Liar {
 }
 
 #[service::async_trait]
-impl Clusters for Liar {
+impl ClusterProvider for Liar {
     async fn create(&self, order: &Order) -> Result<String, PortError> {
         self.truth.create(order).await
     }
-    async fn look(&self, name: &str) -> Result<Standing, PortError> {
+    async fn look(&self, name: &str) -> Result<ClusterStatus, PortError> {
         self.truth.look(name).await
     }
     async fn delete(&self, name: &str) -> Result<Deleted, PortError> {
@@ -71,7 +72,7 @@ impl Clusters for Liar {
         }
         self.truth.delete(name).await
     }
-    async fn list(&self) -> Result<Listing, PortError> {
+    async fn list(&self) -> Result<ClusterListing, PortError> {
         let mut listing = self.truth.list().await?;
         for listed in listing.clusters.iter_mut().filter(|listed| listed.run == "unlabelled") {
             listed.expires_at = None;
@@ -97,7 +98,7 @@ async fn deletions_must_be_confirmed_by_the_list_and_unlabelled_clusters_stay() 
 #[tokio::test(flavor = "multi_thread")]
 async fn expired_process_clusters_are_ended_by_the_sweep() {
     let root = tempfile::tempdir().unwrap();
-    let clusters = supervisor::Clusters::new(root.path(), support::program());
+    let clusters = supervisor::ClusterFolder::new(root.path(), support::program());
     let provider = |clock: Arc<dyn Clock>| ProcessClusters::new(clusters.clone(), clock, 0);
     let now = SystemClock.now();
     let here = provider(Arc::new(SystemClock));
@@ -106,6 +107,6 @@ async fn expired_process_clusters_are_ended_by_the_sweep() {
     // Later, by the provider's clock; the nodes' own clock has not come so far.
     let later = provider(Arc::new(ManualClock::new(now + Span::from_secs(200))));
     assert_eq!(fates(&sweep(&later, GRACE, true).await.unwrap()), [("swept", "gone")]);
-    assert_eq!(here.look("swept-cluster-1").await.unwrap(), Standing::Absent);
+    assert_eq!(here.look("swept-cluster-1").await.unwrap(), ClusterStatus::Absent);
     assert_eq!(sweep(&here, GRACE, true).await.unwrap(), []);
 }

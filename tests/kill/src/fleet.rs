@@ -23,14 +23,14 @@ pub struct Fleet {
     services: Vec<Service>,
     programs: PathBuf,
     folder: PathBuf,
-    place: Place,
+    place: RunLocation,
     emulator: String,
     pull: bool,
     told: String,
 }
 
 /// Where objects are kept, in the words of a service's environment.
-pub struct Place {
+pub struct RunLocation {
     /// A folder or a bucket.
     pub name: OsString,
     /// Where rows are kept.
@@ -62,7 +62,7 @@ impl Fleet {
     pub async fn start(
         programs: &Path,
         folder: &Path,
-        place: Place,
+        place: RunLocation,
         emulator: &Emulator,
         pull: bool,
         told: String,

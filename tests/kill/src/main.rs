@@ -29,9 +29,9 @@ use warehouse::Sqlite;
 use crate::{
     checks::Warehouse,
     emulator::Emulator,
-    fleet::{Fleet, Place},
+    fleet::{Fleet, RunLocation},
     runs::Requests,
-    told::Told,
+    told::PublishedFacts,
 };
 
 #[derive(Parser)]
@@ -126,24 +126,24 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
         Some(standin) => Some(dataset(standin).await?),
         None => None,
     };
-    let (store, place): (Arc<dyn Store>, Place) = match &cloud {
+    let (store, place): (Arc<dyn Store>, RunLocation) = match &cloud {
         Some(standin) => {
             let emulator = standin.url().parse().map_err(str::to_owned)?;
             let emulators =
                 bigquery.as_ref().map(|bigquery| (standin.url().to_owned(), bigquery.endpoint.clone()));
-            let place = Place { name: "gs://bucket".into(), warehouse: DATASET.into(), emulators };
+            let place = RunLocation { name: "gs://bucket".into(), warehouse: DATASET.into(), emulators };
             (Arc::new(CloudStorage::new("bucket", Some(emulator))), place)
         }
         None => {
             let path = folder.join("bucket");
             let store = FolderStore::open(&path).map_err(told)?;
             let warehouse = folder.join("warehouse.sqlite").into();
-            (Arc::new(store), Place { name: path.into(), warehouse, emulators: None })
+            (Arc::new(store), RunLocation { name: path.into(), warehouse, emulators: None })
         }
     };
     let ledger = Ledger::new(Arc::clone(&store), Arc::new(service::ids::unique));
     let requests = Requests::new(&folder.join("runs"))?;
-    let told_of = Told::start().await?;
+    let told_of = PublishedFacts::start().await?;
     let url = told_of.url.clone();
     let mut fleet = Fleet::start(&arguments.programs, &folder, place, &emulator, arguments.pull, url).await?;
     let gateways = fleet.gateways();

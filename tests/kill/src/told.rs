@@ -7,7 +7,7 @@ use std::{
 
 use ledger::Store;
 use model::{
-    Attempt, Conclusion, Entry, EventKey, Fact, Limits, RECORD_FORMAT, Record, RunId, RunRequested,
+    Attempt, Conclusion, EventKey, Fact, Limits, RECORD_FORMAT, Record, RecordEntry, RunId, RunRequested,
     Timestamp, Trigger, Verdict, VerdictReached, Workflow,
 };
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ type Heard = BTreeMap<(String, String), BTreeMap<String, usize>>;
 
 /// The program.
 #[derive(Clone)]
-pub struct Told {
+pub struct PublishedFacts {
     /// Where it is.
     pub url: String,
     heard: Arc<Mutex<Heard>>,
@@ -32,7 +32,7 @@ pub struct Told {
     refused: Arc<Mutex<BTreeMap<String, usize>>>,
 }
 
-impl Told {
+impl PublishedFacts {
     /// Listens.
     pub async fn start() -> Result<Self, String> {
         let told = |error: std::io::Error| error.to_string();
@@ -133,7 +133,7 @@ pub async fn failed_before(store: &dyn Store, workflow: &str, now: Timestamp) ->
         log_sha256: None,
         object: "nowhere".to_owned(),
     };
-    let accepted = |number: u64, fact: Fact| Entry::Accepted {
+    let accepted = |number: u64, fact: Fact| RecordEntry::Accepted {
         event: EventKey { source: "//kill".to_owned(), id: number.to_string() },
         attempt: Attempt::FIRST,
         fact: Box::new(fact),
@@ -141,7 +141,7 @@ pub async fn failed_before(store: &dyn Store, workflow: &str, now: Timestamp) ->
     let entries = [
         accepted(1, Fact::RunRequested(Box::new(RunRequested { workflow, trigger, origin: None }))),
         accepted(2, Fact::VerdictReached(reached)),
-        Entry::Closed { conclusion: Conclusion::Completed },
+        RecordEntry::Closed { conclusion: Conclusion::Completed },
     ];
     for (seq, entry) in (1..).zip(entries) {
         let recorded_at = Timestamp::from_millis(now.as_millis() - 3_600_000);

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use build_service::{
-    Build, Builds, Key,
-    cloud_build::{CloudBuilds, client::Client, submissions::Timing},
+    BuildKey, BuildPhase, Builds,
+    cloud_build::{CloudBuilds, client::CloudBuildClient, submissions::Timing},
 };
 use cloudbuild_standin::CloudBuild;
 use ledger::{MemoryStore, Store};
@@ -47,10 +47,10 @@ impl World {
     }
 
     /// How the build ends.
-    pub async fn end(&self) -> Build {
+    pub async fn end(&self) -> BuildPhase {
         for _ in 0..20 {
             match self.builds.look(&id()).await.unwrap() {
-                Some(Build::Going) => {}
+                Some(BuildPhase::Running) => {}
                 Some(ended) => return ended,
                 None => panic!("the build is not known"),
             }
@@ -60,7 +60,7 @@ impl World {
 
     pub async fn image(&self) -> Image {
         match self.end().await {
-            Build::Built(image) => image,
+            BuildPhase::Built(image) => image,
             other => panic!("{other:?}"),
         }
     }
@@ -72,14 +72,14 @@ impl World {
 }
 
 fn adapter(endpoint: &str, store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> CloudBuilds {
-    let client = Client::new("proj", "us-central1", Some(endpoint.to_owned()));
+    let client = CloudBuildClient::new("proj", "us-central1", Some(endpoint.to_owned()));
     // No pause between two readings of the list: the clock only moves when told to.
     let timing = Timing { settle: SETTLE, pause: Span(Duration::ZERO), readings: 3 };
     CloudBuilds::new(client, store, BUCKET, clock, timing)
 }
 
-pub fn id() -> Key {
-    Key::of(&CommandId {
+pub fn id() -> BuildKey {
+    BuildKey::of(&CommandId {
         run: "a-run".parse().unwrap(),
         stage: Stage::Image,
         attempt: Attempt::FIRST,

@@ -8,22 +8,22 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::exit::Error;
+use crate::exit::CliError;
 
 /// The files of one server, removed when it ends.
-pub struct Files {
+pub struct AccessFiles {
     /// Path of the header file.
     pub header: PathBuf,
     /// Path of the newest sign-in link.
     pub link: PathBuf,
 }
 
-impl Files {
+impl AccessFiles {
     /// For the server on `port`, in the folder `host` of the data folder.
     ///
     /// # Errors
     /// Returns an error if the folder cannot be created or belongs to another user.
-    pub fn new(host: &Path, port: u16) -> Result<Self, Error> {
+    pub fn new(host: &Path, port: u16) -> Result<Self, CliError> {
         let folder = host.join("up");
         private(host)?;
         private(&folder)?;
@@ -47,7 +47,7 @@ impl Files {
     }
 }
 
-impl Drop for Files {
+impl Drop for AccessFiles {
     fn drop(&mut self) {
         // A leftover file is useless: its secrets end with the process.
         drop(fs::remove_file(&self.header));
@@ -56,8 +56,8 @@ impl Drop for Files {
 }
 
 /// Creates the folder if absent, and removes all rights of other users.
-fn private(folder: &Path) -> Result<(), Error> {
-    let cannot = |error: io::Error| Error::usage(format!("{}: {error}", folder.display()));
+fn private(folder: &Path) -> Result<(), CliError> {
+    let cannot = |error: io::Error| CliError::usage(format!("{}: {error}", folder.display()));
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(cannot(error)),
         _ => {}
@@ -71,7 +71,7 @@ fn private(folder: &Path) -> Result<(), Error> {
             folder.display(),
             found.uid()
         );
-        return Err(Error::usage(why));
+        return Err(CliError::usage(why));
     }
     if found.mode() & 0o077 != 0 {
         fs::set_permissions(folder, Permissions::from_mode(0o700)).map_err(cannot)?;
@@ -89,12 +89,12 @@ mod tests {
         let host = root.path().join("host");
         fs::create_dir(&host).unwrap();
         fs::set_permissions(&host, Permissions::from_mode(0o777)).unwrap();
-        let files = Files::new(&host, 8080).unwrap();
+        let files = AccessFiles::new(&host, 8080).unwrap();
         let mode = |path: &Path| fs::symlink_metadata(path).unwrap().mode() & 0o777;
         // Left over from a process that was killed.
         fs::write(files.header.with_extension(format!("draft-{}", std::process::id())), "old").unwrap();
         for line in ["Authorization: Bearer a", "Authorization: Bearer b"] {
-            Files::write(&files.header, line).unwrap();
+            AccessFiles::write(&files.header, line).unwrap();
             assert_eq!(fs::read_to_string(host.join("up/8080.header")).unwrap(), format!("{line}\n"));
         }
         assert_eq!((mode(&host), mode(&host.join("up")), mode(&files.header)), (0o700, 0o700, 0o600));
@@ -109,7 +109,7 @@ mod tests {
         fs::create_dir_all(root.path().join("elsewhere")).unwrap();
         fs::create_dir(&host).unwrap();
         std::os::unix::fs::symlink("../elsewhere", host.join("up")).unwrap();
-        let refused = Files::new(&host, 1).err().unwrap();
+        let refused = AccessFiles::new(&host, 1).err().unwrap();
         assert!(refused.message.contains("host/up: expected a folder of user"), "{}", refused.message);
     }
 }

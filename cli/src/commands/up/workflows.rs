@@ -2,20 +2,20 @@
 
 use std::{collections::BTreeMap, fmt::Write, sync::Arc};
 
-use dashboard::{Plan, Plans};
+use dashboard::{Plans, WorkflowPlan};
 use gateway::{BrokenFile, Gateway, Offers, Read};
 use model::{Notify, Timestamp};
 use notifier::secrets::Secrets;
 use service::Clock;
 
 /// The workflows of a gateway, and the channels that they notify.
-pub struct Workflows {
+pub struct ServedWorkflows {
     gateway: Arc<Gateway>,
     secrets: Secrets,
     clock: Arc<dyn Clock>,
 }
 
-impl Workflows {
+impl ServedWorkflows {
     pub fn new(gateway: Arc<Gateway>, secrets: Secrets, clock: Arc<dyn Clock>) -> Self {
         Self { gateway, secrets, clock }
     }
@@ -79,11 +79,11 @@ fn minute(at: Timestamp) -> String {
 }
 
 #[service::async_trait]
-impl Plans for Workflows {
-    async fn plans(&self) -> Result<Vec<Plan>, String> {
+impl Plans for ServedWorkflows {
+    async fn plans(&self) -> Result<Vec<WorkflowPlan>, String> {
         let Offers { workflows, broken, .. } =
             self.gateway.offers().await.map_err(|problem| problem.detail)?;
-        let plan = |offer: gateway::Offer| Plan {
+        let plan = |offer: gateway::WorkflowOffer| WorkflowPlan {
             workflow: offer.name,
             description: offer.description,
             next: offer.next.into_iter().min().filter(|_| offer.startable),
@@ -91,11 +91,11 @@ impl Plans for Workflows {
             broken: !offer.startable,
             problems: offer.problems,
         };
-        let file = |BrokenFile { file, problems }| Plan {
+        let file = |BrokenFile { file, problems }| WorkflowPlan {
             workflow: file,
             broken: true,
             problems,
-            ..Plan::default()
+            ..WorkflowPlan::default()
         };
         Ok(workflows.into_iter().map(plan).chain(broken.into_iter().map(file)).collect())
     }

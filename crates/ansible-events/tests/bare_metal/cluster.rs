@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cloudbuild::Status;
+use cloudbuild::BuildStatus;
 use serde::Deserialize;
 
 use crate::bed::Bed;
@@ -28,7 +28,7 @@ fn a_cluster_is_provisioned() {
     let bed = Bed::here();
     let workspace = bed.workspace();
     let ran = workspace.run("provision.yaml");
-    assert_eq!(ran.status, Status::Success, "{}", ran.log);
+    assert_eq!(ran.status, BuildStatus::Success, "{}", ran.log);
     for play in PLAYS {
         let findings = workspace.findings(play);
         assert!(findings.good(), "{play}: {:?}", findings.problems());
@@ -72,7 +72,7 @@ fn a_cluster_is_provisioned() {
 fn again(bed: &Bed) {
     let workspace = bed.workspace();
     let ran = workspace.run("provision.yaml");
-    assert_eq!(ran.status, Status::Success, "{}", ran.log);
+    assert_eq!(ran.status, BuildStatus::Success, "{}", ran.log);
     for play in PLAYS {
         let findings = workspace.findings(play);
         assert!(findings.good() && findings.unchanged(), "{play}: {findings:#?}");
@@ -125,7 +125,7 @@ fn the_cluster_is_given_back() {
 
     let workspace = bed.workspace();
     let ran = workspace.run("release.yaml");
-    assert_eq!(ran.status, Status::Success, "{}", ran.log);
+    assert_eq!(ran.status, BuildStatus::Success, "{}", ran.log);
     assert_eq!(bed.on("login", "squeue -h -o %i").trim(), others, "{}", ran.log);
     let reasons = bed.on("login", "sinfo -h -R -o '%E %N'");
     assert_eq!(reasons, "somebody else dgx01\n");
@@ -133,7 +133,7 @@ fn the_cluster_is_given_back() {
 
     // Again, and with somebody else's job still there: nothing.
     let workspace = bed.workspace();
-    assert_eq!(workspace.run("release.yaml").status, Status::Success);
+    assert_eq!(workspace.run("release.yaml").status, BuildStatus::Success);
     assert!(workspace.findings("release").good() && workspace.findings("release").unchanged());
 
     bed.on("login", &format!("scancel {others}; scontrol update nodename=dgx01 state=resume"));
@@ -141,7 +141,7 @@ fn the_cluster_is_given_back() {
     bed.on("login", &format!("timeout 30 bash -c '{gone}'"));
     let workspace = bed.workspace().set("_STOP_SLURM", "true");
     let ran = workspace.run("release.yaml");
-    assert_eq!(ran.status, Status::Success, "{}", ran.log);
+    assert_eq!(ran.status, BuildStatus::Success, "{}", ran.log);
     for host in bed.hosts() {
         let left = bed.on(&host, "for i in $(seq 100); do pgrep -a 'slurm|munge' >/dev/null || break; sleep 0.1; done; pgrep -a 'slurm|munge'");
         assert_eq!(left, "", "{host}");

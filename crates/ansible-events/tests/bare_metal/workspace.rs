@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ansible_events::Findings;
+use ansible_events::PlayFindings;
 use cloudbuild::plan::{self, Inputs};
-use cloudbuild::{Config, Plan, Status, local};
+use cloudbuild::{BuildConfig, BuildStatus, Plan, local};
 use tempfile::TempDir;
 
 /// Where the workflow's files lie.
@@ -17,8 +17,8 @@ pub fn source() -> PathBuf {
 /// One of its build configs, with these substitutions.
 pub fn plan(config: &str, substitutions: &BTreeMap<String, String>) -> Plan {
     let document =
-        workflow::Document::read(&source().join(config)).unwrap_or_else(|problems| panic!("{problems}"));
-    let config: Config = document.read_as().unwrap_or_else(|problems| panic!("{problems}"));
+        workflow::YamlDocument::read(&source().join(config)).unwrap_or_else(|problems| panic!("{problems}"));
+    let config: BuildConfig = document.read_as().unwrap_or_else(|problems| panic!("{problems}"));
     let inputs = Inputs { substitutions: substitutions.clone(), ..Inputs::default() };
     plan::check(&config, &inputs).unwrap_or_else(|problems| panic!("{problems:?}"))
 }
@@ -30,7 +30,7 @@ pub struct Workspace {
 
 /// How a build ended.
 pub struct Ran {
-    pub status: Status,
+    pub status: BuildStatus,
     /// The last step that ran.
     pub last: String,
     pub log: String,
@@ -62,7 +62,7 @@ impl Workspace {
     pub fn run(&self, config: &str) -> Ran {
         let plan = plan(config, &self.substitutions);
         let logs = TempDir::new().unwrap();
-        let request = local::Request::new(self.path(), logs.path().join("log"));
+        let request = local::PlanRequest::new(self.path(), logs.path().join("log"));
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         let outcome = runtime.block_on(local::run(&plan, &request, Default::default()));
         let log = std::fs::read_to_string(&outcome.log).unwrap();
@@ -80,7 +80,7 @@ impl Workspace {
     }
 
     /// What the events of a playbook say.
-    pub fn findings(&self, play: &str) -> Findings {
+    pub fn findings(&self, play: &str) -> PlayFindings {
         ansible_events::read(self.read(&format!("events/{play}.jsonl")).as_bytes()).unwrap()
     }
 

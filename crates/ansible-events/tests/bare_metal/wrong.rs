@@ -1,6 +1,6 @@
 //! What is wrong with the machines is named, and the machines are left as they are.
 
-use cloudbuild::Status;
+use cloudbuild::BuildStatus;
 
 use crate::bed::Bed;
 
@@ -21,7 +21,7 @@ fn a_host_that_is_cut_off() {
     let workspace = bed.workspace();
     let ran = workspace.run("provision.yaml");
     bed.mend("dgx03");
-    assert_eq!((ran.status, ran.last.as_str()), (Status::Failure, "reach"), "{}", ran.log);
+    assert_eq!((ran.status, ran.last.as_str()), (BuildStatus::Failure, "reach"), "{}", ran.log);
     let findings = workspace.findings("reach");
     assert!(findings.ended && !findings.good());
     let [lost] = &findings.unreachable[..] else { panic!("{findings:#?}") };
@@ -45,7 +45,7 @@ fn a_wrong_sudo_password() {
     std::fs::write(&file, "swordfish\n").unwrap();
     let workspace = workspace.set("_SUDO_PASSWORD_FILE", file.to_str().unwrap());
     let ran = workspace.run("provision.yaml");
-    assert_eq!((ran.status, ran.last.as_str()), (Status::Failure, "reach"), "{}", ran.log);
+    assert_eq!((ran.status, ran.last.as_str()), (BuildStatus::Failure, "reach"), "{}", ran.log);
     let failure = workspace.findings("reach").failure.unwrap();
     assert_eq!(
         (failure.task.as_str(), failure.message.as_str()),

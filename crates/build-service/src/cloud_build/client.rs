@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Builds of one project in one location.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct CloudBuildClient {
     api: Arc<OnceCell<CloudBuild>>,
     /// `projects/{project}/locations/{location}`.
     parent: String,
@@ -31,7 +31,7 @@ pub struct Client {
 
 /// A failed request.
 #[derive(Debug)]
-pub enum Refusal {
+pub enum RequestFailure {
     /// Rejected permanently; nothing was done.
     Never(Failure),
     /// Rejected temporarily; nothing was done.
@@ -40,16 +40,16 @@ pub enum Refusal {
     Unclear(String),
 }
 
-impl From<Refusal> for PortError {
-    fn from(refusal: Refusal) -> Self {
+impl From<RequestFailure> for PortError {
+    fn from(refusal: RequestFailure) -> Self {
         match refusal {
-            Refusal::Never(failure) => Self::Final(failure),
-            Refusal::Later(why) | Refusal::Unclear(why) => Self::Passing(why),
+            RequestFailure::Never(failure) => Self::Permanent(failure),
+            RequestFailure::Later(why) | RequestFailure::Unclear(why) => Self::Transient(why),
         }
     }
 }
 
-impl Client {
+impl CloudBuildClient {
     /// Builds are looked up by location: a build in another location is not found. An `endpoint` replaces
     /// Google's and is used without credentials. Connects with its first request.
     pub fn new(project: &str, location: &str, endpoint: Option<String>) -> Self {
@@ -57,14 +57,17 @@ impl Client {
         Self { api: Arc::default(), parent, endpoint }
     }
 
-    async fn api(&self) -> Result<&CloudBuild, Refusal> {
+    async fn api(&self) -> Result<&CloudBuild, RequestFailure> {
         let connect = async || {
             let patient = Aip194Strict.with_time_limit(PATIENCE).with_attempt_limit(4);
             let mut builder = CloudBuild::builder().with_retry_policy(patient).with_attempt_timeout(PATIENCE);
             if let Some(endpoint) = &self.endpoint {
                 builder = builder.with_endpoint(endpoint).with_credentials(anonymous::Builder::new().build());
             }
-            builder.build().await.map_err(|error| Refusal::Later(format!("Cloud Build: {}", chain(&error))))
+            builder
+                .build()
+                .await
+                .map_err(|error| RequestFailure::Later(format!("Cloud Build: {}", chain(&error))))
         };
         self.api.get_or_try_init(connect).await
     }
@@ -78,20 +81,20 @@ impl Client {
     ///
     /// # Errors
     /// Returns [`Refusal::Unclear`] if the build may exist.
-    pub async fn create(&self, build: Build) -> Result<Build, Refusal> {
+    pub async fn create(&self, build: Build) -> Result<Build, RequestFailure> {
         // With `project_id` the client would use the path without a location.
         let create = self.api().await?.create_build().set_parent(&self.parent).set_build(build);
         let operation = create.with_retry_policy(NeverRetry).send().await.map_err(refusal)?;
         let metadata = operation.metadata.and_then(|any| any.to_msg::<BuildOperationMetadata>().ok());
         let created = metadata.and_then(|metadata| metadata.build).filter(|build| !build.id.is_empty());
-        created.ok_or_else(|| Refusal::Unclear(format!("operation {} names no build", operation.name)))
+        created.ok_or_else(|| RequestFailure::Unclear(format!("operation {} names no build", operation.name)))
     }
 
     /// A build by its id; `None` if it does not exist.
     ///
     /// # Errors
     /// Returns an error if the request fails.
-    pub async fn get(&self, id: &str) -> Result<Option<Build>, Refusal> {
+    pub async fn get(&self, id: &str) -> Result<Option<Build>, RequestFailure> {
         match self.api().await?.get_build().set_name(self.name(id)).send().await {
             Ok(build) => Ok(Some(build)),
             Err(error) if error.http_status_code() == Some(404) => Ok(None),
@@ -103,7 +106,7 @@ impl Client {
     ///
     /// # Errors
     /// Returns an error if the request fails.
-    pub async fn list(&self, tag: &str) -> Result<Vec<Build>, Refusal> {
+    pub async fn list(&self, tag: &str) -> Result<Vec<Build>, RequestFailure> {
         let asked =
             self.api().await?.list_builds().set_parent(&self.parent).set_filter(format!("tags=\"{tag}\""));
         let mut items = asked.by_item();
@@ -120,7 +123,7 @@ impl Client {
     ///
     /// # Errors
     /// Returns an error if the request fails.
-    pub async fn cancel(&self, id: &str) -> Result<(), Refusal> {
+    pub async fn cancel(&self, id: &str) -> Result<(), RequestFailure> {
         let asked = self.api().await?.cancel_build().set_name(self.name(id));
         match asked.with_idempotency(true).send().await {
             Ok(_) => Ok(()),
@@ -131,19 +134,19 @@ impl Client {
 }
 
 /// Classifies an error. Only certain rejections count as such.
-fn refusal(error: Error) -> Refusal {
+fn refusal(error: Error) -> RequestFailure {
     let (code, message) = match error.status() {
         Some(status) => (status.code.name(), status.message.clone()),
         None => ("REFUSED", chain(&error)),
     };
-    let never = |class| Refusal::Never(Failure::new(class, code, format!("Cloud Build: {message}")));
+    let never = |class| RequestFailure::Never(Failure::new(class, code, format!("Cloud Build: {message}")));
     match error.http_status_code() {
         Some(400 | 404 | 412 | 413) => never(Class::Input),
         Some(401 | 403) => never(Class::Infrastructure),
-        Some(429) => Refusal::Later(format!("Cloud Build: {message}")),
-        Some(_) => Refusal::Unclear(format!("Cloud Build: {message}")),
+        Some(429) => RequestFailure::Later(format!("Cloud Build: {message}")),
+        Some(_) => RequestFailure::Unclear(format!("Cloud Build: {message}")),
         None if error.is_binding() => never(Class::Input),
-        None if error.is_authentication() || error.is_connect() => Refusal::Later(chain(&error)),
-        None => Refusal::Unclear(chain(&error)),
+        None if error.is_authentication() || error.is_connect() => RequestFailure::Later(chain(&error)),
+        None => RequestFailure::Unclear(chain(&error)),
     }
 }

@@ -19,7 +19,7 @@ use std::{
 use ledger::{Creation, Store, StoreError};
 use model::Timestamp;
 
-use crate::Key;
+use crate::BuildKey;
 
 /// The journals in a bucket.
 #[derive(Clone)]
@@ -29,7 +29,7 @@ pub struct Journal {
 
 /// Content of a journal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Noted {
+pub struct JournalEntry {
     /// No build may start any more.
     pub cancelled: bool,
     /// All claims with the ids of their builds.
@@ -38,7 +38,7 @@ pub struct Noted {
     pub released: BTreeSet<u32>,
 }
 
-impl Noted {
+impl JournalEntry {
     /// Claims that may have unknown builds.
     pub fn open(&self) -> impl Iterator<Item = u32> {
         let open = |(number, builds): &(&u32, &BTreeSet<String>)| {
@@ -59,7 +59,7 @@ impl Noted {
 }
 
 /// Folder of a command's builds, without a trailing slash.
-pub fn folder(key: &Key) -> String {
+pub fn folder(key: &BuildKey) -> String {
     format!("builds/{}", key.resource_name())
 }
 
@@ -73,9 +73,9 @@ impl Journal {
     ///
     /// # Errors
     /// Returns an error if the store request fails.
-    pub async fn read(&self, key: &Key) -> Result<Noted, StoreError> {
+    pub async fn read(&self, key: &BuildKey) -> Result<JournalEntry, StoreError> {
         let prefix = folder(key) + "/journal/";
-        let mut noted = Noted::default();
+        let mut noted = JournalEntry::default();
         for name in self.store.list(&prefix).await? {
             let entry = name.strip_prefix(&prefix).unwrap_or_default();
             let mut parts = entry.splitn(3, '-');
@@ -97,7 +97,7 @@ impl Journal {
     ///
     /// # Errors
     /// Returns an error if the store request fails.
-    pub async fn cancelled(&self, key: &Key) -> Result<bool, StoreError> {
+    pub async fn cancelled(&self, key: &BuildKey) -> Result<bool, StoreError> {
         Ok(self.store.read(&entry(key, "cancelled")).await?.is_some())
     }
 
@@ -105,7 +105,7 @@ impl Journal {
     ///
     /// # Errors
     /// Returns an error if the store request fails.
-    pub async fn cancel(&self, key: &Key) -> Result<(), StoreError> {
+    pub async fn cancel(&self, key: &BuildKey) -> Result<(), StoreError> {
         self.create(key, "cancelled").await.map(drop)
     }
 
@@ -113,7 +113,7 @@ impl Journal {
     ///
     /// # Errors
     /// Returns an error if the store request fails. The number may then be taken.
-    pub async fn claim(&self, key: &Key, number: u32, now: Timestamp) -> Result<bool, StoreError> {
+    pub async fn claim(&self, key: &BuildKey, number: u32, now: Timestamp) -> Result<bool, StoreError> {
         let text = serde_json::to_vec(&now).unwrap_or_default();
         let created = self.store.create(&entry(key, &format!("claim-{number}")), text.into()).await?;
         Ok(created == Creation::Created)
@@ -123,7 +123,7 @@ impl Journal {
     ///
     /// # Errors
     /// Returns an error if the store request fails.
-    pub async fn claimed(&self, key: &Key, number: u32) -> Result<Option<Timestamp>, StoreError> {
+    pub async fn claimed(&self, key: &BuildKey, number: u32) -> Result<Option<Timestamp>, StoreError> {
         let text = self.store.read(&entry(key, &format!("claim-{number}"))).await?;
         Ok(text.and_then(|text| serde_json::from_slice(&text).ok()))
     }
@@ -133,7 +133,7 @@ impl Journal {
     ///
     /// # Errors
     /// Returns an error if the store request fails.
-    pub async fn release(&self, key: &Key, number: u32) -> Result<(), StoreError> {
+    pub async fn release(&self, key: &BuildKey, number: u32) -> Result<(), StoreError> {
         self.create(key, &format!("released-{number}")).await.map(drop)
     }
 
@@ -141,15 +141,15 @@ impl Journal {
     ///
     /// # Errors
     /// Returns an error if the store request fails.
-    pub async fn note(&self, key: &Key, number: u32, build: &str) -> Result<(), StoreError> {
+    pub async fn note(&self, key: &BuildKey, number: u32, build: &str) -> Result<(), StoreError> {
         self.create(key, &format!("build-{number}-{build}")).await.map(drop)
     }
 
-    async fn create(&self, key: &Key, name: &str) -> Result<Creation, StoreError> {
+    async fn create(&self, key: &BuildKey, name: &str) -> Result<Creation, StoreError> {
         self.store.create(&entry(key, name), "{}".into()).await
     }
 }
 
-fn entry(key: &Key, name: &str) -> String {
+fn entry(key: &BuildKey, name: &str) -> String {
     format!("{}/journal/{name}", folder(key))
 }

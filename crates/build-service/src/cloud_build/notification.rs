@@ -9,13 +9,13 @@ use serde_json::Value;
 use service::Event;
 
 use super::tags;
-use crate::Key;
+use crate::BuildKey;
 
 /// A build of one of our commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct BuildNotification {
     /// Key of the build.
-    pub key: Key,
+    pub key: BuildKey,
     /// The build's id.
     pub build: String,
 }
@@ -24,7 +24,7 @@ pub struct Told {
 ///
 /// # Errors
 /// Returns the problem of an invalid message.
-pub fn read(event: &Event) -> Result<Option<Told>, String> {
+pub fn read(event: &Event) -> Result<Option<BuildNotification>, String> {
     let data = event.data().cloned().ok_or("a notification without a build")?;
     let data: Value = data.try_into().map_err(|error| format!("a notification that is not JSON: {error}"))?;
     let build: model::Build = serde_json::from_value(data)
@@ -32,5 +32,5 @@ pub fn read(event: &Event) -> Result<Option<Told>, String> {
     if build.id.is_empty() {
         return Err("a notification of a build without an id".to_owned());
     }
-    Ok(tags::owner(&build).map(|(key, _)| Told { key, build: build.id }))
+    Ok(tags::owner(&build).map(|(key, _)| BuildNotification { key, build: build.id }))
 }

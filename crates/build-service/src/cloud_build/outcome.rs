@@ -1,38 +1,38 @@
 //! Meaning of a build's status, and results of a build.
 
 use ::model::{Class, Failure};
-use cloudbuild::Status;
+use cloudbuild::BuildStatus;
 use google_cloud_build_v1::model::{self, build::Status as Theirs};
 use serde::Deserialize;
 
 /// Converts a build's status. `None` for an unknown status: a known one will follow.
-pub fn status(build: &model::Build) -> Option<Status> {
+pub fn status(build: &model::Build) -> Option<BuildStatus> {
     Some(match &build.status {
-        Theirs::Pending => Status::Pending,
-        Theirs::Queued => Status::Queued,
-        Theirs::Working => Status::Working,
-        Theirs::Success => Status::Success,
-        Theirs::Failure => Status::Failure,
-        Theirs::InternalError => Status::InternalError,
-        Theirs::Timeout => Status::Timeout,
-        Theirs::Cancelled => Status::Cancelled,
-        Theirs::Expired => Status::Expired,
+        Theirs::Pending => BuildStatus::Pending,
+        Theirs::Queued => BuildStatus::Queued,
+        Theirs::Working => BuildStatus::Working,
+        Theirs::Success => BuildStatus::Success,
+        Theirs::Failure => BuildStatus::Failure,
+        Theirs::InternalError => BuildStatus::InternalError,
+        Theirs::Timeout => BuildStatus::Timeout,
+        Theirs::Cancelled => BuildStatus::Cancelled,
+        Theirs::Expired => BuildStatus::Expired,
         _ => return None,
     })
 }
 
 /// Responsibility for a build that ended with this status.
-pub fn class(status: Status) -> Class {
+pub fn class(status: BuildStatus) -> Class {
     match status {
-        Status::InternalError | Status::Expired => Class::Infrastructure,
-        Status::Cancelled => Class::Cancelled,
+        BuildStatus::InternalError | BuildStatus::Expired => Class::Infrastructure,
+        BuildStatus::Cancelled => Class::Cancelled,
         _ => Class::Workload,
     }
 }
 
 /// Failure of a build: Cloud Build's message, the last lines of its log if readable, and the address of the
 /// whole log.
-pub fn failure(build: &model::Build, status: Status, last: &str) -> Failure {
+pub fn failure(build: &model::Build, status: BuildStatus, last: &str) -> Failure {
     let detail = build.failure_info.as_ref().map(|info| info.detail.as_str()).unwrap_or_default();
     let why = [detail, build.status_detail.as_str(), "the build did not succeed"];
     let why = why.into_iter().find(|why| !why.is_empty()).unwrap_or_default();
@@ -72,14 +72,14 @@ pub fn pushed(build: &model::Build) -> Option<(String, String)> {
 /// Returns the first line that is invalid or names another bucket.
 pub fn artifacts(manifest: &[u8], bucket: &str) -> Result<Vec<String>, String> {
     #[derive(Deserialize)]
-    struct Line {
+    struct StepLine {
         location: String,
     }
     let prefix = format!("gs://{bucket}/");
-    let lines = serde_json::Deserializer::from_slice(manifest).into_iter::<Line>();
+    let lines = serde_json::Deserializer::from_slice(manifest).into_iter::<StepLine>();
     lines
         .map(|line| {
-            let Line { location } = line.map_err(|error| error.to_string())?;
+            let StepLine { location } = line.map_err(|error| error.to_string())?;
             let object = location.strip_prefix(&prefix).ok_or(format!("{location} is not in {prefix}"))?;
             // `gs://bucket/object#generation`
             Ok(object.rsplit_once('#').map_or(object, |(object, _)| object).to_owned())
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn every_known_status_is_converted_and_others_are_pending() {
-        for ours in Status::ALL {
+        for ours in BuildStatus::ALL {
             assert_eq!(status(&build(json!({"status": ours.as_str()}))), Some(ours));
         }
         for unknown in ["STATUS_UNKNOWN", "PAUSED_FOR_LUNCH"] {
@@ -107,11 +107,11 @@ mod tests {
         }
         assert_eq!(status(&build(json!({}))), None);
         let classes = [
-            (Status::Failure, Class::Workload),
-            (Status::Timeout, Class::Workload),
-            (Status::InternalError, Class::Infrastructure),
-            (Status::Expired, Class::Infrastructure),
-            (Status::Cancelled, Class::Cancelled),
+            (BuildStatus::Failure, Class::Workload),
+            (BuildStatus::Timeout, Class::Workload),
+            (BuildStatus::InternalError, Class::Infrastructure),
+            (BuildStatus::Expired, Class::Infrastructure),
+            (BuildStatus::Cancelled, Class::Cancelled),
         ];
         for (status, expected) in classes {
             assert_eq!(class(status), expected, "{status}");
@@ -143,7 +143,7 @@ mod tests {
             "id": "b1", "logsBucket": "gs://b/logs/", "logUrl": "https://console/b1",
             "statusDetail": "vague", "failureInfo": {"type": "USER_BUILD_STEP", "detail": "step 1 exited with 2"},
         }));
-        let failure = failure(&built, Status::Failure, "nvcc fatal");
+        let failure = failure(&built, BuildStatus::Failure, "nvcc fatal");
         assert_eq!(
             failure.message,
             "step 1 exited with 2\nnvcc fatal\nthe whole log: gs://b/logs/log-b1.txt\nthe whole log: https://console/b1"

@@ -21,11 +21,11 @@ use service::{Clock, PortError};
 use tracing::warn;
 
 use super::{
-    client::{Client, Refusal},
-    journal::{Journal, Noted},
+    client::{CloudBuildClient, RequestFailure},
+    journal::{Journal, JournalEntry},
     tags,
 };
-use crate::Key;
+use crate::BuildKey;
 
 /// Timeouts and intervals.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,7 @@ impl Default for Timing {
 /// One build per command.
 #[derive(Clone)]
 pub struct Submissions {
-    client: Client,
+    client: CloudBuildClient,
     journal: Journal,
     clock: Arc<dyn Clock>,
     timing: Timing,
@@ -82,12 +82,17 @@ pub fn ended(build: &Build) -> bool {
 
 impl Submissions {
     /// Uses a client and a journal in a bucket.
-    pub fn new(client: Client, store: Arc<dyn Store>, clock: Arc<dyn Clock>, timing: Timing) -> Self {
+    pub fn new(
+        client: CloudBuildClient,
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        timing: Timing,
+    ) -> Self {
         Self { client, journal: Journal::new(store), clock, timing }
     }
 
     /// The client.
-    pub fn client(&self) -> &Client {
+    pub fn client(&self) -> &CloudBuildClient {
         &self.client
     }
 
@@ -97,7 +102,7 @@ impl Submissions {
     /// Returns [`PortError::Passing`] if it is not certain yet whether a build exists.
     pub async fn submit(
         &self,
-        key: &Key,
+        key: &BuildKey,
         make: impl FnOnce(u32) -> Result<Build, PortError>,
     ) -> Result<Submitted, PortError> {
         let survey = self.survey(key).await?;
@@ -109,40 +114,40 @@ impl Submissions {
         }
         if survey.pending {
             let why = "a build was requested, and Cloud Build does not list it yet";
-            return Err(PortError::Passing(format!("{key}: {why}")));
+            return Err(PortError::Transient(format!("{key}: {why}")));
         }
         let claim = survey.next;
         let mut build = make(claim)?;
         build.tags.extend(tags::all(key, claim));
         let now = self.clock.now();
-        if !self.journal.claim(key, claim, now).await.map_err(PortError::passing)? {
-            return Err(PortError::Passing(format!("{key}: another builder is about to create it")));
+        if !self.journal.claim(key, claim, now).await.map_err(PortError::transient)? {
+            return Err(PortError::Transient(format!("{key}: another builder is about to create it")));
         }
         // A cancellation writes its mark before it reads the claims: at least one of both sides sees the
         // other.
-        if self.journal.cancelled(key).await.map_err(PortError::passing)? {
-            self.journal.release(key, claim).await.map_err(PortError::passing)?;
+        if self.journal.cancelled(key).await.map_err(PortError::transient)? {
+            self.journal.release(key, claim).await.map_err(PortError::transient)?;
             return Ok(Submitted::Cancelled);
         }
         match self.client.create(build).await {
             Ok(build) => self.created(key, claim, build).await,
-            Err(Refusal::Unclear(why)) => self.read_back(key, why).await,
+            Err(RequestFailure::Unclear(why)) => self.read_back(key, why).await,
             Err(certain) => {
-                self.journal.release(key, claim).await.map_err(PortError::passing)?;
+                self.journal.release(key, claim).await.map_err(PortError::transient)?;
                 Err(certain.into())
             }
         }
     }
 
-    async fn created(&self, key: &Key, claim: u32, build: Build) -> Result<Submitted, PortError> {
-        self.journal.note(key, claim, &build.id).await.map_err(PortError::passing)?;
-        if self.journal.cancelled(key).await.map_err(PortError::passing)? {
+    async fn created(&self, key: &BuildKey, claim: u32, build: Build) -> Result<Submitted, PortError> {
+        self.journal.note(key, claim, &build.id).await.map_err(PortError::transient)?;
+        if self.journal.cancelled(key).await.map_err(PortError::transient)? {
             self.client.cancel(&build.id).await?;
         }
         Ok(Submitted::Build(Box::new(build)))
     }
 
-    async fn read_back(&self, key: &Key, why: String) -> Result<Submitted, PortError> {
+    async fn read_back(&self, key: &BuildKey, why: String) -> Result<Submitted, PortError> {
         warn!(command = %key, "the response to a new build was lost: {why}");
         for reading in 0..self.timing.readings {
             if reading > 0 {
@@ -152,7 +157,7 @@ impl Submissions {
                 return Ok(Submitted::Build(Box::new(build)));
             }
         }
-        Err(PortError::Passing(format!("{key}: it is not certain whether the build was created: {why}")))
+        Err(PortError::Transient(format!("{key}: it is not certain whether the build was created: {why}")))
     }
 
     /// Reads the builds and corrects them: of several builds only the oldest continues, of a cancelled
@@ -160,8 +165,8 @@ impl Submissions {
     ///
     /// # Errors
     /// Returns an error if a request to Cloud Build or the bucket fails.
-    pub async fn survey(&self, key: &Key) -> Result<Survey, PortError> {
-        let mut noted = self.journal.read(key).await.map_err(PortError::passing)?;
+    pub async fn survey(&self, key: &BuildKey) -> Result<Survey, PortError> {
+        let mut noted = self.journal.read(key).await.map_err(PortError::transient)?;
         let mut seen = BTreeMap::new();
         if noted.open().next().is_some() {
             self.discover(key, &mut noted, &mut seen).await?;
@@ -195,8 +200,8 @@ impl Submissions {
     /// Adds the listed builds to the journal.
     async fn discover(
         &self,
-        key: &Key,
-        noted: &mut Noted,
+        key: &BuildKey,
+        noted: &mut JournalEntry,
         seen: &mut BTreeMap<String, Build>,
     ) -> Result<(), PortError> {
         for build in self.client.list(&tags::wish(key)).await? {
@@ -205,17 +210,17 @@ impl Submissions {
                 continue;
             }
             if noted.claims.entry(claim).or_default().insert(build.id.clone()) {
-                self.journal.note(key, claim, &build.id).await.map_err(PortError::passing)?;
+                self.journal.note(key, claim, &build.id).await.map_err(PortError::transient)?;
             }
             seen.insert(build.id.clone(), build);
         }
         Ok(())
     }
 
-    async fn pending(&self, key: &Key, noted: &Noted) -> Result<bool, PortError> {
+    async fn pending(&self, key: &BuildKey, noted: &JournalEntry) -> Result<bool, PortError> {
         let now = self.clock.now();
         for claim in noted.open() {
-            let claimed = self.journal.claimed(key, claim).await.map_err(PortError::passing)?;
+            let claimed = self.journal.claimed(key, claim).await.map_err(PortError::transient)?;
             if claimed.is_none_or(|then| now.since(then) < self.timing.settle) {
                 return Ok(true);
             }
@@ -227,14 +232,14 @@ impl Submissions {
     ///
     /// # Errors
     /// Returns an error if a request to Cloud Build or the bucket fails.
-    pub async fn told_of(&self, key: &Key, build: &str) -> Result<(), PortError> {
-        if self.journal.read(key).await.map_err(PortError::passing)?.builds().contains(build) {
+    pub async fn told_of(&self, key: &BuildKey, build: &str) -> Result<(), PortError> {
+        if self.journal.read(key).await.map_err(PortError::transient)?.builds().contains(build) {
             return Ok(());
         }
         let Some(found) = self.client.get(build).await? else { return Ok(()) };
         match tags::owner(&found) {
             Some((owner, claim)) if owner == *key => {
-                self.journal.note(key, claim, build).await.map_err(PortError::passing)
+                self.journal.note(key, claim, build).await.map_err(PortError::transient)
             }
             _ => Ok(()),
         }
@@ -244,8 +249,8 @@ impl Submissions {
     ///
     /// # Errors
     /// Returns an error if a request to Cloud Build or the bucket fails.
-    pub async fn cancel(&self, key: &Key) -> Result<(), PortError> {
-        self.journal.cancel(key).await.map_err(PortError::passing)?;
+    pub async fn cancel(&self, key: &BuildKey) -> Result<(), PortError> {
+        self.journal.cancel(key).await.map_err(PortError::transient)?;
         self.survey(key).await.map(drop)
     }
 }

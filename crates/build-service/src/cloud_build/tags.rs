@@ -3,24 +3,24 @@
 //! Cloud Build permits letters, digits, `_`, `.` and `-`, at most 128 of them; a key has at most 100 of them,
 //! so it is a valid tag.
 
-use crate::Key;
+use crate::BuildKey;
 use google_cloud_build_v1::model::Build;
 
 /// Prefix reserved for our tags.
 pub const OURS: &str = "burnin.";
 
 /// Tag of a key.
-pub fn wish(key: &Key) -> String {
+pub fn wish(key: &BuildKey) -> String {
     format!("{OURS}{key}")
 }
 
 /// All tags of a claim's build: key, run and claim.
-pub fn all(key: &Key, claim: u32) -> [String; 3] {
+pub fn all(key: &BuildKey, claim: u32) -> [String; 3] {
     [wish(key), format!("{OURS}run.{}", key.command().run), format!("{OURS}claim.{claim}")]
 }
 
 /// Key and claim of a build; `None` for a build of others.
-pub fn owner(build: &Build) -> Option<(Key, u32)> {
+pub fn owner(build: &Build) -> Option<(BuildKey, u32)> {
     let mut ours = build.tags.iter().filter_map(|tag| tag.strip_prefix(OURS));
     let claim = ours.clone().find_map(|tag| tag.strip_prefix("claim.")?.parse().ok())?;
     Some((ours.find_map(|tag| tag.parse().ok())?, claim))
@@ -51,7 +51,7 @@ mod tests {
                     attempt: Attempt(u32::from(u16::MAX)),
                     verb: Verb::Start,
                 };
-                for key in [Key::of(&id), Key::numbered(&id, "destroy", 4_000_000_000)] {
+                for key in [BuildKey::of(&id), BuildKey::numbered(&id, "destroy", 4_000_000_000)] {
                     let tags = all(&key, 7);
                     assert!(tags.iter().all(|tag| legal(tag)), "{tags:?}");
                     for turned in [tags.clone(), {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use ::model::{BuildSpec, Span};
-use cloudbuild::{Config, Problem, config::Options, substitution};
+use cloudbuild::{BuildConfig, BuildProblem, config::ConfigOptions, substitution};
 use google_cloud_build_v1::model::{
     Artifacts, Build, BuildOptions, BuildStep, Secret, Secrets, Source, StorageSource,
 };
@@ -41,8 +41,8 @@ pub struct Frame<'a> {
 ///
 /// # Errors
 /// Returns all problems of the config.
-pub fn translate(spec: &BuildSpec, frame: &Frame<'_>) -> Result<Build, Vec<Problem>> {
-    let config: Config = serde_json::from_value(limit::within(frame.limit, &spec.config))
+pub fn translate(spec: &BuildSpec, frame: &Frame<'_>) -> Result<Build, Vec<BuildProblem>> {
+    let config: BuildConfig = serde_json::from_value(limit::within(frame.limit, &spec.config))
         .map_err(|error| vec![problem("config", format!("not a Cloud Build config: {error}"))])?;
     let mut problems = Vec::new();
     check(&config, spec, &mut problems);
@@ -50,7 +50,12 @@ pub fn translate(spec: &BuildSpec, frame: &Frame<'_>) -> Result<Build, Vec<Probl
     if problems.is_empty() { Ok(build) } else { Err(problems) }
 }
 
-fn assemble(config: &Config, spec: &BuildSpec, frame: &Frame<'_>, problems: &mut Vec<Problem>) -> Build {
+fn assemble(
+    config: &BuildConfig,
+    spec: &BuildSpec,
+    frame: &Frame<'_>,
+    problems: &mut Vec<BuildProblem>,
+) -> Build {
     let gs = |folder: &str| format!("gs://{}/{folder}", frame.bucket);
     let limit = frame.limit.min(LONGEST_TIMEOUT).0.as_secs().max(1);
     let within = |own: Option<cloudbuild::config::Duration>| {
@@ -101,7 +106,7 @@ fn assemble(config: &Config, spec: &BuildSpec, frame: &Frame<'_>, problems: &mut
 }
 
 /// Checks rules that Cloud Build enforces only after the start, or interprets differently from local builds.
-fn check(config: &Config, spec: &BuildSpec, problems: &mut Vec<Problem>) {
+fn check(config: &BuildConfig, spec: &BuildSpec, problems: &mut Vec<BuildProblem>) {
     let steps = config.steps.len();
     if steps == 0 || steps > MOST_STEPS {
         problems.push(problem("steps", format!("expected 1 to {MOST_STEPS} steps, found {steps}")));
@@ -130,7 +135,7 @@ fn check(config: &Config, spec: &BuildSpec, problems: &mut Vec<Problem>) {
     check_tags(config, &values, problems);
 }
 
-fn check_tags(config: &Config, values: &BTreeMap<String, String>, problems: &mut Vec<Problem>) {
+fn check_tags(config: &BuildConfig, values: &BTreeMap<String, String>, problems: &mut Vec<BuildProblem>) {
     if config.tags.len() + 3 > MOST_TAGS {
         problems.push(problem("tags", format!("at most {} beside Burnin's own", MOST_TAGS - 3)));
     }
@@ -149,7 +154,7 @@ fn check_tags(config: &Config, values: &BTreeMap<String, String>, problems: &mut
 }
 
 /// The API's enums accept any string; a misspelt value must be rejected before submission.
-fn known(options: &Options, read: &BuildOptions, problems: &mut Vec<Problem>) {
+fn known(options: &ConfigOptions, read: &BuildOptions, problems: &mut Vec<BuildProblem>) {
     let words = [
         ("logging", &options.logging, read.logging.value()),
         ("logStreamingOption", &options.log_streaming_option, read.log_streaming_option.value()),
@@ -175,7 +180,11 @@ fn known(options: &Options, read: &BuildOptions, problems: &mut Vec<Problem>) {
 }
 
 /// Converts one part to the API's type; records a problem and returns the default on failure.
-fn read<T: DeserializeOwned + Default>(path: &str, part: &impl Serialize, problems: &mut Vec<Problem>) -> T {
+fn read<T: DeserializeOwned + Default>(
+    path: &str,
+    part: &impl Serialize,
+    problems: &mut Vec<BuildProblem>,
+) -> T {
     let read = serde_json::to_value(part).and_then(serde_json::from_value::<T>);
     read.unwrap_or_else(|error| {
         problems.push(problem(path, format!("rejected by Cloud Build's API: {error}")));
@@ -183,6 +192,6 @@ fn read<T: DeserializeOwned + Default>(path: &str, part: &impl Serialize, proble
     })
 }
 
-fn problem(path: impl Into<String>, message: impl Into<String>) -> Problem {
-    Problem { path: path.into(), message: message.into() }
+fn problem(path: impl Into<String>, message: impl Into<String>) -> BuildProblem {
+    BuildProblem { path: path.into(), message: message.into() }
 }

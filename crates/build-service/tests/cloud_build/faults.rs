@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use build_service::{Build, Builds, Key};
+use build_service::{BuildKey, BuildPhase, Builds};
 use cloudbuild_standin::Fault;
 use ledger::Store;
 use model::{Class, Failure, Span};
@@ -11,12 +11,12 @@ use service::PortError;
 use test_support::cloud_build::{LIMIT, SETTLE, World, id, spec};
 
 fn passes(said: &Result<String, PortError>) -> bool {
-    matches!(said, Err(PortError::Passing(_)))
+    matches!(said, Err(PortError::Transient(_)))
 }
 
 fn refused(said: Result<String, PortError>) -> Failure {
     match said {
-        Err(PortError::Final(failure)) => failure,
+        Err(PortError::Permanent(failure)) => failure,
         other => panic!("{other:?}"),
     }
 }
@@ -46,7 +46,7 @@ async fn no_second_build_is_created_while_the_outcome_is_unknown() {
     world.cloud.next_create(Fault::LandsAndAnswers(503));
     world.cloud.stale_lists(100);
     assert!(passes(&world.start(&spec("SUCCESS")).await));
-    assert_eq!(world.builds.look(&id()).await.unwrap(), Some(Build::Going), "it may be there");
+    assert_eq!(world.builds.look(&id()).await.unwrap(), Some(BuildPhase::Running), "it may be there");
     assert!(passes(&world.start(&spec("SUCCESS")).await));
     let another = world.another();
     assert!(passes(&another.start(&id(), &spec("SUCCESS"), LIMIT).await), "nor another builder");
@@ -82,7 +82,7 @@ async fn of_two_builds_the_older_is_kept() {
     world.start(&spec("SUCCESS")).await.unwrap();
     assert_eq!(world.statuses(), ["QUEUED", "QUEUED"]);
     world.cloud.stale_lists(0);
-    assert_eq!(world.builds.look(&id()).await.unwrap(), Some(Build::Going));
+    assert_eq!(world.builds.look(&id()).await.unwrap(), Some(BuildPhase::Running));
     assert_eq!(world.statuses(), ["QUEUED", "CANCELLED"], "one goes on");
     world.cloud.freeze(false);
     world.image().await;
@@ -172,12 +172,12 @@ async fn a_build_that_lands_after_its_cancel_is_ended() {
     world.builds.cancel(&id()).await.unwrap();
     assert_eq!(
         world.builds.look(&id()).await.unwrap(),
-        Some(Build::Going),
+        Some(BuildPhase::Running),
         "it is not certain that none began"
     );
     world.cloud.stale_lists(0);
-    assert_eq!(world.builds.look(&id()).await.unwrap(), Some(Build::Going));
-    let Build::Failed(failure) = world.end().await else { panic!("it was cancelled") };
+    assert_eq!(world.builds.look(&id()).await.unwrap(), Some(BuildPhase::Running));
+    let BuildPhase::Failed(failure) = world.end().await else { panic!("it was cancelled") };
     assert_eq!(failure.class, Class::Cancelled);
     assert_eq!(world.statuses(), ["CANCELLED"]);
     world.start(&spec("SUCCESS")).await.unwrap();
@@ -194,10 +194,10 @@ async fn a_cancel_between_claim_and_create_holds() {
         .await
         .unwrap();
     world.builds.cancel(&id()).await.unwrap();
-    assert_eq!(world.builds.look(&id()).await.unwrap(), Some(Build::Going));
+    assert_eq!(world.builds.look(&id()).await.unwrap(), Some(BuildPhase::Running));
     world.clock.advance(SETTLE);
     world.clock.advance(Span::from_secs(1));
-    let Build::Failed(failure) = world.end().await else { panic!("it was cancelled") };
+    let BuildPhase::Failed(failure) = world.end().await else { panic!("it was cancelled") };
     assert_eq!(failure.class, Class::Cancelled);
     world.start(&spec("SUCCESS")).await.unwrap();
     assert_eq!(world.cloud.builds().len(), 0);
@@ -210,7 +210,8 @@ async fn a_build_is_found_among_many_pages_of_others() {
     world.cloud.next_create(Fault::LandsAndTears);
     let handle = world.start(&spec("SUCCESS")).await.unwrap();
     for attempt in 2..5 {
-        let other = Key::of(&model::CommandId { attempt: model::Attempt(attempt), ..id().command().clone() });
+        let other =
+            BuildKey::of(&model::CommandId { attempt: model::Attempt(attempt), ..id().command().clone() });
         world.builds.start(&other, &spec("SUCCESS"), LIMIT).await.unwrap();
     }
     assert_eq!(world.start(&spec("SUCCESS")).await.unwrap(), handle);

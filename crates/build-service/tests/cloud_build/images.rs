@@ -1,8 +1,8 @@
 //! What a build leaves, and whose fault it is when it leaves nothing.
 
-use build_service::{Build, Builds};
+use build_service::{BuildPhase, Builds};
 use ledger::{Artefacts, Digest, Store};
-use model::{BuildSpec, Class, Source};
+use model::{BuildSpec, Class, SourceObject};
 use serde_json::json;
 use service::PortError;
 
@@ -25,7 +25,7 @@ async fn files_are_the_image_with_the_log_beside_them() {
     let committed = Artefacts::new(world.store.clone()).committed(&id()).await.unwrap().unwrap();
     assert_eq!(committed.manifest.objects.len(), 3);
     assert_eq!(world.image().await, image, "and says so again");
-    assert_eq!(world.another().look(&id()).await.unwrap(), Some(Build::Built(image)), "whoever looks");
+    assert_eq!(world.another().look(&id()).await.unwrap(), Some(BuildPhase::Built(image)), "whoever looks");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -46,10 +46,10 @@ async fn an_artifact_cannot_pass_for_the_manifest_or_the_log() {
         let files = json!({"artifacts": {"objects": {"location": "gs://anywhere/", "paths": [name]}}});
         world.start(&with(files, "SUCCESS")).await.unwrap();
         let mut said = world.builds.look(&id()).await;
-        while matches!(said, Ok(Some(Build::Going))) {
+        while matches!(said, Ok(Some(BuildPhase::Running))) {
             said = world.builds.look(&id()).await;
         }
-        assert!(matches!(&said, Err(PortError::Final(why)) if why.code == "ARTIFACT_NAME"), "{said:?}");
+        assert!(matches!(&said, Err(PortError::Permanent(why)) if why.code == "ARTIFACT_NAME"), "{said:?}");
         assert!(Artefacts::new(world.store.clone()).committed(&id()).await.unwrap().is_none());
     }
 }
@@ -65,7 +65,7 @@ async fn every_failure_has_a_class() {
     ] {
         let world = World::new().await;
         world.start(&spec(status)).await.unwrap();
-        let Build::Failed(failure) = world.end().await else { panic!("{status}") };
+        let BuildPhase::Failed(failure) = world.end().await else { panic!("{status}") };
         assert_eq!((failure.class, failure.code.as_str()), (class, status));
         assert!(failure.message.contains("this is the last line"), "its log is quoted: {failure:?}");
         let log = format!(
@@ -83,7 +83,7 @@ async fn an_unknown_status_counts_as_running() {
     let build = world.cloud.builds()[0]["id"].as_str().unwrap().to_owned();
     for unknown in ["STATUS_UNKNOWN", "ON_HOLIDAY"] {
         world.cloud.set(&build, unknown);
-        assert_eq!(world.builds.look(&id()).await.unwrap(), Some(Build::Going), "{unknown}");
+        assert_eq!(world.builds.look(&id()).await.unwrap(), Some(BuildPhase::Running), "{unknown}");
     }
     world.cloud.set(&build, "WORKING");
     world.image().await;
@@ -95,11 +95,11 @@ async fn the_source_is_gzipped_once_and_checked() {
     let tar = b"a tar archive, as far as anybody here looks".to_vec();
     let sha256 = Digest::of(&tar).sha256;
     let from = |object: &str, sha256: &str| BuildSpec {
-        source: Some(Source { object: object.to_owned(), sha256: sha256.to_owned() }),
+        source: Some(SourceObject { object: object.to_owned(), sha256: sha256.to_owned() }),
         ..spec("SUCCESS")
     };
     let failure = |said| match said {
-        Err(PortError::Final(failure)) => failure.code,
+        Err(PortError::Permanent(failure)) => failure.code,
         other => panic!("{other:?}"),
     };
     assert_eq!(failure(world.start(&from("sources/x.tar", &sha256)).await), "SOURCE_MISSING");

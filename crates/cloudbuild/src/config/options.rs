@@ -5,7 +5,7 @@ use serde_json::Value;
 /// Settings of the whole build.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Options {
+pub struct ConfigOptions {
     /// Environment of every step, each as `KEY=VALUE`; overridden by a step's own `env`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,

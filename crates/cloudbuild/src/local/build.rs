@@ -8,22 +8,28 @@ use futures::stream::FuturesUnordered;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-use crate::plan::{Plan, Step};
-use crate::{Problem, Status};
+use crate::plan::{Plan, PlannedStep};
+use crate::{BuildProblem, BuildStatus};
 
-use super::log::Log;
-use super::step::{self, Context, End};
-use super::{Event, Outcome, Request, StepOutcome, artifacts, tools};
+use super::log::BuildLog;
+use super::step::{self, StepContext, StepEnd};
+use super::{BuildEvent, PlanOutcome, PlanRequest, StepOutcome, artifacts, tools};
 
-pub(super) async fn run(plan: &Plan, request: &Request, cancel: CancellationToken) -> Outcome {
+pub(super) async fn run(plan: &Plan, request: &PlanRequest, cancel: CancellationToken) -> PlanOutcome {
     let steps = plan.steps.iter().map(queued).collect();
     let (images, log) = (plan.images.clone(), request.log.clone());
-    let mut outcome =
-        Outcome { status: Status::Success, steps, artifacts: Vec::new(), images, log, failure: None };
+    let mut outcome = PlanOutcome {
+        status: BuildStatus::Success,
+        steps,
+        artifacts: Vec::new(),
+        images,
+        log,
+        failure: None,
+    };
     let (log, scratch) = match prepare(request) {
         Ok(prepared) => prepared,
         Err(error) => {
-            outcome.fail(Status::InternalError, error);
+            outcome.fail(BuildStatus::InternalError, error);
             return outcome;
         }
     };
@@ -31,35 +37,40 @@ pub(super) async fn run(plan: &Plan, request: &Request, cancel: CancellationToke
     let missing = tools::missing(plan, request);
     if missing.is_empty() {
         let stop = CancellationToken::new();
-        let context = Context { request, log: &log, scratch: scratch.path(), stop: &stop };
+        let context = StepContext { request, log: &log, scratch: scratch.path(), stop: &stop };
         execute(plan, &context, cancel, &mut outcome).await;
     } else {
-        let lines: Vec<String> = missing.into_iter().map(|Problem { message, .. }| message).collect();
-        outcome.fail(Status::Failure, lines.join("\n"));
+        let lines: Vec<String> = missing.into_iter().map(|BuildProblem { message, .. }| message).collect();
+        outcome.fail(BuildStatus::Failure, lines.join("\n"));
     }
-    if outcome.status == Status::Success {
+    if outcome.status == BuildStatus::Success {
         collect(plan, request, &mut outcome).await;
     }
     for line in outcome.failure.iter().flat_map(|failure| failure.lines()) {
         log.note(&format!("ERROR: {line}"));
     }
-    log.note(if outcome.status == Status::Success { "DONE" } else { outcome.status.as_str() });
+    log.note(if outcome.status == BuildStatus::Success { "DONE" } else { outcome.status.as_str() });
     if let Some(error) = log.error() {
-        outcome.fail(Status::InternalError, format!("the log could not be written: {error}"));
+        outcome.fail(BuildStatus::InternalError, format!("the log could not be written: {error}"));
     }
     outcome
 }
 
 /// Starts each step when its predecessors have succeeded, until all are done or a failure ends the build.
-async fn execute(plan: &Plan, context: &Context<'_>, cancel: CancellationToken, outcome: &mut Outcome) {
+async fn execute(
+    plan: &Plan,
+    context: &StepContext<'_>,
+    cancel: CancellationToken,
+    outcome: &mut PlanOutcome,
+) {
     let mut running = FuturesUnordered::new();
-    let mut waiting: Vec<&Step> = plan.steps.iter().collect();
+    let mut waiting: Vec<&PlannedStep> = plan.steps.iter().collect();
     let mut passed = vec![false; plan.steps.len()];
     // Status of running steps when the build stops early.
-    let mut stopped = Status::Cancelled;
+    let mut stopped = BuildStatus::Cancelled;
     let mut limit = std::pin::pin!(tokio::time::sleep(plan.timeout));
     loop {
-        if outcome.status == Status::Success && !cancel.is_cancelled() {
+        if outcome.status == BuildStatus::Success && !cancel.is_cancelled() {
             waiting.retain(|&step| {
                 let ready = step.wait_for.iter().all(|&index| passed[index]);
                 if ready {
@@ -71,25 +82,25 @@ async fn execute(plan: &Plan, context: &Context<'_>, cancel: CancellationToken, 
         }
         tokio::select! {
             biased;
-            () = cancel.cancelled(), if outcome.status == Status::Success => {
-                outcome.fail(Status::Cancelled, "the build was cancelled".to_owned());
+            () = cancel.cancelled(), if outcome.status == BuildStatus::Success => {
+                outcome.fail(BuildStatus::Cancelled, "the build was cancelled".to_owned());
                 context.stop.cancel();
             }
-            () = &mut limit, if outcome.status == Status::Success => {
+            () = &mut limit, if outcome.status == BuildStatus::Success => {
                 let seconds = plan.timeout.as_secs_f64();
-                outcome.fail(Status::Timeout, format!("the build took longer than its timeout of {seconds}s"));
-                stopped = Status::Timeout;
+                outcome.fail(BuildStatus::Timeout, format!("the build took longer than its timeout of {seconds}s"));
+                stopped = BuildStatus::Timeout;
                 context.stop.cancel();
             }
             ended = running.next() => {
                 let Some((step, end)) = ended else { return };
                 finish(step, &end, stopped, context, outcome);
-                let well = matches!(end, End::Exited(Some(0)));
+                let well = matches!(end, StepEnd::Exited(Some(0)));
                 passed[step.index] = well || step.tolerance.covers(end.exit_code());
                 if let (false, Some(failure)) = (passed[step.index], end.failure())
-                    && outcome.status == Status::Success
+                    && outcome.status == BuildStatus::Success
                 {
-                    outcome.fail(Status::Failure, format!("step {} {failure}", step.label()));
+                    outcome.fail(BuildStatus::Failure, format!("step {} {failure}", step.label()));
                     context.stop.cancel();
                 }
             }
@@ -97,16 +108,22 @@ async fn execute(plan: &Plan, context: &Context<'_>, cancel: CancellationToken, 
     }
 }
 
-fn begin(step: &Step, context: &Context<'_>, outcome: &mut Outcome) {
+fn begin(step: &PlannedStep, context: &StepContext<'_>, outcome: &mut PlanOutcome) {
     let at = SystemTime::now();
     let entry = &mut outcome.steps[step.index];
-    entry.status = Status::Working;
+    entry.status = BuildStatus::Working;
     entry.started = Some(at);
     context.log.note(&format!("Starting {}", step::log_name(step)));
-    context.request.emit(&Event::StepStarted { index: step.index, id: step.id.clone(), at });
+    context.request.emit(&BuildEvent::StepStarted { index: step.index, id: step.id.clone(), at });
 }
 
-fn finish(step: &Step, end: &End, stopped: Status, context: &Context<'_>, outcome: &mut Outcome) {
+fn finish(
+    step: &PlannedStep,
+    end: &StepEnd,
+    stopped: BuildStatus,
+    context: &StepContext<'_>,
+    outcome: &mut PlanOutcome,
+) {
     let at = SystemTime::now();
     let entry = &mut outcome.steps[step.index];
     entry.status = end.status(stopped);
@@ -116,7 +133,7 @@ fn finish(step: &Step, end: &End, stopped: Status, context: &Context<'_>, outcom
         context.log.note(&format!("{} {failure}", step::log_name(step)));
     }
     context.log.note(&format!("Finished {}", step::log_name(step)));
-    context.request.emit(&Event::StepEnded {
+    context.request.emit(&BuildEvent::StepEnded {
         index: step.index,
         id: step.id.clone(),
         status: entry.status,
@@ -125,19 +142,19 @@ fn finish(step: &Step, end: &End, stopped: Status, context: &Context<'_>, outcom
     });
 }
 
-async fn collect(plan: &Plan, request: &Request, outcome: &mut Outcome) {
+async fn collect(plan: &Plan, request: &PlanRequest, outcome: &mut PlanOutcome) {
     let Some(objects) = plan.objects.clone() else { return };
     let workspace = request.workspace.clone();
     // Hashing large files must not block the caller's other tasks.
     let collected = tokio::task::spawn_blocking(move || artifacts::collect(&workspace, &objects)).await;
     match collected {
         Ok(Ok(artifacts)) => outcome.artifacts = artifacts,
-        Ok(Err(why)) => outcome.fail(Status::Failure, why),
-        Err(error) => outcome.fail(Status::InternalError, error.to_string()),
+        Ok(Err(why)) => outcome.fail(BuildStatus::Failure, why),
+        Err(error) => outcome.fail(BuildStatus::InternalError, error.to_string()),
     }
 }
 
-fn prepare(request: &Request) -> Result<(Log, TempDir), String> {
+fn prepare(request: &PlanRequest) -> Result<(BuildLog, TempDir), String> {
     let at =
         |what: &str, path: &std::path::Path, error: io::Error| format!("{what} {}: {error}", path.display());
     let workspace = &request.workspace;
@@ -145,8 +162,8 @@ fn prepare(request: &Request) -> Result<(Log, TempDir), String> {
     if !is_folder {
         return Err(format!("the workspace {} is not a folder", workspace.display()));
     }
-    let log =
-        Log::create(&request.log, request.log_limit).map_err(|error| at("the log", &request.log, error))?;
+    let log = BuildLog::create(&request.log, request.log_limit)
+        .map_err(|error| at("the log", &request.log, error))?;
     let scratch = tempfile::Builder::new()
         .prefix("cloudbuild-")
         .permissions(Permissions::from_mode(0o700))
@@ -155,12 +172,18 @@ fn prepare(request: &Request) -> Result<(Log, TempDir), String> {
     Ok((log, scratch))
 }
 
-fn queued(step: &Step) -> StepOutcome {
-    StepOutcome { id: step.id.clone(), status: Status::Queued, exit_code: None, started: None, ended: None }
+fn queued(step: &PlannedStep) -> StepOutcome {
+    StepOutcome {
+        id: step.id.clone(),
+        status: BuildStatus::Queued,
+        exit_code: None,
+        started: None,
+        ended: None,
+    }
 }
 
-impl Outcome {
-    fn fail(&mut self, status: Status, why: String) {
+impl PlanOutcome {
+    fn fail(&mut self, status: BuildStatus, why: String) {
         self.status = status;
         self.failure = Some(match self.failure.take() {
             Some(earlier) => format!("{earlier}\n{why}"),

@@ -1,6 +1,6 @@
 use std::ffi::{OsStr, OsString};
 
-use crate::plan::Step;
+use crate::plan::PlannedStep;
 
 /// Variables inherited by default: enough to find tools, a home and certificates, without the caller's
 /// tokens.
@@ -22,7 +22,7 @@ pub fn inherit(names: &[&str]) -> Vec<(OsString, OsString)> {
 }
 
 /// The whole environment of a step; later entries override earlier ones.
-pub(super) fn of_step(inherited: &[(OsString, OsString)], step: &Step) -> Vec<(OsString, OsString)> {
+pub(super) fn of_step(inherited: &[(OsString, OsString)], step: &PlannedStep) -> Vec<(OsString, OsString)> {
     let own = step.env.iter().map(|(key, value)| (key.into(), value.into()));
     let secret = step.secret_env.iter().map(|(key, value)| (key.into(), value.expose().into()));
     inherited.iter().cloned().chain(own).chain(secret).collect()

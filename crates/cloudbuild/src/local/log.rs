@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 ///
 /// Writes are unbuffered, so that the log can be read during the build. They only block for the page cache,
 /// so no separate task is needed.
-pub(super) struct Log {
+pub(super) struct BuildLog {
     inner: Mutex<Inner>,
     limit: u64,
 }
@@ -19,7 +19,7 @@ struct Inner {
     error: Option<io::Error>,
 }
 
-impl Log {
+impl BuildLog {
     pub(super) fn create(path: &Path, limit: u64) -> io::Result<Self> {
         let file = File::create(path)?;
         Ok(Self { inner: Mutex::new(Inner { file, left: limit, full: false, error: None }), limit })

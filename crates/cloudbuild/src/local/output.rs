@@ -3,15 +3,15 @@ use std::sync::Arc;
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 
-use super::log::Log;
+use super::log::BuildLog;
 use super::masker::Masker;
 
 /// Maximum line length; longer lines are written in parts, to bound memory.
 const LONGEST_LINE: usize = 256 << 10;
 
 /// Writes the output of one step to the log: masks secrets, and prefixes each line with the step.
-pub(super) struct Output<'a> {
-    log: &'a Log,
+pub(super) struct StepOutput<'a> {
+    log: &'a BuildLog,
     prefix: Vec<u8>,
     /// Masks the secret values of the step.
     masker: Masker,
@@ -21,8 +21,8 @@ pub(super) struct Output<'a> {
     clean: Vec<u8>,
 }
 
-impl<'a> Output<'a> {
-    pub(super) fn new(log: &'a Log, name: &str, masker: Masker, rules: &Arc<redact::Rules>) -> Self {
+impl<'a> StepOutput<'a> {
+    pub(super) fn new(log: &'a BuildLog, name: &str, masker: Masker, rules: &Arc<redact::Rules>) -> Self {
         let redactor = Some(redact::Redactor::new(Arc::clone(rules)));
         let prefix = format!("{name}: ").into_bytes();
         Self { log, prefix, masker, redactor, masked: Vec::new(), clean: Vec::new() }

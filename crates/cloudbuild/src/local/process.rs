@@ -13,15 +13,15 @@ use tokio::task::JoinHandle;
 ///
 /// The leader is reaped only after the group has been killed: until then its id cannot be reused, so no
 /// signal can reach an unrelated process.
-pub(super) struct Group {
+pub(super) struct ProcessGroup {
     child: Child,
     leader: Pid,
     reaped: bool,
 }
 
 /// A started process.
-pub(super) struct Started {
-    pub(super) group: Group,
+pub(super) struct StartedProcess {
+    pub(super) group: ProcessGroup,
     /// Both output streams, in the order of writing.
     pub(super) output: Receiver,
     /// Completes when the leader has ended.
@@ -33,7 +33,7 @@ pub(super) fn start(
     args: &[OsString],
     environment: &[(OsString, OsString)],
     dir: &Path,
-) -> io::Result<Started> {
+) -> io::Result<StartedProcess> {
     let (reader, writer) = io::pipe()?;
     let output = Receiver::from_owned_fd(reader.into())?;
     // The command holds the write ends of the pipe until it is dropped; the pipe ends only then.
@@ -48,12 +48,12 @@ pub(super) fn start(
         .process_group(0)
         .spawn()?;
     let leader = Pid::from_child(&child);
-    let group = Group { child, leader, reaped: false };
+    let group = ProcessGroup { child, leader, reaped: false };
     let exit = tokio::task::spawn_blocking(move || wait_without_reaping(leader));
-    Ok(Started { group, output, exit })
+    Ok(StartedProcess { group, output, exit })
 }
 
-impl Group {
+impl ProcessGroup {
     pub(super) fn id(&self) -> i32 {
         self.leader.as_raw_nonzero().get()
     }
@@ -76,7 +76,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if !self.reaped {
             let _ = self.kill();

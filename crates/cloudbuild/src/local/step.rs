@@ -8,22 +8,22 @@ use rustix::process::Signal;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::Status;
-use crate::plan::{Action, Step};
+use crate::BuildStatus;
+use crate::plan::{Action, PlannedStep};
 
-use super::log::Log;
+use super::log::BuildLog;
 use super::masker::Masker;
-use super::output::Output;
-use super::process::{self, Started};
-use super::{Event, Request, environment, tools, workdir};
+use super::output::StepOutput;
+use super::process::{self, StartedProcess};
+use super::{BuildEvent, PlanRequest, environment, tools, workdir};
 
 /// Maximum wait for the output of a dead group: a process that left the group may still hold it open.
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// Shared state of the steps of a build.
-pub(super) struct Context<'a> {
-    pub(super) request: &'a Request,
-    pub(super) log: &'a Log,
+pub(super) struct StepContext<'a> {
+    pub(super) request: &'a PlanRequest,
+    pub(super) log: &'a BuildLog,
     /// Private folder for scripts.
     pub(super) scratch: &'a Path,
     /// Stops all running steps.
@@ -31,7 +31,7 @@ pub(super) struct Context<'a> {
 }
 
 /// End of a step.
-pub(super) enum End {
+pub(super) enum StepEnd {
     /// Its process ended by itself.
     Exited(Option<i32>),
     /// It exceeded its own timeout.
@@ -42,17 +42,17 @@ pub(super) enum End {
     NotStarted(io::Error),
 }
 
-impl End {
+impl StepEnd {
     pub(super) fn exit_code(&self) -> Option<i32> {
         if let Self::Exited(code) = self { *code } else { None }
     }
 
     /// The status of the step; a stopped one has the status implied by the stop.
-    pub(super) fn status(&self, stopped: Status) -> Status {
+    pub(super) fn status(&self, stopped: BuildStatus) -> BuildStatus {
         match self {
-            Self::Exited(Some(0)) => Status::Success,
-            Self::Exited(_) | Self::NotStarted(_) => Status::Failure,
-            Self::TimedOut(_) => Status::Timeout,
+            Self::Exited(Some(0)) => BuildStatus::Success,
+            Self::Exited(_) | Self::NotStarted(_) => BuildStatus::Failure,
+            Self::TimedOut(_) => BuildStatus::Timeout,
             Self::Stopped => stopped,
         }
     }
@@ -76,32 +76,38 @@ impl End {
 }
 
 /// Runs one step to its end; its process group has then ended.
-pub(super) async fn run(step: &Step, context: &Context<'_>) -> End {
+pub(super) async fn run(step: &PlannedStep, context: &StepContext<'_>) -> StepEnd {
     if context.stop.is_cancelled() {
-        return End::Stopped;
+        return StepEnd::Stopped;
     }
     let started = match start(step, context) {
         Ok(started) => started,
-        Err(error) => return End::NotStarted(error),
+        Err(error) => return StepEnd::NotStarted(error),
     };
-    context.request.emit(&Event::ProcessGroup { index: step.index, pgid: started.group.id() });
+    context.request.emit(&BuildEvent::ProcessGroup { index: step.index, pgid: started.group.id() });
     let secrets = step.secret_env.iter().map(|(_, secret)| secret);
-    let mut output = Output::new(context.log, &log_name(step), Masker::new(secrets), &context.request.rules);
+    let mut output =
+        StepOutput::new(context.log, &log_name(step), Masker::new(secrets), &context.request.rules);
     let end = supervise(step, started, &mut output, context).await;
     output.finish();
     end
 }
 
 /// The name of a step in the format of Cloud Build's log.
-pub(super) fn log_name(step: &Step) -> String {
+pub(super) fn log_name(step: &PlannedStep) -> String {
     match &step.id {
         Some(id) => format!("Step #{} - \"{id}\"", step.index),
         None => format!("Step #{}", step.index),
     }
 }
 
-async fn supervise(step: &Step, started: Started, output: &mut Output<'_>, context: &Context<'_>) -> End {
-    let Started { mut group, output: mut pipe, mut exit } = started;
+async fn supervise(
+    step: &PlannedStep,
+    started: StartedProcess,
+    output: &mut StepOutput<'_>,
+    context: &StepContext<'_>,
+) -> StepEnd {
+    let StartedProcess { mut group, output: mut pipe, mut exit } = started;
     let mut reading = std::pin::pin!(output.read(&mut pipe));
     let mut read_all = false;
     let mut limit = std::pin::pin!(sleep(step.timeout.unwrap_or(Duration::MAX)));
@@ -110,8 +116,8 @@ async fn supervise(step: &Step, started: Started, output: &mut Output<'_>, conte
             biased;
             _ = &mut exit => break None,
             () = &mut reading, if !read_all => read_all = true,
-            () = context.stop.cancelled() => break Some(End::Stopped),
-            () = &mut limit => break Some(End::TimedOut(step.timeout.unwrap_or(Duration::MAX))),
+            () = context.stop.cancelled() => break Some(StepEnd::Stopped),
+            () = &mut limit => break Some(StepEnd::TimedOut(step.timeout.unwrap_or(Duration::MAX))),
         }
     };
     if forced.is_some() {
@@ -131,12 +137,12 @@ async fn supervise(step: &Step, started: Started, output: &mut Output<'_>, conte
         let _ = timeout(DRAIN, &mut reading).await;
     }
     forced.unwrap_or_else(|| match status {
-        Ok(status) => End::Exited(process::exit_code(status)),
-        Err(_) => End::Exited(None),
+        Ok(status) => StepEnd::Exited(process::exit_code(status)),
+        Err(_) => StepEnd::Exited(None),
     })
 }
 
-fn start(step: &Step, context: &Context<'_>) -> io::Result<Started> {
+fn start(step: &PlannedStep, context: &StepContext<'_>) -> io::Result<StartedProcess> {
     let environment = environment::of_step(&context.request.environment, step);
     let dir = workdir::enter(&context.request.workspace, &step.dir)?;
     let (program, args) = match &step.action {
@@ -162,7 +168,11 @@ fn program(tool: &str, dir: &Path, environment: &[(OsString, OsString)]) -> io::
 ///
 /// The interpreter is started directly rather than by the kernel: a newly written file cannot be executed
 /// while a process forked concurrently by another thread still has it open.
-fn script_command(step: &Step, script: &str, context: &Context<'_>) -> io::Result<(PathBuf, Vec<OsString>)> {
+fn script_command(
+    step: &PlannedStep,
+    script: &str,
+    context: &StepContext<'_>,
+) -> io::Result<(PathBuf, Vec<OsString>)> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
 

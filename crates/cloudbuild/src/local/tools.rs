@@ -2,10 +2,10 @@ use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::Problem;
-use crate::plan::{Action, Plan, Step};
+use crate::BuildProblem;
+use crate::plan::{Action, Plan, PlannedStep};
 
-use super::{Request, environment};
+use super::{PlanRequest, environment};
 
 /// The shebang line of a script: an interpreter and at most one argument, parsed like the kernel does.
 #[derive(Debug, PartialEq, Eq)]
@@ -35,11 +35,11 @@ pub(super) fn find(name: &str, path: Option<&OsStr>) -> Option<PathBuf> {
 ///
 /// A path inside the workspace may be created by an earlier step, so only names and other absolute paths are
 /// checked.
-pub(super) fn missing(plan: &Plan, request: &Request) -> Vec<Problem> {
+pub(super) fn missing(plan: &Plan, request: &PlanRequest) -> Vec<BuildProblem> {
     plan.steps.iter().filter_map(|step| missing_for(step, request)).collect()
 }
 
-fn missing_for(step: &Step, request: &Request) -> Option<Problem> {
+fn missing_for(step: &PlannedStep, request: &PlanRequest) -> Option<BuildProblem> {
     let environment = environment::of_step(&request.environment, step);
     let path = environment::lookup(&environment, "PATH");
     let at = format!("steps[{}]", step.index);
@@ -47,7 +47,7 @@ fn missing_for(step: &Step, request: &Request) -> Option<Problem> {
     match &step.action {
         Action::Command(command) if !present(&command.tool, path, &request.workspace) => {
             let (image, tool) = (&step.image, &command.tool);
-            Some(Problem::new(
+            Some(BuildProblem::new(
                 format!("{at}.name"),
                 format!(
                     "step {label}: image {image} would have to be pulled, which the local runner cannot do; the tool \
@@ -66,7 +66,7 @@ fn missing_for(step: &Step, request: &Request) -> Option<Problem> {
                 .flatten()
                 .find(|tool| !present(tool, path, &request.workspace))
                 .map(|tool| {
-                    Problem::new(
+                    BuildProblem::new(
                         format!("{at}.script"),
                         format!(
                             "step {label}: the script needs `{tool}`, which image {} would bring and the local runner \

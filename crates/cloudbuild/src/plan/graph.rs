@@ -1,12 +1,12 @@
 use std::collections::BTreeMap;
 
-use crate::Problem;
+use crate::BuildProblem;
 use crate::config::Step;
 
 /// For each step, the indices of the steps it waits for.
 ///
 /// A step may only name earlier steps, which is Cloud Build's rule and excludes cycles.
-pub(super) fn order(steps: &[Step], problems: &mut Vec<Problem>) -> Vec<Vec<usize>> {
+pub(super) fn order(steps: &[Step], problems: &mut Vec<BuildProblem>) -> Vec<Vec<usize>> {
     let mut known: BTreeMap<&str, usize> = BTreeMap::new();
     let mut order = Vec::with_capacity(steps.len());
     for (index, step) in steps.iter().enumerate() {
@@ -19,12 +19,12 @@ pub(super) fn order(steps: &[Step], problems: &mut Vec<Problem>) -> Vec<Vec<usiz
         if let Some(id) = step.id.as_deref() {
             let path = format!("steps[{index}].id");
             if id.is_empty() || id == "-" || id.contains(char::is_control) {
-                problems.push(Problem::new(
+                problems.push(BuildProblem::new(
                     path,
                     "expected a name on one line; `-` is reserved for no step in `waitFor`",
                 ));
             } else if let Some(first) = known.get(id) {
-                problems.push(Problem::new(
+                problems.push(BuildProblem::new(
                     path,
                     format!("{id:?} is already the id of step {first}; give each step its own"),
                 ));
@@ -41,7 +41,7 @@ fn named(
     step: &Step,
     known: &BTreeMap<&str, usize>,
     steps: &[Step],
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<BuildProblem>,
 ) -> Vec<usize> {
     let mut waits = Vec::new();
     for (position, name) in step.wait_for.iter().enumerate().filter(|(_, name)| *name != "-") {
@@ -54,7 +54,7 @@ fn named(
                 } else {
                     "is not the id of a step"
                 };
-                problems.push(Problem::new(
+                problems.push(BuildProblem::new(
                     format!("steps[{index}].waitFor[{position}]"),
                     format!("{name:?} {why}; `-` starts a step at once"),
                 ));

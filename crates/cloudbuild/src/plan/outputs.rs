@@ -1,13 +1,13 @@
-use crate::Problem;
-use crate::config::{ArtifactObjects, Config};
+use crate::BuildProblem;
+use crate::config::{ArtifactObjects, BuildConfig};
 
 use super::template::Templates;
 
 /// The output files and images of a build.
 pub(super) fn check(
-    config: &Config,
+    config: &BuildConfig,
     templates: &mut Templates,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<BuildProblem>,
 ) -> (Option<ArtifactObjects>, Vec<String>) {
     for (index, tag) in config.tags.iter().enumerate() {
         templates.expand(&format!("tags[{index}]"), tag, problems);
@@ -35,7 +35,7 @@ pub(super) fn check(
         ("goModules", &artifacts.go_modules),
     ];
     for (name, _) in packages.iter().filter(|(_, list)| !list.is_empty()) {
-        problems.push(Problem::new(
+        problems.push(BuildProblem::new(
             format!("artifacts.{name}"),
             "the local runner cannot upload packages; use `artifacts.objects`",
         ));
@@ -46,32 +46,35 @@ pub(super) fn check(
 fn check_objects(
     objects: ArtifactObjects,
     templates: &mut Templates,
-    problems: &mut Vec<Problem>,
+    problems: &mut Vec<BuildProblem>,
 ) -> ArtifactObjects {
     let at = "artifacts.objects";
     let location = templates.expand(&format!("{at}.location"), &objects.location, problems);
     if !location.starts_with("gs://") {
-        problems.push(Problem::new(
+        problems.push(BuildProblem::new(
             format!("{at}.location"),
             format!("expected a bucket as gs://bucket/folder/, found {location:?}"),
         ));
     }
     if objects.paths.is_empty() {
-        problems.push(Problem::new(format!("{at}.paths"), "expected at least one path"));
+        problems.push(BuildProblem::new(format!("{at}.paths"), "expected at least one path"));
     }
     let mut paths: Vec<String> = Vec::new();
     for (index, template) in objects.paths.iter().enumerate() {
         let here = format!("{at}.paths[{index}]");
         let path = templates.expand(&here, template, problems);
         if path.contains(char::is_whitespace) {
-            problems.push(Problem::new(&here, "expected a path without blanks, which Cloud Build rejects"));
-        } else if path.starts_with('/') || path.split('/').any(|part| part == "..") {
             problems
-                .push(Problem::new(&here, format!("{path:?} leaves the workspace; use a path inside it")));
+                .push(BuildProblem::new(&here, "expected a path without blanks, which Cloud Build rejects"));
+        } else if path.starts_with('/') || path.split('/').any(|part| part == "..") {
+            problems.push(BuildProblem::new(
+                &here,
+                format!("{path:?} leaves the workspace; use a path inside it"),
+            ));
         } else if let Err(error) = glob::Pattern::new(&path) {
-            problems.push(Problem::new(&here, format!("{path:?} is not a glob: {error}")));
+            problems.push(BuildProblem::new(&here, format!("{path:?} is not a glob: {error}")));
         } else if paths.contains(&path) {
-            problems.push(Problem::new(&here, format!("{path:?} is listed twice")));
+            problems.push(BuildProblem::new(&here, format!("{path:?} is listed twice")));
         }
         paths.push(path);
     }

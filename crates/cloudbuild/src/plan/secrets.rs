@@ -1,12 +1,12 @@
 use std::collections::BTreeMap;
 
-use crate::config::Config;
-use crate::{Inputs, Problem, Secret};
+use crate::config::BuildConfig;
+use crate::{BuildProblem, Inputs, Secret};
 
 use super::template::Templates;
 
 /// Source of a secret variable's value.
-pub(super) enum Source {
+pub(super) enum SecretSource {
     /// A version in Secret Manager.
     Version(String),
     /// Encrypted in the config itself.
@@ -14,23 +14,28 @@ pub(super) enum Source {
 }
 
 /// Declared secrets by variable.
-pub(super) type Declared = BTreeMap<String, Source>;
+pub(super) type Declared = BTreeMap<String, SecretSource>;
 
-pub(super) fn declared(config: &Config, templates: &mut Templates, problems: &mut Vec<Problem>) -> Declared {
+pub(super) fn declared(
+    config: &BuildConfig,
+    templates: &mut Templates,
+    problems: &mut Vec<BuildProblem>,
+) -> Declared {
     let mut declared = Declared::new();
     let Some(available) = &config.available_secrets else { return declared };
     for (index, secret) in available.secret_manager.iter().enumerate() {
         let path = format!("availableSecrets.secretManager[{index}]");
         let version = templates.expand(&format!("{path}.versionName"), &secret.version_name, problems);
-        if declared.insert(secret.env.clone(), Source::Version(version)).is_some() {
-            problems.push(Problem::new(format!("{path}.env"), format!("{} is declared twice", secret.env)));
+        if declared.insert(secret.env.clone(), SecretSource::Version(version)).is_some() {
+            problems
+                .push(BuildProblem::new(format!("{path}.env"), format!("{} is declared twice", secret.env)));
         }
     }
     for (index, inline) in available.inline.iter().enumerate() {
         for env in inline.env_map.keys() {
-            if declared.insert(env.clone(), Source::Inline).is_some() {
+            if declared.insert(env.clone(), SecretSource::Inline).is_some() {
                 let path = format!("availableSecrets.inline[{index}].envMap.{env}");
-                problems.push(Problem::new(path, format!("{env} is declared twice")));
+                problems.push(BuildProblem::new(path, format!("{env} is declared twice")));
             }
         }
     }
@@ -43,13 +48,13 @@ pub(super) fn find(variable: &str, declared: &Declared, inputs: &Inputs) -> Resu
         None => {
             return Err(format!("the secret variable {variable} is not declared under `availableSecrets`"));
         }
-        Some(Source::Inline) => {
+        Some(SecretSource::Inline) => {
             return Err(format!(
                 "the secret variable {variable} is encrypted with Cloud KMS, which the local runner cannot decrypt; \
                  declare it under `availableSecrets.secretManager`"
             ));
         }
-        Some(Source::Version(version)) => version,
+        Some(SecretSource::Version(version)) => version,
     };
     let secret = inputs.secrets.get(version).or_else(|| inputs.secrets.get(secret_name(version)?));
     match secret {

@@ -1,16 +1,16 @@
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use crate::config::{self, Config};
-use crate::{Inputs, Problem, Secret, image};
+use crate::config::{self, BuildConfig};
+use crate::{BuildProblem, Inputs, Secret, image};
 
 use super::secrets::{self, Declared};
 use super::template::Templates;
-use super::{Action, Step, Tolerance, check_timeout, label, shell};
+use super::{Action, FailureTolerance, PlannedStep, check_timeout, label, shell};
 
 /// Shared inputs of all steps of a build.
 pub(super) struct Shared<'a> {
-    pub(super) config: &'a Config,
+    pub(super) config: &'a BuildConfig,
     pub(super) inputs: &'a Inputs,
     pub(super) secrets: &'a Declared,
     pub(super) build_timeout: Duration,
@@ -23,14 +23,14 @@ impl Shared<'_> {
         step: &config::Step,
         wait_for: Vec<usize>,
         templates: &mut Templates,
-        problems: &mut Vec<Problem>,
-    ) -> Step {
+        problems: &mut Vec<BuildProblem>,
+    ) -> PlannedStep {
         let at = format!("steps[{index}]");
         if step.name.is_empty() {
-            problems.push(Problem::new(format!("{at}.name"), "expected the name of a builder image"));
+            problems.push(BuildProblem::new(format!("{at}.name"), "expected the name of a builder image"));
         }
         if !step.volumes.is_empty() || self.options().is_some_and(|options| !options.volumes.is_empty()) {
-            problems.push(Problem::new(
+            problems.push(BuildProblem::new(
                 format!("{at}.volumes"),
                 "the local runner cannot mount volumes; share files in the workspace",
             ));
@@ -41,8 +41,10 @@ impl Shared<'_> {
             check_timeout(&path, timeout, problems);
             if timeout > self.build_timeout {
                 let limit = self.build_timeout.as_secs();
-                problems
-                    .push(Problem::new(path, format!("expected at most {limit}s, the timeout of the build")));
+                problems.push(BuildProblem::new(
+                    path,
+                    format!("expected at most {limit}s, the timeout of the build"),
+                ));
             }
         }
         let image = templates.expand(&format!("{at}.name"), &step.name, problems);
@@ -53,7 +55,7 @@ impl Shared<'_> {
             let path = format!("{at}.dir");
             let dir = templates.expand(&path, dir, problems);
             inside(&dir).unwrap_or_else(|| {
-                problems.push(Problem::new(
+                problems.push(BuildProblem::new(
                     path,
                     format!("{dir:?} leaves the workspace; use a path relative to it"),
                 ));
@@ -61,14 +63,25 @@ impl Shared<'_> {
             })
         });
         let tolerance = match (step.allow_exit_codes.as_slice(), step.allow_failure) {
-            ([], Some(true)) => Tolerance::Everything,
-            ([], _) => Tolerance::Nothing,
-            (codes, _) => Tolerance::ExitCodes(codes.to_vec()),
+            ([], Some(true)) => FailureTolerance::Everything,
+            ([], _) => FailureTolerance::Nothing,
+            (codes, _) => FailureTolerance::ExitCodes(codes.to_vec()),
         };
-        Step { index, id: step.id.clone(), image, action, env, secret_env, dir, wait_for, timeout, tolerance }
+        PlannedStep {
+            index,
+            id: step.id.clone(),
+            image,
+            action,
+            env,
+            secret_env,
+            dir,
+            wait_for,
+            timeout,
+            tolerance,
+        }
     }
 
-    fn options(&self) -> Option<&config::Options> {
+    fn options(&self) -> Option<&config::ConfigOptions> {
         self.config.options.as_ref()
     }
 
@@ -79,17 +92,17 @@ impl Shared<'_> {
         step: &config::Step,
         image: &str,
         templates: &mut Templates,
-        problems: &mut Vec<Problem>,
+        problems: &mut Vec<BuildProblem>,
     ) -> Action {
         if let Some(script) = &step.script {
             if step.entrypoint.is_some() || !step.args.is_empty() {
-                problems.push(Problem::new(
+                problems.push(BuildProblem::new(
                     format!("{at}.script"),
                     "expected either `script`, or `entrypoint` and `args`, not both",
                 ));
             }
             if script.contains('\0') {
-                problems.push(Problem::new(format!("{at}.script"), "contains a NUL character"));
+                problems.push(BuildProblem::new(format!("{at}.script"), "contains a NUL character"));
             }
             return Action::Script(script.clone());
         }
@@ -100,7 +113,7 @@ impl Shared<'_> {
         if let Some(position) = shell::pasted_script(&line) {
             // The tool is the first argument itself if the image has no entrypoint.
             let arg = position + step.args.len() - line.len();
-            problems.push(Problem::new(
+            problems.push(BuildProblem::new(
                 format!("{at}.args[{arg}]"),
                 format!(
                     "step {} would paste the value of a substitution into the script of a shell, which would run it; \
@@ -124,7 +137,7 @@ impl Shared<'_> {
         at: &str,
         step: &config::Step,
         templates: &mut Templates,
-        problems: &mut Vec<Problem>,
+        problems: &mut Vec<BuildProblem>,
     ) -> Vec<(String, String)> {
         let options = self.options();
         let automap =
@@ -137,7 +150,7 @@ impl Shared<'_> {
             let text = templates.expand(&path, text, problems);
             match text.split_once('=') {
                 Some((key, value)) if !key.is_empty() => env.push((key.to_owned(), value.to_owned())),
-                _ => problems.push(Problem::new(path, format!("expected KEY=VALUE, found {text:?}"))),
+                _ => problems.push(BuildProblem::new(path, format!("expected KEY=VALUE, found {text:?}"))),
             }
         }
         env
@@ -149,7 +162,7 @@ impl Shared<'_> {
         index: usize,
         step: &config::Step,
         env: &[(String, String)],
-        problems: &mut Vec<Problem>,
+        problems: &mut Vec<BuildProblem>,
     ) -> Vec<(String, Secret)> {
         let shared = self.options().map_or(&[][..], |options| &options.secret_env);
         let mut found: Vec<(String, Secret)> = Vec::new();
@@ -163,7 +176,7 @@ impl Shared<'_> {
             };
             match result {
                 Ok(secret) => found.push((variable.clone(), secret)),
-                Err(why) => problems.push(Problem::new(
+                Err(why) => problems.push(BuildProblem::new(
                     format!("{at}.secretEnv"),
                     format!("step {}: {why}", label(index, step.id.as_deref())),
                 )),

@@ -1,8 +1,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::config::{Config, SubstitutionOption};
+use crate::config::{BuildConfig, SubstitutionOption};
 use crate::substitution::{self, BUILT_INS, Piece};
-use crate::{Inputs, Problem};
+use crate::{BuildProblem, Inputs};
 
 const MOST_SUBSTITUTIONS: usize = 200;
 const LONGEST_NAME: usize = 100;
@@ -16,14 +16,14 @@ pub(super) struct Templates {
 }
 
 impl Templates {
-    pub(super) fn new(config: &Config, inputs: &Inputs, problems: &mut Vec<Problem>) -> Self {
+    pub(super) fn new(config: &BuildConfig, inputs: &Inputs, problems: &mut Vec<BuildProblem>) -> Self {
         let options = config.options.clone().unwrap_or_default();
         let mut values: BTreeMap<String, String> =
             BUILT_INS.iter().map(|&name| (name.to_owned(), String::new())).collect();
         for (name, value) in &inputs.built_ins {
             check_value(&format!("built_ins.{name}"), value, problems);
             if !substitution::is_built_in(name) && !substitution::is_user_name(name) {
-                problems.push(Problem::new(
+                problems.push(BuildProblem::new(
                     format!("built_ins.{name}"),
                     "not a substitution that Cloud Build defines",
                 ));
@@ -38,7 +38,7 @@ impl Templates {
             values.insert(name.clone(), value.clone());
         }
         if config.substitutions.len() > MOST_SUBSTITUTIONS {
-            problems.push(Problem::new(
+            problems.push(BuildProblem::new(
                 "substitutions",
                 format!("expected at most {MOST_SUBSTITUTIONS} substitutions"),
             ));
@@ -52,7 +52,7 @@ impl Templates {
     }
 
     /// Applies the substitutions to one field.
-    pub(super) fn expand(&mut self, path: &str, template: &str, problems: &mut Vec<Problem>) -> String {
+    pub(super) fn expand(&mut self, path: &str, template: &str, problems: &mut Vec<BuildProblem>) -> String {
         for piece in substitution::pieces(template) {
             match piece {
                 Piece::Text(_) => {}
@@ -60,7 +60,7 @@ impl Templates {
                     self.check_reference(path, name, problems);
                     self.used.insert(name.to_owned());
                 }
-                Piece::Expansion(text) => problems.push(Problem::new(
+                Piece::Expansion(text) => problems.push(BuildProblem::new(
                     path,
                     format!(
                         "the shell expansion {text} of a substitution is not supported; give the substitution a \
@@ -71,8 +71,10 @@ impl Templates {
         }
         let expanded = substitution::expand(template, &self.values);
         if expanded.contains('\0') {
-            problems
-                .push(Problem::new(path, "contains a NUL character, which cannot be passed to a program"));
+            problems.push(BuildProblem::new(
+                path,
+                "contains a NUL character, which cannot be passed to a program",
+            ));
         }
         expanded
     }
@@ -84,7 +86,7 @@ impl Templates {
     }
 
     /// Reports unused substitutions.
-    pub(super) fn finish(self, config: &Config, problems: &mut Vec<Problem>) {
+    pub(super) fn finish(self, config: &BuildConfig, problems: &mut Vec<BuildProblem>) {
         if self.loose {
             return;
         }
@@ -92,7 +94,7 @@ impl Templates {
             self.values.keys().filter(|name| !substitution::is_built_in(name) && !self.used.contains(*name));
         for name in unused {
             let wherefrom = if config.substitutions.contains_key(name) { "declared" } else { "given" };
-            problems.push(Problem::new(
+            problems.push(BuildProblem::new(
                 format!("substitutions.{name}"),
                 format!(
                     "{wherefrom} but not used by any step; remove it, use it, or set options.substitutionOption \
@@ -102,13 +104,13 @@ impl Templates {
         }
     }
 
-    fn check_reference(&self, path: &str, name: &str, problems: &mut Vec<Problem>) {
+    fn check_reference(&self, path: &str, name: &str, problems: &mut Vec<BuildProblem>) {
         if self.values.contains_key(name) {
             return;
         }
         if substitution::is_user_name(name) {
             if !self.loose {
-                problems.push(Problem::new(
+                problems.push(BuildProblem::new(
                     path,
                     format!(
                         "${name} has no value; add {name} under `substitutions` or give it with the request"
@@ -116,7 +118,7 @@ impl Templates {
                 ));
             }
         } else {
-            problems.push(Problem::new(
+            problems.push(BuildProblem::new(
                 path,
                 format!(
                     "${name} is not a substitution that Cloud Build defines; a user's own begins with an underscore, \
@@ -127,7 +129,7 @@ impl Templates {
     }
 
     /// Resolves references between the default values of a config, in any order.
-    fn resolve_defaults(&mut self, config: &Config, inputs: &Inputs, problems: &mut Vec<Problem>) {
+    fn resolve_defaults(&mut self, config: &BuildConfig, inputs: &Inputs, problems: &mut Vec<BuildProblem>) {
         let own: Vec<&String> =
             config.substitutions.keys().filter(|name| !inputs.substitutions.contains_key(*name)).collect();
         let mut open: BTreeSet<&String> = own.into_iter().collect();
@@ -142,7 +144,7 @@ impl Templates {
                 .collect();
             if ready.is_empty() {
                 for name in &open {
-                    problems.push(Problem::new(
+                    problems.push(BuildProblem::new(
                         format!("substitutions.{name}"),
                         "refers to itself, directly or through others",
                     ));
@@ -159,14 +161,14 @@ impl Templates {
     }
 }
 
-fn check_name(path: &str, name: &str, problems: &mut Vec<Problem>) {
+fn check_name(path: &str, name: &str, problems: &mut Vec<BuildProblem>) {
     // A request may set the built-ins that a trigger would set, except these.
     let fixed = ["BUILD_ID", "LOCATION", "PROJECT_ID", "PROJECT_NUMBER"].contains(&name);
     if fixed
         || name.len() > LONGEST_NAME
         || !(substitution::is_user_name(name) || substitution::is_built_in(name))
     {
-        problems.push(Problem::new(
+        problems.push(BuildProblem::new(
             path,
             format!(
                 "expected a name of an underscore, then capitals, digits and underscores, {LONGEST_NAME} in all at most"
@@ -175,14 +177,15 @@ fn check_name(path: &str, name: &str, problems: &mut Vec<Problem>) {
     }
 }
 
-fn check_value(path: &str, value: &str, problems: &mut Vec<Problem>) {
+fn check_value(path: &str, value: &str, problems: &mut Vec<BuildProblem>) {
     if value.len() > LONGEST_VALUE {
-        problems.push(Problem::new(
+        problems.push(BuildProblem::new(
             path,
             format!("expected at most {LONGEST_VALUE} bytes, found {}", value.len()),
         ));
     }
     if value.contains('\0') {
-        problems.push(Problem::new(path, "contains a NUL character, which cannot be passed to a program"));
+        problems
+            .push(BuildProblem::new(path, "contains a NUL character, which cannot be passed to a program"));
     }
 }

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use cloudbuild::{Artifact, Status};
+use cloudbuild::{Artifact, BuildStatus};
 use saphyr_parser::{Event, Parser, ScalarStyle};
 use serde_json::{Map, Value};
 
@@ -41,7 +41,7 @@ fn build() -> (World, Vec<Artifact>) {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let outcome = runtime.block_on(world.run(config()));
-    assert_eq!(outcome.status, Status::Success, "{}", world.log());
+    assert_eq!(outcome.status, BuildStatus::Success, "{}", world.log());
     (world, outcome.artifacts)
 }
 
@@ -165,7 +165,7 @@ fn an_image_on_a_machine_with_gpus_holds_every_program_of_nccl_tests_found() {
     world.request.environment.push(("PATH".into(), path.into()));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let outcome = runtime.block_on(world.run(config()));
-    assert_eq!(outcome.status, Status::Success, "{}", world.log());
+    assert_eq!(outcome.status, BuildStatus::Success, "{}", world.log());
     let mut programs: Vec<_> = (outcome.artifacts.iter())
         .map(|artifact| (artifact.name.as_str(), std::fs::read_to_string(&artifact.path).unwrap()))
         .collect();

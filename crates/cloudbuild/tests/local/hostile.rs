@@ -1,6 +1,6 @@
 //! Whatever a value holds, a step sees it byte for byte.
 
-use cloudbuild::{Status, config::Config, plan};
+use cloudbuild::{BuildStatus, config::BuildConfig, plan};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -60,7 +60,7 @@ proptest! {
         });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let outcome = runtime.block_on(world.run(config));
-        prop_assert_eq!(outcome.status, Status::Success, "{}", world.log());
+        prop_assert_eq!(outcome.status, BuildStatus::Success, "{}", world.log());
         prop_assert_eq!(world.read("mapped"), value.as_bytes());
         prop_assert_eq!(world.read("given"), value.as_bytes());
         prop_assert_eq!(world.read("count"), b"1");
@@ -73,7 +73,7 @@ proptest! {
 fn a_nul_is_refused() {
     let mut world = World::new();
     world.inputs.substitutions.insert("_V".to_owned(), "a\0b".to_owned());
-    let config: Config =
+    let config: BuildConfig =
         serde_json::from_value(json!({"steps": [{"name": "echo", "args": ["$_V"]}]})).unwrap();
     let problems = plan::check(&config, &world.inputs).unwrap_err();
     assert!(problems.iter().all(|problem| problem.message.contains("NUL")), "{problems:?}");

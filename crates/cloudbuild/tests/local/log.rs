@@ -1,4 +1,4 @@
-use cloudbuild::{Secret, Status};
+use cloudbuild::{BuildStatus, Secret};
 use serde_json::json;
 
 use crate::world::World;
@@ -12,7 +12,7 @@ async fn every_line_names_its_step() {
             {"name": "bash", "script": "echo four"},
         ]}))
         .await;
-    assert_eq!(outcome.status, Status::Success);
+    assert_eq!(outcome.status, BuildStatus::Success);
     let expected = b"starting build \"\"\n\
         Starting Step #0 - \"talk\"\n\
         Step #0 - \"talk\": one\n\
@@ -40,7 +40,7 @@ async fn the_log_grows_while_a_step_runs() {
         }
         std::fs::write(world.path("seen"), "").unwrap();
     });
-    assert_eq!(outcome.status, Status::Success, "{}", world.log());
+    assert_eq!(outcome.status, BuildStatus::Success, "{}", world.log());
 }
 
 #[tokio::test]
@@ -60,7 +60,7 @@ async fn secrets_are_hidden_wherever_the_output_is_cut() {
                 {"versionName": "projects/p/secrets/token/versions/latest", "env": "TOKEN"}]},
         }))
         .await;
-    assert_eq!(outcome.status, Status::Success);
+    assert_eq!(outcome.status, BuildStatus::Success);
     let output = world.output();
     assert_eq!(output[..2], ["a *** b", "x***x"]);
     assert!(!world.log().contains("hunter2"));

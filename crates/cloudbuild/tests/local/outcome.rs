@@ -1,4 +1,4 @@
-use cloudbuild::{Event, Secret, Status};
+use cloudbuild::{BuildEvent, BuildStatus, Secret};
 use serde_json::{Value, json};
 
 use crate::world::World;
@@ -7,7 +7,7 @@ fn sh(id: &str, script: &str) -> Value {
     json!({"name": "bash", "id": id, "script": script})
 }
 
-fn statuses(outcome: &cloudbuild::Outcome) -> Vec<Status> {
+fn statuses(outcome: &cloudbuild::PlanOutcome) -> Vec<BuildStatus> {
     outcome.steps.iter().map(|step| step.status).collect()
 }
 
@@ -22,7 +22,7 @@ async fn steps_share_the_workspace_and_run_in_their_directory() {
             {"name": "bash", "entrypoint": "cat", "args": ["made/deeper/out"]},
         ]}))
         .await;
-    assert_eq!(outcome.status, Status::Success, "{}", world.log());
+    assert_eq!(outcome.status, BuildStatus::Success, "{}", world.log());
     assert_eq!(outcome.failure, None);
     assert!(outcome.steps.iter().all(|step| step.exit_code == Some(0) && step.started <= step.ended));
     let made = world.path("made/deeper").canonicalize().unwrap();
@@ -42,19 +42,26 @@ async fn steps_run_in_parallel_where_the_file_allows_it() {
         sh("last", "true"),
     ]});
     let outcome = world.run(config).await;
-    assert_eq!(outcome.status, Status::Success, "{}", world.log());
+    assert_eq!(outcome.status, BuildStatus::Success, "{}", world.log());
     let events = world.events();
     let started = |step: usize| {
-        events.iter().position(|e| matches!(e, Event::StepStarted { index, .. } if *index == step)).unwrap()
+        events
+            .iter()
+            .position(|e| matches!(e, BuildEvent::StepStarted { index, .. } if *index == step))
+            .unwrap()
     };
     let ended = |step: usize| {
-        events.iter().position(|e| matches!(e, Event::StepEnded { index, .. } if *index == step)).unwrap()
+        events
+            .iter()
+            .position(|e| matches!(e, BuildEvent::StepEnded { index, .. } if *index == step))
+            .unwrap()
     };
     assert!(ended(0) < started(1) && ended(0) < started(2));
     assert!(started(1) < ended(2) && started(2) < ended(1), "both ran at the same time");
     assert!(started(3) < ended(0), "`-` starts at once");
     assert!((0..4).all(|step| ended(step) < started(4)), "an absent waitFor waits for all");
-    let groups = events.iter().filter(|e| matches!(e, Event::ProcessGroup { pgid, .. } if *pgid > 1)).count();
+    let groups =
+        events.iter().filter(|e| matches!(e, BuildEvent::ProcessGroup { pgid, .. } if *pgid > 1)).count();
     assert_eq!(groups, 5);
 }
 
@@ -69,8 +76,11 @@ async fn a_failure_ends_the_build() {
             sh("never", "touch never"),
         ]}))
         .await;
-    assert_eq!(outcome.status, Status::Failure);
-    assert_eq!(statuses(&outcome), [Status::Success, Status::Cancelled, Status::Failure, Status::Queued]);
+    assert_eq!(outcome.status, BuildStatus::Failure);
+    assert_eq!(
+        statuses(&outcome),
+        [BuildStatus::Success, BuildStatus::Cancelled, BuildStatus::Failure, BuildStatus::Queued]
+    );
     assert_eq!(outcome.failure.as_deref(), Some("step 2 (bad) ended with exit code 7"));
     assert_eq!(outcome.steps[2].exit_code, Some(7));
     assert!(!world.path("never").exists() && outcome.steps[3].started.is_none());
@@ -97,9 +107,9 @@ async fn tolerated_failures_do_not_end_the_build() {
         let mut step = sh("a", &format!("exit {code}"));
         step.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
         let outcome = world.run(json!({"steps": [step, sh("b", "true")]})).await;
-        let of = |well| if well { Status::Success } else { Status::Failure };
+        let of = |well| if well { BuildStatus::Success } else { BuildStatus::Failure };
         assert_eq!(outcome.status, of(goes_on), "{fields}");
-        let second = if goes_on { Status::Success } else { Status::Queued };
+        let second = if goes_on { BuildStatus::Success } else { BuildStatus::Queued };
         assert_eq!(statuses(&outcome), [of(code == 0), second], "{fields}");
     }
 }
@@ -116,8 +126,10 @@ async fn missing_tools_are_reported_before_the_build_starts() {
             {"name": "ubuntu", "entrypoint": "./made-by-a-step"},
         ]}))
         .await;
-    assert_eq!(outcome.status, Status::Failure);
-    assert!(statuses(&outcome).iter().all(|&status| status == Status::Queued) && !world.path("ran").exists());
+    assert_eq!(outcome.status, BuildStatus::Failure);
+    assert!(
+        statuses(&outcome).iter().all(|&status| status == BuildStatus::Queued) && !world.path("ran").exists()
+    );
     let failure = outcome.failure.unwrap();
     let lines: Vec<&str> = failure.lines().collect();
     assert_eq!(lines.len(), 3, "{failure}");
@@ -134,7 +146,7 @@ async fn missing_tools_are_reported_before_the_build_starts() {
 async fn a_tool_that_cannot_start_fails_its_step() {
     let world = World::new();
     let outcome = world.run(json!({"steps": [{"name": "x", "entrypoint": "./missing"}]})).await;
-    assert_eq!(outcome.status, Status::Failure);
+    assert_eq!(outcome.status, BuildStatus::Failure);
     assert!(outcome.failure.unwrap().starts_with("step 0 could not be started: "));
 }
 
@@ -145,7 +157,7 @@ async fn a_link_does_not_lead_a_step_out_of_the_workspace() {
     for dir in ["link", "link/sub"] {
         let outcome =
             world.run(json!({"steps": [{"name": "bash", "dir": dir, "script": "touch here"}]})).await;
-        assert_eq!(outcome.status, Status::Failure);
+        assert_eq!(outcome.status, BuildStatus::Failure);
         assert!(outcome.failure.unwrap().contains("leads out of the workspace"));
     }
     assert!(!world.outside().join("here").exists() && !world.outside().join("sub").exists());
@@ -156,7 +168,7 @@ async fn a_missing_workspace_is_not_the_builds_fault() {
     let mut world = World::new();
     world.request.workspace = world.outside().join("gone");
     let outcome = world.run(json!({"steps": [sh("a", "true")]})).await;
-    assert_eq!(outcome.status, Status::InternalError);
+    assert_eq!(outcome.status, BuildStatus::InternalError);
 }
 
 #[tokio::test]
@@ -173,7 +185,7 @@ async fn the_environment_of_a_step_is_exact() {
                 {"versionName": "projects/p/secrets/token/versions/1", "env": "TOKEN"}]},
         }))
         .await;
-    assert_eq!(outcome.status, Status::Success);
+    assert_eq!(outcome.status, BuildStatus::Success);
     let mut seen: Vec<String> = world.output();
     seen.retain(|line| !line.starts_with("PATH="));
     seen.sort();
@@ -188,7 +200,7 @@ async fn artifacts_are_measured_after_success() {
     let outcome = world
         .run(json!({"steps": [make], "artifacts": objects(json!(["out/*", "**/three"])), "images": ["i"]}))
         .await;
-    assert_eq!(outcome.status, Status::Success, "{:?}", outcome.failure);
+    assert_eq!(outcome.status, BuildStatus::Success, "{:?}", outcome.failure);
     assert_eq!(outcome.images, ["i"]);
     let found: Vec<(&str, u64, &str)> =
         outcome.artifacts.iter().map(|file| (&file.name[..], file.size_bytes, &file.sha256[..8])).collect();
@@ -207,7 +219,7 @@ async fn artifacts_are_measured_after_success() {
     ] {
         let steps = [sh("make", "mkdir -p other; printf z > other/one")];
         let outcome = world.run(json!({"steps": steps, "artifacts": objects(paths)})).await;
-        assert_eq!(outcome.status, Status::Failure);
+        assert_eq!(outcome.status, BuildStatus::Failure);
         assert!(outcome.failure.as_ref().unwrap().contains(part), "{part}: {:?}", outcome.failure);
         assert!(outcome.artifacts.is_empty());
     }

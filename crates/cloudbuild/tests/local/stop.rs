@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use cloudbuild::{Event, Status, local};
+use cloudbuild::{BuildEvent, BuildStatus, local};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
@@ -21,9 +21,9 @@ async fn a_steps_time_limit_ends_its_whole_group() {
             {"name": "bash", "id": "never", "script": "true"},
         ]}))
         .await;
-    assert_eq!(outcome.status, Status::Failure, "as in the cloud: the step timed out, the build failed");
-    assert_eq!(outcome.steps[0].status, Status::Timeout);
-    assert_eq!(outcome.steps[1].status, Status::Queued);
+    assert_eq!(outcome.status, BuildStatus::Failure, "as in the cloud: the step timed out, the build failed");
+    assert_eq!(outcome.steps[0].status, BuildStatus::Timeout);
+    assert_eq!(outcome.steps[1].status, BuildStatus::Queued);
     assert_eq!(outcome.failure.as_deref(), Some("step 0 (slow) took longer than its timeout of 1.5s"));
     assert!(is_gone(world.pid("child").await) && is_gone(world.pid("stubborn").await));
     assert!(started.elapsed() < Duration::from_secs(10));
@@ -37,7 +37,7 @@ async fn a_group_gets_its_grace_period() {
     let script =
         "(trap 'sleep 0.2; touch tidy; exit' TERM; touch ready; while :; do sleep 0.02; done) & wait";
     let outcome = world.run(json!({"steps": [{"name": "bash", "timeout": "1.5s", "script": script}]})).await;
-    assert_eq!(outcome.steps[0].status, Status::Timeout);
+    assert_eq!(outcome.steps[0].status, BuildStatus::Timeout);
     assert!(world.path("ready").exists() && world.path("tidy").exists(), "{}", world.log());
 }
 
@@ -51,9 +51,9 @@ async fn the_builds_time_limit_ends_all_steps() {
             {"name": "bash", "script": "true"},
         ]}))
         .await;
-    assert_eq!(outcome.status, Status::Timeout);
-    let statuses: Vec<Status> = outcome.steps.iter().map(|step| step.status).collect();
-    assert_eq!(statuses, [Status::Timeout, Status::Timeout, Status::Queued]);
+    assert_eq!(outcome.status, BuildStatus::Timeout);
+    let statuses: Vec<BuildStatus> = outcome.steps.iter().map(|step| step.status).collect();
+    assert_eq!(statuses, [BuildStatus::Timeout, BuildStatus::Timeout, BuildStatus::Queued]);
     assert_eq!(outcome.failure.as_deref(), Some("the build took longer than its timeout of 1.5s"));
     assert!(is_gone(world.pid("child").await) && is_gone(world.pid("stubborn").await));
 }
@@ -63,7 +63,7 @@ async fn an_allowed_failure_covers_a_time_limit() {
     let world = World::new();
     let slow = json!({"name": "bash", "timeout": "0.2s", "allowFailure": true, "script": "sleep 100"});
     let outcome = world.run(json!({"steps": [slow, {"name": "bash", "script": "true"}]})).await;
-    assert_eq!((outcome.status, outcome.steps[0].status), (Status::Success, Status::Timeout));
+    assert_eq!((outcome.status, outcome.steps[0].status), (BuildStatus::Success, BuildStatus::Timeout));
 }
 
 #[tokio::test]
@@ -78,9 +78,9 @@ async fn a_cancel_ends_all_steps() {
         world.cancel.cancel();
         pids
     });
-    assert_eq!(outcome.status, Status::Cancelled);
-    assert_eq!(outcome.steps[0].status, Status::Cancelled);
-    assert_eq!(outcome.steps[1].status, Status::Queued);
+    assert_eq!(outcome.status, BuildStatus::Cancelled);
+    assert_eq!(outcome.steps[0].status, BuildStatus::Cancelled);
+    assert_eq!(outcome.steps[1].status, BuildStatus::Queued);
     assert!(is_gone(child) && is_gone(stubborn));
     assert!(world.log().ends_with("ERROR: the build was cancelled\nCANCELLED\n"));
 }
@@ -90,7 +90,7 @@ async fn a_build_that_was_cancelled_before_runs_nothing() {
     let world = World::new();
     world.cancel.cancel();
     let outcome = world.run(json!({"steps": [{"name": "bash", "script": "touch ran"}]})).await;
-    assert_eq!((outcome.status, outcome.steps[0].status), (Status::Cancelled, Status::Queued));
+    assert_eq!((outcome.status, outcome.steps[0].status), (BuildStatus::Cancelled, BuildStatus::Queued));
     assert!(!world.path("ran").exists());
 }
 
@@ -120,7 +120,7 @@ async fn remaining_processes_of_a_step_are_killed() {
     let outcome = world
         .run(json!({"steps": [{"name": "bash", "script": "sleep 100 & echo $! > child; exit 0"}]}))
         .await;
-    assert_eq!(outcome.status, Status::Success);
+    assert_eq!(outcome.status, BuildStatus::Success);
     assert!(is_gone(world.pid("child").await));
     assert!(started.elapsed() < Duration::from_secs(20), "the build does not wait for the child's output");
 }
@@ -132,7 +132,7 @@ async fn a_process_that_left_its_group_does_not_hold_up_the_build() {
         .run(json!({"steps": [{"name": "bash", "script": "setsid sh -c 'echo $$ > far.part; mv far.part far; exec sleep 30' & \
              until [ -f far ]; do sleep 0.01; done"}]}))
         .await;
-    assert_eq!(outcome.status, Status::Success, "{}", world.log());
+    assert_eq!(outcome.status, BuildStatus::Success, "{}", world.log());
     let far = world.pid("far").await;
     rustix::process::kill_process(far, rustix::process::Signal::KILL).unwrap();
 }
@@ -142,9 +142,8 @@ async fn a_signal_is_an_exit_code_as_a_container_reports_it() {
     let world = World::new();
     let outcome = world.run(json!({"steps": [{"name": "bash", "script": "kill -SEGV $$"}]})).await;
     assert_eq!(outcome.steps[0].exit_code, Some(139));
-    let ended = world
-        .events()
-        .into_iter()
-        .any(|event| matches!(event, Event::StepEnded { status: Status::Failure, exit_code: Some(139), .. }));
+    let ended = world.events().into_iter().any(|event| {
+        matches!(event, BuildEvent::StepEnded { status: BuildStatus::Failure, exit_code: Some(139), .. })
+    });
     assert!(ended && outcome.failure.unwrap().contains("exit code 139"));
 }

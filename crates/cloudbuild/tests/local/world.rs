@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use cloudbuild::{Event, Inputs, Outcome, Plan, Request, local, plan};
+use cloudbuild::{BuildEvent, Inputs, Plan, PlanOutcome, PlanRequest, local, plan};
 use rustix::process::{Pid, test_kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -13,9 +13,9 @@ use tokio_util::sync::CancellationToken;
 pub struct World {
     folder: TempDir,
     pub inputs: Inputs,
-    pub request: Request,
+    pub request: PlanRequest,
     pub cancel: CancellationToken,
-    events: Arc<Mutex<Vec<Event>>>,
+    events: Arc<Mutex<Vec<BuildEvent>>>,
 }
 
 impl World {
@@ -27,7 +27,7 @@ impl World {
         let folder = tempfile::tempdir_in(parent).unwrap();
         let workspace = folder.path().join("workspace");
         std::fs::create_dir(&workspace).unwrap();
-        let mut request = Request::new(workspace, folder.path().join("log.txt"));
+        let mut request = PlanRequest::new(workspace, folder.path().join("log.txt"));
         request.grace = Duration::from_millis(500);
         let events = Arc::new(Mutex::new(Vec::new()));
         let seen = Arc::clone(&events);
@@ -39,13 +39,13 @@ impl World {
         plan::check(&serde_json::from_value(config).expect("a config"), &self.inputs).expect("a plan")
     }
 
-    pub async fn run(&self, config: Value) -> Outcome {
+    pub async fn run(&self, config: Value) -> PlanOutcome {
         let plan = self.plan(config);
         let outcome = tokio::time::timeout(Duration::from_secs(60), self.run_plan(&plan)).await;
         outcome.expect("the build ends")
     }
 
-    pub async fn run_plan(&self, plan: &Plan) -> Outcome {
+    pub async fn run_plan(&self, plan: &Plan) -> PlanOutcome {
         local::run(plan, &self.request, self.cancel.clone()).await
     }
 
@@ -72,7 +72,7 @@ impl World {
         lines.filter_map(|line| Some(line.split_once(": ")?.1.to_owned())).collect()
     }
 
-    pub fn events(&self) -> Vec<Event> {
+    pub fn events(&self) -> Vec<BuildEvent> {
         self.events.lock().unwrap().clone()
     }
 

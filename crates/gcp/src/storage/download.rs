@@ -8,12 +8,12 @@ use google_cloud_gax::retry_policy::NeverRetry;
 use google_cloud_storage::{
     model_ext::ReadRange, read_object::ReadObjectResponse, read_resume_policy::NeverResume,
 };
-use ledger::Reader;
+use ledger::ObjectReader;
 use tokio_util::io::StreamReader;
 
 use super::{
     Inner,
-    trouble::{Tries, Trouble},
+    request_error::{RequestError, Tries},
 };
 
 /// An object being read.
@@ -31,7 +31,7 @@ pub struct Download {
 
 impl Download {
     /// Opens an object; `None` if absent.
-    pub async fn begin(inner: &Arc<Inner>, name: &str) -> Result<Option<Self>, Trouble> {
+    pub async fn begin(inner: &Arc<Inner>, name: &str) -> Result<Option<Self>, RequestError> {
         let tried = Tries::new(&inner.patience).until_done(|| ask(inner, name, None)).await;
         let answer = match tried {
             Ok(answer) => answer,
@@ -40,7 +40,7 @@ impl Download {
         };
         let object = answer.object();
         let crc32c = object.checksums.and_then(|sums| sums.crc32c);
-        let crc32c = crc32c.ok_or_else(|| Trouble::damaged("it has no CRC32C".to_owned()))?;
+        let crc32c = crc32c.ok_or_else(|| RequestError::damaged("it has no CRC32C".to_owned()))?;
         Ok(Some(Self {
             inner: Arc::clone(inner),
             name: name.to_owned(),
@@ -55,7 +55,7 @@ impl Download {
     }
 
     /// The next bytes; `None` at the verified end.
-    pub async fn next(&mut self) -> Result<Option<Bytes>, Trouble> {
+    pub async fn next(&mut self) -> Result<Option<Bytes>, RequestError> {
         while self.at < self.size {
             let from = (self.at, self.generation);
             let (inner, name, answer) = (&self.inner, &self.name, &mut self.answer);
@@ -64,7 +64,7 @@ impl Download {
                     Some(answer) => answer,
                     None => answer.insert(ask(inner, name, Some(from)).await?),
                 };
-                answer.next().await.transpose().map_err(Trouble::from)
+                answer.next().await.transpose().map_err(RequestError::from)
             };
             match self.tries.one(more).await {
                 Ok(Some(bytes)) => {
@@ -73,7 +73,7 @@ impl Download {
                     self.tries.went_on();
                     return Ok(Some(bytes));
                 }
-                Ok(None) => self.break_off(Trouble::unanswered("the response ended early")).await?,
+                Ok(None) => self.break_off(RequestError::unanswered("the response ended early")).await?,
                 Err(trouble) => self.break_off(trouble).await?,
             }
         }
@@ -81,16 +81,18 @@ impl Download {
             return Ok(None);
         }
         let (at, size, sum, crc32c) = (self.at, self.size, self.sum, self.crc32c);
-        Err(Trouble::damaged(format!("{at} bytes with CRC32C {sum:08x} came, not {size} with {crc32c:08x}")))
+        Err(RequestError::damaged(format!(
+            "{at} bytes with CRC32C {sum:08x} came, not {size} with {crc32c:08x}"
+        )))
     }
 
-    async fn break_off(&mut self, trouble: Trouble) -> Result<(), Trouble> {
+    async fn break_off(&mut self, trouble: RequestError) -> Result<(), RequestError> {
         self.answer = None;
         self.tries.again(trouble).await
     }
 
     /// Reads the whole object.
-    pub async fn whole(mut self) -> Result<Bytes, Trouble> {
+    pub async fn whole(mut self) -> Result<Bytes, RequestError> {
         let mut whole = Vec::new();
         while let Some(bytes) = self.next().await? {
             whole.extend_from_slice(&bytes);
@@ -99,7 +101,7 @@ impl Download {
     }
 
     /// Converts to a reader.
-    pub fn reader(self) -> Reader {
+    pub fn reader(self) -> ObjectReader {
         let pieces = stream::try_unfold(self, async |mut download| {
             let next = download.next().await?;
             Ok::<_, std::io::Error>(next.map(|bytes| (bytes, download)))
@@ -109,7 +111,11 @@ impl Download {
 }
 
 /// Requests an object, or the rest of one generation of it.
-async fn ask(inner: &Inner, name: &str, from: Option<(u64, i64)>) -> Result<ReadObjectResponse, Trouble> {
+async fn ask(
+    inner: &Inner,
+    name: &str,
+    from: Option<(u64, i64)>,
+) -> Result<ReadObjectResponse, RequestError> {
     let client = &inner.clients().await?.storage;
     let mut request = client
         .read_object(inner.resource(), name)

@@ -13,7 +13,7 @@ use reqwest::{
 };
 use serde::Deserialize;
 
-use super::trouble::Trouble;
+use super::request_error::RequestError;
 
 /// Characters that are not escaped in a path segment.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -29,38 +29,38 @@ pub struct Rest {
 
 /// Properties of a created object.
 #[derive(Debug, Deserialize)]
-pub struct Made {
+pub struct CreatedObject {
     /// Base64 of the four bytes, big-endian.
     crc32c: String,
     /// 64-bit numbers are strings in this API.
     size: String,
 }
 
-impl Made {
+impl CreatedObject {
     /// Checks it against the sent data.
-    pub fn check(&self, size: u64, crc32c: u32) -> Result<(), Trouble> {
+    pub fn check(&self, size: u64, crc32c: u32) -> Result<(), RequestError> {
         let (stored, sent) = (&self.crc32c, STANDARD.encode(crc32c.to_be_bytes()));
         if *stored == sent && self.size.parse() == Ok(size) {
             return Ok(());
         }
         let size_stored = &self.size;
-        Err(Trouble::damaged(format!(
+        Err(RequestError::damaged(format!(
             "{size_stored} bytes with CRC32C {stored} are stored, {size} with {sent} were sent"
         )))
     }
 }
 
 /// Progress of an upload.
-pub enum Progress {
+pub enum UploadProgress {
     /// Number of stored bytes.
     Kept(u64),
     /// The object was created.
-    Made(Made),
+    Made(CreatedObject),
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Page {
+struct ObjectPage {
     items: Vec<Item>,
     prefixes: Vec<String>,
     next_page_token: Option<String>,
@@ -73,7 +73,7 @@ struct Item {
 
 impl Rest {
     /// Uses a bucket at `base`.
-    pub fn new(base: &str, bucket: &str, credentials: Credentials) -> Result<Self, Trouble> {
+    pub fn new(base: &str, bucket: &str, credentials: Credentials) -> Result<Self, RequestError> {
         let http = Client::builder()
             .connect_timeout(Duration::from_secs(5))
             // 308 means `continue` here, and the API does not redirect.
@@ -90,25 +90,25 @@ impl Rest {
         format!("{}/{}", self.objects(), utf8_percent_encode(name, SEGMENT))
     }
 
-    async fn send(&self, request: RequestBuilder) -> Result<Response, Trouble> {
-        let headers = self.credentials.headers(Default::default()).await.map_err(Trouble::unanswered)?;
+    async fn send(&self, request: RequestBuilder) -> Result<Response, RequestError> {
+        let headers = self.credentials.headers(Default::default()).await.map_err(RequestError::unanswered)?;
         let CacheableResource::New { data, .. } = headers else {
-            return Err(Trouble::unanswered("the credentials are missing"));
+            return Err(RequestError::unanswered("the credentials are missing"));
         };
         Ok(request.headers(data).send().await?)
     }
 
     /// The response, if successful.
-    async fn done(answer: Response) -> Result<Response, Trouble> {
+    async fn done(answer: Response) -> Result<Response, RequestError> {
         let status = answer.status();
         if status.is_success() {
             return Ok(answer);
         }
-        Err(Trouble::answered(status.as_u16(), &answer.text().await.unwrap_or_default()))
+        Err(RequestError::answered(status.as_u16(), &answer.text().await.unwrap_or_default()))
     }
 
     /// Whether the object exists.
-    pub async fn exists(&self, name: &str) -> Result<bool, Trouble> {
+    pub async fn exists(&self, name: &str) -> Result<bool, RequestError> {
         let answer = self.send(self.http.get(self.object(name)).query(&[("fields", "generation")])).await?;
         match answer.status() {
             StatusCode::NOT_FOUND => Ok(false),
@@ -123,7 +123,7 @@ impl Rest {
         prefix: &str,
         folded: bool,
         token: Option<&str>,
-    ) -> Result<(Vec<String>, Option<String>), Trouble> {
+    ) -> Result<(Vec<String>, Option<String>), RequestError> {
         let mut request = self.http.get(self.objects());
         request = request.query(&[("prefix", prefix), ("fields", "items(name),prefixes,nextPageToken")]);
         if folded {
@@ -132,13 +132,13 @@ impl Rest {
         if let Some(token) = token {
             request = request.query(&[("pageToken", token)]);
         }
-        let page: Page = Self::done(self.send(request).await?).await?.json().await?;
+        let page: ObjectPage = Self::done(self.send(request).await?).await?.json().await?;
         let names = page.items.into_iter().map(|item| item.name).chain(page.prefixes);
         Ok((names.collect(), page.next_page_token))
     }
 
     /// Removes an object. Succeeds if absent.
-    pub async fn remove(&self, name: &str) -> Result<(), Trouble> {
+    pub async fn remove(&self, name: &str) -> Result<(), RequestError> {
         let answer = self.send(self.http.delete(self.object(name))).await?;
         match answer.status() {
             StatusCode::NOT_FOUND => Ok(()),
@@ -147,13 +147,15 @@ impl Rest {
     }
 
     /// Starts an upload with the precondition that the name is free; returns its URL.
-    pub async fn begin(&self, name: &str) -> Result<String, Trouble> {
+    pub async fn begin(&self, name: &str) -> Result<String, RequestError> {
         let url = format!("{}/upload/storage/v1/b/{}/o", self.base, self.bucket);
         let query = [("uploadType", "resumable"), ("name", name), ("ifGenerationMatch", "0")];
         let metadata = serde_json::json!({"name": name, "contentType": super::content_type(name)});
         let answer = Self::done(self.send(self.http.post(url).query(&query).json(&metadata)).await?).await?;
         let location = answer.headers().get(LOCATION).and_then(|location| location.to_str().ok());
-        location.map(str::to_owned).ok_or_else(|| Trouble::unanswered("the response has no upload location"))
+        location
+            .map(str::to_owned)
+            .ok_or_else(|| RequestError::unanswered("the response has no upload location"))
     }
 
     /// Sends a chunk that starts at `from`. The CRC32C of the whole object marks the last one.
@@ -163,7 +165,7 @@ impl Rest {
         from: u64,
         body: Bytes,
         last: Option<u32>,
-    ) -> Result<Progress, Trouble> {
+    ) -> Result<UploadProgress, RequestError> {
         let end = from + body.len() as u64;
         let mut request = self.http.put(upload);
         request = match last {
@@ -178,19 +180,19 @@ impl Rest {
     }
 
     /// Queries the progress of an upload.
-    pub async fn ask(&self, upload: &str) -> Result<Progress, Trouble> {
+    pub async fn ask(&self, upload: &str) -> Result<UploadProgress, RequestError> {
         let request = self.http.put(upload).header(CONTENT_RANGE, "bytes */*").body(Bytes::new());
         Self::progress(self.send(request).await?).await
     }
 
-    async fn progress(answer: Response) -> Result<Progress, Trouble> {
+    async fn progress(answer: Response) -> Result<UploadProgress, RequestError> {
         if answer.status() != StatusCode::PERMANENT_REDIRECT {
-            return Ok(Progress::Made(Self::done(answer).await?.json().await?));
+            return Ok(UploadProgress::Made(Self::done(answer).await?.json().await?));
         }
-        let Some(range) = answer.headers().get(RANGE) else { return Ok(Progress::Kept(0)) };
+        let Some(range) = answer.headers().get(RANGE) else { return Ok(UploadProgress::Kept(0)) };
         let last = range.to_str().ok().and_then(|range| range.strip_prefix("bytes=0-")?.parse::<u64>().ok());
-        let last = last.ok_or_else(|| Trouble::unanswered(format!("{range:?} is not a valid range")))?;
-        Ok(Progress::Kept(last + 1))
+        let last = last.ok_or_else(|| RequestError::unanswered(format!("{range:?} is not a valid range")))?;
+        Ok(UploadProgress::Kept(last + 1))
     }
 
     /// Cancels an upload. If that fails, the service discards it within a week.

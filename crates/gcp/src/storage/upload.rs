@@ -1,13 +1,13 @@
 //! Uploads a stream in chunks, each buffered until the service has stored it.
 
 use bytes::{Bytes, BytesMut};
-use ledger::{Creation, Digest, Digester, Reader, StoreError};
+use ledger::{Creation, Digest, Digester, ObjectReader, StoreError};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::{
     Inner,
-    rest::{Made, Progress},
-    trouble::{Tries, Trouble},
+    request_error::{RequestError, Tries},
+    rest::{CreatedObject, UploadProgress},
 };
 
 /// Maximum size of a one-shot upload. Small, because a request has only seconds and some connections are
@@ -17,7 +17,7 @@ pub const AT_ONCE: usize = 1 << 20;
 const PIECE: usize = 8 << 20;
 
 /// Stores the content of a reader. Memory: two chunks.
-pub async fn upload(inner: &Inner, name: &str, body: Reader) -> Result<(Creation, Digest), StoreError> {
+pub async fn upload(inner: &Inner, name: &str, body: ObjectReader) -> Result<(Creation, Digest), StoreError> {
     let mut body = Digester::new(body);
     let mut held = BytesMut::new();
     let read = |error| StoreError::Io { doing: "read the body of", name: name.to_owned(), source: error };
@@ -76,7 +76,7 @@ struct Upload<'a> {
 
 impl Upload<'_> {
     /// Sends a chunk until it is stored; returns the object after the last one.
-    async fn put(&mut self, piece: Bytes, last: bool) -> Result<Option<Made>, Trouble> {
+    async fn put(&mut self, piece: Bytes, last: bool) -> Result<Option<CreatedObject>, RequestError> {
         self.sum = crc32c::crc32c_append(self.sum, &piece);
         let (start, end, sum) = (self.kept, self.kept + piece.len() as u64, last.then_some(self.sum));
         let rest = self.inner.rest().await?;
@@ -90,22 +90,24 @@ impl Upload<'_> {
                 tries.one(rest.piece(&self.url, self.kept, left, sum)).await
             };
             match progress {
-                Ok(Progress::Made(made)) if last => {
+                Ok(UploadProgress::Made(made)) if last => {
                     self.kept = end;
                     return Ok(Some(made));
                 }
-                Ok(Progress::Made(_)) => {
-                    return Err(Trouble::damaged("the object was created before its last chunk".to_owned()));
+                Ok(UploadProgress::Made(_)) => {
+                    return Err(RequestError::damaged(
+                        "the object was created before its last chunk".to_owned(),
+                    ));
                 }
-                Ok(Progress::Kept(kept)) if kept < start || kept > end => {
+                Ok(UploadProgress::Kept(kept)) if kept < start || kept > end => {
                     let why = format!("{kept} bytes are kept, {start} were before and {end} were sent");
-                    return Err(Trouble::damaged(why));
+                    return Err(RequestError::damaged(why));
                 }
-                Ok(Progress::Kept(kept)) => {
+                Ok(UploadProgress::Kept(kept)) => {
                     if kept > self.kept {
                         tries.went_on();
                     } else if !asking {
-                        tries.again(Trouble::unanswered("no byte of a chunk was stored")).await?;
+                        tries.again(RequestError::unanswered("no byte of a chunk was stored")).await?;
                     }
                     (self.kept, asking) = (kept, false);
                     if kept == end && !last {

@@ -226,7 +226,7 @@ async fn a_stream_that_is_not_stored_leaves_nothing() {
 }
 
 /// These bytes, then an error.
-fn breaking(bytes: Bytes) -> ledger::Reader {
+fn breaking(bytes: Bytes) -> ledger::ObjectReader {
     let broken = futures::stream::iter([Ok(bytes), Err(std::io::Error::other("the disk is gone"))]);
     Box::new(tokio_util::io::StreamReader::new(broken))
 }

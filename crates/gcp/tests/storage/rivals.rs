@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use gcp::storage::{CloudStorage, Patience};
 use ledger::{AppendError, Creation, Digest, Ledger, Store};
-use model::{Attempt, CancelRequested, Entry, EventKey, Fact, RunId, Timestamp};
+use model::{Attempt, CancelRequested, EventKey, Fact, RecordEntry, RunId, Timestamp};
 use proptest::prelude::*;
 use storage_standin::{Fault, Kind, StandIn, Wants};
 use tokio::io::AsyncWriteExt;
@@ -96,7 +96,7 @@ async fn writer(ledger: Ledger, run: RunId, name: &str) -> BTreeMap<u64, String>
         let id = format!("{name}-{number}");
         let event = EventKey { source: "//test".into(), id: id.clone() };
         let fact = Fact::CancelRequested(CancelRequested { by: id.clone(), reason: String::new() });
-        let entry = Entry::Accepted { event, attempt: Attempt::FIRST, fact: Box::new(fact) };
+        let entry = RecordEntry::Accepted { event, attempt: Attempt::FIRST, fact: Box::new(fact) };
         loop {
             let Ok(loaded) = ledger.load(&run).await else { continue };
             let there = |record: &model::Record| event_of(&record.entry) == Some(&id);
@@ -116,8 +116,8 @@ async fn writer(ledger: Ledger, run: RunId, name: &str) -> BTreeMap<u64, String>
     told
 }
 
-fn event_of(entry: &Entry) -> Option<&String> {
-    if let Entry::Accepted { event, .. } = entry { Some(&event.id) } else { None }
+fn event_of(entry: &RecordEntry) -> Option<&String> {
+    if let RecordEntry::Accepted { event, .. } = entry { Some(&event.id) } else { None }
 }
 
 async fn compete(faults: Vec<Fault>) {

@@ -7,7 +7,7 @@ use std::{
 
 use model::{Attempt, CommandId, ManifestObject, Stage, Verb};
 
-use crate::{ArtefactError, Artefacts, Digest, Reader, Store, StoreError};
+use crate::{ArtefactError, Artefacts, Digest, ObjectReader, Store, StoreError};
 
 /// Checks the contract of artefacts on the store. Requires an empty store.
 ///
@@ -24,7 +24,7 @@ fn logs(run: &str) -> CommandId {
     CommandId { run: run.parse().unwrap(), stage: Stage::Logs, attempt: Attempt::FIRST, verb: Verb::Start }
 }
 
-fn body(text: &str) -> Reader {
+fn body(text: &str) -> ObjectReader {
     Box::new(Cursor::new(text.as_bytes().to_vec()))
 }
 

@@ -194,7 +194,7 @@ impl Book {
         owed(&self.state, self.now).into_iter().map(|owed| short(owed.command.id)).collect()
     }
 
-    pub fn entries(&self) -> Vec<&Entry> {
+    pub fn entries(&self) -> Vec<&RecordEntry> {
         self.records.iter().map(|record| &record.entry).collect()
     }
 
@@ -215,7 +215,7 @@ impl Book {
     }
 }
 
-fn record(seq: u64, at: Timestamp, entry: Entry) -> Record {
+fn record(seq: u64, at: Timestamp, entry: RecordEntry) -> Record {
     let run = "quickstart-1".parse().expect("a legal run id");
     Record { format: RECORD_FORMAT, run, seq, nonce: "n".into(), recorded_at: at, entry }
 }

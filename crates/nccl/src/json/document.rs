@@ -2,10 +2,10 @@
 
 use super::tokens::{Nullable, Stop, Tokens};
 use crate::banner::library_version;
-use crate::budget::{self, Kind};
+use crate::budget::{self, BudgetKind};
 use crate::half::{Printed, part, put};
 use crate::phrase::collective;
-use crate::tables::{Step, Tables};
+use crate::tables::{RunPhase, Tables};
 use crate::value::is_timestamp;
 use model::measurement::{
     Column, Device, Half, Iterations, OutOfBounds, PartialHalf, Placement, ProcessTimes, Reading, Row,
@@ -14,7 +14,7 @@ use std::io::{self, Read};
 
 /// A file of one or several consecutive objects.
 #[derive(Default)]
-pub(crate) struct Document {
+pub(crate) struct JsonDocument {
     tables: Tables,
     /// Number of objects started.
     objects: u64,
@@ -51,7 +51,7 @@ impl Draft {
     }
 }
 
-impl Document {
+impl JsonDocument {
     /// Reads to the end of the input or of the valid JSON.
     pub(crate) fn read(&mut self, input: impl Read) -> io::Result<()> {
         let mut tokens = Tokens::new(input);
@@ -83,7 +83,7 @@ impl Document {
     /// Reads one object: one run.
     fn run<R: Read>(&mut self, tokens: &mut Tokens<R>) -> Result<(), Stop> {
         self.objects += 1;
-        let at = self.tables.at(Step::Version, self.objects);
+        let at = self.tables.at(RunPhase::Version, self.objects);
         tokens.members(|tokens, name| {
             match name {
                 "args" => tokens.elements(|tokens| {
@@ -251,12 +251,12 @@ impl Document {
                         let budget = &mut self.tables.budget;
                         tokens.elements(|tokens| {
                             let time = tokens.number()?.and_then(|number| number.measured(0));
-                            self.no_times = self.no_times || !budget.room(&mut process, Kind::Times);
+                            self.no_times = self.no_times || !budget.room(&mut process, BudgetKind::Times);
                             process.extend(time.filter(|_| !self.no_times));
                             Ok(())
                         })?;
                         budget.shrink(&mut process);
-                        self.no_times = self.no_times || !budget.room(processes, Kind::Times);
+                        self.no_times = self.no_times || !budget.room(processes, BudgetKind::Times);
                         if self.no_times {
                             budget.forget(process);
                         } else {

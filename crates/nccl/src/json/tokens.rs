@@ -38,7 +38,7 @@ pub(crate) enum Nullable {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Token {
+enum JsonToken {
     BeginObject,
     EndObject,
     BeginArray,
@@ -61,7 +61,7 @@ pub(crate) struct Tokens<R> {
     /// The last string or word, possibly truncated.
     text: Vec<u8>,
     /// A token read in advance.
-    ahead: Option<Token>,
+    ahead: Option<JsonToken>,
 }
 
 impl<R: Read> Tokens<R> {
@@ -76,16 +76,16 @@ impl<R: Read> Tokens<R> {
         mut each: impl FnMut(&mut Self, &str) -> Result<(), Stop>,
     ) -> Result<(), Stop> {
         match self.next()? {
-            Token::BeginObject => {}
+            JsonToken::BeginObject => {}
             other => return self.skip_from(other),
         }
         loop {
             match self.next()? {
-                Token::EndObject => return Ok(()),
-                Token::Comma => {}
-                Token::Text => {
+                JsonToken::EndObject => return Ok(()),
+                JsonToken::Comma => {}
+                JsonToken::Text => {
                     let name = text(&self.text, 64);
-                    if self.next()? != Token::Colon {
+                    if self.next()? != JsonToken::Colon {
                         return Err(Stop::Malformed);
                     }
                     each(self, &name)?;
@@ -101,13 +101,13 @@ impl<R: Read> Tokens<R> {
         mut each: impl FnMut(&mut Self) -> Result<(), Stop>,
     ) -> Result<(), Stop> {
         match self.next()? {
-            Token::BeginArray => {}
+            JsonToken::BeginArray => {}
             other => return self.skip_from(other),
         }
         loop {
             match self.next()? {
-                Token::EndArray => return Ok(()),
-                Token::Comma => {}
+                JsonToken::EndArray => return Ok(()),
+                JsonToken::Comma => {}
                 token => {
                     self.ahead = Some(token);
                     each(self)?;
@@ -119,8 +119,8 @@ impl<R: Read> Tokens<R> {
     /// Reads a value; `None` if it is not a number.
     pub(crate) fn number(&mut self) -> Result<Option<Number>, Stop> {
         match self.next()? {
-            Token::Number(number) => Ok(Some(number)),
-            Token::Text => Ok(Number::parse(self.text.trim_ascii())),
+            JsonToken::Number(number) => Ok(Some(number)),
+            JsonToken::Text => Ok(Number::parse(self.text.trim_ascii())),
             token => self.skip_from(token).map(|()| None),
         }
     }
@@ -129,9 +129,9 @@ impl<R: Read> Tokens<R> {
     pub(crate) fn nullable(&mut self) -> Result<Nullable, Stop> {
         let token = self.next()?;
         let number = match token {
-            Token::Number(number) => Some(number),
-            Token::Text => Number::parse(self.text.trim_ascii()),
-            Token::Word if self.text == b"null" => return Ok(Nullable::Null),
+            JsonToken::Number(number) => Some(number),
+            JsonToken::Text => Number::parse(self.text.trim_ascii()),
+            JsonToken::Word if self.text == b"null" => return Ok(Nullable::Null),
             token => self.skip_from(token).map(|()| None)?,
         };
         Ok(number.map_or(Nullable::Unreadable, Nullable::Number))
@@ -140,7 +140,7 @@ impl<R: Read> Tokens<R> {
     /// Reads a value; `None` if it is not a string.
     pub(crate) fn string(&mut self) -> Result<Option<String>, Stop> {
         match self.next()? {
-            Token::Text => Ok(Some(text(&self.text, TEXT))),
+            JsonToken::Text => Ok(Some(text(&self.text, TEXT))),
             token => self.skip_from(token).map(|()| None),
         }
     }
@@ -156,7 +156,7 @@ impl<R: Read> Tokens<R> {
         loop {
             match self.next() {
                 // Separators between objects joined in one file or one array.
-                Ok(Token::Comma | Token::BeginArray | Token::EndArray) => {}
+                Ok(JsonToken::Comma | JsonToken::BeginArray | JsonToken::EndArray) => {}
                 Ok(token) => {
                     self.ahead = Some(token);
                     return Ok(true);
@@ -167,14 +167,16 @@ impl<R: Read> Tokens<R> {
         }
     }
 
-    fn skip_from(&mut self, first: Token) -> Result<(), Stop> {
+    fn skip_from(&mut self, first: JsonToken) -> Result<(), Stop> {
         let mut depth = 0u32;
         let mut token = first;
         loop {
             match token {
-                Token::BeginObject | Token::BeginArray => depth += 1,
-                Token::EndObject | Token::EndArray => depth = depth.checked_sub(1).ok_or(Stop::Malformed)?,
-                Token::Colon | Token::Comma if depth == 0 => return Err(Stop::Malformed),
+                JsonToken::BeginObject | JsonToken::BeginArray => depth += 1,
+                JsonToken::EndObject | JsonToken::EndArray => {
+                    depth = depth.checked_sub(1).ok_or(Stop::Malformed)?
+                }
+                JsonToken::Colon | JsonToken::Comma if depth == 0 => return Err(Stop::Malformed),
                 _ => {}
             }
             if depth == 0 {
@@ -187,7 +189,7 @@ impl<R: Read> Tokens<R> {
         }
     }
 
-    fn next(&mut self) -> Result<Token, Stop> {
+    fn next(&mut self) -> Result<JsonToken, Stop> {
         if let Some(token) = self.ahead.take() {
             return Ok(token);
         }
@@ -195,12 +197,12 @@ impl<R: Read> Tokens<R> {
             let byte = self.byte()?;
             return Ok(match byte {
                 b' ' | b'\t' | b'\r' | b'\n' | 0 | 0xef | 0xbb | 0xbf => continue,
-                b'{' => Token::BeginObject,
-                b'}' => Token::EndObject,
-                b'[' => Token::BeginArray,
-                b']' => Token::EndArray,
-                b':' => Token::Colon,
-                b',' => Token::Comma,
+                b'{' => JsonToken::BeginObject,
+                b'}' => JsonToken::EndObject,
+                b'[' => JsonToken::BeginArray,
+                b']' => JsonToken::EndArray,
+                b':' => JsonToken::Colon,
+                b',' => JsonToken::Comma,
                 b'"' => self.quoted()?,
                 byte if is_bare(byte) => self.bare(byte)?,
                 _ => return Err(Stop::Malformed),
@@ -208,11 +210,11 @@ impl<R: Read> Tokens<R> {
         }
     }
 
-    fn quoted(&mut self) -> Result<Token, Stop> {
+    fn quoted(&mut self) -> Result<JsonToken, Stop> {
         self.text.clear();
         loop {
             match self.byte()? {
-                b'"' => return Ok(Token::Text),
+                b'"' => return Ok(JsonToken::Text),
                 b'\\' => match self.byte()? {
                     b'n' | b't' | b'r' | b'b' | b'f' => self.keep(b' '),
                     // Host names and programs are ASCII; other characters are irrelevant.
@@ -225,14 +227,14 @@ impl<R: Read> Tokens<R> {
     }
 
     /// A number or a word. At the end of the input it may be incomplete and is then rejected.
-    fn bare(&mut self, first: u8) -> Result<Token, Stop> {
+    fn bare(&mut self, first: u8) -> Result<JsonToken, Stop> {
         self.text.clear();
         self.keep(first);
         loop {
             let byte = self.byte()?;
             if !is_bare(byte) {
                 self.at -= 1;
-                return Ok(Number::parse(&self.text).map_or(Token::Word, Token::Number));
+                return Ok(Number::parse(&self.text).map_or(JsonToken::Word, JsonToken::Number));
             }
             self.keep(byte);
         }

@@ -5,7 +5,7 @@ use verdict::baseline::Region;
 
 /// One check of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Area {
+pub enum CheckArea {
     /// Complete and consistent measurements.
     Sanity,
     Network,
@@ -18,7 +18,7 @@ pub enum Area {
     History,
 }
 
-impl Area {
+impl CheckArea {
     /// Name of its test case.
     pub fn name(self) -> String {
         let of = |what: &str, region: Option<Region>| match region {

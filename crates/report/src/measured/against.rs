@@ -8,13 +8,13 @@ use model::{
 };
 use verdict::{
     Baseline,
-    baseline::{Point, Region},
+    baseline::{BaselinePoint, Region},
     one_rank,
     reference::{SAME_SIZE, fitting, regions_of, tolerated},
 };
 
 use super::Placed;
-use crate::{Log, Story};
+use crate::{LogStory, Story};
 
 /// The baseline's values for one placement of one size.
 pub struct Expected {
@@ -33,7 +33,7 @@ pub struct Band {
 }
 
 /// Size, type, operation, in-place.
-type Key<'a> = (u64, &'a str, Option<&'a str>, bool);
+type SizePosition<'a> = (u64, &'a str, Option<&'a str>, bool);
 
 /// All references and bounds of a table.
 #[derive(Clone)]
@@ -43,13 +43,13 @@ pub struct Against<'a> {
     reference: Option<(&'a Reference, Rc<Vec<Region>>)>,
     tolerance: Tolerance,
     baseline: Option<&'a Baseline>,
-    points: Rc<BTreeMap<Key<'a>, &'a Point>>,
+    points: Rc<BTreeMap<SizePosition<'a>, &'a BaselinePoint>>,
     noise: [f64; 3],
 }
 
 impl<'a> Against<'a> {
     /// References and bounds of a log. With several tables, the requested one is unknown and none applies.
-    pub fn of(story: &Story<'a>, log: &Log<'a>) -> Self {
+    pub fn of(story: &Story<'a>, log: &LogStory<'a>) -> Self {
         let criteria = story.standard.criteria;
         let alone = match log.reading.tables.as_slice() {
             // One rank has no bus bandwidth to compare.
@@ -60,7 +60,7 @@ impl<'a> Against<'a> {
         let reference = alone.zip(criteria).and_then(|(table, it)| fitting(table, story.asked(), it));
         let baseline = alone.and_then(|_| story.baseline(log));
         let points = baseline.map_or(&[][..], |baseline| &baseline.points);
-        let key = |point: &'a Point| {
+        let key = |point: &'a BaselinePoint| {
             let key = &point.key;
             ((key.size_bytes, key.dtype.as_str(), key.redop.as_deref(), key.in_place), point)
         };

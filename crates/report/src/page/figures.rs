@@ -6,8 +6,8 @@ use super::Drawing;
 use crate::{
     Story,
     history::percent,
-    measured::{self, Measured, Placed, Row},
-    plot::{Canvas, Curve, curve},
+    measured::{self, MeasuredSize, MeasuredTable, Placed},
+    plot::{Canvas, CurvePlot, curve},
     text::{self, figure},
 };
 
@@ -20,7 +20,7 @@ const ROWS: usize = 100;
 
 /// A table. All text is unescaped.
 #[derive(Serialize)]
-pub struct Figures {
+pub struct TableFigures {
     source: Option<String>,
     caption: String,
     average: Option<String>,
@@ -57,7 +57,7 @@ struct Figure {
 }
 
 /// The tables to show, and the number of the others. Failed logs come first.
-pub fn figures(story: &Story<'_>) -> (Vec<Figures>, usize) {
+pub fn figures(story: &Story<'_>) -> (Vec<TableFigures>, usize) {
     let logs = &story.logs;
     let all: usize = logs.iter().map(|log| log.reading.tables.len()).sum();
     let mut order: Vec<_> = (0..logs.len()).collect();
@@ -73,12 +73,12 @@ pub fn figures(story: &Story<'_>) -> (Vec<Figures>, usize) {
     (shown, more)
 }
 
-fn of_table(measured: &Measured<'_>, named: bool, most: usize) -> Figures {
+fn of_table(measured: &MeasuredTable<'_>, named: bool, most: usize) -> TableFigures {
     let rows = &measured.rows[..measured.rows.len().min(most)];
     let against = &measured.against;
-    let of = Curve { rows, against };
+    let of = CurvePlot { rows, against };
     let draw = |canvas| curve(of, canvas);
-    Figures {
+    TableFigures {
         source: named.then(|| measured.source.to_owned()),
         caption: measured::caption(measured.table),
         average: measured.table.average_busbw.map(figure),
@@ -92,9 +92,9 @@ fn of_table(measured: &Measured<'_>, named: bool, most: usize) -> Figures {
 }
 
 /// Text alternative of the plot.
-fn described(measured: &Measured<'_>, rows: &[Row<'_>]) -> String {
-    let ends = |name: &str, placed: for<'r> fn(&'r Row<'_>) -> Option<&'r Placed<'r>>| {
-        let at = |row: &Row<'_>| {
+fn described(measured: &MeasuredTable<'_>, rows: &[MeasuredSize<'_>]) -> String {
+    let ends = |name: &str, placed: for<'r> fn(&'r MeasuredSize<'_>) -> Option<&'r Placed<'r>>| {
+        let at = |row: &MeasuredSize<'_>| {
             Some(format!("{} GB/s at {}", figure(placed(row)?.half.busbw), text::size(row.size_bytes)))
         };
         let (first, last) = (rows.iter().find_map(at)?, rows.iter().rev().find_map(at)?);
@@ -120,7 +120,7 @@ fn described(measured: &Measured<'_>, rows: &[Row<'_>]) -> String {
     words.join(" ")
 }
 
-fn cells(row: &Row<'_>, baseline: bool) -> Cells {
+fn cells(row: &MeasuredSize<'_>, baseline: bool) -> Cells {
     let half = |placed: Option<&Placed<'_>>| {
         let figure = |kind, text: Option<String>, bad: bool| Figure {
             text: text.unwrap_or_else(|| "-".to_owned()),

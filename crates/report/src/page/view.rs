@@ -5,15 +5,15 @@ use serde::Serialize;
 
 use super::{
     Drawing,
-    figures::{Figures, figures},
+    figures::{TableFigures, figures},
 };
 use crate::{
-    Run, Story,
-    evidence::{self, Told},
-    facts::{self, Detail},
-    findings::{self, Note, Tone},
+    RunStory, Story,
+    evidence::{self, DiagnosisText},
+    facts::{self, NamedValue},
+    findings::{self, ReportNote, Tone},
     fingerprint::{self, Field},
-    history::{History, Kind, percent},
+    history::{LevelHistory, PointKind, percent},
     measured,
     plot::{Canvas, levels},
     text,
@@ -40,7 +40,7 @@ const SAID: usize = 300;
 
 /// All content of the page, unescaped: the page cleans and escapes it.
 #[derive(Serialize)]
-pub struct View<'a> {
+pub struct PageData<'a> {
     title: String,
     about: String,
     tone: Tone,
@@ -49,27 +49,27 @@ pub struct View<'a> {
     /// Reasons that are collapsed initially.
     other_reasons: Vec<Because<'a>>,
     more_reasons: usize,
-    notes: Vec<Note>,
-    diagnoses: Vec<Told>,
+    notes: Vec<ReportNote>,
+    diagnoses: Vec<DiagnosisText>,
     more_diagnoses: usize,
     suspects: Vec<(String, String)>,
     more_suspects: usize,
     logs: Vec<LogLine<'a>>,
     more_logs: usize,
     nothing: Vec<String>,
-    tables: Vec<Figures>,
+    tables: Vec<TableFigures>,
     more_tables: usize,
     history: Option<Levels>,
     fingerprint: Vec<Field<'a>>,
     changed: bool,
     stages: Vec<Bar>,
     unreached: Option<String>,
-    costs: Vec<Detail>,
-    details: Vec<Detail>,
+    costs: Vec<NamedValue>,
+    details: Vec<NamedValue>,
     /// Sizes over earlier runs: already rendered and escaped.
     sizes: String,
     places: Vec<(&'static str, &'a str)>,
-    ledger: Vec<Line>,
+    ledger: Vec<TimelineRow>,
     records: usize,
 }
 
@@ -113,14 +113,14 @@ struct Bar {
 }
 
 #[derive(Serialize)]
-struct Line {
+struct TimelineRow {
     seq: u64,
     at: String,
     what: String,
     said: String,
 }
 
-impl<'a> View<'a> {
+impl<'a> PageData<'a> {
     pub fn of(story: &Story<'a>) -> Self {
         let headline = findings::headline(story);
         let reasons = findings::reasons(story);
@@ -158,7 +158,7 @@ impl<'a> View<'a> {
             nothing: nothing.take(LOGS).collect(),
             tables,
             more_tables,
-            history: History::of(story).map(|history| of_levels(&history)),
+            history: LevelHistory::of(story).map(|history| of_levels(&history)),
             changed: fingerprint.iter().any(|field| field.was.is_some()),
             fingerprint,
             stages,
@@ -186,7 +186,7 @@ fn because(reason: &Reason) -> Because<'_> {
     Because { tone: reason.weighs.into(), code: &reason.code, text: &reason.text }
 }
 
-fn log_line<'a>(story: &Story<'a>, log: &crate::Log<'a>) -> LogLine<'a> {
+fn log_line<'a>(story: &Story<'a>, log: &crate::LogStory<'a>) -> LogLine<'a> {
     let tone = log.judgement.map_or(Tone::Unsure, |judgement| judgement.verdict.into());
     let level = || match log.reading.tables.as_slice() {
         [table] => story.baseline(log)?.level(table).map(percent),
@@ -196,7 +196,7 @@ fn log_line<'a>(story: &Story<'a>, log: &crate::Log<'a>) -> LogLine<'a> {
     LogLine { tone, mark: tone.mark(), name: log.name, verdict, level: level() }
 }
 
-fn of_levels(history: &History) -> Levels {
+fn of_levels(history: &LevelHistory) -> Levels {
     let told = history.told();
     let draw = |canvas| levels(history, canvas);
     let drawing = Drawing::of("Slower than the baseline, run by run", told.clone(), Canvas::LOW, draw);
@@ -204,12 +204,12 @@ fn of_levels(history: &History) -> Levels {
         told,
         changes: history.changes().count(),
         off_scale: history.off_scale(),
-        earlier: history.levels.iter().any(|level| level.kind == Kind::Earlier),
+        earlier: history.levels.iter().any(|level| level.kind == PointKind::Earlier),
         drawing,
     }
 }
 
-fn stages(run: &Run<'_>) -> (Vec<Bar>, Option<String>) {
+fn stages(run: &RunStory<'_>) -> (Vec<Bar>, Option<String>) {
     let lines = timeline(run.records);
     let unreached: Vec<_> =
         findings::unreached(run.state, &lines).iter().map(|stage| stage.as_str()).collect();
@@ -218,7 +218,7 @@ fn stages(run: &Run<'_>) -> (Vec<Bar>, Option<String>) {
     (bars(run, &lines), unreached)
 }
 
-fn bars(run: &Run<'_>, lines: &[crate::StageLine]) -> Vec<Bar> {
+fn bars(run: &RunStory<'_>, lines: &[crate::StageLine]) -> Vec<Bar> {
     let state = run.state;
     let whole = state.recorded_at.since(state.requested_at).0.as_secs_f64().max(1e-3);
     let percent = |at: model::Timestamp| at.since(state.requested_at).0.as_secs_f64() / whole * 100.0;
@@ -247,7 +247,12 @@ fn bars(run: &Run<'_>, lines: &[crate::StageLine]) -> Vec<Bar> {
     given.into_iter().chain(bars).collect()
 }
 
-fn line(record: &model::Record) -> Line {
+fn line(record: &model::Record) -> TimelineRow {
     let (what, said) = words::entry(&record.entry);
-    Line { seq: record.seq, at: record.recorded_at.to_string(), what, said: text::shortened(&said, SAID) }
+    TimelineRow {
+        seq: record.seq,
+        at: record.recorded_at.to_string(),
+        what,
+        said: text::shortened(&said, SAID),
+    }
 }

@@ -84,13 +84,13 @@ impl ValueFormatter<f64> for Runs {
 }
 
 /// Values with as many decimals as the range requires, and a unit.
-pub struct Figures {
+pub struct AxisFigures {
     range: RangedCoordf64,
     decimals: usize,
     unit: &'static str,
 }
 
-impl Figures {
+impl AxisFigures {
     pub fn new(least: f64, most: f64, unit: &'static str) -> Self {
         let decimals = match most - least {
             wide if wide >= 10.0 => 0,
@@ -101,7 +101,7 @@ impl Figures {
     }
 }
 
-impl Ranged for Figures {
+impl Ranged for AxisFigures {
     type FormatOption = NoDefaultFormatting;
     type ValueType = f64;
 
@@ -118,7 +118,7 @@ impl Ranged for Figures {
     }
 }
 
-impl ValueFormatter<f64> for Figures {
+impl ValueFormatter<f64> for AxisFigures {
     fn format_ext(&self, value: &f64) -> String {
         let value = if value.abs() < 1e-9 { 0.0 } else { *value };
         format!("{value:.*}{}", self.decimals, self.unit)

@@ -4,21 +4,21 @@ use model::measurement::Half;
 use plotters::prelude::*;
 
 use super::{
-    BAND_OPACITY, Canvas, FINE, Mark, Plot,
-    axis::{Figures, Sizes},
+    BAND_OPACITY, Canvas, FINE, Plot, PlotMark,
+    axis::{AxisFigures, Sizes},
     chart, drawable, ink, plot, series,
 };
-use crate::measured::{Against, Placed, Row};
+use crate::measured::{Against, MeasuredSize, Placed};
 
 /// Input of the chart.
 #[derive(Clone, Copy)]
-pub struct Curve<'a> {
-    pub rows: &'a [Row<'a>],
+pub struct CurvePlot<'a> {
+    pub rows: &'a [MeasuredSize<'a>],
     pub against: &'a Against<'a>,
 }
 
 /// The chart. `None` without measurements.
-pub fn curve(of: Curve<'_>, canvas: Canvas) -> Option<Plot> {
+pub fn curve(of: CurvePlot<'_>, canvas: Canvas) -> Option<Plot> {
     let sizes = of.rows.iter().map(|row| row.size_bytes).filter(|size| *size > 0);
     let (smallest, largest) = (sizes.clone().min()?, sizes.max()?);
     let inside = |size: &u64| (smallest..=largest).contains(size);
@@ -38,7 +38,7 @@ pub fn curve(of: Curve<'_>, canvas: Canvas) -> Option<Plot> {
     let highest = drawn.chain(band.iter().map(|at| at.busbw[1])).fold(0.0, f64::max);
     let top = if highest > 0.0 { highest * 1.08 } else { 1.0 };
     plot(canvas, |area| {
-        let axes = (Sizes { smallest, largest }, Figures::new(0.0, top, ""));
+        let axes = (Sizes { smallest, largest }, AxisFigures::new(0.0, top, ""));
         let mut chart = chart(area, canvas, axes, ("message size", "busbw, GB/s"))?;
         if band.len() > 1 {
             let upper = band.iter().map(|at| (at.size_bytes, at.busbw[1]));
@@ -46,9 +46,9 @@ pub fn curve(of: Curve<'_>, canvas: Canvas) -> Option<Plot> {
             let corners: Vec<_> = upper.chain(lower).collect();
             chart.draw_series([Polygon::new(corners, ink::BAND.mix(BAND_OPACITY))]).ok()?;
         }
-        let (full, open) = Mark::placements(of.rows.len(), canvas);
+        let (full, open) = PlotMark::placements(of.rows.len(), canvas);
         if !reference.is_empty() {
-            series(&mut chart, &reference, ink::REFERENCE, Mark { radius: 2, filled: true })?;
+            series(&mut chart, &reference, ink::REFERENCE, PlotMark { radius: 2, filled: true })?;
         }
         series(&mut chart, &in_place, ink::IN_PLACE, open)?;
         series(&mut chart, &out_of_place, ink::OUT_OF_PLACE, full)?;
@@ -63,8 +63,8 @@ pub fn curve(of: Curve<'_>, canvas: Canvas) -> Option<Plot> {
 }
 
 fn points<'a>(
-    rows: &'a [Row<'_>],
-    placed: impl Fn(&'a Row<'_>) -> Option<&'a Placed<'a>>,
+    rows: &'a [MeasuredSize<'_>],
+    placed: impl Fn(&'a MeasuredSize<'_>) -> Option<&'a Placed<'a>>,
 ) -> Vec<(u64, f64)> {
     let sound = |half: &Half| drawable(half.busbw) && half.busbw >= 0.0;
     let points = rows.iter().filter_map(|row| Some((row.size_bytes, placed(row)?.half)));

@@ -3,14 +3,14 @@
 use plotters::prelude::*;
 
 use super::{
-    BAND_OPACITY, Canvas, FINE, Mark, Plot,
-    axis::{Figures, Runs},
+    BAND_OPACITY, Canvas, FINE, Plot, PlotMark,
+    axis::{AxisFigures, Runs},
     chart, ink, plot,
 };
-use crate::history::{History, Kind};
+use crate::history::{LevelHistory, PointKind};
 
 /// The chart: segments of constant level as lines, changes as dashed bars, reported runs as large points.
-pub fn levels(history: &History, canvas: Canvas) -> Option<Plot> {
+pub fn levels(history: &LevelHistory, canvas: Canvas) -> Option<Plot> {
     let percent = |slower: f64| slower * 100.0;
     let tolerated = percent(history.tolerated);
     // The tolerance is always within the range: noise must not look like a change.
@@ -20,7 +20,7 @@ pub fn levels(history: &History, canvas: Canvas) -> Option<Plot> {
     let room = 0.08 * (most - least);
     let count = history.levels.len();
     plot(canvas, |area| {
-        let axes = (Runs { count }, Figures::new(least - room, most + room, " %"));
+        let axes = (Runs { count }, AxisFigures::new(least - room, most + room, " %"));
         let mut chart = chart(area, canvas, axes, ("run", "slower than the baseline"))?;
         let (first, last) = (-0.5, count as f64 - 0.5);
         let band =
@@ -42,9 +42,17 @@ pub fn levels(history: &History, canvas: Canvas) -> Option<Plot> {
         chart.draw_series(stretches).ok()?;
         let crowded = count as u32 * 12 > canvas.width;
         for (kind, colour, mark) in [
-            (Kind::Healthy, ink::OUT_OF_PLACE, Mark { radius: if crowded { 2 } else { 4 }, filled: false }),
-            (Kind::Earlier, ink::OUT_OF_PLACE, Mark { radius: if crowded { 2 } else { 4 }, filled: true }),
-            (Kind::Reported, ink::IN_PLACE, Mark { radius: 6, filled: true }),
+            (
+                PointKind::Healthy,
+                ink::OUT_OF_PLACE,
+                PlotMark { radius: if crowded { 2 } else { 4 }, filled: false },
+            ),
+            (
+                PointKind::Earlier,
+                ink::OUT_OF_PLACE,
+                PlotMark { radius: if crowded { 2 } else { 4 }, filled: true },
+            ),
+            (PointKind::Reported, ink::IN_PLACE, PlotMark { radius: 6, filled: true }),
         ] {
             let of_kind = history.levels.iter().enumerate().filter(|(_, level)| level.kind == kind);
             for (at, level) in of_kind {

@@ -4,8 +4,8 @@ use plotters::prelude::*;
 use verdict::compare::PointChange;
 
 use super::{
-    Canvas, FINE, Mark, Plot,
-    axis::{Figures, Sizes},
+    Canvas, FINE, Plot, PlotMark,
+    axis::{AxisFigures, Sizes},
     chart, drawable, ink, plot, series,
 };
 
@@ -25,11 +25,11 @@ pub fn slower(points: &[PointChange], canvas: Canvas) -> Option<Plot> {
     let (least, most) = all().fold((-LEAST, LEAST), |(a, b), (_, at)| (a.min(*at), b.max(*at)));
     let room = 0.08 * (most - least);
     plot(canvas, |area| {
-        let axes = (Sizes { smallest, largest }, Figures::new(least - room, most + room, " %"));
+        let axes = (Sizes { smallest, largest }, AxisFigures::new(least - room, most + room, " %"));
         let mut chart = chart(area, canvas, axes, ("message size", "more time in B"))?;
         let zero = vec![(smallest, 0.0), (largest, 0.0)];
         chart.draw_series([PathElement::new(zero, ink::LABEL.stroke_width(FINE))]).ok()?;
-        let (full, open) = Mark::placements(out_of_place.len().max(in_place.len()), canvas);
+        let (full, open) = PlotMark::placements(out_of_place.len().max(in_place.len()), canvas);
         series(&mut chart, &in_place, ink::IN_PLACE, open)?;
         series(&mut chart, &out_of_place, ink::OUT_OF_PLACE, full)
     })

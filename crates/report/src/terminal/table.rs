@@ -6,7 +6,7 @@ use super::paper::{Paint, Paper};
 use crate::{
     findings::Tone,
     history::percent,
-    measured::{Measured, Placed, Row},
+    measured::{MeasuredSize, MeasuredTable, Placed},
     text::{self, figure},
 };
 
@@ -26,7 +26,7 @@ struct Columns {
 }
 
 /// Writes a part of the table within `room` lines. `all` names the place of the full table.
-pub fn write(paper: &mut Paper, measured: &Measured<'_>, room: usize, all: &str) {
+pub fn write(paper: &mut Paper, measured: &MeasuredTable<'_>, room: usize, all: &str) {
     let rows = &measured.rows;
     let columns = Columns {
         baseline: measured.against.baseline().is_some(),
@@ -82,13 +82,13 @@ fn header(columns: Columns) -> Vec<&'static str> {
     header
 }
 
-fn remarkable(row: &Row<'_>) -> bool {
+fn remarkable(row: &MeasuredSize<'_>) -> bool {
     row.has_wrong() || row.placed().any(|placed| !placed.below.is_empty())
 }
 
 /// Rows to show, in order. The largest sizes are the most significant, the smallest shows the latency, and
 /// bad or judged sizes must not be omitted.
-pub fn shown(rows: &[Row<'_>], room: usize) -> Vec<usize> {
+pub fn shown(rows: &[MeasuredSize<'_>], room: usize) -> Vec<usize> {
     let all = 0..rows.len();
     if rows.len() <= LONG.min(room) {
         return all.collect();
@@ -111,7 +111,7 @@ pub fn shown(rows: &[Row<'_>], room: usize) -> Vec<usize> {
     shown
 }
 
-fn cells(row: &Row<'_>, columns: Columns) -> Vec<String> {
+fn cells(row: &MeasuredSize<'_>, columns: Columns) -> Vec<String> {
     let none = || "-".to_owned();
     let mut cells = vec![text::size(row.size_bytes)];
     for placed in [&row.out_of_place, &row.in_place] {

@@ -1,9 +1,9 @@
 //! Logs on their own, with everything they may be held against.
 
 use model::{measurement::*, *};
-use report::{Log, Story};
+use report::{LogStory, Story};
 use verdict::{
-    Baseline, Clues, Evidence, Fingerprint, Judgement, Listening, Standard,
+    Baseline, Clues, Fingerprint, Judgement, Listening, RunEvidence, Standard,
     baseline::{Healthy, learn},
     judge,
 };
@@ -34,7 +34,7 @@ impl Logs {
                 earlier: &before,
                 ..Standard::default()
             };
-            let judgement = judge(&Evidence::of(&reading, &clues), &standard);
+            let judgement = judge(&RunEvidence::of(&reading, &clues), &standard);
             if let (Some(baseline), [table]) = (&baseline, reading.tables.as_slice()) {
                 before.extend(baseline.level(table));
             }
@@ -67,8 +67,8 @@ impl Logs {
     }
 }
 
-fn source((name, reading, judgement): &(String, Reading, Judgement)) -> Log<'_> {
-    Log { name, reading, judgement: Some(judgement) }
+fn source((name, reading, judgement): &(String, Reading, Judgement)) -> LogStory<'_> {
+    LogStory { name, reading, judgement: Some(judgement) }
 }
 
 /// Two nodes of eight, 64 B to 4 GiB: 27 sizes; `slower` is how much longer each size takes.
@@ -96,7 +96,7 @@ pub fn reading(slower: impl Fn(u64) -> f64) -> Reading {
         name: Some("NVIDIA H100 80GB HBM3".into()),
     };
     Reading {
-        ended: Ended::Complete,
+        ended: LogEnd::Complete,
         first_error: None,
         tables: vec![Table {
             collective: Some("all_gather".into()),
@@ -109,7 +109,7 @@ pub fn reading(slower: impl Fn(u64) -> f64) -> Reading {
             rows: (0..27).map(row).collect(),
             out_of_bounds: Some(OutOfBounds { count: 0, ok: true }),
             average_busbw: Some(121.4),
-            ended: Ended::Complete,
+            ended: LogEnd::Complete,
         }],
     }
 }
@@ -131,7 +131,7 @@ pub fn baseline() -> Baseline {
     let readings: Vec<_> =
         (0..5).map(|run| reading(|size| 0.002 * noise(run * 1000 + u64::from(size.ilog2())))).collect();
     let clues = clues("a3-0:1:2 [0] NCCL INFO cudaDriverVersion 12080\n");
-    let of = |reading| Healthy { reading, fingerprint: Fingerprint::of(&Evidence::of(reading, &clues)) };
+    let of = |reading| Healthy { reading, fingerprint: Fingerprint::of(&RunEvidence::of(reading, &clues)) };
     learn(&readings.iter().map(of).collect::<Vec<_>>()).expect("healthy runs")
 }
 
@@ -191,7 +191,7 @@ pub fn healthy() -> Logs {
 
 /// Several logs: a healthy one, a slow one, one without a table.
 pub fn several() -> Logs {
-    let none = Reading { ended: Ended::Empty, first_error: None, tables: Vec::new() };
+    let none = Reading { ended: LogEnd::Empty, first_error: None, tables: Vec::new() };
     let network = || clues("a3-0:1:2 [0] NCCL INFO Using network FasTrak\n");
     let logs = vec![
         ("logs/1.log".to_owned(), reading(|size| 0.001 * noise(size)), network()),

@@ -3,11 +3,11 @@
 
 use lifecycle::{Decision, Input, Occurrence, RunState, decide, decide_first, evolve, fold};
 use model::{
-    measurement::{Device, Ended, Half, OutOfBounds, Reading, Row, Table},
+    measurement::{Device, Half, LogEnd, OutOfBounds, Reading, Row, Table},
     *,
 };
-use report::{Log, Places, Story};
-use verdict::{Clues, Evidence, Judgement, Standard, judge};
+use report::{LogStory, Places, Story};
+use verdict::{Clues, Judgement, RunEvidence, Standard, judge};
 
 pub mod logs;
 
@@ -24,7 +24,7 @@ pub fn workflow() -> Workflow {
         description: "this machine, two nodes".into(),
         image: Some(ImageSpec::Build(BuildSpec {
             config: serde_json::json!({"steps": []}),
-            source: Some(Source { object: "sources/3b5d.tar".into(), sha256: "3b5d".repeat(16) }),
+            source: Some(SourceObject { object: "sources/3b5d.tar".into(), sha256: "3b5d".repeat(16) }),
             substitutions: Default::default(),
         })),
         cluster: Some(ClusterSpec::Rent(System::Processes { nodes: 2 })),
@@ -75,7 +75,7 @@ pub fn reading(workflow: &Workflow) -> Reading {
         name: Some("CPU".into()),
     };
     Reading {
-        ended: Ended::Complete,
+        ended: LogEnd::Complete,
         first_error: None,
         tables: vec![Table {
             collective: Some("all_reduce".into()),
@@ -88,7 +88,7 @@ pub fn reading(workflow: &Workflow) -> Reading {
             rows: sizes.into_iter().map(row).collect(),
             out_of_bounds: Some(OutOfBounds { count: 0, ok: true }),
             average_busbw: Some(1.8342),
-            ended: Ended::Complete,
+            ended: LogEnd::Complete,
         }],
     }
 }
@@ -225,11 +225,11 @@ impl Run {
         let job = self.state.job().expect("a job that ended").clone();
         let cluster = self.state.cluster().expect("a cluster").clone();
         let clues = Clues::default();
-        let evidence = Evidence {
+        let evidence = RunEvidence {
             job: Some(&job),
             workload: Some(&benchmark.workload),
             cluster: Some(&cluster),
-            ..Evidence::of(&reading, &clues)
+            ..RunEvidence::of(&reading, &clues)
         };
         let standard = Standard { criteria: Some(&benchmark.criteria), ..Standard::default() };
         let judgement = judge(&evidence, &standard);
@@ -252,8 +252,8 @@ impl Run {
         let name = self.state.run.as_str();
         let benchmark = self.state.workflow.benchmark.as_ref();
         Story {
-            run: Some(report::Run { state: &self.state, records: &self.records, places: &self.places }),
-            logs: self.reading.iter().map(|reading| Log { name, reading, judgement }).collect(),
+            run: Some(report::RunStory { state: &self.state, records: &self.records, places: &self.places }),
+            logs: self.reading.iter().map(|reading| LogStory { name, reading, judgement }).collect(),
             judgement,
             standard: Standard {
                 criteria: benchmark.map(|benchmark| &benchmark.criteria),
@@ -321,7 +321,7 @@ pub fn cancelled() -> Run {
     run
 }
 
-fn record(seq: u64, at: Timestamp, entry: Entry) -> Record {
+fn record(seq: u64, at: Timestamp, entry: RecordEntry) -> Record {
     let run = "quickstart-1".parse().expect("a legal run id");
     Record { format: RECORD_FORMAT, run, seq, nonce: "n".into(), recorded_at: at, entry }
 }

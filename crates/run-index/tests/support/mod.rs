@@ -7,10 +7,10 @@ use std::sync::{
 };
 
 use bytes::Bytes;
-use ledger::{Creation, Digest, Ledger, Reader, Store, StoreError};
+use ledger::{Creation, Digest, Ledger, ObjectReader, Store, StoreError};
 use lifecycle::{Decision, Input, Occurrence, decide, decide_first, fold};
 use model::*;
-use run_index::{Pace, View};
+use run_index::{Pace, RunIndex};
 use serde_json::json;
 use service::ManualClock;
 
@@ -39,14 +39,14 @@ impl<S: Store> Store for Counting<S> {
     async fn create(&self, name: &str, body: Bytes) -> Result<Creation, StoreError> {
         self.inner.create(name, body).await
     }
-    async fn create_from(&self, name: &str, body: Reader) -> Result<(Creation, Digest), StoreError> {
+    async fn create_from(&self, name: &str, body: ObjectReader) -> Result<(Creation, Digest), StoreError> {
         self.inner.create_from(name, body).await
     }
     async fn read(&self, name: &str) -> Result<Option<Bytes>, StoreError> {
         self.reads.fetch_add(1, Ordering::Relaxed);
         self.inner.read(name).await
     }
-    async fn open(&self, name: &str) -> Result<Option<Reader>, StoreError> {
+    async fn open(&self, name: &str) -> Result<Option<ObjectReader>, StoreError> {
         self.inner.open(name).await
     }
     async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
@@ -70,9 +70,9 @@ pub fn ledger(store: Arc<dyn Store>) -> Ledger {
     Ledger::new(store, Arc::new(move || counter.fetch_add(1, Ordering::Relaxed).to_string()))
 }
 
-pub fn view(store: &Arc<dyn Store>, clock: &Arc<ManualClock>) -> Arc<View> {
+pub fn view(store: &Arc<dyn Store>, clock: &Arc<ManualClock>) -> Arc<RunIndex> {
     let pace = Pace { look: Span::from_secs(1), scan: Span::from_secs(10) };
-    Arc::new(View::new(ledger(Arc::clone(store)), Arc::clone(store), clock.clone(), pace))
+    Arc::new(RunIndex::new(ledger(Arc::clone(store)), Arc::clone(store), clock.clone(), pace))
 }
 
 pub fn run(number: usize) -> RunId {

@@ -97,8 +97,8 @@ impl Finishing {
     }
 
     /// A response's body, which keeps the request in progress until it is sent or dropped.
-    pub fn of(self, body: Body) -> Sent {
-        Sent { body, _finishing: self }
+    pub fn of(self, body: Body) -> TrackedBody {
+        TrackedBody { body, _finishing: self }
     }
 }
 
@@ -109,12 +109,12 @@ impl Drop for Finishing {
 }
 
 /// The body of a response.
-pub struct Sent {
+pub struct TrackedBody {
     body: Body,
     _finishing: Finishing,
 }
 
-impl http_body::Body for Sent {
+impl http_body::Body for TrackedBody {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -50,15 +50,15 @@ impl Lines {
 
 /// Fields of a span or an event.
 #[derive(Default)]
-struct Said(Map<String, Value>);
+struct Fields(Map<String, Value>);
 
-impl Said {
+impl Fields {
     fn keep(&mut self, field: &Field, value: Value) {
         self.0.insert(field.name().to_owned(), value);
     }
 }
 
-impl Visit for Said {
+impl Visit for Fields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         self.record_str(field, &format!("{value:?}"));
     }
@@ -99,7 +99,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
     }
 
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        let mut said = Said::default();
+        let mut said = Fields::default();
         attributes.record(&mut said);
         if let Some(span) = context.span(id) {
             span.extensions_mut().insert(said);
@@ -108,7 +108,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
 
     fn on_record(&self, id: &Id, values: &Record<'_>, context: Context<'_, S>) {
         if let Some(span) = context.span(id)
-            && let Some(said) = span.extensions_mut().get_mut::<Said>()
+            && let Some(said) = span.extensions_mut().get_mut::<Fields>()
         {
             values.record(said);
         }
@@ -120,12 +120,12 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Lines {
         line.insert("time".to_owned(), Utc::now().to_rfc3339_opts(SecondsFormat::Micros, true).into());
         // From the outermost span to the event itself: inner fields override outer ones.
         for span in context.event_scope(event).into_iter().flat_map(|scope| scope.from_root()) {
-            if let Some(Said(said)) = span.extensions().get::<Said>() {
+            if let Some(Fields(said)) = span.extensions().get::<Fields>() {
                 let about = said.iter().filter(|(name, _)| !name.starts_with("otel."));
                 line.extend(about.map(|(name, value)| (name.clone(), value.clone())));
             }
         }
-        let mut said = Said::default();
+        let mut said = Fields::default();
         event.record(&mut said);
         line.extend(said.0);
         line.insert("target".to_owned(), event.metadata().target().into());

@@ -3,18 +3,18 @@
 use cloudevents::{AttributesReader, Event};
 use events::{Content, Message};
 use lifecycle::{LeaseState, RunState};
-use model::{Entry, Fact};
+use model::{Fact, RecordEntry};
 
-use super::{Evidence, Run, Violation};
-use crate::{Happening, world::Service};
+use super::{CheckedRun, RunFiles, Violation};
+use crate::{Happening, world::SimService};
 
 const VANISHED: &str = "I7 nothing vanishes";
 const EARLY: &str = "I8 acknowledged after the ledger";
 
-pub fn check(evidence: &Evidence, found: &mut Vec<Violation>) {
+pub fn check(evidence: &RunFiles, found: &mut Vec<Violation>) {
     for (place, happening) in evidence.places() {
         match happening {
-            Happening::Acked { by: by @ Service::Conductor(_), event } => {
+            Happening::Acked { by: by @ SimService::Conductor(_), event } => {
                 if let Some(why) = missing(evidence, place, event) {
                     let ever = missing(evidence, usize::MAX, event).is_some();
                     let invariant = if ever { VANISHED } else { EARLY };
@@ -36,16 +36,16 @@ pub fn check(evidence: &Evidence, found: &mut Vec<Violation>) {
 }
 
 /// Why a fact is missing in the ledger at a position of the history; `None` if it is not.
-fn missing(evidence: &Evidence, place: usize, event: &Event) -> Option<String> {
+fn missing(evidence: &RunFiles, place: usize, event: &Event) -> Option<String> {
     let Ok(message) = Message::from_event(event) else { return Some("nobody can read it".to_owned()) };
     let Content::Fact(fact) = &message.content else { return Some("it is no fact".to_owned()) };
     let known = evidence.runs.get(&message.run);
     let Some((run, state)) = known.and_then(|run| Some((run, run.state_at(place)?))) else {
         return Some("its run has no ledger".to_owned());
     };
-    let recorded = run.records[..run.known_at(place)]
-        .iter()
-        .any(|(_, record)| matches!(&record.entry, Entry::Accepted { event, .. } if *event == message.key));
+    let recorded = run.records[..run.known_at(place)].iter().any(
+        |(_, record)| matches!(&record.entry, RecordEntry::Accepted { event, .. } if *event == message.key),
+    );
     if recorded || teaches_nothing(run, state, &message, fact, place) {
         return None;
     }
@@ -53,11 +53,11 @@ fn missing(evidence: &Evidence, place: usize, event: &Event) -> Option<String> {
 }
 
 /// An independent, simpler evaluation than the state machine's: the minimum that must be recorded.
-fn teaches_nothing(run: &Run, state: &RunState, message: &Message, fact: &Fact, place: usize) -> bool {
+fn teaches_nothing(run: &CheckedRun, state: &RunState, message: &Message, fact: &Fact, place: usize) -> bool {
     let attempt = message.attempt;
     let earlier = |is: fn(&Fact) -> bool| {
         run.facts().any(|(at, record, known)| {
-            let same = matches!(&record.entry, Entry::Accepted { attempt: a, .. } if *a == attempt);
+            let same = matches!(&record.entry, RecordEntry::Accepted { attempt: a, .. } if *a == attempt);
             at < place && same && known.stage() == fact.stage() && is(known)
         })
     };

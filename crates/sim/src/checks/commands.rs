@@ -6,8 +6,8 @@ use cloudevents::AttributesReader;
 use events::{Content, Message};
 use model::{Command, CommandId, RunId, Timestamp};
 
-use super::{Evidence, Violation};
-use crate::{Happening, cloud::SECRET, world::Service};
+use super::{RunFiles, Violation};
+use crate::{Happening, cloud::SECRET, world::SimService};
 
 /// Commands by id, each with the number of records from which it is pending.
 type Wishes = BTreeMap<CommandId, Vec<(usize, Command)>>;
@@ -15,10 +15,10 @@ type Wishes = BTreeMap<CommandId, Vec<(usize, Command)>>;
 const OWED: &str = "only what is owed is sent";
 const NO_SECRET: &str = "I9 no secret is stored";
 
-pub fn check(evidence: &Evidence, found: &mut Vec<Violation>) {
+pub fn check(evidence: &RunFiles, found: &mut Vec<Violation>) {
     let mut owed: BTreeMap<&RunId, Wishes> = BTreeMap::new();
     for (place, happening) in evidence.places() {
-        let Happening::Published { by: by @ Service::Conductor(_), event } = happening else { continue };
+        let Happening::Published { by: by @ SimService::Conductor(_), event } = happening else { continue };
         let Ok(Message { run, content: Content::Command(command), .. }) = Message::from_event(event) else {
             continue;
         };

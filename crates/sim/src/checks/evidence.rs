@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, sync::Arc};
 use bytes::Bytes;
 use ledger::Store;
 use lifecycle::RunState;
-use model::{Entry, Fact, Record, RunId};
+use model::{Fact, Record, RecordEntry, RunId};
 
-use crate::{Ending, Happening, Scenario, cloud::Clouds, store::at_once, world::Inner};
+use crate::{Happening, Scenario, SimEnd, cloud::Clouds, store::at_once, world::Inner};
 
 /// A run, from its ledger.
-pub struct Run {
+pub struct CheckedRun {
     /// Its records, each with its position in the history.
     pub records: Vec<(usize, Record)>,
     /// The state after each record.
@@ -19,7 +19,7 @@ pub struct Run {
     pub damage: Option<String>,
 }
 
-impl Run {
+impl CheckedRun {
     /// Number of records at a position of the history.
     pub fn known_at(&self, place: usize) -> usize {
         self.records.partition_point(|(at, _)| *at < place)
@@ -33,27 +33,27 @@ impl Run {
     /// The accepted facts, each with its position in the history.
     pub fn facts(&self) -> impl Iterator<Item = (usize, &Record, &Fact)> {
         self.records.iter().filter_map(|(place, record)| match &record.entry {
-            Entry::Accepted { fact, .. } => Some((*place, record, &**fact)),
+            RecordEntry::Accepted { fact, .. } => Some((*place, record, &**fact)),
             _ => None,
         })
     }
 }
 
 /// All input of the checks.
-pub struct Evidence {
+pub struct RunFiles {
     /// The scenario.
     pub scenario: Scenario,
     /// All events, with their time.
     pub history: Vec<(i64, Happening)>,
     /// All runs with a ledger.
-    pub runs: BTreeMap<RunId, Run>,
+    pub runs: BTreeMap<RunId, CheckedRun>,
     /// All objects of the bucket.
     pub objects: BTreeMap<String, Bytes>,
     /// Final state of the external systems.
     pub clouds: Clouds,
 }
 
-impl Evidence {
+impl RunFiles {
     /// Takes the history and the external systems, and reads the bucket.
     pub fn gather(scenario: &Scenario, inner: &mut Inner, bucket: &Arc<dyn Store>) -> Self {
         let history = std::mem::take(&mut inner.history);
@@ -62,15 +62,18 @@ impl Evidence {
             let body = at_once(bucket.read(&name)).ok().flatten().unwrap_or_default();
             objects.insert(name, body);
         }
-        let mut runs: BTreeMap<RunId, Run> = BTreeMap::new();
+        let mut runs: BTreeMap<RunId, CheckedRun> = BTreeMap::new();
         for (place, (_, happening)) in history.iter().enumerate() {
             let Happening::Stored { name } = happening else { continue };
             let Some((run, _)) = name.strip_prefix("ledger/").and_then(|rest| rest.split_once('/')) else {
                 continue;
             };
             let Ok(id) = run.parse::<RunId>() else { continue };
-            let known =
-                runs.entry(id).or_insert_with(|| Run { records: vec![], states: vec![], damage: None });
+            let known = runs.entry(id).or_insert_with(|| CheckedRun {
+                records: vec![],
+                states: vec![],
+                damage: None,
+            });
             match objects.get(name).map(|body| serde_json::from_slice::<Record>(body)) {
                 Some(Ok(record)) => known.records.push((place, record)),
                 Some(Err(error)) => known.damage = Some(format!("{name}: {error}")),
@@ -97,13 +100,13 @@ impl Evidence {
     }
 
     /// Ending of each requested run.
-    pub fn endings(&self) -> Vec<Ending> {
+    pub fn endings(&self) -> Vec<SimEnd> {
         let ending = |run: &RunId| {
             let known = self.runs.get(run);
             let state = known.and_then(|known| known.states.last());
             let settled =
                 state.filter(|state| state.closed.is_some()).and_then(|state| state.settled.as_ref());
-            Ending {
+            SimEnd {
                 run: run.clone(),
                 conclusion: settled.map_or("open", |(conclusion, _)| conclusion.as_str()).to_owned(),
                 verdict: state.and_then(|state| Some(state.verdict()?.verdict.to_string())),

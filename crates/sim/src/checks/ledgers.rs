@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use cloudevents::AttributesReader;
 use events::{Content, Message};
-use model::{Class, Entry, Fact, Record, RunId};
+use model::{Class, Fact, Record, RecordEntry, RunId};
 
-use super::{Evidence, Run, Violation};
+use super::{CheckedRun, RunFiles, Violation};
 use crate::{Fault, Happening};
 
 const SOUND: &str = "ledger sound";
@@ -18,7 +18,7 @@ const TOLD: &str = "the end is told";
 const HEALTHY: &str = "a run without faults passes";
 const REPLAY: &str = "replay changes nothing";
 
-pub fn check(evidence: &Evidence, quiet: bool, found: &mut Vec<Violation>) {
+pub fn check(evidence: &RunFiles, quiet: bool, found: &mut Vec<Violation>) {
     for asked in &evidence.scenario.asked {
         let Some(run) = evidence.runs.get(&asked.run) else {
             found.push(Violation::new(CLOSES, format!("{} has no ledger", asked.run)));
@@ -43,7 +43,7 @@ pub fn check(evidence: &Evidence, quiet: bool, found: &mut Vec<Violation>) {
     replay(evidence, found);
 }
 
-fn sound(id: &RunId, run: &Run, found: &mut Vec<Violation>) {
+fn sound(id: &RunId, run: &CheckedRun, found: &mut Vec<Violation>) {
     let mut wrong = |what: String| found.push(Violation::new(SOUND, format!("{id}: {what}")));
     if let Some(damage) = &run.damage {
         wrong(damage.clone());
@@ -62,7 +62,7 @@ fn sound(id: &RunId, run: &Run, found: &mut Vec<Violation>) {
             wrong(format!("time goes back at record {expected}"));
         }
         before = Some(record.recorded_at);
-        if let Entry::Accepted { event, .. } = &record.entry
+        if let RecordEntry::Accepted { event, .. } = &record.entry
             && !events.insert(event)
         {
             wrong(format!("{event} is accepted twice"));
@@ -70,7 +70,7 @@ fn sound(id: &RunId, run: &Run, found: &mut Vec<Violation>) {
     }
 }
 
-fn terminal(id: &RunId, run: &Run, evidence: &Evidence, found: &mut Vec<Violation>) {
+fn terminal(id: &RunId, run: &CheckedRun, evidence: &RunFiles, found: &mut Vec<Violation>) {
     let mut wrong = |invariant, what: String| found.push(Violation::new(invariant, format!("{id}: {what}")));
     let mut settled = None;
     let mut verdict = None;
@@ -87,7 +87,7 @@ fn terminal(id: &RunId, run: &Run, evidence: &Evidence, found: &mut Vec<Violatio
         verdict = now;
     }
     let closings = run.records.iter().filter_map(|(place, record)| match &record.entry {
-        Entry::Closed { conclusion } => Some((*place, conclusion)),
+        RecordEntry::Closed { conclusion } => Some((*place, conclusion)),
         _ => None,
     });
     let closings: Vec<_> = closings.collect();
@@ -122,10 +122,10 @@ fn terminal(id: &RunId, run: &Run, evidence: &Evidence, found: &mut Vec<Violatio
     }
 }
 
-fn attempts(id: &RunId, run: &Run, found: &mut Vec<Violation>) {
+fn attempts(id: &RunId, run: &CheckedRun, found: &mut Vec<Violation>) {
     let budget = run.states.last().map_or(1, |state| state.workflow.limits.attempts);
     for (_, record) in &run.records {
-        let Entry::AttemptOpened { stage, attempt, because } = &record.entry else { continue };
+        let RecordEntry::AttemptOpened { stage, attempt, because } = &record.entry else { continue };
         if !matches!(because.class, Class::Infrastructure | Class::ClusterLost) || attempt.0 > budget {
             let what = format!("{id}: attempt {attempt} of the {stage} stage because of {because:?}");
             found.push(Violation::new(RETRIES, what));
@@ -133,11 +133,11 @@ fn attempts(id: &RunId, run: &Run, found: &mut Vec<Violation>) {
     }
 }
 
-fn timeouts(id: &RunId, run: &Run, found: &mut Vec<Violation>) {
+fn timeouts(id: &RunId, run: &CheckedRun, found: &mut Vec<Violation>) {
     for (_, record) in &run.records {
-        let Entry::TimedOut { stage, attempt } = &record.entry else { continue };
+        let RecordEntry::TimedOut { stage, attempt } = &record.entry else { continue };
         let asked = run.records.iter().find_map(|(_, earlier)| match &earlier.entry {
-            Entry::Overdue { stage: s, attempt: a } if s == stage && a == attempt => {
+            RecordEntry::Overdue { stage: s, attempt: a } if s == stage && a == attempt => {
                 Some(earlier.recorded_at)
             }
             _ => None,
@@ -151,7 +151,7 @@ fn timeouts(id: &RunId, run: &Run, found: &mut Vec<Violation>) {
 }
 
 /// Without faults, every run must reach its verdict. A simulator without successful runs proves nothing.
-fn healthy(evidence: &Evidence, found: &mut Vec<Violation>) {
+fn healthy(evidence: &RunFiles, found: &mut Vec<Violation>) {
     if Fault::ALL.iter().any(|fault| evidence.scenario.faults.rate(*fault) > 0)
         || !evidence.scenario.crash_at.is_empty()
     {
@@ -167,17 +167,17 @@ fn healthy(evidence: &Evidence, found: &mut Vec<Violation>) {
 
 /// A fact about a cluster that was not recorded at first may be recorded at the replay: clusters cost money
 /// after the run, and releasing an absent one is free.
-fn about_money(evidence: &Evidence, record: &str) -> bool {
+fn about_money(evidence: &RunFiles, record: &str) -> bool {
     let record = evidence.objects.get(record).and_then(|body| serde_json::from_slice::<Record>(body).ok());
     record.is_some_and(|record| match record.entry {
-        Entry::Accepted { fact, .. } => {
+        RecordEntry::Accepted { fact, .. } => {
             matches!(*fact, Fact::ClusterAccepted(_) | Fact::ClusterReady(_) | Fact::ClusterDeleted(_))
         }
         _ => false,
     })
 }
 
-fn replay(evidence: &Evidence, found: &mut Vec<Violation>) {
+fn replay(evidence: &RunFiles, found: &mut Vec<Violation>) {
     let after = evidence.places().skip_while(|(_, happening)| !matches!(happening, Happening::Replayed));
     for (_, happening) in after {
         let effect = match happening {

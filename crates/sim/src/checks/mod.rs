@@ -9,7 +9,7 @@ mod results;
 
 use std::fmt;
 
-pub use evidence::{Evidence, Run};
+pub use evidence::{CheckedRun, RunFiles};
 
 /// A violated invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl fmt::Display for Violation {
 }
 
 /// Checks all invariants. `quiet`: the world became idle by itself.
-pub fn all(evidence: &Evidence, quiet: bool) -> Vec<Violation> {
+pub fn all(evidence: &RunFiles, quiet: bool) -> Vec<Violation> {
     let mut found = Vec::new();
     resources::check(evidence, quiet, &mut found);
     ledgers::check(evidence, quiet, &mut found);

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{Attempt, Entry, Fact, RunId, Stage, Verdict};
+use model::{Attempt, Fact, RecordEntry, RunId, Stage, Verdict};
 
-use super::{Evidence, Violation};
+use super::{RunFiles, Violation};
 use crate::{
     Happening,
     history::{is_pair, run_of},
@@ -23,7 +23,7 @@ const PAIRS: &str = "pairs run alone, and only while somebody searches";
 const NAMED: &str = "no good node is named";
 const FALSE_STOP: &str = "no job is stopped while it is needed";
 
-pub fn check(evidence: &Evidence, quiet: bool, found: &mut Vec<Violation>) {
+pub fn check(evidence: &RunFiles, quiet: bool, found: &mut Vec<Violation>) {
     clusters(evidence, found);
     jobs(evidence, found);
     closed(evidence, found);
@@ -40,7 +40,7 @@ fn id(run: &str) -> Option<RunId> {
     run.parse().ok()
 }
 
-fn clusters(evidence: &Evidence, found: &mut Vec<Violation>) {
+fn clusters(evidence: &RunFiles, found: &mut Vec<Violation>) {
     // Name to run, and whether it could have been known.
     let mut alive: BTreeMap<&str, (&RunId, bool)> = BTreeMap::new();
     for (place, happening) in evidence.places() {
@@ -70,7 +70,7 @@ fn clusters(evidence: &Evidence, found: &mut Vec<Violation>) {
 
 /// A cluster must end by itself at the end of its lease, even if no process is alive.
 fn deadman(
-    evidence: &Evidence,
+    evidence: &RunFiles,
     place: usize,
     name: &str,
     run: &RunId,
@@ -87,7 +87,7 @@ fn deadman(
     }
 }
 
-fn jobs(evidence: &Evidence, found: &mut Vec<Violation>) {
+fn jobs(evidence: &RunFiles, found: &mut Vec<Violation>) {
     let mut running: BTreeMap<&str, &str> = BTreeMap::new();
     let mut stopped: BTreeSet<&str> = BTreeSet::new();
     for (place, happening) in evidence.places() {
@@ -130,7 +130,7 @@ fn jobs(evidence: &Evidence, found: &mut Vec<Violation>) {
 
 /// A pair may run only during its search, and must not share a node with another.
 fn pair(
-    evidence: &Evidence,
+    evidence: &RunFiles,
     place: usize,
     name: &str,
     running: &BTreeMap<&str, &str>,
@@ -154,7 +154,7 @@ fn pair(
 }
 
 /// Every suspect must be bad.
-fn named(evidence: &Evidence, found: &mut Vec<Violation>) {
+fn named(evidence: &RunFiles, found: &mut Vec<Violation>) {
     for (id, run) in &evidence.runs {
         for (place, _, fact) in run.facts() {
             let Fact::NodesLocated(suspects) = fact else { continue };
@@ -170,11 +170,12 @@ fn named(evidence: &Evidence, found: &mut Vec<Violation>) {
 }
 
 /// Nothing of a closed run may be running.
-fn closed(evidence: &Evidence, found: &mut Vec<Violation>) {
+fn closed(evidence: &RunFiles, found: &mut Vec<Violation>) {
     let mut alive: BTreeMap<&str, RunId> = BTreeMap::new();
     let mut closings = BTreeMap::new();
     for (run, known) in &evidence.runs {
-        let closed = known.records.iter().find(|(_, record)| matches!(record.entry, Entry::Closed { .. }));
+        let closed =
+            known.records.iter().find(|(_, record)| matches!(record.entry, RecordEntry::Closed { .. }));
         closings.extend(closed.map(|(place, _)| (*place, run)));
     }
     for (place, happening) in evidence.places() {
@@ -217,7 +218,7 @@ fn closed(evidence: &Evidence, found: &mut Vec<Violation>) {
 const ZOMBIE_MOST: i64 = 600_000;
 
 /// Time each cluster existed beyond its lease.
-pub fn overstays(evidence: &Evidence) -> Vec<(String, i64)> {
+pub fn overstays(evidence: &RunFiles) -> Vec<(String, i64)> {
     let mut ends: BTreeMap<&str, i64> = BTreeMap::new();
     let mut overstays = Vec::new();
     for (at, happening) in &evidence.history {
@@ -236,14 +237,14 @@ pub fn overstays(evidence: &Evidence) -> Vec<(String, i64)> {
     overstays
 }
 
-fn zombies(evidence: &Evidence, found: &mut Vec<Violation>) {
+fn zombies(evidence: &RunFiles, found: &mut Vec<Violation>) {
     for (name, overstay) in overstays(evidence).into_iter().filter(|(_, overstay)| *overstay > ZOMBIE_MOST) {
         found.push(Violation::new(ZOMBIE, format!("{name} was there for {} s too long", overstay / 1000)));
     }
 }
 
 /// A deletion requires a recorded reason, or the end of the lease.
-fn kills(evidence: &Evidence, found: &mut Vec<Violation>) {
+fn kills(evidence: &RunFiles, found: &mut Vec<Violation>) {
     let mut expiries: BTreeMap<&str, i64> = BTreeMap::new();
     for (place, happening) in evidence.places() {
         if let Happening::ClusterBegan { name, expires_at, .. } = happening {
@@ -257,7 +258,7 @@ fn kills(evidence: &Evidence, found: &mut Vec<Violation>) {
         let known = run.as_ref().and_then(|run| evidence.runs.get(run));
         let reason = known.is_some_and(|known| {
             known.records.iter().take_while(|(at, _)| *at < place).any(|(_, record)| match &record.entry {
-                Entry::Accepted { fact, .. } => {
+                RecordEntry::Accepted { fact, .. } => {
                     let searches = known.states[0].workflow.locate.is_some();
                     let through = match &**fact {
                         Fact::LogsCollected(_) => !searches,
@@ -270,11 +271,11 @@ fn kills(evidence: &Evidence, found: &mut Vec<Violation>) {
                         // Without a benchmark the cluster has served its purpose once it is ready.
                         || matches!(**fact, Fact::ClusterReady(_)) && known.states[0].workflow.benchmark.is_none()
                 }
-                Entry::AttemptOpened { .. }
-                | Entry::TimedOut { .. }
-                | Entry::OverBudget { .. }
-                | Entry::Closed { .. } => true,
-                Entry::Overdue { .. } => false,
+                RecordEntry::AttemptOpened { .. }
+                | RecordEntry::TimedOut { .. }
+                | RecordEntry::OverBudget { .. }
+                | RecordEntry::Closed { .. } => true,
+                RecordEntry::Overdue { .. } => false,
             })
         });
         if !reason || name == workload::EXISTING {
@@ -284,13 +285,13 @@ fn kills(evidence: &Evidence, found: &mut Vec<Violation>) {
 }
 
 /// Stopping a job also requires a recorded reason.
-fn stops(evidence: &Evidence, found: &mut Vec<Violation>) {
+fn stops(evidence: &RunFiles, found: &mut Vec<Violation>) {
     for (place, happening) in evidence.places() {
         let Happening::JobEnded { name, how } = happening else { continue };
         let known = id(run_of(name)).and_then(|run| evidence.runs.get(&run));
         let reason = known.is_some_and(|known| {
             known.records.iter().take_while(|(at, _)| *at < place).any(|(_, record)| match &record.entry {
-                Entry::Accepted { fact, .. } => {
+                RecordEntry::Accepted { fact, .. } => {
                     fact.failure().is_some() || matches!(**fact, Fact::CancelRequested(_))
                 }
                 _ => true,
@@ -309,12 +310,12 @@ fn stops(evidence: &Evidence, found: &mut Vec<Violation>) {
 }
 
 /// Resources that still exist although the world had enough time.
-fn left(evidence: &Evidence, found: &mut Vec<Violation>) {
+fn left(evidence: &RunFiles, found: &mut Vec<Violation>) {
     let clouds = &evidence.clouds;
     let clusters = clouds
         .clusters
         .iter()
-        .filter(|(_, cluster)| !cluster.existing && cluster.state != crate::cloud::State::Gone);
+        .filter(|(_, cluster)| !cluster.existing && cluster.state != crate::cloud::SimClusterState::Gone);
     let mut names: Vec<&String> = clusters.map(|(name, _)| name).collect();
     names.extend(clouds.jobs.iter().filter(|(_, job)| job.going()).map(|(name, _)| name));
     names.extend(clouds.builds.iter().filter(|(_, build)| build.going()).map(|(name, _)| name));

@@ -5,16 +5,16 @@ use std::collections::BTreeSet;
 use cloudevents::AttributesReader;
 use events::{Content, Message};
 use ledger::Digest;
-use model::{Attempt, Body, Entry, Fact, Logs, Manifest, RunId, Verdict};
+use model::{Attempt, Body, Fact, Logs, Manifest, RecordEntry, RunId, Verdict};
 
-use super::{Evidence, Run, Violation};
+use super::{CheckedRun, RunFiles, Violation};
 use crate::{Happening, cloud::JobStage, workload};
 
 const LOG_BYTES: &str = "I4 logs are what was written";
 const ROWS_ONCE: &str = "I5 each row once";
 const HONEST: &str = "no pass without proof";
 
-pub fn check(evidence: &Evidence, found: &mut Vec<Violation>) {
+pub fn check(evidence: &RunFiles, found: &mut Vec<Violation>) {
     for (id, run) in &evidence.runs {
         for (place, _, fact) in run.facts() {
             match fact {
@@ -33,12 +33,19 @@ fn folder(logs: &Logs) -> &str {
     logs.manifest.strip_suffix("manifest.json").unwrap_or(&logs.manifest)
 }
 
-fn manifest(evidence: &Evidence, logs: &Logs) -> Option<Manifest> {
+fn manifest(evidence: &RunFiles, logs: &Logs) -> Option<Manifest> {
     serde_json::from_slice(evidence.objects.get(&logs.manifest)?).ok()
 }
 
 /// Every stored byte was written by the job, and none is missing.
-fn bytes(evidence: &Evidence, id: &RunId, run: &Run, place: usize, logs: &Logs, found: &mut Vec<Violation>) {
+fn bytes(
+    evidence: &RunFiles,
+    id: &RunId,
+    run: &CheckedRun,
+    place: usize,
+    logs: &Logs,
+    found: &mut Vec<Violation>,
+) {
     let mut wrong = |what: String| found.push(Violation::new(LOG_BYTES, format!("{id}: {what}")));
     let Some(manifest) = manifest(evidence, logs) else {
         return wrong(format!("{} is missing", logs.manifest));
@@ -65,7 +72,7 @@ fn bytes(evidence: &Evidence, id: &RunId, run: &Run, place: usize, logs: &Logs, 
         let given_up = run
             .records
             .iter()
-            .any(|(at, record)| *at < place && matches!(record.entry, Entry::TimedOut { .. }));
+            .any(|(at, record)| *at < place && matches!(record.entry, RecordEntry::TimedOut { .. }));
         let half = given_up || evidence.lied_about(id);
         let whole = stored[..] == *log.as_bytes();
         let begun = half && log.as_bytes().starts_with(stored);
@@ -89,7 +96,7 @@ fn bytes(evidence: &Evidence, id: &RunId, run: &Run, place: usize, logs: &Logs, 
 }
 
 /// A pass requires a successful job and a complete log.
-fn proof(evidence: &Evidence, id: &RunId, place: usize, found: &mut Vec<Violation>) {
+fn proof(evidence: &RunFiles, id: &RunId, place: usize, found: &mut Vec<Violation>) {
     let judged = evidence.places().take(place).filter_map(|(_, happening)| match happening {
         Happening::Published { event, .. } if event.ty() == "dev.burnin.run.judge.v1" => {
             Message::from_event(event).ok()
@@ -118,7 +125,7 @@ fn proof(evidence: &Evidence, id: &RunId, place: usize, found: &mut Vec<Violatio
 }
 
 /// Each row of each committed log is in the warehouse exactly once, and no other.
-fn rows(evidence: &Evidence, id: &RunId, run: &Run, found: &mut Vec<Violation>) {
+fn rows(evidence: &RunFiles, id: &RunId, run: &CheckedRun, found: &mut Vec<Violation>) {
     let mut wrong = |what: String| found.push(Violation::new(ROWS_ONCE, format!("{id}: {what}")));
     let mine =
         evidence.clouds.loads.values().flat_map(|load| &load.rows).filter(|row| *row.run == *id.as_str());

@@ -2,52 +2,52 @@
 
 use std::sync::Arc;
 
-use build_service::{Build, Builds, Key};
+use build_service::{BuildKey, BuildPhase, Builds};
 use model::{BuildSpec, Class, Failure, Image, Span, planted};
 use service::PortError;
 
 use super::{answered, passing};
 use crate::{
     Fault, Happening,
-    door::{Door, Kind},
-    world::{Inner, Service, World},
+    effect::{EffectKind, Effects},
+    world::{Inner, SimService, SimWorld},
 };
 
 /// A build and its planned end.
-pub struct Planned {
+pub struct PlannedBuild {
     over: bool,
-    end: Build,
+    end: BuildPhase,
 }
 
-impl Planned {
+impl PlannedBuild {
     /// Whether it costs money.
     pub const fn going(&self) -> bool {
         !self.over
     }
 
-    fn state(&self) -> Build {
-        if self.over { self.end.clone() } else { Build::Going }
+    fn state(&self) -> BuildPhase {
+        if self.over { self.end.clone() } else { BuildPhase::Running }
     }
 }
 
 /// The build service, from the view of one process.
-pub struct SimBuilds(pub Door);
+pub struct SimBuilds(pub Effects);
 
-fn cancelled() -> Build {
-    Build::Failed(Failure::new(Class::Cancelled, "CANCELLED", "the build was cancelled"))
+fn cancelled() -> BuildPhase {
+    BuildPhase::Failed(Failure::new(Class::Cancelled, "CANCELLED", "the build was cancelled"))
 }
 
 impl Inner {
-    fn begin_build(&mut self, world: Arc<World>, name: &str, timeout: Span) {
+    fn begin_build(&mut self, world: Arc<SimWorld>, name: &str, timeout: Span) {
         if self.clouds.builds.contains_key(name) {
             return;
         }
         if self.clouds.stopped_builds.contains(name) {
-            self.clouds.builds.insert(name.to_owned(), Planned { over: true, end: cancelled() });
+            self.clouds.builds.insert(name.to_owned(), PlannedBuild { over: true, end: cancelled() });
             return;
         }
         let limit = i64::try_from(timeout.0.as_millis()).unwrap_or(i64::MAX);
-        let failed = |class, code: &str| Build::Failed(Failure::new(class, code, "as planned"));
+        let failed = |class, code: &str| BuildPhase::Failed(Failure::new(class, code, "as planned"));
         let mut takes = self.dice.between(10_000, 120_000).min(limit);
         let end = if self.strikes(Fault::BuildFlake) {
             failed(Class::Infrastructure, "INTERNAL_ERROR")
@@ -58,17 +58,17 @@ impl Inner {
             failed(Class::Workload, "TIMEOUT")
         } else {
             let digest = format!("sha256:{:0>64}", name.len());
-            Build::Built(Image {
+            BuildPhase::Built(Image {
                 reference: format!("registry/{name}"),
                 digest,
                 files: vec![],
                 manifest_sha256: None,
             })
         };
-        self.clouds.builds.insert(name.to_owned(), Planned { over: false, end });
-        self.note(Service::Outside, Happening::BuildBegan { name: name.to_owned() });
+        self.clouds.builds.insert(name.to_owned(), PlannedBuild { over: false, end });
+        self.note(SimService::Outside, Happening::BuildBegan { name: name.to_owned() });
         let name = name.to_owned();
-        self.spawn(Service::Outside, async move {
+        self.spawn(SimService::Outside, async move {
             world.sleep(takes).await;
             world.inner().end_build(&name);
         });
@@ -77,20 +77,20 @@ impl Inner {
     fn end_build(&mut self, name: &str) {
         let Some(build) = self.clouds.builds.get_mut(name).filter(|build| build.going()) else { return };
         build.over = true;
-        self.note(Service::Outside, Happening::BuildEnded { name: name.to_owned() });
+        self.note(SimService::Outside, Happening::BuildEnded { name: name.to_owned() });
     }
 }
 
 #[async_trait::async_trait]
 impl Builds for SimBuilds {
-    async fn start(&self, key: &Key, _: &BuildSpec, timeout: Span) -> Result<String, PortError> {
+    async fn start(&self, key: &BuildKey, _: &BuildSpec, timeout: Span) -> Result<String, PortError> {
         let name = key.resource_name();
         let world = Arc::clone(&self.0.world);
         let effect = |inner: &mut Inner| {
             if inner.strikes(Fault::LandsLate) {
                 let (name, after) = (name.clone(), inner.dice.between(1_000, 900_000));
                 inner.clouds.landing += 1;
-                inner.spawn(Service::Outside, async move {
+                inner.spawn(SimService::Outside, async move {
                     world.sleep(after).await;
                     let inner = &mut *world.inner();
                     inner.clouds.landing -= 1;
@@ -101,16 +101,16 @@ impl Builds for SimBuilds {
             inner.begin_build(world, &name, timeout);
             Ok(name.clone())
         };
-        answered(self.0.call(Kind::Provider, || format!("start build {name}"), effect).await)
+        answered(self.0.call(EffectKind::Provider, || format!("start build {name}"), effect).await)
     }
 
-    async fn look(&self, key: &Key) -> Result<Option<Build>, PortError> {
+    async fn look(&self, key: &BuildKey) -> Result<Option<BuildPhase>, PortError> {
         let name = key.resource_name();
-        let effect = |inner: &mut Inner| Ok(inner.clouds.builds.get(&name).map(Planned::state));
-        answered(self.0.call(Kind::Provider, || format!("look at build {name}"), effect).await)
+        let effect = |inner: &mut Inner| Ok(inner.clouds.builds.get(&name).map(PlannedBuild::state));
+        answered(self.0.call(EffectKind::Provider, || format!("look at build {name}"), effect).await)
     }
 
-    async fn cancel(&self, key: &Key) -> Result<(), PortError> {
+    async fn cancel(&self, key: &BuildKey) -> Result<(), PortError> {
         let name = key.resource_name();
         let effect = |inner: &mut Inner| {
             if planted("cancelled_build_may_begin") && !inner.clouds.builds.contains_key(&name) {
@@ -118,13 +118,13 @@ impl Builds for SimBuilds {
             }
             inner.clouds.stopped_builds.insert(name.clone());
             let known = inner.clouds.builds.entry(name.clone());
-            let build = known.or_insert_with(|| Planned { over: true, end: cancelled() });
+            let build = known.or_insert_with(|| PlannedBuild { over: true, end: cancelled() });
             if build.going() {
                 build.end = cancelled();
                 inner.end_build(&name);
             }
             Ok(())
         };
-        answered(self.0.call(Kind::Provider, || format!("cancel build {name}"), effect).await)
+        answered(self.0.call(EffectKind::Provider, || format!("cancel build {name}"), effect).await)
     }
 }

@@ -3,19 +3,19 @@
 use std::sync::Arc;
 
 use model::{Attempt, Class, Deleted, Failure, Node, RunId, Timestamp, planted};
-use provisioner::{Clusters, Listed, Listing, Order, Standing};
+use provisioner::{ClusterListing, ClusterProvider, ClusterStatus, ListedCluster, Order};
 use service::{Clock, PortError};
 
 use super::{answered, passing};
 use crate::{
     Fault, Happening,
-    door::{Door, Kind},
-    world::{Inner, Service, World},
+    effect::{EffectKind, Effects},
+    world::{Inner, SimService, SimWorld},
 };
 
 /// True state of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum SimClusterState {
     /// Starting.
     Coming,
     /// It accepts jobs.
@@ -30,7 +30,7 @@ pub enum State {
 
 /// A cluster with its labels.
 #[derive(Clone, Debug)]
-pub struct Cluster {
+pub struct SimCluster {
     /// Label: the run; `None` for an existing cluster.
     pub run: Option<RunId>,
     /// Label: the attempt.
@@ -44,15 +44,15 @@ pub struct Cluster {
     /// An existing cluster, which is not deleted.
     pub existing: bool,
     /// State.
-    pub state: State,
+    pub state: SimClusterState,
 }
 
-impl Cluster {
+impl SimCluster {
     /// An external cluster that always exists, possibly with a slow node.
     pub const fn existing(sick: Option<u32>) -> Self {
         let expires_at = Timestamp::from_millis(i64::MAX);
         let (run, attempt) = (None, Attempt::FIRST);
-        Self { run, attempt, expires_at, nodes: 3, sick, existing: true, state: State::Ready }
+        Self { run, attempt, expires_at, nodes: 3, sick, existing: true, state: SimClusterState::Ready }
     }
 
     fn facts(&self, name: &str) -> model::Cluster {
@@ -63,10 +63,10 @@ impl Cluster {
 }
 
 /// The provider, from the view of one process.
-pub struct SimClusters(pub Door);
+pub struct SimClusters(pub Effects);
 
 impl Inner {
-    fn begin_cluster(&mut self, world: &Arc<World>, order: &Order, late: bool) {
+    fn begin_cluster(&mut self, world: &Arc<SimWorld>, order: &Order, late: bool) {
         if self.clouds.clusters.contains_key(&order.name) {
             return;
         }
@@ -74,23 +74,27 @@ impl Inner {
         let sick = self.strikes(Fault::SickNode).then(|| self.dice.below(u64::from(nodes)));
         let sick = sick.and_then(|node| u32::try_from(node).ok());
         let (run, attempt, expires_at) = (order.id.run.clone(), order.id.attempt, order.expires_at);
-        let state = State::Coming;
+        let state = SimClusterState::Coming;
         let cluster =
-            Cluster { run: Some(run.clone()), attempt, expires_at, nodes, sick, existing: false, state };
+            SimCluster { run: Some(run.clone()), attempt, expires_at, nodes, sick, existing: false, state };
         self.clouds.clusters.insert(order.name.clone(), cluster);
         let name = order.name.clone();
-        self.note(Service::Outside, Happening::ClusterBegan { name, run, expires_at, late });
+        self.note(SimService::Outside, Happening::ClusterBegan { name, run, expires_at, late });
         let up = if self.strikes(Fault::ClusterLate) {
             self.dice.between(60_000, 900_000)
         } else {
             self.dice.between(5_000, 60_000)
         };
-        let comes = if self.strikes(Fault::StockOut) { State::Broken("stock-out") } else { State::Ready };
-        self.later(world, &order.name, up, |inner, name| inner.turn(name, State::Coming, comes));
+        let comes = if self.strikes(Fault::StockOut) {
+            SimClusterState::Broken("stock-out")
+        } else {
+            SimClusterState::Ready
+        };
+        self.later(world, &order.name, up, |inner, name| inner.turn(name, SimClusterState::Coming, comes));
         let later = up + self.dice.between(0, 300_000);
         if self.strikes(Fault::NodeFails) {
             self.later(world, &order.name, later, |inner, name| {
-                inner.turn(name, State::Ready, State::Broken("node-1 went away"));
+                inner.turn(name, SimClusterState::Ready, SimClusterState::Broken("node-1 went away"));
                 inner.lose_jobs(name, "NODE_FAIL");
             });
         }
@@ -104,22 +108,22 @@ impl Inner {
         self.later(world, &order.name, life, |inner, name| inner.end_cluster(name, "expired"));
     }
 
-    fn turn(&mut self, name: &str, from: State, to: State) {
+    fn turn(&mut self, name: &str, from: SimClusterState, to: SimClusterState) {
         if let Some(cluster) = self.clouds.clusters.get_mut(name).filter(|cluster| cluster.state == from) {
             cluster.state = to.clone();
-            self.say(Service::Outside, || format!("cluster {name} is {to:?}"));
+            self.say(SimService::Outside, || format!("cluster {name} is {to:?}"));
         }
     }
 
     fn later(
         &mut self,
-        world: &Arc<World>,
+        world: &Arc<SimWorld>,
         name: &str,
         after: i64,
         then: impl FnOnce(&mut Self, &str) + Send + 'static,
     ) {
         let (world, name) = (Arc::clone(world), name.to_owned());
-        self.spawn(Service::Outside, async move {
+        self.spawn(SimService::Outside, async move {
             world.sleep(after).await;
             then(&mut world.inner(), &name);
         });
@@ -127,7 +131,7 @@ impl Inner {
 }
 
 #[async_trait::async_trait]
-impl Clusters for SimClusters {
+impl ClusterProvider for SimClusters {
     async fn create(&self, order: &Order) -> Result<String, PortError> {
         let mut order = order.clone();
         if planted("random_in_a_cluster_name") {
@@ -141,12 +145,12 @@ impl Clusters for SimClusters {
         let effect = |inner: &mut Inner| {
             if inner.clouds.given_back.contains(&order.name) {
                 let why = format!("{} was given back", order.name);
-                return Err(PortError::Final(Failure::new(Class::Cancelled, "GIVEN_BACK", why)));
+                return Err(PortError::Permanent(Failure::new(Class::Cancelled, "GIVEN_BACK", why)));
             }
             if !inner.clouds.clusters.contains_key(&order.name) && inner.strikes(Fault::LandsLate) {
                 let (order, after) = (order.clone(), inner.dice.between(1_000, 900_000));
                 inner.clouds.landing += 1;
-                inner.spawn(Service::Outside, async move {
+                inner.spawn(SimService::Outside, async move {
                     world.sleep(after).await;
                     let inner = &mut *world.inner();
                     inner.clouds.landing -= 1;
@@ -161,22 +165,22 @@ impl Clusters for SimClusters {
             inner.begin_cluster(&world, &order, false);
             Ok(order.name.clone())
         };
-        answered(self.0.call(Kind::Provider, || format!("create cluster {}", order.name), effect).await)
+        answered(self.0.call(EffectKind::Provider, || format!("create cluster {}", order.name), effect).await)
     }
 
-    async fn look(&self, name: &str) -> Result<Standing, PortError> {
+    async fn look(&self, name: &str) -> Result<ClusterStatus, PortError> {
         let effect = |inner: &mut Inner| {
-            let Some(cluster) = inner.clouds.clusters.get(name) else { return Ok(Standing::Absent) };
+            let Some(cluster) = inner.clouds.clusters.get(name) else { return Ok(ClusterStatus::Absent) };
             Ok(match cluster.state {
-                State::Coming => Standing::Coming,
-                State::Ready => Standing::Ready(cluster.facts(name)),
-                State::Broken(why) => Standing::Broken(why.to_owned()),
-                State::Ending => Standing::Broken("it is being deleted".to_owned()),
-                State::Gone => Standing::Absent,
+                SimClusterState::Coming => ClusterStatus::Coming,
+                SimClusterState::Ready => ClusterStatus::Ready(cluster.facts(name)),
+                SimClusterState::Broken(why) => ClusterStatus::Broken(why.to_owned()),
+                SimClusterState::Ending => ClusterStatus::Broken("it is being deleted".to_owned()),
+                SimClusterState::Gone => ClusterStatus::Absent,
             })
         };
         let what = || format!("look at cluster {name}");
-        answered(self.0.call(Kind::Provider, what, effect).await)
+        answered(self.0.call(EffectKind::Provider, what, effect).await)
     }
 
     async fn delete(&self, name: &str) -> Result<Deleted, PortError> {
@@ -188,34 +192,39 @@ impl Clusters for SimClusters {
             if !planted("delete_leaves_no_mark") {
                 inner.clouds.given_back.insert(name.to_owned());
             }
-            let state = inner.clouds.clusters.get(name).map_or(State::Gone, |cluster| cluster.state.clone());
-            if state == State::Gone {
+            let state = inner
+                .clouds
+                .clusters
+                .get(name)
+                .map_or(SimClusterState::Gone, |cluster| cluster.state.clone());
+            if state == SimClusterState::Gone {
                 return Ok(deleted());
             }
             inner.note(self.0.service, Happening::DeleteAsked { name: name.to_owned() });
             if inner.strikes(Fault::DeleteSwallowed) {
-                inner.say(Service::Outside, || format!("answers 200 and leaves {name} alone"));
-            } else if state != State::Ending {
-                inner.turn(name, state, State::Ending);
+                inner.say(SimService::Outside, || format!("answers 200 and leaves {name} alone"));
+            } else if state != SimClusterState::Ending {
+                inner.turn(name, state, SimClusterState::Ending);
                 let takes = inner.dice.between(2_000, 40_000);
                 inner.later(&world, name, takes, |inner, name| inner.end_cluster(name, "deleted"));
             }
             passing("something of it is still there")
         };
         let what = || format!("delete cluster {name}");
-        let said = answered(self.0.call(Kind::Provider, what, effect).await);
+        let said = answered(self.0.call(EffectKind::Provider, what, effect).await);
         if planted("delete_without_looking") { said.or_else(|_| Ok(deleted())) } else { said }
     }
 
-    async fn list(&self) -> Result<Listing, PortError> {
+    async fn list(&self) -> Result<ClusterListing, PortError> {
         let effect = |inner: &mut Inner| {
-            let ours = inner.clouds.clusters.iter().filter(|(_, cluster)| cluster.state != State::Gone);
+            let ours =
+                inner.clouds.clusters.iter().filter(|(_, cluster)| cluster.state != SimClusterState::Gone);
             let listed = ours.filter_map(|(name, cluster)| {
                 let (run, expires_at) = (cluster.run.as_ref()?.to_string(), Some(cluster.expires_at));
-                Some(Listed { name: name.clone(), run, expires_at })
+                Some(ListedCluster { name: name.clone(), run, expires_at })
             });
-            Ok(Listing { at: Timestamp::from_millis(inner.now), clusters: listed.collect() })
+            Ok(ClusterListing { at: Timestamp::from_millis(inner.now), clusters: listed.collect() })
         };
-        answered(self.0.call(Kind::Provider, || "list the clusters".to_owned(), effect).await)
+        answered(self.0.call(EffectKind::Provider, || "list the clusters".to_owned(), effect).await)
     }
 }

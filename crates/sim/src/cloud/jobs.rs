@@ -7,24 +7,24 @@ use std::{
     task::{Context, Poll},
 };
 
-use agent::{Scheduler, Standing, port::Outputs};
-use ledger::Reader;
+use agent::{JobStatus, Scheduler, port::Outputs};
+use ledger::ObjectReader;
 use model::{Class, Cluster, Failure, JobEnd, planted};
 use service::PortError;
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 
-use super::{State, answered, passing};
+use super::{SimClusterState, answered, passing};
 use crate::{
     Fault, Happening,
-    door::{Door, Kind},
+    effect::{EffectKind, Effects},
     history::is_pair,
-    workload::{self, Ends, Output},
-    world::{Inner, Service, World},
+    workload::{self, Ends, RankOutput},
+    world::{Inner, SimService, SimWorld},
 };
 
 /// True state of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub enum SimJobStage {
     /// Queued.
     Pending,
     /// It runs.
@@ -36,23 +36,23 @@ pub enum Stage {
 }
 
 /// A job.
-pub struct Job {
+pub struct SimJob {
     /// The cluster it is on.
     pub cluster: String,
     /// Its nodes.
     pub nodes: Vec<String>,
     /// State.
-    pub stage: Stage,
+    pub stage: SimJobStage,
     /// Whether it started, so that a log exists.
     pub began: bool,
     /// Its complete output; rendered at each read to save memory.
-    pub output: Output,
+    pub output: RankOutput,
 }
 
-impl Job {
+impl SimJob {
     /// Whether it is queued or running.
     pub const fn going(&self) -> bool {
-        matches!(self.stage, Stage::Pending | Stage::Running)
+        matches!(self.stage, SimJobStage::Pending | SimJobStage::Running)
     }
 
     /// Its output so far, under this name.
@@ -61,7 +61,7 @@ impl Job {
             return b"nothing to say\n".to_vec();
         }
         let mut log = self.output.text(name).into_bytes();
-        if matches!(self.stage, Stage::Running) {
+        if matches!(self.stage, SimJobStage::Running) {
             log.truncate(log.len() / 2);
         }
         log
@@ -74,31 +74,31 @@ fn end(state: &str, exit_code: i32) -> JobEnd {
 }
 
 /// The scheduler, from the view of one process.
-pub struct SimScheduler(pub Door);
+pub struct SimScheduler(pub Effects);
 
 impl Inner {
     /// Loses all jobs on a cluster.
     pub fn lose_jobs(&mut self, cluster: &str, code: &'static str) {
         for name in self.clouds.jobs_on.get(cluster).cloned().unwrap_or_default() {
-            self.end_job(&name, Stage::Lost(code));
+            self.end_job(&name, SimJobStage::Lost(code));
         }
     }
 
-    fn end_job(&mut self, name: &str, stage: Stage) {
+    fn end_job(&mut self, name: &str, stage: SimJobStage) {
         let Some(job) = self.clouds.jobs.get_mut(name).filter(|job| job.going()) else { return };
         let how = match &stage {
-            Stage::Ended(end) => end.state.clone(),
-            Stage::Lost(code) => (*code).to_owned(),
-            Stage::Pending | Stage::Running => return,
+            SimJobStage::Ended(end) => end.state.clone(),
+            SimJobStage::Lost(code) => (*code).to_owned(),
+            SimJobStage::Pending | SimJobStage::Running => return,
         };
-        let ran = job.stage == Stage::Running;
+        let ran = job.stage == SimJobStage::Running;
         job.stage = stage;
         if ran {
-            self.note(Service::Outside, Happening::JobEnded { name: name.to_owned(), how });
+            self.note(SimService::Outside, Happening::JobEnded { name: name.to_owned(), how });
         }
     }
 
-    fn begin_job(&mut self, world: &Arc<World>, job: &agent::Job) {
+    fn begin_job(&mut self, world: &Arc<SimWorld>, job: &agent::JobSpec) {
         let name = job.name.clone();
         if self.clouds.jobs.contains_key(&name) {
             return;
@@ -110,40 +110,42 @@ impl Inner {
         let slow = sick.is_some_and(|sick| nodes.contains(&sick));
         let limit = i64::try_from(job.limit.0.as_millis()).unwrap_or(i64::MAX);
         let mut takes = self.dice.between(10_000, 120_000).min(limit);
-        let (mut ended, mut ends) = (Stage::Ended(end("COMPLETED", 0)), Ends::Whole);
+        let (mut ended, mut ends) = (SimJobStage::Ended(end("COMPLETED", 0)), Ends::Whole);
         // A pair that fails by chance would correctly lead to a good suspect.
         let breaks = !is_pair(&name);
         if breaks && self.strikes(Fault::JobFails) {
             ends = Ends::Badly;
-            ended = Stage::Ended(end("FAILED", 3));
+            ended = SimJobStage::Ended(end("FAILED", 3));
         } else if breaks && self.strikes(Fault::JobHangs) {
             ends = Ends::Short;
-            (takes, ended) = (limit, Stage::Ended(end("TIMEOUT", 1)));
+            (takes, ended) = (limit, SimJobStage::Ended(end("TIMEOUT", 1)));
         } else if self.strikes(Fault::JobTaken) {
             ends = Ends::Short;
-            ended = Stage::Lost("PREEMPTED");
+            ended = SimJobStage::Lost("PREEMPTED");
         } else if self.strikes(Fault::LogTruncated) {
             ends = Ends::Short;
         }
-        let stage = if stopped { Stage::Ended(end("CANCELLED", 0)) } else { Stage::Pending };
+        let stage = if stopped { SimJobStage::Ended(end("CANCELLED", 0)) } else { SimJobStage::Pending };
         let cluster = job.cluster.name.clone();
         self.clouds.jobs_on.entry(cluster.clone()).or_default().push(name.clone());
-        let output = Output { workload: job.workload.clone(), ranks: job.cluster.slots(), slow, ends };
-        self.clouds.jobs.insert(name.clone(), Box::new(Job { cluster, nodes, stage, began: false, output }));
+        let output = RankOutput { workload: job.workload.clone(), ranks: job.cluster.slots(), slow, ends };
+        self.clouds
+            .jobs
+            .insert(name.clone(), Box::new(SimJob { cluster, nodes, stage, began: false, output }));
         if stopped {
             return;
         }
         // An idle cluster starts a job at once.
         let longest = [1_000, 20_000][self.dice.index(2)];
         let (world, waits) = (Arc::clone(world), self.dice.between(0, longest));
-        self.spawn(Service::Outside, async move {
+        self.spawn(SimService::Outside, async move {
             world.sleep(waits).await;
             if let Some(job) = world.inner().clouds.jobs.get_mut(&name).filter(|job| job.going()) {
-                (job.stage, job.began) = (Stage::Running, true);
+                (job.stage, job.began) = (SimJobStage::Running, true);
             } else {
                 return;
             }
-            world.inner().note(Service::Outside, Happening::JobBegan { name: name.clone() });
+            world.inner().note(SimService::Outside, Happening::JobBegan { name: name.clone() });
             world.sleep(takes).await;
             world.inner().end_job(&name, ended);
         });
@@ -152,7 +154,7 @@ impl Inner {
 
 #[async_trait::async_trait]
 impl Scheduler for SimScheduler {
-    async fn submit(&self, job: &agent::Job) -> Result<String, PortError> {
+    async fn submit(&self, job: &agent::JobSpec) -> Result<String, PortError> {
         let mut job = job.clone();
         if planted("random_in_a_job_name") {
             job.name = format!("{}{}", job.name, self.0.world.inner().dice.below(1000));
@@ -160,7 +162,7 @@ impl Scheduler for SimScheduler {
         let world = Arc::clone(&self.0.world);
         let effect = |inner: &mut Inner| {
             if planted("submit_without_looking") && inner.clouds.jobs.contains_key(&job.name) {
-                inner.end_job(&job.name, Stage::Lost("REQUEUED"));
+                inner.end_job(&job.name, SimJobStage::Lost("REQUEUED"));
                 inner.clouds.jobs.remove(&job.name);
             }
             if inner.clouds.jobs.contains_key(&job.name) {
@@ -168,23 +170,23 @@ impl Scheduler for SimScheduler {
             }
             let gone = |code: &str| {
                 let failure = Failure::new(Class::ClusterLost, code, "the cluster takes no jobs");
-                Err(PortError::Final(failure))
+                Err(PortError::Permanent(failure))
             };
             match inner.clouds.clusters.get(&job.cluster.name).map(|cluster| &cluster.state) {
-                Some(State::Ready) => {}
-                Some(State::Coming) => return passing("the cluster is coming up"),
-                Some(State::Broken(_)) => return gone("NODE_FAIL"),
-                Some(State::Ending | State::Gone) | None => return gone("CLUSTER_GONE"),
+                Some(SimClusterState::Ready) => {}
+                Some(SimClusterState::Coming) => return passing("the cluster is coming up"),
+                Some(SimClusterState::Broken(_)) => return gone("NODE_FAIL"),
+                Some(SimClusterState::Ending | SimClusterState::Gone) | None => return gone("CLUSTER_GONE"),
             }
             if inner.strikes(Fault::LandsLate) {
                 let (job, after) = (job.clone(), inner.dice.between(1_000, 1_500_000));
                 inner.clouds.landing += 1;
-                inner.spawn(Service::Outside, async move {
+                inner.spawn(SimService::Outside, async move {
                     world.sleep(after).await;
                     let inner = &mut *world.inner();
                     inner.clouds.landing -= 1;
                     let known = inner.clouds.clusters.get(&job.cluster.name);
-                    if known.is_some_and(|cluster| cluster.state == State::Ready) {
+                    if known.is_some_and(|cluster| cluster.state == SimClusterState::Ready) {
                         inner.begin_job(&world, &job);
                     }
                 });
@@ -193,74 +195,75 @@ impl Scheduler for SimScheduler {
             inner.begin_job(&world, &job);
             Ok(job.name.clone())
         };
-        answered(self.0.call(Kind::Provider, || format!("submit job {}", job.name), effect).await)
+        answered(self.0.call(EffectKind::Provider, || format!("submit job {}", job.name), effect).await)
     }
 
-    async fn look(&self, cluster: &Cluster, name: &str) -> Result<Standing, PortError> {
+    async fn look(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
         let effect = |inner: &mut Inner| {
             let there = inner.clouds.clusters.get(&cluster.name);
-            if there.is_none_or(|cluster| cluster.state == State::Gone) {
+            if there.is_none_or(|cluster| cluster.state == SimClusterState::Gone) {
                 let why = "the cluster is gone".to_owned();
-                return Ok(Standing::Lost { code: "CLUSTER_GONE".to_owned(), why });
+                return Ok(JobStatus::Lost { code: "CLUSTER_GONE".to_owned(), why });
             }
             Ok(match inner.clouds.jobs.get(name).map(|job| &job.stage) {
-                None => Standing::Absent,
-                Some(Stage::Pending | Stage::Running) => Standing::Going,
-                Some(Stage::Ended(end)) => Standing::Ended(end.clone()),
-                Some(Stage::Lost(code)) => {
-                    Standing::Lost { code: (*code).to_owned(), why: "a node went away".to_owned() }
+                None => JobStatus::Absent,
+                Some(SimJobStage::Pending | SimJobStage::Running) => JobStatus::Going,
+                Some(SimJobStage::Ended(end)) => JobStatus::Ended(end.clone()),
+                Some(SimJobStage::Lost(code)) => {
+                    JobStatus::Lost { code: (*code).to_owned(), why: "a node went away".to_owned() }
                 }
             })
         };
-        let said = answered(self.0.call(Kind::Provider, || format!("look at job {name}"), effect).await);
-        if planted("no_answer_means_no_job") && said.is_err() { Ok(Standing::Absent) } else { said }
+        let said =
+            answered(self.0.call(EffectKind::Provider, || format!("look at job {name}"), effect).await);
+        if planted("no_answer_means_no_job") && said.is_err() { Ok(JobStatus::Absent) } else { said }
     }
 
     async fn cancel(&self, _: &Cluster, name: &str) -> Result<(), PortError> {
         let effect = |inner: &mut Inner| {
-            inner.note(Service::Outside, Happening::StopAsked { name: name.to_owned() });
+            inner.note(SimService::Outside, Happening::StopAsked { name: name.to_owned() });
             if !planted("cancel_leaves_no_mark") {
                 inner.clouds.stopped_jobs.insert(name.to_owned());
             }
-            inner.end_job(name, Stage::Ended(end("CANCELLED", 0)));
+            inner.end_job(name, SimJobStage::Ended(end("CANCELLED", 0)));
             Ok(())
         };
-        answered(self.0.call(Kind::Provider, || format!("cancel job {name}"), effect).await)
+        answered(self.0.call(EffectKind::Provider, || format!("cancel job {name}"), effect).await)
     }
 
     async fn outputs(&self, cluster: &Cluster, name: &str) -> Result<Outputs, PortError> {
         let effect = |inner: &mut Inner| {
             let there = inner.clouds.clusters.get(&cluster.name);
-            let there = there.is_some_and(|cluster| cluster.state != State::Gone);
+            let there = there.is_some_and(|cluster| cluster.state != SimClusterState::Gone);
             let began = inner.clouds.jobs.get(name).is_some_and(|job| job.began);
             let files = [workload::LOG, "node-1.log"];
             Ok(if there && began { files.into_iter().collect() } else { Outputs::default() })
         };
-        answered(self.0.call(Kind::Provider, || format!("list the output of {name}"), effect).await)
+        answered(self.0.call(EffectKind::Provider, || format!("list the output of {name}"), effect).await)
     }
 
-    async fn output(&self, _: &Cluster, name: &str, file: &str) -> Result<Reader, PortError> {
+    async fn output(&self, _: &Cluster, name: &str, file: &str) -> Result<ObjectReader, PortError> {
         let effect = |inner: &mut Inner| match inner.clouds.jobs.get(name) {
             Some(job) => Ok((job.written(name, file), inner.strikes(Fault::ProviderLies))),
             None => passing("no such file"),
         };
         let what = || format!("read {file} of {name}");
-        let (mut bytes, breaks) = answered(self.0.call(Kind::Provider, what, effect).await)?;
+        let (mut bytes, breaks) = answered(self.0.call(EffectKind::Provider, what, effect).await)?;
         if planted("log_cut_short") {
             bytes.truncate(bytes.len() - 1);
         }
         if breaks {
             bytes.truncate(bytes.len() / 2);
-            return Ok(Box::new(Cursor::new(bytes).chain(Broken)));
+            return Ok(Box::new(Cursor::new(bytes).chain(BrokenNode)));
         }
         Ok(Box::new(Cursor::new(bytes)))
     }
 }
 
 /// A failing stream.
-struct Broken;
+struct BrokenNode;
 
-impl AsyncRead for Broken {
+impl AsyncRead for BrokenNode {
     fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, _: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Err(io::Error::other("the connection was reset")))
     }

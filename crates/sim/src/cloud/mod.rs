@@ -19,14 +19,14 @@ use model::{Class, Failure, planted};
 use service::PortError;
 
 pub use builds::SimBuilds;
-pub use clusters::{Cluster, SimClusters, State};
-pub use jobs::{Job, SimScheduler, Stage as JobStage};
+pub use clusters::{SimCluster, SimClusterState, SimClusters};
+pub use jobs::{SimJob, SimJobStage as JobStage, SimScheduler};
 pub use warehouse::SimWarehouse;
 
 use crate::{
     Happening,
-    door::Answer,
-    world::{Inner, Service},
+    effect::EffectResult,
+    world::{Inner, SimService},
 };
 
 /// Part of the providers' error messages. It must never be stored.
@@ -36,15 +36,15 @@ pub const SECRET: &str = "token-7f3a9c-of-the-provider";
 #[derive(Default)]
 pub struct Clouds {
     /// Builds by name.
-    pub builds: BTreeMap<String, builds::Planned>,
+    pub builds: BTreeMap<String, builds::PlannedBuild>,
     /// Builds that must not start.
     pub stopped_builds: BTreeSet<String>,
     /// Clusters by name.
-    pub clusters: BTreeMap<String, Cluster>,
+    pub clusters: BTreeMap<String, SimCluster>,
     /// Names that must not be used for a cluster any more.
     pub given_back: BTreeSet<String>,
     /// Jobs by name. Boxed, because half of a tree's slots are empty.
-    pub jobs: BTreeMap<String, Box<Job>>,
+    pub jobs: BTreeMap<String, Box<SimJob>>,
     /// Names of all jobs started on a cluster.
     pub jobs_on: BTreeMap<String, Vec<String>>,
     /// Jobs that must not start.
@@ -61,36 +61,40 @@ impl Clouds {
     /// Whether anything costs money, or will.
     pub fn busy(&self) -> bool {
         self.landing > 0
-            || self.builds.values().any(builds::Planned::going)
-            || self.clusters.values().any(|cluster| !cluster.existing && cluster.state != State::Gone)
+            || self.builds.values().any(builds::PlannedBuild::going)
+            || self
+                .clusters
+                .values()
+                .any(|cluster| !cluster.existing && cluster.state != SimClusterState::Gone)
             || self.jobs.values().any(|job| job.going())
     }
 }
 
 fn passing<T>(why: &str) -> Result<T, PortError> {
-    Err(PortError::Passing(format!("{why} ({SECRET})")))
+    Err(PortError::Transient(format!("{why} ({SECRET})")))
 }
 
-fn answered<T>(answer: Answer<Result<T, PortError>>) -> Result<T, PortError> {
+fn answered<T>(answer: EffectResult<Result<T, PortError>>) -> Result<T, PortError> {
     match answer {
-        Answer::Done(Err(PortError::Passing(why))) if planted("secret_in_a_failure") => {
-            Err(PortError::Final(Failure::new(Class::Infrastructure, "ERROR", why)))
+        EffectResult::Done(Err(PortError::Transient(why))) if planted("secret_in_a_failure") => {
+            Err(PortError::Permanent(Failure::new(Class::Infrastructure, "ERROR", why)))
         }
-        Answer::Done(said) => said,
-        Answer::Lost(_) => passing("the connection was reset"),
-        Answer::Refused => passing("503, try again"),
+        EffectResult::Done(said) => said,
+        EffectResult::Lost(_) => passing("the connection was reset"),
+        EffectResult::Refused => passing("503, try again"),
     }
 }
 
 impl Inner {
     /// Ends a cluster and all its jobs.
     pub fn end_cluster(&mut self, name: &str, why: &'static str) {
-        let Some(cluster) = self.clouds.clusters.get_mut(name).filter(|cluster| cluster.state != State::Gone)
+        let Some(cluster) =
+            self.clouds.clusters.get_mut(name).filter(|cluster| cluster.state != SimClusterState::Gone)
         else {
             return;
         };
-        cluster.state = State::Gone;
+        cluster.state = SimClusterState::Gone;
         self.lose_jobs(name, "CLUSTER_GONE");
-        self.note(Service::Outside, Happening::ClusterEnded { name: name.to_owned(), why });
+        self.note(SimService::Outside, Happening::ClusterEnded { name: name.to_owned(), why });
     }
 }

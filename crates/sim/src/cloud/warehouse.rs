@@ -2,31 +2,31 @@
 
 use std::sync::Arc;
 
-use ::warehouse::{Past, Wanted};
-use judge::{History, HistoryError};
-use loader::{Load, Row, VerdictRow, Warehouse, WarehouseError};
+use ::warehouse::{Past, PastQuery};
+use judge::{HistoryError, PastRuns};
+use loader::{Load, LoadTarget, MeasurementRow, VerdictRow, WarehouseError};
 use model::planted;
 use service::PortError;
 
 use super::answered;
 use crate::{
     Happening,
-    door::{Door, Kind},
+    effect::{EffectKind, Effects},
     world::Inner,
 };
 
 /// The warehouse, from the view of one process.
-pub struct SimWarehouse(pub Door);
+pub struct SimWarehouse(pub Effects);
 
 fn unavailable(error: PortError) -> WarehouseError {
     match error {
-        PortError::Passing(why) => WarehouseError::Unavailable(why),
-        PortError::Final(failure) => WarehouseError::Refused(failure.message),
+        PortError::Transient(why) => WarehouseError::Unavailable(why),
+        PortError::Permanent(failure) => WarehouseError::Refused(failure.message),
     }
 }
 
 #[async_trait::async_trait]
-impl Warehouse for SimWarehouse {
+impl LoadTarget for SimWarehouse {
     async fn load(&self, load: &str, brought: &Load) -> Result<u64, WarehouseError> {
         let mut id = load.to_owned();
         if planted("random_in_a_load_id") {
@@ -42,20 +42,20 @@ impl Warehouse for SimWarehouse {
             }
             Ok(inner.clouds.loads[&id].rows.len() as u64)
         };
-        let said = answered(self.0.call(Kind::Provider, || format!("load {load}"), effect).await);
+        let said = answered(self.0.call(EffectKind::Provider, || format!("load {load}"), effect).await);
         if planted("load_errors_swallowed") && said.is_err() {
             return Ok(brought.rows.len() as u64);
         }
         said.map_err(unavailable)
     }
 
-    async fn rows(&self, run: &str) -> Result<Vec<Row>, WarehouseError> {
+    async fn rows(&self, run: &str) -> Result<Vec<MeasurementRow>, WarehouseError> {
         let effect = |inner: &mut Inner| {
             let rows = inner.clouds.loads.values().flat_map(|load| &load.rows);
             Ok(rows.filter(|row| *row.run == *run).cloned().collect())
         };
         let what = || format!("read the rows of {run}");
-        answered(self.0.call(Kind::Provider, what, effect).await).map_err(unavailable)
+        answered(self.0.call(EffectKind::Provider, what, effect).await).map_err(unavailable)
     }
 
     async fn verdicts(&self, run: &str) -> Result<Vec<VerdictRow>, WarehouseError> {
@@ -64,7 +64,7 @@ impl Warehouse for SimWarehouse {
             Ok(verdicts.filter(|verdict| *verdict.run == *run).cloned().collect())
         };
         let what = || format!("read the verdict of {run}");
-        answered(self.0.call(Kind::Provider, what, effect).await).map_err(unavailable)
+        answered(self.0.call(EffectKind::Provider, what, effect).await).map_err(unavailable)
     }
 
     fn table(&self) -> String {
@@ -73,13 +73,13 @@ impl Warehouse for SimWarehouse {
 }
 
 #[async_trait::async_trait]
-impl History for SimWarehouse {
-    async fn past(&self, wanted: &Wanted) -> Result<Vec<Past>, HistoryError> {
+impl PastRuns for SimWarehouse {
+    async fn past(&self, wanted: &PastQuery) -> Result<Vec<Past>, HistoryError> {
         let effect = |inner: &mut Inner| Ok(inner.clouds.chronicle.chosen(wanted));
         let what = || format!("look up the past of {}", wanted.workflow);
-        answered(self.0.call(Kind::Provider, what, effect).await).map_err(|error| match error {
-            PortError::Passing(why) => HistoryError::Unavailable(why),
-            PortError::Final(failure) => HistoryError::Unavailable(failure.message),
+        answered(self.0.call(EffectKind::Provider, what, effect).await).map_err(|error| match error {
+            PortError::Transient(why) => HistoryError::Unavailable(why),
+            PortError::Permanent(failure) => HistoryError::Unavailable(failure.message),
         })
     }
 }

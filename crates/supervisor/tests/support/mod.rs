@@ -10,8 +10,8 @@ use std::{
 use model::{JobEnd, Node, Span, Timestamp};
 use rustix::process::{Pid, Signal, kill_process};
 use supervisor::{
-    BuildOutcome, BuildRequest, BuildState, Builds, ClusterRequest, ClusterState, Clusters, JobRequest,
-    JobState, Jobs, Program,
+    BuildFolder, BuildOutcome, BuildRequest, BuildState, ClusterFolder, ClusterRequest, ClusterState,
+    JobFolder, JobRequest, JobState, Program,
 };
 use tempfile::TempDir;
 
@@ -76,15 +76,15 @@ pub fn process_with(arguments: &[&str]) -> i32 {
 /// A machine. Whatever a failed test left running on it ends with it.
 pub struct World {
     folder: TempDir,
-    pub builds: Builds,
-    pub clusters: Clusters,
+    pub builds: BuildFolder,
+    pub clusters: ClusterFolder,
 }
 
 impl World {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let builds = Builds::new(folder.path().join("builds"), program());
-        let clusters = Clusters::new(folder.path().join("clusters"), program());
+        let builds = BuildFolder::new(folder.path().join("builds"), program());
+        let clusters = ClusterFolder::new(folder.path().join("clusters"), program());
         Self { folder, builds, clusters }
     }
 
@@ -133,11 +133,11 @@ impl World {
     }
 
     /// A cluster of this many nodes that lives for half a minute at most.
-    pub fn cluster(&self, name: &str, nodes: usize) -> Jobs {
+    pub fn cluster(&self, name: &str, nodes: usize) -> JobFolder {
         self.cluster_until(name, nodes, now() + Span::from_secs(30))
     }
 
-    pub fn cluster_until(&self, name: &str, nodes: usize, expires_at: Timestamp) -> Jobs {
+    pub fn cluster_until(&self, name: &str, nodes: usize, expires_at: Timestamp) -> JobFolder {
         self.clusters.create(name, &cluster_request(nodes, expires_at)).unwrap();
         let cluster = wait("the cluster to come up", || match self.clusters.look(name).unwrap() {
             ClusterState::Ready(cluster) => Some(cluster),
@@ -145,7 +145,7 @@ impl World {
             other => panic!("{name}: {other:?}"),
         });
         assert_eq!(cluster.nodes.len(), nodes);
-        Jobs::at(cluster.endpoint)
+        JobFolder::at(cluster.endpoint)
     }
 
     /// A job of one script, which finds the machine's folder in `$WORLD`.
@@ -180,7 +180,7 @@ pub fn cluster_request(nodes: usize, expires_at: Timestamp) -> ClusterRequest {
     ClusterRequest { nodes, expires_at, labels: Default::default() }
 }
 
-pub fn ended(jobs: &Jobs, name: &str) -> JobEnd {
+pub fn ended(jobs: &JobFolder, name: &str) -> JobEnd {
     wait("the job to end", || match jobs.look(name).unwrap() {
         JobState::Ended(end) => Some(end),
         JobState::Running => None,
@@ -189,7 +189,7 @@ pub fn ended(jobs: &Jobs, name: &str) -> JobEnd {
 }
 
 /// Everything a job wrote.
-pub fn output(jobs: &Jobs, name: &str) -> String {
+pub fn output(jobs: &JobFolder, name: &str) -> String {
     let folder = jobs.output_folder(name);
     let files = supervisor::files::list(&folder).unwrap().files;
     files.into_iter().map(|file| fs::read_to_string(folder.join(file.name)).unwrap()).collect()

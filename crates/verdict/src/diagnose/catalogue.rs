@@ -51,7 +51,7 @@ pub enum Sign {
 }
 
 /// A phrase and its sign.
-pub struct Phrase {
+pub struct CausePhrase {
     /// Exact text, case-sensitive.
     pub text: &'static str,
     /// Meaning of a line with this phrase.
@@ -60,16 +60,16 @@ pub struct Phrase {
     pub names_host: bool,
 }
 
-const fn p(text: &'static str, sign: Sign) -> Phrase {
-    Phrase { text, sign, names_host: false }
+const fn p(text: &'static str, sign: Sign) -> CausePhrase {
+    CausePhrase { text, sign, names_host: false }
 }
 
-const fn of_host(text: &'static str, sign: Sign) -> Phrase {
-    Phrase { text, sign, names_host: true }
+const fn of_host(text: &'static str, sign: Sign) -> CausePhrase {
+    CausePhrase { text, sign, names_host: true }
 }
 
 /// All phrases.
-pub const PHRASES: &[Phrase] = &[
+pub const PHRASES: &[CausePhrase] = &[
     // NCCL's configuration.
     p("NCCL INFO Using network ", Sign::Network),
     p(" via NET/", Sign::Route),

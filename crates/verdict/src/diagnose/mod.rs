@@ -14,8 +14,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    clues::{Clues, Heard, Line},
-    judge::Evidence,
+    clues::{Clues, EvidenceLine, NetworkHeard},
+    judge::RunEvidence,
     locate::Suspect,
     network,
 };
@@ -33,7 +33,7 @@ pub struct Diagnosis {
     /// Number of log lines with this sign.
     pub times: u64,
     /// The first of these lines. Empty if the evidence is a missing line.
-    pub evidence: Vec<Line>,
+    pub evidence: Vec<EvidenceLine>,
     /// Hosts that printed these lines or are named in them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
@@ -67,7 +67,7 @@ const PROVEN: [(Cause, &[Sign]); 23] = [
 ];
 
 /// All explanations of `verdict`, most significant first. `required` is the network the criteria require.
-pub fn diagnose(evidence: &Evidence<'_>, required: Option<&str>, verdict: Verdict) -> Vec<Diagnosis> {
+pub fn diagnose(evidence: &RunEvidence<'_>, required: Option<&str>, verdict: Verdict) -> Vec<Diagnosis> {
     let mut found = network_causes(evidence, required, verdict);
     found.extend(structure(evidence));
     if verdict != Verdict::Pass {
@@ -81,7 +81,7 @@ pub fn diagnose(evidence: &Evidence<'_>, required: Option<&str>, verdict: Verdic
     found
 }
 
-fn named(cause: Cause, heard: Heard) -> Diagnosis {
+fn named(cause: Cause, heard: NetworkHeard) -> Diagnosis {
     Diagnosis {
         cause,
         text: cause.text().to_owned(),
@@ -91,14 +91,14 @@ fn named(cause: Cause, heard: Heard) -> Diagnosis {
     }
 }
 
-fn of(clues: &Clues, signs: &[Sign]) -> Heard {
-    let mut together = Heard::default();
+fn of(clues: &Clues, signs: &[Sign]) -> NetworkHeard {
+    let mut together = NetworkHeard::default();
     signs.iter().filter_map(|sign| clues.heard(*sign)).for_each(|heard| together.add(heard.clone()));
     together
 }
 
 /// Causes that concern the network: wrong network, its reason, and its settings.
-fn network_causes(evidence: &Evidence<'_>, required: Option<&str>, verdict: Verdict) -> Vec<Diagnosis> {
+fn network_causes(evidence: &RunEvidence<'_>, required: Option<&str>, verdict: Verdict) -> Vec<Diagnosis> {
     let clues = evidence.clues;
     let used = clues.network_names();
     let across = network::nodes(evidence.reading) > 1;
@@ -138,7 +138,7 @@ fn network_causes(evidence: &Evidence<'_>, required: Option<&str>, verdict: Verd
         found.extend((told && heard.times > 0).then(|| named(Cause::GdrOff, heard)));
     }
     if verdict != Verdict::Pass && clues.interfaces.len() > 1 {
-        let mut heard = Heard::default();
+        let mut heard = NetworkHeard::default();
         for interface in clues.interfaces.values() {
             heard.times += interface.times;
             heard.lines.extend(interface.lines.first().cloned());
@@ -149,7 +149,7 @@ fn network_causes(evidence: &Evidence<'_>, required: Option<&str>, verdict: Verd
 }
 
 /// Causes that concern the participating nodes and ranks.
-fn structure(evidence: &Evidence<'_>) -> Vec<Diagnosis> {
+fn structure(evidence: &RunEvidence<'_>) -> Vec<Diagnosis> {
     let tables = &evidence.reading.tables;
     let started = || of(evidence.clues, &[Sign::Started]);
     let mut found = Vec::new();
@@ -176,7 +176,7 @@ fn structure(evidence: &Evidence<'_>) -> Vec<Diagnosis> {
 }
 
 /// Cluster nodes missing from the table, if the table uses the cluster's node names.
-fn missing_nodes(evidence: &Evidence<'_>) -> Vec<String> {
+fn missing_nodes(evidence: &RunEvidence<'_>) -> Vec<String> {
     let (Some(cluster), [table]) = (evidence.cluster, evidence.reading.tables.as_slice()) else {
         return Vec::new();
     };
@@ -193,7 +193,7 @@ fn short(host: &str) -> &str {
 }
 
 /// Causes known only from the scheduler.
-fn from_the_job(evidence: &Evidence<'_>, found: &[Diagnosis]) -> Option<Diagnosis> {
+fn from_the_job(evidence: &RunEvidence<'_>, found: &[Diagnosis]) -> Option<Diagnosis> {
     let cause = match evidence.job?.state.as_str() {
         "OUT_OF_MEMORY" => Cause::OutOfMemory,
         "TIMEOUT" => Cause::TimedOut,
@@ -202,20 +202,20 @@ fn from_the_job(evidence: &Evidence<'_>, found: &[Diagnosis]) -> Option<Diagnosi
         _ => return None,
     };
     let known = found.iter().any(|diagnosis| diagnosis.cause == cause);
-    (!known).then(|| named(cause, Heard::default()))
+    (!known).then(|| named(cause, NetworkHeard::default()))
 }
 
 /// A run that started and stopped printing without an error.
-fn hang(evidence: &Evidence<'_>, found: &[Diagnosis]) -> Option<Diagnosis> {
-    use model::measurement::Ended;
+fn hang(evidence: &RunEvidence<'_>, found: &[Diagnosis]) -> Option<Diagnosis> {
+    use model::measurement::LogEnd;
     let started = of(evidence.clues, &[Sign::Started]);
     let silent = found.is_empty() && evidence.reading.first_error.is_none();
-    let stopped = evidence.reading.tables.iter().any(|table| table.ended == Ended::Truncated);
+    let stopped = evidence.reading.tables.iter().any(|table| table.ended == LogEnd::Truncated);
     (silent && stopped && started.times > 0).then(|| named(Cause::WentSilent, started))
 }
 
 /// Nodes suspected by the diagnoses, highest confidence first.
-pub fn suspects(evidence: &Evidence<'_>, diagnoses: &[Diagnosis]) -> Vec<Suspect> {
+pub fn suspects(evidence: &RunEvidence<'_>, diagnoses: &[Diagnosis]) -> Vec<Suspect> {
     let hosts = hosts(evidence.reading);
     let mut suspects: Vec<Suspect> = Vec::new();
     let mut suspect = |host: &str, confidence: f64| match suspects

@@ -9,7 +9,7 @@
 //!
 //! Randomness is seeded by the number of members: the same outcomes give the same belief.
 
-use super::evidence::{Bad, Evidence, sizes};
+use super::evidence::{Bad, GroupEvidence, sizes};
 use super::sampler::Sampler;
 use super::seeded::Seeded;
 
@@ -18,7 +18,7 @@ use super::seeded::Seeded;
 pub(super) struct Belief {
     /// Sets of bad members with their probability, sum 1, most likely first.
     pub sets: Vec<(Bad, f64)>,
-    pub evidence: Evidence,
+    pub evidence: GroupEvidence,
     /// Sampled sets, each as often as it is likely.
     carried: Vec<Bad>,
     sampler: Sampler,
@@ -47,7 +47,7 @@ impl Belief {
             bad
         });
         let carried = carried.collect();
-        let evidence = Evidence::new(members, noise, expected);
+        let evidence = GroupEvidence::new(members, noise, expected);
         let mut belief = Self { sets: Vec::new(), evidence, carried, sampler: Sampler::new(chance) };
         belief.weigh();
         belief

@@ -5,7 +5,7 @@ pub(super) type Bad = Vec<usize>;
 
 /// All outcomes, and the prior.
 #[derive(Debug)]
-pub(super) struct Evidence {
+pub(super) struct GroupEvidence {
     pub members: usize,
     /// Fraction of wrong outcomes; never 0, so that contradictory outcomes are tolerated.
     pub noise: f64,
@@ -26,7 +26,7 @@ const AGREE: u32 = 64;
 /// Minimum noise.
 const LEAST_NOISE: f64 = 1e-3;
 
-impl Evidence {
+impl GroupEvidence {
     /// `noise` is the fraction of wrong outcomes, `expected` the expected number of bad members.
     pub fn new(members: usize, noise: f64, expected: f64) -> Self {
         let noise = noise.max(LEAST_NOISE);

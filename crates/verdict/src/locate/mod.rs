@@ -17,7 +17,6 @@ use serde::{Deserialize, Serialize};
 mod belief;
 mod choose;
 mod evidence;
-mod halves;
 mod odds;
 mod pairs;
 mod plan;
@@ -28,14 +27,15 @@ mod seeded;
 mod slowness;
 mod standout;
 mod sweep;
+mod timing_matrix;
 
 pub use pairs::{Members, PairOptions, PairResult, from_pairs};
 pub use plan::{
     GroupOutcome, PairOutcome, PlanOptions, TestPlan, from_groups, plan_groups, plan_pairs, tests_for,
 };
 pub use processes::from_processes;
-pub use search::Search;
-pub use sweep::{Outcome, Tried, best_of, from_tried, next_pairs};
+pub use search::GroupSearch;
+pub use sweep::{SweepOutcome, Tried, best_of, from_tried, next_pairs};
 
 /// Location of a fault. This is the document `burnin/locate/v1`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

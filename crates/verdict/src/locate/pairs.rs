@@ -86,7 +86,7 @@ const SURE: f64 = 0.8;
 /// pair whose members work with others is a bad link.
 #[must_use]
 pub fn from_pairs(results: &[PairResult], options: &PairOptions) -> Located {
-    let Some(evidence) = Evidence::of(results, options) else {
+    let Some(evidence) = PairEvidence::of(results, options) else {
         return Located::open("no pair of two different members was measured");
     };
     let bad = evidence.most_likely();
@@ -142,20 +142,20 @@ impl Members {
 
 /// Numbers of good and degraded outcomes of a pair.
 #[derive(Clone, Copy, Debug, Default)]
-struct Pair {
+struct PairTally {
     good: u32,
     bad: u32,
 }
 
 #[derive(Debug)]
-struct Evidence<'a> {
+struct PairEvidence<'a> {
     names: Vec<&'a str>,
-    pairs: BTreeMap<(usize, usize), Pair>,
+    pairs: BTreeMap<(usize, usize), PairTally>,
     partners: Vec<Vec<usize>>,
     noise: f64,
 }
 
-impl<'a> Evidence<'a> {
+impl<'a> PairEvidence<'a> {
     fn of(results: &'a [PairResult], options: &PairOptions) -> Option<Self> {
         let usable = || results.iter().filter(|result| result.a != result.b);
         let names: BTreeSet<&str> =
@@ -163,7 +163,7 @@ impl<'a> Evidence<'a> {
         let names: Vec<&str> = names.into_iter().collect();
         let index = |name: &str| names.binary_search(&name).ok();
         let limit = options.limit(results);
-        let mut pairs: BTreeMap<(usize, usize), Pair> = BTreeMap::new();
+        let mut pairs: BTreeMap<(usize, usize), PairTally> = BTreeMap::new();
         for result in usable() {
             let (a, b) = (index(&result.a)?, index(&result.b)?);
             let pair = pairs.entry((a.min(b), a.max(b))).or_default();

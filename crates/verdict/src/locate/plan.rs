@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::search::Search;
+use super::search::GroupSearch;
 use super::{Located, Members};
 
 /// Tests to run next. The groups are disjoint: they can run concurrently.
@@ -99,8 +99,8 @@ pub fn from_groups(members: &[String], outcomes: &[GroupOutcome], options: &Plan
     replay(members, outcomes, options).located()
 }
 
-fn replay<'a>(members: &'a [String], outcomes: &[GroupOutcome], options: &PlanOptions) -> Search<'a> {
-    let mut search = Search::new(members, options);
+fn replay<'a>(members: &'a [String], outcomes: &[GroupOutcome], options: &PlanOptions) -> GroupSearch<'a> {
+    let mut search = GroupSearch::new(members, options);
     outcomes.iter().for_each(|outcome| search.learn(outcome));
     search
 }

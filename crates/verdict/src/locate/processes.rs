@@ -2,10 +2,10 @@
 
 use model::measurement::{Reading, Table};
 
-use super::halves::{Matrices, matrices};
 use super::odds::at_least;
 use super::slowness::{Slowness, slowness};
 use super::standout::{Standouts, standouts};
+use super::timing_matrix::{Matrices, matrices};
 use super::{Located, Suspect};
 
 /// Maximum fraction of healthy runs with a false suspect.

@@ -4,7 +4,7 @@
 //! (Gibbs). Or one member is added or removed, drawn in the same way, and the move is accepted by the number
 //! of reverse moves (Metropolis and Hastings with locally informed proposals: Zanella 2020).
 
-use super::evidence::{Bad, Evidence};
+use super::evidence::{Bad, GroupEvidence};
 use super::seeded::Seeded;
 
 /// State of the moves besides the set.
@@ -22,7 +22,7 @@ impl Sampler {
     }
 
     /// Performs both moves once.
-    pub fn step(&mut self, bad: &mut Bad, evidence: &Evidence) {
+    pub fn step(&mut self, bad: &mut Bad, evidence: &GroupEvidence) {
         self.exchange(bad, evidence);
         if self.chance.part() < 0.5 {
             self.grow(bad, evidence);
@@ -31,7 +31,7 @@ impl Sampler {
         }
     }
 
-    fn exchange(&mut self, bad: &mut Bad, evidence: &Evidence) {
+    fn exchange(&mut self, bad: &mut Bad, evidence: &GroupEvidence) {
         if bad.is_empty() {
             return;
         }
@@ -41,7 +41,7 @@ impl Sampler {
         insert(bad, self.draw(sum).unwrap_or(old));
     }
 
-    fn grow(&mut self, bad: &mut Bad, evidence: &Evidence) {
+    fn grow(&mut self, bad: &mut Bad, evidence: &GroupEvidence) {
         if bad.len() == evidence.members {
             return;
         }
@@ -56,7 +56,7 @@ impl Sampler {
         }
     }
 
-    fn shrink(&mut self, bad: &mut Bad, evidence: &Evidence) {
+    fn shrink(&mut self, bad: &mut Bad, evidence: &GroupEvidence) {
         if bad.is_empty() {
             return;
         }
@@ -92,7 +92,7 @@ fn insert(bad: &mut Bad, member: usize) {
 
 /// `[at]`: likelihood ratio of `bad` without its member `at` to a set with `against` wrong outcomes, ignoring
 /// sizes.
-fn each_less(bad: &[usize], against: u32, evidence: &Evidence) -> Vec<f64> {
+fn each_less(bad: &[usize], against: u32, evidence: &GroupEvidence) -> Vec<f64> {
     let without = |at: usize| bad[..at].iter().chain(&bad[at + 1..]).copied();
     (0..bad.len()).map(|at| evidence.likelier(evidence.wrong(without(at)), against)).collect()
 }

@@ -26,7 +26,7 @@ fn hedge(options: &PlanOptions) -> f64 {
 /// [`plan_groups`](super::plan_groups) and [`from_groups`](super::from_groups) replay all outcomes into a
 /// search; keeping one avoids that.
 #[derive(Debug)]
-pub struct Search<'a> {
+pub struct GroupSearch<'a> {
     members: Vec<&'a str>,
     number: BTreeMap<&'a str, usize>,
     /// Current belief.
@@ -40,7 +40,7 @@ pub struct Search<'a> {
     tests: usize,
 }
 
-impl<'a> Search<'a> {
+impl<'a> GroupSearch<'a> {
     /// A search before any test.
     #[must_use]
     pub fn new(members: &'a [String], options: &PlanOptions) -> Self {

@@ -22,11 +22,11 @@ pub(super) enum Slowness {
     Slower(f64),
 }
 
-type Key<'a> = (Option<&'a str>, u64, &'a str, Option<&'a str>, bool);
+type SlownessKey<'a> = (Option<&'a str>, u64, &'a str, Option<&'a str>, bool);
 
 /// Compares times by size and placement.
 pub(super) fn slowness(reading: &Reading, reference: &[Reading]) -> Slowness {
-    let mut healthy: BTreeMap<(Option<u32>, Key<'_>), Vec<f64>> = BTreeMap::new();
+    let mut healthy: BTreeMap<(Option<u32>, SlownessKey<'_>), Vec<f64>> = BTreeMap::new();
     for table in reference.iter().flat_map(|reading| &reading.tables) {
         for (key, time) in times(table) {
             healthy.entry((ranks(table), key)).or_default().push(time);
@@ -60,7 +60,7 @@ fn ranks(table: &Table) -> Option<u32> {
     table.ranks.or_else(|| u32::try_from(table.devices.len()).ok().filter(|count| *count > 0))
 }
 
-fn times(table: &Table) -> impl Iterator<Item = (Key<'_>, f64)> {
+fn times(table: &Table) -> impl Iterator<Item = (SlownessKey<'_>, f64)> {
     let halves =
         table.rows.iter().flat_map(|row| [(row, row.out_of_place, false), (row, row.in_place, true)]);
     halves.filter_map(|(row, half, in_place)| {

@@ -10,8 +10,8 @@
 //! But the sign changes with the next size: within one half the iterations repeat each other and count as one
 //! observation, so only agreement between halves is evidence.
 
-use super::halves::{Matrices, Matrix};
 use super::odds::median;
+use super::timing_matrix::{Matrices, Matrix};
 
 /// Minimum distance of an outlier: in robust standard deviations of this half...
 const APART_SIGMAS: f64 = 8.0;

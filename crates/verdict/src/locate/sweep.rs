@@ -26,13 +26,13 @@ pub struct Tried {
     /// Second member.
     pub b: String,
     /// Result of the run.
-    pub outcome: Outcome,
+    pub outcome: SweepOutcome,
 }
 
 /// Result of a pair run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum SweepOutcome {
     /// Completed with correct results.
     Measured {
         /// Bus bandwidth, GB/s.
@@ -82,7 +82,7 @@ pub fn from_tried(members: &[String], tried: &[Tried], options: &PairOptions) ->
         return located;
     }
     let why = tried.iter().rev().find_map(|pair| match &pair.outcome {
-        Outcome::Void { why } if [&pair.a, &pair.b].iter().any(|end| unknown.contains(end)) => Some(why),
+        SweepOutcome::Void { why } if [&pair.a, &pair.b].iter().any(|end| unknown.contains(end)) => Some(why),
         _ => None,
     });
     let why = why.map_or_else(String::new, |why| format!(" ({why})"));
@@ -101,9 +101,9 @@ pub fn best_of(tried: &[Tried]) -> Option<f64> {
 fn results(tried: &[Tried]) -> Vec<PairResult> {
     let result = |tried: &Tried| {
         let (busbw, ok) = match tried.outcome {
-            Outcome::Measured { busbw } => (busbw, true),
-            Outcome::Broken { .. } => (0.0, false),
-            Outcome::Void { .. } => return None,
+            SweepOutcome::Measured { busbw } => (busbw, true),
+            SweepOutcome::Broken { .. } => (0.0, false),
+            SweepOutcome::Void { .. } => return None,
         };
         Some(PairResult { a: tried.a.clone(), b: tried.b.clone(), busbw, ok })
     };

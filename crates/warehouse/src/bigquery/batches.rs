@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
 use super::{
-    Options,
-    spool::{Mark, Note, Spool},
+    BigQueryOptions,
+    load_store::{LoadMark, LoadNote, LoadStore},
 };
 use crate::Error;
 
@@ -32,7 +32,7 @@ pub struct Batch {
     /// Time of creation, milliseconds since 1970, by its creator's clock.
     made_at: u64,
     /// Its members, sorted by id.
-    pub loads: Vec<Note>,
+    pub loads: Vec<LoadNote>,
 }
 
 impl Batch {
@@ -41,7 +41,7 @@ impl Batch {
     }
 }
 
-enum Found {
+enum FoundBatch {
     In(Batch),
     /// Neither marked nor in the last batch. It may be in an earlier one whose members are not all marked
     /// yet.
@@ -52,8 +52,8 @@ enum Found {
 
 /// All batches.
 pub struct Batches {
-    spool: Spool,
-    options: Options,
+    spool: LoadStore,
+    options: BigQueryOptions,
     /// Highest known batch; 0 always exists.
     known: AtomicU64,
     /// Within one process, one call creates a batch; the others find themselves in it.
@@ -62,13 +62,13 @@ pub struct Batches {
 
 impl Batches {
     /// Batches of a dataset.
-    pub fn new(spool: Spool, options: Options) -> Self {
+    pub fn new(spool: LoadStore, options: BigQueryOptions) -> Self {
         Self { spool, options, known: AtomicU64::new(0), making: Mutex::default() }
     }
 
     /// The one batch with this load. Creates it if absent, but not before the interval has passed.
-    pub async fn join(&self, note: &Note) -> Result<Batch, Error> {
-        if let Found::In(batch) = self.find(&note.load).await? {
+    pub async fn join(&self, note: &LoadNote) -> Result<Batch, Error> {
+        if let FoundBatch::In(batch) = self.find(&note.load).await? {
             return Ok(batch);
         }
         self.spool.wait(slots(now())[0], &note.load).await?;
@@ -76,8 +76,8 @@ impl Batches {
         let mut before = None;
         loop {
             let last = match self.find(&note.load).await? {
-                Found::In(batch) => return Ok(batch),
-                Found::Not { last } => last,
+                FoundBatch::In(batch) => return Ok(batch),
+                FoundBatch::Not { last } => last,
             };
             let number = last.as_ref().map_or(0, |last| last.number);
             if before.replace(number) != Some(number) {
@@ -106,26 +106,26 @@ impl Batches {
         }
     }
 
-    async fn find(&self, load: &str) -> Result<Found, Error> {
+    async fn find(&self, load: &str) -> Result<FoundBatch, Error> {
         if let Some(mark) = self.spool.mark(load).await? {
-            return Ok(Found::In(self.read(mark.batch).await?));
+            return Ok(FoundBatch::In(self.read(mark.batch).await?));
         }
         Ok(match self.last().await? {
-            Some(last) if last.has(load) => Found::In(last),
-            last => Found::Not { last },
+            Some(last) if last.has(load) => FoundBatch::In(last),
+            last => FoundBatch::Not { last },
         })
     }
 
     /// Ensures that each member of a batch is marked.
     async fn seal(&self, batch: &Batch) -> Result<(), Error> {
-        let mark = Mark { batch: batch.number };
+        let mark = LoadMark { batch: batch.number };
         let names: Vec<_> = batch.loads.iter().map(|load| load.load.clone()).collect();
         let marks = stream::iter(names).map(|load| async move { self.spool.set_mark(&load, mark).await });
         marks.buffer_unordered(AT_ONCE).try_collect().await
     }
 
     /// This load, and other waiting loads without a batch.
-    async fn company(&self, note: &Note, last: Option<&Batch>) -> Result<Vec<Note>, Error> {
+    async fn company(&self, note: &LoadNote, last: Option<&Batch>) -> Result<Vec<LoadNote>, Error> {
         let mut names = Vec::new();
         for slot in slots(now()) {
             names.extend(self.spool.waiting(slot).await?);

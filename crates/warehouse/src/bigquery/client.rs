@@ -18,15 +18,15 @@ use google_cloud_gax::{error::Error as Failed, options::RequestOptionsBuilder, r
 use serde_json::{Map, Value};
 use tokio::sync::OnceCell;
 
-use super::{Options, chain};
+use super::{BigQueryOptions, chain};
 use crate::{Error, TABLES};
 
 /// One dataset.
-pub struct Client {
+pub struct BigQueryClient {
     project: String,
     dataset: String,
     endpoint: Option<String>,
-    options: Options,
+    options: BigQueryOptions,
     apis: OnceCell<Apis>,
     /// Location of the dataset, set once its tables are verified.
     location: OnceCell<String>,
@@ -40,15 +40,15 @@ struct Apis {
 }
 
 /// A completed load job.
-pub struct Ended {
+pub struct FinishedJob {
     /// Time of its end, milliseconds since 1970, by BigQuery's clock.
     pub at: u64,
     /// Result.
-    pub how: How,
+    pub how: JobResult,
 }
 
 /// Result of a load job. Final: a failed job never loads rows.
-pub enum How {
+pub enum JobResult {
     /// All rows are loaded.
     Loaded,
     /// No row is loaded, because rows are invalid.
@@ -57,9 +57,9 @@ pub enum How {
     Passing(String),
 }
 
-impl Client {
+impl BigQueryClient {
     /// Connects with its first request.
-    pub fn new(project: &str, dataset: &str, endpoint: Option<String>, options: Options) -> Self {
+    pub fn new(project: &str, dataset: &str, endpoint: Option<String>, options: BigQueryOptions) -> Self {
         Self {
             project: project.to_owned(),
             dataset: dataset.to_owned(),
@@ -159,7 +159,7 @@ impl Client {
     ///
     /// # Errors
     /// Returns an error if the job could not be created. It may still be running.
-    pub async fn load(&self, id: &str, table: &str, uris: &[String]) -> Result<Ended, Error> {
+    pub async fn load(&self, id: &str, table: &str, uris: &[String]) -> Result<FinishedJob, Error> {
         let location = self.ready().await?;
         let jobs = &self.apis().await?.jobs;
         let wanted = Job::new()
@@ -311,16 +311,16 @@ fn unavailable(failed: &Failed) -> Error {
 }
 
 /// Result of a job, if it ended. Only certain results count.
-fn ended(job: &Job) -> Option<Ended> {
+fn ended(job: &Job) -> Option<FinishedJob> {
     let status = job.status.as_ref().filter(|status| status.state == "DONE")?;
     let at = job.statistics.as_ref().map_or(0, |statistics| statistics.end_time.unsigned_abs());
-    let Some(error) = &status.error_result else { return Some(Ended { at, how: How::Loaded }) };
+    let Some(error) = &status.error_result else { return Some(FinishedJob { at, how: JobResult::Loaded }) };
     let mut told: Vec<_> =
         [error].into_iter().chain(&status.errors).map(|error| error.message.as_str()).collect();
     told.dedup();
     let why = format!("{}: {}", error.reason, told.join("; "));
-    let how = if error.reason == "invalid" { How::Bad(why) } else { How::Passing(why) };
-    Some(Ended { at, how })
+    let how = if error.reason == "invalid" { JobResult::Bad(why) } else { JobResult::Passing(why) };
+    Some(FinishedJob { at, how })
 }
 
 /// `{"f": [{"v": ...}, ...]}`.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{Column, Error, Kind, Load, TABLES, Table};
+use crate::{ColumnType, Error, Load, TABLES, TableColumn, WarehouseTable};
 
 /// Checks that the tables can hold these rows.
 ///
@@ -22,7 +22,7 @@ pub fn check(load: &Load) -> Result<(), Error> {
     Ok(())
 }
 
-fn rows<T: Serialize>(table: &Table, rows: &[T]) -> Result<(), Error> {
+fn rows<T: Serialize>(table: &WarehouseTable, rows: &[T]) -> Result<(), Error> {
     let columns = table.columns();
     let mut keys = BTreeSet::new();
     for (number, row) in rows.iter().enumerate() {
@@ -42,16 +42,16 @@ fn rows<T: Serialize>(table: &Table, rows: &[T]) -> Result<(), Error> {
     Ok(())
 }
 
-fn unfit(column: &Column, value: &Value) -> Option<String> {
+fn unfit(column: &TableColumn, value: &Value) -> Option<String> {
     match (column.kind, value) {
         // A float that is not finite is written as null.
         (_, Value::Null) => column.required.then(|| "a value is required".to_owned()),
-        (Kind::Integer, Value::Number(number)) => {
+        (ColumnType::Integer, Value::Number(number)) => {
             number.as_i64().is_none().then(|| format!("{number} is not a signed 64-bit integer"))
         }
-        (Kind::Float, Value::Number(_)) | (Kind::Text, Value::String(_)) => None,
+        (ColumnType::Float, Value::Number(_)) | (ColumnType::Text, Value::String(_)) => None,
         // BigQuery's calendar ends with the year 9999; a later time is not written with four digits.
-        (Kind::Moment, Value::String(text)) => {
+        (ColumnType::Moment, Value::String(text)) => {
             let year = text.get(..5).is_some_and(|year| {
                 year.ends_with('-')
                     && year[..4].bytes().all(|byte| byte.is_ascii_digit())

@@ -7,26 +7,29 @@ use model::Timestamp;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::client::Client;
-use crate::{Column, Error, Kind, Past, Row, TABLES, Table, Text, VerdictRow, Wanted};
+use super::client::BigQueryClient;
+use crate::{
+    ColumnType, Error, MeasurementRow, Past, PastQuery, SharedText, TABLES, TableColumn, VerdictRow,
+    WarehouseTable,
+};
 
 /// The common order of measurements.
 const IN_ORDER: &str = "ORDER BY run, attempt, log, table_number, row_number, placement DESC";
 
 /// Measurements of a run.
-pub async fn rows(client: &Client, run: &str) -> Result<Vec<Row>, Error> {
+pub async fn rows(client: &BigQueryClient, run: &str) -> Result<Vec<MeasurementRow>, Error> {
     let from = |table: &str| format!("FROM {table} WHERE run = @run {IN_ORDER}");
     select(client, "measurements", from, vec![text("run", run)]).await
 }
 
 /// Verdicts of a run.
-pub async fn verdicts(client: &Client, run: &str) -> Result<Vec<VerdictRow>, Error> {
+pub async fn verdicts(client: &BigQueryClient, run: &str) -> Result<Vec<VerdictRow>, Error> {
     let from = |table: &str| format!("FROM {table} WHERE run = @run ORDER BY attempt");
     select(client, "verdicts", from, vec![text("run", run)]).await
 }
 
 /// A cluster's history, oldest first.
-pub async fn past(client: &Client, wanted: &Wanted) -> Result<Vec<Past>, Error> {
+pub async fn past(client: &BigQueryClient, wanted: &PastQuery) -> Result<Vec<Past>, Error> {
     let from = |table: &str| {
         format!(
             "FROM (SELECT *, ROW_NUMBER() OVER (ORDER BY requested_at, run) AS from_the_first, \
@@ -61,20 +64,21 @@ pub async fn past(client: &Client, wanted: &Wanted) -> Result<Vec<Past>, Error> 
         moment("first", first),
         moment("last", last),
     ];
-    let mut measured: BTreeMap<Text, Vec<Row>> = BTreeMap::new();
-    for row in select::<Row>(client, "measurements", from, values).await? {
+    let mut measured: BTreeMap<SharedText, Vec<MeasurementRow>> = BTreeMap::new();
+    for row in select::<MeasurementRow>(client, "measurements", from, values).await? {
         measured.entry(row.run.clone()).or_default().push(row);
     }
     Ok(runs.iter().map(|run| Past::of(run, &measured.remove(&run.run).unwrap_or_default())).collect())
 }
 
 async fn select<T: DeserializeOwned>(
-    client: &Client,
+    client: &BigQueryClient,
     table: &str,
     from: impl FnOnce(&str) -> String,
     values: Vec<QueryParameter>,
 ) -> Result<Vec<T>, Error> {
-    let columns = TABLES.iter().find(|known| known.name == table).map(Table::columns).unwrap_or_default();
+    let columns =
+        TABLES.iter().find(|known| known.name == table).map(WarehouseTable::columns).unwrap_or_default();
     let names: Vec<_> = columns.iter().map(|column| format!("`{}`", column.name)).collect();
     let from = from(&format!("`{}.{table}`", client.dataset()));
     let statement = format!("SELECT {} {from}", names.join(", "));
@@ -83,15 +87,15 @@ async fn select<T: DeserializeOwned>(
 }
 
 /// A row from its cells, which are strings for every type.
-fn read<T: DeserializeOwned>(columns: &[Column], cells: Vec<Value>) -> Result<T, Error> {
+fn read<T: DeserializeOwned>(columns: &[TableColumn], cells: Vec<Value>) -> Result<T, Error> {
     let strange = |why: String| Error::Unavailable(format!("BigQuery returned an unexpected row: {why}"));
     let mut row = Map::new();
     for (column, cell) in columns.iter().zip(cells) {
         let value = match (column.kind, &cell) {
-            (_, Value::Null) | (Kind::Text, Value::String(_)) => Some(cell.clone()),
-            (Kind::Integer, Value::String(text)) => text.parse::<i64>().ok().map(Value::from),
-            (Kind::Float, Value::String(text)) => text.parse::<f64>().ok().map(Value::from),
-            (Kind::Moment, Value::String(text)) => {
+            (_, Value::Null) | (ColumnType::Text, Value::String(_)) => Some(cell.clone()),
+            (ColumnType::Integer, Value::String(text)) => text.parse::<i64>().ok().map(Value::from),
+            (ColumnType::Float, Value::String(text)) => text.parse::<f64>().ok().map(Value::from),
+            (ColumnType::Moment, Value::String(text)) => {
                 let moment = |micros: i64| Timestamp::from_millis(micros.div_euclid(1000)).to_string().into();
                 text.parse().ok().map(moment)
             }

@@ -12,8 +12,8 @@ use tracing::warn;
 
 use super::{
     batches::{Batch, now},
-    client::{Client, Ended, How},
-    spool::{End, Note, Spool},
+    client::{BigQueryClient, FinishedJob, JobResult},
+    load_store::{LoadEnd, LoadNote, LoadStore},
 };
 use crate::Error;
 
@@ -26,7 +26,12 @@ pub struct Settling(Mutex<BTreeMap<u64, Weak<tokio::sync::Mutex<()>>>>);
 
 impl Settling {
     /// Works until every load of the batch has ended.
-    pub async fn settle(&self, client: &Client, spool: &Spool, batch: &Batch) -> Result<(), Error> {
+    pub async fn settle(
+        &self,
+        client: &BigQueryClient,
+        spool: &LoadStore,
+        batch: &Batch,
+    ) -> Result<(), Error> {
         let turn = {
             let mut turns = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             turns.retain(|_, turn| turn.strong_count() > 0);
@@ -43,7 +48,7 @@ impl Settling {
         }
         let told = batch.loads.iter().zip(ended).filter(|(_, end)| end.is_some());
         let told: BTreeSet<_> = told.map(|(load, _)| load.load.as_str()).collect();
-        let mut ends = Jobs { client, spool, batch: batch.number }.load(&batch.loads).await?;
+        let mut ends = LoadJobs { client, spool, batch: batch.number }.load(&batch.loads).await?;
         ends.retain(|load, _| !told.contains(load.as_str()));
         let noted = stream::iter(ends).map(|(load, end)| async move { spool.set_end(&load, &end).await });
         noted.buffer_unordered(16).try_collect().await
@@ -52,18 +57,19 @@ impl Settling {
 
 /// The jobs of a batch. They have no stored state: their ids and objects follow from the batch alone, and the
 /// next job from the results of earlier ones, which are final.
-struct Jobs<'a> {
-    client: &'a Client,
-    spool: &'a Spool,
+struct LoadJobs<'a> {
+    client: &'a BigQueryClient,
+    spool: &'a LoadStore,
     batch: u64,
 }
 
-impl Jobs<'_> {
-    async fn load(&self, loads: &[Note]) -> Result<BTreeMap<String, End>, Error> {
+impl LoadJobs<'_> {
+    async fn load(&self, loads: &[LoadNote]) -> Result<BTreeMap<String, LoadEnd>, Error> {
         let mut refused = BTreeMap::new();
         // A verdict's row means that its measurements are loaded, so it is loaded after them.
         for table in ["measurements", "verdicts", "runs"] {
-            let wanted = |load: &&Note| load.objects.contains_key(table) && !refused.contains_key(&load.load);
+            let wanted =
+                |load: &&LoadNote| load.objects.contains_key(table) && !refused.contains_key(&load.load);
             let mut sets = vec![loads.iter().filter(wanted).collect::<Vec<_>>()];
             while let Some(set) = sets.pop() {
                 if set.is_empty() {
@@ -79,26 +85,26 @@ impl Jobs<'_> {
                 }
             }
         }
-        let end = |load: &Note| match refused.get(&load.load) {
-            Some(why) => End::Refused(why.clone()),
-            None => End::Loaded,
+        let end = |load: &LoadNote| match refused.get(&load.load) {
+            Some(why) => LoadEnd::Refused(why.clone()),
+            None => LoadEnd::Loaded,
         };
         Ok(loads.iter().map(|load| (load.load.clone(), end(load))).collect())
     }
 
     /// Loads the rows of a table for some loads, atomically and once, or returns why rows among them are
     /// rejected permanently.
-    async fn table(&self, table: &str, set: &[&Note]) -> Result<Result<(), String>, Error> {
+    async fn table(&self, table: &str, set: &[&LoadNote]) -> Result<Result<(), String>, Error> {
         let uris: BTreeSet<_> =
             set.iter().filter_map(|load| load.objects.get(table)).map(|o| self.spool.uri(o)).collect();
         let uris: Vec<_> = uris.into_iter().collect();
         for attempt in 0_u32.. {
             let id = self.id(table, &uris, attempt);
-            let Ended { how, at } = self.client.load(&id, table, &uris).await?;
+            let FinishedJob { how, at } = self.client.load(&id, table, &uris).await?;
             let why = match how {
-                How::Loaded => return Ok(Ok(())),
-                How::Bad(why) => return Ok(Err(why)),
-                How::Passing(why) => why,
+                JobResult::Loaded => return Ok(Ok(())),
+                JobResult::Bad(why) => return Ok(Err(why)),
+                JobResult::Passing(why) => why,
             };
             warn!(job = id, why, "a load job failed, and wrote nothing");
             self.client.say(&why);

@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use ledger::Store;
-use warehouse::{Error, bigquery::Options};
+use warehouse::{Error, bigquery::BigQueryOptions};
 
 use super::{Bed, MEASUREMENTS, VERDICTS, hasty, load};
 
 #[tokio::test]
 async fn loads_that_come_together_share_a_job_for_each_table() {
     let bed = Bed::new().await;
-    let options = Options { company: Duration::from_millis(700), ..hasty() };
+    let options = BigQueryOptions { company: Duration::from_millis(700), ..hasty() };
     let (one, two) = (bed.warehouse(options.clone()), bed.warehouse(options));
     let loads: Vec<_> =
         (0..24).map(|number| (format!("run-{number}.1"), load(&format!("run-{number}"), 3))).collect();
@@ -32,7 +32,8 @@ async fn loads_that_come_together_share_a_job_for_each_table() {
 #[tokio::test]
 async fn batches_keep_their_distance_and_a_load_says_that_it_waits() {
     let bed = Bed::new().await;
-    let options = Options { every: Duration::from_secs(3600), patience: Duration::from_secs(2), ..hasty() };
+    let options =
+        BigQueryOptions { every: Duration::from_secs(3600), patience: Duration::from_secs(2), ..hasty() };
     let warehouse = bed.warehouse(options.clone());
     assert_eq!(warehouse.load("a.1", &load("a", 2)).await, Ok(2));
     let begun = Instant::now();
@@ -51,7 +52,7 @@ async fn batches_keep_their_distance_and_a_load_says_that_it_waits() {
 #[tokio::test]
 async fn no_batch_is_larger_than_it_may_be() {
     let bed = Bed::new().await;
-    let options = Options { company: Duration::from_millis(300), most: 4, ..hasty() };
+    let options = BigQueryOptions { company: Duration::from_millis(300), most: 4, ..hasty() };
     let warehouse = bed.warehouse(options);
     let loads: Vec<_> =
         (0..10).map(|number| (format!("run-{number}.1"), load(&format!("run-{number}"), 1))).collect();
@@ -76,7 +77,7 @@ async fn a_load_is_recognized_by_another_loader() {
 #[tokio::test]
 async fn the_successor_of_a_crashed_loader_adopts_its_jobs() {
     let bed = Bed::with_pause(Duration::ZERO).await;
-    let warehouse = bed.warehouse(Options { company: Duration::from_millis(300), ..hasty() });
+    let warehouse = bed.warehouse(BigQueryOptions { company: Duration::from_millis(300), ..hasty() });
     let loads: Vec<_> = ["a", "b", "c"].map(|run| (format!("{run}.1"), load(run, 2))).into();
     join_all(loads.iter().map(|(id, load)| async { assert_eq!(warehouse.load(id, load).await, Ok(2)) }))
         .await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bigquery_standin::{Fault, On};
 use futures::future::join_all;
-use warehouse::{Error, Row, bigquery::Options};
+use warehouse::{Error, MeasurementRow, bigquery::BigQueryOptions};
 
 use super::{Bed, MEASUREMENTS, VERDICTS, hasty, load};
 
@@ -49,7 +49,8 @@ async fn a_job_that_failed_is_followed_by_another_under_another_id() {
 async fn a_successor_waits_before_retrying_a_failed_job() {
     let bed = Bed::new().await;
     bed.bigquery.quota(0);
-    let options = Options { again: Duration::from_secs(60), patience: Duration::from_secs(2), ..hasty() };
+    let options =
+        BigQueryOptions { again: Duration::from_secs(60), patience: Duration::from_secs(2), ..hasty() };
     for _ in 0..3 {
         let said = bed.warehouse(options.clone()).load("a.1", &load("a", 3)).await;
         assert!(matches!(&said, Err(Error::Unavailable(why)) if why.contains("quotaExceeded")), "{said:?}");
@@ -63,7 +64,7 @@ async fn a_successor_waits_before_retrying_a_failed_job() {
 async fn only_rejected_rows_are_rejected() {
     let bed = Bed::new().await;
     bed.bigquery.dislike("nobody likes this");
-    let warehouse = bed.warehouse(Options { company: Duration::from_millis(300), ..hasty() });
+    let warehouse = bed.warehouse(BigQueryOptions { company: Duration::from_millis(300), ..hasty() });
     let mut loads: Vec<_> =
         (0..9).map(|number| (format!("run-{number}.1"), load(&format!("run-{number}"), 2))).collect();
     loads[4].1.rows[1].log = "nobody likes this".to_owned();
@@ -94,13 +95,16 @@ async fn only_rejected_rows_are_rejected() {
 async fn invalid_rows_are_rejected_before_batching() {
     let bed = Bed::new().await;
     let warehouse = bed.warehouse(hasty());
-    let of = |change: &dyn Fn(&mut Row)| {
+    let of = |change: &dyn Fn(&mut MeasurementRow)| {
         let mut load = load("a", 2);
         change(&mut load.rows[1]);
         load
     };
     for (what, bad) in [
-        ("size_bytes: 18446744073709551615 is no integer", of(&|row| row.size_bytes = u64::MAX)),
+        (
+            "size_bytes: 18446744073709551615 is not a signed 64-bit integer",
+            of(&|row| row.size_bytes = u64::MAX),
+        ),
         ("busbw: a value is required", of(&|row| row.busbw = f64::NAN)),
         ("busbw: a value is required", of(&|row| row.busbw = f64::INFINITY)),
         ("there twice", of(&|row| row.row_number = 0)),

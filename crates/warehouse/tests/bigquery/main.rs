@@ -12,8 +12,8 @@ use gcp::storage::{CloudStorage, Patience};
 use model::{Timestamp, Verdict};
 use storage_standin::{Options as Storage, StandIn as Bucket};
 use warehouse::{
-    Load, Row, VerdictRow,
-    bigquery::{BigQuery, Options},
+    Load, MeasurementRow, VerdictRow,
+    bigquery::{BigQuery, BigQueryOptions},
 };
 
 const BUCKET: &str = "artefacts";
@@ -60,7 +60,7 @@ impl Bed {
     }
 
     /// A loader's end of it.
-    fn warehouse(&self, options: Options) -> Arc<BigQuery> {
+    fn warehouse(&self, options: BigQueryOptions) -> Arc<BigQuery> {
         let endpoint = Some(self.bigquery.endpoint.clone());
         Arc::new(BigQuery::new("val-prod", "burnin", endpoint, self.store(), options))
     }
@@ -86,8 +86,8 @@ impl Bed {
 }
 
 /// No pauses that a test would have to wait for.
-fn hasty() -> Options {
-    Options {
+fn hasty() -> BigQueryOptions {
+    BigQueryOptions {
         patience: Duration::from_secs(20),
         attempt: Duration::from_secs(2),
         company: Duration::from_millis(1),
@@ -100,7 +100,7 @@ fn hasty() -> Options {
 
 /// What a run brings: so many measurements, and a verdict.
 fn load(run: &str, rows: u32) -> Load {
-    let row = |row_number| Row {
+    let row = |row_number| MeasurementRow {
         run: run.into(),
         workflow: "nightly".into(),
         attempt: 1,
@@ -113,7 +113,7 @@ fn load(run: &str, rows: u32) -> Load {
         busbw: 1e-3,
         wrong: Some(0),
         requested_at: Some(Timestamp::from_millis(1_000)),
-        ..Row::default()
+        ..MeasurementRow::default()
     };
     let verdict = VerdictRow {
         run: run.into(),

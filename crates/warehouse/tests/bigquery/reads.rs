@@ -2,7 +2,7 @@
 
 use bigquery_standin::{Fault, On};
 use model::{Timestamp, Verdict};
-use warehouse::{Error, Row, VerdictRow, Wanted};
+use warehouse::{Error, MeasurementRow, PastQuery, VerdictRow};
 
 use super::{Bed, hasty, load};
 
@@ -11,7 +11,7 @@ async fn every_cell_comes_back_as_it_was_given() {
     let bed = Bed::new().await;
     let warehouse = bed.warehouse(hasty());
     let mut given = load("a", 2);
-    given.rows[0] = Row {
+    given.rows[0] = MeasurementRow {
         workflow: "'; DROP TABLE runs; -- `\" \\ \n é 🦀 @run".into(),
         collective: Some(String::new()),
         ranks: Some(u32::MAX),
@@ -58,7 +58,7 @@ async fn rejections_are_reported() {
     let bed = Bed::new().await;
     let warehouse = bed.warehouse(hasty());
     bed.bigquery.fault(On::Query, Fault::Refused(403));
-    let wanted = Wanted {
+    let wanted = PastQuery {
         workflow: "w".to_owned(),
         identity: "i".to_owned(),
         before: Timestamp::from_millis(0),

@@ -8,7 +8,7 @@ use futures::future::join_all;
 use storage_standin::{Fault, Kind, Wants};
 use warehouse::{
     Error, Load,
-    bigquery::{BigQuery, Options},
+    bigquery::{BigQuery, BigQueryOptions},
 };
 
 use super::{Bed, MEASUREMENTS, VERDICTS, hasty, load};
@@ -53,7 +53,7 @@ async fn storm(seed: u64) -> u32 {
             bed.bucket.faults(Fault { on: wants, kind, times: 6, after });
         }
     }
-    let options = Options { company: Duration::from_millis(dice.u64(1..60)), most: 12, ..hasty() };
+    let options = BigQueryOptions { company: Duration::from_millis(dice.u64(1..60)), most: 12, ..hasty() };
     let loaders: Vec<_> = (0..LOADERS).map(|_| bed.warehouse(options.clone())).collect();
     let loads: Vec<_> = (0..RUNS)
         .map(|number| {

@@ -10,14 +10,14 @@ use std::{
 
 use bytes::Bytes;
 use futures::stream;
-use ledger::Reader;
+use ledger::ObjectReader;
 use model::{Cluster, Collected, Cut};
 use redact::{Redactor, Rules, Tally};
 use service::PortError;
 use tokio::io::AsyncReadExt;
 use tokio_util::io::StreamReader;
 
-use crate::port::{Ending, Scheduler};
+use crate::port::{FileTail, Scheduler};
 
 /// Bytes per read.
 const CHUNK: usize = 64 << 10;
@@ -28,7 +28,7 @@ const LINE: usize = 64 << 10;
 
 /// A file of a job.
 #[derive(Clone)]
-pub struct File {
+pub struct OutputFile {
     pub scheduler: Arc<dyn Scheduler>,
     pub cluster: Cluster,
     pub job: String,
@@ -36,16 +36,20 @@ pub struct File {
 }
 
 /// Properties of a body, complete once it has been read to the end.
-pub type Told = Arc<Mutex<Collected>>;
+pub type CollectedHandle = Arc<Mutex<Collected>>;
 
 /// The file's bytes as stored, at most about `limit`, and their properties.
 ///
 /// # Errors
 /// Returns an error if the file cannot be opened.
-pub async fn body(file: &File, rules: &Arc<Rules>, limit: u64) -> Result<(Reader, Told), PortError> {
+pub async fn body(
+    file: &OutputFile,
+    rules: &Arc<Rules>,
+    limit: u64,
+) -> Result<(ObjectReader, CollectedHandle), PortError> {
     let source = file.scheduler.output(&file.cluster, &file.job, &file.name).await?;
-    let told = Told::default();
-    let state = State {
+    let told = CollectedHandle::default();
+    let state = BodyState {
         file: file.clone(),
         source,
         rules: Arc::clone(rules),
@@ -66,9 +70,9 @@ pub async fn body(file: &File, rules: &Arc<Rules>, limit: u64) -> Result<(Reader
     Ok((Box::new(StreamReader::new(Box::pin(chunks))), told))
 }
 
-struct State {
-    file: File,
-    source: Reader,
+struct BodyState {
+    file: OutputFile,
+    source: ObjectReader,
     rules: Arc<Rules>,
     /// `None` after the end of the file.
     redactor: Option<Redactor>,
@@ -82,10 +86,10 @@ struct State {
     pushed: u64,
     limit: u64,
     cut: Option<Cut>,
-    told: Told,
+    told: CollectedHandle,
 }
 
-impl State {
+impl BodyState {
     /// The next bytes to store; empty at the end.
     async fn next(&mut self) -> io::Result<Bytes> {
         let tail = TAIL.min(self.limit / 2);
@@ -170,8 +174,8 @@ impl State {
 
 /// The end of a file from the first whole line on, and its offset. Without its beginning, a secret in a line or a private key
 /// would not be recognised.
-async fn whole_lines(ending: Ending, not_before: u64, most: u64) -> io::Result<(u64, Vec<u8>)> {
-    let Ending { mut from, body } = ending;
+async fn whole_lines(ending: FileTail, not_before: u64, most: u64) -> io::Result<(u64, Vec<u8>)> {
+    let FileTail { mut from, body } = ending;
     let mut text = Vec::new();
     body.take(most).read_to_end(&mut text).await?;
     let twice = usize::try_from(not_before.saturating_sub(from)).unwrap_or(usize::MAX).min(text.len());

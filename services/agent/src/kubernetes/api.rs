@@ -24,15 +24,15 @@ const DRAINED: &str = "burnin.dev/drained";
 
 /// Clients by endpoint: keeps connections and tokens.
 #[derive(Default)]
-pub struct Clients(Mutex<HashMap<String, Client>>);
+pub struct ClientCache(Mutex<HashMap<String, Client>>);
 
-impl Clients {
+impl ClientCache {
     /// The API client for these settings.
     ///
     /// # Errors
     /// Returns an error if there are no credentials for the cluster.
-    pub async fn of(&self, settings: &Kubernetes) -> Result<Cluster, PortError> {
-        let key = serde_json::to_string(&settings.access).map_err(PortError::passing)?;
+    pub async fn of(&self, settings: &Kubernetes) -> Result<NamespacedCluster, PortError> {
+        let key = serde_json::to_string(&settings.access).map_err(PortError::transient)?;
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
         let client = match known {
             Some(client) => client,
@@ -42,7 +42,7 @@ impl Clients {
                 client
             }
         };
-        Ok(Cluster { client, namespace: settings.namespace.clone() })
+        Ok(NamespacedCluster { client, namespace: settings.namespace.clone() })
     }
 }
 
@@ -57,12 +57,12 @@ pub enum Created {
 
 /// A namespace of a cluster.
 #[derive(Clone)]
-pub struct Cluster {
+pub struct NamespacedCluster {
     client: Client,
     namespace: String,
 }
 
-impl Cluster {
+impl NamespacedCluster {
     fn objects(&self, group: &str, version: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
         let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
         let resource = ApiResource {
@@ -208,7 +208,7 @@ impl Cluster {
     /// # Errors
     /// [`PortError::Final`] if the node is cordoned for another reason, is absent, or cordoning is forbidden.
     pub async fn cordon(&self, node: &str, reason: &str) -> Result<(), PortError> {
-        let left = |why: String| PortError::Final(Failure::new(Class::Input, "NOT_DRAINED", why));
+        let left = |why: String| PortError::Permanent(Failure::new(Class::Input, "NOT_DRAINED", why));
         let refused = |error: &kube::Error| match error {
             kube::Error::Api(status) if status.code == 403 => left(format!(
                 "the configured access must not cordon nodes; grant it the cluster roles burnin-nodes and \
@@ -293,7 +293,7 @@ async fn create<K>(api: &Api<K>, object: &Value, kind: &str) -> Result<Created, 
 where
     K: Clone + DeserializeOwned + Serialize + std::fmt::Debug + Resource,
 {
-    let object: K = serde_json::from_value(object.clone()).map_err(PortError::passing)?;
+    let object: K = serde_json::from_value(object.clone()).map_err(PortError::transient)?;
     let parameters = PostParams { field_manager: Some("burnin".to_owned()), ..PostParams::default() };
     match limited(api.create(&parameters, &object)).await? {
         Ok(_) => Ok(Created::New),

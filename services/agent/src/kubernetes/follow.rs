@@ -10,7 +10,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use serde_json::Value;
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::{api::Cluster, logs::Source, spool::Spool, state};
+use super::{api::NamespacedCluster, logs::ContainerOutput, spool::JobNotes, state};
 
 /// Follows one job until dropped.
 pub struct Follower {
@@ -26,7 +26,7 @@ impl Drop for Follower {
 
 impl Follower {
     /// Follows the pods of a JobSet. A broken watch resumes; if its resource version has expired, the pods are listed again.
-    pub fn start(cluster: Cluster, spool: Spool, jobset: &str) -> Self {
+    pub fn start(cluster: NamespacedCluster, spool: JobNotes, jobset: &str) -> Self {
         let seen = Arc::new(Mutex::new(BTreeMap::new()));
         let (all, selector) = (Arc::clone(&seen), format!("jobset.sigs.k8s.io/jobset-name={jobset}"));
         let watch = async move {
@@ -68,7 +68,7 @@ impl Follower {
 }
 
 /// The outputs of a pod whose containers have started.
-pub fn sources(cluster: &Cluster, spool: &Spool, pod: &Value) -> Vec<Source> {
+pub fn sources(cluster: &NamespacedCluster, spool: &JobNotes, pod: &Value) -> Vec<ContainerOutput> {
     let name = pod["metadata"]["name"].as_str().unwrap_or_default();
     let index = state::index(pod);
     state::containers(pod)
@@ -77,7 +77,7 @@ pub fn sources(cluster: &Cluster, spool: &Spool, pod: &Value) -> Vec<Source> {
         })
         .filter_map(|container| {
             let which = container["name"].as_str()?;
-            Some(Source {
+            Some(ContainerOutput {
                 cluster: cluster.clone(),
                 spool: spool.clone(),
                 pod: name.to_owned(),

@@ -14,8 +14,8 @@ use service::PortError;
 use tokio::time::Instant;
 
 use super::{
-    api::Cluster,
-    spool::{Cursor, Spool},
+    api::NamespacedCluster,
+    spool::{JobNotes, OutputCursor},
 };
 
 /// A piece is stored at this size, or when its first line has waited for `LATEST`.
@@ -28,11 +28,11 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// An output, and where it is stored.
 #[derive(Clone)]
-pub struct Source {
+pub struct ContainerOutput {
     /// Cluster of the pod.
-    pub cluster: Cluster,
+    pub cluster: NamespacedCluster,
     /// The job's notes.
-    pub spool: Spool,
+    pub spool: JobNotes,
     /// Pod name.
     pub pod: String,
     /// Container name.
@@ -52,7 +52,7 @@ enum Passage {
     Gone,
 }
 
-impl Source {
+impl ContainerOutput {
     /// Reads until the container has ended. Errors are retried.
     pub async fn follow(&self) {
         loop {
@@ -122,7 +122,7 @@ impl Source {
         let opened = tokio::time::timeout(Duration::from_secs(30), pods.log_stream(&self.pod, &asked));
         let mut body = match opened.await {
             Err(_) => {
-                return Err(PortError::Passing(format!("pod {}: timeout reading its output", self.pod)));
+                return Err(PortError::Transient(format!("pod {}: timeout reading its output", self.pod)));
             }
             Ok(Ok(body)) => Box::pin(body),
             Ok(Err(kube::Error::Api(status))) if status.code == 404 => return Ok(Passage::Gone),
@@ -138,7 +138,7 @@ impl Source {
                 // Complete lines are stored; the rest is read again.
                 Some(Err(error)) => {
                     self.keep(&mut keeping).await?;
-                    return Err(PortError::passing(error));
+                    return Err(PortError::transient(error));
                 }
             };
             if complete || (over && last && !line.is_empty()) {
@@ -200,7 +200,7 @@ async fn next(body: &mut (impl futures::AsyncBufRead + Unpin), line: &mut Vec<u8
 
 /// Lines of a pass that are not stored yet.
 struct Keeping {
-    cursor: Cursor,
+    cursor: OutputCursor,
     until: Option<DateTime<Utc>>,
     /// Repeated lines of the last stored timestamp; `None` after the first new line.
     again: Option<u64>,
@@ -210,7 +210,7 @@ struct Keeping {
 }
 
 impl Keeping {
-    fn after(cursor: Cursor) -> Self {
+    fn after(cursor: OutputCursor) -> Self {
         let until = cursor.until.parse().ok();
         Self { again: until.map(|_| 0), until, cursor, body: Vec::new(), since: None }
     }
@@ -262,7 +262,7 @@ pub fn ended(pod: &Value, container: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn kept(cursor: Cursor, lines: &[&str]) -> (String, Cursor) {
+    fn kept(cursor: OutputCursor, lines: &[&str]) -> (String, OutputCursor) {
         let mut keeping = Keeping::after(cursor);
         for line in lines {
             keeping.take(line.as_bytes());
@@ -280,7 +280,7 @@ mod tests {
     #[test]
     fn a_repeated_line_is_stored_once_wherever_the_connection_broke() {
         for broke in 0..=LINES.len() {
-            let (first, cursor) = kept(Cursor::default(), &LINES[..broke]);
+            let (first, cursor) = kept(OutputCursor::default(), &LINES[..broke]);
             let (second, cursor) = kept(cursor, &LINES);
             assert_eq!(first + &second, "one\none\ntwo\n\n", "broke after {broke}");
             assert_eq!((cursor.gap, cursor.same), (None, 1));
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn rotated_lines_are_reported_as_missing() {
-        let (_, cursor) = kept(Cursor::default(), &LINES[..2]);
+        let (_, cursor) = kept(OutputCursor::default(), &LINES[..2]);
         let (text, cursor) = kept(cursor, &LINES[3..]);
         assert_eq!(text, "\n");
         assert_eq!(
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_steps_back_loses_no_line() {
-        let (text, _) = kept(Cursor::default(), &[LINES[3], LINES[0]]);
+        let (text, _) = kept(OutputCursor::default(), &[LINES[3], LINES[0]]);
         assert_eq!(text, "\none\n");
     }
 }

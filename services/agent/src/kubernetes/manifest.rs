@@ -8,7 +8,7 @@ use model::{Class, Failure, Kubernetes, Launch, Topology};
 use serde_json::{Map, Value, json};
 
 use super::script;
-use crate::port::Job;
+use crate::port::JobSpec;
 
 /// Name of the replicated job; pods are `{jobset}-{this}-0-{index}-{random}`. With named nodes each node has its own replicated
 /// job with a number in its name: pods are `{jobset}-{this}{number}-0-0-{random}`.
@@ -48,7 +48,7 @@ pub fn name(job: &str) -> String {
 ///
 /// # Errors
 /// Returns an error if the job's programs are files instead of a container image.
-pub fn jobset(job: &Job, settings: &Kubernetes) -> Result<Value, Failure> {
+pub fn jobset(job: &JobSpec, settings: &Kubernetes) -> Result<Value, Failure> {
     let name = name(&job.name);
     let (labels, annotations) = marks(job, &name);
     let mut top = labels.clone();
@@ -137,7 +137,7 @@ pub fn keys(job: &str, settings: &Kubernetes, uid: &str, user: &str, host: &str)
 }
 
 /// Labels and annotations of all objects of a job: an annotation where the value is not a valid label.
-fn marks(job: &Job, name: &str) -> (Map<String, Value>, Map<String, Value>) {
+fn marks(job: &JobSpec, name: &str) -> (Map<String, Value>, Map<String, Value>) {
     let mut labels: Map<String, Value> = [(LABEL.to_owned(), json!(name))].into_iter().collect();
     let mut annotations: Map<String, Value> = [(JOB.to_owned(), json!(job.name))].into_iter().collect();
     for (key, value) in &job.labels {
@@ -174,7 +174,7 @@ fn pod_annotations(settings: &Kubernetes, ours: &Map<String, Value>) -> Map<Stri
     all
 }
 
-fn pod(job: &Job, settings: &Kubernetes, name: &str, life: u64) -> Result<Value, Failure> {
+fn pod(job: &JobSpec, settings: &Kubernetes, name: &str, life: u64) -> Result<Value, Failure> {
     let image = image(job, settings)?;
     let (mut volumes, mut mounts) = (Vec::new(), Vec::new());
     let mut mount = |volume: &str, path: &str, source: Value| {
@@ -255,7 +255,7 @@ fn resources(settings: &Kubernetes) -> Value {
 }
 
 /// The image of the image stage, or the one in the settings.
-fn image(job: &Job, settings: &Kubernetes) -> Result<String, Failure> {
+fn image(job: &JobSpec, settings: &Kubernetes) -> Result<String, Failure> {
     let wrong = |message: &str| Err(Failure::new(Class::Input, "IMAGE", message.to_owned()));
     match (&job.image, &settings.image) {
         (Some(image), _) if image.files.is_empty() && !image.reference.ends_with('/') => {

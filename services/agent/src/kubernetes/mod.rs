@@ -19,19 +19,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ledger::{Reader, Store};
-use model::{Access, Class, Cluster, Failure, JobEnd, Kubernetes, Launch};
+use ledger::{ObjectReader, Store};
+use model::{ApiAccess, Class, Cluster, Failure, JobEnd, Kubernetes, Launch};
 use serde_json::{Value, json};
 use service::{Clock, PortError, SystemClock};
 
 use crate::{
-    port::{Ending, Job, Outputs, Scheduler, Standing, Written},
+    port::{FileTail, JobSpec, JobStatus, Outputs, Scheduler, Written},
     slurm::script::quote,
 };
-use api::{Clients, Created};
+use api::{ClientCache, Created};
 use follow::Follower;
-use spool::Spool;
-use state::{Finding, Known};
+use spool::JobNotes;
+use state::{PodFinding, PodState};
 
 /// Maximum wait for a deletion before it is polled again later.
 const DELETION: Duration = Duration::from_secs(20);
@@ -42,22 +42,22 @@ const PACE: Duration = Duration::from_millis(500);
 /// Scheduler of Kubernetes clusters.
 pub struct KubernetesJobs {
     store: Arc<dyn Store>,
-    clients: Clients,
+    clients: ClientCache,
     followed: Mutex<HashMap<String, Follower>>,
     /// Last poll that found the job running.
     going: Mutex<HashMap<String, Instant>>,
 }
 
 /// A job on its cluster.
-struct Place {
+struct JobContext {
     settings: Kubernetes,
-    cluster: api::Cluster,
-    spool: Spool,
+    cluster: api::NamespacedCluster,
+    spool: JobNotes,
     jobset: String,
 }
 
 /// The object with a job's name.
-enum Found {
+enum FoundObjects {
     Nothing,
     Ours(Value),
     /// It only reserves the name.
@@ -67,12 +67,12 @@ enum Found {
 impl KubernetesJobs {
     /// `store`: bucket of the job notes.
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, clients: Clients::default(), followed: Mutex::default(), going: Mutex::default() }
+        Self { store, clients: ClientCache::default(), followed: Mutex::default(), going: Mutex::default() }
     }
 
     /// API client and settings of a cluster.
-    async fn reached(&self, cluster: &Cluster) -> Result<(api::Cluster, Kubernetes), PortError> {
-        let wrong = |message: String| PortError::Final(Failure::new(Class::Input, "SETTINGS", message));
+    async fn reached(&self, cluster: &Cluster) -> Result<(api::NamespacedCluster, Kubernetes), PortError> {
+        let wrong = |message: String| PortError::Permanent(Failure::new(Class::Input, "SETTINGS", message));
         let settings = Kubernetes::of(cluster)
             .map_err(|error| wrong(format!("cluster {}: endpoint: {error}", cluster.name)))?
             .ok_or_else(|| wrong(format!("cluster {}: endpoint: not a Kubernetes endpoint", cluster.name)))?;
@@ -82,10 +82,10 @@ impl KubernetesJobs {
         Ok((self.clients.of(&settings).await?, settings))
     }
 
-    async fn place(&self, cluster: &Cluster, name: &str) -> Result<Place, PortError> {
+    async fn place(&self, cluster: &Cluster, name: &str) -> Result<JobContext, PortError> {
         let (cluster, settings) = self.reached(cluster).await?;
-        let (spool, jobset) = (Spool::of(&self.store, name), manifest::name(name));
-        Ok(Place { settings, cluster, spool, jobset })
+        let (spool, jobset) = (JobNotes::of(&self.store, name), manifest::name(name));
+        Ok(JobContext { settings, cluster, spool, jobset })
     }
 
     fn paced(&self, name: &str) -> bool {
@@ -93,16 +93,16 @@ impl KubernetesJobs {
         going.get(name).is_some_and(|asked| asked.elapsed() < PACE)
     }
 
-    fn pace(&self, name: &str, standing: Option<&Standing>) {
+    fn pace(&self, name: &str, standing: Option<&JobStatus>) {
         let mut going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
         match standing {
-            Some(Standing::Going) => going.insert(name.to_owned(), Instant::now()),
+            Some(JobStatus::Going) => going.insert(name.to_owned(), Instant::now()),
             _ => going.remove(name),
         };
     }
 
     /// Starts reading the output of its pods.
-    fn follow(&self, place: &Place, name: &str) {
+    fn follow(&self, place: &JobContext, name: &str) {
         let mut followed = self.followed.lock().unwrap_or_else(PoisonError::into_inner);
         followed
             .entry(name.to_owned())
@@ -119,13 +119,13 @@ impl KubernetesJobs {
     }
 
     /// Current objects of a job, and the last seen state of deleted pods.
-    async fn known(&self, place: &Place, name: &str, jobset: Value) -> Result<Known, PortError> {
-        let Place { cluster, jobset: called, settings, .. } = place;
+    async fn known(&self, place: &JobContext, name: &str, jobset: Value) -> Result<PodState, PortError> {
+        let JobContext { cluster, jobset: called, settings, .. } = place;
         let mut pods = self.seen(name);
         for pod in cluster.pods_of(called).await? {
             pods.insert(pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned(), pod);
         }
-        let mut known = Known { pods: pods.into_values().collect(), jobset, ..Known::default() };
+        let mut known = PodState { pods: pods.into_values().collect(), jobset, ..PodState::default() };
         known.pods.sort_by_key(|pod| pod["metadata"]["name"].as_str().unwrap_or_default().to_owned());
         if settings.queue.is_some() {
             let uid = known.jobset["metadata"]["uid"].as_str().unwrap_or_default();
@@ -139,38 +139,38 @@ impl KubernetesJobs {
         Ok(known)
     }
 
-    async fn stands(&self, place: &Place, name: &str) -> Result<Standing, PortError> {
-        let Place { settings, cluster, spool, jobset: called } = place;
+    async fn stands(&self, place: &JobContext, name: &str) -> Result<JobStatus, PortError> {
+        let JobContext { settings, cluster, spool, jobset: called } = place;
         if let Some(told) = spool.told().await? {
-            return told.map_err(PortError::Final);
+            return told.map_err(PortError::Permanent);
         }
         let cancelled = spool.cancelled().await?;
         let jobset = match place.found(name).await? {
-            Found::Ours(jobset) => jobset,
+            FoundObjects::Ours(jobset) => jobset,
             // A cancelled job that existed and is deleted as intended: no fence needed, nothing would delete it.
-            Found::Nothing if cancelled && spool.submitted().await?.is_some() => {
-                return place.tell(Ok(Standing::Ended(ended("CANCELLED")))).await;
+            FoundObjects::Nothing if cancelled && spool.submitted().await?.is_some() => {
+                return place.tell(Ok(JobStatus::Ended(ended("CANCELLED")))).await;
             }
-            Found::Nothing if cancelled => {
+            FoundObjects::Nothing if cancelled => {
                 // The submission may still be in flight: then either the fence or the JobSet gets the name.
                 return match cluster.create_jobset(&manifest::fence(name, settings)).await? {
-                    Created::New => place.tell(Ok(Standing::Ended(ended("CANCELLED")))).await,
-                    Created::Taken => Ok(Standing::Going),
+                    Created::New => place.tell(Ok(JobStatus::Ended(ended("CANCELLED")))).await,
+                    Created::Taken => Ok(JobStatus::Going),
                 };
             }
-            Found::Fence(_) => return place.tell(Ok(Standing::Ended(ended("CANCELLED")))).await,
-            Found::Nothing if spool.submitted().await?.is_some() => {
+            FoundObjects::Fence(_) => return place.tell(Ok(JobStatus::Ended(ended("CANCELLED")))).await,
+            FoundObjects::Nothing if spool.submitted().await?.is_some() => {
                 let why = format!("JobSet {called} was deleted before its end was seen");
-                return place.tell(Ok(Standing::Lost { code: "DELETED".to_owned(), why })).await;
+                return place.tell(Ok(JobStatus::Lost { code: "DELETED".to_owned(), why })).await;
             }
-            Found::Nothing => return Ok(Standing::Absent),
+            FoundObjects::Nothing => return Ok(JobStatus::Absent),
         };
         let uid = jobset["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
         spool.note_submitted(&uid).await?;
         let over = state::over(&jobset);
         if !over && (cancelled || jobset["metadata"]["deletionTimestamp"].is_string()) {
             cluster.delete_jobset(called, &uid).await?;
-            return Ok(Standing::Going); // until it is deleted
+            return Ok(JobStatus::Going); // until it is deleted
         }
         if !over {
             place.keys(name, &uid).await?;
@@ -179,17 +179,17 @@ impl KubernetesJobs {
         let known = self.known(place, name, jobset).await?;
         let now = SystemClock.now();
         let end = match state::standing(&known, settings, now) {
-            Finding::Going => return Ok(Standing::Going),
-            Finding::Waiting { code, why } => {
+            PodFinding::Going => return Ok(JobStatus::Going),
+            PodFinding::Waiting { code, why } => {
                 spool.waits(&format!("{now} {code}: {why}")).await?;
-                return Ok(Standing::Going);
+                return Ok(JobStatus::Going);
             }
-            Finding::Ended(end) if cancelled && end.state != "COMPLETED" => {
-                Ok(Standing::Ended(JobEnd { state: "CANCELLED".to_owned(), ..end }))
+            PodFinding::Ended(end) if cancelled && end.state != "COMPLETED" => {
+                Ok(JobStatus::Ended(JobEnd { state: "CANCELLED".to_owned(), ..end }))
             }
-            Finding::Ended(end) => Ok(Standing::Ended(end)),
-            Finding::Lost { code, why } => Ok(Standing::Lost { code, why }),
-            Finding::Failed(failure) => Err(failure),
+            PodFinding::Ended(end) => Ok(JobStatus::Ended(end)),
+            PodFinding::Lost { code, why } => Ok(JobStatus::Lost { code, why }),
+            PodFinding::Failed(failure) => Err(failure),
         };
         if !over {
             // A lost job must not continue or start again. Read its remaining output first.
@@ -201,8 +201,8 @@ impl KubernetesJobs {
     }
 
     /// Reads every output up to its current end.
-    async fn drain(&self, place: &Place, name: &str) -> Result<(), PortError> {
-        let Place { cluster, spool, jobset, .. } = place;
+    async fn drain(&self, place: &JobContext, name: &str) -> Result<(), PortError> {
+        let JobContext { cluster, spool, jobset, .. } = place;
         let mut pods = self.seen(name);
         for pod in cluster.pods_of(jobset).await? {
             pods.insert(pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned(), pod);
@@ -213,7 +213,7 @@ impl KubernetesJobs {
         {
             match source.finish().await {
                 // A lost node may never respond again.
-                Err(PortError::Passing(why)) if state::node_lost(pod) => {
+                Err(PortError::Transient(why)) if state::node_lost(pod) => {
                     spool.close(&source.stream, Some(format!("its node is lost: {why}"))).await?;
                 }
                 read => drop(read?),
@@ -224,20 +224,20 @@ impl KubernetesJobs {
             let mut parts = stream.splitn(3, '.').skip(1).map(str::to_owned);
             let (Some(container), Some(pod)) = (parts.next(), parts.next()) else { continue };
             let (cluster, spool) = (cluster.clone(), spool.clone());
-            logs::Source { cluster, spool, pod, container, stream }.finish().await?;
+            logs::ContainerOutput { cluster, spool, pod, container, stream }.finish().await?;
         }
         Ok(())
     }
 }
 
-impl Place {
+impl JobContext {
     fn handle(&self) -> String {
         format!("{}/{}", self.settings.namespace, self.jobset)
     }
 
     /// The object with the job's name; refuses an object of another owner.
-    async fn found(&self, name: &str) -> Result<Found, PortError> {
-        let Some(jobset) = self.cluster.jobset(&self.jobset).await? else { return Ok(Found::Nothing) };
+    async fn found(&self, name: &str) -> Result<FoundObjects, PortError> {
+        let Some(jobset) = self.cluster.jobset(&self.jobset).await? else { return Ok(FoundObjects::Nothing) };
         let annotations = &jobset["metadata"]["annotations"];
         if annotations[manifest::JOB] != name {
             let message = format!(
@@ -246,15 +246,15 @@ impl Place {
                 self.settings.namespace,
                 manifest::JOB
             );
-            return Err(PortError::Final(Failure::new(Class::Input, "NAME_TAKEN", message)));
+            return Err(PortError::Permanent(Failure::new(Class::Input, "NAME_TAKEN", message)));
         }
         let fence = annotations[manifest::FENCE].is_string();
-        Ok(if fence { Found::Fence(jobset) } else { Found::Ours(jobset) })
+        Ok(if fence { FoundObjects::Fence(jobset) } else { FoundObjects::Ours(jobset) })
     }
 
     /// The first end state recorded is final.
-    async fn tell(&self, end: spool::Final) -> Result<Standing, PortError> {
-        self.spool.tell(end).await?.map_err(PortError::Final)
+    async fn tell(&self, end: spool::Final) -> Result<JobStatus, PortError> {
+        self.spool.tell(end).await?.map_err(PortError::Permanent)
     }
 
     /// Creates the pods' ssh keys if needed, owned by the JobSet.
@@ -273,28 +273,28 @@ fn ended(state: &str) -> JobEnd {
 
 #[async_trait::async_trait]
 impl Scheduler for KubernetesJobs {
-    async fn submit(&self, job: &Job) -> Result<String, PortError> {
+    async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
         self.pace(&job.name, None);
         let place = self.place(&job.cluster, &job.name).await?;
-        let Place { settings, cluster, spool, .. } = &place;
+        let JobContext { settings, cluster, spool, .. } = &place;
         // Never start again: ended, cancelled, or deleted after it existed.
         if spool.told().await?.is_some() || spool.cancelled().await? {
             return Ok(place.handle());
         }
         let mut found = place.found(&job.name).await?;
-        if matches!(found, Found::Nothing) {
+        if matches!(found, FoundObjects::Nothing) {
             if spool.submitted().await?.is_some() {
                 return Ok(place.handle());
             }
-            let jobset = manifest::jobset(job, settings).map_err(PortError::Final)?;
+            let jobset = manifest::jobset(job, settings).map_err(PortError::Permanent)?;
             let created = cluster.create_jobset(&jobset).await;
             // Read the object in any case: a response may be lost, or another agent may have created it.
             found = place.found(&job.name).await?;
-            if let (Found::Nothing, Err(error)) = (&found, created) {
+            if let (FoundObjects::Nothing, Err(error)) = (&found, created) {
                 return Err(error);
             }
         }
-        if let Found::Ours(jobset) = found {
+        if let FoundObjects::Ours(jobset) = found {
             let uid = jobset["metadata"]["uid"].as_str().unwrap_or_default();
             spool.note_submitted(uid).await?;
             place.keys(&job.name, uid).await?;
@@ -307,9 +307,9 @@ impl Scheduler for KubernetesJobs {
         Ok(place.handle())
     }
 
-    async fn look(&self, cluster: &Cluster, name: &str) -> Result<Standing, PortError> {
+    async fn look(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
         if self.paced(name) {
-            return Ok(Standing::Going);
+            return Ok(JobStatus::Going);
         }
         let place = self.place(cluster, name).await?;
         let standing = self.stands(&place, name).await;
@@ -319,7 +319,7 @@ impl Scheduler for KubernetesJobs {
 
     async fn cancel(&self, cluster: &Cluster, name: &str) -> Result<(), PortError> {
         let place = self.place(cluster, name).await?;
-        let Place { settings, cluster, spool, jobset: called } = &place;
+        let JobContext { settings, cluster, spool, jobset: called } = &place;
         self.pace(name, None);
         spool.cancel().await?;
         if spool.told().await?.is_some() {
@@ -327,14 +327,15 @@ impl Scheduler for KubernetesJobs {
         }
         loop {
             match place.found(name).await? {
-                Found::Nothing if spool.submitted().await?.is_some() => return Ok(()),
-                Found::Nothing => match cluster.create_jobset(&manifest::fence(name, settings)).await? {
+                FoundObjects::Nothing if spool.submitted().await?.is_some() => return Ok(()),
+                FoundObjects::Nothing => match cluster.create_jobset(&manifest::fence(name, settings)).await?
+                {
                     Created::New => return Ok(()),
                     Created::Taken => {}
                 },
-                Found::Fence(_) => return Ok(()),
-                Found::Ours(jobset) if state::over(&jobset) => return Ok(()),
-                Found::Ours(jobset) => {
+                FoundObjects::Fence(_) => return Ok(()),
+                FoundObjects::Ours(jobset) if state::over(&jobset) => return Ok(()),
+                FoundObjects::Ours(jobset) => {
                     let uid = jobset["metadata"]["uid"].as_str().unwrap_or_default();
                     spool.note_submitted(uid).await?;
                     self.drain(&place, name).await?;
@@ -345,7 +346,7 @@ impl Scheduler for KubernetesJobs {
     }
 
     async fn outputs(&self, cluster: &Cluster, name: &str) -> Result<Outputs, PortError> {
-        let spool = Spool::of(&self.store, name);
+        let spool = JobNotes::of(&self.store, name);
         if spool.submitted().await?.is_none() {
             return Ok(Outputs::default());
         }
@@ -377,8 +378,8 @@ impl Scheduler for KubernetesJobs {
         Ok(outputs)
     }
 
-    async fn output(&self, _: &Cluster, name: &str, file: &str) -> Result<Reader, PortError> {
-        let spool = Spool::of(&self.store, name);
+    async fn output(&self, _: &Cluster, name: &str, file: &str) -> Result<ObjectReader, PortError> {
+        let spool = JobNotes::of(&self.store, name);
         if [WAITING, ENDS].contains(&file) {
             return Ok(Box::new(std::io::Cursor::new(whole(&spool, file).await?)));
         }
@@ -391,27 +392,27 @@ impl Scheduler for KubernetesJobs {
         name: &str,
         file: &str,
         bytes: u64,
-    ) -> Result<Option<Ending>, PortError> {
+    ) -> Result<Option<FileTail>, PortError> {
         if [WAITING, ENDS].contains(&file) {
             return Ok(None);
         }
-        let spool = Spool::of(&self.store, name);
+        let spool = JobNotes::of(&self.store, name);
         let stream = stream(&spool, file).await?;
         let from = spool.cursor(&stream).await?.bytes.saturating_sub(bytes);
-        Ok(Some(Ending { from, body: spool.open_from(&stream, from).await? }))
+        Ok(Some(FileTail { from, body: spool.open_from(&stream, from).await? }))
     }
 
     async fn nodes(&self, _: &Cluster, name: &str) -> Result<Vec<String>, PortError> {
-        let known = Spool::of(&self.store, name).nodes().await?.filter(|nodes| !nodes.is_empty());
+        let known = JobNotes::of(&self.store, name).nodes().await?.filter(|nodes| !nodes.is_empty());
         known.ok_or_else(|| {
             let why = format!("the nodes of {name} are unknown: no pod was seen on a node");
-            PortError::Final(Failure::new(Class::Input, "NODES_UNKNOWN", why))
+            PortError::Permanent(Failure::new(Class::Input, "NODES_UNKNOWN", why))
         })
     }
 
     fn drain_command(&self, cluster: &Cluster, node: &str, _: &str) -> Option<String> {
         let mut words = vec!["kubectl".to_owned()];
-        if let Access::Kubeconfig { path, context } = Kubernetes::of(cluster).ok()??.access {
+        if let ApiAccess::Kubeconfig { path, context } = Kubernetes::of(cluster).ok()??.access {
             words.extend(path.map(|path| format!("--kubeconfig={}", quote(&path))));
             words.extend(context.map(|context| format!("--context={}", quote(&context))));
         }
@@ -425,13 +426,13 @@ impl Scheduler for KubernetesJobs {
 
     async fn release(&self, cluster: &Cluster, name: &str) -> Result<(), PortError> {
         let place = self.place(cluster, name).await?;
-        let Place { cluster, spool, jobset: called, .. } = &place;
+        let JobContext { cluster, spool, jobset: called, .. } = &place;
         if spool.released().await? {
             return Ok(());
         }
         let until = Instant::now() + DELETION;
         loop {
-            if let Found::Ours(jobset) | Found::Fence(jobset) = place.found(name).await? {
+            if let FoundObjects::Ours(jobset) | FoundObjects::Fence(jobset) = place.found(name).await? {
                 let uid = jobset["metadata"]["uid"].as_str().unwrap_or_default();
                 cluster.delete_jobset(called, uid).await?;
             }
@@ -441,7 +442,7 @@ impl Scheduler for KubernetesJobs {
                 return spool.note_released().await;
             }
             if Instant::now() > until {
-                return Err(PortError::Passing(format!(
+                return Err(PortError::Transient(format!(
                     "{}: still being deleted: {}",
                     place.handle(),
                     left.join(", ")
@@ -458,7 +459,7 @@ const WAITING: &str = "waiting.log";
 const ENDS: &str = "outputs.json";
 
 /// One of the two files that the agent itself writes.
-async fn whole(spool: &Spool, file: &str) -> Result<Vec<u8>, PortError> {
+async fn whole(spool: &JobNotes, file: &str) -> Result<Vec<u8>, PortError> {
     if file == WAITING {
         return Ok(spool
             .waiting()
@@ -474,14 +475,14 @@ async fn whole(spool: &Spool, file: &str) -> Result<Vec<u8>, PortError> {
     if ends.is_empty() {
         Ok(Vec::new())
     } else {
-        serde_json::to_vec_pretty(&ends).map_err(PortError::passing)
+        serde_json::to_vec_pretty(&ends).map_err(PortError::transient)
     }
 }
 
 /// The stream of a file.
-async fn stream(spool: &Spool, file: &str) -> Result<String, PortError> {
+async fn stream(spool: &JobNotes, file: &str) -> Result<String, PortError> {
     follow::files(&spool.streams().await?).remove(file).ok_or_else(|| {
-        PortError::Final(Failure::new(
+        PortError::Permanent(Failure::new(
             Class::Workload,
             "UNREADABLE",
             format!("the job has no file {}", file.escape_debug()),

@@ -17,29 +17,29 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::StreamExt;
-use ledger::{Creation, Digest, Digester, Reader, Store};
+use ledger::{Creation, Digest, Digester, ObjectReader, Store};
 use model::JobEnd;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use service::PortError;
 use tokio_util::io::StreamReader;
 
-use crate::port::Standing;
+use crate::port::JobStatus;
 
 /// The recorded end of a job, final once written.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Told {
+enum RecordedEnd {
     Ended(JobEnd),
     Lost { code: String, why: String },
     Failed(model::Failure),
 }
 
 /// End state of a job, or the failure that kept it from running.
-pub type Final = Result<Standing, model::Failure>;
+pub type Final = Result<JobStatus, model::Failure>;
 
 /// Position in a container's output.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cursor {
+pub struct OutputCursor {
     /// Bytes stored so far.
     pub bytes: u64,
     /// Timestamp of the last line in the kubelet's format; empty before the first line.
@@ -56,7 +56,7 @@ pub struct Cursor {
 
 /// End of a container's stored output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct End {
+pub struct OutputEnd {
     /// Total size, bytes.
     pub bytes: u64,
     /// SHA-256, hex.
@@ -70,25 +70,25 @@ pub struct End {
 
 /// Notes about one job.
 #[derive(Clone)]
-pub struct Spool {
+pub struct JobNotes {
     store: Arc<dyn Store>,
     folder: String,
 }
 
-impl Spool {
+impl JobNotes {
     /// Notes about `job` in `store`.
     pub fn of(store: &Arc<dyn Store>, job: &str) -> Self {
         Self { store: Arc::clone(store), folder: format!("kubernetes/{job}/") }
     }
 
     async fn get<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, PortError> {
-        let found = self.store.read(&format!("{}{name}", self.folder)).await.map_err(PortError::passing)?;
-        found.map(|bytes| serde_json::from_slice(&bytes).map_err(PortError::passing)).transpose()
+        let found = self.store.read(&format!("{}{name}", self.folder)).await.map_err(PortError::transient)?;
+        found.map(|bytes| serde_json::from_slice(&bytes).map_err(PortError::transient)).transpose()
     }
 
     async fn put<T: Serialize + Sync>(&self, name: &str, content: &T) -> Result<Creation, PortError> {
-        let text = serde_json::to_vec(content).map_err(PortError::passing)?;
-        self.store.create(&format!("{}{name}", self.folder), text.into()).await.map_err(PortError::passing)
+        let text = serde_json::to_vec(content).map_err(PortError::transient)?;
+        self.store.create(&format!("{}{name}", self.folder), text.into()).await.map_err(PortError::transient)
     }
 
     /// Uid of the JobSet; `None` if it was never seen.
@@ -144,10 +144,10 @@ impl Spool {
     /// # Errors
     /// Returns an error if the bucket request fails.
     pub async fn told(&self) -> Result<Option<Final>, PortError> {
-        Ok(self.get::<Told>("standing.json").await?.map(|told| match told {
-            Told::Ended(end) => Ok(Standing::Ended(end)),
-            Told::Lost { code, why } => Ok(Standing::Lost { code, why }),
-            Told::Failed(failure) => Err(failure),
+        Ok(self.get::<RecordedEnd>("standing.json").await?.map(|told| match told {
+            RecordedEnd::Ended(end) => Ok(JobStatus::Ended(end)),
+            RecordedEnd::Lost { code, why } => Ok(JobStatus::Lost { code, why }),
+            RecordedEnd::Failed(failure) => Err(failure),
         }))
     }
 
@@ -157,9 +157,9 @@ impl Spool {
     /// Returns an error if the bucket request fails.
     pub async fn tell(&self, end: Final) -> Result<Final, PortError> {
         let told = match end.clone() {
-            Ok(Standing::Ended(end)) => Told::Ended(end),
-            Ok(Standing::Lost { code, why }) => Told::Lost { code, why },
-            Err(failure) => Told::Failed(failure),
+            Ok(JobStatus::Ended(end)) => RecordedEnd::Ended(end),
+            Ok(JobStatus::Lost { code, why }) => RecordedEnd::Lost { code, why },
+            Err(failure) => RecordedEnd::Failed(failure),
             Ok(other) => return Ok(Ok(other)),
         };
         match self.put("standing.json", &told).await? {
@@ -227,7 +227,7 @@ impl Spool {
 
     async fn names(&self, below: &str) -> Result<Vec<String>, PortError> {
         let prefix = format!("{}{below}", self.folder);
-        let listed = self.store.list(&prefix).await.map_err(PortError::passing)?;
+        let listed = self.store.list(&prefix).await.map_err(PortError::transient)?;
         let mut names: Vec<_> =
             listed.iter().filter_map(|name| name.strip_prefix(&prefix)).map(str::to_owned).collect();
         names.sort_unstable();
@@ -259,10 +259,10 @@ impl Spool {
     ///
     /// # Errors
     /// Returns an error if the bucket request fails.
-    pub async fn piece(&self, stream: &str, from: u64) -> Result<(Cursor, Bytes), PortError> {
+    pub async fn piece(&self, stream: &str, from: u64) -> Result<(OutputCursor, Bytes), PortError> {
         let name = format!("{}logs/{stream}/{from:015}", self.folder);
-        let damaged = || PortError::Passing(format!("{name} is not a valid log piece"));
-        let bytes = self.store.read(&name).await.map_err(PortError::passing)?.ok_or_else(damaged)?;
+        let damaged = || PortError::Transient(format!("{name} is not a valid log piece"));
+        let bytes = self.store.read(&name).await.map_err(PortError::transient)?.ok_or_else(damaged)?;
         let line = memchr(&bytes).ok_or_else(damaged)?;
         let cursor = serde_json::from_slice(&bytes[..line]).map_err(|_| damaged())?;
         Ok((cursor, bytes.slice(line + 1..)))
@@ -272,10 +272,10 @@ impl Spool {
     ///
     /// # Errors
     /// Returns an error if the bucket request fails.
-    pub async fn cursor(&self, stream: &str) -> Result<Cursor, PortError> {
+    pub async fn cursor(&self, stream: &str) -> Result<OutputCursor, PortError> {
         match self.pieces(stream).await?.last() {
-            Some(last) => Ok(Cursor { gap: None, ..self.piece(stream, *last).await?.0 }),
-            None => Ok(Cursor::default()),
+            Some(last) => Ok(OutputCursor { gap: None, ..self.piece(stream, *last).await?.0 }),
+            None => Ok(OutputCursor::default()),
         }
     }
 
@@ -287,24 +287,29 @@ impl Spool {
         &self,
         stream: &str,
         from: u64,
-        cursor: &Cursor,
+        cursor: &OutputCursor,
         body: &[u8],
     ) -> Result<bool, PortError> {
         let name = format!("{}logs/{stream}/{from:015}", self.folder);
-        let mut object = serde_json::to_vec(cursor).map_err(PortError::passing)?;
+        let mut object = serde_json::to_vec(cursor).map_err(PortError::transient)?;
         object.push(b'\n');
         object.extend_from_slice(body);
-        let created = self.store.create(&name, object.clone().into()).await.map_err(PortError::passing)?;
+        let created = self.store.create(&name, object.clone().into()).await.map_err(PortError::transient)?;
         // After a lost response the existing piece may be this one.
         Ok(created == Creation::Created
-            || self.store.read(&name).await.map_err(PortError::passing)?.is_some_and(|there| there == object))
+            || self
+                .store
+                .read(&name)
+                .await
+                .map_err(PortError::transient)?
+                .is_some_and(|there| there == object))
     }
 
     /// Opens the stored content of a stream.
     ///
     /// # Errors
     /// Returns an error if the bucket request fails.
-    pub async fn open(&self, stream: &str) -> Result<Reader, PortError> {
+    pub async fn open(&self, stream: &str) -> Result<ObjectReader, PortError> {
         self.open_from(stream, 0).await
     }
 
@@ -312,7 +317,7 @@ impl Spool {
     ///
     /// # Errors
     /// Returns an error if the bucket request fails.
-    pub async fn open_from(&self, stream: &str, byte: u64) -> Result<Reader, PortError> {
+    pub async fn open_from(&self, stream: &str, byte: u64) -> Result<ObjectReader, PortError> {
         let mut pieces = self.pieces(stream).await?;
         let first = pieces.partition_point(|from| *from <= byte).saturating_sub(1);
         let pieces = pieces.split_off(first.min(pieces.len()));
@@ -324,8 +329,8 @@ impl Spool {
                 let skipped = usize::try_from(byte.saturating_sub(from)).unwrap_or(usize::MAX);
                 match read {
                     Ok((_, body)) => Ok(body.slice(skipped.min(body.len())..)),
-                    Err(PortError::Passing(why)) => Err(std::io::Error::other(why)),
-                    Err(PortError::Final(failure)) => Err(std::io::Error::other(failure.message)),
+                    Err(PortError::Transient(why)) => Err(std::io::Error::other(why)),
+                    Err(PortError::Permanent(failure)) => Err(std::io::Error::other(failure.message)),
                 }
             }
         });
@@ -336,7 +341,7 @@ impl Spool {
     ///
     /// # Errors
     /// Returns an error if the bucket request fails.
-    pub async fn end(&self, stream: &str) -> Result<Option<End>, PortError> {
+    pub async fn end(&self, stream: &str) -> Result<Option<OutputEnd>, PortError> {
         self.get(&format!("logs/{stream}/end.json")).await
     }
 
@@ -350,10 +355,10 @@ impl Spool {
             gaps.extend(self.piece(stream, from).await?.0.gap);
         }
         let mut body = Digester::new(self.open(stream).await?);
-        tokio::io::copy(&mut body, &mut tokio::io::sink()).await.map_err(PortError::passing)?;
+        tokio::io::copy(&mut body, &mut tokio::io::sink()).await.map_err(PortError::transient)?;
         let Digest { size_bytes, sha256, .. } = body.finish();
         gaps.extend(missing);
-        let end = End { bytes: size_bytes, sha256, whole: gaps.is_empty(), missing: gaps };
+        let end = OutputEnd { bytes: size_bytes, sha256, whole: gaps.is_empty(), missing: gaps };
         self.put(&format!("logs/{stream}/end.json"), &end).await.map(drop)
     }
 }

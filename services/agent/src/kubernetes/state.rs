@@ -13,7 +13,7 @@ use super::manifest::{CONTAINER, REPLICATED};
 
 /// Objects of a job at one moment.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub struct PodState {
     /// Current JobSet.
     pub jobset: Value,
     /// Every pod that was ever seen, in its last seen state.
@@ -28,7 +28,7 @@ pub struct Known {
 
 /// State derived from all objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Finding {
+pub enum PodFinding {
     /// Its pods run.
     Going,
     /// It waits; `code` gives the reason.
@@ -52,13 +52,13 @@ pub enum Finding {
 }
 
 /// State of a job.
-pub fn standing(known: &Known, settings: &Kubernetes, now: Timestamp) -> Finding {
+pub fn standing(known: &PodState, settings: &Kubernetes, now: Timestamp) -> PodFinding {
     match text(&known.jobset["status"]["terminalState"]) {
-        "Completed" => return Finding::Ended(end(known, "COMPLETED", Some(0))),
+        "Completed" => return PodFinding::Ended(end(known, "COMPLETED", Some(0))),
         "Failed" => return failed(known),
         // Older versions have no such field: use the conditions.
         _ if holds(&known.jobset, "Completed").is_some() => {
-            return Finding::Ended(end(known, "COMPLETED", Some(0)));
+            return PodFinding::Ended(end(known, "COMPLETED", Some(0)));
         }
         _ if holds(&known.jobset, "Failed").is_some() => return failed(known),
         _ => {}
@@ -72,14 +72,14 @@ pub fn standing(known: &Known, settings: &Kubernetes, now: Timestamp) -> Finding
     }
     if twice(&known.pods) {
         let why = "its pods had started and were recreated".to_owned();
-        return Finding::Lost { code: "RESTARTED".to_owned(), why };
+        return PodFinding::Lost { code: "RESTARTED".to_owned(), why };
     }
     let begun = known.pods.iter().filter(|pod| began(pod)).count();
     if begun >= settings.nodes as usize {
-        return Finding::Going;
+        return PodFinding::Going;
     }
     let waiting = waiting(known, settings);
-    if let Finding::Waiting { code, why } = &waiting
+    if let PodFinding::Waiting { code, why } = &waiting
         && let Some(created) = moment(&known.jobset["metadata"]["creationTimestamp"])
         && now.as_millis() - created.as_millis()
             > i64::try_from(settings.begin_within.0.as_millis()).unwrap_or(i64::MAX)
@@ -87,25 +87,25 @@ pub fn standing(known: &Known, settings: &Kubernetes, now: Timestamp) -> Finding
         let code = if *code == "WAITING" { "ADMISSION_TIMEOUT" } else { code };
         let message =
             format!("{begun} of {} pods started within {}: {why}", settings.nodes, settings.begin_within);
-        return Finding::Failed(Failure::new(Class::Infrastructure, code, message));
+        return PodFinding::Failed(Failure::new(Class::Infrastructure, code, message));
     }
     waiting
 }
 
 /// Kueue evicted the workload.
-fn evicted(known: &Known) -> Option<Finding> {
+fn evicted(known: &PodState) -> Option<PodFinding> {
     let workload = known.workload.as_ref()?;
     let preempted = holds(workload, "Preempted");
     let evicted = preempted.or_else(|| holds(workload, "Evicted"))?;
     let why = text(&evicted["message"]).to_owned();
-    let lost = |code: &str| Finding::Lost { code: code.to_owned(), why: why.clone() };
+    let lost = |code: &str| PodFinding::Lost { code: code.to_owned(), why: why.clone() };
     Some(match text(&evicted["reason"]) {
         _ if preempted.is_some() => lost("PREEMPTED"),
         "Preempted" => lost("PREEMPTED"),
         "NodeFailures" => lost("NODE_LOST"),
         "PodsReadyTimeout" | "AdmissionCheck" => {
             let message = format!("Kueue evicted it: {why}");
-            Finding::Failed(Failure::new(Class::Infrastructure, "ADMISSION_TIMEOUT", message))
+            PodFinding::Failed(Failure::new(Class::Infrastructure, "ADMISSION_TIMEOUT", message))
         }
         _ => lost("EVICTED"),
     })
@@ -124,9 +124,9 @@ fn twice(pods: &[Value]) -> bool {
 }
 
 /// Why it has not started.
-fn waiting(known: &Known, settings: &Kubernetes) -> Finding {
-    let input = |code: &str, message: String| Finding::Failed(Failure::new(Class::Input, code, message));
-    let wait = |code, why: &str| Finding::Waiting { code, why: why.to_owned() };
+fn waiting(known: &PodState, settings: &Kubernetes) -> PodFinding {
+    let input = |code: &str, message: String| PodFinding::Failed(Failure::new(Class::Input, code, message));
+    let wait = |code, why: &str| PodFinding::Waiting { code, why: why.to_owned() };
     let mut unschedulable = None;
     for pod in &known.pods {
         let name = text(&pod["metadata"]["name"]);
@@ -214,8 +214,8 @@ fn forever(said: &str) -> bool {
 }
 
 /// A pod that was deleted with or from its node, and the reason.
-fn disrupted(pods: &[Value]) -> Option<Finding> {
-    let lost = |code: &str, why: String| Finding::Lost { code: code.to_owned(), why };
+fn disrupted(pods: &[Value]) -> Option<PodFinding> {
+    let lost = |code: &str, why: String| PodFinding::Lost { code: code.to_owned(), why };
     for pod in pods {
         let (name, node) = (text(&pod["metadata"]["name"]), text(&pod["spec"]["nodeName"]));
         let status = &pod["status"];
@@ -250,26 +250,26 @@ fn disrupted(pods: &[Value]) -> Option<Finding> {
 
 /// Whether this pod's node is unreachable or deleted.
 pub fn node_lost(pod: &Value) -> bool {
-    matches!(disrupted(std::slice::from_ref(pod)), Some(Finding::Lost { code, .. }) if code == "NODE_LOST")
+    matches!(disrupted(std::slice::from_ref(pod)), Some(PodFinding::Lost { code, .. }) if code == "NODE_LOST")
 }
 
 /// Why a JobSet failed.
-fn failed(known: &Known) -> Finding {
+fn failed(known: &PodState) -> PodFinding {
     if let Some(lost) = disrupted(&known.pods) {
         return lost;
     }
-    let lost = |code: &str, why: String| Finding::Lost { code: code.to_owned(), why };
+    let lost = |code: &str, why: String| PodFinding::Lost { code: code.to_owned(), why };
     let ended: Vec<_> =
         known.pods.iter().flat_map(|pod| terminated(pod).map(move |state| (pod, state))).collect();
     if ended.iter().any(|(_, state)| text(&state["reason"]) == "OOMKilled") {
-        return Finding::Ended(end(known, "OUT_OF_MEMORY", Some(137)));
+        return PodFinding::Ended(end(known, "OUT_OF_MEMORY", Some(137)));
     }
     let late = |object: &Value| {
         condition(object, "Failed").is_some_and(|said| text(&said["reason"]) == "DeadlineExceeded")
             || text(&object["status"]["reason"]) == "DeadlineExceeded"
     };
     if known.jobs.iter().chain(&known.pods).any(late) {
-        return Finding::Ended(end(known, "TIMEOUT", None));
+        return PodFinding::Ended(end(known, "TIMEOUT", None));
     }
     for (pod, state) in &ended {
         let said = text(&state["message"]);
@@ -277,7 +277,7 @@ fn failed(known: &Known) -> Finding {
             && let Some((class, code, line)) = named(said)
         {
             let message = format!("pod {}: {line}", text(&pod["metadata"]["name"]));
-            return Finding::Failed(Failure::new(class, code, message));
+            return PodFinding::Failed(Failure::new(class, code, message));
         }
     }
     // The first failure is closest to the cause: the other pods failed because of it, or were ended with it.
@@ -290,7 +290,7 @@ fn failed(known: &Known) -> Finding {
     match first {
         Some((_, state)) => {
             let code = state["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok());
-            Finding::Ended(end(known, "FAILED", code))
+            PodFinding::Ended(end(known, "FAILED", code))
         }
         None => {
             let said = holds(&known.jobset, "Failed").or_else(|| condition(&known.jobset, "Failed"));
@@ -338,7 +338,7 @@ pub fn over(jobset: &Value) -> bool {
         || ["Completed", "Failed"].iter().any(|state| holds(jobset, state).is_some())
 }
 
-fn end(known: &Known, state: &str, exit_code: Option<i32>) -> JobEnd {
+fn end(known: &PodState, state: &str, exit_code: Option<i32>) -> JobEnd {
     let all = || known.pods.iter().flat_map(terminated);
     let signal = exit_code.filter(|code| (129..160).contains(code)).map(|code| code - 128);
     JobEnd {

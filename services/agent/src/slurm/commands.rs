@@ -4,9 +4,9 @@ use std::{ffi::OsString, time::Duration};
 
 use model::{Class, Failure};
 use service::PortError;
-use supervisor::{Answer, ask};
+use supervisor::{ProgramOutput, ask};
 
-use super::state::Row;
+use super::state::SlurmJobRow;
 
 /// Timeout of each command; Slurm's own timeouts and retries are shorter.
 const LIMIT: Duration = Duration::from_secs(90);
@@ -19,11 +19,11 @@ pub struct Commands {
 }
 
 impl Commands {
-    async fn ask(&self, argv: Vec<String>) -> Result<Answer, PortError> {
+    async fn ask(&self, argv: Vec<String>) -> Result<ProgramOutput, PortError> {
         // Slurm prints times in the caller's time zone.
         let mut env = vec![("TZ", OsString::from("UTC0"))];
         env.extend(self.path());
-        ask(&argv, &env, LIMIT).await.map_err(PortError::passing)
+        ask(&argv, &env, LIMIT).await.map_err(PortError::transient)
     }
 
     fn path(&self) -> Option<(&'static str, OsString)> {
@@ -45,7 +45,7 @@ impl Commands {
             *script = folder.join(&*script).display().to_string();
         }
         let env: Vec<_> = self.path().into_iter().collect();
-        let answer = ask(&argv, &env, LIMIT).await.map_err(PortError::passing)?;
+        let answer = ask(&argv, &env, LIMIT).await.map_err(PortError::transient)?;
         let number = answer.said.trim().split(';').next().and_then(|number| number.parse().ok());
         match number {
             Some(number) if answer.good => Ok(number),
@@ -57,7 +57,7 @@ impl Commands {
     ///
     /// # Errors
     /// Returns an error if the controller request fails.
-    pub async fn jobs(&self, name: &str) -> Result<Vec<Row>, PortError> {
+    pub async fn jobs(&self, name: &str) -> Result<Vec<SlurmJobRow>, PortError> {
         let user = format!("--user={}", user());
         let name = format!("--name={name}");
         let numbers = ["squeue", "--noheader", "--states=all", "--format=%i", &user, &name];
@@ -67,10 +67,10 @@ impl Commands {
             let argv = ["scontrol", "--oneliner", "show", "job", number].map(str::to_owned);
             let shown = self.ask(argv.into()).await?;
             match shown.good {
-                true => rows.extend(Row::shown(&shown.said)),
+                true => rows.extend(SlurmJobRow::shown(&shown.said)),
                 // Purged between the two requests.
                 false if shown.complained.contains("Invalid job id") => {}
-                false => return Err(PortError::Passing(shown.complained)),
+                false => return Err(PortError::Transient(shown.complained)),
             }
         }
         Ok(rows)
@@ -80,9 +80,9 @@ impl Commands {
     ///
     /// # Errors
     /// Returns an error if the accounting request fails.
-    pub async fn accounted(&self, name: &str) -> Result<Vec<Row>, PortError> {
+    pub async fn accounted(&self, name: &str) -> Result<Vec<SlurmJobRow>, PortError> {
         let (user, name) = (format!("--user={}", user()), format!("--name={name}"));
-        let format = format!("--format={}", Row::ACCOUNTED);
+        let format = format!("--format={}", SlurmJobRow::ACCOUNTED);
         let argv = [
             "sacct",
             "--allocations",
@@ -95,9 +95,9 @@ impl Commands {
         ];
         let answer = self.ask(argv.map(str::to_owned).into()).await?;
         match answer.good {
-            true => Ok(answer.said.lines().filter_map(Row::accounted).collect()),
+            true => Ok(answer.said.lines().filter_map(SlurmJobRow::accounted).collect()),
             false if answer.complained.contains("accounting storage is disabled") => Ok(Vec::new()),
-            false => Err(PortError::Passing(answer.complained)),
+            false => Err(PortError::Transient(answer.complained)),
         }
     }
 
@@ -135,7 +135,7 @@ impl Commands {
         argv.extend(partition.map(|partition| format!("--partition={partition}")));
         let answer = self.ask(argv).await?;
         if !answer.good {
-            return Err(PortError::Passing(answer.complained));
+            return Err(PortError::Transient(answer.complained));
         }
         let mut nodes: Vec<_> = answer.said.lines().map(|line| line.trim().to_owned()).collect();
         nodes.dedup();
@@ -156,7 +156,7 @@ impl Commands {
     /// # Errors
     /// [`PortError::Final`] if the node was drained for another reason, or Slurm refuses.
     pub async fn drain(&self, node: &str, reason: &str) -> Result<(), PortError> {
-        let left = |why: String| PortError::Final(Failure::new(Class::Input, "NOT_DRAINED", why));
+        let left = |why: String| PortError::Permanent(Failure::new(Class::Input, "NOT_DRAINED", why));
         if let Some(out) = self.drained(node, None).await?.into_iter().next() {
             let because = out.split_once(": ").map_or("", |(_, because)| because);
             return if because == reason { Ok(()) } else { Err(left(format!("already drained: {because}"))) };
@@ -166,14 +166,14 @@ impl Commands {
         let answer = self.ask(argv.into()).await?;
         match answer.good {
             true => Ok(()),
-            false if passes(&answer.complained) => Err(PortError::Passing(answer.complained)),
+            false if passes(&answer.complained) => Err(PortError::Transient(answer.complained)),
             false => Err(left(answer.complained)),
         }
     }
 
     async fn good(&self, argv: &[&str]) -> Result<String, PortError> {
         let answer = self.ask(argv.iter().map(|&word| word.to_owned()).collect()).await?;
-        if answer.good { Ok(answer.said) } else { Err(PortError::Passing(answer.complained)) }
+        if answer.good { Ok(answer.said) } else { Err(PortError::Transient(answer.complained)) }
     }
 }
 
@@ -186,12 +186,12 @@ fn user() -> u32 {
 /// the job is final.
 fn refusal(complaint: &str) -> PortError {
     if passes(complaint) || !complaint.contains("sbatch: ") {
-        return PortError::Passing(complaint.to_owned());
+        return PortError::Transient(complaint.to_owned());
     }
     let last = complaint.lines().rev().find(|line| line.contains("error: ")).unwrap_or(complaint);
     let reason = last.rsplit("failed: ").next().unwrap_or(last).trim_start_matches("sbatch: error: ").trim();
     let message = format!("Slurm refuses the job: {reason}");
-    PortError::Final(Failure::new(Class::Input, "REFUSED", message))
+    PortError::Permanent(Failure::new(Class::Input, "REFUSED", message))
 }
 
 /// Whether the error is transient.
@@ -231,7 +231,7 @@ mod tests {
             "sbatch ended with signal: 9 (SIGKILL)",
             "sbatch: error: Munge encode failed: Failed to access \"/run/munge/munge.socket.2\"",
         ] {
-            assert!(matches!(refusal(complaint), PortError::Passing(_)), "{complaint}");
+            assert!(matches!(refusal(complaint), PortError::Transient(_)), "{complaint}");
         }
     }
 
@@ -248,7 +248,7 @@ mod tests {
             ),
             ("sbatch: error: Invalid --time specification", "Invalid --time specification"),
         ] {
-            let PortError::Final(failure) = refusal(complaint) else { panic!("{complaint}") };
+            let PortError::Permanent(failure) = refusal(complaint) else { panic!("{complaint}") };
             assert_eq!((failure.class, failure.code.as_str()), (Class::Input, "REFUSED"));
             assert_eq!(failure.message, format!("Slurm refuses the job: {reason}"));
         }

@@ -15,10 +15,10 @@ use std::{
 
 use model::JobEnd;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use supervisor::{Jobs, spool};
+use supervisor::{JobFolder, lock_files};
 
 use super::state::Marks;
-use crate::port::Standing;
+use crate::port::JobStatus;
 
 /// One job's folder. Every file in it is created once, atomically.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub struct Folder {
 /// The recorded end of a job, final once written.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Told {
+enum FolderEnd {
     Ended(JobEnd),
     Lost { code: String, why: String },
 }
@@ -47,8 +47,8 @@ impl Folder {
     }
 
     /// The job folders of the cluster.
-    pub fn jobs(&self) -> Jobs {
-        Jobs::at(&self.shared)
+    pub fn jobs(&self) -> JobFolder {
+        JobFolder::at(&self.shared)
     }
 
     /// Reads all marks in the folder.
@@ -63,10 +63,10 @@ impl Folder {
         };
         Ok(Marks {
             cancelled: folder.join("cancel").try_exists()?,
-            submitted: spool::read_json(&folder.join("submitted.json"))?,
+            submitted: lock_files::read_json(&folder.join("submitted.json"))?,
             claim,
-            refused: spool::names(&folder.join("refused"))?,
-            end: spool::read_json(&folder.join("end.json"))?,
+            refused: lock_files::names(&folder.join("refused"))?,
+            end: lock_files::read_json(&folder.join("end.json"))?,
         })
     }
 
@@ -93,9 +93,9 @@ impl Folder {
     ///
     /// # Errors
     /// Returns an error if the folder cannot be read.
-    pub fn told(&self) -> io::Result<Option<Standing>> {
-        let told: Option<Told> = spool::read_json(&self.path().join("standing.json"))?;
-        Ok(told.map(Standing::from))
+    pub fn told(&self) -> io::Result<Option<JobStatus>> {
+        let told: Option<FolderEnd> = lock_files::read_json(&self.path().join("standing.json"))?;
+        Ok(told.map(JobStatus::from))
     }
 
     /// Records an end state. Returns the first one recorded, which is final: Slurm forgets jobs, and its state of a job may change
@@ -103,13 +103,13 @@ impl Folder {
     ///
     /// # Errors
     /// Returns an error if the folder cannot be written.
-    pub fn tell(&self, standing: Standing) -> io::Result<Standing> {
+    pub fn tell(&self, standing: JobStatus) -> io::Result<JobStatus> {
         let told = match standing {
-            Standing::Ended(end) => Told::Ended(end),
-            Standing::Lost { code, why } => Told::Lost { code, why },
+            JobStatus::Ended(end) => FolderEnd::Ended(end),
+            JobStatus::Lost { code, why } => FolderEnd::Lost { code, why },
             other => return Ok(other),
         };
-        self.note("standing.json", &told).map(Standing::from)
+        self.note("standing.json", &told).map(JobStatus::from)
     }
 
     /// Appends a reason for waiting when it changes; the file is collected with the output.
@@ -130,8 +130,9 @@ impl Folder {
 
     fn note<T: Serialize + DeserializeOwned>(&self, file: &str, value: &T) -> io::Result<T> {
         let path = self.path().join(file);
-        spool::create_json(&path, value)?;
-        spool::read_json(&path)?.ok_or_else(|| io::Error::other(format!("{} disappeared", path.display())))
+        lock_files::create_json(&path, value)?;
+        lock_files::read_json(&path)?
+            .ok_or_else(|| io::Error::other(format!("{} disappeared", path.display())))
     }
 }
 
@@ -142,11 +143,11 @@ fn append(file: &Path, line: &str) -> io::Result<()> {
     io::Write::write_all(&mut fs::File::options().create(true).append(true).open(file)?, line.as_bytes())
 }
 
-impl From<Told> for Standing {
-    fn from(told: Told) -> Self {
+impl From<FolderEnd> for JobStatus {
+    fn from(told: FolderEnd) -> Self {
         match told {
-            Told::Ended(end) => Self::Ended(end),
-            Told::Lost { code, why } => Self::Lost { code, why },
+            FolderEnd::Ended(end) => Self::Ended(end),
+            FolderEnd::Lost { code, why } => Self::Lost { code, why },
         }
     }
 }

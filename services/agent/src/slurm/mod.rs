@@ -19,18 +19,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ledger::{Reader, Store};
+use ledger::{ObjectReader, Store};
 use model::{Class, Cluster, Failure, Slurm};
 use service::{Clock, PortError, SystemClock};
 
 use crate::{
-    port::{Ending, Job, Outputs, Scheduler, Standing},
+    port::{FileTail, JobSpec, JobStatus, Outputs, Scheduler},
     stage::stage,
     written,
 };
 use commands::Commands;
 use folder::Folder;
-use state::{Finding, Kind, Marks, Row};
+use state::{Marks, SlurmFinding, SlurmJobRow, SlurmStateKind};
 
 /// Minimum interval between polls of a running job: the controller serves the whole cluster.
 const PACE: Duration = Duration::from_secs(1);
@@ -58,7 +58,7 @@ impl SlurmJobs {
 
     /// Everything known about a job: the controller's rows, the accounting's if the controller has purged the job, and the marks
     /// of its folder. The marks are read last, so that they are not older than the rows.
-    async fn known(&self, folder: &Folder, name: &str) -> Result<(Vec<Row>, Marks), PortError> {
+    async fn known(&self, folder: &Folder, name: &str) -> Result<(Vec<SlurmJobRow>, Marks), PortError> {
         let mut rows = self.commands.jobs(name).await?;
         if rows.is_empty() {
             rows = self.commands.accounted(name).await?;
@@ -76,14 +76,16 @@ impl SlurmJobs {
             return Ok(None);
         };
         // A second job, after a submission whose response was lost. It would only find the claim.
-        let none_begun = begun.is_none() && rows.iter().all(|row| row.kind() != Kind::Going);
-        for row in rows.iter().filter(|row| row.kind() == Kind::Waiting).skip(usize::from(none_begun)) {
+        let none_begun = begun.is_none() && rows.iter().all(|row| row.kind() != SlurmStateKind::Going);
+        for row in
+            rows.iter().filter(|row| row.kind() == SlurmStateKind::Waiting).skip(usize::from(none_begun))
+        {
             self.commands.cancel_waiting(row.id).await?;
         }
         read(folder, move |folder| folder.note_number(number)).await.map(Some)
     }
 
-    async fn stands(&self, slurm: &Slurm, folder: &Folder, name: &str) -> Result<Standing, PortError> {
+    async fn stands(&self, slurm: &Slurm, folder: &Folder, name: &str) -> Result<JobStatus, PortError> {
         if let Some(told) = read(folder, Folder::told).await? {
             return Ok(told);
         }
@@ -101,12 +103,12 @@ impl SlurmJobs {
             let drained = self.commands.drained(nodes, None).await?;
             if drained.iter().any(|node| node.contains("Prolog error")) {
                 let why = format!("a node of {nodes} could not start it");
-                finding = Finding::Lost { code: "LAUNCH_FAILED".to_owned(), why };
+                finding = SlurmFinding::Lost { code: "LAUNCH_FAILED".to_owned(), why };
             }
         }
-        let open = rows.iter().any(|row| !matches!(row.kind(), Kind::Ended | Kind::Lost));
+        let open = rows.iter().any(|row| !matches!(row.kind(), SlurmStateKind::Ended | SlurmStateKind::Lost));
         // A lost job must not continue, and a cancelled job must not start: it may have been submitted after its cancel.
-        let over = matches!(finding, Finding::Lost { .. } | Finding::Never { .. });
+        let over = matches!(finding, SlurmFinding::Lost { .. } | SlurmFinding::Never { .. });
         if over {
             let marked = name.to_owned();
             read(folder, move |folder| folder.jobs().cancel(&marked)).await?;
@@ -115,31 +117,31 @@ impl SlurmJobs {
             self.commands.cancel(name).await?;
         }
         let standing = match finding {
-            Finding::Absent => Standing::Absent,
-            Finding::Going => Standing::Going,
-            Finding::Waiting(reason) => {
+            SlurmFinding::Absent => JobStatus::Absent,
+            SlurmFinding::Going => JobStatus::Going,
+            SlurmFinding::Waiting(reason) => {
                 read(folder, move |folder| folder.waits(&reason, now)).await?;
-                Standing::Going
+                JobStatus::Going
             }
-            Finding::Ended(end) => Standing::Ended(end),
-            Finding::Lost { code, why } if code == "LAUNCH_FAILED" => {
+            SlurmFinding::Ended(end) => JobStatus::Ended(end),
+            SlurmFinding::Lost { code, why } if code == "LAUNCH_FAILED" => {
                 let drained = self.commands.drained("", slurm.partition.as_deref()).await?.join(", ");
                 let why = if drained.is_empty() { why } else { format!("{why}; out of service: {drained}") };
-                Standing::Lost { code, why }
+                JobStatus::Lost { code, why }
             }
-            Finding::Lost { code, why } => {
+            SlurmFinding::Lost { code, why } => {
                 // Naming the bad node only helps the operator: an error here changes nothing.
                 let nodes = rows.last().map_or("", |row| row.nodes.as_str());
                 let nodes =
                     if nodes.is_empty() { None } else { self.commands.drained(nodes, None).await.ok() };
                 let bad = nodes.unwrap_or_default().join(", ");
                 let why = if bad.is_empty() { why } else { format!("{why}; out of service: {bad}") };
-                Standing::Lost { code, why }
+                JobStatus::Lost { code, why }
             }
-            Finding::Never { reason } => {
+            SlurmFinding::Never { reason } => {
                 let message =
                     format!("the job can never start: {reason}; correct the workflow or the cluster");
-                return Err(PortError::Final(Failure::new(Class::Input, reason, message)));
+                return Err(PortError::Permanent(Failure::new(Class::Input, reason, message)));
             }
         };
         read(folder, move |folder| folder.tell(standing)).await
@@ -150,10 +152,10 @@ impl SlurmJobs {
         going.get(name).is_some_and(|asked| asked.elapsed() < PACE)
     }
 
-    fn pace(&self, name: &str, standing: Option<&Standing>) {
+    fn pace(&self, name: &str, standing: Option<&JobStatus>) {
         let mut going = self.going.lock().unwrap_or_else(PoisonError::into_inner);
         match standing {
-            Some(Standing::Going) => going.insert(name.to_owned(), Instant::now()),
+            Some(JobStatus::Going) => going.insert(name.to_owned(), Instant::now()),
             _ => going.remove(name),
         };
     }
@@ -165,13 +167,13 @@ async fn read<T: Send + 'static>(
     work: impl FnOnce(&Folder) -> io::Result<T> + Send + 'static,
 ) -> Result<T, PortError> {
     let folder = folder.clone();
-    let done = tokio::task::spawn_blocking(move || work(&folder)).await.map_err(PortError::passing)?;
-    done.map_err(PortError::passing)
+    let done = tokio::task::spawn_blocking(move || work(&folder)).await.map_err(PortError::transient)?;
+    done.map_err(PortError::transient)
 }
 
 /// Slurm settings of a cluster, and a job's folder.
 fn place(cluster: &Cluster, name: &str) -> Result<(Slurm, Folder), PortError> {
-    let wrong = |message: String| PortError::Final(Failure::new(Class::Input, "SETTINGS", message));
+    let wrong = |message: String| PortError::Permanent(Failure::new(Class::Input, "SETTINGS", message));
     let slurm =
         Slurm::of(cluster).map_err(|error| wrong(format!("cluster {}: endpoint: {error}", cluster.name)))?;
     let slurm =
@@ -193,7 +195,7 @@ fn place(cluster: &Cluster, name: &str) -> Result<(Slurm, Folder), PortError> {
 
 #[async_trait::async_trait]
 impl Scheduler for SlurmJobs {
-    async fn submit(&self, job: &Job) -> Result<String, PortError> {
+    async fn submit(&self, job: &JobSpec) -> Result<String, PortError> {
         let (slurm, folder) = place(&job.cluster, &job.name)?;
         self.pace(&job.name, None);
         let marks = read(&folder, Folder::marks).await?;
@@ -231,10 +233,10 @@ impl Scheduler for SlurmJobs {
         Ok(number.to_string())
     }
 
-    async fn look(&self, cluster: &Cluster, name: &str) -> Result<Standing, PortError> {
+    async fn look(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
         let (slurm, folder) = place(cluster, name)?;
         if self.paced(name) {
-            return Ok(Standing::Going);
+            return Ok(JobStatus::Going);
         }
         let standing = self.stands(&slurm, &folder, name).await;
         self.pace(name, standing.as_ref().ok());
@@ -253,7 +255,7 @@ impl Scheduler for SlurmJobs {
         written::outputs(output_folder(cluster, name)?).await
     }
 
-    async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<Reader, PortError> {
+    async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<ObjectReader, PortError> {
         written::output(output_folder(cluster, name)?, file).await
     }
 
@@ -263,7 +265,7 @@ impl Scheduler for SlurmJobs {
         name: &str,
         file: &str,
         bytes: u64,
-    ) -> Result<Option<Ending>, PortError> {
+    ) -> Result<Option<FileTail>, PortError> {
         written::ending(output_folder(cluster, name)?, file, bytes).await.map(Some)
     }
 
@@ -278,7 +280,7 @@ impl Scheduler for SlurmJobs {
         }
         if nodes.is_empty() {
             let why = format!("the nodes of {name} are no longer known");
-            return Err(PortError::Final(Failure::new(Class::Infrastructure, "NODES_UNKNOWN", why)));
+            return Err(PortError::Permanent(Failure::new(Class::Infrastructure, "NODES_UNKNOWN", why)));
         }
         self.commands.expand(&nodes).await
     }

@@ -6,7 +6,7 @@
 
 use model::{Slurm, Workload};
 
-use crate::{port::Job, render};
+use crate::{port::JobSpec, render};
 
 /// Exit code of the script before the benchmark starts: its folder is not visible.
 pub const BLIND: i32 = 78;
@@ -27,7 +27,7 @@ pub fn quote(text: &str) -> String {
 }
 
 /// Arguments of `sbatch`.
-pub fn options(job: &Job, slurm: &Slurm, folder: &str) -> Vec<String> {
+pub fn options(job: &JobSpec, slurm: &Slurm, folder: &str) -> Vec<String> {
     let minutes = job.limit.0.as_secs().div_ceil(60).max(1);
     let mut options = vec![
         "--parsable".to_owned(),
@@ -65,8 +65,8 @@ pub fn options(job: &Job, slurm: &Slurm, folder: &str) -> Vec<String> {
 }
 
 /// The script of a job with its files in `folder` and its program in `programs`.
-pub fn script(job: &Job, slurm: &Slurm, folder: &str, programs: Option<&str>) -> String {
-    let Job { name, workload, .. } = job;
+pub fn script(job: &JobSpec, slurm: &Slurm, folder: &str, programs: Option<&str>) -> String {
+    let JobSpec { name, workload, .. } = job;
     let profile = slurm.profile.as_ref().map_or_else(String::new, |profile| {
         format!("set +u\n. {} || end false \"$?\"\nset -u\n", quote(profile))
     });

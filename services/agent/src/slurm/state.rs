@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 /// Meaning of a Slurm state for a job that must run once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum SlurmStateKind {
     /// It ran to an end: its own, a limit or a cancel.
     Ended,
     /// Ended by the infrastructure.
@@ -26,20 +26,24 @@ pub enum Kind {
 ///
 /// An unknown word means running: a job wrongly taken for ended would run twice, while a job wrongly taken for running ends at
 /// the stage's limit.
-pub fn kind(word: &str) -> Kind {
+pub fn kind(word: &str) -> SlurmStateKind {
     match canonical(word).as_str() {
-        "COMPLETED" | "FAILED" | "TIMEOUT" | "OUT_OF_MEMORY" | "CANCELLED" | "DEADLINE" => Kind::Ended,
-        "NODE_FAIL" | "BOOT_FAIL" | "PREEMPTED" | "REVOKED" | "LAUNCH_FAILED" | "RECONFIG_FAIL" => Kind::Lost,
-        "PENDING" => Kind::Waiting,
-        "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED" | "SPECIAL_EXIT" => Kind::Again,
+        "COMPLETED" | "FAILED" | "TIMEOUT" | "OUT_OF_MEMORY" | "CANCELLED" | "DEADLINE" => {
+            SlurmStateKind::Ended
+        }
+        "NODE_FAIL" | "BOOT_FAIL" | "PREEMPTED" | "REVOKED" | "LAUNCH_FAILED" | "RECONFIG_FAIL" => {
+            SlurmStateKind::Lost
+        }
+        "PENDING" => SlurmStateKind::Waiting,
+        "REQUEUED" | "REQUEUE_HOLD" | "REQUEUE_FED" | "SPECIAL_EXIT" => SlurmStateKind::Again,
         // RUNNING, CONFIGURING, COMPLETING, SUSPENDED, STOPPED, SIGNALING, RESIZING, STAGE_OUT, POWER_UP_NODE, ...
-        _ => Kind::Going,
+        _ => SlurmStateKind::Going,
     }
 }
 
 /// Kind of several simultaneous words: newer versions give a state and its flags as a list.
-pub fn kind_of_all<'a>(words: impl IntoIterator<Item = &'a str>) -> Kind {
-    words.into_iter().map(kind).max().unwrap_or(Kind::Going)
+pub fn kind_of_all<'a>(words: impl IntoIterator<Item = &'a str>) -> SlurmStateKind {
+    words.into_iter().map(kind).max().unwrap_or(SlurmStateKind::Going)
 }
 
 /// A state word as spelled in Slurm's documentation.
@@ -54,7 +58,7 @@ pub fn canonical(word: &str) -> String {
 
 /// A job record of Slurm.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Row {
+pub struct SlurmJobRow {
     /// Job id.
     pub id: u64,
     /// State word, as printed by Slurm.
@@ -73,7 +77,7 @@ pub struct Row {
     pub nodes: String,
 }
 
-impl Row {
+impl SlurmJobRow {
     /// Parses one record of `scontrol --oneliner show job`.
     pub fn shown(text: &str) -> Option<Self> {
         // The first match of each field counts: paths at the end may contain any text.
@@ -118,7 +122,7 @@ impl Row {
     }
 
     /// Kind of its state.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> SlurmStateKind {
         kind(&self.state)
     }
 
@@ -160,12 +164,12 @@ pub struct Marks {
     /// Starts that found the claim.
     pub refused: Vec<String>,
     /// The job's own record of its end.
-    pub end: Option<End>,
+    pub end: Option<LauncherEnd>,
 }
 
 /// A job's own record of its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct End {
+pub struct LauncherEnd {
     /// The start: `{id}.{restarts}`.
     pub attempt: String,
     /// Whether the benchmark was started.
@@ -181,7 +185,7 @@ pub struct End {
     pub nodes: String,
 }
 
-impl End {
+impl LauncherEnd {
     fn end(&self, state: &str) -> JobEnd {
         // A shell reports 128 + signal.
         let signal = (129..160).contains(&self.exit_code).then_some(self.exit_code - 128);
@@ -197,7 +201,7 @@ impl End {
 
 /// State derived from both.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Finding {
+pub enum SlurmFinding {
     /// Unknown to Slurm, and never started.
     Absent,
     /// Waiting, with the reason.
@@ -224,12 +228,12 @@ pub enum Finding {
 const VISIBLE_AFTER: i64 = 60_000;
 
 /// State of a job, from all Slurm records of its name and the marks of its folder.
-pub fn standing(rows: &[Row], marks: &Marks, now: Timestamp) -> Finding {
+pub fn standing(rows: &[SlurmJobRow], marks: &Marks, now: Timestamp) -> SlurmFinding {
     if let Some(end) = &marks.end
         && end.launched
         && end.exit_code == 0
     {
-        return Finding::Ended(end.end("COMPLETED")); // independent of later node failures
+        return SlurmFinding::Ended(end.end("COMPLETED")); // independent of later node failures
     }
     match &marks.claim {
         Some(claim) => {
@@ -242,57 +246,60 @@ pub fn standing(rows: &[Row], marks: &Marks, now: Timestamp) -> Finding {
 }
 
 /// State of the job that runs the benchmark.
-fn claimed(row: &Row, restarts: &str, marks: &Marks, now: Timestamp) -> Finding {
+fn claimed(row: &SlurmJobRow, restarts: &str, marks: &Marks, now: Timestamp) -> SlurmFinding {
     let kind = row.kind();
     // Only one start may run the benchmark, and that one has ended.
-    if row.restarts.to_string() != restarts && row.restarts > 0 || matches!(kind, Kind::Again | Kind::Waiting)
+    if row.restarts.to_string() != restarts && row.restarts > 0
+        || matches!(kind, SlurmStateKind::Again | SlurmStateKind::Waiting)
     {
         return lost("REQUEUED", row, "it had started, and Slurm restarted it");
     }
     match (kind, row.state.as_str(), &marks.end) {
-        (Kind::Lost, word, _) => lost(word, row, "Slurm ended it"),
-        (Kind::Ended, "COMPLETED" | "FAILED", Some(end)) => own_word(end, marks),
-        (Kind::Ended, "COMPLETED", None) if young(row, now) => Finding::Going,
-        (Kind::Ended, "COMPLETED", None) => lost("NO_END", row, "it ended without a record of its own"),
-        (Kind::Ended, word, _) => Finding::Ended(row.end(word)),
-        _ => Finding::Going,
+        (SlurmStateKind::Lost, word, _) => lost(word, row, "Slurm ended it"),
+        (SlurmStateKind::Ended, "COMPLETED" | "FAILED", Some(end)) => own_word(end, marks),
+        (SlurmStateKind::Ended, "COMPLETED", None) if young(row, now) => SlurmFinding::Going,
+        (SlurmStateKind::Ended, "COMPLETED", None) => {
+            lost("NO_END", row, "it ended without a record of its own")
+        }
+        (SlurmStateKind::Ended, word, _) => SlurmFinding::Ended(row.end(word)),
+        _ => SlurmFinding::Going,
     }
 }
 
 /// Slurm has purged the job that ran the benchmark.
-fn forgotten(marks: &Marks, claim: &str) -> Finding {
+fn forgotten(marks: &Marks, claim: &str) -> SlurmFinding {
     match &marks.end {
         Some(end) => own_word(end, marks),
-        None => Finding::Lost {
+        None => SlurmFinding::Lost {
             code: "FORGOTTEN".to_owned(),
             why: format!("Slurm no longer knows the job, and its start {claim} left no end record"),
         },
     }
 }
 
-fn own_word(end: &End, marks: &Marks) -> Finding {
+fn own_word(end: &LauncherEnd, marks: &Marks) -> SlurmFinding {
     match (end.launched, end.exit_code) {
-        (false, 0) => Finding::Ended(JobEnd { exit_code: None, ..end.end("CANCELLED") }),
-        (false, code) => Finding::Lost {
+        (false, 0) => SlurmFinding::Ended(JobEnd { exit_code: None, ..end.end("CANCELLED") }),
+        (false, code) => SlurmFinding::Lost {
             code: "LAUNCH_FAILED".to_owned(),
             why: format!(
                 "not every node could be reached before the benchmark (exit code {code}); see hosts.log"
             ),
         },
-        (true, _) if marks.cancelled => Finding::Ended(end.end("CANCELLED")),
-        (true, _) => Finding::Ended(end.end("FAILED")),
+        (true, _) if marks.cancelled => SlurmFinding::Ended(end.end("CANCELLED")),
+        (true, _) => SlurmFinding::Ended(end.end("FAILED")),
     }
 }
 
 /// No job of the name has started.
-fn unclaimed(rows: &[Row], marks: &Marks, now: Timestamp) -> Finding {
+fn unclaimed(rows: &[SlurmJobRow], marks: &Marks, now: Timestamp) -> SlurmFinding {
     // The first submission counts: the others wait for it.
-    let mut rows: Vec<&Row> = rows.iter().filter(|row| !refused(row)).collect();
-    rows.sort_by_key(|row| (matches!(row.kind(), Kind::Ended | Kind::Lost), row.id));
+    let mut rows: Vec<&SlurmJobRow> = rows.iter().filter(|row| !refused(row)).collect();
+    rows.sort_by_key(|row| (matches!(row.kind(), SlurmStateKind::Ended | SlurmStateKind::Lost), row.id));
     let Some(row) = rows.first() else {
         return match marks.cancelled {
-            true => Finding::Ended(cancelled()),
-            false => Finding::Absent,
+            true => SlurmFinding::Ended(cancelled()),
+            false => SlurmFinding::Absent,
         };
     };
     if row.state == "FAILED" && row.reason == "JobLaunchFailure" {
@@ -302,15 +309,19 @@ fn unclaimed(rows: &[Row], marks: &Marks, now: Timestamp) -> Finding {
         return lost("LAUNCH_FAILED", row, "a node could not start it, and Slurm holds it");
     }
     match (row.kind(), row.state.as_str()) {
-        (Kind::Waiting, _) if never(&row.reason) => Finding::Never { reason: row.reason.clone() },
-        (Kind::Waiting, _) => Finding::Waiting(row.reason.clone()),
-        (Kind::Going, _) => Finding::Going,
-        (Kind::Again, word) => lost(word, row, "Slurm requeued it before it had started"),
-        (Kind::Lost, word) => lost(word, row, "Slurm ended it"),
-        (Kind::Ended, "CANCELLED") if marks.cancelled => Finding::Ended(cancelled()),
-        (Kind::Ended, "CANCELLED") => Finding::Ended(JobEnd { exit_code: None, ..row.end("CANCELLED") }),
-        (Kind::Ended, _) if young(row, now) && row.exit == (0, 0) => Finding::Going,
-        (Kind::Ended, word) => {
+        (SlurmStateKind::Waiting, _) if never(&row.reason) => {
+            SlurmFinding::Never { reason: row.reason.clone() }
+        }
+        (SlurmStateKind::Waiting, _) => SlurmFinding::Waiting(row.reason.clone()),
+        (SlurmStateKind::Going, _) => SlurmFinding::Going,
+        (SlurmStateKind::Again, word) => lost(word, row, "Slurm requeued it before it had started"),
+        (SlurmStateKind::Lost, word) => lost(word, row, "Slurm ended it"),
+        (SlurmStateKind::Ended, "CANCELLED") if marks.cancelled => SlurmFinding::Ended(cancelled()),
+        (SlurmStateKind::Ended, "CANCELLED") => {
+            SlurmFinding::Ended(JobEnd { exit_code: None, ..row.end("CANCELLED") })
+        }
+        (SlurmStateKind::Ended, _) if young(row, now) && row.exit == (0, 0) => SlurmFinding::Going,
+        (SlurmStateKind::Ended, word) => {
             lost("NOT_BEGUN", row, &format!("it is {word} and never started; see slurm.log"))
         }
     }
@@ -318,8 +329,8 @@ fn unclaimed(rows: &[Row], marks: &Marks, now: Timestamp) -> Finding {
 
 /// Nodes of a job that had nodes and is cancelled without a cancel from here. Its script may have started on the first node
 /// while the prolog of another failed.
-pub fn unexplained<'a>(rows: &'a [Row], marks: &Marks, finding: &Finding) -> Option<&'a str> {
-    let ended = matches!(finding, Finding::Ended(end) if end.state == "CANCELLED");
+pub fn unexplained<'a>(rows: &'a [SlurmJobRow], marks: &Marks, finding: &SlurmFinding) -> Option<&'a str> {
+    let ended = matches!(finding, SlurmFinding::Ended(end) if end.state == "CANCELLED");
     let row = rows.iter().find(|row| row.state == "CANCELLED" && !row.nodes.is_empty())?;
     (ended && !marks.cancelled).then_some(row.nodes.as_str())
 }
@@ -329,15 +340,15 @@ fn cancelled() -> JobEnd {
 }
 
 /// A submission that Slurm refused: 24.11 keeps an accounting record of it.
-pub fn refused(row: &Row) -> bool {
+pub fn refused(row: &SlurmJobRow) -> bool {
     row.state == "FAILED" && row.started_at.is_none() && row.nodes.is_empty()
 }
 
 /// Whether a prolog failed and the job is held after its start (`launch failed requeued held` and similar reasons).
-fn launch_failed(row: &Row) -> bool {
+fn launch_failed(row: &SlurmJobRow) -> bool {
     let reason = row.reason.to_ascii_lowercase().replace([' ', '_'], "");
     let held = matches!(reason.as_str(), "jobheldadmin" | "jobhelduser");
-    row.kind() == Kind::Waiting && (reason.contains("launchfailed") || (held && row.restarts > 0))
+    row.kind() == SlurmStateKind::Waiting && (reason.contains("launchfailed") || (held && row.restarts > 0))
 }
 
 /// Reasons that waiting cannot fix.
@@ -358,15 +369,15 @@ fn never(reason: &str) -> bool {
     NEVER.contains(&reason) || limit_of_one_job
 }
 
-fn young(row: &Row, now: Timestamp) -> bool {
+fn young(row: &SlurmJobRow, now: Timestamp) -> bool {
     row.ended_at.is_none_or(|ended| now.as_millis() - ended.as_millis() < VISIBLE_AFTER)
 }
 
-fn lost(code: &str, row: &Row, what: &str) -> Finding {
+fn lost(code: &str, row: &SlurmJobRow, what: &str) -> SlurmFinding {
     let on = if row.nodes.is_empty() { String::new() } else { format!(" on {}", row.nodes) };
     let reason = match row.reason.as_str() {
         "" | "None" => String::new(),
         reason => format!(" ({reason})"),
     };
-    Finding::Lost { code: code.to_owned(), why: format!("job {}{on}: {what}{reason}", row.id) }
+    SlurmFinding::Lost { code: code.to_owned(), why: format!("job {}{on}: {what}{reason}", row.id) }
 }

@@ -7,10 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agent::{Job, Scheduler, Standing, kubernetes::KubernetesJobs};
+use agent::{JobSpec, JobStatus, Scheduler, kubernetes::KubernetesJobs};
 use kubernetes_standin::{Api, Wants, World};
 use ledger::{MemoryStore, Store};
-use model::{Access, Cluster, Collective, JobEnd, Kubernetes, Span, Workload};
+use model::{ApiAccess, Cluster, Collective, JobEnd, Kubernetes, Span, Workload};
 use serde_json::{Value, json};
 use service::PortError;
 
@@ -41,7 +41,7 @@ impl Bed {
 
     pub fn settings(&self, more: Value) -> Kubernetes {
         let path = self.root.path().join("kubeconfig").display().to_string();
-        settings(Access::Kubeconfig { path: Some(path), context: None }, more)
+        settings(ApiAccess::Kubeconfig { path: Some(path), context: None }, more)
     }
 
     pub fn jobs(&self) -> KubernetesJobs {
@@ -52,7 +52,7 @@ impl Bed {
         Cluster { name: "bed".into(), nodes: vec![], endpoint: self.settings(more).endpoint() }
     }
 
-    pub fn job(&self, name: &str, more: Value) -> Job {
+    pub fn job(&self, name: &str, more: Value) -> JobSpec {
         job(name, self.cluster(more))
     }
 
@@ -77,7 +77,7 @@ pub fn kubeconfig(folder: &Path, server: &str, user: &Value) {
     std::fs::write(folder.join("kubeconfig"), config.to_string()).unwrap();
 }
 
-pub fn settings(access: Access, more: Value) -> Kubernetes {
+pub fn settings(access: ApiAccess, more: Value) -> Kubernetes {
     let image = format!("registry.example/burnin@sha256:{}", "0".repeat(64));
     let mut all = json!({"nodes": 2, "image": image, "access": access});
     for (name, value) in more.as_object().unwrap() {
@@ -86,8 +86,8 @@ pub fn settings(access: Access, more: Value) -> Kubernetes {
     serde_json::from_value(all).unwrap()
 }
 
-pub fn job(name: &str, cluster: Cluster) -> Job {
-    Job {
+pub fn job(name: &str, cluster: Cluster) -> JobSpec {
+    JobSpec {
         name: name.to_owned(),
         cluster,
         image: None,
@@ -119,11 +119,11 @@ pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 }
 
 /// The end of a job, whatever kind of end.
-pub async fn last(jobs: &dyn Scheduler, job: &Job) -> Result<Standing, PortError> {
+pub async fn last(jobs: &dyn Scheduler, job: &JobSpec) -> Result<JobStatus, PortError> {
     let start = Instant::now();
     loop {
         match jobs.look(&job.cluster, &job.name).await {
-            Ok(Standing::Going) | Err(PortError::Passing(_)) => {}
+            Ok(JobStatus::Going) | Err(PortError::Transient(_)) => {}
             end => return end,
         }
         assert!(start.elapsed() < Duration::from_secs(60), "{} does not end", job.name);
@@ -131,14 +131,14 @@ pub async fn last(jobs: &dyn Scheduler, job: &Job) -> Result<Standing, PortError
     }
 }
 
-pub async fn ended(jobs: &dyn Scheduler, job: &Job) -> JobEnd {
+pub async fn ended(jobs: &dyn Scheduler, job: &JobSpec) -> JobEnd {
     match last(jobs, job).await {
-        Ok(Standing::Ended(end)) => end,
+        Ok(JobStatus::Ended(end)) => end,
         other => panic!("{}: {other:?}", job.name),
     }
 }
 
-pub async fn text(jobs: &dyn Scheduler, job: &Job, file: &str) -> String {
+pub async fn text(jobs: &dyn Scheduler, job: &JobSpec, file: &str) -> String {
     let mut body = jobs.output(&job.cluster, &job.name, file).await.unwrap();
     let mut text = String::new();
     tokio::io::AsyncReadExt::read_to_string(&mut body, &mut text).await.unwrap();

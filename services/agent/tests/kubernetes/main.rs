@@ -6,7 +6,7 @@ mod once;
 mod output;
 mod real;
 
-use agent::{Scheduler, Standing, conformance};
+use agent::{JobStatus, Scheduler, conformance};
 use bed::{Bed, ended, last, text, until};
 use model::Class;
 use serde_json::json;
@@ -104,7 +104,7 @@ async fn a_cause_in_a_termination_message_is_the_failure() {
     jobs.submit(&job).await.unwrap();
     let end = last(&jobs, &job).await;
     assert!(
-        matches!(&end, Err(PortError::Final(why)) if why.code == "GLIBC_MISMATCH" && why.class == Class::Input && why.message.contains("GLIBC_2.34")),
+        matches!(&end, Err(PortError::Permanent(why)) if why.code == "GLIBC_MISMATCH" && why.class == Class::Input && why.message.contains("GLIBC_2.34")),
         "{end:?}"
     );
     let told = jobs.look(&job.cluster, "glibc").await;
@@ -112,7 +112,7 @@ async fn a_cause_in_a_termination_message_is_the_failure() {
     assert!(text_of_outputs(&jobs, &job).await.contains("GLIBC_2.34"), "its output is kept");
 }
 
-async fn text_of_outputs(jobs: &dyn Scheduler, job: &agent::Job) -> String {
+async fn text_of_outputs(jobs: &dyn Scheduler, job: &agent::JobSpec) -> String {
     let mut all = String::new();
     for file in jobs.outputs(&job.cluster, &job.name).await.unwrap().files {
         all += &text(jobs, job, &file.name).await;
@@ -127,8 +127,8 @@ async fn a_waiting_job_reports_the_reason_and_starts_when_it_fits() {
     let (jobs, job) = (bed.jobs(), bed.job("waits", json!({"queue": "a4"})));
     jobs.submit(&job).await.unwrap();
     until("Kueue says why", async || {
-        assert_eq!(jobs.look(&job.cluster, "waits").await.unwrap(), Standing::Going);
-        let spool = agent::kubernetes::spool::Spool::of(&bed.store, "waits");
+        assert_eq!(jobs.look(&job.cluster, "waits").await.unwrap(), JobStatus::Going);
+        let spool = agent::kubernetes::spool::JobNotes::of(&bed.store, "waits");
         spool.waiting().await.unwrap().iter().any(|line| line.contains(" QUOTA: couldn't assign flavors"))
     })
     .await;
@@ -145,7 +145,7 @@ async fn a_job_that_does_not_start_in_time_is_deleted() {
     jobs.submit(&job).await.unwrap();
     let end = last(&jobs, &job).await;
     assert!(
-        matches!(&end, Err(PortError::Final(why)) if why.class == Class::Infrastructure && ["QUOTA", "ADMISSION_TIMEOUT"].contains(&why.code.as_str())),
+        matches!(&end, Err(PortError::Permanent(why)) if why.class == Class::Infrastructure && ["QUOTA", "ADMISSION_TIMEOUT"].contains(&why.code.as_str())),
         "{end:?}"
     );
     until("nothing of it is left", async || bed.api.list("jobset.x-k8s.io/jobsets").is_empty()).await;
@@ -167,7 +167,7 @@ async fn a_preempted_job_is_lost_and_never_restarted() {
     .await;
     bed.world.evict("preempted");
     let end = last(&jobs, &job).await;
-    assert!(matches!(&end, Ok(Standing::Lost { code, .. }) if code == "PREEMPTED"), "{end:?}");
+    assert!(matches!(&end, Ok(JobStatus::Lost { code, .. }) if code == "PREEMPTED"), "{end:?}");
     jobs.release(&job.cluster, "preempted").await.unwrap();
     assert_eq!((bed.api.list("/pods").len(), bed.made("preempted")), (0, 1));
 }
@@ -202,7 +202,10 @@ async fn objects_of_other_owners_are_not_touched() {
         jobs.cancel(&job.cluster, "theirs").await,
         jobs.release(&job.cluster, "theirs").await,
     ] {
-        assert!(matches!(&refused, Err(PortError::Final(why)) if why.code == "NAME_TAKEN"), "{refused:?}");
+        assert!(
+            matches!(&refused, Err(PortError::Permanent(why)) if why.code == "NAME_TAKEN"),
+            "{refused:?}"
+        );
     }
     assert_eq!(bed.api.list("jobset.x-k8s.io/jobsets").len(), 1);
 }
@@ -212,11 +215,11 @@ async fn a_cluster_without_jobset_is_reported() {
     let bed = Bed::up("true").await;
     bed.api.fault("POST", "jobsets", kubernetes_standin::Fault::Refused(404));
     let refused = bed.jobs().submit(&bed.job("none", json!({}))).await;
-    assert!(matches!(&refused, Err(PortError::Final(why)) if why.code == "NOT_FOUND"), "{refused:?}");
+    assert!(matches!(&refused, Err(PortError::Permanent(why)) if why.code == "NOT_FOUND"), "{refused:?}");
     let none =
         bed.jobs().look(&bed.cluster(json!({"access": {"kubeconfig": {"path": "/nowhere"}}})), "none").await;
     assert!(
-        matches!(&none, Err(PortError::Final(why)) if why.code == "CREDENTIALS" && why.message.contains("/nowhere")),
+        matches!(&none, Err(PortError::Permanent(why)) if why.code == "CREDENTIALS" && why.message.contains("/nowhere")),
         "{none:?}"
     );
 }

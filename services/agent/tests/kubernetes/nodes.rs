@@ -13,7 +13,7 @@ async fn a_job_runs_on_its_named_nodes() {
     let (jobs, part) = (bed.jobs(), whole.cluster.part(&["node-7", "node-3"]));
     let unseen = jobs.nodes(&part, "pair").await;
     assert!(
-        matches!(&unseen, Err(PortError::Final(why)) if why.code == "NODES_UNKNOWN" && why.message.contains("pair")),
+        matches!(&unseen, Err(PortError::Permanent(why)) if why.code == "NODES_UNKNOWN" && why.message.contains("pair")),
         "{unseen:?}"
     );
     let pair = job("pair", part);
@@ -69,7 +69,7 @@ async fn draining_is_idempotent_and_keeps_other_reasons() {
         bed.api.node(name, &json!({}), &json!({}), &json!({}));
     }
     let left = |said: Result<(), PortError>, expected: &str| match said {
-        Err(PortError::Final(why)) if why.code == "NOT_DRAINED" => {
+        Err(PortError::Permanent(why)) if why.code == "NOT_DRAINED" => {
             assert!(why.message.contains(expected), "{}", why.message);
         }
         other => panic!("{other:?}"),
@@ -78,7 +78,7 @@ async fn draining_is_idempotent_and_keeps_other_reasons() {
     left(jobs.drain(&cluster, "bad", "slow").await, "the cluster roles burnin-nodes and burnin-drain");
     bed.api.fault("PATCH", "/nodes/bad", kubernetes_standin::Fault::CutAfter);
     let cut = jobs.drain(&cluster, "bad", "slow").await;
-    assert!(matches!(cut, Err(PortError::Passing(_))), "{cut:?}");
+    assert!(matches!(cut, Err(PortError::Transient(_))), "{cut:?}");
     jobs.drain(&cluster, "bad", "slow").await.unwrap();
     let node = bed.api.list("/nodes").into_iter().find(|node| node["metadata"]["name"] == "bad").unwrap();
     assert_eq!(

@@ -1,6 +1,6 @@
 //! At most one JobSet per command, after crashes and lost responses.
 
-use agent::{Scheduler, Standing, kubernetes::spool::Spool};
+use agent::{JobStatus, Scheduler, kubernetes::spool::JobNotes};
 use futures::{FutureExt, future::poll_fn};
 use kubernetes_standin::Fault;
 use serde_json::json;
@@ -9,7 +9,7 @@ use crate::bed::{Bed, ended, until};
 
 const COUNTED: &str = "echo begun";
 
-async fn begun(bed: &Bed, job: &agent::Job) -> usize {
+async fn begun(bed: &Bed, job: &agent::JobSpec) -> usize {
     let mut count = 0;
     for file in bed.jobs().outputs(&job.cluster, &job.name).await.unwrap().files {
         count += crate::bed::text(&bed.jobs(), job, &file.name).await.matches("begun\n").count();
@@ -139,12 +139,12 @@ async fn a_jobset_deleted_externally_is_lost_and_not_restarted() {
     let key = ("jobset.x-k8s.io/jobsets".to_owned(), "default".to_owned(), "deleted".to_owned());
     bed.api.change(|objects| objects.delete(&key, &json!({"propagationPolicy": "Background"}))).unwrap();
     until("it is told as lost", async || {
-        matches!(jobs.look(&job.cluster, "deleted").await, Ok(Standing::Lost { code, .. }) if code == "DELETED")
+        matches!(jobs.look(&job.cluster, "deleted").await, Ok(JobStatus::Lost { code, .. }) if code == "DELETED")
     })
     .await;
     jobs.submit(&job).await.unwrap();
     assert_eq!(bed.made("deleted"), 1);
-    assert!(Spool::of(&bed.store, "deleted").told().await.unwrap().is_some());
+    assert!(JobNotes::of(&bed.store, "deleted").told().await.unwrap().is_some());
 }
 
 /// Of a running job: the answer to its deletion gets lost, or the deletion itself.

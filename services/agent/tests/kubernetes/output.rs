@@ -1,6 +1,6 @@
 //! A container's output is stored completely and once, whatever fails while it is read.
 
-use agent::{Scheduler, kubernetes::spool::Spool};
+use agent::{Scheduler, kubernetes::spool::JobNotes};
 use serde_json::json;
 
 use crate::bed::{Bed, ended, text, until};
@@ -35,7 +35,7 @@ async fn broken_connections_lose_and_duplicate_no_line() {
     std::fs::write(bed.root.path().join("writer"), writer(bed.root.path())).unwrap();
     let (jobs, job) = (bed.jobs(), bed.job("breaks", json!({"nodes": 1})));
     jobs.submit(&job).await.unwrap();
-    let spool = Spool::of(&bed.store, "breaks");
+    let spool = JobNotes::of(&bed.store, "breaks");
     for times in 1..=4 {
         until("output is kept while the pod runs", async || {
             jobs.look(&job.cluster, "breaks").await.unwrap();
@@ -63,7 +63,7 @@ async fn stored_lines_survive_log_rotation() {
     std::fs::write(bed.root.path().join("writer"), writer(bed.root.path())).unwrap();
     let (jobs, job) = (bed.jobs(), bed.job("rotates", json!({"nodes": 1})));
     jobs.submit(&job).await.unwrap();
-    let spool = Spool::of(&bed.store, "rotates");
+    let spool = JobNotes::of(&bed.store, "rotates");
     until("some is kept", async || {
         jobs.look(&job.cluster, "rotates").await.unwrap();
         let streams = spool.streams().await.unwrap();
@@ -110,7 +110,7 @@ async fn an_expired_watch_is_restarted() {
     bed.api.compact();
     bed.api.cut();
     bed.world.hold(false);
-    let spool = Spool::of(&bed.store, "old");
+    let spool = JobNotes::of(&bed.store, "old");
     // Nobody looks: the watch alone has to find the pod.
     until("its output is read", async || !spool.streams().await.unwrap().is_empty()).await;
     std::fs::write(bed.root.path().join("enough"), "").unwrap();

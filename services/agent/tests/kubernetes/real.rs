@@ -4,11 +4,11 @@
 
 use std::{path::PathBuf, process::Command, sync::Arc};
 
-use agent::{Scheduler, Standing, conformance, kubernetes::KubernetesJobs};
+use agent::{JobStatus, Scheduler, conformance, kubernetes::KubernetesJobs};
 use futures::{FutureExt, future::poll_fn};
 use kubernetes_standin::{Logs, Wants, World};
 use ledger::{MemoryStore, Store};
-use model::{Access, Cluster};
+use model::{ApiAccess, Cluster};
 use serde_json::{Value, json};
 use service::PortError;
 
@@ -48,7 +48,7 @@ impl Real {
     fn cluster(&self, mut more: Value) -> Cluster {
         let path = self.folder.join("kubeconfig").display().to_string();
         more["namespace"] = json!("burnin");
-        let settings = bed::settings(Access::Kubeconfig { path: Some(path), context: None }, more);
+        let settings = bed::settings(ApiAccess::Kubeconfig { path: Some(path), context: None }, more);
         Cluster { name: "real".into(), nodes: vec![], endpoint: settings.endpoint() }
     }
 
@@ -169,9 +169,9 @@ async fn missing_permissions_and_refusals_are_reported() {
     cluster.endpoint = cluster.endpoint.replace("\"namespace\":\"burnin\"", "\"namespace\":\"kube-system\"");
     let refused = real.jobs().submit(&bed::job("elsewhere", cluster)).await;
     assert!(
-        matches!(&refused, Err(PortError::Final(why)) if why.code == "PERMISSION_DENIED" && why.message.contains("jobset")),
+        matches!(&refused, Err(PortError::Permanent(why)) if why.code == "PERMISSION_DENIED" && why.message.contains("jobset")),
         "{refused:?}"
     );
     let none = real.jobs().look(&real.cluster(json!({})), "never").await.unwrap();
-    assert_eq!(none, Standing::Absent);
+    assert_eq!(none, JobStatus::Absent);
 }

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use agent::{Job, Scheduler, Standing, slurm::SlurmJobs};
+use agent::{JobSpec, JobStatus, Scheduler, slurm::SlurmJobs};
 use ledger::MemoryStore;
 use model::{Cluster, Collective, JobEnd, Slurm, Span, Workload};
 
@@ -65,7 +65,7 @@ impl Bed {
     }
 
     /// A job of the given name whose ranks run this shell script.
-    pub fn job(&self, name: &str, script: &str) -> Job {
+    pub fn job(&self, name: &str, script: &str) -> JobSpec {
         let programs = self.shared.join("programs").join(name);
         let program = programs.join("all_reduce_perf");
         std::fs::create_dir_all(&programs).unwrap();
@@ -74,7 +74,7 @@ impl Bed {
         let cluster = self.cluster_with(|slurm| slurm.programs = Some(programs.display().to_string()));
         let labels =
             [("burnin-run", "r-1"), ("burnin-attempt", "1"), ("burnin-expires", "2027-01-15T08:00:00.000Z")];
-        Job {
+        JobSpec {
             name: name.into(),
             cluster,
             image: None,
@@ -169,39 +169,39 @@ pub fn workload() -> Workload {
 }
 
 /// Looks until something else than `Going` is found.
-pub async fn settled(jobs: &dyn Scheduler, job: &Job) -> Standing {
+pub async fn settled(jobs: &dyn Scheduler, job: &JobSpec) -> JobStatus {
     let begun = Instant::now();
     loop {
         match jobs.look(&job.cluster, &job.name).await {
-            Ok(Standing::Going) => assert!(begun.elapsed() < PATIENCE, "{} goes on for ever", job.name),
+            Ok(JobStatus::Going) => assert!(begun.elapsed() < PATIENCE, "{} goes on for ever", job.name),
             Ok(standing) => return standing,
-            Err(service::PortError::Passing(why)) => {
+            Err(service::PortError::Transient(why)) => {
                 assert!(begun.elapsed() < PATIENCE, "{}: {why}", job.name)
             }
-            Err(service::PortError::Final(failure)) => panic!("{}: {failure:?}", job.name),
+            Err(service::PortError::Permanent(failure)) => panic!("{}: {failure:?}", job.name),
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
 /// The same, where the job comes to an end of its own.
-pub async fn ended(jobs: &dyn Scheduler, job: &Job) -> JobEnd {
+pub async fn ended(jobs: &dyn Scheduler, job: &JobSpec) -> JobEnd {
     match settled(jobs, job).await {
-        Standing::Ended(end) => end,
+        JobStatus::Ended(end) => end,
         other => panic!("{}: {other:?}", job.name),
     }
 }
 
 /// The same, where it is lost: Slurm's word and what happened.
-pub async fn lost(jobs: &dyn Scheduler, job: &Job) -> (String, String) {
+pub async fn lost(jobs: &dyn Scheduler, job: &JobSpec) -> (String, String) {
     match settled(jobs, job).await {
-        Standing::Lost { code, why } => (code, why),
+        JobStatus::Lost { code, why } => (code, why),
         other => panic!("{}: {other:?}", job.name),
     }
 }
 
 /// All text that a job wrote into one file.
-pub async fn text(jobs: &dyn Scheduler, job: &Job, file: &str) -> String {
+pub async fn text(jobs: &dyn Scheduler, job: &JobSpec, file: &str) -> String {
     let mut body = jobs.output(&job.cluster, &job.name, file).await.expect("a file");
     let mut text = String::new();
     tokio::io::AsyncReadExt::read_to_string(&mut body, &mut text).await.unwrap();

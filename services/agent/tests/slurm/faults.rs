@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use agent::{Scheduler, Standing};
+use agent::{JobStatus, Scheduler};
 
 use crate::bed::{Bed, ended, lost};
 
@@ -11,7 +11,7 @@ fn running(bed: &Bed, name: &str) {
     bed.until("the benchmark has begun", || bed.begun(name) == 4);
 }
 
-fn long(bed: &Bed, name: &str) -> agent::Job {
+fn long(bed: &Bed, name: &str) -> agent::JobSpec {
     let count = bed.count(name).display().to_string();
     bed.job(name, &format!("printf x >>'{count}'; exec sleep 100"))
 }
@@ -28,7 +28,7 @@ async fn a_controller_outage_changes_nothing() {
     bed.kill("slurmctld");
     let unanswered = bed.jobs().look(&job.cluster, &job.name).await;
     assert!(
-        matches!(unanswered, Err(service::PortError::Passing(_))),
+        matches!(unanswered, Err(service::PortError::Transient(_))),
         "who cannot know does not say: {unanswered:?}"
     );
     bed.start_controller("");
@@ -118,7 +118,7 @@ async fn a_held_job_waits_and_can_be_cancelled() {
     let number = jobs.submit(&job).await.unwrap();
     bed.run(&format!("scontrol hold {number}"));
     for _ in 0..3 {
-        assert_eq!(bed.jobs().look(&job.cluster, &job.name).await.unwrap(), Standing::Going);
+        assert_eq!(bed.jobs().look(&job.cluster, &job.name).await.unwrap(), JobStatus::Going);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let waiting = std::fs::read_to_string(bed.folder("held").join("output/waiting.log")).unwrap();

@@ -1,6 +1,6 @@
 //! Hostile values: each arrives byte for byte, or is refused with the name of its field.
 
-use agent::{Job, Scheduler};
+use agent::{JobSpec, Scheduler};
 use service::PortError;
 
 use crate::bed::{Bed, ended};
@@ -139,7 +139,7 @@ async fn folders_of_any_name_work_or_are_refused() {
             }
         } else {
             refused += 1;
-            let PortError::Final(failure) = bed.jobs().submit(&job).await.unwrap_err() else {
+            let PortError::Permanent(failure) = bed.jobs().submit(&job).await.unwrap_err() else {
                 panic!("{value:?}")
             };
             assert!(failure.message.contains(": shared_folder: expected"), "{}", failure.message);
@@ -166,7 +166,8 @@ async fn names_that_slurm_could_misread_are_refused_with_the_field_name() {
                 continue;
             }
             let cluster = model::Cluster { endpoint: slurm.endpoint(), ..whole.cluster.clone() };
-            let PortError::Final(failure) = jobs.submit(&Job { cluster, ..whole.clone() }).await.unwrap_err()
+            let PortError::Permanent(failure) =
+                jobs.submit(&JobSpec { cluster, ..whole.clone() }).await.unwrap_err()
             else {
                 panic!("{field}: {value:?}")
             };
@@ -180,7 +181,7 @@ async fn names_that_slurm_could_misread_are_refused_with_the_field_name() {
             || !value.chars().all(letters)
         {
             assert!(
-                matches!(&named, Err(PortError::Final(failure)) if failure.message.starts_with("job name: ")),
+                matches!(&named, Err(PortError::Permanent(failure)) if failure.message.starts_with("job name: ")),
                 "{value:?}"
             );
         }
@@ -196,6 +197,6 @@ async fn plain_words_reach_slurm_unchanged() {
     let bed = Bed::up("words");
     let mut job = bed.job("words", "true");
     job.cluster = bed.cluster_with(|slurm| slurm.partition = Some("a@b.c+d:e-f".into()));
-    let PortError::Final(failure) = bed.jobs().submit(&job).await.unwrap_err() else { panic!() };
+    let PortError::Permanent(failure) = bed.jobs().submit(&job).await.unwrap_err() else { panic!() };
     assert_eq!(failure.message, "Slurm refuses the job: Invalid partition name specified");
 }

@@ -6,7 +6,7 @@ mod faults;
 mod hostile;
 mod once;
 
-use agent::{Scheduler, Standing, conformance};
+use agent::{JobStatus, Scheduler, conformance};
 use bed::{Bed, ended, text};
 use model::Class;
 
@@ -18,7 +18,7 @@ const ABOUT_A_SECOND: &str = "echo \"rank $SLURM_PROCID of $SLURM_NTASKS: $*\"; 
 async fn the_slurm_scheduler_conforms() {
     let bed = Bed::up("conformance");
     let cluster = bed.job("programs", ABOUT_A_SECOND).cluster;
-    let job = |name: &str| agent::Job {
+    let job = |name: &str| agent::JobSpec {
         name: name.into(),
         cluster: cluster.clone(),
         ..bed.job("programs", ABOUT_A_SECOND)
@@ -62,12 +62,12 @@ async fn impossible_jobs_are_refused_with_slurms_reason() {
         let submitted = jobs.submit(&job).await;
         // 22.05 takes a job that is too large and lets it wait for ever; 24.11 refuses it.
         let refused = match submitted {
-            Err(service::PortError::Final(failure)) => failure,
+            Err(service::PortError::Permanent(failure)) => failure,
             Err(other) => panic!("{name}: {other:?}"),
             Ok(_) => loop {
                 match jobs.look(&job.cluster, name).await {
-                    Err(service::PortError::Final(failure)) => break failure,
-                    Ok(Standing::Going) => tokio::time::sleep(std::time::Duration::from_millis(100)).await,
+                    Err(service::PortError::Permanent(failure)) => break failure,
+                    Ok(JobStatus::Going) => tokio::time::sleep(std::time::Duration::from_millis(100)).await,
                     other => panic!("{name}: {other:?}"),
                 }
             },
@@ -92,7 +92,7 @@ async fn the_reason_for_waiting_is_in_the_output() {
     // Slurm looks for a reason when it next looks at the queue, and then has several words for this one.
     let words = ["UnavailableNodes", "Resources", "DRAINED", "ReqNodeNotAvail"];
     while !words.iter().any(|word| told().contains(word)) {
-        assert_eq!(jobs.look(&job.cluster, &job.name).await.unwrap(), Standing::Going);
+        assert_eq!(jobs.look(&job.cluster, &job.name).await.unwrap(), JobStatus::Going);
         assert!(begun.elapsed().as_secs() < 90, "no reason is told: {}", told());
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }

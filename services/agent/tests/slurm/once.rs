@@ -7,7 +7,7 @@ use agent::Scheduler;
 use crate::bed::{Bed, ended, wrapper};
 
 /// Each start of the benchmark leaves a letter a rank.
-fn counting(bed: &Bed, name: &str) -> agent::Job {
+fn counting(bed: &Bed, name: &str) -> agent::JobSpec {
     let count = bed.count(name).display().to_string();
     bed.job(name, &format!("printf x >>'{count}'; sleep 1"))
 }
@@ -42,7 +42,7 @@ async fn a_lost_submission_is_repeated() {
     );
     let job = counting(&bed, "never-arrived");
     let refused = bed.jobs().with_commands(&deaf).submit(&job).await;
-    assert!(matches!(refused, Err(service::PortError::Passing(why)) if why.contains("Unable to contact")));
+    assert!(matches!(refused, Err(service::PortError::Transient(why)) if why.contains("Unable to contact")));
     bed.jobs().submit(&job).await.unwrap();
     assert_eq!(ended(&bed.jobs(), &job).await.state, "COMPLETED");
     assert_eq!(bed.begun("never-arrived"), 4);

@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use conductor::{Conductor, Settings};
 use events::{Content, Message};
-use ledger::{Creation, Digest, Ledger, MemoryStore, Reader, Store, StoreError};
+use ledger::{Creation, Digest, Ledger, MemoryStore, ObjectReader, Store, StoreError};
 use lifecycle::RunState;
 use model::*;
 use service::{Bus, BusError, Disposition, Event, Handler, ManualClock};
@@ -296,7 +296,7 @@ impl Store for Moody {
         answer
     }
 
-    async fn create_from(&self, name: &str, body: Reader) -> Result<(Creation, Digest), StoreError> {
+    async fn create_from(&self, name: &str, body: ObjectReader) -> Result<(Creation, Digest), StoreError> {
         self.inner.create_from(name, body).await
     }
 
@@ -305,7 +305,7 @@ impl Store for Moody {
         self.inner.read(name).await
     }
 
-    async fn open(&self, name: &str) -> Result<Option<Reader>, StoreError> {
+    async fn open(&self, name: &str) -> Result<Option<ObjectReader>, StoreError> {
         self.inner.open(name).await
     }
 
@@ -397,8 +397,8 @@ pub fn assert_sound(records: &[Record]) {
     let mut closed = 0;
     for record in records {
         match &record.entry {
-            Entry::Accepted { event, .. } => events.push(event.to_string()),
-            Entry::Closed { conclusion } => {
+            RecordEntry::Accepted { event, .. } => events.push(event.to_string()),
+            RecordEntry::Closed { conclusion } => {
                 assert_eq!(*conclusion, Conclusion::Completed);
                 closed += 1;
             }

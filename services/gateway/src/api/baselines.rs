@@ -8,16 +8,16 @@ use axum::{
     http::StatusCode,
 };
 use model::RunId;
-use pins::{Decided, History, Pinned, Pins, Who};
+use pins::{Decided, PinHistory, Pinned, Pins, Who};
 use run_index::NoReference;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use verdict::pin::Source;
+use verdict::pin::PinSource;
 
 use super::{
-    extract::{Asked, By, Filtered},
-    problem::Problem,
+    extract::{By, Filtered, JsonBody},
+    problem::ApiProblem,
 };
 use crate::Gateway;
 
@@ -27,13 +27,13 @@ pub const LONGEST_WHY: usize = 500;
 /// Body of `PUT /api/v1/baselines/{workflow}`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Wanted {
+pub struct PinRequest {
     /// Closed run of the workflow with verdict pass.
     #[schemars(regex(pattern = r"^[a-z][a-z0-9-]{0,49}$"))]
     run: String,
     /// What to pin: the run's measurements, or the baseline that judged it.
     #[serde(default)]
-    source: Source,
+    source: PinSource,
     /// Reason, shown in the history.
     #[serde(default)]
     #[schemars(length(max = LONGEST_WHY))]
@@ -46,7 +46,7 @@ pub struct Baselines {
     /// `burnin/baselines/v1`.
     schema: &'static str,
     /// Workflows with at least one pin, current or released, by name.
-    workflows: Vec<History>,
+    workflows: Vec<PinHistory>,
 }
 
 /// Query of `DELETE /api/v1/baselines/{workflow}`.
@@ -68,7 +68,7 @@ pub fn why() -> Value {
     json!({"name": "why", "in": "query", "required": false, "schema": schema, "description": "Reason, shown in the history."})
 }
 
-pub async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Json<Baselines>, Problem> {
+pub async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Json<Baselines>, ApiProblem> {
     let workflows = gateway.pins().all().await?;
     Ok(Json(Baselines { schema: "burnin/baselines/v1", workflows }))
 }
@@ -76,7 +76,7 @@ pub async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Json<Baselines>
 pub async fn show(
     State(gateway): State<Arc<Gateway>>,
     Path(workflow): Path<String>,
-) -> Result<Json<History>, Problem> {
+) -> Result<Json<PinHistory>, ApiProblem> {
     history(&gateway, &named(&workflow)?).await
 }
 
@@ -84,11 +84,11 @@ pub async fn pin(
     State(gateway): State<Arc<Gateway>>,
     By(by): By,
     Path(workflow): Path<String>,
-    Asked(Wanted { run, source, why }): Asked<Wanted>,
-) -> Result<Json<History>, Problem> {
+    JsonBody(PinRequest { run, source, why }): JsonBody<PinRequest>,
+) -> Result<Json<PinHistory>, ApiProblem> {
     let workflow = named(&workflow)?;
     let why = short(why, StatusCode::UNPROCESSABLE_ENTITY)?;
-    let unprocessable = |why: String| Problem::new(StatusCode::UNPROCESSABLE_ENTITY, why);
+    let unprocessable = |why: String| ApiProblem::new(StatusCode::UNPROCESSABLE_ENTITY, why);
     let run: RunId = run.parse().map_err(|error: model::InvalidId| unprocessable(format!("run: {error}")))?;
     let reference = gateway.view.reference(Some(&workflow), &run, source).await;
     let baseline = match reference {
@@ -106,7 +106,7 @@ pub async fn release(
     By(by): By,
     Path(workflow): Path<String>,
     Filtered(Released { why }): Filtered<Released>,
-) -> Result<Json<History>, Problem> {
+) -> Result<Json<PinHistory>, ApiProblem> {
     let workflow = named(&workflow)?;
     let who = Who { by, at: gateway.clock.now(), why: short(why, StatusCode::BAD_REQUEST)? };
     match gateway.pins().release(&workflow, who).await? {
@@ -115,16 +115,16 @@ pub async fn release(
     }
 }
 
-async fn history(gateway: &Gateway, workflow: &str) -> Result<Json<History>, Problem> {
+async fn history(gateway: &Gateway, workflow: &str) -> Result<Json<PinHistory>, ApiProblem> {
     gateway.pins().history(workflow).await?.map(Json).ok_or_else(|| nothing(workflow))
 }
 
-fn nothing(workflow: &str) -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, format!("no pins for {workflow}"))
+fn nothing(workflow: &str) -> ApiProblem {
+    ApiProblem::new(StatusCode::NOT_FOUND, format!("no pins for {workflow}"))
 }
 
 /// Checks a workflow name; an invalid name gives 404.
-fn named(workflow: &str) -> Result<String, Problem> {
+fn named(workflow: &str) -> Result<String, ApiProblem> {
     let fit = workflow.len() <= 31
         && workflow.starts_with(|first: char| first.is_ascii_lowercase())
         && workflow.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-');
@@ -132,14 +132,14 @@ fn named(workflow: &str) -> Result<String, Problem> {
         return Ok(workflow.to_owned());
     }
     let shown: String = workflow.chars().take(80).collect();
-    Err(Problem::new(StatusCode::NOT_FOUND, format!("no workflow {shown}")))
+    Err(ApiProblem::new(StatusCode::NOT_FOUND, format!("no workflow {shown}")))
 }
 
-fn short(why: String, status: StatusCode) -> Result<String, Problem> {
+fn short(why: String, status: StatusCode) -> Result<String, ApiProblem> {
     if why.chars().count() <= LONGEST_WHY {
         return Ok(why);
     }
-    Err(Problem::new(status, format!("why: expected at most {LONGEST_WHY} characters")))
+    Err(ApiProblem::new(status, format!("why: expected at most {LONGEST_WHY} characters")))
 }
 
 impl Gateway {

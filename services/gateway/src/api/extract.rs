@@ -9,16 +9,16 @@ use model::RunId;
 use serde::de::DeserializeOwned;
 use service::auth::Caller;
 
-use super::problem::Problem;
+use super::problem::ApiProblem;
 use crate::LocalUser;
 
 /// JSON body.
-pub struct Asked<T>(pub T);
+pub struct JsonBody<T>(pub T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Asked<T> {
-    type Rejection = Problem;
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
+    type Rejection = ApiProblem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiProblem> {
         let read = Json::<T>::from_request(request, state).await;
         let problem = |rejection: JsonRejection| {
             // Valid JSON of another type is invalid input like any other.
@@ -26,7 +26,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Asked<T> {
                 JsonRejection::JsonDataError(_) => StatusCode::UNPROCESSABLE_ENTITY,
                 other => other.status(),
             };
-            Problem::new(status, rejection.body_text())
+            ApiProblem::new(status, rejection.body_text())
         };
         read.map(|Json(read)| Self(read)).map_err(problem)
     }
@@ -36,31 +36,31 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Asked<T> {
 pub struct Filtered<T>(pub T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Filtered<T> {
-    type Rejection = Problem;
+    type Rejection = ApiProblem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiProblem> {
         match Query::<T>::from_request_parts(parts, state).await {
             Ok(Query(read)) => Ok(Self(read)),
-            Err(rejection) => Err(Problem::new(StatusCode::BAD_REQUEST, rejection.body_text())),
+            Err(rejection) => Err(ApiProblem::new(StatusCode::BAD_REQUEST, rejection.body_text())),
         }
     }
 }
 
 /// Run in the path. An invalid run name gives 404.
-pub struct Named(pub RunId);
+pub struct PathParam(pub RunId);
 
-impl<S: Send + Sync> FromRequestParts<S> for Named {
-    type Rejection = Problem;
+impl<S: Send + Sync> FromRequestParts<S> for PathParam {
+    type Rejection = ApiProblem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiProblem> {
         #[derive(serde::Deserialize)]
-        struct In {
+        struct QueryParams {
             run: String,
         }
-        let Path(In { run }) = Path::<In>::from_request_parts(parts, state)
+        let Path(QueryParams { run }) = Path::<QueryParams>::from_request_parts(parts, state)
             .await
-            .map_err(|rejection| Problem::new(StatusCode::NOT_FOUND, rejection.body_text()))?;
-        run.parse().map(Self).map_err(|_| Problem::no_run(&run))
+            .map_err(|rejection| ApiProblem::new(StatusCode::NOT_FOUND, rejection.body_text()))?;
+        run.parse().map(Self).map_err(|_| ApiProblem::no_run(&run))
     }
 }
 
@@ -78,9 +78,9 @@ impl<S: Send + Sync> FromRequestParts<S> for By {
 
 /// Identity for keys and rates. All requests to `burnin up` belong to one user and count as `somebody`'s, so that keys from
 /// versions without users stay valid.
-pub struct Owner(pub String);
+pub struct RequestedBy(pub String);
 
-impl<S: Send + Sync> FromRequestParts<S> for Owner {
+impl<S: Send + Sync> FromRequestParts<S> for RequestedBy {
     type Rejection = std::convert::Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Self::Rejection> {

@@ -23,14 +23,14 @@ use tokio::io::{AsyncReadExt, copy, sink};
 use tokio_util::io::ReaderStream;
 
 use super::{
-    extract::{Filtered, Named},
-    problem::Problem,
+    extract::{Filtered, PathParam},
+    problem::ApiProblem,
 };
 use crate::Gateway;
 
 /// Logs of a run.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Files {
+pub struct FileList {
     /// `burnin/logs/v1`.
     schema: &'static str,
     /// Whether the logs are complete and final.
@@ -42,41 +42,44 @@ pub struct Files {
 }
 
 /// `None` until the logs are committed.
-async fn manifest(gateway: &Gateway, run: &RunId) -> Result<Option<Committed>, Problem> {
-    let detail = gateway.view.detail(run).await?.ok_or_else(|| Problem::no_run(run.as_str()))?;
+async fn manifest(gateway: &Gateway, run: &RunId) -> Result<Option<Committed>, ApiProblem> {
+    let detail = gateway.view.detail(run).await?.ok_or_else(|| ApiProblem::no_run(run.as_str()))?;
     let Some(name) = detail.logs else { return Ok(None) };
     let read = Artefacts::new(Arc::clone(&gateway.store)).manifest(&name).await;
-    read.map_err(|error| Problem::unavailable(&error))
+    read.map_err(|error| ApiProblem::unavailable(&error))
 }
 
-pub async fn list(State(gateway): State<Arc<Gateway>>, Named(run): Named) -> Result<Json<Files>, Problem> {
+pub async fn list(
+    State(gateway): State<Arc<Gateway>>,
+    PathParam(run): PathParam,
+) -> Result<Json<FileList>, ApiProblem> {
     let committed = manifest(&gateway, &run).await?;
     let safe = committed.is_some();
     let (files, left_out) = committed
         .map(|committed| (committed.manifest.objects, committed.manifest.left_out))
         .unwrap_or_default();
-    Ok(Json(Files { schema: "burnin/logs/v1", safe, files, left_out }))
+    Ok(Json(FileList { schema: "burnin/logs/v1", safe, files, left_out }))
 }
 
 pub async fn fetch(
     State(gateway): State<Arc<Gateway>>,
-    Named(run): Named,
+    PathParam(run): PathParam,
     Path((_, name)): Path<(String, String)>,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
-    let not_yet = || Problem::new(StatusCode::NOT_FOUND, format!("{run} has no logs yet"));
+) -> Result<Response, ApiProblem> {
+    let not_yet = || ApiProblem::new(StatusCode::NOT_FOUND, format!("{run} has no logs yet"));
     let committed = manifest(&gateway, &run).await?.ok_or_else(not_yet)?;
     // Serve only objects named in the manifest.
     let object = committed.manifest.objects.iter().find(|object| object.name == name);
     let object =
-        object.ok_or_else(|| Problem::new(StatusCode::NOT_FOUND, format!("{run} has no such log")))?;
+        object.ok_or_else(|| ApiProblem::new(StatusCode::NOT_FOUND, format!("{run} has no such log")))?;
     let size = object.size_bytes;
     let range =
         headers.get(RANGE).and_then(|range| range.to_str().ok()).and_then(|range| wanted(range, size));
     let full = format!("{}{name}", committed.name.trim_end_matches("manifest.json"));
-    let opened = gateway.store.open(&full).await.map_err(|error| Problem::unavailable(&error))?;
+    let opened = gateway.store.open(&full).await.map_err(|error| ApiProblem::unavailable(&error))?;
     let mut body = opened.ok_or_else(|| {
-        Problem::new(StatusCode::NOT_FOUND, format!("the log of {run} is missing in the bucket"))
+        ApiProblem::new(StatusCode::NOT_FOUND, format!("the log of {run} is missing in the bucket"))
     })?;
     let headers = |length: u64| {
         [
@@ -90,14 +93,14 @@ pub async fn fetch(
         None => Ok((headers(size), stream(body)).into_response()),
         Some(Err(())) => {
             let problem =
-                Problem::new(StatusCode::RANGE_NOT_SATISFIABLE, format!("the log has {size} bytes"));
+                ApiProblem::new(StatusCode::RANGE_NOT_SATISFIABLE, format!("the log has {size} bytes"));
             Ok(([(CONTENT_RANGE, format!("bytes */{size}"))], problem).into_response())
         }
         Some(Ok((first, last))) => {
             let skipped = copy(&mut (&mut body).take(first), &mut sink()).await;
-            skipped.map_err(|error| Problem::unavailable(&error))?;
+            skipped.map_err(|error| ApiProblem::unavailable(&error))?;
             let length = last - first + 1;
-            let part: ledger::Reader = Box::new(body.take(length));
+            let part: ledger::ObjectReader = Box::new(body.take(length));
             let range = [(CONTENT_RANGE, format!("bytes {first}-{last}/{size}"))];
             Ok((StatusCode::PARTIAL_CONTENT, headers(length), range, stream(part)).into_response())
         }
@@ -127,7 +130,7 @@ fn wanted(range: &str, size: u64) -> Option<Result<(u64, u64), ()>> {
 /// Format of a report.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Form {
+enum FileForm {
     #[default]
     Html,
     Markdown,
@@ -139,24 +142,24 @@ enum Form {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct As {
-    form: Form,
+    form: FileForm,
 }
 
 pub async fn report(
     State(gateway): State<Arc<Gateway>>,
-    Named(run): Named,
+    PathParam(run): PathParam,
     Filtered(As { form }): Filtered<As>,
-) -> Result<Response, Problem> {
+) -> Result<Response, ApiProblem> {
     let elsewhere = Elsewhere { warehouse: gateway.warehouse.clone(), report: None };
-    let told = gateway.view.told(&run, elsewhere).await?.ok_or_else(|| Problem::no_run(run.as_str()))?;
+    let told = gateway.view.told(&run, elsewhere).await?.ok_or_else(|| ApiProblem::no_run(run.as_str()))?;
     let story = told.story();
     let (media, text) = match form {
-        Form::Html => ("text/html; charset=utf-8", report::html(&story)),
-        Form::Markdown => ("text/markdown; charset=utf-8", report::markdown(&story)),
-        Form::Csv => ("text/csv; charset=utf-8", report::csv(&story)),
-        Form::Junit => ("application/xml", report::junit(&story)),
-        Form::Json => {
-            let none = || Problem::new(StatusCode::NOT_FOUND, format!("{run} has no verdict yet"));
+        FileForm::Html => ("text/html; charset=utf-8", report::html(&story)),
+        FileForm::Markdown => ("text/markdown; charset=utf-8", report::markdown(&story)),
+        FileForm::Csv => ("text/csv; charset=utf-8", report::csv(&story)),
+        FileForm::Junit => ("application/xml", report::junit(&story)),
+        FileForm::Json => {
+            let none = || ApiProblem::new(StatusCode::NOT_FOUND, format!("{run} has no verdict yet"));
             return Ok(Json(story.judgement.ok_or_else(none)?).into_response());
         }
     };

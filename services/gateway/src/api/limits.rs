@@ -10,7 +10,7 @@ use axum::{
 };
 use governor::{DefaultKeyedRateLimiter, Quota};
 
-use super::{extract::caller, problem::Problem};
+use super::{extract::caller, problem::ApiProblem};
 use crate::Gateway;
 
 /// Maximum rates per caller, per second; a burst may be ten times as large.
@@ -65,6 +65,6 @@ pub(crate) async fn limited(State(gateway): State<Arc<Gateway>>, request: Reques
     if gateway.rates.lets(&caller(request.extensions()), request.method()) {
         return next.run(request).await;
     }
-    Problem::new(StatusCode::TOO_MANY_REQUESTS, "too many requests; wait for the time in Retry-After")
+    ApiProblem::new(StatusCode::TOO_MANY_REQUESTS, "too many requests; wait for the time in Retry-After")
         .into_response()
 }

@@ -22,7 +22,7 @@ use crate::Gateway;
 
 pub use index::page as index;
 pub use openapi::document;
-pub use problem::Problem;
+pub use problem::ApiProblem;
 
 /// Maximum size of a request body, bytes.
 const BODY_LIMIT: usize = 64 << 10;
@@ -45,10 +45,10 @@ pub(crate) fn routes(gateway: &Arc<Gateway>, pages: Router) -> Router {
         .merge(pages)
 }
 
-async fn nothing() -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, "no such path; see /api/v1/openapi.json")
+async fn nothing() -> ApiProblem {
+    ApiProblem::new(StatusCode::NOT_FOUND, "no such path; see /api/v1/openapi.json")
 }
 
-async fn not_so() -> Problem {
-    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method not allowed on this path; see the header Allow")
+async fn not_so() -> ApiProblem {
+    ApiProblem::new(StatusCode::METHOD_NOT_ALLOWED, "method not allowed on this path; see the header Allow")
 }

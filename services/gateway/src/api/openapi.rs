@@ -4,8 +4,8 @@ use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use super::{
-    operations::{self, Answer, Operation},
-    problem::Problem,
+    operations::{self, Operation, OperationResponse},
+    problem::ApiProblem,
 };
 
 /// Schemas referenced by operations.
@@ -40,7 +40,7 @@ pub fn sent<T: JsonSchema>() -> Value {
 pub fn document() -> Value {
     let mut schemas = Schemas::new();
     let mut paths: Map<String, Value> = Map::new();
-    let problem = schemas.of::<Problem>();
+    let problem = schemas.of::<ApiProblem>();
     for operation in operations::all() {
         for told in operation.told {
             let path = operation.path.replace("{*", "{");
@@ -65,7 +65,7 @@ pub fn document() -> Value {
 
 fn describe(told: &Operation, problem: &Value, schemas: &mut Schemas) -> Value {
     let mut answers = Map::new();
-    for Answer { status, what, media, schema } in &told.answers {
+    for OperationResponse { status, what, media, schema } in &told.answers {
         let mut answer = json!({"description": what});
         if !media.is_empty() {
             let schema = schema.map(|schema| schema(schemas)).unwrap_or_else(|| json!({"type": "string"}));

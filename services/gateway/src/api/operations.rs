@@ -18,7 +18,7 @@ use crate::Gateway;
 type SchemaOf = fn(&mut Schemas) -> Value;
 
 /// A path with its handlers and operations.
-pub struct Place {
+pub struct Route {
     pub path: &'static str,
     pub handler: MethodRouter<Arc<Gateway>>,
     pub told: Vec<Operation>,
@@ -31,11 +31,11 @@ pub struct Operation {
     pub what: &'static str,
     pub parameters: Vec<Value>,
     pub body: Option<fn() -> Value>,
-    pub answers: Vec<Answer>,
+    pub answers: Vec<OperationResponse>,
 }
 
 /// A success response.
-pub struct Answer {
+pub struct OperationResponse {
     pub status: u16,
     pub what: &'static str,
     pub media: &'static [&'static str],
@@ -44,8 +44,8 @@ pub struct Answer {
 
 const JSON: &[&str] = &["application/json"];
 
-fn answers(status: u16, what: &'static str, schema: SchemaOf) -> Vec<Answer> {
-    vec![Answer { status, what, media: JSON, schema: Some(schema) }]
+fn answers(status: u16, what: &'static str, schema: SchemaOf) -> Vec<OperationResponse> {
+    vec![OperationResponse { status, what, media: JSON, schema: Some(schema) }]
 }
 
 fn named(place: &str, name: &str, schema: Value, what: &str) -> Value {
@@ -58,9 +58,9 @@ fn run() -> Value {
 }
 
 /// All operations.
-pub fn all() -> Vec<Place> {
+pub fn all() -> Vec<Route> {
     vec![
-        Place {
+        Route {
             path: "/api/v1/workflows",
             handler: get(workflows::list),
             told: vec![Operation {
@@ -69,10 +69,10 @@ pub fn all() -> Vec<Place> {
                 what: "Lists the workflows and the time of their last validation.",
                 parameters: vec![],
                 body: None,
-                answers: answers(200, "The workflows.", Schemas::of::<workflows::Workflows>),
+                answers: answers(200, "The workflows.", Schemas::of::<workflows::WorkflowList>),
             }],
         },
-        Place {
+        Route {
             path: "/api/v1/baselines",
             handler: get(baselines::list),
             told: vec![Operation {
@@ -84,7 +84,7 @@ pub fn all() -> Vec<Place> {
                 answers: answers(200, "The workflows.", Schemas::of::<baselines::Baselines>),
             }],
         },
-        Place {
+        Route {
             path: "/api/v1/baselines/{workflow}",
             handler: get(baselines::show).put(baselines::pin).delete(baselines::release),
             told: vec![
@@ -94,15 +94,15 @@ pub fn all() -> Vec<Place> {
                     what: "Shows the pinned reference run of the workflow, with all pins and releases.",
                     parameters: vec![baselines::workflow()],
                     body: None,
-                    answers: answers(200, "The history.", Schemas::of::<pins::History>),
+                    answers: answers(200, "The history.", Schemas::of::<pins::PinHistory>),
                 },
                 Operation {
                     method: Method::PUT,
                     id: "pinBaseline",
                     what: "Pins a run as the reference of the workflow's later runs. Idempotent.",
                     parameters: vec![baselines::workflow()],
-                    body: Some(sent::<baselines::Wanted>),
-                    answers: answers(200, "The history.", Schemas::of::<pins::History>),
+                    body: Some(sent::<baselines::PinRequest>),
+                    answers: answers(200, "The history.", Schemas::of::<pins::PinHistory>),
                 },
                 Operation {
                     method: Method::DELETE,
@@ -110,11 +110,11 @@ pub fn all() -> Vec<Place> {
                     what: "Releases the pin: later runs are judged by the learned baseline. Idempotent.",
                     parameters: vec![baselines::workflow(), baselines::why()],
                     body: None,
-                    answers: answers(200, "The history.", Schemas::of::<pins::History>),
+                    answers: answers(200, "The history.", Schemas::of::<pins::PinHistory>),
                 },
             ],
         },
-        Place {
+        Route {
             path: "/api/v1/runs",
             handler: get(runs::list).post(runs::begin),
             told: vec![
@@ -124,7 +124,7 @@ pub fn all() -> Vec<Place> {
                     what: "Lists runs, newest first, in pages.",
                     parameters: runs::filters(),
                     body: None,
-                    answers: answers(200, "A page.", Schemas::of::<run_index::Page>),
+                    answers: answers(200, "A page.", Schemas::of::<run_index::RunPage>),
                 },
                 Operation {
                     method: Method::POST,
@@ -137,11 +137,11 @@ pub fn all() -> Vec<Place> {
                         "Key chosen by the caller, unique for this request.",
                     )],
                     body: Some(sent::<runs::Begin>),
-                    answers: answers(202, "The run.", Schemas::of::<runs::Begun>),
+                    answers: answers(202, "The run.", Schemas::of::<runs::StartedRun>),
                 },
             ],
         },
-        Place {
+        Route {
             path: "/api/v1/runs/{run}",
             handler: get(runs::show),
             told: vec![Operation {
@@ -150,10 +150,10 @@ pub fn all() -> Vec<Place> {
                 what: "Shows one run with its stages.",
                 parameters: vec![run()],
                 body: None,
-                answers: answers(200, "The run.", Schemas::of::<runs::Shown>),
+                answers: answers(200, "The run.", Schemas::of::<runs::RunResource>),
             }],
         },
-        Place {
+        Route {
             path: "/api/v1/runs/{run}/cancel",
             handler: post(runs::cancel),
             told: vec![Operation {
@@ -162,10 +162,10 @@ pub fn all() -> Vec<Place> {
                 what: "Cancels a run and releases its resources. A run that has ended stays unchanged.",
                 parameters: vec![run()],
                 body: Some(sent::<runs::Cancel>),
-                answers: answers(202, "The run before the cancel.", Schemas::of::<runs::Shown>),
+                answers: answers(202, "The run before the cancel.", Schemas::of::<runs::RunResource>),
             }],
         },
-        Place {
+        Route {
             path: "/api/v1/runs/{run}/events",
             handler: get(runs::follow),
             told: vec![Operation {
@@ -184,7 +184,7 @@ pub fn all() -> Vec<Place> {
                     ),
                 ],
                 body: None,
-                answers: vec![Answer {
+                answers: vec![OperationResponse {
                     status: 200,
                     what: "Records.",
                     media: &["text/event-stream"],
@@ -192,7 +192,7 @@ pub fn all() -> Vec<Place> {
                 }],
             }],
         },
-        Place {
+        Route {
             path: "/api/v1/runs/{run}/logs",
             handler: get(files::list),
             told: vec![Operation {
@@ -201,10 +201,10 @@ pub fn all() -> Vec<Place> {
                 what: "Lists the benchmark's logs after they are committed.",
                 parameters: vec![run()],
                 body: None,
-                answers: answers(200, "The files.", Schemas::of::<files::Files>),
+                answers: answers(200, "The files.", Schemas::of::<files::FileList>),
             }],
         },
-        Place {
+        Route {
             path: "/api/v1/runs/{run}/logs/{*name}",
             handler: get(files::fetch),
             told: vec![Operation {
@@ -223,12 +223,22 @@ pub fn all() -> Vec<Place> {
                 ],
                 body: None,
                 answers: vec![
-                    Answer { status: 200, what: "The complete file.", media: &["text/plain"], schema: None },
-                    Answer { status: 206, what: "The range.", media: &["text/plain"], schema: None },
+                    OperationResponse {
+                        status: 200,
+                        what: "The complete file.",
+                        media: &["text/plain"],
+                        schema: None,
+                    },
+                    OperationResponse {
+                        status: 206,
+                        what: "The range.",
+                        media: &["text/plain"],
+                        schema: None,
+                    },
                 ],
             }],
         },
-        Place {
+        Route {
             path: "/api/v1/runs/{run}/report",
             handler: get(files::report),
             told: vec![Operation {
@@ -245,7 +255,7 @@ pub fn all() -> Vec<Place> {
                     ),
                 ],
                 body: None,
-                answers: vec![Answer {
+                answers: vec![OperationResponse {
                     status: 200,
                     what: "The report; with `json` the judgement.",
                     media: &["text/html", "text/markdown", "text/csv", "application/xml", "application/json"],

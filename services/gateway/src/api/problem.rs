@@ -9,11 +9,11 @@ use run_index::ViewError;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::Refused;
+use crate::StartError;
 
 /// `application/problem+json`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub struct Problem {
+pub struct ApiProblem {
     /// `about:blank`: the status identifies the kind of problem.
     #[serde(rename = "type")]
     pub kind: &'static str,
@@ -28,7 +28,7 @@ pub struct Problem {
     pub errors: Vec<String>,
 }
 
-impl Problem {
+impl ApiProblem {
     /// Problem with this status and explanation.
     pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         let title = status.canonical_reason().unwrap_or("unknown").to_owned();
@@ -54,16 +54,16 @@ impl Problem {
     }
 }
 
-impl From<Refused> for Problem {
-    fn from(refused: Refused) -> Self {
+impl From<StartError> for ApiProblem {
+    fn from(refused: StartError) -> Self {
         let status = match &refused {
-            Refused::Unknown { .. } => StatusCode::NOT_FOUND,
-            Refused::Forbidden { .. } => StatusCode::FORBIDDEN,
-            Refused::Invalid(_) | Refused::Reused { .. } => StatusCode::UNPROCESSABLE_ENTITY,
-            Refused::Later(_) => return Self::unavailable(&refused),
+            StartError::Unknown { .. } => StatusCode::NOT_FOUND,
+            StartError::Forbidden { .. } => StatusCode::FORBIDDEN,
+            StartError::Invalid(_) | StartError::Reused { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+            StartError::Later(_) => return Self::unavailable(&refused),
         };
         match refused {
-            Refused::Invalid(problems) => {
+            StartError::Invalid(problems) => {
                 let errors = problems.0.iter().map(ToString::to_string).collect();
                 Self { errors, ..Self::new(status, "the workflow cannot run with these settings") }
             }
@@ -72,10 +72,10 @@ impl From<Refused> for Problem {
     }
 }
 
-impl From<pins::Error> for Problem {
-    fn from(error: pins::Error) -> Self {
+impl From<pins::PinError> for ApiProblem {
+    fn from(error: pins::PinError) -> Self {
         match error {
-            pins::Error::Damaged { .. } => {
+            pins::PinError::Damaged { .. } => {
                 tracing::error!("{error}");
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
             }
@@ -84,13 +84,13 @@ impl From<pins::Error> for Problem {
     }
 }
 
-impl From<ViewError> for Problem {
+impl From<ViewError> for ApiProblem {
     fn from(error: ViewError) -> Self {
         Self::unavailable(&error)
     }
 }
 
-impl IntoResponse for Problem {
+impl IntoResponse for ApiProblem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (status, Json(&self)).into_response();

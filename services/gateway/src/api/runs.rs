@@ -18,17 +18,17 @@ use axum::{
 };
 use futures::{Stream, StreamExt, stream};
 use model::{Attempt, CancelRequested, EventKey, Fact, RunId, Timestamp, Trigger, Verdict};
-use run_index::{Cursor, Detail, MOST, Page, State as Going, Wanted};
+use run_index::{ListCursor, MOST, RunDetail, RunFilter, RunPage, RunStatus as Going};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use service::ids;
 
 use super::{
-    extract::{Asked, By, Filtered, Named, Owner},
-    problem::Problem,
+    extract::{By, Filtered, JsonBody, PathParam, RequestedBy},
+    problem::ApiProblem,
 };
-use crate::{Gateway, Wish, start::CALLERS};
+use crate::{Gateway, StartRequest, start::CALLERS};
 
 /// Maximum duration of a stream, shorter than the timeouts of usual proxies.
 const LONGEST_STREAM: Duration = Duration::from_secs(40);
@@ -54,7 +54,7 @@ pub struct Begin {
 
 /// Response to a request for a run.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Begun {
+pub struct StartedRun {
     /// `burnin/begun/v1`.
     schema: &'static str,
     /// Run id.
@@ -92,9 +92,9 @@ impl Links {
 
 /// A run with its stages and links.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Shown {
+pub struct RunResource {
     #[serde(flatten)]
-    detail: Detail,
+    detail: RunDetail,
     /// Links to its resources.
     links: Links,
 }
@@ -111,7 +111,7 @@ pub struct Cancel {
 /// Query of `GET /api/v1/runs`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Filters {
+pub struct RunQuery {
     workflow: Option<String>,
     system: Option<String>,
     cluster: Option<String>,
@@ -138,7 +138,7 @@ pub fn filters() -> Vec<Value> {
         parameter("since", json!({"type": "string", "format": "date-time"}), "Earliest time of the request."),
         parameter(
             "after",
-            json!({"type": "string", "pattern": Cursor::PATTERN}),
+            json!({"type": "string", "pattern": ListCursor::PATTERN}),
             "`next` of the previous page.",
         ),
         parameter(
@@ -151,14 +151,14 @@ pub fn filters() -> Vec<Value> {
 
 pub async fn list(
     State(gateway): State<Arc<Gateway>>,
-    Filtered(filters): Filtered<Filters>,
-) -> Result<Json<Page>, Problem> {
-    let bad = |field: &str, why: String| Problem::new(StatusCode::BAD_REQUEST, format!("{field}: {why}"));
+    Filtered(filters): Filtered<RunQuery>,
+) -> Result<Json<RunPage>, ApiProblem> {
+    let bad = |field: &str, why: String| ApiProblem::new(StatusCode::BAD_REQUEST, format!("{field}: {why}"));
     if let Some(limit) = filters.limit.filter(|limit| !(1..=MOST).contains(limit)) {
         return Err(bad("limit", format!("expected 1 to {MOST}, found {limit}")));
     }
-    let after = filters.after.map(|after| after.parse::<Cursor>()).transpose();
-    let wanted = Wanted {
+    let after = filters.after.map(|after| after.parse::<ListCursor>()).transpose();
+    let wanted = RunFilter {
         workflow: filters.workflow,
         system: filters.system,
         cluster: filters.cluster,
@@ -175,19 +175,19 @@ pub async fn list(
 pub async fn begin(
     State(gateway): State<Arc<Gateway>>,
     By(by): By,
-    Owner(owner): Owner,
+    RequestedBy(owner): RequestedBy,
     headers: HeaderMap,
-    Asked(begin): Asked<Begin>,
-) -> Result<Response, Problem> {
+    JsonBody(begin): JsonBody<Begin>,
+) -> Result<Response, ApiProblem> {
     let key = match headers.get("idempotency-key").map(|key| key.to_str().ok().filter(|key| fit(key))) {
         None => ids::unique(),
         Some(Some(key)) => format!("key/{key}"),
         Some(None) => {
             let why = "Idempotency-Key: expected 1 to 200 letters, digits or characters of _ . : -";
-            return Err(Problem::new(StatusCode::BAD_REQUEST, why));
+            return Err(ApiProblem::new(StatusCode::BAD_REQUEST, why));
         }
     };
-    let wish = Wish {
+    let wish = StartRequest {
         key: EventKey { source: format!("{CALLERS}{owner}"), id: key },
         workflow: begin.workflow,
         set: begin.set,
@@ -204,7 +204,7 @@ pub async fn begin(
     }
     let links = Links::of(&started.run);
     let location = [(LOCATION, links.run.clone())];
-    let begun = Begun { schema: "burnin/begun/v1", run: started.run, new: started.new, links };
+    let begun = StartedRun { schema: "burnin/begun/v1", run: started.run, new: started.new, links };
     Ok((StatusCode::ACCEPTED, location, Json(begun)).into_response())
 }
 
@@ -213,46 +213,49 @@ fn fit(key: &str) -> bool {
         && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.:-".contains(&byte))
 }
 
-async fn shown(gateway: &Gateway, run: &RunId) -> Result<Shown, Problem> {
-    let detail = gateway.view.detail(run).await?.ok_or_else(|| Problem::no_run(run.as_str()))?;
-    Ok(Shown { detail, links: Links::of(run) })
+async fn shown(gateway: &Gateway, run: &RunId) -> Result<RunResource, ApiProblem> {
+    let detail = gateway.view.detail(run).await?.ok_or_else(|| ApiProblem::no_run(run.as_str()))?;
+    Ok(RunResource { detail, links: Links::of(run) })
 }
 
-pub async fn show(State(gateway): State<Arc<Gateway>>, Named(run): Named) -> Result<Json<Shown>, Problem> {
+pub async fn show(
+    State(gateway): State<Arc<Gateway>>,
+    PathParam(run): PathParam,
+) -> Result<Json<RunResource>, ApiProblem> {
     shown(&gateway, &run).await.map(Json)
 }
 
 pub async fn cancel(
     State(gateway): State<Arc<Gateway>>,
     By(by): By,
-    Named(run): Named,
-    Asked(Cancel { reason }): Asked<Cancel>,
-) -> Result<(StatusCode, Json<Shown>), Problem> {
+    PathParam(run): PathParam,
+    JsonBody(Cancel { reason }): JsonBody<Cancel>,
+) -> Result<(StatusCode, Json<RunResource>), ApiProblem> {
     if reason.chars().count() > LONGEST_REASON {
         let why = format!("reason: expected at most {LONGEST_REASON} characters");
-        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, why));
+        return Err(ApiProblem::new(StatusCode::UNPROCESSABLE_ENTITY, why));
     }
     let shown = shown(&gateway, &run).await?;
     if shown.detail.line.settled_at.is_none() {
         let fact = Fact::CancelRequested(CancelRequested { by, reason });
-        let told = gateway.outbox.tell_run(run, Attempt::FIRST, fact).await;
-        told.map_err(|error| Problem::unavailable(&error))?;
+        let told = gateway.outbox.publish_run_fact(run, Attempt::FIRST, fact).await;
+        told.map_err(|error| ApiProblem::unavailable(&error))?;
     }
     Ok((StatusCode::ACCEPTED, Json(shown)))
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct After {
+pub struct FollowFrom {
     after: Option<u64>,
 }
 
 pub async fn follow(
     State(gateway): State<Arc<Gateway>>,
-    Named(run): Named,
-    Filtered(After { after }): Filtered<After>,
+    PathParam(run): PathParam,
+    Filtered(FollowFrom { after }): Filtered<FollowFrom>,
     headers: HeaderMap,
-) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
+) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, ApiProblem> {
     shown(&gateway, &run).await?;
     let last = headers.get("last-event-id").and_then(|last| last.to_str().ok()?.parse().ok());
     let steps = gateway.view.follow(run, last.or(after).unwrap_or(0));

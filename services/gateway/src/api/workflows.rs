@@ -6,18 +6,18 @@ use axum::{Json, extract::State};
 use model::{Notify, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
-use triggers::On;
+use triggers::Triggers;
 
-use super::problem::Problem;
+use super::problem::ApiProblem;
 use crate::{Gateway, schedule::Night};
 
 /// Response of `GET /api/v1/workflows`.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Workflows {
+pub struct WorkflowList {
     /// `burnin/workflows/v1`.
     schema: &'static str,
     /// Workflows by name.
-    workflows: Vec<Offer>,
+    workflows: Vec<WorkflowOffer>,
     /// All errors in files, each as `file:line:column: field: expectation`.
     problems: Vec<String>,
     /// Files that are not readable as workflows.
@@ -35,7 +35,7 @@ pub struct BrokenFile {
 
 /// A workflow.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Offer {
+pub struct WorkflowOffer {
     /// Workflow name.
     pub name: String,
     /// Description from the file.
@@ -43,7 +43,7 @@ pub struct Offer {
     /// Fields that a request may override.
     pub parameters: Vec<String>,
     /// Its triggers.
-    pub on: On,
+    pub on: Triggers,
     /// Next start of each of its schedules.
     pub next: Vec<Timestamp>,
     /// Handled scheduled times of the last week, newest first.
@@ -65,7 +65,7 @@ pub struct Offer {
 #[derive(Debug)]
 pub struct Offers {
     /// Workflows by name.
-    pub workflows: Vec<Offer>,
+    pub workflows: Vec<WorkflowOffer>,
     /// Files that are not readable as workflows.
     pub broken: Vec<BrokenFile>,
     /// All errors of all files.
@@ -73,9 +73,9 @@ pub struct Offers {
 }
 
 /// Handler of `GET /api/v1/workflows`.
-pub async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Json<Workflows>, Problem> {
+pub async fn list(State(gateway): State<Arc<Gateway>>) -> Result<Json<WorkflowList>, ApiProblem> {
     let Offers { workflows, broken, problems } = gateway.offers().await?;
-    Ok(Json(Workflows { schema: "burnin/workflows/v1", workflows, problems, broken }))
+    Ok(Json(WorkflowList { schema: "burnin/workflows/v1", workflows, problems, broken }))
 }
 
 impl Gateway {
@@ -83,8 +83,8 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns an error if the catalogue or the ledgers cannot be read.
-    pub async fn offers(&self) -> Result<Offers, Problem> {
-        let read = self.catalogue.read().await.map_err(|error| Problem::unavailable(&error))?;
+    pub async fn offers(&self) -> Result<Offers, ApiProblem> {
+        let read = self.catalogue.read().await.map_err(|error| ApiProblem::unavailable(&error))?;
         let validated = self.view.validated().await?;
         let now = self.clock.now();
         let mut workflows = Vec::new();
@@ -93,16 +93,16 @@ impl Gateway {
             let schedules = offered.on.schedule.iter();
             let next = schedules.filter_map(|on| on.read().ok()?.next(now)).collect();
             let nights = self.calendar.nights(name, now).await;
-            let nights = nights.map_err(|error| Problem::unavailable(&error))?;
+            let nights = nights.map_err(|error| ApiProblem::unavailable(&error))?;
             let validated_at = validated.get(name).copied();
             let overdue = match offered.on.validated_every {
                 None => None,
                 Some(every) => {
                     let overdue = self.calendar.overdue(name, every, validated_at, now).await;
-                    overdue.map_err(|error| Problem::unavailable(&error))?
+                    overdue.map_err(|error| ApiProblem::unavailable(&error))?
                 }
             };
-            workflows.push(Offer {
+            workflows.push(WorkflowOffer {
                 name: offered.name,
                 description: offered.description,
                 parameters: offered.parameters,
@@ -123,6 +123,6 @@ impl Gateway {
     }
 }
 
-fn lines(problems: &[workflow::Problem]) -> Vec<String> {
+fn lines(problems: &[workflow::FileProblem]) -> Vec<String> {
     problems.iter().map(ToString::to_string).collect()
 }

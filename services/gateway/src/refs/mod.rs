@@ -13,13 +13,13 @@ use ledger::Creation;
 use model::{Span, Timestamp};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
-use triggers::Push;
+use triggers::PushEvent;
 
 pub use git::GitRefs;
 #[cfg(feature = "gcp")]
 pub use http::HttpRefs;
 
-use crate::{Gateway, Refused, github, start};
+use crate::{Gateway, StartError, github, start};
 
 /// Time for a webhook to arrive before polling reports its push.
 const GRACE: Span = Span::from_secs(120);
@@ -61,8 +61,8 @@ impl Gateway {
     ///
     /// # Errors
     /// Returns a transient error, after all repositories were polled.
-    pub async fn look_at_refs(&self) -> Result<(), Refused> {
-        let read = self.catalogue.read().await.map_err(Refused::later)?;
+    pub async fn look_at_refs(&self) -> Result<(), StartError> {
+        let read = self.catalogue.read().await.map_err(StartError::later)?;
         let pushes = || read.workflows.values().flat_map(|entry| &entry.offered.on.push);
         let looked_at: BTreeSet<_> =
             pushes().filter_map(|on| Some((on.repository.to_ascii_lowercase(), on.url.clone()?))).collect();
@@ -72,7 +72,7 @@ impl Gateway {
                 Ok(refs) => refs,
                 Err(why) => {
                     warn!(repository, "refs cannot be read: {why}");
-                    result = result.and(Err(Refused::Later(format!("{repository}: {why}"))));
+                    result = result.and(Err(StartError::Later(format!("{repository}: {why}"))));
                     continue;
                 }
             };
@@ -82,43 +82,45 @@ impl Gateway {
         result
     }
 
-    async fn compare(&self, repository: &str, url: &str, refs: Vec<Ref>) -> Result<(), Refused> {
+    async fn compare(&self, repository: &str, url: &str, refs: Vec<Ref>) -> Result<(), StartError> {
         let digest = start::hex(&start::digest(&[repository, url]));
         let name = format!("pushes/first/{}.json", digest.get(..32).unwrap_or(&digest));
-        let first: First = match self.store.read(&name).await.map_err(Refused::later)? {
+        let first: First = match self.store.read(&name).await.map_err(StartError::later)? {
             Some(body) => serde_json::from_slice(&body).unwrap_or_default(),
             None => {
                 let seen =
                     First { refs: refs.iter().map(|on| (on.name.clone(), on.commit.clone())).collect() };
-                let body = serde_json::to_vec(&seen).map_err(Refused::later)?;
-                self.store.create(&name, body.into()).await.map_err(Refused::later)?;
+                let body = serde_json::to_vec(&seen).map_err(StartError::later)?;
+                self.store.create(&name, body.into()).await.map_err(StartError::later)?;
                 return Ok(());
             }
         };
         for Ref { name, commit } in refs {
             let dealt = github::mark(repository, &name, &commit);
             let old = first.refs.get(&name) == Some(&commit);
-            if old || self.store.read(&dealt).await.map_err(Refused::later)?.is_some() {
+            if old || self.store.read(&dealt).await.map_err(StartError::later)?.is_some() {
                 continue;
             }
             if !self.secrets.is_empty() && !self.overdue(&dealt).await? {
                 continue;
             }
-            let push = Push { repository: repository.to_owned(), reference: name, paths: None, bot: false };
-            self.pushed(github::Known { push, commit, told_by: "a look at the refs".to_owned() }).await?;
+            let push =
+                PushEvent { repository: repository.to_owned(), reference: name, paths: None, bot: false };
+            self.pushed(github::DeliveryLog { push, commit, told_by: "a look at the refs".to_owned() })
+                .await?;
         }
         Ok(())
     }
 
     /// Whether the webhook is overdue. It is preferred because it contains more than the ref.
-    async fn overdue(&self, dealt: &str) -> Result<bool, Refused> {
+    async fn overdue(&self, dealt: &str) -> Result<bool, StartError> {
         let name = dealt.replacen("pushes/", "pushes/noticed/", 1);
         let now = self.clock.now();
-        let body = serde_json::to_vec(&Noticed { at: now }).map_err(Refused::later)?;
-        if self.store.create(&name, body.into()).await.map_err(Refused::later)? == Creation::Created {
+        let body = serde_json::to_vec(&Noticed { at: now }).map_err(StartError::later)?;
+        if self.store.create(&name, body.into()).await.map_err(StartError::later)? == Creation::Created {
             return Ok(false);
         }
-        let body = self.store.read(&name).await.map_err(Refused::later)?.unwrap_or_default();
+        let body = self.store.read(&name).await.map_err(StartError::later)?.unwrap_or_default();
         Ok(serde_json::from_slice::<Noticed>(&body).is_ok_and(|noticed| now.since(noticed.at) >= GRACE))
     }
 }

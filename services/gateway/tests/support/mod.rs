@@ -18,11 +18,11 @@ use axum::{
     http::{HeaderMap, Request, StatusCode},
 };
 use conductor::{Conductor, Settings};
-use gateway::{Access, Catalogue, Gateway, GitRefs, Rates, Secrets, Setup};
+use gateway::{Catalogue, Gateway, GatewaySetup, GitRefs, LocalAccess, Rates, WebhookSecrets};
 use http_body_util::BodyExt;
 use ledger::{Ledger, MemoryStore, Store};
 use model::{Span, Timestamp};
-use run_index::{Pace, View};
+use run_index::{Pace, RunIndex};
 use serde_json::Value;
 use service::{
     AttributesReader, Bus, BusError, Clock, Disposition, Event, Handler, ManualClock,
@@ -61,10 +61,10 @@ pub struct Front {
     pub clock: Arc<ManualClock>,
     pub wire: Arc<Wire>,
     pub folder: tempfile::TempDir,
-    pub access: Arc<Access>,
+    pub access: Arc<LocalAccess>,
     pub links: Arc<Mutex<Vec<String>>>,
     rates: Rates,
-    secrets: Secrets,
+    secrets: WebhookSecrets,
 }
 
 pub fn at(text: &str) -> Timestamp {
@@ -89,12 +89,12 @@ impl Front {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
         let clock = Arc::new(ManualClock::new(at("2026-11-20T12:00:00Z")));
         let wire = Arc::new(Wire::default());
-        let (rates, secrets): (Rates, Secrets) = (rates.parse().unwrap(), SECRET.parse().unwrap());
+        let (rates, secrets): (Rates, WebhookSecrets) = (rates.parse().unwrap(), SECRET.parse().unwrap());
         let links: Arc<Mutex<Vec<String>>> = Arc::default();
         let published = Arc::clone(&links);
         let publish = move |link: &str| published.lock().unwrap().push(link.to_owned());
         let front = Self {
-            access: Arc::new(Access::new("alice", "127.0.0.1:8080", publish)),
+            access: Arc::new(LocalAccess::new("alice", "127.0.0.1:8080", publish)),
             links,
             gateway: gateway(&store, &clock, &wire, folder.path().into(), (rates, secrets.clone())),
             store,
@@ -117,7 +117,7 @@ impl Front {
 
     /// Without webhooks.
     pub fn without_secrets(mut self) -> Self {
-        self.secrets = Secrets::default();
+        self.secrets = WebhookSecrets::default();
         self.restart();
         self
     }
@@ -144,7 +144,7 @@ impl Front {
     }
 
     /// As it is deployed.
-    pub fn router_behind(&self, doorkeeper: Option<Arc<dyn service::auth::Doorkeeper>>) -> Router {
+    pub fn router_behind(&self, doorkeeper: Option<Arc<dyn service::auth::Authenticator>>) -> Router {
         let service = Service {
             name: "gateway",
             version: "0",
@@ -220,13 +220,13 @@ fn gateway(
     clock: &Arc<ManualClock>,
     wire: &Arc<Wire>,
     folder: PathBuf,
-    (rates, secrets): (Rates, Secrets),
+    (rates, secrets): (Rates, WebhookSecrets),
 ) -> Arc<Gateway> {
     let pace = Pace { look: Span::default(), scan: Span::default() };
-    Gateway::new(Setup {
+    Gateway::new(GatewaySetup {
         ledger: ledger(store),
         store: store.clone(),
-        view: Arc::new(View::new(ledger(store), store.clone(), clock.clone(), pace)),
+        view: Arc::new(RunIndex::new(ledger(store), store.clone(), clock.clone(), pace)),
         catalogue: Catalogue::folder(folder),
         bus: wire.clone(),
         clock: clock.clone(),

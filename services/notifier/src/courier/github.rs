@@ -8,11 +8,11 @@ use reqwest::{Method, RequestBuilder, Url, header::HeaderName};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{HttpCourier, http::Answer};
+use super::{HttpSender, http::HttpReply};
 use crate::{
-    notice::{Check, Status},
+    notice::{Check, CommitStatus},
     port::Reply,
-    secrets::{Kind, Secret},
+    secrets::{SecretOrigin, SecretText},
 };
 
 /// API version.
@@ -25,24 +25,24 @@ const PAGES: u32 = 10;
 const PAGE: usize = 100;
 
 #[derive(Deserialize)]
-struct Listed {
-    check_runs: Vec<Known>,
+struct ListedComment {
+    check_runs: Vec<StatusCache>,
 }
 
 #[derive(Deserialize)]
-struct Known {
+struct StatusCache {
     external_id: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct Problem {
+struct GithubError {
     message: String,
 }
 
-impl HttpCourier {
-    pub(super) async fn status(&self, status: &Status) -> Result<Reply, String> {
+impl HttpSender {
+    pub(super) async fn status(&self, status: &CommitStatus) -> Result<Reply, String> {
         let Some(repository) = repository(&status.push) else { return Ok(nowhere(&status.push)) };
-        let token = self.secrets.find("github", Kind::Token)?;
+        let token = self.secrets.find("github", SecretOrigin::Token)?;
         let url = self.github.at(&format!("/repos/{repository}/statuses/{}", status.push.commit))?;
         let mut body =
             json!({"state": status.state, "context": status.context, "description": status.description});
@@ -55,7 +55,7 @@ impl HttpCourier {
 
     pub(super) async fn check(&self, id: &str, check: &Check) -> Result<Reply, String> {
         let Some(repository) = repository(&check.push) else { return Ok(nowhere(&check.push)) };
-        let token = self.secrets.find("github", Kind::Token)?;
+        let token = self.secrets.find("github", SecretOrigin::Token)?;
         match self.is_there(&repository, id, check, &token).await? {
             Ok(false) => {}
             Ok(true) => return Ok(Reply::Delivered),
@@ -89,7 +89,7 @@ impl HttpCourier {
         repository: &str,
         id: &str,
         check: &Check,
-        token: &Secret,
+        token: &SecretText,
     ) -> Result<Result<bool, Reply>, String> {
         for page in 1..=PAGES {
             let path = format!("/repos/{repository}/commits/{}/check-runs", check.push.commit);
@@ -108,7 +108,7 @@ impl HttpCourier {
                 Reply::Delivered => {}
                 other => return Ok(Err(other)),
             }
-            let Ok(Listed { check_runs }) = serde_json::from_slice(&answer.body) else {
+            let Ok(ListedComment { check_runs }) = serde_json::from_slice(&answer.body) else {
                 return Ok(Err(Reply::later("unexpected response to the list of check runs")));
             };
             if check_runs.iter().any(|known| known.external_id.as_deref() == Some(id)) {
@@ -121,7 +121,7 @@ impl HttpCourier {
         Ok(Ok(false))
     }
 
-    fn ask(&self, method: Method, url: Url, token: &Secret) -> Result<RequestBuilder, String> {
+    fn ask(&self, method: Method, url: Url, token: &SecretText) -> Result<RequestBuilder, String> {
         let request = self.http.request(method, url)?;
         let request = request.header("accept", "application/vnd.github+json");
         Ok(request.header("x-github-api-version", VERSION).bearer_auth(token.reveal()))
@@ -129,7 +129,7 @@ impl HttpCourier {
 }
 
 /// Meaning of GitHub's response. Rate limits also come as 403, with the time when they end.
-fn reply(answer: &Answer, token: &Secret, now: Timestamp) -> Reply {
+fn reply(answer: &HttpReply, token: &SecretText, now: Timestamp) -> Reply {
     let spent = answer.header(&HeaderName::from_static("x-ratelimit-remaining")) == Some("0");
     let status = answer.status.as_u16();
     if matches!(status, 403 | 429) && (spent || answer.wait(now).is_some()) {
@@ -141,7 +141,7 @@ fn reply(answer: &Answer, token: &Secret, now: Timestamp) -> Reply {
     }
     match answer.reply(now) {
         Reply::Never { why } => {
-            let said = serde_json::from_slice::<Problem>(&answer.body).ok();
+            let said = serde_json::from_slice::<GithubError>(&answer.body).ok();
             let said = said.map(|problem| format!(": {}", report::shortened(&problem.message, 200)));
             Reply::Never { why: token.hidden_in(&format!("{why}{}", said.unwrap_or_default())) }
         }

@@ -10,7 +10,7 @@ use reqwest::{
     redirect::Policy,
 };
 
-use crate::{port::Reply, secrets::Secret};
+use crate::{port::Reply, secrets::SecretText};
 
 /// Timeout of a request, until the last byte of the response.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -24,7 +24,7 @@ const LONGEST_WAIT: Span = Span::from_secs(6 * 3600);
 pub struct Http(OnceLock<Client>);
 
 /// A response.
-pub struct Answer {
+pub struct HttpReply {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Vec<u8>,
@@ -32,22 +32,22 @@ pub struct Answer {
 
 /// Base URL of GitHub's REST API.
 #[derive(Clone, Debug)]
-pub struct Api(String);
+pub struct GithubApi(String);
 
-impl Default for Api {
+impl Default for GithubApi {
     fn default() -> Self {
         Self("https://api.github.com".to_owned())
     }
 }
 
-impl Api {
+impl GithubApi {
     /// URL of a path below the base URL.
     pub fn at(&self, path: &str) -> Result<Url, String> {
         Url::parse(&format!("{}{path}", self.0.trim_end_matches('/'))).map_err(|error| error.to_string())
     }
 }
 
-impl FromStr for Api {
+impl FromStr for GithubApi {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -56,7 +56,7 @@ impl FromStr for Api {
 }
 
 /// The URL of a channel.
-pub fn address(name: &str, url: &Secret) -> Result<Url, String> {
+pub fn address(name: &str, url: &SecretText) -> Result<Url, String> {
     safe(url.reveal()).map_err(|why| format!("the url of `{name}`: {why}"))
 }
 
@@ -99,7 +99,7 @@ impl Http {
     }
 
     /// Sends one request. Without a response the receiver may have accepted it nevertheless.
-    pub async fn send(&self, request: RequestBuilder) -> Result<Answer, Reply> {
+    pub async fn send(&self, request: RequestBuilder) -> Result<HttpReply, Reply> {
         let failed = |error: reqwest::Error| {
             let what =
                 if error.is_timeout() { "timeout waiting for the response" } else { "connection failed" };
@@ -117,11 +117,11 @@ impl Http {
                 Err(error) => return Err(failed(error)),
             }
         }
-        Ok(Answer { status, headers, body })
+        Ok(HttpReply { status, headers, body })
     }
 }
 
-impl Answer {
+impl HttpReply {
     /// Meaning of the status for the delivery.
     pub fn reply(&self, now: Timestamp) -> Reply {
         let why = format!("status {}", self.status);
@@ -181,7 +181,7 @@ mod tests {
         let now: Timestamp = "2026-11-20T12:00:00Z".parse().unwrap();
         let reply = |status: u16, retry_after: &str| {
             let headers = HeaderMap::from_iter([(RETRY_AFTER, retry_after.parse().unwrap())]);
-            Answer { status: StatusCode::from_u16(status).unwrap(), headers, body: Vec::new() }.reply(now)
+            HttpReply { status: StatusCode::from_u16(status).unwrap(), headers, body: Vec::new() }.reply(now)
         };
         let after = |reply| match reply {
             Reply::Later { after, .. } => after.map(|after| after.0.as_secs()),

@@ -11,13 +11,13 @@ use serde_json::json;
 use service::Clock;
 
 use crate::{
-    notice::{Letter, Notice},
-    port::{Courier, Reply},
-    secrets::{Kind, Secrets},
+    notice::{Notice, OutgoingMessage},
+    port::{Reply, Sender},
+    secrets::{SecretOrigin, Secrets},
 };
 
-pub use http::Api;
-use http::{Answer, Http};
+pub use http::GithubApi;
+use http::{Http, HttpReply};
 pub use signature::sign;
 
 /// Headers with the notice id, for deduplication by the receiver.
@@ -32,7 +32,7 @@ const TEST: &str =
 
 /// Result of a test message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Tested {
+pub enum TestResult {
     /// Accepted, with this HTTP status.
     Delivered(String),
     /// Refused, or no response.
@@ -42,28 +42,28 @@ pub enum Tested {
 }
 
 /// Courier over HTTP.
-pub struct HttpCourier {
+pub struct HttpSender {
     http: Http,
     secrets: Secrets,
-    github: Api,
+    github: GithubApi,
     clock: Arc<dyn Clock>,
 }
 
-impl HttpCourier {
+impl HttpSender {
     /// Uses these secrets; `github` is the base URL of GitHub's API.
-    pub fn new(secrets: Secrets, github: Api, clock: Arc<dyn Clock>) -> Self {
+    pub fn new(secrets: Secrets, github: GithubApi, clock: Arc<dyn Clock>) -> Self {
         Self { http: Http::default(), secrets, github, clock }
     }
 
     /// Sends a test message to a channel of a workflow. Stores nothing.
-    pub async fn test(&self, wish: &Notify) -> Tested {
+    pub async fn test(&self, wish: &Notify) -> TestResult {
         let id = format!("test-{}", service::ids::unique());
         if let Some(lacks) = self.secrets.lacks(wish) {
-            return Tested::Lacks(lacks);
+            return TestResult::Lacks(lacks);
         }
-        let address = |name: &str| http::address(name, &self.secrets.find(name, Kind::Url)?);
+        let address = |name: &str| http::address(name, &self.secrets.find(name, SecretOrigin::Url)?);
         if let Some(Err(wrong)) = wish.channel().map(|(_, name, _)| address(name)) {
-            return Tested::Lacks(wrong);
+            return TestResult::Lacks(wrong);
         }
         let sent = match wish {
             Notify::Github(_) => Err("GitHub has no channel to test: it receives commit statuses".to_owned()),
@@ -74,24 +74,25 @@ impl HttpCourier {
             }
         };
         match sent {
-            Ok(Err(Reply::Delivered)) => Tested::Delivered("success".to_owned()),
-            Err(why) | Ok(Err(Reply::Later { why, .. } | Reply::Never { why })) => Tested::Failed(why),
+            Ok(Err(Reply::Delivered)) => TestResult::Delivered("success".to_owned()),
+            Err(why) | Ok(Err(Reply::Later { why, .. } | Reply::Never { why })) => TestResult::Failed(why),
             Ok(Ok(answer)) => match answer.reply(self.clock.now()) {
-                Reply::Delivered => Tested::Delivered(answer.status.to_string()),
-                Reply::Later { why, .. } | Reply::Never { why } => Tested::Failed(why),
+                Reply::Delivered => TestResult::Delivered(answer.status.to_string()),
+                Reply::Later { why, .. } | Reply::Never { why } => TestResult::Failed(why),
             },
         }
     }
 
-    async fn slack(&self, webhook: &str, id: &str, text: &str) -> Result<Result<Answer, Reply>, String> {
-        let url = self.secrets.find(webhook, Kind::Url)?;
+    async fn slack(&self, webhook: &str, id: &str, text: &str) -> Result<Result<HttpReply, Reply>, String> {
+        let url = self.secrets.find(webhook, SecretOrigin::Url)?;
         let request = self.http.post(http::address(webhook, &url)?)?;
         let request = DELIVERY.iter().fold(request, |request, header| request.header(*header, id));
         Ok(self.http.send(request.json(&json!({"text": text}))).await)
     }
 
-    async fn webhook(&self, target: &str, id: &str, body: &str) -> Result<Result<Answer, Reply>, String> {
-        let (url, keys) = (self.secrets.find(target, Kind::Url)?, self.secrets.find(target, Kind::Key)?);
+    async fn webhook(&self, target: &str, id: &str, body: &str) -> Result<Result<HttpReply, Reply>, String> {
+        let (url, keys) =
+            (self.secrets.find(target, SecretOrigin::Url)?, self.secrets.find(target, SecretOrigin::Key)?);
         let timestamp = (self.clock.now().as_millis() / 1000).to_string();
         let request = self.http.post(http::address(target, &url)?)?;
         let request = DELIVERY.iter().fold(request, |request, header| request.header(*header, id));
@@ -105,30 +106,32 @@ impl HttpCourier {
 }
 
 #[async_trait::async_trait]
-impl Courier for HttpCourier {
+impl Sender for HttpSender {
     async fn deliver(&self, notice: &Notice) -> Reply {
         let id = &notice.id;
-        let replied = |sent: Result<Answer, Reply>| {
+        let replied = |sent: Result<HttpReply, Reply>| {
             sent.map_or_else(|later| later, |answer| answer.reply(self.clock.now()))
         };
         let said = match &notice.letter {
-            Letter::Status(status) => self.status(status).await,
-            Letter::Check(check) => self.check(id, check).await,
-            Letter::Slack { webhook, text } => self.slack(webhook, id, text).await.map(replied),
-            Letter::Webhook { target, body } => self.webhook(target, id, body).await.map(replied),
+            OutgoingMessage::Status(status) => self.status(status).await,
+            OutgoingMessage::Check(check) => self.check(id, check).await,
+            OutgoingMessage::Slack { webhook, text } => self.slack(webhook, id, text).await.map(replied),
+            OutgoingMessage::Webhook { target, body } => self.webhook(target, id, body).await.map(replied),
         };
         // A missing or invalid secret may be corrected while the notice waits.
         said.unwrap_or_else(Reply::later)
     }
 
     fn lacks(&self, notice: &Notice) -> Option<String> {
-        let name = |name: &String, kinds: &[Kind]| {
+        let name = |name: &String, kinds: &[SecretOrigin]| {
             kinds.iter().find_map(|kind| self.secrets.find(name, *kind).err())
         };
         match &notice.letter {
-            Letter::Status(_) | Letter::Check(_) => name(&"github".to_owned(), &[Kind::Token]),
-            Letter::Slack { webhook, .. } => name(webhook, &[Kind::Url]),
-            Letter::Webhook { target, .. } => name(target, &[Kind::Url, Kind::Key]),
+            OutgoingMessage::Status(_) | OutgoingMessage::Check(_) => {
+                name(&"github".to_owned(), &[SecretOrigin::Token])
+            }
+            OutgoingMessage::Slack { webhook, .. } => name(webhook, &[SecretOrigin::Url]),
+            OutgoingMessage::Webhook { target, .. } => name(target, &[SecretOrigin::Url, SecretOrigin::Key]),
         }
     }
 }

@@ -7,11 +7,11 @@ use std::sync::{Arc, Mutex};
 
 use ledger::{Ledger, MemoryStore, Store};
 use model::{
-    Attempt, CancelRequested, Class, Cluster, Conclusion, Entry, EventKey, Fact, Failure, Image, Limits,
-    Node, Origin, Push, RECORD_FORMAT, Reason, Record, RunClosed, RunId, RunRequested, Span, Stage,
+    Attempt, CancelRequested, Class, Cluster, Conclusion, EventKey, Fact, Failure, Image, Limits, Node,
+    Origin, Push, RECORD_FORMAT, Reason, Record, RecordEntry, RunClosed, RunId, RunRequested, Span, Stage,
     Timestamp, Trigger, Verdict, VerdictReached, Workflow,
 };
-use notifier::{Courier, Notifier, Setup};
+use notifier::{Notifier, NotifierSetup, Sender};
 use serde_json::{Value, json};
 use service::{Bus, BusError, Clock, Disposition, Event, Handler, ManualClock};
 
@@ -103,7 +103,7 @@ impl Paper {
         let cluster =
             Cluster { name: self.cluster.clone(), nodes: vec![node], endpoint: "nowhere".to_owned() };
         let mut entries = vec![(self.began, Ok(self.requested()))];
-        let closed = |conclusion| (self.ended, Err(Entry::Closed { conclusion }));
+        let closed = |conclusion| (self.ended, Err(RecordEntry::Closed { conclusion }));
         match self.how {
             How::Open => {}
             How::Verdict(verdict) => {
@@ -132,14 +132,14 @@ impl Paper {
                 entries.push(closed(Conclusion::Cancelled { by: "me".into() }));
             }
         }
-        let record = |(number, (hours, entry)): (usize, (f64, Result<Fact, Entry>))| Record {
+        let record = |(number, (hours, entry)): (usize, (f64, Result<Fact, RecordEntry>))| Record {
             format: RECORD_FORMAT,
             run: self.id(),
             seq: number as u64 + 1,
             nonce: "n".to_owned(),
             recorded_at: at(hours),
             entry: match entry {
-                Ok(fact) => Entry::Accepted {
+                Ok(fact) => RecordEntry::Accepted {
                     event: EventKey { source: "//test".to_owned(), id: number.to_string() },
                     attempt: Attempt::FIRST,
                     fact: Box::new(fact),
@@ -167,16 +167,16 @@ pub struct World {
     pub store: Arc<dyn Store>,
     pub clock: Arc<ManualClock>,
     pub wire: Arc<Wire>,
-    pub courier: Arc<dyn Courier>,
+    pub courier: Arc<dyn Sender>,
     pub notifier: Arc<Notifier>,
 }
 
 impl World {
-    pub fn new(courier: Arc<dyn Courier>) -> Self {
+    pub fn new(courier: Arc<dyn Sender>) -> Self {
         Self::over(Arc::new(MemoryStore::default()), courier, Arc::new(ManualClock::new(at(0.0))))
     }
 
-    pub fn over(store: Arc<dyn Store>, courier: Arc<dyn Courier>, clock: Arc<ManualClock>) -> Self {
+    pub fn over(store: Arc<dyn Store>, courier: Arc<dyn Sender>, clock: Arc<ManualClock>) -> Self {
         let wire = Arc::new(Wire::default());
         let notifier = notifier(&store, &courier, &clock, &wire);
         Self { store, clock, wire, courier, notifier }
@@ -225,11 +225,11 @@ impl World {
 
 fn notifier(
     store: &Arc<dyn Store>,
-    courier: &Arc<dyn Courier>,
+    courier: &Arc<dyn Sender>,
     clock: &Arc<ManualClock>,
     wire: &Arc<Wire>,
 ) -> Arc<Notifier> {
-    Notifier::new(Setup {
+    Notifier::new(NotifierSetup {
         ledger: Ledger::new(store.clone(), Arc::new(service::ids::unique)),
         store: store.clone(),
         courier: courier.clone(),

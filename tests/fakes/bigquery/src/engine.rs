@@ -4,7 +4,7 @@
 use std::{path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
-use ledger::{Creation, Digest, FolderStore, Reader, Store, StoreError};
+use ledger::{Creation, Digest, FolderStore, ObjectReader, Store, StoreError};
 use serde_json::{Value, json};
 
 /// The engine's URL.
@@ -116,7 +116,7 @@ impl Store for Bucket {
         self.folder.create(name, body).await
     }
 
-    async fn create_from(&self, name: &str, body: Reader) -> Result<(Creation, Digest), StoreError> {
+    async fn create_from(&self, name: &str, body: ObjectReader) -> Result<(Creation, Digest), StoreError> {
         self.folder.create_from(name, body).await
     }
 
@@ -124,7 +124,7 @@ impl Store for Bucket {
         self.folder.read(name).await
     }
 
-    async fn open(&self, name: &str) -> Result<Option<Reader>, StoreError> {
+    async fn open(&self, name: &str) -> Result<Option<ObjectReader>, StoreError> {
         self.folder.open(name).await
     }
 

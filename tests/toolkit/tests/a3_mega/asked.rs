@@ -13,7 +13,7 @@ const HOSTILE: [&str; 9] =
 /// Every parameter of deploy.yaml, with values that are right together.
 pub fn right() -> BTreeMap<String, String> {
     let config = repository("workflows/a3-mega/deploy.yaml");
-    let document = workflow::Document::read(&config).unwrap_or_else(|problems| panic!("{problems}"));
+    let document = workflow::YamlDocument::read(&config).unwrap_or_else(|problems| panic!("{problems}"));
     let config: Value = document.read_as().unwrap_or_else(|problems| panic!("{problems}"));
     let declared = config["substitutions"].as_object().unwrap().iter();
     let mut values: BTreeMap<_, _> =

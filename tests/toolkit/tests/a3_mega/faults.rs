@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use model::Span;
-use provisioner::{Clusters, Standing};
+use provisioner::{ClusterProvider, ClusterStatus};
 
 use crate::world::World;
 
@@ -83,7 +83,7 @@ async fn a_deployment_that_is_cancelled_half_way_is_unlocked_and_taken_down() {
         world.cloud.fault(place, "hang").unwrap();
         world.create().await;
         while !world.cloud.path().join("hangs").exists() {
-            assert_eq!(world.clusters.look(&world.order.name).await.unwrap(), Standing::Coming);
+            assert_eq!(world.clusters.look(&world.order.name).await.unwrap(), ClusterStatus::Coming);
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         assert!(!world.cloud.things().is_empty(), "{place}: half of it is there");
@@ -96,7 +96,7 @@ async fn a_deployment_that_is_cancelled_half_way_is_unlocked_and_taken_down() {
 async fn a_teardown_that_fails_says_what_is_left_and_goes_on_later() {
     let world = World::new(FILESTORE, &[]);
     world.create().await;
-    assert!(matches!(world.settled().await, Standing::Ready(_)));
+    assert!(matches!(world.settled().await, ClusterStatus::Ready(_)));
     let twice = "Error: googleapi: Error 503: backendError\n";
     world.cloud.fault("destroy-cluster", &twice.repeat(2)).unwrap();
     world.cloud.fault("delete-image", "ERROR: the image is in use").unwrap();
@@ -111,7 +111,7 @@ async fn a_teardown_that_fails_says_what_is_left_and_goes_on_later() {
 async fn what_somebody_else_put_on_our_network_goes_with_it() {
     let world = World::new(FILESTORE, &[]);
     world.create().await;
-    assert!(matches!(world.settled().await, Standing::Ready(_)));
+    assert!(matches!(world.settled().await, ClusterStatus::Ready(_)));
     let mut kinds = world.cloud.kinds();
     let network =
         kinds["network"].as_object().unwrap().keys().find(|name| name.ends_with("-net")).unwrap().clone();

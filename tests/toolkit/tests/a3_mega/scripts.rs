@@ -9,7 +9,7 @@ use std::{
 use model::Verdict;
 use tempfile::TempDir;
 use toolkit::{Cloud, DIGEST, registry, repository};
-use verdict::{Evidence, Listening, diagnose::diagnose};
+use verdict::{Listening, RunEvidence, diagnose::diagnose};
 
 fn node(script: &str) -> PathBuf {
     repository("workflows/a3-mega/blueprints/nodes").join(script)
@@ -222,7 +222,7 @@ fn diagnosed(log: &str) -> Vec<String> {
     let mut listening = Listening::new(log.as_bytes());
     let reading = nccl::read(&mut listening).unwrap();
     let clues = listening.finish();
-    let found = diagnose(&Evidence::of(&reading, &clues), Some("FasTrak"), Verdict::Inconclusive);
+    let found = diagnose(&RunEvidence::of(&reading, &clues), Some("FasTrak"), Verdict::Inconclusive);
     found
         .into_iter()
         .map(|diagnosis| serde_json::to_value(diagnosis.cause).unwrap().as_str().unwrap().to_owned())

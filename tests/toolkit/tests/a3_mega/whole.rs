@@ -3,7 +3,7 @@
 use std::{env, fs};
 
 use model::Slurm;
-use provisioner::{Clusters, Standing};
+use provisioner::{ClusterProvider, ClusterStatus};
 use toolkit::repository;
 
 use crate::world::World;
@@ -26,7 +26,7 @@ fn recorded(world: &World, name: &str) {
 async fn up_and_down(workflow: &str, more: &[(&str, &str)], name: &str) -> World {
     let world = World::new(workflow, more);
     world.create().await;
-    let Standing::Ready(cluster) = world.settled().await else {
+    let ClusterStatus::Ready(cluster) = world.settled().await else {
         panic!("{:?}", world.clusters.look(&world.order.name).await)
     };
     assert_eq!((cluster.slots(), cluster.nodes.len()), (16, 2));
@@ -89,7 +89,7 @@ fn sha256() -> String {
 async fn an_agent_comes_with_the_cluster_and_goes_with_it() {
     let world = with_agent(&sha256());
     world.create().await;
-    assert!(matches!(world.settled().await, Standing::Ready(_)), "{}", world.cloud.calls());
+    assert!(matches!(world.settled().await, ClusterStatus::Ready(_)), "{}", world.cloud.calls());
     let things = world.cloud.things();
     let rights = things.iter().filter(|thing| thing.starts_with("right "));
     assert_eq!(rights.count(), 4, "{things:?}");
@@ -131,7 +131,7 @@ async fn a_spot_cluster_asks_for_no_reservation() {
     let more = [("_PROVISIONING", "spot"), ("_RESERVATION", "")];
     let world = World::new("a3-mega-slurm.yaml", &more);
     world.create().await;
-    assert!(matches!(world.settled().await, Standing::Ready(_)), "{}", world.cloud.calls());
+    assert!(matches!(world.settled().await, ClusterStatus::Ready(_)), "{}", world.cloud.calls());
     assert!(!world.cloud.calls().contains("reservations"));
     let kinds = world.cloud.kinds();
     let spot = |node: &serde_json::Value| node["scheduling"]["provisioningModel"] == "SPOT";

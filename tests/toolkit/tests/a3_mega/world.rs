@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 use build_service::LocalBuilds;
 use ledger::{FolderStore, Store};
 use model::{Attempt, ClusterSpec, CommandId, Deleted, Deployed, Span, Stage, System, Verb};
-use provisioner::{Clusters, Order, Standing, deployed::DeployedClusters};
+use provisioner::{ClusterProvider, ClusterStatus, Order, deployed::DeployedClusters};
 use serde_json::json;
 use service::{Clock, ManualClock, PortError, SystemClock};
 use supervisor::Program;
@@ -85,7 +85,7 @@ impl World {
             std::fs::write(file, &archive.bytes).unwrap();
         }
         let clock = Arc::new(ManualClock::new(SystemClock.now()));
-        let builds = supervisor::Builds::new(root.path().join("builds"), program());
+        let builds = supervisor::BuildFolder::new(root.path().join("builds"), program());
         let builds = Arc::new(LocalBuilds::new(builds, Arc::clone(&store), None));
         let clusters = DeployedClusters::new(builds, store, clock.clone());
         let id = CommandId {
@@ -104,10 +104,10 @@ impl World {
         self.clusters.create(&self.order).await.unwrap();
     }
 
-    pub async fn settled(&self) -> Standing {
+    pub async fn settled(&self) -> ClusterStatus {
         for _ in 0..6000 {
             match self.clusters.look(&self.order.name).await.unwrap() {
-                Standing::Coming => tokio::time::sleep(Duration::from_millis(10)).await,
+                ClusterStatus::Coming => tokio::time::sleep(Duration::from_millis(10)).await,
                 other => return other,
             }
         }
@@ -117,7 +117,7 @@ impl World {
     /// Why it cannot be used.
     pub async fn broken(&self) -> String {
         match self.settled().await {
-            Standing::Broken(why) => why,
+            ClusterStatus::Broken(why) => why,
             other => panic!("{other:?}\n{}", self.cloud.calls()),
         }
     }
@@ -127,12 +127,14 @@ impl World {
         for _ in 0..6000 {
             match self.clusters.delete(&self.order.name).await {
                 Ok(deleted) => return Ok(deleted),
-                Err(PortError::Passing(why))
-                    if ["at work", "begins", "being stopped"].iter().any(|word| why.contains(word)) =>
+                Err(PortError::Transient(why))
+                    if ["teardown is running", "teardown started", "being stopped"]
+                        .iter()
+                        .any(|word| why.contains(word)) =>
                 {
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
-                Err(PortError::Passing(why)) => return Err(why),
+                Err(PortError::Transient(why)) => return Err(why),
                 Err(error) => panic!("{error:?}"),
             }
         }

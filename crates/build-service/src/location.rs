@@ -5,11 +5,11 @@ use std::{path::PathBuf, str::FromStr, sync::Arc};
 use ledger::Store;
 use service::Clock;
 
-use crate::cloud_build::{CloudBuilds, client::Client};
+use crate::cloud_build::{CloudBuilds, client::CloudBuildClient};
 
 /// Executor of builds.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum BuildLocation {
     /// This host, under this folder.
     Here(PathBuf),
     /// By Cloud Build.
@@ -21,7 +21,7 @@ pub enum Place {
     },
 }
 
-impl FromStr for Place {
+impl FromStr for BuildLocation {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -62,7 +62,7 @@ pub fn cloud_build(
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
 ) -> CloudBuilds {
-    let client = Client::new(project, location, endpoint.map(|Endpoint(url)| url));
+    let client = CloudBuildClient::new(project, location, endpoint.map(|Endpoint(url)| url));
     CloudBuilds::new(client, store, bucket, clock, Default::default())
 }
 
@@ -88,9 +88,9 @@ mod tests {
 
     #[test]
     fn builds_are_here_or_in_a_location_of_a_project() {
-        assert_eq!("/var/builds".parse(), Ok(Place::Here("/var/builds".into())));
+        assert_eq!("/var/builds".parse(), Ok(BuildLocation::Here("/var/builds".into())));
         for (project, location) in [("val-prod", "us-central1"), ("example.com:val", "global")] {
-            let expected = Place::CloudBuild { project: project.into(), location: location.into() };
+            let expected = BuildLocation::CloudBuild { project: project.into(), location: location.into() };
             assert_eq!(format!("cloud-build:{project}/{location}").parse(), Ok(expected));
         }
         for (wrong, hint) in [
@@ -106,7 +106,7 @@ mod tests {
             ("cloud-build:123456/l", "PROJECT is"),
             ("cloud-build:p q/l", "PROJECT is"),
         ] {
-            let said = wrong.parse::<Place>();
+            let said = wrong.parse::<BuildLocation>();
             assert!(said.as_ref().is_err_and(|why| why.contains(hint)), "{wrong}: {said:?}");
         }
     }

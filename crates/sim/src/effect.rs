@@ -7,12 +7,12 @@ use service::{Clock, Spawn, spawn::Work};
 
 use crate::{
     Fault,
-    world::{Inner, Moment, START, Service, World},
+    world::{Inner, Moment, START, SimService, SimWorld},
 };
 
 /// Target of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum EffectKind {
     /// A read of the bucket.
     Read,
     /// A write to the bucket.
@@ -24,7 +24,7 @@ pub enum Kind {
 }
 
 /// Result of a call.
-pub enum Answer<T> {
+pub enum EffectResult<T> {
     /// It had its effect, with this result.
     Done(T),
     /// It had its effect, but reports a failure.
@@ -35,28 +35,28 @@ pub enum Answer<T> {
 
 /// Effect port of one process.
 #[derive(Clone)]
-pub struct Door {
+pub struct Effects {
     /// The world.
-    pub world: Arc<World>,
+    pub world: Arc<SimWorld>,
     /// The process.
-    pub service: Service,
+    pub service: SimService,
 }
 
-impl Door {
+impl Effects {
     /// Performs a call, with possible faults before, during or after it.
     pub async fn call<T>(
         &self,
-        kind: Kind,
+        kind: EffectKind,
         what: impl Fn() -> String,
         effect: impl FnOnce(&mut Inner) -> T,
-    ) -> Answer<T> {
+    ) -> EffectResult<T> {
         let wait = {
             let inner = &mut *self.world.inner();
             let condition = inner.conditions.get(&self.service).copied().unwrap_or_default();
             let latency = match kind {
-                Kind::Read => inner.dice.between(0, 5),
-                Kind::Write | Kind::Bus => inner.dice.between(1, 40),
-                Kind::Provider => inner.dice.between(5, 400),
+                EffectKind::Read => inner.dice.between(0, 5),
+                EffectKind::Write | EffectKind::Bus => inner.dice.between(1, 40),
+                EffectKind::Provider => inner.dice.between(5, 400),
             };
             let silence = if inner.now < inner.heals_at { condition.silent_until - inner.now } else { 0 };
             let out = condition.out_until - inner.now;
@@ -65,10 +65,10 @@ impl Door {
         self.world.sleep(wait).await;
         let done = {
             let inner = &mut *self.world.inner();
-            let mortal = self.service != Service::Outside;
+            let mortal = self.service != SimService::Outside;
             inner.calls += u64::from(mortal);
             let call = inner.calls;
-            if mortal && kind != Kind::Read && inner.heals_at == START && inner.busy.is_none() {
+            if mortal && kind != EffectKind::Read && inner.heals_at == START && inner.busy.is_none() {
                 inner.effects.push(call); // only used by enumerations, which have no other faults
             }
             let dies = |inner: &mut Inner, moment, fault| {
@@ -80,7 +80,7 @@ impl Door {
                 None
             } else if refuses(kind).is_some_and(|fault| inner.strikes(fault)) {
                 inner.say(self.service, || format!("{} -> refused", what()));
-                return Answer::Refused;
+                return EffectResult::Refused;
             } else {
                 inner.say(self.service, &what);
                 let value = effect(inner);
@@ -100,34 +100,34 @@ impl Door {
             }
             lies
         };
-        if kind != Kind::Read {
+        if kind != EffectKind::Read {
             let back = self.world.inner().dice.between(0, 20);
             self.world.sleep(back).await;
         }
-        if lies { Answer::Lost(value) } else { Answer::Done(value) }
+        if lies { EffectResult::Lost(value) } else { EffectResult::Done(value) }
     }
 }
 
-const fn refuses(kind: Kind) -> Option<Fault> {
+const fn refuses(kind: EffectKind) -> Option<Fault> {
     Some(match kind {
-        Kind::Read | Kind::Write => Fault::StoreRefuses,
-        Kind::Bus => Fault::BusRefuses,
-        Kind::Provider => Fault::ProviderRefuses,
+        EffectKind::Read | EffectKind::Write => Fault::StoreRefuses,
+        EffectKind::Bus => Fault::BusRefuses,
+        EffectKind::Provider => Fault::ProviderRefuses,
     })
 }
 
-const fn lies(kind: Kind) -> Option<Fault> {
+const fn lies(kind: EffectKind) -> Option<Fault> {
     match kind {
-        Kind::Read => None,
-        Kind::Write => Some(Fault::StoreLies),
-        Kind::Bus => Some(Fault::BusLies),
-        Kind::Provider => Some(Fault::ProviderLies),
+        EffectKind::Read => None,
+        EffectKind::Write => Some(Fault::StoreLies),
+        EffectKind::Bus => Some(Fault::BusLies),
+        EffectKind::Provider => Some(Fault::ProviderLies),
     }
 }
 
 /// Clock of a process: the true time with an offset.
 #[async_trait::async_trait]
-impl Clock for Door {
+impl Clock for Effects {
     fn now(&self) -> Timestamp {
         let inner = self.world.inner();
         let skew = inner.conditions.get(&self.service).map_or(0, |condition| condition.skew);
@@ -139,7 +139,7 @@ impl Clock for Door {
     }
 }
 
-impl Spawn for Door {
+impl Spawn for Effects {
     fn spawn(&self, work: Work) {
         self.world.spawn(self.service, work);
     }

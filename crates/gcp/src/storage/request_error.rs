@@ -13,7 +13,7 @@ use super::Patience;
 
 /// A failed request.
 #[derive(Debug)]
-pub struct Trouble {
+pub struct RequestError {
     /// Status of the response; `None` without a complete response.
     pub status: Option<u16>,
     /// The response does not match its checksum.
@@ -21,7 +21,7 @@ pub struct Trouble {
     source: Box<dyn Error + Send + Sync>,
 }
 
-impl Trouble {
+impl RequestError {
     /// An unsuccessful response.
     pub fn answered(status: u16, said: &str) -> Self {
         let said: String = said.chars().take(300).collect();
@@ -51,13 +51,13 @@ impl Trouble {
     }
 }
 
-impl From<Trouble> for io::Error {
-    fn from(trouble: Trouble) -> Self {
+impl From<RequestError> for io::Error {
+    fn from(trouble: RequestError) -> Self {
         trouble.source.downcast::<Self>().map_or_else(Self::other, |error| *error)
     }
 }
 
-impl From<google_cloud_gax::error::Error> for Trouble {
+impl From<google_cloud_gax::error::Error> for RequestError {
     fn from(error: google_cloud_gax::error::Error) -> Self {
         if let (Some(status), Some(said)) = (error.http_status_code(), error.status()) {
             return Self::answered(status, &said.message);
@@ -68,7 +68,7 @@ impl From<google_cloud_gax::error::Error> for Trouble {
     }
 }
 
-impl From<reqwest::Error> for Trouble {
+impl From<reqwest::Error> for RequestError {
     fn from(error: reqwest::Error) -> Self {
         Self { status: error.status().map(|status| status.as_u16()), damage: false, source: error.into() }
     }
@@ -104,11 +104,16 @@ impl Tries {
     }
 
     /// One attempt, limited by its timeout and the remaining time.
-    pub async fn one<T>(&self, attempt: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+    pub async fn one<T>(
+        &self,
+        attempt: impl Future<Output = Result<T, RequestError>>,
+    ) -> Result<T, RequestError> {
         let limit = self.attempt.min(self.until.saturating_duration_since(Instant::now()));
         match tokio::time::timeout(limit, attempt).await {
             Ok(done) => done,
-            Err(_) => Err(Trouble::unanswered(format!("no response within {:.1} s", limit.as_secs_f64()))),
+            Err(_) => {
+                Err(RequestError::unanswered(format!("no response within {:.1} s", limit.as_secs_f64())))
+            }
         }
     }
 
@@ -116,7 +121,7 @@ impl Tries {
     ///
     /// # Errors
     /// Returns the failure if it is permanent or no time is left.
-    pub async fn again(&mut self, trouble: Trouble) -> Result<(), Trouble> {
+    pub async fn again(&mut self, trouble: RequestError) -> Result<(), RequestError> {
         // Random, so that concurrent callers do not retry together.
         let wait = self.pause.mul_f64(0.5 + fastrand::f64());
         if !trouble.may_pass() || Instant::now() + wait >= self.until {
@@ -128,9 +133,9 @@ impl Tries {
     }
 
     /// Retries until success, a permanent failure, or the timeout.
-    pub async fn until_done<T, A>(mut self, mut attempt: impl FnMut() -> A) -> Result<T, Trouble>
+    pub async fn until_done<T, A>(mut self, mut attempt: impl FnMut() -> A) -> Result<T, RequestError>
     where
-        A: Future<Output = Result<T, Trouble>>,
+        A: Future<Output = Result<T, RequestError>>,
     {
         loop {
             match self.one(attempt()).await {

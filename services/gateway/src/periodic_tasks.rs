@@ -2,33 +2,33 @@
 
 use std::sync::Arc;
 
-use service::serve::Chore;
+use service::serve::PeriodicTask;
 
-use crate::{Gateway, Refused};
+use crate::{Gateway, StartError};
 
 /// `schedule`: starts scheduled runs that are due.
 struct Schedule(Arc<Gateway>);
 
 /// `refs`: finds missed pushes.
-struct Look(Arc<Gateway>);
+struct RefPolling(Arc<Gateway>);
 
 /// `requests`: publishes unrecorded requests again.
 struct Recover(Arc<Gateway>);
 
-pub fn all(gateway: &Arc<Gateway>) -> Vec<Arc<dyn Chore>> {
+pub fn all(gateway: &Arc<Gateway>) -> Vec<Arc<dyn PeriodicTask>> {
     vec![
         Arc::new(Schedule(Arc::clone(gateway))),
-        Arc::new(Look(Arc::clone(gateway))),
+        Arc::new(RefPolling(Arc::clone(gateway))),
         Arc::new(Recover(Arc::clone(gateway))),
     ]
 }
 
-fn told(done: Result<(), Refused>) -> Result<(), String> {
+fn told(done: Result<(), StartError>) -> Result<(), String> {
     done.map_err(|refused| refused.to_string())
 }
 
 #[async_trait::async_trait]
-impl Chore for Schedule {
+impl PeriodicTask for Schedule {
     fn name(&self) -> &'static str {
         "schedule"
     }
@@ -39,7 +39,7 @@ impl Chore for Schedule {
 }
 
 #[async_trait::async_trait]
-impl Chore for Look {
+impl PeriodicTask for RefPolling {
     fn name(&self) -> &'static str {
         "refs"
     }
@@ -50,7 +50,7 @@ impl Chore for Look {
 }
 
 #[async_trait::async_trait]
-impl Chore for Recover {
+impl PeriodicTask for Recover {
     fn name(&self) -> &'static str {
         "requests"
     }

@@ -4,7 +4,7 @@ use std::{path::PathBuf, str::FromStr};
 
 /// Address of the warehouse.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum WarehouseLocation {
     /// A local SQLite file.
     File(PathBuf),
     /// A dataset of BigQuery.
@@ -16,7 +16,7 @@ pub enum Place {
     },
 }
 
-impl FromStr for Place {
+impl FromStr for WarehouseLocation {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -51,9 +51,9 @@ mod tests {
 
     #[test]
     fn a_warehouse_is_a_file_or_a_dataset() {
-        assert_eq!("/var/w.sqlite".parse(), Ok(Place::File("/var/w.sqlite".into())));
+        assert_eq!("/var/w.sqlite".parse(), Ok(WarehouseLocation::File("/var/w.sqlite".into())));
         for (project, dataset) in [("val-prod", "burnin"), ("example.com:val", "Burnin_2")] {
-            let expected = Place::BigQuery { project: project.into(), dataset: dataset.into() };
+            let expected = WarehouseLocation::BigQuery { project: project.into(), dataset: dataset.into() };
             assert_eq!(format!("bigquery:{project}.{dataset}").parse(), Ok(expected));
         }
         for (wrong, hint) in [
@@ -69,7 +69,7 @@ mod tests {
             ("bigquery:123.burnin", "PROJECT is"),
             ("bigquery:My Project.burnin", "PROJECT is"),
         ] {
-            let said = wrong.parse::<Place>();
+            let said = wrong.parse::<WarehouseLocation>();
             assert!(said.as_ref().is_err_and(|why| why.contains(hint)), "{wrong}: {said:?}");
         }
     }

@@ -4,12 +4,12 @@ use ledger::Artefacts;
 use lifecycle::RunState;
 use model::{
     Record, RunId, Stage,
-    measurement::{Ended, Reading},
+    measurement::{LogEnd, Reading},
 };
-use report::{Log, Places, Run, Story};
+use report::{LogStory, Places, RunStory, Story};
 use verdict::{Judgement, Standard, Stored};
 
-use crate::{Folded, View, ViewError};
+use crate::{Folded, RunIndex, ViewError};
 
 /// Addresses outside the bucket, for display.
 #[derive(Clone, Debug, Default)]
@@ -21,25 +21,25 @@ pub struct Elsewhere {
 }
 
 /// A run with its known data.
-pub struct Told {
+pub struct RunReport {
     /// Its records.
     pub records: Vec<Record>,
     /// Its state.
     pub state: RunState,
     pub(crate) reading: Option<Reading>,
-    judged: Option<Judged>,
+    judged: Option<StoredVerdict>,
     places: Places,
 }
 
 /// The stored verdict, if readable.
-enum Judged {
+enum StoredVerdict {
     /// With its inputs.
     Whole(Box<Stored>),
     /// Only the judgement: its inputs were written by an incompatible version.
     Alone(Box<Judgement>),
 }
 
-impl Judged {
+impl StoredVerdict {
     fn read(body: &[u8]) -> Option<Self> {
         let whole = serde_json::from_slice(body).map(|stored| Self::Whole(Box::new(stored)));
         whole.or_else(|_| serde_json::from_slice(body).map(|judgement| Self::Alone(Box::new(judgement)))).ok()
@@ -53,12 +53,12 @@ impl Judged {
     }
 }
 
-impl View {
+impl RunIndex {
     /// A run with its measurements and its verdict; `None` if unknown.
     ///
     /// # Errors
     /// Returns an error if its ledger or its artefacts cannot be read.
-    pub async fn told(&self, run: &RunId, elsewhere: Elsewhere) -> Result<Option<Told>, ViewError> {
+    pub async fn told(&self, run: &RunId, elsewhere: Elsewhere) -> Result<Option<RunReport>, ViewError> {
         let Some(Folded { records, state }) = self.folded(run).await? else { return Ok(None) };
         let artefacts = Artefacts::new(self.store.clone());
         let reading = match state.logs() {
@@ -71,7 +71,9 @@ impl View {
             None => None,
         };
         let judged = match state.verdict() {
-            Some(reached) => self.store.read(&reached.object).await?.and_then(|body| Judged::read(&body)),
+            Some(reached) => {
+                self.store.read(&reached.object).await?.and_then(|body| StoredVerdict::read(&body))
+            }
             None => None,
         };
         let places = Places {
@@ -81,15 +83,15 @@ impl View {
             warehouse: elsewhere.warehouse,
             report: elsewhere.report,
         };
-        Ok(Some(Told { records, state, reading, judged, places }))
+        Ok(Some(RunReport { records, state, reading, judged, places }))
     }
 }
 
-impl Told {
+impl RunReport {
     /// The baseline of its verdict, if any.
     pub(crate) fn judged_by(&self) -> Option<&verdict::Baseline> {
         match &self.judged {
-            Some(Judged::Whole(stored)) => stored.judged_by.as_ref(),
+            Some(StoredVerdict::Whole(stored)) => stored.judged_by.as_ref(),
             _ => None,
         }
     }
@@ -99,15 +101,15 @@ impl Told {
         let benchmark = self.state.workflow.benchmark.as_ref();
         let mut standard =
             Standard { criteria: benchmark.map(|benchmark| &benchmark.criteria), ..Standard::default() };
-        if let Some(Judged::Whole(stored)) = &self.judged {
+        if let Some(StoredVerdict::Whole(stored)) = &self.judged {
             (standard.baseline, standard.earlier) = (stored.judged_by.as_ref(), &stored.earlier);
             standard.pin = stored.pin.as_ref();
         }
-        let judgement = self.judged.as_ref().map(Judged::judgement);
+        let judgement = self.judged.as_ref().map(StoredVerdict::judgement);
         let name = self.state.run.as_str();
         Story {
-            run: Some(Run { state: &self.state, records: &self.records, places: &self.places }),
-            logs: self.reading.iter().map(|reading| Log { name, reading, judgement }).collect(),
+            run: Some(RunStory { state: &self.state, records: &self.records, places: &self.places }),
+            logs: self.reading.iter().map(|reading| LogStory { name, reading, judgement }).collect(),
             judgement,
             standard,
             series: false,
@@ -118,7 +120,7 @@ impl Told {
 /// Merges the logs of a run, like the judge: one of them has the table.
 pub(crate) fn together(readings: impl Iterator<Item = Reading>) -> Option<Reading> {
     let mut whole: Option<Reading> = None;
-    for reading in readings.filter(|reading| reading.ended != Ended::Empty) {
+    for reading in readings.filter(|reading| reading.ended != LogEnd::Empty) {
         let Some(whole) = &mut whole else {
             whole = Some(reading);
             continue;

@@ -10,14 +10,14 @@ use service::Bus;
 use crate::{
     Fault, Happening,
     bus::SimBus,
-    door::Door,
+    effect::Effects,
     fleet::Fleet,
     scenario::Blow,
-    world::{Inner, Service},
+    world::{Inner, SimService},
 };
 
 /// Applies a failure to a process once, after a delay.
-pub async fn befall(fleet: Arc<Fleet>, resend: Span, after: i64, service: Service, blow: Blow) {
+pub async fn befall(fleet: Arc<Fleet>, resend: Span, after: i64, service: SimService, blow: Blow) {
     let world = fleet.world();
     world.sleep(after).await;
     let struck = |fault| {
@@ -35,7 +35,7 @@ pub async fn befall(fleet: Arc<Fleet>, resend: Span, after: i64, service: Servic
             struck(Fault::Outage);
             let inner = &mut *world.inner();
             let until = inner.now + millis;
-            for service in [Service::Conductor(0), Service::Conductor(1), Service::Provisioner] {
+            for service in [SimService::Conductor(0), SimService::Conductor(1), SimService::Provisioner] {
                 inner.conditions.entry(service).or_default().out_until = until;
             }
         }
@@ -55,13 +55,13 @@ pub async fn befall(fleet: Arc<Fleet>, resend: Span, after: i64, service: Servic
         }
         Blow::Rollout => {
             struck(Fault::Rollout);
-            let conductor = Service::Conductor(0);
+            let conductor = SimService::Conductor(0);
             fleet.settings(conductor, Span(resend.0 * 3));
             world.inner().kill(conductor);
         }
         Blow::Poison => {
             struck(Fault::Poison);
-            let door = Door { world: Arc::clone(&world), service: Service::Outside };
+            let door = Effects { world: Arc::clone(&world), service: SimService::Outside };
             let bus = SimBus::new(door, fleet);
             let number = world.inner().dice.number();
             for event in poison(number) {
@@ -104,10 +104,10 @@ pub fn contradict(inner: &mut Inner, bus: SimBus, event: &Event) {
     let class = [Class::Infrastructure, Class::Workload, Class::ClusterLost][inner.dice.index(3)];
     let failure = Failure::new(class, "CONTRADICTED", "somebody else saw it otherwise");
     let run = message.run.clone();
-    inner.note(Service::Outside, Happening::Contradicted { run: run.clone(), stage });
+    inner.note(SimService::Outside, Happening::Contradicted { run: run.clone(), stage });
     let lie = Message::fact("somebody", run, message.attempt, Fact::failed(stage, failure)).to_event();
     inner.in_flight += 1;
-    inner.spawn(Service::Outside, async move {
+    inner.spawn(SimService::Outside, async move {
         bus.publish(lie).await.ok(); // a lost false message has no effect
         bus.world().inner().in_flight -= 1;
     });
@@ -120,7 +120,7 @@ pub fn cancel(inner: &mut Inner, bus: SimBus, event: &Event) {
     let cancel = Message::fact("cli", run, attempt, Fact::CancelRequested(cancel)).to_event();
     let after = inner.dice.between(0, 1_000);
     inner.in_flight += 1;
-    inner.spawn(Service::Outside, async move {
+    inner.spawn(SimService::Outside, async move {
         let world = bus.world();
         world.sleep(after).await;
         while bus.publish(cancel.clone()).await.is_err() {

@@ -12,7 +12,7 @@ use crate::{Error, Load, TABLES};
 
 /// Content of a load: written once, by its first caller.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Note {
+pub struct LoadNote {
     /// Load id.
     pub load: String,
     /// Number of measurements.
@@ -23,7 +23,7 @@ pub struct Note {
 
 /// Batch of a load.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Mark {
+pub struct LoadMark {
     /// Sequence number of the batch.
     pub batch: u64,
 }
@@ -31,14 +31,14 @@ pub struct Mark {
 /// Result of a load.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum End {
+pub enum LoadEnd {
     /// Its rows are loaded.
     Loaded,
     /// Its rows are rejected permanently, with the reason.
     Refused(String),
 }
 
-impl End {
+impl LoadEnd {
     /// Converts to a result with the number of rows.
     pub fn of(self, rows: u64) -> Result<u64, Error> {
         match self {
@@ -62,12 +62,12 @@ pub fn check(load: &str) -> Result<(), Error> {
 
 /// The bucket, below the folder of one dataset.
 #[derive(Clone)]
-pub struct Spool {
+pub struct LoadStore {
     store: Arc<dyn Store>,
     folder: String,
 }
 
-impl Spool {
+impl LoadStore {
     /// All objects are below `folder`.
     pub fn new(store: Arc<dyn Store>, folder: String) -> Self {
         Self { store, folder }
@@ -79,7 +79,7 @@ impl Spool {
     }
 
     /// Stores the rows of a load, unless it exists: the first writer's content is authoritative.
-    pub async fn keep(&self, load: &str, rows: &Load) -> Result<Note, Error> {
+    pub async fn keep(&self, load: &str, rows: &Load) -> Result<LoadNote, Error> {
         let mut objects = BTreeMap::new();
         for table in &TABLES {
             let lines = match table.name {
@@ -96,7 +96,7 @@ impl Spool {
             self.store.create(&object, lines).await.map_err(unavailable)?;
             objects.insert(table.name.to_owned(), object);
         }
-        let note = Note { load: load.to_owned(), rows: rows.rows.len() as u64, objects };
+        let note = LoadNote { load: load.to_owned(), rows: rows.rows.len() as u64, objects };
         let name = format!("loads/{load}/load.json");
         self.put(&name, &note).await?;
         self.get(&name)
@@ -105,27 +105,27 @@ impl Spool {
     }
 
     /// Content of a load, if it exists.
-    pub async fn note(&self, load: &str) -> Result<Option<Note>, Error> {
+    pub async fn note(&self, load: &str) -> Result<Option<LoadNote>, Error> {
         self.get(&format!("loads/{load}/load.json")).await
     }
 
     /// Batch of a load, if marked.
-    pub async fn mark(&self, load: &str) -> Result<Option<Mark>, Error> {
+    pub async fn mark(&self, load: &str) -> Result<Option<LoadMark>, Error> {
         self.get(&format!("loads/{load}/batch.json")).await
     }
 
     /// Marks a load as a member of a batch.
-    pub async fn set_mark(&self, load: &str, mark: Mark) -> Result<(), Error> {
+    pub async fn set_mark(&self, load: &str, mark: LoadMark) -> Result<(), Error> {
         self.put(&format!("loads/{load}/batch.json"), &mark).await.map(drop)
     }
 
     /// Result of a load, if it ended.
-    pub async fn end(&self, load: &str) -> Result<Option<End>, Error> {
+    pub async fn end(&self, load: &str) -> Result<Option<LoadEnd>, Error> {
         self.get(&format!("loads/{load}/end.json")).await
     }
 
     /// Stores the result of a load.
-    pub async fn set_end(&self, load: &str, end: &End) -> Result<(), Error> {
+    pub async fn set_end(&self, load: &str, end: &LoadEnd) -> Result<(), Error> {
         self.put(&format!("loads/{load}/end.json"), end).await.map(drop)
     }
 

@@ -1,18 +1,18 @@
 //! Renders notices. The texts are in `templates/`, one file for each form. Every value in a template is escaped for that form,
 //! because names, messages and reasons are external text.
 
-use lifecycle::{End, RunState};
+use lifecycle::{AttemptEnd, RunState};
 use minijinja::{
     AutoEscape, Environment, Error, ErrorKind, Output, State, Value, context, syntax::SyntaxConfig,
     value::Serde,
 };
 use model::{News, Reason, Stage, Verdict};
-use run_index::Line;
+use run_index::RunSummary;
 use serde::Serialize;
 
 use crate::{
-    decide::{Addressee, New, Outcome, Telling, What},
-    notice::{Check, Letter, Posted, StageFailure, Status},
+    decide::{Addressee, New, Occasion, RunOutcome, Telling},
+    notice::{Check, CommitStatus, OutgoingMessage, Posted, StageFailure},
 };
 
 /// GitHub's maximum length of a status description.
@@ -24,9 +24,9 @@ const TEXT: usize = 300;
 const NAME: usize = 100;
 
 /// A run, as input of the templates.
-pub struct Told<'a> {
+pub struct RunText<'a> {
     /// Summary of the run.
-    pub line: &'a Line,
+    pub line: &'a RunSummary,
     /// State from the ledger.
     pub state: &'a RunState,
     /// URL of the run.
@@ -39,30 +39,30 @@ pub struct Told<'a> {
 ///
 /// # Errors
 /// Returns an error if a template is invalid: a bug of this program.
-pub fn letter(told: &Told<'_>, telling: &Telling, id: &str) -> Result<Letter, Error> {
+pub fn letter(told: &RunText<'_>, telling: &Telling, id: &str) -> Result<OutgoingMessage, Error> {
     Ok(match (&telling.to, &telling.what) {
-        (Addressee::Status(push), what) => Letter::Status(Status {
+        (Addressee::Status(push), what) => OutgoingMessage::Status(CommitStatus {
             push: push.clone(),
             state: match outcome(what) {
                 None => "pending",
-                Some(Outcome::Passed) => "success",
-                Some(Outcome::Failed) => "failure",
-                Some(Outcome::Inconclusive | Outcome::Broken | Outcome::Cancelled) => "error",
+                Some(RunOutcome::Passed) => "success",
+                Some(RunOutcome::Failed) => "failure",
+                Some(RunOutcome::Inconclusive | RunOutcome::Broken | RunOutcome::Cancelled) => "error",
             }
             .to_owned(),
             context: context_of(told),
             description: report::shortened(&told.say("status.txt", what)?, DESCRIPTION),
             target_url: told.link.clone(),
         }),
-        (Addressee::Check(push), what) => Letter::Check(Box::new(Check {
+        (Addressee::Check(push), what) => OutgoingMessage::Check(Box::new(Check {
             push: push.clone(),
             name: context_of(told),
             // GitHub treats neutral and skipped as success where checks are required.
             conclusion: match (outcome(what), told.line.conclusion.as_str()) {
-                (Some(Outcome::Passed), _) => "success",
-                (Some(Outcome::Cancelled), _) => "cancelled",
-                (Some(Outcome::Broken), "timed_out") => "timed_out",
-                (Some(Outcome::Inconclusive), _) => "action_required",
+                (Some(RunOutcome::Passed), _) => "success",
+                (Some(RunOutcome::Cancelled), _) => "cancelled",
+                (Some(RunOutcome::Broken), "timed_out") => "timed_out",
+                (Some(RunOutcome::Inconclusive), _) => "action_required",
                 _ => "failure",
             }
             .to_owned(),
@@ -74,12 +74,12 @@ pub fn letter(told: &Told<'_>, telling: &Telling, id: &str) -> Result<Letter, Er
             details_url: told.link.clone(),
         })),
         (Addressee::Slack(webhook), what) => {
-            Letter::Slack { webhook: webhook.clone(), text: told.say("slack.mrkdwn", what)? }
+            OutgoingMessage::Slack { webhook: webhook.clone(), text: told.say("slack.mrkdwn", what)? }
         }
-        (Addressee::Webhook(target), What::New(new)) => {
+        (Addressee::Webhook(target), Occasion::New(new)) => {
             let body = serde_json::to_string(&told.posted(new, id));
             let body = body.map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string()))?;
-            Letter::Webhook { target: target.clone(), body }
+            OutgoingMessage::Webhook { target: target.clone(), body }
         }
         (Addressee::Webhook(_), _) => {
             return Err(Error::new(ErrorKind::InvalidOperation, "webhooks get only changes"));
@@ -87,47 +87,47 @@ pub fn letter(told: &Told<'_>, telling: &Telling, id: &str) -> Result<Letter, Er
     })
 }
 
-const fn outcome(what: &What) -> Option<Outcome> {
+const fn outcome(what: &Occasion) -> Option<RunOutcome> {
     match what {
-        What::Begun => None,
-        What::Ended(outcome) => Some(*outcome),
-        What::New(new) => Some(new.outcome),
+        Occasion::Begun => None,
+        Occasion::Ended(outcome) => Some(*outcome),
+        Occasion::New(new) => Some(new.outcome),
     }
 }
 
-fn context_of(told: &Told<'_>) -> String {
+fn context_of(told: &RunText<'_>) -> String {
     format!("burnin/{}", told.line.workflow)
 }
 
-fn headline(told: &Told<'_>, what: &What) -> String {
-    let came_to = |outcome: Outcome| match (outcome, told.line.verdict) {
-        (Outcome::Passed, Some(_)) => "the verdict is pass",
-        (Outcome::Passed, None) => "done, without a verdict",
-        (Outcome::Failed, _) => "the verdict is fail",
-        (Outcome::Inconclusive, _) => "the verdict is inconclusive",
-        (Outcome::Broken, _) => "the run did not complete: infrastructure failure",
-        (Outcome::Cancelled, _) => "the run was cancelled",
+fn headline(told: &RunText<'_>, what: &Occasion) -> String {
+    let came_to = |outcome: RunOutcome| match (outcome, told.line.verdict) {
+        (RunOutcome::Passed, Some(_)) => "the verdict is pass",
+        (RunOutcome::Passed, None) => "done, without a verdict",
+        (RunOutcome::Failed, _) => "the verdict is fail",
+        (RunOutcome::Inconclusive, _) => "the verdict is inconclusive",
+        (RunOutcome::Broken, _) => "the run did not complete: infrastructure failure",
+        (RunOutcome::Cancelled, _) => "the run was cancelled",
     };
     match what {
-        What::Begun => "the run is in progress".to_owned(),
-        What::Ended(outcome) => came_to(*outcome).to_owned(),
-        What::New(New { news: News::Recovered, .. }) => "recovered, the verdict is pass again".to_owned(),
-        What::New(New { news: News::StillFailing, outcome, .. }) => {
+        Occasion::Begun => "the run is in progress".to_owned(),
+        Occasion::Ended(outcome) => came_to(*outcome).to_owned(),
+        Occasion::New(New { news: News::Recovered, .. }) => "recovered, the verdict is pass again".to_owned(),
+        Occasion::New(New { news: News::StillFailing, outcome, .. }) => {
             format!("not fixed for a day: {}", came_to(*outcome))
         }
-        What::New(New { outcome, .. }) => came_to(*outcome).to_owned(),
+        Occasion::New(New { outcome, .. }) => came_to(*outcome).to_owned(),
     }
 }
 
 /// A failure outside the benchmark, for the templates.
 #[derive(Serialize)]
-struct Failed {
+struct FailureText {
     stage: String,
     code: String,
     message: String,
 }
 
-impl Told<'_> {
+impl RunText<'_> {
     fn reasons(&self) -> Vec<Reason> {
         let reasons = self.state.verdict().map(|reached| reached.reasons.clone()).unwrap_or_default();
         // For a verdict other than pass, only the reasons for that verdict are reported.
@@ -139,11 +139,11 @@ impl Told<'_> {
     fn failure(&self) -> Option<StageFailure> {
         let stages = self.state.stages.iter();
         stages.filter(|(stage, _)| **stage != Stage::Locate).find_map(|(stage, state)| match &state.end {
-            Some(End::Failed(failure)) => {
+            Some(AttemptEnd::Failed(failure)) => {
                 Some(StageFailure { stage: *stage, failure: Some(failure.clone()) })
             }
-            Some(End::TimedOut) => Some(StageFailure { stage: *stage, failure: None }),
-            Some(End::Succeeded(_)) | None => None,
+            Some(AttemptEnd::TimedOut) => Some(StageFailure { stage: *stage, failure: None }),
+            Some(AttemptEnd::Succeeded(_)) | None => None,
         })
     }
 
@@ -171,7 +171,7 @@ impl Told<'_> {
         }
     }
 
-    fn say(&self, template: &'static str, what: &What) -> Result<String, Error> {
+    fn say(&self, template: &'static str, what: &Occasion) -> Result<String, Error> {
         let line = self.line;
         let short = report::shortened;
         let reasons: Vec<_> = self
@@ -186,14 +186,14 @@ impl Told<'_> {
         let failure = self.failure().map(|StageFailure { stage, failure }| {
             let silent = ("TIMEOUT".to_owned(), "no response within its limit".to_owned());
             let (code, message) = failure.map_or(silent, |failure| (failure.code, failure.message));
-            Failed { stage: stage.to_string(), code: short(&code, NAME), message: short(&message, TEXT) }
+            FailureText { stage: stage.to_string(), code: short(&code, NAME), message: short(&message, TEXT) }
         });
         let suspects = self.state.suspects().map(|suspects| {
             let names: Vec<_> = suspects.nodes.iter().map(|suspect| suspect.node.as_str()).collect();
             short(&names.join(", "), TEXT)
         });
         let began = match what {
-            What::New(new) if new.first != line.run => Some(new),
+            Occasion::New(new) if new.first != line.run => Some(new),
             _ => None,
         };
         let said = environment()?.get_template(template)?.render(context! {

@@ -8,34 +8,34 @@ use std::{
 use model::{CommandId, Fact, Span, Verb};
 use tracing::{Instrument, warn};
 
-use crate::{Outbox, PortError, Trouble};
+use crate::{CommandError, PortError, Publisher};
 
 /// Result of a poll.
 #[derive(Debug)]
-pub enum Look {
+pub enum PollResult {
     /// Still in progress.
-    Going,
+    Running,
     /// Ended with this fact.
     Ended(Fact),
 }
 
 /// Pollers in this process, at most one per command. Not needed if the external system sends notifications.
 #[derive(Clone, Default)]
-pub struct Watches {
+pub struct Pollers {
     watched: Arc<Mutex<BTreeSet<CommandId>>>,
 }
 
-impl Watches {
+impl Pollers {
     /// Polls at an interval until the operation has ended, then publishes its fact. A running poller is not
     /// duplicated; one that ends with its process is restarted by the next `observe`.
-    pub fn follow<F>(
+    pub fn poll<F>(
         &self,
         id: &CommandId,
-        outbox: &Outbox,
+        outbox: &Publisher,
         every: Span,
         mut look: impl FnMut() -> F + Send + 'static,
     ) where
-        F: Future<Output = Result<Look, PortError>> + Send,
+        F: Future<Output = Result<PollResult, PortError>> + Send,
     {
         // Start and observe share one poller.
         let id = id.with_verb(Verb::Start);
@@ -49,13 +49,13 @@ impl Watches {
                 outbox.clock().sleep(every).await;
                 // Boxed: between polls, which is almost always, the poller is small.
                 let told = match Box::pin(look()).await {
-                    Ok(Look::Going) => continue,
-                    Ok(Look::Ended(fact)) => outbox.answer(&id, Ok(Some(fact))).await,
+                    Ok(PollResult::Running) => continue,
+                    Ok(PollResult::Ended(fact)) => outbox.answer(&id, Ok(Some(fact))).await,
                     Err(error) => outbox.answer(&id, Err(error)).await,
                 };
                 match told {
                     Ok(()) => break,
-                    Err(Trouble::Retry(why) | Trouble::Park(why)) => {
+                    Err(CommandError::Transient(why) | CommandError::Permanent(why)) => {
                         warn!(command = %id, "poll failed, will be retried: {why}")
                     }
                 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Whether a run is open or closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum RunStatus {
     /// The result is pending, or resources are not yet released.
     Open,
     /// The result is final and all resources are released.
@@ -19,7 +19,7 @@ pub enum State {
 
 /// Summary of one run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Line {
+pub struct RunSummary {
     /// The run.
     pub run: RunId,
     /// The workflow's name.
@@ -33,7 +33,7 @@ pub struct Line {
     /// Time of the request.
     pub requested_at: Timestamp,
     /// Open or closed.
-    pub state: State,
+    pub state: RunStatus,
     /// `open`, or the conclusion: `completed`, `failed`, `timed_out` or `cancelled`.
     pub conclusion: String,
     /// Verdict on the measurements.
@@ -49,12 +49,12 @@ pub struct Line {
     pub setup: BTreeMap<String, String>,
     /// Usage of provisioned clusters; null without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost: Option<Cost>,
+    pub cost: Option<RunCost>,
 }
 
 /// Usage of provisioned clusters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Cost {
+pub struct RunCost {
     /// Number of requested nodes.
     pub nodes: u32,
     /// Time clusters were held, from the request to the confirmed deletion.
@@ -69,7 +69,7 @@ pub struct Cost {
     pub currency: Option<String>,
 }
 
-impl Cost {
+impl RunCost {
     fn of(state: &RunState) -> Option<Self> {
         let usage = state.usage(state.recorded_at);
         let used = usage.held > Span::default();
@@ -83,7 +83,7 @@ impl Cost {
     }
 }
 
-impl Line {
+impl RunSummary {
     /// Summary of a run.
     pub fn of(state: &RunState) -> Self {
         let spec = state.workflow.cluster.as_ref();
@@ -99,14 +99,14 @@ impl Line {
             cluster: state.cluster().map(|cluster| cluster.name.clone()).or(existing),
             trigger: state.trigger.clone(),
             requested_at: state.requested_at,
-            state: if finished(state) { State::Closed } else { State::Open },
+            state: if finished(state) { RunStatus::Closed } else { RunStatus::Open },
             conclusion: settled.map_or("open", |(conclusion, _)| conclusion.as_str()).to_owned(),
             verdict: state.verdict().map(|reached| reached.verdict),
             stage: state.frontier(),
             settled_at: state.settled.as_ref().map(|(_, at)| *at),
             closed_at: state.closed,
             setup: state.verdict().map(|reached| reached.fingerprint.clone()).unwrap_or_default(),
-            cost: Cost::of(state),
+            cost: RunCost::of(state),
         }
     }
 }

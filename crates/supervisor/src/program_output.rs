@@ -6,7 +6,7 @@ use tokio::process::Command;
 
 /// Result of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct ProgramOutput {
     /// Whether it exited with 0.
     pub good: bool,
     /// Its standard output.
@@ -23,7 +23,7 @@ const KEPT: [&str; 6] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "SLURM_CONF"
 ///
 /// # Errors
 /// Returns an error if it cannot be started or exceeds the limit; it is then killed.
-pub async fn ask(argv: &[String], env: &[(&str, OsString)], limit: Duration) -> io::Result<Answer> {
+pub async fn ask(argv: &[String], env: &[(&str, OsString)], limit: Duration) -> io::Result<ProgramOutput> {
     let (program, arguments) =
         argv.split_first().ok_or_else(|| io::Error::other("the command line is empty"))?;
     let mut command = Command::new(program);
@@ -40,7 +40,7 @@ pub async fn ask(argv: &[String], env: &[(&str, OsString)], limit: Duration) -> 
     let output = output.map_err(named)?;
     let complained = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     let silent = complained.is_empty() && !output.status.success();
-    Ok(Answer {
+    Ok(ProgramOutput {
         good: output.status.success(),
         said: String::from_utf8_lossy(&output.stdout).into_owned(),
         complained: if silent { format!("{program} ended with {}", output.status) } else { complained },

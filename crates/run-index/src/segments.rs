@@ -6,7 +6,7 @@ use ledger::{Digest, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
-use crate::Line;
+use crate::RunSummary;
 
 /// Summaries per segment.
 pub(crate) const LENGTH: usize = 128;
@@ -17,11 +17,11 @@ const FOLDER: &str = "view/2/";
 
 #[derive(Deserialize, Serialize)]
 struct Chapter {
-    lines: Vec<Line>,
+    lines: Vec<RunSummary>,
 }
 
 /// All stored summaries.
-pub(crate) async fn read(store: &dyn Store) -> Result<Vec<Line>, StoreError> {
+pub(crate) async fn read(store: &dyn Store) -> Result<Vec<RunSummary>, StoreError> {
     let names = store.list(FOLDER).await?;
     let reads = stream::iter(names).map(|name| async {
         let body = store.read(&name).await?;
@@ -41,7 +41,7 @@ pub(crate) async fn read(store: &dyn Store) -> Result<Vec<Line>, StoreError> {
 
 /// Stores the summaries of closed runs. A segment is named by its content, so that storing it twice has no
 /// effect.
-pub(crate) async fn keep(store: &dyn Store, mut lines: Vec<Line>) -> Result<(), StoreError> {
+pub(crate) async fn keep(store: &dyn Store, mut lines: Vec<RunSummary>) -> Result<(), StoreError> {
     lines.sort_by(|a, b| a.run.cmp(&b.run));
     let Ok(body) = serde_json::to_vec(&Chapter { lines }) else { return Ok(()) };
     let digest = Digest::of(&body).sha256;

@@ -1,6 +1,6 @@
 //! Rows without their beginning or a header, as in excerpts of a log.
 
-use crate::glue;
+use crate::interleaved;
 use crate::layout::Layout;
 use crate::number::{Number, unsigned};
 use crate::scan::{Word, Words};
@@ -15,9 +15,9 @@ pub(crate) fn guess(line: &[u8], at: usize) -> Option<Layout> {
     unsigned(words.next()?.text)?;
     unsigned(words.next()?.text)?;
     let known = words.next()?.text;
-    glue::name(known, &glue::TYPES).filter(|name| name.as_bytes() == known)?;
+    interleaved::name(known, &interleaved::TYPES).filter(|name| name.as_bytes() == known)?;
     let first = words.peek()?.text;
-    if glue::OPERATIONS.iter().any(|name| name.as_bytes() == first) {
+    if interleaved::OPERATIONS.iter().any(|name| name.as_bytes() == first) {
         words.next();
     }
     let mut values = [&[][..]; 18];
@@ -39,7 +39,7 @@ pub(crate) fn anchor(line: &[u8]) -> Option<usize> {
     let mut before: [Option<Word<'_>>; 2] = [None, None];
     for word in Words::new(line, 0).take(WORDS) {
         if let [Some(size), Some(count)] = before
-            && glue::name(word.text, &glue::TYPES).is_some()
+            && interleaved::name(word.text, &interleaved::TYPES).is_some()
             && unsigned(count.text).is_some()
         {
             let digits = size.text.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();

@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use ledger::{Creation, Digest, Reader, Store, StoreError, check_name};
+use ledger::{Creation, Digest, ObjectReader, Store, StoreError, check_name};
 use tokio::io::AsyncReadExt;
 
 /// Objects in an unnamed file, deleted when this is dropped.
@@ -62,7 +62,11 @@ impl Store for Shelf {
         Ok(Creation::Created)
     }
 
-    async fn create_from(&self, name: &str, mut body: Reader) -> Result<(Creation, Digest), StoreError> {
+    async fn create_from(
+        &self,
+        name: &str,
+        mut body: ObjectReader,
+    ) -> Result<(Creation, Digest), StoreError> {
         let mut bytes = Vec::new();
         body.read_to_end(&mut bytes).await.map_err(failed("read the body of", name))?;
         let digest = Digest::of(&bytes);
@@ -77,8 +81,8 @@ impl Store for Shelf {
         Ok(Some(bytes.into()))
     }
 
-    async fn open(&self, name: &str) -> Result<Option<Reader>, StoreError> {
-        Ok(self.read(name).await?.map(|bytes| Box::new(Cursor::new(bytes)) as Reader))
+    async fn open(&self, name: &str) -> Result<Option<ObjectReader>, StoreError> {
+        Ok(self.read(name).await?.map(|bytes| Box::new(Cursor::new(bytes)) as ObjectReader))
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<String>, StoreError> {
