@@ -114,10 +114,10 @@ impl DataFolder {
     }
 
     /// A run with everything its report needs.
-    pub async fn told(&self, run: &RunId) -> Result<RunReport, CliError> {
+    pub async fn run_report(&self, run: &RunId) -> Result<RunReport, CliError> {
         let elsewhere =
             Elsewhere { warehouse: table(self), report: Some(self.report(run).display().to_string()) };
-        let told = self.view().told(run, elsewhere).await.map_err(CliError::infrastructure)?;
+        let told = self.view().report(run, elsewhere).await.map_err(CliError::infrastructure)?;
         told.ok_or_else(|| self.unknown(run))
     }
 
@@ -211,7 +211,7 @@ impl LocalServices {
         Ok(Self { services, outbox, run, states, outages, _claim: claim })
     }
 
-    pub async fn tell(&self, fact: Fact) -> Result<(), CliError> {
+    pub async fn publish_fact(&self, fact: Fact) -> Result<(), CliError> {
         let told = self.outbox.publish_run_fact(self.run.clone(), model::Attempt::FIRST, fact).await;
         told.map_err(CliError::infrastructure)
     }

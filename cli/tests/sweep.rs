@@ -53,13 +53,13 @@ fn sweep_deletes_expired_clusters_and_keeps_leased_ones() {
         assert!(Instant::now() < until, "{}", said(&rehearsed));
     };
     assert!(said(&due).contains("dry run, nothing deleted"), "{}", said(&due));
-    assert!(matches!(clusters.look("forgotten").unwrap(), supervisor::ClusterState::Ready(_)));
+    assert!(matches!(clusters.poll("forgotten").unwrap(), supervisor::ClusterState::Ready(_)));
 
     let swept = burnin(&data, &["sweep", "--grace", "1s"]);
     assert!(swept.status.success(), "{}", said(&swept));
     assert!(said(&swept).contains("forgotten  gone: "), "{}", said(&swept));
     assert!(said(&swept).contains("leased  kept"), "{}", said(&swept));
-    assert!(matches!(clusters.look("forgotten").unwrap(), supervisor::ClusterState::Deleted(_)));
+    assert!(matches!(clusters.poll("forgotten").unwrap(), supervisor::ClusterState::Deleted(_)));
     let nothing_more = burnin(&data, &["sweep", "--grace", "1s"]);
     assert!(!said(&nothing_more).contains("forgotten"), "{}", said(&nothing_more));
     clusters.delete("leased", || soon(Duration::ZERO)).unwrap();

@@ -310,8 +310,8 @@ fn a_plan_lists_triggers_and_notifications() {
         "Starts automatically: slurm clusters named gpu-* offered by //acme/rack.\n",
         "API requests may override: limits.job.\n",
         "Notifies GitHub: status and check of the commit whose push starts the run.\n",
-        "Tells Slack gpu-cluster: failed, recovered.\n",
-        "Tells webhook pager: failed, inconclusive, broken, still-failing, recovered.\n",
+        "Notifies Slack gpu-cluster: failed, recovered.\n",
+        "Notifies webhook pager: failed, inconclusive, broken, still-failing, recovered.\n",
     ] {
         assert!(said.contains(line), "{line}: {said}");
     }

@@ -10,7 +10,7 @@ use verdict::{
 
 use crate::{
     commands::{
-        logs::{RowLimit, files, heard},
+        logs::{RowLimit, files, read_log},
         note,
         parse::shown,
         print,
@@ -24,7 +24,7 @@ pub fn baseline(logs: &[PathBuf], save: &Path, drop_outliers: bool) -> Result<Ex
     let logs = files(logs)?;
     let mut room = RowLimit::default();
     let hear = |log: &PathBuf| {
-        let (reading, clues) = heard(log, false)?;
+        let (reading, clues) = read_log(log, false)?;
         room.take(log, &reading).map(|()| (reading, clues))
     };
     let logs_heard = logs.iter().map(hear).collect::<Result<Vec<_>, _>>()?;
@@ -89,13 +89,13 @@ fn refused(error: Unlearnable, runs: &[Healthy<'_>], names: &[String]) -> CliErr
                 1 => "more than 5 % from their median".to_owned(),
                 many => format!("on {many} levels"),
             },
-            told(&groups, &levels, names)
+            levels_text(&groups, &levels, names)
         )),
     }
 }
 
 /// One line per level, each followed by its logs.
-fn told(groups: &[RepeatGroup], levels: &[RepeatLevel], names: &[String]) -> String {
+fn levels_text(groups: &[RepeatGroup], levels: &[RepeatLevel], names: &[String]) -> String {
     let mut lines = Vec::new();
     for (number, group) in groups.iter().enumerate() {
         let logs = report::count(group.runs.len() as u64, "log");

@@ -44,13 +44,13 @@ pub fn groups(file: &Path, suspected: u32, tests: Option<usize>, output: Output)
     let exit = if next.is_some() { Exit::Inconclusive } else { locate::ends(&located) };
     match output {
         Output::Json => print_json(&GroupAnswer { located, next }),
-        Output::Human => print(&told(&located, next.as_deref())),
+        Output::Human => print(&group_text(&located, next.as_deref())),
     }
     Ok(exit)
 }
 
-fn told(located: &Located, next: Option<&[String]>) -> String {
-    let mut text = locate::told(located);
+fn group_text(located: &Located, next: Option<&[String]>) -> String {
+    let mut text = locate::located_text(located);
     if let Some(search) = &located.search {
         let sure = if search.sure { "sure" } else { "not sure" };
         let percent = (search.confidence * 1000.0).floor() / 10.0;

@@ -22,7 +22,7 @@ use workflow::YamlDocument;
 use crate::{
     args::{ComparisonForm, ReportForm},
     commands::{
-        logs::{RowLimit, files, heard, started},
+        logs::{RowLimit, files, read_log, started},
         note, print, print_json, style,
     },
     documents::{LogVerdict, VerdictDocument},
@@ -51,7 +51,7 @@ pub fn judge(
     let mut room = RowLimit::default();
     let mut judged = Vec::new();
     for log in &logs {
-        let (reading, clues) = heard(log, logs.len() > 1)?;
+        let (reading, clues) = read_log(log, logs.len() > 1)?;
         room.take(log, &reading)?;
         judged.push(JudgedLogs { name: log.display().to_string(), reading, clues, judgement: None });
     }
@@ -161,7 +161,7 @@ pub fn name(suspect: &Suspect) -> String {
 
 /// Compares two logs. Exit code 1 if the second is slower where it counts, 2 if they measure different things.
 pub fn compare(a: &Path, b: &Path, output: ComparisonForm) -> Result<Exit, CliError> {
-    let (first, second) = (heard(a, false)?, heard(b, false)?);
+    let (first, second) = (read_log(a, false)?, read_log(b, false)?);
     let ((before, of_before), (after, of_after)) = (table(a, &first)?, table(b, &second)?);
     let found = differences((before, &of_before), (after, &of_after));
     let (a, b) = (a.display().to_string(), b.display().to_string());

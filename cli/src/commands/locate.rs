@@ -27,7 +27,7 @@ pub fn locate(files: &[PathBuf], reference: &[PathBuf], output: Output) -> Resul
     };
     match output {
         Output::Json => print_json(&located),
-        Output::Human => print(&told(&located)),
+        Output::Human => print(&located_text(&located)),
     }
     Ok(ends(&located))
 }
@@ -109,7 +109,7 @@ fn plateau(table: &Table) -> f64 {
 }
 
 /// Text for a terminal.
-pub fn told(located: &Located) -> String {
+pub fn located_text(located: &Located) -> String {
     let mut text =
         String::from(match (located.healthy, located.suspects.is_empty() && located.links.is_empty()) {
             (true, _) => "healthy\n",

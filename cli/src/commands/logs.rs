@@ -73,7 +73,7 @@ impl RowLimit {
 }
 
 /// A log's reading and clues; with several logs, every line is prefixed with the log's name.
-pub fn heard(log: &Path, named: bool) -> Result<(Reading, Clues), CliError> {
+pub fn read_log(log: &Path, named: bool) -> Result<(Reading, Clues), CliError> {
     let (reading, clues) = parse::listen(log)?;
     if !named {
         return Ok((reading, clues));

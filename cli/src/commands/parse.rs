@@ -28,7 +28,7 @@ pub fn parse(logs: &[impl AsRef<Path>], output: Form) -> Result<Exit, CliError> 
             exit = Exit::Inconclusive;
         }
         match output {
-            Form::Table => write_with(|out| tell(out, &shown(&source), &reading)),
+            Form::Table => write_with(|out| write_text(out, &shown(&source), &reading)),
             Form::Json => print_json(&ParseDocument { schema: "burnin/parse/v1", source, reading }),
             Form::Csv => write_with(|out| {
                 let mut lines = csv::WriterBuilder::new().has_headers(header).from_writer(out);
@@ -114,7 +114,7 @@ fn spread<'a>(source: &'a str, reading: &'a Reading) -> impl Iterator<Item = Par
     })
 }
 
-fn tell(out: &mut dyn Write, source: &str, reading: &Reading) -> io::Result<()> {
+fn write_text(out: &mut dyn Write, source: &str, reading: &Reading) -> io::Result<()> {
     writeln!(out, "{source}: {}", word(reading.ended))?;
     if let Some(error) = &reading.first_error {
         writeln!(out, "  first error: {}", shown(error))?;

@@ -43,14 +43,14 @@ pub fn plan(path: &Path, set: &[Override]) -> Result<Exit, CliError> {
     }
     text += &exists(&workflow);
     text += &costs(&workflow);
-    text += &told(&workflow.notify);
+    text += &notify_text(&workflow.notify);
     text += &starts(&workflow::offered(path).map_err(CliError::usage)?, SystemClock.now());
     print_plain(&text);
     Ok(Exit::Pass)
 }
 
 /// Channels and events that `burnin up` or the notifier would notify.
-fn told(notify: &[Notify]) -> String {
+fn notify_text(notify: &[Notify]) -> String {
     let channel = |kind: &str, name: &str, on: &[News]| {
         let on: Vec<_> = on.iter().map(|news| news.as_str()).collect();
         format!("Notifies {kind} {name}: {}.\n", on.join(", "))

@@ -165,7 +165,7 @@ async fn driving(
     let stop = shutdown::on_signal().map_err(CliError::infrastructure)?;
     let world = LocalServices::new(&data, run.clone(), claim)?;
     if let Some(fact) = first {
-        world.tell(fact).await?;
+        world.publish_fact(fact).await?;
     }
     let mut progress = Progress::new();
     let closed = {
@@ -176,7 +176,7 @@ async fn driving(
             stop.cancelled().await;
             let by = "signal".to_owned();
             let reason = "the process received a stop signal".to_owned();
-            world.tell(Fact::CancelRequested(CancelRequested { by, reason })).await
+            world.publish_fact(Fact::CancelRequested(CancelRequested { by, reason })).await
         };
         tokio::pin!(interrupted);
         let mut cancelling = false;
@@ -277,7 +277,7 @@ fn write_page(path: &Path, page: &str) -> std::io::Result<()> {
 
 async fn report(data: &DataFolder, run: &RunId, state: &RunState, output: Output) -> Result<Exit, CliError> {
     let path = data.report(run);
-    let told = data.told(run).await?;
+    let told = data.run_report(run).await?;
     write_page(&path, &report::html(&told.story())).map_err(CliError::infrastructure)?;
     match output {
         Output::Human => print(&terminal(&told)),

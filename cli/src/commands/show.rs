@@ -47,7 +47,7 @@ pub async fn show(data: DataFolder, run: &RunId, output: ReportForm) -> Result<E
         print_json(&detail.ok_or_else(|| data.unknown(run))?);
         return Ok(Exit::Pass);
     }
-    let told = data.told(run).await?;
+    let told = data.run_report(run).await?;
     match output {
         ReportForm::Human | ReportForm::Json => print(&terminal(&told)),
         ReportForm::Csv => print(&report::csv(&told.story())),

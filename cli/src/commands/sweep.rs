@@ -21,12 +21,12 @@ pub async fn sweep(data: DataFolder, grace: Span, dry_run: bool) -> Result<Exit,
         | service::PortError::Permanent(Failure { message: why, .. })) = error;
         CliError::infrastructure(std::io::Error::other(format!("clusters could not be listed: {why}")))
     })?;
-    print_plain(&told(&swept, dry_run));
+    print_plain(&swept_text(&swept, dry_run));
     let left = swept.iter().any(|swept| matches!(swept.fate, Fate::Left(_)));
     Ok(if left { Exit::Infrastructure } else { Exit::Pass })
 }
 
-fn told(swept: &[Swept], dry_run: bool) -> String {
+fn swept_text(swept: &[Swept], dry_run: bool) -> String {
     if swept.is_empty() {
         return "no cluster\n".to_owned();
     }

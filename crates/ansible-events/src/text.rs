@@ -21,7 +21,7 @@ pub(crate) fn message(result: &Value) -> String {
     if hides(result) {
         return HIDDEN.to_owned();
     }
-    let own = item(result).or_else(|| said(&result["msg"])).unwrap_or_default();
+    let own = item(result).or_else(|| message_text(&result["msg"])).unwrap_or_default();
     if !own.is_empty() && !EMPTY_WORDS.iter().any(|word| own.starts_with(word)) {
         return shown(&own, LONGEST_MESSAGE);
     }
@@ -40,7 +40,7 @@ fn hides(result: &Value) -> bool {
 }
 
 /// A message is usually a string; `debug` and some modules return lists or maps.
-fn said(message: &Value) -> Option<String> {
+fn message_text(message: &Value) -> Option<String> {
     match message {
         Value::Null => None,
         Value::String(text) => Some(text.clone()),

@@ -191,7 +191,7 @@ impl Builds for CloudBuilds {
         })
     }
 
-    async fn look(&self, key: &BuildKey) -> Result<Option<BuildPhase>, PortError> {
+    async fn poll(&self, key: &BuildKey) -> Result<Option<BuildPhase>, PortError> {
         let survey = self.submissions.survey(key).await?;
         let Some(build) = survey.build else {
             return Ok(if survey.pending {

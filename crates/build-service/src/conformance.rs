@@ -31,7 +31,7 @@ pub async fn builds(builds: &dyn Builds, configs: &Configs) {
     let limit = Span::from_secs(60);
 
     assert_eq!(
-        builds.look(&id(1)).await.expect("an answer"),
+        builds.poll(&id(1)).await.expect("an answer"),
         None,
         "a build that was not started is unknown"
     );
@@ -54,7 +54,7 @@ pub async fn builds(builds: &dyn Builds, configs: &Configs) {
     assert_eq!((failure.class, failure.code.as_str()), (Class::Workload, "FAILURE"));
 
     builds.start(&id(3), &configs.lasts, limit).await.expect("a handle");
-    assert_eq!(builds.look(&id(3)).await.expect("an answer"), Some(BuildPhase::Running));
+    assert_eq!(builds.poll(&id(3)).await.expect("an answer"), Some(BuildPhase::Running));
     builds.cancel(&id(3)).await.expect("an answer");
     let BuildPhase::Failed(failure) = end(builds, &id(3)).await else { panic!("the build is cancelled") };
     assert_eq!(failure.class, Class::Cancelled);
@@ -80,7 +80,7 @@ pub async fn builds(builds: &dyn Builds, configs: &Configs) {
 
 async fn end(builds: &dyn Builds, key: &BuildKey) -> BuildPhase {
     for _ in 0..1500 {
-        match builds.look(key).await.expect("an answer") {
+        match builds.poll(key).await.expect("an answer") {
             Some(BuildPhase::Running) => tokio::time::sleep(Duration::from_millis(20)).await,
             Some(ended) => return ended,
             None => panic!("{key} was started and is not known"),

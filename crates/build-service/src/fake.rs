@@ -50,7 +50,7 @@ impl Builds for FakeBuilds {
         Ok(name)
     }
 
-    async fn look(&self, key: &BuildKey) -> Result<Option<BuildPhase>, PortError> {
+    async fn poll(&self, key: &BuildKey) -> Result<Option<BuildPhase>, PortError> {
         let mut builds = self.builds.lock().unwrap_or_else(PoisonError::into_inner);
         Ok(builds.get_mut(&key.resource_name()).map(|build| {
             build.looks += 1;

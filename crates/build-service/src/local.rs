@@ -128,9 +128,9 @@ impl Builds for LocalBuilds {
         started.await.map_err(PortError::transient)?.map_err(PortError::transient)
     }
 
-    async fn look(&self, key: &BuildKey) -> Result<Option<BuildPhase>, PortError> {
+    async fn poll(&self, key: &BuildKey) -> Result<Option<BuildPhase>, PortError> {
         let name = key.resource_name();
-        match self.builds.look(&name).map_err(PortError::transient)? {
+        match self.builds.poll(&name).map_err(PortError::transient)? {
             BuildState::Absent => Ok(None),
             BuildState::Working => Ok(Some(BuildPhase::Running)),
             BuildState::Ended(outcome) if outcome.status == BuildStatus::Success => {

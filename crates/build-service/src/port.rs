@@ -98,7 +98,7 @@ pub trait Builds: Send + Sync + 'static {
     ///
     /// # Errors
     /// Returns an error if the request fails.
-    async fn look(&self, key: &BuildKey) -> Result<Option<BuildPhase>, PortError>;
+    async fn poll(&self, key: &BuildKey) -> Result<Option<BuildPhase>, PortError>;
 
     /// Cancels the build. A build that was not started must not start afterwards, and is reported as
     /// cancelled.

@@ -48,7 +48,7 @@ impl World {
 
     async fn end(&self) -> Result<BuildPhase, PortError> {
         for _ in 0..1000 {
-            match self.builds.look(&id()).await? {
+            match self.builds.poll(&id()).await? {
                 Some(BuildPhase::Running) => tokio::time::sleep(Duration::from_millis(10)).await,
                 Some(ended) => return Ok(ended),
                 None => panic!("the build is not known"),
@@ -124,7 +124,7 @@ async fn a_missing_source_is_a_permanent_failure() {
         matches!(&refused, Err(PortError::Permanent(why)) if why.class == Class::Input && why.code == "SOURCE_MISSING"),
         "{refused:?}"
     );
-    assert_eq!(world.builds.look(&id()).await.unwrap(), None, "nothing was begun");
+    assert_eq!(world.builds.poll(&id()).await.unwrap(), None, "nothing was begun");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -97,7 +97,7 @@ pub fn verify(bundle: impl Read, trusted: Option<&PublicKey>) -> Result<Checked,
         }
     }
     archive.end()?;
-    told(&contents, records.values())?;
+    check_artifacts(&contents, records.values())?;
     Ok(Checked { trusted: trusted.is_some(), contents })
 }
 
@@ -208,7 +208,10 @@ fn signed(
     }
 }
 
-fn told<'a>(contents: &Contents, records: impl Iterator<Item = &'a Record>) -> Result<(), InvalidBundle> {
+fn check_artifacts<'a>(
+    contents: &Contents,
+    records: impl Iterator<Item = &'a Record>,
+) -> Result<(), InvalidBundle> {
     let records: Vec<&Record> = records.collect();
     let state = fold(records.iter().copied()).map_err(|error| InvalidBundle::Ledger(error.to_string()))?;
     let conclusion = state.closed.and(state.settled.as_ref()).map(|(conclusion, _)| conclusion.as_str());

@@ -99,7 +99,7 @@ impl Keys {
     /// Returns an error if it does not exist or its source is unavailable.
     pub async fn get(&self, id: &str) -> Result<Arc<DecodingKey>, Keyless> {
         let now = self.clock.now();
-        let (found, good, ageing) = self.look(id, now).await;
+        let (found, good, ageing) = self.lookup(id, now).await;
         if let Some(key) = found.filter(|_| good) {
             // One caller refreshes ahead of time; the others do not wait for it.
             if ageing && let Ok(mut last) = self.fetching.try_lock() {
@@ -109,7 +109,7 @@ impl Keys {
         }
         let mut last = self.fetching.lock().await;
         // Another caller may have fetched while this one waited.
-        let (found, good, _) = self.look(id, now).await;
+        let (found, good, _) = self.lookup(id, now).await;
         if let Some(key) = found.filter(|_| good) {
             return Ok(key);
         }
@@ -118,14 +118,14 @@ impl Keys {
         } else if !good {
             return Err(Keyless::Unavailable("the last fetch of the keys failed; retrying later".to_owned()));
         }
-        match self.look(id, now).await {
+        match self.lookup(id, now).await {
             (Some(key), true, _) => Ok(key),
             _ => Err(Keyless::Unknown),
         }
     }
 
     /// The key, whether the cached keys are valid, and whether they should be refreshed soon.
-    async fn look(&self, id: &str, now: Timestamp) -> (Option<Arc<DecodingKey>>, bool, bool) {
+    async fn lookup(&self, id: &str, now: Timestamp) -> (Option<Arc<DecodingKey>>, bool, bool) {
         let known = self.known.read().await;
         let before = |limit: Option<Timestamp>| limit.is_some_and(|limit| now < limit);
         (known.keys.get(id).cloned(), before(known.expire), !before(known.ageing))

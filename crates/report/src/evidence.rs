@@ -23,10 +23,13 @@ pub struct DiagnosisText {
 /// The first diagnoses with up to `lines` lines of evidence each, and the number of the others.
 pub fn diagnoses(judgement: Option<&Judgement>, most: usize, lines: usize) -> (Vec<DiagnosisText>, usize) {
     let all = judgement.map_or(&[][..], |judgement| &judgement.diagnoses);
-    (all.iter().take(most).map(|diagnosis| told(diagnosis, lines)).collect(), all.len().saturating_sub(most))
+    (
+        all.iter().take(most).map(|diagnosis| diagnosis_text(diagnosis, lines)).collect(),
+        all.len().saturating_sub(most),
+    )
 }
 
-fn told(diagnosis: &Diagnosis, lines: usize) -> DiagnosisText {
+fn diagnosis_text(diagnosis: &Diagnosis, lines: usize) -> DiagnosisText {
     let shown = diagnosis.evidence.len().min(lines);
     let more = diagnosis.hosts.len().saturating_sub(HOSTS);
     let mut hosts: Vec<_> =

@@ -89,7 +89,7 @@ impl LevelHistory {
     }
 
     /// The history as text. Runs are counted from 1.
-    pub fn told(&self) -> String {
+    pub fn text(&self) -> String {
         let skipped = self.stretches.len().saturating_sub(STRETCHES);
         let mut told = match skipped {
             0 => String::new(),

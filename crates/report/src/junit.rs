@@ -97,7 +97,7 @@ fn suite(
         case.set_classname(name);
         suite.test_cases.push(case);
     }
-    let said = said(judgement);
+    let said = judgement_text(judgement);
     if !said.is_empty() {
         match suite.test_cases.iter_mut().find(|case| red(case)) {
             Some(case) => _ = case.set_system_out(said),
@@ -119,7 +119,7 @@ fn areas(story: &Story<'_>, log: Option<&LogStory<'_>>, reasons: &[Reason]) -> B
         areas.extend((!criteria.floors.is_empty()).then_some(CheckArea::Floors));
         areas.extend((!criteria.references.is_empty()).then_some(CheckArea::Reference(None)));
         let table = log.and_then(|log| log.reading.tables.first());
-        let fits = table.and_then(|table| fitting(table, story.asked(), criteria));
+        let fits = table.and_then(|table| fitting(table, story.requested(), criteria));
         areas.extend(fits.into_iter().flat_map(regions_of).map(|region| CheckArea::Reference(Some(region))));
     }
     if let Some(baseline) = story.standard.baseline {
@@ -191,7 +191,7 @@ fn conclusion(story: &Story<'_>) -> TestCase {
 }
 
 /// Diagnoses with their evidence, and suspects.
-fn said(judgement: Option<&Judgement>) -> String {
+fn judgement_text(judgement: Option<&Judgement>) -> String {
     let (diagnoses, more) = evidence::diagnoses(judgement, DIAGNOSES, LINES);
     let mut lines = Vec::new();
     for diagnosis in diagnoses {

@@ -52,7 +52,7 @@ pub fn markdown(story: &Story<'_>) -> String {
     if let Some(history) = LevelHistory::of(story) {
         out += &format!(
             "\n### History\n\nHow much longer the plateau takes than the baseline's: {}\n",
-            escaped(&history.told())
+            escaped(&history.text())
         );
     }
     measured_on(&mut out, story);

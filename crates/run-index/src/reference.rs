@@ -50,7 +50,7 @@ impl RunIndex {
         run: &RunId,
         source: PinSource,
     ) -> Result<ReferenceRun, NoReference> {
-        let told = self.told(run, Elsewhere::default()).await?;
+        let told = self.report(run, Elsewhere::default()).await?;
         let told = told.ok_or_else(|| NoReference::Unknown(run.clone()))?;
         let unfit = |why: String| NoReference::Unfit { run: run.clone(), why };
         let (baseline, fingerprint) = measured(&told, workflow, source).map_err(unfit)?;

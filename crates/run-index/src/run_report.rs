@@ -58,7 +58,7 @@ impl RunIndex {
     ///
     /// # Errors
     /// Returns an error if its ledger or its artefacts cannot be read.
-    pub async fn told(&self, run: &RunId, elsewhere: Elsewhere) -> Result<Option<RunReport>, ViewError> {
+    pub async fn report(&self, run: &RunId, elsewhere: Elsewhere) -> Result<Option<RunReport>, ViewError> {
         let Some(Folded { records, state }) = self.folded(run).await? else { return Ok(None) };
         let artefacts = Artefacts::new(self.store.clone());
         let reading = match state.logs() {

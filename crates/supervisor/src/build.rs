@@ -93,7 +93,7 @@ impl BuildFolder {
         lock_files::create_json(&folder.join("request.json"), request)?;
         // A request without a supervisor is an interrupted start. Of two supervisors, only one obtains the
         // lock.
-        if matches!(self.look(name)?, BuildState::Absent) {
+        if matches!(self.poll(name)?, BuildState::Absent) {
             self.program.spawn(
                 &[OsStr::new("build"), folder.as_os_str()],
                 &[],
@@ -110,7 +110,7 @@ impl BuildFolder {
     ///
     /// # Errors
     /// Returns an error if the folder cannot be read.
-    pub fn look(&self, name: &str) -> io::Result<BuildState> {
+    pub fn poll(&self, name: &str) -> io::Result<BuildState> {
         let folder = self.folder(name);
         if !folder.join("request.json").exists() {
             return Ok(BuildState::Absent);
@@ -134,7 +134,7 @@ impl BuildFolder {
     pub fn cancel(&self, name: &str) -> io::Result<()> {
         let folder = self.folder(name);
         lock_files::create(&folder.join("cancel"), b"")?;
-        if matches!(self.look(name)?, BuildState::Absent | BuildState::Lost) {
+        if matches!(self.poll(name)?, BuildState::Absent | BuildState::Lost) {
             self.bury(name, BuildStatus::Cancelled, "cancelled")?;
         }
         Ok(())

@@ -131,7 +131,7 @@ impl ClusterFolder {
     ///
     /// # Errors
     /// Returns an error if the folder cannot be read.
-    pub fn look(&self, name: &str) -> io::Result<ClusterState> {
+    pub fn poll(&self, name: &str) -> io::Result<ClusterState> {
         let folder = self.folder(name);
         if let Some(deleted) = lock_files::read_json(&folder.join("gone.json"))? {
             return Ok(ClusterState::Deleted(deleted));

@@ -108,7 +108,7 @@ impl JobFolder {
     ///
     /// # Errors
     /// Returns an error if the folder cannot be read.
-    pub fn look(&self, name: &str) -> io::Result<JobState> {
+    pub fn poll(&self, name: &str) -> io::Result<JobState> {
         let folder = self.folder(name);
         let Some(cluster) = cluster::read(&self.cluster)? else { return Ok(JobState::ClusterGone) };
         if self.cluster.join("gone.json").exists() {

@@ -57,7 +57,7 @@ fn a_supervisor_that_is_killed_leaves_a_lost_build_and_burying_ends_the_orphan()
         .unwrap();
     let (step, child) = (world.pid("step"), world.pid("child"));
     kill(world.supervisor("b"));
-    wait("the loss to show", || matches!(world.builds.look("b").unwrap(), BuildState::Lost).then_some(()));
+    wait("the loss to show", || matches!(world.builds.poll("b").unwrap(), BuildState::Lost).then_some(()));
     assert!(runs(step) && runs(child), "nobody ended the step yet");
 
     world.builds.bury("b", BuildStatus::InternalError, "the supervisor died").unwrap();
@@ -81,7 +81,7 @@ fn burying_finds_steps_with_unrecorded_groups() {
         .unwrap();
     let hidden = world.pid("hidden");
     kill(world.supervisor("b"));
-    wait("the loss to show", || matches!(world.builds.look("b").unwrap(), BuildState::Lost).then_some(()));
+    wait("the loss to show", || matches!(world.builds.poll("b").unwrap(), BuildState::Lost).then_some(()));
     fs::remove_dir_all(world.builds.folder("b").join("groups")).ok();
     world.builds.bury("b", BuildStatus::InternalError, "the supervisor died").unwrap();
     assert!(!runs(hidden));
@@ -94,14 +94,14 @@ fn a_lost_build_is_not_restarted() {
     world.builds.start("b", &request).unwrap();
     let step = world.pid("step");
     kill(world.supervisor("b"));
-    wait("the loss to show", || matches!(world.builds.look("b").unwrap(), BuildState::Lost).then_some(()));
+    wait("the loss to show", || matches!(world.builds.poll("b").unwrap(), BuildState::Lost).then_some(()));
     // Neither by another start, nor by a supervisor that was started at the same time and comes late.
     world.builds.start("b", &request).unwrap();
     let program = support::program().0;
     let mut late = std::process::Command::new(&program[0]);
     let mut late = late.args(&program[1..]).arg("build").arg(world.builds.folder("b")).spawn().unwrap();
     assert!(wait("the late one to give way", || late.try_wait().unwrap()).success());
-    assert!(matches!(world.builds.look("b").unwrap(), BuildState::Lost));
+    assert!(matches!(world.builds.poll("b").unwrap(), BuildState::Lost));
     assert_eq!(world.text("counter"), "ran\n", "two steps in one workspace would spoil each other's work");
     world.builds.bury("b", BuildStatus::InternalError, "the supervisor died").unwrap();
     assert!(!runs(step));
@@ -113,7 +113,7 @@ fn a_living_build_cannot_be_buried() {
     world.builds.start("b", &world.build("echo $$ > $WORLD/step; sleep 300")).unwrap();
     let step = world.pid("step");
     world.builds.bury("b", BuildStatus::InternalError, "too early").unwrap();
-    assert!(matches!(world.builds.look("b").unwrap(), BuildState::Working));
+    assert!(matches!(world.builds.poll("b").unwrap(), BuildState::Working));
     assert!(runs(step));
 }
 
@@ -156,7 +156,7 @@ fn cancelling_a_lost_build_ends_its_orphans() {
     world.builds.start("b", &world.build("echo $$ > $WORLD/step; sleep 300")).unwrap();
     let step = world.pid("step");
     kill(world.supervisor("b"));
-    wait("the loss to show", || matches!(world.builds.look("b").unwrap(), BuildState::Lost).then_some(()));
+    wait("the loss to show", || matches!(world.builds.poll("b").unwrap(), BuildState::Lost).then_some(()));
     world.builds.cancel("b").unwrap();
     assert!(!runs(step));
     assert_eq!(world.outcome("b").status, BuildStatus::Cancelled);
@@ -189,7 +189,7 @@ fn looking_never_keeps_a_supervisor_from_its_lock() {
             let start = scope.spawn(|| world.builds.start(&name, &request).unwrap());
             for _ in 0..2 {
                 scope.spawn(|| {
-                    while !matches!(world.builds.look(&name).unwrap(), BuildState::Ended(_)) {
+                    while !matches!(world.builds.poll(&name).unwrap(), BuildState::Ended(_)) {
                         assert!(began.elapsed().as_secs() < 5, "the supervisor gave up");
                     }
                 });
@@ -221,5 +221,5 @@ fn a_build_that_cannot_be_begun_says_why() {
 #[test]
 fn an_unknown_build_is_absent() {
     let world = World::new();
-    assert!(matches!(world.builds.look("b").unwrap(), BuildState::Absent));
+    assert!(matches!(world.builds.poll("b").unwrap(), BuildState::Absent));
 }

@@ -42,20 +42,20 @@ fn a_killed_node_breaks_the_cluster_and_fails_its_job() {
     jobs.submit("j", &world.job("echo $$ > $WORLD/rank-$BURNIN_RANK; exec sleep 300")).unwrap();
     let (zero, one) = (world.pid("rank-0"), world.pid("rank-1"));
     kill(world.node("c", "node-1"));
-    let why = wait("the loss to show", || match world.clusters.look("c").unwrap() {
+    let why = wait("the loss to show", || match world.clusters.poll("c").unwrap() {
         ClusterState::Broken { why } => Some(why),
         _ => None,
     });
     assert!(why.contains("node-1"), "{why}");
-    assert_eq!(jobs.look("j").unwrap(), JobState::NodeFail { node: "node-1".into() });
+    assert_eq!(jobs.poll("j").unwrap(), JobState::NodeFail { node: "node-1".into() });
     world.clusters.create("c", &cluster_request(2, now() + Span::from_secs(30))).unwrap();
     assert!(
-        matches!(world.clusters.look("c").unwrap(), ClusterState::Broken { .. }),
+        matches!(world.clusters.poll("c").unwrap(), ClusterState::Broken { .. }),
         "a loss is seen, not papered over"
     );
     world.clusters.delete("c", now).unwrap();
     assert!(!runs(zero) && !runs(one), "the dead node's process as well");
-    assert_eq!(jobs.look("j").unwrap(), JobState::ClusterGone);
+    assert_eq!(jobs.poll("j").unwrap(), JobState::ClusterGone);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn a_job_past_its_limit_ends_with_its_grandchildren() {
     assert_eq!(ended(&jobs, "j").state, "TIMEOUT");
     assert_eq!(grandchildren.map(runs), [false, false]);
     assert!(
-        matches!(world.clusters.look("c").unwrap(), ClusterState::Ready(_)),
+        matches!(world.clusters.poll("c").unwrap(), ClusterState::Ready(_)),
         "the cluster takes more jobs"
     );
 }
@@ -90,7 +90,7 @@ fn a_job_cancelled_before_it_was_submitted_never_starts() {
     let world = World::new();
     let jobs = world.cluster("c", 2);
     jobs.cancel("j").unwrap();
-    assert_eq!(jobs.look("j").unwrap(), JobState::Absent);
+    assert_eq!(jobs.poll("j").unwrap(), JobState::Absent);
     jobs.submit("j", &world.job("echo ran >> $WORLD/counter")).unwrap();
     assert_eq!(ended(&jobs, "j").state, "CANCELLED");
     assert_eq!(world.text("counter"), "");
@@ -165,7 +165,7 @@ fn a_job_that_cannot_be_started_has_failed_and_says_why() {
         assert_eq!(ended(&jobs, &name).state, "FAILED", "{argv:?}");
         assert!(output(&jobs, &name).contains("cannot start"), "{argv:?}");
     }
-    assert!(matches!(world.clusters.look("c").unwrap(), ClusterState::Ready(_)), "no node died of it");
+    assert!(matches!(world.clusters.poll("c").unwrap(), ClusterState::Ready(_)), "no node died of it");
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn a_released_cluster_leaves_no_process_even_after_setsid() {
     let deleted = world.clusters.delete("c", now).unwrap();
     assert_eq!(deleted.name, "c");
     assert_eq!([nodes, ranks, hidden].concat().into_iter().filter(|pid| runs(*pid)).count(), 0);
-    assert!(matches!(world.clusters.look("c").unwrap(), ClusterState::Deleted(_)));
+    assert!(matches!(world.clusters.poll("c").unwrap(), ClusterState::Deleted(_)));
 }
 
 #[test]
@@ -251,8 +251,8 @@ fn only_the_cluster_that_is_given_back_ends() {
     let other = world.pid("other");
     world.clusters.delete("c", now).unwrap();
     assert!(runs(other));
-    assert_eq!(long.look("j").unwrap(), JobState::Running);
-    assert_eq!(short.look("j").unwrap(), JobState::ClusterGone);
+    assert_eq!(long.poll("j").unwrap(), JobState::Running);
+    assert_eq!(short.poll("j").unwrap(), JobState::ClusterGone);
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn a_released_name_is_rejected() {
     for name in ["c", "never-there"] {
         let refused = world.clusters.create(name, &cluster_request(1, now() + Span::from_secs(30)));
         assert_eq!(refused.unwrap_err().kind(), ErrorKind::AlreadyExists);
-        assert!(matches!(world.clusters.look(name).unwrap(), ClusterState::Deleted(_)));
+        assert!(matches!(world.clusters.poll(name).unwrap(), ClusterState::Deleted(_)));
     }
 }
 
@@ -286,7 +286,7 @@ fn a_released_cluster_accepts_no_jobs() {
     world.clusters.delete("c", now).unwrap();
     let refused = jobs.submit("j", &world.job("echo ran >> $WORLD/counter")).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::NotFound);
-    assert_eq!(jobs.look("j").unwrap(), JobState::ClusterGone);
+    assert_eq!(jobs.poll("j").unwrap(), JobState::ClusterGone);
     jobs.cancel("j").unwrap();
     let left = fs::read_dir(world.path("clusters/c")).unwrap().count();
     assert_eq!(left, 3, "a late cancel leaves nothing beside the request, the mark and the proof");
@@ -329,7 +329,7 @@ fn a_cluster_past_its_time_ends_by_itself() {
     assert!(all.iter().all(|pid| runs(*pid)));
     // From here on nobody asks for anything.
     wait("everything to end", || (!all.iter().any(|pid| runs(*pid))).then_some(()));
-    assert!(matches!(world.clusters.look("c").unwrap(), ClusterState::Broken { .. }));
+    assert!(matches!(world.clusters.poll("c").unwrap(), ClusterState::Broken { .. }));
     world.clusters.delete("c", now).unwrap();
 }
 
@@ -343,7 +343,7 @@ fn a_node_that_cannot_go_on_takes_its_processes_with_it() {
     fs::write(world.path("clusters/c/jobs/j/exits/someone.json"), "not an exit").unwrap();
     wait("the process to end", || (!runs(rank)).then_some(()));
     wait("the loss to show", || {
-        (jobs.look("j").unwrap() == JobState::NodeFail { node: "node-0".into() }).then_some(())
+        (jobs.poll("j").unwrap() == JobState::NodeFail { node: "node-0".into() }).then_some(())
     });
 }
 
@@ -356,7 +356,7 @@ fn looking_never_keeps_a_node_from_its_lock() {
             let up = scope.spawn(|| world.cluster(&name, 4));
             for _ in 0..2 {
                 scope.spawn(|| {
-                    wait_busily(|| match world.clusters.look(&name).unwrap() {
+                    wait_busily(|| match world.clusters.poll(&name).unwrap() {
                         ClusterState::Ready(_) => true,
                         ClusterState::Broken { why } => panic!("{why}"),
                         _ => false,
@@ -379,6 +379,6 @@ fn wait_busily(mut done: impl FnMut() -> bool) {
 #[test]
 fn an_unknown_cluster_is_absent() {
     let world = World::new();
-    assert_eq!(world.clusters.look("c").unwrap(), ClusterState::Absent);
-    assert_eq!(JobFolder::at(world.path("clusters/c")).look("j").unwrap(), JobState::ClusterGone);
+    assert_eq!(world.clusters.poll("c").unwrap(), ClusterState::Absent);
+    assert_eq!(JobFolder::at(world.path("clusters/c")).poll("j").unwrap(), JobState::ClusterGone);
 }

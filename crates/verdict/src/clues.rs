@@ -65,7 +65,7 @@ pub struct Clues {
 
 impl Clues {
     /// Occurrences of a sign, if any.
-    pub fn heard(&self, sign: Sign) -> Option<&NetworkHeard> {
+    pub fn network(&self, sign: Sign) -> Option<&NetworkHeard> {
         self.signs.get(&sign)
     }
 

@@ -25,7 +25,7 @@ const FAULTS: [Sign; 10] = [
 pub fn began(evidence: &RunEvidence<'_>) -> bool {
     let clues = evidence.clues;
     !evidence.reading.tables.is_empty()
-        || RUNNING.iter().any(|sign| clues.heard(*sign).is_some())
+        || RUNNING.iter().any(|sign| clues.network(*sign).is_some())
         || !clues.networks.is_empty()
         || !clues.interfaces.is_empty()
         || clues.cuda_driver.is_some()
@@ -34,6 +34,6 @@ pub fn began(evidence: &RunEvidence<'_>) -> bool {
 /// Whether a log line or the scheduler reports a fault of a node.
 pub fn faulty(evidence: &RunEvidence<'_>) -> bool {
     let state = evidence.job.map(|job| job.state.as_str());
-    FAULTS.iter().any(|sign| evidence.clues.heard(*sign).is_some())
+    FAULTS.iter().any(|sign| evidence.clues.network(*sign).is_some())
         || matches!(state, Some("NODE_FAIL" | "BOOT_FAIL"))
 }

@@ -22,7 +22,7 @@ use crate::port::{JobSpec, JobStatus, Outputs, Scheduler, Written};
 /// # Panics
 /// Panics if a check fails.
 pub async fn scheduler(scheduler: &dyn Scheduler, cluster: &Cluster, job: impl Fn(&str) -> JobSpec) {
-    assert_eq!(scheduler.look(cluster, "one").await.expect("an answer"), JobStatus::Absent);
+    assert_eq!(scheduler.poll(cluster, "one").await.expect("an answer"), JobStatus::Absent);
 
     let handle = scheduler.submit(&job("one")).await.expect("a handle");
     assert_eq!(
@@ -134,7 +134,7 @@ pub async fn folder(scheduler: &dyn Scheduler, cluster: &Cluster, name: &str, fo
 
 async fn ended(scheduler: &dyn Scheduler, cluster: &Cluster, name: &str) -> JobEnd {
     for _ in 0..3000 {
-        match scheduler.look(cluster, name).await.expect("an answer") {
+        match scheduler.poll(cluster, name).await.expect("an answer") {
             JobStatus::Ended(end) => return end,
             JobStatus::Going => tokio::time::sleep(Duration::from_millis(10)).await,
             other => panic!("{name}: {other:?}"),

@@ -55,7 +55,7 @@ impl Scheduler for FakeScheduler {
         Ok(job.name.clone())
     }
 
-    async fn look(&self, _: &Cluster, name: &str) -> Result<JobStatus, PortError> {
+    async fn poll(&self, _: &Cluster, name: &str) -> Result<JobStatus, PortError> {
         Ok(self.with(name, |planned| {
             planned.looks += u32::from(planned.submitted);
             match planned {

@@ -109,14 +109,14 @@ impl Agent {
         accepted: bool,
         outbox: &Publisher,
     ) -> Result<(), CommandError> {
-        match look(&*self.scheduler, cluster, &id.resource_name(), accepted).await.map(told) {
+        match poll(&*self.scheduler, cluster, &id.resource_name(), accepted).await.map(poll_result) {
             Ok(PollResult::Ended(fact)) => Ok(outbox.publish_fact(id, fact).await?),
             Ok(PollResult::Running) => {
                 let (scheduler, cluster, name) =
                     (Arc::clone(&self.scheduler), cluster.clone(), id.resource_name());
                 self.watches.poll(id, outbox, self.every, move || {
                     let (scheduler, cluster, name) = (Arc::clone(&scheduler), cluster.clone(), name.clone());
-                    async move { look(&*scheduler, &cluster, &name, true).await.map(told) }
+                    async move { poll(&*scheduler, &cluster, &name, true).await.map(poll_result) }
                 });
                 Ok(())
             }
@@ -156,17 +156,17 @@ impl Agent {
 /// State of a job. An absent job must stay absent: its submission may still be in flight, and the next attempt would run
 /// beside it. So an absent job is cancelled and polled once more. A job that was never accepted and is cancelled counts as
 /// absent, so that repeated polls give the same result.
-async fn look(
+async fn poll(
     scheduler: &dyn Scheduler,
     cluster: &Cluster,
     name: &str,
     accepted: bool,
 ) -> Result<JobStatus, PortError> {
-    let mut standing = scheduler.look(cluster, name).await?;
+    let mut standing = scheduler.poll(cluster, name).await?;
     let absent = standing == JobStatus::Absent;
     if absent && !planted("absent_may_still_come") {
         scheduler.cancel(cluster, name).await?;
-        standing = scheduler.look(cluster, name).await?;
+        standing = scheduler.poll(cluster, name).await?;
     }
     Ok(match standing {
         JobStatus::Ended(end) if (absent || !accepted) && end.state == "CANCELLED" => JobStatus::Absent,
@@ -174,7 +174,7 @@ async fn look(
     })
 }
 
-fn told(standing: JobStatus) -> PollResult {
+fn poll_result(standing: JobStatus) -> PollResult {
     let failed =
         |class, code: &str, why: String| PollResult::Ended(Fact::JobFailed(Failure::new(class, code, why)));
     match standing {

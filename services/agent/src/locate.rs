@@ -212,7 +212,7 @@ impl Locator {
 
     /// State of a pair. An infrastructure failure of a pair does not end the search.
     async fn look(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
-        match self.scheduler.look(cluster, name).await {
+        match self.scheduler.poll(cluster, name).await {
             Err(PortError::Permanent(Failure { class: Class::Infrastructure, code, message, .. })) => {
                 Ok(JobStatus::Lost { code, why: message })
             }

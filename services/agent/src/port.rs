@@ -90,7 +90,7 @@ pub trait Scheduler: Send + Sync + 'static {
     ///
     /// # Errors
     /// Returns an error if the scheduler request fails.
-    async fn look(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError>;
+    async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError>;
 
     /// Cancels a job. A job that was not submitted yet must not start afterwards; it is then cancelled or absent.
     ///

@@ -56,8 +56,8 @@ impl Scheduler for Processes {
         }
     }
 
-    async fn look(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
-        Ok(match JobFolder::at(&cluster.endpoint).look(name).map_err(PortError::transient)? {
+    async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
+        Ok(match JobFolder::at(&cluster.endpoint).poll(name).map_err(PortError::transient)? {
             JobState::Absent => JobStatus::Absent,
             JobState::Running => JobStatus::Going,
             JobState::Ended(end) => JobStatus::Ended(end),

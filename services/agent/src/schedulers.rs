@@ -55,8 +55,8 @@ impl Scheduler for Schedulers {
         self.of(&job.cluster)?.submit(job).await
     }
 
-    async fn look(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
-        self.of(cluster)?.look(cluster, name).await
+    async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
+        self.of(cluster)?.poll(cluster, name).await
     }
 
     async fn cancel(&self, cluster: &Cluster, name: &str) -> Result<(), PortError> {

@@ -37,7 +37,7 @@ impl Scheduler for Files {
         unreachable!()
     }
 
-    async fn look(&self, _: &Cluster, _: &str) -> Result<JobStatus, PortError> {
+    async fn poll(&self, _: &Cluster, _: &str) -> Result<JobStatus, PortError> {
         unreachable!()
     }
 

@@ -67,7 +67,7 @@ impl Rented {
         let expires_at = SystemClock.now() + Span::from_secs(60);
         clusters.create("c", &ClusterRequest { nodes, expires_at, labels: Default::default() }).unwrap();
         loop {
-            match clusters.look("c").unwrap() {
+            match clusters.poll("c").unwrap() {
                 ClusterState::Ready(cluster) => return Self { clusters, cluster },
                 ClusterState::Coming => std::thread::yield_now(),
                 other => panic!("the cluster does not come up: {other:?}"),

@@ -96,7 +96,7 @@ impl Scheduler for Paper {
         Ok(job.name.clone())
     }
 
-    async fn look(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
+    async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
         self.call()?;
         if self.meddled.fetch_sub(1, Relaxed) == 1
             && let Some(locator) = self.meddler.get()

@@ -43,7 +43,7 @@ impl Builder {
         timeout: Span,
         outbox: &Publisher,
     ) -> Result<(), CommandError> {
-        if let PollResult::Ended(fact) = self.look(id, outbox).await? {
+        if let PollResult::Ended(fact) = self.poll(id, outbox).await? {
             return Ok(outbox.publish_fact(id, fact).await?);
         }
         match self.builds.start(&BuildKey::of(id), build, timeout).await {
@@ -77,19 +77,19 @@ impl Builder {
     /// that repeated polls give the same result.
     async fn present(&self, id: &CommandId, accepted: bool) -> Result<Option<BuildPhase>, PortError> {
         let key = BuildKey::of(id);
-        let mut build = self.builds.look(&key).await?;
+        let mut build = self.builds.poll(&key).await?;
         let absent = build.is_none();
         if absent && !planted("absent_may_still_come") {
             self.builds.cancel(&key).await?;
-            build = self.builds.look(&key).await?;
+            build = self.builds.poll(&key).await?;
         }
         let cancelled =
             |build: &BuildPhase| matches!(build, BuildPhase::Failed(why) if why.class == Class::Cancelled);
         Ok(build.filter(|build| !((absent || !accepted) && cancelled(build))))
     }
 
-    async fn look(&self, id: &CommandId, outbox: &Publisher) -> Result<PollResult, CommandError> {
-        match self.builds.look(&BuildKey::of(id)).await {
+    async fn poll(&self, id: &CommandId, outbox: &Publisher) -> Result<PollResult, CommandError> {
+        match self.builds.poll(&BuildKey::of(id)).await {
             Ok(Some(build)) => Ok(ended(build)),
             Ok(None) => Ok(PollResult::Running),
             Err(PortError::Transient(why)) => Err(CommandError::Transient(why)),
@@ -101,7 +101,7 @@ impl Builder {
         let (builds, key) = (Arc::clone(&self.builds), BuildKey::of(id));
         self.watches.poll(id, outbox, self.every, move || {
             let (builds, key) = (Arc::clone(&builds), key.clone());
-            async move { Ok(builds.look(&key).await?.map_or(PollResult::Running, ended)) }
+            async move { Ok(builds.poll(&key).await?.map_or(PollResult::Running, ended)) }
         });
     }
 }

@@ -32,12 +32,12 @@ impl Notified {
         Self { builds, outbox, commands }
     }
 
-    async fn look(&self, told: &BuildNotification) -> Result<(), CommandError> {
+    async fn poll(&self, told: &BuildNotification) -> Result<(), CommandError> {
         let BuildNotification { key, build } = told;
         let command = key.command();
         let seen = async {
             self.builds.submissions().told_of(key, build).await?;
-            self.builds.look(key).await
+            self.builds.poll(key).await
         };
         match seen.await.map(|seen| seen.map(crate::ended)) {
             Ok(Some(PollResult::Ended(fact))) => Ok(self.outbox.publish_fact(command, fact).await?),
@@ -57,7 +57,7 @@ impl Handler for Notified {
         match notification::read(event) {
             Err(why) => Disposition::Park(why),
             Ok(Some(told)) if told.key.is_whole() && told.key.command().stage == Stage::Image => {
-                match self.look(&told).await {
+                match self.poll(&told).await {
                     Ok(()) => Disposition::Done,
                     Err(CommandError::Transient(why)) => Disposition::Retry(why),
                     Err(CommandError::Permanent(why)) => Disposition::Park(why),

@@ -156,7 +156,7 @@ async fn other_peoples_builds_are_acknowledged() {
     let pushes = service.world.cloud.notifications();
     assert_eq!(service.push(&pushes[0]).await, Disposition::Done, "the provisioner's");
     assert_eq!(service.heard.take(), Vec::<Value>::new());
-    assert_eq!(service.world.builds.look(&id()).await.unwrap(), None, "a forged build is not noted");
+    assert_eq!(service.world.builds.poll(&id()).await.unwrap(), None, "a forged build is not noted");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -47,7 +47,7 @@ pub async fn page(
     let runs = runs.into_iter().filter(|line| line.verdict.is_some()).map(|line| line.run.to_string());
     let mut view = ComparePage { a, b, runs: runs.collect(), report: None, problem: None };
     if !view.a.is_empty() && !view.b.is_empty() {
-        let (before, after) = (told(&dashboard, &view.a).await?, told(&dashboard, &view.b).await?);
+        let (before, after) = (report(&dashboard, &view.a).await?, report(&dashboard, &view.b).await?);
         match (measured(&before), measured(&after)) {
             (Ok(first), Ok(second)) => {
                 let found = compare((&first.0, &first.1), (&second.0, &second.1));
@@ -60,9 +60,9 @@ pub async fn page(
     Ok(frame::page(dashboard.beside_gateway, "Two runs", "compare.html", view))
 }
 
-async fn told(dashboard: &Dashboard, run: &str) -> Result<RunReport, ErrorPage> {
+async fn report(dashboard: &Dashboard, run: &str) -> Result<RunReport, ErrorPage> {
     let run: RunId = named(run)?;
-    let told = dashboard.view.told(&run, Elsewhere::default()).await?;
+    let told = dashboard.view.report(&run, Elsewhere::default()).await?;
     told.ok_or_else(|| ErrorPage::no_run(&run))
 }
 

@@ -48,7 +48,7 @@ pub async fn page(
 ) -> Result<Response, ErrorPage> {
     let run = named(&run)?;
     let elsewhere = Elsewhere { warehouse: dashboard.warehouse.clone(), report: None };
-    let told = dashboard.view.told(&run, elsewhere).await?.ok_or_else(|| ErrorPage::no_run(&run))?;
+    let told = dashboard.view.report(&run, elsewhere).await?.ok_or_else(|| ErrorPage::no_run(&run))?;
     let state = &told.state;
     let mut logs = Vec::new();
     if let Some(safe) = state.logs() {

@@ -23,7 +23,7 @@ pub fn all(gateway: &Arc<Gateway>) -> Vec<Arc<dyn PeriodicTask>> {
     ]
 }
 
-fn told(done: Result<(), StartError>) -> Result<(), String> {
+fn task_result(done: Result<(), StartError>) -> Result<(), String> {
     done.map_err(|refused| refused.to_string())
 }
 
@@ -34,7 +34,7 @@ impl PeriodicTask for Schedule {
     }
 
     async fn run(&self) -> Result<(), String> {
-        told(self.0.keep_time().await)
+        task_result(self.0.keep_time().await)
     }
 }
 
@@ -45,7 +45,7 @@ impl PeriodicTask for RefPolling {
     }
 
     async fn run(&self) -> Result<(), String> {
-        told(self.0.look_at_refs().await)
+        task_result(self.0.look_at_refs().await)
     }
 }
 
@@ -56,6 +56,6 @@ impl PeriodicTask for Recover {
     }
 
     async fn run(&self) -> Result<(), String> {
-        told(self.0.starter.recover().await)
+        task_result(self.0.starter.recover().await)
     }
 }

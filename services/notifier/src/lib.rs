@@ -143,7 +143,7 @@ impl PeriodicTask for Notices {
         let told = |trouble: CommandError| match trouble {
             CommandError::Transient(why) | CommandError::Permanent(why) => why,
         };
-        let looked = self.0.look().await.map_err(told);
+        let looked = self.0.poll_ledger().await.map_err(told);
         self.0.deliver_all().await.map_err(told).and(looked)
     }
 }

@@ -89,13 +89,13 @@ impl Notifier {
     }
 
     /// Notices that channels received about earlier runs, back to the last pass with a decision.
-    async fn heard(&self, before: &[Before<'_>]) -> Result<ChannelHistory, CommandError> {
+    async fn channel_history(&self, before: &[Before<'_>]) -> Result<ChannelHistory, CommandError> {
         // Owned values: the compiler cannot prove that a stream of borrowed values is Send.
         let newest: Vec<_> =
             before.iter().rev().take(MOST).map(|(_, run, outcome)| ((*run).clone(), *outcome)).collect();
         let marks = newest.into_iter().map(|(run, outcome)| {
             let outbox = self.outbox.clone();
-            async move { outbox.heard(&run).await.map(|channels| (run, outcome, channels)) }
+            async move { outbox.received_channels(&run).await.map(|channels| (run, outcome, channels)) }
         });
         let mut marks = stream::iter(marks).buffered(ABREAST);
         let mut heard = ChannelHistory::new();
@@ -122,7 +122,7 @@ impl Notifier {
         }
         let line = RunSummary::of(&state);
         let subject = subject(&line, &state, origin);
-        let heard = self.heard(&decide::before(&subject, others)).await?;
+        let heard = self.channel_history(&decide::before(&subject, others)).await?;
         let tellings = decide::ended(&subject, others, &heard);
         let listened = state.workflow.notify.iter().filter_map(decide::channel).collect();
         let channels = self.write(&line, &state, &tellings).await?;
@@ -169,7 +169,7 @@ impl Notifier {
 
     /// The report of a run; `None` if its artefacts cannot be read.
     async fn report(&self, run: &RunId) -> Option<String> {
-        let told = self.view.told(run, Elsewhere::default()).await;
+        let told = self.view.report(run, Elsewhere::default()).await;
         let told = told.map_err(|error| warn!(run.id = %run, "the notice has no report: {}", chain(&error)));
         Some(report::markdown(&told.ok()??.story()))
     }
@@ -178,7 +178,7 @@ impl Notifier {
     ///
     /// # Errors
     /// Returns a transient error, after all runs were examined.
-    pub(crate) async fn look(&self) -> Result<(), CommandError> {
+    pub(crate) async fn poll_ledger(&self) -> Result<(), CommandError> {
         let recent = self.recent().await?;
         let lines = self.view.all().await.map_err(CommandError::transient)?;
         let ended = |line: &RunSummary| line.closed_at.is_some_and(|at| at >= recent);

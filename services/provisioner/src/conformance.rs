@@ -18,7 +18,7 @@ pub async fn clusters(clusters: &dyn ClusterProvider, system: &System, expires_a
         Order { name: id.resource_name(), id, system: system.clone(), expires_at }
     };
     let name = order(1).name;
-    assert_eq!(clusters.look(&name).await.expect("an answer"), ClusterStatus::Absent);
+    assert_eq!(clusters.poll(&name).await.expect("an answer"), ClusterStatus::Absent);
 
     let handle = clusters.create(&order(1)).await.expect("a handle");
     assert_eq!(clusters.create(&order(1)).await.expect("a handle"), handle, "an existing cluster is adopted");
@@ -42,7 +42,7 @@ pub async fn clusters(clusters: &dyn ClusterProvider, system: &System, expires_a
     let deleted = gone(clusters, &name).await;
     assert_eq!(listed().await, None, "a deleted cluster is not listed");
     assert_eq!(deleted.name, name);
-    assert_eq!(clusters.look(&name).await.expect("an answer"), ClusterStatus::Absent);
+    assert_eq!(clusters.poll(&name).await.expect("an answer"), ClusterStatus::Absent);
     assert_eq!(gone(clusters, &name).await.name, name, "a second delete changes nothing");
     let refused = clusters.create(&order(1)).await;
     assert!(
@@ -68,7 +68,7 @@ async fn gone(clusters: &dyn ClusterProvider, name: &str) -> Deleted {
 
 async fn ready(clusters: &dyn ClusterProvider, name: &str) -> Cluster {
     for _ in 0..1000 {
-        match clusters.look(name).await.expect("an answer") {
+        match clusters.poll(name).await.expect("an answer") {
             ClusterStatus::Ready(cluster) => return cluster,
             ClusterStatus::Coming => tokio::time::sleep(Duration::from_millis(10)).await,
             other => panic!("{name} does not come up: {other:?}"),

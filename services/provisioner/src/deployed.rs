@@ -183,7 +183,7 @@ impl DeployedClusters {
         let (last, failed) = self.failed(name).await?;
         let key = BuildKey::numbered(command, "destroy", last + 1);
         let going = |what: &str| Err(PortError::Transient(format!("{name}: {what}")));
-        match self.builds.look(&key).await? {
+        match self.builds.poll(&key).await? {
             Some(BuildPhase::Running) => going("its teardown is running"),
             Some(BuildPhase::Built(image)) => match self.left::<Destroyed>(&image, "gone.json").await? {
                 Ok(destroyed) if destroyed.left.is_empty() => Ok(destroyed),
@@ -219,7 +219,7 @@ impl DeployedClusters {
         Err(PortError::Transient(format!("{name}: {why}")))
     }
 
-    async fn asked(&self, name: &str) -> Result<Option<(DeployRequest, CommandId)>, PortError> {
+    async fn stored_request(&self, name: &str) -> Result<Option<(DeployRequest, CommandId)>, PortError> {
         let Some(asked) = self.get::<DeployRequest>(&(OPEN.to_owned() + name)).await? else {
             return Ok(None);
         };
@@ -314,12 +314,14 @@ impl ClusterProvider for DeployedClusters {
         self.builds.start(&BuildKey::of(&order.id), &build, life).await
     }
 
-    async fn look(&self, name: &str) -> Result<ClusterStatus, PortError> {
+    async fn poll(&self, name: &str) -> Result<ClusterStatus, PortError> {
         if self.has(&note(name, "given-back")).await? {
             return Ok(ClusterStatus::Absent);
         }
-        let Some((asked, command)) = self.asked(name).await? else { return Ok(ClusterStatus::Absent) };
-        match self.builds.look(&BuildKey::of(&command)).await? {
+        let Some((asked, command)) = self.stored_request(name).await? else {
+            return Ok(ClusterStatus::Absent);
+        };
+        match self.builds.poll(&BuildKey::of(&command)).await? {
             None => Ok(ClusterStatus::Absent),
             Some(BuildPhase::Running) => Ok(ClusterStatus::Coming),
             Some(BuildPhase::Built(image)) => self.made(name, &asked.deployed, &image).await,
@@ -333,14 +335,14 @@ impl ClusterProvider for DeployedClusters {
         let deleted = match self.get::<Deleted>(&note(name, "gone")).await? {
             Some(deleted) => deleted,
             None => {
-                let Some((asked, command)) = self.asked(name).await? else {
+                let Some((asked, command)) = self.stored_request(name).await? else {
                     return Ok(self.proof(name, "no cluster of this name was ever requested".to_owned()));
                 };
                 let deployment = BuildKey::of(&command);
                 // A running deployment would recreate what the teardown deletes.
-                if matches!(self.builds.look(&deployment).await?, None | Some(BuildPhase::Running)) {
+                if matches!(self.builds.poll(&deployment).await?, None | Some(BuildPhase::Running)) {
                     self.builds.cancel(&deployment).await?;
-                    if matches!(self.builds.look(&deployment).await?, None | Some(BuildPhase::Running)) {
+                    if matches!(self.builds.poll(&deployment).await?, None | Some(BuildPhase::Running)) {
                         return Err(PortError::Transient(format!("{name}: its deployment is being stopped")));
                     }
                 }
@@ -361,7 +363,7 @@ impl ClusterProvider for DeployedClusters {
             if self.has(&note(name, "gone")).await? {
                 continue;
             }
-            let (run, expires_at) = match self.asked(name).await {
+            let (run, expires_at) = match self.stored_request(name).await {
                 Ok(Some((asked, command))) => (command.run.to_string(), Some(asked.expires_at)),
                 Ok(None) => continue,
                 // An unreadable request still means a cluster: list it without labels, for a person to check.

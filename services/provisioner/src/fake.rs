@@ -62,7 +62,7 @@ impl ClusterProvider for FakeClusters {
         }
     }
 
-    async fn look(&self, name: &str) -> Result<ClusterStatus, PortError> {
+    async fn poll(&self, name: &str) -> Result<ClusterStatus, PortError> {
         Ok(match self.clusters().get_mut(name) {
             None | Some(Fake::GivenBack) => ClusterStatus::Absent,
             Some(Fake::Coming(looks, cluster, _)) => {

@@ -16,7 +16,7 @@ use crate::{
 ///
 /// # Errors
 /// Returns what is missing with its code, or an error if the API request fails.
-pub async fn look(name: &str, settings: &Kubernetes) -> Result<ClusterStatus, PortError> {
+pub async fn poll(name: &str, settings: &Kubernetes) -> Result<ClusterStatus, PortError> {
     let client = match apiserver::client(&settings.access).await {
         // In-cluster credentials exist only in the agent's pod.
         Err(PortError::Permanent(_)) if settings.access == ApiAccess::InCluster => {
@@ -67,7 +67,7 @@ pub async fn look(name: &str, settings: &Kubernetes) -> Result<ClusterStatus, Po
     }
     let asked = usize::try_from(settings.nodes).unwrap_or(usize::MAX);
     if count.fit.len() < asked {
-        return Err(missing(Class::Infrastructure, "UNSCHEDULABLE", count.told(settings)));
+        return Err(missing(Class::Infrastructure, "UNSCHEDULABLE", count.settings_text(settings)));
     }
     Ok(if count.fit.len() == asked { ready(name, settings, count.fit) } else { any(name, settings) })
 }
@@ -106,7 +106,7 @@ impl Count {
         }
     }
 
-    fn told(&self, settings: &Kubernetes) -> String {
+    fn settings_text(&self, settings: &Kubernetes) -> String {
         let mut text = format!("nodes: {} requested, {} can run a pod", settings.nodes, self.fit.len());
         for (why, (count, one)) in &self.unfit {
             text += &match count {
@@ -259,7 +259,7 @@ mod tests {
             let status = json!({"conditions": [{"type": "Ready", "status": ready}]});
             count.add(&json!({"metadata": {"name": name}, "status": status}), &settings(json!({})));
         }
-        let told = count.told(&settings(json!({})));
+        let told = count.settings_text(&settings(json!({})));
         let expected = "nodes: 2 requested, 1 can run a pod; n2 and 1 more: is not Ready; ";
         assert!(told.starts_with(expected), "{told}");
     }

@@ -69,13 +69,13 @@ impl Provisioner {
         name: &str,
         outbox: &Publisher,
     ) -> Result<(), CommandError> {
-        match look(&*self.clusters, spec, name).await {
+        match poll(&*self.clusters, spec, name).await {
             Ok(PollResult::Ended(fact)) => Ok(outbox.publish_fact(id, fact).await?),
             Ok(PollResult::Running) => {
                 let (clusters, spec, name) = (Arc::clone(&self.clusters), spec.clone(), name.to_owned());
                 self.watches.poll(id, outbox, self.every, move || {
                     let (clusters, spec, name) = (Arc::clone(&clusters), spec.clone(), name.clone());
-                    async move { look(&*clusters, &spec, &name).await }
+                    async move { poll(&*clusters, &spec, &name).await }
                 });
                 Ok(())
             }
@@ -85,19 +85,19 @@ impl Provisioner {
 }
 
 /// State of a provisioned cluster by name, or of an existing cluster by its settings.
-async fn look(
+async fn poll(
     clusters: &dyn ClusterProvider,
     spec: &ClusterSpec,
     name: &str,
 ) -> Result<PollResult, PortError> {
     let standing = match spec {
-        ClusterSpec::Rent(_) => clusters.look(name).await?,
+        ClusterSpec::Rent(_) => clusters.poll(name).await?,
         ClusterSpec::Existing { system, .. } => clusters.find(system, name).await?,
     };
-    Ok(told(standing))
+    Ok(poll_result(standing))
 }
 
-fn told(standing: ClusterStatus) -> PollResult {
+fn poll_result(standing: ClusterStatus) -> PollResult {
     let failed = |code, why: String| {
         PollResult::Ended(Fact::ClusterFailed(Failure::new(Class::Infrastructure, code, why)))
     };

@@ -62,7 +62,7 @@ pub trait ClusterProvider: Send + Sync + 'static {
     ///
     /// # Errors
     /// Returns an error if the provider request fails.
-    async fn look(&self, name: &str) -> Result<ClusterStatus, PortError>;
+    async fn poll(&self, name: &str) -> Result<ClusterStatus, PortError>;
 
     /// State of an existing cluster that was not provisioned here.
     ///
@@ -70,7 +70,7 @@ pub trait ClusterProvider: Send + Sync + 'static {
     /// Returns an error if the request fails.
     async fn find(&self, system: &System, name: &str) -> Result<ClusterStatus, PortError> {
         let _ = system;
-        self.look(name).await
+        self.poll(name).await
     }
 
     /// Deletes a cluster. Returns once the provider confirms that nothing is left; an absent cluster is confirmed.

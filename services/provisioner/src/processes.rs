@@ -85,9 +85,9 @@ impl ClusterProvider for ProcessClusters {
         }
     }
 
-    async fn look(&self, name: &str) -> Result<ClusterStatus, PortError> {
+    async fn poll(&self, name: &str) -> Result<ClusterStatus, PortError> {
         let name = name.to_owned();
-        let state = self.blocking(move |clusters| clusters.look(&name)).await?;
+        let state = self.blocking(move |clusters| clusters.poll(&name)).await?;
         Ok(match state {
             ClusterState::Absent | ClusterState::Deleted(_) => ClusterStatus::Absent,
             ClusterState::Coming => ClusterStatus::Coming,

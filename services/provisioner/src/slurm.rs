@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// Returns an error if the controller request fails.
-pub async fn look(name: &str, slurm: &Slurm) -> Result<ClusterStatus, PortError> {
+pub async fn poll(name: &str, slurm: &Slurm) -> Result<ClusterStatus, PortError> {
     if let Some((field, problem)) = slurm.problems().first() {
         return Ok(ClusterStatus::Broken(format!("{name}: {field}: {problem}")));
     }

@@ -25,7 +25,7 @@ async fn named(name: &str, settings: &Kubernetes) -> Result<ClusterStatus, PortE
         return Ok(ClusterStatus::Broken(format!("{name}: {field}: {problem}")));
     }
     #[cfg(feature = "kubernetes")]
-    return crate::kubernetes::look(name, settings).await;
+    return crate::kubernetes::poll(name, settings).await;
     #[cfg(not(feature = "kubernetes"))]
     Ok(any(name, settings))
 }
@@ -54,18 +54,18 @@ impl ClusterProvider for Systems {
         }
     }
 
-    async fn look(&self, name: &str) -> Result<ClusterStatus, PortError> {
-        match (self.deployed.look(name).await?, &self.processes) {
-            (ClusterStatus::Absent, Some(processes)) => processes.look(name).await,
+    async fn poll(&self, name: &str) -> Result<ClusterStatus, PortError> {
+        match (self.deployed.poll(name).await?, &self.processes) {
+            (ClusterStatus::Absent, Some(processes)) => processes.poll(name).await,
             (standing, _) => Ok(standing),
         }
     }
 
     async fn find(&self, system: &System, name: &str) -> Result<ClusterStatus, PortError> {
         match (system, &self.processes) {
-            (System::Slurm(slurm), _) => slurm::look(name, slurm).await,
+            (System::Slurm(slurm), _) => slurm::poll(name, slurm).await,
             (System::Kubernetes(kubernetes), _) => named(name, kubernetes).await,
-            (System::Processes { .. }, Some(processes)) => processes.look(name).await,
+            (System::Processes { .. }, Some(processes)) => processes.poll(name).await,
             _ => Ok(ClusterStatus::Absent),
         }
     }

@@ -96,8 +96,8 @@ async fn lost_responses_cause_no_second_deployment_or_teardown() {
         while let Err(PortError::Transient(_)) = world.clusters.create(&order).await {
             world.clock.advance(SETTLE);
         }
-        while world.clusters.look(&name).await.unwrap() == ClusterStatus::Coming {}
-        assert!(matches!(world.clusters.look(&name).await.unwrap(), ClusterStatus::Ready(_)), "{fault:?}");
+        while world.clusters.poll(&name).await.unwrap() == ClusterStatus::Coming {}
+        assert!(matches!(world.clusters.poll(&name).await.unwrap(), ClusterStatus::Ready(_)), "{fault:?}");
         world.cloud.next_create(fault);
         while let Err(PortError::Transient(_)) = world.clusters.delete(&name).await {
             world.clock.advance(SETTLE);

@@ -50,7 +50,7 @@ async fn a_host_with_gpus_is_one_node() {
         let system = System::Processes { nodes: 3 };
         provider.create(&Order { id, name: name.clone(), system, expires_at: soon() }).await.unwrap();
         let cluster = loop {
-            match provider.look(&name).await.unwrap() {
+            match provider.poll(&name).await.unwrap() {
                 ClusterStatus::Ready(cluster) => break cluster,
                 ClusterStatus::Coming => tokio::task::yield_now().await,
                 other => panic!("the cluster does not come up: {other:?}"),

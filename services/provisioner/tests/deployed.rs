@@ -97,7 +97,7 @@ impl World {
 
     async fn settled(&self, name: &str) -> ClusterStatus {
         for _ in 0..3000 {
-            match self.clusters.look(name).await.unwrap() {
+            match self.clusters.poll(name).await.unwrap() {
                 ClusterStatus::Coming => tokio::time::sleep(Duration::from_millis(5)).await,
                 other => return other,
             }
@@ -280,7 +280,7 @@ async fn a_running_deployment_is_stopped_before_the_teardown() {
     while world.has().is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert_eq!(world.clusters.look(&order.name).await.unwrap(), ClusterStatus::Coming);
+    assert_eq!(world.clusters.poll(&order.name).await.unwrap(), ClusterStatus::Coming);
     world.delete(&order.name).await.unwrap();
     assert_eq!(world.has(), [""; 0]);
     assert!(world.clusters.create(&order).await.is_err(), "and stays so");

@@ -62,8 +62,8 @@ impl ClusterProvider for Liar {
     async fn create(&self, order: &Order) -> Result<String, PortError> {
         self.truth.create(order).await
     }
-    async fn look(&self, name: &str) -> Result<ClusterStatus, PortError> {
-        self.truth.look(name).await
+    async fn poll(&self, name: &str) -> Result<ClusterStatus, PortError> {
+        self.truth.poll(name).await
     }
     async fn delete(&self, name: &str) -> Result<Deleted, PortError> {
         if self.lies.load(Ordering::Relaxed) {
@@ -107,6 +107,6 @@ async fn expired_process_clusters_are_ended_by_the_sweep() {
     // Later, by the provider's clock; the nodes' own clock has not come so far.
     let later = provider(Arc::new(ManualClock::new(now + Span::from_secs(200))));
     assert_eq!(fates(&sweep(&later, GRACE, true).await.unwrap()), [("swept", "gone")]);
-    assert_eq!(here.look("swept-cluster-1").await.unwrap(), ClusterStatus::Absent);
+    assert_eq!(here.poll("swept-cluster-1").await.unwrap(), ClusterStatus::Absent);
     assert_eq!(sweep(&here, GRACE, true).await.unwrap(), []);
 }

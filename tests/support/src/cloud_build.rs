@@ -49,7 +49,7 @@ impl World {
     /// How the build ends.
     pub async fn end(&self) -> BuildPhase {
         for _ in 0..20 {
-            match self.builds.look(&id()).await.unwrap() {
+            match self.builds.poll(&id()).await.unwrap() {
                 Some(BuildPhase::Running) => {}
                 Some(ended) => return ended,
                 None => panic!("the build is not known"),

@@ -46,7 +46,7 @@ async fn no_second_build_is_created_while_the_outcome_is_unknown() {
     world.cloud.next_create(Fault::LandsAndAnswers(503));
     world.cloud.stale_lists(100);
     assert!(passes(&world.start(&spec("SUCCESS")).await));
-    assert_eq!(world.builds.look(&id()).await.unwrap(), Some(BuildPhase::Running), "it may be there");
+    assert_eq!(world.builds.poll(&id()).await.unwrap(), Some(BuildPhase::Running), "it may be there");
     assert!(passes(&world.start(&spec("SUCCESS")).await));
     let another = world.another();
     assert!(passes(&another.start(&id(), &spec("SUCCESS"), LIMIT).await), "nor another builder");
@@ -65,7 +65,7 @@ async fn a_build_that_never_came_is_created_again_once_that_is_certain() {
     assert!(passes(&world.start(&spec("SUCCESS")).await));
     assert_eq!(world.cloud.asked().0, 1);
     world.clock.advance(SETTLE);
-    assert_eq!(world.builds.look(&id()).await.unwrap(), None, "it is not there");
+    assert_eq!(world.builds.poll(&id()).await.unwrap(), None, "it is not there");
     world.start(&spec("SUCCESS")).await.unwrap();
     world.image().await;
     assert_eq!(world.statuses(), ["SUCCESS"]);
@@ -82,7 +82,7 @@ async fn of_two_builds_the_older_is_kept() {
     world.start(&spec("SUCCESS")).await.unwrap();
     assert_eq!(world.statuses(), ["QUEUED", "QUEUED"]);
     world.cloud.stale_lists(0);
-    assert_eq!(world.builds.look(&id()).await.unwrap(), Some(BuildPhase::Running));
+    assert_eq!(world.builds.poll(&id()).await.unwrap(), Some(BuildPhase::Running));
     assert_eq!(world.statuses(), ["QUEUED", "CANCELLED"], "one goes on");
     world.cloud.freeze(false);
     world.image().await;
@@ -130,7 +130,7 @@ async fn a_permanent_rejection_is_repeated() {
             assert!(failure.message.contains("refused, as planned"), "{failure:?}");
         }
     }
-    assert_eq!(world.builds.look(&id()).await.unwrap(), None, "nothing was begun");
+    assert_eq!(world.builds.poll(&id()).await.unwrap(), None, "nothing was begun");
     world.cloud.next_create(Fault::Refused(429));
     assert!(passes(&world.start(&spec("SUCCESS")).await), "too many at once is no answer");
     world.start(&spec("SUCCESS")).await.unwrap();
@@ -159,7 +159,7 @@ async fn a_config_that_cannot_be_translated_is_refused_before_anything_is_begun(
     assert_eq!((failure.class, failure.code.as_str()), (Class::Input, "CONFIG"));
     assert!(failure.message.contains("options.logging: "), "{failure:?}");
     assert_eq!(world.cloud.asked().0, 0);
-    assert_eq!(world.builds.look(&id()).await.unwrap(), None);
+    assert_eq!(world.builds.poll(&id()).await.unwrap(), None);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -171,12 +171,12 @@ async fn a_build_that_lands_after_its_cancel_is_ended() {
     assert!(passes(&world.start(&spec("never")).await));
     world.builds.cancel(&id()).await.unwrap();
     assert_eq!(
-        world.builds.look(&id()).await.unwrap(),
+        world.builds.poll(&id()).await.unwrap(),
         Some(BuildPhase::Running),
         "it is not certain that none began"
     );
     world.cloud.stale_lists(0);
-    assert_eq!(world.builds.look(&id()).await.unwrap(), Some(BuildPhase::Running));
+    assert_eq!(world.builds.poll(&id()).await.unwrap(), Some(BuildPhase::Running));
     let BuildPhase::Failed(failure) = world.end().await else { panic!("it was cancelled") };
     assert_eq!(failure.class, Class::Cancelled);
     assert_eq!(world.statuses(), ["CANCELLED"]);
@@ -194,7 +194,7 @@ async fn a_cancel_between_claim_and_create_holds() {
         .await
         .unwrap();
     world.builds.cancel(&id()).await.unwrap();
-    assert_eq!(world.builds.look(&id()).await.unwrap(), Some(BuildPhase::Running));
+    assert_eq!(world.builds.poll(&id()).await.unwrap(), Some(BuildPhase::Running));
     world.clock.advance(SETTLE);
     world.clock.advance(Span::from_secs(1));
     let BuildPhase::Failed(failure) = world.end().await else { panic!("it was cancelled") };
@@ -263,7 +263,7 @@ async fn one_build_remains_despite_failures() {
                     cancelled = true;
                     builds.cancel(&id()).await.unwrap();
                 }
-                9 => drop(builds.look(&id()).await.unwrap()),
+                9 => drop(builds.poll(&id()).await.unwrap()),
                 _ => drop(builds.start(&id(), &spec("SUCCESS"), LIMIT).await),
             }
         }

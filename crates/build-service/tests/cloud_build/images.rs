@@ -25,7 +25,7 @@ async fn files_are_the_image_with_the_log_beside_them() {
     let committed = Artefacts::new(world.store.clone()).committed(&id()).await.unwrap().unwrap();
     assert_eq!(committed.manifest.objects.len(), 3);
     assert_eq!(world.image().await, image, "and says so again");
-    assert_eq!(world.another().look(&id()).await.unwrap(), Some(BuildPhase::Built(image)), "whoever looks");
+    assert_eq!(world.another().poll(&id()).await.unwrap(), Some(BuildPhase::Built(image)), "whoever looks");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -45,9 +45,9 @@ async fn an_artifact_cannot_pass_for_the_manifest_or_the_log() {
         let world = World::new().await;
         let files = json!({"artifacts": {"objects": {"location": "gs://anywhere/", "paths": [name]}}});
         world.start(&with(files, "SUCCESS")).await.unwrap();
-        let mut said = world.builds.look(&id()).await;
+        let mut said = world.builds.poll(&id()).await;
         while matches!(said, Ok(Some(BuildPhase::Running))) {
-            said = world.builds.look(&id()).await;
+            said = world.builds.poll(&id()).await;
         }
         assert!(matches!(&said, Err(PortError::Permanent(why)) if why.code == "ARTIFACT_NAME"), "{said:?}");
         assert!(Artefacts::new(world.store.clone()).committed(&id()).await.unwrap().is_none());
@@ -83,7 +83,7 @@ async fn an_unknown_status_counts_as_running() {
     let build = world.cloud.builds()[0]["id"].as_str().unwrap().to_owned();
     for unknown in ["STATUS_UNKNOWN", "ON_HOLIDAY"] {
         world.cloud.set(&build, unknown);
-        assert_eq!(world.builds.look(&id()).await.unwrap(), Some(BuildPhase::Running), "{unknown}");
+        assert_eq!(world.builds.poll(&id()).await.unwrap(), Some(BuildPhase::Running), "{unknown}");
     }
     world.cloud.set(&build, "WORKING");
     world.image().await;

@@ -57,7 +57,7 @@ impl<'a> Against<'a> {
             _ => None,
         };
         let one_rank = log.reading.tables.iter().all(one_rank);
-        let reference = alone.zip(criteria).and_then(|(table, it)| fitting(table, story.asked(), it));
+        let reference = alone.zip(criteria).and_then(|(table, it)| fitting(table, story.requested(), it));
         let baseline = alone.and_then(|_| story.baseline(log));
         let points = baseline.map_or(&[][..], |baseline| &baseline.points);
         let key = |point: &'a BaselinePoint| {

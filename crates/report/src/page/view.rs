@@ -197,7 +197,7 @@ fn log_line<'a>(story: &Story<'a>, log: &crate::LogStory<'a>) -> LogLine<'a> {
 }
 
 fn of_levels(history: &LevelHistory) -> Levels {
-    let told = history.told();
+    let told = history.text();
     let draw = |canvas| levels(history, canvas);
     let drawing = Drawing::of("Slower than the baseline, run by run", told.clone(), Canvas::LOW, draw);
     Levels {

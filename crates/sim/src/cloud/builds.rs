@@ -104,7 +104,7 @@ impl Builds for SimBuilds {
         answered(self.0.call(EffectKind::Provider, || format!("start build {name}"), effect).await)
     }
 
-    async fn look(&self, key: &BuildKey) -> Result<Option<BuildPhase>, PortError> {
+    async fn poll(&self, key: &BuildKey) -> Result<Option<BuildPhase>, PortError> {
         let name = key.resource_name();
         let effect = |inner: &mut Inner| Ok(inner.clouds.builds.get(&name).map(PlannedBuild::state));
         answered(self.0.call(EffectKind::Provider, || format!("look at build {name}"), effect).await)

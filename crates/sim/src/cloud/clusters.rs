@@ -168,7 +168,7 @@ impl ClusterProvider for SimClusters {
         answered(self.0.call(EffectKind::Provider, || format!("create cluster {}", order.name), effect).await)
     }
 
-    async fn look(&self, name: &str) -> Result<ClusterStatus, PortError> {
+    async fn poll(&self, name: &str) -> Result<ClusterStatus, PortError> {
         let effect = |inner: &mut Inner| {
             let Some(cluster) = inner.clouds.clusters.get(name) else { return Ok(ClusterStatus::Absent) };
             Ok(match cluster.state {

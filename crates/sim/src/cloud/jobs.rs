@@ -198,7 +198,7 @@ impl Scheduler for SimScheduler {
         answered(self.0.call(EffectKind::Provider, || format!("submit job {}", job.name), effect).await)
     }
 
-    async fn look(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
+    async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
         let effect = |inner: &mut Inner| {
             let there = inner.clouds.clusters.get(&cluster.name);
             if there.is_none_or(|cluster| cluster.state == SimClusterState::Gone) {

@@ -115,7 +115,7 @@ impl World {
     }
 
     pub fn outcome(&self, build: &str) -> BuildOutcome {
-        wait("the build to end", || match self.builds.look(build).unwrap() {
+        wait("the build to end", || match self.builds.poll(build).unwrap() {
             BuildState::Ended(outcome) => Some(outcome),
             BuildState::Working => None,
             other => panic!("{build}: {other:?}"),
@@ -139,7 +139,7 @@ impl World {
 
     pub fn cluster_until(&self, name: &str, nodes: usize, expires_at: Timestamp) -> JobFolder {
         self.clusters.create(name, &cluster_request(nodes, expires_at)).unwrap();
-        let cluster = wait("the cluster to come up", || match self.clusters.look(name).unwrap() {
+        let cluster = wait("the cluster to come up", || match self.clusters.poll(name).unwrap() {
             ClusterState::Ready(cluster) => Some(cluster),
             ClusterState::Coming => None,
             other => panic!("{name}: {other:?}"),
@@ -166,7 +166,7 @@ impl Drop for World {
             let name = build.file_name().into_string().unwrap();
             self.builds.cancel(&name).ok();
             wait("the build to end", || {
-                (!matches!(self.builds.look(&name), Ok(BuildState::Working))).then_some(())
+                (!matches!(self.builds.poll(&name), Ok(BuildState::Working))).then_some(())
             });
         }
         for cluster in self.clusters.names().unwrap_or_default() {
@@ -181,7 +181,7 @@ pub fn cluster_request(nodes: usize, expires_at: Timestamp) -> ClusterRequest {
 }
 
 pub fn ended(jobs: &JobFolder, name: &str) -> JobEnd {
-    wait("the job to end", || match jobs.look(name).unwrap() {
+    wait("the job to end", || match jobs.poll(name).unwrap() {
         JobState::Ended(end) => Some(end),
         JobState::Running => None,
         other => panic!("{name}: {other:?}"),

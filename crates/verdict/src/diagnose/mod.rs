@@ -93,7 +93,7 @@ fn named(cause: Cause, heard: NetworkHeard) -> Diagnosis {
 
 fn of(clues: &Clues, signs: &[Sign]) -> NetworkHeard {
     let mut together = NetworkHeard::default();
-    signs.iter().filter_map(|sign| clues.heard(*sign)).for_each(|heard| together.add(heard.clone()));
+    signs.iter().filter_map(|sign| clues.network(*sign)).for_each(|heard| together.add(heard.clone()));
     together
 }
 
@@ -109,7 +109,7 @@ fn network_causes(evidence: &RunEvidence<'_>, required: Option<&str>, verdict: V
         None => socket && across,
     };
     // A single node names a network without using it, unless a line shows that data is routed over it.
-    let routed = clues.heard(Sign::SocketRoute).is_some() && verdict != Verdict::Pass;
+    let routed = clues.network(Sign::SocketRoute).is_some() && verdict != Verdict::Pass;
     if socket && (across || required.is_some() || routed) {
         let mut heard = clues.networks.get("Socket").cloned().unwrap_or_default();
         heard.add(of(clues, &[Sign::FastSocket, Sign::FasTrakOff]));
@@ -132,9 +132,9 @@ fn network_causes(evidence: &RunEvidence<'_>, required: Option<&str>, verdict: V
             heard.into_iter().filter(|(_, heard)| heard.times > 0).map(|(cause, heard)| named(cause, heard)),
         );
     }
-    if verdict != Verdict::Pass && across && clues.heard(Sign::DirectRoute).is_none() {
+    if verdict != Verdict::Pass && across && clues.network(Sign::DirectRoute).is_none() {
         let heard = of(clues, &[Sign::StagedRoute, Sign::DirectOff]);
-        let told = clues.heard(Sign::StagedRoute).is_some() || used.iter().any(|name| name.ends_with("IB"));
+        let told = clues.network(Sign::StagedRoute).is_some() || used.iter().any(|name| name.ends_with("IB"));
         found.extend((told && heard.times > 0).then(|| named(Cause::GdrOff, heard)));
     }
     if verdict != Verdict::Pass && clues.interfaces.len() > 1 {

@@ -128,7 +128,7 @@ impl Located {
 
 impl Searched {
     /// Describes the undecided part.
-    fn told(&self, located: &Located) -> String {
+    fn text(&self, located: &Located) -> String {
         let who = if located.suspects.is_empty() && located.suspected.is_empty() {
             "no member is bad"
         } else {

@@ -121,7 +121,7 @@ impl<'a> GroupSearch<'a> {
         let mut located = Located::named(named.into_iter().map(suspect).collect());
         located.suspected = suspected.into_iter().map(suspect).collect();
         located.suspected.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
-        located.undecided = (!searched.sure).then(|| searched.told(&located));
+        located.undecided = (!searched.sure).then(|| searched.text(&located));
         located.healthy = located.suspects.is_empty() && searched.sure;
         located.search = Some(searched);
         located

@@ -205,7 +205,7 @@ fn pod(job: &JobSpec, settings: &Kubernetes, name: &str, life: u64) -> Result<Va
     });
     let mut command = vec!["bash".to_owned(), "-c".to_owned(), script::script(settings), "burnin".to_owned()];
     command.extend(script::command(&job.workload, settings));
-    let environment: Vec<Value> = script::told(settings, name)
+    let environment: Vec<Value> = script::environment(settings, name)
         .into_iter()
         .map(|(name, value)| json!({"name": name, "value": value}))
         .collect();

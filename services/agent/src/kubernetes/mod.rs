@@ -149,19 +149,21 @@ impl KubernetesJobs {
             FoundObjects::Ours(jobset) => jobset,
             // A cancelled job that existed and is deleted as intended: no fence needed, nothing would delete it.
             FoundObjects::Nothing if cancelled && spool.submitted().await?.is_some() => {
-                return place.tell(Ok(JobStatus::Ended(ended("CANCELLED")))).await;
+                return place.record_end(Ok(JobStatus::Ended(ended("CANCELLED")))).await;
             }
             FoundObjects::Nothing if cancelled => {
                 // The submission may still be in flight: then either the fence or the JobSet gets the name.
                 return match cluster.create_jobset(&manifest::fence(name, settings)).await? {
-                    Created::New => place.tell(Ok(JobStatus::Ended(ended("CANCELLED")))).await,
+                    Created::New => place.record_end(Ok(JobStatus::Ended(ended("CANCELLED")))).await,
                     Created::Taken => Ok(JobStatus::Going),
                 };
             }
-            FoundObjects::Fence(_) => return place.tell(Ok(JobStatus::Ended(ended("CANCELLED")))).await,
+            FoundObjects::Fence(_) => {
+                return place.record_end(Ok(JobStatus::Ended(ended("CANCELLED")))).await;
+            }
             FoundObjects::Nothing if spool.submitted().await?.is_some() => {
                 let why = format!("JobSet {called} was deleted before its end was seen");
-                return place.tell(Ok(JobStatus::Lost { code: "DELETED".to_owned(), why })).await;
+                return place.record_end(Ok(JobStatus::Lost { code: "DELETED".to_owned(), why })).await;
             }
             FoundObjects::Nothing => return Ok(JobStatus::Absent),
         };
@@ -197,7 +199,7 @@ impl KubernetesJobs {
             cluster.delete_jobset(called, &uid).await?;
         }
         spool.note_nodes(&state::nodes(&known.pods)).await?;
-        place.tell(end).await
+        place.record_end(end).await
     }
 
     /// Reads every output up to its current end.
@@ -253,7 +255,7 @@ impl JobContext {
     }
 
     /// The first end state recorded is final.
-    async fn tell(&self, end: spool::Final) -> Result<JobStatus, PortError> {
+    async fn record_end(&self, end: spool::Final) -> Result<JobStatus, PortError> {
         self.spool.tell(end).await?.map_err(PortError::Permanent)
     }
 
@@ -307,7 +309,7 @@ impl Scheduler for KubernetesJobs {
         Ok(place.handle())
     }
 
-    async fn look(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
+    async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
         if self.paced(name) {
             return Ok(JobStatus::Going);
         }

@@ -155,7 +155,7 @@ pub fn command(workload: &Workload, settings: &Kubernetes) -> Vec<String> {
 }
 
 /// Environment variables of the script.
-pub fn told<'a>(settings: &'a Kubernetes, jobset: &str) -> Vec<(&'a str, String)> {
+pub fn environment<'a>(settings: &'a Kubernetes, jobset: &str) -> Vec<(&'a str, String)> {
     let replicated = super::manifest::REPLICATED;
     // Pod name pattern with a placeholder for the index.
     let pod = match settings.only_nodes.is_empty() {

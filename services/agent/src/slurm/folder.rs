@@ -93,7 +93,7 @@ impl Folder {
     ///
     /// # Errors
     /// Returns an error if the folder cannot be read.
-    pub fn told(&self) -> io::Result<Option<JobStatus>> {
+    pub fn recorded_end(&self) -> io::Result<Option<JobStatus>> {
         let told: Option<FolderEnd> = lock_files::read_json(&self.path().join("standing.json"))?;
         Ok(told.map(JobStatus::from))
     }
@@ -103,7 +103,7 @@ impl Folder {
     ///
     /// # Errors
     /// Returns an error if the folder cannot be written.
-    pub fn tell(&self, standing: JobStatus) -> io::Result<JobStatus> {
+    pub fn record_end(&self, standing: JobStatus) -> io::Result<JobStatus> {
         let told = match standing {
             JobStatus::Ended(end) => FolderEnd::Ended(end),
             JobStatus::Lost { code, why } => FolderEnd::Lost { code, why },

@@ -86,7 +86,7 @@ impl SlurmJobs {
     }
 
     async fn stands(&self, slurm: &Slurm, folder: &Folder, name: &str) -> Result<JobStatus, PortError> {
-        if let Some(told) = read(folder, Folder::told).await? {
+        if let Some(told) = read(folder, Folder::recorded_end).await? {
             return Ok(told);
         }
         let marks = read(folder, Folder::marks).await?;
@@ -144,7 +144,7 @@ impl SlurmJobs {
                 return Err(PortError::Permanent(Failure::new(Class::Input, reason, message)));
             }
         };
-        read(folder, move |folder| folder.tell(standing)).await
+        read(folder, move |folder| folder.record_end(standing)).await
     }
 
     fn paced(&self, name: &str) -> bool {
@@ -233,7 +233,7 @@ impl Scheduler for SlurmJobs {
         Ok(number.to_string())
     }
 
-    async fn look(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
+    async fn poll(&self, cluster: &Cluster, name: &str) -> Result<JobStatus, PortError> {
         let (slurm, folder) = place(cluster, name)?;
         if self.paced(name) {
             return Ok(JobStatus::Going);

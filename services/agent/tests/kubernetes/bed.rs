@@ -122,7 +122,7 @@ pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
 pub async fn last(jobs: &dyn Scheduler, job: &JobSpec) -> Result<JobStatus, PortError> {
     let start = Instant::now();
     loop {
-        match jobs.look(&job.cluster, &job.name).await {
+        match jobs.poll(&job.cluster, &job.name).await {
             Ok(JobStatus::Going) | Err(PortError::Transient(_)) => {}
             end => return end,
         }

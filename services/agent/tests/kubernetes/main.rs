@@ -107,7 +107,7 @@ async fn a_cause_in_a_termination_message_is_the_failure() {
         matches!(&end, Err(PortError::Permanent(why)) if why.code == "GLIBC_MISMATCH" && why.class == Class::Input && why.message.contains("GLIBC_2.34")),
         "{end:?}"
     );
-    let told = jobs.look(&job.cluster, "glibc").await;
+    let told = jobs.poll(&job.cluster, "glibc").await;
     assert_eq!(format!("{told:?}"), format!("{end:?}"), "and stays so");
     assert!(text_of_outputs(&jobs, &job).await.contains("GLIBC_2.34"), "its output is kept");
 }
@@ -127,7 +127,7 @@ async fn a_waiting_job_reports_the_reason_and_starts_when_it_fits() {
     let (jobs, job) = (bed.jobs(), bed.job("waits", json!({"queue": "a4"})));
     jobs.submit(&job).await.unwrap();
     until("Kueue says why", async || {
-        assert_eq!(jobs.look(&job.cluster, "waits").await.unwrap(), JobStatus::Going);
+        assert_eq!(jobs.poll(&job.cluster, "waits").await.unwrap(), JobStatus::Going);
         let spool = agent::kubernetes::spool::JobNotes::of(&bed.store, "waits");
         spool.waiting().await.unwrap().iter().any(|line| line.contains(" QUOTA: couldn't assign flavors"))
     })
@@ -161,7 +161,7 @@ async fn a_preempted_job_is_lost_and_never_restarted() {
     jobs.submit(&job).await.unwrap();
     let runs = |pod: &serde_json::Value| pod["status"]["phase"] == "Running";
     until("its pods run", async || {
-        _ = jobs.look(&job.cluster, "preempted").await;
+        _ = jobs.poll(&job.cluster, "preempted").await;
         bed.api.list("/pods").iter().filter(|pod| runs(pod)).count() == 2
     })
     .await;
@@ -198,7 +198,7 @@ async fn objects_of_other_owners_are_not_touched() {
     let (jobs, job) = (bed.jobs(), bed.job("theirs", json!({})));
     for refused in [
         jobs.submit(&job).await.map(drop),
-        jobs.look(&job.cluster, "theirs").await.map(drop),
+        jobs.poll(&job.cluster, "theirs").await.map(drop),
         jobs.cancel(&job.cluster, "theirs").await,
         jobs.release(&job.cluster, "theirs").await,
     ] {
@@ -217,7 +217,7 @@ async fn a_cluster_without_jobset_is_reported() {
     let refused = bed.jobs().submit(&bed.job("none", json!({}))).await;
     assert!(matches!(&refused, Err(PortError::Permanent(why)) if why.code == "NOT_FOUND"), "{refused:?}");
     let none =
-        bed.jobs().look(&bed.cluster(json!({"access": {"kubeconfig": {"path": "/nowhere"}}})), "none").await;
+        bed.jobs().poll(&bed.cluster(json!({"access": {"kubeconfig": {"path": "/nowhere"}}})), "none").await;
     assert!(
         matches!(&none, Err(PortError::Permanent(why)) if why.code == "CREDENTIALS" && why.message.contains("/nowhere")),
         "{none:?}"

@@ -38,7 +38,7 @@ async fn broken_connections_lose_and_duplicate_no_line() {
     let spool = JobNotes::of(&bed.store, "breaks");
     for times in 1..=4 {
         until("output is kept while the pod runs", async || {
-            jobs.look(&job.cluster, "breaks").await.unwrap();
+            jobs.poll(&job.cluster, "breaks").await.unwrap();
             let mut pieces = 0;
             for stream in spool.streams().await.unwrap() {
                 pieces += spool.pieces(&stream).await.unwrap().len();
@@ -50,7 +50,7 @@ async fn broken_connections_lose_and_duplicate_no_line() {
     }
     // Another agent beside the first: they meet at the next piece.
     let other = bed.jobs();
-    other.look(&job.cluster, "breaks").await.unwrap();
+    other.poll(&job.cluster, "breaks").await.unwrap();
     std::fs::write(bed.root.path().join("enough"), "").unwrap();
     assert_eq!(ended(&jobs, &job).await.state, "COMPLETED");
     assert_eq!(jobs.outputs(&job.cluster, "breaks").await.unwrap().others, []);
@@ -65,7 +65,7 @@ async fn stored_lines_survive_log_rotation() {
     jobs.submit(&job).await.unwrap();
     let spool = JobNotes::of(&bed.store, "rotates");
     until("some is kept", async || {
-        jobs.look(&job.cluster, "rotates").await.unwrap();
+        jobs.poll(&job.cluster, "rotates").await.unwrap();
         let streams = spool.streams().await.unwrap();
         match streams.first() {
             Some(stream) => spool.cursor(stream).await.unwrap().bytes > 200,
@@ -80,7 +80,7 @@ async fn stored_lines_survive_log_rotation() {
     drop(jobs);
     bed.api.logs().rotate(&pod, "benchmark");
     let jobs = bed.jobs();
-    jobs.look(&job.cluster, "rotates").await.unwrap();
+    jobs.poll(&job.cluster, "rotates").await.unwrap();
     std::fs::write(bed.root.path().join("enough"), "").unwrap();
     assert_eq!(ended(&jobs, &job).await.state, "COMPLETED");
     let outputs = jobs.outputs(&job.cluster, "rotates").await.unwrap();

@@ -172,6 +172,6 @@ async fn missing_permissions_and_refusals_are_reported() {
         matches!(&refused, Err(PortError::Permanent(why)) if why.code == "PERMISSION_DENIED" && why.message.contains("jobset")),
         "{refused:?}"
     );
-    let none = real.jobs().look(&real.cluster(json!({})), "never").await.unwrap();
+    let none = real.jobs().poll(&real.cluster(json!({})), "never").await.unwrap();
     assert_eq!(none, JobStatus::Absent);
 }

@@ -172,7 +172,7 @@ pub fn workload() -> Workload {
 pub async fn settled(jobs: &dyn Scheduler, job: &JobSpec) -> JobStatus {
     let begun = Instant::now();
     loop {
-        match jobs.look(&job.cluster, &job.name).await {
+        match jobs.poll(&job.cluster, &job.name).await {
             Ok(JobStatus::Going) => assert!(begun.elapsed() < PATIENCE, "{} goes on for ever", job.name),
             Ok(standing) => return standing,
             Err(service::PortError::Transient(why)) => {

@@ -26,7 +26,7 @@ async fn a_controller_outage_changes_nothing() {
     jobs.submit(&job).await.unwrap();
     running(&bed, "away");
     bed.kill("slurmctld");
-    let unanswered = bed.jobs().look(&job.cluster, &job.name).await;
+    let unanswered = bed.jobs().poll(&job.cluster, &job.name).await;
     assert!(
         matches!(unanswered, Err(service::PortError::Transient(_))),
         "who cannot know does not say: {unanswered:?}"
@@ -118,7 +118,7 @@ async fn a_held_job_waits_and_can_be_cancelled() {
     let number = jobs.submit(&job).await.unwrap();
     bed.run(&format!("scontrol hold {number}"));
     for _ in 0..3 {
-        assert_eq!(bed.jobs().look(&job.cluster, &job.name).await.unwrap(), JobStatus::Going);
+        assert_eq!(bed.jobs().poll(&job.cluster, &job.name).await.unwrap(), JobStatus::Going);
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let waiting = std::fs::read_to_string(bed.folder("held").join("output/waiting.log")).unwrap();

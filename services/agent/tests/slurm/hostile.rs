@@ -174,7 +174,7 @@ async fn names_that_slurm_could_misread_are_refused_with_the_field_name() {
             assert!(failure.message.contains(&format!(": {field}: expected")), "{}", failure.message);
             assert!(!failure.message.contains(char::is_control), "{:?}", failure.message);
         }
-        let named = jobs.look(&whole.cluster, &value).await;
+        let named = jobs.poll(&whole.cluster, &value).await;
         let letters = |letter: char| letter.is_ascii_alphanumeric() || "_.-".contains(letter);
         if value.len() > 128
             || !value.starts_with(|c: char| c.is_ascii_alphanumeric())

@@ -65,7 +65,7 @@ async fn impossible_jobs_are_refused_with_slurms_reason() {
             Err(service::PortError::Permanent(failure)) => failure,
             Err(other) => panic!("{name}: {other:?}"),
             Ok(_) => loop {
-                match jobs.look(&job.cluster, name).await {
+                match jobs.poll(&job.cluster, name).await {
                     Err(service::PortError::Permanent(failure)) => break failure,
                     Ok(JobStatus::Going) => tokio::time::sleep(std::time::Duration::from_millis(100)).await,
                     other => panic!("{name}: {other:?}"),
@@ -92,7 +92,7 @@ async fn the_reason_for_waiting_is_in_the_output() {
     // Slurm looks for a reason when it next looks at the queue, and then has several words for this one.
     let words = ["UnavailableNodes", "Resources", "DRAINED", "ReqNodeNotAvail"];
     while !words.iter().any(|word| told().contains(word)) {
-        assert_eq!(jobs.look(&job.cluster, &job.name).await.unwrap(), JobStatus::Going);
+        assert_eq!(jobs.poll(&job.cluster, &job.name).await.unwrap(), JobStatus::Going);
         assert!(begun.elapsed().as_secs() < 90, "no reason is told: {}", told());
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }

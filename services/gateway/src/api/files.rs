@@ -151,7 +151,7 @@ pub async fn report(
     Filtered(As { form }): Filtered<As>,
 ) -> Result<Response, ApiProblem> {
     let elsewhere = Elsewhere { warehouse: gateway.warehouse.clone(), report: None };
-    let told = gateway.view.told(&run, elsewhere).await?.ok_or_else(|| ApiProblem::no_run(run.as_str()))?;
+    let told = gateway.view.report(&run, elsewhere).await?.ok_or_else(|| ApiProblem::no_run(run.as_str()))?;
     let story = told.story();
     let (media, text) = match form {
         FileForm::Html => ("text/html; charset=utf-8", report::html(&story)),

@@ -83,7 +83,7 @@ async fn a_deployment_that_is_cancelled_half_way_is_unlocked_and_taken_down() {
         world.cloud.fault(place, "hang").unwrap();
         world.create().await;
         while !world.cloud.path().join("hangs").exists() {
-            assert_eq!(world.clusters.look(&world.order.name).await.unwrap(), ClusterStatus::Coming);
+            assert_eq!(world.clusters.poll(&world.order.name).await.unwrap(), ClusterStatus::Coming);
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         assert!(!world.cloud.things().is_empty(), "{place}: half of it is there");

@@ -27,7 +27,7 @@ async fn up_and_down(workflow: &str, more: &[(&str, &str)], name: &str) -> World
     let world = World::new(workflow, more);
     world.create().await;
     let ClusterStatus::Ready(cluster) = world.settled().await else {
-        panic!("{:?}", world.clusters.look(&world.order.name).await)
+        panic!("{:?}", world.clusters.poll(&world.order.name).await)
     };
     assert_eq!((cluster.slots(), cluster.nodes.len()), (16, 2));
     let slurm = Slurm::of(&cluster).unwrap().unwrap();

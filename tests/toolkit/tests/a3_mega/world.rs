@@ -106,7 +106,7 @@ impl World {
 
     pub async fn settled(&self) -> ClusterStatus {
         for _ in 0..6000 {
-            match self.clusters.look(&self.order.name).await.unwrap() {
+            match self.clusters.poll(&self.order.name).await.unwrap() {
                 ClusterStatus::Coming => tokio::time::sleep(Duration::from_millis(10)).await,
                 other => return other,
             }
