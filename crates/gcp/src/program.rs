@@ -171,7 +171,7 @@ async fn live(
     let revision = platform.revision;
     let exported = platform.otlp.is_some().then(|| Arc::clone(&telemetry));
     let pulling = platform.pull.map(|pull| {
-        let door = EventReceiver { handler: Arc::clone(&handler), parking: Arc::clone(&parking) };
+        let door = EventReceiver { handler: Arc::clone(&handler), dead_letters: Arc::clone(&parking) };
         tokio::spawn(pull.run(platform.pubsub_emulator, door, stop.clone()))
     });
     let service =

@@ -35,7 +35,7 @@ pub struct EventReceiver {
     /// Handles the events.
     pub handler: Arc<dyn Handler>,
     /// Stores unreadable events.
-    pub parking: Arc<dyn DeadLetters>,
+    pub dead_letters: Arc<dyn DeadLetters>,
 }
 
 /// Result of a delivery.
@@ -78,7 +78,7 @@ impl EventReceiver {
                 }
             }
         };
-        match self.parking.park(&id, &why, raw).await {
+        match self.dead_letters.park(&id, &why, raw).await {
             Ok(()) => {
                 processed(&event_type, "parked", began.elapsed());
                 Delivery::Acknowledged

@@ -135,7 +135,7 @@ pub fn with_routes(service: Service, routes: Routes) -> Router {
     };
     Router::new()
         .route("/", post(receive))
-        .with_state(EventReceiver { handler, parking })
+        .with_state(EventReceiver { handler, dead_letters: parking })
         .merge(Router::new().route("/chores/{name}", post(chore)).with_state(chores.into()))
         .route("/about", get(about))
         .merge(routes.guarded)

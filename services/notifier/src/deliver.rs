@@ -63,7 +63,7 @@ impl Notifier {
         if place.channel == BEGUN && self.outbox.get(&ended).await?.is_some() {
             return self.outbox.supersede(place, now).await;
         }
-        if let Some(why) = self.courier.lacks(&notice) {
+        if let Some(why) = self.sender.lacks(&notice) {
             // One error for each notice; further attempts are warnings, and giving up is an error again.
             if number == 1 {
                 error!(run.id = %notice.run, channel = place.channel, "a notice cannot be sent: {why}");
@@ -71,7 +71,7 @@ impl Notifier {
             }
             return self.note(&notice, number, Reply::later(why)).await;
         }
-        let reply = tokio::time::timeout(PATIENCE, self.courier.deliver(&notice)).await;
+        let reply = tokio::time::timeout(PATIENCE, self.sender.deliver(&notice)).await;
         let reply = reply.unwrap_or_else(|_| Reply::later("timeout"));
         self.note(&notice, number, reply).await
     }

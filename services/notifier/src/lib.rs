@@ -57,7 +57,7 @@ pub struct NotifierSetup {
 pub struct Notifier {
     view: RunIndex,
     outbox: outbox::Outbox,
-    courier: Arc<dyn Sender>,
+    sender: Arc<dyn Sender>,
     bus: Arc<dyn Bus>,
     clock: Arc<dyn Clock>,
     link: Option<RunLink>,
@@ -72,7 +72,7 @@ impl Notifier {
         // Decisions depend on earlier ends: a stale index would repeat notices.
         let view = RunIndex::new(ledger, Arc::clone(&store), Arc::clone(&clock), Pace::ALWAYS);
         let outbox = outbox::Outbox::new(store);
-        Arc::new(Self { view, outbox, courier, bus, clock, link, looked_at: Mutex::default() })
+        Arc::new(Self { view, outbox, sender: courier, bus, clock, link, looked_at: Mutex::default() })
     }
 
     /// Its periodic tasks.
