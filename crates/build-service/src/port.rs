@@ -91,7 +91,7 @@ pub trait Builds: Send + Sync + 'static {
     /// Starts the build unless it was started before, and returns its handle.
     ///
     /// # Errors
-    /// Returns [`PortError::Final`] if it can never be started.
+    /// Returns [`PortError::Permanent`] if it can never be started.
     async fn start(&self, key: &BuildKey, build: &BuildSpec, timeout: Span) -> Result<String, PortError>;
 
     /// State of the build; `None` if unknown.

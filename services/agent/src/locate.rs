@@ -75,7 +75,7 @@ impl Locator {
     /// Runs the next step of a search, without waiting.
     ///
     /// # Errors
-    /// Returns an error if a request to the scheduler or the bucket fails; [`PortError::Final`] if the search cannot continue.
+    /// Returns an error if a request to the scheduler or the bucket fails; [`PortError::Permanent`] if the search cannot continue.
     pub async fn step(
         &self,
         id: &CommandId,

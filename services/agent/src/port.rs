@@ -83,7 +83,7 @@ pub trait Scheduler: Send + Sync + 'static {
     /// Submits a job unless one of that name exists. Returns the scheduler's handle.
     ///
     /// # Errors
-    /// [`PortError::Final`] if the job can never run.
+    /// [`PortError::Permanent`] if the job can never run.
     async fn submit(&self, job: &JobSpec) -> Result<String, PortError>;
 
     /// State of a job.
@@ -107,13 +107,13 @@ pub trait Scheduler: Send + Sync + 'static {
     /// Opens one output file, up to its current end.
     ///
     /// # Errors
-    /// [`PortError::Final`] if this file can never be read: deleted or not permitted. Other files may still be readable.
+    /// [`PortError::Permanent`] if this file can never be read: deleted or not permitted. Other files may still be readable.
     async fn output(&self, cluster: &Cluster, name: &str, file: &str) -> Result<ObjectReader, PortError>;
 
     /// Deletes what is left of a job on its cluster, after its output is stored. Returns once nothing is left.
     ///
     /// # Errors
-    /// [`PortError::Passing`] while something is left.
+    /// [`PortError::Transient`] while something is left.
     async fn release(&self, _: &Cluster, _name: &str) -> Result<(), PortError> {
         Ok(())
     }
@@ -148,7 +148,7 @@ pub trait Scheduler: Send + Sync + 'static {
     /// Drains a node: its jobs may end, no new job starts. Idempotent.
     ///
     /// # Errors
-    /// [`PortError::Final`] if it is not permitted, or the node was drained for another reason.
+    /// [`PortError::Permanent`] if it is not permitted, or the node was drained for another reason.
     async fn drain(&self, _: &Cluster, _node: &str, _reason: &str) -> Result<(), PortError> {
         let why = "nodes of this kind of cluster cannot be drained";
         Err(PortError::Permanent(Failure::new(Class::Input, "NO_DRAIN", why)))

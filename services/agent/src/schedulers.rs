@@ -108,7 +108,7 @@ mod tests {
     async fn a_program_without_kubernetes_refuses_kubernetes_clusters() {
         let endpoint = r#"kubernetes:{"nodes": 1}"#.to_owned();
         let cluster = Cluster { name: "lab".into(), nodes: vec![], endpoint };
-        let refused = Schedulers::new(Arc::new(MemoryStore::default())).look(&cluster, "job").await;
-        assert!(matches!(&refused, Err(PortError::Final(why)) if why.code == "NOT_BUILT"), "{refused:?}");
+        let refused = Schedulers::new(Arc::new(MemoryStore::default())).poll(&cluster, "job").await;
+        assert!(matches!(&refused, Err(PortError::Permanent(why)) if why.code == "NOT_BUILT"), "{refused:?}");
     }
 }

@@ -99,7 +99,7 @@ impl Submissions {
     /// Submits a build unless one exists. `make` receives the claim and creates the request.
     ///
     /// # Errors
-    /// Returns [`PortError::Passing`] if it is not certain yet whether a build exists.
+    /// Returns [`PortError::Transient`] if it is not certain yet whether a build exists.
     pub async fn submit(
         &self,
         key: &BuildKey,

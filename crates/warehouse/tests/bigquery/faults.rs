@@ -107,7 +107,7 @@ async fn invalid_rows_are_rejected_before_batching() {
         ),
         ("busbw: a value is required", of(&|row| row.busbw = f64::NAN)),
         ("busbw: a value is required", of(&|row| row.busbw = f64::INFINITY)),
-        ("there twice", of(&|row| row.row_number = 0)),
+        ("duplicate row", of(&|row| row.row_number = 0)),
         ("requested_at", of(&|row| row.requested_at = Some(model::Timestamp::from_millis(i64::MAX)))),
         (
             "requested_at",

@@ -98,7 +98,7 @@ impl NamespacedCluster {
     /// Creates a JobSet unless the name exists.
     ///
     /// # Errors
-    /// After [`PortError::Passing`] the JobSet may exist: read it.
+    /// After [`PortError::Transient`] the JobSet may exist: read it.
     pub async fn create_jobset(&self, jobset: &Value) -> Result<Created, PortError> {
         create(&self.jobsets(), jobset, "JobSet").await
     }
@@ -206,7 +206,7 @@ impl NamespacedCluster {
     /// Cordons a node and records the reason as its annotation: running pods may end, no new pod starts. Idempotent.
     ///
     /// # Errors
-    /// [`PortError::Final`] if the node is cordoned for another reason, is absent, or cordoning is forbidden.
+    /// [`PortError::Permanent`] if the node is cordoned for another reason, is absent, or cordoning is forbidden.
     pub async fn cordon(&self, node: &str, reason: &str) -> Result<(), PortError> {
         let left = |why: String| PortError::Permanent(Failure::new(Class::Input, "NOT_DRAINED", why));
         let refused = |error: &kube::Error| match error {

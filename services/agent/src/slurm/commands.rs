@@ -36,7 +36,7 @@ impl Commands {
     /// Submits a job and returns its id.
     ///
     /// # Errors
-    /// [`PortError::Final`] if Slurm refuses the job; after any other error the outcome is unknown.
+    /// [`PortError::Permanent`] if Slurm refuses the job; after any other error the outcome is unknown.
     pub async fn submit(&self, options: &[String], folder: &std::path::Path) -> Result<u64, PortError> {
         let mut argv = vec!["sbatch".to_owned()];
         argv.extend_from_slice(options);
@@ -154,7 +154,7 @@ impl Commands {
     /// Drains a node unless it is drained already.
     ///
     /// # Errors
-    /// [`PortError::Final`] if the node was drained for another reason, or Slurm refuses.
+    /// [`PortError::Permanent`] if the node was drained for another reason, or Slurm refuses.
     pub async fn drain(&self, node: &str, reason: &str) -> Result<(), PortError> {
         let left = |why: String| PortError::Permanent(Failure::new(Class::Input, "NOT_DRAINED", why));
         if let Some(out) = self.drained(node, None).await?.into_iter().next() {
