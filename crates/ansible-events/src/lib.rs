@@ -4,7 +4,7 @@
 //! exit code alone is insufficient: it is 4 for an unreachable host, even if another one failed, and for a
 //! playbook with invalid YAML. The events state host, task and reason.
 //!
-//! [`Reader`] processes bytes as they arrive and returns [`Findings`] at any time. For any input, its memory
+//! [`EventReader`] processes bytes as they arrive and returns [`PlayFindings`] at any time. For any input, its memory
 //! is bounded and it does not fail: other lines, which tools print between the events, are counted and
 //! ignored. A stream may contain several consecutive runs, such as the steps of a build.
 //!

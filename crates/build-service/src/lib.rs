@@ -1,6 +1,6 @@
 //! One build per key: a Cloud Build config, executed by Cloud Build or on this host.
 //!
-//! A caller requests a build, of an image or a cluster, under a [`Key`], any number of times. Each key has
+//! A caller requests a build, of an image or a cluster, under a [`BuildKey`], any number of times. Each key has
 //! one build, despite lost responses, and its results are in the artefacts bucket when its end is reported.
 
 #[cfg(feature = "gcp")]

@@ -3,10 +3,10 @@
 //! The local runner executes the same file as Cloud Build, step by step, so that the production steps
 //! themselves are tested. Three layers, each usable without the next:
 //!
-//! 1. [`Config`] is the parsed file: Cloud Build's own names, unknown fields rejected.
+//! 1. [`BuildConfig`] is the parsed file: Cloud Build's own names, unknown fields rejected.
 //! 2. [`plan::check`] is pure. It applies substitutions, orders the steps and reports *all* problems at once,
-//!   each as a [`Problem`] with the path of the field.
-//! 3. [`local::run`] executes a [`Plan`] with real processes and returns an [`Outcome`].
+//!   each as a [`BuildProblem`] with the path of the field.
+//! 3. [`local::run`] executes a [`Plan`] with real processes and returns an [`PlanOutcome`].
 //!
 //! # Limits of the local runner
 //!

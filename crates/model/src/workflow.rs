@@ -133,7 +133,7 @@ pub enum System {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Deployed {
-    /// Provisions the cluster. Writes the file `cluster.json`: [`Made`].
+    /// Provisions the cluster. Writes the file `cluster.json`: [`WorkflowOrigin`].
     pub deploy: BuildSpec,
     /// Releases the cluster, even if only partly provisioned, and checks for remaining resources. Writes the
     /// file `gone.json`: [`Destroyed`].

@@ -9,7 +9,7 @@
 //!   complete half. The other half may be truncated or have an unreadable number (`nan`): it is then
 //!   [`partial`](model::measurement::Row::partial), with its readable numbers. Rows without a complete half
 //!   are counted ([`unmeasured`](model::measurement::Table::unmeasured)).
-//! - A table is [`Complete`](model::measurement::Ended::Complete) only if its average was printed.
+//! - A table is [`Complete`](model::measurement::LogEnd::Complete) only if its average was printed.
 //! - Memory is limited to 16 MiB for any input: stored data uses at most 14 MiB, room for about 27,000 plain
 //!   rows, or 4,096 tables of a few rows. Rank lines use at most 5 MiB (about 18,000 lines), and per-process
 //!   times the rest below 10 MiB; rows have priority over both, and tables over rows. `first_error` reports
@@ -23,7 +23,7 @@
 //! # Avg bus bandwidth    : 34.61
 //! ";
 //! let reading = nccl::read_bytes(log);
-//! assert_eq!(reading.ended, model::measurement::Ended::Complete);
+//! assert_eq!(reading.ended, model::measurement::LogEnd::Complete);
 //! assert_eq!(reading.tables[0].rows[0].out_of_place.unwrap().busbw, 33.84);
 //! ```
 

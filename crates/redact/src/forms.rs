@@ -57,7 +57,7 @@ impl EncodedForm {
         value.chunks(value.len().div_ceil(pieces)).flat_map(spellings).collect()
     }
 
-    /// Texts to search for; each match must be confirmed by [`Form::at`].
+    /// Texts to search for; each match must be confirmed by [`EncodedForm::at`].
     pub(crate) fn anchors(&self) -> Vec<Vec<u8>> {
         let head = &self.text[..self.text.len().min(ANCHOR)];
         let mut anchors = vec![head.to_vec()];

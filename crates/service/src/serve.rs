@@ -200,7 +200,7 @@ async fn chore(Path(name): Path<String>, State(chores): State<Arc<[Arc<dyn Perio
 }
 
 /// Serves until `stop`, then accepts no connections and gives requests in progress [`DRAIN`] to complete.
-/// Connections have the limits of [`Limits::of_process`].
+/// Connections have the limits of [`ConnectionLimits::of_process`].
 ///
 /// # Errors
 /// Currently always succeeds: a failed `accept` is retried.

@@ -63,14 +63,14 @@ pub trait Worker: Send + Sync + 'static {
     /// and its result is published through `outbox`.
     ///
     /// # Errors
-    /// Returns [`Trouble`] if no fact could be published; a failure of the work itself is a fact, not an
+    /// Returns [`CommandError`] if no fact could be published; a failure of the work itself is a fact, not an
     /// error.
     async fn perform(&self, command: &Command, outbox: &Publisher) -> Result<(), CommandError>;
 
     /// Handles a fact, if the worker subscribes to facts.
     ///
     /// # Errors
-    /// Returns [`Trouble`] if the fact could not be handled.
+    /// Returns [`CommandError`] if the fact could not be handled.
     async fn on_fact(&self, _run: &RunId, fact: &Fact) -> Result<(), CommandError> {
         Err(CommandError::Permanent(format!("{} handles commands, not {}", self.name(), fact.event_type())))
     }

@@ -1,4 +1,4 @@
-//! Effects of a process on its world. Every await point of a handler that is not a lock is a [`Door::call`].
+//! Effects of a process on its world. Every await point of a handler that is not a lock is a [`Effects::call`].
 
 use std::sync::Arc;
 

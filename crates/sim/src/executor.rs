@@ -15,7 +15,7 @@ use crate::world::{SimService, SimWorld};
 
 type Queue = Arc<Mutex<Vec<u64>>>;
 
-/// Runs all tasks spawned in a [`World`].
+/// Runs all tasks spawned in a [`SimWorld`].
 pub struct Executor {
     world: Arc<SimWorld>,
     tasks: BTreeMap<u64, Task>,

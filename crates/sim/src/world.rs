@@ -93,7 +93,7 @@ pub struct SimWorld {
     inner: Mutex<Inner>,
 }
 
-/// Content of a [`World`].
+/// Content of a [`SimWorld`].
 pub struct Inner {
     /// True time, milliseconds since 1970.
     pub now: i64,

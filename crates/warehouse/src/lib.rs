@@ -1,7 +1,7 @@
 //! The warehouse: tables of measurements, verdicts and runs.
 //!
 //! Three tables, identical in SQLite and BigQuery: `runs` has one [`RunRow`] per closed run, `verdicts` one
-//! [`VerdictRow`] per measured run, `measurements` one [`Row`] per size and placement. These types define the
+//! [`VerdictRow`] per measured run, `measurements` one [`MeasurementRow`] per size and placement. These types define the
 //! columns; [`TABLES`] is derived from them for both databases. Only the loader writes; other services read a
 //! cluster's history.
 

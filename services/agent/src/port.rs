@@ -132,7 +132,7 @@ pub trait Scheduler: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// The nodes that a job ran on, by the names accepted in [`Job::cluster`].
+    /// The nodes that a job ran on, by the names accepted in [`JobSpec::cluster`].
     ///
     /// # Errors
     /// Returns an error if the scheduler request fails or the nodes are no longer known.

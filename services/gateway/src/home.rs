@@ -1,6 +1,6 @@
 //! A server for the local user who started it.
 //!
-//! Other users of the host can reach its port, so every request needs a secret of that user ([`Access`]). Another site's page must
+//! Other users of the host can reach its port, so every request needs a secret of that user ([`LocalAccess`]). Another site's page must
 //! not use the user's browser: neither under a DNS name that resolves to 127.0.0.1, nor by a form or script, nor through a
 //! proxy.
 

@@ -125,7 +125,7 @@ impl Starter {
     /// Starts a run, or returns the one that an earlier request with this key started.
     ///
     /// # Errors
-    /// Returns [`Refused`] if nothing was started. After [`Refused::Later`] the outcome is unknown: retry with the same key.
+    /// Returns [`StartError`] if nothing was started. After [`StartError::Later`] the outcome is unknown: retry with the same key.
     pub async fn start(&self, wish: &StartRequest) -> Result<StartOutcome, StartError> {
         let (name, asked) = (object(&wish.key, &wish.workflow), wish.digest());
         if let Some(before) = self.request(&name).await? {

@@ -1,4 +1,4 @@
-//! Conformance suite of [`History`].
+//! Conformance suite of [`PastRuns`].
 
 use model::{Timestamp, Verdict};
 use warehouse::{Load, MeasurementRow, PastQuery, VerdictRow};

@@ -1,4 +1,4 @@
-//! Conformance suite of [`Warehouse`].
+//! Conformance suite of [`LoadTarget`].
 
 use model::{Timestamp, Verdict};
 use warehouse::{Load, MeasurementRow, VerdictRow};

@@ -27,7 +27,7 @@ use verdict::Fingerprint;
 pub use port::{LoadTarget, WarehouseError};
 pub use warehouse::{Load, MeasurementRow, RunRow, Sqlite, VerdictRow};
 
-/// The loader's handler, over any [`Warehouse`].
+/// The loader's handler, over any [`LoadTarget`].
 pub struct Loader {
     artefacts: Artefacts,
     warehouse: Arc<dyn LoadTarget>,

@@ -132,7 +132,7 @@ pub fn begun(subject: &NoticeSubject<'_>) -> Vec<Telling> {
 /// For each run with a decision, the channels that received its notice.
 pub type ChannelHistory = BTreeMap<RunId, BTreeSet<String>>;
 
-/// The channel of a `notify` setting, as named in [`Heard`] and the outbox; `None` for GitHub.
+/// The channel of a `notify` setting, as named in [`ChannelHistory`] and the outbox; `None` for GitHub.
 pub fn channel(wish: &Notify) -> Option<String> {
     wish.channel().map(|(kind, name, _)| format!("{kind}-{name}"))
 }

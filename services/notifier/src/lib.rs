@@ -1,7 +1,7 @@
 //! The notifier: sends notices about runs to channels, and statuses to commits.
 //!
 //! It receives the facts that a run was requested or closed, reads the run, decides ([`decide`]), stores the notices
-//! ([`outbox`]) and delivers them through a [`Courier`]. It finds missed endings in the ledger: `/chores/notices` searches for
+//! ([`outbox`]) and delivers them through a [`Sender`]. It finds missed endings in the ledger: `/chores/notices` searches for
 //! closed runs without a decision, and retries undelivered notices.
 //!
 //! | fact | action |

@@ -1,4 +1,4 @@
-//! Conformance suite of [`Clusters`].
+//! Conformance suite of [`ClusterProvider`].
 
 use std::time::Duration;
 

@@ -27,7 +27,7 @@ use service::{CommandError, PollResult, Pollers, PortError, Publisher, Worker};
 pub use port::{ClusterListing, ClusterProvider, ClusterStatus, ListedCluster, Order};
 pub use sweep::{Fate, Sweeper, Swept, sweep};
 
-/// The provisioner's handler, over any [`Clusters`].
+/// The provisioner's handler, over any [`ClusterProvider`].
 pub struct Provisioner {
     clusters: Arc<dyn ClusterProvider>,
     watches: Pollers,

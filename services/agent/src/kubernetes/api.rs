@@ -106,7 +106,7 @@ impl NamespacedCluster {
     /// Creates a secret unless the name exists.
     ///
     /// # Errors
-    /// See [`Cluster::create_jobset`].
+    /// See [`NamespacedCluster::create_jobset`].
     pub async fn create_secret(&self, secret: &Value) -> Result<Created, PortError> {
         create(&Api::<Secret>::namespaced(self.client.clone(), &self.namespace), secret, "Secret").await
     }
