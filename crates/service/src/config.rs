@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 /// Reads variables and collects their problems.
 ///
 /// ```
-/// # use service::config::Reader;
+/// # use service::config::VariableReader;
 /// struct Config { port: u16, bucket: String }
-/// let mut env = Reader::new([("PORT", "80000")]);
+/// let mut env = VariableReader::new([("PORT", "80000")]);
 /// let (port, bucket) = (env.or("PORT", 8080), env.required("LEDGER_BUCKET"));
 /// let problems = env.finish(|| Some(Config { port: port?, bucket: bucket? })).err().unwrap();
 /// assert_eq!(problems.0.len(), 2);
