@@ -179,7 +179,7 @@ pub fn all() -> Vec<Route> {
                     named(
                         "query",
                         "after",
-                        json!({"type": "integer", "minimum": 0}),
+                        json!({"type": "integer", "minimum": 0, "maximum": u64::MAX}),
                         "Number of the last known record.",
                     ),
                 ],
