@@ -28,7 +28,7 @@ for accounts in 0 1; do
   echo "a Slurm $(slurmctld -V | cut -d' ' -f2) of 4 nodes, accounts: $accounts"
   BED_ACCT=$accounts bash tests/testbed/slurm/start.sh
   # Tests that depend on accounting: conformance, and results of purged jobs.
-  filter=(); [[ $accounts == 0 ]] || filter=(promises forgotten scancel prolog never_start)
+  filter=(); [[ $accounts == 0 ]] || filter=(conforms purged scancel prolog impossible)
   on_controller "$tests" --ignored --test-threads=1 "${filter[@]}"
   # Resets the nodes after the last test.
   on_controller scontrol update nodename='n[1-4]' state=resume >/dev/null 2>&1 || true

@@ -65,7 +65,7 @@ async fn a_dead_node_daemon_loses_the_job() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
-async fn a_failed_prolog_is_reported_with_the_drained_node() {
+async fn prolog_failures_are_reported_with_the_drained_node() {
     let bed = Bed::up("prolog");
     let job = long(&bed, "prolog");
     std::fs::write(bed.root.join("fault/prolog.n2"), "1").unwrap();
