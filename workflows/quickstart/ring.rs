@@ -193,7 +193,7 @@ impl Ring {
         }
     }
 
-    /// A block of every rank, in their order. Also a barrier: nobody has all before everybody has sent one.
+    /// A block of every rank, in their order. Also a barrier: no rank has all blocks before every rank has sent one.
     pub fn gather(&mut self, mine: [u8; BLOCK]) -> Vec<[u8; BLOCK]> {
         let mut all = vec![[0; BLOCK]; self.ranks];
         all[self.rank] = mine;

@@ -171,7 +171,7 @@ fn exists(workflow: &Workflow) -> String {
     match &workflow.cluster {
         Some(ClusterSpec::Rent(system)) => {
             let dies = match system {
-                System::Deployed(_) => "its steps are told its lifetime, and sweeps delete it",
+                System::Deployed(_) => "its steps receive its lifetime, and sweeps delete it",
                 _ => "it expires",
             };
             format!(

@@ -22,7 +22,7 @@ fn handled_failures_do_not_count() {
 }
 
 #[test]
-fn the_first_failure_is_told() {
+fn the_first_failure_is_reported() {
     let log = result("failed", "b", r#"{"msg":"one"}"#) + &result("failed", "a", r#"{"msg":"two"}"#);
     let failure = read(log.as_bytes()).unwrap().failure.unwrap();
     assert_eq!((failure.host.as_str(), failure.message.as_str()), ("b", "one"));

@@ -73,7 +73,7 @@ struct Publisher {
 impl KeySource for Publisher {
     async fn fetch(&self) -> Result<(JwkSet, Duration), String> {
         self.fetches.fetch_add(1, Ordering::SeqCst);
-        // Everybody who asks meanwhile has to find it under way.
+        // Requests in the meantime must find the fetch under way.
         for _ in 0..100 {
             tokio::task::yield_now().await;
         }
@@ -147,9 +147,9 @@ async fn any_other_token_is_rejected() {
         ("of another key", token(&signer("k1"), "k1", &claims())),
         ("unsigned", format!("Bearer {none}.{}.", parts[1])),
         ("signed with the public key as a secret", format!("Bearer {symmetric}")),
-        ("for somebody else", changed("aud", json!("https://other.example/"))),
+        ("for another audience", changed("aud", json!("https://other.example/"))),
         ("for us in other letters", changed("aud", json!(AUDIENCE.to_uppercase()))),
-        ("by somebody else", changed("iss", json!("https://accounts.example"))),
+        ("by another issuer", changed("iss", json!("https://accounts.example"))),
         ("expired", changed("exp", json!(1_700_000_000))),
         ("for ever", without("exp")),
         ("without audience", without("aud")),
@@ -218,7 +218,7 @@ async fn new_keys_are_found_and_old_ones_end() {
     scene.admit(&good).await.unwrap();
     let next = signer("k2");
     *scene.publisher.keys.lock().unwrap() = Ok(next.published.clone());
-    // Known ones go on while they are good; ahead of their end somebody fetches.
+    // Cached keys are used while they are valid; a request shortly before their end fetches new ones.
     scene.clock.advance(Span::from_secs(3300));
     scene.admit(&good).await.unwrap();
     assert_eq!(scene.fetches(), 2);

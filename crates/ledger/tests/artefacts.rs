@@ -32,7 +32,7 @@ fn damaged<T: std::fmt::Debug>(outcome: Result<T, ArtefactError>) -> (String, St
     }
 }
 
-/// What nobody should do to a bucket, and somebody will.
+/// Manual changes of a bucket.
 async fn replace(store: &dyn Store, name: &str, text: &str) {
     store.remove(name).await.unwrap();
     store.create(name, text.to_owned().into()).await.unwrap();

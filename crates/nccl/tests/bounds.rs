@@ -29,7 +29,7 @@ const HEADER: &str = "# size count type redop root time algbw busbw #wrong time 
 const ROW: &str = "8 2 float sum -1 46.48 22.56 33.84 0 44.46 23.58 35.38 0\n";
 const AVERAGE: &str = "# Avg bus bandwidth    : 34.61 \n";
 
-/// The allocator counts for all threads, and the clock for whoever runs: one test at a time.
+/// The allocator counts for all threads, and the clock for the running one: one test at a time.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
     ONE.lock().unwrap_or_else(PoisonError::into_inner)

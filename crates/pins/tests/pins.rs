@@ -1,4 +1,4 @@
-//! What is pinned stays known, whoever comes after.
+//! Pins stay readable, whichever process writes next.
 
 use std::sync::Arc;
 

@@ -26,7 +26,7 @@ fn clean(text: &str) -> String {
     String::from_utf8(told(&rules(), &[text.as_bytes()]).0).unwrap()
 }
 
-/// Not written in one piece, or whoever scans this repository would take them for real.
+/// Not written in one piece, or secret scanners would report them.
 fn fake(begin: &str, length: usize) -> String {
     let rest = "Ab3dE5fGh1JkLmN0pQrStUvWxYz2468ACEGIKMOQSUWYbdfhjlnprtvxz".chars().cycle();
     begin.chars().chain(rest.take(length)).collect()

@@ -30,7 +30,7 @@ fn plain(story: &Story<'_>) -> String {
 }
 
 #[test]
-fn a_terminal_is_told_what_matters() {
+fn the_terminal_report_has_the_important_facts() {
     insta::assert_snapshot!("terminal_bad", plain(&bad().story()));
     insta::assert_snapshot!("terminal_healthy", plain(&healthy().story()));
     insta::assert_snapshot!("terminal_several", plain(&several().story()));
@@ -163,7 +163,7 @@ fn compared(slower: f64, identity: &str) -> Comparison {
 }
 
 #[test]
-fn two_logs_are_told_in_each_form() {
+fn each_format_reports_two_logs() {
     let found = compared(0.04, "H100");
     let pair = RunPair { a: "logs/a.log", b: "logs/b|`.log", found: &found };
     insta::assert_snapshot!("comparison_terminal", comparison::terminal(pair, Style::Plain));

@@ -170,7 +170,7 @@ fn two_logs() {
 }
 
 #[test]
-fn figures_that_are_none_are_told_as_none() {
+fn missing_figures_are_reported_as_missing() {
     let mut logs = support::logs::bad();
     for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e300, -1e300, 0.0] {
         for row in &mut logs.logs[0].1.tables[0].rows {

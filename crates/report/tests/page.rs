@@ -15,7 +15,7 @@ const BYTES: usize = 300_000;
 const TIME: Duration = Duration::from_millis(50);
 
 #[test]
-fn a_good_run_is_told_whole() {
+fn the_page_of_a_good_run_is_complete() {
     let page = html(&good().story());
     for said in [
         "<title>PASS · quickstart-1</title>",

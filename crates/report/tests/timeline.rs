@@ -66,7 +66,7 @@ fn silence_ends_an_attempt() {
 }
 
 #[test]
-fn nothing_is_told_of_what_never_began() {
+fn a_stage_that_never_started_is_not_reported() {
     let lines = timeline(&cancelled().records);
     assert_eq!(
         lines.iter().map(StageLine::name).collect::<Vec<_>>(),
@@ -81,7 +81,7 @@ fn every_prefix_of_a_ledger_has_a_timeline() {
     for known in 1..=records.len() {
         let lines = timeline(&records[..known]);
         let whole = timeline(&records);
-        // What has ended stays as it was told.
+        // The result of an ended stage is final.
         for line in lines.iter().filter(|line| line.ended.is_some()) {
             assert!(whole.contains(line), "{line:?}");
         }

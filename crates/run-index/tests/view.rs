@@ -56,7 +56,7 @@ async fn pages_are_stable_while_runs_begin_and_hold_each_run_once() {
     loop {
         let page = view.page(&wanted).await.unwrap();
         seen.extend(names(&page));
-        // Somebody asks for a run between two pages.
+        // A run is requested between two pages.
         ask(&ledger(Arc::clone(&world.store)), number).await;
         number += 1;
         world.clock.advance(Span::from_secs(60));

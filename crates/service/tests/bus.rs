@@ -1,4 +1,4 @@
-//! The bus delivers until it is told that it is done, and the trace travels along.
+//! The bus delivers until the event is acknowledged, with its trace.
 
 use std::sync::{
     Arc, Mutex,

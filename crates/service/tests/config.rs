@@ -1,9 +1,9 @@
-//! A wrong environment is told whole.
+//! All problems of an environment are reported.
 
 use service::config::VariableReader;
 
 #[test]
-fn every_problem_is_told_at_once() {
+fn all_problems_are_reported_at_once() {
     let mut env = VariableReader::new([("PORT", "eighty"), ("LEDGER_BUCKET", "b")]);
     let port = env.or("PORT", 8080u16);
     let bucket = env.required::<String>("LEDGER_BUCKET");

@@ -22,7 +22,7 @@ impl Seeded {
     }
 }
 
-/// What came of many searches.
+/// Results of many searches.
 #[derive(Default)]
 struct Series {
     /// Tests of each search, ascending.

@@ -194,7 +194,7 @@ fn a_starved_process_is_named() {
         let (right, wrong) = plant("starved", ranks, |seeded, slow, half| {
             for at in 0..half[0].len() {
                 let delay = if seeded.part() < 0.3 { 3000.0 * seeded.part() } else { 0.0 };
-                // Everybody waits for the late one, or it is alone with its delay.
+                // All ranks wait for the late one, or it alone is delayed.
                 if seeded.part() < 0.5 {
                     (0..half.len()).filter(|rank| *rank != slow).for_each(|rank| half[rank][at] += delay);
                 } else {

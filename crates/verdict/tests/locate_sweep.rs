@@ -100,7 +100,7 @@ fn two_nodes_and_void_pairs_are_undecided() {
 
 #[test]
 fn an_unmeasured_member_is_undecided() {
-    // Somebody else has two nodes, and keeps them.
+    // Another job holds two nodes.
     let taken = |a: usize, b: usize| [a, b].iter().any(|end| [2, 5].contains(end));
     let (located, tried) = sweep(8, |_, a, b| Some(if taken(a, b) { -1.0 } else { 90.0 }));
     assert_eq!((named(&located), located.healthy), (vec![], false));
@@ -129,7 +129,7 @@ fn the_number_of_tests_is_limited() {
 }
 
 proptest! {
-    /// Whoever is named is bad, and few of the bad ones are missed without a word.
+    /// Named nodes are bad, and few bad ones are missed without a report.
     #[test]
     fn several_bad_nodes(nodes in 8usize..64, bad in proptest::collection::btree_set(0usize..64, 1..4)) {
         let bad: BTreeSet<usize> = bad.into_iter().filter(|bad| *bad < nodes).collect();

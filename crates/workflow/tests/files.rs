@@ -72,7 +72,7 @@ fn a_good_file_resolves_with_every_default() {
 }
 
 #[test]
-fn every_problem_is_told_at_once() {
+fn all_problems_are_reported_at_once() {
     let wrong = "\
 name: Bad Name
 image:

@@ -33,10 +33,10 @@ struct Paper {
     lost: Option<&'static str>,
     fails: Option<&'static str>,
     released: Mutex<BTreeSet<String>>,
-    /// Submissions are reported as failed, and land when somebody says so.
+    /// Submissions are reported as failed, and take effect later.
     lands_late: bool,
     late: Mutex<Vec<JobSpec>>,
-    /// At the look after so many, somebody ends the search.
+    /// After this number of polls the search is cancelled.
     meddled: AtomicU32,
     meddler: OnceLock<Locator>,
     begun_by_then: OnceLock<usize>,

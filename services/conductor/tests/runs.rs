@@ -152,7 +152,7 @@ async fn another_conductor_continues_after_a_crash_at_any_write() {
         }
         assert_eq!(answered == events.len(), writes == 13, "{writes} writes: {answered} facts answered");
 
-        // What was not answered is delivered to somebody else.
+        // An unacknowledged event is delivered to another process.
         let world = World { store: store.inner.clone(), ..world };
         feed(&world.conductor(), events[answered..].to_vec()).await;
         assert_sound(&world.records().await);

@@ -48,7 +48,7 @@ fn done(ledger: &Path, run: &str) {
 #[test]
 fn it_serves_its_pages_and_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    // More than one chapter's worth: whoever may write would keep them.
+    // More than one segment: a process with write access would store them.
     for number in 0..140 {
         done(&folder.path().join("ledger"), &format!("nightly-{number}"));
     }

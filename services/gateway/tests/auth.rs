@@ -11,7 +11,7 @@ use service::auth::{Authenticator, Caller, Denied};
 use support::Front;
 use tower::ServiceExt;
 
-/// Believes what it is told, as long as it is told something.
+/// Accepts every token that is not empty.
 struct Credulous;
 
 #[async_trait::async_trait]

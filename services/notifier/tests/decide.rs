@@ -161,11 +161,11 @@ fn concurrent_runs_count_in_the_order_of_their_ends() {
         assert_eq!(news(&quick, &others), None, "what ended later is not known yet");
         assert_eq!(news(&next, &others), None);
     }
-    // At the same moment one of the two is the first, whoever looks.
+    // Of two simultaneous runs one is the first, for every process.
     let (one, two) = (line(1, 'f', 1.0), line(2, 'f', 1.0));
     let both = [two.clone(), one.clone()];
     assert!(news(&one, &both).is_some() && news(&two, &both).is_none());
-    // Heard of late, after others: the same as if it had been heard of at once.
+    // A late, out-of-order event gives the same result as a timely one.
     let (first, later) = (line(1, 'f', 1.0), line(9, 'p', 9.0));
     let late = [later.clone(), first.clone()];
     assert_eq!(news(&first, &late), news(&first, &[]));

@@ -129,7 +129,7 @@ async fn a_notice_is_given_up_after_a_day() {
 async fn after_a_crash_the_next_process_delivers_under_the_same_id() {
     let (mut world, courier) = world();
     let failed = Paper::new("w-1", FAIL, 1.0).telling(pager());
-    // Decided and begun by somebody who died: the try is there, and says nothing.
+    // Decided and started by a process that died: the attempt exists, without a result.
     courier.answer(false, Reply::later("died"));
     world.ends(&failed).await;
     world.store.remove("notices/w-1/webhook-pager/said-1.json").await.unwrap();
@@ -283,7 +283,7 @@ async fn a_commit_waits_until_its_run_has_ended() {
     ] {
         let (world, courier) = world();
         let open = Paper::new("w-1", How::Open, 1.0).telling(github.clone()).pushed();
-        // Heard of before it is recorded: later.
+        // The event arrives before its record: retried later.
         let said = world.notifier.handle(&requested(&open)).await;
         assert_eq!(said, Disposition::Retry("w-1 is not recorded yet".to_owned()));
         world.record(&open).await;
@@ -314,7 +314,7 @@ async fn a_pending_status_never_comes_after_the_final_one() {
     let end = world.json("notices/w-1/github-begun/end.json").await;
     assert_eq!(end["how"], "superseded");
 
-    // Somebody is about to send it: waited for.
+    // Another process is about to send it: wait.
     let open = Paper { run: "w-2".to_owned(), ended: 10.0, began: 9.5, ..open };
     world.record(&open).await;
     courier.answer(false, Reply::later("died"));

@@ -206,7 +206,7 @@ async fn a_receiver_sees_each_notice_once_after_restarts_and_lost_responses() {
     let everybody =
         json!([{"github": {"check": true}}, {"slack": {"webhook": "ops"}}, {"webhook": {"target": "pager"}}]);
     let failed = Paper::new("w-1", FAIL, 1.0).telling(everybody.clone()).pushed();
-    // Somebody's answer gets lost after it took what it was sent.
+    // A response is lost after the request took effect.
     for _ in 0..4 {
         receiver.answers(Answer::Breaks);
     }

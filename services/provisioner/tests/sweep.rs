@@ -51,7 +51,7 @@ async fn a_lease_protects_its_cluster_until_the_end_of_the_grace_period() {
     assert_eq!(fates(&sweep(&provider, GRACE, true).await.unwrap()), [("b", "kept")]);
 }
 
-/// A provider that says a cluster is gone, and lies until it is told not to.
+/// A provider that says a cluster is gone, and reports wrongly until the test corrects it.
 struct Liar {
     truth: FakeClusters,
     lies: AtomicBool,

@@ -59,7 +59,7 @@ impl Emulator {
         self.put("topics", name, json!({})).await
     }
 
-    /// Holds what is on a topic for whoever pulls it.
+    /// Keeps a topic's messages for a pull subscriber.
     pub async fn hold(&self, topic: &str, subscription: &str) -> Result<(), String> {
         let topic = format!("projects/{PROJECT}/topics/{topic}");
         self.put("subscriptions", subscription, json!({"topic": topic, "ackDeadlineSeconds": 10})).await

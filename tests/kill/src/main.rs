@@ -35,7 +35,7 @@ use crate::{
 };
 
 #[derive(Parser)]
-#[command(about = "Kills services at random while runs go on, and counts what came of it")]
+#[command(about = "Kills services at random while runs go on, and counts the results")]
 struct Arguments {
     /// How long to kill.
     #[arg(long = "for", default_value = "3m")]
@@ -209,7 +209,7 @@ async fn play(arguments: &Arguments, jar: &std::path::Path) -> Result<Vec<String
     told_of.check(ended.iter().map(|ended| &ended.run), &mut wrong);
     clock.abort();
     let kills = fleet.kills();
-    // Whoever is still telling may go on for a moment; what is left after that is left for good.
+    // Pending notices get a moment to finish; what is left after that stays undelivered.
     let mut left = checks::left_running(&folder.join("host"));
     let until = Instant::now() + Duration::from_secs(20);
     while !left.is_empty() && Instant::now() < until {
@@ -264,7 +264,7 @@ async fn chores(urls: Vec<String>) {
     let http = reqwest::Client::new();
     loop {
         for url in &urls {
-            // Whoever is dead just now is asked again in a second.
+            // A process that is down is retried in a second.
             drop(http.post(url).timeout(Duration::from_secs(10)).send().await);
         }
         tokio::time::sleep(Duration::from_secs(1)).await;

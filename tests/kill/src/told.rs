@@ -1,4 +1,4 @@
-//! Who is told: a program that is posted to, which is busy now and then, and now and then hangs up after it heard.
+//! The receiver of notices, which is busy at times, and at times closes the connection after it received a notice.
 
 use std::{
     collections::BTreeMap,
@@ -98,7 +98,7 @@ impl PublishedFacts {
         *times <= REFUSED
     }
 
-    /// Each of these runs was told of as a recovery, as one notice, however often it came.
+    /// Each of these runs was reported as a recovery, under one notice id, however often it was delivered.
     pub fn check<'a>(&self, runs: impl Iterator<Item = &'a RunId>, wrong: &mut Vec<String>) {
         let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         let mut ended = 0;

@@ -68,7 +68,7 @@ impl Service {
             Disposition::Retry(why) => json!({"retry": why}),
         };
         for _ in 0..10 {
-            // Whoever watches sleeps on the clock; nothing else here takes time.
+            // Pollers sleep on the clock; nothing else here takes time.
             for _ in 0..20 {
                 tokio::task::yield_now().await;
             }

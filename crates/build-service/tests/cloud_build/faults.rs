@@ -140,7 +140,7 @@ async fn a_permanent_rejection_is_repeated() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unsent_request_blocks_no_other() {
     let world = World::new().await;
-    // A port that was somebody's a moment ago.
+    // A port that was in use a moment ago.
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let unreachable = world.at(&format!("http://{gone}"));
     assert!(passes(&unreachable.start(&id(), &spec("SUCCESS"), LIMIT).await));
@@ -186,7 +186,7 @@ async fn a_build_that_lands_after_its_cancel_is_ended() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancel_between_claim_and_create_holds() {
-    // Whoever claimed died before it created; the mark came in between.
+    // The claiming process ended before it created the build; the mark was written in between.
     let world = World::new().await;
     world
         .store

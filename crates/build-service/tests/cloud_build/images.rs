@@ -25,7 +25,11 @@ async fn files_are_the_image_with_the_log_beside_them() {
     let committed = Artefacts::new(world.store.clone()).committed(&id()).await.unwrap().unwrap();
     assert_eq!(committed.manifest.objects.len(), 3);
     assert_eq!(world.image().await, image, "and says so again");
-    assert_eq!(world.another().poll(&id()).await.unwrap(), Some(BuildPhase::Built(image)), "whoever looks");
+    assert_eq!(
+        world.another().poll(&id()).await.unwrap(),
+        Some(BuildPhase::Built(image)),
+        "any builder sees the same state"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -320,7 +320,7 @@ fn a_rank_that_never_comes_is_not_waited_for() {
 }
 
 #[test]
-fn wrong_usage_is_told() {
+fn wrong_usage_is_reported() {
     for (args, code) in [("-x 1", 6), ("-d half", 6), ("-n", 6), ("-b 2K -e 1K", 255), ("-h", 0)] {
         assert_eq!(run(args, &[]).0, code, "{args}");
     }

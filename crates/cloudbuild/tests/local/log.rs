@@ -31,7 +31,7 @@ async fn every_line_names_its_step() {
 #[tokio::test]
 async fn the_log_grows_while_a_step_runs() {
     let world = World::new();
-    // The step ends only when somebody has read its first line in the log.
+    // The step ends only after its first line was read from the log.
     let config = json!({"timeout": "20s", "steps": [
         {"name": "bash", "id": "a", "script": "echo early; until [ -f seen ]; do sleep 0.01; done"}]});
     let (outcome, ()) = tokio::join!(world.run(config), async {

@@ -14,7 +14,7 @@ use super::{BUCKET, patience, standin, store, store_of_streams};
 
 const FOR_GOOD: u32 = u32::MAX;
 
-/// What came of a call: whether it was ours, was there, or was not said to be stored.
+/// Result of a call: whether it was ours, was there, or was not said to be stored.
 fn outcome<T>(outcome: &Result<T, StoreError>, of: impl Fn(&T) -> Creation) -> &'static str {
     match outcome.as_ref().map(of) {
         Ok(Creation::Created) => "created",
@@ -214,7 +214,7 @@ async fn a_stream_that_is_not_stored_leaves_nothing() {
         assert!(stored.is_err(), "{kind:?}: {stored:?}");
         assert!(standin.names(BUCKET).is_empty() && standin.unfinished() == 0, "{kind:?}");
     }
-    // Whoever reads a source that breaks, or goes away, stores nothing either.
+    // An upload whose source fails, or that is dropped, stores nothing either.
     let standin = standin(Duration::ZERO).await;
     let breaks = breaking(body.slice(..9 << 20));
     let stored = store(&standin).create_from("name", breaks).await;

@@ -36,7 +36,7 @@ async fn a_faster_concurrent_writer_keeps_the_name() {
     let digest = Digest::of(&[&body[..], b"the end"].concat());
     assert_eq!(uploading.await.unwrap().unwrap(), (Creation::Exists, digest));
     assert_eq!(store.read("name").await.unwrap(), Some(Bytes::from_static(b"rival")));
-    // And whoever comes after it notices before anything is sent, and reads to the end all the same.
+    // The next writer notices before it sends anything, and still reads to the end.
     let late = store.create_from("name", Box::new(std::io::Cursor::new(body.clone()))).await.unwrap();
     assert_eq!(late, (Creation::Exists, Digest::of(&body)));
     assert_eq!(standin.unfinished(), 0);
@@ -144,7 +144,7 @@ async fn compete(faults: Vec<Fault>) {
     let (one, two) =
         tokio::time::timeout(Duration::from_secs(30), both).await.expect("both come to their end");
     standin.heal();
-    // Nothing goes wrong any more, so whoever looks now waits for as long as it takes.
+    // No faults from here: this read waits until it completes.
     let healed = CloudStorage::new(BUCKET, Some(standin.url().parse().unwrap()));
     let loaded = Ledger::new(Arc::new(healed), Arc::new(String::new)).load(&run).await.unwrap();
     let there: Vec<_> = loaded.records().iter().filter_map(|record| event_of(&record.entry)).collect();

@@ -1,4 +1,4 @@
-//! Runs to be told: ledgers written through the machine's own rules, with a clock.
+//! Runs to report: ledgers written through the state machine's own rules, with a clock.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 use lifecycle::{Decision, Input, Occurrence, RunState, decide, decide_first, evolve, fold};

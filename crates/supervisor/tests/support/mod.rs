@@ -22,7 +22,7 @@ pub fn program() -> Program {
     Program([this.into()].into_iter().chain(arguments.map(Into::into)).collect())
 }
 
-/// An ordinary test to whoever runs them all; a supervisor or a node when the arguments say so.
+/// Does nothing as a test; with these arguments it is the body of a supervisor or node.
 #[test]
 fn be_host() {
     let arguments: Vec<String> = std::env::args().collect();
@@ -47,12 +47,12 @@ pub fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
         if let Some(seen) = look() {
             return seen;
         }
-        assert!(Instant::now() < until, "waited in vain for {what}");
+        assert!(Instant::now() < until, "timed out: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// A process that runs. Zombies do not: they only wait for somebody to take note.
+/// Whether the process runs. A zombie does not: it only waits for its parent to reap it.
 pub fn runs(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))

@@ -50,7 +50,7 @@ async fn every_rank_of_every_pod_runs_once_and_each_pod_has_a_file() {
     assert_eq!(ends["benchmark.log"]["whole"], true);
 }
 
-/// One pod that reaches itself by a real ssh, with the job's own keys. Only `mpirun` is played: it says what it was told,
+/// One pod that reaches itself by a real ssh, with the job's own keys. Only `mpirun` is simulated: it prints its arguments,
 /// and starts the ranks' script once.
 #[tokio::test(flavor = "multi_thread")]
 async fn mpi_pods_connect_over_ssh_before_the_benchmark() {

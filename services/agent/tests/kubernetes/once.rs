@@ -32,7 +32,7 @@ async fn a_lost_response_creates_no_second_jobset() {
     for (number, fault) in faults.into_iter().enumerate() {
         let job = bed.job(&format!("lost-{number}"), json!({}));
         bed.api.fault("POST", "jobsets", fault);
-        // Whoever gave up is followed by others, at once.
+        // After one process gives up, others follow at once.
         while bed.jobs().submit(&job).await.is_err() {}
         let jobs = bed.jobs();
         jobs.submit(&job).await.unwrap();
@@ -162,7 +162,7 @@ async fn a_cancel_with_a_lost_response_still_ends_the_job() {
             .await;
         bed.api.fault("DELETE", "jobsets", fault);
         assert!(jobs.cancel(&job.cluster, &job.name).await.is_err(), "{fault:?}");
-        // Whoever looks next knows that it is to end.
+        // The next poll knows that the job must end.
         assert_eq!(ended(&bed.jobs(), &job).await.state, "CANCELLED", "{fault:?}");
         until("no pod is left", async || bed.api.list("/pods").is_empty()).await;
         assert_eq!(

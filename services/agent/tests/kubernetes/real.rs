@@ -14,7 +14,7 @@ use service::PortError;
 
 use crate::bed::{self, ended, last, text, until};
 
-/// A cluster that is there, and the parts of it that the test plays.
+/// An existing cluster, and the parts of it that the test simulates.
 struct Real {
     folder: PathBuf,
     store: Arc<dyn Store>,

@@ -97,7 +97,7 @@ async fn a_requeued_job_does_not_run_again() {
     let job = long(&bed, "requeue");
     let number = bed.jobs().submit(&job).await.unwrap();
     running(&bed, "requeue");
-    // Somebody who may overrules what the job asked for.
+    // An administrator overrides the job's own setting.
     let refused = bed.run(&format!("scontrol requeue {number}"));
     assert!(refused.contains("disabled"), "a job of ours cannot be requeued as it is: {refused}");
     bed.run(&format!("scontrol update jobid={number} requeue=1"));

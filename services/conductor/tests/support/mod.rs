@@ -137,7 +137,7 @@ pub fn event(publisher: &str, fact: Fact) -> Event {
     Message::fact(publisher, run(), Attempt::FIRST, fact).to_event()
 }
 
-/// The same fact as a message of its own: somebody looked again.
+/// The same fact as a separate message, as from a second poll.
 pub fn again(event: &Event) -> Event {
     let mut event = serde_json::to_value(event).unwrap();
     event["id"] = "another-message".into();

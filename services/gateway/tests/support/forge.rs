@@ -12,7 +12,7 @@ pub fn git(folder: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// A bare repository and a clone of it; without a hook nobody is told of a push.
+/// A bare repository and a clone of it; without a hook a push is not announced.
 pub struct Forge {
     pub folder: tempfile::TempDir,
 }

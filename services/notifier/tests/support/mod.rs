@@ -201,7 +201,7 @@ impl World {
         self.clock.advance(Span::from_millis(ahead.max(0) as u64));
     }
 
-    /// The run ends, is recorded, and the notifier hears of it.
+    /// The run ends and is recorded, and the notifier receives the event.
     pub async fn ends(&self, paper: &Paper) {
         self.record(paper).await;
         self.now_is(paper.ended);

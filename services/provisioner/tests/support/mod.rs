@@ -11,7 +11,7 @@ pub fn program() -> Program {
     Program([this.into()].into_iter().chain(arguments.map(Into::into)).collect())
 }
 
-/// An ordinary test to whoever runs them all; the body of one of them when the arguments say so.
+/// Does nothing as a test; with these arguments it is the body of a supervisor or node.
 #[test]
 fn be_host() {
     let arguments: Vec<String> = std::env::args().collect();

@@ -22,7 +22,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// The one that the environment names, which serves everybody: the project is the caller's own.
+    /// The one that the environment names, which serves all callers: the project is the caller's own.
     ///
     /// # Errors
     /// When it names none.

@@ -116,7 +116,7 @@ fn select(
         let mut cells = Vec::new();
         for (at, moment) in moments.iter().enumerate() {
             let cell = match row.get_ref(at).map_err(wrong)? {
-                // Whatever it is, it is told as a text.
+                // Every value is returned as text.
                 ValueRef::Integer(micros) if *moment && !plain => format!("{:E}", micros as f64 / 1e6).into(),
                 ValueRef::Integer(whole) => whole.to_string().into(),
                 ValueRef::Real(real) => format!("{real:?}").into(),

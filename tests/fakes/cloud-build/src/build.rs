@@ -123,7 +123,7 @@ impl Inner {
         number
     }
 
-    /// The topic is told of a build's status.
+    /// Publishes a build's status to the topic.
     pub(crate) fn tell(&mut self, at: usize) {
         let build = &self.builds[at];
         let number = self.notifications.len();

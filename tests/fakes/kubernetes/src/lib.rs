@@ -115,12 +115,12 @@ impl Api {
         self.state.faults.lock().unwrap_or_else(PoisonError::into_inner).push_back((method, path, fault));
     }
 
-    /// Whoever asks may not do this, as in `list pods`; or a group is not installed, as in `kueue.x-k8s.io`.
+    /// Callers may not do this, as in `list pods`; or a group is not installed, as in `kueue.x-k8s.io`.
     pub fn deny(&self, what: &str) {
         self.state.denied().insert(what.to_owned());
     }
 
-    /// A node that is there and ready, with its labels, taints and what it has.
+    /// A ready node, with its labels, taints and capacity.
     pub fn node(&self, name: &str, spec: &Value, labels: &Value, has: &Value) {
         let key = ("/nodes".to_owned(), String::new(), name.to_owned());
         let node = json!({"metadata": {"name": name, "labels": labels}, "spec": spec, "status": {

@@ -305,7 +305,7 @@ fn read(
     .into_response()
 }
 
-/// Changes after a version, with bookmarks, until it is cut. What is forgotten is told as too old.
+/// Changes after a version, with bookmarks, until it is cut. A version that is no longer kept is reported as too old.
 fn watch(
     state: State,
     kind: String,

@@ -115,7 +115,7 @@ impl Objects {
         Ok(self.changed("ADDED", key, object))
     }
 
-    /// Puts another in an object's place. With a version it must be the one that is there.
+    /// Replaces an object. A given version must be the current one.
     ///
     /// # Errors
     /// When it is not there, or has changed.

@@ -34,7 +34,7 @@ pub struct Wants {
     pub programs: PathBuf,
     /// Where sshd listens in pods that have one; all of them share this machine's ports.
     pub ssh_port: u16,
-    /// Somebody else makes pods of jobs, and collects what has lost its owner.
+    /// Another controller creates pods of jobs, and deletes objects without an owner.
     pub has_controllers: bool,
 }
 

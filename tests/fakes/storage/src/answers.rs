@@ -161,7 +161,7 @@ pub(crate) async fn answer(
         let later = std::time::Duration::from_millis(millis);
         tokio::spawn(async move {
             tokio::time::sleep(later).await;
-            drop(route(&shared, wants, &asked)); // nobody is told
+            drop(route(&shared, wants, &asked)); // without a response
         });
         return pending().await;
     }

@@ -24,7 +24,7 @@ use tokio::{
 pub struct Line(Arc<AtomicBool>);
 
 impl Line {
-    /// From now on nothing is written any more: whoever waits for an answer sees the connection end.
+    /// From now on nothing is written: callers that wait for a response see the connection end.
     pub fn cut(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Pushes what is told of objects, as a Pub/Sub subscription would.
+//! Pushes notifications of objects, as a Pub/Sub subscription would.
 
 use std::{sync::Arc, time::Duration};
 

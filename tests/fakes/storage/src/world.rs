@@ -91,7 +91,7 @@ pub struct Bucket {
     pub touched: HashMap<String, Instant>,
     /// For how long objects cannot be removed or replaced.
     pub retention: Duration,
-    /// Who wants to be told of what.
+    /// Notification settings of buckets.
     pub notifications: Vec<Value>,
 }
 
@@ -104,7 +104,7 @@ pub struct World {
     pub sessions: BTreeMap<String, Session>,
     /// One write to a name in this time.
     pub pause: Duration,
-    /// What was told of objects, oldest first: Pub/Sub messages with the topic they are for.
+    /// Notifications of objects, oldest first: Pub/Sub messages with their topic.
     pub events: Vec<Value>,
     /// The last number that was given to something.
     pub last: u64,

@@ -107,7 +107,7 @@ async fn listing_folds_at_a_delimiter_and_turns_pages() {
 }
 
 #[tokio::test]
-async fn what_is_told_of_objects_is_pushed_until_it_is_taken() {
+async fn notifications_of_objects_are_pushed_until_acknowledged() {
     let (standin, http, url) = standin().await;
     let wanted = json!({
         "topic": "//pubsub.googleapis.com/projects/p/topics/t", "payload_format": "JSON_API_V1",

@@ -85,7 +85,7 @@ fn every_hostile_value_is_refused_by_its_name() {
             let said = asked(&all, &[]).unwrap_err();
             let other = if storage == "lustre" { "_FILESTORE_" } else { "_LUSTRE_" };
             for name in values.keys().filter(|name| !name.starts_with(other)) {
-                // What the runner reads itself, what is somebody else's, and folders on this host.
+                // Variables of the runner, variables of other programs, and folders on this host.
                 let unread = name == "_TOOLS"
                     || name == "_STORAGE"
                     || (storage == "filestore" && name.starts_with("_GCS_"));

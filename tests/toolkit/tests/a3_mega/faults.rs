@@ -11,7 +11,7 @@ const FILESTORE: &str = "a3-mega-slurm.yaml";
 const LUSTRE: &str = "a3-mega-slurm-lustre.yaml";
 const UBUNTU: (&str, &str) = ("_SOURCE_IMAGE", "ubuntu-2204-jammy-v20240904");
 
-/// A workflow, a place, what goes wrong there, and what is told of it.
+/// A workflow, a place, the fault injected there, and the reported failure.
 type Case = (&'static str, &'static str, &'static str, &'static str);
 
 const CASES: [Case; 15] = [
@@ -108,7 +108,7 @@ async fn a_teardown_that_fails_says_what_is_left_and_goes_on_later() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_somebody_else_put_on_our_network_goes_with_it() {
+async fn foreign_resources_on_our_network_are_deleted_with_it() {
     let world = World::new(FILESTORE, &[]);
     world.create().await;
     assert!(matches!(world.settled().await, ClusterStatus::Ready(_)));

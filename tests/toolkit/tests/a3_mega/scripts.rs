@@ -135,7 +135,7 @@ fn a_container_is_imported_once_and_only_if_it_is_what_was_asked_for() {
 }
 
 #[test]
-fn a_setup_that_failed_is_told_with_its_first_error() {
+fn a_failed_setup_is_reported_with_its_first_error() {
     let cloud = Cloud::new().unwrap();
     let (root, environment) = (cloud.path().to_str().unwrap(), on_a_node(&cloud));
     let mut environment: Vec<_> =

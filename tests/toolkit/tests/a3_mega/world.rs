@@ -19,7 +19,7 @@ fn program() -> Program {
     Program([this.into()].into_iter().chain(arguments.map(Into::into)).collect())
 }
 
-/// An ordinary test to whoever runs them all; a supervisor when the arguments say so.
+/// Does nothing as a test; with these arguments it is a supervisor.
 #[test]
 fn be_host() {
     let arguments: Vec<String> = std::env::args().collect();
