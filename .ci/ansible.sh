@@ -49,7 +49,7 @@ mkdir "$BED_DIR" "$bed/home"
 chmod 755 "$bed"
 bash tests/testbed/ansible/start.sh
 echo "5 machines, $(ansible-playbook --version | sed -n 1p), Slurm $(slurmctld -V | cut -d' ' -f2)"
-try() { "$BED_DIR/here" env HOME="$bed/home" BURNIN_ANSIBLE_BED="$BED_DIR" RUST_BACKTRACE=0 \
+try() { filters_match "$tests" "$@" && "$BED_DIR/here" env HOME="$bed/home" BURNIN_ANSIBLE_BED="$BED_DIR" RUST_BACKTRACE=0 \
   "$tests" --ignored --test-threads=1 "$@"; }
 
 try asked deepops wrong

@@ -9,3 +9,12 @@ test_program() {
   cargo test --quiet "${built[@]}" --test "$2" --no-run --message-format=json |
     grep -F "/$1/Cargo.toml" | grep -F '"kind":["test"]' | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p'
 }
+
+# Fails where one of the filters $2... matches no test of program $1: libtest would pass.
+filters_match() {
+  local tests=$1 filter
+  shift
+  for filter; do
+    "$tests" --ignored --list "$filter" 2>/dev/null | grep -q ': test$' || { echo "no test of $tests matches $filter"; return 1; }
+  done
+}

@@ -29,6 +29,7 @@ for accounts in 0 1; do
   BED_ACCT=$accounts bash tests/testbed/slurm/start.sh
   # Tests that depend on accounting: conformance, and results of purged jobs.
   filter=(); [[ $accounts == 0 ]] || filter=(conforms purged scancel prolog impossible)
+  filters_match "$tests" "${filter[@]}"
   on_controller "$tests" --ignored --test-threads=1 "${filter[@]}"
   # Resets the nodes after the last test.
   on_controller scontrol update nodename='n[1-4]' state=resume >/dev/null 2>&1 || true

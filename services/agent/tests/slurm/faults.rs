@@ -1,6 +1,6 @@
 //! Infrastructure failures of a job, and how they are reported.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use agent::{JobStatus, Scheduler};
 
@@ -22,14 +22,19 @@ async fn a_controller_outage_changes_nothing() {
     let bed = Bed::up("away");
     let jobs = bed.jobs();
     let count = bed.count("away").display().to_string();
-    let job = bed.job("away", &format!("printf x >>'{count}'; sleep 4"));
+    let job = bed.job("away", &format!("printf x >>'{count}'; sleep 15"));
     jobs.submit(&job).await.unwrap();
     running(&bed, "away");
+    // The controller saves jobs every few seconds. Killed before that it would forget this one and reuse its number.
+    let began = SystemTime::now();
+    let state = bed.root.join("state/job_state");
+    let saved = || state.metadata().and_then(|file| file.modified()).is_ok_and(|saved| saved > began);
+    bed.until("the controller saved its jobs", saved);
     bed.kill("slurmctld");
     let unanswered = bed.jobs().poll(&job.cluster, &job.name).await;
     assert!(
         matches!(unanswered, Err(service::PortError::Transient(_))),
-        "who cannot know does not say: {unanswered:?}"
+        "the outcome is unknown: {unanswered:?}"
     );
     bed.start_controller("");
     assert_eq!(ended(&jobs, &job).await.state, "COMPLETED");
@@ -65,7 +70,7 @@ async fn a_dead_node_daemon_loses_the_job() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a Slurm: .ci/slurm.sh"]
-async fn prolog_failures_are_reported_with_the_drained_node() {
+async fn a_failed_prolog_is_reported_with_the_drained_node() {
     let bed = Bed::up("prolog");
     let job = long(&bed, "prolog");
     std::fs::write(bed.root.join("fault/prolog.n2"), "1").unwrap();
