@@ -76,10 +76,10 @@ fn a_failed_night_is_notified_after_an_unnotified_failure() {
     let mut command = lab.command(&["up", "--port", "0", "--workflows", "."]);
     command.env("BURNIN_CHANNEL_PAGER_URL", &receiver.url).env("BURNIN_CHANNEL_PAGER_KEY", "a key");
     let up = Up::new(command);
-    wait_for("somebody to listen", || lab.data().join("notices/since.json").exists());
+    wait_for("the notifier to start", || lab.data().join("notices/since.json").exists());
     let run = up.begin("lab", "night");
     assert_eq!(up.follow(&run).last().map(String::as_str), Some("closed"));
-    wait_for("it to be told", || !receiver.came().is_empty());
+    wait_for("the notice", || !receiver.came().is_empty());
     let (_, told) = &receiver.came()[0];
     assert_eq!(
         (&told["news"], &told["run"], &told["first_run"]),

@@ -346,7 +346,7 @@ fn a_failure_and_its_recovery_are_notified_once_each() {
         let run = server.begin("lab", &number.to_string());
         assert_eq!(server.follow(&run).last().map(String::as_str), Some("closed"));
         wait_for("the notices to be decided", || decided(&run));
-        wait_for("it to be told", || receiver.came().len() >= told);
+        wait_for("the notice", || receiver.came().len() >= told);
         runs.push(run);
     }
     let address = server.address.clone();

@@ -1,4 +1,4 @@
-"""The A4 test bed on a real Kubernetes: its steps put queue, topology and installer into a cluster that is there, and take
+"""The A4 test bed on a real Kubernetes: its steps put queue, topology and installer into an existing cluster, and take
 them out again; Helm's own engine installs its chart, JobSet and Kueue place it, its launcher runs in real pods over a real sshd
 and a real mpirun. Played: eight GPUs of each node, gIB, NCCL, gcloud. The bed is `.ci/kubernetes.sh`'s.
 
@@ -194,7 +194,7 @@ class Steps(unittest.TestCase):
         networks = [{"apiVersion": f"{group}/v1", "kind": "Network", "metadata": {"name": f"rdma-{n}"}} for n in range(8)]
         kubectl("apply", "--server-side", "--filename", "-", given=json.dumps({"apiVersion": "v1", "kind": "List", "items": networks}))
 
-    def test_a_cluster_that_is_there_is_made_ready_used_and_left_as_it_was(self):
+    def test_an_existing_cluster_is_prepared_used_and_restored(self):
         cloud = Cloud(self, tools=("gcloud", "helm"), existing="bed", kubeconfig=(BED / "admin").read_text())
         (cloud.folder / "bin" / "kubectl").symlink_to(shutil.which("kubectl"))
         cloud.environment["TESTBED_POLL_S"] = "0.5"

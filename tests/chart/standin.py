@@ -55,7 +55,7 @@ def mpirun():
         for host in hosts[: faults.get("spans", len(hosts))]:
             print("\n".join([host.split(".")[0]] * 8))
         return 0
-    # Rank 0 is real, with everything before its program; the others are told of by it.
+    # Rank 0 is real, with everything before its program; it reports the others.
     return subprocess.run(command, env={**os.environ, "RANKS": option("-np")}, check=False).returncode
 
 

@@ -145,7 +145,7 @@ class Deploy(unittest.TestCase):
     def test_a_cluster_in_error_is_named(self):
         self.failed(Cloud(self, faults={"cluster": 1}), "make", "expected RUNNING, found ERROR")
 
-    def test_a_cluster_that_is_there_keeps_its_own(self):
+    def test_an_existing_cluster_keeps_its_own(self):
         cloud = Cloud(self, tools=("gcloud", "kubectl", "helm"), existing="theirs", crds=["jobsets.jobset.x-k8s.io"], nodes=5, bad_gpu=0)
         ended, _, said = cloud.play("deploy", _EXISTING="theirs", _ZONE="", _RESERVATION="", _AUTHORIZED_CIDR="", _TERRAFORM_BUCKET="")
         self.assertIsNone(ended, said)
@@ -156,7 +156,7 @@ class Deploy(unittest.TestCase):
         self.assertEqual([call[2] for call in cloud.calls("helm", "uninstall")], ["kueue"])
         self.assertIn("jobsets.jobset.x-k8s.io", cloud.world()["crds"])
 
-    def test_a_namespace_of_somebody_else_is_left_alone(self):
+    def test_a_foreign_namespace_is_left_alone(self):
         cloud = Cloud(self, existing="theirs", namespace={"metadata": {"name": "burnin", "labels": {"team": "x"}}})
         status = self.failed(cloud, "apply", "_NAMESPACE: burnin is there, and is not ours", _EXISTING="theirs")
         self.assertEqual((status, cloud.calls("kubectl", "apply")), (64, []))
@@ -170,7 +170,7 @@ class Deploy(unittest.TestCase):
         wrong = {"_NODES": ["1", "two", ""], "_AUTHORIZED_CIDR": ["0.0.0.0/0", "me"], "_ZONE": ["europe-west4-a", "us-central1"],
                  "_KUEUE_CHART": ["oci://h.example/kueue:0.14.0"], "_GIB_IMAGE": ["h.example/gib:v1"], "_EXPIRES": ["", "soon"]}
         given = [{name: text} for name, texts in wrong.items() for text in texts]
-        # All at once: every problem is told.
+        # All problems are reported at once.
         given += [dict.fromkeys(ASKED, text) for text in ("$(id)", 'a"b', "a\nb", "{{x}}", "a b", "--help", " ")]
         for each in given:
             with self.subTest(each):
@@ -229,7 +229,7 @@ class Destroy(unittest.TestCase):
         self.assertIsNone(cloud.play("destroy")[0])
         self.assertEqual(self.gone(cloud), [])
 
-    def test_a_tool_that_hangs_is_ended_and_what_it_said_is_told(self):
+    def test_a_hanging_tool_is_ended_and_its_output_reported(self):
         script = ("import sys; sys.path.insert(0, sys.argv[1]); import tools\n"
                   "try: tools.run('sh', '-c', 'echo begun; sleep 600 & wait', limit_s=1)\n"
                   "except tools.Failed as failed: print('FAILED', failed, failed.said)")
@@ -243,7 +243,7 @@ class Destroy(unittest.TestCase):
         self.assertIn("permission: PERMISSION_DENIED", said)
         self.assertFalse((cloud.workspace / "gone.json").exists())
 
-    def test_on_a_cluster_that_is_there_deleting_fails_first(self):
+    def test_on_an_existing_cluster_deleting_fails_first(self):
         cloud = Cloud(self, existing="theirs")
         self.assertIsNone(cloud.play("deploy", _EXISTING="theirs")[0])
         cloud.change(faults={"delete": 1})
@@ -252,7 +252,7 @@ class Destroy(unittest.TestCase):
         self.assertIsNone(cloud.play("destroy", _EXISTING="theirs")[0])
         self.assertEqual(self.gone(cloud), [])
 
-    def test_a_cluster_that_somebody_deleted_meanwhile_is_gone(self):
+    def test_a_cluster_deleted_by_hand_meanwhile_is_gone(self):
         cloud = Cloud(self, existing="theirs")
         cloud.play("deploy", _EXISTING="theirs")
         cloud.change(existing=None)

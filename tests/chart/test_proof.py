@@ -1,4 +1,4 @@
-"""The launcher's judgement of real logs: what is there, and what is missing."""
+"""The launcher's judgement of real logs: complete and incomplete ones."""
 
 import sys
 import unittest

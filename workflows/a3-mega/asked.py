@@ -1,6 +1,6 @@
 """Checks what was asked for before anything is made, and writes it to asked.json for the other steps.
 
-Parameters come as environment variables, the substitutions of deploy.yaml and destroy.yaml. Every problem is told at
+Parameters come as environment variables, the substitutions of deploy.yaml and destroy.yaml. All problems are reported at
 once, each as `name: what was expected`; the exit code is 64 then. `asked.py destroy` checks what a teardown needs.
 Python's own library only.
 """
@@ -65,7 +65,7 @@ NAME = r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?"
 URL = r"https://[A-Za-z0-9][A-Za-z0-9.-]*(/[A-Za-z0-9_.~/-]*)?"
 SHA256 = matching(r"[0-9a-f]{64}", "a SHA-256 of 64 hexadecimal digits")
 
-# Each parameter: its name here and in the environment, how it is read and what is expected. What a teardown is told:
+# Each parameter: its name here and in the environment, how it is read and what is expected. What a teardown receives:
 TOLD = {
     "cluster": ("_CLUSTER", *matching(r"[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?", "a label's value: a-z, 0-9, - and _, at most 63")),
     "state": ("_STATE", *matching(r"gs://[a-z0-9][a-z0-9._-]{1,220}/[A-Za-z0-9_./-]{1,900}|/[^\0\r\n]{1,1000}", "gs://BUCKET/FOLDER, or an absolute path")),

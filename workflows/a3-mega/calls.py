@@ -6,7 +6,7 @@ import shlex
 import subprocess
 import sys
 
-# What a program prints, and what it means. The first that is found is told.
+# What a program prints, and what it means. The first match is reported.
 CAUSES = [
     (r"Error acquiring the state lock", "LOCKED: another deployment holds Terraform's state, or one was killed"),
     (r"ZONE_RESOURCE_POOL_EXHAUSTED|VM_MIN_COUNT_NOT_REACHED|INSUFFICIENT_CAPACITY|Requested minimum count", "STOCKOUT: the zone has no such machines now"),

@@ -130,7 +130,7 @@ def image():
 
 
 def scheduling(wanted):
-    """How long nodes live, whoever forgets them. What stands here replaces all that Slurm's own tool would say of it."""
+    """Maximum lifetime of nodes, even if they are never released. It replaces all that Slurm's own tool sets for it."""
     left = wanted["expires"] - int(time.time())
     if left < 1800:
         raise ValueError(f"_EXPIRES: expected at least half an hour from now, found {left} s")

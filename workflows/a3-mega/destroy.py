@@ -32,7 +32,7 @@ def listed(wanted, kind):
     """Everything of a kind that is ours, by the provider's own list."""
     words, labelled = KINDS[kind]
     mine = f"name~^(.*/)?{wanted['short']}-"
-    # Rules and subnetworks that somebody else made on our networks keep them from going.
+    # Foreign rules and subnetworks on our networks block their deletion.
     if kind in ("firewall rule", "subnetwork"):
         mine += f" OR network~/{wanted['short']}-"
     if labelled:

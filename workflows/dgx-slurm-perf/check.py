@@ -1,6 +1,6 @@
 """Checks what was asked for before any host is touched, and writes it to vars.json for the playbooks.
 
-Parameters come as environment variables, the substitutions of provision.yaml and release.yaml. Every problem is told at
+Parameters come as environment variables, the substitutions of provision.yaml and release.yaml. All problems are reported at
 once, each as `where: what was expected`; the exit code is 64 then. Python's own library only.
 """
 
@@ -100,7 +100,7 @@ def expand(name):
 
 
 class Inventory:
-    """An inventory as it is written. Ansible would merge a host that is there twice without a word."""
+    """An inventory as it is written. Ansible would merge a duplicate host silently."""
 
     def __init__(self, file, problems, others_allowed):
         self.file, self.problems, self.others_allowed = file, problems, others_allowed

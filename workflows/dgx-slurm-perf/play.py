@@ -17,7 +17,7 @@ def why(result):
     """Why a task ended as it did, in one line."""
     if result.get("_ansible_no_log") or "censored" in result:
         return HIDDEN
-    # Of a loop that failed its first bad item is told.
+    # Of a failed loop the first bad item is reported.
     for item in result.get("results") or []:
         if isinstance(item, dict) and item.get("failed"):
             return why(item)
@@ -89,7 +89,7 @@ def run(name, command, environment, folder):
                 print(words, flush=True)
     code = ansible.wait()
     if code:
-        # Whoever reports a failed build quotes the end of its log.
+        # Reports of a failed build quote the end of its log.
         print(f"{name}.yml failed with {code}:", *wrong[-3:], sep="\n", flush=True)
     return code
 

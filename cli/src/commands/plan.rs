@@ -55,7 +55,7 @@ fn notify_text(notify: &[Notify]) -> String {
         let on: Vec<_> = on.iter().map(|news| news.as_str()).collect();
         format!("Notifies {kind} {name}: {}.\n", on.join(", "))
     };
-    let lines = notify.iter().map(|somebody| match somebody {
+    let lines = notify.iter().map(|entry| match entry {
         Notify::Github(GithubNotify { status, check }) => {
             let marks = [(*status, "status"), (*check, "check")];
             let marks: Vec<_> = marks.into_iter().filter(|(asked, _)| *asked).map(|(_, mark)| mark).collect();

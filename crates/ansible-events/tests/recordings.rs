@@ -98,7 +98,7 @@ fn runs_one_after_the_other() {
     assert_eq!((half.runs, half.ended), (1, false));
 }
 
-/// Ignored, rescued, hidden, followed by an `always`, and an item of a loop: what stands is told, and nothing else.
+/// Ignored, rescued, hidden, followed by an `always`, and an item of a loop: only final results are reported.
 #[test]
 fn failures_that_were_dealt_with() {
     let findings = found("dealt-with");

@@ -166,7 +166,7 @@ async fn any_other_token_is_rejected() {
         assert!(matches!(said, Err(Denied::Unproven(_))), "{what}: {said:?}");
     }
     assert!(matches!(scene.verifier.admit(None).await, Err(Denied::Unproven(_))));
-    let stranger = scene.admit(&changed("email", json!("anybody@gmail.com"))).await;
+    let stranger = scene.admit(&changed("email", json!("stranger@gmail.com"))).await;
     assert!(matches!(stranger, Err(Denied::Forbidden(_))), "{stranger:?}");
 }
 

@@ -102,10 +102,10 @@ pub fn contradict(inner: &mut Inner, bus: SimBus, event: &Event) {
         return;
     }
     let class = [Class::Infrastructure, Class::Workload, Class::ClusterLost][inner.dice.index(3)];
-    let failure = Failure::new(class, "CONTRADICTED", "somebody else saw it otherwise");
+    let failure = Failure::new(class, "CONTRADICTED", "another observer reports a different result");
     let run = message.run.clone();
     inner.note(SimService::Outside, Happening::Contradicted { run: run.clone(), stage });
-    let lie = Message::fact("somebody", run, message.attempt, Fact::failed(stage, failure)).to_event();
+    let lie = Message::fact("intruder", run, message.attempt, Fact::failed(stage, failure)).to_event();
     inner.in_flight += 1;
     inner.spawn(SimService::Outside, async move {
         bus.publish(lie).await.ok(); // a lost false message has no effect
@@ -116,7 +116,7 @@ pub fn contradict(inner: &mut Inner, bus: SimBus, event: &Event) {
 /// Cancels the run of an event while the event is being delivered.
 pub fn cancel(inner: &mut Inner, bus: SimBus, event: &Event) {
     let Ok(Message { run, attempt, .. }) = Message::from_event(event) else { return };
-    let cancel = CancelRequested { by: "somebody".to_owned(), reason: "changed their mind".to_owned() };
+    let cancel = CancelRequested { by: "alice".to_owned(), reason: "changed their mind".to_owned() };
     let cancel = Message::fact("cli", run, attempt, Fact::CancelRequested(cancel)).to_event();
     let after = inner.dice.between(0, 1_000);
     inner.in_flight += 1;

@@ -142,7 +142,7 @@ impl Simulation {
         };
         say(asked.after, workload::requested(asked.workflow.clone()));
         if let Some(after) = asked.cancelled_after {
-            let by = "somebody".to_owned();
+            let by = "alice".to_owned();
             let cancel = CancelRequested { by, reason: "no longer needed".to_owned() };
             say(asked.after + after, Fact::CancelRequested(cancel));
             let inner = &mut *self.world.inner();

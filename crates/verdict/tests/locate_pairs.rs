@@ -115,7 +115,7 @@ fn several_bad_members_are_named_under_noise() {
         right += u64::from(named == truth);
         wrong += u64::from(named.iter().any(|name| !truth.contains(name)));
     }
-    println!("3 bad of 48 in 192 noisy pairs: all named in {right} of {seeds}, somebody wrongly in {wrong}");
+    println!("3 bad of 48 in 192 noisy pairs: all named in {right} of {seeds}, a good node named in {wrong}");
     assert!(right * 100 >= 97 * seeds && wrong * 100 <= seeds);
 }
 

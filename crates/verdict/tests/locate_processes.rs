@@ -94,7 +94,7 @@ impl Seeded {
 const USUAL: [f64; 4] = [120.0, 340.0, 1200.0, 4580.0];
 
 /// A healthy run as the real ones look: in each half every rank is off by its own percent or so, and stays so; every
-/// iteration differs for all together; now and then the scheduler delays somebody.
+/// iteration differs for all together; now and then the scheduler delays one of them.
 fn healthy(seeded: &mut Seeded, ranks: usize, iterations: usize) -> Vec<[Vec<Vec<f64>>; 2]> {
     let mut half = |usual: f64| {
         let off: Vec<f64> = (0..ranks).map(|_| 1.0 + 0.008 * seeded.normal()).collect();
@@ -245,7 +245,7 @@ fn a_slowness_of_all_is_not_located() {
         assert_eq!(located.suspects.is_empty(), located.undecided.is_some());
         named += usize::from(!located.suspects.is_empty());
     }
-    println!("slow all together: somebody named in {named} of 400");
+    println!("slow all together: a process named in {named} of 400");
     assert!(named <= 2);
 }
 

@@ -278,6 +278,6 @@ async fn at_most_ten_thousand_files_are_collected() {
     assert!(manifest.objects.iter().all(|object| {
         object.collected.as_ref().unwrap().file.as_ref().is_some_and(|file| file.contains('\n'))
     }));
-    assert_eq!(manifest.left_out.len(), 1001, "the others are told, as far as anybody would read it");
+    assert_eq!(manifest.left_out.len(), 1001, "the list of omitted files is bounded");
     assert_eq!(manifest.left_out[1000].why, "and 1001 more");
 }

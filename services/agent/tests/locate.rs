@@ -29,7 +29,7 @@ struct Paper {
     refuses: Option<usize>,
     wrong: bool,
     mute: bool,
-    /// Pairs with a bad node are taken away for this; or their end cannot be told, for this.
+    /// Pairs with a bad node are lost with the first code, or their end stays unknown with the second.
     lost: Option<&'static str>,
     fails: Option<&'static str>,
     released: Mutex<BTreeSet<String>>,
@@ -386,7 +386,7 @@ async fn a_late_submission_of_a_pair_does_not_start() {
     }
 }
 
-/// Somebody else ends the search in the middle of a step, which has not heard of it.
+/// Another process ends the search in the middle of a step, which has no notice of it.
 #[tokio::test]
 async fn an_outdated_step_starts_no_pair() {
     for look in 1..20 {

@@ -178,7 +178,7 @@ fn reasons_for_waiting_are_distinguished() {
         found(&row, &Marks::default())
     };
     assert_eq!(waiting("Resources", 0), "waiting: Resources");
-    assert_eq!(waiting("JobHeldUser", 0), "waiting: JobHeldUser", "somebody may release it");
+    assert_eq!(waiting("JobHeldUser", 0), "waiting: JobHeldUser", "an administrator may release it");
     assert_eq!(waiting("JobHeldUser", 1), "lost: LAUNCH_FAILED", "it had been begun");
     assert_eq!(waiting("launch_failed_requeued_held", 1), "lost: LAUNCH_FAILED");
     assert_eq!(

@@ -209,7 +209,7 @@ async fn notifications_pushed_over_http_end_an_unpolled_build() {
             tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(std::time::Duration::from_secs(20), told).await.expect("the end is told");
+    tokio::time::timeout(std::time::Duration::from_secs(20), told).await.expect("the end is published");
     assert_eq!(heard.take()[0][0], "dev.burnin.image.built.v1");
     stop.cancel();
     serving.await.unwrap().unwrap();

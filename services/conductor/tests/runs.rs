@@ -21,7 +21,7 @@ async fn a_good_run_writes_twelve_records_and_sends_each_command_once() {
     let closings = world.bus.closings();
     let closed = RunClosed { conclusion: Conclusion::Completed, verdict: Some(Verdict::Pass) };
     assert_eq!(closings.into_iter().map(|(_, closed)| closed).collect::<Vec<_>>(), [closed]);
-    let [used] = &world.bus.used()[..] else { panic!("it is told once what it used") };
+    let [used] = &world.bus.used()[..] else { panic!("its use is published once") };
     assert_eq!((used.workflow.as_str(), used.nodes), ("quickstart", 2));
     assert!(used.requested_at <= used.closed_at, "{used:?}");
     assert_eq!(world.hints().await, [], "nothing is owed any more");
@@ -227,7 +227,7 @@ async fn a_cluster_that_reappears_after_closing_is_released_again() {
     let ready = answers().remove(3);
     feed(&conductor, [again(&ready)]).await;
     assert_eq!(world.bus.commands(), ["cluster.1.delete"]);
-    assert_eq!(world.hints().await, [run()], "it is owed until it is confirmed, whoever restarts");
+    assert_eq!(world.hints().await, [run()], "the command is owed until confirmed, across restarts");
 
     world.clock.advance(Span::from_secs(1));
     feed(&conductor, [event("provisioner", deleted(world.clock.now()))]).await;
@@ -311,6 +311,6 @@ async fn a_repeated_fact_does_not_republish_the_end() {
     *world.bus.refuses.lock().unwrap() = None;
     feed(&conductor, [last]).await;
     conductor.tick().await.unwrap();
-    assert_eq!(world.bus.closings().len(), 1, "an end that could not be told is told by the tick");
+    assert_eq!(world.bus.closings().len(), 1, "the tick publishes an end that could not be published before");
     assert_eq!(world.hints().await, []);
 }

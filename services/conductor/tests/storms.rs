@@ -80,7 +80,7 @@ async fn storm(seed: u64, temper: Temper) {
     let state = world.state().await;
     assert_eq!(state.verdict().map(|verdict| verdict.verdict), Some(Verdict::Pass), "seed {seed}");
     let closings = world.bus.closings();
-    assert!(!closings.is_empty(), "seed {seed}: the end was told");
+    assert!(!closings.is_empty(), "seed {seed}: the end was published");
     assert!(closings.iter().all(|closing| *closing == closings[0]), "seed {seed}: always the same event");
     let commands = world.bus.commands();
     for command in &commands {

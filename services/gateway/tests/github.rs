@@ -176,7 +176,7 @@ async fn a_signed_push_starts_a_run_and_a_lost_push_is_found() {
     tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
     forge.commit("images/Dockerfile", "one");
     forge.work(&["push", "--quiet", "origin", "main"]);
-    assert_eq!(front.chore("refs").await, 204, "the first look: what is there was not pushed to us");
+    assert_eq!(front.chore("refs").await, 204, "the first poll: existing commits were not pushed to us");
     assert_eq!(front.runs().await.len(), 0);
 
     let hook = Path::new(&forge.url()).join("hooks/post-receive");

@@ -56,7 +56,7 @@ fn slack(on: &[News]) -> Vec<Notify> {
     serde_json::from_value(json!([{"slack": {"webhook": "ops", "on": on}}])).unwrap()
 }
 
-/// What is told of each of these runs, which end an hour apart, to somebody who wants all of it.
+/// Notices of these runs, which end an hour apart, for a channel of all kinds.
 fn told(story: &str) -> Vec<&'static str> {
     told_to(story, &News::ALL, 1.0)
 }
@@ -134,7 +134,7 @@ fn channels_receive_only_subscribed_news() {
     use News::{Broken, Failed, Inconclusive, Recovered, StillFailing};
     assert_eq!(told_to("pfibp", &[Failed], 1.0), ["", "failed", "", "", ""]);
     assert_eq!(told_to("pfibp", &[Broken, Inconclusive], 1.0), ["", "", "inconclusive", "broken", ""]);
-    // Nobody recovers from what was not told; whoever wants recoveries alone hears all of them.
+    // A failure that was not sent has no recovery; a channel for recoveries alone receives all of them.
     assert_eq!(told_to("pip", &[Failed, Recovered], 1.0), ["", "", ""]);
     assert_eq!(told_to("pfp", &[Failed, Recovered], 1.0), ["", "failed", "recovered"]);
     assert_eq!(told_to("pip", &[Recovered], 1.0), ["", "", "recovered"]);
@@ -182,7 +182,7 @@ fn systems_are_tracked_separately() {
     };
     assert_eq!(told(std::slice::from_ref(&failed), Some("c1")), 0);
     let elsewhere = RunSummary { cluster: Some("c2".to_owned()), ..failed.clone() };
-    assert_eq!(told(std::slice::from_ref(&elsewhere), Some("c1")), 1, "another cluster that is there");
+    assert_eq!(told(std::slice::from_ref(&elsewhere), Some("c1")), 1, "another existing cluster");
     assert_eq!(told(&[elsewhere], None), 0, "clusters that come and go are one system");
     let other = RunSummary { workflow: "v".to_owned(), ..failed };
     assert_eq!(told(&[other], Some("c1")), 1, "another workflow");

@@ -138,7 +138,7 @@ async fn after_a_crash_the_next_process_delivers_under_the_same_id() {
         world.chore().await;
         assert_eq!(world.notifier.handle(&closed(&failed)).await, Disposition::Done);
     }
-    assert!(courier.taken().is_empty(), "whoever began it may be at it still");
+    assert!(courier.taken().is_empty(), "the process that started it may still be sending");
     world.clock.advance(notifier::outbox::UNDER_WAY);
     world.chore().await;
     assert_eq!(courier.counted().into_values().collect::<Vec<_>>(), [1]);
@@ -258,7 +258,7 @@ async fn marks_of_older_versions_still_count() {
         world.store.create(&format!("notices/{run}/ended.json"), mark.into()).await.unwrap();
     }
     world.ends(&paper("w-3", FAIL, 3.0)).await;
-    assert_eq!(news(&courier), [""; 0], "the first of them was told then");
+    assert_eq!(news(&courier), [""; 0], "the first of them was sent then");
     world.ends(&paper("w-4", PASS, 4.0)).await;
     assert_eq!(news(&courier), ["w-4 recovered"]);
 }

@@ -104,7 +104,11 @@ async fn every_courier_conforms() {
     suite(&*courier, &receiver, message).await;
     let (receiver, courier) = pair(&clock()).await;
     suite(&*courier, &receiver, checked).await;
-    assert_eq!(receiver.taken().len(), 3, "a check run that is there is not made again, answer or not");
+    assert_eq!(
+        receiver.taken().len(),
+        3,
+        "an existing check run is not created again, with or without a response"
+    );
 
     struct OnPaper(FakeCourier);
     impl OtherEnd for OnPaper {
@@ -203,9 +207,9 @@ async fn a_receiver_sees_each_notice_once_after_restarts_and_lost_responses() {
     let clock = clock();
     let (receiver, courier) = pair(&clock).await;
     let mut world = World::over(Arc::new(ledger::MemoryStore::default()), courier, clock.clone());
-    let everybody =
+    let channels =
         json!([{"github": {"check": true}}, {"slack": {"webhook": "ops"}}, {"webhook": {"target": "pager"}}]);
-    let failed = Paper::new("w-1", FAIL, 1.0).telling(everybody.clone()).pushed();
+    let failed = Paper::new("w-1", FAIL, 1.0).telling(channels.clone()).pushed();
     // A response is lost after the request took effect.
     for _ in 0..4 {
         receiver.answers(Answer::Breaks);
@@ -320,14 +324,14 @@ async fn no_secret_is_in_a_log_an_error_or_the_outbox() {
                 said.push(format!("{:?}", courier.deliver(&notice).await));
             }
         }
-        let everybody = json!([{"github": {"check": true}}, {"slack": {"webhook": "ops"}},
+        let channels = json!([{"github": {"check": true}}, {"slack": {"webhook": "ops"}},
                                {"slack": {"webhook": "unknown"}}, {"webhook": {"target": "pager"}}]);
         let world = World::over(Arc::new(ledger::MemoryStore::default()), courier, clock.clone());
         receiver.forgets();
         for status in [410, 410, 500] {
             receiver.says(status, &[]);
         }
-        world.ends(&Paper::new("w-1", FAIL, 1.0).telling(everybody).pushed()).await;
+        world.ends(&Paper::new("w-1", FAIL, 1.0).telling(channels).pushed()).await;
         for name in world.names("").await {
             let body = world.store.read(&name).await.unwrap().unwrap();
             said.push(format!("{name}: {}", String::from_utf8_lossy(&body)));

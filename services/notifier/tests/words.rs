@@ -15,9 +15,9 @@ use support::*;
 async fn letters(paper: Paper) -> Vec<Notice> {
     let courier = Arc::new(FakeCourier::default());
     let world = World::new(courier.clone());
-    let everybody =
+    let channels =
         json!([{"github": {"check": true}}, {"slack": {"webhook": "ops"}}, {"webhook": {"target": "pager"}}]);
-    world.ends(&paper.telling(everybody).pushed()).await;
+    world.ends(&paper.telling(channels).pushed()).await;
     let mut taken = courier.taken();
     taken.sort_by_key(Notice::channel);
     taken

@@ -16,7 +16,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// A notice is refused so often at most: who is refused for ever by chance is told late, and that is no fault.
+/// Maximum number of refusals of a notice: more of them by chance would only delay it, which is not a fault.
 const REFUSED: usize = 2;
 
 /// What came: how often each id, by run and what was new.
@@ -106,7 +106,7 @@ impl PublishedFacts {
             ended += 1;
             match heard.get(&(run.to_string(), "recovered".to_owned())).map(BTreeMap::len) {
                 Some(1) => {}
-                Some(ids) => wrong.push(format!("{run} was told of under {ids} ids")),
+                Some(ids) => wrong.push(format!("{run} was reported under {ids} ids")),
                 None => wrong.push(format!("{run} was not told of")),
             }
         }

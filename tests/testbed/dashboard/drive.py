@@ -59,7 +59,7 @@ def browser():
 
 
 class Person:
-    """Somebody in front of the browser, who opened the link that the server printed."""
+    """A user in the browser, who opened the link that the server printed."""
 
     def __init__(self, driver, link, folder):
         self.driver, self.address, self.folder = driver, link.partition("?")[0], folder

@@ -1,6 +1,6 @@
 """past.py DATA RUNS: gives a data folder with one closed run a past of RUNS more, each with its whole ledger.
 
-They belong to a few workflows and go back hour by hour. The newest ones are like the run that is there, with logs and
+They belong to a few workflows and go back hour by hour. The newest ones are like the existing run, with logs and
 verdicts: the benchmark takes 4 % longer from one night on, and another driver came with it. Those before were cancelled at
 once, which makes three records each.
 """
@@ -48,9 +48,9 @@ def main(data, runs):
     verdict = (data / "artefacts" / template / "verdict/1/verdict.json").read_text()
 
     event = {"source": "//burnin/cli", "id": "enough"}
-    fact = {"type": "dev.burnin.cancel.requested.v1", "data": {"by": "somebody", "reason": "enough"}}
+    fact = {"type": "dev.burnin.cancel.requested.v1", "data": {"by": "alice", "reason": "enough"}}
     cancelled = [(2, {"accepted": {"event": event, "attempt": 1, "fact": fact}}),
-                 (3, {"closed": {"conclusion": {"how": "cancelled", "by": "somebody"}}})]
+                 (3, {"closed": {"conclusion": {"how": "cancelled", "by": "alice"}}})]
 
     for number in range(1, runs + 1):
         workflow = WORKFLOWS[number % len(WORKFLOWS)]

@@ -16,7 +16,7 @@ for package in "$state"/archives/*.deb; do
   dpkg-deb --fsys-tarfile "$package" | tar --extract --directory "$tree" --keep-directory-symlink \
     --exclude='./usr/share/doc/*' --exclude='./usr/share/man/*' --exclude='./usr/share/locale/*'
 done
-# What the packages' own scripts would do, as far as anybody here calls it.
+# What the packages' own scripts would do, as far as it is needed here.
 printf '%s\n' 'root:x:0:0:root:/root:/bin/bash' 'sshd:x:100:65534::/run/sshd:/usr/sbin/nologin' >"$tree/etc/passwd"
 printf '%s\n' 'root:x:0:' 'nogroup:x:65534:' >"$tree/etc/group"
 echo 'hosts: files dns' >"$tree/etc/nsswitch.conf"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # A real API server and the real controllers of jobs and of garbage, with JobSet's and Kueue's own definitions, in a network
-# namespace: BED_DIR (a folder that is there), KUBERNETES (a folder with kube-apiserver, kube-controller-manager and crds/).
+# namespace: BED_DIR (an existing folder), KUBERNETES (a folder with kube-apiserver, kube-controller-manager and crds/).
 # No kubelet runs, and nothing of JobSet's and Kueue's controllers: the tests play their parts. With BED_NODES they are
 # real, and so are the scheduler and as many nodes: nodes.sh.
 set -euo pipefail

@@ -19,7 +19,7 @@ def nodes():
 
 
 def folder(name):
-    """A node's folder; a healthy one unless somebody made another before."""
+    """A node's folder; a healthy one unless the test created another before."""
     home = f"{ROOT}/nodes/{name}"
     if not os.path.isdir(home):
         for path in ["dev/aperture_devices/0000:04:00.0", "var/lib/tcpxo/lib64"] + [f"sys/class/net/{nic}" for nic in (

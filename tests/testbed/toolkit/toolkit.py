@@ -35,7 +35,7 @@ def options(words, known):
 def create(words):
     flags, rest = options(words, {"--deployment-file": 1, "--out": 1, "--validation-level": 1})
     if len(rest) != 1 or not os.path.isfile(rest[0]):
-        fail(f"Error: accepts 1 arg, a blueprint that is there; received {rest}")
+        fail(f"Error: accepts 1 arg, an existing blueprint; received {rest}")
     with open(rest[0], encoding="utf-8") as file:
         blueprint = file.read()
     with open(flags["--deployment-file"], encoding="utf-8") as file:

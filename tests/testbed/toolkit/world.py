@@ -53,7 +53,7 @@ def fault(where):
     if first == "hang":
         open(f"{ROOT}/hangs", "w").close()
         while True:
-            time.sleep(3600)  # until somebody ends it
+            time.sleep(3600)  # until it is killed
     return first or None
 
 

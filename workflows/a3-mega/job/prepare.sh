@@ -18,7 +18,7 @@ echo "== preflight"
 echo "== storage"
 type=nfs room=$folder
 if [[ $storage == lustre ]]; then
-  # Where everybody may write: the top of a file system is root's.
+  # A folder that every user can write to: the top of a file system is root's.
   type=lustre room=$data/burnin
   sudo -n install -d -m 1777 "$room"
 fi

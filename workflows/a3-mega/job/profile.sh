@@ -4,7 +4,7 @@
 _here=${BASH_SOURCE[0]%/*}
 . "$_here/settings.sh"
 
-# Without it there is no benchmark either: what is missing is told by the preflight, where results are read.
+# Without it there is no benchmark either: the preflight reports what is missing, where results are read.
 if [[ -r /var/lib/tcpxo/lib64/nccl-env-profile.sh ]]; then
   NCCL_LIB_DIR=/var/lib/tcpxo/lib64 . /var/lib/tcpxo/lib64/nccl-env-profile.sh
 fi

@@ -140,7 +140,7 @@ def nodes(values):
         wrong = ("not Ready" if not holds(node, "Ready") else "cordoned" if node.get("spec", {}).get("unschedulable") else
                  f"{gpus} of 8 GPUs" if gpus != "8" else f"no label {lacking[0]}" if lacking else None)
         bad.append(f"{name}: {wrong}") if wrong else good.append(name)
-    # On a cluster that is there some may be somebody else's, or broken: enough is enough.
+    # On an existing cluster some nodes may be in use by others, or broken: the requested number suffices.
     short = len(good) < values["nodes"]
     return good, f"expected {values['nodes']} good nodes, found {len(good)}; {'; '.join(bad[:8])}".rstrip("; ") if short else None
 
@@ -154,13 +154,13 @@ def queue(values):
 
 
 def tell():
-    """cluster.json for Burnin; kubernetes.json for whoever installs the chart."""
+    """cluster.json for Burnin; kubernetes.json for the step that installs the chart."""
     values = asked()
     good, complaint = nodes(values)
     if complaint:
         raise Failed(f"nodes: {complaint}")
     found = tools.read("gcloud", "container", "clusters", "describe", cluster_name(values), *where(values), "--format=json")
-    # Where the API is, and how it is known; credentials are fetched by whoever needs some.
+    # Where the API is, and how it is known; each component fetches its own credentials.
     access = {"gke": {"server": f"https://{found['endpoint']}", "certificate_authority": found["masterAuth"]["clusterCaCertificate"]}}
     write("cluster.json", {"nodes": [{"name": name, "slots": 8} for name in good[: values["nodes"]]],
                            "kubernetes": {"access": access, "namespace": values["namespace"], "queue": values["queue"],

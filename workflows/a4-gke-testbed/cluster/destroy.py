@@ -11,12 +11,12 @@ import tools
 from tools import Failed
 
 RELEASED = "jobset,secret,configmap,service"
-# Only on a cluster of somebody else's: Namespace last, it takes along what else is in it.
+# Only on an existing cluster: the namespace last, because its deletion deletes everything in it.
 OURS = ",".join(kind.lower() for kind in reversed(objects.KINDS))
 
 
 def listed(values):
-    """Everything of a deployment that is there, by each service's list. Networks bear no labels, but its name."""
+    """Everything that exists of a deployment, by each service's list. Networks bear no labels, but its name."""
     label, name = f"labels.burnin-cluster={values['cluster']}", f"name~^{values['deployment']}-"
     asked = (
         ("cluster", ("container", "clusters", "list", f"--filter=resourceLabels.burnin-cluster={values['cluster']}")),
@@ -55,7 +55,7 @@ def take_down(values):
 
 
 def inside(values):
-    """What of ours is in a cluster that is somebody else's."""
+    """Our objects in an existing cluster."""
     label = f"burnin-cluster={values['cluster']}"
     found = [each["kind"].lower() + " " + each["metadata"]["name"] for kinds in (RELEASED, OURS)
              for each in kubectl("get", kinds, label, "--output", "json")]

@@ -1,4 +1,4 @@
-"""What the steps are asked for: substitutions as environment variables, each of its type. Every problem is told at once."""
+"""What the steps are asked for: substitutions as environment variables, each of its type. All problems are reported at once."""
 
 import hashlib
 import ipaddress
@@ -41,7 +41,7 @@ TOLD = {
 BOTH = {
     "project": ("_PROJECT", *matching(r"[a-z][a-z0-9-]{4,28}[a-z0-9]", "a project's id")),
     "region": ("_REGION", *matching(r"[a-z]+-[a-z]+\d+", "a region, for instance us-central1")),
-    # Empty: a cluster is made. Otherwise the name of one that is there; what is put into it is taken out again.
+    # Empty: a cluster is created. Otherwise the name of an existing one; our objects are removed from it at the end.
     "existing": ("_EXISTING", *matching(f"({NAME})?", "a GKE cluster's name, or nothing")),
 }
 DEPLOY = {

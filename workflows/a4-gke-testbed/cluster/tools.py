@@ -29,7 +29,7 @@ class Failed(Exception):
 
 
 def run(*words, limit_s=300, told=True):
-    """A tool's standard output. Its output is told as it comes, unless it is data."""
+    """A tool's standard output. Its output is printed as it comes, unless it is data."""
     print("$ " + " ".join(words), flush=True)
     environment = {**os.environ, "TF_IN_AUTOMATION": "TRUE", "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
                    "KUBECONFIG": os.path.abspath("kubeconfig"), "USE_GKE_GCLOUD_AUTH_PLUGIN": "True"}

@@ -1,4 +1,4 @@
-"""Checks what an image is asked to be made of, before anything is pulled. Every problem is told at once; the exit code is
+"""Checks what an image is asked to be made of, before anything is pulled. All problems are reported at once; the exit code is
 64 then. Parameters come as environment variables, the substitutions of image.yaml."""
 
 import os

@@ -116,7 +116,7 @@ fn the_cluster_is_given_back() {
     let setting = "cd /mnt/shared/burnin-dgx && mkdir -p jobs/left && cd jobs/left && sbatch --parsable -N2 --wrap 'srun sleep 600' && \
                    cd /tmp && sbatch --parsable -N1 -w dgx04 --output=/dev/null --wrap 'exec sleep 600' && \
                    scontrol update nodename=dgx03 state=drain reason='burnin: looked slow' && \
-                   scontrol update nodename=dgx01 state=drain reason='somebody else'";
+                   scontrol update nodename=dgx01 state=drain reason='another admin'";
     let jobs: Vec<_> = bed.on("login", setting).lines().map(str::to_owned).collect();
     let [ours, others] = &jobs[..] else { panic!("{jobs:?}") };
     let running =
@@ -128,10 +128,10 @@ fn the_cluster_is_given_back() {
     assert_eq!(ran.status, BuildStatus::Success, "{}", ran.log);
     assert_eq!(bed.on("login", "squeue -h -o %i").trim(), others, "{}", ran.log);
     let reasons = bed.on("login", "sinfo -h -R -o '%E %N'");
-    assert_eq!(reasons, "somebody else dgx01\n");
+    assert_eq!(reasons, "another admin dgx01\n");
     assert_eq!(bed.on("login", "ls -A /mnt/shared"), "");
 
-    // Again, and with somebody else's job still there: nothing.
+    // Again, and with another admin's job still there: nothing.
     let workspace = bed.workspace();
     assert_eq!(workspace.run("release.yaml").status, BuildStatus::Success);
     assert!(workspace.findings("release").good() && workspace.findings("release").unchanged());

@@ -108,7 +108,7 @@ fn a_kernel_without_nfs() {
     );
     assert!(
         findings.hosts.values().all(|host| host.failures == 1),
-        "every host is told of at once: {findings:#?}"
+        "all hosts are reported at once: {findings:#?}"
     );
     assert!(findings.unchanged());
     assert_eq!(state(&bed), before);
@@ -116,7 +116,7 @@ fn a_kernel_without_nfs() {
 
 #[test]
 #[ignore = "needs the test bed: .ci/ansible.sh"]
-fn somebody_elses_slurm() {
+fn a_foreign_slurm_configuration() {
     let bed = Bed::here();
     bed.on("dgx01", "echo ClusterName=production > /etc/slurm/slurm.conf");
     let before = state(&bed);

@@ -88,8 +88,8 @@ fn fault() -> impl Strategy<Value = Fault> {
     (on, kind(), 1u32..4, 0u32..4).prop_map(|(on, kind, times, after)| Fault { on, kind, times, after })
 }
 
-/// Appends its events one after the other, as a conductor does: what is there already is not appended again. The numbers
-/// of those it was told of.
+/// Appends its events one after the other, as a conductor does: existing records are not appended again. Returns the
+/// acknowledged numbers.
 async fn writer(ledger: Ledger, run: RunId, name: &str) -> BTreeMap<u64, String> {
     let mut told = BTreeMap::new();
     for number in 0..3 {
@@ -149,7 +149,7 @@ async fn compete(faults: Vec<Fault>) {
     let loaded = Ledger::new(Arc::new(healed), Arc::new(String::new)).load(&run).await.unwrap();
     let there: Vec<_> = loaded.records().iter().filter_map(|record| event_of(&record.entry)).collect();
     for (seq, id) in one.iter().chain(&two) {
-        assert_eq!(there[*seq as usize - 1], id, "what was told as appended stays where it was told to be");
+        assert_eq!(there[*seq as usize - 1], id, "an acknowledged record keeps its number");
     }
     let mut once = there.clone();
     once.sort();

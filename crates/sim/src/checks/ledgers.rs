@@ -14,7 +14,7 @@ const TERMINAL: &str = "I6 an end never changes";
 const CLOSES: &str = "every run closes";
 const RETRIES: &str = "only infrastructure is retried";
 const TIMEOUTS: &str = "asked before timed out";
-const TOLD: &str = "the end is told";
+const TOLD: &str = "the end is published";
 const HEALTHY: &str = "a run without faults passes";
 const REPLAY: &str = "replay changes nothing";
 
@@ -111,14 +111,14 @@ fn terminal(id: &RunId, run: &CheckedRun, evidence: &RunFiles, found: &mut Vec<V
         }
         told += 1;
         if place < *closed_at {
-            wrong(TOLD, "the end is told before it is recorded".to_owned());
+            wrong(TOLD, "the end is published before it is recorded".to_owned());
         }
         if closed.conclusion != **conclusion {
-            wrong(TERMINAL, format!("{:?} is told, {conclusion:?} is recorded", closed.conclusion));
+            wrong(TERMINAL, format!("{:?} is published, {conclusion:?} is recorded", closed.conclusion));
         }
     }
     if told == 0 {
-        wrong(TOLD, "nobody was told of the end".to_owned());
+        wrong(TOLD, "the end was not published".to_owned());
     }
 }
 

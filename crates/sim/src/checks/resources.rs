@@ -19,7 +19,7 @@ const ZOMBIE: &str = "no cluster outlives its lease by more than ten minutes";
 const STOPPED: &str = "what was stopped does not begin";
 const CLOSED: &str = "closed means returned";
 const FALSE_KILL: &str = "no cluster is deleted while it is needed";
-const PAIRS: &str = "pairs run alone, and only while somebody searches";
+const PAIRS: &str = "pairs run alone, and only during a search";
 const NAMED: &str = "no good node is named";
 const FALSE_STOP: &str = "no job is stopped while it is needed";
 

@@ -159,6 +159,10 @@ fn rows(evidence: &RunFiles, id: &RunId, run: &CheckedRun, found: &mut Vec<Viola
         expected += reading.tables.iter().flat_map(|table| &table.rows).map(halves).sum::<usize>();
     }
     if results.rows != expected as u64 || keys.len() != expected {
-        wrong(format!("{expected} rows were measured, {} are told, {} are there", results.rows, keys.len()));
+        wrong(format!(
+            "{expected} rows were measured, {} are reported, {} are in the warehouse",
+            results.rows,
+            keys.len()
+        ));
     }
 }

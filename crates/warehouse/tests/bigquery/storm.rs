@@ -18,7 +18,7 @@ const RUNS: usize = 40;
 /// Each load is brought by so many callers at once, as deliveries of one command may be.
 const CALLERS: usize = 2;
 
-/// How a caller ends: what it was told in the end, and how often it was dropped before.
+/// How a caller ends: its last result, and how often it was dropped before.
 async fn bring(
     loaders: &[Arc<BigQuery>],
     id: &str,

@@ -138,7 +138,7 @@ async fn a_jobset_deleted_externally_is_lost_and_not_restarted() {
     jobs.submit(&job).await.unwrap();
     let key = ("jobset.x-k8s.io/jobsets".to_owned(), "default".to_owned(), "deleted".to_owned());
     bed.api.change(|objects| objects.delete(&key, &json!({"propagationPolicy": "Background"}))).unwrap();
-    until("it is told as lost", async || {
+    until("the job is reported as lost", async || {
         matches!(jobs.poll(&job.cluster, "deleted").await, Ok(JobStatus::Lost { code, .. }) if code == "DELETED")
     })
     .await;

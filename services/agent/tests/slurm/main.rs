@@ -93,7 +93,7 @@ async fn the_reason_for_waiting_is_in_the_output() {
     let words = ["UnavailableNodes", "Resources", "DRAINED", "ReqNodeNotAvail"];
     while !words.iter().any(|word| told().contains(word)) {
         assert_eq!(jobs.poll(&job.cluster, &job.name).await.unwrap(), JobStatus::Going);
-        assert!(begun.elapsed().as_secs() < 90, "no reason is told: {}", told());
+        assert!(begun.elapsed().as_secs() < 90, "no reason is reported: {}", told());
         tokio::time::sleep(std::time::Duration::from_millis(100)).await;
     }
     assert!(

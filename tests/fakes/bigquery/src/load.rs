@@ -197,8 +197,7 @@ fn append(inner: &mut Inner, table: &Value, bodies: &[(String, String)]) -> Resu
         let mut start = 0;
         for line in body.split_inclusive('\n') {
             let disliked = dislikes.as_ref().is_some_and(|text| line.contains(text.as_str()));
-            let cells =
-                if disliked { Err("no reason that anybody knew".to_owned()) } else { cells(line, &columns) };
+            let cells = if disliked { Err("an unknown reason".to_owned()) } else { cells(line, &columns) };
             let cells = cells.map_err(|why| {
                 let read = "Error while reading data, error message: JSON";
                 let counts = "giving up. Rows: 1; errors: 1; max bad: 0; error percent: 0";

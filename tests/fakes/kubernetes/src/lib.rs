@@ -133,7 +133,7 @@ impl Api {
         self.state.cut.send_modify(|cut| *cut += 1);
     }
 
-    /// Forgets the changes there were: watches that go on from one of them are told that they are too old.
+    /// Forgets the changes there were: watches that continue from one of them are answered as too old.
     pub fn compact(&self) {
         self.state.objects().compact();
     }

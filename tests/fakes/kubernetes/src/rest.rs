@@ -133,7 +133,7 @@ async fn json_of(body: Body) -> Value {
 
 type About = Box<dyn FnOnce(&State, &Value) -> Response + Send>;
 
-/// What the API tells everybody: the kinds of a group's version, and what whoever asks may do.
+/// Discovery: the kinds of a group's version, and what the caller may do.
 fn about(state: &State, method: &Method, path: &str) -> Option<About> {
     let parts: Vec<&str> = path.trim_matches('/').split('/').collect();
     match (method, &parts[..]) {

@@ -1,5 +1,5 @@
 //! What makes objects move: the controllers of JobSet, Kueue and jobs, a scheduler and a kubelet, each as small as it can
-//! be. All of them look at everything, again and again, and speak to the API as anybody would.
+//! be. All of them poll everything, and use the API as any client does.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -339,7 +339,7 @@ impl Turn {
             let index = text(&meta["labels"]["batch.kubernetes.io/job-completion-index"]);
             let node = match pod["spec"]["nodeSelector"]["kubernetes.io/hostname"].as_str() {
                 Some(named) => named.to_owned(),
-                None if self.wants.has_controllers => "node-1".to_owned(), // the only one that is there
+                None if self.wants.has_controllers => "node-1".to_owned(), // the only node
                 None => format!("node-{}", index.parse().unwrap_or(0) + 1),
             };
             let bind = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"kind": "Node", "name": node}});

@@ -49,7 +49,7 @@ pub enum Kind {
     StallBefore,
     /// It happens and nobody answers.
     StallAfter,
-    /// It happens so many milliseconds later, whoever still waits, and nobody answers.
+    /// The request takes effect this many milliseconds later, without a response.
     Late(u64),
     /// Half of the answer's body, then the connection ends.
     HalfAnswer,

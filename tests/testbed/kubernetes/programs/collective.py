@@ -2,7 +2,7 @@
 """all_reduce_perf and all_gather_perf over MPI: the flags and the output of nccl-tests' 2.19, on processors.
 
 What it prints of time, bandwidth and wrong values is measured, over whatever MPI sends its messages. The lines of NCCL are
-played: they tell the network that NCCL was told to use. BED_NETWORK, which a plugin's settings may bear, tells another one.
+played: they report the network from NCCL's settings. BED_NETWORK, which a plugin's settings may contain, replaces it.
 """
 
 import argparse

@@ -9,7 +9,7 @@ mkdir -p "$root"/{scripts,prolog_slurmd.d,epilog_slurmd.d,"partition-$partition-
 
 bring() { # NAME FILE SHA256
   local draft=$root/scripts/.$1.draft
-  # What is there may have been mended: it is not brought again.
+  # An existing file may have been repaired: it is not replaced.
   if [[ -s $root/scripts/$1 && -e $root/scripts/.$1.$3 ]]; then return; fi
   curl --fail --silent --show-error --location --retry 5 --output "$draft" "$from/$2"
   sha256sum --check --quiet <<<"$3  $draft" || { rm -f "$draft"; echo "$2 of $commit is not what was pinned" >&2; exit 1; }

@@ -1,5 +1,5 @@
 """What every pod of the test bed runs. Pod 0 coordinates: it reaches the others, tries MPI, runs the tests, proves the
-transport, writes testbed-logs/ and, last of all, complete.json; the others serve ssh until they are told that it is over.
+transport, writes testbed-logs/ and, last of all, complete.json; the others serve ssh until the coordinator ends them.
 
 Exit statuses: mpirun's own when it failed; 80 a pod was never reached; 81 MPI does not span the pods; 82 not gIB alone;
 83 output without its table; 84 the logs cannot be written; 85 a pod is not fit; 86 the time is over before it began; 87 a
@@ -203,7 +203,7 @@ class Coordinator:
             until = min(until, time.monotonic() + self.plan["keep_s"])
             while time.monotonic() < until and not os.path.exists(RELEASE):
                 time.sleep(pods.POLL)
-        # Also those that were not reached: Kubernetes ends whoever does not hear it, when this pod has ended.
+        # Also those that were not reached: Kubernetes ends them when this pod has ended.
         pods.ask_all(self.plan, range(1, self.plan["nodes"]), ["touch", ENDED])
 
 

@@ -119,7 +119,7 @@ def serve():
 
 
 def look(plan, index):
-    """What this pod is and whether its GPUs are fit; told to whoever asks by ssh."""
+    """What this pod is and whether its GPUs are fit; reported over ssh."""
     query = "--query-gpu=index,name,pci.bus_id,driver_version,ecc.errors.uncorrected.volatile.total"
     gpus, problems = [], []
     try:

@@ -1,4 +1,4 @@
-"""What has to stand in a test's output before anybody may call it done. Pure: text in, the first complaint out, or None.
+"""What has to stand in a test's output before it counts as done. Pure: text in, the first complaint out, or None.
 
 Whether values and bandwidth are good is not said here: that is the verdict's, which reads the same text.
 """

@@ -25,7 +25,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Every object bears them: whoever looks for leftovers finds all of them. */}}
+{{/* Every object has them, so that a search for leftovers finds all of them. */}}
 {{- define "testbed.labels" -}}
 app.kubernetes.io/name: a4-gke-testbed
 app.kubernetes.io/instance: {{ .Release.Name | quote }}
@@ -37,7 +37,7 @@ burnin-expires: {{ .Values.expires | int64 | toString | quote }}
 {{- end -}}
 
 {{- define "testbed.nodes" -}}{{ div (int64 .Values.gpus) 8 }}{{- end -}}
-{{/* Longer than the launcher's own clock, which begins when the image is there: whoever ends by itself leaves its logs. */}}
+{{/* Longer than the launcher's own clock, which begins when the image is pulled: a launcher that ends by itself leaves its logs. */}}
 {{- define "testbed.life" -}}
 {{ add (int64 .Values.limits.deadlineSeconds) (mul 60 (int64 .Values.debug.keepMinutes)) (int64 .Values.limits.reachSeconds) }}
 {{- end -}}
@@ -45,7 +45,7 @@ burnin-expires: {{ .Values.expires | int64 | toString | quote }}
 {{- .Values.folder | default (printf "%s/%d" .Values.run (int64 .Values.attempt)) -}}
 {{- end -}}
 
-{{/* What the launcher is told. Values come as data: one line of JSON, which no shell reads. */}}
+{{/* Settings of the launcher. Values are data: one line of JSON, which no shell reads. */}}
 {{- define "testbed.plan" -}}
 {{- $v := .Values -}}
 {{- $tests := list -}}
