@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
 # Phrases that docs/STYLE.md bans.
 set -euo pipefail
-cargo run --quiet --locked --package xtask -- style
+. .ci/built.sh
+"$programs/xtask" style

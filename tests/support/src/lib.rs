@@ -10,4 +10,5 @@
 #[cfg(feature = "cloud-build")]
 pub mod cloud_build;
 pub mod contract;
+pub mod processes;
 pub mod program;

@@ -6,21 +6,13 @@ use supervisor::Program;
 
 /// Starts this binary again, as a supervisor.
 pub fn program() -> Program {
-    let this = std::env::current_exe().unwrap();
-    let arguments = ["--exact", "support::be_host", "--nocapture", "--test-threads=1"];
-    Program([this.into()].into_iter().chain(arguments.map(Into::into)).collect())
+    test_support::processes::program("support::be_host")
 }
 
 /// Does nothing as a test; with these arguments it is the body of a supervisor.
 #[test]
 fn be_host() {
-    let arguments: Vec<String> = std::env::args().collect();
-    if let [.., verb, folder] = &arguments[..]
-        && verb == "build"
-    {
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        runtime.block_on(supervisor::supervise(Path::new(folder))).unwrap();
-    }
+    test_support::processes::host();
 }
 
 /// Ends the supervisor of the build in this folder, as a machine that runs out of memory would.

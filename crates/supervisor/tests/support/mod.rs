@@ -3,7 +3,7 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -17,23 +17,13 @@ use tempfile::TempDir;
 
 /// Starts this binary again, as a supervisor or a node.
 pub fn program() -> Program {
-    let this = std::env::current_exe().unwrap();
-    let arguments = ["--exact", "support::be_host", "--nocapture", "--test-threads=1"];
-    Program([this.into()].into_iter().chain(arguments.map(Into::into)).collect())
+    test_support::processes::program("support::be_host")
 }
 
 /// Does nothing as a test; with these arguments it is the body of a supervisor or node.
 #[test]
 fn be_host() {
-    let arguments: Vec<String> = std::env::args().collect();
-    match &arguments[..] {
-        [.., verb, folder] if verb == "build" => {
-            let runtime = tokio::runtime::Runtime::new().unwrap();
-            runtime.block_on(supervisor::supervise(Path::new(folder))).unwrap();
-        }
-        [.., verb, folder, name] if verb == "node" => supervisor::serve(Path::new(folder), name).unwrap(),
-        _ => {}
-    }
+    test_support::processes::host();
 }
 
 pub fn now() -> Timestamp {

@@ -1,6 +1,6 @@
 //! A provisioner over a cloud of paper.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use build_service::LocalBuilds;
 use ledger::{FolderStore, Store};
@@ -14,21 +14,13 @@ use toolkit::{Cloud, DIGEST, registry, repository};
 
 /// Starts this binary again, as a build's supervisor.
 fn program() -> Program {
-    let this = std::env::current_exe().unwrap();
-    let arguments = ["--exact", "world::be_host", "--nocapture", "--test-threads=1"];
-    Program([this.into()].into_iter().chain(arguments.map(Into::into)).collect())
+    test_support::processes::program("world::be_host")
 }
 
 /// Does nothing as a test; with these arguments it is a supervisor.
 #[test]
 fn be_host() {
-    let arguments: Vec<String> = std::env::args().collect();
-    if let [.., verb, folder] = &arguments[..]
-        && verb == "build"
-    {
-        let runtime = tokio::runtime::Runtime::new().unwrap();
-        runtime.block_on(supervisor::supervise(Path::new(folder))).unwrap();
-    }
+    test_support::processes::host();
 }
 
 pub struct World {
