@@ -23,7 +23,7 @@ pub async fn explain(data: DataFolder, run: &RunId) -> Result<Exit, CliError> {
 
 fn explanation(state: &RunState, records: &[Record], now: Timestamp, driven: bool) -> String {
     let mut text =
-        format!("{}  asked for {} ago by {}\n", state.run, ago(now, state.requested_at), state.trigger.by);
+        format!("{}  requested {} ago, {}\n", state.run, ago(now, state.requested_at), state.trigger);
     let mut line = |label: &str, what: String| {
         _ = writeln!(text, "  {label:<8} {what}"); // writing to a String cannot fail
     };

@@ -119,3 +119,8 @@ fn block_on(work: impl Future<Output = Result<Exit, CliError>>) -> Result<Exit, 
         work.await
     })
 }
+
+/// The user's name for records.
+fn user() -> String {
+    std::env::var("USER").unwrap_or_else(|_| model::UNNAMED.to_owned())
+}

@@ -71,7 +71,7 @@ pub async fn decide(data: DataFolder, decide: Decide) -> Result<Exit, CliError> 
 }
 
 fn who(why: String) -> Who {
-    let by = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
+    let by = super::user();
     Who { by, at: SystemClock.now(), why }
 }
 

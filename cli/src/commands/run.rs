@@ -39,7 +39,7 @@ pub async fn begin(data: DataFolder, resolved: Resolved, output: Output) -> Resu
         .claim(&run)?
         .ok_or_else(|| CliError::usage(format!("{run} is already driven by another process")))?;
     note(format_args!("run {run}  ({})", workflow.name));
-    let by = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
+    let by = super::user();
     let trigger = Trigger { kind: "manual".to_owned(), by };
     let requested = Fact::RunRequested(Box::new(RunRequested { workflow, trigger, origin: None }));
     drive(data, run, claim, Some(requested), output).await
@@ -108,7 +108,7 @@ pub async fn cancel(data: DataFolder, run: RunId, reason: String) -> Result<Exit
             return Ok(Exit::Pass);
         }
     }
-    let by = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
+    let by = super::user();
     let requested = Fact::CancelRequested(CancelRequested { by, reason });
     if let Some(claim) = data.claim(&run)? {
         let exit = drive(data, run, claim, Some(requested), Output::Human).await?;

@@ -169,7 +169,7 @@ pub async fn up(data: DataFolder, asked: UpOptions) -> Result<Exit, CliError> {
 
 /// Access secrets of this process, written to files for programs and browsers of the same user.
 fn access(address: &str, files: &AccessFiles) -> Result<LocalAccess, CliError> {
-    let user = std::env::var("USER").unwrap_or_else(|_| "somebody".to_owned());
+    let user = super::user();
     let link_file = files.link.clone();
     let first = AtomicBool::new(true);
     let access = LocalAccess::new(&user, address, move |link| {

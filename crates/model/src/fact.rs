@@ -168,8 +168,22 @@ pub struct Push {
 pub struct Trigger {
     /// `manual`, `push`, `schedule` or `message`.
     pub kind: String,
-    /// Person or system that triggered the run, for display.
+    /// Person or system that triggered the run, for display; [`UNNAMED`] if unknown.
     pub by: String,
+}
+
+/// The name in records of a user without a name.
+pub const UNNAMED: &str = "somebody";
+
+/// For people: `started by alice (manual)`, and `started manually` without a name.
+impl std::fmt::Display for Trigger {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.kind.as_str(), self.by.as_str()) {
+            ("manual", UNNAMED) => out.write_str("started manually"),
+            (kind, UNNAMED) => write!(out, "started by {kind}"),
+            (kind, by) => write!(out, "started by {by} ({kind})"),
+        }
+    }
 }
 
 /// Cancellation of a run was requested.

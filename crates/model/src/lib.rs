@@ -33,7 +33,7 @@ pub use criteria::{Criteria, Floor, OneRank, Reference, Tolerance};
 pub use fact::{
     CancelRequested, Class, Cluster, Collected, Cut, Deleted, Fact, Failure, FileDigest, Handle, Image,
     JobEnd, LeftOut, Logs, MANIFEST_FORMAT, Manifest, ManifestObject, Node, Origin, Push, Reason, Results,
-    RunClosed, RunRequested, RunUsed, Trigger, Verdict, VerdictReached,
+    RunClosed, RunRequested, RunUsed, Trigger, UNNAMED, Verdict, VerdictReached,
 };
 pub use ids::{Attempt, CommandId, EventKey, InvalidId, RunId, Stage, Verb};
 pub use kubernetes::{ApiAccess, Kubernetes, Launch, Plugin, Topology};

@@ -50,7 +50,7 @@ fn of_run(run: &RunStory<'_>) -> Vec<NamedValue> {
     };
     let workflow = &state.workflow;
     add("workflow", Some(words::because(&workflow.name, &workflow.description)), false);
-    add("trigger", Some(format!("{} by {}", state.trigger.kind, state.trigger.by)), false);
+    add("trigger", Some(state.trigger.to_string()), false);
     add("requested", Some(text::moment(state.requested_at)), false);
     add("settled", state.settled.as_ref().map(|(_, at)| text::moment(*at)), false);
     add("closed", state.closed.map(text::moment), false);

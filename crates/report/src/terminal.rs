@@ -115,7 +115,8 @@ fn measurements(paper: &mut Paper, story: &Story<'_>, room: usize) {
     let all = if story.run.is_some() { "the report shows all" } else { "--output csv shows all" };
     table::write(paper, &first, room, all);
     if let Some(average) = first.table.average_busbw {
-        let average = format!("  average bus bandwidth {} GB/s (not judged)", text::figure(average));
+        let average =
+            format!("  average bus bandwidth {} GB/s (not used for the verdict)", text::figure(average));
         paper.line(&[(Paint::Dim, &average)]);
     }
     let many = log.reading.tables.len();

@@ -10,7 +10,7 @@ const NODES_NAMED: usize = 4;
 pub fn fact(fact: &Fact) -> String {
     match fact {
         Fact::RunRequested(asked) => {
-            format!("{}, {} by {}", asked.workflow.name, asked.trigger.kind, asked.trigger.by)
+            format!("{}, {}", asked.workflow.name, asked.trigger)
         }
         Fact::CancelRequested(cancel) => because(&cancel.by, &cancel.reason),
         Fact::ImageAccepted(it) | Fact::ClusterAccepted(it) | Fact::JobAccepted(it) => it.handle.clone(),
@@ -159,8 +159,12 @@ pub fn about(story: &Story<'_>) -> String {
     if let Some(run) = story.run {
         let state = run.state;
         let took = text::took(state.recorded_at.since(state.requested_at));
-        let asked = format!("{} by {}", state.trigger.kind, state.trigger.by);
-        return format!("{}, {asked}, {}, {took}", state.workflow.name, text::moment(state.requested_at));
+        return format!(
+            "{}, {}, {}, {took}",
+            state.workflow.name,
+            state.trigger,
+            text::moment(state.requested_at)
+        );
     }
     let criteria = story.standard.criteria.map(|criteria| format!("the criteria {}", criteria.name));
     let learned = |runs: u32| format!("a baseline of {}", text::count(runs, "healthy run"));

@@ -100,7 +100,7 @@ fn colours_are_the_only_escapes() {
     run.state.workflow.name = "\u{1b}[2J\u{202e}evil\nPASS\u{9b}31m".into();
     let text = terminal(&run.story(), Style::Colour);
     assert!(text.contains("\u{1b}[1;31mFAIL\u{1b}[0m"), "{text}");
-    assert!(text.contains("evil PASS, manual by ada"), "{text}");
+    assert!(text.contains("evil PASS, started by ada (manual)"), "{text}");
     let escapes: std::collections::BTreeSet<_> =
         text.split('\u{1b}').skip(1).filter_map(|rest| rest.split_once('m')).map(|(code, _)| code).collect();
     assert_eq!(escapes.into_iter().collect::<Vec<_>>(), ["[0", "[1", "[1;31", "[2", "[32"]);

@@ -119,7 +119,7 @@ fn listed(line: &RunSummary, now: Timestamp) -> ListedRun {
         shown: NightRun::of(line),
         workflow: line.workflow.clone(),
         place: nights::place(line).to_owned(),
-        by: format!("{} by {}", line.trigger.kind, line.trigger.by),
+        by: line.trigger.to_string(),
         asked: moment(line.requested_at),
         age: nights::ago(now, line.requested_at),
         took: end.map(|end| report::took(end.since(line.requested_at))),

@@ -89,5 +89,5 @@ impl<S: Send + Sync> FromRequestParts<S> for RequestedBy {
 }
 
 pub(super) fn caller(extensions: &axum::http::Extensions) -> String {
-    extensions.get::<Caller>().map_or_else(|| "somebody".to_owned(), |caller| caller.email.clone())
+    extensions.get::<Caller>().map_or_else(|| model::UNNAMED.to_owned(), |caller| caller.email.clone())
 }
